@@ -1,0 +1,33 @@
+# Targets LibTorch::cpu and LibTorch::cuda from the PyTorch wheel in .venv. The wheel's own CMake
+# files are not used: they demand a CUDA toolkit even where only the CPU part is linked.
+set(HETEROG_PYTHON "${CMAKE_SOURCE_DIR}/.venv/bin/python" CACHE FILEPATH "Python that has PyTorch")
+execute_process(
+  COMMAND ${HETEROG_PYTHON} -c
+    "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
+  OUTPUT_VARIABLE torch_root OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE torch_missing)
+if(torch_missing)
+  message(FATAL_ERROR "PyTorch not found with ${HETEROG_PYTHON}: run scripts/setup.sh")
+endif()
+
+function(torch_library name)
+  add_library(LibTorch::${name} SHARED IMPORTED)
+  set_target_properties(LibTorch::${name} PROPERTIES IMPORTED_LOCATION ${torch_root}/lib/lib${name}.so)
+endfunction()
+torch_library(c10)
+torch_library(torch_cpu)
+
+add_library(LibTorch::cpu INTERFACE IMPORTED)
+target_include_directories(LibTorch::cpu SYSTEM INTERFACE
+  ${torch_root}/include ${torch_root}/include/torch/csrc/api/include)
+target_link_libraries(LibTorch::cpu INTERFACE LibTorch::torch_cpu LibTorch::c10)
+# libtorch_cpu.so finds the CUDA runtime that it wants by its own rpath; the linker need not.
+target_link_options(LibTorch::cpu INTERFACE -Wl,--allow-shlib-undefined)
+
+if(HETEROG_CUDA)
+  torch_library(torch_cuda)
+  torch_library(c10_cuda)
+  add_library(LibTorch::cuda INTERFACE IMPORTED)
+  # torch_cuda registers its kernels when loaded: keep it though no symbol names it.
+  target_link_libraries(LibTorch::cuda INTERFACE LibTorch::cpu
+    -Wl,--no-as-needed LibTorch::torch_cuda LibTorch::c10_cuda -Wl,--as-needed)
+endif()

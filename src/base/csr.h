@@ -1,0 +1,64 @@
+// Compressed rows: for each id a span of values, in two flat arrays.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/ids.h"
+
+namespace heterog {
+
+// Rows are appended in id order with `push`/`end_row`, or built at once from (row, value) pairs.
+template <class Row, class Value>
+class Csr {
+ public:
+  Csr() : offsets_{0} {}
+
+  std::span<const Value> operator[](Row row) const {
+    EXPECT(row.value() + 1 < offsets_.size());
+    return {values_.data() + offsets_[row.value()],
+            values_.data() + offsets_[row.value() + 1]};
+  }
+  std::span<Value> mutable_row(Row row) {
+    return {values_.data() + offsets_[row.value()],
+            values_.data() + offsets_[row.value() + 1]};
+  }
+
+  void push(Value value) { values_.push_back(std::move(value)); }
+  void end_row() { offsets_.push_back(static_cast<std::uint32_t>(values_.size())); }
+  template <class Range>
+  void push_row(const Range& range) {
+    for (const auto& value : range) push(value);
+    end_row();
+  }
+
+  // Counting sort of (row, value) pairs; within a row the order of `pairs` is kept. O(rows+pairs).
+  static Csr from_pairs(std::size_t rows, const std::vector<std::pair<Row, Value>>& pairs) {
+    Csr csr;
+    csr.offsets_.assign(rows + 1, 0);
+    for (const auto& [row, value] : pairs) ++csr.offsets_[row.value() + 1];
+    for (std::size_t i = 0; i < rows; ++i) csr.offsets_[i + 1] += csr.offsets_[i];
+    csr.values_.resize(pairs.size());
+    std::vector<std::uint32_t> next(csr.offsets_.begin(), csr.offsets_.end() - 1);
+    for (const auto& [row, value] : pairs) csr.values_[next[row.value()]++] = value;
+    return csr;
+  }
+
+  std::size_t rows() const { return offsets_.size() - 1; }
+  std::size_t size() const { return values_.size(); }
+  const std::vector<Value>& values() const { return values_; }
+  const std::vector<std::uint32_t>& offsets() const { return offsets_; }
+  void clear() {
+    offsets_.assign(1, 0);
+    values_.clear();
+  }
+  friend bool operator==(const Csr&, const Csr&) = default;
+
+ private:
+  std::vector<std::uint32_t> offsets_;
+  std::vector<Value> values_;
+};
+
+}  // namespace heterog

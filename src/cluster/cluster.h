@@ -1,0 +1,166 @@
+// The machines that a plan runs on: devices, links, and the routes between them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/csr.h"
+#include "base/ids.h"
+#include "base/units.h"
+
+namespace heterog {
+
+using DeviceId = Id<struct DeviceTag>;
+using DeviceTypeId = Id<struct DeviceTypeTag>;
+using MachineId = Id<struct MachineTag>;
+using LinkId = Id<struct LinkTag>;
+
+namespace cluster {
+
+// Classes of operator that reach different shares of a device's peak.
+enum class OpClass : std::uint8_t {
+  kMatMul, kConvolution, kDepthwiseConvolution, kElementwise, kReduction, kNormalization,
+  kSoftmax, kPooling, kEmbedding, kCopy, kOptimizer
+};
+inline constexpr int kOpClassCount = 11;
+std::string_view op_class_name(OpClass op_class);  // "matmul"
+
+// A kind of device, from configs/devices.json.
+struct DeviceType {
+  std::string name;  // "V100-PCIE-16GB"
+  Bytes memory_bytes = 0;
+  Bytes reserve_bytes = 0;  // context, allocator: never available to tensors
+  double fp32_flops_per_second = 0;
+  double tf32_flops_per_second = 0;  // 0: not used for fp32 graphs on this device
+  double half_flops_per_second = 0;  // fp16 and bf16 matrix products
+  double fp64_flops_per_second = 0;
+  double memory_bytes_per_second = 0;
+  double launch_seconds = 0;  // the least time that any operator takes
+  // Share of the peak (of arithmetic for kMatMul and the convolutions, of bandwidth for the rest)
+  // that large operators of the class reach.
+  double efficiency[kOpClassCount] = {};
+  // Work, in FLOP, at which a matrix product or convolution reaches half of that share (0: none).
+  double half_efficiency_flop = 0;
+};
+
+struct Device {
+  std::string name;  // "v100-0/gpu1"
+  MachineId machine;
+  DeviceTypeId type;
+  Bytes memory_bytes = 0;  // of the type unless the cluster file says otherwise
+};
+
+struct Machine {
+  std::string name;
+  Bytes host_memory_bytes = 0;
+  bool serves_parameters = false;  // its host may hold parameters (AutoSync)
+  std::vector<DeviceId> devices;
+};
+
+// One direction of a physical link; carries one tensor at a time (decision 7).
+struct Link {
+  std::string name;  // "v100-0/nic.out", "v100-0/gpu1.in"
+  double bytes_per_second = 0;
+};
+
+// The links that a transfer holds, in order; latency of the whole path.
+struct Route {
+  std::span<const LinkId> links;
+  Nanoseconds latency = 0;
+  double cap_bytes_per_second = 0;  // of one flow (0: none); lengthens it, holds no link longer
+};
+
+// Immutable. Devices are numbered in file order; links are derived.
+class Cluster {
+ public:
+  const std::string& name() const { return name_; }
+  std::size_t device_count() const { return devices_.size(); }
+  std::size_t machine_count() const { return machines_.size(); }
+  std::size_t link_count() const { return links_.size(); }
+  IdRange<DeviceId> device_ids() const { return id_range<DeviceId>(device_count()); }
+  const Device& device(DeviceId id) const { return devices_[id]; }
+  const DeviceType& type(DeviceTypeId id) const { return types_[id]; }
+  const DeviceType& type_of(DeviceId id) const { return types_[devices_[id].type]; }
+  std::size_t type_count() const { return types_.size(); }  // only the types in use
+  const Machine& machine(MachineId id) const { return machines_[id]; }
+  const Link& link(LinkId id) const { return links_[id]; }
+  // source ≠ destination.
+  const Route& route(DeviceId source, DeviceId destination) const {
+    return routes_[source.value() * device_count() + destination.value()];
+  }
+  bool same_machine(DeviceId a, DeviceId b) const {
+    return devices_[a].machine == devices_[b].machine;
+  }
+  std::uint64_t hash() const { return hash_; }
+
+ private:
+  friend class ClusterBuilder;
+  std::string name_;
+  IdVector<DeviceTypeId, DeviceType> types_;
+  IdVector<DeviceId, Device> devices_;
+  IdVector<MachineId, Machine> machines_;
+  IdVector<LinkId, Link> links_;
+  std::vector<Route> routes_;                      // device_count², row = source
+  std::vector<std::vector<LinkId>> route_links_;   // storage behind routes_
+  std::uint64_t hash_ = 0;
+
+ public:  // routes_ point into route_links_: movable, not copyable
+  Cluster() = default;
+  Cluster(Cluster&&) = default;
+  Cluster& operator=(Cluster&&) = default;
+  Cluster(const Cluster&) = delete;
+  Cluster& operator=(const Cluster&) = delete;
+};
+
+// How the devices of one machine reach each other.
+struct FabricSpec {
+  enum class Kind : std::uint8_t {
+    kSwitch,  // every device has a full-duplex port to a switch (PCIe switch, NVSwitch, NVLink)
+    kBus,     // all transfers of the machine share one link in each direction of use
+    kSockets, // ports, and one full-duplex link between the two halves of the devices
+  };
+  Kind kind = Kind::kSwitch;
+  double port_bytes_per_second = 0;
+  double socket_bytes_per_second = 0;  // kSockets only
+  double latency_seconds = 0;
+};
+
+struct NicSpec {
+  double bytes_per_second = 0;  // each direction
+  double latency_seconds = 0;   // half of a hop: a transfer pays the sender's and the receiver's
+};
+
+struct MachineSpec {
+  std::string name;
+  Bytes host_memory_bytes = 0;
+  bool serves_parameters = false;
+  std::vector<DeviceType> devices;
+  FabricSpec fabric;
+  NicSpec nic;  // bytes_per_second 0: no NIC (only where there is one machine)
+};
+
+struct NetworkSpec {
+  double latency_seconds = 0;          // of the switch
+  double flow_cap_bytes_per_second = 0;
+};
+
+// Builds links and routes. Throws an input error (prefixed by `source`) on an empty cluster,
+// duplicate names, non-positive figures, machines that cannot reach each other.
+class ClusterBuilder {
+ public:
+  explicit ClusterBuilder(std::string name) { cluster_.name_ = std::move(name); }
+  void add_machine(MachineSpec spec) { specs_.push_back(std::move(spec)); }
+  void set_network(NetworkSpec network) { network_ = network; }
+  Cluster build(const std::string& source) &&;
+
+ private:
+  Cluster cluster_;
+  std::vector<MachineSpec> specs_;
+  NetworkSpec network_;
+};
+
+}  // namespace cluster
+}  // namespace heterog

@@ -1,0 +1,57 @@
+// How long an operator takes on a device: asked once by analyze(), never during search.
+#pragma once
+
+#include <cstdint>
+
+#include "cluster/cluster.h"
+#include "graph/model_graph.h"
+
+namespace heterog::cost {
+
+class CostModel {
+ public:
+  virtual ~CostModel() = default;
+  // Seconds of `op` on `samples` ≥ 1 samples of the batch. Not asked about aliases.
+  virtual double seconds(const graph::ModelGraph& graph, OpId op, std::int64_t samples,
+                         const cluster::DeviceType& type) const = 0;
+  // Bytes that the operator needs while it runs, beyond its inputs and outputs.
+  virtual Bytes workspace_bytes(const graph::ModelGraph& graph, OpId op, std::int64_t samples,
+                                const cluster::DeviceType& type) const = 0;
+};
+
+// Arithmetic and traffic of an op on `samples` samples.
+struct OpWork {
+  cluster::OpClass op_class = cluster::OpClass::kElementwise;
+  double flop = 0;  // a multiply-add counts 2
+  Bytes bytes = 0;  // read and written
+};
+OpWork op_work(const graph::ModelGraph& graph, OpId op, std::int64_t samples);
+
+// Roofline: max(flop / (peak · efficiency), bytes / (bandwidth · efficiency)) + launch, with the
+// efficiencies of configs/devices.json.
+class RooflineModel final : public CostModel {
+ public:
+  double seconds(const graph::ModelGraph& graph, OpId op, std::int64_t samples,
+                 const cluster::DeviceType& type) const override;
+  Bytes workspace_bytes(const graph::ModelGraph& graph, OpId op, std::int64_t samples,
+                        const cluster::DeviceType& type) const override;
+};
+
+// The same time for every op on every device, for tests.
+class ConstantModel final : public CostModel {
+ public:
+  explicit ConstantModel(double seconds) : seconds_(seconds) {}
+  double seconds(const graph::ModelGraph&, OpId, std::int64_t,
+                 const cluster::DeviceType&) const override {
+    return seconds_;
+  }
+  Bytes workspace_bytes(const graph::ModelGraph&, OpId, std::int64_t,
+                        const cluster::DeviceType&) const override {
+    return 0;
+  }
+
+ private:
+  double seconds_;
+};
+
+}  // namespace heterog::cost

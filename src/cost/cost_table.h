@@ -1,0 +1,52 @@
+// Frozen costs: seconds of every op on every device type as a function of the samples.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "cluster/cluster.h"
+#include "cost/cost_model.h"
+#include "graph/model_graph.h"
+
+namespace heterog::cost {
+
+// Piecewise linear between knots (ascending sample counts, the last one the batch); below the first
+// knot and above the last the nearest segment is extended, never below zero.
+class CostTable {
+ public:
+  // Time of `op` on `samples` ≥ 0 samples; 0 for aliases.
+  Nanoseconds duration(OpId op, DeviceTypeId type, std::int64_t samples) const;
+  Bytes workspace_bytes(OpId op, DeviceTypeId type, std::int64_t samples) const;
+  // Seconds on the whole batch, averaged over the cluster's devices (weights of grouping).
+  double mean_seconds(OpId op) const { return mean_seconds_[op.value()]; }
+  std::span<const double> mean_seconds() const { return mean_seconds_; }
+  // Speed of the whole model on a device type, batches per second: 1 / Σ seconds at the whole batch.
+  double model_speed(DeviceTypeId type) const { return model_speed_[type]; }
+  std::span<const std::int64_t> knots() const { return knots_; }
+
+ private:
+  friend CostTable analyze(const graph::ModelGraph&, const cluster::Cluster&, const CostModel&,
+                           std::int64_t);
+  std::size_t row(OpId op, DeviceTypeId type) const {
+    return (op.value() * types_ + type.value()) * knots_.size();
+  }
+  std::size_t types_ = 0;
+  std::vector<std::int64_t> knots_;
+  std::vector<std::uint32_t> segment_;   // [samples] → left knot, for 0 … batch
+  std::vector<float> seconds_;           // [op][type][knot]
+  std::vector<float> workspace_;         // [op][type][knot], bytes
+  std::vector<double> mean_seconds_;
+  IdVector<DeviceTypeId, double> model_speed_;
+};
+
+// Asks `model` about every op, device type and knot: powers of two up to the batch, the slices of
+// even and proportional replication over all devices, and the batch. Throws an input error on
+// batch < 1 and on costs that are not finite or negative.
+CostTable analyze(const graph::ModelGraph& graph, const cluster::Cluster& cluster,
+                  const CostModel& model, std::int64_t batch);
+
+// Replicas a device in proportion to speed (CP): round(speed / slowest speed), at least 1.
+std::vector<int> proportional_replicas(const cluster::Cluster& cluster, const CostTable& costs);
+
+}  // namespace heterog::cost

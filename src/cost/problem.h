@@ -1,0 +1,35 @@
+// Everything that planners and the compiler read, built once and shared by threads.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "cluster/cluster.h"
+#include "cost/cost_table.h"
+#include "graph/grouping.h"
+#include "graph/model_graph.h"
+#include "graph/split.h"
+
+namespace heterog::cost {
+
+struct Problem {
+  std::shared_ptr<const graph::ModelGraph> graph;
+  std::shared_ptr<const graph::SplitAnalysis> splits;
+  std::shared_ptr<const cluster::Cluster> cluster;
+  CostTable costs;
+  graph::Grouping grouping;
+  std::int64_t batch = 0;
+  std::vector<int> proportional;  // CP replicas of each device
+};
+
+struct ProblemOptions {
+  int max_groups = 2000;  // HeteroG §5
+};
+
+// analyze() and group_ops() for this graph, cluster and batch. Throws as they do.
+std::unique_ptr<const Problem> make_problem(std::shared_ptr<const graph::ModelGraph> graph,
+                                            std::shared_ptr<const cluster::Cluster> cluster,
+                                            const CostModel& model, std::int64_t batch,
+                                            const ProblemOptions& options = {});
+
+}  // namespace heterog::cost
