@@ -1,0 +1,38 @@
+"""What the exporter replaces by plainer operators: hidden divisors and device-only fused kernels."""
+
+import torch
+from torch._decomp import get_decompositions
+
+_aten = torch.ops.aten
+
+# Losses that divide by their own number of elements inside: a slice of the batch would divide by
+# the wrong number, so the divisor must stand in the graph.
+_HIDDEN_DIVISORS = [
+    _aten.mse_loss,
+    _aten.mse_loss_backward,
+    _aten.smooth_l1_loss,
+    _aten.smooth_l1_loss_backward,
+    _aten.huber_loss_backward,
+    _aten.binary_cross_entropy,
+    _aten.binary_cross_entropy_backward,
+    _aten.binary_cross_entropy_with_logits,
+    _aten.soft_margin_loss,
+    _aten.soft_margin_loss_backward,
+]
+
+
+def _huber_loss(input, target, reduction=1, delta=1.0):
+    distance = (input - target).abs()
+    loss = torch.where(
+        distance <= delta, 0.5 * distance * distance, delta * (distance - 0.5 * delta)
+    )
+    if reduction == 1:
+        return loss.mean()
+    return loss.sum() if reduction == 2 else loss
+
+
+def decomposition_table() -> dict:
+    """Operator overload → the function that says the same in plainer operators."""
+    table = dict(get_decompositions(_HIDDEN_DIVISORS))
+    table[_aten.huber_loss.default] = _huber_loss
+    return table

@@ -1,0 +1,351 @@
+"""Traces one training step at one batch size into a functional FX graph of ATen operators.
+
+Two passes: the first records forward, gradient and update as they run, in-place updates included,
+with each node's phase, module and autograd sequence number; the second records the first through
+functionalisation, which removes every in-place write and keeps views as views.
+"""
+
+import contextlib
+import os
+import traceback
+from dataclasses import dataclass, field
+
+import torch
+import torch.fx.traceback as fx_traceback
+from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.utils.stateless import _reparametrize_module
+
+from heterog.decompositions import decomposition_table
+from heterog.errors import ExportError
+from heterog.optimizers import Update, apply_update, has_state
+
+
+@dataclass
+class Slot:
+    """One input of the traced function, in order."""
+
+    name: str
+    role: str  # input, parameter, buffer, optimizer_state, lr, step
+    of: str | None = None  # the parameter of an optimizer state
+
+
+@dataclass
+class Result:
+    """One output of the traced function, in order."""
+
+    kind: str  # loss, gradient, next
+    of: str | None = None  # the parameter of a gradient, or the slot whose next value it is
+
+
+@dataclass
+class Trace:
+    """A functional graph of a step at one batch size, with what its ends mean."""
+
+    batch: int
+    graph: torch.fx.Graph
+    module: torch.fx.GraphModule
+    slots: list[Slot]
+    results: list[Result]
+
+
+@dataclass
+class StepSpec:
+    """All that is traced, whatever the batch size."""
+
+    model: torch.nn.Module
+    loss_fn: object
+    update: Update
+    autocast: torch.dtype | None
+    clip_norm: float | None
+    trained: list[str]  # names of parameters that the optimizer changes
+    held: dict[str, torch.Tensor]  # buffers, frozen parameters, tensors kept as plain attributes
+    attributes: dict[str, tuple[torch.nn.Module, str]] = field(default_factory=dict)
+
+
+class _Recorder:
+    """Keeps the annotation that each traced node gets: phase, module path, sequence number."""
+
+    def __init__(self):
+        self.stack: list[str] = []
+        self.phase = "forward"
+        self.sequence: int | None = None
+
+    def write(self) -> None:
+        fx_traceback.current_meta["custom"] = {
+            "phase": self.phase,
+            "scope": self.stack[-1] if self.stack else "",
+            "sequence": self.sequence,
+        }
+
+    def set_phase(self, phase: str) -> None:
+        self.phase = phase
+        self.write()
+
+    @contextlib.contextmanager
+    def modules(self, model: torch.nn.Module):
+        """Follows which module runs, by hooks on every module of the model."""
+        paths = {id(module): path for path, module in model.named_modules()}
+
+        def enter(module, _args):
+            self.stack.append(paths[id(module)])
+            self.write()
+
+        def leave(_module, _args, _output):
+            self.stack.pop()
+            self.write()
+
+        handles = []
+        for module in model.modules():
+            handles.append(module.register_forward_pre_hook(enter, prepend=True))
+            handles.append(module.register_forward_hook(leave))
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def follow_backward(self, loss: torch.Tensor) -> None:
+        """Notes, while a backward function runs, the sequence number of its forward operator."""
+        seen = set()
+        pending = [loss.grad_fn]
+        while pending:
+            node = pending.pop()
+            if node is None or node in seen:
+                continue
+            seen.add(node)
+            pending.extend(successor for successor, _ in node.next_functions)
+
+            def before(_grads, number=node._sequence_nr()):
+                self.sequence = number
+                self.write()
+
+            def after(_inputs, _outputs):
+                self.sequence = None
+                self.write()
+
+            node.register_prehook(before)
+            node.register_hook(after)
+
+
+class _SecondPass(torch.fx.Interpreter):
+    """Runs the first pass's graph again, handing each node's annotation on."""
+
+    def run_node(self, node):
+        custom = node.meta.get("custom")
+        if custom is not None:
+            if custom["phase"] == "forward":
+                custom = custom | {"sequence": node.meta.get("seq_nr")}
+            fx_traceback.current_meta["custom"] = custom
+        args, kwargs = self.fetch_args_kwargs_from_env(node)
+        return getattr(self, node.op)(node.target, args, kwargs)
+
+
+def fake_like(mode: FakeTensorMode, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """A tensor without values, on the CPU, with the sizes and strides of another."""
+    with mode:
+        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype, device="cpu")
+
+
+def trace_step(spec: StepSpec, batch: int, inputs: tuple, names: list[str], cast) -> Trace:
+    """The whole step at one batch size. `cast` maps a tensor to the dtype that it is given."""
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    slots: list[Slot] = []
+    arguments: list[torch.Tensor] = []
+
+    def add(slot: Slot, tensor: torch.Tensor, dtype: torch.dtype) -> None:
+        slots.append(slot)
+        arguments.append(fake_like(mode, tensor, dtype))
+
+    for name, tensor in zip(names, inputs, strict=True):
+        add(Slot(name, "input"), tensor, cast(tensor))
+    scalar = torch.empty((), dtype=torch.float64)
+    add(Slot("lr", "lr"), scalar, torch.float64)
+    if spec.update.counts:
+        add(Slot("step", "step"), scalar, torch.float64)
+    parameters = dict(spec.model.named_parameters())
+    for name in spec.trained:
+        add(Slot(name, "parameter"), parameters[name], cast(parameters[name]))
+    for name, tensor in spec.held.items():
+        add(Slot(name, "buffer"), tensor, cast(tensor))
+    for group in spec.update.groups:
+        for name in group.names:
+            for state in spec.update.state_names:
+                if has_state(spec.update, group.options, state):
+                    slot = Slot(f"{name}/{state}", "optimizer_state", of=name)
+                    add(slot, parameters[name], cast(parameters[name]))
+
+    recorder = _Recorder()
+    results: list[Result] = []
+
+    def step(*flat):
+        outputs = _step(spec, slots, flat, recorder, results)
+        return outputs
+
+    table = decomposition_table()
+    try:
+        with fx_traceback.preserve_node_meta(), enable_python_dispatcher():
+            recorder.write()
+            first = make_fx(step, decomposition_table=table)(*arguments)
+    except ExportError:
+        raise
+    except Exception as error:
+        raise explain(error, recorder, spec.model) from error
+    finally:
+        fx_traceback.current_meta.clear()
+    first.graph.eliminate_dead_code()
+
+    def again(*flat):
+        return _SecondPass(first).run(*flat, enable_io_processing=False)
+
+    try:
+        with fx_traceback.preserve_node_meta(), torch.no_grad(), mode:
+            second = make_fx(
+                torch.func.functionalize(again, remove="mutations"), decomposition_table=table
+            )(*arguments)
+    finally:
+        fx_traceback.current_meta.clear()
+    return Trace(batch, second.graph, second, slots, results)
+
+
+def _step(spec, slots, flat, recorder, results):
+    """The function that is traced: loss, gradients, next parameters, states and buffers."""
+    # A copy of each, so that in-place updates never reach the arguments themselves.
+    values = {slot.name: tensor for slot, tensor in zip(slots, flat, strict=True)}
+    inputs = [values[s.name] for s in slots if s.role == "input"]
+    params = {n: values[n].detach().clone().requires_grad_() for n in spec.trained}
+    held = {name: values[name].clone() for name in spec.held}
+    states: dict[str, dict] = {name: {} for name in spec.trained}
+    for slot in slots:
+        if slot.role == "optimizer_state":
+            states[slot.of][slot.name[len(slot.of) + 1 :]] = values[slot.name].clone()
+
+    in_module = params | {n: t for n, t in held.items() if n not in spec.attributes}
+    autocast = (
+        torch.autocast("cpu", dtype=spec.autocast) if spec.autocast else contextlib.nullcontext()
+    )
+    with (
+        _reparametrize_module(spec.model, in_module, tie_weights=True),
+        _replaced_attributes(spec, held),
+        recorder.modules(spec.model),
+        sdpa_kernel(SDPBackend.MATH),
+    ):
+        with autocast:
+            loss = spec.loss_fn(spec.model, *inputs)
+        _check_loss(loss)
+        recorder.stack.clear()
+        recorder.set_phase("backward")
+        recorder.follow_backward(loss)
+        grads = torch.autograd.grad(loss, list(params.values()), allow_unused=True)
+    missing = [name for name, grad in zip(params, grads, strict=True) if grad is None]
+    if missing:
+        others = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+        raise ExportError(
+            f"parameter {missing[0]}{others} gets no gradient: the loss does not depend on it; use "
+            "it, delete it, or set its requires_grad to False"
+        )
+    recorder.set_phase("update")
+    with torch.no_grad():
+        used = dict(zip(params, grads, strict=True))
+        if spec.clip_norm is not None:
+            used = _clip(used, spec.clip_norm)
+        step_before = values.get("step")
+        apply_update(spec.update, params, used, states, values["lr"], step_before)
+
+    results.clear()
+    results.append(Result("loss"))
+    outputs = [loss.detach()]
+    for name, grad in zip(params, grads, strict=True):
+        results.append(Result("gradient", name))
+        outputs.append(grad)
+    for name, tensor in params.items():
+        results.append(Result("next", name))
+        outputs.append(tensor.detach())
+    for name, parameter_states in states.items():
+        for state, tensor in parameter_states.items():
+            results.append(Result("next", f"{name}/{state}"))
+            outputs.append(tensor)
+    for name in held:
+        results.append(Result("next", name))
+        outputs.append((held[name] if name in spec.attributes else in_module[name]).detach())
+    return outputs
+
+
+@contextlib.contextmanager
+def _replaced_attributes(spec: StepSpec, held: dict):
+    originals = {}
+    try:
+        for name, (module, attribute) in spec.attributes.items():
+            originals[name] = getattr(module, attribute)
+            setattr(module, attribute, held[name])
+        yield
+    finally:
+        for name, tensor in originals.items():
+            module, attribute = spec.attributes[name]
+            held[name] = getattr(module, attribute)
+            setattr(module, attribute, tensor)
+
+
+def _check_loss(loss) -> None:
+    if not isinstance(loss, torch.Tensor):
+        raise ExportError(
+            f"loss_fn returned {type(loss).__name__}; it must return a tensor with one element"
+        )
+    if loss.dim() != 0:
+        raise ExportError(
+            f"loss_fn returned a tensor of shape {list(loss.shape)}; it must return a scalar (take "
+            "its mean or sum)"
+        )
+    if not loss.is_floating_point() or loss.grad_fn is None:
+        raise ExportError(
+            "loss_fn returned a loss that no parameter leads to; compute it from the model's "
+            "output, outside torch.no_grad()"
+        )
+
+
+def _clip(grads: dict, limit: float) -> dict:
+    """Scales all gradients so that their common 2-norm is at most `limit`.
+
+    The same numbers as torch.nn.utils.clip_grad_norm_, written without in-place updates.
+    """
+    norms = [torch.linalg.vector_norm(grad) for grad in grads.values()]
+    norm = torch.linalg.vector_norm(torch.stack(norms))
+    factor = torch.clamp(limit / (norm + 1e-6), max=1.0)
+    return {name: grad * factor.to(grad.dtype) for name, grad in grads.items()}
+
+
+def explain(error: Exception, recorder: _Recorder, model: torch.nn.Module) -> ExportError:
+    """The one line that a person can act on, from whatever the trace stopped at."""
+    where = python_line(error)
+    module = recorder.stack[-1] if recorder.stack else ""
+    if module:
+        where = f"{where} in module {module} ({type(model.get_submodule(module)).__name__})"
+    name = type(error).__name__
+    reason = str(error).strip().split("\n")[0][:200]
+    if "DataDependent" in name or "DynamicOutputShape" in name or "_local_scalar_dense" in reason:
+        return ExportError(
+            f"{where}: the step reads the value of a tensor (.item(), if, nonzero or a mask as an "
+            "index), so its operators depend on the data; compute it with tensors "
+            "(torch.where) or take it out of the step"
+        )
+    return ExportError(f"{where}: {name}: {reason}")
+
+
+def python_line(error: BaseException) -> str:
+    """`file.py:12` of the innermost frame that is neither torch's nor the exporter's."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    packages = os.path.dirname(os.path.dirname(os.path.abspath(torch.__file__)))
+    library = None
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        path = os.path.abspath(frame.filename)
+        if path.startswith((os.path.join(packages, "torch") + os.sep, here + os.sep)):
+            continue
+        if path.startswith((packages + os.sep, os.path.dirname(os.__file__) + os.sep)):
+            library = library or f"{os.path.basename(path)}:{frame.lineno}"
+            continue
+        if not os.path.exists(path):
+            continue
+        return f"{os.path.basename(path)}:{frame.lineno}"
+    return library or "model"

@@ -1,0 +1,31 @@
+"""The sizes that the papers leave open, one value a model for all batch sizes.
+
+They were chosen by memory: `python -m heterog.zoo.memory` prints which of HeteroG's cases
+(CoNEXT'20, Tables 1 and 4) fit under plain data parallelism with these values, and
+which deviate from the paper. models/README.md gives the reason for each.
+"""
+
+# Pixels of a side. ImageNet models use the size of their own papers unless memory forbids it.
+IMAGE = 224
+INCEPTION_IMAGE = 299
+NASNET_IMAGE = 331
+LENET_IMAGE = 32
+HOLOGRAPHY_IMAGE = 384
+CLASSES = 1000
+
+# Tokens a sample.
+BERT_SEQUENCE = 256
+XLNET_SEQUENCE = 192
+TRANSFORMER_SEQUENCE = 32
+GNMT_SEQUENCE = 25
+LSTM_LM_SEQUENCE = 35
+
+# Words and pieces of words. 33,708 is the shared WMT'14 English-German vocabulary of TensorFlow's
+# official Transformer; 32,320 that of NVIDIA's GNMT v2; 10,000 that of the Penn Treebank.
+TRANSFORMER_VOCABULARY = 33708
+GNMT_VOCABULARY = 32320
+LSTM_LM_VOCABULARY = 10000
+
+# MovieLens-20M enlarged 16 times in users and 32 times in items (MLPerf).
+NCF_USERS = 2197225
+NCF_ITEMS = 855776

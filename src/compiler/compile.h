@@ -1,0 +1,27 @@
+// From a problem and a strategy to the plan of a distributed step.
+#pragma once
+
+#include <cstdint>
+
+#include "compiler/plan.h"
+#include "compiler/strategy.h"
+#include "cost/problem.h"
+
+namespace heterog::compiler {
+
+struct CompileOptions {
+  // All collectives one after another, as HeteroG §6.2 says of NCCL. Off: only those that share a
+  // device (decision 6).
+  enum class Collectives : std::uint8_t { kPerDevice, kSerial } collectives =
+      Collectives::kPerDevice;
+};
+
+// The strategy must fit the problem (check_strategy). Deterministic. O(tasks log tasks).
+Plan compile(const cost::Problem& problem, const Strategy& strategy,
+             const CompileOptions& options = {});
+
+// Proves the plan's own consistency (acyclic, counts, holds, buffers); ENSUREs. Run by compile() in
+// builds with checks on.
+void verify_plan(const Plan& plan);
+
+}  // namespace heterog::compiler

@@ -1,0 +1,109 @@
+// The compiled distributed step: tasks, what they wait for, what they hold, what they store.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/csr.h"
+#include "base/ids.h"
+#include "cluster/cluster.h"
+#include "graph/types.h"
+
+namespace heterog {
+
+using TaskId = Id<struct TaskTag>;
+using BufferId = Id<struct BufferTag>;
+// A device's compute stream, its collective channel, or one direction of a link.
+using ResourceId = Id<struct ResourceTag>;
+
+namespace compiler {
+
+enum class TaskKind : std::uint8_t {
+  kCompute,    // an op on a slice
+  kMerge,      // slices put together on a device
+  kTransfer,   // a slice of a tensor to another device
+  kSum,        // partial values added on a device (the aggregation of a parameter server)
+  kAllReduce,  // a collective over a device set
+  kPush,       // a gradient to its parameter server
+  kPull,       // a new parameter from its server
+};
+std::string_view task_kind_name(TaskKind kind);
+inline bool is_communication(TaskKind kind) {
+  return kind != TaskKind::kCompute && kind != TaskKind::kMerge && kind != TaskKind::kSum;
+}
+
+// A resource that a task holds, and for how long from its start.
+struct Hold {
+  ResourceId resource;
+  Nanoseconds duration = 0;
+  friend bool operator==(const Hold&, const Hold&) = default;
+};
+
+// What a device holds during the whole step, by purpose.
+struct StaticMemory {
+  Bytes parameters = 0;
+  Bytes optimizer_state = 0;
+  Bytes buffers = 0;  // of the model (running statistics), and inputs
+  Bytes reserve = 0;  // of the device type
+  Bytes total() const { return parameters + optimizer_state + buffers + reserve; }
+};
+
+// Structure of arrays, indexed by task. Immutable once compiled; only a Plan goes into the
+// simulator and the runtime.
+struct Plan {
+  // Tasks, in a topological order.
+  IdVector<TaskId, TaskKind> kind;
+  IdVector<TaskId, OpId> op;             // compute: the op; else the producer or reader concerned
+  IdVector<TaskId, TensorId> tensor;     // what is moved or summed; invalid for compute
+  IdVector<TaskId, DeviceId> device;     // where it runs; transfers: the destination;
+                                         // collectives: the lowest device
+  IdVector<TaskId, DeviceId> peer;       // transfers: the source; else invalid
+  IdVector<TaskId, std::int64_t> begin;  // samples of the slice, [begin, end)
+  IdVector<TaskId, std::int64_t> end;
+  IdVector<TaskId, Nanoseconds> duration;
+  IdVector<TaskId, Bytes> moved_bytes;   // per link crossed; 0 for computation
+  IdVector<TaskId, Nanoseconds> rank;    // p + max over successors (decision 8)
+  IdVector<TaskId, std::uint32_t> order; // position in (rank, op, kind, device, peer, begin) order,
+                                         // 0 first
+  Csr<TaskId, TaskId> successors;
+  IdVector<TaskId, std::uint32_t> predecessors;  // count
+  Csr<TaskId, Hold> holds;
+  Csr<TaskId, DeviceId> participants;    // collectives: their devices, ascending; else empty
+
+  // Memory. A task's buffers are taken when it starts; a buffer is given back when all its readers
+  // have ended (if it has none, when its task ends). Workspace is held while the task runs.
+  struct Buffer {
+    DeviceId device;
+    Bytes bytes = 0;
+    TensorId tensor;
+    friend bool operator==(const Buffer&, const Buffer&) = default;
+  };
+  IdVector<BufferId, Buffer> buffers;
+  Csr<TaskId, BufferId> allocates;
+  Csr<TaskId, BufferId> reads;           // one reference each
+  IdVector<BufferId, std::uint32_t> readers;  // count
+  IdVector<TaskId, Bytes> workspace;     // on the task's device
+  IdVector<DeviceId, StaticMemory> static_memory;
+  IdVector<DeviceId, Bytes> capacity;
+
+  // Resources: device_count compute streams, device_count collective channels, the cluster's links,
+  // and one for all collectives where they are serial.
+  std::size_t device_count = 0;
+  std::size_t link_count = 0;
+  std::size_t resource_count() const { return 2 * device_count + link_count + 1; }
+  ResourceId compute_stream(DeviceId device) const { return ResourceId(device.value()); }
+  ResourceId collective_channel(DeviceId device) const {
+    return ResourceId(device_count + device.value());
+  }
+  ResourceId link(LinkId link) const { return ResourceId(2 * device_count + link.value()); }
+  ResourceId all_collectives() const { return ResourceId(2 * device_count + link_count); }
+
+  std::int64_t batch = 0;
+  std::size_t task_count() const { return kind.size(); }
+  IdRange<TaskId> task_ids() const { return id_range<TaskId>(task_count()); }
+};
+
+}  // namespace compiler
+}  // namespace heterog

@@ -1,0 +1,42 @@
+// The forms of plans: text and DOT of a compiled plan; the plan file with its decisions.
+#pragma once
+
+#include <string>
+
+#include "compiler/plan.h"
+#include "compiler/strategy.h"
+#include "cost/problem.h"
+
+namespace heterog::compiler {
+
+// One line a task, in order of id: "t12 compute addmm@v100/gpu0 [0,24) 1.250 ms <- t3 t9".
+std::string plan_text(const Plan& plan, const cost::Problem& problem);
+std::string plan_dot(const Plan& plan, const cost::Problem& problem);
+
+// What a plan file says beside the strategy. Predictions are copied from the simulator.
+struct PlanRecord {
+  Strategy strategy;
+  std::string planner;
+  int max_groups = 2000;  // the grouping that the units refer to
+  double step_seconds = 0;
+  bool feasible = false;
+  std::vector<Bytes> peak_bytes;      // one a device
+  std::vector<TaskId> dispatch;       // tasks of the compiled plan in order of start
+};
+
+// Written with the hashes of graph and cluster and the batch; the reader refuses a plan for another
+// graph, cluster or batch, each with one line.
+void write_plan(const std::string& path, const PlanRecord& record, const cost::Problem& problem);
+// The problem must be made with `read_plan_header`'s batch and max_groups.
+struct PlanHeader {
+  std::int64_t batch = 0;
+  int max_groups = 2000;
+  std::uint64_t graph_hash = 0;
+  std::uint64_t cluster_hash = 0;
+};
+PlanHeader read_plan_header(const std::string& path);
+PlanRecord read_plan(const std::string& path, const cost::Problem& problem);
+PlanRecord parse_plan(const std::string& text, const std::string& source,
+                      const cost::Problem& problem);
+
+}  // namespace heterog::compiler

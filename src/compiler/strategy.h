@@ -1,0 +1,103 @@
+// What a planner decides: where each unit runs, in what shares, and how gradients travel.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "cost/problem.h"
+
+namespace heterog {
+
+using UnitId = Id<struct UnitTag>;
+
+namespace compiler {
+
+// How the gradients of replicated parameters are aggregated.
+enum class SyncMethod : std::uint8_t { kParameterServer, kAllReduce };
+std::string_view sync_method_name(SyncMethod method);  // "ps", "all-reduce"
+
+// One replica of a unit and its weight: slices of the batch are proportional to the weights.
+struct Replica {
+  DeviceId device;
+  double weight = 1;
+  friend bool operator==(const Replica&, const Replica&) = default;
+};
+
+// Decision for one unit. One replica is model parallelism; the order of replicas is the order of
+// their slices; replicas on one device are one instance on a larger slice (decision 1).
+struct UnitDecision {
+  std::vector<Replica> replicas;
+  SyncMethod sync = SyncMethod::kAllReduce;
+  friend bool operator==(const UnitDecision&, const UnitDecision&) = default;
+};
+
+// Overrides the unit's sync for one parameter.
+struct ParameterSync {
+  TensorId parameter;
+  SyncMethod method = SyncMethod::kAllReduce;
+  DeviceId server;  // parameter server: invalid means chosen by the compiler (decision 5)
+  friend bool operator==(const ParameterSync&, const ParameterSync&) = default;
+};
+
+// An op cut along an axis other than the batch (FastT's operation splits).
+struct OpSplit {
+  UnitId unit;
+  enum class Join : std::uint8_t { kConcat, kSum } join = Join::kConcat;
+  std::uint8_t axis = 0;
+  std::vector<DeviceId> parts;
+  friend bool operator==(const OpSplit&, const OpSplit&) = default;
+};
+
+// Micro-batches and stages (SPP, GPipe, PipeDream). One micro-batch: no pipeline.
+struct Pipeline {
+  int micro_batches = 1;
+  std::vector<std::uint32_t> stage_of_unit;
+  enum class Replicas : std::uint8_t { kSplitMicroBatch, kTakeTurns } replicas =
+      Replicas::kSplitMicroBatch;
+  friend bool operator==(const Pipeline&, const Pipeline&) = default;
+};
+
+enum class OrderPolicy : std::uint8_t { kRank, kRankReserve, kFifo };
+std::string_view order_policy_name(OrderPolicy policy);  // "rank", "rank-reserve", "fifo"
+
+// The whole answer of a planner. Empty members mean the default named beside them.
+struct Strategy {
+  IdVector<OpId, UnitId> unit_of_op;       // empty: the problem's groups are the units
+  IdVector<UnitId, UnitDecision> units;    // one a unit
+  std::vector<ParameterSync> sync;         // empty: every parameter as its unit says
+  std::vector<OpSplit> splits;             // empty: none
+  Pipeline pipeline;                       // one micro-batch: none
+  OrderPolicy order = OrderPolicy::kRank;
+  Bytes bucket_bytes = 0;                  // gradients that share one all-reduce; 0: one each
+  friend bool operator==(const Strategy&, const Strategy&) = default;
+};
+
+// Every unit with the same decision, on the problem's groups.
+Strategy uniform_strategy(const cost::Problem& problem, const UnitDecision& decision);
+// Replicas of EV (one each) and CP (problem.proportional) over all devices.
+UnitDecision even_decision(const cost::Problem& problem, SyncMethod sync);
+UnitDecision proportional_decision(const cost::Problem& problem, SyncMethod sync);
+UnitDecision single_decision(DeviceId device);
+
+// Throws an input error (prefixed by `source`) if the strategy does not fit the problem: wrong
+// counts, unknown devices, weights that are not positive and finite, no replica, features that the
+// compiler does not have.
+void check_strategy(const cost::Problem& problem, const Strategy& strategy,
+                    std::string_view source);
+
+// A contiguous interval of the batch's samples on a device.
+struct Slice {
+  DeviceId device;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t size() const { return end - begin; }
+  friend bool operator==(const Slice&, const Slice&) = default;
+};
+
+// Slices of `batch` in the order of the replicas: sizes by largest remainder (ties: the earlier
+// replica), replicas of one device merged at its first place, empty slices left out. (decision 1)
+std::vector<Slice> slice_batch(const std::vector<Replica>& replicas, std::int64_t batch);
+
+}  // namespace compiler
+}  // namespace heterog

@@ -1,0 +1,39 @@
+// Strategy → step time and reward: compile, simulate, reward. One evaluator a thread.
+#pragma once
+
+#include "compiler/compile.h"
+#include "compiler/strategy.h"
+#include "cost/problem.h"
+#include "sim/simulator.h"
+
+namespace heterog::planner {
+
+struct Evaluation {
+  Nanoseconds step = 0;
+  bool feasible = false;
+  Bytes missing_bytes = 0;  // summed over devices; 0 if feasible
+  double reward = 0;
+};
+
+// R = −√T, T in seconds; ten times R when memory overflows (HeteroG §4.1.3).
+double reward(Nanoseconds step, bool feasible);
+
+// Feasible before infeasible, then less missing memory, then the shorter step.
+bool better(const Evaluation& a, const Evaluation& b);
+
+class Evaluator {
+ public:
+  explicit Evaluator(const cost::Problem& problem, compiler::CompileOptions options = {})
+      : problem_(problem), options_(options) {}
+  Evaluation evaluate(const compiler::Strategy& strategy);
+  std::int64_t evaluations() const { return evaluations_; }
+  const cost::Problem& problem() const { return problem_; }
+
+ private:
+  const cost::Problem& problem_;
+  compiler::CompileOptions options_;
+  sim::Simulator simulator_;
+  std::int64_t evaluations_ = 0;
+};
+
+}  // namespace heterog::planner

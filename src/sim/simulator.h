@@ -1,0 +1,66 @@
+// Discrete-event simulation of a plan: when every task runs, and what memory it takes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/plan.h"
+#include "compiler/strategy.h"
+
+namespace heterog::sim {
+
+// Where memory first ran out, in order of simulated time.
+struct OutOfMemory {
+  DeviceId device;
+  TaskId task;              // invalid: what stays resident does not fit
+  Bytes missing_bytes = 0;  // of that device at its peak over the whole step
+};
+
+struct SimResult {
+  Nanoseconds step = 0;
+  std::optional<OutOfMemory> out_of_memory;
+  bool feasible() const { return !out_of_memory; }
+  IdVector<DeviceId, Nanoseconds> device_busy;  // compute streams
+  IdVector<DeviceId, Bytes> peak_bytes;         // static memory included
+  IdVector<LinkId, Nanoseconds> link_busy;
+  IdVector<LinkId, Bytes> link_bytes;
+  // As HeteroG Fig. 8: the longest busy time of a compute stream and of a link.
+  Nanoseconds computation = 0;
+  Nanoseconds communication = 0;
+  // Filled by simulate_timeline only.
+  IdVector<TaskId, Nanoseconds> start;
+  IdVector<TaskId, Nanoseconds> end;
+  std::vector<TaskId> dispatch;  // tasks in order of start
+};
+
+// Rule 8 of the design: at any moment, of the ready tasks whose resources are all free, the one of
+// the highest rank starts, until none can; nothing is pre-empted. A moment is: first every task that
+// ends then ends, then tasks start; what takes no time ends at the same moment, which is then gone
+// through again. Under kRankReserve a ready task that cannot start keeps its resources from lower
+// ranks; under kFifo the time of becoming ready (ties: rank order) replaces the rank.
+class Simulator {
+ public:
+  Simulator();
+  ~Simulator();
+  Simulator(const Simulator&) = delete;
+  Simulator& operator=(const Simulator&) = delete;
+  // Scratch memory is kept between calls; the result is valid until the next one.
+  const SimResult& simulate(const compiler::Plan& plan, compiler::OrderPolicy order);
+  const SimResult& simulate_timeline(const compiler::Plan& plan, compiler::OrderPolicy order);
+
+ private:
+  struct Scratch;
+  std::unique_ptr<Scratch> scratch_;
+};
+
+// With its own scratch and the timeline.
+SimResult simulate(const compiler::Plan& plan,
+                   compiler::OrderPolicy order = compiler::OrderPolicy::kRank);
+
+// No schedule is shorter: the longest chain of tasks, and the busiest resource's total.
+Nanoseconds lower_bound(const compiler::Plan& plan);
+
+}  // namespace heterog::sim

@@ -1,0 +1,17 @@
+// Chrome trace of a simulated step (chrome://tracing, Perfetto).
+#pragma once
+
+#include <string>
+
+#include "compiler/plan.h"
+#include "cost/problem.h"
+#include "sim/simulator.h"
+
+namespace heterog::sim {
+
+// Object form, µs from 0; one pid a device (and one for links), one tid a stream, counters for
+// memory, flows for transfers. Needs a result with the timeline.
+std::string chrome_trace(const cost::Problem& problem, const compiler::Plan& plan,
+                         const SimResult& result);
+
+}  // namespace heterog::sim
