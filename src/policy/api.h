@@ -1,0 +1,109 @@
+// What other folders call: train, fine-tune, propose, and the learned planner. No LibTorch here.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/rng.h"
+#include "base/thread_pool.h"
+#include "compiler/strategy.h"
+#include "cost/problem.h"
+#include "planner/planner.h"
+#include "policy/config.h"
+
+namespace heterog::policy {
+
+// One (graph, cluster, batch) that is trained on, as it stands.
+struct CaseProgress {
+  std::string name;                 // "vgg19 192 heterog-8gpu"
+  double mean_step_seconds = 0;     // of this step's samples
+  double best_step_seconds = 0;     // of every sample so far; 0: none was feasible
+  double baseline_step_seconds = 0;  // best feasible of EV/CP × PS/AR; 0: none is feasible
+};
+
+struct TrainProgress {
+  std::int64_t step = 0;   // finished steps
+  std::int64_t steps = 0;  // of the whole run; 0: unknown (fine-tuning by time)
+  std::int64_t evaluations = 0;
+  double mean_reward = 0;
+  double entropy = 0;  // nats a group
+  double loss = 0;
+  std::vector<CaseProgress> cases;  // those of this step
+};
+
+enum class StartFrom : std::uint8_t { kScratch, kCheckpoint };
+
+struct TrainOptions {
+  // Receives train.ckpt (everything that a resumed run needs), policy.ckpt (weights only),
+  // train.log (one JSON object a step) and config.json (as resolved). Made if it is not there.
+  std::string out_dir;
+  StartFrom start = StartFrom::kScratch;  // kCheckpoint: go on from out_dir/train.ckpt
+  int threads = 1;
+  std::function<void(const TrainProgress&)> progress;  // after every step; may be empty
+};
+
+struct TrainSummary {
+  std::int64_t steps = 0;
+  std::int64_t evaluations = 0;
+  std::string policy_path;
+  std::vector<CaseProgress> cases;  // every case of the config
+};
+
+// Pretraining on the graphs, batches and clusters of the config (HeteroG §4.1.3). The same config
+// gives the same bits whatever the number of threads, and however often it was stopped and resumed.
+TrainSummary train(const TrainConfig& config, const TrainOptions& options);
+
+// A trained network and its config; copies share the weights, which nobody changes.
+class Policy {
+ public:
+  // Throws an input error on a missing or damaged file, and on another feature version.
+  static Policy load(const std::string& path);
+  void save(const std::string& path) const;
+  const TrainConfig& config() const;
+
+  struct Impl;
+  explicit Policy(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+  const Impl& impl() const { return *impl_; }
+
+ private:
+  std::shared_ptr<const Impl> impl_;
+};
+
+// One shot, one forward pass: the most likely action of every group first, then `samples` draws.
+// The strategies are on the policy's own groups (unit_of_op is filled in), so they fit every
+// problem of the same graph and cluster. Nothing is simulated.
+std::vector<compiler::Strategy> propose(const Policy& policy, const cost::Problem& problem,
+                                        int samples, const Rng& rng);
+
+struct FinetuneOptions {
+  std::string name;          // of the case in progress reports
+  std::uint64_t seed = 0;
+  planner::Budget budget;    // evaluations: reproducible; expired: asked once a step
+  compiler::CompileOptions compile = {};
+  std::function<void(const TrainProgress&)> progress;
+};
+
+struct FinetuneResult {
+  Policy policy;
+  compiler::Strategy strategy;     // the best one simulated
+  planner::Evaluation evaluation;  // of it
+  std::int64_t evaluations = 0;
+};
+
+// Goes on training on one problem. Throws an input error without any budget.
+FinetuneResult finetune(const Policy& policy, const cost::Problem& problem, ThreadPool& threads,
+                        const FinetuneOptions& options);
+
+// Path of the shipped checkpoint: models/policies/zoo-small.ckpt in the nearest folder above the
+// program, else above the working directory. Throws an input error if there is none.
+std::string shipped_policy_path();
+
+// The registry row of planner "policy": proposes from context.policy_path (empty: the shipped one),
+// simulates, fine-tunes while the budget lasts, and is never worse than the best baseline.
+planner::PlannerEntry policy_planner();
+
+}  // namespace heterog::policy

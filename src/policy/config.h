@@ -1,0 +1,67 @@
+// The one configuration of training: network sizes, learning, and the cases that are trained on.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/json_reader.h"
+
+namespace heterog::policy {
+
+// A graph and the batch sizes that it is trained at.
+struct TrainGraph {
+  std::string graph;  // path of a model graph
+  std::vector<std::int64_t> batches;
+  friend bool operator==(const TrainGraph&, const TrainGraph&) = default;
+};
+
+// Every graph at every one of its batches on every cluster is one case.
+struct TrainConfig {
+  std::vector<TrainGraph> graphs;
+  std::vector<std::string> clusters;
+
+  std::int64_t seed = 1;
+  std::int64_t steps = 300;
+  std::int64_t cases_per_step = 1;  // |G| of HeteroG §4.1.3
+  std::int64_t samples = 16;        // strategies of a case in one step, from one forward pass
+  std::int64_t checkpoint_every = 20;
+
+  std::int64_t max_groups = 96;  // N
+  std::int64_t gat_layers = 2;
+  std::int64_t gat_heads = 4;
+  std::int64_t gat_head_width = 16;
+  std::int64_t txl_layers = 2;
+  std::int64_t txl_heads = 4;
+  std::int64_t txl_width = 64;
+  std::int64_t txl_inner_width = 128;
+  std::int64_t txl_segment = 64;  // groups in a segment
+  std::int64_t txl_memory = 64;   // groups of earlier segments that a segment can look back on
+  std::string head = "device-features";  // or "fixed": HeteroG's M+4 outputs by position
+  std::int64_t head_width = 64;
+  std::int64_t fixed_devices = 0;  // M of the fixed head
+  // Added to the logits of the four data-parallel actions before anything is learnt.
+  double data_parallel_prior = 2.0;
+
+  double learning_rate = 1e-3;
+  double gradient_clip = 1.0;       // of the global norm
+  double entropy_weight = 0.02;     // λ at the first step
+  double entropy_weight_end = 0.001;  // λ at the last step, linear between
+  double baseline_decay = 0.9;      // of the moving average R̄
+  bool normalize_advantage = true;  // divide r − R̄ by a moving standard deviation
+  double advantage_clip = 3.0;      // in standard deviations, after dividing
+  std::int64_t elite_count = 4;     // best distinct strategies of a case that are imitated
+  double elite_weight = 0.5;        // of the imitation against the policy gradient; 0: none
+  friend bool operator==(const TrainConfig&, const TrainConfig&) = default;
+};
+
+// Reads a config file, then lays `overrides` ("key", "value": JSON, or else a string) over it.
+// Unknown keys and values out of range are input errors.
+TrainConfig read_train_config(const std::string& path,
+                              const std::vector<std::pair<std::string, std::string>>& overrides);
+TrainConfig parse_train_config(const Json& json, const std::string& source);
+// The same field list the other way; parse(save(c)) == c.
+Json train_config_json(const TrainConfig& config);
+
+}  // namespace heterog::policy
