@@ -1,0 +1,105 @@
+"""Numbers that depend on the batch size: fitted from their values at the traced batch sizes."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Affine:
+    """a·B + c, B the number of samples; integers for sizes, floats allowed in arithmetic."""
+
+    a: int | float
+    c: int | float
+
+    def at(self, batch: int):
+        return self.a * batch + self.c
+
+    def text(self) -> str:
+        head = "B" if self.a == 1 and isinstance(self.a, int) else f"{self.a!r}B"
+        if self.c == 0:
+            return head
+        return f"{head}{'+' if self.c > 0 else ''}{self.c!r}"
+
+
+@dataclass(frozen=True)
+class Reciprocal:
+    """k / (a·B + c)."""
+
+    k: int | float
+    over: Affine
+
+    def at(self, batch: int):
+        return self.k / self.over.at(batch)
+
+    def text(self) -> str:
+        return f"{self.k!r}/{self.over.text()}"
+
+
+def fit_size(batches: tuple, values: list) -> int | Affine | None:
+    """An integer, or a·B + c with integers a and c; None if no such line goes through all values."""
+    if all(value == values[0] for value in values):
+        return values[0]
+    slope, rest = divmod(values[1] - values[0], batches[1] - batches[0])
+    if rest:
+        return None
+    fitted = Affine(slope, values[0] - slope * batches[0])
+    return fitted if [fitted.at(b) for b in batches] == list(values) else None
+
+
+def fit_scalar(batches: tuple, values: list) -> int | float | Affine | Reciprocal | None:
+    """A number, a·B + c, or k / (a·B + c); None if none of them gives all values."""
+    if all(value == values[0] for value in values):
+        return values[0]
+    if all(isinstance(value, int) for value in values):
+        exact = fit_size(batches, values)
+        if exact is not None:
+            return exact
+    line = _float_line(batches, [float(value) for value in values])
+    if line is not None:
+        return line
+    if any(value == 0 for value in values):
+        return None
+    inverse = _float_line(batches, [1.0 / value for value in values])
+    return None if inverse is None else _as_reciprocal(batches, values, inverse)
+
+
+# Values come from a few roundings in double precision.
+_TOLERANCE = 1e-12
+
+
+def _near(x: float, y: float) -> bool:
+    return abs(x - y) <= _TOLERANCE * max(abs(x), abs(y))
+
+
+def _rounded(value: float) -> float:
+    """The same number without the last digits, where those are the noise of the fit."""
+    return float(f"{value:.11g}")
+
+
+def _float_line(batches, values) -> Affine | None:
+    slope = (values[-1] - values[0]) / (batches[-1] - batches[0])
+    constant = values[0] - slope * batches[0]
+    if abs(constant) < 1e-11 * max(abs(value) for value in values):
+        constant = 0.0
+    for candidate in (Affine(_rounded(slope), _rounded(constant)), Affine(slope, constant)):
+        if all(_near(candidate.at(b), v) for b, v in zip(batches, values, strict=True)):
+            return candidate
+    return None
+
+
+def _as_reciprocal(batches, values, inverse: Affine) -> Reciprocal | None:
+    """k / (a·B + c) with whole a and c where possible, from a line through the inverses."""
+    scale = 1.0 / inverse.a
+    shift = inverse.c * scale
+    candidates = []
+    whole = (round(inverse.a), round(inverse.c))
+    candidates.append(Reciprocal(1, Affine(*whole)))
+    for k in (_rounded(scale), scale):
+        for c in (round(shift), _rounded(shift), shift):
+            k_number = int(k) if k == int(k) else k
+            candidates.append(Reciprocal(k_number, Affine(1, c)))
+    for candidate in candidates:
+        if candidate.over.a == 0:
+            continue
+        if all(_near(candidate.at(b), v) for b, v in zip(batches, values, strict=True)):
+            return candidate
+    return None

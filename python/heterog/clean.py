@@ -1,0 +1,244 @@
+"""Drops what only copies, ties backward operators to forward ones, names what the step leaves."""
+
+import torch
+
+from heterog.affine import Affine
+from heterog.ir import Op, Size, Step, Tensor, contiguous_strides, replace_tensors, tensors_in
+
+_aten = torch.ops.aten
+
+# Operators that return their first argument under another name.
+_PURE_ALIASES = {
+    _aten.alias.default,
+    _aten.detach.default,
+    _aten.lift_fresh.default,
+    _aten.lift_fresh_copy.default,
+}
+# Operators that copy: dropped where neither dtype nor layout changes.
+_COPIES = {_aten.clone.default, _aten._to_copy.default}
+
+_TRANSPOSES = {_aten.t.default, _aten.transpose.int}
+
+
+def clean(step: Step) -> Step:
+    """The same step with fewer operators; see each function."""
+    drop_copies(step)
+    drop_double_transposes(step)
+    forget_running_statistics(step)
+    use_step_number(step)
+    share_scalars(step)
+    tie_backward(step)
+    drop_dead(step)
+    separate_gradients(step)
+    set_roles(step)
+    return step
+
+
+def _substitute(step: Step, mapping: dict) -> None:
+    if not mapping:
+        return
+    for op in step.ops:
+        op.args = replace_tensors(op.args, mapping)
+        op.kwargs = replace_tensors(op.kwargs, mapping)
+    step.loss = replace_tensors(step.loss, mapping)
+    step.gradients = replace_tensors(step.gradients, mapping)
+    step.next = replace_tensors(step.next, mapping)
+
+
+def drop_copies(step: Step) -> None:
+    """Removes aliases, and copies that change neither dtype nor layout.
+
+    A copy that changes the layout stays: it moves memory in a real run, and later views rely on it.
+    """
+    mapping: dict[Tensor, Tensor] = {}
+    kept = []
+    for op in step.ops:
+        source = replace_tensors(op.args[0], mapping) if op.args else None
+        target = op.outputs[0]
+        if op.target in _PURE_ALIASES:
+            mapping[target] = source
+        elif op.target in _COPIES and _same_layout(source, target):
+            mapping[target] = source
+        elif op.target is _aten.expand.default and _same_layout(source, target):
+            mapping[target] = source
+        elif op.target is _aten.copy.default:
+            written = replace_tensors(op.args[1], mapping)
+            if _same_layout(written, target):
+                mapping[target] = written
+            else:
+                kept.append(op)
+        else:
+            kept.append(op)
+    step.ops = kept
+    _substitute(step, mapping)
+
+
+def _same_layout(source: Tensor, target: Tensor) -> bool:
+    return (
+        source.dtype == target.dtype
+        and source.shape == target.shape
+        and _strides_that_matter(source) == _strides_that_matter(target)
+    )
+
+
+def _strides_that_matter(tensor: Tensor) -> list:
+    return [s for s, d in zip(tensor.strides, tensor.shape, strict=True) if d != 1]
+
+
+def drop_double_transposes(step: Step) -> None:
+    """Reads x where x is transposed twice: autograd does that around every linear layer."""
+    maker = {op.outputs[0]: op for op in step.ops if op.target in _TRANSPOSES}
+    mapping: dict = {}
+    for op in step.ops:
+        inner = maker.get(op.args[0]) if op.target in _TRANSPOSES else None
+        if inner is None or inner.target is not op.target:
+            continue
+        if _swapped_dims(inner) == _swapped_dims(op):
+            mapping[op.outputs[0]] = inner.args[0]
+    step.ops = [op for op in step.ops if not (op.outputs and op.outputs[0] in mapping)]
+    _substitute(step, mapping)
+
+
+def _swapped_dims(op: Op) -> set:
+    rank = len(op.outputs[0].shape)
+    return {dim % rank for dim in op.args[1:]}
+
+
+def forget_running_statistics(step: Step) -> None:
+    """Batch normalisation's backward does not read running statistics while training."""
+    for op in step.ops:
+        if op.target is _aten.native_batch_norm_backward.default and op.args[7]:
+            op.args[3] = op.args[4] = None
+
+
+def use_step_number(step: Step) -> None:
+    """torch counts up inside the update; the graph takes the number of the step being done."""
+    number = next((t for t in step.inputs if t.name == "step"), None)
+    if number is None:
+        return
+    mapping = {}
+    kept = []
+    for op in step.ops:
+        if op.target is _aten.add.Tensor and op.args[0] is number and op.args[1] == 1:
+            mapping[op.outputs[0]] = number
+        else:
+            assert number not in set(tensors_in([op.args, op.kwargs])), "step read before counting"
+            kept.append(op)
+    step.ops = kept
+    _substitute(step, mapping)
+
+
+def share_scalars(step: Step) -> None:
+    """Keeps one of equal computations on single numbers in the update (bias corrections)."""
+    seen: dict = {}
+    mapping: dict = {}
+    kept = []
+    for op in step.ops:
+        args = replace_tensors(op.args, mapping)
+        kwargs = replace_tensors(op.kwargs, mapping)
+        small = op.phase == "update" and all(
+            not t.shape for t in tensors_in([args, kwargs, op.outputs])
+        )
+        random = torch.Tag.nondeterministic_seeded in op.target.tags
+        if small and not random and len(op.outputs) == 1:
+            key = (op.target, _key(args), _key(sorted(kwargs.items())))
+            if key in seen:
+                mapping[op.outputs[0]] = seen[key]
+                continue
+            seen[key] = op.outputs[0]
+        kept.append(op)
+    step.ops = kept
+    _substitute(step, mapping)
+
+
+def _key(value):
+    if isinstance(value, (list, tuple)):
+        return tuple(_key(item) for item in value)
+    if isinstance(value, Tensor):
+        return ("tensor", id(value))
+    return (type(value).__name__, repr(value))
+
+
+def tie_backward(step: Step) -> None:
+    """Sets `forward` of backward operators: by autograd's sequence number, else by neighbours."""
+    owner: dict[int, Op] = {}
+    maker: dict[Tensor, Op] = {}
+    readers: dict[Tensor, list[Op]] = {}
+    for op in step.ops:
+        if op.phase == "forward" and op.sequence is not None:
+            owner.setdefault(op.sequence, op)
+        for tensor in op.outputs:
+            if tensor is not None:
+                maker[tensor] = op
+        for tensor in tensors_in([op.args, op.kwargs]):
+            readers.setdefault(tensor, []).append(op)
+    backward = [op for op in step.ops if op.phase == "backward"]
+    for op in backward:
+        op.forward = owner.get(op.sequence)
+    # Sums of gradients, made between two backward functions, belong with the one that reads them;
+    # those of a parameter with the one that made a term.
+    for op in reversed(backward):
+        if op.forward is None:
+            after = [r for t in op.outputs for r in readers.get(t, []) if r.phase == "backward"]
+            op.forward = next((r.forward for r in after if r.forward is not None), None)
+    for op in backward:
+        if op.forward is None:
+            before = [maker[t] for t in tensors_in(op.args) if t in maker]
+            before = [m.forward if m.phase == "backward" else m for m in before]
+            op.forward = next((m for m in before if m is not None), None)
+        if op.forward is not None:
+            op.scope = op.forward.scope
+
+
+def drop_dead(step: Step) -> None:
+    """Removes operators, parameters' companions and buffers that nothing reads."""
+    live = {step.loss, *step.gradients.values(), *step.next.values()}
+    kept = []
+    for op in reversed(step.ops):
+        if any(output in live for output in op.outputs if output is not None):
+            live.update(tensors_in([op.args, op.kwargs]))
+            kept.append(op)
+    step.ops = kept[::-1]
+    read = {t for op in step.ops for t in tensors_in([op.args, op.kwargs])}
+    dropped = {t.name for t in step.inputs if t.role == "buffer" and t not in read}
+    step.inputs = [t for t in step.inputs if t.name not in dropped]
+    step.next = {name: t for name, t in step.next.items() if name not in dropped}
+
+
+def separate_gradients(step: Step) -> None:
+    """Gives every parameter a gradient tensor of its own, by an alias where two share one."""
+    taken = {step.loss, *step.inputs}
+    made_at = {t: i for i, op in enumerate(step.ops) for t in op.outputs if t is not None}
+    inserts: list[tuple[int, Op]] = []
+    for name, gradient in list(step.gradients.items()):
+        if gradient in taken:
+            own = Tensor(
+                f"{name}/gradient",
+                "gradient",
+                gradient.dtype,
+                list(gradient.shape),
+                list(gradient.strides),
+            )
+            at = made_at.get(gradient, -1)
+            op = Op(own.name, _aten.alias.default, [gradient], {}, [own], "backward", "", None)
+            op.forward = step.ops[at].forward if at >= 0 else None
+            op.scope = step.ops[at].scope if at >= 0 else ""
+            inserts.append((at + 1, op))
+            step.gradients[name] = own
+        taken.add(step.gradients[name])
+    for at, op in sorted(inserts, key=lambda pair: pair[0], reverse=True):
+        step.ops.insert(at, op)
+
+
+def set_roles(step: Step) -> None:
+    by_name = {t.name: t for t in step.inputs}
+    step.loss.role = "output"
+    for name, gradient in step.gradients.items():
+        gradient.role = "gradient"
+        gradient.of = by_name[name]
+    for name, tensor in list(step.next.items()):
+        if tensor is by_name[name]:
+            del step.next[name]  # unchanged by the step
+            continue
+        tensor.role = "output"
+        tensor.replaces = by_name[name]

@@ -1,0 +1,246 @@
+"""Compares the traces of a step at several batch sizes and makes one graph for all of them."""
+
+import operator
+
+import torch
+
+from heterog.affine import Affine, fit_scalar, fit_size
+from heterog.errors import ExportError
+from heterog.ir import Op, Scalar, Size, Step, Tensor
+from heterog.trace import Trace
+
+_aten = torch.ops.aten
+
+# Operators whose Scalar arguments are row numbers, not arithmetic.
+_INDEX_MAKERS = {_aten.arange}
+
+
+def merge_traces(traces: list[Trace]) -> Step:
+    """One graph with every size a·B + c; an error where the traces differ in anything else."""
+    return _Merger(traces).run()
+
+
+class _Merger:
+    def __init__(self, traces: list[Trace]):
+        self.traces = traces
+        self.batches = tuple(trace.batch for trace in traces)
+        self.values: dict[torch.fx.Node, object] = {}  # node of the first trace → Tensor or Op
+        self.inputs: list[Tensor] = []
+        self.ops: list[Op] = []
+
+    def run(self) -> Step:
+        columns = [list(trace.graph.nodes) for trace in self.traces]
+        for nodes in zip(*columns, strict=False):
+            self._check_same_target(nodes)
+            first = nodes[0]
+            if first.op == "placeholder":
+                self._placeholder(nodes)
+            elif first.op == "get_attr":
+                self._constant(nodes)
+            elif first.op == "call_function":
+                if first.target is operator.getitem:
+                    source = self.values[first.args[0]]
+                    self.values[first] = source.outputs[first.args[1]]
+                else:
+                    self._call(nodes)
+            elif first.op == "output":
+                return self._finish(first)
+        raise ExportError(
+            f"batch sizes {self.batches}: the step has {[len(c) for c in columns]} operators; their "
+            "number must not depend on the batch"
+        )
+
+    def _check_same_target(self, nodes) -> None:
+        first = nodes[0]
+        for batch, node in zip(self.batches[1:], nodes[1:], strict=True):
+            if node.op != first.op or (first.op == "call_function" and node.target != first.target):
+                raise ExportError(
+                    f"{_place(first)}: at batch {self.batches[0]} the step runs "
+                    f"{_describe(first)}, at batch {batch} {_describe(node)}; the operators must "
+                    "not depend on the batch size"
+                )
+
+    def _placeholder(self, nodes) -> None:
+        index = len(self.inputs)
+        slot = self.traces[0].slots[index]
+        role = "input" if slot.role in ("lr", "step") else slot.role
+        tensor = self._tensor(slot.name, role, nodes, [node.meta["val"] for node in nodes])
+        if slot.of is not None:
+            tensor.of = next(t for t in self.inputs if t.name == slot.of)
+        self.inputs.append(tensor)
+        self.values[nodes[0]] = tensor
+
+    def _constant(self, nodes) -> None:
+        """A tensor that the model made from Python numbers: only uniform ones have a place."""
+        first = nodes[0]
+        tensors = [getattr(t.module, n.target) for t, n in zip(self.traces, nodes, strict=True)]
+        value = tensors[0]
+        uniform = (
+            not isinstance(value, torch._subclasses.FakeTensor)
+            and value.device.type != "meta"
+            and value.numel() > 0
+            and bool((value == value.flatten()[0]).all())
+        )
+        same = uniform and all(
+            t.shape == value.shape and bool((t == value).all()) for t in tensors[1:]
+        )
+        if not same:
+            raise ExportError(
+                f"{_place(next(iter(first.users), first))}: a constant tensor of shape "
+                f"{list(value.shape)} is made while the step runs; register it as a buffer of the "
+                "module"
+            )
+        output = Tensor(
+            first.name.lstrip("_"), "activation", value.dtype, list(value.shape), []
+        )
+        output.strides = list(torch.empty(value.shape, device="meta").stride())
+        kwargs = {"dtype": value.dtype, "device": torch.device("cpu")}
+        user = next(iter(first.users))
+        op = Op(
+            output.name,
+            _aten.full.default,
+            [list(value.shape), value.flatten()[0].item()],
+            kwargs,
+            [output],
+            *_annotation(user),
+        )
+        self.ops.append(op)
+        self.values[first] = output
+
+    def _call(self, nodes) -> None:
+        first = nodes[0]
+        schema = first.target._schema
+        index_maker = first.target.overloadpacket in _INDEX_MAKERS
+        types = {argument.name: str(argument.type) for argument in schema.arguments}
+        args = [
+            self._argument(
+                first, [node.args[i] for node in nodes], str(schema.arguments[i].type), index_maker
+            )
+            for i in range(len(first.args))
+        ]
+        kwargs = {
+            key: self._argument(first, [node.kwargs[key] for node in nodes], types[key], index_maker)
+            for key in first.kwargs
+        }
+        op = Op(first.name, first.target, args, kwargs, [], *_annotation(first))
+        values = [node.meta.get("val") for node in nodes]
+        if isinstance(values[0], (list, tuple)):
+            for value in values:
+                if len(value) != len(values[0]):
+                    raise ExportError(
+                        f"{_place(first)}: {first.target} returns {len(values[0])} tensors at batch "
+                        f"{self.batches[0]} and {len(value)} at another; the number must not depend "
+                        "on the batch"
+                    )
+            for index in range(len(values[0])):
+                column = [value[index] for value in values]
+                name = first.name if index == 0 else f"{first.name}.{index}"
+                op.outputs.append(self._tensor(name, "activation", nodes, column))
+            self.values[first] = op
+        else:
+            op.outputs.append(self._tensor(first.name, "activation", nodes, values))
+            self.values[first] = op.outputs[0]
+        self.ops.append(op)
+
+    def _tensor(self, name, role, nodes, values) -> Tensor | None:
+        first = values[0]
+        if first is None:
+            return None
+        if not isinstance(first, torch.Tensor):
+            raise ExportError(
+                f"{_place(nodes[0])}: {nodes[0].target} returns {type(first).__name__}, not a "
+                "tensor; compute it with tensors"
+            )
+        for value in values[1:]:
+            if value.dtype != first.dtype or value.dim() != first.dim():
+                raise ExportError(
+                    f"{_place(nodes[0])}: {name} is {_type(first)} at batch {self.batches[0]} and "
+                    f"{_type(value)} at another; its type must not depend on the batch"
+                )
+        return Tensor(
+            name,
+            role,
+            first.dtype,
+            [self._size(nodes[0], name, column) for column in zip(*[v.shape for v in values])],
+            [self._size(nodes[0], name, column) for column in zip(*[v.stride() for v in values])],
+        )
+
+    def _size(self, node, name, column):
+        fitted = fit_size(self.batches, list(column))
+        if fitted is None:
+            what = f"input {name}" if node.op == "placeholder" else f"{_place(node)}: {node.target}"
+            raise ExportError(
+                f"{what}: a size is {list(column)} at batch sizes {list(self.batches)}, not a*B+c "
+                "with whole a and c; make every size affine in the batch"
+            )
+        return fitted
+
+    def _argument(self, node, column, kind, index_maker):
+        first = column[0]
+        if isinstance(first, torch.fx.Node):
+            if any(not isinstance(value, torch.fx.Node) for value in column):
+                raise _differs(node)
+            return self.values[first]
+        if isinstance(first, (list, tuple)):
+            if any(len(value) != len(first) for value in column):
+                raise _differs(node)
+            return [self._argument(node, list(c), kind, index_maker) for c in zip(*column)]
+        if any(type(value) is not type(first) for value in column):
+            raise _differs(node)
+        if isinstance(first, bool) or not isinstance(first, (int, float)):
+            if any(value != first for value in column[1:]):
+                raise _differs(node)
+            return first
+        if all(value == first or (value != value and first != first) for value in column):
+            return first
+        shape_like = isinstance(first, int) and (
+            "Sym" in kind or "int" in kind or "Int" in kind or index_maker
+        )
+        if shape_like:
+            return Size(self._size(node, node.name, column))
+        fitted = fit_scalar(self.batches, list(column))
+        if fitted is None:
+            raise ExportError(
+                f"{_place(node)}: {node.target} uses the number {list(column)} at batch sizes "
+                f"{list(self.batches)}, neither a*B+c nor k/(a*B+c); compute it from the batch size "
+                "in one of these forms"
+            )
+        return Scalar(fitted)
+
+    def _finish(self, node) -> Step:
+        step = Step(self.inputs, self.ops, None, {}, {})
+        results = self.traces[0].results
+        for value, result in zip(node.args[0], results, strict=True):
+            tensor = self.values[value]
+            if result.kind == "loss":
+                step.loss = tensor
+            elif result.kind == "gradient":
+                step.gradients[result.of] = tensor
+            else:
+                step.next[result.of] = tensor
+        return step
+
+
+def _annotation(node) -> tuple:
+    custom = node.meta.get("custom") or {"phase": "forward", "scope": "", "sequence": None}
+    return custom["phase"], custom["scope"], custom["sequence"]
+
+
+def _place(node) -> str:
+    phase, scope, _ = _annotation(node)
+    return f"module {scope}" if scope else f"{phase} of the model"
+
+
+def _describe(node) -> str:
+    return str(node.target) if node.op == "call_function" else node.op
+
+
+def _type(tensor) -> str:
+    return f"{tensor.dtype} of {tensor.dim()} dimensions"
+
+
+def _differs(node) -> ExportError:
+    return ExportError(
+        f"{_place(node)}: an argument of {node.target} has another form at another batch size; the "
+        "operators must not depend on the batch size"
+    )

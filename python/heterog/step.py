@@ -1,0 +1,220 @@
+"""export_training_step: from a PyTorch model to the graph of one whole training step."""
+
+import contextlib
+import inspect
+import os
+from dataclasses import dataclass
+
+import torch
+
+import heterog.version
+from heterog.clean import clean
+from heterog.errors import ExportError
+from heterog.light import light_init
+from heterog.merge import merge_traces
+from heterog.optimizers import describe_optimizer
+from heterog.trace import StepSpec, python_line, trace_step
+from heterog.writer import dtype_name, to_graph, write_graph
+
+
+@dataclass(frozen=True)
+class TrainingStep:
+    """An exported step. `graph` is the plain dictionary of docs/formats.md."""
+
+    graph: dict
+
+    def save(self, path) -> None:
+        """Writes `.json.gz`; the same graph gives the same bytes."""
+        write_graph(self.graph, path)
+
+
+def export_training_step(
+    model,
+    make_inputs,
+    loss_fn,
+    optimizer,
+    name: str,
+    *,
+    batches=(4, 6, 10),
+    dropout: bool = True,
+    double: bool = False,
+    autocast: str | None = None,
+    clip_norm: float | None = None,
+) -> TrainingStep:
+    """Exports forward, backward and update of one training step.
+
+    model        an nn.Module, or a function without arguments that builds one: then its large
+                 weights are never allocated
+    make_inputs  batch size → tuple of tensors
+    loss_fn      (model, *inputs) → scalar tensor
+    optimizer    a torch.optim SGD, Adam or AdamW, or a function parameters → optimizer
+    batches      the batch sizes to trace at: three or more, each at least 2
+    dropout      False: as if every dropout rate were 0
+    double       parameters and floating inputs in float64
+    autocast     "bfloat16": the forward pass and the loss under torch.autocast
+    clip_norm    gradients are scaled to at most this global 2-norm before the update
+    """
+    _check_options(name, batches, double, autocast, clip_norm)
+    model = _build(model)
+    update = describe_optimizer(optimizer, model)
+    held, attributes = _held_tensors(model)
+    trained = [n for n, p in model.named_parameters() if p.requires_grad]
+    if not trained:
+        raise ExportError("the model has no parameter that requires a gradient")
+    spec = StepSpec(
+        model,
+        loss_fn,
+        update,
+        torch.bfloat16 if autocast else None,
+        clip_norm,
+        trained,
+        held,
+        attributes,
+    )
+
+    def cast(tensor: torch.Tensor) -> torch.dtype:
+        return torch.float64 if double and tensor.is_floating_point() else tensor.dtype
+
+    traces = []
+    names = None
+    with _training_mode(model, dropout), _default_dtype(double):
+        for batch in batches:
+            inputs = _make_inputs(make_inputs, batch)
+            if names is None:
+                names = _input_names(loss_fn, inputs)
+            if len(inputs) != len(names):
+                raise ExportError(
+                    f"make_inputs returned {len(names)} tensors at batch {batches[0]} and "
+                    f"{len(inputs)} at batch {batch}; it must return the same ones for all"
+                )
+            traces.append(trace_step(spec, batch, inputs, names, cast))
+    step = clean(merge_traces(traces))
+    parameters = [t for t in step.inputs if t.role == "parameter"]
+    header = {
+        "format": "heterog-graph",
+        "version": 1,
+        "name": name,
+        "producer": {"torch": torch.__version__.split("+")[0], "heterog": heterog.version.VERSION},
+        "traced_batches": list(batches),
+        "dtype": dtype_name(parameters[0].dtype),
+        "optimizer": update.defaults,
+    }
+    return TrainingStep(to_graph(step, header))
+
+
+def _check_options(name, batches, double, autocast, clip_norm) -> None:
+    if not isinstance(name, str) or not name:
+        raise ExportError(f"name: {name!r} is no name; give a string")
+    distinct = sorted(set(batches))
+    if len(distinct) < 3 or any(not isinstance(b, int) or b < 2 for b in batches):
+        raise ExportError(
+            f"batches: {list(batches)}; give three different batch sizes of 2 or more (at 1, "
+            "operators specialise)"
+        )
+    if autocast not in (None, "bfloat16"):
+        raise ExportError(f"autocast: {autocast!r} is not known; use None or 'bfloat16'")
+    if autocast and double:
+        raise ExportError("autocast and double exclude each other")
+    if clip_norm is not None and not clip_norm > 0:
+        raise ExportError(f"clip_norm: {clip_norm}; give a norm above 0")
+
+
+def _build(model) -> torch.nn.Module:
+    if isinstance(model, torch.nn.Module):
+        return model
+    if not callable(model):
+        raise ExportError(
+            f"model: {type(model).__name__} is neither an nn.Module nor a function that builds one"
+        )
+    try:
+        with light_init():
+            built = model()
+    except Exception as error:
+        raise ExportError(
+            f"{python_line(error)}: building the model without its weights stopped at "
+            f"{type(error).__name__}: {str(error).splitlines()[0][:200]}; pass the built model"
+        ) from error
+    if not isinstance(built, torch.nn.Module):
+        raise ExportError(f"model: the function returned {type(built).__name__}, not an nn.Module")
+    return built
+
+
+def _held_tensors(model):
+    """Tensors of the model that the optimizer does not change, and where plain attributes sit."""
+    held = {n: p for n, p in model.named_parameters() if not p.requires_grad}
+    held |= dict(model.named_buffers())
+    attributes = {}
+    for path, module in model.named_modules():
+        for attribute, value in vars(module).items():
+            if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
+                name = f"{path}.{attribute}" if path else attribute
+                held[name] = value
+                attributes[name] = (module, attribute)
+    return held, attributes
+
+
+def _make_inputs(make_inputs, batch: int) -> tuple:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        try:
+            inputs = make_inputs(batch)
+        except Exception as error:
+            raise ExportError(
+                f"{python_line(error)}: make_inputs({batch}) stopped at {type(error).__name__}: {error}"
+            ) from error
+    if not isinstance(inputs, (tuple, list)) or not inputs:
+        raise ExportError(
+            f"make_inputs({batch}) returned {type(inputs).__name__}; it must return a tuple of tensors"
+        )
+    for index, value in enumerate(inputs):
+        if not isinstance(value, torch.Tensor):
+            raise ExportError(
+                f"make_inputs({batch}) returned {type(value).__name__} at place {index}; it must "
+                "return a tuple of tensors"
+            )
+    return tuple(inputs)
+
+
+def _input_names(loss_fn, inputs) -> list[str]:
+    """The argument names of loss_fn after the model, else input_0, input_1, …"""
+    plain = [f"input_{i}" for i in range(len(inputs))]
+    try:
+        parameters = list(inspect.signature(loss_fn).parameters.values())[1:]
+    except (TypeError, ValueError):
+        return plain
+    if any(p.kind in (p.VAR_POSITIONAL, p.KEYWORD_ONLY, p.VAR_KEYWORD) for p in parameters):
+        return plain
+    if len(parameters) < len(inputs):
+        raise ExportError(
+            f"make_inputs returned {len(inputs)} tensors, loss_fn takes {len(parameters)} after the "
+            "model; make them agree"
+        )
+    required = [p for p in parameters if p.default is p.empty]
+    if len(required) > len(inputs):
+        raise ExportError(
+            f"make_inputs returned {len(inputs)} tensors, loss_fn needs {len(required)} after the "
+            "model; make them agree"
+        )
+    return [p.name for p in parameters[: len(inputs)]]
+
+
+@contextlib.contextmanager
+def _training_mode(model, dropout: bool):
+    modes = {module: module.training for module in model.modules()}
+    try:
+        model.train()
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+
+
+@contextlib.contextmanager
+def _default_dtype(double: bool):
+    before = torch.get_default_dtype()
+    try:
+        if double:
+            torch.set_default_dtype(torch.float64)
+        yield
+    finally:
+        torch.set_default_dtype(before)

@@ -1,0 +1,3 @@
+"""The version that exported files name as their producer."""
+
+VERSION = "0.1.0"
