@@ -8,7 +8,8 @@ namespace heterog {
 void fail_expect(const char* condition, const char* file, int line) {
   std::string_view path(file);
   if (auto at = path.rfind("src/"); at != path.npos) path.remove_prefix(at);
-  throw Error(ErrorKind::kBug, fmt::format("internal error at {}:{}: expected {}", path, line, condition));
+  throw Error(ErrorKind::kBug,
+              fmt::format("internal error at {}:{}: expected {}", path, line, condition));
 }
 
 }  // namespace heterog

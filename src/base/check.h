@@ -36,16 +36,16 @@ template <class... Args>
 }  // namespace heterog
 
 // Input check, always on. The message names file and field, what is wrong, what would be right.
-#define VALIDATE(condition, ...)                      \
-  do {                                                \
+#define VALIDATE(condition, ...)                          \
+  do {                                                    \
     if (!(condition)) ::heterog::fail_input(__VA_ARGS__); \
   } while (false)
 
 // Internal invariant, on in dev and sanitizer builds. ENSURE is the same, always on: for checks
 // that cost nothing beside what they guard.
-#define ENSURE(condition)                                                       \
-  do {                                                                          \
-    if (!(condition)) ::heterog::fail_expect(#condition, __FILE__, __LINE__);   \
+#define ENSURE(condition)                                                     \
+  do {                                                                        \
+    if (!(condition)) ::heterog::fail_expect(#condition, __FILE__, __LINE__); \
   } while (false)
 #ifdef HETEROG_CHECKS
 #define EXPECT(condition) ENSURE(condition)

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "base/ids.h"
 
 namespace heterog {
@@ -17,13 +18,12 @@ class Csr {
   Csr() : offsets_{0} {}
 
   std::span<const Value> operator[](Row row) const {
-    EXPECT(row.value() + 1 < offsets_.size());
-    return {values_.data() + offsets_[row.value()],
-            values_.data() + offsets_[row.value() + 1]};
+    EXPECT(row.value() < rows());
+    return {values_.data() + offsets_[row.value()], values_.data() + offsets_[row.value() + 1]};
   }
   std::span<Value> mutable_row(Row row) {
-    return {values_.data() + offsets_[row.value()],
-            values_.data() + offsets_[row.value() + 1]};
+    EXPECT(row.value() < rows());
+    return {values_.data() + offsets_[row.value()], values_.data() + offsets_[row.value() + 1]};
   }
 
   void push(Value value) { values_.push_back(std::move(value)); }

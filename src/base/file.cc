@@ -1,1 +1,184 @@
-// placeholder
+// Whole files in and out: gzip by its first bytes, atomic replacement by rename.
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "base/check.h"
+#include "base/text.h"
+
+namespace heterog {
+namespace {
+
+constexpr std::size_t kChunk = std::size_t{1} << 18;
+constexpr std::size_t kPathLimit = 400;  // of a path in a message
+
+std::string shown(const std::string& path) { return printable(path, kPathLimit); }
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() { close(); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+  bool close() {
+    const int fd = fd_;
+    fd_ = -1;
+    return fd < 0 || ::close(fd) == 0;
+  }
+
+ private:
+  int fd_;
+};
+
+void write_all(int fd, std::string_view content, const std::string& path) {
+  while (!content.empty()) {
+    const ssize_t wrote = ::write(fd, content.data(), content.size());
+    if (wrote < 0 && errno == EINTR) continue;
+    VALIDATE(wrote >= 0, "{}: cannot write: {}", shown(path), std::strerror(errno));
+    content.remove_prefix(static_cast<std::size_t>(wrote));
+  }
+}
+
+std::string read_bytes(const std::string& path) {
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  VALIDATE(file.get() >= 0, "{}: cannot open: {}", shown(path), std::strerror(errno));
+  struct stat status = {};
+  VALIDATE(::fstat(file.get(), &status) == 0, "{}: cannot open: {}", shown(path),
+           std::strerror(errno));
+  VALIDATE(!S_ISDIR(status.st_mode), "{}: is a folder, expected a file", shown(path));
+  std::string bytes;
+  std::size_t size = 0;
+  while (true) {
+    VALIDATE(size <= kMaxFileBytes, "{}: larger than {} bytes, the most that is read", shown(path),
+             kMaxFileBytes);
+    if (bytes.size() - size < kChunk) {
+      const auto expected = static_cast<std::size_t>(std::max<off_t>(status.st_size, 0));
+      bytes.resize(std::max({size + kChunk, std::min(expected, kMaxFileBytes) + kChunk,
+                             std::min(2 * size, kMaxFileBytes + kChunk)}));
+    }
+    const ssize_t got = ::read(file.get(), bytes.data() + size, bytes.size() - size);
+    if (got < 0 && errno == EINTR) continue;
+    VALIDATE(got >= 0, "{}: cannot read: {}", shown(path), std::strerror(errno));
+    if (got == 0) break;
+    size += static_cast<std::size_t>(got);
+  }
+  bytes.resize(size);
+  return bytes;
+}
+
+// Where `path` really leads, so that a link is kept and its target replaced.
+std::string resolved(const std::string& path) {
+  std::unique_ptr<char, decltype(&std::free)> real(::realpath(path.c_str(), nullptr), &std::free);
+  return real ? std::string(real.get()) : path;
+}
+
+}  // namespace
+
+bool is_gzip(std::string_view bytes) { return bytes.starts_with("\x1f\x8b"); }
+
+std::string gunzip(std::string_view bytes, const std::string& source) {
+  z_stream stream = {};
+  ENSURE(inflateInit2(&stream, 15 + 16) == Z_OK);  // 32 KiB window, gzip header
+  std::unique_ptr<z_stream, decltype(&inflateEnd)> guard(&stream, &inflateEnd);
+  std::string text;
+  std::size_t size = 0;
+  std::size_t consumed = 0;
+  while (true) {
+    if (text.size() - size < kChunk) text.resize(std::max(size + kChunk, 2 * size));
+    // zlib counts in 32 bits, and inputs are at most kMaxFileBytes.
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data() + consumed));
+    stream.avail_in = static_cast<uInt>(bytes.size() - consumed);
+    stream.next_out = reinterpret_cast<Bytef*>(text.data() + size);
+    stream.avail_out = static_cast<uInt>(text.size() - size);
+    const int status = inflate(&stream, Z_NO_FLUSH);
+    consumed = bytes.size() - stream.avail_in;
+    size = text.size() - stream.avail_out;
+    VALIDATE(size <= kMaxFileBytes, "{}: holds more than {} bytes once decompressed", shown(source),
+             kMaxFileBytes);
+    if (status == Z_STREAM_END) {
+      if (consumed == bytes.size()) break;
+      const std::string_view rest = bytes.substr(consumed);
+      if (rest.find_first_not_of('\0') == rest.npos) break;  // padding, as on tapes
+      VALIDATE(is_gzip(rest), "{}: damaged gzip: {} bytes follow its end", shown(source),
+               rest.size());
+      inflateReset(&stream);
+      continue;
+    }
+    VALIDATE(status == Z_OK || status == Z_BUF_ERROR, "{}: damaged gzip: {}", shown(source),
+             stream.msg ? stream.msg : "not a deflate stream");
+    VALIDATE(stream.avail_in > 0 || stream.avail_out == 0,
+             "{}: damaged gzip: it ends early, as if cut off", shown(source));
+  }
+  text.resize(size);
+  return text;
+}
+
+std::string gzip(std::string_view content) {
+  ENSURE(content.size() <= kMaxFileBytes);
+  z_stream stream = {};
+  // A gzip header without name or time: equal contents give equal files.
+  ENSURE(deflateInit2(&stream, 9, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK);
+  std::unique_ptr<z_stream, decltype(&deflateEnd)> guard(&stream, &deflateEnd);
+  std::string bytes(deflateBound(&stream, content.size()), '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(content.data()));
+  stream.avail_in = static_cast<uInt>(content.size());
+  stream.next_out = reinterpret_cast<Bytef*>(bytes.data());
+  stream.avail_out = static_cast<uInt>(bytes.size());
+  ENSURE(deflate(&stream, Z_FINISH) == Z_STREAM_END);
+  bytes.resize(stream.total_out);
+  return bytes;
+}
+
+std::string read_file(const std::string& path) {
+  std::string bytes = read_bytes(path);
+  return is_gzip(bytes) ? gunzip(bytes, path) : bytes;
+}
+
+void write_file(const std::string& path, std::string_view content) {
+  const std::string target = resolved(path);
+  struct stat status = {};
+  const bool exists = ::stat(target.c_str(), &status) == 0;
+  VALIDATE(!exists || !S_ISDIR(status.st_mode), "{}: is a folder, expected a file name",
+           shown(path));
+  if (exists && !S_ISREG(status.st_mode)) {  // a pipe or /dev/null is written, never replaced
+    Descriptor file(::open(target.c_str(), O_WRONLY | O_CLOEXEC));
+    VALIDATE(file.get() >= 0, "{}: cannot write: {}", shown(path), std::strerror(errno));
+    write_all(file.get(), content, path);
+    return;
+  }
+  static std::atomic<unsigned> counter{0};  // names differ between threads of one process
+  const std::string temporary = fmt::format("{}.{}-{}.tmp", target, ::getpid(), counter++);
+  Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  VALIDATE(file.get() >= 0, "{}: cannot write: {}", shown(path), std::strerror(errno));
+  try {
+    write_all(file.get(), content, path);
+    VALIDATE(::fsync(file.get()) == 0 && file.close() &&
+                 ::rename(temporary.c_str(), target.c_str()) == 0,
+             "{}: cannot write: {}", shown(path), std::strerror(errno));
+  } catch (...) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
+  // The new name is on disk once the folder is.
+  const auto slash = target.rfind('/');
+  const std::string folder = slash == target.npos ? "." : target.substr(0, slash + 1);
+  Descriptor directory(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (directory.get() >= 0) ::fsync(directory.get());
+}
+
+void write_gzip_file(const std::string& path, std::string_view content) {
+  write_file(path, gzip(content));
+}
+
+}  // namespace heterog

@@ -1,17 +1,28 @@
 // Whole-file reading (plain or gzip) and atomic writing.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
 namespace heterog {
 
+// The most that is read or decompressed: far above any graph or plan, and far below what a small
+// file of zeros can unfold to.
+inline constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30;
+
 // Throws an input error if the file is missing, a folder, unreadable, or a damaged gzip.
 std::string read_file(const std::string& path);
 
 // Writes to a temporary name in the same folder, syncs, renames: readers see the old file or the
-// new one, whole. Throws an input error naming the path if it cannot be written.
+// new one, whole. Throws an input error naming the path if it cannot be written. A link is kept and
+// its target replaced; a device or pipe is written in place.
 void write_file(const std::string& path, std::string_view content);
 void write_gzip_file(const std::string& path, std::string_view content);
+
+// The same on bytes in memory; `source` names them in messages.
+bool is_gzip(std::string_view bytes);
+std::string gunzip(std::string_view bytes, const std::string& source);
+std::string gzip(std::string_view content);
 
 }  // namespace heterog

@@ -46,7 +46,6 @@ class JsonObject {
 
   bool has(std::string_view key) const;
   JsonValue required(std::string_view key);
-  // Taken if there, null JsonValue pointer semantics: call only after `has`.
   std::string string(std::string_view key);
   std::string string_or(std::string_view key, std::string otherwise);
   std::int64_t integer(std::string_view key, std::int64_t min, std::int64_t max);
@@ -70,7 +69,8 @@ class JsonObject {
 // Checks {"format": name, "version": v}; throws unless the format is `name` and v == version.
 void check_format(JsonObject& object, std::string_view name, int version);
 
-// Parses text (comments allowed). Throws with file, line and column.
+// Parses text (comments allowed). Throws with file, line and column; on duplicate keys; and where
+// it is nested deeper than any file of ours, so that reading by recursion is safe.
 Json parse_json(const std::string& text, const std::string& file);
 Json read_json_file(const std::string& path);  // plain or gzip
 

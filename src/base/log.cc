@@ -1,1 +1,39 @@
-// placeholder
+// Sets up the one logger, on stderr.
+#include "base/log.h"
+
+#include <spdlog/sinks/stdout_color_sinks.h>
+
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "base/check.h"
+#include "base/text.h"
+
+namespace heterog {
+namespace {
+
+spdlog::level::level_enum level_of(std::string_view name) {
+  constexpr std::pair<std::string_view, spdlog::level::level_enum> kLevels[] = {
+      {"debug", spdlog::level::debug},
+      {"info", spdlog::level::info},
+      {"warn", spdlog::level::warn},
+      {"error", spdlog::level::err},
+  };
+  for (const auto& [known, level] : kLevels) {
+    if (known == name) return level;
+  }
+  fail_input("log level \"{}\": expected debug, info, warn or error", printable(name));
+}
+
+}  // namespace
+
+void start_logging(const char* level) {
+  auto logger = std::make_shared<spdlog::logger>(
+      "heterog", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+  logger->set_level(level_of(level));
+  logger->set_pattern("heterog: %^%l%$: %v");
+  spdlog::set_default_logger(std::move(logger));
+}
+
+}  // namespace heterog

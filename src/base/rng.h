@@ -38,7 +38,8 @@ class Rng {
   }
   // In [0, n), n ≥ 1. The bias of the multiply-shift is below 2^-32 for n < 2^32.
   constexpr std::uint64_t below(std::uint64_t n) {
-    return static_cast<std::uint64_t>((static_cast<unsigned __int128>((*this)()) * n) >> 64);
+    __extension__ using Wide = unsigned __int128;
+    return static_cast<std::uint64_t>((static_cast<Wide>((*this)()) * n) >> 64);
   }
   // In [0, 1), 53 bits.
   constexpr double uniform() { return static_cast<double>((*this)() >> 11) * 0x1p-53; }

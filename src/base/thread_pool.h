@@ -8,8 +8,9 @@
 namespace heterog {
 
 // `run(n, body)` calls body(worker, i) once for each i in [0, n), worker in [0, threads). Which
-// worker takes which i is not fixed, so a result must depend on i alone. The first exception (of
-// the lowest i) is rethrown after all have ended. One run at a time; not re-entrant.
+// worker takes which i is not fixed, so a result must depend on i alone. If bodies throw, no
+// further i is begun, and the exception of the lowest i is rethrown once every worker has ended:
+// the same one whatever the number of threads. One run at a time; not re-entrant.
 class ThreadPool {
  public:
   explicit ThreadPool(int threads);  // ≥ 1; one means: run in the calling thread
