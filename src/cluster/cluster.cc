@@ -1,1 +1,233 @@
-// placeholder
+// Derives links and routes from machine descriptions, and checks that they make sense.
+#include "cluster/cluster.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <set>
+
+#include "base/hash.h"
+
+namespace heterog::cluster {
+
+std::string_view op_class_name(OpClass op_class) {
+  static constexpr std::array<std::string_view, kOpClassCount> kNames = {
+      "matmul",      "convolution", "depthwise_convolution",
+      "elementwise", "reduction",   "normalization",
+      "softmax",     "pooling",     "embedding",
+      "copy",        "optimizer"};
+  return kNames[static_cast<std::size_t>(op_class)];
+}
+
+namespace {
+
+bool finite_at_least(double value, double least) { return std::isfinite(value) && value >= least; }
+bool finite_positive(double value) { return std::isfinite(value) && value > 0; }
+
+void check_type(const DeviceType& type, const std::string& where) {
+  VALIDATE(type.memory_bytes > 0, "{}: memory_bytes of {} is {}; it must be positive", where,
+           type.name, type.memory_bytes);
+  VALIDATE(type.reserve_bytes >= 0, "{}: reserve_bytes of {} is {}; it must be 0 or more", where,
+           type.name, type.reserve_bytes);
+  VALIDATE(
+      finite_positive(type.fp32_flops_per_second) && finite_positive(type.memory_bytes_per_second),
+      "{}: {} needs a positive fp32_flops_per_second and memory_bytes_per_second", where,
+      type.name);
+  VALIDATE(
+      finite_at_least(type.launch_seconds, 0) && finite_at_least(type.half_efficiency_flop, 0) &&
+          finite_at_least(type.tf32_flops_per_second, 0) &&
+          finite_at_least(type.half_flops_per_second, 0) &&
+          finite_at_least(type.fp64_flops_per_second, 0),
+      "{}: a figure of {} is negative or not finite; they must be 0 or more", where, type.name);
+}
+
+void check_machine(const MachineSpec& spec, const std::string& source, std::size_t machines) {
+  const std::string where = fmt::format("{}: machine '{}'", source, spec.name);
+  VALIDATE(!spec.name.empty(), "{}: a machine has an empty name; give it one", source);
+  VALIDATE(!spec.devices.empty(), "{}: devices is empty; a machine needs at least one device",
+           where);
+  VALIDATE(spec.host_memory_bytes >= 0, "{}: host_memory_bytes is {}; it must be 0 or more", where,
+           spec.host_memory_bytes);
+  VALIDATE(
+      spec.device_memory_bytes.empty() || spec.device_memory_bytes.size() == spec.devices.size(),
+      "{}: {} memory sizes for {} devices; give one a device or none", where,
+      spec.device_memory_bytes.size(), spec.devices.size());
+  for (const DeviceType& type : spec.devices) check_type(type, where);
+  for (Bytes bytes : spec.device_memory_bytes) {
+    VALIDATE(bytes > 0, "{}: memory_bytes is {}; it must be positive", where, bytes);
+  }
+  const FabricSpec& fabric = spec.fabric;
+  VALIDATE(finite_at_least(fabric.latency_seconds, 0),
+           "{}: fabric.latency_seconds is {}; it must be 0 or more", where, fabric.latency_seconds);
+  if (spec.devices.size() > 1) {
+    VALIDATE(finite_positive(fabric.port_bytes_per_second),
+             "{}: fabric.bandwidth_bytes_per_second is {}, so its {} devices cannot reach each "
+             "other; it must be positive",
+             where, fabric.port_bytes_per_second, spec.devices.size());
+    if (fabric.kind == FabricSpec::Kind::kSockets) {
+      VALIDATE(finite_positive(fabric.socket_bytes_per_second),
+               "{}: fabric.socket_bandwidth_bytes_per_second is {}; it must be positive for a "
+               "fabric of kind sockets",
+               where, fabric.socket_bytes_per_second);
+    }
+  }
+  VALIDATE(
+      finite_at_least(spec.nic.bytes_per_second, 0) && finite_at_least(spec.nic.latency_seconds, 0),
+      "{}: a figure of nic is negative or not finite; they must be 0 or more", where);
+  VALIDATE(machines == 1 || spec.nic.bytes_per_second > 0,
+           "{}: it has no nic, so the other {} machines cannot reach it; give it "
+           "nic.bandwidth_bytes_per_second",
+           where, machines - 1);
+}
+
+// Links of one machine, by what they serve.
+struct MachineLinks {
+  std::vector<LinkId> port_out, port_in;  // one a device, invalid where the fabric has no ports
+  LinkId bus, socket_up, socket_down;     // up: from the first half of the devices to the second
+  LinkId nic_out, nic_in;
+};
+
+std::uint64_t bits(double value) { return std::bit_cast<std::uint64_t>(value); }
+
+void hash_type(Hasher& hasher, const DeviceType& type) {
+  hasher.add(type.name);
+  hasher.add(static_cast<std::uint64_t>(type.memory_bytes));
+  hasher.add(static_cast<std::uint64_t>(type.reserve_bytes));
+  for (double figure :
+       {type.fp32_flops_per_second, type.tf32_flops_per_second, type.half_flops_per_second,
+        type.fp64_flops_per_second, type.memory_bytes_per_second, type.launch_seconds,
+        type.half_efficiency_flop}) {
+    hasher.add(bits(figure));
+  }
+  for (double share : type.efficiency) hasher.add(bits(share));
+}
+
+}  // namespace
+
+// Decision 7: inside a machine a transfer holds the fabric's links, between machines the two NICs.
+Cluster ClusterBuilder::build(const std::string& source) && {
+  VALIDATE(!specs_.empty(), "{}: machines is empty; a cluster needs at least one machine", source);
+  VALIDATE(finite_at_least(network_.latency_seconds, 0) &&
+               finite_at_least(network_.flow_cap_bytes_per_second, 0),
+           "{}: a figure of network is negative or not finite; they must be 0 or more", source);
+  std::set<std::string> names;
+  std::size_t devices = 0;
+  for (const MachineSpec& spec : specs_) {
+    check_machine(spec, source, specs_.size());
+    VALIDATE(names.insert(spec.name).second, "{}: two machines are named '{}'; names must differ",
+             source, spec.name);
+    devices += spec.devices.size();
+  }
+  VALIDATE(devices <= kMaxDevices, "{}: the cluster has {} devices; at most {} are supported",
+           source, devices, kMaxDevices);
+
+  Cluster& c = cluster_;
+  std::vector<MachineLinks> links(specs_.size());
+  std::vector<std::size_t> place;  // of each device inside its machine
+  const auto add_link = [&](const MachineSpec& spec, std::string_view part, double bandwidth) {
+    return c.links_.push_back({fmt::format("{}/{}", spec.name, part), bandwidth});
+  };
+  for (std::size_t m = 0; m < specs_.size(); ++m) {
+    const MachineSpec& spec = specs_[m];
+    MachineLinks& own = links[m];
+    const MachineId machine =
+        c.machines_.push_back({spec.name, spec.host_memory_bytes, spec.serves_parameters, {}});
+    const bool fabric = spec.devices.size() > 1;
+    const bool ports = fabric && spec.fabric.kind != FabricSpec::Kind::kBus;
+    for (std::size_t d = 0; d < spec.devices.size(); ++d) {
+      const DeviceType& type = spec.devices[d];
+      auto known = std::find_if(c.types_.begin(), c.types_.end(),
+                                [&](const DeviceType& other) { return other.name == type.name; });
+      if (known == c.types_.end()) {
+        c.types_.push_back(type);
+        known = c.types_.end() - 1;
+      }
+      VALIDATE(*known == type, "{}: two different device types are named '{}'", source, type.name);
+      const std::string name = fmt::format("gpu{}", d);
+      const DeviceId id = c.devices_.push_back(
+          {fmt::format("{}/{}", spec.name, name), machine,
+           DeviceTypeId(static_cast<std::size_t>(known - c.types_.begin())),
+           spec.device_memory_bytes.empty() ? type.memory_bytes : spec.device_memory_bytes[d]});
+      c.machines_[machine].devices.push_back(id);
+      place.push_back(d);
+      const double bandwidth = spec.fabric.port_bytes_per_second;
+      own.port_out.push_back(ports ? add_link(spec, name + ".out", bandwidth) : LinkId());
+      own.port_in.push_back(ports ? add_link(spec, name + ".in", bandwidth) : LinkId());
+    }
+    if (fabric && spec.fabric.kind == FabricSpec::Kind::kBus) {
+      own.bus = add_link(spec, "bus", spec.fabric.port_bytes_per_second);
+    }
+    if (fabric && spec.fabric.kind == FabricSpec::Kind::kSockets) {
+      own.socket_up = add_link(spec, "socket.up", spec.fabric.socket_bytes_per_second);
+      own.socket_down = add_link(spec, "socket.down", spec.fabric.socket_bytes_per_second);
+    }
+    if (specs_.size() > 1) {
+      own.nic_out = add_link(spec, "nic.out", spec.nic.bytes_per_second);
+      own.nic_in = add_link(spec, "nic.in", spec.nic.bytes_per_second);
+    }
+  }
+
+  // At most three links a route; reserved, so that the spans taken below stay valid.
+  c.routes_.resize(devices * devices);
+  c.route_links_.reserve(devices * devices * 3);
+  for (DeviceId from : c.device_ids()) {
+    const std::size_t a = c.devices_[from].machine.value();
+    for (DeviceId to : c.device_ids()) {
+      if (from == to) continue;
+      const std::size_t b = c.devices_[to].machine.value();
+      Route& route = c.routes_[from.value() * devices + to.value()];
+      const std::size_t begin = c.route_links_.size();
+      if (a != b) {
+        c.route_links_.push_back(links[a].nic_out);
+        c.route_links_.push_back(links[b].nic_in);
+        route.latency = to_nanoseconds(specs_[a].nic.latency_seconds + network_.latency_seconds +
+                                       specs_[b].nic.latency_seconds);
+        route.cap_bytes_per_second = network_.flow_cap_bytes_per_second;
+      } else {
+        const MachineLinks& own = links[a];
+        const std::size_t i = place[from.value()], j = place[to.value()];
+        // The first half holds the odd device.
+        const std::size_t half = (specs_[a].devices.size() + 1) / 2;
+        if (own.bus.valid()) {
+          c.route_links_.push_back(own.bus);
+        } else {
+          c.route_links_.push_back(own.port_out[i]);
+          if (own.socket_up.valid() && (i < half) != (j < half)) {
+            c.route_links_.push_back(i < half ? own.socket_up : own.socket_down);
+          }
+          c.route_links_.push_back(own.port_in[j]);
+        }
+        route.latency = to_nanoseconds(specs_[a].fabric.latency_seconds);
+      }
+      route.links = {c.route_links_.data() + begin, c.route_links_.size() - begin};
+    }
+  }
+
+  Hasher hasher;
+  for (const DeviceType& type : c.types_) hash_type(hasher, type);
+  for (const Device& device : c.devices_) {
+    hasher.add(device.name);
+    hasher.add(device.machine.value());
+    hasher.add(device.type.value());
+    hasher.add(static_cast<std::uint64_t>(device.memory_bytes));
+  }
+  for (const Machine& machine : c.machines_) {
+    hasher.add(machine.name);
+    hasher.add(static_cast<std::uint64_t>(machine.host_memory_bytes));
+    hasher.add(machine.serves_parameters ? 1 : 0);
+  }
+  for (const Link& link : c.links_) {
+    hasher.add(link.name);
+    hasher.add(bits(link.bytes_per_second));
+  }
+  for (const Route& route : c.routes_) {
+    hasher.add(static_cast<std::uint64_t>(route.latency));
+    hasher.add(bits(route.cap_bytes_per_second));
+    for (LinkId link : route.links) hasher.add(link.value());
+  }
+  c.hash_ = hasher.value();
+  return std::move(cluster_);
+}
+
+}  // namespace heterog::cluster

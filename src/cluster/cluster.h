@@ -22,8 +22,17 @@ namespace cluster {
 
 // Classes of operator that reach different shares of a device's peak.
 enum class OpClass : std::uint8_t {
-  kMatMul, kConvolution, kDepthwiseConvolution, kElementwise, kReduction, kNormalization,
-  kSoftmax, kPooling, kEmbedding, kCopy, kOptimizer
+  kMatMul,
+  kConvolution,
+  kDepthwiseConvolution,
+  kElementwise,
+  kReduction,
+  kNormalization,
+  kSoftmax,
+  kPooling,
+  kEmbedding,
+  kCopy,
+  kOptimizer
 };
 inline constexpr int kOpClassCount = 11;
 std::string_view op_class_name(OpClass op_class);  // "matmul"
@@ -34,7 +43,9 @@ struct DeviceType {
   Bytes memory_bytes = 0;
   Bytes reserve_bytes = 0;  // context, allocator: never available to tensors
   double fp32_flops_per_second = 0;
-  double tf32_flops_per_second = 0;  // 0: not used for fp32 graphs on this device
+  // fp32 convolutions run at this where it is not 0, as in PyTorch by default; fp32 matrix products
+  // do not.
+  double tf32_flops_per_second = 0;
   double half_flops_per_second = 0;  // fp16 and bf16 matrix products
   double fp64_flops_per_second = 0;
   double memory_bytes_per_second = 0;
@@ -44,6 +55,8 @@ struct DeviceType {
   double efficiency[kOpClassCount] = {};
   // Work, in FLOP, at which a matrix product or convolution reaches half of that share (0: none).
   double half_efficiency_flop = 0;
+
+  friend bool operator==(const DeviceType&, const DeviceType&) = default;
 };
 
 struct Device {
@@ -103,8 +116,8 @@ class Cluster {
   IdVector<DeviceId, Device> devices_;
   IdVector<MachineId, Machine> machines_;
   IdVector<LinkId, Link> links_;
-  std::vector<Route> routes_;                      // device_count², row = source
-  std::vector<std::vector<LinkId>> route_links_;   // storage behind routes_
+  std::vector<Route> routes_;        // device_count², row = source
+  std::vector<LinkId> route_links_;  // storage behind routes_
   std::uint64_t hash_ = 0;
 
  public:  // routes_ point into route_links_: movable, not copyable
@@ -118,12 +131,12 @@ class Cluster {
 // How the devices of one machine reach each other.
 struct FabricSpec {
   enum class Kind : std::uint8_t {
-    kSwitch,  // every device has a full-duplex port to a switch (PCIe switch, NVSwitch, NVLink)
-    kBus,     // all transfers of the machine share one link in each direction of use
-    kSockets, // ports, and one full-duplex link between the two halves of the devices
+    kSwitch,   // every device has a full-duplex port to a switch (PCIe switch, NVSwitch, NVLink)
+    kBus,      // one link that every transfer inside the machine holds, whatever its direction
+    kSockets,  // ports, and one full-duplex link between the two halves of the devices
   };
   Kind kind = Kind::kSwitch;
-  double port_bytes_per_second = 0;
+  double port_bytes_per_second = 0;    // of the bus for kBus; may be 0 where there is one device
   double socket_bytes_per_second = 0;  // kSockets only
   double latency_seconds = 0;
 };
@@ -138,14 +151,18 @@ struct MachineSpec {
   Bytes host_memory_bytes = 0;
   bool serves_parameters = false;
   std::vector<DeviceType> devices;
+  std::vector<Bytes> device_memory_bytes;  // parallel to devices; empty: as the types say
   FabricSpec fabric;
   NicSpec nic;  // bytes_per_second 0: no NIC (only where there is one machine)
 };
 
 struct NetworkSpec {
-  double latency_seconds = 0;          // of the switch
+  double latency_seconds = 0;  // of the switch
   double flow_cap_bytes_per_second = 0;
 };
+
+// More devices than this are refused: routes are stored for every pair.
+inline constexpr std::size_t kMaxDevices = 1024;
 
 // Builds links and routes. Throws an input error (prefixed by `source`) on an empty cluster,
 // duplicate names, non-positive figures, machines that cannot reach each other.

@@ -1,1 +1,266 @@
-// placeholder
+// Reads cluster files and the device data base, refusing what they should not hold.
+#include "cluster/cluster_io.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <numeric>
+#include <optional>
+
+#include "base/file.h"
+#include "base/json_reader.h"
+
+namespace heterog::cluster {
+namespace {
+
+// Upper ends that no real figure reaches; they keep sums and conversions far from overflow.
+constexpr std::int64_t kMaxBytes = std::int64_t{1} << 50;  // a pebibyte
+constexpr double kMaxPerSecond = 1e18;
+constexpr double kMaxSeconds = 10;
+
+std::array<double, kOpClassCount> read_efficiency(const JsonValue& value) {
+  JsonObject object(value);
+  object.skip("source");
+  std::array<double, kOpClassCount> shares{};
+  for (int i = 0; i < kOpClassCount; ++i) {
+    // Achieved shares lie in (0, 1]; a class below a thousandth is a slip of the pen.
+    shares[i] = object.number(op_class_name(static_cast<OpClass>(i)), 1e-3, 1.0);
+  }
+  object.finish();
+  return shares;
+}
+
+DeviceType read_device(
+    const JsonValue& value,
+    const std::map<std::string, std::array<double, kOpClassCount>>& efficiencies) {
+  JsonObject object(value);
+  object.skip("source");
+  DeviceType type;
+  type.name = object.string("name");
+  VALIDATE(!type.name.empty(), "{}.name is empty; give the device a name", value.where());
+  type.memory_bytes = object.integer("memory_bytes", 1, kMaxBytes);
+  type.reserve_bytes = object.integer("reserve_bytes", 0, type.memory_bytes - 1);
+  type.fp32_flops_per_second = object.number("fp32_flops_per_second", 1, kMaxPerSecond);
+  type.tf32_flops_per_second = object.number_or("tf32_flops_per_second", 0, kMaxPerSecond, 0);
+  type.half_flops_per_second = object.number("half_flops_per_second", 1, kMaxPerSecond);
+  type.fp64_flops_per_second = object.number("fp64_flops_per_second", 1, kMaxPerSecond);
+  type.memory_bytes_per_second = object.number("memory_bytes_per_second", 1, kMaxPerSecond);
+  type.launch_seconds = object.number("launch_seconds", 0, kMaxSeconds);
+  type.half_efficiency_flop = object.number("half_efficiency_flop", 0, kMaxPerSecond);
+  const std::string key = object.string("efficiency");
+  const auto found = efficiencies.find(key);
+  VALIDATE(found != efficiencies.end(),
+           "{}.efficiency names '{}'; it must be one of the keys of efficiencies", value.where(),
+           key);
+  std::copy(found->second.begin(), found->second.end(), type.efficiency);
+  object.finish();
+  return type;
+}
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const bool same = std::tolower(static_cast<unsigned char>(a[i])) ==
+                        std::tolower(static_cast<unsigned char>(b[j]));
+      const std::size_t replaced = diagonal + (same ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+// The four known names nearest to a wrong one, nearest first.
+std::string near_names(std::string_view wrong, const DeviceDatabase& devices) {
+  wrong = wrong.substr(0, 64);
+  std::vector<std::pair<std::size_t, std::string>> ranked;
+  for (const auto& [name, type] : devices) ranked.emplace_back(edit_distance(wrong, name), name);
+  std::sort(ranked.begin(), ranked.end());
+  std::string text;
+  for (std::size_t i = 0; i < std::min<std::size_t>(4, ranked.size()); ++i) {
+    text += (i ? ", " : "") + ranked[i].second;
+  }
+  return text;
+}
+
+FabricSpec read_fabric(const JsonValue& value) {
+  JsonObject object(value);
+  FabricSpec fabric;
+  const std::string kind = object.string("kind");
+  if (kind == "switch") {
+    fabric.kind = FabricSpec::Kind::kSwitch;
+  } else if (kind == "bus") {
+    fabric.kind = FabricSpec::Kind::kBus;
+  } else if (kind == "sockets") {
+    fabric.kind = FabricSpec::Kind::kSockets;
+    fabric.socket_bytes_per_second =
+        object.number("socket_bandwidth_bytes_per_second", 1, kMaxPerSecond);
+  } else {
+    fail_input("{}.kind is '{}'; it must be switch, bus or sockets", value.where(), kind);
+  }
+  fabric.port_bytes_per_second = object.number("bandwidth_bytes_per_second", 1, kMaxPerSecond);
+  fabric.latency_seconds = object.number("latency_seconds", 0, kMaxSeconds);
+  object.finish();
+  return fabric;
+}
+
+NicSpec read_nic(const JsonValue& value) {
+  JsonObject object(value);
+  NicSpec nic;
+  nic.bytes_per_second = object.number("bandwidth_bytes_per_second", 1, kMaxPerSecond);
+  nic.latency_seconds = object.number("latency_seconds", 0, kMaxSeconds);
+  object.finish();
+  return nic;
+}
+
+void read_machine_devices(const JsonValue& value, const DeviceDatabase& devices,
+                          MachineSpec& spec) {
+  JsonObject object(value);
+  const std::string model = object.string("model");
+  const auto found = devices.find(model);
+  VALIDATE(found != devices.end(), "{}.model: unknown device '{}'; the nearest known are {}",
+           value.where(), model, near_names(model, devices));
+  const auto count = object.integer_or("count", 1, kMaxDevices, 1);
+  const Bytes memory = object.integer_or("memory_bytes", 1, kMaxBytes, found->second.memory_bytes);
+  object.finish();
+  VALIDATE(spec.devices.size() + static_cast<std::size_t>(count) <= kMaxDevices,
+           "{}: the machine has over {} devices; at most that many are supported", value.where(),
+           kMaxDevices);
+  spec.devices.insert(spec.devices.end(), static_cast<std::size_t>(count), found->second);
+  spec.device_memory_bytes.insert(spec.device_memory_bytes.end(), static_cast<std::size_t>(count),
+                                  memory);
+}
+
+// A machine description, and how often it stands in the cluster (nothing: once, name as it is).
+struct ReadMachine {
+  MachineSpec spec;
+  std::optional<std::int64_t> count;
+};
+
+ReadMachine read_machine(const JsonValue& value, const DeviceDatabase& devices) {
+  JsonObject object(value);
+  ReadMachine machine;
+  MachineSpec& spec = machine.spec;
+  spec.name = object.string("name");
+  if (object.has("count")) machine.count = object.integer("count", 1, kMaxDevices);
+  for (const JsonValue& item : object.list("devices")) read_machine_devices(item, devices, spec);
+  VALIDATE(!spec.devices.empty(), "{}.devices is empty; a machine needs at least one device",
+           value.where());
+  if (object.has("fabric")) {
+    spec.fabric = read_fabric(object.required("fabric"));
+  } else {
+    VALIDATE(spec.devices.size() == 1,
+             "{}.fabric is missing, so its {} devices cannot reach each other; describe it",
+             value.where(), spec.devices.size());
+  }
+  if (object.has("nic")) spec.nic = read_nic(object.required("nic"));
+  spec.host_memory_bytes = object.integer_or("host_memory_bytes", 0, kMaxBytes, 0);
+  spec.serves_parameters = object.boolean_or("serves_parameters", false);
+  VALIDATE(!spec.serves_parameters || spec.host_memory_bytes > 0,
+           "{}.serves_parameters is true but host_memory_bytes is 0; say how much the host has",
+           value.where());
+  object.finish();
+  return machine;
+}
+
+Cluster cluster_from_json(const Json& json, const std::string& source,
+                          const DeviceDatabase& devices) {
+  JsonObject object(JsonValue(json, source));
+  check_format(object, "heterog-cluster", 1);
+  ClusterBuilder builder(object.string("name"));
+  object.skip("source");
+  std::size_t total = 0;
+  for (const JsonValue& value : object.list("machines")) {
+    ReadMachine machine = read_machine(value, devices);
+    total += machine.spec.devices.size() * static_cast<std::size_t>(machine.count.value_or(1));
+    VALIDATE(total <= kMaxDevices,
+             "{}: the cluster has over {} devices; at most that many are "
+             "supported",
+             value.where(), kMaxDevices);
+    if (!machine.count) {
+      builder.add_machine(std::move(machine.spec));
+      continue;
+    }
+    for (std::int64_t i = 0; i < *machine.count; ++i) {
+      MachineSpec copy = machine.spec;
+      copy.name = fmt::format("{}-{}", machine.spec.name, i);
+      builder.add_machine(std::move(copy));
+    }
+  }
+  if (object.has("network")) {
+    JsonObject network(object.required("network"));
+    NetworkSpec spec;
+    spec.latency_seconds = network.number("latency_seconds", 0, kMaxSeconds);
+    spec.flow_cap_bytes_per_second =
+        network.number_or("flow_cap_bytes_per_second", 0, kMaxPerSecond, 0);
+    network.finish();
+    builder.set_network(spec);
+  }
+  object.finish();
+  return std::move(builder).build(source);
+}
+
+}  // namespace
+
+DeviceDatabase parse_devices(const std::string& text, const std::string& source) {
+  const Json json = parse_json(text, source);
+  JsonObject object(JsonValue(json, source));
+  check_format(object, "heterog-devices", 1);
+  object.skip("source");
+  std::map<std::string, std::array<double, kOpClassCount>> efficiencies;
+  for (const JsonValue& value : object.list("efficiencies")) {
+    JsonObject entry(value);
+    const std::string name = entry.string("name");
+    VALIDATE(efficiencies.emplace(name, read_efficiency(entry.required("shares"))).second,
+             "{}.name: '{}' appears twice; names must differ", value.where(), name);
+    entry.skip("source");
+    entry.finish();
+  }
+  DeviceDatabase devices;
+  for (const JsonValue& value : object.list("devices")) {
+    DeviceType type = read_device(value, efficiencies);
+    const std::string name = type.name;
+    VALIDATE(devices.emplace(name, std::move(type)).second,
+             "{}.name: '{}' appears twice; names must differ", value.where(), name);
+  }
+  object.finish();
+  VALIDATE(!devices.empty(), "{}: devices is empty; list at least one", source);
+  return devices;
+}
+
+DeviceDatabase read_devices(const std::string& path) {
+  return parse_devices(read_file(path), path);
+}
+
+Cluster parse_cluster(const std::string& text, const std::string& source,
+                      const DeviceDatabase& devices) {
+  return cluster_from_json(parse_json(text, source), source, devices);
+}
+
+Cluster read_cluster(const std::string& path, const DeviceDatabase& devices) {
+  return parse_cluster(read_file(path), path, devices);
+}
+
+Cluster load_cluster(const std::string& path) {
+  namespace fs = std::filesystem;
+  const std::string text = read_file(path);  // first, so that a missing file is what is reported
+  std::error_code error;
+  const fs::path absolute = fs::absolute(path, error);
+  std::string data_base = HETEROG_CONFIG_DIR "/devices.json";
+  for (fs::path folder = absolute.parent_path(); !error;) {
+    if (fs::is_regular_file(folder / "devices.json", error)) {
+      data_base = (folder / "devices.json").string();
+      break;
+    }
+    error.clear();
+    if (folder == folder.parent_path()) break;
+    folder = folder.parent_path();
+  }
+  return parse_cluster(text, path, read_devices(data_base));
+}
+
+}  // namespace heterog::cluster

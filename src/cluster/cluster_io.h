@@ -12,6 +12,7 @@ using DeviceDatabase = std::map<std::string, DeviceType>;
 
 // configs/devices.json.
 DeviceDatabase read_devices(const std::string& path);
+DeviceDatabase parse_devices(const std::string& text, const std::string& source);
 
 // A cluster file names devices of the data base. Throws an input error naming file and field.
 Cluster read_cluster(const std::string& path, const DeviceDatabase& devices);

@@ -23,9 +23,31 @@ struct CollectiveCost {
   std::vector<std::pair<LinkId, Nanoseconds>> links;
 };
 
+// The formulas of one device set, ready for any number of bytes: a sequence of phases, each of
+// which lasts as long as the slowest of its parts (the machines that work side by side).
+struct AllReduceShape {
+  struct Part {
+    double latency_seconds = 0;
+    double seconds_per_byte = 0;
+  };
+  AllReduceAlgorithm algorithm = AllReduceAlgorithm::kRing;
+  std::vector<std::vector<Part>> phases;
+  // Every link that it crosses, ascending, with the time held for each byte reduced.
+  std::vector<std::pair<LinkId, double>> seconds_per_byte;
+
+  double seconds(Bytes bytes) const;
+};
+
+// What a compiler asks once a device set. `devices` distinct, ≥ 2, in any order.
+AllReduceShape all_reduce_shape(const cluster::Cluster& cluster, std::span<const DeviceId> devices,
+                                AllReduceAlgorithm algorithm);
+CollectiveCost collective_cost(const AllReduceShape& shape, Bytes bytes);
+
 // All-reduce of `bytes` over `devices` (distinct, ≥ 2). Ring: devices of one machine side by side,
 // so that each NIC is crossed once in each direction. Hierarchical: reduce inside each machine to
 // one device, ring among these, broadcast inside. Ties: ring. (HeteroG §3.4)
+// A link is held for the bytes that cross it over its bandwidth, which may be less than the whole
+// duration: what is left of a fast link is free for others.
 CollectiveCost all_reduce_cost(const cluster::Cluster& cluster, std::span<const DeviceId> devices,
                                Bytes bytes);
 CollectiveCost all_reduce_cost(const cluster::Cluster& cluster, std::span<const DeviceId> devices,

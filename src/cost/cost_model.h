@@ -22,13 +22,19 @@ class CostModel {
 // Arithmetic and traffic of an op on `samples` samples.
 struct OpWork {
   cluster::OpClass op_class = cluster::OpClass::kElementwise;
-  double flop = 0;  // a multiply-add counts 2
+  graph::DType dtype = graph::DType::kFloat32;  // of the operands: which peak counts
+  double flop = 0;  // a multiply-add counts 2; 0 for classes that bandwidth alone bounds
   Bytes bytes = 0;  // read and written
 };
 OpWork op_work(const graph::ModelGraph& graph, OpId op, std::int64_t samples);
 
-// Roofline: max(flop / (peak · efficiency), bytes / (bandwidth · efficiency)) + launch, with the
-// efficiencies of configs/devices.json.
+// Bytes of the matrix that a convolution would unfold its input to (im2col), 0 for other ops and
+// for kernels of one element at stride 1, which need none.
+Bytes unfold_bytes(const graph::ModelGraph& graph, OpId op, std::int64_t samples);
+
+// Roofline: max((flop + half_efficiency_flop) / (peak · efficiency), bytes / (bandwidth ·
+// efficiency)) + launch, with the figures of configs/devices.json. docs/costs.md has the rules of
+// which peak counts.
 class RooflineModel final : public CostModel {
  public:
   double seconds(const graph::ModelGraph& graph, OpId op, std::int64_t samples,

@@ -1,1 +1,158 @@
-// placeholder
+// Asks a cost model about every op once and keeps the answers for constant-time look-up.
+#include "cost/cost_table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+namespace heterog::cost {
+namespace {
+
+// Slices that largest-remainder rounding can give a device with `part` of `total` shares.
+void add_slices(std::set<std::int64_t>& knots, std::int64_t batch, int part, int total) {
+  const std::int64_t floor = batch * part / total;
+  for (std::int64_t samples : {floor, floor + 1}) {
+    if (samples >= 1 && samples <= batch) knots.insert(samples);
+  }
+}
+
+std::vector<int> proportional(const cluster::Cluster& cluster,
+                              const IdVector<DeviceTypeId, double>& speed) {
+  double slowest = std::numeric_limits<double>::infinity();
+  for (double value : speed) slowest = std::min(slowest, value);
+  std::vector<int> replicas;
+  for (DeviceId device : cluster.device_ids()) {
+    const double ratio = speed[cluster.device(device).type] / slowest;
+    // Above this the slowest device would get no whole sample anyway.
+    replicas.push_back(ratio >= 1 ? static_cast<int>(std::min(std::round(ratio), 1e6)) : 1);
+  }
+  return replicas;
+}
+
+}  // namespace
+
+CostTable::Place CostTable::place(std::int64_t samples) const {
+  EXPECT(samples >= 0);
+  if (static_cast<std::size_t>(samples) < places_.size()) return places_[samples];
+  // Past the batch: the last segment goes on.
+  Place last = places_.back();
+  if (knots_.size() > 1) {
+    const std::int64_t left = knots_[last.knot];
+    last.fraction =
+        static_cast<float>(samples - left) / static_cast<float>(knots_[last.knot + 1] - left);
+  }
+  return last;
+}
+
+double CostTable::at(const std::vector<float>& values, std::size_t row,
+                     std::int64_t samples) const {
+  const Place where = place(samples);
+  const float* left = values.data() + row + where.knot;
+  if (where.fraction == 0) return left[0];
+  const double value = left[0] + (static_cast<double>(left[1]) - left[0]) * where.fraction;
+  return std::max(value, 0.0);
+}
+
+Nanoseconds CostTable::duration(OpId op, DeviceTypeId type, std::int64_t samples) const {
+  return to_nanoseconds(at(seconds_, row(op, type), samples));
+}
+
+Bytes CostTable::workspace_bytes(OpId op, DeviceTypeId type, std::int64_t samples) const {
+  return static_cast<Bytes>(std::ceil(at(workspace_, row(op, type), samples)));
+}
+
+CostTable analyze(const graph::ModelGraph& graph, const cluster::Cluster& cluster,
+                  const CostModel& model, std::int64_t batch) {
+  VALIDATE(batch >= 1 && batch <= kMaxBatch, "batch is {}; it must be between 1 and {}", batch,
+           kMaxBatch);
+  const auto ask = [&](OpId op, std::int64_t samples, const cluster::DeviceType& type) {
+    const double seconds = model.seconds(graph, op, samples, type);
+    VALIDATE(std::isfinite(seconds) && seconds >= 0,
+             "the cost model says {} seconds for op '{}' on {} with {} samples; times must be "
+             "finite and 0 or more",
+             seconds, graph.op(op).name, type.name, samples);
+    return seconds;
+  };
+
+  CostTable table;
+  table.types_ = cluster.type_count();
+  const auto types = id_range<DeviceTypeId>(table.types_);
+
+  // The whole batch first: the speeds that it gives decide the slices of proportional replication.
+  std::vector<double> whole(graph.op_count() * table.types_, 0);
+  IdVector<DeviceTypeId, double> total(table.types_, 0);
+  for (OpId op : graph.op_ids()) {
+    if (graph.op(op).alias) continue;
+    for (DeviceTypeId type : types) {
+      const double seconds = ask(op, batch, cluster.type(type));
+      whole[op.value() * table.types_ + type.value()] = seconds;
+      total[type] += seconds;
+    }
+  }
+  table.model_speed_.assign(table.types_, 0);
+  for (DeviceTypeId type : types) {
+    // A model that costs nothing is infinitely fast; keep ratios finite.
+    table.model_speed_[type] = 1 / std::max(total[type], 1e-12);
+  }
+
+  std::set<std::int64_t> knots{1, batch};
+  for (std::int64_t samples = 1; samples <= batch; samples *= 2) knots.insert(samples);
+  const int devices = static_cast<int>(cluster.device_count());
+  add_slices(knots, batch, 1, devices);
+  const std::vector<int> replicas = proportional(cluster, table.model_speed_);
+  std::int64_t shares = 0;
+  for (int count : replicas) shares += count;
+  for (int count : replicas) add_slices(knots, batch, count, static_cast<int>(shares));
+  table.knots_.assign(knots.begin(), knots.end());
+
+  const std::size_t columns = table.knots_.size();
+  table.places_.resize(static_cast<std::size_t>(batch) + 1);
+  for (std::int64_t samples = 0, knot = 0; samples <= batch && columns > 1; ++samples) {
+    while (knot + 2 < static_cast<std::int64_t>(columns) && table.knots_[knot + 1] <= samples) {
+      ++knot;
+    }
+    const std::int64_t left = table.knots_[knot], right = table.knots_[knot + 1];
+    table.places_[samples] = {
+        static_cast<std::uint32_t>(knot),
+        static_cast<float>(samples - left) / static_cast<float>(right - left)};
+  }
+
+  table.seconds_.assign(graph.op_count() * table.types_ * columns, 0);
+  table.workspace_.assign(table.seconds_.size(), 0);
+  table.mean_seconds_.assign(graph.op_count(), 0);
+  for (OpId op : graph.op_ids()) {
+    if (graph.op(op).alias) continue;
+    for (DeviceTypeId type : types) {
+      const std::size_t row = table.row(op, type);
+      const double last = whole[op.value() * table.types_ + type.value()];
+      for (std::size_t k = 0; k < columns; ++k) {
+        const std::int64_t samples = table.knots_[k];
+        const double seconds = k + 1 == columns ? last : ask(op, samples, cluster.type(type));
+        table.seconds_[row + k] = static_cast<float>(seconds);
+        const Bytes workspace = model.workspace_bytes(graph, op, samples, cluster.type(type));
+        VALIDATE(workspace >= 0,
+                 "the cost model says {} bytes of workspace for op '{}'; it must "
+                 "be 0 or more",
+                 workspace, graph.op(op).name);
+        table.workspace_[row + k] = static_cast<float>(workspace);
+      }
+    }
+    for (DeviceId device : cluster.device_ids()) {
+      table.mean_seconds_[op.value()] +=
+          whole[op.value() * table.types_ + cluster.device(device).type.value()];
+    }
+    table.mean_seconds_[op.value()] /= devices;
+  }
+  return table;
+}
+
+std::vector<int> proportional_replicas(const cluster::Cluster& cluster, const CostTable& costs) {
+  IdVector<DeviceTypeId, double> speed(cluster.type_count());
+  for (DeviceTypeId type : id_range<DeviceTypeId>(cluster.type_count())) {
+    speed[type] = costs.model_speed(type);
+  }
+  return proportional(cluster, speed);
+}
+
+}  // namespace heterog::cost

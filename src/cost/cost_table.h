@@ -21,7 +21,8 @@ class CostTable {
   // Seconds on the whole batch, averaged over the cluster's devices (weights of grouping).
   double mean_seconds(OpId op) const { return mean_seconds_[op.value()]; }
   std::span<const double> mean_seconds() const { return mean_seconds_; }
-  // Speed of the whole model on a device type, batches per second: 1 / Σ seconds at the whole batch.
+  // Speed of the whole model on a device type, batches per second: 1 / Σ seconds at the whole
+  // batch.
   double model_speed(DeviceTypeId type) const { return model_speed_[type]; }
   std::span<const std::int64_t> knots() const { return knots_; }
 
@@ -31,18 +32,27 @@ class CostTable {
   std::size_t row(OpId op, DeviceTypeId type) const {
     return (op.value() * types_ + type.value()) * knots_.size();
   }
+  // Where a sample count falls: between knot and knot + 1, `fraction` of the way.
+  struct Place {
+    std::uint32_t knot = 0;
+    float fraction = 0;
+  };
+  Place place(std::int64_t samples) const;
+  double at(const std::vector<float>& values, std::size_t row, std::int64_t samples) const;
+
   std::size_t types_ = 0;
   std::vector<std::int64_t> knots_;
-  std::vector<std::uint32_t> segment_;   // [samples] → left knot, for 0 … batch
-  std::vector<float> seconds_;           // [op][type][knot]
-  std::vector<float> workspace_;         // [op][type][knot], bytes
+  std::vector<Place> places_;     // [samples], for 0 … batch
+  std::vector<float> seconds_;    // [op][type][knot]
+  std::vector<float> workspace_;  // [op][type][knot], bytes
   std::vector<double> mean_seconds_;
   IdVector<DeviceTypeId, double> model_speed_;
 };
 
 // Asks `model` about every op, device type and knot: powers of two up to the batch, the slices of
 // even and proportional replication over all devices, and the batch. Throws an input error on
-// batch < 1 and on costs that are not finite or negative.
+// batch < 1 or above kMaxBatch and on costs that are not finite or negative.
+inline constexpr std::int64_t kMaxBatch = 1 << 24;  // the table looks places up by sample count
 CostTable analyze(const graph::ModelGraph& graph, const cluster::Cluster& cluster,
                   const CostModel& model, std::int64_t batch);
 

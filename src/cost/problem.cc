@@ -1,1 +1,25 @@
-// placeholder
+// Builds a Problem: splits, costs, groups and proportional replicas, in that order.
+#include "cost/problem.h"
+
+#include <utility>
+
+namespace heterog::cost {
+
+std::unique_ptr<const Problem> make_problem(std::shared_ptr<const graph::ModelGraph> graph,
+                                            std::shared_ptr<const cluster::Cluster> cluster,
+                                            const CostModel& model, std::int64_t batch,
+                                            const ProblemOptions& options) {
+  EXPECT(graph && cluster);
+  VALIDATE(options.max_groups >= 1, "max_groups is {}; it must be 1 or more", options.max_groups);
+  auto problem = std::make_unique<Problem>();
+  problem->costs = analyze(*graph, *cluster, model, batch);
+  problem->splits = std::make_shared<const graph::SplitAnalysis>(graph::analyze_splits(*graph));
+  problem->grouping = graph::group_ops(*graph, problem->costs.mean_seconds(), options.max_groups);
+  problem->proportional = proportional_replicas(*cluster, problem->costs);
+  problem->batch = batch;
+  problem->graph = std::move(graph);
+  problem->cluster = std::move(cluster);
+  return problem;
+}
+
+}  // namespace heterog::cost

@@ -6,6 +6,7 @@
 
 #include "cluster/cluster.h"
 #include "cost/cost_table.h"
+#include "graph/folded.h"
 #include "graph/grouping.h"
 #include "graph/model_graph.h"
 #include "graph/split.h"
@@ -15,6 +16,7 @@ namespace heterog::cost {
 struct Problem {
   std::shared_ptr<const graph::ModelGraph> graph;
   std::shared_ptr<const graph::SplitAnalysis> splits;
+  std::shared_ptr<const graph::FoldedGraph> folded;
   std::shared_ptr<const cluster::Cluster> cluster;
   CostTable costs;
   graph::Grouping grouping;
