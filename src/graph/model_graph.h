@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -20,9 +21,9 @@ struct Tensor {
   std::string name;
   DType dtype = DType::kFloat32;
   TensorRole role = TensorRole::kActivation;
-  TensorId of;        // gradient, optimizer state: its parameter (invalid: none)
-  TensorId replaces;  // output: the tensor whose next value it is (invalid: none)
-  OpId producer;      // invalid for inputs, parameters, buffers, optimizer state
+  TensorId of;             // gradient, optimizer state: its parameter (invalid: none)
+  TensorId replaces;       // output: the tensor whose next value it is (invalid: none)
+  OpId producer;           // invalid for inputs, parameters, buffers, optimizer state
   bool has_batch = false;  // some dimension depends on B
 };
 
@@ -30,9 +31,9 @@ struct Op {
   std::string name;
   OpTypeId type;
   Phase phase = Phase::kForward;
-  OpId forward;        // backward ops: the forward op it differentiates (invalid: unknown)
+  OpId forward;             // backward ops: the forward op it differentiates (invalid: unknown)
   std::uint32_t scope = 0;  // index into scopes(); 0 is ""
-  bool alias = false;  // costs nothing, owns no memory: a view of its first tensor argument
+  bool alias = false;       // costs nothing, owns no memory: a view of its first tensor argument
 };
 
 // Ops are in topological order. Built once, by GraphBuilder; never changed.
@@ -62,6 +63,7 @@ class ModelGraph {
 
   // The tensor that owns the memory: itself, or the base that a chain of aliases views.
   TensorId root(TensorId id) const { return roots_[id]; }
+  // 1 ≤ samples ≤ kMaxSamples.
   std::int64_t elements(TensorId id, std::int64_t samples) const;
   Bytes bytes(TensorId id, std::int64_t samples) const {
     return elements(id, samples) * element_bytes(tensors_[id].dtype);
@@ -97,7 +99,7 @@ class ModelGraph {
 // Collects tensors and ops, then checks the whole and freezes it. Used by importers and tests.
 class GraphBuilder {
  public:
-  explicit GraphBuilder(std::string name) { graph_.name_ = std::move(name); }
+  explicit GraphBuilder(std::string name);
 
   struct TensorSpec {
     std::string name;
@@ -123,13 +125,18 @@ class GraphBuilder {
 
   // Throws an input error (prefixed by `source`, a file name) on: an op that reads a tensor not yet
   // produced, a tensor produced twice, an id out of range, a size that is negative at B ≥ 1 or
-  // overflows, duplicate names, a role that does not fit (a gradient of no parameter, …).
+  // overflows, duplicate names, a role that does not fit (a gradient of no parameter, …). Messages
+  // number ops and tensors in the order in which they were added, as in a file.
   ModelGraph build(const std::string& source) &&;
 
  private:
   ModelGraph graph_;
-  std::vector<std::pair<std::string, OpTypeId>> types_;
+  std::unordered_map<std::string, OpTypeId> types_;  // looked up, never walked
+  std::unordered_map<std::string, std::uint32_t> scopes_;
 };
+
+// True for operators whose results are views of their first tensor argument ("aten.t.default").
+bool is_alias_type(std::string_view type);
 
 // Argument makers for builders and tests.
 Value tensor_value(TensorId id);
