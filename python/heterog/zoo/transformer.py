@@ -144,7 +144,7 @@ def specs() -> list[Spec]:
 
     base = TransformerSizes(6)
     big = TransformerSizes(24, width=1024, heads=16, hidden=4096)
-    celeritas = TransformerSizes(12, width=1024, heads=16, hidden=2048)
+    celeritas = TransformerSizes(12, width=2048, heads=16, hidden=8192)
     return [
         transformer_spec("transformer6", base, note(base),
                          Published(62_000_000, "AutoSync, Table 1 (the base model)", 0.02)),
