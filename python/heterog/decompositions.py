@@ -31,8 +31,23 @@ def _huber_loss(input, target, reduction=1, delta=1.0):
     return loss.sum() if reduction == 2 else loss
 
 
+def _shown_divisor(operator):
+    """A mean over the labels that are not ignored, as a sum and a quotient: how many labels a slice
+    of the batch ignores is known only when it runs, so the divisor must stand in the graph."""
+
+    def decomposed(input, target, weight, reduction, ignore_index):
+        if reduction != 1:
+            return NotImplemented
+        total, divisor = operator(input, target, weight, 2, ignore_index)
+        return total / divisor, divisor
+
+    return decomposed
+
+
 def decomposition_table() -> dict:
     """Operator overload → the function that says the same in plainer operators."""
     table = dict(get_decompositions(_HIDDEN_DIVISORS))
     table[_aten.huber_loss.default] = _huber_loss
+    for operator in (_aten.nll_loss_forward.default, _aten.nll_loss2d_forward.default):
+        table[operator] = _shown_divisor(operator)
     return table
