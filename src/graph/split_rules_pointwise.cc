@@ -1,0 +1,220 @@
+// Split rules of operators that work element by element on operands that broadcast.
+#include "graph/split_rules.h"
+
+namespace heterog::graph {
+namespace {
+
+// In which operands the operator is linear; it decides what partial sums may pass through.
+enum Linearity : std::uint8_t {
+  kNone,       // in none
+  kIdentity,   // result = the operand: slices of any kind pass
+  kUnary,      // in its only tensor operand
+  kSum,        // in all operands together; a number in place of one makes it affine
+  kProduct,    // in each operand alone
+  kQuotient,   // in the first
+  kChoice,     // where(condition, x, y): in x and y together
+  kFill,       // masked_fill(x, mask, value): in x and value together
+  kCast,       // in its only operand if both types are floats, or the result is wider
+};
+
+bool floating(DType dtype) {
+  return dtype == DType::kFloat16 || dtype == DType::kBFloat16 || dtype == DType::kFloat32 ||
+         dtype == DType::kFloat64;
+}
+
+bool is_zero(const Value* value) {
+  if (!value) return false;
+  switch (value->kind) {
+    case Value::Kind::kInt:
+    case Value::Kind::kBool:
+      return value->integer.c == 0;
+    case Value::Kind::kFloat:
+      return value->number == 0;
+    default:
+      return false;
+  }
+}
+
+// A number beside a partial value: a mean takes it, a sum would count it once a slice.
+SplitRule shifted(Operand& operand, bool by_zero) {
+  if (operand.rule.kind == SplitKind::kSum && !by_zero) reduce(operand);
+  return partial_rule(operand.rule.kind);
+}
+
+SplitRule product(Operand& a, Operand& b) {
+  if (a.partial() && b.partial()) {
+    reduce(a);
+    reduce(b);
+  }
+  return partial_rule(a.partial() ? a.rule.kind : b.rule.kind);
+}
+
+// The rule of the result where nothing is sliced and something is a partial sum or mean.
+SplitRule partial_result(RuleContext& op) {
+  const auto operands = op.operands();
+  Operand* first = op.operand(0);
+  Operand* second = op.operand(1);
+  switch (op.trait()) {
+    case kIdentity:
+    case kUnary:
+      return partial_rule(operands[0].rule.kind);
+    case kCast: {
+      const TensorId out = op.graph().outputs(op.op())[0];
+      if (floating(op.graph().tensor(out).dtype)) return partial_rule(operands[0].rule.kind);
+      break;
+    }
+    case kSum:
+      if (first && second) {
+        Operand* const addends[] = {first, second};
+        return join_addends(addends);
+      }
+      return shifted(operands[0], is_zero(op.argument(first ? 1 : 0, "other")));
+    case kProduct:
+      if (first && second) return product(*first, *second);
+      return partial_rule(operands[0].rule.kind);
+    case kQuotient:
+      if (!first) break;
+      if (second) reduce(*second);
+      return partial_rule(first->rule.kind);
+    case kChoice: {
+      if (!first || !second || !op.operand(2)) break;
+      reduce(*first);
+      Operand* const addends[] = {second, op.operand(2)};
+      return join_addends(addends);
+    }
+    case kFill: {
+      if (!first || !second) break;
+      reduce(*second);
+      if (Operand* value = op.operand(2)) {
+        Operand* const addends[] = {first, value};
+        return join_addends(addends);
+      }
+      return shifted(*first, is_zero(op.argument(2, "value")));
+    }
+    default:
+      break;
+  }
+  reduce_all(operands);
+  return kSameRule;
+}
+
+Reason pointwise(RuleContext& op) {
+  const auto operands = op.operands();
+  if (operands.empty()) return kUnusualArguments;
+  if (any_local(operands)) {
+    if (op.trait() != kIdentity && op.trait() != kCast) return kReadsLocal;
+    op.set_outputs(operands[0].rule);
+    return {};
+  }
+  if (!any_sliced(operands)) {
+    op.set_outputs(any_partial(operands) ? partial_result(op) : kSameRule);
+    return {};
+  }
+  reduce_all(operands);
+  const Sliced sliced = broadcast_slices(operands, op.output_shape(0));
+  op.set_outputs(sliced.rule);
+  return sliced.reason;
+}
+
+constexpr RuleEntry kRules[] = {
+    {"aten.alias.default", pointwise, kIdentity},
+    {"aten.clone.default", pointwise, kIdentity},
+    {"aten.contiguous.default", pointwise, kIdentity},
+    {"aten.detach.default", pointwise, kIdentity},
+    {"aten.lift_fresh_copy.default", pointwise, kIdentity},
+    {"aten._to_copy.default", pointwise, kCast},
+    {"aten.neg.default", pointwise, kUnary},
+    {"aten.add.Tensor", pointwise, kSum},
+    {"aten.add.Scalar", pointwise, kSum},
+    {"aten.sub.Tensor", pointwise, kSum},
+    {"aten.sub.Scalar", pointwise, kSum},
+    {"aten.rsub.Scalar", pointwise, kSum},
+    {"aten.mul.Tensor", pointwise, kProduct},
+    {"aten.mul.Scalar", pointwise, kProduct},
+    {"aten.div.Tensor", pointwise, kQuotient},
+    {"aten.div.Scalar", pointwise, kQuotient},
+    {"aten.where.self", pointwise, kChoice},
+    {"aten.masked_fill.Scalar", pointwise, kFill},
+    {"aten.masked_fill.Tensor", pointwise, kFill},
+    {"aten.abs.default", pointwise},
+    {"aten.add_relu.Tensor", pointwise},
+    {"aten.addcdiv.default", pointwise},
+    {"aten.addcmul.default", pointwise},
+    {"aten.bitwise_and.Tensor", pointwise},
+    {"aten.bitwise_not.default", pointwise},
+    {"aten.bitwise_or.Tensor", pointwise},
+    {"aten.ceil.default", pointwise},
+    {"aten.clamp.default", pointwise},
+    {"aten.clamp_max.default", pointwise},
+    {"aten.clamp_min.default", pointwise},
+    {"aten.cos.default", pointwise},
+    {"aten.div.Tensor_mode", pointwise},
+    {"aten.elu.default", pointwise},
+    {"aten.elu_backward.default", pointwise},
+    {"aten.eq.Scalar", pointwise},
+    {"aten.eq.Tensor", pointwise},
+    {"aten.erf.default", pointwise},
+    {"aten.exp.default", pointwise},
+    {"aten.floor.default", pointwise},
+    {"aten.ge.Scalar", pointwise},
+    {"aten.ge.Tensor", pointwise},
+    {"aten.gelu.default", pointwise},
+    {"aten.gelu_backward.default", pointwise},
+    {"aten.gt.Scalar", pointwise},
+    {"aten.gt.Tensor", pointwise},
+    {"aten.hardsigmoid.default", pointwise},
+    {"aten.hardsigmoid_backward.default", pointwise},
+    {"aten.hardswish.default", pointwise},
+    {"aten.hardswish_backward.default", pointwise},
+    {"aten.hardtanh.default", pointwise},
+    {"aten.hardtanh_backward.default", pointwise},
+    {"aten.isnan.default", pointwise},
+    {"aten.le.Scalar", pointwise},
+    {"aten.le.Tensor", pointwise},
+    {"aten.leaky_relu.default", pointwise},
+    {"aten.leaky_relu_backward.default", pointwise},
+    {"aten.lerp.Scalar", pointwise},
+    {"aten.log.default", pointwise},
+    {"aten.log1p.default", pointwise},
+    {"aten.log_sigmoid_backward.default", pointwise},
+    {"aten.logical_and.default", pointwise},
+    {"aten.logical_not.default", pointwise},
+    {"aten.logical_or.default", pointwise},
+    {"aten.lt.Scalar", pointwise},
+    {"aten.lt.Tensor", pointwise},
+    {"aten.maximum.default", pointwise},
+    {"aten.minimum.default", pointwise},
+    {"aten.ne.Scalar", pointwise},
+    {"aten.ne.Tensor", pointwise},
+    {"aten.pow.Scalar", pointwise},
+    {"aten.pow.Tensor_Scalar", pointwise},
+    {"aten.pow.Tensor_Tensor", pointwise},
+    {"aten.reciprocal.default", pointwise},
+    {"aten.relu.default", pointwise},
+    {"aten.remainder.Scalar", pointwise},
+    {"aten.round.default", pointwise},
+    {"aten.rsqrt.default", pointwise},
+    {"aten.sgn.default", pointwise},
+    {"aten.sigmoid.default", pointwise},
+    {"aten.sigmoid_backward.default", pointwise},
+    {"aten.sign.default", pointwise},
+    {"aten.silu.default", pointwise},
+    {"aten.silu_backward.default", pointwise},
+    {"aten.sin.default", pointwise},
+    {"aten.softplus.default", pointwise},
+    {"aten.softplus_backward.default", pointwise},
+    {"aten.sqrt.default", pointwise},
+    {"aten.square.default", pointwise},
+    {"aten.tanh.default", pointwise},
+    {"aten.tanh_backward.default", pointwise},
+    {"aten.threshold.default", pointwise},
+    {"aten.threshold_backward.default", pointwise},
+    {"aten.native_dropout.default", pointwise},
+    {"aten.native_dropout_backward.default", pointwise},
+};
+
+}  // namespace
+
+std::span<const RuleEntry> pointwise_rules() { return kRules; }
+
+}  // namespace heterog::graph
