@@ -1,0 +1,1 @@
+// The one source of the library that precompiles the headers of LibTorch.

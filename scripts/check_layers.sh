@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Checks that includes in src/ point downwards only, that LibTorch stays in the folders that learn
+# or run, and that JSON stays where files are read and written. Usage: check_layers.sh [ROOT]
+set -euo pipefail
+cd "${1:-$(dirname "$0")/..}"
+
+find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
+  BEGIN {
+    # What a folder may include beside itself: folders, or single headers of a folder.
+    may["base"] = ""
+    may["graph"] = "base"
+    may["cluster"] = "base"
+    may["cost"] = "base graph cluster"
+    may["compiler"] = "base graph cluster cost"
+    # The simulator and the runtime know plans, not how they are made.
+    may["sim"] = "base graph cluster cost/problem.h compiler/plan.h compiler/strategy.h"
+    may["planner"] = "base graph cluster cost compiler sim"
+    may["gnn"] = "base graph cluster cost"
+    may["policy"] = "base graph cluster cost compiler sim planner gnn"
+    may["runtime"] = "base graph cluster cost compiler/plan.h"
+    may["cli"] = "base graph cluster cost compiler sim planner gnn policy runtime"
+    for (folder in may) {
+      n = split(may[folder], parts, " ")
+      for (i = 1; i <= n; ++i) allowed[folder, parts[i]] = 1
+      allowed[folder, folder] = 1
+    }
+    torch["gnn"]; torch["policy"]; torch["runtime"]; torch["cli"]
+  }
+  function complain(what) {
+    printf "%s:%d: %s\n", FILENAME, FNR, what
+    bad = 1
+  }
+  FNR == 1 {
+    split(FILENAME, path, "/")
+    folder = path[2]
+    if (!(folder in may)) complain("folder src/" folder " is not in the table of check_layers.sh")
+  }
+  /^[ \t]*#[ \t]*include[ \t]*[<"]/ {
+    target = $0
+    sub(/^[ \t]*#[ \t]*include[ \t]*[<"]/, "", target)
+    sub(/[>"].*/, "", target)
+    split(target, name, "/")
+    if ($0 ~ /"/) {
+      if (!(name[1] in may))
+        complain("include of \"" target "\": write it from src/, as \"folder/file.h\"")
+      else if (!((folder, name[1]) in allowed) && !((folder, target) in allowed))
+        complain("src/" folder " may not include \"" target "\"; it may use: " folder " " may[folder])
+    }
+    if (target ~ /^(torch|ATen|c10|c10d)\// && !(folder in torch))
+      complain("LibTorch (" target ") in src/" folder "; it belongs in gnn, policy, runtime and cli")
+    if ((target ~ /^nlohmann\// || target == "base/json_reader.h") &&
+        FILENAME !~ /_io\.cc$|^src\/base\/json_reader\.(h|cc)$|^src\/cli\//)
+      complain("JSON (" target ") outside *_io.cc, base/json_reader and cli")
+  }
+  END { exit bad }
+'

@@ -1,0 +1,164 @@
+"""Builds and runs every check and test, and counts them: the body of scripts/test.sh.
+
+A step that cannot be counted case by case (the layer check, a build) counts as one case. A test
+program that dies before it has reported counts as one failure.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+# The programs whose tests feed mutated files to the readers of graphs, clusters and plans; under
+# the sanitizers they run whole.
+ASAN_PROGRAMS = ["base_test", "graph_test", "cluster_test", "compiler_test"]
+TSAN_PROGRAMS = ["base_test", "planner_test"]
+
+
+@dataclass
+class Tally:
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def add(self, other):
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+
+
+def note(text):
+    print(f"\n== {text}", flush=True)
+
+
+def run(command, **environment):
+    """Runs a command from the root; True if it succeeded."""
+    command = [str(word) for word in command]
+    return subprocess.run(command, cwd=ROOT, env=os.environ | environment).returncode == 0
+
+
+def one(name, command):
+    """A step that counts as one case."""
+    note(name)
+    ok = run(command)
+    if not ok:
+        print(f"FAILED: {name}", flush=True)
+    return Tally(passed=int(ok), failed=int(not ok))
+
+
+def build(preset, targets=()):
+    folder = ROOT / "build" / preset
+    return run(["cmake", "--preset", preset]) and run(["cmake", "--build", folder, "--", *targets])
+
+
+def read_junit(file):
+    """Counts a JUnit file of GoogleTest or pytest."""
+    tally = Tally()
+    for case in ElementTree.parse(file).getroot().iter("testcase"):
+        if case.find("failure") is not None or case.find("error") is not None:
+            tally.failed += 1
+        elif case.find("skipped") is not None or case.get("status") == "notrun":
+            tally.skipped += 1
+        else:
+            tally.passed += 1
+    return tally
+
+
+def run_ctest(preset, selection=()):
+    """Runs CTest in a build folder and counts the cases inside each of its programs."""
+    folder = ROOT / "build" / preset
+    reports = folder / "reports"
+    shutil.rmtree(reports, ignore_errors=True)
+    reports.mkdir(parents=True)
+    summary = reports / "ctest.junit"
+    run(
+        ["ctest", "--test-dir", folder, "--output-on-failure", "--output-junit", summary,
+         "-j", os.cpu_count(), *selection],
+        GTEST_OUTPUT=f"xml:{reports}/",
+    )
+    tally = Tally()
+    if not summary.exists():
+        return Tally(failed=1)
+    entries = ElementTree.parse(summary).getroot().findall("testcase")
+    for entry in entries:
+        report = reports / f"{entry.get('name')}_test.xml"
+        if report.exists():
+            cases = read_junit(report)
+            # A program can pass its cases and still fail: a sanitizer's report, a leak.
+            if entry.get("status") != "run" and cases.failed == 0:
+                cases.failed += 1
+            tally.add(cases)
+        else:
+            ok = entry.get("status") == "run"
+            tally.add(Tally(passed=int(ok), failed=int(not ok)))
+    return tally if entries else Tally(failed=1)
+
+
+def cpp_tests(preset, programs=()):
+    """Builds a preset and runs its tests; only the named programs, if any are named."""
+    note(f"C++ tests, preset {preset}")
+    if not build(preset, programs):
+        print(f"FAILED: build of preset {preset}", flush=True)
+        return Tally(failed=1)
+    names = "|".join(program.removesuffix("_test") for program in programs)
+    return run_ctest(preset, ["-R", f"^({names})$"] if names else [])
+
+
+def python_tests(quick):
+    note("Python tests")
+    report = ROOT / "build" / "pytest.xml"
+    report.unlink(missing_ok=True)
+    selection = ["-m", "not slow"] if quick else []
+    ok = run(
+        [sys.executable, "-m", "pytest", "-q", "python/tests", f"--junitxml={report}", *selection],
+        PYTHONPATH=str(ROOT / "python"),
+    )
+    if not report.exists():
+        return Tally(failed=1)
+    tally = read_junit(report)
+    if not ok and tally.failed == 0:
+        tally.failed = 1
+    return tally
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true",
+                        help="leave out the sanitizer builds and the tests marked slow")
+    quick = parser.parse_args().quick
+
+    steps = [
+        ("layers", lambda: one("Layers", ["scripts/check_layers.sh"])),
+        ("format", lambda: one("Format", ["scripts/check_format.sh"])),
+        ("C++", lambda: cpp_tests("dev")),
+        ("Python", lambda: python_tests(quick)),
+    ]
+    if not quick:
+        steps += [
+            ("C++ under ASan and UBSan", lambda: cpp_tests("asan", ASAN_PROGRAMS)),
+            ("C++ under TSan", lambda: cpp_tests("tsan", TSAN_PROGRAMS)),
+        ]
+
+    total = Tally()
+    lines = []
+    for name, step in steps:
+        begin = time.monotonic()
+        tally = step()
+        total.add(tally)
+        lines.append(f"{name}: {tally.passed} passed, {tally.failed} failed, "
+                     f"{tally.skipped} skipped, {time.monotonic() - begin:.0f} s")
+    note("Summary")
+    print("\n".join(lines))
+    skipped = f", {total.skipped} skipped" if total.skipped else ""
+    print(f"\n{total.passed} passed, {total.failed} failed{skipped}")
+    return 0 if total.failed == 0 and total.passed > 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# check_layers.sh accepts includes that point down and refuses each kind that does not.
+set -euo pipefail
+check="$(cd "$(dirname "$0")/../.." && pwd)/scripts/check_layers.sh"
+work="$(mktemp -d)"
+trap 'rm -rf "$work"' EXIT
+
+# expect STATUS FILE INCLUDE: a tree that holds only this include passes (0) or fails (1), and a
+# failure names the file.
+expect() {
+  rm -rf "$work/src"
+  mkdir -p "$work/$(dirname "$2")"
+  echo "#include $3" >"$work/$2"
+  local status=0
+  "$check" "$work" >"$work/out" || status=1
+  if [[ $status -ne $1 ]] || { [[ $1 -eq 1 ]] && ! grep -q "^$2:1:" "$work/out"; }; then
+    echo "check_layers_test: $2 with '#include $3': status $status, expected $1"
+    cat "$work/out"
+    exit 1
+  fi
+}
+
+expect 0 src/cost/problem.h '"graph/model_graph.h"'
+expect 0 src/sim/simulator.h '"compiler/plan.h"'
+expect 0 src/gnn/encoder.cc '<torch/torch.h>'
+expect 0 src/graph/graph_io.cc '<nlohmann/json.hpp>'
+expect 1 src/base/file.cc '"graph/types.h"'
+expect 1 src/graph/split.cc '"cluster/cluster.h"'
+expect 1 src/sim/simulator.h '"compiler/compile.h"'
+expect 1 src/planner/planner.h '"policy/policy.h"'
+expect 1 src/graph/split.h '"types.h"'
+expect 1 src/planner/registry.cc '<torch/types.h>'
+expect 1 src/compiler/plan.h '<ATen/ATen.h>'
+expect 1 src/sim/trace.cc '<nlohmann/json.hpp>'
+expect 1 src/cost/roofline.cc '"base/json_reader.h"'
+expect 1 src/other/file.cc '<vector>'
+echo "check_layers_test: ok"
