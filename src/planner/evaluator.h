@@ -26,6 +26,8 @@ class Evaluator {
   explicit Evaluator(const cost::Problem& problem, compiler::CompileOptions options = {})
       : problem_(problem), options_(options) {}
   Evaluation evaluate(const compiler::Strategy& strategy);
+  // Of the strategy last evaluated: peak memory of each device.
+  const IdVector<DeviceId, Bytes>& last_peaks() const { return last_peaks_; }
   std::int64_t evaluations() const { return evaluations_; }
   const cost::Problem& problem() const { return problem_; }
 
@@ -33,6 +35,7 @@ class Evaluator {
   const cost::Problem& problem_;
   compiler::CompileOptions options_;
   sim::Simulator simulator_;
+  IdVector<DeviceId, Bytes> last_peaks_;
   std::int64_t evaluations_ = 0;
 };
 

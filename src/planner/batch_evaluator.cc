@@ -1,0 +1,97 @@
+// Remembers strategies by a 128-bit hash; the new ones of a batch are shared out over the threads.
+#include "planner/batch_evaluator.h"
+
+#include <bit>
+#include <limits>
+#include <optional>
+
+#include "base/hash.h"
+
+namespace heterog::planner {
+
+namespace {
+
+void add_decisions(Hasher& hasher, const compiler::Strategy& strategy) {
+  for (UnitId unit : strategy.unit_of_op) hasher.add(unit.value());
+  for (const compiler::UnitDecision& decision : strategy.units) {
+    hasher.add(decision.replicas.size() * 2 + static_cast<std::uint64_t>(decision.sync));
+    for (const compiler::Replica& replica : decision.replicas) {
+      hasher.add(replica.device.value());
+      hasher.add(std::bit_cast<std::uint64_t>(replica.weight));
+    }
+  }
+}
+
+void add_options(Hasher& hasher, const compiler::Strategy& strategy) {
+  hasher.add(strategy.sync.size());
+  for (const compiler::ParameterSync& sync : strategy.sync) {
+    hasher.add(sync.parameter.value());
+    hasher.add(static_cast<std::uint64_t>(sync.method));
+    hasher.add(sync.server.value());
+  }
+  hasher.add(strategy.splits.size());
+  for (const compiler::OpSplit& split : strategy.splits) {
+    hasher.add(split.unit.value());
+    hasher.add(static_cast<std::uint64_t>(split.join) * 256 + split.axis);
+    for (DeviceId device : split.parts) hasher.add(device.value());
+  }
+  hasher.add(static_cast<std::uint64_t>(strategy.pipeline.micro_batches));
+  hasher.add(static_cast<std::uint64_t>(strategy.pipeline.replicas));
+  for (std::uint32_t stage : strategy.pipeline.stage_of_unit) hasher.add(stage);
+  hasher.add(static_cast<std::uint64_t>(strategy.order));
+  hasher.add(static_cast<std::uint64_t>(strategy.bucket_bytes));
+}
+
+}  // namespace
+
+BatchEvaluator::Key BatchEvaluator::key_of(const compiler::Strategy& strategy) {
+  Hasher first;
+  add_decisions(first, strategy);
+  add_options(first, strategy);
+  Hasher second;  // the same words after another beginning: 128 bits in all
+  second.add(std::uint64_t{0x9d2c5680});
+  add_options(second, strategy);
+  add_decisions(second, strategy);
+  return {first.value(), second.value()};
+}
+
+BatchEvaluator::BatchEvaluator(const cost::Problem& problem, ThreadPool& threads,
+                               compiler::CompileOptions options, Budget budget)
+    : problem_(problem), threads_(threads), budget_(std::move(budget)) {
+  for (int worker = 0; worker < threads.threads(); ++worker) {
+    evaluators_.push_back(std::make_unique<Evaluator>(problem, options));
+  }
+}
+
+std::int64_t BatchEvaluator::evaluations_left() const {
+  if (!budget_.evaluations) return std::numeric_limits<std::int64_t>::max();
+  return std::max<std::int64_t>(0, *budget_.evaluations - evaluations_);
+}
+
+bool BatchEvaluator::spent() const {
+  return evaluations_left() == 0 || (budget_.expired && budget_.expired());
+}
+
+std::vector<Measured> BatchEvaluator::evaluate(std::span<const compiler::Strategy> strategies) {
+  std::vector<Key> keys;
+  std::vector<std::size_t> fresh;  // the first of each strategy not seen before
+  for (std::size_t i = 0; i < strategies.size(); ++i) {
+    keys.push_back(key_of(strategies[i]));
+    if (seen_.try_emplace(keys.back()).second) fresh.push_back(i);
+  }
+  std::vector<Measured> made(fresh.size());
+  threads_.run(fresh.size(), [&](int worker, std::size_t i) {
+    Evaluator& evaluator = *evaluators_[worker];
+    made[i].evaluation = evaluator.evaluate(strategies[fresh[i]]);
+    made[i].peak_bytes = evaluator.last_peaks();
+  });
+  for (std::size_t i = 0; i < fresh.size(); ++i) seen_[keys[fresh[i]]] = std::move(made[i]);
+  evaluations_ += static_cast<std::int64_t>(fresh.size());
+
+  std::vector<Measured> results;
+  results.reserve(strategies.size());
+  for (const Key& key : keys) results.push_back(seen_.at(key));
+  return results;
+}
+
+}  // namespace heterog::planner

@@ -1,0 +1,28 @@
+// Changes a few groups and keeps what helps, from a given start until the budget is spent.
+#pragma once
+
+#include <span>
+
+#include "base/rng.h"
+#include "planner/batch_evaluator.h"
+#include "planner/candidate.h"
+
+namespace heterog::planner {
+
+struct LocalSearchOptions {
+  std::int64_t evaluations = 0;  // at most this many more
+  // Give up after this many proposals in a row that did not help; 0: never.
+  std::int64_t patience = 0;
+};
+
+struct SearchResult {
+  compiler::Strategy strategy;
+  Evaluation evaluation;
+};
+
+// `start` must be plain (is_plain). Proposals are made and evaluated in rounds of a fixed size, so
+// that the result does not depend on the number of threads.
+SearchResult local_search(BatchEvaluator& evaluator, const compiler::Strategy& start, Rng& rng,
+                          const LocalSearchOptions& options);
+
+}  // namespace heterog::planner

@@ -1,0 +1,55 @@
+// The neighbourhood of local search: which groups to change together, and to what.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "base/rng.h"
+#include "planner/candidate.h"
+#include "planner/group_stats.h"
+
+namespace heterog::planner {
+
+// Ways to make a move.
+enum class MoveKind : std::uint8_t {
+  kOne,        // one group, drawn by its time or its parameters
+  kRun,        // neighbours in topological order
+  kAlike,      // groups of the same operators and sizes (the layers of a stack), all or a stretch
+  kBoundary,   // where two neighbours differ, one side takes some of the other's groups
+  kHeaviest,   // the groups with most parameter bytes a second of computation
+  kSync,       // parameter server ↔ all-reduce, for a set of groups
+  kReweigh,    // samples from one device to another, wherever those shares are used
+  kReplace,    // one set of replicas for another, wherever it is used
+  kSchedule,   // order policy or size of gradient buckets
+};
+inline constexpr int kMoveKindCount = 9;
+
+class MoveMaker {
+ public:
+  explicit MoveMaker(const cost::Problem& problem);
+  // A move that may help `candidate`. Draws from `rng` only.
+  Move propose(const Candidate& candidate, MoveKind kind, Rng& rng) const;
+
+ private:
+  Replicas draw_replicas(const Candidate& candidate, Rng& rng) const;
+  GroupId draw_group(Rng& rng) const;
+  std::vector<GroupId> run_at(std::size_t first, std::size_t length) const;
+  std::vector<GroupId> draw_alike(Rng& rng) const;
+  Move boundary(const Candidate& candidate, Rng& rng) const;
+  Move toggle_sync(const Candidate& candidate, Rng& rng) const;
+  Move reweigh(const Candidate& candidate, Rng& rng) const;
+
+  const cost::Problem& problem_;
+  std::size_t count_;
+  std::vector<double> time_sums_;       // running sums over the groups, for drawing
+  std::vector<double> parameter_sums_;
+  std::vector<std::vector<GroupId>> alike_;  // classes of two or more
+  std::vector<GroupId> heaviest_;            // those with parameters, most bytes a second first
+  std::vector<Replicas> palette_;
+};
+
+// Sets of devices worth trying on any cluster: each device, all devices even and proportional, each
+// machine, each type of device, the fastest n types.
+std::vector<Replicas> replica_palette(const cost::Problem& problem);
+
+}  // namespace heterog::planner

@@ -1,0 +1,199 @@
+// Seeds, polish, and the loop that spends what is left of the budget.
+#include "planner/portfolio.h"
+
+#include <algorithm>
+
+#include "planner/baselines.h"
+#include "planner/batch_evaluator.h"
+#include "planner/candidate.h"
+#include "planner/local_search.h"
+#include "planner/memory_fill.h"
+#include "planner/moves.h"
+
+namespace heterog::planner {
+
+namespace {
+
+using compiler::Strategy;
+
+constexpr int kOneShotProposals = 8;
+constexpr int kMoreProposals = 8;
+// Local search is stuck after this many proposals in vain.
+constexpr std::int64_t kPatience = 160;
+
+// Evaluations that a plan without budget spends on local search: so many that plans of any size
+// take about the same time. An evaluation takes about a microsecond an op and device.
+std::int64_t one_shot_evaluations(const cost::Problem& problem) {
+  std::size_t ops = 0;
+  for (OpId op : problem.graph->op_ids()) ops += problem.graph->op(op).alias ? 0 : 1;
+  const auto tasks = static_cast<std::int64_t>(ops * problem.cluster->device_count());
+  return std::clamp<std::int64_t>(1'500'000 / std::max<std::int64_t>(1, tasks), 24, 400);
+}
+
+class Search {
+ public:
+  Search(PlannerContext& context, const Proposer& propose)
+      : context_(context),
+        propose_(propose),
+        evaluator_(context.problem, context.threads, context.compile, context.budget) {}
+
+  PortfolioResult run() {
+    try_baselines();
+    // A budget of evaluations that the baselines have used up ends here.
+    if (evaluator_.spent()) return finish();
+    try_proposals(kOneShotProposals);
+    try_fills();
+    const std::int64_t polish = one_shot_evaluations(context_.problem);
+    climb(result_.best.strategy, result_.best.evaluation, result_.found_by, polish);
+    if (context_.budget.evaluations || context_.budget.expired) spend_budget();
+    return finish();
+  }
+
+ private:
+  PortfolioResult finish() {
+    result_.best.evaluations = evaluator_.evaluations();
+    return std::move(result_);
+  }
+
+  bool consider(const Strategy& strategy, const Evaluation& evaluation, const std::string& name) {
+    if (found_ && !better(evaluation, result_.best.evaluation)) return false;
+    found_ = true;
+    result_.best.strategy = strategy;
+    result_.best.evaluation = evaluation;
+    result_.found_by = name;
+    return true;
+  }
+
+  void try_baselines() {
+    const std::vector<NamedStrategy> baselines = baseline_strategies(context_.problem);
+    std::vector<Strategy> strategies;
+    for (const NamedStrategy& baseline : baselines) strategies.push_back(baseline.strategy);
+    const std::vector<Measured> measured = evaluator_.evaluate(strategies);
+    for (std::size_t i = 0; i < baselines.size(); ++i) {
+      const Evaluation& evaluation = measured[i].evaluation;
+      consider(strategies[i], evaluation, baselines[i].name);
+      if (result_.baselines.empty() || result_.baselines.back().name != baselines[i].name) {
+        result_.baselines.push_back({baselines[i].name, evaluation});
+      } else if (better(evaluation, result_.baselines.back().evaluation)) {
+        result_.baselines.back().evaluation = evaluation;
+      }
+    }
+  }
+
+  void try_proposals(int count) {
+    if (!propose_) return;
+    std::vector<Strategy> strategies = propose_(count);
+    if (strategies.empty()) return;
+    const std::vector<Measured> measured = evaluator_.evaluate(strategies);
+    for (std::size_t i = 0; i < strategies.size(); ++i) {
+      consider(strategies[i], measured[i].evaluation, "policy");
+    }
+  }
+
+  // Shares by speed and memory are cheap to try; blocks only where nothing fits yet, or with time.
+  void try_fills() {
+    const bool feasible = result_.best.evaluation.feasible;
+    MemoryFillOptions options{.single_block = feasible};
+    if (feasible) options.rounds = 2;
+    for (const Tried& tried : memory_fill(evaluator_, options)) {
+      consider(tried.strategy, tried.evaluation, "memory-fill");
+    }
+  }
+
+  // Local search from `start`; its find becomes the best if it is.
+  Tried climb(const Strategy& start, const Evaluation& at_start, const std::string& name,
+              std::int64_t evaluations) {
+    Strategy plain = to_plain(context_.problem, start);
+    const SearchResult found =
+        local_search(evaluator_, plain, context_.rng,
+                     {.evaluations = evaluations, .patience = kPatience});
+    const bool helped = better(found.evaluation, at_start);
+    const bool again = name.ends_with("local-search");
+    consider(found.strategy, found.evaluation,
+             helped && !again ? name + " + local-search" : name);
+    return {found.strategy, found.evaluation};
+  }
+
+  // A few moves at once, whatever they cost, to leave a local optimum.
+  Strategy kick(const Strategy& strategy) {
+    const MoveMaker maker(context_.problem);
+    Candidate candidate = to_candidate(to_plain(context_.problem, strategy));
+    const int moves = 1 + static_cast<int>(context_.rng.below(3));
+    for (int i = 0; i < moves; ++i) {
+      const auto kind = static_cast<MoveKind>(context_.rng.below(kMoveKindCount));
+      candidate = apply(candidate, maker.propose(candidate, kind, context_.rng));
+    }
+    return to_strategy(candidate);
+  }
+
+  void spend_budget() {
+    constexpr std::int64_t kAll = std::int64_t{1} << 40;
+    climb(result_.best.strategy, result_.best.evaluation, result_.found_by, kAll);
+    // Nothing new to evaluate for this many rounds: the space is exhausted.
+    int stale = 0;
+    while (!evaluator_.spent() && stale < 64) {
+      const std::int64_t before = evaluator_.evaluations();
+      try_proposals(kMoreProposals);
+      const Strategy start = kick(result_.best.strategy);
+      const Evaluation at_start = evaluator_.evaluate(start).evaluation;
+      climb(start, at_start, result_.found_by, kAll);
+      stale = evaluator_.evaluations() == before ? stale + 1 : 0;
+    }
+  }
+
+  PlannerContext& context_;
+  const Proposer& propose_;
+  BatchEvaluator evaluator_;
+  PortfolioResult result_;
+  bool found_ = false;
+};
+
+class Portfolio final : public Planner {
+ public:
+  PlannerResult plan(PlannerContext& context) const override {
+    return best_plan(context, {}).best;
+  }
+};
+
+// From the best baseline or, where none fits, from the best filling of memory.
+class LocalSearch final : public Planner {
+ public:
+  PlannerResult plan(PlannerContext& context) const override {
+    Budget budget = context.budget;
+    if (!budget.evaluations && !budget.expired) {
+      budget.evaluations = one_shot_evaluations(context.problem);
+    }
+    BatchEvaluator evaluator(context.problem, context.threads, context.compile, budget);
+    std::vector<Strategy> strategies;
+    for (NamedStrategy& baseline : baseline_strategies(context.problem)) {
+      strategies.push_back(std::move(baseline.strategy));
+    }
+    const std::vector<Measured> measured = evaluator.evaluate(strategies);
+    std::size_t best = 0;
+    for (std::size_t i = 1; i < measured.size(); ++i) {
+      if (better(measured[i].evaluation, measured[best].evaluation)) best = i;
+    }
+    Tried start{strategies[best], measured[best].evaluation};
+    if (!start.evaluation.feasible) {
+      for (const Tried& tried : memory_fill(evaluator, {})) {
+        if (better(tried.evaluation, start.evaluation)) start = tried;
+      }
+    }
+    const SearchResult found = local_search(evaluator, start.strategy, context.rng,
+                                            {.evaluations = std::int64_t{1} << 40});
+    return {.strategy = found.strategy,
+            .evaluation = found.evaluation,
+            .evaluations = evaluator.evaluations()};
+  }
+};
+
+}  // namespace
+
+PortfolioResult best_plan(PlannerContext& context, const Proposer& propose) {
+  return Search(context, propose).run();
+}
+
+std::unique_ptr<const Planner> make_portfolio() { return std::make_unique<Portfolio>(); }
+std::unique_ptr<const Planner> make_local_search() { return std::make_unique<LocalSearch>(); }
+
+}  // namespace heterog::planner

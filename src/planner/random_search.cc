@@ -1,0 +1,69 @@
+// Draws strategies in rounds and evaluates each round on all threads.
+#include "planner/random_search.h"
+
+#include <algorithm>
+
+#include "planner/batch_evaluator.h"
+
+namespace heterog::planner {
+
+namespace {
+
+constexpr std::int64_t kRound = 16;  // fixed, so that the result does not depend on the threads
+
+class RandomSearch final : public Planner {
+ public:
+  PlannerResult plan(PlannerContext& context) const override {
+    Budget budget = context.budget;
+    if (!budget.evaluations && !budget.expired) budget.evaluations = kRandomEvaluations;
+    const ActionSpace actions(context.problem);
+    BatchEvaluator evaluator(context.problem, context.threads, context.compile, budget);
+    PlannerResult best;
+    bool found = false;
+    std::int64_t drawn = 0;
+    do {
+      const std::int64_t size =
+          std::clamp<std::int64_t>(evaluator.evaluations_left(), 1, kRound);
+      std::vector<compiler::Strategy> strategies;
+      for (std::int64_t i = 0; i < size; ++i) {
+        strategies.push_back(actions.strategy(
+            random_actions(actions, context.problem.grouping.count(), context.rng)));
+      }
+      const std::vector<Measured> measured = evaluator.evaluate(strategies);
+      for (std::size_t i = 0; i < measured.size(); ++i) {
+        if (found && !better(measured[i].evaluation, best.evaluation)) continue;
+        found = true;
+        best.strategy = std::move(strategies[i]);
+        best.evaluation = measured[i].evaluation;
+      }
+      drawn += size;
+      // Repeats cost no evaluation: a space smaller than the budget must end the search too.
+    } while (!evaluator.spent() && drawn < 4 * evaluator.evaluations() + kRound);
+    best.evaluations = evaluator.evaluations();
+    return best;
+  }
+};
+
+}  // namespace
+
+std::vector<std::uint8_t> random_actions(const ActionSpace& actions, std::size_t groups, Rng& rng) {
+  // 1, 2, 4, … runs, each as likely: uniform choices group by group would all be nearly the same,
+  // and all bad.
+  std::size_t levels = 1;
+  while ((std::size_t{1} << levels) <= groups) ++levels;
+  const std::size_t runs = std::size_t{1} << rng.below(levels);
+  std::vector<bool> starts(groups, false);
+  for (std::size_t run = 1; run < runs; ++run) starts[rng.below(groups)] = true;
+  std::vector<std::uint8_t> chosen;
+  chosen.reserve(groups);
+  auto action = static_cast<std::uint8_t>(rng.below(actions.size()));
+  for (std::size_t group = 0; group < groups; ++group) {
+    if (starts[group]) action = static_cast<std::uint8_t>(rng.below(actions.size()));
+    chosen.push_back(action);
+  }
+  return chosen;
+}
+
+std::unique_ptr<const Planner> make_random_search() { return std::make_unique<RandomSearch>(); }
+
+}  // namespace heterog::planner
