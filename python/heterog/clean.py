@@ -2,8 +2,7 @@
 
 import torch
 
-from heterog.affine import Affine
-from heterog.ir import Op, Size, Step, Tensor, contiguous_strides, replace_tensors, tensors_in
+from heterog.ir import Op, Step, Tensor, replace_tensors, tensors_in
 
 _aten = torch.ops.aten
 
@@ -129,23 +128,25 @@ def use_step_number(step: Step) -> None:
 
 
 def share_scalars(step: Step) -> None:
-    """Keeps one of equal computations on single numbers in the update (bias corrections)."""
+    """Keeps one of equal computations on the rate and the step number (bias corrections)."""
+    shared = {t for t in step.inputs if t.name in ("lr", "step")}
     seen: dict = {}
     mapping: dict = {}
     kept = []
     for op in step.ops:
-        args = replace_tensors(op.args, mapping)
-        kwargs = replace_tensors(op.kwargs, mapping)
-        small = op.phase == "update" and all(
-            not t.shape for t in tensors_in([args, kwargs, op.outputs])
-        )
-        random = torch.Tag.nondeterministic_seeded in op.target.tags
-        if small and not random and len(op.outputs) == 1:
-            key = (op.target, _key(args), _key(sorted(kwargs.items())))
-            if key in seen:
-                mapping[op.outputs[0]] = seen[key]
-                continue
-            seen[key] = op.outputs[0]
+        if op.phase == "update":
+            args = replace_tensors(op.args, mapping)
+            kwargs = replace_tensors(op.kwargs, mapping)
+            read = set(tensors_in([args, kwargs]))
+            if read and read <= shared:
+                key = (op.target, _key(args), _key(sorted(kwargs.items())))
+                if key in seen:
+                    mapping[op.outputs[0]] = seen[key]
+                    continue
+                seen[key] = op.outputs[0]
+                shared.add(op.outputs[0])
+                op.name = op.outputs[0].name = f"update/{op.target.overloadpacket.__name__}_{len(seen)}"
+                op.scope = ""
         kept.append(op)
     step.ops = kept
     _substitute(step, mapping)

@@ -17,24 +17,39 @@ _INDEX_MAKERS = {_aten.arange}
 
 def merge_traces(traces: list[Trace]) -> Step:
     """One graph with every size a·B + c; an error where the traces differ in anything else."""
-    return _Merger(traces).run()
+    merger = Merger([trace.module for trace in traces], [trace.batch for trace in traces])
+    outputs = merger.run([(slot.name, slot.role) for slot in traces[0].slots])
+    step = Step(merger.inputs, merger.ops, None, {}, {})
+    for tensor, result in zip(outputs, traces[0].results, strict=True):
+        if result.kind == "loss":
+            step.loss = tensor
+        elif result.kind == "gradient":
+            step.gradients[result.of] = tensor
+        else:
+            step.next[result.of] = tensor
+    return step
 
 
-class _Merger:
-    def __init__(self, traces: list[Trace]):
-        self.traces = traces
-        self.batches = tuple(trace.batch for trace in traces)
-        self.values: dict[torch.fx.Node, object] = {}  # node of the first trace → Tensor or Op
+class Merger:
+    """Reads the same graph, traced at several batch sizes (or at one), into tensors and ops."""
+
+    def __init__(self, modules: list, batches: list[int], prefix: str = ""):
+        self.modules = modules
+        self.batches = tuple(batches)
+        self.prefix = prefix  # of every name
+        self.values: dict[torch.fx.Node, object] = {}  # node of the first graph → Tensor or Op
         self.inputs: list[Tensor] = []
         self.ops: list[Op] = []
 
-    def run(self) -> Step:
-        columns = [list(trace.graph.nodes) for trace in self.traces]
+    def run(self, inputs: list) -> list[Tensor]:
+        """Adds the operators; returns the outputs. Each input: a Tensor, or (name, role) of one."""
+        columns = [list(module.graph.nodes) for module in self.modules]
+        inputs = iter(inputs)
         for nodes in zip(*columns, strict=False):
             self._check_same_target(nodes)
             first = nodes[0]
             if first.op == "placeholder":
-                self._placeholder(nodes)
+                self._placeholder(nodes, next(inputs))
             elif first.op == "get_attr":
                 self._constant(nodes)
             elif first.op == "call_function":
@@ -44,7 +59,7 @@ class _Merger:
                 else:
                     self._call(nodes)
             elif first.op == "output":
-                return self._finish(first)
+                return [self.values[node] for node in first.args[0]]
         raise ExportError(
             f"batch sizes {self.batches}: the step has {[len(c) for c in columns]} operators; their "
             "number must not depend on the batch"
@@ -60,20 +75,17 @@ class _Merger:
                     "not depend on the batch size"
                 )
 
-    def _placeholder(self, nodes) -> None:
-        index = len(self.inputs)
-        slot = self.traces[0].slots[index]
-        role = "input" if slot.role in ("lr", "step") else slot.role
-        tensor = self._tensor(slot.name, role, nodes, [node.meta["val"] for node in nodes])
-        if slot.of is not None:
-            tensor.of = next(t for t in self.inputs if t.name == slot.of)
-        self.inputs.append(tensor)
-        self.values[nodes[0]] = tensor
+    def _placeholder(self, nodes, given) -> None:
+        if isinstance(given, tuple):
+            name, role = given
+            given = self._tensor(name, role, nodes, [node.meta["val"] for node in nodes])
+        self.inputs.append(given)
+        self.values[nodes[0]] = given
 
     def _constant(self, nodes) -> None:
         """A tensor that the model made from Python numbers: only uniform ones have a place."""
         first = nodes[0]
-        tensors = [getattr(t.module, n.target) for t, n in zip(self.traces, nodes, strict=True)]
+        tensors = [getattr(m, n.target) for m, n in zip(self.modules, nodes, strict=True)]
         value = tensors[0]
         uniform = (
             not isinstance(value, torch._subclasses.FakeTensor)
@@ -91,7 +103,7 @@ class _Merger:
                 "module"
             )
         output = Tensor(
-            first.name.lstrip("_"), "activation", value.dtype, list(value.shape), []
+            self.prefix + first.name.lstrip("_"), "activation", value.dtype, list(value.shape), []
         )
         output.strides = list(torch.empty(value.shape, device="meta").stride())
         kwargs = {"dtype": value.dtype, "device": torch.device("cpu")}
@@ -122,7 +134,7 @@ class _Merger:
             key: self._argument(first, [node.kwargs[key] for node in nodes], types[key], index_maker)
             for key in first.kwargs
         }
-        op = Op(first.name, first.target, args, kwargs, [], *_annotation(first))
+        op = Op(self.prefix + first.name, first.target, args, kwargs, [], *_annotation(first))
         values = [node.meta.get("val") for node in nodes]
         if isinstance(values[0], (list, tuple)):
             for value in values:
@@ -134,11 +146,11 @@ class _Merger:
                     )
             for index in range(len(values[0])):
                 column = [value[index] for value in values]
-                name = first.name if index == 0 else f"{first.name}.{index}"
+                name = op.name if index == 0 else f"{op.name}.{index}"
                 op.outputs.append(self._tensor(name, "activation", nodes, column))
             self.values[first] = op
         else:
-            op.outputs.append(self._tensor(first.name, "activation", nodes, values))
+            op.outputs.append(self._tensor(op.name, "activation", nodes, values))
             self.values[first] = op.outputs[0]
         self.ops.append(op)
 
@@ -206,19 +218,6 @@ class _Merger:
                 "in one of these forms"
             )
         return Scalar(fitted)
-
-    def _finish(self, node) -> Step:
-        step = Step(self.inputs, self.ops, None, {}, {})
-        results = self.traces[0].results
-        for value, result in zip(node.args[0], results, strict=True):
-            tensor = self.values[value]
-            if result.kind == "loss":
-                step.loss = tensor
-            elif result.kind == "gradient":
-                step.gradients[result.of] = tensor
-            else:
-                step.next[result.of] = tensor
-        return step
 
 
 def _annotation(node) -> tuple:

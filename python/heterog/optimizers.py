@@ -124,59 +124,53 @@ def has_state(update: Update, options: dict, state: str) -> bool:
     return True
 
 
-def apply_update(update: Update, params: dict, grads: dict, states: dict, lr, step_before) -> None:
-    """One step of the optimizer, in place on `params` and `states` (name → {state → tensor}).
+def apply_update(update: Update, group: Group, param, grad, states: dict, lr, step_before) -> None:
+    """One step of the optimizer for one parameter, in place on `param` and `states`.
 
     `lr` and `step_before` (the number of steps done) are zero-dimensional tensors.
     """
-    for group in update.groups:
-        if not group.names:
-            continue
-        options = group.options
-        group_lr = lr if group.lr_factor == 1.0 else lr * group.lr_factor
-        tensors = [params[name] for name in group.names]
-        gradients = [grads[name] for name in group.names]
+    options = group.options
+    if group.lr_factor != 1.0:
+        lr = lr * group.lr_factor
 
-        def column(state, names=group.names, options=options):
-            if not has_state(update, options, state):
-                return []
-            return [states[name][state] for name in names]
+    def column(state: str) -> list:
+        return [states[state]] if state in states else []
 
-        common = {"foreach": False, "fused": False, "maximize": options["maximize"]}
-        if update.kind == "SGD":
-            # With a rate that asks for a gradient, torch multiplies by the tensor where it would
-            # otherwise read the number out of it.
-            rate = group_lr.detach().requires_grad_()
-            sgd(
-                tensors,
-                gradients,
-                column("momentum_buffer") or [None] * len(tensors),
-                has_sparse_grad=False,
-                weight_decay=options["weight_decay"],
-                momentum=options["momentum"],
-                lr=rate,
-                dampening=options["dampening"],
-                nesterov=options["nesterov"],
-                **common,
-            )
-            continue
-        form = adamw if update.kind == "AdamW" else adam
-        beta1, beta2 = options["betas"]
-        # `differentiable` selects the formula that keeps step and lr as tensors on every device.
-        form(
-            tensors,
-            gradients,
-            column("exp_avg"),
-            column("exp_avg_sq"),
-            column("max_exp_avg_sq"),
-            [step_before.clone() for _ in tensors],
-            capturable=False,
-            differentiable=True,
-            amsgrad=options["amsgrad"],
-            beta1=beta1,
-            beta2=beta2,
-            lr=group_lr,
+    common = {"foreach": False, "fused": False, "maximize": options["maximize"]}
+    if update.kind == "SGD":
+        # With a rate that asks for a gradient, torch multiplies by the tensor where it would
+        # otherwise read the number out of it.
+        sgd(
+            [param],
+            [grad],
+            column("momentum_buffer") or [None],
+            has_sparse_grad=False,
             weight_decay=options["weight_decay"],
-            eps=options["eps"],
+            momentum=options["momentum"],
+            lr=lr.detach().requires_grad_(),
+            dampening=options["dampening"],
+            nesterov=options["nesterov"],
             **common,
         )
+        return
+    decoupled = options.get("decoupled_weight_decay", update.kind == "AdamW")
+    form = adamw if decoupled else adam
+    beta1, beta2 = options["betas"]
+    # `differentiable` selects the formula that keeps step and lr as tensors on every device.
+    form(
+        [param],
+        [grad],
+        column("exp_avg"),
+        column("exp_avg_sq"),
+        column("max_exp_avg_sq"),
+        [step_before.clone()],
+        capturable=False,
+        differentiable=True,
+        amsgrad=options["amsgrad"],
+        beta1=beta1,
+        beta2=beta2,
+        lr=lr,
+        weight_decay=options["weight_decay"],
+        eps=options["eps"],
+        **common,
+    )

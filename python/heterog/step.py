@@ -13,7 +13,8 @@ from heterog.errors import ExportError
 from heterog.light import light_init
 from heterog.merge import merge_traces
 from heterog.optimizers import describe_optimizer
-from heterog.trace import StepSpec, python_line, trace_step
+from heterog.trace import StepSpec, python_line, trace_gradients
+from heterog.update import add_update
 from heterog.writer import dtype_name, to_graph, write_graph
 
 
@@ -64,9 +65,7 @@ def export_training_step(
     spec = StepSpec(
         model,
         loss_fn,
-        update,
         torch.bfloat16 if autocast else None,
-        clip_norm,
         trained,
         held,
         attributes,
@@ -87,8 +86,10 @@ def export_training_step(
                     f"make_inputs returned {len(names)} tensors at batch {batches[0]} and "
                     f"{len(inputs)} at batch {batch}; it must return the same ones for all"
                 )
-            traces.append(trace_step(spec, batch, inputs, names, cast))
-    step = clean(merge_traces(traces))
+            traces.append(trace_gradients(spec, batch, inputs, names, cast))
+        step = merge_traces(traces)
+        add_update(step, update, clip_norm)
+    step = clean(step)
     parameters = [t for t in step.inputs if t.role == "parameter"]
     header = {
         "format": "heterog-graph",

@@ -1,7 +1,7 @@
-"""Traces one training step at one batch size into a functional FX graph of ATen operators.
+"""Traces loss and gradients at one batch size into a functional FX graph of ATen operators.
 
-Two passes: the first records forward, gradient and update as they run, in-place updates included,
-with each node's phase, module and autograd sequence number; the second records the first through
+Two passes: the first records forward and gradient as they run, in-place writes included, with each
+node's phase, module and autograd sequence number; the second records the first through
 functionalisation, which removes every in-place write and keeps views as views.
 """
 
@@ -20,7 +20,6 @@ from torch.nn.utils.stateless import _reparametrize_module
 
 from heterog.decompositions import decomposition_table
 from heterog.errors import ExportError
-from heterog.optimizers import Update, apply_update, has_state
 
 
 @dataclass
@@ -28,8 +27,7 @@ class Slot:
     """One input of the traced function, in order."""
 
     name: str
-    role: str  # input, parameter, buffer, optimizer_state, lr, step
-    of: str | None = None  # the parameter of an optimizer state
+    role: str  # input, parameter, buffer
 
 
 @dataclass
@@ -37,12 +35,12 @@ class Result:
     """One output of the traced function, in order."""
 
     kind: str  # loss, gradient, next
-    of: str | None = None  # the parameter of a gradient, or the slot whose next value it is
+    of: str | None = None  # the parameter of a gradient, or the buffer whose next value it is
 
 
 @dataclass
 class Trace:
-    """A functional graph of a step at one batch size, with what its ends mean."""
+    """A functional graph at one batch size, with what its ends mean."""
 
     batch: int
     graph: torch.fx.Graph
@@ -57,9 +55,7 @@ class StepSpec:
 
     model: torch.nn.Module
     loss_fn: object
-    update: Update
     autocast: torch.dtype | None
-    clip_norm: float | None
     trained: list[str]  # names of parameters that the optimizer changes
     held: dict[str, torch.Tensor]  # buffers, frozen parameters, tensors kept as plain attributes
     attributes: dict[str, tuple[torch.nn.Module, str]] = field(default_factory=dict)
@@ -149,8 +145,8 @@ def fake_like(mode: FakeTensorMode, tensor: torch.Tensor, dtype: torch.dtype) ->
         return torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype, device="cpu")
 
 
-def trace_step(spec: StepSpec, batch: int, inputs: tuple, names: list[str], cast) -> Trace:
-    """The whole step at one batch size. `cast` maps a tensor to the dtype that it is given."""
+def trace_gradients(spec: StepSpec, batch: int, inputs: tuple, names: list[str], cast) -> Trace:
+    """Loss, gradients and next buffers at one batch size. `cast`: tensor → dtype given to it."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     slots: list[Slot] = []
     arguments: list[torch.Tensor] = []
@@ -161,34 +157,23 @@ def trace_step(spec: StepSpec, batch: int, inputs: tuple, names: list[str], cast
 
     for name, tensor in zip(names, inputs, strict=True):
         add(Slot(name, "input"), tensor, cast(tensor))
-    scalar = torch.empty((), dtype=torch.float64)
-    add(Slot("lr", "lr"), scalar, torch.float64)
-    if spec.update.counts:
-        add(Slot("step", "step"), scalar, torch.float64)
     parameters = dict(spec.model.named_parameters())
     for name in spec.trained:
         add(Slot(name, "parameter"), parameters[name], cast(parameters[name]))
     for name, tensor in spec.held.items():
         add(Slot(name, "buffer"), tensor, cast(tensor))
-    for group in spec.update.groups:
-        for name in group.names:
-            for state in spec.update.state_names:
-                if has_state(spec.update, group.options, state):
-                    slot = Slot(f"{name}/{state}", "optimizer_state", of=name)
-                    add(slot, parameters[name], cast(parameters[name]))
 
     recorder = _Recorder()
     results: list[Result] = []
 
     def step(*flat):
-        outputs = _step(spec, slots, flat, recorder, results)
-        return outputs
+        return _step(spec, slots, flat, recorder, results)
 
     table = decomposition_table()
     try:
         with fx_traceback.preserve_node_meta(), enable_python_dispatcher():
             recorder.write()
-            first = make_fx(step, decomposition_table=table)(*arguments)
+            first = _make_fx(step, table)(*arguments)
     except ExportError:
         raise
     except Exception as error:
@@ -202,31 +187,31 @@ def trace_step(spec: StepSpec, batch: int, inputs: tuple, names: list[str], cast
 
     try:
         with fx_traceback.preserve_node_meta(), torch.no_grad(), mode:
-            second = make_fx(
-                torch.func.functionalize(again, remove="mutations"), decomposition_table=table
-            )(*arguments)
+            functional = torch.func.functionalize(again, remove="mutations")
+            second = _make_fx(functional, table)(*arguments)
     finally:
         fx_traceback.current_meta.clear()
     return Trace(batch, second.graph, second, slots, results)
 
 
+def _make_fx(function, table):
+    return make_fx(function, decomposition_table=table, _disable_torch_fn_metadata_mode=True)
+
+
 def _step(spec, slots, flat, recorder, results):
-    """The function that is traced: loss, gradients, next parameters, states and buffers."""
-    # A copy of each, so that in-place updates never reach the arguments themselves.
+    """The function that is traced: loss, gradients, next buffers."""
+    # A copy of each, so that in-place writes never reach the arguments themselves.
     values = {slot.name: tensor for slot, tensor in zip(slots, flat, strict=True)}
     inputs = [values[s.name] for s in slots if s.role == "input"]
     params = {n: values[n].detach().clone().requires_grad_() for n in spec.trained}
     held = {name: values[name].clone() for name in spec.held}
-    states: dict[str, dict] = {name: {} for name in spec.trained}
-    for slot in slots:
-        if slot.role == "optimizer_state":
-            states[slot.of][slot.name[len(slot.of) + 1 :]] = values[slot.name].clone()
 
     in_module = params | {n: t for n, t in held.items() if n not in spec.attributes}
     autocast = (
         torch.autocast("cpu", dtype=spec.autocast) if spec.autocast else contextlib.nullcontext()
     )
     with (
+        _compiling(),
         _reparametrize_module(spec.model, in_module, tie_weights=True),
         _replaced_attributes(spec, held),
         recorder.modules(spec.model),
@@ -246,13 +231,6 @@ def _step(spec, slots, flat, recorder, results):
             f"parameter {missing[0]}{others} gets no gradient: the loss does not depend on it; use "
             "it, delete it, or set its requires_grad to False"
         )
-    recorder.set_phase("update")
-    with torch.no_grad():
-        used = dict(zip(params, grads, strict=True))
-        if spec.clip_norm is not None:
-            used = _clip(used, spec.clip_norm)
-        step_before = values.get("step")
-        apply_update(spec.update, params, used, states, values["lr"], step_before)
 
     results.clear()
     results.append(Result("loss"))
@@ -260,17 +238,21 @@ def _step(spec, slots, flat, recorder, results):
     for name, grad in zip(params, grads, strict=True):
         results.append(Result("gradient", name))
         outputs.append(grad)
-    for name, tensor in params.items():
-        results.append(Result("next", name))
-        outputs.append(tensor.detach())
-    for name, parameter_states in states.items():
-        for state, tensor in parameter_states.items():
-            results.append(Result("next", f"{name}/{state}"))
-            outputs.append(tensor)
     for name in held:
         results.append(Result("next", name))
         outputs.append((held[name] if name in spec.attributes else in_module[name]).detach())
     return outputs
+
+
+@contextlib.contextmanager
+def _compiling():
+    """Tells models that they are traced, so that they skip shortcuts that read values."""
+    before = torch.compiler._is_compiling_flag
+    try:
+        torch.compiler._is_compiling_flag = True
+        yield
+    finally:
+        torch.compiler._is_compiling_flag = before
 
 
 @contextlib.contextmanager
@@ -303,17 +285,6 @@ def _check_loss(loss) -> None:
             "loss_fn returned a loss that no parameter leads to; compute it from the model's "
             "output, outside torch.no_grad()"
         )
-
-
-def _clip(grads: dict, limit: float) -> dict:
-    """Scales all gradients so that their common 2-norm is at most `limit`.
-
-    The same numbers as torch.nn.utils.clip_grad_norm_, written without in-place updates.
-    """
-    norms = [torch.linalg.vector_norm(grad) for grad in grads.values()]
-    norm = torch.linalg.vector_norm(torch.stack(norms))
-    factor = torch.clamp(limit / (norm + 1e-6), max=1.0)
-    return {name: grad * factor.to(grad.dtype) for name, grad in grads.items()}
 
 
 def explain(error: Exception, recorder: _Recorder, model: torch.nn.Module) -> ExportError:

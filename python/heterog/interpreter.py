@@ -1,0 +1,131 @@
+"""Runs an exported graph operator by operator: the plain reference for everything that executes it."""
+
+import re
+
+import torch
+
+_NUMBER = r"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?)"
+_AFFINE = re.compile(rf"(?P<a>{_NUMBER})?B(?P<c>[+-]{_NUMBER.removeprefix('[+-]?')})?")
+
+
+def _number(text: str) -> int | float:
+    return float(text) if re.search(r"[.eE]", text) else int(text)
+
+
+def evaluate(text: str, batch: int) -> int | float:
+    """The value of `4B+1`, `B`, `1/4B`, `0.5/4B+2` at a batch size."""
+    if "/" in text:
+        above, below = text.split("/")
+        return _number(above) / evaluate(below, batch)
+    match = _AFFINE.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not of the form aB+c")
+    return _number(match["a"] or "1") * batch + _number(match["c"] or "0")
+
+
+def dimension(dim: int | str, batch: int) -> int:
+    return evaluate(dim, batch) if isinstance(dim, str) else dim
+
+
+def shape_of(tensor: dict, batch: int) -> list[int]:
+    """The shape of a graph's tensor at a batch size."""
+    return [dimension(dim, batch) for dim in tensor["shape"]]
+
+
+def strides_of(tensor: dict, batch: int) -> list[int]:
+    """Its strides, row-major where the file says nothing."""
+    if "strides" in tensor:
+        return [dimension(stride, batch) for stride in tensor["strides"]]
+    strides, running = [], 1
+    for size in reversed(shape_of(tensor, batch)):
+        strides.append(running)
+        running *= max(size, 1)
+    return strides[::-1]
+
+
+def dtype_of(tensor: dict) -> torch.dtype:
+    return getattr(torch, tensor["dtype"])
+
+
+_WORDS = {
+    "inf": float("inf"),
+    "-inf": float("-inf"),
+    "nan": float("nan"),
+    "strided": torch.strided,
+    "contiguous_format": torch.contiguous_format,
+    "channels_last": torch.channels_last,
+    "channels_last_3d": torch.channels_last_3d,
+    "preserve_format": torch.preserve_format,
+}
+
+
+def resolve(argument, values: list, batch: int, device: torch.device):
+    """What an operator is called with in place of an argument of the file."""
+    if isinstance(argument, list):
+        return [resolve(item, values, batch, device) for item in argument]
+    if not isinstance(argument, str):
+        return argument
+    mark, rest = argument[0], argument[1:]
+    if mark == "%":
+        return values[int(rest)]
+    if mark in "#$":
+        return evaluate(rest, batch)
+    if mark == "'":
+        return rest
+    if rest == "device":
+        return device
+    return _WORDS[rest] if rest in _WORDS else getattr(torch, rest)
+
+
+def operator_of(name: str) -> torch._ops.OpOverload:
+    namespace, packet, overload = name.split(".")
+    return getattr(getattr(getattr(torch.ops, namespace), packet), overload)
+
+
+def run(graph: dict, values: dict, batch: int, device: str = "cpu", observe=None) -> list:
+    """Executes one step. `values`: name → tensor for every tensor that no operator makes.
+
+    Returns all tensors by id. `observe(tensor_id, value)` sees each one that an operator makes.
+    """
+    tensors: list = [values.get(entry["name"]) for entry in graph["tensors"]]
+    with torch.no_grad():
+        for op in graph["ops"]:
+            args = [resolve(a, tensors, batch, torch.device(device)) for a in op["args"]]
+            kwargs = {
+                key: resolve(value, tensors, batch, torch.device(device))
+                for key, value in op.get("kwargs", {}).items()
+            }
+            results = operator_of(op["op"])(*args, **kwargs)
+            if isinstance(results, torch.Tensor):
+                results = [results]
+            for tensor_id, value in zip(op["outputs"], results, strict=True):
+                if tensor_id is not None:
+                    tensors[tensor_id] = value
+                    if observe is not None:
+                        observe(tensor_id, value)
+    return tensors
+
+
+def initial_values(graph: dict, model_values: dict) -> dict:
+    """name → tensor for parameters and buffers (from the model) and zeros for optimizer state."""
+    values = {}
+    for entry in graph["tensors"]:
+        if entry["role"] in ("parameter", "buffer"):
+            values[entry["name"]] = model_values[entry["name"]].detach().clone().to(dtype_of(entry))
+        elif entry["role"] == "optimizer_state":
+            values[entry["name"]] = torch.zeros(shape_of(entry, 0), dtype=dtype_of(entry))
+    return values
+
+
+def run_step(graph: dict, values: dict, inputs: dict, batch: int, *, lr: float, step: int):
+    """One step from `values`; returns (loss, next values)."""
+    names = {entry["name"] for entry in graph["tensors"]}
+    given = values | inputs | {"lr": torch.tensor(lr, dtype=torch.float64)}
+    if "step" in names:
+        given["step"] = torch.tensor(float(step), dtype=torch.float64)
+    tensors = run(graph, given, batch)
+    following = dict(values)
+    for tensor, entry in zip(tensors, graph["tensors"], strict=True):
+        if "replaces" in entry:
+            following[graph["tensors"][entry["replaces"]]["name"]] = tensor
+    return tensors[graph["loss"]], following
