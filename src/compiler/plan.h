@@ -34,10 +34,11 @@ inline bool is_communication(TaskKind kind) {
   return kind != TaskKind::kCompute && kind != TaskKind::kMerge && kind != TaskKind::kSum;
 }
 
-// A resource that a task holds, and for how long from its start.
+// A resource that a task holds, for how long from its start, and what it moves over it.
 struct Hold {
   ResourceId resource;
   Nanoseconds duration = 0;
+  Bytes bytes = 0;  // links only
   friend bool operator==(const Hold&, const Hold&) = default;
 };
 
@@ -63,7 +64,7 @@ struct Plan {
   IdVector<TaskId, std::int64_t> begin;  // samples of the slice, [begin, end)
   IdVector<TaskId, std::int64_t> end;
   IdVector<TaskId, Nanoseconds> duration;
-  IdVector<TaskId, Bytes> moved_bytes;   // per link crossed; 0 for computation
+  IdVector<TaskId, Bytes> moved_bytes;   // payload of a transfer or collective; else 0
   IdVector<TaskId, Nanoseconds> rank;    // p + max over successors (decision 8)
   IdVector<TaskId, std::uint32_t> order; // position in (rank, op, kind, device, peer, begin) order,
                                          // 0 first

@@ -1,1 +1,139 @@
-// placeholder
+// Slices of the batch, uniform strategies, and the check that a strategy fits its problem.
+#include "compiler/strategy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace heterog::compiler {
+
+std::string_view sync_method_name(SyncMethod method) {
+  return method == SyncMethod::kParameterServer ? "ps" : "all-reduce";
+}
+
+std::string_view order_policy_name(OrderPolicy policy) {
+  switch (policy) {
+    case OrderPolicy::kRank: return "rank";
+    case OrderPolicy::kRankReserve: return "rank-reserve";
+    case OrderPolicy::kFifo: return "fifo";
+  }
+  return "";
+}
+
+Strategy uniform_strategy(const cost::Problem& problem, const UnitDecision& decision) {
+  Strategy strategy;
+  strategy.units.assign(problem.grouping.count(), decision);
+  return strategy;
+}
+
+UnitDecision even_decision(const cost::Problem& problem, SyncMethod sync) {
+  UnitDecision decision;
+  decision.sync = sync;
+  for (DeviceId device : problem.cluster->device_ids()) decision.replicas.push_back({device, 1.0});
+  return decision;
+}
+
+UnitDecision proportional_decision(const cost::Problem& problem, SyncMethod sync) {
+  UnitDecision decision;
+  decision.sync = sync;
+  for (DeviceId device : problem.cluster->device_ids()) {
+    decision.replicas.push_back({device, static_cast<double>(problem.proportional[device.value()])});
+  }
+  return decision;
+}
+
+UnitDecision single_decision(DeviceId device) { return {{{device, 1.0}}, SyncMethod::kAllReduce}; }
+
+void check_strategy(const cost::Problem& problem, const Strategy& strategy,
+                    std::string_view source) {
+  const std::size_t devices = problem.cluster->device_count();
+  const bool own_units = !strategy.unit_of_op.empty();
+  if (own_units) {
+    VALIDATE(strategy.unit_of_op.size() == problem.graph->op_count(),
+             "{}: unit_of_op has {} entries, the graph has {} ops", source,
+             strategy.unit_of_op.size(), problem.graph->op_count());
+    for (UnitId unit : strategy.unit_of_op) {
+      VALIDATE(unit.value() < strategy.units.size(), "{}: unit_of_op names unit {}, there are {}",
+               source, unit.value(), strategy.units.size());
+    }
+  } else {
+    VALIDATE(strategy.units.size() == problem.grouping.count(),
+             "{}: decisions for {} units, the problem has {} groups", source,
+             strategy.units.size(), problem.grouping.count());
+  }
+  for (std::size_t i = 0; i < strategy.units.size(); ++i) {
+    const UnitDecision& decision = strategy.units[UnitId(i)];
+    VALIDATE(!decision.replicas.empty(), "{}: units[{}]: no replica, give at least one device",
+             source, i);
+    for (const Replica& replica : decision.replicas) {
+      VALIDATE(replica.device.value() < devices, "{}: units[{}]: device {}, the cluster has {}",
+               source, i, replica.device.value(), devices);
+      VALIDATE(std::isfinite(replica.weight) && replica.weight > 0 && replica.weight <= 1e9,
+               "{}: units[{}]: weight {}, expected a positive number up to 1e9", source, i,
+               replica.weight);
+    }
+  }
+  for (const ParameterSync& sync : strategy.sync) {
+    VALIDATE(sync.parameter.value() < problem.graph->tensor_count() &&
+                 problem.graph->tensor(sync.parameter).role == graph::TensorRole::kParameter,
+             "{}: sync: tensor {} is not a parameter", source, sync.parameter.value());
+    VALIDATE(!sync.server.valid() || sync.server.value() < devices,
+             "{}: sync: server {}, the cluster has {} devices", source, sync.server.value(),
+             devices);
+  }
+  VALIDATE(strategy.splits.empty(), "{}: splits: splits other than of the batch are not supported",
+           source);
+  VALIDATE(strategy.pipeline.micro_batches == 1,
+           "{}: pipeline: {} micro-batches, only 1 is supported", source,
+           strategy.pipeline.micro_batches);
+  VALIDATE(strategy.bucket_bytes >= 0, "{}: bucket_bytes: {}, expected 0 or more", source,
+           strategy.bucket_bytes);
+}
+
+std::vector<Slice> slice_batch(const std::vector<Replica>& replicas, std::int64_t batch) {
+  double total = 0;
+  for (const Replica& replica : replicas) total += replica.weight;
+  // Largest remainder over the replicas as listed, then merging by device.
+  std::vector<std::int64_t> sizes(replicas.size());
+  std::vector<double> remainder(replicas.size());
+  std::int64_t given = 0;
+  for (std::size_t i = 0; i < replicas.size(); ++i) {
+    const double exact = static_cast<double>(batch) * replicas[i].weight / total;
+    sizes[i] = static_cast<std::int64_t>(std::floor(exact));
+    remainder[i] = exact - static_cast<double>(sizes[i]);
+    given += sizes[i];
+  }
+  std::vector<std::size_t> by_remainder(replicas.size());
+  std::iota(by_remainder.begin(), by_remainder.end(), 0);
+  std::stable_sort(by_remainder.begin(), by_remainder.end(),
+                   [&](std::size_t a, std::size_t b) { return remainder[a] > remainder[b]; });
+  for (std::size_t i = 0; given < batch; i = (i + 1) % replicas.size(), ++given) {
+    ++sizes[by_remainder[i]];
+  }
+  // Rounding of the quotients can give one too many in total; take it back from the last.
+  for (std::size_t i = replicas.size(); given > batch && i-- > 0;) {
+    const std::int64_t back = std::min(given - batch, sizes[i]);
+    sizes[i] -= back;
+    given -= back;
+  }
+  std::vector<Slice> merged;
+  for (std::size_t i = 0; i < replicas.size(); ++i) {
+    auto same = std::find_if(merged.begin(), merged.end(),
+                             [&](const Slice& s) { return s.device == replicas[i].device; });
+    if (same == merged.end()) {
+      merged.push_back({replicas[i].device, 0, sizes[i]});
+    } else {
+      same->end += sizes[i];
+    }
+  }
+  std::vector<Slice> slices;
+  std::int64_t at = 0;
+  for (const Slice& slice : merged) {
+    if (slice.end == 0) continue;
+    slices.push_back({slice.device, at, at + slice.end});
+    at += slice.end;
+  }
+  return slices;
+}
+
+}  // namespace heterog::compiler

@@ -14,6 +14,8 @@ std::unique_ptr<const Problem> make_problem(std::shared_ptr<const graph::ModelGr
   auto problem = std::make_unique<Problem>();
   problem->costs = analyze(*graph, *cluster, model, batch);
   problem->splits = std::make_shared<const graph::SplitAnalysis>(graph::analyze_splits(*graph));
+  problem->folded =
+      std::make_shared<const graph::FoldedGraph>(graph::fold_aliases(*graph, *problem->splits));
   problem->grouping = graph::group_ops(*graph, problem->costs.mean_seconds(), options.max_groups);
   problem->proportional = proportional_replicas(*cluster, problem->costs);
   problem->batch = batch;

@@ -1,0 +1,152 @@
+// Emits pushes, sums, all-reduces and pulls.
+#include "compiler/gradients.h"
+
+#include <algorithm>
+#include <map>
+
+namespace heterog::compiler {
+namespace {
+
+using graph::OperandUse;
+using graph::Phase;
+using graph::SplitKind;
+
+struct Gradient {
+  TensorId tensor;     // holds the memory
+  TensorId parameter;  // whose update reads it
+  OpId producer;
+};
+
+// Partial sums that update ops of one parameter read, in order of production: the order in which
+// they become ready.
+std::vector<Gradient> partial_gradients(const cost::Problem& problem, const Layout& layout) {
+  std::vector<Gradient> gradients;
+  for (OpId op : problem.folded->ops) {
+    if (problem.graph->op(op).phase != Phase::kUpdate) continue;
+    const TensorId parameter = problem.folded->home[op];
+    if (!parameter.valid() || layout.home_of[parameter] == Layout::kNoHome) continue;
+    for (const graph::Read& read : problem.folded->reads[op]) {
+      if (!read.producer.valid() || problem.graph->op(read.producer).phase == Phase::kUpdate) continue;
+      if (read.rule.kind != SplitKind::kSum && read.rule.kind != SplitKind::kMean) continue;
+      gradients.push_back({read.base, parameter, read.producer});
+    }
+  }
+  std::sort(gradients.begin(), gradients.end(), [](const Gradient& a, const Gradient& b) {
+    return std::pair(a.producer, a.tensor) < std::pair(b.producer, b.tensor);
+  });
+  gradients.erase(std::unique(gradients.begin(), gradients.end(),
+                              [](const Gradient& a, const Gradient& b) {
+                                return a.tensor == b.tensor;
+                              }),
+                  gradients.end());
+  return gradients;
+}
+
+// Only update ops (through aliases) read it, so it may be overwritten by its aggregate.
+Movement::InPlace in_place(const cost::Problem& problem, TensorId tensor) {
+  for (OpId op : problem.graph->consumers(tensor)) {
+    const graph::Op& info = problem.graph->op(op);
+    if (info.phase != Phase::kUpdate && !info.alias) return Movement::InPlace::kNo;
+  }
+  return Movement::InPlace::kYes;
+}
+
+// Gradients of one device set that become ready one after another.
+struct Bucket {
+  std::vector<Gradient> gradients;
+  Bytes bytes = 0;
+};
+
+void all_reduce_bucket(const cost::Problem& problem, const Bucket& bucket, PlanBuilder& builder,
+                       Movement& movement) {
+  const Gradient& first = bucket.gradients.front();
+  if (bucket.gradients.size() == 1) {
+    movement.set_reduced(first.tensor,
+                         movement.all_reduce(first.tensor,
+                                             movement.instances(first.tensor, first.producer),
+                                             bucket.bytes, in_place(problem, first.tensor)));
+    return;
+  }
+  // The gradients are copied into one buffer a device, reduced, and read from there.
+  auto fused = movement.all_reduce(first.tensor, movement.instances(first.tensor, first.producer),
+                                   bucket.bytes, Movement::InPlace::kNo);
+  for (const Gradient& gradient : bucket.gradients) {
+    if (gradient.tensor != first.tensor) {
+      for (const auto& partial : movement.instances(gradient.tensor, gradient.producer)) {
+        builder.depend(partial.source.task, fused.front().source.task);
+        builder.read(fused.front().source.task, partial.source.buffer);
+      }
+    }
+    movement.set_reduced(gradient.tensor, fused);
+  }
+}
+
+}  // namespace
+
+void aggregate_gradients(const cost::Problem& problem, const Layout& layout, Bytes bucket_bytes,
+                         PlanBuilder& builder, Movement& movement) {
+  std::map<LayoutId, Bucket> open;  // by the slices that make the gradients
+  const auto close = [&](Bucket& bucket) {
+    if (!bucket.gradients.empty()) all_reduce_bucket(problem, bucket, builder, movement);
+    bucket = {};
+  };
+  for (const Gradient& gradient : partial_gradients(problem, layout)) {
+    const ParameterHome& home = layout.home(gradient.parameter);
+    const auto partial = movement.instances(gradient.tensor, gradient.producer);
+    const Bytes bytes = problem.graph->bytes(gradient.tensor, problem.batch);
+    if (partial.size() == 1) {
+      movement.set_reduced(gradient.tensor, partial);  // fetched by whoever updates
+    } else if (home.server.valid()) {
+      movement.set_reduced(gradient.tensor,
+                           {movement.sum_at(gradient.tensor, partial, bytes, home.server,
+                                            TaskKind::kPush, in_place(problem, gradient.tensor))});
+    } else {
+      Bucket& bucket = open[layout.of_op[gradient.producer]];
+      if (bucket.bytes + bytes > bucket_bytes) close(bucket);
+      bucket.gradients.push_back(gradient);
+      bucket.bytes += bytes;
+      if (bucket.bytes >= bucket_bytes) close(bucket);
+    }
+  }
+  for (auto& [layout_id, bucket] : open) close(bucket);
+}
+
+void pull_parameters(const cost::Problem& problem, const Layout& layout, Movement& movement) {
+  for (TensorId parameter : problem.graph->parameters()) {
+    const OpId updater = problem.folded->updater[parameter];
+    if (layout.home_of[parameter] == Layout::kNoHome || !updater.valid()) continue;
+    const ParameterHome& home = layout.home(parameter);
+    if (!home.server.valid()) continue;
+    const Bytes bytes = problem.graph->bytes(parameter, 1);
+    for (DeviceId replica : home.replicas) {
+      if (replica == home.server) continue;
+      const Source pulled =
+          movement.transfer({TaskKind::kPull, updater, parameter, home.server, replica, 0,
+                             problem.batch, bytes, 0},
+                            {movement.instance_task(updater, 0), BufferId()});
+      movement.wait_for_readers(parameter, replica, pulled.task);
+    }
+  }
+}
+
+void average_buffers(const cost::Problem& problem, const Layout& layout, PlanBuilder& builder,
+                     Movement& movement) {
+  std::map<LayoutId, Bucket> by_layout;
+  for (OpId op : problem.folded->ops) {
+    if (problem.graph->op(op).phase == Phase::kUpdate) continue;
+    if (layout.op_slices(op).size() == 1) continue;
+    for (TensorId out : problem.graph->outputs(op)) {
+      if (!out.valid() || !problem.graph->tensor(out).replaces.valid()) continue;
+      const SplitKind kind = problem.splits->rules[out].kind;
+      if (kind != SplitKind::kMean && kind != SplitKind::kSum) continue;
+      Bucket& bucket = by_layout[layout.of_op[op]];
+      bucket.gradients.push_back({out, TensorId(), op});
+      bucket.bytes += problem.graph->bytes(out, problem.batch);
+    }
+  }
+  for (const auto& [layout_id, bucket] : by_layout) {
+    all_reduce_bucket(problem, bucket, builder, movement);
+  }
+}
+
+}  // namespace heterog::compiler

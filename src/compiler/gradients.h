@@ -1,0 +1,23 @@
+// Aggregation of the gradients of replicated parameters, and what follows the update.
+#pragma once
+
+#include "compiler/layout.h"
+#include "compiler/movement.h"
+#include "compiler/strategy.h"
+
+namespace heterog::compiler {
+
+// After all forward and backward ops: pushes and sums at parameter servers, all-reduces (buckets of
+// up to `bucket_bytes`) among replicas (decisions 4 to 6).
+void aggregate_gradients(const cost::Problem& problem, const Layout& layout, Bytes bucket_bytes,
+                         PlanBuilder& builder, Movement& movement);
+
+// After all update ops: parameter servers send the new parameters to the other replicas.
+void pull_parameters(const cost::Problem& problem, const Layout& layout, Movement& movement);
+
+// Running statistics of replicated ops are share-weighted means: one collective a device set, for
+// all of them together, at the end of the step.
+void average_buffers(const cost::Problem& problem, const Layout& layout, PlanBuilder& builder,
+                     Movement& movement);
+
+}  // namespace heterog::compiler

@@ -1,0 +1,233 @@
+// Decides the slices of every op and the home of every parameter.
+#include "compiler/layout.h"
+
+#include <algorithm>
+
+#include "graph/folded.h"
+
+namespace heterog::compiler {
+namespace {
+
+using graph::OperandUse;
+using graph::Phase;
+
+// Hands out layout ids, one a distinct list of slices.
+class LayoutPool {
+ public:
+  explicit LayoutPool(Layout& layout) : layout_(layout) {}
+
+  LayoutId intern(std::vector<Slice> slices) {
+    for (LayoutId id : id_range<LayoutId>(layout_.slices.size())) {
+      if (layout_.slices[id] == slices) return id;
+    }
+    return layout_.slices.push_back(std::move(slices));
+  }
+
+ private:
+  Layout& layout_;
+};
+
+// The device with the largest share; ties: the lowest id (decision 1).
+DeviceId primary_device(const std::vector<Slice>& slices) {
+  const Slice* best = &slices.front();
+  for (const Slice& slice : slices) {
+    if (slice.size() > best->size() ||
+        (slice.size() == best->size() && slice.device < best->device)) {
+      best = &slice;
+    }
+  }
+  return best->device;
+}
+
+struct UnitLayout {
+  LayoutId replicated;
+  LayoutId whole;
+};
+
+IdVector<UnitId, UnitLayout> unit_layouts(const Strategy& strategy, std::int64_t batch,
+                                          Layout& layout, LayoutPool& pool) {
+  IdVector<UnitId, UnitLayout> units(strategy.units.size());
+  for (UnitId unit : id_range<UnitId>(strategy.units.size())) {
+    // Neighbouring units often decide alike: reuse the layout of the one before.
+    if (unit.value() > 0 &&
+        strategy.units[unit].replicas == strategy.units[UnitId(unit.value() - 1)].replicas) {
+      units[unit] = units[UnitId(unit.value() - 1)];
+      continue;
+    }
+    std::vector<Slice> slices = slice_batch(strategy.units[unit].replicas, batch);
+    const DeviceId primary = primary_device(slices);
+    units[unit].replicated = pool.intern(std::move(slices));
+    units[unit].whole = pool.intern({{primary, 0, batch}});
+  }
+  (void)layout;
+  return units;
+}
+
+// The slices that hold the operand are the only ones that can read it.
+bool bound_to_producer(OperandUse use) {
+  return use == OperandUse::kLocal || use == OperandUse::kPartial;
+}
+
+void lay_out_forward_and_backward(const cost::Problem& problem,
+                                  const IdVector<OpId, UnitId>& unit_of_op,
+                                  const IdVector<UnitId, UnitLayout>& units, Layout& layout) {
+  for (OpId op : problem.folded->ops) {
+    if (problem.graph->op(op).phase == Phase::kUpdate) continue;
+    const UnitLayout& unit = units[unit_of_op[op]];
+    LayoutId chosen = problem.splits->sliceable[op] ? unit.replicated : unit.whole;
+    for (const graph::Read& read : problem.folded->reads[op]) {
+      if (read.producer.valid() && bound_to_producer(read.use)) {
+        chosen = layout.of_op[read.producer];
+        break;
+      }
+    }
+    layout.of_op[op] = chosen;
+  }
+}
+
+std::vector<DeviceId> reader_devices(const cost::Problem& problem, const Layout& layout,
+                                     TensorId parameter) {
+  std::vector<DeviceId> devices;
+  LayoutId last;
+  for (OpId op : problem.folded->parameter_readers[parameter]) {
+    if (layout.of_op[op] == last) continue;
+    last = layout.of_op[op];
+    for (const Slice& slice : layout.op_slices(op)) devices.push_back(slice.device);
+  }
+  std::sort(devices.begin(), devices.end());
+  devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
+  return devices;
+}
+
+void place_parameters(const cost::Problem& problem, const Strategy& strategy,
+                      const IdVector<OpId, UnitId>& unit_of_op,
+                      const IdVector<UnitId, UnitLayout>& units, Layout& layout) {
+  const graph::ModelGraph& graph = *problem.graph;
+  layout.home_of.assign(graph.tensor_count(), Layout::kNoHome);
+  std::vector<Bytes> bytes;
+  for (TensorId parameter : graph.parameters()) {
+    ParameterHome home;
+    const OpId updater = problem.folded->updater[parameter];
+    const auto readers = problem.folded->parameter_readers[parameter];
+    if (!updater.valid() && readers.empty()) continue;  // nobody looks at it
+    const UnitId unit = unit_of_op[updater.valid() ? updater : readers.front()];
+    home.replicas = reader_devices(problem, layout, parameter);
+    if (home.replicas.empty()) {
+      home.replicas = {primary_device(layout.slices[units[unit].replicated])};
+    }
+    home.method = strategy.units[unit].sync;
+    if (home.replicas.size() == 1) home.server = home.replicas.front();
+    layout.home_of[parameter] = static_cast<std::uint32_t>(layout.homes.size());
+    layout.homes.push_back(std::move(home));
+    bytes.push_back(graph.bytes(parameter, 1));
+  }
+  for (const ParameterSync& sync : strategy.sync) {
+    if (layout.home_of[sync.parameter] == Layout::kNoHome) continue;
+    ParameterHome& home = layout.homes[layout.home_of[sync.parameter]];
+    home.method = sync.method;
+    const bool holds_replica =
+        std::find(home.replicas.begin(), home.replicas.end(), sync.server) != home.replicas.end();
+    if (home.replicas.size() > 1) home.server = holds_replica ? sync.server : DeviceId();
+  }
+  choose_servers(problem, layout.homes, bytes);
+}
+
+// Update ops run where their parameter is updated: on the server, or on every replica. One that
+// belongs to no single parameter runs on its unit's devices, whole on each.
+void lay_out_update(const cost::Problem& problem, const IdVector<OpId, UnitId>& unit_of_op,
+                    const IdVector<UnitId, UnitLayout>& units, Layout& layout, LayoutPool& pool) {
+  const auto whole_on = [&](std::span<const DeviceId> devices) {
+    std::vector<Slice> slices;
+    for (DeviceId device : devices) slices.push_back({device, 0, problem.batch});
+    return pool.intern(std::move(slices));
+  };
+  std::vector<LayoutId> of_home(layout.homes.size());
+  for (OpId op : problem.folded->ops) {
+    if (problem.graph->op(op).phase != Phase::kUpdate) continue;
+    const TensorId parameter = problem.folded->home[op];
+    if (parameter.valid() && layout.home_of[parameter] != Layout::kNoHome) {
+      LayoutId& cached = of_home[layout.home_of[parameter]];
+      if (!cached.valid()) {
+        const ParameterHome& home = layout.home(parameter);
+        cached = home.server.valid() ? whole_on(std::span(&home.server, 1))
+                                     : whole_on(home.replicas);
+      }
+      layout.of_op[op] = cached;
+    } else {
+      std::vector<DeviceId> devices;
+      for (const Slice& slice : layout.slices[units[unit_of_op[op]].replicated]) {
+        devices.push_back(slice.device);
+      }
+      layout.of_op[op] = whole_on(devices);
+    }
+  }
+}
+
+IdVector<OpId, UnitId> units_of_ops(const cost::Problem& problem, const Strategy& strategy) {
+  if (!strategy.unit_of_op.empty()) return strategy.unit_of_op;
+  IdVector<OpId, UnitId> units(problem.graph->op_count());
+  for (OpId op : problem.graph->op_ids()) units[op] = UnitId(problem.grouping.group_of[op].value());
+  return units;
+}
+
+}  // namespace
+
+Layout lay_out(const cost::Problem& problem, const Strategy& strategy) {
+  Layout layout;
+  LayoutPool pool(layout);
+  layout.of_op.assign(problem.graph->op_count(), LayoutId());
+  const IdVector<OpId, UnitId> unit_of_op = units_of_ops(problem, strategy);
+  const auto units = unit_layouts(strategy, problem.batch, layout, pool);
+  lay_out_forward_and_backward(problem, unit_of_op, units, layout);
+  place_parameters(problem, strategy, unit_of_op, units, layout);
+  lay_out_update(problem, unit_of_op, units, layout, pool);
+  return layout;
+}
+
+void choose_servers(const cost::Problem& problem, std::vector<ParameterHome>& homes,
+                    std::span<const Bytes> parameter_bytes) {
+  const cluster::Cluster& cluster = *problem.cluster;
+  IdVector<LinkId, double> load(cluster.link_count(), 0.0);   // seconds, of earlier parameters
+  IdVector<LinkId, double> added(cluster.link_count(), 0.0);  // of this one
+  std::vector<LinkId> touched;
+  const auto add = [&](const cluster::Route& route, double bytes) {
+    for (LinkId link : route.links) {
+      if (added[link] == 0.0) touched.push_back(link);
+      added[link] += bytes / cluster.link(link).bytes_per_second;
+    }
+  };
+  const auto serve = [&](const ParameterHome& home, DeviceId server, double bytes) {
+    for (DeviceId replica : home.replicas) {
+      if (replica == server) continue;
+      add(cluster.route(replica, server), bytes);
+      add(cluster.route(server, replica), bytes);
+    }
+  };
+  const auto clear = [&] {
+    for (LinkId link : touched) added[link] = 0.0;
+    touched.clear();
+  };
+  for (std::size_t i = 0; i < homes.size(); ++i) {
+    ParameterHome& home = homes[i];
+    if (home.replicas.size() == 1 || home.method != SyncMethod::kParameterServer) continue;
+    const double bytes = static_cast<double>(parameter_bytes[i]);
+    if (!home.server.valid()) {
+      double best = 0;
+      for (DeviceId server : home.replicas) {
+        serve(home, server, bytes);
+        double end = 0;
+        for (LinkId link : touched) end = std::max(end, load[link] + added[link]);
+        clear();
+        if (!home.server.valid() || end < best) {
+          best = end;
+          home.server = server;
+        }
+      }
+    }
+    serve(home, home.server, bytes);
+    for (LinkId link : touched) load[link] += added[link];
+    clear();
+  }
+}
+
+}  // namespace heterog::compiler

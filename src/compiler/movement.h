@@ -1,0 +1,142 @@
+// Brings what an op reads to the device that runs it: local, resharded, reduced, or fetched once.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "compiler/compile.h"
+#include "compiler/layout.h"
+#include "compiler/plan_builder.h"
+#include "cost/collective.h"
+#include "cost/problem.h"
+
+namespace heterog::compiler {
+
+// A value, or some samples of it, on a device: the task that brings it there (invalid: it was there
+// before the step) and the buffer that holds it (invalid: static memory).
+struct Source {
+  TaskId task;
+  BufferId buffer;
+};
+
+// The state of a compilation: where every tensor is, as tasks are emitted in topological order.
+class Movement {
+ public:
+  Movement(const cost::Problem& problem, const Layout& layout, const CompileOptions& options,
+           PlanBuilder& builder);
+
+  // Emits the transfers, merges and reductions that instance `instance` of `op` needs to read
+  // `read`, and appends what it then reads to `sources`.
+  void fetch(OpId op, std::size_t instance, const graph::Read& read, std::vector<Source>& sources);
+
+  // Emits the compute tasks of `op`, one an instance, with everything that they read.
+  void run(OpId op);
+
+  // Where a reduced value is, after fetches of it or a gradient aggregation.
+  struct Location {
+    DeviceId device;
+    Source source;
+  };
+  bool is_reduced(TensorId tensor) const { return reduced_[tensor] != kNone; }
+  void set_reduced(TensorId tensor, std::vector<Location> locations);
+
+  // The producer's instances as locations.
+  std::vector<Location> instances(TensorId base, OpId producer) const;
+
+  // Emits one collective over the locations. In place: the locations' buffers then hold the result.
+  enum class InPlace : std::uint8_t { kNo, kYes };
+  std::vector<Location> all_reduce(TensorId tensor, std::span<const Location> locations,
+                                   Bytes bytes, InPlace in_place);
+  // Emits transfers of all locations to `root` and a sum there; returns the result's location.
+  Location sum_at(TensorId tensor, std::span<const Location> locations, Bytes bytes, DeviceId root,
+                  TaskKind transfer_kind, InPlace in_place);
+
+  // Emits a transfer; the destination's buffer is allocated unless `bytes_at_destination` is 0.
+  struct Transfer {
+    TaskKind kind = TaskKind::kTransfer;
+    OpId op;
+    TensorId tensor;
+    DeviceId source;
+    DeviceId destination;
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+    Bytes bytes = 0;
+    Bytes bytes_at_destination = 0;
+  };
+  Source transfer(const Transfer& spec, const Source& from);
+
+  // Tasks on `device` that read the value that `tensor` (a parameter, buffer, …) had before the step.
+  void wait_for_readers(TensorId tensor, DeviceId device, TaskId writer);
+
+  TaskId instance_task(OpId op, std::size_t instance) const {
+    return TaskId(first_task_[op].value() + instance);
+  }
+  // Bytes of tensors that are there before the step, per device.
+  void add_static_memory(Plan& plan) const;
+
+ private:
+  static constexpr std::uint32_t kNone = 0xffffffff;
+  struct Piece {  // samples [begin, end) of a carried tensor on a device
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+    Source source;
+    std::uint32_t next = kNone;
+  };
+  struct Reader {
+    TaskId task;
+    std::uint32_t next = kNone;
+  };
+
+  std::uint32_t instance_on(LayoutId layout, DeviceId device) const {
+    return instance_on_[layout.value() * devices_ + device.value()];
+  }
+  std::size_t cell(TensorId tensor, DeviceId device) const {
+    return tensor.value() * devices_ + device.value();
+  }
+  void note_reader(TensorId tensor, DeviceId device, TaskId reader);
+  Source instance_source(TensorId base, OpId producer, std::size_t instance) const;
+  void add_piece(TensorId tensor, DeviceId device, std::int64_t begin, std::int64_t end,
+                 const Source& source);
+  void fetch_slice(const graph::Read& read, const Slice& slice, std::vector<Source>& sources);
+  void fetch_missing(const graph::Read& read, const Slice& slice, std::vector<Piece>& pieces);
+  Source merge(TensorId tensor, const Slice& slice, std::span<const Piece> pieces);
+  void fetch_same(TensorId tensor, OpId reader, std::span<const Location> locations,
+                  DeviceId device, std::vector<Source>& sources);
+  void fetch_external(const graph::Read& read, OpId op, const Slice& slice,
+                      std::vector<Source>& sources);
+  void reduce(const graph::Read& read, OpId reader);
+  cost::CollectiveCost collective(const std::vector<DeviceId>& devices, Bytes bytes);
+  bool holds_samples(const graph::Read& read) const;
+  void allocate_outputs(OpId op, std::size_t instance, TaskId task, const Slice& slice);
+
+  const cost::Problem& problem_;
+  const graph::ModelGraph& graph_;
+  const Layout& layout_;
+  const CompileOptions& options_;
+  PlanBuilder& builder_;
+  std::size_t devices_;
+
+  std::vector<std::uint32_t> instance_on_;           // [layout][device] → instance or kNone
+  IdVector<OpId, TaskId> first_task_;                // instances follow one another
+  IdVector<TensorId, BufferId> first_buffer_;        // of instance 0
+  IdVector<OpId, std::uint32_t> buffers_per_instance_;
+  std::vector<std::uint32_t> pieces_at_;             // [tensor][device] → latest piece
+  std::vector<Piece> pieces_;
+  IdVector<TensorId, std::uint32_t> reduced_;        // index into reduced_locations_
+  std::vector<std::vector<Location>> reduced_locations_;
+  std::vector<std::uint32_t> readers_at_;            // [tensor][device] → latest reader
+  std::vector<Reader> readers_;
+  std::vector<Bytes> resident_;                      // [tensor][device], before the step
+  // Ring and hierarchical, of each device set seen.
+  std::map<std::vector<DeviceId>, std::pair<cost::AllReduceShape, cost::AllReduceShape>> shapes_;
+  std::vector<std::vector<Source>> sources_;         // scratch, one an instance
+};
+
+// Seconds to read `operands` tensors of `bytes` and write one, on a device.
+Nanoseconds combine_duration(const cluster::DeviceType& type, int operands, Bytes bytes,
+                             cluster::OpClass op_class);
+
+}  // namespace heterog::compiler

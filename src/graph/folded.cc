@@ -1,0 +1,138 @@
+// Looks through aliases and finds which parameter each update op belongs to.
+#include "graph/folded.h"
+
+#include <algorithm>
+
+namespace heterog::graph {
+namespace {
+
+// A stand-in batch for comparing sizes that are affine in the batch.
+constexpr std::int64_t kTypicalSamples = 64;
+
+// The base of a chain of aliases, stopping at an alias that cannot be sliced (it runs as a task).
+IdVector<TensorId, TensorId> fold_bases(const ModelGraph& graph, const SplitAnalysis& splits) {
+  IdVector<TensorId, TensorId> base(graph.tensor_count());
+  for (TensorId t : graph.tensor_ids()) base[t] = t;
+  for (OpId op : graph.op_ids()) {
+    if (!graph.op(op).alias || !splits.sliceable[op]) continue;
+    for (TensorId out : graph.outputs(op)) {
+      if (out.valid()) base[out] = base[graph.inputs(op)[0]];
+    }
+  }
+  return base;
+}
+
+// If the alias is sliced but its base is not (a scalar expanded over the batch), or they are sliced
+// in ways that differ, the base decides how slices are fetched.
+Read make_read(const ModelGraph& graph, const SplitAnalysis& splits, TensorId named, TensorId base,
+               OperandUse use) {
+  Read read;
+  read.base = base;
+  read.producer = graph.tensor(base).producer;
+  read.use = use;
+  const bool smaller =
+      graph.bytes(named, kTypicalSamples) < graph.bytes(base, kTypicalSamples) &&
+      splits.rules[named].kind == splits.rules[base].kind;
+  read.tensor = smaller ? named : base;
+  read.rule = splits.rules[read.tensor];
+  return read;
+}
+
+// One pass over the update ops: which parameters lie behind each (gradients seen), and before each
+// (next values made).
+struct Reach {
+  static constexpr std::uint32_t kNone = 0xffffffff;
+  static constexpr std::uint32_t kSeveral = 0xfffffffe;
+  std::uint32_t parameter = kNone;
+  void add(TensorId p) { add(p.value()); }
+  void add(std::uint32_t p) {
+    if (p == kNone || parameter == p) return;
+    parameter = parameter == kNone ? p : kSeveral;
+  }
+  bool single() const { return parameter < kSeveral; }
+};
+
+IdVector<OpId, TensorId> find_homes(const ModelGraph& graph) {
+  IdVector<TensorId, Reach> seen(graph.tensor_count());
+  IdVector<TensorId, Reach> made(graph.tensor_count());
+  IdVector<OpId, Reach> op_seen(graph.op_count());
+  IdVector<OpId, Reach> op_made(graph.op_count());
+  for (TensorId t : graph.tensor_ids()) {
+    const Tensor& tensor = graph.tensor(t);
+    if (tensor.role == TensorRole::kGradient && tensor.of.valid()) seen[t].add(tensor.of);
+    if (tensor.role == TensorRole::kOptimizerState && tensor.of.valid()) seen[t].add(tensor.of);
+    if (tensor.role == TensorRole::kParameter) seen[t].add(t);
+    if (!tensor.replaces.valid()) continue;
+    const Tensor& old = graph.tensor(tensor.replaces);
+    if (old.role == TensorRole::kParameter) made[t].add(tensor.replaces);
+    if (old.role == TensorRole::kOptimizerState && old.of.valid()) made[t].add(old.of);
+  }
+  for (OpId op : graph.op_ids()) {
+    if (graph.op(op).phase != Phase::kUpdate) continue;
+    for (TensorId in : graph.inputs(op)) op_seen[op].add(seen[in].parameter);
+    for (TensorId out : graph.outputs(op)) {
+      if (out.valid()) seen[out].add(op_seen[op].parameter);
+    }
+  }
+  for (std::size_t i = graph.op_count(); i-- > 0;) {
+    const OpId op(i);
+    if (graph.op(op).phase != Phase::kUpdate) continue;
+    for (TensorId out : graph.outputs(op)) {
+      if (out.valid()) op_made[op].add(made[out].parameter);
+    }
+    for (TensorId in : graph.inputs(op)) made[in].add(op_made[op].parameter);
+  }
+  IdVector<OpId, TensorId> home(graph.op_count());
+  for (OpId op : graph.op_ids()) {
+    if (graph.op(op).phase != Phase::kUpdate) continue;
+    if (op_made[op].single()) {
+      home[op] = TensorId(op_made[op].parameter);
+    } else if (op_seen[op].single()) {
+      home[op] = TensorId(op_seen[op].parameter);
+    }
+  }
+  return home;
+}
+
+}  // namespace
+
+FoldedGraph fold_aliases(const ModelGraph& graph, const SplitAnalysis& splits) {
+  FoldedGraph folded;
+  const IdVector<TensorId, TensorId> base = fold_bases(graph, splits);
+  folded.updater.assign(graph.tensor_count(), OpId());
+  std::vector<std::pair<TensorId, OpId>> readers;
+  std::vector<Read> reads;
+  for (OpId op : graph.op_ids()) {
+    reads.clear();
+    if (!(graph.op(op).alias && splits.sliceable[op])) {
+      folded.ops.push_back(op);
+      const auto inputs = graph.inputs(op);
+      const auto uses = splits.uses[op];
+      for (std::size_t i = 0; i < inputs.size(); ++i) {
+        const Read read = make_read(graph, splits, inputs[i], base[inputs[i]], uses[i]);
+        const bool known = std::any_of(reads.begin(), reads.end(), [&](const Read& r) {
+          return r.tensor == read.tensor && r.use == read.use;
+        });
+        if (!known) reads.push_back(read);
+      }
+      if (graph.op(op).phase != Phase::kUpdate) {
+        for (const Read& read : reads) {
+          if (graph.tensor(read.base).role == TensorRole::kParameter) {
+            readers.emplace_back(read.base, op);
+          }
+        }
+      }
+      for (TensorId out : graph.outputs(op)) {
+        if (out.valid() && graph.tensor(out).replaces.valid()) {
+          folded.updater[graph.tensor(out).replaces] = op;
+        }
+      }
+    }
+    folded.reads.push_row(reads);
+  }
+  folded.parameter_readers = Csr<TensorId, OpId>::from_pairs(graph.tensor_count(), readers);
+  folded.home = find_homes(graph);
+  return folded;
+}
+
+}  // namespace heterog::graph
