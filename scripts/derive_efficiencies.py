@@ -63,8 +63,9 @@ def gemms(data, card):
             yield 2 * b * m * n * k, 4 * (b * m * n + n * k + b * m * k), float(row["Latency"]) * 1e-3
 
 
-def convolutions(data, card):
-    """(flop, bytes, seconds) of each pass of fp32 convolutions."""
+def convolutions(data, card, kind):
+    """(flop, bytes, seconds) of each pass of fp32 convolutions; kind "3x3": those with 3x3 kernels
+    at stride 1, where libraries save multiplications (Winograd); "other"; "all"."""
     for row in rows(f"{data}/deepbench/conv.csv"):
         if row["gpu"] != card or row["precision"] != "fp32":
             continue
@@ -81,13 +82,16 @@ def convolutions(data, card):
                 continue
             # The first layer of a network needs no gradient of its input, and 1 or 3 channels
             # make kernels that no other layer has.
-            if seconds > 0 and c > 3:
+            three = fw == fh == 3 and sw == sh == 1
+            if seconds > 0 and c > 3 and kind in ("all", "3x3" if three else "other"):
                 yield flop, moved, seconds
     for path in glob.glob(f"{data}/neusight/conv_*{card}*.csv.gz") if card == "A100" else []:
         for row in rows(path):
             keys = "B Input_Channel Output_Channel Kernel_Szie Input_Size Stride Padding".split()
             b, c, o, k, size, stride, padding = (int(row[key]) for key in keys)
             out = (size + 2 * padding - k) // stride + 1
+            if kind not in ("all", "3x3" if k == 3 and stride == 1 else "other"):
+                continue
             yield (2 * b * c * o * k * k * out * out,
                    4 * (b * c * size * size + b * o * out * out + c * o * k * k),
                    float(row["Latency"]) * 1e-3)
@@ -140,7 +144,7 @@ def tensor_core_share(data, card, peak):
 
 def large_convolutions(data, card):
     """Median and ninth decile of TFLOP/s of forward convolutions of over 30 GFLOP."""
-    rates = [flop / seconds / 1e12 for flop, _, seconds in convolutions(data, card) if flop > 3e10]
+    rates = [flop / seconds / 1e12 for flop, _, seconds in convolutions(data, card, "all") if flop > 3e10]
     return statistics.median(rates), statistics.quantiles(rates, n=10)[8]
 
 
@@ -148,7 +152,7 @@ def main():
     if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
         sys.exit(__doc__)
     data = sys.argv[1]
-    print("share of peak         matmul   conv   ramp MFLOP  |log err| gemm conv"
+    print("share of peak         matmul  conv 3x3  other   ramp MFLOP  |log err| gemm  3x3 other"
           "   elementwise  normalization  softmax")
     for card, (peak, bandwidth) in CARDS.items():
         if card == "P4":
@@ -159,15 +163,17 @@ def main():
         softmax = bandwidth_share(data, card, ("softmax",), 2)
         # GDDR cards without figures of their own: what the T4's reach.
         achieved = bandwidth * (elementwise or bandwidth_share(data, "T4", ("add", "mul", "div"), 3))
-        gemm, conv = list(gemms(data, card)), list(convolutions(data, card))
+        samples = [list(gemms(data, card)), list(convolutions(data, card, "3x3")),
+                   list(convolutions(data, card, "other"))]
+        samples = [kind or samples[1] for kind in samples]  # NeuSight has no other convolutions
         ramps = [0] + [10 ** (6 + i / 8) for i in range(32)]
-        best = min(ramps, key=lambda ramp: fit(gemm, peak, achieved, ramp)[1] +
-                   fit(conv, peak, achieved, ramp)[1])
-        (matmul, gemm_error), (share, conv_error) = (
-            fit(gemm, peak, achieved, best), fit(conv, peak, achieved, best))
+        best = min(ramps, key=lambda ramp: sum(fit(kind, peak, achieved, ramp)[1]
+                                               for kind in samples))
+        fits = [fit(kind, peak, achieved, best) for kind in samples]
         shown = [f"{x:.2f}" if x else "-" for x in (elementwise, normalization, softmax)]
-        print(f"{card:20} {matmul:7.2f} {share:6.2f} {best / 1e6:12.0f} {gemm_error:15.2f} "
-              f"{conv_error:4.2f} {shown[0]:>13} {shown[1]:>14} {shown[2]:>8}")
+        print(f"{card:20} {fits[0][0]:7.2f} {fits[1][0]:9.2f} {fits[2][0]:6.2f} {best / 1e6:12.0f} "
+              f"{fits[0][1]:15.2f} {fits[1][1]:4.2f} {fits[2][1]:5.2f} {shown[0]:>13} "
+              f"{shown[1]:>14} {shown[2]:>8}")
     share, count = depthwise_share(data)
     print(f"depthwise convolution, V100: {share:.3f} of peak ({count} layers of NASNet-A)")
     for card, peak in (("V100", 125e12), ("T4", 65e12)):

@@ -12,11 +12,18 @@
 namespace heterog::cluster {
 
 std::string_view op_class_name(OpClass op_class) {
-  static constexpr std::array<std::string_view, kOpClassCount> kNames = {
-      "matmul",      "convolution", "depthwise_convolution",
-      "elementwise", "reduction",   "normalization",
-      "softmax",     "pooling",     "embedding",
-      "copy",        "optimizer"};
+  static constexpr std::array<std::string_view, kOpClassCount> kNames = {"matmul",
+                                                                         "convolution",
+                                                                         "convolution_3x3",
+                                                                         "depthwise_convolution",
+                                                                         "elementwise",
+                                                                         "reduction",
+                                                                         "normalization",
+                                                                         "softmax",
+                                                                         "pooling",
+                                                                         "embedding",
+                                                                         "copy",
+                                                                         "optimizer"};
   return kNames[static_cast<std::size_t>(op_class)];
 }
 

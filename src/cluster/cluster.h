@@ -24,6 +24,7 @@ namespace cluster {
 enum class OpClass : std::uint8_t {
   kMatMul,
   kConvolution,
+  kConvolution3x3,  // fp32 3×3 kernels at stride 1: libraries save multiplications (Winograd)
   kDepthwiseConvolution,
   kElementwise,
   kReduction,
@@ -34,7 +35,7 @@ enum class OpClass : std::uint8_t {
   kCopy,
   kOptimizer
 };
-inline constexpr int kOpClassCount = 11;
+inline constexpr int kOpClassCount = 12;
 std::string_view op_class_name(OpClass op_class);  // "matmul"
 
 // A kind of device, from configs/devices.json.

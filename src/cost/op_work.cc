@@ -175,6 +175,7 @@ TensorId first_output(const ModelGraph& graph, OpId op) {
 struct Convolution {
   TensorId input, weight, output;  // backward: output is its gradient
   const Value* stride = nullptr;
+  const Value* dilation = nullptr;
   bool transposed = false;
   std::int64_t groups = 1;
 };
@@ -189,6 +190,7 @@ Convolution convolution(const ModelGraph& graph, OpId op, Family kind) {
   conv.weight = tensor_arg(args, shift + 1);
   conv.output = shift ? tensor_arg(args, 0) : first_output(graph, op);
   if (args.size() > 3 + shift) conv.stride = &args[3 + shift];
+  if (args.size() > 5 + shift) conv.dilation = &args[5 + shift];
   if (args.size() > 6 + shift) conv.transposed = args[6 + shift].integer.c != 0;
   if (args.size() > 8 + shift) conv.groups = std::max<std::int64_t>(1, args[8 + shift].integer.c);
   return conv;
@@ -206,11 +208,24 @@ double convolution_flop(const ModelGraph& graph, const Convolution& conv, std::i
   return 2 * static_cast<double>(graph.elements(swept, samples)) * taps;
 }
 
+bool all_ones(const Value* steps) {
+  return !steps || std::all_of(steps->items.begin(), steps->items.end(), [](const Value& step) {
+    return step.integer == Affine{0, 1};
+  });
+}
+
 OpClass convolution_class(const ModelGraph& graph, const Convolution& conv) {
-  if (conv.groups <= 1 || !conv.weight.valid()) return OpClass::kConvolution;
+  if (!conv.weight.valid()) return OpClass::kConvolution;
   const std::span<const Affine> weight = graph.shape(conv.weight);
-  const bool one_channel = weight.size() > 1 && weight[1].constant() && weight[1].c == 1;
-  return one_channel ? OpClass::kDepthwiseConvolution : OpClass::kConvolution;
+  if (conv.groups > 1) {
+    const bool one_channel = weight.size() > 1 && weight[1] == Affine{0, 1};
+    return one_channel ? OpClass::kDepthwiseConvolution : OpClass::kConvolution;
+  }
+  const bool three = weight.size() == 4 && weight[2] == Affine{0, 3} && weight[3] == Affine{0, 3};
+  const bool single = graph.tensor(conv.weight).dtype == graph::DType::kFloat32;
+  return three && single && !conv.transposed && all_ones(conv.stride) && all_ones(conv.dilation)
+             ? OpClass::kConvolution3x3
+             : OpClass::kConvolution;
 }
 
 OpWork convolution_backward_work(const ModelGraph& graph, OpId op, std::int64_t samples) {
@@ -356,10 +371,7 @@ Bytes unfold_bytes(const ModelGraph& graph, OpId op, std::int64_t samples) {
   const std::span<const Affine> weight = graph.shape(conv.weight);
   std::int64_t taps = 1;
   for (std::size_t i = 2; i < weight.size(); ++i) taps *= weight[i].at(samples);
-  const bool strided =
-      conv.stride && std::any_of(conv.stride->items.begin(), conv.stride->items.end(),
-                                 [](const Value& step) { return step.integer.c != 1; });
-  if (taps == 1 && !strided) return 0;
+  if (taps == 1 && all_ones(conv.stride)) return 0;
   // Positions of the kernel × values that each of them covers, over all input channels.
   const TensorId swept = conv.transposed ? conv.input : conv.output;
   const TensorId other = conv.transposed ? conv.output : conv.input;

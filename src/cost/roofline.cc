@@ -22,7 +22,8 @@ double peak_flops(const DeviceType& type, OpClass op_class, DType dtype) {
       return type.fp64_flops_per_second;
     default:
       // PyTorch lets convolutions of fp32 tensors use TF32, matrix products not.
-      return op_class == OpClass::kConvolution && type.tf32_flops_per_second > 0
+      return type.tf32_flops_per_second > 0 &&
+                     (op_class == OpClass::kConvolution || op_class == OpClass::kConvolution3x3)
                  ? type.tf32_flops_per_second
                  : type.fp32_flops_per_second;
   }
@@ -39,6 +40,7 @@ double RooflineModel::seconds(const graph::ModelGraph& graph, OpId op, std::int6
   switch (work.op_class) {
     case OpClass::kMatMul:
     case OpClass::kConvolution:
+    case OpClass::kConvolution3x3:
     case OpClass::kDepthwiseConvolution: {
       const double peak = peak_flops(type, work.op_class, work.dtype);
       // Depthwise kernels are small everywhere; their share already says so.
