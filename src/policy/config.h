@@ -53,6 +53,9 @@ struct TrainConfig {
   double advantage_clip = 3.0;      // in standard deviations, after dividing
   std::int64_t elite_count = 4;     // best distinct strategies of a case that are imitated
   double elite_weight = 0.5;        // of the imitation against the policy gradient; 0: none
+  // Fine-tuning goes on from trained weights on one graph.
+  double finetune_learning_rate = 1e-3;
+  double finetune_entropy_weight = 0.005;
   friend bool operator==(const TrainConfig&, const TrainConfig&) = default;
 };
 

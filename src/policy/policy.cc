@@ -1,1 +1,67 @@
-// placeholder
+// A trained policy: loading, saving, and one-shot proposals.
+#include <torch/torch.h>
+
+#include <filesystem>
+
+#include "policy/api.h"
+#include "policy/case.h"
+#include "policy/checkpoint.h"
+#include "policy/policy_impl.h"
+
+namespace heterog::policy {
+
+Policy make_policy(const TrainConfig& config, const PolicyNetwork& network) {
+  return Policy(std::make_shared<const Policy::Impl>(Policy::Impl{config, network}));
+}
+
+PolicyNetwork clone(const PolicyNetwork& network, const TrainConfig& config) {
+  PolicyNetwork copy = make_network(config, /*seed=*/0);
+  torch::NoGradGuard no_grad;
+  const auto from = network->parameters();
+  auto to = copy->parameters();
+  for (std::size_t i = 0; i < from.size(); ++i) to[i].copy_(from[i]);
+  return copy;
+}
+
+Policy Policy::load(const std::string& path) {
+  LoadedPolicy loaded = load_policy(path);
+  return make_policy(loaded.config, loaded.network);
+}
+
+void Policy::save(const std::string& path) const {
+  save_policy(impl_->network, impl_->config, path);
+}
+
+const TrainConfig& Policy::config() const { return impl_->config; }
+
+std::vector<compiler::Strategy> propose(const Policy& policy, const cost::Problem& problem,
+                                        int samples, const Rng& rng) {
+  use_one_network_thread();
+  torch::NoGradGuard no_grad;
+  const Case c =
+      make_case("", regrouped(problem, static_cast<int>(policy.config().max_groups)));
+  const auto log_probabilities = policy.impl().network->forward(c.features);
+  std::vector<compiler::Strategy> strategies = {
+      standalone_strategy(c, greedy_actions(log_probabilities))};
+  for (const Actions& actions : sample_actions(log_probabilities, samples, rng)) {
+    strategies.push_back(standalone_strategy(c, actions));
+  }
+  return strategies;
+}
+
+std::string shipped_policy_path() {
+  const std::filesystem::path name = "models/policies/zoo-small.ckpt";
+  std::error_code error;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+  for (const auto& start : {program, std::filesystem::current_path() / "."}) {
+    for (auto folder = start.parent_path(); !folder.empty(); folder = folder.parent_path()) {
+      if (std::filesystem::exists(folder / name)) return (folder / name).string();
+      if (folder == folder.parent_path()) break;
+    }
+  }
+  fail_input("{}: not found above the program or the working folder; name a policy, or make this "
+             "one with scripts/pretrain.sh",
+             name.string());
+}
+
+}  // namespace heterog::policy

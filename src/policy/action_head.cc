@@ -1,0 +1,66 @@
+// Logits of the M+4 actions of every group (HeteroG §4.1.2).
+#include "policy/action_head.h"
+
+#include <torch/torch.h>
+
+#include "planner/action_space.h"
+
+namespace heterog::policy {
+namespace {
+
+// Small enough that the logits begin at the prior: exploration is then even among equals.
+constexpr double kScoreScale = 0.1;
+
+void shrink(torch::nn::Linear& linear) {
+  torch::NoGradGuard no_grad;
+  linear->weight.mul_(kScoreScale);
+  linear->bias.zero_();
+}
+
+}  // namespace
+
+torch::Tensor data_parallel_bias(std::int64_t devices, double prior,
+                                 const torch::TensorOptions& options) {
+  return torch::cat({torch::zeros({devices}, options),
+                     torch::full({planner::kSchemeCount}, prior, options)});
+}
+
+DeviceHeadImpl::DeviceHeadImpl(const ActionHeadOptions& options)
+    : options_(options),
+      group_(register_module("group", torch::nn::Linear(options.group_width, options.width))),
+      device_(register_module(
+          "device",
+          torch::nn::Linear(gnn::feature_count(gnn::Subject::kDevice), options.width))),
+      pair_(register_module(
+          "pair", torch::nn::Linear(gnn::feature_count(gnn::Subject::kAction), options.width))),
+      score_(register_module("score", torch::nn::Linear(options.width, 1))),
+      schemes_(register_parameter(
+          "schemes", 0.1 * torch::randn({planner::kSchemeCount, options.width}))) {
+  shrink(score_);
+}
+
+torch::Tensor DeviceHeadImpl::forward(const torch::Tensor& groups,
+                                      const gnn::FeatureTensors& features) {
+  const auto devices = device_(features.devices);  // [M, width]
+  const auto actions =
+      torch::cat({devices, schemes_ + devices.mean(0, /*keepdim=*/true)});  // [M + 4, width]
+  const auto hidden = torch::elu(group_(groups).unsqueeze(1) + actions.unsqueeze(0) +
+                                 pair_(features.actions));  // [N, M + 4, width]
+  return score_(hidden).squeeze(-1) +
+         data_parallel_bias(devices.size(0), options_.data_parallel_prior, hidden.options());
+}
+
+FixedHeadImpl::FixedHeadImpl(const ActionHeadOptions& options, std::int64_t devices)
+    : options_(options),
+      score_(register_module(
+          "score", torch::nn::Linear(options.group_width, devices + planner::kSchemeCount))) {
+  shrink(score_);
+}
+
+torch::Tensor FixedHeadImpl::forward(const torch::Tensor& groups) {
+  const auto logits = score_(groups);
+  return logits + data_parallel_bias(logits.size(1) - planner::kSchemeCount,
+                                     options_.data_parallel_prior, logits.options());
+}
+
+}  // namespace heterog::policy

@@ -1,0 +1,57 @@
+// Logits of the M+4 actions of every group (HeteroG §4.1.2).
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/pimpl.h>
+
+#include <cstdint>
+
+#include "gnn/encoder.h"
+
+namespace heterog::policy {
+
+struct ActionHeadOptions {
+  std::int64_t group_width = 0;  // columns of the Transformer-XL's output
+  std::int64_t width = 0;        // hidden
+  double data_parallel_prior = 0;
+};
+
+// Scores a (group, action) pair by what the group, the device and the pair are like, so that the
+// same weights serve any number of devices.
+class DeviceHeadImpl : public torch::nn::Module {
+ public:
+  explicit DeviceHeadImpl(const ActionHeadOptions& options);
+  // logit_na = w · σ(W_g x_n + d_a + W_p p_na) + prior_a, σ = ELU, where d_a is W_d times the
+  // device's features for a single device, and a learnt vector plus the mean of all devices for
+  // each of the four data-parallel actions.  [N, group width] → [N, M + 4]
+  torch::Tensor forward(const torch::Tensor& groups, const gnn::FeatureTensors& features);
+
+ private:
+  ActionHeadOptions options_;
+  torch::nn::Linear group_;
+  torch::nn::Linear device_;
+  torch::nn::Linear pair_;
+  torch::nn::Linear score_;
+  torch::Tensor schemes_;  // [4, width]
+};
+TORCH_MODULE(DeviceHead);
+
+// HeteroG's own head: one output a device by position, and four.
+class FixedHeadImpl : public torch::nn::Module {
+ public:
+  FixedHeadImpl(const ActionHeadOptions& options, std::int64_t devices);
+  // [N, group width] → [N, M + 4]
+  torch::Tensor forward(const torch::Tensor& groups);
+
+ private:
+  ActionHeadOptions options_;
+  torch::nn::Linear score_;
+};
+TORCH_MODULE(FixedHead);
+
+// 0 for single devices, `prior` for the four data-parallel actions.  [M + 4]
+torch::Tensor data_parallel_bias(std::int64_t devices, double prior,
+                                 const torch::TensorOptions& options);
+
+}  // namespace heterog::policy

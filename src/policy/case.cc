@@ -1,0 +1,103 @@
+// One (graph, cluster, batch) as the trainer sees it, and what it has learnt about it so far.
+#include "policy/case.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "cluster/cluster_io.h"
+#include "cost/cost_model.h"
+#include "graph/graph_io.h"
+
+namespace heterog::policy {
+
+Case make_case(std::string name, std::unique_ptr<const cost::Problem> problem) {
+  Case c{.name = std::move(name), .problem = std::move(problem), .space = nullptr, .features = {}};
+  c.space = std::make_unique<const planner::ActionSpace>(*c.problem);
+  c.features = gnn::to_tensors(gnn::make_features(*c.problem));
+  return c;
+}
+
+std::vector<Case> load_cases(const TrainConfig& config) {
+  VALIDATE(!config.graphs.empty(), "training config: graphs: is empty; name at least one graph");
+  VALIDATE(!config.clusters.empty(),
+           "training config: clusters: is empty; name at least one cluster");
+  std::map<std::string, std::shared_ptr<const cluster::Cluster>> clusters;
+  for (const std::string& path : config.clusters) {
+    clusters[path] = std::make_shared<const cluster::Cluster>(cluster::load_cluster(path));
+  }
+  std::vector<Case> cases;
+  for (const TrainGraph& entry : config.graphs) {
+    const auto graph =
+        std::make_shared<const graph::ModelGraph>(graph::read_graph(entry.graph));
+    for (std::int64_t batch : entry.batches) {
+      for (const std::string& path : config.clusters) {
+        const auto& cluster = clusters.at(path);
+        cases.push_back(make_case(
+            fmt::format("{} {} {}", graph->name(), batch, cluster->name()),
+            cost::make_problem(graph, cluster, cost::RooflineModel(), batch,
+                               {.max_groups = static_cast<int>(config.max_groups)})));
+      }
+    }
+  }
+  return cases;
+}
+
+std::unique_ptr<const cost::Problem> regrouped(const cost::Problem& problem, int max_groups) {
+  auto copy = std::make_unique<cost::Problem>(problem);
+  copy->grouping = graph::group_ops(*problem.graph, problem.costs.mean_seconds(), max_groups);
+  return copy;
+}
+
+compiler::Strategy standalone_strategy(const Case& c, const Actions& actions) {
+  compiler::Strategy strategy = c.space->strategy(actions);
+  strategy.unit_of_op.reserve(c.problem->graph->op_count());
+  for (OpId op : c.problem->graph->op_ids()) {
+    strategy.unit_of_op.push_back(UnitId(c.problem->grouping.group_of[op].value()));
+  }
+  return strategy;
+}
+
+std::vector<planner::Evaluation> evaluate_samples(const Case& c, std::span<const Actions> samples,
+                                                  ThreadPool& threads,
+                                                  const compiler::CompileOptions& compile) {
+  std::vector<planner::Evaluation> evaluations(samples.size());
+  std::vector<std::unique_ptr<planner::Evaluator>> evaluators(threads.threads());
+  for (auto& evaluator : evaluators) {
+    evaluator = std::make_unique<planner::Evaluator>(*c.problem, compile);
+  }
+  threads.run(samples.size(), [&](int worker, std::size_t i) {
+    evaluations[i] = evaluators[worker]->evaluate(c.space->strategy(samples[i]));
+  });
+  return evaluations;
+}
+
+planner::Evaluation best_data_parallel(const Case& c, ThreadPool& threads,
+                                       const compiler::CompileOptions& compile) {
+  using planner::Scheme;
+  std::vector<Actions> uniform;
+  for (Scheme scheme : {Scheme::kEvenPs, Scheme::kEvenAllReduce, Scheme::kProportionalPs,
+                        Scheme::kProportionalAllReduce}) {
+    uniform.emplace_back(c.problem->grouping.count(),
+                         static_cast<std::uint8_t>(c.space->action(scheme)));
+  }
+  const auto evaluations = evaluate_samples(c, uniform, threads, compile);
+  return *std::min_element(evaluations.begin(), evaluations.end(), planner::better);
+}
+
+void keep_best(std::vector<Scored>& best, std::span<const Actions> samples,
+               std::span<const planner::Evaluation> evaluations, std::size_t count) {
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    const bool known = std::any_of(best.begin(), best.end(),
+                                   [&](const Scored& s) { return s.actions == samples[i]; });
+    if (known) continue;
+    const auto place = std::upper_bound(
+        best.begin(), best.end(), evaluations[i],
+        [](const planner::Evaluation& e, const Scored& s) { return better(e, s.evaluation); });
+    if (static_cast<std::size_t>(place - best.begin()) >= count) continue;
+    best.insert(place, {samples[i], evaluations[i]});
+    if (best.size() > count) best.pop_back();
+  }
+}
+
+}  // namespace heterog::policy

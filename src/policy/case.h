@@ -1,0 +1,65 @@
+// One (graph, cluster, batch) as the trainer sees it, and what it has learnt about it so far.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "compiler/compile.h"
+#include "cost/problem.h"
+#include "gnn/encoder.h"
+#include "planner/action_space.h"
+#include "planner/evaluator.h"
+#include "policy/config.h"
+#include "policy/reinforce.h"
+#include "policy/rollout.h"
+
+namespace heterog::policy {
+
+// Immutable.
+struct Case {
+  std::string name;
+  std::unique_ptr<const cost::Problem> problem;  // on the policy's groups
+  std::unique_ptr<const planner::ActionSpace> space;
+  gnn::FeatureTensors features;
+};
+
+struct Scored {
+  Actions actions;
+  planner::Evaluation evaluation;
+};
+
+// What a checkpoint keeps of a case.
+struct CaseState {
+  RewardAverage average;
+  std::vector<Scored> best;  // distinct, the best first; at least one once anything was simulated
+  planner::Evaluation baseline;  // the best of EV/CP × PS/AR; step 0: not simulated yet
+};
+
+Case make_case(std::string name, std::unique_ptr<const cost::Problem> problem);
+// Every graph × batch × cluster of the config, in that order.
+std::vector<Case> load_cases(const TrainConfig& config);
+
+// The same graph, costs and cluster with at most `max_groups` groups.
+std::unique_ptr<const cost::Problem> regrouped(const cost::Problem& problem, int max_groups);
+
+// The strategy of `actions` with its units spelled out, so that it fits the problem whatever that
+// problem's own groups are.
+compiler::Strategy standalone_strategy(const Case& c, const Actions& actions);
+
+// The best of EV/CP × PS/AR.
+planner::Evaluation best_data_parallel(const Case& c, ThreadPool& threads,
+                                       const compiler::CompileOptions& compile);
+
+// Parallel to `samples`, whatever the number of threads.
+std::vector<planner::Evaluation> evaluate_samples(const Case& c, std::span<const Actions> samples,
+                                                  ThreadPool& threads,
+                                                  const compiler::CompileOptions& compile);
+
+// Keeps the best `count` distinct strategies, the best first; ties keep the older.
+void keep_best(std::vector<Scored>& best, std::span<const Actions> samples,
+               std::span<const planner::Evaluation> evaluations, std::size_t count);
+
+}  // namespace heterog::policy

@@ -1,0 +1,28 @@
+// Checkpoint files: a trained policy, or a whole training run that can be gone on with.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "policy/learner.h"
+
+namespace heterog::policy {
+
+// Weights, config and feature version. Written whole or not at all.
+void save_policy(const PolicyNetwork& network, const TrainConfig& config, const std::string& path);
+
+struct LoadedPolicy {
+  TrainConfig config;
+  PolicyNetwork network{nullptr};
+};
+// Reads either kind of file. Throws an input error on a missing or damaged file, and on a feature
+// version other than this program's.
+LoadedPolicy load_policy(const std::string& path);
+
+// All of a Learner; `cases` gives the names that tie states to cases.
+void save_learner(const Learner& learner, std::span<const Case> cases, const std::string& path);
+// Throws as load_policy, and if config or cases are not those of the file.
+Learner load_learner(const TrainConfig& config, std::span<const Case> cases,
+                     const std::string& path);
+
+}  // namespace heterog::policy

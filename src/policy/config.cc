@@ -1,0 +1,133 @@
+// The one configuration of training: network sizes, learning, and the cases that are trained on.
+#include "policy/config.h"
+
+#include <limits>
+
+namespace heterog::policy {
+namespace {
+
+constexpr std::int64_t kMany = std::numeric_limits<std::int64_t>::max();
+
+// The one list of scalar fields: key, member, least and greatest value. `visit` is called with each
+// in this order; loading, saving and printing are three visitors.
+template <class Config, class Visitor>
+void visit_fields(Config& c, Visitor&& visit) {
+  visit("seed", c.seed, 0, kMany);
+  visit("steps", c.steps, 1, kMany);
+  visit("cases_per_step", c.cases_per_step, 1, 1000);
+  visit("samples", c.samples, 1, 100000);
+  visit("checkpoint_every", c.checkpoint_every, 1, kMany);
+  visit("max_groups", c.max_groups, 1, 2000);
+  visit("gat_layers", c.gat_layers, 0, 100);
+  visit("gat_heads", c.gat_heads, 1, 1000);
+  visit("gat_head_width", c.gat_head_width, 1, 10000);
+  visit("txl_layers", c.txl_layers, 0, 100);
+  visit("txl_heads", c.txl_heads, 1, 1000);
+  visit("txl_width", c.txl_width, 2, 100000);
+  visit("txl_inner_width", c.txl_inner_width, 1, 100000);
+  visit("txl_segment", c.txl_segment, 1, 100000);
+  visit("txl_memory", c.txl_memory, 0, 100000);
+  visit("head", c.head);
+  visit("head_width", c.head_width, 1, 100000);
+  visit("fixed_devices", c.fixed_devices, 0, 250);
+  visit("data_parallel_prior", c.data_parallel_prior, -20.0, 20.0);
+  visit("learning_rate", c.learning_rate, 1e-9, 10.0);
+  visit("gradient_clip", c.gradient_clip, 1e-6, 1e9);
+  visit("entropy_weight", c.entropy_weight, 0.0, 1e3);
+  visit("entropy_weight_end", c.entropy_weight_end, 0.0, 1e3);
+  visit("baseline_decay", c.baseline_decay, 0.0, 1.0);
+  visit("normalize_advantage", c.normalize_advantage);
+  visit("advantage_clip", c.advantage_clip, 1e-3, 1e9);
+  visit("elite_count", c.elite_count, 0, 1000);
+  visit("elite_weight", c.elite_weight, 0.0, 1e3);
+  visit("finetune_learning_rate", c.finetune_learning_rate, 1e-9, 10.0);
+  visit("finetune_entropy_weight", c.finetune_entropy_weight, 0.0, 1e3);
+}
+
+// Takes each field from a JSON object if it is there.
+struct Reader {
+  JsonObject& object;
+  void operator()(const char* key, std::int64_t& value, std::int64_t min, std::int64_t max) {
+    value = object.integer_or(key, min, max, value);
+  }
+  void operator()(const char* key, double& value, double min, double max) {
+    value = object.number_or(key, min, max, value);
+  }
+  void operator()(const char* key, bool& value) { value = object.boolean_or(key, value); }
+  void operator()(const char* key, std::string& value) { value = object.string_or(key, value); }
+};
+
+struct Writer {
+  Json& json;
+  template <class T, class... Range>
+  void operator()(const char* key, const T& value, Range...) {
+    json[key] = value;
+  }
+};
+
+std::vector<TrainGraph> read_graphs(JsonObject& object) {
+  std::vector<TrainGraph> graphs;
+  for (const JsonValue& item : object.list("graphs")) {
+    JsonObject entry(item);
+    TrainGraph graph{.graph = entry.string("graph"), .batches = {}};
+    for (const JsonValue& batch : entry.list("batches")) {
+      graph.batches.push_back(batch.as_int(1, 1 << 24));
+    }
+    VALIDATE(!graph.batches.empty(), "{}: \"batches\" is empty; name at least one batch size",
+             item.where());
+    entry.finish();
+    graphs.push_back(std::move(graph));
+  }
+  return graphs;
+}
+
+void check_config(const TrainConfig& c, const std::string& source) {
+  VALIDATE(c.head == "device-features" || c.head == "fixed",
+           "{}: head: is \"{}\", must be \"device-features\" or \"fixed\"", source, c.head);
+  VALIDATE(c.head != "fixed" || c.fixed_devices > 0,
+           "{}: fixed_devices: must be the number of devices where head is \"fixed\"", source);
+  VALIDATE(c.txl_width % c.txl_heads == 0,
+           "{}: txl_heads: {} does not divide txl_width {}; choose a divisor", source, c.txl_heads,
+           c.txl_width);
+}
+
+}  // namespace
+
+TrainConfig parse_train_config(const Json& json, const std::string& source) {
+  JsonObject object{JsonValue(json, source)};
+  TrainConfig config;
+  if (object.has("graphs")) config.graphs = read_graphs(object);
+  if (object.has("clusters")) {
+    for (const JsonValue& item : object.list("clusters")) {
+      config.clusters.push_back(item.as_string());
+    }
+  }
+  visit_fields(config, Reader{object});
+  object.finish();
+  check_config(config, source);
+  return config;
+}
+
+TrainConfig read_train_config(const std::string& path,
+                              const std::vector<std::pair<std::string, std::string>>& overrides) {
+  Json json = read_json_file(path);
+  VALIDATE(json.is_object(), "{}: must be an object of settings", path);
+  for (const auto& [key, text] : overrides) {
+    const Json value = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    json[key] = value.is_discarded() ? Json(text) : value;
+  }
+  return parse_train_config(json, path);
+}
+
+Json train_config_json(const TrainConfig& config) {
+  Json json = Json::object();
+  json["graphs"] = Json::array();
+  for (const TrainGraph& graph : config.graphs) {
+    json["graphs"].push_back({{"graph", graph.graph}, {"batches", graph.batches}});
+  }
+  json["clusters"] = config.clusters;
+  visit_fields(config, Writer{json});
+  return json;
+}
+
+}  // namespace heterog::policy

@@ -1,0 +1,108 @@
+// Everything that learning changes, and one step of it; pretraining and fine-tuning share it.
+#include "policy/learner.h"
+
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace heterog::policy {
+namespace {
+
+// Purposes of random streams, so that none shares numbers with another.
+enum Stream : std::uint64_t { kSampling = 1, kCaseOrder = 2 };
+
+Rng stream(const TrainConfig& config, Stream purpose) {
+  return Rng(static_cast<std::uint64_t>(config.seed)).split(purpose);
+}
+
+double mean_step_seconds(std::span<const planner::Evaluation> evaluations) {
+  double sum = 0;
+  for (const planner::Evaluation& e : evaluations) sum += to_seconds(e.step);
+  return sum / static_cast<double>(evaluations.size());
+}
+
+double feasible_seconds(const planner::Evaluation& e) {
+  return e.feasible ? to_seconds(e.step) : 0.0;
+}
+
+std::vector<Actions> elites_of(const CaseState& state, const TrainConfig& config) {
+  std::vector<Actions> elites;
+  for (const Scored& scored : state.best) {
+    if (static_cast<std::int64_t>(elites.size()) < config.elite_count) {
+      elites.push_back(scored.actions);
+    }
+  }
+  return elites;
+}
+
+}  // namespace
+
+Learner::Learner(const TrainConfig& config)
+    : config(config),
+      network(make_network(config, static_cast<std::uint64_t>(config.seed))),
+      optimizer(network->parameters(), torch::optim::AdamOptions(config.learning_rate)) {}
+
+std::vector<std::size_t> cases_of_step(const TrainConfig& config, std::size_t cases,
+                                       std::int64_t step) {
+  std::vector<std::size_t> chosen;
+  const auto first = static_cast<std::uint64_t>(step * config.cases_per_step);
+  for (std::uint64_t i = first; i < first + static_cast<std::uint64_t>(config.cases_per_step); ++i) {
+    std::vector<std::size_t> order(cases);
+    std::iota(order.begin(), order.end(), 0);
+    Rng rng = stream(config, kCaseOrder).split(i / cases);
+    for (std::size_t k = cases; k > 1; --k) std::swap(order[k - 1], order[rng.below(k)]);
+    chosen.push_back(order[i % cases]);
+  }
+  return chosen;
+}
+
+TrainProgress learn_step(Learner& learner, const LearningContext& context, double entropy_weight) {
+  const TrainConfig& config = learner.config;
+  TrainProgress progress;
+  learner.optimizer.zero_grad();
+  const auto chosen = cases_of_step(config, context.cases.size(), learner.step);
+  const double share = 1.0 / static_cast<double>(chosen.size());
+  const Rng rng = stream(config, kSampling).split(static_cast<std::uint64_t>(learner.step));
+  for (std::size_t position = 0; position < chosen.size(); ++position) {
+    const Case& c = context.cases[chosen[position]];
+    CaseState& state = learner.states[chosen[position]];
+    if (state.baseline.step == 0) {
+      state.baseline = best_data_parallel(c, context.threads, context.compile);
+    }
+    CaseLossInput input{.log_probabilities = learner.network->forward(c.features)};
+    input.samples =
+        sample_actions(input.log_probabilities, config.samples, rng.split(position));
+    const auto evaluations =
+        evaluate_samples(c, input.samples, context.threads, context.compile);
+    keep_best(state.best, input.samples, evaluations,
+              static_cast<std::size_t>(std::max<std::int64_t>(config.elite_count, 1)));
+
+    std::vector<double> rewards;
+    for (const planner::Evaluation& e : evaluations) rewards.push_back(e.reward);
+    state.average = updated(state.average, rewards, config.baseline_decay);
+    input.advantages = advantages(rewards, state.average, config);
+    input.elites = elites_of(state, config);
+
+    const CaseLoss loss = case_loss(input, entropy_weight, config.elite_weight);
+    (loss.loss * share).backward();  // gradients of the cases add up
+
+    learner.evaluations += config.samples;
+    progress.loss += share * loss.loss.item<double>();
+    progress.entropy += share * loss.entropy.item<double>();
+    progress.mean_reward +=
+        share * std::accumulate(rewards.begin(), rewards.end(), 0.0) / rewards.size();
+    progress.cases.push_back({.name = c.name,
+                              .mean_step_seconds = mean_step_seconds(evaluations),
+                              .best_step_seconds = feasible_seconds(state.best[0].evaluation),
+                              .baseline_step_seconds = feasible_seconds(state.baseline)});
+  }
+  torch::nn::utils::clip_grad_norm_(learner.network->parameters(), config.gradient_clip);
+  learner.optimizer.step();
+  progress.step = ++learner.step;
+  progress.steps = config.steps;
+  progress.evaluations = learner.evaluations;
+  return progress;
+}
+
+}  // namespace heterog::policy

@@ -1,0 +1,51 @@
+// REINFORCE with a moving-average baseline and an entropy bonus (HeteroG §4.1.3).
+#pragma once
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "policy/config.h"
+#include "policy/rollout.h"
+
+namespace heterog::policy {
+
+// R̄ of one (graph, cluster, batch), and the moving variance that scales r − R̄.
+struct RewardAverage {
+  std::int64_t updates = 0;
+  double mean = 0;
+  double variance = 0;
+  friend bool operator==(const RewardAverage&, const RewardAverage&) = default;
+};
+
+// The average after one more step's rewards; the first step sets it.
+RewardAverage updated(const RewardAverage& average, std::span<const double> rewards, double decay);
+
+// r − R̄ of each reward, divided by the moving standard deviation and cut, as the config says. R̄
+// includes this step, so that a constant reward has no advantage.
+std::vector<double> advantages(std::span<const double> rewards, const RewardAverage& average,
+                               const TrainConfig& config);
+
+// What one case contributes to a step.
+struct CaseLossInput {
+  torch::Tensor log_probabilities;      // [N, M + 4]
+  std::vector<Actions> samples;         // S
+  std::vector<double> advantages;       // S
+  std::vector<Actions> elites;          // imitated; may be empty
+};
+struct CaseLoss {
+  torch::Tensor loss;     // scalar, to be minimised
+  torch::Tensor entropy;  // scalar, nats a group
+};
+
+// −(mean over samples of (r − R̄) · log π(a) + λ H + elite_weight · mean over elites of log π(a)),
+// log π and H both per group. A step over |G| cases averages this: minus its gradient is
+// 1/|G| Σ ∇log π(a_g)(r_g − R_g) + λ∇H.
+CaseLoss case_loss(const CaseLossInput& input, double entropy_weight, double elite_weight);
+
+// λ at `step` of `steps`: linear from the first value to the last.
+double entropy_weight_at(const TrainConfig& config, std::int64_t step);
+
+}  // namespace heterog::policy

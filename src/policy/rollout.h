@@ -1,0 +1,26 @@
+// Draws many strategies from one forward pass.
+#pragma once
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "base/rng.h"
+
+namespace heterog::policy {
+
+using Actions = std::vector<std::uint8_t>;  // one action a group
+
+// Sample s draws every group's action from π by inverting its cumulative distribution with numbers
+// of rng.split(s): it depends on (rng, s) alone.  log_probabilities [N, M + 4]
+std::vector<Actions> sample_actions(const torch::Tensor& log_probabilities, std::int64_t samples,
+                                    const Rng& rng);
+
+// The most likely action of every group (ties: the first).
+Actions greedy_actions(const torch::Tensor& log_probabilities);
+
+// [samples, N] int64.
+torch::Tensor to_tensor(const std::vector<Actions>& actions);
+
+}  // namespace heterog::policy

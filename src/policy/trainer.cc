@@ -1,0 +1,155 @@
+// Pretraining on the cases of a config, and fine-tuning on one problem (HeteroG §4.1.3).
+#include <filesystem>
+#include <sstream>
+
+#include "base/file.h"
+#include "policy/api.h"
+#include "policy/checkpoint.h"
+#include "policy/learner.h"
+#include "policy/policy_impl.h"
+
+namespace heterog::policy {
+namespace {
+
+Json log_line(const TrainProgress& progress) {
+  Json cases = Json::array();
+  for (const CaseProgress& c : progress.cases) {
+    cases.push_back({{"case", c.name},
+                     {"mean_step_seconds", c.mean_step_seconds},
+                     {"best_step_seconds", c.best_step_seconds},
+                     {"baseline_step_seconds", c.baseline_step_seconds}});
+  }
+  return {{"step", progress.step},       {"evaluations", progress.evaluations},
+          {"mean_reward", progress.mean_reward}, {"entropy_nats", progress.entropy},
+          {"loss", progress.loss},       {"cases", cases}};
+}
+
+// The lines of steps up to `step` of an earlier log: what a stopped run wrote beyond its last
+// checkpoint is written again, alike.
+std::string log_up_to(const std::string& path, std::int64_t step) {
+  if (!std::filesystem::exists(path)) return "";
+  std::istringstream lines(read_file(path));
+  std::string kept;
+  for (std::string line; std::getline(lines, line);) {
+    const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (json.is_discarded() || !json.contains("step") || json["step"] > step) break;
+    kept += line + "\n";
+  }
+  return kept;
+}
+
+// Owned by one run: where it writes.
+class RunFolder {
+ public:
+  explicit RunFolder(const std::string& path) : path_(path) {
+    std::error_code error;
+    std::filesystem::create_directories(path, error);
+    VALIDATE(!error, "{}: cannot be made: {}; name a folder that can be written", path,
+             error.message());
+  }
+  std::string checkpoint() const { return path_ + "/train.ckpt"; }
+  std::string policy() const { return path_ + "/policy.ckpt"; }
+  std::string config() const { return path_ + "/config.json"; }
+
+  void open_log(std::int64_t step) { log_ = log_up_to(path_ + "/train.log", step); }
+  void log(const TrainProgress& progress) { log_ += log_line(progress).dump() + "\n"; }
+  // The log first: a checkpoint never speaks of steps that the log lacks.
+  void save(const Learner& learner, std::span<const Case> cases) {
+    write_file(path_ + "/train.log", log_);
+    save_learner(learner, cases, checkpoint());
+  }
+
+ private:
+  std::string path_;
+  std::string log_;
+};
+
+TrainSummary summarize(const Learner& learner, std::span<const Case> cases) {
+  TrainSummary summary{.steps = learner.step, .evaluations = learner.evaluations};
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const CaseState& state = learner.states[i];
+    CaseProgress progress{.name = cases[i].name};
+    if (!state.best.empty() && state.best[0].evaluation.feasible) {
+      progress.best_step_seconds = to_seconds(state.best[0].evaluation.step);
+    }
+    if (state.baseline.feasible) {
+      progress.baseline_step_seconds = to_seconds(state.baseline.step);
+    }
+    summary.cases.push_back(progress);
+  }
+  return summary;
+}
+
+}  // namespace
+
+TrainSummary train(const TrainConfig& config, const TrainOptions& options) {
+  use_one_network_thread();
+  const std::vector<Case> cases = load_cases(config);
+  RunFolder folder(options.out_dir);
+  ThreadPool threads(options.threads);
+  Learner learner(config);
+  learner.states.resize(cases.size());
+  if (options.start == StartFrom::kCheckpoint) {
+    learner = load_learner(config, cases, folder.checkpoint());
+  } else {
+    write_file(folder.config(), train_config_json(config).dump(2) + "\n");
+  }
+  folder.open_log(learner.step);
+  const LearningContext context{.cases = cases, .threads = threads};
+  while (learner.step < config.steps) {
+    const TrainProgress progress =
+        learn_step(learner, context, entropy_weight_at(config, learner.step));
+    folder.log(progress);
+    if (learner.step % config.checkpoint_every == 0 || learner.step == config.steps) {
+      folder.save(learner, cases);
+    }
+    if (options.progress) options.progress(progress);
+  }
+  save_policy(learner.network, config, folder.policy());
+  TrainSummary summary = summarize(learner, cases);
+  summary.policy_path = folder.policy();
+  return summary;
+}
+
+FinetuneResult finetune(const Policy& policy, const cost::Problem& problem, ThreadPool& threads,
+                        const FinetuneOptions& options) {
+  VALIDATE(options.budget.evaluations || options.budget.expired,
+           "finetune: needs a budget, of seconds or of evaluations");
+  use_one_network_thread();
+  TrainConfig config = policy.config();
+  config.seed = static_cast<std::int64_t>(options.seed >> 1);
+  config.cases_per_step = 1;
+  config.learning_rate = config.finetune_learning_rate;
+  config.samples = std::min(config.samples, options.budget.evaluations.value_or(config.samples));
+  VALIDATE(config.samples > 0, "finetune: a budget of 0 evaluations; give at least 1");
+
+  std::vector<Case> cases;
+  cases.push_back(make_case(options.name, regrouped(problem, static_cast<int>(config.max_groups))));
+  Learner learner(config);
+  learner.network = clone(policy.impl().network, config);
+  learner.optimizer = torch::optim::Adam(learner.network->parameters(),
+                                         torch::optim::AdamOptions(config.learning_rate));
+  learner.states.resize(1);
+  const LearningContext context{
+      .cases = cases, .threads = threads, .compile = options.compile};
+
+  const auto spent = [&] {
+    if (options.budget.expired && options.budget.expired()) return true;
+    return options.budget.evaluations &&
+           learner.evaluations + config.samples > *options.budget.evaluations;
+  };
+  do {
+    TrainProgress progress = learn_step(learner, context, config.finetune_entropy_weight);
+    progress.steps = options.budget.evaluations.value_or(0) / config.samples;
+    if (options.progress) options.progress(progress);
+  } while (!spent());
+
+  const Scored& best = learner.states[0].best[0];
+  TrainConfig saved = policy.config();  // fine-tuning does not change what the policy was made with
+  return {.policy = make_policy(saved, learner.network),
+          .strategy = standalone_strategy(cases[0], best.actions),
+          .evaluation = best.evaluation,
+          .evaluations = learner.evaluations};
+}
+
+}  // namespace heterog::policy
