@@ -9,7 +9,9 @@ import torch
 
 import heterog.version
 from heterog.clean import clean
+from heterog.dropout import check_nothing_random, without_dropout
 from heterog.errors import ExportError
+from heterog.hints import buffer_values, input_values
 from heterog.light import light_init
 from heterog.merge import merge_traces
 from heterog.optimizers import describe_optimizer
@@ -74,22 +76,25 @@ def export_training_step(
     def cast(tensor: torch.Tensor) -> torch.dtype:
         return torch.float64 if double and tensor.is_floating_point() else tensor.dtype
 
-    traces = []
-    names = None
-    with _training_mode(model, dropout), _default_dtype(double):
-        for batch in batches:
-            inputs = _make_inputs(make_inputs, batch)
-            if names is None:
-                names = _input_names(loss_fn, inputs)
-            if len(inputs) != len(names):
-                raise ExportError(
-                    f"make_inputs returned {len(names)} tensors at batch {batches[0]} and "
-                    f"{len(inputs)} at batch {batch}; it must return the same ones for all"
-                )
-            traces.append(trace_gradients(spec, batch, inputs, names, cast))
+    samples = [_make_inputs(make_inputs, batch) for batch in batches]
+    names = _input_names(loss_fn, samples[0])
+    _check_samples(samples, batches)
+    with _training_mode(model), _default_dtype(double):
+        with contextlib.nullcontext() if dropout else without_dropout(model):
+            traces = [
+                trace_gradients(spec, batch, inputs, names, cast)
+                for batch, inputs in zip(batches, samples, strict=True)
+            ]
         step = merge_traces(traces)
         add_update(step, update, clip_norm)
     step = clean(step)
+    if not dropout:
+        check_nothing_random(step)
+    for tensor in step.inputs:
+        if tensor.role == "buffer":
+            tensor.hints = buffer_values(held[tensor.name])
+        elif tensor.name in names:
+            tensor.hints = input_values([sample[names.index(tensor.name)] for sample in samples])
     parameters = [t for t in step.inputs if t.role == "parameter"]
     header = {
         "format": "heterog-graph",
@@ -176,6 +181,20 @@ def _make_inputs(make_inputs, batch: int) -> tuple:
     return tuple(inputs)
 
 
+def _check_samples(samples: list[tuple], batches) -> None:
+    for batch, inputs in zip(batches, samples, strict=True):
+        if len(inputs) != len(samples[0]):
+            raise ExportError(
+                f"make_inputs returned {len(samples[0])} tensors at batch {batches[0]} and "
+                f"{len(inputs)} at batch {batch}; it must return the same ones for all"
+            )
+    if all(first.shape == last.shape for first, last in zip(samples[0], samples[-1])):
+        raise ExportError(
+            f"make_inputs returned tensors of the same shapes at batch {batches[0]} and "
+            f"{batches[-1]}; their size must follow its argument"
+        )
+
+
 def _input_names(loss_fn, inputs) -> list[str]:
     """The argument names of loss_fn after the model, else input_0, input_1, …"""
     plain = [f"input_{i}" for i in range(len(inputs))]
@@ -200,7 +219,7 @@ def _input_names(loss_fn, inputs) -> list[str]:
 
 
 @contextlib.contextmanager
-def _training_mode(model, dropout: bool):
+def _training_mode(model):
     modes = {module: module.training for module in model.modules()}
     try:
         model.train()

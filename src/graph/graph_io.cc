@@ -154,10 +154,13 @@ class Reader {
         spec.of = id<TensorId>(*field, key);
       } else if (key == "replaces") {
         spec.replaces = id<TensorId>(*field, key);
+      } else if (key == "values") {
+        // For running a step from the file alone; plans do not depend on it.
+        if (!field->is_object()) fail(key, "expected an object, found {}", found(*field));
       } else {
         fail("",
              "unknown key \"{}\", expected one of name, role, dtype, shape, strides, of, "
-             "replaces",
+             "replaces, values",
              printable(key));
       }
     }

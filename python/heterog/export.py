@@ -1,0 +1,150 @@
+"""The command `python -m heterog.export`: writes the training step that a Python file describes."""
+
+import argparse
+import importlib.util
+import os
+import sys
+import traceback
+
+from heterog.errors import ExportError
+from heterog.step import export_training_step
+
+_EXAMPLE = """\
+example: mlp.py holds
+
+    import torch
+
+    def training():
+        return dict(
+            model=torch.nn.Linear(32, 10),
+            make_inputs=lambda batch: (torch.randn(batch, 32), torch.randint(0, 10, (batch,))),
+            loss_fn=lambda model, x, y: torch.nn.functional.cross_entropy(model(x), y),
+            optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9),
+            name="mlp",
+        )
+
+and  python -m heterog.export mlp.py:training --out mlp.json.gz  writes its graph.
+model may be a function that builds the model; then large weights take no memory.
+
+exit codes: 0 done, 2 bad usage or a model that cannot be exported, 1 a bug
+"""
+_FIELDS = ("model", "make_inputs", "loss_fn", "optimizer", "name")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = _parse(arguments)
+    try:
+        fields = _load(options.source)
+        if options.name:
+            fields["name"] = options.name
+        directory = os.path.dirname(os.path.abspath(options.out))
+        if not os.path.isdir(directory):
+            raise ExportError(f"--out: {directory} is no directory; make it first")
+        step = export_training_step(
+            **fields,
+            batches=tuple(options.batches),
+            dropout=not options.no_dropout,
+            double=options.double,
+            autocast=options.autocast,
+            clip_norm=options.clip_norm,
+        )
+        step.save(options.out)
+    except ExportError as error:
+        print(f"heterog.export: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"heterog.export: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 2
+    except Exception:
+        traceback.print_exc()
+        return 1
+    graph = step.graph
+    print(
+        f"{options.out}: {graph['name']}, {len(graph['ops'])} operators, "
+        f"{len(graph['tensors'])} tensors",
+        file=sys.stderr,
+    )
+    return 0
+
+
+def _parse(arguments):
+    parser = argparse.ArgumentParser(
+        prog="python -m heterog.export",
+        description="Exports one training step (forward, backward, update) as a graph file.",
+        epilog=_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "source",
+        metavar="FILE.py:FUNCTION",
+        help="a function without arguments that returns a dict, or an object, with "
+        + ", ".join(_FIELDS),
+    )
+    parser.add_argument("--out", required=True, metavar="F", help="the .json.gz to write")
+    parser.add_argument("--name", help="name of the graph, instead of the function's")
+    parser.add_argument(
+        "--batches",
+        type=int,
+        nargs="+",
+        default=[4, 6, 10],
+        metavar="N",
+        help="batch sizes to trace at, three or more (default: 4 6 10)",
+    )
+    parser.add_argument("--no-dropout", action="store_true", help="as if every rate were 0")
+    parser.add_argument("--double", action="store_true", help="parameters and inputs in float64")
+    parser.add_argument("--autocast", choices=["bfloat16"], help="forward under torch.autocast")
+    parser.add_argument(
+        "--clip-norm", type=float, metavar="X", help="clip gradients to this global 2-norm"
+    )
+    return parser.parse_args(arguments)
+
+
+def _load(source: str) -> dict:
+    """The fields that FUNCTION of FILE.py returns."""
+    path, colon, function = source.rpartition(":")
+    if not colon or not function.isidentifier():
+        raise ExportError(f"{source}: expected FILE.py:FUNCTION")
+    if not os.path.isfile(path):
+        raise ExportError(f"{path}: no such file")
+    directory = os.path.dirname(os.path.abspath(path))
+    if directory not in sys.path:
+        sys.path.insert(0, directory)
+    spec = importlib.util.spec_from_file_location("heterog_exported", path)
+    if spec is None or spec.loader is None:
+        raise ExportError(f"{path}: not a Python file; give FILE.py:FUNCTION")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["heterog_exported"] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ExportError(f"{path}: importing it stopped at {_brief(error)}") from error
+    make = getattr(module, function, None)
+    if not callable(make):
+        raise ExportError(f"{path}: it defines no function {function}")
+    try:
+        made = make()
+    except Exception as error:
+        raise ExportError(f"{path}: {function}() stopped at {_brief(error)}") from error
+    found = made if isinstance(made, dict) else _attributes(made)
+    fields = {key: found[key] for key in _FIELDS if key in found}
+    fields.setdefault("name", function)
+    missing = [key for key in _FIELDS if key not in fields]
+    if missing:
+        raise ExportError(
+            f"{path}: {function}() returned no {missing[0]}; it must return a dict or an object "
+            f"with {', '.join(_FIELDS)}"
+        )
+    return fields
+
+
+def _attributes(made) -> dict:
+    return {key: getattr(made, key) for key in _FIELDS if hasattr(made, key)}
+
+
+def _brief(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+if __name__ == "__main__":
+    sys.exit(main())
