@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/hash.h"
+#include "base/text.h"
 
 namespace heterog::cluster {
 
@@ -50,7 +51,7 @@ void check_type(const DeviceType& type, const std::string& where) {
 }
 
 void check_machine(const MachineSpec& spec, const std::string& source, std::size_t machines) {
-  const std::string where = fmt::format("{}: machine '{}'", source, spec.name);
+  const std::string where = fmt::format("{}: machine '{}'", source, printable(spec.name));
   VALIDATE(!spec.name.empty(), "{}: a machine has an empty name; give it one", source);
   VALIDATE(!spec.devices.empty(), "{}: devices is empty; a machine needs at least one device",
            where);
@@ -123,7 +124,7 @@ Cluster ClusterBuilder::build(const std::string& source) && {
   for (const MachineSpec& spec : specs_) {
     check_machine(spec, source, specs_.size());
     VALIDATE(names.insert(spec.name).second, "{}: two machines are named '{}'; names must differ",
-             source, spec.name);
+             source, printable(spec.name));
     devices += spec.devices.size();
   }
   VALIDATE(devices <= kMaxDevices, "{}: the cluster has {} devices; at most {} are supported",

@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/json_reader.h"
+#include "base/text.h"
 
 namespace heterog::cluster {
 namespace {
@@ -17,6 +18,15 @@ namespace {
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 50;  // a pebibyte
 constexpr double kMaxPerSecond = 1e18;
 constexpr double kMaxSeconds = 10;
+
+// Names stand in messages, traces and tables.
+std::string read_name(JsonObject& object) {
+  const std::string name = object.string("name");
+  VALIDATE(!name.empty() && printable(name, 100) == name,
+           "{}.name is '{}'; it must be one printable line of 1 to 100 characters", object.where(),
+           printable(name));
+  return name;
+}
 
 std::array<double, kOpClassCount> read_efficiency(const JsonValue& value) {
   JsonObject object(value);
@@ -39,8 +49,7 @@ DeviceType read_device(
   JsonObject object(value);
   object.skip("source");
   DeviceType type;
-  type.name = object.string("name");
-  VALIDATE(!type.name.empty(), "{}.name is empty; give the device a name", value.where());
+  type.name = read_name(object);
   type.memory_bytes = object.integer("memory_bytes", 1, kMaxBytes);
   type.reserve_bytes = object.integer("reserve_bytes", 0, type.memory_bytes - 1);
   type.fp32_flops_per_second = object.number("fp32_flops_per_second", 1, kMaxPerSecond);
@@ -53,8 +62,8 @@ DeviceType read_device(
   const std::string key = object.string("efficiency");
   const auto found = efficiencies.find(key);
   VALIDATE(found != efficiencies.end(),
-           "{}.efficiency names '{}'; it must be one of the keys of efficiencies", value.where(),
-           key);
+           "{}.efficiency names '{}'; it must be one of the names in efficiencies", value.where(),
+           printable(key));
   std::copy(found->second.begin(), found->second.end(), type.efficiency);
   object.finish();
   return type;
@@ -103,7 +112,8 @@ FabricSpec read_fabric(const JsonValue& value) {
     fabric.socket_bytes_per_second =
         object.number("socket_bandwidth_bytes_per_second", 1, kMaxPerSecond);
   } else {
-    fail_input("{}.kind is '{}'; it must be switch, bus or sockets", value.where(), kind);
+    fail_input("{}.kind is '{}'; it must be switch, bus or sockets", value.where(),
+               printable(kind));
   }
   fabric.port_bytes_per_second = object.number("bandwidth_bytes_per_second", 1, kMaxPerSecond);
   fabric.latency_seconds = object.number("latency_seconds", 0, kMaxSeconds);
@@ -126,7 +136,7 @@ void read_machine_devices(const JsonValue& value, const DeviceDatabase& devices,
   const std::string model = object.string("model");
   const auto found = devices.find(model);
   VALIDATE(found != devices.end(), "{}.model: unknown device '{}'; the nearest known are {}",
-           value.where(), model, near_names(model, devices));
+           value.where(), printable(model), near_names(model, devices));
   const auto count = object.integer_or("count", 1, kMaxDevices, 1);
   const Bytes memory = object.integer_or("memory_bytes", 1, kMaxBytes, found->second.memory_bytes);
   object.finish();
@@ -148,7 +158,7 @@ ReadMachine read_machine(const JsonValue& value, const DeviceDatabase& devices) 
   JsonObject object(value);
   ReadMachine machine;
   MachineSpec& spec = machine.spec;
-  spec.name = object.string("name");
+  spec.name = read_name(object);
   if (object.has("count")) machine.count = object.integer("count", 1, kMaxDevices);
   for (const JsonValue& item : object.list("devices")) read_machine_devices(item, devices, spec);
   VALIDATE(!spec.devices.empty(), "{}.devices is empty; a machine needs at least one device",
@@ -174,7 +184,7 @@ Cluster cluster_from_json(const Json& json, const std::string& source,
                           const DeviceDatabase& devices) {
   JsonObject object(JsonValue(json, source));
   check_format(object, "heterog-cluster", 1);
-  ClusterBuilder builder(object.string("name"));
+  ClusterBuilder builder(read_name(object));
   object.skip("source");
   std::size_t total = 0;
   for (const JsonValue& value : object.list("machines")) {
@@ -217,7 +227,7 @@ DeviceDatabase parse_devices(const std::string& text, const std::string& source)
   std::map<std::string, std::array<double, kOpClassCount>> efficiencies;
   for (const JsonValue& value : object.list("efficiencies")) {
     JsonObject entry(value);
-    const std::string name = entry.string("name");
+    const std::string name = read_name(entry);
     VALIDATE(efficiencies.emplace(name, read_efficiency(entry.required("shares"))).second,
              "{}.name: '{}' appears twice; names must differ", value.where(), name);
     entry.skip("source");

@@ -1,0 +1,232 @@
+// Cluster files and the device data base: what is shipped, and what is refused with which words.
+#include "cluster/cluster_io.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace heterog::cluster {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+const DeviceDatabase& devices() {
+  static const DeviceDatabase database = read_devices("configs/devices.json");
+  return database;
+}
+
+std::vector<std::string> models(const std::string& name) {
+  const Cluster c = load_cluster("configs/clusters/" + name + ".json");
+  std::vector<std::string> models;
+  for (DeviceId device : c.device_ids()) models.push_back(c.type_of(device).name);
+  return models;
+}
+
+std::string refusal(const std::string& text) {
+  try {
+    parse_cluster(text, "c.json", devices());
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInput);
+    EXPECT_THAT(error.what(), HasSubstr("c.json"));
+    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
+    return error.what();
+  }
+  return "accepted";
+}
+
+const std::string kFabric =
+    R"("fabric": {"kind": "switch", "bandwidth_bytes_per_second": 1e9, "latency_seconds": 1e-6})";
+const std::string kNic = R"("nic": {"bandwidth_bytes_per_second": 1e9, "latency_seconds": 1e-6})";
+
+// A cluster file with these machines and further top-level text.
+std::string file(const std::string& machines, const std::string& more = "") {
+  return R"({"format": "heterog-cluster", "version": 1, "name": "c", "machines": [)" + machines +
+         "]" + more + "}";
+}
+
+std::string machine(const std::string& devices, const std::string& more = "") {
+  return R"({"name": "m", "devices": [)" + devices + "]" + more + "}";
+}
+
+TEST(ClusterFiles, EveryShippedClusterLoadsUnderItsOwnName) {
+  std::size_t count = 0;
+  for (const auto& entry : fs::directory_iterator("configs/clusters")) {
+    const Cluster c = load_cluster(entry.path().string());
+    EXPECT_EQ(c.name(), entry.path().stem().string());
+    ++count;
+  }
+  EXPECT_GE(count, 25u);
+}
+
+TEST(ClusterFiles, DevicesStandInThePapersOrder) {
+  // HeteroG table 2: G0, G1 V100; G2 to G5 1080 Ti; G6, G7 P100.
+  EXPECT_THAT(models("heterog-8gpu"),
+              ElementsAre("V100-PCIE-16GB", "V100-PCIE-16GB", "GTX-1080-Ti", "GTX-1080-Ti",
+                          "GTX-1080-Ti", "GTX-1080-Ti", "P100-PCIE-12GB", "P100-PCIE-12GB"));
+  EXPECT_THAT(models("heterog-4gpu"),
+              ElementsAre("V100-PCIE-16GB", "V100-PCIE-16GB", "GTX-1080-Ti", "GTX-1080-Ti"));
+  EXPECT_EQ(models("heterog-12gpu").size(), 12u);
+  EXPECT_EQ(models("celeritas-4gpu"), std::vector<std::string>(4, "V100-PCIE-32GB"));
+  EXPECT_EQ(models("spp-a"), std::vector<std::string>(8, "GTX-1080-Ti"));
+  EXPECT_EQ(models("spp-sim").size(), 32u);
+  EXPECT_EQ(models("autosync-b8"), std::vector<std::string>(32, "T4"));
+}
+
+TEST(ClusterFiles, MachinesOfHeteroG) {
+  const Cluster c = load_cluster("configs/clusters/heterog-8gpu.json");
+  ASSERT_EQ(c.machine_count(), 4u);
+  EXPECT_EQ(c.machine(MachineId(1)).name, "1080ti-0");
+  EXPECT_TRUE(c.same_machine(DeviceId(0), DeviceId(1)));
+  EXPECT_TRUE(c.same_machine(DeviceId(2), DeviceId(3)));
+  EXPECT_FALSE(c.same_machine(DeviceId(3), DeviceId(4)));
+  EXPECT_TRUE(c.same_machine(DeviceId(6), DeviceId(7)));
+  // From a V100 to a 1080 Ti: out through 100 GbE, in through 50 GbE.
+  const Route& route = c.route(DeviceId(0), DeviceId(2));
+  EXPECT_EQ(c.link(route.links[0]).bytes_per_second, 12.1e9);
+  EXPECT_EQ(c.link(route.links[1]).bytes_per_second, 5.8e9);
+  EXPECT_EQ(route.latency, 13000);
+}
+
+TEST(ClusterFiles, CloudCapsAFlow) {
+  const Cluster c = load_cluster("configs/clusters/autosync-b11.json");
+  EXPECT_EQ(c.route(DeviceId(0), DeviceId(4)).cap_bytes_per_second, 1.15e9);
+  EXPECT_EQ(c.route(DeviceId(0), DeviceId(1)).cap_bytes_per_second, 0);
+  EXPECT_TRUE(c.machine(MachineId(0)).serves_parameters);
+  EXPECT_EQ(c.machine(MachineId(0)).host_memory_bytes, Bytes{488} << 30);
+}
+
+TEST(DeviceFile, HoldsTheCardsOfThePapers) {
+  for (const char* name :
+       {"V100-PCIE-16GB", "V100-SXM2-32GB", "P100-PCIE-12GB", "GTX-1080-Ti", "RTX-2080-Ti", "T4",
+        "M60", "TITAN-X-Maxwell", "TITAN-X-Pascal", "A100-SXM4-80GB", "H100-SXM5-80GB",
+        "H200-SXM5-141GB", "L4", "RTX-3090", "RTX-4090", "CPU"}) {
+    EXPECT_EQ(devices().count(name), 1u) << name;
+  }
+  const DeviceType& v100 = devices().at("V100-PCIE-16GB");
+  EXPECT_EQ(v100.memory_bytes, Bytes{16} << 30);
+  EXPECT_EQ(v100.fp32_flops_per_second, 14e12);
+  EXPECT_EQ(v100.memory_bytes_per_second, 900e9);
+  EXPECT_GT(v100.efficiency[static_cast<int>(OpClass::kConvolution3x3)], 1);
+}
+
+TEST(ClusterFiles, CountReplicatesAMachineAndCommentsAreAllowed) {
+  const Cluster c = parse_cluster(
+      file(R"({"name": "m", "count": 2, "devices": [{"model": "T4"}], )" + kNic + "}") + " // done",
+      "c.json", devices());
+  ASSERT_EQ(c.machine_count(), 2u);
+  EXPECT_EQ(c.machine(MachineId(0)).name, "m-0");
+  EXPECT_EQ(c.machine(MachineId(1)).name, "m-1");
+}
+
+TEST(ClusterFiles, DeviceMemoryCanBeOverridden) {
+  const Cluster c =
+      parse_cluster(file(machine(R"({"model": "T4", "memory_bytes": 1000000000}, {"model": "T4"})",
+                                 ", " + kFabric)),
+                    "c.json", devices());
+  EXPECT_EQ(c.device(DeviceId(0)).memory_bytes, 1000000000);
+  EXPECT_EQ(c.device(DeviceId(1)).memory_bytes, Bytes{16} << 30);
+}
+
+TEST(ClusterFiles, ErrorsNameTheFieldAndWhatWouldBeRight) {
+  const std::string t4 = R"({"model": "T4"})";
+  EXPECT_EQ(refusal(file(machine(t4))), "accepted");
+  EXPECT_THAT(refusal(file(machine(R"({"model": "V100-PCI-16GB"})"))),
+              AllOf(HasSubstr("machines[0].devices[0].model"), HasSubstr("'V100-PCI-16GB'"),
+                    HasSubstr("V100-PCIE-16GB")));
+  EXPECT_THAT(refusal(file(machine(R"({"model": "T4", "cuont": 2})"))),
+              AllOf(HasSubstr("machines[0].devices[0]"), HasSubstr("cuont")));
+  EXPECT_THAT(refusal(file(machine(R"({"model": "T4", "count": 0})"))), HasSubstr("count"));
+  EXPECT_THAT(refusal(file(machine(R"({"model": "T4", "count": -3})"))), HasSubstr("count"));
+  EXPECT_THAT(refusal(file(machine(R"({"model": "T4", "memory_bytes": -1})"))),
+              AllOf(HasSubstr("memory_bytes"), HasSubstr("-1")));
+  EXPECT_THAT(refusal(file(machine(""))), HasSubstr("machines[0].devices is empty"));
+  EXPECT_THAT(refusal(file("")), HasSubstr("at least one machine"));
+  EXPECT_THAT(refusal(file(machine(t4), R"(, "netwrok": {})")), HasSubstr("netwrok"));
+  EXPECT_THAT(refusal(file(machine(R"({"model": "T4", "count": 2})"))),
+              AllOf(HasSubstr("machines[0].fabric is missing"), HasSubstr("cannot reach")));
+  EXPECT_THAT(
+      refusal(file(machine(R"({"model": "T4", "count": 2})",
+                           R"(, "fabric": {"kind": "mesh", "bandwidth_bytes_per_second": 1,
+                               "latency_seconds": 0})"))),
+      AllOf(HasSubstr("machines[0].fabric.kind is 'mesh'"), HasSubstr("switch, bus or sockets")));
+  EXPECT_THAT(
+      refusal(file(machine(R"({"model": "T4", "count": 2})",
+                           R"(, "fabric": {"kind": "switch", "bandwidth_bytes_per_second": -1,
+                               "latency_seconds": 0})"))),
+      HasSubstr("bandwidth_bytes_per_second"));
+  // Two machines, one of them without a way out.
+  EXPECT_THAT(
+      refusal(file(machine(t4, ", " + kNic) + R"(,{"name": "n", "devices": [)" + t4 + "]}")),
+      AllOf(HasSubstr("'n'"), HasSubstr("no nic")));
+  EXPECT_THAT(refusal(file(machine(t4, ", " + kNic) + "," + machine(t4, ", " + kNic))),
+              HasSubstr("two machines are named 'm'"));
+  EXPECT_THAT(refusal(file(machine(t4, R"(, "serves_parameters": true)"))),
+              HasSubstr("host_memory_bytes"));
+  EXPECT_THAT(
+      refusal(file(machine(R"({"model": "T4", "count": 1000}, {"model": "T4", "count": 25})",
+                           ", " + kFabric))),
+      HasSubstr("1024 devices"));
+  EXPECT_THAT(refusal(R"({"format": "heterog-graph", "version": 1})"), HasSubstr("format"));
+  EXPECT_THAT(refusal(R"({"format": "heterog-cluster", "version": 2})"), HasSubstr("version"));
+  EXPECT_THAT(refusal("{"), HasSubstr("c.json"));
+  EXPECT_THAT(refusal(file(R"({"name": "a\nb", "devices": []})")), HasSubstr("printable"));
+}
+
+TEST(ClusterFiles, MissingFileSaysWhichOne) {
+  try {
+    load_cluster("configs/clusters/nowhere.json");
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInput);
+    EXPECT_THAT(error.what(), HasSubstr("configs/clusters/nowhere.json"));
+  }
+}
+
+TEST(ClusterFiles, TheNearestDataBaseAboveTheFileCounts) {
+  const fs::path folder = fs::path(testing::TempDir()) / "heterog_nearest";
+  fs::create_directories(folder / "clusters");
+  std::ofstream(folder / "devices.json") << R"({"format": "heterog-devices", "version": 1,
+    "efficiencies": [{"name": "e", "shares": {"matmul": 0.5, "convolution": 0.5,
+      "convolution_3x3": 0.5, "depthwise_convolution": 0.5, "elementwise": 0.5, "reduction": 0.5,
+      "normalization": 0.5, "softmax": 0.5, "pooling": 0.5, "embedding": 0.5, "copy": 0.5,
+      "optimizer": 0.5}}],
+    "devices": [{"name": "mine", "memory_bytes": 100, "reserve_bytes": 10,
+      "fp32_flops_per_second": 1e12, "half_flops_per_second": 1e12, "fp64_flops_per_second": 1e12,
+      "memory_bytes_per_second": 1e9, "launch_seconds": 0, "half_efficiency_flop": 0,
+      "efficiency": "e"}]})";
+  std::ofstream(folder / "clusters" / "c.json") << file(machine(R"({"model": "mine"})"));
+  const Cluster c = load_cluster((folder / "clusters" / "c.json").string());
+  EXPECT_EQ(c.type_of(DeviceId(0)).name, "mine");
+  EXPECT_EQ(c.type_of(DeviceId(0)).reserve_bytes, 10);
+  fs::remove_all(folder);
+}
+
+TEST(DeviceFile, RefusesSlips) {
+  const auto refuses = [](const std::string& text) -> std::string {
+    try {
+      parse_devices(text, "d.json");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kInput);
+      return error.what();
+    }
+    return "accepted";
+  };
+  const std::string head =
+      R"({"format": "heterog-devices", "version": 1, "efficiencies": [], "devices": [)";
+  EXPECT_THAT(refuses(head + "]}"), HasSubstr("d.json: devices is empty"));
+  EXPECT_THAT(refuses(head + R"({"name": "x", "memory_bytes": 1, "reserve_bytes": 1}]})"),
+              HasSubstr("devices[0].reserve_bytes"));
+  EXPECT_THAT(refuses(head + R"({"name": "x", "memory_bytes": 9, "reserve_bytes": 1,
+      "fp32_flops_per_second": 1, "half_flops_per_second": 1, "fp64_flops_per_second": 1,
+      "memory_bytes_per_second": 1, "launch_seconds": 0, "half_efficiency_flop": 0,
+      "efficiency": "nothing"}]})"),
+              AllOf(HasSubstr("devices[0].efficiency"), HasSubstr("'nothing'")));
+}
+
+}  // namespace
+}  // namespace heterog::cluster

@@ -1,0 +1,182 @@
+// Links and routes that the builder derives, and what it refuses.
+#include "cluster/cluster.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <set>
+
+#include "cluster/builders.h"
+
+namespace heterog::cluster {
+namespace {
+
+std::vector<std::string> route_names(const Cluster& c, std::size_t from, std::size_t to) {
+  std::vector<std::string> names;
+  for (LinkId link : c.route(DeviceId(from), DeviceId(to)).links) {
+    names.push_back(c.link(link).name);
+  }
+  return names;
+}
+
+Cluster build(std::vector<MachineSpec> specs, NetworkSpec network = {5e-9, 0}) {
+  ClusterBuilder builder("test");
+  for (MachineSpec& spec : specs) builder.add_machine(std::move(spec));
+  builder.set_network(network);
+  return std::move(builder).build("test.json");
+}
+
+std::string refusal(std::vector<MachineSpec> specs, NetworkSpec network = {}) {
+  try {
+    build(std::move(specs), network);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInput);
+    return error.what();
+  }
+  return "accepted";
+}
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(Cluster, NumbersDevicesMachineByMachine) {
+  const Cluster c = build({test_machine("a", 2), test_machine("b", 1, test_type("slow"))});
+  ASSERT_EQ(c.device_count(), 3u);
+  EXPECT_EQ(c.device(DeviceId(0)).name, "a/gpu0");
+  EXPECT_EQ(c.device(DeviceId(1)).name, "a/gpu1");
+  EXPECT_EQ(c.device(DeviceId(2)).name, "b/gpu0");
+  EXPECT_EQ(c.type_count(), 2u);
+  EXPECT_EQ(c.type_of(DeviceId(1)).name, "fast");
+  EXPECT_EQ(c.type_of(DeviceId(2)).name, "slow");
+  EXPECT_THAT(c.machine(MachineId(0)).devices, ElementsAre(DeviceId(0), DeviceId(1)));
+  EXPECT_TRUE(c.same_machine(DeviceId(0), DeviceId(1)));
+  EXPECT_FALSE(c.same_machine(DeviceId(1), DeviceId(2)));
+}
+
+TEST(Cluster, RoutesInsideAMachineUsePortsAndBetweenMachinesOnlyNics) {
+  const Cluster c = build({test_machine("a", 2), test_machine("b", 1)}, {5e-9, 7});
+  EXPECT_THAT(route_names(c, 0, 1), ElementsAre("a/gpu0.out", "a/gpu1.in"));
+  EXPECT_THAT(route_names(c, 1, 0), ElementsAre("a/gpu1.out", "a/gpu0.in"));
+  EXPECT_THAT(route_names(c, 1, 2), ElementsAre("a/nic.out", "b/nic.in"));
+  EXPECT_EQ(c.route(DeviceId(0), DeviceId(1)).latency, 1);
+  EXPECT_EQ(c.route(DeviceId(0), DeviceId(1)).cap_bytes_per_second, 0);
+  // Sender's NIC 3 ns + switch 5 ns + receiver's NIC 3 ns.
+  EXPECT_EQ(c.route(DeviceId(1), DeviceId(2)).latency, 11);
+  EXPECT_EQ(c.route(DeviceId(1), DeviceId(2)).cap_bytes_per_second, 7);
+  // Two ports each way in a, none in b, which has one device; a NIC each way in both.
+  EXPECT_EQ(c.link_count(), 4u + 2u + 2u);
+  EXPECT_EQ(c.link(c.route(DeviceId(1), DeviceId(2)).links[0]).bytes_per_second, 2);
+  EXPECT_EQ(c.link(c.route(DeviceId(0), DeviceId(1)).links[0]).bytes_per_second, 10);
+}
+
+TEST(Cluster, BusIsOneLinkForBothDirections) {
+  MachineSpec spec = test_machine("a", 3);
+  spec.fabric.kind = FabricSpec::Kind::kBus;
+  const Cluster c = build({spec});
+  EXPECT_EQ(c.link_count(), 1u);  // one machine needs no NIC
+  EXPECT_THAT(route_names(c, 0, 1), ElementsAre("a/bus"));
+  EXPECT_THAT(route_names(c, 2, 0), ElementsAre("a/bus"));
+}
+
+TEST(Cluster, SocketsAddALinkBetweenTheHalves) {
+  MachineSpec spec = test_machine("a", 5);
+  spec.fabric.kind = FabricSpec::Kind::kSockets;
+  spec.fabric.socket_bytes_per_second = 4;
+  const Cluster c = build({spec});
+  // The first half has the odd device: 0, 1, 2 | 3, 4.
+  EXPECT_THAT(route_names(c, 0, 2), ElementsAre("a/gpu0.out", "a/gpu2.in"));
+  EXPECT_THAT(route_names(c, 2, 3), ElementsAre("a/gpu2.out", "a/socket.up", "a/gpu3.in"));
+  EXPECT_THAT(route_names(c, 4, 0), ElementsAre("a/gpu4.out", "a/socket.down", "a/gpu0.in"));
+  EXPECT_EQ(c.link(c.route(DeviceId(4), DeviceId(0)).links[1]).bytes_per_second, 4);
+}
+
+TEST(Cluster, RoutesSurviveAMove) {
+  Cluster first = build({test_machine("a", 2), test_machine("b", 2)});
+  const Cluster second = std::move(first);
+  EXPECT_THAT(route_names(second, 3, 2), ElementsAre("b/gpu1.out", "b/gpu0.in"));
+}
+
+TEST(Cluster, MemoryOfADeviceMayDifferFromItsType) {
+  MachineSpec spec = test_machine("a", 2);
+  spec.device_memory_bytes = {1000, 500};
+  const Cluster c = build({spec});
+  EXPECT_EQ(c.device(DeviceId(0)).memory_bytes, 1000);
+  EXPECT_EQ(c.device(DeviceId(1)).memory_bytes, 500);
+  EXPECT_EQ(c.type_of(DeviceId(1)).memory_bytes, 1000);
+  EXPECT_EQ(c.type_count(), 1u);
+}
+
+TEST(Cluster, HashDependsOnWhatAPlanDependsOn) {
+  const std::uint64_t base = build({test_machine("a", 2), test_machine("b", 1)}).hash();
+  EXPECT_EQ(base, build({test_machine("a", 2), test_machine("b", 1)}).hash());
+  MachineSpec changed = test_machine("b", 1);
+  changed.nic.bytes_per_second = 3;
+  EXPECT_NE(base, build({test_machine("a", 2), changed}).hash());
+  changed = test_machine("b", 1);
+  changed.nic.latency_seconds = 4e-9;
+  EXPECT_NE(base, build({test_machine("a", 2), changed}).hash());
+  changed = test_machine("b", 1);
+  changed.device_memory_bytes = {999};
+  EXPECT_NE(base, build({test_machine("a", 2), changed}).hash());
+  changed = test_machine("b", 1);
+  changed.devices[0].name = "other";
+  changed.devices[0].efficiency[0] = 0.5;
+  EXPECT_NE(base, build({test_machine("a", 2), changed}).hash());
+  EXPECT_NE(base, build({test_machine("a", 2), test_machine("b", 1)}, {5e-9, 1}).hash());
+}
+
+TEST(Cluster, RefusesWhatMakesNoSense) {
+  const MachineSpec a = test_machine("a", 2);
+  EXPECT_THAT(refusal({}), AllOf(HasSubstr("test.json"), HasSubstr("at least one machine")));
+  EXPECT_THAT(refusal({test_machine("a", 0)}), HasSubstr("'a': devices is empty"));
+  EXPECT_THAT(refusal({a, a}), HasSubstr("two machines are named 'a'"));
+  EXPECT_THAT(refusal({test_machine("", 1)}), HasSubstr("empty name"));
+
+  MachineSpec spec = a;
+  spec.nic.bytes_per_second = 0;
+  EXPECT_THAT(refusal({spec, test_machine("b", 1)}),
+              AllOf(HasSubstr("'a': it has no nic"), HasSubstr("nic.bandwidth_bytes_per_second")));
+  EXPECT_EQ(refusal({spec}), "accepted");  // alone it needs none
+
+  spec = a;
+  spec.fabric.port_bytes_per_second = 0;
+  EXPECT_THAT(refusal({spec}), HasSubstr("cannot reach each other"));
+  spec.devices.resize(1);
+  EXPECT_EQ(refusal({spec}), "accepted");
+
+  spec = a;
+  spec.fabric.kind = FabricSpec::Kind::kSockets;
+  EXPECT_THAT(refusal({spec}), HasSubstr("socket_bandwidth_bytes_per_second"));
+  spec = a;
+  spec.fabric.latency_seconds = -1;
+  EXPECT_THAT(refusal({spec}), HasSubstr("fabric.latency_seconds is -1"));
+  spec = a;
+  spec.nic.latency_seconds = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_THAT(refusal({spec}), HasSubstr("nic"));
+  spec = a;
+  spec.devices[1].memory_bytes = -5;
+  EXPECT_THAT(refusal({spec}), HasSubstr("memory_bytes of fast is -5"));
+  spec = a;
+  spec.device_memory_bytes = {0, 1};
+  EXPECT_THAT(refusal({spec}), HasSubstr("memory_bytes is 0"));
+  spec = a;
+  spec.devices[1].launch_seconds = 1;  // same name, other figures
+  EXPECT_THAT(refusal({spec}), HasSubstr("two different device types are named 'fast'"));
+  EXPECT_THAT(refusal({a}, {-1, 0}), HasSubstr("network"));
+  EXPECT_THAT(refusal({test_machine("a", kMaxDevices + 1)}), HasSubstr("1025 devices"));
+  EXPECT_EQ(refusal({test_machine("a", 100)}), "accepted");
+}
+
+TEST(Cluster, EveryClassHasItsName) {
+  std::set<std::string_view> names;
+  for (int i = 0; i < kOpClassCount; ++i) names.insert(op_class_name(static_cast<OpClass>(i)));
+  EXPECT_EQ(names.size(), static_cast<std::size_t>(kOpClassCount));
+  EXPECT_EQ(op_class_name(OpClass::kMatMul), "matmul");
+  EXPECT_EQ(op_class_name(OpClass::kConvolution3x3), "convolution_3x3");
+  EXPECT_EQ(op_class_name(OpClass::kOptimizer), "optimizer");
+}
+
+}  // namespace
+}  // namespace heterog::cluster
