@@ -18,10 +18,12 @@ void emit_forward_and_backward(const cost::Problem& problem, Movement& movement)
   }
 }
 
+// Ops that several parameters share (a global norm) come before what they are for.
 void emit_update(const cost::Problem& problem, Movement& movement) {
   for (OpId op : problem.folded->ops) {
     if (problem.graph->op(op).phase == Phase::kUpdate) movement.run(op);
   }
+  for (const graph::UpdateChain& chain : problem.folded->chains) movement.update(chain);
 }
 
 void set_memory(const cost::Problem& problem, const Movement& movement, Plan& plan) {

@@ -12,8 +12,10 @@ namespace heterog::compiler {
 struct CompileOptions {
   // All collectives one after another, as HeteroG §6.2 says of NCCL. Off: only those that share a
   // device (decision 6).
-  enum class Collectives : std::uint8_t { kPerDevice, kSerial } collectives =
-      Collectives::kPerDevice;
+  enum class Collectives : std::uint8_t {
+    kPerDevice,
+    kSerial
+  } collectives = Collectives::kPerDevice;
 };
 
 // The strategy must fit the problem (check_strategy). Deterministic. O(tasks log tasks).

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 namespace heterog::compiler {
 namespace {
@@ -21,24 +22,28 @@ struct Gradient {
 // they become ready.
 std::vector<Gradient> partial_gradients(const cost::Problem& problem, const Layout& layout) {
   std::vector<Gradient> gradients;
-  for (OpId op : problem.folded->ops) {
-    if (problem.graph->op(op).phase != Phase::kUpdate) continue;
-    const TensorId parameter = problem.folded->home[op];
-    if (!parameter.valid() || layout.home_of[parameter] == Layout::kNoHome) continue;
-    for (const graph::Read& read : problem.folded->reads[op]) {
-      if (!read.producer.valid() || problem.graph->op(read.producer).phase == Phase::kUpdate) continue;
+  const auto add = [&](TensorId parameter, std::span<const graph::Read> reads) {
+    if (!parameter.valid() || layout.home_of[parameter] == Layout::kNoHome) return;
+    for (const graph::Read& read : reads) {
+      if (!read.producer.valid() || problem.graph->op(read.producer).phase == Phase::kUpdate)
+        continue;
       if (read.rule.kind != SplitKind::kSum && read.rule.kind != SplitKind::kMean) continue;
       gradients.push_back({read.base, parameter, read.producer});
     }
+  };
+  for (const graph::UpdateChain& chain : problem.folded->chains) add(chain.parameter, chain.reads);
+  for (OpId op : problem.folded->ops) {
+    if (problem.graph->op(op).phase != Phase::kUpdate) continue;
+    add(problem.folded->home[op], problem.folded->reads[op]);
   }
   std::sort(gradients.begin(), gradients.end(), [](const Gradient& a, const Gradient& b) {
-    return std::pair(a.producer, a.tensor) < std::pair(b.producer, b.tensor);
+    return std::tuple(a.producer, a.tensor, a.parameter) <
+           std::tuple(b.producer, b.tensor, b.parameter);
   });
-  gradients.erase(std::unique(gradients.begin(), gradients.end(),
-                              [](const Gradient& a, const Gradient& b) {
-                                return a.tensor == b.tensor;
-                              }),
-                  gradients.end());
+  gradients.erase(
+      std::unique(gradients.begin(), gradients.end(),
+                  [](const Gradient& a, const Gradient& b) { return a.tensor == b.tensor; }),
+      gradients.end());
   return gradients;
 }
 
@@ -61,10 +66,10 @@ void all_reduce_bucket(const cost::Problem& problem, const Bucket& bucket, PlanB
                        Movement& movement) {
   const Gradient& first = bucket.gradients.front();
   if (bucket.gradients.size() == 1) {
-    movement.set_reduced(first.tensor,
-                         movement.all_reduce(first.tensor,
-                                             movement.instances(first.tensor, first.producer),
-                                             bucket.bytes, in_place(problem, first.tensor)));
+    movement.set_reduced(
+        first.tensor,
+        movement.all_reduce(first.tensor, movement.instances(first.tensor, first.producer),
+                            bucket.bytes, in_place(problem, first.tensor)));
     return;
   }
   // The gradients are copied into one buffer a device, reduced, and read from there.
@@ -120,10 +125,9 @@ void pull_parameters(const cost::Problem& problem, const Layout& layout, Movemen
     const Bytes bytes = problem.graph->bytes(parameter, 1);
     for (DeviceId replica : home.replicas) {
       if (replica == home.server) continue;
-      const Source pulled =
-          movement.transfer({TaskKind::kPull, updater, parameter, home.server, replica, 0,
-                             problem.batch, bytes, 0},
-                            {movement.instance_task(updater, 0), BufferId()});
+      const Source pulled = movement.transfer(
+          {TaskKind::kPull, updater, parameter, home.server, replica, 0, problem.batch, bytes, 0},
+          {movement.updater_task(parameter), BufferId()});
       movement.wait_for_readers(parameter, replica, pulled.task);
     }
   }

@@ -132,8 +132,8 @@ void place_parameters(const cost::Problem& problem, const Strategy& strategy,
   choose_servers(problem, layout.homes, bytes);
 }
 
-// Update ops run where their parameter is updated: on the server, or on every replica. One that
-// belongs to no single parameter runs on its unit's devices, whole on each.
+// Updates run on the parameter's server, or on every replica. An update op that belongs to no
+// single parameter runs on its unit's devices, whole on each.
 void lay_out_update(const cost::Problem& problem, const IdVector<OpId, UnitId>& unit_of_op,
                     const IdVector<UnitId, UnitLayout>& units, Layout& layout, LayoutPool& pool) {
   const auto whole_on = [&](std::span<const DeviceId> devices) {
@@ -141,18 +141,15 @@ void lay_out_update(const cost::Problem& problem, const IdVector<OpId, UnitId>& 
     for (DeviceId device : devices) slices.push_back({device, 0, problem.batch});
     return pool.intern(std::move(slices));
   };
-  std::vector<LayoutId> of_home(layout.homes.size());
+  for (ParameterHome& home : layout.homes) {
+    home.update =
+        home.server.valid() ? whole_on(std::span(&home.server, 1)) : whole_on(home.replicas);
+  }
   for (OpId op : problem.folded->ops) {
     if (problem.graph->op(op).phase != Phase::kUpdate) continue;
     const TensorId parameter = problem.folded->home[op];
     if (parameter.valid() && layout.home_of[parameter] != Layout::kNoHome) {
-      LayoutId& cached = of_home[layout.home_of[parameter]];
-      if (!cached.valid()) {
-        const ParameterHome& home = layout.home(parameter);
-        cached = home.server.valid() ? whole_on(std::span(&home.server, 1))
-                                     : whole_on(home.replicas);
-      }
-      layout.of_op[op] = cached;
+      layout.of_op[op] = layout.home(parameter).update;
     } else {
       std::vector<DeviceId> devices;
       for (const Slice& slice : layout.slices[units[unit_of_op[op]].replicated]) {

@@ -15,24 +15,26 @@ using LayoutId = Id<struct LayoutTag>;
 // How the gradient of one parameter is aggregated.
 struct ParameterHome {
   std::vector<DeviceId> replicas;  // devices that hold the parameter, ascending
+  LayoutId update;                 // where its update runs: the server, or every replica
   SyncMethod method = SyncMethod::kAllReduce;
-  DeviceId server;                 // kParameterServer, or one replica: where the update runs
+  DeviceId server;  // kParameterServer, or one replica: where the update runs
 };
 
 struct Layout {
   // Distinct slice lists; ops refer to them.
   IdVector<LayoutId, std::vector<Slice>> slices;
-  IdVector<OpId, LayoutId> of_op;                  // invalid for folded aliases
-  IdVector<TensorId, std::uint32_t> home_of;       // index into homes; kNoHome for non-parameters
-  std::vector<ParameterHome> homes;                // in id order of the parameters
+  IdVector<OpId, LayoutId> of_op;             // invalid for folded aliases, members of chains
+  IdVector<TensorId, std::uint32_t> home_of;  // index into homes; kNoHome for non-parameters
+  std::vector<ParameterHome> homes;           // in id order of the parameters
   static constexpr std::uint32_t kNoHome = 0xffffffff;
 
   std::span<const Slice> op_slices(OpId op) const { return slices[of_op[op]]; }
   const ParameterHome& home(TensorId parameter) const { return homes[home_of[parameter]]; }
 };
 
-// Decisions 1 and 5. An op reads a value that only its own slice has (kLocal, kPartial) on the slices
-// of its producer, whatever its own unit says. A parameter lives on every device that reads it.
+// Decisions 1 and 5. An op reads a value that only its own slice has (kLocal, kPartial) on the
+// slices of its producer, whatever its own unit says. A parameter lives on every device that reads
+// it.
 Layout lay_out(const cost::Problem& problem, const Strategy& strategy);
 
 // Parameter servers, in fixed parameter order: the replica that ends this aggregation first, given

@@ -12,10 +12,8 @@ using graph::TensorRole;
 
 Nanoseconds combine_duration(const cluster::DeviceType& type, int operands, Bytes bytes,
                              cluster::OpClass op_class) {
-  const double rate =
-      type.memory_bytes_per_second * type.efficiency[static_cast<int>(op_class)];
-  return to_nanoseconds(type.launch_seconds +
-                        static_cast<double>(bytes) * (operands + 1) / rate);
+  const double rate = type.memory_bytes_per_second * type.efficiency[static_cast<int>(op_class)];
+  return to_nanoseconds(type.launch_seconds + static_cast<double>(bytes) * (operands + 1) / rate);
 }
 
 Movement::Movement(const cost::Problem& problem, const Layout& layout,
@@ -51,13 +49,33 @@ Movement::Movement(const cost::Problem& problem, const Layout& layout,
 
 // ---- compute tasks ----
 
-void Movement::run(OpId op) {
-  const auto slices = layout_.op_slices(op);
-  if (sources_.size() < slices.size()) sources_.resize(slices.size());
-  for (std::size_t i = 0; i < slices.size(); ++i) {
+// What the instances read is brought first, so that their tasks and buffers follow one another.
+void Movement::fetch_all(OpId op, LayoutId layout, std::span<const graph::Read> reads) {
+  const std::size_t instances = layout_.slices[layout].size();
+  if (sources_.size() < instances) sources_.resize(instances);
+  for (std::size_t i = 0; i < instances; ++i) {
     sources_[i].clear();
-    for (const graph::Read& read : problem_.folded->reads[op]) fetch(op, i, read, sources_[i]);
+    for (const graph::Read& read : reads) fetch({op, layout, i}, read, sources_[i]);
   }
+}
+
+void Movement::read_all(TaskId task, std::size_t instance, DeviceId device,
+                        std::span<const graph::Read> reads) {
+  for (const Source& source : sources_[instance]) {
+    if (source.task.valid()) builder_.depend(source.task, task);
+    builder_.read(task, source.buffer);
+  }
+  for (const graph::Read& read : reads) {
+    if (!read.producer.valid()) note_reader(read.base, device, task);
+  }
+}
+
+void Movement::run(OpId op) {
+  const LayoutId layout = layout_.of_op[op];
+  const auto reads = problem_.folded->reads[op];
+  fetch_all(op, layout, reads);
+  const bool alias = graph_.op(op).alias;
+  const auto& slices = layout_.slices[layout];
   for (std::size_t i = 0; i < slices.size(); ++i) {
     const Slice& slice = slices[i];
     const DeviceTypeId type = problem_.cluster->device(slice.device).type;
@@ -67,35 +85,66 @@ void Movement::run(OpId op) {
     task.device = slice.device;
     task.begin = slice.begin;
     task.end = slice.end;
-    task.duration = graph_.op(op).alias ? 0 : problem_.costs.duration(op, type, slice.size());
-    task.workspace =
-        graph_.op(op).alias ? 0 : problem_.costs.workspace_bytes(op, type, slice.size());
+    task.duration = alias ? 0 : problem_.costs.duration(op, type, slice.size());
+    task.workspace = alias ? 0 : problem_.costs.workspace_bytes(op, type, slice.size());
     const TaskId id = builder_.add_task(task);
     if (i == 0) first_task_[op] = id;
     builder_.hold(id, {builder_.plan().compute_stream(slice.device), task.duration});
-    for (const Source& source : sources_[i]) {
-      if (source.task.valid()) builder_.depend(source.task, id);
-      builder_.read(id, source.buffer);
-    }
-    for (const graph::Read& read : problem_.folded->reads[op]) {
-      if (!read.producer.valid()) note_reader(read.base, slice.device, id);
-    }
+    read_all(id, i, slice.device, reads);
     allocate_outputs(op, i, id, slice);
   }
+}
+
+void Movement::update(const graph::UpdateChain& chain) {
+  if (layout_.home_of[chain.parameter] == Layout::kNoHome) return;
+  const LayoutId layout = layout_.home(chain.parameter).update;
+  const OpId updater = problem_.folded->updater[chain.parameter].valid()
+                           ? problem_.folded->updater[chain.parameter]
+                           : chain.ops.back();
+  fetch_all(updater, layout, chain.reads);
+  const auto& slices = layout_.slices[layout];
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    const DeviceId device = slices[i].device;
+    PlanBuilder::Task task;
+    task.kind = TaskKind::kUpdate;
+    task.op = updater;
+    task.tensor = chain.parameter;
+    task.device = device;
+    task.end = problem_.batch;
+    task.workspace = chain.temporary_bytes;
+    for (OpId op : chain.ops) {
+      task.duration +=
+          problem_.costs.duration(op, problem_.cluster->device(device).type, problem_.batch);
+    }
+    const TaskId id = builder_.add_task(task);
+    if (i == 0) first_task_[updater] = id;
+    builder_.hold(id, {builder_.plan().compute_stream(device), task.duration});
+    read_all(id, i, device, chain.reads);
+    for (OpId op : chain.ops) {
+      for (TensorId out : graph_.outputs(op)) {
+        if (!out.valid() || !graph_.tensor(out).replaces.valid()) continue;
+        replace(graph_.tensor(out).replaces, device, graph_.bytes(out, problem_.batch), id);
+      }
+    }
+  }
+}
+
+// Written in place, after everyone who reads the old value.
+void Movement::replace(TensorId tensor, DeviceId device, Bytes bytes, TaskId writer) {
+  wait_for_readers(tensor, device, writer);
+  Bytes& resident = resident_[cell(tensor, device)];
+  resident = std::max(resident, bytes);
 }
 
 void Movement::allocate_outputs(OpId op, std::size_t instance, TaskId task, const Slice& slice) {
   for (TensorId out : graph_.outputs(op)) {
     if (!out.valid()) continue;
-    const TensorId replaced = graph_.tensor(out).replaces;
-    if (replaced.valid()) {  // written in place, after everyone who reads the old value
-      wait_for_readers(replaced, slice.device, task);
-      Bytes& resident = resident_[cell(replaced, slice.device)];
-      resident = std::max(resident, graph_.bytes(replaced, slice.size()));
+    const Bytes bytes = graph_.bytes(out, slice.size());
+    if (graph_.tensor(out).replaces.valid()) {
+      replace(graph_.tensor(out).replaces, slice.device, bytes, task);
       continue;
     }
-    const BufferId buffer =
-        builder_.allocate(task, slice.device, graph_.bytes(out, slice.size()), out);
+    const BufferId buffer = builder_.allocate(task, slice.device, bytes, out);
     if (instance == 0) {
       first_buffer_[out] = buffer;
       ++buffers_per_instance_[op];
@@ -107,8 +156,8 @@ Source Movement::instance_source(TensorId base, OpId producer, std::size_t insta
   Source source;
   source.task = instance_task(producer, instance);
   if (first_buffer_[base].valid()) {
-    source.buffer = BufferId(first_buffer_[base].value() +
-                             instance * buffers_per_instance_[producer]);
+    source.buffer =
+        BufferId(first_buffer_[base].value() + instance * buffers_per_instance_[producer]);
   }
   return source;
 }
@@ -144,31 +193,30 @@ bool Movement::holds_samples(const graph::Read& read) const {
          (read.rule.kind == SplitKind::kWhole && graph_.tensor(read.tensor).has_batch);
 }
 
-void Movement::fetch(OpId op, std::size_t instance, const graph::Read& read,
-                     std::vector<Source>& sources) {
-  const Slice& slice = layout_.op_slices(op)[instance];
-  if (read.use == OperandUse::kOnce && instance != 0) return;
+void Movement::fetch(const Reader& reader, const graph::Read& read, std::vector<Source>& sources) {
+  const Slice& slice = layout_.slices[reader.layout][reader.instance];
+  if (read.use == OperandUse::kOnce && reader.instance != 0) return;
   if (!read.producer.valid()) {
-    fetch_external(read, op, slice, sources);
+    fetch_external(read, reader.op, slice, sources);
     return;
   }
-  const bool same_layout = layout_.of_op[op] == layout_.of_op[read.producer];
+  const bool same_layout = reader.layout == layout_.of_op[read.producer];
   switch (read.rule.kind) {
     case SplitKind::kLocal:
       ENSURE(same_layout);
-      sources.push_back(instance_source(read.base, read.producer, instance));
+      sources.push_back(instance_source(read.base, read.producer, reader.instance));
       return;
     case SplitKind::kSum:
     case SplitKind::kMean:
       if (read.use == OperandUse::kPartial) {
         if (same_layout) {
-          sources.push_back(instance_source(read.base, read.producer, instance));
+          sources.push_back(instance_source(read.base, read.producer, reader.instance));
           return;
         }
         // Partial sums over other slices: their total is an addend of the first instance.
-        if (instance != 0) return;
+        if (reader.instance != 0) return;
       }
-      reduce(read, op);
+      reduce(read, reader.layout);
       break;
     case SplitKind::kConcat:
     case SplitKind::kWhole:
@@ -181,15 +229,15 @@ void Movement::fetch(OpId op, std::size_t instance, const graph::Read& read,
       break;
   }
   const DeviceId device = slice.device;
-  if (reduced_[read.base] != kNone) {
-    fetch_same(read.tensor, op, reduced_locations_[reduced_[read.base]], device, sources);
+  if (is_reduced(read.base)) {
+    fetch_same(read.tensor, reader.op, reduced_locations_[reduced_[read.base]], device, sources);
     return;
   }
   const std::uint32_t here = instance_on(layout_.of_op[read.producer], device);
   if (here != kNone) {
     sources.push_back(instance_source(read.base, read.producer, here));
   } else {
-    fetch_same(read.tensor, op, instances(read.base, read.producer), device, sources);
+    fetch_same(read.tensor, reader.op, instances(read.base, read.producer), device, sources);
   }
 }
 
@@ -219,9 +267,9 @@ void Movement::fetch_same(TensorId tensor, OpId reader, std::span<const Location
       best_duration = duration;
     }
   }
-  const Source arrived = transfer({TaskKind::kTransfer, reader, tensor, best->device, device, 0,
-                                   problem_.batch, bytes, bytes},
-                                  best->source);
+  const Source arrived = transfer(
+      {TaskKind::kTransfer, reader, tensor, best->device, device, 0, problem_.batch, bytes, bytes},
+      best->source);
   add_piece(tensor, device, 0, problem_.batch, arrived);
   sources.push_back(arrived);
 }
@@ -309,17 +357,16 @@ void Movement::fetch_missing(const graph::Read& read, const Slice& slice,
       at = best->end;
       continue;
     }
-    const auto producer = std::find_if(produced.begin(), produced.end(), [&](const Slice& s) {
-      return s.begin <= at && at < s.end;
-    });
+    const auto producer = std::find_if(produced.begin(), produced.end(),
+                                       [&](const Slice& s) { return s.begin <= at && at < s.end; });
     ENSURE(producer != produced.end());
     const std::int64_t end = std::min(producer->end, next_held);
     const Bytes bytes = graph_.bytes(read.tensor, end - at);
-    const Source source = transfer(
-        {TaskKind::kTransfer, read.producer, read.tensor, producer->device, slice.device, at, end,
-         bytes, bytes},
-        instance_source(read.base, read.producer,
-                        static_cast<std::size_t>(producer - produced.begin())));
+    const Source source =
+        transfer({TaskKind::kTransfer, read.producer, read.tensor, producer->device, slice.device,
+                  at, end, bytes, bytes},
+                 instance_source(read.base, read.producer,
+                                 static_cast<std::size_t>(producer - produced.begin())));
     add_piece(read.tensor, slice.device, at, end, source);
     pieces.push_back({at, end, source});
     at = end;
@@ -335,8 +382,8 @@ Source Movement::merge(TensorId tensor, const Slice& slice, std::span<const Piec
   task.device = slice.device;
   task.begin = slice.begin;
   task.end = slice.end;
-  task.duration = combine_duration(problem_.cluster->type_of(slice.device), 1, bytes,
-                                   cluster::OpClass::kCopy);
+  task.duration =
+      combine_duration(problem_.cluster->type_of(slice.device), 1, bytes, cluster::OpClass::kCopy);
   const TaskId id = builder_.add_task(task);
   builder_.hold(id, {builder_.plan().compute_stream(slice.device), task.duration});
   for (const Piece& piece : pieces) {
@@ -362,10 +409,10 @@ Source Movement::transfer(const Transfer& spec, const Source& from) {
   task.duration = cost::transfer_duration(*problem_.cluster, route, spec.bytes);
   const TaskId id = builder_.add_task(task);
   for (LinkId link : route.links) {
-    builder_.hold(id, {builder_.plan().link(link),
-                       transfer_nanoseconds(spec.bytes,
-                                            problem_.cluster->link(link).bytes_per_second),
-                       spec.bytes});
+    builder_.hold(id,
+                  {builder_.plan().link(link),
+                   transfer_nanoseconds(spec.bytes, problem_.cluster->link(link).bytes_per_second),
+                   spec.bytes});
   }
   if (from.task.valid()) {
     builder_.depend(from.task, id);
@@ -388,16 +435,16 @@ void Movement::set_reduced(TensorId tensor, std::vector<Location> locations) {
 
 // A sum or mean over slices that someone reads as a whole: an all-reduce where the readers are the
 // producers, else a sum on the reader's first device, from where others fetch it.
-void Movement::reduce(const graph::Read& read, OpId reader) {
+void Movement::reduce(const graph::Read& read, LayoutId readers) {
   if (is_reduced(read.base)) return;
   const auto partial = instances(read.base, read.producer);
   const Bytes bytes = graph_.bytes(read.base, problem_.batch);
   if (partial.size() == 1) {
     set_reduced(read.base, partial);
-  } else if (layout_.of_op[reader] == layout_.of_op[read.producer]) {
+  } else if (readers == layout_.of_op[read.producer]) {
     set_reduced(read.base, all_reduce(read.base, partial, bytes, InPlace::kNo));
   } else {
-    const DeviceId root = layout_.op_slices(reader).front().device;
+    const DeviceId root = layout_.slices[readers].front().device;
     set_reduced(read.base,
                 {sum_at(read.base, partial, bytes, root, TaskKind::kTransfer, InPlace::kNo)});
   }
@@ -467,9 +514,9 @@ Movement::Location Movement::sum_at(TensorId tensor, std::span<const Location> l
     if (location.device == root) {
       local = &location;
     } else {
-      addends.push_back(transfer({transfer_kind, producer, tensor, location.device, root, 0,
-                                  problem_.batch, bytes, bytes},
-                                 location.source));
+      addends.push_back(transfer(
+          {transfer_kind, producer, tensor, location.device, root, 0, problem_.batch, bytes, bytes},
+          location.source));
     }
   }
   if (addends.empty()) return *local;

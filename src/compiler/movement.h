@@ -28,12 +28,10 @@ class Movement {
   Movement(const cost::Problem& problem, const Layout& layout, const CompileOptions& options,
            PlanBuilder& builder);
 
-  // Emits the transfers, merges and reductions that instance `instance` of `op` needs to read
-  // `read`, and appends what it then reads to `sources`.
-  void fetch(OpId op, std::size_t instance, const graph::Read& read, std::vector<Source>& sources);
-
   // Emits the compute tasks of `op`, one an instance, with everything that they read.
   void run(OpId op);
+  // Emits the update tasks of a parameter, one a device of its home's `update` layout.
+  void update(const graph::UpdateChain& chain);
 
   // Where a reduced value is, after fetches of it or a gradient aggregation.
   struct Location {
@@ -68,9 +66,14 @@ class Movement {
   };
   Source transfer(const Transfer& spec, const Source& from);
 
-  // Tasks on `device` that read the value that `tensor` (a parameter, buffer, …) had before the step.
+  // Tasks on `device` that read the value that `tensor` (a parameter, buffer, …) had before the
+  // step.
   void wait_for_readers(TensorId tensor, DeviceId device, TaskId writer);
 
+  // The task that makes a parameter's new value on the first device of its update.
+  TaskId updater_task(TensorId parameter) const {
+    return instance_task(problem_.folded->updater[parameter], 0);
+  }
   TaskId instance_task(OpId op, std::size_t instance) const {
     return TaskId(first_task_[op].value() + instance);
   }
@@ -85,7 +88,7 @@ class Movement {
     Source source;
     std::uint32_t next = kNone;
   };
-  struct Reader {
+  struct PastReader {
     TaskId task;
     std::uint32_t next = kNone;
   };
@@ -97,6 +100,18 @@ class Movement {
     return tensor.value() * devices_ + device.value();
   }
   void note_reader(TensorId tensor, DeviceId device, TaskId reader);
+  // Emits the transfers, merges and reductions that instance `instance` of a task on `layout` needs
+  // to read `read`, and appends what it then reads to `sources`.
+  struct Reader {
+    OpId op;  // for the record in transfers
+    LayoutId layout;
+    std::size_t instance = 0;
+  };
+  void fetch(const Reader& reader, const graph::Read& read, std::vector<Source>& sources);
+  void fetch_all(OpId op, LayoutId layout, std::span<const graph::Read> reads);
+  void read_all(TaskId task, std::size_t instance, DeviceId device,
+                std::span<const graph::Read> reads);
+  void replace(TensorId tensor, DeviceId device, Bytes bytes, TaskId writer);
   Source instance_source(TensorId base, OpId producer, std::size_t instance) const;
   void add_piece(TensorId tensor, DeviceId device, std::int64_t begin, std::int64_t end,
                  const Source& source);
@@ -107,7 +122,7 @@ class Movement {
                   DeviceId device, std::vector<Source>& sources);
   void fetch_external(const graph::Read& read, OpId op, const Slice& slice,
                       std::vector<Source>& sources);
-  void reduce(const graph::Read& read, OpId reader);
+  void reduce(const graph::Read& read, LayoutId readers);
   cost::CollectiveCost collective(const std::vector<DeviceId>& devices, Bytes bytes);
   bool holds_samples(const graph::Read& read) const;
   void allocate_outputs(OpId op, std::size_t instance, TaskId task, const Slice& slice);
@@ -119,20 +134,20 @@ class Movement {
   PlanBuilder& builder_;
   std::size_t devices_;
 
-  std::vector<std::uint32_t> instance_on_;           // [layout][device] → instance or kNone
-  IdVector<OpId, TaskId> first_task_;                // instances follow one another
-  IdVector<TensorId, BufferId> first_buffer_;        // of instance 0
+  std::vector<std::uint32_t> instance_on_;     // [layout][device] → instance or kNone
+  IdVector<OpId, TaskId> first_task_;          // instances follow one another
+  IdVector<TensorId, BufferId> first_buffer_;  // of instance 0
   IdVector<OpId, std::uint32_t> buffers_per_instance_;
-  std::vector<std::uint32_t> pieces_at_;             // [tensor][device] → latest piece
+  std::vector<std::uint32_t> pieces_at_;  // [tensor][device] → latest piece
   std::vector<Piece> pieces_;
-  IdVector<TensorId, std::uint32_t> reduced_;        // index into reduced_locations_
+  IdVector<TensorId, std::uint32_t> reduced_;  // index into reduced_locations_
   std::vector<std::vector<Location>> reduced_locations_;
-  std::vector<std::uint32_t> readers_at_;            // [tensor][device] → latest reader
-  std::vector<Reader> readers_;
-  std::vector<Bytes> resident_;                      // [tensor][device], before the step
+  std::vector<std::uint32_t> readers_at_;  // [tensor][device] → latest reader
+  std::vector<PastReader> readers_;
+  std::vector<Bytes> resident_;  // [tensor][device], before the step
   // Ring and hierarchical, of each device set seen.
   std::map<std::vector<DeviceId>, std::pair<cost::AllReduceShape, cost::AllReduceShape>> shapes_;
-  std::vector<std::vector<Source>> sources_;         // scratch, one an instance
+  std::vector<std::vector<Source>> sources_;  // scratch, one an instance
 };
 
 // Seconds to read `operands` tensors of `bytes` and write one, on a device.

@@ -28,10 +28,12 @@ enum class TaskKind : std::uint8_t {
   kAllReduce,  // a collective over a device set
   kPush,       // a gradient to its parameter server
   kPull,       // a new parameter from its server
+  kUpdate,     // all ops that update one parameter and its optimizer state
 };
 std::string_view task_kind_name(TaskKind kind);
 inline bool is_communication(TaskKind kind) {
-  return kind != TaskKind::kCompute && kind != TaskKind::kMerge && kind != TaskKind::kSum;
+  return kind == TaskKind::kTransfer || kind == TaskKind::kAllReduce || kind == TaskKind::kPush ||
+         kind == TaskKind::kPull;
 }
 
 // A resource that a task holds, for how long from its start, and what it moves over it.
@@ -56,22 +58,23 @@ struct StaticMemory {
 struct Plan {
   // Tasks, in a topological order.
   IdVector<TaskId, TaskKind> kind;
-  IdVector<TaskId, OpId> op;             // compute: the op; else the producer or reader concerned
-  IdVector<TaskId, TensorId> tensor;     // what is moved or summed; invalid for compute
+  IdVector<TaskId, OpId> op;             // compute: the op; update: the one that makes the new
+                                         // parameter; else the producer or reader concerned
+  IdVector<TaskId, TensorId> tensor;     // what is moved, summed or updated; invalid for compute
   IdVector<TaskId, DeviceId> device;     // where it runs; transfers: the destination;
                                          // collectives: the lowest device
   IdVector<TaskId, DeviceId> peer;       // transfers: the source; else invalid
   IdVector<TaskId, std::int64_t> begin;  // samples of the slice, [begin, end)
   IdVector<TaskId, std::int64_t> end;
   IdVector<TaskId, Nanoseconds> duration;
-  IdVector<TaskId, Bytes> moved_bytes;   // payload of a transfer or collective; else 0
-  IdVector<TaskId, Nanoseconds> rank;    // p + max over successors (decision 8)
-  IdVector<TaskId, std::uint32_t> order; // position in (rank, op, kind, device, peer, begin) order,
-                                         // 0 first
+  IdVector<TaskId, Bytes> moved_bytes;    // payload of a transfer or collective; else 0
+  IdVector<TaskId, Nanoseconds> rank;     // p + max over successors (decision 8)
+  IdVector<TaskId, std::uint32_t> order;  // position in (rank, op, kind, device, peer, begin)
+                                          // order, 0 first
   Csr<TaskId, TaskId> successors;
   IdVector<TaskId, std::uint32_t> predecessors;  // count
   Csr<TaskId, Hold> holds;
-  Csr<TaskId, DeviceId> participants;    // collectives: their devices, ascending; else empty
+  Csr<TaskId, DeviceId> participants;  // collectives: their devices, ascending; else empty
 
   // Memory. A task's buffers are taken when it starts; a buffer is given back when all its readers
   // have ended (if it has none, when its task ends). Workspace is held while the task runs.
@@ -83,9 +86,9 @@ struct Plan {
   };
   IdVector<BufferId, Buffer> buffers;
   Csr<TaskId, BufferId> allocates;
-  Csr<TaskId, BufferId> reads;           // one reference each
+  Csr<TaskId, BufferId> reads;                // one reference each
   IdVector<BufferId, std::uint32_t> readers;  // count
-  IdVector<TaskId, Bytes> workspace;     // on the task's device
+  IdVector<TaskId, Bytes> workspace;          // on the task's device
   IdVector<DeviceId, StaticMemory> static_memory;
   IdVector<DeviceId, Bytes> capacity;
 

@@ -31,7 +31,6 @@ class PlanBuilder {
   const Plan& plan() const { return plan_; }
   Plan& plan() { return plan_; }
 
-
   // What it holds, allocates, reads and waits for is added after; a dependency must name an earlier
   // task first.
   TaskId add_task(const Task& task);

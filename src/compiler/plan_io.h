@@ -20,8 +20,8 @@ struct PlanRecord {
   int max_groups = 2000;  // the grouping that the units refer to
   double step_seconds = 0;
   bool feasible = false;
-  std::vector<Bytes> peak_bytes;      // one a device
-  std::vector<TaskId> dispatch;       // tasks of the compiled plan in order of start
+  std::vector<Bytes> peak_bytes;  // one a device
+  std::vector<TaskId> dispatch;   // tasks of the compiled plan in order of start
 };
 
 // Written with the hashes of graph and cluster and the batch; the reader refuses a plan for another

@@ -13,9 +13,12 @@ std::string_view sync_method_name(SyncMethod method) {
 
 std::string_view order_policy_name(OrderPolicy policy) {
   switch (policy) {
-    case OrderPolicy::kRank: return "rank";
-    case OrderPolicy::kRankReserve: return "rank-reserve";
-    case OrderPolicy::kFifo: return "fifo";
+    case OrderPolicy::kRank:
+      return "rank";
+    case OrderPolicy::kRankReserve:
+      return "rank-reserve";
+    case OrderPolicy::kFifo:
+      return "fifo";
   }
   return "";
 }
@@ -37,7 +40,8 @@ UnitDecision proportional_decision(const cost::Problem& problem, SyncMethod sync
   UnitDecision decision;
   decision.sync = sync;
   for (DeviceId device : problem.cluster->device_ids()) {
-    decision.replicas.push_back({device, static_cast<double>(problem.proportional[device.value()])});
+    decision.replicas.push_back(
+        {device, static_cast<double>(problem.proportional[device.value()])});
   }
   return decision;
 }
@@ -58,8 +62,8 @@ void check_strategy(const cost::Problem& problem, const Strategy& strategy,
     }
   } else {
     VALIDATE(strategy.units.size() == problem.grouping.count(),
-             "{}: decisions for {} units, the problem has {} groups", source,
-             strategy.units.size(), problem.grouping.count());
+             "{}: decisions for {} units, the problem has {} groups", source, strategy.units.size(),
+             problem.grouping.count());
   }
   for (std::size_t i = 0; i < strategy.units.size(); ++i) {
     const UnitDecision& decision = strategy.units[UnitId(i)];

@@ -53,8 +53,10 @@ struct OpSplit {
 struct Pipeline {
   int micro_batches = 1;
   std::vector<std::uint32_t> stage_of_unit;
-  enum class Replicas : std::uint8_t { kSplitMicroBatch, kTakeTurns } replicas =
-      Replicas::kSplitMicroBatch;
+  enum class Replicas : std::uint8_t {
+    kSplitMicroBatch,
+    kTakeTurns
+  } replicas = Replicas::kSplitMicroBatch;
   friend bool operator==(const Pipeline&, const Pipeline&) = default;
 };
 
@@ -63,13 +65,13 @@ std::string_view order_policy_name(OrderPolicy policy);  // "rank", "rank-reserv
 
 // The whole answer of a planner. Empty members mean the default named beside them.
 struct Strategy {
-  IdVector<OpId, UnitId> unit_of_op;       // empty: the problem's groups are the units
-  IdVector<UnitId, UnitDecision> units;    // one a unit
-  std::vector<ParameterSync> sync;         // empty: every parameter as its unit says
-  std::vector<OpSplit> splits;             // empty: none
-  Pipeline pipeline;                       // one micro-batch: none
+  IdVector<OpId, UnitId> unit_of_op;     // empty: the problem's groups are the units
+  IdVector<UnitId, UnitDecision> units;  // one a unit
+  std::vector<ParameterSync> sync;       // empty: every parameter as its unit says
+  std::vector<OpSplit> splits;           // empty: none
+  Pipeline pipeline;                     // one micro-batch: none
   OrderPolicy order = OrderPolicy::kRank;
-  Bytes bucket_bytes = 0;                  // gradients that share one all-reduce; 0: one each
+  Bytes bucket_bytes = 0;  // gradients that share one all-reduce; 0: one each
   friend bool operator==(const Strategy&, const Strategy&) = default;
 };
 

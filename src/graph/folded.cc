@@ -2,6 +2,7 @@
 #include "graph/folded.h"
 
 #include <algorithm>
+#include <map>
 
 namespace heterog::graph {
 namespace {
@@ -30,9 +31,8 @@ Read make_read(const ModelGraph& graph, const SplitAnalysis& splits, TensorId na
   read.base = base;
   read.producer = graph.tensor(base).producer;
   read.use = use;
-  const bool smaller =
-      graph.bytes(named, kTypicalSamples) < graph.bytes(base, kTypicalSamples) &&
-      splits.rules[named].kind == splits.rules[base].kind;
+  const bool smaller = graph.bytes(named, kTypicalSamples) < graph.bytes(base, kTypicalSamples) &&
+                       splits.rules[named].kind == splits.rules[base].kind;
   read.tensor = smaller ? named : base;
   read.rule = splits.rules[read.tensor];
   return read;
@@ -52,7 +52,12 @@ struct Reach {
   bool single() const { return parameter < kSeveral; }
 };
 
-IdVector<OpId, TensorId> find_homes(const ModelGraph& graph) {
+struct Homes {
+  IdVector<OpId, TensorId> home;
+  IdVector<OpId, std::uint8_t> in_chain;
+};
+
+Homes find_homes(const ModelGraph& graph) {
   IdVector<TensorId, Reach> seen(graph.tensor_count());
   IdVector<TensorId, Reach> made(graph.tensor_count());
   IdVector<OpId, Reach> op_seen(graph.op_count());
@@ -82,16 +87,72 @@ IdVector<OpId, TensorId> find_homes(const ModelGraph& graph) {
     }
     for (TensorId in : graph.inputs(op)) made[in].add(op_made[op].parameter);
   }
-  IdVector<OpId, TensorId> home(graph.op_count());
+  Homes homes{IdVector<OpId, TensorId>(graph.op_count()),
+              IdVector<OpId, std::uint8_t>(graph.op_count(), 0)};
   for (OpId op : graph.op_ids()) {
     if (graph.op(op).phase != Phase::kUpdate) continue;
     if (op_made[op].single()) {
-      home[op] = TensorId(op_made[op].parameter);
+      homes.home[op] = TensorId(op_made[op].parameter);
+      homes.in_chain[op] = 1;
     } else if (op_seen[op].single()) {
-      home[op] = TensorId(op_seen[op].parameter);
+      homes.home[op] = TensorId(op_seen[op].parameter);
     }
   }
-  return home;
+  return homes;
+}
+
+// Everything downstream of a chain's op is in the chain (or leads nowhere), so running the chain as
+// one task makes no cycle.
+std::vector<UpdateChain> make_chains(const ModelGraph& graph, const Homes& homes,
+                                     const Csr<OpId, Read>& reads) {
+  std::map<TensorId, UpdateChain> chains;
+  for (OpId op : graph.op_ids()) {
+    if (!homes.in_chain[op] || graph.op(op).alias) continue;
+    UpdateChain& chain = chains[homes.home[op]];
+    chain.parameter = homes.home[op];
+    chain.ops.push_back(op);
+  }
+  std::vector<UpdateChain> result;
+  IdVector<TensorId, OpId> last_reader(graph.tensor_count());
+  for (auto& [parameter, chain] : chains) {
+    const auto inside = [&](const Read& read) {
+      return read.producer.valid() && homes.in_chain[read.producer] &&
+             homes.home[read.producer] == chain.parameter;
+    };
+    for (OpId op : chain.ops) {
+      for (const Read& read : reads[op]) {
+        if (inside(read)) {
+          last_reader[read.base] = op;
+          continue;
+        }
+        const bool known = std::any_of(chain.reads.begin(), chain.reads.end(), [&](const Read& r) {
+          return r.tensor == read.tensor && r.use == read.use;
+        });
+        if (!known) chain.reads.push_back(read);
+      }
+    }
+    Bytes live = 0;
+    for (OpId op : chain.ops) {
+      for (TensorId out : graph.outputs(op)) {
+        if (out.valid() && !graph.tensor(out).replaces.valid()) live += graph.bytes(out, 1);
+      }
+      chain.temporary_bytes = std::max(chain.temporary_bytes, live);
+      for (TensorId out : graph.outputs(op)) {
+        if (out.valid() && !graph.tensor(out).replaces.valid() && !last_reader[out].valid()) {
+          live -= graph.bytes(out, 1);
+        }
+      }
+      for (const Read& read : reads[op]) {
+        if (inside(read) && last_reader[read.base] == op &&
+            !graph.tensor(read.base).replaces.valid()) {
+          live -= graph.bytes(read.base, 1);
+          last_reader[read.base] = OpId();  // an op that reads it twice gives it back once
+        }
+      }
+    }
+    result.push_back(std::move(chain));
+  }
+  return result;
 }
 
 }  // namespace
@@ -100,12 +161,14 @@ FoldedGraph fold_aliases(const ModelGraph& graph, const SplitAnalysis& splits) {
   FoldedGraph folded;
   const IdVector<TensorId, TensorId> base = fold_bases(graph, splits);
   folded.updater.assign(graph.tensor_count(), OpId());
+  const Homes homes = find_homes(graph);
+  folded.home = homes.home;
   std::vector<std::pair<TensorId, OpId>> readers;
   std::vector<Read> reads;
   for (OpId op : graph.op_ids()) {
     reads.clear();
     if (!(graph.op(op).alias && splits.sliceable[op])) {
-      folded.ops.push_back(op);
+      if (!homes.in_chain[op]) folded.ops.push_back(op);
       const auto inputs = graph.inputs(op);
       const auto uses = splits.uses[op];
       for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -131,7 +194,7 @@ FoldedGraph fold_aliases(const ModelGraph& graph, const SplitAnalysis& splits) {
     folded.reads.push_row(reads);
   }
   folded.parameter_readers = Csr<TensorId, OpId>::from_pairs(graph.tensor_count(), readers);
-  folded.home = find_homes(graph);
+  folded.chains = make_chains(graph, homes, folded.reads);
   return folded;
 }
 

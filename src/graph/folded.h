@@ -16,16 +16,27 @@ struct Read {
   TensorId base;    // what holds the memory
   OpId producer;    // of the base; invalid for inputs, parameters, buffers, optimizer state
   OperandUse use = OperandUse::kSame;
-  SplitRule rule;   // of `tensor`
+  SplitRule rule;  // of `tensor`
+};
+
+// The ops that compute the next values of one parameter and its optimizer state and nothing else.
+// They run back to back where the parameter is updated, as one task.
+struct UpdateChain {
+  TensorId parameter;
+  std::vector<OpId> ops;      // ascending; aliases left out
+  std::vector<Read> reads;    // what the chain reads from outside itself
+  Bytes temporary_bytes = 0;  // the most that its own intermediate values take at one time
 };
 
 struct FoldedGraph {
-  // Ops that become tasks: all but the aliases that can be sliced. Ascending.
+  // Ops that become tasks of their own: all but the aliases that can be sliced and the members of
+  // update chains. Ascending.
   std::vector<OpId> ops;
-  // Of every op in `ops`: distinct tensors in order of first appearance; empty for folded ops.
+  std::vector<UpdateChain> chains;  // in id order of their parameters
+  // Of every op but aliases that can be sliced: distinct tensors in order of first appearance.
   Csr<OpId, Read> reads;
-  // The parameter whose devices an update op runs on: the only one that it updates, or else the only
-  // one whose gradient it has seen. Invalid for other ops.
+  // The parameter whose devices an update op runs on: the only one that it updates, or else the
+  // only one whose gradient it has seen (its norm, say). Invalid for other ops.
   IdVector<OpId, TensorId> home;
   // Forward and backward ops that read a parameter, ascending; empty for other tensors.
   Csr<TensorId, OpId> parameter_readers;

@@ -12,8 +12,8 @@ using compiler::Hold;
 using compiler::OrderPolicy;
 using compiler::Plan;
 
-// Which of two ready tasks goes first: the earlier time (of becoming ready; 0 unless FIFO), then the
-// plan's order.
+// Which of two ready tasks goes first: the earlier time (of becoming ready; 0 unless FIFO), then
+// the plan's order.
 struct Key {
   Nanoseconds time = 0;
   std::uint32_t order = 0;
@@ -75,14 +75,14 @@ struct Simulator::Scratch {
   Nanoseconds now = 0;
   std::size_t ended = 0;
 
-  IdVector<TaskId, std::uint32_t> waiting_for;     // predecessors not yet ended
+  IdVector<TaskId, std::uint32_t> waiting_for;  // predecessors not yet ended
   IdVector<BufferId, std::uint32_t> references;
-  std::vector<Nanoseconds> free_at;                // of each resource
-  std::vector<MinHeap<Key>> waiting;               // ready tasks, at one resource that blocks them
-  std::vector<std::uint32_t> freed;                // resources freed at this moment
-  std::vector<std::uint8_t> reserved;              // kRankReserve, at this moment
+  std::vector<Nanoseconds> free_at;    // of each resource
+  std::vector<MinHeap<Key>> waiting;   // ready tasks, at one resource that blocks them
+  std::vector<std::uint32_t> freed;    // resources freed at this moment
+  std::vector<std::uint8_t> reserved;  // kRankReserve, at this moment
   std::vector<Key> newly_ready;
-  std::set<Key> all_ready;                         // kRankReserve only
+  std::set<Key> all_ready;  // kRankReserve only
   MinHeap<Event> events;
   MinHeap<Front> fronts;
   IdVector<DeviceId, Bytes> live;

@@ -37,10 +37,10 @@ struct SimResult {
 };
 
 // Rule 8 of the design: at any moment, of the ready tasks whose resources are all free, the one of
-// the highest rank starts, until none can; nothing is pre-empted. A moment is: first every task that
-// ends then ends, then tasks start; what takes no time ends at the same moment, which is then gone
-// through again. Under kRankReserve a ready task that cannot start keeps its resources from lower
-// ranks; under kFifo the time of becoming ready (ties: rank order) replaces the rank.
+// the highest rank starts, until none can; nothing is pre-empted. A moment is: first every task
+// that ends then ends, then tasks start; what takes no time ends at the same moment, which is then
+// gone through again. Under kRankReserve a ready task that cannot start keeps its resources from
+// lower ranks; under kFifo the time of becoming ready (ties: rank order) replaces the rank.
 class Simulator {
  public:
   Simulator();

@@ -1,1 +1,173 @@
-// placeholder
+// Writes a simulated step as Chrome trace events.
+#include "sim/trace.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+#include <string_view>
+
+#include "sim/memory.h"
+
+namespace heterog::sim {
+namespace {
+
+using compiler::Plan;
+using compiler::TaskKind;
+
+constexpr int kComputeThread = 0;
+constexpr int kCollectiveThread = 1;
+
+// JSON strings of names: quotes, backslashes and control characters escaped.
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+class TraceWriter {
+ public:
+  TraceWriter(const cost::Problem& problem, const Plan& plan, const SimResult& result)
+      : problem_(problem), plan_(plan), result_(result) {}
+
+  std::string write() {
+    name_tracks();
+    for (TaskId task : result_.dispatch) add_task(task);
+    add_flows();
+    add_memory();
+    return fmt::format(
+        "{{\"displayTimeUnit\": \"ms\", \"distributedInfo\": {{\"rank\": 0}},\n"
+        "\"otherData\": {{\"graph\": {}, \"cluster\": {}, \"batch\": {}, \"source\": "
+        "\"simulated\"}},\n\"traceEvents\": [\n{}\n]}}\n",
+        quoted(problem_.graph->name()), quoted(problem_.cluster->name()), plan_.batch, events_);
+  }
+
+ private:
+  // Devices are processes 0 … M−1; process M holds the links, one thread each.
+  int links_process() const { return static_cast<int>(plan_.device_count); }
+
+  template <class... Args>
+  void add(fmt::format_string<Args...> format, Args&&... args) {
+    if (!events_.empty()) events_ += ",\n";
+    fmt::format_to(std::back_inserter(events_), format, std::forward<Args>(args)...);
+  }
+  static double microseconds(Nanoseconds time) { return static_cast<double>(time) / 1e3; }
+
+  void name_process(int pid, std::string_view name) {
+    add(R"({{"ph": "M", "name": "process_name", "pid": {}, "args": {{"name": {}}}}})", pid,
+        quoted(name));
+    add(R"({{"ph": "M", "name": "process_sort_index", "pid": {}, "args": {{"sort_index": {}}}}})",
+        pid, pid);
+  }
+  void name_thread(int pid, int tid, std::string_view name) {
+    add(R"({{"ph": "M", "name": "thread_name", "pid": {}, "tid": {}, "args": {{"name": {}}}}})",
+        pid, tid, quoted(name));
+  }
+
+  void name_tracks() {
+    const cluster::Cluster& cluster = *problem_.cluster;
+    for (DeviceId device : cluster.device_ids()) {
+      const int pid = static_cast<int>(device.value());
+      name_process(pid, cluster.device(device).name + " (" + cluster.type_of(device).name + ")");
+      name_thread(pid, kComputeThread, "compute");
+      name_thread(pid, kCollectiveThread, "collectives");
+    }
+    name_process(links_process(), "links");
+    for (LinkId link : id_range<LinkId>(cluster.link_count())) {
+      name_thread(links_process(), static_cast<int>(link.value()), cluster.link(link).name);
+    }
+  }
+
+  std::string task_name(TaskId task) const {
+    if (!plan_.tensor[task].valid()) return problem_.graph->op(plan_.op[task]).name;
+    return fmt::format("{} {}", compiler::task_kind_name(plan_.kind[task]),
+                       problem_.graph->tensor(plan_.tensor[task]).name);
+  }
+
+  void add_slice(TaskId task, int pid, int tid, Nanoseconds duration, Bytes bytes) {
+    add(R"x({{"ph": "X", "name": {}, "cat": "{}", "pid": {}, "tid": {}, "ts": {:.3f}, "dur": {:.3f}, "args": {{"task": {}, "samples": "[{}, {})"{}{}}}}})x",
+        quoted(task_name(task)), compiler::task_kind_name(plan_.kind[task]), pid, tid,
+        microseconds(result_.start[task]), microseconds(duration), task.value(), plan_.begin[task],
+        plan_.end[task],
+        plan_.op[task].valid() && plan_.kind[task] == TaskKind::kCompute
+            ? fmt::format(", \"op\": {}", quoted(problem_.graph->type_name(plan_.op[task])))
+            : "",
+        bytes > 0 ? fmt::format(", \"bytes\": {}", bytes) : "");
+  }
+
+  void add_task(TaskId task) {
+    for (const compiler::Hold& hold : plan_.holds[task]) {
+      const std::size_t resource = hold.resource.value();
+      const std::size_t devices = plan_.device_count;
+      if (resource < devices) {
+        add_slice(task, static_cast<int>(resource), kComputeThread, hold.duration, 0);
+      } else if (resource < 2 * devices) {
+        add_slice(task, static_cast<int>(resource - devices), kCollectiveThread, hold.duration,
+                  plan_.moved_bytes[task]);
+      } else if (resource < 2 * devices + plan_.link_count) {
+        add_slice(task, links_process(), static_cast<int>(resource - 2 * devices), hold.duration,
+                  hold.bytes);
+      }
+    }
+  }
+
+  // From the task that a transfer waited for last, over its first link, to the first that reads it.
+  void add_flows() {
+    IdVector<TaskId, TaskId> source(plan_.task_count());
+    for (TaskId task : plan_.task_ids()) {
+      if (!compute_track(task)) continue;
+      for (TaskId next : plan_.successors[task]) {
+        if (!source[next].valid() || result_.end[source[next]] < result_.end[task]) {
+          source[next] = task;
+        }
+      }
+    }
+    for (TaskId task : result_.dispatch) {
+      if (!plan_.peer[task].valid() || !source[task].valid()) continue;
+      TaskId reader;
+      for (TaskId next : plan_.successors[task]) {
+        if (compute_track(next) &&
+            (!reader.valid() || result_.start[next] < result_.start[reader])) {
+          reader = next;
+        }
+      }
+      if (!reader.valid()) continue;
+      add_flow("s", task, plan_.device[source[task]], result_.start[source[task]]);
+      add_flow("f", task, plan_.device[reader], result_.start[reader]);
+    }
+  }
+  bool compute_track(TaskId task) const { return !compiler::is_communication(plan_.kind[task]); }
+  void add_flow(std::string_view phase, TaskId task, DeviceId device, Nanoseconds time) {
+    add(R"({{"ph": "{}", "name": "{}", "cat": "flow", "id": {}, "pid": {}, "tid": {}, "ts": {:.3f}{}}})",
+        phase, compiler::task_kind_name(plan_.kind[task]), task.value(), device.value(),
+        kComputeThread, microseconds(time), phase == "f" ? ", \"bp\": \"e\"" : "");
+  }
+
+  void add_memory() {
+    for (const MemoryPoint& point : memory_curve(plan_, result_)) {
+      add(R"({{"ph": "C", "name": "memory", "pid": {}, "ts": {:.3f}, "args": {{"bytes": {}}}}})",
+          point.device.value(), microseconds(point.time), point.bytes);
+    }
+  }
+
+  const cost::Problem& problem_;
+  const Plan& plan_;
+  const SimResult& result_;
+  std::string events_;
+};
+
+}  // namespace
+
+std::string chrome_trace(const cost::Problem& problem, const Plan& plan, const SimResult& result) {
+  return TraceWriter(problem, plan, result).write();
+}
+
+}  // namespace heterog::sim
