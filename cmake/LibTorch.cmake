@@ -9,6 +9,14 @@ if(torch_missing)
   message(FATAL_ERROR "PyTorch not found with ${HETEROG_PYTHON}: run scripts/setup.sh")
 endif()
 
+# The wheel's include folder also holds another version of fmt, which would hide the system's, that
+# spdlog is built with: only LibTorch's own folders are offered.
+set(torch_include ${CMAKE_BINARY_DIR}/libtorch)
+file(MAKE_DIRECTORY ${torch_include})
+foreach(folder ATen c10 caffe2 torch)
+  file(CREATE_LINK ${torch_root}/include/${folder} ${torch_include}/${folder} SYMBOLIC)
+endforeach()
+
 function(torch_library name)
   add_library(LibTorch::${name} SHARED IMPORTED)
   set_target_properties(LibTorch::${name} PROPERTIES IMPORTED_LOCATION ${torch_root}/lib/lib${name}.so)
@@ -18,7 +26,7 @@ torch_library(torch_cpu)
 
 add_library(LibTorch::cpu INTERFACE IMPORTED)
 target_include_directories(LibTorch::cpu SYSTEM INTERFACE
-  ${torch_root}/include ${torch_root}/include/torch/csrc/api/include)
+  ${torch_include} ${torch_include}/torch/csrc/api/include)
 target_link_libraries(LibTorch::cpu INTERFACE LibTorch::torch_cpu LibTorch::c10)
 # libtorch_cpu.so finds the CUDA runtime that it wants by its own rpath; the linker need not.
 target_link_options(LibTorch::cpu INTERFACE -Wl,--allow-shlib-undefined)

@@ -9,9 +9,8 @@ cd "$(dirname "$0")/.."
 
 packages=(
   build-essential g++ cmake ninja-build ccache git ca-certificates clang-format clang-tidy
-  python3 python3-venv python3-dev
-  nlohmann-json3-dev libcli11-dev libspdlog-dev libfmt-dev zlib1g-dev libmetis-dev
-  libgtest-dev libgmock-dev libbenchmark-dev libgloo-dev
+  python3 python3-venv
+  nlohmann-json3-dev libcli11-dev libspdlog-dev libfmt-dev zlib1g-dev libgtest-dev libgmock-dev
 )
 
 missing=()
