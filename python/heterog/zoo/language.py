@@ -87,11 +87,11 @@ def specs() -> list[Spec]:
         (24, Published(340_000_000, "Devlin et al. 2018, 340M", 0.02)),
         (48, Published(640_000_000, "SPP, Table II, 640M", 0.01)),
     ):
-        add("bert", layers, bert, BERT_TINY, bert_inputs, BERT_SEQUENCE, 30522, bert_loss, published)
+        add("bert", layers, bert, BERT_TINY, bert_inputs, BERT_SEQUENCE[layers], 30522, bert_loss, published)
     for layers, published in (
         (24, Published(340_000_000, "transformers' documentation of xlnet-large-cased, 340M", 0.07)),
         (48, None),
     ):
-        add("xlnet", layers, xlnet, XLNET_TINY, masked_tokens, XLNET_SEQUENCE, 32000, xlnet_loss,
+        add("xlnet", layers, xlnet, XLNET_TINY, masked_tokens, XLNET_SEQUENCE[layers], 32000, xlnet_loss,
             published)  # fmt: skip
     return result

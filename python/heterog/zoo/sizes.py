@@ -13,10 +13,11 @@ LENET_IMAGE = 32
 HOLOGRAPHY_IMAGE = 384
 CLASSES = 1000
 
-# Tokens a sample.
-BERT_SEQUENCE = 256
-XLNET_SEQUENCE = 192
-TRANSFORMER_SEQUENCE = 32
+# Tokens a sample. With Adam, a server's share of the state makes the 48-layer models fit at any
+# length at which the 24-layer ones fit with all-reduce, so each depth has a length of its own.
+BERT_SEQUENCE = {24: 288, 48: 448}
+XLNET_SEQUENCE = {24: 248, 48: 384}
+TRANSFORMER_SEQUENCE = {6: 64, 12: 64, 24: 112}
 GNMT_SEQUENCE = 25
 LSTM_LM_SEQUENCE = 35
 

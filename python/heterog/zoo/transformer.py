@@ -20,7 +20,7 @@ class TransformerSizes:
     heads: int = 8
     hidden: int = 2048  # inside the feed-forward blocks
     vocabulary: int = TRANSFORMER_VOCABULARY
-    sequence: int = TRANSFORMER_SEQUENCE
+    sequence: int = 64  # tokens
     dropout: float = 0.1
 
 
@@ -142,9 +142,11 @@ def specs() -> list[Spec]:
         return (f"{sizes.layers} + {sizes.layers} layers, width {sizes.width}, {sizes.heads} heads, "
                 f"{sizes.hidden} hidden, {sizes.sequence} tokens")  # fmt: skip
 
-    base = TransformerSizes(6)
-    big = TransformerSizes(24, width=1024, heads=16, hidden=4096)
-    celeritas = TransformerSizes(12, width=2048, heads=16, hidden=8192)
+    base = TransformerSizes(6, sequence=TRANSFORMER_SEQUENCE[6])
+    big = TransformerSizes(24, width=1024, heads=16, hidden=4096,
+                           sequence=TRANSFORMER_SEQUENCE[24])
+    celeritas = TransformerSizes(12, width=2048, heads=16, hidden=8192,
+                                 sequence=TRANSFORMER_SEQUENCE[12])
     return [
         transformer_spec("transformer6", base, note(base),
                          Published(62_000_000, "AutoSync, Table 1 (the base model)", 0.02)),
