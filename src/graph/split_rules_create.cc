@@ -22,7 +22,13 @@ Reason create_like(RuleContext& op) {
   return {};
 }
 
-// full(…, value tensor) and scalar tensors do not occur among these: the value is a number.
+// eye: the ones go on from slice to slice.
+Reason eye(RuleContext& op) {
+  if (has_batch(op.output_shape(0))) return kAcrossBatch;
+  op.set_output(0, kSameRule);
+  return {};
+}
+
 // arange over the batch counts the rows of the slice, not of the whole.
 Reason arange(RuleContext& op) {
   op.set_output(0, has_batch(op.output_shape(0)) ? kLocalRule : kSameRule);
@@ -46,6 +52,7 @@ constexpr RuleEntry kRules[] = {
     {"aten.empty_like.default", create_like},
     {"aten.rand_like.default", create_like},
     {"aten.bernoulli.p", create_like},
+    {"aten.eye.default", eye},
     {"aten.arange.default", arange},
     {"aten.arange.start", arange},
     {"aten.arange.start_step", arange},

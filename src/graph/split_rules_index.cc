@@ -102,6 +102,38 @@ Reason index_select(RuleContext& op) {
   return {};
 }
 
+// index_add(x, dim, index, source): x plus rows of the source, linear in both together.
+Reason index_add(RuleContext& op) {
+  Operand* x = op.operand(0);
+  const auto at = op.integer(1, "dim");
+  Operand* index = op.operand(2);
+  Operand* source = op.operand(3);
+  if (!x || !index || !source || !at || any_local(op.operands())) return kUnusualArguments;
+  reduce(*index);
+  Operand* const addends[] = {x, source};
+  const std::size_t dim = wrap_dim(*at, x->shape.size());
+  if (!any_sliced(op.operands())) {
+    op.set_output(0, join_addends(addends));
+    return {};
+  }
+  reduce(*source);
+  if (!source->sliced()) return kCutApart;
+  if (source->rule.dim != dim) {
+    if (!(x->rule == source->rule) || index->sliced()) return kCutApart;
+    op.set_output(0, x->rule);
+    return {};
+  }
+  // Rows of the slices go to rows of one whole tensor.
+  if (x->sliced() || !index->sliced() || index->rule.outer != source->rule.outer) {
+    return kCutApart;
+  }
+  if (x->rule.kind == SplitKind::kMean) reduce(*x);
+  if (x->use == OperandUse::kReduced) return kCutApart;
+  if (x->same()) x->use = OperandUse::kOnce;
+  op.set_output(0, kSumRule);
+  return {};
+}
+
 // The indices of index and index_put: one an indexed dimension, None for those taken whole.
 struct Indices {
   std::vector<Operand*> by_dim;  // of x; null: taken whole
@@ -246,6 +278,7 @@ constexpr RuleEntry kRules[] = {
     {"aten.scatter.value", scatter},
     {"aten.scatter_add.default", scatter},
     {"aten.index_select.default", index_select},
+    {"aten.index_add.default", index_add},
     {"aten.index.Tensor", index},
     {"aten.index_put.default", index_put},
 };

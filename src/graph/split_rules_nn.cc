@@ -145,8 +145,6 @@ constexpr RuleEntry kRules[] = {
     {"aten.native_layer_norm_backward.default", layer_norm_backward},
     {"aten.native_group_norm.default", group_norm},
     {"aten.native_group_norm_backward.default", group_norm_backward},
-    {"aten.native_batch_norm.default", batch_norm, 5},
-    {"aten._native_batch_norm_legit.default", batch_norm, 5},
     {"aten._native_batch_norm_legit_functional.default", batch_norm, 5},
     {"aten._native_batch_norm_legit.no_stats", batch_norm, 3},
     {"aten.native_batch_norm_backward.default", batch_norm_backward},

@@ -116,10 +116,16 @@ Reason pointwise(RuleContext& op) {
   return sliced.reason;
 }
 
+// log_sigmoid_forward → result, buffer; on some devices the buffer is empty.
+Reason with_buffer(RuleContext& op) {
+  const Reason reason = pointwise(op);
+  if (op.has_output(1) && !has_batch(op.output_shape(1))) op.set_output(1, kSameRule);
+  return reason;
+}
+
 constexpr RuleEntry kRules[] = {
     {"aten.alias.default", pointwise, kIdentity},
     {"aten.clone.default", pointwise, kIdentity},
-    {"aten.contiguous.default", pointwise, kIdentity},
     {"aten.detach.default", pointwise, kIdentity},
     {"aten.lift_fresh_copy.default", pointwise, kIdentity},
     {"aten._to_copy.default", pointwise, kCast},
@@ -137,7 +143,6 @@ constexpr RuleEntry kRules[] = {
     {"aten.masked_fill.Scalar", pointwise, kFill},
     {"aten.masked_fill.Tensor", pointwise, kFill},
     {"aten.abs.default", pointwise},
-    {"aten.add_relu.Tensor", pointwise},
     {"aten.addcdiv.default", pointwise},
     {"aten.addcmul.default", pointwise},
     {"aten.bitwise_and.Tensor", pointwise},
@@ -176,6 +181,7 @@ constexpr RuleEntry kRules[] = {
     {"aten.lerp.Scalar", pointwise},
     {"aten.log.default", pointwise},
     {"aten.log1p.default", pointwise},
+    {"aten.log_sigmoid_forward.default", with_buffer},
     {"aten.log_sigmoid_backward.default", pointwise},
     {"aten.logical_and.default", pointwise},
     {"aten.logical_not.default", pointwise},

@@ -1,0 +1,204 @@
+// Runs operators of a graph through the ATen dispatcher, in double precision on the CPU.
+#include "split_proof/execute.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <limits>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "base/check.h"
+
+namespace heterog::split_proof {
+namespace {
+
+using graph::Value;
+
+c10::OperatorHandle find_operator(std::string_view type) {
+  // "aten.add.Tensor": namespace, name, overload.
+  const std::size_t first = type.find('.');
+  const std::size_t last = type.rfind('.');
+  const std::string name = std::string(type.substr(0, first)) + "::" +
+                           std::string(type.substr(first + 1, last - first - 1));
+  const std::string overload(type.substr(last + 1));
+  return c10::Dispatcher::singleton().findSchemaOrThrow(
+      name.c_str(), overload == "default" ? "" : overload.c_str());
+}
+
+const c10::OperatorHandle& operator_of(std::string_view type) {
+  static std::unordered_map<std::string, c10::OperatorHandle> known;
+  const auto found = known.find(std::string(type));
+  if (found != known.end()) return found->second;
+  return known.emplace(std::string(type), find_operator(type)).first->second;
+}
+
+double number_of(const Value& value, Samples samples) {
+  switch (value.kind) {
+    case Value::Kind::kFloat:
+      return value.number;
+    case Value::Kind::kScalar:
+      return value.number * static_cast<double>(samples.whole) + value.offset;
+    case Value::Kind::kReciprocal:
+      return value.number / static_cast<double>(value.integer.at(samples.whole));
+    case Value::Kind::kSize:
+      return static_cast<double>(value.integer.at(samples.slice));
+    default:
+      return static_cast<double>(value.integer.c);
+  }
+}
+
+at::Scalar scalar_of(const Value& value, Samples samples) {
+  switch (value.kind) {
+    case Value::Kind::kBool:
+      return value.integer.c != 0;
+    case Value::Kind::kInt:
+      return value.integer.c;
+    case Value::Kind::kSize:
+      return value.integer.at(samples.slice);
+    default:
+      return number_of(value, samples);
+  }
+}
+
+c10::IValue symbol(const std::string& text) {
+  static const std::unordered_map<std::string, at::ScalarType> dtypes = {
+      {"float16", at::kDouble}, {"bfloat16", at::kDouble}, {"float32", at::kDouble},
+      {"float64", at::kDouble}, {"int8", at::kChar},       {"uint8", at::kByte},
+      {"int16", at::kShort},    {"int32", at::kInt},       {"int64", at::kLong},
+      {"bool", at::kBool}};
+  static const std::unordered_map<std::string, at::MemoryFormat> formats = {
+      {"contiguous_format", at::MemoryFormat::Contiguous},
+      {"preserve_format", at::MemoryFormat::Preserve},
+      {"channels_last", at::MemoryFormat::ChannelsLast}};
+  if (const auto found = dtypes.find(text); found != dtypes.end()) return found->second;
+  if (const auto found = formats.find(text); found != formats.end()) return found->second;
+  if (text == "strided") return at::kStrided;
+  ENSURE(text == "device");
+  return at::Device(at::kCPU);
+}
+
+class Call {
+ public:
+  Call(std::span<const at::Tensor> operands, Samples samples)
+      : operands_(operands), samples_(samples) {}
+
+  c10::IValue argument(const Value& value, c10::TypePtr type) {
+    if (auto optional = type->cast<c10::OptionalType>()) {
+      if (value.kind == Value::Kind::kNone) return {};
+      type = optional->getElementType();
+    }
+    switch (value.kind) {
+      case Value::Kind::kNone:
+        return {};
+      case Value::Kind::kSymbol:
+        return symbol(value.text);
+      case Value::Kind::kString:
+        return value.text;
+      case Value::Kind::kList:
+        return list(value.items, type->expectRef<c10::ListType>().getElementType());
+      default:
+        break;
+    }
+    if (auto list_type = type->cast<c10::ListType>()) {
+      return list(std::span(&value, 1), list_type->getElementType());  // dim=0 for int[1]
+    }
+    return single(value, type);
+  }
+
+ private:
+  c10::IValue single(const Value& value, const c10::TypePtr& type) {
+    if (value.kind == Value::Kind::kTensor) return operands_[next_++];
+    switch (type->kind()) {
+      case c10::TypeKind::TensorType: {
+        // What Python passes for a number in place of a tensor.
+        at::Tensor wrapped = at::scalar_tensor(
+            scalar_of(value, samples_),
+            value.kind == Value::Kind::kInt ? at::kLong : at::kDouble);
+        wrapped.unsafeGetTensorImpl()->set_wrapped_number(true);
+        return wrapped;
+      }
+      case c10::TypeKind::FloatType:
+        return number_of(value, samples_);
+      case c10::TypeKind::NumberType:
+        return scalar_of(value, samples_);
+      case c10::TypeKind::BoolType:
+        return value.integer.c != 0;
+      default:
+        return scalar_of(value, samples_).toLong();
+    }
+  }
+
+  c10::IValue list(std::span<const Value> items, const c10::TypePtr& element) {
+    c10::TypePtr held = element->kind() == c10::TypeKind::SymIntType
+                            ? c10::TypePtr(c10::IntType::get())
+                            : element;
+    c10::impl::GenericList result(held);
+    for (const Value& item : items) result.push_back(argument(item, element));
+    return result;
+  }
+
+  std::span<const at::Tensor> operands_;
+  Samples samples_;
+  std::size_t next_ = 0;
+};
+
+void append(std::vector<at::Tensor>& results, const c10::IValue& value) {
+  if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorVector()) results.push_back(tensor);
+  } else {
+    results.push_back(value.isNone() ? at::Tensor() : value.toTensor());
+  }
+}
+
+}  // namespace
+
+at::ScalarType executed_dtype(graph::DType dtype) {
+  return symbol(std::string(graph::dtype_name(dtype))).toScalarType();
+}
+
+std::vector<std::int64_t> sizes_at(std::span<const graph::Affine> shape, std::int64_t samples) {
+  std::vector<std::int64_t> sizes;
+  for (const graph::Affine& size : shape) sizes.push_back(size.at(samples));
+  return sizes;
+}
+
+std::vector<at::Tensor> execute(const graph::ModelGraph& graph, OpId op,
+                                std::span<const at::Tensor> operands, Samples samples,
+                                BatchNorm batch_norm) {
+  const std::string_view type = graph.type_name(op);
+  // What a slice is cut out of may lie otherwise in memory than what the graph was traced with.
+  if (type == "aten.view.default") {
+    return {operands[0].reshape(sizes_at(graph.shape(graph.outputs(op)[0]), samples.slice))};
+  }
+  const c10::OperatorHandle& handle = operator_of(type);
+  const auto& formal = handle.schema().arguments();
+  const auto args = graph.args(op);
+  const auto kwargs = graph.kwargs(op);
+  ENSURE(args.size() <= formal.size());
+
+  Call call(operands, samples);
+  std::vector<c10::IValue> stack;
+  for (std::size_t i = 0; i < formal.size(); ++i) {
+    const Value* given = i < args.size() ? &args[i] : nullptr;
+    for (const auto& [key, value] : kwargs) {
+      if (key == formal[i].name()) given = &value;
+    }
+    const bool training = formal[i].name() == "training" || formal[i].name() == "train";
+    const bool normalises = type.find("batch_norm") != std::string_view::npos;
+    if (training && normalises && batch_norm == BatchNorm::kInference) {
+      stack.emplace_back(false);
+    } else if (given) {
+      stack.push_back(call.argument(*given, formal[i].real_type()));
+    } else {
+      ENSURE(formal[i].default_value().has_value());
+      stack.push_back(*formal[i].default_value());
+    }
+  }
+  handle.callBoxed(stack);
+  std::vector<at::Tensor> results;
+  for (const c10::IValue& value : stack) append(results, value);
+  return results;
+}
+
+}  // namespace heterog::split_proof
