@@ -3,50 +3,36 @@
 import contextlib
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 from heterog.errors import ExportError
 from heterog.ir import Step
 
-# Functions that drop elements, with the places of the rate and of the switch that turns it on.
-_DROPS = {
-    torch.dropout,
-    torch.dropout_,
-    torch.feature_dropout,
-    torch.feature_dropout_,
-    torch.alpha_dropout,
-    torch.alpha_dropout_,
-    torch.feature_alpha_dropout,
-    torch.feature_alpha_dropout_,
-    torch._VF.dropout,
-}
-_RATES = ("drop_prob", "drop_path_prob", "drop_path", "stochastic_depth_prob", "layerdrop")
+_aten = torch.ops.aten
+# Attributes under which layers of common libraries keep the rate of dropping paths or layers.
+_RATES = ("dropout_prob", "drop_prob", "drop_path_prob", "drop_path", "stochastic_depth_prob", "layerdrop")
 
 
-class _NoDropout(TorchFunctionMode):
-    """Returns the input of every dropout function, and attention without dropped weights."""
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        kwargs = dict(kwargs or {})
-        if func in _DROPS:
-            return args[0] if args else kwargs["input"]
-        if func is torch.nn.functional.scaled_dot_product_attention:
-            if "dropout_p" in kwargs:
-                kwargs["dropout_p"] = 0.0
-            elif len(args) > 4:
-                args = (*args[:4], 0.0, *args[5:])
-        return func(*args, **kwargs)
+def identity_decompositions() -> dict:
+    """Dropout that drops nothing, forward and backward: reaches rates that no module holds."""
+    return {
+        _aten.native_dropout.default: lambda x, p, train: (
+            x.clone(),
+            torch.ones_like(x, dtype=torch.bool),
+        ),
+        _aten.native_dropout_backward.default: lambda grad, mask, scale: grad.clone(),
+    }
 
 
 @contextlib.contextmanager
 def without_dropout(model: torch.nn.Module):
-    """Rates kept as numbers in modules (recurrent layers, dropped paths) are set to 0 meanwhile."""
+    """Rates kept as numbers in modules are set to 0 meanwhile."""
     before = []
     for module in model.modules():
         names = list(_RATES)
         if isinstance(module, torch.nn.RNNBase):
             names.append("dropout")
-        if type(module).__name__ in ("StochasticDepth", "DropPath"):
+        drops = isinstance(module, torch.nn.modules.dropout._DropoutNd)
+        if drops or type(module).__name__ in ("StochasticDepth", "DropPath"):
             names.append("p")
         for name in names:
             value = vars(module).get(name)
@@ -54,8 +40,7 @@ def without_dropout(model: torch.nn.Module):
                 before.append((module, name, value))
                 setattr(module, name, 0.0)
     try:
-        with _NoDropout():
-            yield
+        yield
     finally:
         for module, name, value in before:
             setattr(module, name, value)

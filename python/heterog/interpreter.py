@@ -1,6 +1,7 @@
 """Runs an exported graph operator by operator: the plain reference for everything that executes it."""
 
 import re
+from dataclasses import dataclass
 
 import torch
 
@@ -59,21 +60,32 @@ _WORDS = {
 }
 
 
-def resolve(argument, values: list, batch: int, device: torch.device):
+@dataclass(frozen=True)
+class Setting:
+    """What a graph leaves open: the samples at hand, those of the whole batch, the device."""
+
+    batch: int
+    whole: int
+    device: torch.device
+
+
+def resolve(argument, values: list, setting: Setting):
     """What an operator is called with in place of an argument of the file."""
     if isinstance(argument, list):
-        return [resolve(item, values, batch, device) for item in argument]
+        return [resolve(item, values, setting) for item in argument]
     if not isinstance(argument, str):
         return argument
     mark, rest = argument[0], argument[1:]
     if mark == "%":
         return values[int(rest)]
-    if mark in "#$":
-        return evaluate(rest, batch)
+    if mark == "#":
+        return evaluate(rest, setting.batch)
+    if mark == "$":
+        return evaluate(rest, setting.whole)
     if mark == "'":
         return rest
     if rest == "device":
-        return device
+        return setting.device
     return _WORDS[rest] if rest in _WORDS else getattr(torch, rest)
 
 
@@ -82,19 +94,18 @@ def operator_of(name: str) -> torch._ops.OpOverload:
     return getattr(getattr(getattr(torch.ops, namespace), packet), overload)
 
 
-def run(graph: dict, values: dict, batch: int, device: str = "cpu", observe=None) -> list:
+def run(graph: dict, values: dict, batch: int, *, whole=None, device="cpu", observe=None) -> list:
     """Executes one step. `values`: name → tensor for every tensor that no operator makes.
 
-    Returns all tensors by id. `observe(tensor_id, value)` sees each one that an operator makes.
+    `whole`: samples of the whole batch where this is a slice of it. Returns all tensors by id.
+    `observe(tensor_id, value)` sees each one that an operator makes.
     """
+    setting = Setting(batch, whole or batch, torch.device(device))
     tensors: list = [values.get(entry["name"]) for entry in graph["tensors"]]
     with torch.no_grad():
         for op in graph["ops"]:
-            args = [resolve(a, tensors, batch, torch.device(device)) for a in op["args"]]
-            kwargs = {
-                key: resolve(value, tensors, batch, torch.device(device))
-                for key, value in op.get("kwargs", {}).items()
-            }
+            args = resolve(op["args"], tensors, setting)
+            kwargs = {k: resolve(v, tensors, setting) for k, v in op.get("kwargs", {}).items()}
             results = operator_of(op["op"])(*args, **kwargs)
             if isinstance(results, torch.Tensor):
                 results = [results]
@@ -107,14 +118,36 @@ def run(graph: dict, values: dict, batch: int, device: str = "cpu", observe=None
 
 
 def initial_values(graph: dict, model_values: dict) -> dict:
-    """name → tensor for parameters and buffers (from the model) and zeros for optimizer state."""
+    """name → tensor: parameters from the model, buffers from it or the file, optimizer state 0."""
     values = {}
     for entry in graph["tensors"]:
-        if entry["role"] in ("parameter", "buffer"):
-            values[entry["name"]] = model_values[entry["name"]].detach().clone().to(dtype_of(entry))
-        elif entry["role"] == "optimizer_state":
-            values[entry["name"]] = torch.zeros(shape_of(entry, 0), dtype=dtype_of(entry))
+        name = entry["name"]
+        if entry["role"] == "optimizer_state":
+            values[name] = torch.zeros(shape_of(entry, 0), dtype=dtype_of(entry))
+        elif entry["role"] in ("parameter", "buffer"):
+            if name in model_values:
+                values[name] = model_values[name].detach().clone().to(dtype_of(entry))
+            else:
+                values[name] = buffer_from_file(entry)
     return values
+
+
+def buffer_from_file(entry: dict) -> torch.Tensor:
+    """The tensor that the field `values` of a buffer describes."""
+    hint = entry.get("values")
+    if hint is None:
+        raise ValueError(f"buffer {entry['name']}: the file does not say what it holds")
+    shape, dtype = shape_of(entry, 0), dtype_of(entry)
+    if "fill" in hint:
+        return torch.full(shape, _value(hint["fill"]), dtype=dtype)
+    if "list" in hint:
+        return torch.tensor([_value(v) for v in hint["list"]], dtype=dtype).reshape(shape)
+    row = hint["start"] + hint["step"] * torch.arange(shape[-1])
+    return row.to(dtype).expand(shape).clone()
+
+
+def _value(value):
+    return _WORDS[value[1:]] if isinstance(value, str) else value
 
 
 def run_step(graph: dict, values: dict, inputs: dict, batch: int, *, lr: float, step: int):

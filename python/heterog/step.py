@@ -9,7 +9,7 @@ import torch
 
 import heterog.version
 from heterog.clean import clean
-from heterog.dropout import check_nothing_random, without_dropout
+from heterog.dropout import check_nothing_random, identity_decompositions, without_dropout
 from heterog.errors import ExportError
 from heterog.hints import buffer_values, input_values
 from heterog.light import light_init
@@ -71,6 +71,7 @@ def export_training_step(
         trained,
         held,
         attributes,
+        {} if dropout else identity_decompositions(),
     )
 
     def cast(tensor: torch.Tensor) -> torch.dtype:

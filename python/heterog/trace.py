@@ -59,6 +59,7 @@ class StepSpec:
     trained: list[str]  # names of parameters that the optimizer changes
     held: dict[str, torch.Tensor]  # buffers, frozen parameters, tensors kept as plain attributes
     attributes: dict[str, tuple[torch.nn.Module, str]] = field(default_factory=dict)
+    decompositions: dict = field(default_factory=dict)  # beside those that every step gets
 
 
 class _Recorder:
@@ -169,7 +170,7 @@ def trace_gradients(spec: StepSpec, batch: int, inputs: tuple, names: list[str],
     def step(*flat):
         return _step(spec, slots, flat, recorder, results)
 
-    table = decomposition_table()
+    table = decomposition_table() | spec.decompositions
     try:
         with fx_traceback.preserve_node_meta(), enable_python_dispatcher():
             recorder.write()

@@ -74,10 +74,10 @@ class Layer(nn.Module):
         return self.norms[-1](x + self.dropout(self.feed_forward(x)))
 
 
-def sinusoids(positions: int, width: int) -> torch.Tensor:
+def sinusoids(positions: int, width: int, device: torch.device) -> torch.Tensor:
     """Sines and cosines of geometrically growing wavelengths: [positions, width]."""
-    angle = torch.arange(positions).unsqueeze(1) * torch.exp(
-        torch.arange(0, width, 2) * (-math.log(10000.0) / width))
+    frequency = torch.arange(0, width, 2, device=device) * (-math.log(10000.0) / width)
+    angle = torch.arange(positions, device=device).unsqueeze(1) * frequency.exp()
     return torch.cat([angle.sin(), angle.cos()], dim=1)
 
 
@@ -90,22 +90,23 @@ class Transformer(nn.Module):
         self.encoder = nn.ModuleList(Layer(sizes, False) for _ in range(sizes.layers))
         self.decoder = nn.ModuleList(Layer(sizes, True) for _ in range(sizes.layers))
         self.dropout = nn.Dropout(sizes.dropout)
-        self.register_buffer("positions", sinusoids(sizes.sequence, sizes.width))
-        future = torch.ones(sizes.sequence, sizes.sequence, dtype=torch.bool).triu(1)
-        self.register_buffer("future", future)
 
     def embed(self, tokens):
-        scaled = self.embedding(tokens) * math.sqrt(self.embedding.embedding_dim)
-        return self.dropout(scaled + self.positions)
+        """Tables are computed, not kept as buffers, so that the graph's file says all of them."""
+        width = self.embedding.embedding_dim
+        positions = sinusoids(tokens.size(1), width, tokens.device)
+        return self.dropout(self.embedding(tokens) * math.sqrt(width) + positions)
 
     def forward(self, source, target):
         hidden_source = (source == PADDING)[:, None, None, :]
+        length = target.size(1)
+        future = torch.ones(length, length, dtype=torch.bool, device=target.device).triu(1)
         memory = self.embed(source)
         for layer in self.encoder:
             memory = layer(memory, hidden_source)
         x = self.embed(target)
         for layer in self.decoder:
-            x = layer(x, self.future, memory, hidden_source)
+            x = layer(x, future, memory, hidden_source)
         return nn.functional.linear(x, self.embedding.weight)
 
 
