@@ -83,6 +83,17 @@ std::string resolved(const std::string& path) {
   return real ? std::string(real.get()) : path;
 }
 
+// The last four bytes tell the size before compression, modulo 2^32 and unless they lie: deflate
+// never packs more than 1032 bytes into one.
+std::size_t size_hint(std::string_view bytes) {
+  if (bytes.size() < 4) return kChunk;
+  std::size_t size = 0;
+  for (std::size_t i = 1; i <= 4; ++i) {
+    size = size << 8 | static_cast<unsigned char>(bytes[bytes.size() - i]);
+  }
+  return std::min({size, bytes.size() * 1032, kMaxFileBytes}) + kChunk;
+}
+
 }  // namespace
 
 bool is_gzip(std::string_view bytes) { return bytes.starts_with("\x1f\x8b"); }
@@ -91,7 +102,7 @@ std::string gunzip(std::string_view bytes, const std::string& source) {
   z_stream stream = {};
   ENSURE(inflateInit2(&stream, 15 + 16) == Z_OK);  // 32 KiB window, gzip header
   std::unique_ptr<z_stream, decltype(&inflateEnd)> guard(&stream, &inflateEnd);
-  std::string text;
+  std::string text(size_hint(bytes), '\0');
   std::size_t size = 0;
   std::size_t consumed = 0;
   while (true) {

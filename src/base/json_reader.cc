@@ -34,10 +34,10 @@ class StrictDom {
   bool end_object() { return close(); }
   bool end_array() { return close(); }
   bool key(std::string& name) {
-    Json& object = *open_.back();
-    VALIDATE(!object.contains(name), "{}: the key \"{}\" occurs twice in one object",
-             printable(file_, 400), printable(name));
-    slot_ = &object[name];
+    const auto [slot, is_new] = open_.back()->emplace(std::move(name), nullptr);
+    VALIDATE(is_new, "{}: the key \"{}\" occurs twice in one object", printable(file_, 400),
+             printable(slot.key()));
+    slot_ = &*slot;
     return true;
   }
   bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception& error) {
