@@ -1,0 +1,115 @@
+// The feature table: pinned to its version, finite on real problems, blind to device numbers.
+#include "gnn/features.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "base/hash.h"
+#include "problems.h"
+
+namespace heterog::gnn {
+namespace {
+
+// Weights trained on one table mean nothing on another: whoever changes a row raises the version
+// and writes the new hash here.
+TEST(Features, TableIsPinnedToItsVersion) {
+  Hasher hasher;
+  for (const FeatureInfo& info : feature_table()) {
+    hasher.add(subject_name(info.subject));
+    hasher.add(info.name);
+    hasher.add(info.unit);
+    hasher.add(normalizer_name(info.normalizer));
+  }
+  EXPECT_EQ(kFeatureVersion, 1);
+  EXPECT_EQ(hash_text(hasher.value()), "PINNED");
+}
+
+TEST(Features, NamesAreUniqueWithinASubject) {
+  std::set<std::pair<Subject, std::string_view>> seen;
+  for (const FeatureInfo& info : feature_table()) {
+    EXPECT_TRUE(seen.emplace(info.subject, info.name).second) << info.name;
+  }
+  EXPECT_EQ(static_cast<int>(seen.size()),
+            feature_count(Subject::kOp) + feature_count(Subject::kGroup) +
+                feature_count(Subject::kDevice) + feature_count(Subject::kAction));
+}
+
+TEST(Features, ValuesAreFiniteAndSmallOnRealProblems) {
+  for (const char* cluster : {"heterog-4gpu", "heterog-8gpu", "heterog-12gpu", "fastt-1gpu"}) {
+    const auto problem = test_problem("bert_large24-tiny", cluster, 48, 16);
+    const Features features = make_features(*problem);
+    const auto devices = static_cast<std::int64_t>(problem->cluster->device_count());
+    EXPECT_EQ(features.devices.rows, devices);
+    EXPECT_EQ(features.action_count, devices + 4);
+    EXPECT_EQ(features.actions.rows, features.groups.rows * (devices + 4));
+    for (const FeatureMatrix* m :
+         {&features.ops, &features.groups, &features.devices, &features.actions}) {
+      ASSERT_EQ(static_cast<std::int64_t>(m->values.size()), m->rows * m->columns);
+      for (float value : m->values) {
+        EXPECT_TRUE(std::isfinite(value));
+        EXPECT_LE(std::abs(value), 4.0f) << cluster;
+      }
+    }
+  }
+}
+
+TEST(Features, NeighboursGoBothWaysAndIncludeTheOpItself) {
+  const auto problem = test_problem("vgg19-tiny", "heterog-8gpu", 32, 16);
+  const Features features = make_features(*problem);
+  std::set<std::pair<std::int64_t, std::int64_t>> pairs;
+  for (std::size_t e = 0; e < features.edge_source.size(); ++e) {
+    EXPECT_TRUE(pairs.emplace(features.edge_source[e], features.edge_target[e]).second);
+  }
+  for (const auto& [a, b] : pairs) EXPECT_TRUE(pairs.contains({b, a}));
+  for (std::int64_t op = 0; op < features.ops.rows; ++op) EXPECT_TRUE(pairs.contains({op, op}));
+  // A convolution network is connected: more pairs than a chain has.
+  EXPECT_GT(static_cast<std::int64_t>(pairs.size()), 3 * features.ops.rows - 3);
+}
+
+TEST(Features, AliasesAreFoldedIntoTheirConsumers) {
+  const auto problem = test_problem("vgg19-tiny", "heterog-8gpu", 32, 16);
+  std::int64_t solid = 0;
+  for (OpId op : problem->graph->op_ids()) solid += !problem->graph->op(op).alias;
+  EXPECT_EQ(make_features(*problem).ops.rows, solid);
+  EXPECT_LT(solid, static_cast<std::int64_t>(problem->graph->op_count()));
+}
+
+TEST(Features, MasksDevicesThatCannotHoldAGroupsParameters) {
+  // One group holds the whole model: 8 × 10^9 parameter bytes fit no 11 GB card with gradients.
+  const auto problem = test_problem("bert_large48", "heterog-8gpu", 24, 1);
+  const FeatureContext context(*problem);
+  const Features features = make_features(*problem);
+  bool any_masked = false;
+  for (int a = 0; a < features.action_count; ++a) {
+    const bool fits = context.action(GroupId(0), a).state_share <= 1.0;
+    any_masked |= !fits;
+    EXPECT_EQ(features.allowed[a] != 0, fits) << a;
+  }
+  EXPECT_TRUE(any_masked);
+}
+
+TEST(Features, MemoryMatchLaysTheModelOutOverTheDevices) {
+  const auto problem = test_problem("vgg19-tiny", "heterog-8gpu", 32, 64);
+  const FeatureContext context(*problem);
+  for (const auto& spans : {context.group_memory_span, context.device_memory_span,
+                            context.group_time_span, context.device_speed_span}) {
+    EXPECT_EQ(spans.front()[0], 0.0);
+    EXPECT_NEAR(spans.back()[1], 1.0, 1e-9);
+    for (std::size_t i = 1; i < spans.size(); ++i) EXPECT_EQ(spans[i][0], spans[i - 1][1]);
+  }
+}
+
+TEST(Features, NormalizersByHand) {
+  EXPECT_DOUBLE_EQ(normalize(Normalizer::kShare, -7), -4);
+  EXPECT_DOUBLE_EQ(normalize(Normalizer::kSeconds, 0), 0);
+  EXPECT_NEAR(normalize(Normalizer::kSeconds, 1), 1.3815512, 1e-6);  // log(10^6 + 1) / 10
+  EXPECT_NEAR(normalize(Normalizer::kBytes, 1024.0 * 1023), std::log(1024) / 15, 1e-12);
+  EXPECT_NEAR(normalize(Normalizer::kLogRatio, std::exp(1.5)), 0.5, 1e-12);
+  EXPECT_DOUBLE_EQ(normalize(Normalizer::kLogRatio, 0), -4);
+}
+
+}  // namespace
+}  // namespace heterog::gnn

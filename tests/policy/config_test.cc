@@ -1,0 +1,74 @@
+// Training configs: what is shipped loads, what is written is read back, what is wrong is named.
+#include "policy/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+
+namespace heterog::policy {
+namespace {
+
+std::string error_of(const std::string& text) {
+  try {
+    parse_train_config(parse_json(text, "c.json"), "c.json");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInput);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(TrainConfig, ShippedConfigsLoad) {
+  for (const char* name : {"small", "paper", "zoo"}) {
+    const auto config = read_train_config(fmt::format("configs/train/{}.json", name), {});
+    EXPECT_FALSE(config.graphs.empty()) << name;
+    EXPECT_FALSE(config.clusters.empty()) << name;
+  }
+  const auto paper = read_train_config("configs/train/paper.json", {});
+  EXPECT_EQ(paper.gat_layers, 12);
+  EXPECT_EQ(paper.gat_heads, 8);
+  EXPECT_EQ(paper.txl_layers, 8);
+  EXPECT_EQ(paper.max_groups, 2000);
+}
+
+TEST(TrainConfig, WrittenIsReadBack) {
+  TrainConfig config;
+  config.graphs = {{"a.json.gz", {8, 16}}};
+  config.clusters = {"x.json", "y.json"};
+  config.seed = 77;
+  config.head = "fixed";
+  config.fixed_devices = 8;
+  config.learning_rate = 0.1234567890123456789;
+  config.normalize_advantage = false;
+  EXPECT_EQ(parse_train_config(train_config_json(config), "t"), config);
+}
+
+TEST(TrainConfig, OverridesAreLaidOverTheFile) {
+  const auto config = read_train_config(
+      "configs/train/small.json",
+      {{"steps", "7"}, {"learning_rate", "1e-4"}, {"clusters", R"(["c.json"])"}, {"head", "fixed"},
+       {"fixed_devices", "3"}});
+  EXPECT_EQ(config.steps, 7);
+  EXPECT_EQ(config.learning_rate, 1e-4);
+  EXPECT_THAT(config.clusters, testing::ElementsAre("c.json"));
+  EXPECT_EQ(config.head, "fixed");
+}
+
+TEST(TrainConfig, ErrorsNameFileFieldAndRemedy) {
+  EXPECT_THAT(error_of(R"({"stepz": 3})"),
+              testing::AllOf(testing::HasSubstr("c.json"), testing::HasSubstr("stepz")));
+  EXPECT_THAT(error_of(R"({"samples": 0})"), testing::HasSubstr("samples"));
+  EXPECT_THAT(error_of(R"({"learning_rate": "fast"})"), testing::HasSubstr("learning_rate"));
+  EXPECT_THAT(error_of(R"({"head": "round"})"), testing::HasSubstr("device-features"));
+  EXPECT_THAT(error_of(R"({"head": "fixed"})"), testing::HasSubstr("fixed_devices"));
+  EXPECT_THAT(error_of(R"({"txl_width": 10, "txl_heads": 4})"), testing::HasSubstr("divide"));
+  EXPECT_THAT(error_of(R"({"graphs": [{"graph": "g", "batches": []}]})"),
+              testing::HasSubstr("batches"));
+  EXPECT_THAT(error_of(R"({"graphs": [{"graph": "g", "batches": [0]}]})"),
+              testing::HasSubstr("batches"));
+  EXPECT_THROW(read_train_config("configs/train/small.json", {{"stepz", "7"}}), Error);
+}
+
+}  // namespace
+}  // namespace heterog::policy

@@ -1,0 +1,94 @@
+// The whole network on real problems: masks, clusters of several sizes, gradients, the fixed head.
+#include "policy/network.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "gnn/finite_difference.h"
+#include "gnn/problems.h"
+
+namespace heterog::policy {
+namespace {
+
+TrainConfig tiny_config() {
+  TrainConfig config;
+  config.gat_heads = 2;
+  config.gat_head_width = 3;
+  config.txl_width = 6;
+  config.txl_heads = 2;
+  config.txl_inner_width = 8;
+  config.txl_segment = 64;
+  config.head_width = 5;
+  return config;
+}
+
+gnn::FeatureTensors features_of(const char* cluster, int groups = 8) {
+  return gnn::to_tensors(
+      gnn::make_features(*test_problem("vgg19-tiny", cluster, 32, groups)));
+}
+
+TEST(PolicyNetwork, OneSetOfWeightsServesClustersOfAnySize) {
+  PolicyNetwork network = make_network(tiny_config(), 1);
+  for (const auto& [cluster, devices] : {std::pair{"heterog-4gpu", 4}, std::pair{"heterog-8gpu", 8},
+                                         std::pair{"heterog-12gpu", 12}}) {
+    const auto log_p = network->forward(features_of(cluster));
+    EXPECT_EQ(log_p.size(1), devices + 4);
+    EXPECT_LT((log_p.exp().sum(1) - 1).abs().max().item<double>(), 1e-5);
+  }
+}
+
+TEST(PolicyNetwork, MaskedActionsAreNeverLikely) {
+  auto features = features_of("heterog-8gpu");
+  features.allowed[2][3] = false;
+  const auto log_p = make_network(tiny_config(), 1)->forward(features);
+  EXPECT_EQ(log_p[2][3].exp().item<double>(), 0.0);
+  EXPECT_GT(log_p[2][4].exp().item<double>(), 0.0);
+}
+
+TEST(PolicyNetwork, BeginsAtTheDataParallelPrior) {
+  TrainConfig config = tiny_config();
+  config.data_parallel_prior = 3;
+  const auto p = make_network(config, 1)->forward(features_of("heterog-8gpu")).exp();
+  // e³ / (4e³ + 8) each if the head says nothing; it says little.
+  EXPECT_NEAR(p.slice(1, 8).mean().item<double>(), 0.2274, 0.03);
+}
+
+TEST(PolicyNetwork, SeedAloneDecidesTheWeights) {
+  const auto a = make_network(tiny_config(), 5)->parameters();
+  torch::rand({17});
+  const auto b = make_network(tiny_config(), 5)->parameters();
+  const auto c = make_network(tiny_config(), 6)->parameters();
+  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(torch::equal(a[i], b[i]));
+  EXPECT_FALSE(torch::equal(a[1], c[1]));
+}
+
+TEST(PolicyNetwork, FixedHeadRefusesAnotherNumberOfDevices) {
+  TrainConfig config = tiny_config();
+  config.head = "fixed";
+  config.fixed_devices = 8;
+  PolicyNetwork network = make_network(config, 1);
+  EXPECT_EQ(network->forward(features_of("heterog-8gpu")).size(1), 12);
+  try {
+    network->forward(features_of("heterog-4gpu"));
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInput);
+    EXPECT_THAT(error.what(), testing::HasSubstr("for 8 devices, the cluster has 4"));
+  }
+}
+
+TEST(PolicyNetwork, GradientsAgreeWithFiniteDifferences) {
+  gnn::FeatureTensors features = features_of("heterog-4gpu", 4);
+  for (auto* t : {&features.ops, &features.groups, &features.devices, &features.actions}) {
+    *t = t->to(torch::kFloat64);
+  }
+  PolicyNetwork network = make_network(tiny_config(), 2);
+  network->to(torch::kFloat64);
+  const auto weights = torch::randn({features.groups.size(0), 8}, torch::kFloat64);
+  expect_gradients_match([&] { return (network->forward(features) * weights).sum(); },
+                         network->parameters(), /*stride=*/9);
+}
+
+}  // namespace
+}  // namespace heterog::policy

@@ -1,0 +1,66 @@
+// The learned planner as a planner: never worse than a baseline, reproducible by evaluations.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "gnn/problems.h"
+#include "planner/baselines.h"
+#include "policy/api.h"
+
+namespace heterog::policy {
+namespace {
+
+class PolicyPlannerTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = std::filesystem::temp_directory_path() / "heterog-policy-planner-test";
+    TrainConfig config;
+    config.graphs = {{"models/vgg19-tiny.json.gz", {32}}};
+    config.clusters = {"configs/clusters/heterog-4gpu.json"};
+    config.steps = 2;
+    config.max_groups = 12;
+    path_ = train(config, {.out_dir = folder_.string()}).policy_path;
+  }
+  static void TearDownTestSuite() { std::filesystem::remove_all(folder_); }
+
+  static planner::PlannerResult plan(const cost::Problem& problem, int threads,
+                                     planner::Budget budget) {
+    ThreadPool pool(threads);
+    planner::PlannerContext context{.problem = problem,
+                                    .threads = pool,
+                                    .rng = Rng(5),
+                                    .budget = std::move(budget),
+                                    .policy_path = path_};
+    return policy_planner().make()->plan(context);
+  }
+
+  static inline std::filesystem::path folder_;
+  static inline std::string path_;
+};
+
+TEST_F(PolicyPlannerTest, NeverWorseThanABaseline) {
+  for (const auto& [graph, batch] : {std::pair{"vgg19-tiny", 64}, std::pair{"resnet50-tiny", 32},
+                                     std::pair{"bert_large24-tiny", 16}}) {
+    const auto problem = test_problem(graph, "heterog-8gpu", batch, 2000);
+    const auto result = plan(*problem, 2, {});
+    planner::Evaluator evaluator(*problem);
+    EXPECT_EQ(evaluator.evaluate(result.strategy).step, result.evaluation.step);
+    for (const auto& baseline : planner::baseline_strategies(*problem)) {
+      EXPECT_FALSE(planner::better(evaluator.evaluate(baseline.strategy), result.evaluation))
+          << graph << " " << baseline.name;
+    }
+  }
+}
+
+TEST_F(PolicyPlannerTest, BudgetOfEvaluationsIsKeptAndReproducible) {
+  const auto problem = test_problem("vgg19-tiny", "heterog-8gpu", 64, 2000);
+  const auto a = plan(*problem, 1, {.evaluations = 120});
+  const auto b = plan(*problem, 2, {.evaluations = 120});
+  EXPECT_EQ(a.strategy, b.strategy);
+  EXPECT_EQ(a.evaluation.step, b.evaluation.step);
+  EXPECT_LE(a.evaluations, 120);
+  EXPECT_GT(a.evaluations, 60);
+}
+
+}  // namespace
+}  // namespace heterog::policy

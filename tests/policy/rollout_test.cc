@@ -1,0 +1,47 @@
+// Sampling: the right frequencies, no masked action, and a function of (generator, sample) alone.
+#include "policy/rollout.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <array>
+
+namespace heterog::policy {
+namespace {
+
+TEST(Rollout, DrawsWithTheGivenProbabilities) {
+  const auto p = torch::tensor({{0.5, 0.25, 0.0, 0.25}, {0.0, 0.0, 1.0, 0.0}});
+  const auto samples = sample_actions(p.log().clamp_min(-1e9), 4000, Rng(1));
+  std::array<int, 4> counts{};
+  for (const Actions& a : samples) {
+    ++counts[a[0]];
+    EXPECT_EQ(a[1], 2);
+  }
+  EXPECT_EQ(counts[2], 0);
+  // Standard deviation of the counts is at most √(4000 / 4) ≈ 32.
+  EXPECT_NEAR(counts[0], 2000, 130);
+  EXPECT_NEAR(counts[1], 1000, 130);
+  EXPECT_NEAR(counts[3], 1000, 130);
+}
+
+TEST(Rollout, SampleDependsOnItsNumberNotOnHowManyThereAre) {
+  const auto log_p = torch::log_softmax(torch::randn({30, 12}), 1);
+  const auto few = sample_actions(log_p, 3, Rng(9));
+  const auto many = sample_actions(log_p, 50, Rng(9));
+  for (int s = 0; s < 3; ++s) EXPECT_EQ(few[s], many[s]);
+  EXPECT_NE(few[0], few[1]);
+  EXPECT_NE(sample_actions(log_p, 1, Rng(10))[0], few[0]);
+}
+
+TEST(Rollout, GreedyTakesTheFirstOfTheMostLikely) {
+  const auto log_p = torch::tensor({{0.1, 0.6, 0.3}, {0.4, 0.2, 0.4}}).log();
+  EXPECT_EQ(greedy_actions(log_p), (Actions{1, 0}));
+}
+
+TEST(Rollout, TensorOfActions) {
+  EXPECT_TRUE(torch::equal(to_tensor({{1, 2, 3}, {4, 5, 255}}),
+                           torch::tensor({{1, 2, 3}, {4, 5, 255}}, torch::kInt64)));
+}
+
+}  // namespace
+}  // namespace heterog::policy

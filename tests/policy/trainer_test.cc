@@ -1,0 +1,175 @@
+// Whole training runs on a tiny graph: same bits with more threads, after a resume, and files.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <filesystem>
+
+#include "base/file.h"
+#include "gnn/problems.h"
+#include "policy/api.h"
+#include "policy/checkpoint.h"
+
+namespace heterog::policy {
+namespace {
+
+class Training : public testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = std::filesystem::temp_directory_path() /
+            fmt::format("heterog-policy-test-{}", ::testing::UnitTest::GetInstance()
+                                                      ->current_test_info()
+                                                      ->name());
+    std::filesystem::remove_all(root_);
+    std::filesystem::create_directories(root_);
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+  std::string path(const std::string& name) const { return (root_ / name).string(); }
+
+  static TrainConfig tiny_config() {
+    TrainConfig config;
+    config.graphs = {{"models/vgg19-tiny.json.gz", {32}}, {"models/lenet5-tiny.json.gz", {16, 64}}};
+    config.clusters = {"configs/clusters/heterog-4gpu.json", "configs/clusters/heterog-8gpu.json"};
+    config.steps = 9;
+    config.cases_per_step = 2;
+    config.samples = 6;
+    config.checkpoint_every = 4;
+    config.max_groups = 12;
+    config.gat_head_width = 4;
+    config.txl_width = 16;
+    config.txl_inner_width = 16;
+    config.txl_segment = 8;
+    config.txl_memory = 8;
+    config.head_width = 16;
+    return config;
+  }
+
+  std::filesystem::path root_;
+};
+
+// Thrown out of the progress callback: stops a run between two steps as a kill would.
+struct Killed {};
+
+TEST_F(Training, OneThreadAndTwoGiveTheSameBits) {
+  train(tiny_config(), {.out_dir = path("one"), .threads = 1});
+  train(tiny_config(), {.out_dir = path("two"), .threads = 2});
+  for (const char* file : {"/train.ckpt", "/policy.ckpt", "/train.log"}) {
+    EXPECT_EQ(read_file(path("one") + file), read_file(path("two") + file)) << file;
+  }
+  TrainConfig other = tiny_config();
+  other.seed = 2;
+  train(other, {.out_dir = path("other"), .threads = 2});
+  EXPECT_NE(read_file(path("one/train.log")), read_file(path("other/train.log")));
+}
+
+TEST_F(Training, KilledAnywhereResumesToTheSameBits) {
+  train(tiny_config(), {.out_dir = path("whole"), .threads = 2});
+  // Steps 5 and 7 lie after the checkpoint of step 4, step 9 is after the last one but before
+  // policy.ckpt.
+  for (std::int64_t kill_at : {5, 7, 9}) {
+    const std::string folder = path(fmt::format("killed-{}", kill_at));
+    EXPECT_THROW(train(tiny_config(), {.out_dir = folder,
+                                       .threads = 2,
+                                       .progress =
+                                           [&](const TrainProgress& p) {
+                                             if (p.step == kill_at) throw Killed();
+                                           }}),
+                 Killed);
+    train(tiny_config(), {.out_dir = folder, .start = StartFrom::kCheckpoint, .threads = 1});
+    for (const char* file : {"/train.ckpt", "/policy.ckpt", "/train.log"}) {
+      EXPECT_EQ(read_file(path("whole") + file), read_file(folder + file)) << kill_at << file;
+    }
+  }
+}
+
+TEST_F(Training, ResumingWithAnotherConfigIsRefused) {
+  train(tiny_config(), {.out_dir = path("run")});
+  TrainConfig other = tiny_config();
+  other.learning_rate *= 2;
+  EXPECT_THROW(train(other, {.out_dir = path("run"), .start = StartFrom::kCheckpoint}), Error);
+  EXPECT_THROW(train(other, {.out_dir = path("nothing"), .start = StartFrom::kCheckpoint}), Error);
+}
+
+TEST_F(Training, PolicySurvivesSavingAndProposesTheSame) {
+  const TrainSummary summary = train(tiny_config(), {.out_dir = path("run")});
+  const Policy policy = Policy::load(summary.policy_path);
+  policy.save(path("copy.ckpt"));
+  EXPECT_EQ(read_file(path("copy.ckpt")), read_file(summary.policy_path));
+  const auto problem = test_problem("vgg19-tiny", "heterog-12gpu", 48, 2000);
+  const auto proposals = propose(policy, *problem, 3, Rng(4));
+  ASSERT_EQ(proposals.size(), 4u);
+  EXPECT_EQ(proposals, propose(Policy::load(path("copy.ckpt")), *problem, 3, Rng(4)));
+  planner::Evaluator evaluator(*problem);
+  for (const auto& strategy : proposals) EXPECT_GT(evaluator.evaluate(strategy).step, 0);
+}
+
+TEST_F(Training, DamagedFilesAndOtherVersionsAreInputErrors) {
+  const TrainSummary summary = train(tiny_config(), {.out_dir = path("run")});
+  const auto error_of = [&](const std::string& file) -> std::string {
+    try {
+      Policy::load(file);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kInput);
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_THAT(error_of(path("missing.ckpt")), testing::HasSubstr("missing.ckpt"));
+  const std::string bytes = read_file(summary.policy_path);
+  for (std::size_t length : {std::size_t{0}, std::size_t{100}, bytes.size() / 2, bytes.size() - 1}) {
+    write_file(path("short.ckpt"), bytes.substr(0, length));
+    EXPECT_NE(error_of(path("short.ckpt")), "accepted") << length;
+  }
+  write_file(path("text.ckpt"), "not a checkpoint at all\n");
+  EXPECT_THAT(error_of(path("text.ckpt")), testing::HasSubstr("not a policy checkpoint"));
+
+  torch::serialize::OutputArchive archive;
+  archive.write("format", c10::IValue(std::string("heterog-policy")));
+  archive.write("version", c10::IValue(std::int64_t{1}));
+  archive.write("feature_version", c10::IValue(std::int64_t{gnn::kFeatureVersion + 1}));
+  archive.save_to(path("future.ckpt"));
+  EXPECT_THAT(error_of(path("future.ckpt")),
+              testing::AllOf(testing::HasSubstr("feature_version"),
+                             testing::HasSubstr("train the policy again")));
+}
+
+TEST_F(Training, FinetuningByEvaluationsIsReproducibleAndNeverLosesItsBest) {
+  const Policy policy = Policy::load(train(tiny_config(), {.out_dir = path("run")}).policy_path);
+  const auto problem = test_problem("vgg19-tiny", "heterog-8gpu", 64, 2000);
+  ThreadPool one(1), two(2);
+  const FinetuneOptions options{.name = "vgg", .seed = 3, .budget = {.evaluations = 40}};
+  const FinetuneResult a = finetune(policy, *problem, one, options);
+  const FinetuneResult b = finetune(policy, *problem, two, options);
+  EXPECT_LE(a.evaluations, 40);
+  EXPECT_EQ(a.strategy, b.strategy);
+  EXPECT_EQ(a.evaluation.step, b.evaluation.step);
+  planner::Evaluator evaluator(*problem);
+  EXPECT_EQ(evaluator.evaluate(a.strategy).step, a.evaluation.step);
+  EXPECT_THROW(finetune(policy, *problem, one, {.name = "vgg"}), Error);
+}
+
+TEST_F(Training, LearnsAOneGroupProblem) {
+  // One group, so that every action can be tried: the policy must end at the best of them.
+  TrainConfig config = tiny_config();
+  config.graphs = {{"models/vgg19-tiny.json.gz", {256}}};
+  config.clusters = {"configs/clusters/heterog-4gpu.json"};
+  config.max_groups = 1;
+  config.steps = 120;
+  config.cases_per_step = 1;
+  config.elite_weight = 0;  // the policy gradient alone
+  config.learning_rate = 1e-2;
+  const TrainSummary summary = train(config, {.out_dir = path("run")});
+  const auto problem = test_problem("vgg19-tiny", "heterog-4gpu", 256, 1);
+  planner::ActionSpace space(*problem);
+  planner::Evaluator evaluator(*problem);
+  Nanoseconds best = std::numeric_limits<Nanoseconds>::max();
+  for (int a = 0; a < space.size(); ++a) {
+    const std::vector<std::uint8_t> actions = {static_cast<std::uint8_t>(a)};
+    best = std::min(best, evaluator.evaluate(space.strategy(actions)).step);
+  }
+  const auto greedy = propose(Policy::load(summary.policy_path), *problem, 0, Rng(0));
+  EXPECT_EQ(evaluator.evaluate(greedy[0]).step, best);
+}
+
+}  // namespace
+}  // namespace heterog::policy
