@@ -2,14 +2,12 @@
 #include "sim/memory.h"
 
 #include <algorithm>
-#include <tuple>
 
 namespace heterog::sim {
 namespace {
 
 struct Change {
   Nanoseconds time = 0;
-  std::uint32_t step = 0;  // position among ends and starts at that time
   DeviceId device;
   Bytes bytes = 0;
 };
@@ -28,25 +26,20 @@ std::vector<MemoryPoint> memory_curve(const compiler::Plan& plan, const SimResul
       last_use[buffer] = std::max(last_use[buffer], result.end[task]);
     }
   }
-  const auto change = [&](Nanoseconds time, std::uint32_t step, DeviceId device, Bytes bytes) {
-    if (bytes != 0) changes.push_back({time, step, device, bytes});
+  const auto change = [&](Nanoseconds time, DeviceId device, Bytes bytes) {
+    if (bytes != 0) changes.push_back({time, device, bytes});
   };
   for (TaskId task : plan.task_ids()) {
-    const bool instant = result.start[task] == result.end[task];
-    // What a task of no time takes is given back after it was taken, at the same time.
-    const std::uint32_t release = instant ? 2 : 0;
-    change(result.start[task], 1, plan.device[task], plan.workspace[task]);
-    change(result.end[task], release, plan.device[task], -plan.workspace[task]);
+    change(result.start[task], plan.device[task], plan.workspace[task]);
+    change(result.end[task], plan.device[task], -plan.workspace[task]);
     for (BufferId buffer : plan.allocates[task]) {
       const auto& info = plan.buffers[buffer];
-      change(result.start[task], 1, info.device, info.bytes);
-      change(last_use[buffer], last_use[buffer] == result.start[task] ? 2 : 0, info.device,
-             -info.bytes);
+      change(result.start[task], info.device, info.bytes);
+      change(last_use[buffer], info.device, -info.bytes);
     }
   }
-  std::stable_sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) {
-    return std::tie(a.time, a.step) < std::tie(b.time, b.step);
-  });
+  std::stable_sort(changes.begin(), changes.end(),
+                   [](const Change& a, const Change& b) { return a.time < b.time; });
   std::vector<MemoryPoint> curve;
   IdVector<DeviceId, Bytes> live(plan.device_count, 0);
   IdVector<DeviceId, std::size_t> last_point(plan.device_count, 0);
@@ -58,7 +51,7 @@ std::vector<MemoryPoint> memory_curve(const compiler::Plan& plan, const SimResul
   for (const Change& c : changes) {
     live[c.device] += c.bytes;
     MemoryPoint& last = curve[last_point[c.device]];
-    if (last.time == c.time && c.time > 0) {
+    if (last.time == c.time) {
       last.bytes = live[c.device];
       continue;
     }

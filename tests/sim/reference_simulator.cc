@@ -1,0 +1,132 @@
+// One moment after another, every ready task looked at in every round.
+#include "sim/reference_simulator.h"
+
+#include <algorithm>
+#include <set>
+
+namespace heterog::sim {
+
+using compiler::Hold;
+using compiler::OrderPolicy;
+
+SimResult reference_simulate(const compiler::Plan& plan, OrderPolicy order) {
+  const std::size_t tasks = plan.task_count();
+  SimResult result;
+  result.start.assign(tasks, -1);
+  result.end.assign(tasks, -1);
+  std::vector<bool> ended(tasks, false);
+  std::vector<Nanoseconds> ready_since(tasks, -1);
+  IdVector<DeviceId, Bytes> live(plan.device_count, 0);
+  result.peak_bytes.assign(plan.device_count, 0);
+  const auto note = [&](DeviceId device, TaskId task) {
+    if (live[device] <= result.peak_bytes[device]) return;
+    result.peak_bytes[device] = live[device];
+    if (live[device] > plan.capacity[device] && !result.out_of_memory) {
+      result.out_of_memory = OutOfMemory{device, task, 0};
+    }
+  };
+  for (DeviceId d : id_range<DeviceId>(plan.device_count)) {
+    live[d] = plan.static_memory[d].total();
+    note(d, TaskId());
+  }
+  std::vector<bool> released(plan.buffers.size(), false);
+  std::vector<std::vector<TaskId>> users(plan.buffers.size());
+  for (TaskId task : plan.task_ids()) {
+    for (BufferId buffer : plan.allocates[task]) users[buffer.value()].push_back(task);
+    for (BufferId buffer : plan.reads[task]) users[buffer.value()].push_back(task);
+  }
+  const auto is_ready = [&](TaskId task) {
+    for (TaskId before : plan.task_ids()) {
+      const auto next = plan.successors[before];
+      if (!ended[before.value()] && std::find(next.begin(), next.end(), task) != next.end()) {
+        return false;
+      }
+    }
+    return true;
+  };
+  const auto is_free = [&](ResourceId resource, Nanoseconds now) {
+    for (TaskId other : plan.task_ids()) {
+      if (result.start[other] < 0) continue;
+      for (const Hold& hold : plan.holds[other]) {
+        if (hold.resource == resource && result.start[other] + hold.duration > now) return false;
+      }
+    }
+    return true;
+  };
+  Nanoseconds now = 0;
+  while (true) {
+    // Everything that ends by now ends.
+    for (TaskId task : plan.task_ids()) {
+      if (result.start[task] < 0 || ended[task.value()] || result.end[task] > now) continue;
+      ended[task.value()] = true;
+      live[plan.device[task]] -= plan.workspace[task];
+    }
+    // A buffer is given back when its task and all its readers have ended.
+    for (BufferId buffer : id_range<BufferId>(plan.buffers.size())) {
+      if (released[buffer.value()]) continue;
+      const bool in_use = std::any_of(users[buffer.value()].begin(), users[buffer.value()].end(),
+                                      [&](TaskId task) { return !ended[task.value()]; });
+      if (in_use) continue;
+      released[buffer.value()] = true;
+      live[plan.buffers[buffer].device] -= plan.buffers[buffer].bytes;
+    }
+    std::vector<TaskId> ready;
+    for (TaskId task : plan.task_ids()) {
+      if (result.start[task] >= 0 || !is_ready(task)) continue;
+      if (ready_since[task.value()] < 0) ready_since[task.value()] = now;
+      ready.push_back(task);
+    }
+    std::sort(ready.begin(), ready.end(), [&](TaskId a, TaskId b) {
+      const Nanoseconds ta = order == OrderPolicy::kFifo ? ready_since[a.value()] : 0;
+      const Nanoseconds tb = order == OrderPolicy::kFifo ? ready_since[b.value()] : 0;
+      return std::pair(ta, plan.order[a]) < std::pair(tb, plan.order[b]);
+    });
+    std::set<ResourceId> reserved;
+    for (TaskId task : ready) {
+      bool startable = true;
+      for (const Hold& hold : plan.holds[task]) {
+        startable = startable && is_free(hold.resource, now) && !reserved.contains(hold.resource);
+      }
+      if (!startable) {
+        if (order == OrderPolicy::kRankReserve) {
+          for (const Hold& hold : plan.holds[task]) reserved.insert(hold.resource);
+        }
+        continue;
+      }
+      result.start[task] = now;
+      result.end[task] = now + plan.duration[task];
+      result.dispatch.push_back(task);
+      live[plan.device[task]] += plan.workspace[task];
+      for (BufferId buffer : plan.allocates[task]) {
+        live[plan.buffers[buffer].device] += plan.buffers[buffer].bytes;
+        if (plan.buffers[buffer].device != plan.device[task]) {
+          note(plan.buffers[buffer].device, task);
+        }
+      }
+      note(plan.device[task], task);
+    }
+    // The next moment: the earliest end of a task or release of a resource; the same one again if
+    // something that takes no time has started.
+    Nanoseconds next = -1;
+    const auto consider = [&](Nanoseconds time) {
+      if (time >= now && (next < 0 || time < next)) next = time;
+    };
+    for (TaskId task : plan.task_ids()) {
+      if (result.start[task] < 0) continue;
+      if (!ended[task.value()]) consider(result.end[task]);
+      for (const Hold& hold : plan.holds[task]) {
+        if (result.start[task] + hold.duration > now) consider(result.start[task] + hold.duration);
+      }
+    }
+    if (next < 0) break;
+    now = next;
+  }
+  for (TaskId task : plan.task_ids()) result.step = std::max(result.step, result.end[task]);
+  if (result.out_of_memory) {
+    const DeviceId device = result.out_of_memory->device;
+    result.out_of_memory->missing_bytes = result.peak_bytes[device] - plan.capacity[device];
+  }
+  return result;
+}
+
+}  // namespace heterog::sim

@@ -1,0 +1,13 @@
+// The slow, obvious simulator: rule 8 of the design written literally, for the fast one to agree
+// with.
+#pragma once
+
+#include "sim/simulator.h"
+
+namespace heterog::sim {
+
+// Start, end and dispatch order, step and peak memory, whether it fits and what is missing.
+// Quadratic.
+SimResult reference_simulate(const compiler::Plan& plan, compiler::OrderPolicy order);
+
+}  // namespace heterog::sim
