@@ -148,13 +148,6 @@ class Search {
   bool found_ = false;
 };
 
-class Portfolio final : public Planner {
- public:
-  PlannerResult plan(PlannerContext& context) const override {
-    return best_plan(context, {}).best;
-  }
-};
-
 // From the best baseline or, where none fits, from the best filling of memory.
 class LocalSearch final : public Planner {
  public:
@@ -193,7 +186,6 @@ PortfolioResult best_plan(PlannerContext& context, const Proposer& propose) {
   return Search(context, propose).run();
 }
 
-std::unique_ptr<const Planner> make_portfolio() { return std::make_unique<Portfolio>(); }
 std::unique_ptr<const Planner> make_local_search() { return std::make_unique<LocalSearch>(); }
 
 }  // namespace heterog::planner

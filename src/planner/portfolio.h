@@ -30,8 +30,7 @@ struct PortfolioResult {
 // worse than the best baseline, whatever the budget: the baselines are always evaluated.
 PortfolioResult best_plan(PlannerContext& context, const Proposer& propose);
 
-// Planners of the registry that are this, without a policy: whole, and the search part alone.
-std::unique_ptr<const Planner> make_portfolio();
+// For the registry: the search alone, from the best baseline or the best filling of memory.
 std::unique_ptr<const Planner> make_local_search();
 
 }  // namespace heterog::planner

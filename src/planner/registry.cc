@@ -9,7 +9,7 @@
 namespace heterog::planner {
 
 std::span<const PlannerEntry> builtin_planners() {
-  static const std::array<PlannerEntry, 9> kPlanners = {{
+  static const std::array<PlannerEntry, 8> kPlanners = {{
       {"ev-ps", "a replica on every device, parameter servers", true, make_even_ps},
       {"ev-ar", "a replica on every device, all-reduce", true, make_even_all_reduce},
       {"cp-ps", "replicas in proportion to speed, parameter servers", true, make_proportional_ps},
@@ -19,8 +19,6 @@ std::span<const PlannerEntry> builtin_planners() {
       {"horovod", "ev-ar with gradients in buckets of 64 MiB", true, make_horovod},
       {"random", "the best of random strategies", false, make_random_search},
       {"local-search", "changes a few groups and keeps what helps", false, make_local_search},
-      {"portfolio", "baselines, shares by memory, local search: the best of all", false,
-       make_portfolio},
   }};
   return kPlanners;
 }

@@ -1,0 +1,162 @@
+// heterog compare: planners side by side on one problem.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "base/log.h"
+#include "cli/options.h"
+#include "cli/planner_table.h"
+#include "cli/progress.h"
+#include "cli/report.h"
+#include "cli/verbs.h"
+
+namespace heterog::cli {
+
+namespace {
+
+struct CompareOptions {
+  CommonOptions common;
+  ProblemOptions problem;
+  BudgetOptions budget;
+  std::vector<std::string> planners;
+  std::string policy;
+};
+
+struct Row {
+  std::string name;
+  bool baseline = false;
+  planner::PlannerResult result;
+  double plan_seconds = 0;
+  double step_seconds() const { return to_seconds(result.evaluation.step); }
+  bool feasible() const { return result.evaluation.feasible; }
+};
+
+bool is_baseline(const std::string& name) {
+  const auto& all = all_planners();
+  return std::any_of(all.begin(), all.end(), [&](const planner::PlannerEntry& entry) {
+    return entry.baseline && entry.name == name;
+  });
+}
+
+// The names asked for, and in front of them the baselines, which every speed-up refers to.
+std::vector<std::string> names_to_run(const std::vector<std::string>& asked) {
+  std::vector<std::string> names;
+  const auto add = [&](const std::string& name) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  };
+  const bool all = asked.empty() || std::find(asked.begin(), asked.end(), "all") != asked.end();
+  for (const planner::PlannerEntry& entry : all_planners()) {
+    if (entry.baseline) add(std::string(entry.name));
+  }
+  for (const planner::PlannerEntry& entry : all_planners()) {
+    if (all) add(std::string(entry.name));
+  }
+  for (const std::string& name : asked) {
+    if (name != "all") add(name);
+  }
+  return names;
+}
+
+std::string table_text(const std::vector<Row>& rows) {
+  std::vector<std::string> header = {"planner", "step", "feasible", "short of", "planned in",
+                                     "plans"};
+  for (const Row& base : rows) {
+    if (base.baseline) header.push_back("vs " + base.name);
+  }
+  Table table(std::move(header));
+  for (const Row& row : rows) {
+    std::vector<std::string> cells = {
+        row.name,
+        milliseconds_text(row.step_seconds()),
+        row.feasible() ? "yes" : "no",
+        row.feasible() ? "-" : gigabytes_text(row.result.evaluation.missing_bytes),
+        fmt::format("{:.2f} s", row.plan_seconds),
+        std::to_string(row.result.evaluations)};
+    for (const Row& base : rows) {
+      if (!base.baseline) continue;
+      const bool comparable = base.feasible() && row.feasible() && &base != &row;
+      cells.push_back(comparable ? speedup_text(base.step_seconds(), row.step_seconds())
+                      : base.feasible() || &base == &row ? "-"
+                                                         : "no fit");
+    }
+    table.add_row(std::move(cells));
+  }
+  return table.text();
+}
+
+// `speedup` is over the best feasible baseline; null where either does not fit in memory.
+OrderedJson rows_json(const std::vector<Row>& rows) {
+  std::optional<double> base;
+  for (const Row& row : rows) {
+    if (row.baseline && row.feasible()) {
+      base = std::min(base.value_or(row.step_seconds()), row.step_seconds());
+    }
+  }
+  OrderedJson json;
+  json["planners"] = OrderedJson::array();
+  for (const Row& row : rows) {
+    OrderedJson item = {{"name", row.name},
+                        {"step_seconds", row.step_seconds()},
+                        {"feasible", row.feasible()},
+                        {"plan_seconds", row.plan_seconds},
+                        {"speedup", nullptr}};
+    if (base && row.feasible()) item["speedup"] = (*base - row.step_seconds()) / row.step_seconds();
+    json["planners"].push_back(std::move(item));
+  }
+  return json;
+}
+
+int run_compare(const CompareOptions& options) {
+  const auto problem = load_problem(options.problem);
+  ThreadPool threads(options.common.threads);
+  const std::vector<std::string> names = names_to_run(options.planners);
+  // Refuses a wrong name before any long work.
+  for (const std::string& name : names) find_planner(name, *problem->cluster);
+  std::vector<Row> rows;
+  for (const std::string& name : names) {
+    Progress progress("comparing");
+    progress.show(static_cast<double>(rows.size()) / static_cast<double>(names.size()), name);
+    const Stopwatch watch;
+    planner::PlannerContext context{.problem = *problem,
+                                    .threads = threads,
+                                    .rng = Rng(options.common.seed),
+                                    .budget = start_budget(options.budget, name),
+                                    .compile = compile_options(options.problem),
+                                    .policy_path = options.policy};
+    Row row{.name = name, .baseline = is_baseline(name)};
+    row.result = find_planner(name, *problem->cluster)->plan(context);
+    row.plan_seconds = watch.seconds();
+    rows.push_back(std::move(row));
+  }
+  if (options.common.json) {
+    print_json(rows_json(rows));
+  } else {
+    fmt::print("{} on {}, batch {}\n{}", problem->graph->name(), problem->cluster->name(),
+               problem->batch, table_text(rows));
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_compare(CLI::App& app, Action& chosen) {
+  auto options = std::make_shared<CompareOptions>();
+  CLI::App& verb = *app.add_subcommand("compare", "Sets planners side by side on one problem");
+  add_graph_and_cluster(verb, options->problem);
+  add_batch(verb, options->problem);
+  verb.add_option("--planner", options->planners,
+                  "Planners to compare with the baselines (default: all)");
+  verb.add_option("--policy", options->policy, "Checkpoint of the policy (default: the shipped one)");
+  add_budget(verb, options->budget);
+  add_common(verb, options->common);
+  verb.footer(
+      "Example:\n  heterog compare --graph models/vgg19.json.gz "
+      "--cluster configs/clusters/heterog-8gpu.json --batch 192 --planner local-search portfolio\n"
+      "A budget is each planner's. \"vs\" is (baseline - planner) / planner, in step time.");
+  verb.callback(
+      [options, &chosen] { chosen = [options] { return run_compare(*options); }; });
+}
+
+}  // namespace heterog::cli

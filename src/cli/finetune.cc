@@ -1,0 +1,133 @@
+// heterog finetune: goes on training on one unseen graph; its best plan on request.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "cli/options.h"
+#include "cli/planner_table.h"
+#include "cli/planning.h"
+#include "cli/progress.h"
+#include "cli/training.h"
+#include "cli/verbs.h"
+#include "policy/api.h"
+
+namespace heterog::cli {
+
+namespace {
+
+struct FinetuneVerbOptions {
+  CommonOptions common;
+  ProblemOptions problem;
+  BudgetOptions budget;
+  std::string policy;
+  std::string out;
+  std::string plan;
+  std::string trace;
+};
+
+// What the tuned policy proposes, its best find first, through the planner of `heterog plan`.
+planner::PortfolioResult plan_with(const policy::FinetuneResult& tuned,
+                                   const FinetuneVerbOptions& options,
+                                   const cost::Problem& problem, ThreadPool& threads) {
+  planner::PlannerContext context{.problem = problem,
+                                  .threads = threads,
+                                  .rng = Rng(options.common.seed),
+                                  .compile = compile_options(options.problem)};
+  const planner::Proposer propose = [&](int count) {
+    std::vector<compiler::Strategy> strategies =
+        policy::propose(tuned.policy, problem, count - 1, context.rng.split(1));
+    strategies.insert(strategies.begin(), tuned.strategy);
+    return strategies;
+  };
+  return planner::best_plan(context, propose);
+}
+
+int run_finetune(const FinetuneVerbOptions& options) {
+  VALIDATE(options.budget.any(),
+           "finetune needs --budget SECONDS or --evaluations N: there is no other end to it");
+  const Stopwatch watch;
+  const std::string start =
+      options.policy.empty() ? policy::shipped_policy_path() : options.policy;
+  const policy::Policy policy = policy::Policy::load(start);
+  const auto problem = load_problem(options.problem);
+  ThreadPool threads(options.common.threads);
+  const policy::FinetuneResult tuned = [&] {
+    Progress progress("fine-tuning");
+    const planner::Budget budget = start_budget(options.budget, "fine-tuning");
+    return policy::finetune(
+        policy, *problem, threads,
+        {.name = fmt::format("{} {} {}", problem->graph->name(), problem->batch,
+                             problem->cluster->name()),
+         .seed = options.common.seed,
+         .budget = budget,
+         .compile = compile_options(options.problem),
+         .progress = [&](const policy::TrainProgress& now) {
+           const double done =
+               options.budget.seconds
+                   ? progress.seconds() / *options.budget.seconds
+                   : static_cast<double>(now.evaluations) /
+                         static_cast<double>(*options.budget.evaluations);
+           progress.show(done, progress_text(now));
+         }});
+  }();
+  tuned.policy.save(options.out);
+
+  OrderedJson json;
+  json["policy"] = options.out;
+  json["evaluations"] = tuned.evaluations;
+  json["best_step_seconds"] = to_seconds(tuned.evaluation.step);
+  json["feasible"] = tuned.evaluation.feasible;
+  json["finetune_seconds"] = watch.seconds();
+  if (!options.common.json) {
+    fmt::print("{} plans simulated in {}; best {}{}; policy in {}\n", tuned.evaluations,
+               duration_text(watch.seconds()),
+               milliseconds_text(to_seconds(tuned.evaluation.step)),
+               tuned.evaluation.feasible ? "" : " (does not fit in memory)", options.out);
+  }
+  if (options.plan.empty()) {
+    if (options.common.json) print_json(json);
+    return 0;
+  }
+  const planner::PortfolioResult found = plan_with(tuned, options, *problem, threads);
+  const Simulated simulated =
+      simulate_strategy(*problem, found.best.strategy, compile_options(options.problem));
+  if (options.common.json) {
+    json["plan"] = simulation_json(*problem, simulated);
+    json["plan"]["planner"] = found.found_by;
+    print_json(json);
+  } else {
+    fmt::print("plan of {}\n{}", found.found_by, simulation_text(*problem, simulated));
+  }
+  write_plan_file({.path = options.plan,
+                   .planner = found.found_by,
+                   .max_groups = options.problem.max_groups},
+                  *problem, found.best.strategy, simulated);
+  write_trace(options.trace, *problem, simulated);
+  return 0;
+}
+
+}  // namespace
+
+void add_finetune(CLI::App& app, Action& chosen) {
+  auto options = std::make_shared<FinetuneVerbOptions>();
+  CLI::App& verb =
+      *app.add_subcommand("finetune", "Goes on training a policy on one graph and cluster");
+  verb.add_option("--policy", options->policy,
+                  "Checkpoint to start from (default: the shipped one)");
+  add_graph_and_cluster(verb, options->problem);
+  add_batch(verb, options->problem);
+  verb.add_option("--out", options->out, "Checkpoint to write")->required();
+  auto* plan = verb.add_option("--plan", options->plan, "Also write the best plan");
+  verb.add_option("--trace", options->trace, "Also write a Chrome trace of that plan")
+      ->needs(plan);
+  add_budget(verb, options->budget);
+  add_common(verb, options->common);
+  verb.footer(
+      "Example:\n  heterog finetune --graph models/bert_large24.json.gz "
+      "--cluster configs/clusters/heterog-8gpu.json --batch 48 --out bert.ckpt --budget 60 "
+      "--plan plan.json");
+  verb.callback(
+      [options, &chosen] { chosen = [options] { return run_finetune(*options); }; });
+}
+
+}  // namespace heterog::cli

@@ -1,0 +1,74 @@
+// Declares the shared options and loads what they name.
+#include "cli/options.h"
+
+#include <cmath>
+
+#include "cli/progress.h"
+#include "cluster/cluster_io.h"
+#include "cost/cost_model.h"
+#include "graph/graph_io.h"
+
+namespace heterog::cli {
+
+void add_common(CLI::App& verb, CommonOptions& options) {
+  verb.add_option("--seed", options.seed, "Seed of everything random")->capture_default_str();
+  verb.add_option("--threads", options.threads,
+                  "Threads that evaluate plans; the result does not depend on it")
+      ->capture_default_str();
+  verb.add_flag("--json", options.json, "One JSON object on stdout instead of tables");
+}
+
+void add_graph_and_cluster(CLI::App& verb, ProblemOptions& options) {
+  verb.add_option("--graph", options.graph, "Model graph (models/*.json.gz)")->required();
+  verb.add_option("--cluster", options.cluster, "Cluster (configs/clusters/*.json)")->required();
+  verb.add_option("--collectives", options.collectives,
+                  "per-device: all-reduces of disjoint devices may overlap; serial: none may")
+      ->capture_default_str();
+}
+
+void add_batch(CLI::App& verb, ProblemOptions& options) {
+  verb.add_option("--batch", options.batch, "Samples of one step, over all devices")->required();
+}
+
+std::unique_ptr<const cost::Problem> load_problem(const ProblemOptions& options) {
+  VALIDATE(options.batch >= 1, "--batch: {} given; a step has at least 1 sample", options.batch);
+  auto cluster =
+      std::make_shared<const cluster::Cluster>(cluster::load_cluster(options.cluster));
+  auto graph = std::make_shared<const graph::ModelGraph>(graph::read_graph(options.graph));
+  return cost::make_problem(std::move(graph), std::move(cluster), cost::RooflineModel(),
+                            options.batch, {.max_groups = options.max_groups});
+}
+
+compiler::CompileOptions compile_options(const ProblemOptions& options) {
+  using Collectives = compiler::CompileOptions::Collectives;
+  if (options.collectives == "per-device") return {.collectives = Collectives::kPerDevice};
+  VALIDATE(options.collectives == "serial",
+           "--collectives: \"{}\" given; it is per-device or serial", options.collectives);
+  return {.collectives = Collectives::kSerial};
+}
+
+void add_budget(CLI::App& verb, BudgetOptions& options) {
+  auto* seconds = verb.add_option("--budget", options.seconds, "Go on for this many seconds");
+  verb.add_option("--evaluations", options.evaluations,
+                  "Go on for this many simulated plans (reproducible)")
+      ->excludes(seconds);
+}
+
+planner::Budget start_budget(const BudgetOptions& options, const std::string& title) {
+  VALIDATE(!options.seconds || (std::isfinite(*options.seconds) && *options.seconds > 0),
+           "--budget: {} given; it is a positive number of seconds", *options.seconds);
+  VALIDATE(!options.evaluations || *options.evaluations >= 1,
+           "--evaluations: {} given; at least 1 plan is simulated", *options.evaluations);
+  planner::Budget budget{.evaluations = options.evaluations};
+  if (options.seconds) {
+    auto progress = std::make_shared<Progress>(title);
+    budget.expired = [progress, seconds = *options.seconds] {
+      const double elapsed = progress->seconds();
+      progress->show(elapsed / seconds, "");
+      return elapsed >= seconds;
+    };
+  }
+  return budget;
+}
+
+}  // namespace heterog::cli

@@ -1,0 +1,104 @@
+// heterog plan: from a graph and a cluster to a plan file.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "cli/options.h"
+#include "cli/planner_table.h"
+#include "cli/planning.h"
+#include "cli/progress.h"
+#include "cli/verbs.h"
+
+namespace heterog::cli {
+
+namespace {
+
+struct PlanOptions {
+  CommonOptions common;
+  ProblemOptions problem;
+  BudgetOptions budget;
+  std::string out;
+  std::string policy;
+  std::string planner{kPortfolio};
+  std::string trace;
+};
+
+std::string baselines_text(const planner::PortfolioResult& result) {
+  Table table({"baseline", "step", "feasible", "speed-up over it"});
+  for (const auto& baseline : result.baselines) {
+    const bool comparable = baseline.evaluation.feasible && result.best.evaluation.feasible;
+    table.add_row({baseline.name, milliseconds_text(to_seconds(baseline.evaluation.step)),
+                   baseline.evaluation.feasible ? "yes" : "no",
+                   comparable ? speedup_text(to_seconds(baseline.evaluation.step),
+                                             to_seconds(result.best.evaluation.step))
+                              : "-"});
+  }
+  return table.text();
+}
+
+int run_plan(const PlanOptions& options) {
+  const Stopwatch watch;
+  const planner::Budget budget = start_budget(options.budget, "planning");
+  const auto problem = load_problem(options.problem);
+  ThreadPool threads(options.common.threads);
+  planner::PlannerContext context{.problem = *problem,
+                                  .threads = threads,
+                                  .rng = Rng(options.common.seed),
+                                  .budget = budget,
+                                  .compile = compile_options(options.problem),
+                                  .policy_path = options.policy};
+  planner::PortfolioResult found;
+  if (options.planner == kPortfolio) {
+    found = plan_with_policy(context);
+  } else {
+    found.best = find_planner(options.planner, *problem->cluster)->plan(context);
+    found.found_by = options.planner;
+  }
+  context.budget = {};  // wipes the progress line
+  const double plan_seconds = watch.seconds();
+
+  const Simulated simulated =
+      simulate_strategy(*problem, found.best.strategy, context.compile);
+  if (options.common.json) {
+    OrderedJson json = simulation_json(*problem, simulated);
+    json["planner"] = found.found_by;
+    json["plan_seconds"] = plan_seconds;
+    json["evaluations"] = found.best.evaluations;
+    print_json(json);
+  } else {
+    fmt::print("{} on {}, batch {}: found by {} in {:.2f} s, {} plans simulated\n",
+               problem->graph->name(), problem->cluster->name(), problem->batch, found.found_by,
+               plan_seconds, found.best.evaluations);
+    fmt::print("{}", simulation_text(*problem, simulated));
+    if (!found.baselines.empty()) fmt::print("\n{}", baselines_text(found));
+  }
+  write_plan_file({.path = options.out,
+                   .planner = found.found_by,
+                   .max_groups = options.problem.max_groups},
+                  *problem, found.best.strategy, simulated);
+  write_trace(options.trace, *problem, simulated);
+  return 0;
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app, Action& chosen) {
+  auto options = std::make_shared<PlanOptions>();
+  CLI::App& verb = *app.add_subcommand("plan", "Finds a plan for a model on a cluster");
+  add_graph_and_cluster(verb, options->problem);
+  add_batch(verb, options->problem);
+  verb.add_option("--out", options->out, "Plan file to write")->required();
+  verb.add_option("--policy", options->policy, "Checkpoint of the policy (default: the shipped one)");
+  verb.add_option("--planner", options->planner, "One of `heterog planners`")
+      ->capture_default_str();
+  verb.add_option("--trace", options->trace, "Also write a Chrome trace of the simulated step");
+  add_budget(verb, options->budget);
+  add_common(verb, options->common);
+  verb.footer(
+      "Example:\n  heterog plan --graph models/bert_large24.json.gz "
+      "--cluster configs/clusters/heterog-8gpu.json --batch 48 --out plan.json\n"
+      "Exit code 3: no plan fits in memory (then none is written).");
+  verb.callback([options, &chosen] { chosen = [options] { return run_plan(*options); }; });
+}
+
+}  // namespace heterog::cli

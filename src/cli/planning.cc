@@ -1,0 +1,39 @@
+// The common end of plan, finetune and simulate.
+#include "cli/planning.h"
+
+#include "base/file.h"
+#include "compiler/plan_io.h"
+#include "sim/trace.h"
+
+namespace heterog::cli {
+
+Simulated simulate_strategy(const cost::Problem& problem, const compiler::Strategy& strategy,
+                            const compiler::CompileOptions& options) {
+  Simulated simulated{.plan = compiler::compile(problem, strategy, options)};
+  simulated.result = sim::simulate(simulated.plan, strategy.order);
+  return simulated;
+}
+
+void write_trace(const std::string& path, const cost::Problem& problem,
+                 const Simulated& simulated) {
+  if (path.empty()) return;
+  write_file(path, sim::chrome_trace(problem, simulated.plan, simulated.result));
+}
+
+void write_plan_file(const PlanFile& file, const cost::Problem& problem,
+                     const compiler::Strategy& strategy, const Simulated& simulated) {
+  if (!simulated.result.feasible()) {
+    throw Error(ErrorKind::kInfeasible, "no plan fits in memory; in the closest one " +
+                                            out_of_memory_text(problem, simulated));
+  }
+  compiler::PlanRecord record{.strategy = strategy,
+                              .planner = file.planner,
+                              .max_groups = file.max_groups,
+                              .step_seconds = to_seconds(simulated.result.step),
+                              .feasible = true,
+                              .peak_bytes = simulated.result.peak_bytes.raw(),
+                              .dispatch = simulated.result.dispatch};
+  compiler::write_plan(file.path, record, problem);
+}
+
+}  // namespace heterog::cli

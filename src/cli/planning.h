@@ -1,0 +1,30 @@
+// What follows a decision: compile and simulate it once more for the report, write the files.
+#pragma once
+
+#include <string>
+
+#include "cli/report.h"
+#include "compiler/compile.h"
+#include "compiler/strategy.h"
+#include "cost/problem.h"
+
+namespace heterog::cli {
+
+Simulated simulate_strategy(const cost::Problem& problem, const compiler::Strategy& strategy,
+                            const compiler::CompileOptions& options);
+
+// Chrome trace of the simulated step; nothing if the path is empty.
+void write_trace(const std::string& path, const cost::Problem& problem,
+                 const Simulated& simulated);
+
+// The plan file, with the predictions. Throws the error of exit code 3, and writes nothing, if the
+// strategy does not fit in memory.
+struct PlanFile {
+  std::string path;
+  std::string planner;
+  int max_groups = 2000;
+};
+void write_plan_file(const PlanFile& file, const cost::Problem& problem,
+                     const compiler::Strategy& strategy, const Simulated& simulated);
+
+}  // namespace heterog::cli

@@ -1,0 +1,42 @@
+// Wall-clock time and a progress line with time left: on a terminal only, silent in a pipe.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+namespace heterog::cli {
+
+// Seconds since a start, for reports; never a part of a plan.
+class Stopwatch {
+ public:
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+// One line on stderr, rewritten at most ten times a second, wiped at the end.
+class Progress {
+ public:
+  explicit Progress(std::string title);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  double seconds() const { return watch_.seconds(); }
+  // `done` in [0, 1]; 0 while nothing is known of the end.
+  void show(double done, const std::string& detail);
+
+ private:
+  std::string title_;
+  bool terminal_;
+  Stopwatch watch_;
+  double last_shown_ = -1;
+};
+
+// "8 s", "3 min 20 s", "1 h 05 min".
+std::string duration_text(double seconds);
+
+}  // namespace heterog::cli

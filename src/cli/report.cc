@@ -1,0 +1,151 @@
+// Writes simulation results as JSON and text.
+#include "cli/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+namespace heterog::cli {
+
+namespace {
+
+std::string task_name(const cost::Problem& problem, const compiler::Plan& plan, TaskId task) {
+  std::string name(compiler::task_kind_name(plan.kind[task]));
+  if (plan.op[task].valid()) name += " " + problem.graph->op(plan.op[task]).name;
+  return name;
+}
+
+Bytes missing(const Simulated& simulated, DeviceId device) {
+  return std::max<Bytes>(0, simulated.result.peak_bytes[device] - simulated.plan.capacity[device]);
+}
+
+// Characters, not bytes: names may hold any UTF-8.
+std::size_t width(const std::string& text) {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+}  // namespace
+
+std::string milliseconds_text(double seconds) { return fmt::format("{:.1f} ms", seconds * 1e3); }
+std::string gigabytes_text(Bytes bytes) {
+  return fmt::format("{:.2f} GB", static_cast<double>(bytes) * 1e-9);
+}
+std::string speedup_text(double base, double time) {
+  return fmt::format("{:+.1f} %", 100 * (base - time) / time);
+}
+
+OrderedJson simulation_json(const cost::Problem& problem, const Simulated& simulated) {
+  const sim::SimResult& result = simulated.result;
+  OrderedJson json;
+  json["step_seconds"] = to_seconds(result.step);
+  json["feasible"] = result.feasible();
+  json["tasks"] = simulated.plan.task_count();
+  json["devices"] = OrderedJson::array();
+  for (DeviceId device : problem.cluster->device_ids()) {
+    json["devices"].push_back({{"name", problem.cluster->device(device).name},
+                               {"busy_seconds", to_seconds(result.device_busy[device])},
+                               {"peak_bytes", result.peak_bytes[device]},
+                               {"capacity_bytes", simulated.plan.capacity[device]}});
+  }
+  json["links"] = OrderedJson::array();
+  for (LinkId link : id_range<LinkId>(problem.cluster->link_count())) {
+    json["links"].push_back({{"name", problem.cluster->link(link).name},
+                             {"busy_seconds", to_seconds(result.link_busy[link])},
+                             {"bytes", result.link_bytes[link]}});
+  }
+  json["computation_seconds"] = to_seconds(result.computation);
+  json["communication_seconds"] = to_seconds(result.communication);
+  json["lower_bound_seconds"] = to_seconds(sim::lower_bound(simulated.plan));
+  if (result.out_of_memory) {
+    const sim::OutOfMemory& reason = *result.out_of_memory;
+    json["reason"] = {{"device", problem.cluster->device(reason.device).name},
+                      {"task", nullptr},
+                      {"missing_bytes", reason.missing_bytes}};
+    if (reason.task.valid()) {
+      json["reason"]["task"] = task_name(problem, simulated.plan, reason.task);
+    }
+  }
+  return json;
+}
+
+void print_json(const OrderedJson& json) { fmt::print("{}\n", json.dump(2)); }
+
+std::string simulation_text(const cost::Problem& problem, const Simulated& simulated) {
+  const sim::SimResult& result = simulated.result;
+  std::string text = fmt::format(
+      "step {}   feasible {}   {} tasks\ncomputation {}   communication {}   no schedule under {}\n\n",
+      milliseconds_text(to_seconds(result.step)), result.feasible() ? "yes" : "no",
+      simulated.plan.task_count(), milliseconds_text(to_seconds(result.computation)),
+      milliseconds_text(to_seconds(result.communication)),
+      milliseconds_text(to_seconds(sim::lower_bound(simulated.plan))));
+  Table devices({"device", "type", "busy", "of step", "peak memory", "of", "used"});
+  for (DeviceId device : problem.cluster->device_ids()) {
+    const double busy = to_seconds(result.device_busy[device]);
+    devices.add_row(
+        {problem.cluster->device(device).name, problem.cluster->type_of(device).name,
+         milliseconds_text(busy),
+         fmt::format("{:.0f} %", result.step > 0 ? 100 * busy / to_seconds(result.step) : 0.0),
+         gigabytes_text(result.peak_bytes[device]), gigabytes_text(simulated.plan.capacity[device]),
+         fmt::format("{:.0f} %{}",
+                     100 * static_cast<double>(result.peak_bytes[device]) /
+                         static_cast<double>(simulated.plan.capacity[device]),
+                     missing(simulated, device) > 0 ? " !" : "")});
+  }
+  text += devices.text();
+  Table links({"link", "busy", "of step", "moved"});
+  bool any = false;
+  for (LinkId link : id_range<LinkId>(problem.cluster->link_count())) {
+    if (result.link_bytes[link] == 0) continue;
+    any = true;
+    const double busy = to_seconds(result.link_busy[link]);
+    links.add_row({problem.cluster->link(link).name, milliseconds_text(busy),
+                   fmt::format("{:.0f} %", 100 * busy / to_seconds(result.step)),
+                   gigabytes_text(result.link_bytes[link])});
+  }
+  if (any) text += "\n" + links.text();
+  if (!result.feasible()) {
+    text += "\nout of memory: " + out_of_memory_text(problem, simulated) + "\n";
+  }
+  return text;
+}
+
+std::string out_of_memory_text(const cost::Problem& problem, const Simulated& simulated) {
+  std::string text;
+  const auto& first = simulated.result.out_of_memory;
+  for (DeviceId device : problem.cluster->device_ids()) {
+    const bool is_first = first && first->device == device;
+    if (missing(simulated, device) == 0 && !is_first) continue;
+    if (!text.empty()) text += ", ";
+    text += fmt::format("{} lacks {} of {}", problem.cluster->device(device).name,
+                        gigabytes_text(is_first ? first->missing_bytes : missing(simulated, device)),
+                        gigabytes_text(simulated.plan.capacity[device]));
+    if (!is_first) continue;
+    text += first->task.valid()
+                ? fmt::format(" (first at {})", task_name(problem, simulated.plan, first->task))
+                : " (parameters and optimizer state alone do not fit)";
+  }
+  return text;
+}
+
+std::string Table::text() const {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows_) {
+    widths.resize(std::max(widths.size(), row.size()), 0);
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width(row[i]));
+  }
+  std::string text;
+  for (const auto& row : rows_) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const std::string padding(widths[i] - width(row[i]), ' ');
+      line += i == 0 ? row[i] + padding : "  " + padding + row[i];
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+}  // namespace heterog::cli

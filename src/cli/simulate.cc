@@ -1,0 +1,84 @@
+// heterog simulate: what a plan file does, step by simulated step.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "cli/options.h"
+#include "cli/planning.h"
+#include "cli/verbs.h"
+#include "compiler/plan_io.h"
+
+namespace heterog::cli {
+
+namespace {
+
+struct SimulateOptions {
+  CommonOptions common;
+  ProblemOptions problem;
+  std::string plan;
+  std::string order;
+  std::string trace;
+  std::string dump;
+};
+
+compiler::OrderPolicy parse_order(const std::string& text) {
+  using compiler::OrderPolicy;
+  for (OrderPolicy policy : {OrderPolicy::kRank, OrderPolicy::kRankReserve, OrderPolicy::kFifo}) {
+    if (text == compiler::order_policy_name(policy)) return policy;
+  }
+  fail_input("--order: \"{}\" given; it is rank, rank-reserve or fifo", printable(text));
+}
+
+void write_dump(const std::string& path, const cost::Problem& problem,
+                const compiler::Plan& plan) {
+  if (path.empty()) return;
+  if (path.ends_with(".dot")) return write_file(path, compiler::plan_dot(plan, problem));
+  VALIDATE(path.ends_with(".txt"), "--dump {}: the name ends in .txt or .dot", printable(path));
+  write_file(path, compiler::plan_text(plan, problem));
+}
+
+int run_simulate(SimulateOptions options) {
+  const compiler::PlanHeader header = compiler::read_plan_header(options.plan);
+  options.problem.batch = header.batch;
+  options.problem.max_groups = header.max_groups;
+  const auto problem = load_problem(options.problem);
+  compiler::PlanRecord record = compiler::read_plan(options.plan, *problem);
+  if (!options.order.empty()) record.strategy.order = parse_order(options.order);
+  const Simulated simulated =
+      simulate_strategy(*problem, record.strategy, compile_options(options.problem));
+  write_trace(options.trace, *problem, simulated);
+  write_dump(options.dump, *problem, simulated.plan);
+  if (options.common.json) {
+    print_json(simulation_json(*problem, simulated));
+  } else {
+    fmt::print("{} on {}, batch {}, plan of {}, order {}\n{}", problem->graph->name(),
+               problem->cluster->name(), problem->batch, record.planner,
+               compiler::order_policy_name(record.strategy.order),
+               simulation_text(*problem, simulated));
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_simulate(CLI::App& app, Action& chosen) {
+  auto options = std::make_shared<SimulateOptions>();
+  CLI::App& verb = *app.add_subcommand("simulate", "Predicts step time and memory of a plan");
+  add_graph_and_cluster(verb, options->problem);
+  verb.add_option("--plan", options->plan, "Plan file")->required();
+  verb.add_option("--order", options->order,
+                  "rank, rank-reserve or fifo, in place of the plan's own");
+  verb.add_option("--trace", options->trace, "Write a Chrome trace of the simulated step");
+  verb.add_option("--dump", options->dump, "Write the compiled plan: NAME.txt or NAME.dot");
+  add_common(verb, options->common);
+  verb.footer(
+      "Example:\n  heterog simulate --graph models/bert_large24.json.gz "
+      "--cluster configs/clusters/heterog-8gpu.json --plan plan.json --order fifo "
+      "--trace trace.json\nOpen the trace in ui.perfetto.dev or chrome://tracing.");
+  verb.callback(
+      [options, &chosen] { chosen = [options] { return run_simulate(*options); }; });
+}
+
+}  // namespace heterog::cli

@@ -1,0 +1,91 @@
+// heterog train: pretraining of the policy on the graphs and clusters of a config.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "base/text.h"
+#include "cli/options.h"
+#include "cli/progress.h"
+#include "cli/report.h"
+#include "cli/training.h"
+#include "cli/verbs.h"
+#include "policy/api.h"
+
+namespace heterog::cli {
+
+namespace {
+
+struct TrainVerbOptions {
+  CommonOptions common;
+  std::string config;
+  std::string out;
+  std::vector<std::string> set;
+  bool resume = false;
+  bool seed_given = false;
+};
+
+std::vector<std::pair<std::string, std::string>> overrides(const TrainVerbOptions& options) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  for (const std::string& text : options.set) {
+    const std::size_t equals = text.find('=');
+    VALIDATE(equals != std::string::npos && equals > 0,
+             "--set {}: expected key=value, as in --set steps=100", printable(text));
+    pairs.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  if (options.seed_given) pairs.emplace_back("seed", std::to_string(options.common.seed));
+  return pairs;
+}
+
+int run_train(const TrainVerbOptions& options) {
+  const policy::TrainConfig config = policy::read_train_config(options.config, overrides(options));
+  policy::TrainSummary summary;
+  const Stopwatch watch;
+  {
+    Progress progress("training");
+    summary = policy::train(
+        config, {.out_dir = options.out,
+                 .start = options.resume ? policy::StartFrom::kCheckpoint
+                                         : policy::StartFrom::kScratch,
+                 .threads = options.common.threads,
+                 .progress = [&](const policy::TrainProgress& now) {
+                   progress.show(share_done(now), progress_text(now));
+                 }});
+  }
+  if (options.common.json) {
+    OrderedJson json;
+    json["policy"] = summary.policy_path;
+    json["steps"] = summary.steps;
+    json["evaluations"] = summary.evaluations;
+    json["train_seconds"] = watch.seconds();
+    json["cases"] = cases_json(summary.cases);
+    print_json(json);
+  } else {
+    fmt::print("{} steps, {} plans simulated, {}; policy in {}\n{}", summary.steps,
+               summary.evaluations, duration_text(watch.seconds()), summary.policy_path,
+               cases_text(summary.cases));
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, Action& chosen) {
+  auto options = std::make_shared<TrainVerbOptions>();
+  CLI::App& verb = *app.add_subcommand("train", "Pretrains the policy on a zoo of models");
+  verb.add_option("--config", options->config, "Training config (configs/train/*.json)")
+      ->required();
+  verb.add_option("--out", options->out, "Folder of the run: checkpoints, log, config as resolved")
+      ->required();
+  verb.add_option("--set", options->set, "key=value in place of the config's, may be repeated");
+  verb.add_flag("--resume", options->resume, "Go on from the last checkpoint in --out");
+  add_common(verb, options->common);
+  verb.footer(
+      "Example:\n  heterog train --config configs/train/small.json --out runs/small "
+      "--set steps=50\nKilled at any moment, it goes on to the same bits with --resume.");
+  verb.callback([options, &chosen, &verb] {
+    options->seed_given = verb.count("--seed") > 0;
+    chosen = [options] { return run_train(*options); };
+  });
+}
+
+}  // namespace heterog::cli

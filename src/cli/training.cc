@@ -1,0 +1,52 @@
+// Progress lines and tables of training.
+#include "cli/training.h"
+
+#include <fmt/format.h>
+
+namespace heterog::cli {
+
+double share_done(const policy::TrainProgress& progress) {
+  if (progress.steps == 0) return 0;
+  return static_cast<double>(progress.step) / static_cast<double>(progress.steps);
+}
+
+std::string progress_text(const policy::TrainProgress& progress) {
+  std::string text = fmt::format("step {}, {} plans", progress.step, progress.evaluations);
+  if (!progress.cases.empty()) {
+    const policy::CaseProgress& last = progress.cases.back();
+    text += ", " + last.name;
+    if (last.best_step_seconds > 0) text += " best " + milliseconds_text(last.best_step_seconds);
+  }
+  return text;
+}
+
+OrderedJson cases_json(const std::vector<policy::CaseProgress>& cases) {
+  OrderedJson json = OrderedJson::array();
+  for (const policy::CaseProgress& one : cases) {
+    // Zero stands for "none was feasible" in the reports of training.
+    OrderedJson item = {{"name", one.name},
+                        {"mean_step_seconds", one.mean_step_seconds},
+                        {"best_step_seconds", nullptr},
+                        {"baseline_step_seconds", nullptr}};
+    if (one.best_step_seconds > 0) item["best_step_seconds"] = one.best_step_seconds;
+    if (one.baseline_step_seconds > 0) item["baseline_step_seconds"] = one.baseline_step_seconds;
+    json.push_back(std::move(item));
+  }
+  return json;
+}
+
+std::string cases_text(const std::vector<policy::CaseProgress>& cases) {
+  if (cases.empty()) return "";
+  Table table({"case", "mean of samples", "best", "best baseline", "speed-up over it"});
+  for (const policy::CaseProgress& one : cases) {
+    const bool best = one.best_step_seconds > 0, base = one.baseline_step_seconds > 0;
+    table.add_row({one.name, milliseconds_text(one.mean_step_seconds),
+                   best ? milliseconds_text(one.best_step_seconds) : "none fits",
+                   base ? milliseconds_text(one.baseline_step_seconds) : "none fits",
+                   best && base ? speedup_text(one.baseline_step_seconds, one.best_step_seconds)
+                                : "-"});
+  }
+  return table.text();
+}
+
+}  // namespace heterog::cli

@@ -1,0 +1,19 @@
+// The verbs of the command line: each adds its options to the app and what to do to `chosen`.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+namespace heterog::cli {
+
+// Set by the verb that the command line names; main runs it and returns its exit code.
+using Action = std::function<int()>;
+
+void add_train(CLI::App& app, Action& chosen);
+void add_finetune(CLI::App& app, Action& chosen);
+void add_plan(CLI::App& app, Action& chosen);
+void add_simulate(CLI::App& app, Action& chosen);
+void add_compare(CLI::App& app, Action& chosen);
+void add_planners(CLI::App& app, Action& chosen);
+
+}  // namespace heterog::cli
