@@ -91,8 +91,9 @@ def _as_reciprocal(batches, values, inverse: Affine) -> Reciprocal | None:
     scale = 1.0 / inverse.a
     shift = inverse.c * scale
     candidates = []
-    whole = (round(inverse.a), round(inverse.c))
-    candidates.append(Reciprocal(1, Affine(*whole)))
+    whole = (round(inverse.a), round(inverse.c))  # sizes stay far below 2^40 elements
+    if max(map(abs, whole)) < 1 << 40:
+        candidates.append(Reciprocal(1, Affine(*whole)))
     for k in (_rounded(scale), scale):
         for c in (round(shift), _rounded(shift), shift):
             k_number = int(k) if k == int(k) else k

@@ -24,6 +24,7 @@ def clean(step: Step) -> Step:
     drop_copies(step)
     drop_double_transposes(step)
     forget_running_statistics(step)
+    correct_statistics(step)
     use_step_number(step)
     share_scalars(step)
     tie_backward(step)
@@ -108,6 +109,15 @@ def forget_running_statistics(step: Step) -> None:
     for op in step.ops:
         if op.target is _aten.native_batch_norm_backward.default and op.args[7]:
             op.args[3] = op.args[4] = None
+
+
+def correct_statistics(step: Step) -> None:
+    """Saved statistics of a batch norm have the dtype of its parameters, also for a half input."""
+    for op in step.ops:
+        if op.target is _aten._native_batch_norm_legit_functional.default:
+            running_mean = op.args[3]
+            for saved in op.outputs[1:3]:
+                saved.dtype = running_mean.dtype
 
 
 def use_step_number(step: Step) -> None:

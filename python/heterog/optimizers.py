@@ -46,7 +46,13 @@ def describe_optimizer(optimizer, model: torch.nn.Module) -> Update:
                 "function of the parameters that returns one"
             )
         trained = [p for p in model.parameters() if p.requires_grad]
-        optimizer = optimizer(trained)
+        try:
+            optimizer = optimizer(trained)
+        except Exception as error:
+            raise ExportError(
+                f"optimizer: making it stopped at {type(error).__name__}: {error}; it is called "
+                "with the list of the model's parameters"
+            ) from error
     kinds = {torch.optim.SGD: "SGD", torch.optim.Adam: "Adam", torch.optim.AdamW: "AdamW"}
     kind = kinds.get(type(optimizer))
     if kind is None:

@@ -59,11 +59,14 @@ def export_training_step(
     """
     _check_options(name, batches, double, autocast, clip_norm)
     model = _build(model)
-    update = describe_optimizer(optimizer, model)
-    held, attributes = _held_tensors(model)
     trained = [n for n, p in model.named_parameters() if p.requires_grad]
     if not trained:
-        raise ExportError("the model has no parameter that requires a gradient")
+        raise ExportError(
+            "the model has no parameter that requires a gradient; set requires_grad to True on "
+            "those to train"
+        )
+    update = describe_optimizer(optimizer, model)
+    held, attributes = _held_tensors(model)
     spec = StepSpec(
         model,
         loss_fn,

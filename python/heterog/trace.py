@@ -1,8 +1,8 @@
 """Traces loss and gradients at one batch size into a functional FX graph of ATen operators.
 
 Two passes: the first records forward and gradient as they run, in-place writes included, with each
-node's phase, module and autograd sequence number; the second records the first through
-functionalisation, which removes every in-place write and keeps views as views.
+node's phase, module and autograd sequence number; the second, where there are such writes, records
+the first through functionalisation, which removes them and keeps views as views.
 """
 
 import contextlib
@@ -18,6 +18,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.utils.stateless import _reparametrize_module
 
+from heterog.autocast import autocast
 from heterog.decompositions import decomposition_table
 from heterog.errors import ExportError
 
@@ -133,8 +134,6 @@ class _SecondPass(torch.fx.Interpreter):
     def run_node(self, node):
         custom = node.meta.get("custom")
         if custom is not None:
-            if custom["phase"] == "forward":
-                custom = custom | {"sequence": node.meta.get("seq_nr")}
             fx_traceback.current_meta["custom"] = custom
         args, kwargs = self.fetch_args_kwargs_from_env(node)
         return getattr(self, node.op)(node.target, args, kwargs)
@@ -182,6 +181,12 @@ def trace_gradients(spec: StepSpec, batch: int, inputs: tuple, names: list[str],
     finally:
         fx_traceback.current_meta.clear()
     first.graph.eliminate_dead_code()
+    for node in first.graph.nodes:
+        custom = node.meta.get("custom")
+        if custom is not None and custom["phase"] == "forward":
+            node.meta["custom"] = custom | {"sequence": node.meta.get("seq_nr")}
+    if not any(_writes(node) for node in first.graph.nodes):
+        return Trace(batch, first.graph, first, slots, results)
 
     def again(*flat):
         return _SecondPass(first).run(*flat, enable_io_processing=False)
@@ -193,6 +198,17 @@ def trace_gradients(spec: StepSpec, batch: int, inputs: tuple, names: list[str],
     finally:
         fx_traceback.current_meta.clear()
     return Trace(batch, second.graph, second, slots, results)
+
+
+def _writes(node: torch.fx.Node) -> bool:
+    """Whether an operator changes an argument; old batch norms do so without saying it."""
+    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    return node.target._schema.is_mutable or node.target in (
+        torch.ops.aten.native_batch_norm.default,
+        torch.ops.aten.cudnn_batch_norm.default,
+        torch.ops.aten.miopen_batch_norm.default,
+    )
 
 
 def _make_fx(function, table):
@@ -208,9 +224,6 @@ def _step(spec, slots, flat, recorder, results):
     held = {name: values[name].clone() for name in spec.held}
 
     in_module = params | {n: t for n, t in held.items() if n not in spec.attributes}
-    autocast = (
-        torch.autocast("cpu", dtype=spec.autocast) if spec.autocast else contextlib.nullcontext()
-    )
     with (
         _compiling(),
         _reparametrize_module(spec.model, in_module, tie_weights=True),
@@ -218,7 +231,7 @@ def _step(spec, slots, flat, recorder, results):
         recorder.modules(spec.model),
         sdpa_kernel(SDPBackend.MATH),
     ):
-        with autocast:
+        with autocast(spec.autocast):
             loss = spec.loss_fn(spec.model, *inputs)
         _check_loss(loss)
         recorder.stack.clear()

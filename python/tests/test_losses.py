@@ -27,7 +27,6 @@ LOSSES = {
         x, y, pos_weight=torch.full((4,), 2.0, dtype=x.dtype)
     ),
     "kl_div": log(lambda x, y: F.kl_div(x, y, reduction="batchmean")),
-    "kl_div_mean": log(lambda x, y: F.kl_div(x, y, reduction="mean")),
     "soft_margin": lambda x, y: F.soft_margin_loss(x, y),
     "soft_labels": F.cross_entropy,
     "poisson": F.poisson_nll_loss,

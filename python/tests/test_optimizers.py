@@ -106,6 +106,7 @@ def test_computations_on_the_rate_are_shared():
         (lambda params: torch.optim.RMSprop(params), "RMSprop is not supported; use torch.optim"),
         (lambda params: SGD(params[:1], lr=0.1), "parameter 0.bias is in no group"),
         (lambda params: SGD([torch.zeros(3)], lr=0.1), "that is no parameter of the model"),
+        (lambda params: SGD(params, lr=-1), "making it stopped at ValueError: Invalid learning"),
         ("sgd", "neither a torch.optim optimizer nor a function"),
     ],
 )

@@ -1,0 +1,59 @@
+"""Numbers that depend on the batch: fitting, writing and reading them back."""
+
+import pytest
+
+from heterog.affine import fit_scalar, fit_size
+from heterog.interpreter import evaluate
+
+BATCHES = (4, 6, 10)
+
+
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        (lambda b: 3 * b, "3B"),
+        (lambda b: b, "B"),
+        (lambda b: 4 * b + 1, "4B+1"),
+        (lambda b: b - 1, "B-1"),
+        (lambda b: 7 - b, "-1B+7"),
+    ],
+)
+def test_sizes(function, text):
+    fitted = fit_size(BATCHES, [function(b) for b in BATCHES])
+    assert fitted.text() == text
+    assert evaluate(text, 7) == function(7) and isinstance(evaluate(text, 7), int)
+
+
+@pytest.mark.parametrize("function", [lambda b: b * b, lambda b: b // 4, lambda b: 2 ** (b // 2)])
+def test_sizes_that_are_not_affine(function):
+    assert fit_size(BATCHES, [function(b) for b in BATCHES]) is None
+
+
+def test_a_size_that_does_not_depend_on_the_batch():
+    assert fit_size(BATCHES, [5, 5, 5]) == 5
+
+
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        (lambda b: 1024 * b, "1024B"),
+        (lambda b: 0.1 * b, "0.1B"),
+        (lambda b: 0.5 * b + 0.25, "0.5B+0.25"),
+        (lambda b: 1 / (4 * b), "1/4B"),
+        (lambda b: 2 / (4 * b), "1/2B"),
+        (lambda b: 0.1 / b, "1/10B"),
+        (lambda b: 1 / (3 * b - 1), "1/3B-1"),
+        (lambda b: 0.3 / (b + 2), "0.3/B+2"),
+        (lambda b: 3e-13 / b, "3e-13/B"),
+    ],
+)
+def test_scalars(function, text):
+    fitted = fit_scalar(BATCHES, [function(b) for b in BATCHES])
+    assert fitted.text() == text
+    assert evaluate(text, 7) == pytest.approx(function(7), rel=1e-15)
+    assert evaluate(fitted.text(), 131) == pytest.approx(function(131), rel=1e-14)
+
+
+@pytest.mark.parametrize("function", [lambda b: b**0.5, lambda b: 1 / (b * b), lambda b: b**3.0])
+def test_scalars_of_other_forms(function):
+    assert fit_scalar(BATCHES, [function(b) for b in BATCHES]) is None
