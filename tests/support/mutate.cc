@@ -109,7 +109,7 @@ void mutate_once(std::string& text, Rng& rng) {
 
 std::string mutate(const std::string& text, Rng& rng) {
   std::string result = text;
-  const std::uint64_t times = 1 + rng.below(4);
+  const std::uint64_t times = 1 + rng.below(1 + rng.below(4));  // often one alone
   for (std::uint64_t i = 0; i < times || result == text; ++i) mutate_once(result, rng);
   return result;
 }

@@ -1,0 +1,105 @@
+// Files: plain and gzip, whole or refused, replaced at once.
+#include "base/file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <functional>
+
+#include "base/check.h"
+
+namespace heterog {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+std::string error_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInput);
+    return error.what();
+  }
+  return "no error";
+}
+
+class FileTest : public testing::Test {
+ protected:
+  FileTest() {
+    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = fs::path(testing::TempDir()) / ("heterog_file_" + std::string(test->name()));
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  ~FileTest() override { fs::remove_all(folder_); }
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  std::size_t entries() const {
+    return static_cast<std::size_t>(
+        std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(FileTest, ReadsBackWhatWasWritten) {
+  std::string content = "text\n";
+  content.append(3'000'000, '\0');
+  write_file(path("plain"), content);
+  write_gzip_file(path("packed"), content);
+  EXPECT_EQ(read_file(path("plain")), content);
+  EXPECT_EQ(read_file(path("packed")), content);
+  EXPECT_LT(fs::file_size(path("packed")), 10'000u);
+  write_file(path("plain"), "");
+  EXPECT_EQ(read_file(path("plain")), "");
+  EXPECT_EQ(entries(), 2u);  // nothing temporary stays
+}
+
+TEST_F(FileTest, SaysWhatIsWrongWithAPath) {
+  EXPECT_THAT(error_of([&] { read_file(path("none")); }),
+              HasSubstr("none: cannot open: No such file or directory"));
+  EXPECT_THAT(error_of([&] { read_file(folder_.string()); }),
+              HasSubstr("is a folder, expected a file"));
+  EXPECT_THAT(error_of([&] { write_file(path("no/such/file"), "x"); }),
+              HasSubstr("no/such/file: cannot write: No such file or directory"));
+  EXPECT_THAT(error_of([&] { write_file(folder_.string(), "x"); }), HasSubstr("is a folder"));
+}
+
+TEST_F(FileTest, RefusesDamagedGzip) {
+  const std::string packed = gzip("some text that is long enough to be packed, packed, packed");
+  for (std::size_t size = 2; size < packed.size(); ++size) {
+    EXPECT_THAT(error_of([&] { gunzip(packed.substr(0, size), "f"); }),
+                HasSubstr("f: damaged gzip: it ends early"))
+        << size;
+  }
+  std::string flipped = packed;
+  flipped[flipped.size() - 6] ^= 1;  // the checksum
+  EXPECT_THAT(error_of([&] { gunzip(flipped, "f"); }), HasSubstr("incorrect data check"));
+  EXPECT_THAT(error_of([&] { gunzip(packed + "rest", "f"); }),
+              HasSubstr("f: damaged gzip: 4 bytes follow its end"));
+}
+
+TEST_F(FileTest, ReadsGzipFilesPutTogether) {
+  EXPECT_EQ(gunzip(gzip("one ") + gzip("two"), "f"), "one two");
+  EXPECT_EQ(gunzip(gzip("one") + std::string(512, '\0'), "f"), "one");
+}
+
+TEST_F(FileTest, EqualContentsPackEqually) { EXPECT_EQ(gzip("abc"), gzip("abc")); }
+
+TEST_F(FileTest, KeepsLinksAndReplacesTheirTargets) {
+  write_file(path("target"), "old");
+  fs::create_symlink(path("target"), path("link"));
+  write_file(path("link"), "new");
+  EXPECT_TRUE(fs::is_symlink(path("link")));
+  EXPECT_EQ(read_file(path("target")), "new");
+}
+
+TEST_F(FileTest, WritesDevicesInPlace) {
+  write_file("/dev/null", "x");
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+}
+
+}  // namespace
+}  // namespace heterog
