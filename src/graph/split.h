@@ -24,8 +24,8 @@ std::string_view split_kind_name(SplitKind kind);
 
 struct SplitRule {
   SplitKind kind = SplitKind::kWhole;
-  std::uint8_t dim = 0;     // kConcat: the dimension that is sliced
-  std::int64_t outer = 1;   // kConcat: view `dim` as outer × rest; `rest` is what is sliced
+  std::uint8_t dim = 0;    // kConcat: the dimension that is sliced
+  std::int64_t outer = 1;  // kConcat: view `dim` as outer × rest; `rest` is what is sliced
   friend bool operator==(const SplitRule&, const SplitRule&) = default;
 };
 

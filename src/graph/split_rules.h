@@ -1,4 +1,5 @@
-// What a split rule of one ATen operator sees and says; the tables of rules, a file for each family.
+// What a split rule of one ATen operator sees and says; the tables of rules, a file for each
+// family.
 #pragma once
 
 #include <cstdint>

@@ -189,8 +189,8 @@ Indexed indexed(const Operand& x, const Indices& indices) {
       rule = concat_rule(*rows);
     }
     if (rule.kind != SplitKind::kConcat) continue;
-    rule.dim = static_cast<std::uint8_t>(rule.dim + indices.rank - index->shape.size() +
-                                         indices.place);
+    rule.dim =
+        static_cast<std::uint8_t>(rule.dim + indices.rank - index->shape.size() + indices.place);
     if (result.rule.kind == SplitKind::kConcat && !(result.rule == rule)) {
       return {.reason = kCutApart};
     }
@@ -253,8 +253,7 @@ Reason index_put(RuleContext& op) {
     if (values->rule.dim + shift != target.rule.dim || values->rule.outer != target.rule.outer) {
       return kCutApart;
     }
-  } else if (target.rule.dim >= shift &&
-             values->shape[target.rule.dim - shift] != Affine{0, 1}) {
+  } else if (target.rule.dim >= shift && values->shape[target.rule.dim - shift] != Affine{0, 1}) {
     return kCutApart;
   }
   if (target.rows_of_x) {

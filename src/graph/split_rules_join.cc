@@ -53,8 +53,7 @@ Reason stack(RuleContext& op) {
   if (any_local(parts)) return kReadsLocal;
   if (!any_sliced(parts)) return join_unsliced(op, parts);
   reduce_all(parts);
-  const std::size_t dim =
-      wrap_dim(op.integer(1, "dim").value_or(0), op.output_shape(0).size());
+  const std::size_t dim = wrap_dim(op.integer(1, "dim").value_or(0), op.output_shape(0).size());
   for (const Operand& part : parts) {
     if (!(part.rule == parts[0].rule)) return kCutApart;
   }

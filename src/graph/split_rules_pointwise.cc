@@ -6,15 +6,15 @@ namespace {
 
 // In which operands the operator is linear; it decides what partial sums may pass through.
 enum Linearity : std::uint8_t {
-  kNone,       // in none
-  kIdentity,   // result = the operand: slices of any kind pass
-  kUnary,      // in its only tensor operand
-  kSum,        // in all operands together; a number in place of one makes it affine
-  kProduct,    // in each operand alone
-  kQuotient,   // in the first
-  kChoice,     // where(condition, x, y): in x and y together
-  kFill,       // masked_fill(x, mask, value): in x and value together
-  kCast,       // in its only operand if both types are floats, or the result is wider
+  kNone,      // in none
+  kIdentity,  // result = the operand: slices of any kind pass
+  kUnary,     // in its only tensor operand
+  kSum,       // in all operands together; a number in place of one makes it affine
+  kProduct,   // in each operand alone
+  kQuotient,  // in the first
+  kChoice,    // where(condition, x, y): in x and y together
+  kFill,      // masked_fill(x, mask, value): in x and value together
+  kCast,      // in its only operand if both types are floats, or the result is wider
 };
 
 bool floating(DType dtype) {

@@ -249,7 +249,8 @@ Reason pad(RuleContext& op) {
   const std::size_t from_end = x->shape.size() - 1 - x->rule.dim;
   if (x->sliced() && 2 * from_end + 1 < pads->items.size()) {
     const Affine none;
-    if (pads->items[2 * from_end].integer != none || pads->items[2 * from_end + 1].integer != none) {
+    if (pads->items[2 * from_end].integer != none ||
+        pads->items[2 * from_end + 1].integer != none) {
       return kAcrossBatch;
     }
   }

@@ -41,8 +41,12 @@ class Writer {
                     {"outputs", std::move(outputs)}});
   }
   graph::ModelGraph graph() const {
-    const Json all = {{"format", "heterog-graph"}, {"version", 1},       {"name", "case"},
-                      {"dtype", "float32"},        {"loss", 0},          {"tensors", tensors_},
+    const Json all = {{"format", "heterog-graph"},
+                      {"version", 1},
+                      {"name", "case"},
+                      {"dtype", "float32"},
+                      {"loss", 0},
+                      {"tensors", tensors_},
                       {"ops", ops_}};
     return graph::parse_graph(all.dump(), "case");
   }
@@ -162,7 +166,8 @@ graph::ModelGraph graph_of(const Case& example) {
       const graph::Affine size{a, first - a * kBatches[0]};
       shape.push_back(a == 0 ? Json(size.c) : Json(graph::affine_text(size)));
     }
-    outputs.push_back(writer.add_tensor("activation", shape, dtype_text(at_first[i].scalar_type())));
+    outputs.push_back(
+        writer.add_tensor("activation", shape, dtype_text(at_first[i].scalar_type())));
   }
   writer.add_op(example.type, args, kwargs, outputs);
   return writer.graph();

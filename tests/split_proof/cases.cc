@@ -8,8 +8,8 @@ namespace {
 using Cases = std::vector<Case>;
 
 // Every kind of operand that an operator of one operand can meet.
-const std::vector<std::string> kAnyKind = {"in B,3",    "in 3,2B",  "outer2 6B,2",
-                                           "sum 3,4",   "mean 3,4", "in 3,4"};
+const std::vector<std::string> kAnyKind = {"in B,3",  "in 3,2B",  "outer2 6B,2",
+                                           "sum 3,4", "mean 3,4", "in 3,4"};
 
 void unary(Cases& list, const std::string& type, const std::string& args = R"(["%0"])") {
   for (const std::string& operand : kAnyKind) list.push_back({type, {operand}, args});
@@ -17,25 +17,62 @@ void unary(Cases& list, const std::string& type, const std::string& args = R"(["
 
 // Two operands: cut alike, one whole, one broadcast, partial sums and means.
 void binary(Cases& list, const std::string& type, const std::string& args = R"(["%0", "%1"])") {
-  const std::vector<std::vector<std::string>> pairs = {
-      {"in B,3", "in B,3"},   {"in B,3", "in 3"},       {"in 3", "in B,3"},
-      {"in 3,B", "in 3,1"},   {"outer2 4B,3", "outer2 4B,3"}, {"in B,3", "sum 3"},
-      {"sum 3", "sum 3"},     {"sum 3", "in 3"},        {"in 3", "sum 3"},
-      {"mean 3", "in 3"},     {"mean 3", "mean 3"},     {"sum 3", "mean 3"},
-      {"in 3", "in 3"}};
+  const std::vector<std::vector<std::string>> pairs = {{"in B,3", "in B,3"},
+                                                       {"in B,3", "in 3"},
+                                                       {"in 3", "in B,3"},
+                                                       {"in 3,B", "in 3,1"},
+                                                       {"outer2 4B,3", "outer2 4B,3"},
+                                                       {"in B,3", "sum 3"},
+                                                       {"sum 3", "sum 3"},
+                                                       {"sum 3", "in 3"},
+                                                       {"in 3", "sum 3"},
+                                                       {"mean 3", "in 3"},
+                                                       {"mean 3", "mean 3"},
+                                                       {"sum 3", "mean 3"},
+                                                       {"in 3", "in 3"}};
   for (const auto& pair : pairs) list.push_back({type, pair, args});
 }
 
 void pointwise(Cases& list) {
-  for (const char* name :
-       {"abs", "ceil", "cos", "elu", "erf", "exp", "floor", "gelu", "hardsigmoid", "hardswish",
-        "hardtanh", "isnan", "leaky_relu", "log", "log1p", "log_sigmoid_forward", "neg",
-        "reciprocal", "relu", "round", "rsqrt", "sgn", "sigmoid", "sign", "silu", "sin", "softplus",
-        "sqrt", "square", "tanh", "logical_not", "alias", "clone", "detach", "lift_fresh_copy"}) {
+  for (const char* name : {"abs",
+                           "ceil",
+                           "cos",
+                           "elu",
+                           "erf",
+                           "exp",
+                           "floor",
+                           "gelu",
+                           "hardsigmoid",
+                           "hardswish",
+                           "hardtanh",
+                           "isnan",
+                           "leaky_relu",
+                           "log",
+                           "log1p",
+                           "log_sigmoid_forward",
+                           "neg",
+                           "reciprocal",
+                           "relu",
+                           "round",
+                           "rsqrt",
+                           "sgn",
+                           "sigmoid",
+                           "sign",
+                           "silu",
+                           "sin",
+                           "softplus",
+                           "sqrt",
+                           "square",
+                           "tanh",
+                           "logical_not",
+                           "alias",
+                           "clone",
+                           "detach",
+                           "lift_fresh_copy"}) {
     unary(list, "aten." + std::string(name) + ".default");
   }
-  for (const char* name : {"eq", "ne", "lt", "le", "gt", "ge", "remainder", "add", "sub", "rsub",
-                           "mul", "div"}) {
+  for (const char* name :
+       {"eq", "ne", "lt", "le", "gt", "ge", "remainder", "add", "sub", "rsub", "mul", "div"}) {
     unary(list, "aten." + std::string(name) + ".Scalar", R"(["%0", 0.5])");
   }
   unary(list, "aten.add.Scalar", R"(["%0", 0])");
@@ -50,10 +87,11 @@ void pointwise(Cases& list) {
   unary(list, "aten.threshold.default", R"(["%0", 0.1, 0.2])");
   unary(list, "aten._to_copy.default");
   list.push_back({"aten._to_copy.default", {"sum 3"}, R"(["%0"])", R"({"dtype": ":int64"})"});
-  list.push_back({"aten._to_copy.default", {"in B,3 bool"}, R"(["%0"])", R"({"dtype": ":float32"})"});
+  list.push_back(
+      {"aten._to_copy.default", {"in B,3 bool"}, R"(["%0"])", R"({"dtype": ":float32"})"});
   list.push_back({"aten.bitwise_not.default", {"in B,3 bool"}});
-  for (const char* name : {"bitwise_and.Tensor", "bitwise_or.Tensor", "logical_and.default",
-                           "logical_or.default"}) {
+  for (const char* name :
+       {"bitwise_and.Tensor", "bitwise_or.Tensor", "logical_and.default", "logical_or.default"}) {
     list.push_back({"aten." + std::string(name), {"in B,3 bool", "in 3 bool"}, R"(["%0", "%1"])"});
   }
   for (const char* name :
@@ -63,6 +101,12 @@ void pointwise(Cases& list) {
         "gelu_backward.default", "hardsigmoid_backward.default", "hardswish_backward.default",
         "silu_backward.default"}) {
     binary(list, "aten." + std::string(name));
+  }
+  for (const char* mode : {"floor", "trunc"}) {
+    list.push_back({"aten.div.Tensor_mode",
+                    {"in B,3", "sum 3"},
+                    R"(["%0", "%1"])",
+                    R"({"rounding_mode": "')" + std::string(mode) + "\"}"});
   }
   binary(list, "aten.threshold_backward.default", R"(["%0", "%1", 0])");
   binary(list, "aten.hardtanh_backward.default", R"(["%0", "%1", -0.5, 0.5])");
@@ -97,9 +141,9 @@ void pointwise(Cases& list) {
 void products(Cases& list) {
   const std::string two = R"(["%0", "%1"])", three = R"(["%0", "%1", "%2"])";
   const std::vector<std::vector<std::string>> mm = {
-      {"in B,3", "in 3,4"},           {"in 3,4", "in 4,B"},   {"in 3,B", "in B,4"},
-      {"outer2 4B,3", "in 3,4"},      {"in 2,4", "outer2 4,2B"}, {"sum 2,3", "in 3,4"},
-      {"in 2,3", "mean 3,4"},         {"sum 2,3", "sum 3,4"}, {"in B,3", "sum 3,4"},
+      {"in B,3", "in 3,4"},      {"in 3,4", "in 4,B"},      {"in 3,B", "in B,4"},
+      {"outer2 4B,3", "in 3,4"}, {"in 2,4", "outer2 4,2B"}, {"sum 2,3", "in 3,4"},
+      {"in 2,3", "mean 3,4"},    {"sum 2,3", "sum 3,4"},    {"in B,3", "sum 3,4"},
       {"in 2,3", "in 3,4"}};
   for (const auto& pair : mm) list.push_back({"aten.mm.default", pair, two});
   list.push_back({"aten.bmm.default", {"in B,2,3", "in B,3,4"}, two});
@@ -112,7 +156,9 @@ void products(Cases& list) {
   list.push_back({"aten.dot.default", {"in B", "in B"}, two});
   list.push_back({"aten.dot.default", {"in 3", "sum 3"}, two});
   for (const char* addend : {"in 4", "in 1,4", "in B,4", "sum 4"}) {
-    list.push_back({"aten.addmm.default", {addend, "in B,3", "in 3,4"}, three,
+    list.push_back({"aten.addmm.default",
+                    {addend, "in B,3", "in 3,4"},
+                    three,
                     R"({"beta": 0.5, "alpha": 2})"});
   }
   for (const char* addend : {"in 4", "sum 2,4"}) {
@@ -124,8 +170,7 @@ void products(Cases& list) {
   list.push_back({"aten.baddbmm.default", {"in 2,4", "in B,2,3", "in B,3,4"}, three});
   list.push_back({"aten.addmv.default", {"in B", "in B,3", "in 3"}, three});
   list.push_back({"aten.addmv.default", {"in 3", "in 3,B", "in B"}, three});
-  const std::string convolution =
-      R"(["%0", "%1", "%2", [1, 1], [1, 1], [1, 1], false, [0, 0], 1])";
+  const std::string convolution = R"(["%0", "%1", "%2", [1, 1], [1, 1], [1, 1], false, [0, 0], 1])";
   list.push_back({"aten.convolution.default", {"in B,2,5,5", "in 4,2,3,3", "in 4"}, convolution});
   list.push_back({"aten.convolution.default", {"in 3,2,5,5", "in 4,2,3,3", "sum 4"}, convolution});
   list.push_back({"aten.convolution.default",
@@ -133,14 +178,16 @@ void products(Cases& list) {
                   R"(["%0", "%1", null, [2, 2], [1, 1], [1, 1], true, [1, 1], 1])"});
   const std::string backward =
       R"(["%0", "%1", "%2", [4], [1, 1], [1, 1], [1, 1], false, [0, 0], 1, [true, true, true]])";
+  list.push_back(
+      {"aten.convolution_backward.default", {"in B,4,5,5", "in B,2,5,5", "in 4,2,3,3"}, backward});
   list.push_back({"aten.convolution_backward.default",
-                  {"in B,4,5,5", "in B,2,5,5", "in 4,2,3,3"}, backward});
-  list.push_back({"aten.convolution_backward.default",
-                  {"outer2 2B,4,5,5", "outer2 2B,2,5,5", "in 4,2,3,3"}, backward});
+                  {"outer2 2B,4,5,5", "outer2 2B,2,5,5", "in 4,2,3,3"},
+                  backward});
 }
 
 void shapes(Cases& list) {
-  for (const char* type : {"aten.view.default", "aten._unsafe_view.default", "aten.reshape.default"}) {
+  for (const char* type :
+       {"aten.view.default", "aten._unsafe_view.default", "aten.reshape.default"}) {
     list.push_back({type, {"in B,4,3"}, R"(["%0", ["#4B", 3]])"});
     list.push_back({type, {"in 4,B,3"}, R"(["%0", ["#4B", 3]])"});
     list.push_back({type, {"in 4B,6"}, R"(["%0", ["#B", 2, 12]])"});
@@ -189,7 +236,8 @@ void shapes(Cases& list) {
   list.push_back({"aten.slice_backward.default", {"sum 2,3"}, R"(["%0", [2, 5], 1, 1, 4, 1])"});
   list.push_back({"aten.flip.default", {"in B,3"}, R"(["%0", [1]])"});
   list.push_back({"aten.roll.default", {"in B,3"}, R"(["%0", [1], [1]])"});
-  list.push_back({"aten.constant_pad_nd.default", {"in 2,B,3"}, R"(["%0", [1, 2, 0, 0, 1, 0], 0.5])"});
+  list.push_back(
+      {"aten.constant_pad_nd.default", {"in 2,B,3"}, R"(["%0", [1, 2, 0, 0, 1, 0], 0.5])"});
   list.push_back({"aten.constant_pad_nd.default", {"sum 3"}, R"(["%0", [1, 2], 0.5])"});
   list.push_back({"aten.constant_pad_nd.default", {"sum 3"}, R"(["%0", [1, 2]])"});
   list.push_back({"aten.constant_pad_nd.default", {"mean 3"}, R"(["%0", [1, 2], 0.5])"});
@@ -246,7 +294,7 @@ void creations(Cases& list) {
 }
 
 void reductions(Cases& list) {
-  const std::vector<std::string> operands = {"in B,3,4", "in 3,B,4", "in 3,4,B", "outer2 4B,3,2",
+  const std::vector<std::string> operands = {"in B,3,4",  "in 3,B,4",   "in 3,4,B", "outer2 4B,3,2",
                                              "sum 2,3,4", "mean 2,3,4", "in 2,3,4"};
   for (const char* type : {"aten.sum.default", "aten.mean.default"}) {
     for (const std::string& operand : operands) list.push_back({type, {operand}});
@@ -287,8 +335,8 @@ void reductions(Cases& list) {
     list.push_back({type, {"in 3,B"}, R"(["%0", 0, false])"});
     list.push_back({type, {"sum 2,3"}, R"(["%0", 0, false])"});
   }
-  for (const char* type : {"aten._softmax_backward_data.default",
-                           "aten._log_softmax_backward_data.default"}) {
+  for (const char* type :
+       {"aten._softmax_backward_data.default", "aten._log_softmax_backward_data.default"}) {
     list.push_back({type, {"outer2 4B,3", "outer2 4B,3"}, R"(["%0", "%1", 1, ":float32"])"});
   }
   list.push_back({"aten.glu.default", {"in B,4"}, R"(["%0", 1])"});
@@ -306,8 +354,10 @@ void lookups(Cases& list) {
   list.push_back({"aten.embedding.default", {"sum 5,3", "in B,4 int64"}, two});
   list.push_back({"aten.embedding.default", {"sum 5,3", "in 4 int64"}, two});
   const std::string embedding = R"(["%0", "%1", 5, -1, false])";
-  list.push_back({"aten.embedding_dense_backward.default", {"in B,4,3", "in B,4 int64"}, embedding});
-  list.push_back({"aten.embedding_dense_backward.default", {"in 4,B,3", "in 4,B int64"}, embedding});
+  list.push_back(
+      {"aten.embedding_dense_backward.default", {"in B,4,3", "in B,4 int64"}, embedding});
+  list.push_back(
+      {"aten.embedding_dense_backward.default", {"in 4,B,3", "in 4,B int64"}, embedding});
   list.push_back({"aten.embedding_dense_backward.default", {"sum 4,3", "in 4 int64"}, embedding});
   const std::string at_one = R"(["%0", 1, "%1"])";
   list.push_back({"aten.gather.default", {"in B,4", "in B,2 int64"}, at_one});
@@ -334,19 +384,23 @@ void lookups(Cases& list) {
   list.push_back({"aten.index.Tensor", {"sum 5,3", "in B int64"}, row});
   list.push_back({"aten.index.Tensor", {"in B,5,2", "in 4 int64"}, R"(["%0", [null, "%1"]])"});
   list.push_back({"aten.index.Tensor", {"in 5,2,B", "in 4,1 int64"}, R"(["%0", [null, "%1"]])"});
-  list.push_back({"aten.index.Tensor", {"in 5,B,4", "in 3 int64", "in 3 int64"},
+  list.push_back({"aten.index.Tensor",
+                  {"in 5,B,4", "in 3 int64", "in 3 int64"},
                   R"(["%0", ["%1", null, "%2"]])"});
   list.push_back({"aten.index.Tensor", {"in B,5", "rows B int64", "in B int64"}, both});
   list.push_back({"aten.index.Tensor", {"in B,5,2", "rows B,1 int64", "in 3 int64"}, both});
-  list.push_back({"aten.index.Tensor", {"in 2,B,5", "rows B,1 int64", "in B,3 int64"},
+  list.push_back({"aten.index.Tensor",
+                  {"in 2,B,5", "rows B,1 int64", "in B,3 int64"},
                   R"(["%0", [null, "%1", "%2"]])"});
   const std::string put = R"(["%0", ["%1"], "%2", true])";
   list.push_back({"aten.index_put.default", {"in 5,3", "in B,2 int64", "in B,2,3"}, put});
   list.push_back({"aten.index_put.default", {"sum 5,3", "in B int64", "in 3"}, put});
   list.push_back({"aten.index_put.default", {"sum 5,3", "in 4 int64", "in 4,3"}, put});
-  list.push_back({"aten.index_put.default", {"in B,5,2", "in 3 int64", "in B,3,2"},
+  list.push_back({"aten.index_put.default",
+                  {"in B,5,2", "in 3 int64", "in B,3,2"},
                   R"(["%0", [null, "%1"], "%2", true])"});
-  list.push_back({"aten.index_put.default", {"in B,5", "rows B int64", "in B int64", "in B"},
+  list.push_back({"aten.index_put.default",
+                  {"in B,5", "rows B int64", "in B int64", "in B"},
                   R"(["%0", ["%1", "%2"], "%3"])"});
 }
 
@@ -358,36 +412,45 @@ void losses(Cases& list) {
       list.push_back({type, {"in B,3", "in B,3"}, R"(["%0", "%1")" + tail});
       list.push_back({type, {"sum 3", "in 3"}, R"(["%0", "%1")" + tail});
     }
-    list.push_back({"aten.binary_cross_entropy.default", {"in B,3", "in B,3"},
-                    R"(["%0", "%1", null)" + tail});
-    list.push_back({"aten.binary_cross_entropy_with_logits.default", {"in B,3", "in B,3", "in 3"},
+    list.push_back(
+        {"aten.binary_cross_entropy.default", {"in B,3", "in B,3"}, R"(["%0", "%1", null)" + tail});
+    list.push_back({"aten.binary_cross_entropy_with_logits.default",
+                    {"in B,3", "in B,3", "in 3"},
                     R"(["%0", "%1", "%2", null)" + tail});
     if (std::string(reduction) == "1") continue;
     // Of a mean these divide by the slice's own number of elements.
     const std::string grad = std::string(reduction) == "0" ? "in B,3" : "in -";
-    list.push_back({"aten.mse_loss_backward.default", {grad, "in B,3", "in B,3"},
+    list.push_back({"aten.mse_loss_backward.default",
+                    {grad, "in B,3", "in B,3"},
                     R"(["%0", "%1", "%2")" + tail});
     for (const char* name : {"smooth_l1_loss_backward", "huber_loss_backward"}) {
-      list.push_back({"aten." + std::string(name) + ".default", {grad, "in B,3", "in B,3"},
+      list.push_back({"aten." + std::string(name) + ".default",
+                      {grad, "in B,3", "in B,3"},
                       R"(["%0", "%1", "%2", )" + std::string(reduction) + ", 1.0]"});
     }
-    list.push_back({"aten.binary_cross_entropy_backward.default", {grad, "in B,3", "in B,3"},
+    list.push_back({"aten.binary_cross_entropy_backward.default",
+                    {grad, "in B,3", "in B,3"},
                     R"(["%0", "%1", "%2", null)" + tail});
     const std::string ignored = R"(, null, )" + std::string(reduction) + ", -100]";
-    list.push_back({"aten.nll_loss_forward.default", {"in B,5", "in B int64"},
+    list.push_back(
+        {"aten.nll_loss_forward.default", {"in B,5", "in B int64"}, R"(["%0", "%1")" + ignored});
+    list.push_back({"aten.nll_loss_forward.default",
+                    {"outer2 4B,5", "outer2 4B int64"},
                     R"(["%0", "%1")" + ignored});
-    list.push_back({"aten.nll_loss_forward.default", {"outer2 4B,5", "outer2 4B int64"},
-                    R"(["%0", "%1")" + ignored});
-    list.push_back({"aten.nll_loss2d_forward.default", {"in B,5,2,2", "in B,2,2 int64"},
+    list.push_back({"aten.nll_loss2d_forward.default",
+                    {"in B,5,2,2", "in B,2,2 int64"},
                     R"(["%0", "%1")" + ignored});
   }
   for (const char* grad : {"in -", "sum -"}) {
     const std::string backward = R"(["%0", "%1", "%2", null, 1, -100, "%3"])";
-    list.push_back({"aten.nll_loss_backward.default", {grad, "in B,5", "in B int64", "sum -"}, backward});
+    list.push_back(
+        {"aten.nll_loss_backward.default", {grad, "in B,5", "in B int64", "sum -"}, backward});
     list.push_back({"aten.nll_loss2d_backward.default",
-                    {grad, "in B,5,2,2", "in B,2,2 int64", "sum -"}, backward});
+                    {grad, "in B,5,2,2", "in B,2,2 int64", "sum -"},
+                    backward});
   }
-  list.push_back({"aten.nll_loss_backward.default", {"in B", "in B,5", "in B int64", "in -"},
+  list.push_back({"aten.nll_loss_backward.default",
+                  {"in B", "in B,5", "in B int64", "in -"},
                   R"(["%0", "%1", "%2", null, 0, -100, "%3"])"});
 }
 
@@ -397,10 +460,13 @@ void normalisations(Cases& list) {
   list.push_back({"aten.native_layer_norm.default", {"outer2 4B,4", "in 4", "sum 4"}, norm});
   const std::string back = R"(["%0", "%1", [4], "%2", "%3", "%4", "%5", [true, true, true]])";
   list.push_back({"aten.native_layer_norm_backward.default",
-                  {"in B,3,4", "in B,3,4", "in B,3,1", "in B,3,1", "in 4", "in 4"}, back});
+                  {"in B,3,4", "in B,3,4", "in B,3,1", "in B,3,1", "in 4", "in 4"},
+                  back});
   list.push_back({"aten.native_layer_norm_backward.default",
-                  {"in 3,B,4", "in 3,B,4", "in 3,B,1", "in 3,B,1", "in 4", "in 4"}, back});
-  list.push_back({"aten.native_group_norm.default", {"in B,4,3", "in 4", "in 4"},
+                  {"in 3,B,4", "in 3,B,4", "in 3,B,1", "in 3,B,1", "in 4", "in 4"},
+                  back});
+  list.push_back({"aten.native_group_norm.default",
+                  {"in B,4,3", "in 4", "in 4"},
                   R"(["%0", "%1", "%2", "#B", 4, 3, 2, 1e-5])"});
   list.push_back({"aten.native_group_norm_backward.default",
                   {"in B,4,3", "in B,4,3", "in B,2", "in B,2", "in 4"},
@@ -408,12 +474,14 @@ void normalisations(Cases& list) {
   list.push_back({"aten._native_batch_norm_legit_functional.default",
                   {"in B,4,3", "in 4", "in 4", "in 4", "in 4"},
                   R"(["%0", "%1", "%2", "%3", "%4", true, 0.1, 1e-5])"});
-  list.push_back({"aten._native_batch_norm_legit.no_stats", {"in B,4,3", "in 4", "in 4"},
+  list.push_back({"aten._native_batch_norm_legit.no_stats",
+                  {"in B,4,3", "in 4", "in 4"},
                   R"(["%0", "%1", "%2", true, 0.1, 1e-5])"});
 }
 
 void images(Cases& list) {
-  const auto image = [&list](const char* name, std::vector<std::string> operands, std::string args) {
+  const auto image = [&list](const char* name, std::vector<std::string> operands,
+                             std::string args) {
     list.push_back({"aten." + std::string(name), operands, args});
     for (std::string& operand : operands) {
       if (operand.starts_with("in B")) operand = "outer2 2B" + operand.substr(4);
@@ -437,7 +505,8 @@ void images(Cases& list) {
         R"(["%0", "%1", "%2"])");
   image("upsample_nearest2d.default", {"in B,2,3,3"}, R"(["%0", [6, 6]])");
   image("upsample_nearest2d.vec", {"in B,2,3,3"}, R"(["%0", null, [2.0, 2.0]])");
-  image("upsample_nearest2d_backward.default", {"in B,2,6,6"}, R"(["%0", [6, 6], ["#B", 2, 3, 3]])");
+  image("upsample_nearest2d_backward.default", {"in B,2,6,6"},
+        R"(["%0", [6, 6], ["#B", 2, 3, 3]])");
   image("upsample_bilinear2d.default", {"in B,2,3,3"}, R"(["%0", [6, 6], false])");
   image("upsample_bilinear2d.vec", {"in B,2,3,3"}, R"(["%0", null, true, [2.0, 2.0]])");
   image("upsample_bilinear2d_backward.default", {"in B,2,6,6"},

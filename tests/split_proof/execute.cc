@@ -19,8 +19,8 @@ c10::OperatorHandle find_operator(std::string_view type) {
   // "aten.add.Tensor": namespace, name, overload.
   const std::size_t first = type.find('.');
   const std::size_t last = type.rfind('.');
-  const std::string name = std::string(type.substr(0, first)) + "::" +
-                           std::string(type.substr(first + 1, last - first - 1));
+  const std::string name = std::string(type.substr(0, first)) +
+                           "::" + std::string(type.substr(first + 1, last - first - 1));
   const std::string overload(type.substr(last + 1));
   return c10::Dispatcher::singleton().findSchemaOrThrow(
       name.c_str(), overload == "default" ? "" : overload.c_str());
@@ -113,8 +113,7 @@ class Call {
       case c10::TypeKind::TensorType: {
         // What Python passes for a number in place of a tensor.
         at::Tensor wrapped = at::scalar_tensor(
-            scalar_of(value, samples_),
-            value.kind == Value::Kind::kInt ? at::kLong : at::kDouble);
+            scalar_of(value, samples_), value.kind == Value::Kind::kInt ? at::kLong : at::kDouble);
         wrapped.unsafeGetTensorImpl()->set_wrapped_number(true);
         return wrapped;
       }
@@ -130,9 +129,8 @@ class Call {
   }
 
   c10::IValue list(std::span<const Value> items, const c10::TypePtr& element) {
-    c10::TypePtr held = element->kind() == c10::TypeKind::SymIntType
-                            ? c10::TypePtr(c10::IntType::get())
-                            : element;
+    c10::TypePtr held =
+        element->kind() == c10::TypeKind::SymIntType ? c10::TypePtr(c10::IntType::get()) : element;
     c10::impl::GenericList result(held);
     for (const Value& item : items) result.push_back(argument(item, element));
     return result;
@@ -149,6 +147,20 @@ void append(std::vector<at::Tensor>& results, const c10::IValue& value) {
   } else {
     results.push_back(value.isNone() ? at::Tensor() : value.toTensor());
   }
+}
+
+// Sets the arguments of a normalisation as inference would: in the backward operator, the saved
+// statistics, which `execute` makes the running ones, stand in for the running ones.
+void use_running_statistics(std::string_view type, std::vector<c10::IValue>& arguments) {
+  if (type == "aten._native_batch_norm_legit_functional.default") {
+    arguments[5] = false;
+    return;
+  }
+  ENSURE(type == "aten.native_batch_norm_backward.default");
+  const at::Tensor deviation = arguments[6].toTensor();
+  arguments[3] = arguments[5];
+  arguments[4] = deviation.pow(-2) - arguments[8].toDouble();
+  arguments[7] = false;
 }
 
 }  // namespace
@@ -168,10 +180,8 @@ std::vector<at::Tensor> execute(const graph::ModelGraph& graph, OpId op,
                                 BatchNorm batch_norm) {
   const std::string_view type = graph.type_name(op);
   // What a slice is cut out of may lie otherwise in memory than what the graph was traced with.
-  if (type == "aten.view.default") {
-    return {operands[0].reshape(sizes_at(graph.shape(graph.outputs(op)[0]), samples.slice))};
-  }
-  const c10::OperatorHandle& handle = operator_of(type);
+  const c10::OperatorHandle& handle =
+      operator_of(type == "aten.view.default" ? "aten.reshape.default" : type);
   const auto& formal = handle.schema().arguments();
   const auto args = graph.args(op);
   const auto kwargs = graph.kwargs(op);
@@ -184,20 +194,25 @@ std::vector<at::Tensor> execute(const graph::ModelGraph& graph, OpId op,
     for (const auto& [key, value] : kwargs) {
       if (key == formal[i].name()) given = &value;
     }
-    const bool training = formal[i].name() == "training" || formal[i].name() == "train";
-    const bool normalises = type.find("batch_norm") != std::string_view::npos;
-    if (training && normalises && batch_norm == BatchNorm::kInference) {
-      stack.emplace_back(false);
-    } else if (given) {
+    if (given) {
       stack.push_back(call.argument(*given, formal[i].real_type()));
     } else {
       ENSURE(formal[i].default_value().has_value());
       stack.push_back(*formal[i].default_value());
     }
   }
+  const bool inference =
+      batch_norm == BatchNorm::kInference && type.find("batch_norm") != std::string_view::npos;
+  if (inference) use_running_statistics(type, stack);
+  const std::vector<c10::IValue> arguments = stack;
   handle.callBoxed(stack);
   std::vector<at::Tensor> results;
   for (const c10::IValue& value : stack) append(results, value);
+  if (inference && results.size() == 5) {
+    // Saved for the backward operator, which the graph does not give the running ones.
+    results[1] = arguments[3].toTensor();
+    results[2] = (arguments[4].toTensor() + arguments[7].toDouble()).rsqrt();
+  }
   return results;
 }
 

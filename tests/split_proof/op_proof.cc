@@ -61,10 +61,9 @@ std::string check_output(const Run& run, std::size_t output, const SplitRule& ru
   const std::vector<at::Tensor> slices = run.slices_of(output);
   const at::Tensor& whole = run.whole[output];
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    const bool fits =
-        rule.kind == SplitKind::kConcat
-            ? agree(slices[i], cut(whole, rule, sizes, i), kTolerance)
-            : rule.kind != SplitKind::kSame || agree(slices[i], whole, kTolerance);
+    const bool fits = rule.kind == SplitKind::kConcat
+                          ? agree(slices[i], cut(whole, rule, sizes, i), kTolerance)
+                          : rule.kind != SplitKind::kSame || agree(slices[i], whole, kTolerance);
     if (!fits) return fmt::format("slice {} of output {} is not what the whole has", i, output);
   }
   if (!agree(merge(slices, rule, sizes), whole, kTolerance)) {
@@ -77,8 +76,9 @@ std::string check_output(const Run& run, std::size_t output, const SplitRule& ru
 std::string check_sizes(const Run& run, std::size_t output, const SplitRule& rule,
                         const SliceSizes& sizes) {
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    const at::Tensor expected =
-        rule.kind == SplitKind::kConcat ? cut(run.whole[output], rule, sizes, i) : run.whole[output];
+    const at::Tensor expected = rule.kind == SplitKind::kConcat
+                                    ? cut(run.whole[output], rule, sizes, i)
+                                    : run.whole[output];
     if (run.slices[i][output].sizes() != expected.sizes()) {
       return fmt::format("slice {} of output {} has other sizes than the whole", i, output);
     }
@@ -107,7 +107,8 @@ std::string check_batch_norm(const graph::ModelGraph& graph, const graph::SplitA
   const bool functional = contains(graph.type_name(op), "_functional");
   if (functional) {
     const Run random = run(graph, splits, op, sizes, Content::kRandom);
-    if (const auto wrong = check_output(random, 3, splits.rules[outputs[3]], sizes); !wrong.empty()) {
+    if (const auto wrong = check_output(random, 3, splits.rules[outputs[3]], sizes);
+        !wrong.empty()) {
       return wrong;
     }
   }

@@ -52,7 +52,7 @@ bool wants_positive(std::string_view type) {
 // Integers of this operand are below the result; labels may be the ignored one.
 struct IntegerRange {
   std::int64_t end = 3;
-  bool labels = false;
+  std::optional<std::int64_t> ignored = {};
 };
 
 IntegerRange integer_range(const graph::ModelGraph& graph, OpId op, Place place,
@@ -79,7 +79,7 @@ IntegerRange integer_range(const graph::ModelGraph& graph, OpId op, Place place,
   }
   if (contains(type, "nll_loss")) {
     const std::size_t x = contains(type, "backward") ? 1 : 0;
-    if (place.argument == x + 1) return {size(x, 1), true};
+    if (place.argument == x + 1) return {size(x, 1), args[x + 4].integer.c};
   }
   return {};
 }
@@ -95,9 +95,8 @@ at::Tensor random_tensor(const graph::ModelGraph& graph, OpId op, std::size_t in
   }
   const IntegerRange range = integer_range(graph, op, place_of(graph, op, index), samples);
   at::Tensor result = at::randint(range.end, sizes, type);
-  if (range.labels) {
-    constexpr std::int64_t kIgnored = -100;
-    result = at::where(at::rand(sizes) < 0.3, at::full_like(result, kIgnored), result);
+  if (range.ignored) {
+    result = at::where(at::rand(sizes) < 0.3, at::full_like(result, *range.ignored), result);
   }
   return result;
 }
@@ -158,7 +157,8 @@ OperandValues values_of(const graph::ModelGraph& graph, OpId op, std::size_t ind
 }
 
 // The indices of a pooling's backward are those that its forward gives.
-std::optional<at::Tensor> pooled_from(const graph::ModelGraph& graph, OpId op, const at::Tensor& x) {
+std::optional<at::Tensor> pooled_from(const graph::ModelGraph& graph, OpId op,
+                                      const at::Tensor& x) {
   const std::string_view type = graph.type_name(op);
   const auto args = graph.args(op);
   const auto ints = [&](std::size_t place) {
@@ -169,8 +169,8 @@ std::optional<at::Tensor> pooled_from(const graph::ModelGraph& graph, OpId op, c
     return list;
   };
   if (type == "aten.max_pool2d_with_indices_backward.default") {
-    return std::get<1>(at::max_pool2d_with_indices(x, ints(2), ints(3), ints(4), ints(5),
-                                                   args[6].integer.c != 0));
+    return std::get<1>(
+        at::max_pool2d_with_indices(x, ints(2), ints(3), ints(4), ints(5), args[6].integer.c != 0));
   }
   if (type == "aten.adaptive_max_pool2d_backward.default") {
     const auto grad = graph.shape(graph.inputs(op)[0]);
