@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 # The programs whose tests feed mutated files to the readers of graphs, clusters and plans; under
 # the sanitizers they run whole.
-ASAN_PROGRAMS = ["base_test", "graph_test", "cluster_test", "compiler_test"]
+ASAN_PROGRAMS = ["base_test", "cluster_test", "compiler_test", "graph_test", "mutate_graph_test"]
 TSAN_PROGRAMS = ["base_test", "planner_test"]
 
 
