@@ -202,7 +202,16 @@ def tie_backward(step: Step) -> None:
 
 
 def drop_dead(step: Step) -> None:
-    """Removes operators, parameters' companions and buffers that nothing reads."""
+    """Removes operators whose results nobody needs, and buffers that nothing reads."""
+    drop_unneeded_operators(step)
+    read = {t for op in step.ops for t in tensors_in([op.args, op.kwargs])}
+    dropped = {t.name for t in step.inputs if t.role == "buffer" and t not in read}
+    step.inputs = [t for t in step.inputs if t.name not in dropped]
+    step.next = {name: t for name, t in step.next.items() if name not in dropped}
+    drop_unneeded_operators(step)  # those that only wrote such a buffer
+
+
+def drop_unneeded_operators(step: Step) -> None:
     live = {step.loss, *step.gradients.values(), *step.next.values()}
     kept = []
     for op in reversed(step.ops):
@@ -210,10 +219,6 @@ def drop_dead(step: Step) -> None:
             live.update(tensors_in([op.args, op.kwargs]))
             kept.append(op)
     step.ops = kept[::-1]
-    read = {t for op in step.ops for t in tensors_in([op.args, op.kwargs])}
-    dropped = {t.name for t in step.inputs if t.role == "buffer" and t not in read}
-    step.inputs = [t for t in step.inputs if t.name not in dropped]
-    step.next = {name: t for name, t in step.next.items() if name not in dropped}
 
 
 def separate_gradients(step: Step) -> None:

@@ -85,6 +85,9 @@ class Merger:
     def _constant(self, nodes) -> None:
         """A tensor that the model made from Python numbers: only uniform ones have a place."""
         first = nodes[0]
+        user = next(iter(first.users), None)
+        if user is None:
+            return
         tensors = [getattr(m, n.target) for m, n in zip(self.modules, nodes, strict=True)]
         value = tensors[0]
         uniform = (
@@ -98,7 +101,7 @@ class Merger:
         )
         if not same:
             raise ExportError(
-                f"{_place(next(iter(first.users), first))}: a constant tensor of shape "
+                f"{_place(user)}: a constant tensor of shape "
                 f"{list(value.shape)} is made while the step runs; register it as a buffer of the "
                 "module"
             )
@@ -107,7 +110,6 @@ class Merger:
         )
         output.strides = list(torch.empty(value.shape, device="meta").stride())
         kwargs = {"dtype": value.dtype, "device": torch.device("cpu")}
-        user = next(iter(first.users))
         op = Op(
             output.name,
             _aten.full.default,

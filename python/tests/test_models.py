@@ -265,6 +265,7 @@ def test_writes_in_place_become_functional():
             self.linear = nn.Linear(6, 6)
             self.register_buffer("count", torch.zeros(2))
             self.register_buffer("unused", torch.zeros(3))
+            self.register_buffer("written", torch.zeros(()))
             self.offset = torch.full((6,), 0.5)  # a plain attribute
 
         def forward(self, x):
@@ -275,6 +276,8 @@ def test_writes_in_place_become_functional():
             x.mul_(2.0)
             self.count += 1
             self.count = self.count * 2
+            self.written = x.detach().sum().sinh()
+            x = x * torch.tensor(3.0)
             return x
 
     graph = compare(
@@ -288,7 +291,8 @@ def test_writes_in_place_become_functional():
     offset = next(t for t in graph["tensors"] if t["name"] == "offset")
     assert offset["values"] == {"fill": 0.5}
     assert roles["count"] == "buffer" and roles["offset"] == "buffer"
-    assert "unused" not in roles
+    assert "unused" not in roles and "written" not in roles
+    assert "aten.sinh.default" not in operators(graph)
 
 
 def test_rows_made_from_the_batch_and_constants():
