@@ -7,43 +7,12 @@
 #include "base/file.h"
 #include "base/rng.h"
 #include "cluster/cluster_io.h"
+#include "support/mutate.h"
 
 namespace heterog::cluster {
 namespace {
 
-// One to four of: a byte changed, a span cut, a span repeated, a number or bracket put in.
-std::string mutate(std::string text, Rng& rng) {
-  static const std::vector<std::string> kPieces = {
-      "-1",   "0",       "1e308", "-1e400", "9223372036854775807", "1e-320", "null",
-      "true", "[]",      "{}",    "\"\"",   "\"count\": 99999,",   "{",      "]",
-      ",",    "\\u0000", "/*",    "\xff",   "\"sockets\"",         "\"bus\""};
-  const std::uint64_t edits = 1 + rng.below(4);
-  for (std::uint64_t i = 0; i < edits && !text.empty(); ++i) {
-    const std::size_t at = rng.below(text.size());
-    const std::size_t span = std::min<std::size_t>(1 + rng.below(40), text.size() - at);
-    switch (rng.below(5)) {
-      case 0:
-        text[at] = static_cast<char>(rng.below(256));
-        break;
-      case 1:
-        text.erase(at, span);
-        break;
-      case 2:
-        text.insert(at, text.substr(at, span));
-        break;
-      case 3:
-        text.insert(at, kPieces[rng.below(kPieces.size())]);
-        break;
-      default: {  // a number becomes another number
-        const std::size_t digit = text.find_first_of("0123456789", at);
-        if (digit == std::string::npos) break;
-        const std::size_t end = text.find_first_not_of("0123456789.e-+", digit);
-        text.replace(digit, end - digit, kPieces[rng.below(6)]);
-      }
-    }
-  }
-  return text;
-}
+using support::mutate;
 
 // Touches every route, so that sanitizers see a bad one.
 double use(const Cluster& c) {
