@@ -1,0 +1,209 @@
+// Compiled plans: resharding, fetching once, aggregation, in-place updates.
+#include "compiler/compile.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/rng.h"
+#include "compiler/problems.h"
+#include "sim/simulator.h"
+
+namespace heterog::compiler {
+namespace {
+
+using graph::float_value;
+using graph::tensor_value;
+using support::GraphMaker;
+using support::kB;
+using support::n;
+
+DeviceId d(std::size_t i) { return DeviceId(i); }
+
+std::vector<TaskId> tasks_of(const Plan& plan, TaskKind kind) {
+  std::vector<TaskId> found;
+  for (TaskId task : plan.task_ids()) {
+    if (plan.kind[task] == kind) found.push_back(task);
+  }
+  return found;
+}
+
+Bytes moved(const Plan& plan, TaskKind kind) {
+  Bytes bytes = 0;
+  for (TaskId task : tasks_of(plan, kind)) bytes += plan.moved_bytes[task];
+  return bytes;
+}
+
+UnitDecision even(std::size_t devices, SyncMethod sync = SyncMethod::kAllReduce) {
+  UnitDecision decision;
+  decision.sync = sync;
+  for (std::size_t i = 0; i < devices; ++i) decision.replicas.push_back({d(i), 1});
+  return decision;
+}
+
+// x → a → b, then c reads b too: three pointwise ops, each its own unit.
+struct Chain {
+  std::unique_ptr<const cost::Problem> problem;
+  OpId a, b, c;
+};
+
+Chain chain(std::int64_t batch) {
+  GraphMaker make;
+  const TensorId x = make.input("x", {kB, n(1)});
+  const TensorId a = make.op("aten.relu.default", {tensor_value(x)}, {kB, n(1)});
+  const TensorId b = make.op("aten.relu.default", {tensor_value(a)}, {kB, n(1)});
+  const TensorId c = make.op("aten.neg.default", {tensor_value(a)}, {kB, n(1)});
+  Chain result{nullptr, make.maker(a), make.maker(b), make.maker(c)};
+  result.problem = toy_problem(std::move(make).build(), 3, batch);
+  return result;
+}
+
+Strategy by_op(const cost::Problem& problem, const std::map<OpId, UnitDecision>& decisions) {
+  Strategy strategy;
+  strategy.unit_of_op.assign(problem.graph->op_count(), UnitId());
+  for (const auto& [op, decision] : decisions) {
+    strategy.unit_of_op[op] = strategy.units.push_back(decision);
+  }
+  return strategy;
+}
+
+// Batch 6 on three devices, then on two: [0,2) [2,4) [4,6) → [0,3) [3,6). Device 0 lacks [2,3),
+// which device 1 has; device 1 holds [3,4) and lacks [4,6), which device 2 has. One float a sample.
+TEST(Compile, ReshardMovesOnlyWhatIsMissing) {
+  const Chain t = chain(6);
+  const Plan plan =
+      compile(*t.problem, by_op(*t.problem, {{t.a, even(3)}, {t.b, even(2)}, {t.c, even(3)}}));
+  const auto transfers = tasks_of(plan, TaskKind::kTransfer);
+  ASSERT_EQ(transfers.size(), 2u);
+  EXPECT_EQ(plan.peer[transfers[0]], d(1));
+  EXPECT_EQ(plan.device[transfers[0]], d(0));
+  EXPECT_EQ(plan.begin[transfers[0]], 2);
+  EXPECT_EQ(plan.end[transfers[0]], 3);
+  EXPECT_EQ(plan.moved_bytes[transfers[0]], 4);
+  EXPECT_EQ(plan.peer[transfers[1]], d(2));
+  EXPECT_EQ(plan.device[transfers[1]], d(1));
+  EXPECT_EQ(plan.moved_bytes[transfers[1]], 8);
+  EXPECT_EQ(tasks_of(plan, TaskKind::kMerge).size(), 2u);
+}
+
+TEST(Compile, EqualSlicesOnEqualDevicesCostNothing) {
+  const Chain t = chain(6);
+  const Plan plan =
+      compile(*t.problem, by_op(*t.problem, {{t.a, even(3)}, {t.b, even(3)}, {t.c, even(3)}}));
+  EXPECT_EQ(plan.task_count(), 9u);
+}
+
+// b and c both run on device 2 and read what device 0 made: it travels once (decision 3).
+TEST(Compile, ATensorGoesToADeviceOnce) {
+  const Chain t = chain(6);
+  const Plan plan = compile(*t.problem, by_op(*t.problem, {{t.a, single_decision(d(0))},
+                                                           {t.b, single_decision(d(2))},
+                                                           {t.c, single_decision(d(2))}}));
+  EXPECT_EQ(tasks_of(plan, TaskKind::kTransfer).size(), 1u);
+  EXPECT_EQ(moved(plan, TaskKind::kTransfer), 24);
+}
+
+// On three devices every gradient of the 4 parameters is reduced once, and every device updates.
+TEST(Compile, AllReduceMovesEveryGradientOnce) {
+  const auto problem = toy_problem(support::tiny_mlp_graph(), 3, 12);
+  const Plan plan = compile(*problem, uniform_strategy(*problem, even(3)));
+  const Bytes parameters = problem->graph->parameter_elements() * 4;
+  EXPECT_EQ(tasks_of(plan, TaskKind::kAllReduce).size(), 4u);
+  EXPECT_EQ(moved(plan, TaskKind::kAllReduce), parameters);
+  EXPECT_EQ(tasks_of(plan, TaskKind::kUpdate).size(), 12u);
+  EXPECT_TRUE(tasks_of(plan, TaskKind::kPush).empty());
+  for (DeviceId device : problem->cluster->device_ids()) {
+    EXPECT_EQ(plan.static_memory[device].parameters, parameters);
+  }
+}
+
+// Each of the 4 gradients is pushed by the two devices that do not serve it, and the new parameter
+// pulled by them; only the server updates.
+TEST(Compile, ParameterServerPushesUpdatesAndPulls) {
+  const auto problem = toy_problem(support::tiny_mlp_graph(), 3, 12);
+  const Plan plan =
+      compile(*problem, uniform_strategy(*problem, even(3, SyncMethod::kParameterServer)));
+  const Bytes parameters = problem->graph->parameter_elements() * 4;
+  EXPECT_EQ(moved(plan, TaskKind::kPush), 2 * parameters);
+  EXPECT_EQ(moved(plan, TaskKind::kPull), 2 * parameters);
+  EXPECT_EQ(tasks_of(plan, TaskKind::kUpdate).size(), 4u);
+  EXPECT_EQ(tasks_of(plan, TaskKind::kSum).size(), 4u);
+  // A pull overwrites the replica's parameter: every compute task there that reads it is before.
+  const sim::SimResult result = sim::simulate(plan);
+  for (TaskId pull : tasks_of(plan, TaskKind::kPull)) {
+    for (TaskId task : tasks_of(plan, TaskKind::kCompute)) {
+      if (plan.device[task] != plan.device[pull]) continue;
+      for (const graph::Read& read : problem->folded->reads[plan.op[task]]) {
+        if (read.base == plan.tensor[pull]) {
+          EXPECT_LE(result.end[task], result.start[pull]);
+        }
+      }
+    }
+  }
+}
+
+TEST(Compile, OneDeviceNeedsNoCommunication) {
+  const auto problem = toy_problem(support::tiny_mlp_graph(), 3, 12);
+  const Plan plan = compile(*problem, uniform_strategy(*problem, single_decision(d(1))));
+  for (TaskId task : plan.task_ids()) {
+    EXPECT_FALSE(is_communication(plan.kind[task]));
+    EXPECT_EQ(plan.device[task], d(1));
+  }
+  EXPECT_EQ(plan.static_memory[d(0)].parameters, 0);
+}
+
+// All gradients of the MLP fit one bucket: one collective of all bytes.
+TEST(Compile, BucketsShareACollective) {
+  const auto problem = toy_problem(support::tiny_mlp_graph(), 3, 12);
+  Strategy strategy = uniform_strategy(*problem, even(3));
+  strategy.bucket_bytes = 1 << 20;
+  const Plan plan = compile(*problem, strategy);
+  EXPECT_EQ(tasks_of(plan, TaskKind::kAllReduce).size(), 1u);
+  EXPECT_EQ(moved(plan, TaskKind::kAllReduce), problem->graph->parameter_elements() * 4);
+}
+
+TEST(Compile, SerialCollectivesShareOneResource) {
+  const auto problem = toy_problem(support::tiny_mlp_graph(), 3, 12);
+  const Plan plan = compile(*problem, uniform_strategy(*problem, even(3)),
+                            {.collectives = CompileOptions::Collectives::kSerial});
+  for (TaskId task : tasks_of(plan, TaskKind::kAllReduce)) {
+    const auto holds = plan.holds[task];
+    EXPECT_TRUE(std::any_of(holds.begin(), holds.end(), [&](const Hold& hold) {
+      return hold.resource == plan.all_collectives();
+    }));
+  }
+}
+
+// Random decisions on real graphs: plans verify themselves (checks are on in this build), are
+// simulated to the end, and come out the same twice.
+TEST(Compile, RandomStrategiesOnRealGraphs) {
+  Rng rng(5);
+  for (const char* name : {"lenet5-tiny", "bert_large24-tiny", "resnet50-tiny", "gnmt4-tiny",
+                           "xlnet_large24-tiny", "mobilenet_v2-tiny"}) {
+    const auto problem = model_problem(name, 4, 10);
+    for (int i = 0; i < 12; ++i) {
+      Strategy strategy;
+      for (std::size_t u = 0; u < problem->grouping.count(); ++u) {
+        UnitDecision decision;
+        decision.sync = rng.below(2) ? SyncMethod::kAllReduce : SyncMethod::kParameterServer;
+        for (std::size_t device = 0; device < 4; ++device) {
+          if (rng.below(2)) decision.replicas.push_back({d(device), 1.0 + rng.below(3)});
+        }
+        if (decision.replicas.empty()) decision.replicas.push_back({d(rng.below(4)), 1});
+        strategy.units.push_back(decision);
+      }
+      strategy.bucket_bytes = rng.below(2) ? 0 : 4096;
+      const Plan plan = compile(*problem, strategy);
+      verify_plan(plan);
+      const Plan again = compile(*problem, strategy);
+      EXPECT_EQ(plan.order, again.order);
+      EXPECT_EQ(plan.duration, again.duration);
+      EXPECT_EQ(sim::simulate(plan).dispatch, sim::simulate(again).dispatch);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace heterog::compiler

@@ -1,0 +1,111 @@
+// Plan files: what is written is read back, what does not fit is refused, nothing crashes.
+#include "compiler/plan_io.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "base/file.h"
+#include "base/rng.h"
+#include "compiler/compile.h"
+#include "compiler/problems.h"
+#include "support/mutate.h"
+
+namespace heterog::compiler {
+namespace {
+
+PlanRecord random_record(const cost::Problem& problem, Rng& rng) {
+  PlanRecord record;
+  for (std::size_t u = 0; u < problem.grouping.count(); ++u) {
+    UnitDecision decision = rng.below(2) ? even_decision(problem, SyncMethod::kParameterServer)
+                                         : single_decision(DeviceId(rng.below(3)));
+    if (rng.below(3) == 0) decision.replicas[0].weight = 0.1 + rng.uniform();
+    record.strategy.units.push_back(decision);
+  }
+  record.strategy.sync.push_back(
+      {problem.graph->parameters()[0], SyncMethod::kParameterServer, DeviceId(1)});
+  record.strategy.order = OrderPolicy::kFifo;
+  record.strategy.bucket_bytes = 123;
+  record.planner = "test \"quoted\"";
+  record.step_seconds = 0.125;
+  record.feasible = true;
+  record.peak_bytes = {1, 2, 3};
+  record.dispatch = {TaskId(1), TaskId(0)};
+  return record;
+}
+
+std::string file_name() {
+  return (std::filesystem::temp_directory_path() /
+          ("heterog_plan_" + std::to_string(::getpid()) + ".json"))
+      .string();
+}
+
+TEST(PlanFile, ReadsBackWhatWasWritten) {
+  const auto problem = toy_problem(support::tiny_mlp_graph(), 3, 12);
+  Rng rng(1);
+  for (int i = 0; i < 20; ++i) {
+    const PlanRecord record = random_record(*problem, rng);
+    write_plan(file_name(), record, *problem);
+    const PlanHeader header = read_plan_header(file_name());
+    EXPECT_EQ(header.batch, 12);
+    EXPECT_EQ(header.graph_hash, problem->graph->hash());
+    const PlanRecord back = read_plan(file_name(), *problem);
+    EXPECT_EQ(back.strategy, record.strategy);
+    EXPECT_EQ(back.planner, record.planner);
+    EXPECT_EQ(back.step_seconds, record.step_seconds);
+    EXPECT_EQ(back.peak_bytes, record.peak_bytes);
+    EXPECT_EQ(back.dispatch, record.dispatch);
+  }
+  std::filesystem::remove(file_name());
+}
+
+std::string refusal(const std::string& text, const cost::Problem& problem) {
+  try {
+    parse_plan(text, "p.json", problem);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInput);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(PlanFile, RefusesAPlanForSomethingElse) {
+  const auto problem = toy_problem(support::tiny_mlp_graph(), 3, 12);
+  Rng rng(1);
+  write_plan(file_name(), random_record(*problem, rng), *problem);
+  const std::string text = read_file(file_name());
+  std::filesystem::remove(file_name());
+  const auto other_batch = toy_problem(support::tiny_mlp_graph(), 3, 6);
+  const auto other_cluster = toy_problem(support::tiny_mlp_graph(), 4, 12);
+  const auto other_graph = model_problem("lenet5-tiny", 3, 12);
+  EXPECT_EQ(refusal(text, *other_batch), "p.json: batch: made for batch 12, asked for 6");
+  EXPECT_THAT(refusal(text, *other_cluster), testing::HasSubstr("cluster.hash: made for cluster"));
+  EXPECT_THAT(refusal(text, *other_graph), testing::HasSubstr("graph.hash: made for graph"));
+}
+
+TEST(PlanFile, TenThousandDamagedFiles) {
+  const auto problem = toy_problem(support::tiny_mlp_graph(), 3, 12);
+  Rng rng(2);
+  write_plan(file_name(), random_record(*problem, rng), *problem);
+  const std::string text = read_file(file_name());
+  std::filesystem::remove(file_name());
+  int accepted = 0, refused = 0;
+  for (int i = 0; i < 10000; ++i) {
+    try {
+      const PlanRecord record = parse_plan(support::mutate(text, rng), "fuzz.json", *problem);
+      compile(*problem, record.strategy);
+      ++accepted;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kInput) << error.what();
+      ++refused;
+    }
+  }
+  EXPECT_GT(accepted, 100);
+  EXPECT_GT(refused, 3000);
+}
+
+}  // namespace
+}  // namespace heterog::compiler

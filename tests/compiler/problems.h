@@ -1,0 +1,39 @@
+// Problems for tests of the compiler: real small graphs on clusters with round figures.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cluster/builders.h"
+#include "cost/problem.h"
+#include "graph/graph_io.h"
+#include "support/graphs.h"
+
+namespace heterog::compiler {
+
+// `machines` machines of one device each: NICs of 1 GB/s, so that a byte takes a nanosecond, and no
+// latency. Every op takes 1 µs.
+inline std::unique_ptr<const cost::Problem> toy_problem(graph::ModelGraph graph,
+                                                        std::size_t machines, std::int64_t batch) {
+  cluster::ClusterBuilder builder("toy");
+  for (std::size_t i = 0; i < machines; ++i) {
+    cluster::DeviceType type = cluster::test_type();
+    type.memory_bytes = 1 << 30;
+    cluster::MachineSpec spec = cluster::test_machine("m" + std::to_string(i), 1, std::move(type));
+    spec.nic = {1e9, 0};
+    builder.add_machine(std::move(spec));
+  }
+  return cost::make_problem(
+      std::make_shared<const graph::ModelGraph>(std::move(graph)),
+      std::make_shared<const cluster::Cluster>(std::move(builder).build("toy")),
+      cost::ConstantModel(1e-6), batch);
+}
+
+inline std::unique_ptr<const cost::Problem> model_problem(const std::string& name,
+                                                          std::size_t machines,
+                                                          std::int64_t batch) {
+  return toy_problem(graph::read_graph("models/" + name + ".json.gz"), machines, batch);
+}
+
+}  // namespace heterog::compiler
