@@ -60,8 +60,8 @@ std::vector<std::string> names_to_run(const std::vector<std::string>& asked) {
 }
 
 std::string table_text(const std::vector<Row>& rows) {
-  std::vector<std::string> header = {"planner", "step", "feasible", "short of", "planned in",
-                                     "plans"};
+  std::vector<std::string> header = {"planner",  "step",       "feasible",
+                                     "short of", "planned in", "plans"};
   for (const Row& base : rows) {
     if (base.baseline) header.push_back("vs " + base.name);
   }
@@ -148,15 +148,15 @@ void add_compare(CLI::App& app, Action& chosen) {
   add_batch(verb, options->problem);
   verb.add_option("--planner", options->planners,
                   "Planners to compare with the baselines (default: all)");
-  verb.add_option("--policy", options->policy, "Checkpoint of the policy (default: the shipped one)");
+  verb.add_option("--policy", options->policy,
+                  "Checkpoint of the policy (default: the shipped one)");
   add_budget(verb, options->budget);
   add_common(verb, options->common);
   verb.footer(
       "Example:\n  heterog compare --graph models/vgg19.json.gz "
       "--cluster configs/clusters/heterog-8gpu.json --batch 192 --planner local-search portfolio\n"
       "A budget is each planner's. \"vs\" is (baseline - planner) / planner, in step time.");
-  verb.callback(
-      [options, &chosen] { chosen = [options] { return run_compare(*options); }; });
+  verb.callback([options, &chosen] { chosen = [options] { return run_compare(*options); }; });
 }
 
 }  // namespace heterog::cli

@@ -27,8 +27,8 @@ struct FinetuneVerbOptions {
 
 // What the tuned policy proposes, its best find first, through the planner of `heterog plan`.
 planner::PortfolioResult plan_with(const policy::FinetuneResult& tuned,
-                                   const FinetuneVerbOptions& options,
-                                   const cost::Problem& problem, ThreadPool& threads) {
+                                   const FinetuneVerbOptions& options, const cost::Problem& problem,
+                                   ThreadPool& threads) {
   planner::PlannerContext context{.problem = problem,
                                   .threads = threads,
                                   .rng = Rng(options.common.seed),
@@ -46,29 +46,27 @@ int run_finetune(const FinetuneVerbOptions& options) {
   VALIDATE(options.budget.any(),
            "finetune needs --budget SECONDS or --evaluations N: there is no other end to it");
   const Stopwatch watch;
-  const std::string start =
-      options.policy.empty() ? policy::shipped_policy_path() : options.policy;
+  const std::string start = options.policy.empty() ? policy::shipped_policy_path() : options.policy;
   const policy::Policy policy = policy::Policy::load(start);
   const auto problem = load_problem(options.problem);
   ThreadPool threads(options.common.threads);
   const policy::FinetuneResult tuned = [&] {
     Progress progress("fine-tuning");
     const planner::Budget budget = start_budget(options.budget, "fine-tuning");
-    return policy::finetune(
-        policy, *problem, threads,
-        {.name = fmt::format("{} {} {}", problem->graph->name(), problem->batch,
-                             problem->cluster->name()),
-         .seed = options.common.seed,
-         .budget = budget,
-         .compile = compile_options(options.problem),
-         .progress = [&](const policy::TrainProgress& now) {
-           const double done =
-               options.budget.seconds
-                   ? progress.seconds() / *options.budget.seconds
-                   : static_cast<double>(now.evaluations) /
-                         static_cast<double>(*options.budget.evaluations);
-           progress.show(done, progress_text(now));
-         }});
+    return policy::finetune(policy, *problem, threads,
+                            {.name = fmt::format("{} {} {}", problem->graph->name(), problem->batch,
+                                                 problem->cluster->name()),
+                             .seed = options.common.seed,
+                             .budget = budget,
+                             .compile = compile_options(options.problem),
+                             .progress = [&](const policy::TrainProgress& now) {
+                               const double done =
+                                   options.budget.seconds
+                                       ? progress.seconds() / *options.budget.seconds
+                                       : static_cast<double>(now.evaluations) /
+                                             static_cast<double>(*options.budget.evaluations);
+                               progress.show(done, progress_text(now));
+                             }});
   }();
   tuned.policy.save(options.out);
 
@@ -80,8 +78,7 @@ int run_finetune(const FinetuneVerbOptions& options) {
   json["finetune_seconds"] = watch.seconds();
   if (!options.common.json) {
     fmt::print("{} plans simulated in {}; best {}{}; policy in {}\n", tuned.evaluations,
-               duration_text(watch.seconds()),
-               milliseconds_text(to_seconds(tuned.evaluation.step)),
+               duration_text(watch.seconds()), milliseconds_text(to_seconds(tuned.evaluation.step)),
                tuned.evaluation.feasible ? "" : " (does not fit in memory)", options.out);
   }
   if (options.plan.empty()) {
@@ -91,6 +88,12 @@ int run_finetune(const FinetuneVerbOptions& options) {
   const planner::PortfolioResult found = plan_with(tuned, options, *problem, threads);
   const Simulated simulated =
       simulate_strategy(*problem, found.best.strategy, compile_options(options.problem));
+  if (simulated.result.feasible()) {
+    write_plan_file(
+        {.path = options.plan, .planner = found.found_by, .max_groups = options.problem.max_groups},
+        *problem, found.best.strategy, simulated);
+    write_trace(options.trace, *problem, simulated);
+  }
   if (options.common.json) {
     json["plan"] = simulation_json(*problem, simulated);
     json["plan"]["planner"] = found.found_by;
@@ -98,11 +101,7 @@ int run_finetune(const FinetuneVerbOptions& options) {
   } else {
     fmt::print("plan of {}\n{}", found.found_by, simulation_text(*problem, simulated));
   }
-  write_plan_file({.path = options.plan,
-                   .planner = found.found_by,
-                   .max_groups = options.problem.max_groups},
-                  *problem, found.best.strategy, simulated);
-  write_trace(options.trace, *problem, simulated);
+  expect_fit(*problem, simulated);
   return 0;
 }
 
@@ -118,16 +117,14 @@ void add_finetune(CLI::App& app, Action& chosen) {
   add_batch(verb, options->problem);
   verb.add_option("--out", options->out, "Checkpoint to write")->required();
   auto* plan = verb.add_option("--plan", options->plan, "Also write the best plan");
-  verb.add_option("--trace", options->trace, "Also write a Chrome trace of that plan")
-      ->needs(plan);
+  verb.add_option("--trace", options->trace, "Also write a Chrome trace of that plan")->needs(plan);
   add_budget(verb, options->budget);
   add_common(verb, options->common);
   verb.footer(
       "Example:\n  heterog finetune --graph models/bert_large24.json.gz "
       "--cluster configs/clusters/heterog-8gpu.json --batch 48 --out bert.ckpt --budget 60 "
       "--plan plan.json");
-  verb.callback(
-      [options, &chosen] { chosen = [options] { return run_finetune(*options); }; });
+  verb.callback([options, &chosen] { chosen = [options] { return run_finetune(*options); }; });
 }
 
 }  // namespace heterog::cli

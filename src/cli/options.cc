@@ -7,6 +7,7 @@
 #include "cluster/cluster_io.h"
 #include "cost/cost_model.h"
 #include "graph/graph_io.h"
+#include "runtime/operators.h"
 
 namespace heterog::cli {
 
@@ -32,9 +33,9 @@ void add_batch(CLI::App& verb, ProblemOptions& options) {
 
 std::unique_ptr<const cost::Problem> load_problem(const ProblemOptions& options) {
   VALIDATE(options.batch >= 1, "--batch: {} given; a step has at least 1 sample", options.batch);
-  auto cluster =
-      std::make_shared<const cluster::Cluster>(cluster::load_cluster(options.cluster));
+  auto cluster = std::make_shared<const cluster::Cluster>(cluster::load_cluster(options.cluster));
   auto graph = std::make_shared<const graph::ModelGraph>(graph::read_graph(options.graph));
+  runtime::check_operators(*graph, options.graph);
   return cost::make_problem(std::move(graph), std::move(cluster), cost::RooflineModel(),
                             options.batch, {.max_groups = options.max_groups});
 }

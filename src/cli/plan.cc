@@ -57,8 +57,14 @@ int run_plan(const PlanOptions& options) {
   context.budget = {};  // wipes the progress line
   const double plan_seconds = watch.seconds();
 
-  const Simulated simulated =
-      simulate_strategy(*problem, found.best.strategy, context.compile);
+  const Simulated simulated = simulate_strategy(*problem, found.best.strategy, context.compile);
+  // Files first: what is printed has been saved.
+  if (simulated.result.feasible()) {
+    write_plan_file(
+        {.path = options.out, .planner = found.found_by, .max_groups = options.problem.max_groups},
+        *problem, found.best.strategy, simulated);
+    write_trace(options.trace, *problem, simulated);
+  }
   if (options.common.json) {
     OrderedJson json = simulation_json(*problem, simulated);
     json["planner"] = found.found_by;
@@ -72,11 +78,7 @@ int run_plan(const PlanOptions& options) {
     fmt::print("{}", simulation_text(*problem, simulated));
     if (!found.baselines.empty()) fmt::print("\n{}", baselines_text(found));
   }
-  write_plan_file({.path = options.out,
-                   .planner = found.found_by,
-                   .max_groups = options.problem.max_groups},
-                  *problem, found.best.strategy, simulated);
-  write_trace(options.trace, *problem, simulated);
+  expect_fit(*problem, simulated);
   return 0;
 }
 
@@ -88,7 +90,8 @@ void add_plan(CLI::App& app, Action& chosen) {
   add_graph_and_cluster(verb, options->problem);
   add_batch(verb, options->problem);
   verb.add_option("--out", options->out, "Plan file to write")->required();
-  verb.add_option("--policy", options->policy, "Checkpoint of the policy (default: the shipped one)");
+  verb.add_option("--policy", options->policy,
+                  "Checkpoint of the policy (default: the shipped one)");
   verb.add_option("--planner", options->planner, "One of `heterog planners`")
       ->capture_default_str();
   verb.add_option("--trace", options->trace, "Also write a Chrome trace of the simulated step");

@@ -39,8 +39,7 @@ void add_planners(CLI::App& app, Action& chosen) {
   CLI::App& verb = *app.add_subcommand("planners", "Lists the planners");
   add_common(verb, *options);
   verb.footer("Example:\n  heterog planners");
-  verb.callback(
-      [options, &chosen] { chosen = [options] { return run_planners(*options); }; });
+  verb.callback([options, &chosen] { chosen = [options] { return run_planners(*options); }; });
 }
 
 }  // namespace heterog::cli

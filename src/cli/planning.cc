@@ -20,17 +20,19 @@ void write_trace(const std::string& path, const cost::Problem& problem,
   write_file(path, sim::chrome_trace(problem, simulated.plan, simulated.result));
 }
 
+void expect_fit(const cost::Problem& problem, const Simulated& simulated) {
+  if (simulated.result.feasible()) return;
+  throw Error(ErrorKind::kInfeasible, "no plan fits in memory; in the closest one " +
+                                          out_of_memory_text(problem, simulated));
+}
+
 void write_plan_file(const PlanFile& file, const cost::Problem& problem,
                      const compiler::Strategy& strategy, const Simulated& simulated) {
-  if (!simulated.result.feasible()) {
-    throw Error(ErrorKind::kInfeasible, "no plan fits in memory; in the closest one " +
-                                            out_of_memory_text(problem, simulated));
-  }
   compiler::PlanRecord record{.strategy = strategy,
                               .planner = file.planner,
                               .max_groups = file.max_groups,
                               .step_seconds = to_seconds(simulated.result.step),
-                              .feasible = true,
+                              .feasible = simulated.result.feasible(),
                               .peak_bytes = simulated.result.peak_bytes.raw(),
                               .dispatch = simulated.result.dispatch};
   compiler::write_plan(file.path, record, problem);

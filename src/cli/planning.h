@@ -14,11 +14,12 @@ Simulated simulate_strategy(const cost::Problem& problem, const compiler::Strate
                             const compiler::CompileOptions& options);
 
 // Chrome trace of the simulated step; nothing if the path is empty.
-void write_trace(const std::string& path, const cost::Problem& problem,
-                 const Simulated& simulated);
+void write_trace(const std::string& path, const cost::Problem& problem, const Simulated& simulated);
 
-// The plan file, with the predictions. Throws the error of exit code 3, and writes nothing, if the
-// strategy does not fit in memory.
+// Throws the error of exit code 3, with what is missing, if the strategy does not fit in memory.
+void expect_fit(const cost::Problem& problem, const Simulated& simulated);
+
+// The plan file, with the predictions.
 struct PlanFile {
   std::string path;
   std::string planner;

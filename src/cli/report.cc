@@ -75,7 +75,8 @@ void print_json(const OrderedJson& json) { fmt::print("{}\n", json.dump(2)); }
 std::string simulation_text(const cost::Problem& problem, const Simulated& simulated) {
   const sim::SimResult& result = simulated.result;
   std::string text = fmt::format(
-      "step {}   feasible {}   {} tasks\ncomputation {}   communication {}   no schedule under {}\n\n",
+      "step {}   feasible {}   {} tasks\ncomputation {}   communication {}   no schedule under "
+      "{}\n\n",
       milliseconds_text(to_seconds(result.step)), result.feasible() ? "yes" : "no",
       simulated.plan.task_count(), milliseconds_text(to_seconds(result.computation)),
       milliseconds_text(to_seconds(result.communication)),
@@ -118,9 +119,10 @@ std::string out_of_memory_text(const cost::Problem& problem, const Simulated& si
     const bool is_first = first && first->device == device;
     if (missing(simulated, device) == 0 && !is_first) continue;
     if (!text.empty()) text += ", ";
-    text += fmt::format("{} lacks {} of {}", problem.cluster->device(device).name,
-                        gigabytes_text(is_first ? first->missing_bytes : missing(simulated, device)),
-                        gigabytes_text(simulated.plan.capacity[device]));
+    text +=
+        fmt::format("{} lacks {} of {}", problem.cluster->device(device).name,
+                    gigabytes_text(is_first ? first->missing_bytes : missing(simulated, device)),
+                    gigabytes_text(simulated.plan.capacity[device]));
     if (!is_first) continue;
     text += first->task.valid()
                 ? fmt::format(" (first at {})", task_name(problem, simulated.plan, first->task))

@@ -31,8 +31,7 @@ compiler::OrderPolicy parse_order(const std::string& text) {
   fail_input("--order: \"{}\" given; it is rank, rank-reserve or fifo", printable(text));
 }
 
-void write_dump(const std::string& path, const cost::Problem& problem,
-                const compiler::Plan& plan) {
+void write_dump(const std::string& path, const cost::Problem& problem, const compiler::Plan& plan) {
   if (path.empty()) return;
   if (path.ends_with(".dot")) return write_file(path, compiler::plan_dot(plan, problem));
   VALIDATE(path.ends_with(".txt"), "--dump {}: the name ends in .txt or .dot", printable(path));
@@ -77,8 +76,7 @@ void add_simulate(CLI::App& app, Action& chosen) {
       "Example:\n  heterog simulate --graph models/bert_large24.json.gz "
       "--cluster configs/clusters/heterog-8gpu.json --plan plan.json --order fifo "
       "--trace trace.json\nOpen the trace in ui.perfetto.dev or chrome://tracing.");
-  verb.callback(
-      [options, &chosen] { chosen = [options] { return run_simulate(*options); }; });
+  verb.callback([options, &chosen] { chosen = [options] { return run_simulate(*options); }; });
 }
 
 }  // namespace heterog::cli

@@ -42,14 +42,13 @@ int run_train(const TrainVerbOptions& options) {
   const Stopwatch watch;
   {
     Progress progress("training");
-    summary = policy::train(
-        config, {.out_dir = options.out,
-                 .start = options.resume ? policy::StartFrom::kCheckpoint
-                                         : policy::StartFrom::kScratch,
-                 .threads = options.common.threads,
-                 .progress = [&](const policy::TrainProgress& now) {
-                   progress.show(share_done(now), progress_text(now));
-                 }});
+    summary = policy::train(config, {.out_dir = options.out,
+                                     .start = options.resume ? policy::StartFrom::kCheckpoint
+                                                             : policy::StartFrom::kScratch,
+                                     .threads = options.common.threads,
+                                     .progress = [&](const policy::TrainProgress& now) {
+                                       progress.show(share_done(now), progress_text(now));
+                                     }});
   }
   if (options.common.json) {
     OrderedJson json;

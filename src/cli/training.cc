@@ -40,11 +40,11 @@ std::string cases_text(const std::vector<policy::CaseProgress>& cases) {
   Table table({"case", "mean of samples", "best", "best baseline", "speed-up over it"});
   for (const policy::CaseProgress& one : cases) {
     const bool best = one.best_step_seconds > 0, base = one.baseline_step_seconds > 0;
-    table.add_row({one.name, milliseconds_text(one.mean_step_seconds),
-                   best ? milliseconds_text(one.best_step_seconds) : "none fits",
-                   base ? milliseconds_text(one.baseline_step_seconds) : "none fits",
-                   best && base ? speedup_text(one.baseline_step_seconds, one.best_step_seconds)
-                                : "-"});
+    table.add_row(
+        {one.name, milliseconds_text(one.mean_step_seconds),
+         best ? milliseconds_text(one.best_step_seconds) : "none fits",
+         base ? milliseconds_text(one.baseline_step_seconds) : "none fits",
+         best && base ? speedup_text(one.baseline_step_seconds, one.best_step_seconds) : "-"});
   }
   return table.text();
 }

@@ -89,13 +89,6 @@ void check_machine(const MachineSpec& spec, const std::string& source, std::size
            where, machines - 1);
 }
 
-// Links of one machine, by what they serve.
-struct MachineLinks {
-  std::vector<LinkId> port_out, port_in;  // one a device, invalid where the fabric has no ports
-  LinkId bus, socket_up, socket_down;     // up: from the first half of the devices to the second
-  LinkId nic_out, nic_in;
-};
-
 std::uint64_t bits(double value) { return std::bit_cast<std::uint64_t>(value); }
 
 void hash_type(Hasher& hasher, const DeviceType& type) {
@@ -113,26 +106,17 @@ void hash_type(Hasher& hasher, const DeviceType& type) {
 
 }  // namespace
 
-// Decision 7: inside a machine a transfer holds the fabric's links, between machines the two NICs.
-Cluster ClusterBuilder::build(const std::string& source) && {
-  VALIDATE(!specs_.empty(), "{}: machines is empty; a cluster needs at least one machine", source);
-  VALIDATE(finite_at_least(network_.latency_seconds, 0) &&
-               finite_at_least(network_.flow_cap_bytes_per_second, 0),
-           "{}: a figure of network is negative or not finite; they must be 0 or more", source);
-  std::set<std::string> names;
-  std::size_t devices = 0;
-  for (const MachineSpec& spec : specs_) {
-    check_machine(spec, source, specs_.size());
-    VALIDATE(names.insert(spec.name).second, "{}: two machines are named '{}'; names must differ",
-             source, printable(spec.name));
-    devices += spec.devices.size();
-  }
-  VALIDATE(devices <= kMaxDevices, "{}: the cluster has {} devices; at most {} are supported",
-           source, devices, kMaxDevices);
+// Links of one machine, by what they serve.
+struct ClusterBuilder::MachineLinks {
+  std::vector<LinkId> port_out, port_in;  // one a device, invalid where the fabric has no ports
+  LinkId bus, socket_up, socket_down;     // up: from the first half of the devices to the second
+  LinkId nic_out, nic_in;
+};
 
+// Devices, types and links, machine by machine.
+std::vector<ClusterBuilder::MachineLinks> ClusterBuilder::add_links(const std::string& source) {
   Cluster& c = cluster_;
   std::vector<MachineLinks> links(specs_.size());
-  std::vector<std::size_t> place;  // of each device inside its machine
   const auto add_link = [&](const MachineSpec& spec, std::string_view part, double bandwidth) {
     return c.links_.push_back({fmt::format("{}/{}", spec.name, part), bandwidth});
   };
@@ -158,7 +142,6 @@ Cluster ClusterBuilder::build(const std::string& source) && {
            DeviceTypeId(static_cast<std::size_t>(known - c.types_.begin())),
            spec.device_memory_bytes.empty() ? type.memory_bytes : spec.device_memory_bytes[d]});
       c.machines_[machine].devices.push_back(id);
-      place.push_back(d);
       const double bandwidth = spec.fabric.port_bytes_per_second;
       own.port_out.push_back(ports ? add_link(spec, name + ".out", bandwidth) : LinkId());
       own.port_in.push_back(ports ? add_link(spec, name + ".in", bandwidth) : LinkId());
@@ -175,7 +158,17 @@ Cluster ClusterBuilder::build(const std::string& source) && {
       own.nic_in = add_link(spec, "nic.in", spec.nic.bytes_per_second);
     }
   }
+  return links;
+}
 
+// Decision 7: inside a machine a transfer holds the fabric's links, between machines the two NICs.
+void ClusterBuilder::add_routes(const std::vector<MachineLinks>& links) {
+  Cluster& c = cluster_;
+  const std::size_t devices = c.device_count();
+  // Of a device inside its machine; devices are numbered machine by machine.
+  const auto place = [&](DeviceId device) {
+    return device.value() - c.machines_[c.devices_[device].machine].devices.front().value();
+  };
   // At most three links a route; reserved, so that the spans taken below stay valid.
   c.routes_.resize(devices * devices);
   c.route_links_.reserve(devices * devices * 3);
@@ -194,7 +187,7 @@ Cluster ClusterBuilder::build(const std::string& source) && {
         route.cap_bytes_per_second = network_.flow_cap_bytes_per_second;
       } else {
         const MachineLinks& own = links[a];
-        const std::size_t i = place[from.value()], j = place[to.value()];
+        const std::size_t i = place(from), j = place(to);
         // The first half holds the odd device.
         const std::size_t half = (specs_[a].devices.size() + 1) / 2;
         if (own.bus.valid()) {
@@ -211,7 +204,10 @@ Cluster ClusterBuilder::build(const std::string& source) && {
       route.links = {c.route_links_.data() + begin, c.route_links_.size() - begin};
     }
   }
+}
 
+std::uint64_t ClusterBuilder::hash() const {
+  const Cluster& c = cluster_;
   Hasher hasher;
   for (const DeviceType& type : c.types_) hash_type(hasher, type);
   for (const Device& device : c.devices_) {
@@ -234,7 +230,28 @@ Cluster ClusterBuilder::build(const std::string& source) && {
     hasher.add(bits(route.cap_bytes_per_second));
     for (LinkId link : route.links) hasher.add(link.value());
   }
-  c.hash_ = hasher.value();
+  return hasher.value();
+}
+
+Cluster ClusterBuilder::build(const std::string& source) && {
+  VALIDATE(!specs_.empty(), "{}: machines is empty; a cluster needs at least one machine", source);
+  VALIDATE(finite_at_least(network_.latency_seconds, 0) &&
+               finite_at_least(network_.flow_cap_bytes_per_second, 0),
+           "{}: a figure of network is negative or not finite; they must be 0 or more", source);
+  std::set<std::string> names;
+  std::size_t devices = 0;
+  for (const MachineSpec& spec : specs_) {
+    check_machine(spec, source, specs_.size());
+    VALIDATE(names.insert(spec.name).second, "{}: two machines are named '{}'; names must differ",
+             source, printable(spec.name));
+    devices += spec.devices.size();
+  }
+  VALIDATE(devices <= kMaxDevices, "{}: the cluster has {} devices; at most {} are supported",
+           source, devices, kMaxDevices);
+
+  const std::vector<MachineLinks> links = add_links(source);
+  add_routes(links);
+  cluster_.hash_ = hash();
   return std::move(cluster_);
 }
 

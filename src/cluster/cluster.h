@@ -175,6 +175,11 @@ class ClusterBuilder {
   Cluster build(const std::string& source) &&;
 
  private:
+  struct MachineLinks;
+  std::vector<MachineLinks> add_links(const std::string& source);
+  void add_routes(const std::vector<MachineLinks>& links);
+  std::uint64_t hash() const;
+
   Cluster cluster_;
   std::vector<MachineSpec> specs_;
   NetworkSpec network_;

@@ -17,8 +17,9 @@ FeatureTensors to_tensors(const Features& features) {
   tensors.ops = to_tensor(features.ops);
   tensors.groups = to_tensor(features.groups);
   tensors.devices = to_tensor(features.devices);
-  tensors.actions = to_tensor(features.actions)
-                        .view({features.groups.rows, features.action_count, features.actions.columns});
+  tensors.actions =
+      to_tensor(features.actions)
+          .view({features.groups.rows, features.action_count, features.actions.columns});
   tensors.allowed = torch::tensor(features.allowed, torch::kUInt8)
                         .view({features.groups.rows, features.action_count})
                         .to(torch::kBool);

@@ -110,7 +110,8 @@ Bytes kept_bytes(const graph::ModelGraph& graph, OpId op, std::int64_t batch,
 }
 
 // Time to push `bytes` from every other device to one server and pull them back, one after another
-// through the server's links; the best server (decision 5 spreads servers, so this is an upper end).
+// through the server's links; the best server (decision 5 spreads servers, so this is an upper
+// end).
 double parameter_server_seconds(const cluster::Cluster& cluster, Bytes bytes) {
   if (bytes == 0 || cluster.device_count() < 2) return 0.0;
   double best = std::numeric_limits<double>::infinity();

@@ -35,12 +35,12 @@ struct GroupTotals {
 
 // What one action means for one group, estimated without simulation.
 struct ActionEstimate {
-  double compute_seconds = 0;  // of the slowest replica
-  double sync_seconds = 0;     // gradients; 0 for a single device
+  double compute_seconds = 0;   // of the slowest replica
+  double sync_seconds = 0;      // gradients; 0 for a single device
   double boundary_seconds = 0;  // data from and to other groups, if those were elsewhere
-  double state_share = 0;      // parameter state over the capacity of the tightest device
+  double state_share = 0;       // parameter state over the capacity of the tightest device
   double activation_share = 0;
-  double model_share = 0;      // the same of the whole model under this action
+  double model_share = 0;  // the same of the whole model under this action
 };
 
 // Everything is in seconds and bytes; normalising is the table's business.
@@ -48,9 +48,9 @@ struct FeatureContext {
   explicit FeatureContext(const cost::Problem& problem);
 
   const cost::Problem& problem;
-  std::vector<OpId> nodes;            // ops that are not aliases, ascending
+  std::vector<OpId> nodes;             // ops that are not aliases, ascending
   std::vector<std::uint32_t> node_of;  // by op; aliases: of the op that makes their base
-  std::vector<OpEdge> edges;          // ascending (target, source), each pair once
+  std::vector<OpEdge> edges;           // ascending (target, source), each pair once
 
   // By node.
   std::vector<Bytes> bytes_in, bytes_out, parameter_bytes_in;
@@ -75,9 +75,9 @@ struct FeatureContext {
   double total_even_seconds = 0;
   Bytes total_state_bytes = 0, total_activation_bytes = 0;
   double mean_seconds_per_byte = 0, mean_latency_seconds = 0;  // over ordered pairs of devices
-  std::vector<double> device_seconds_per_byte;  // mean over the other devices
-  std::vector<double> device_seconds;           // the whole model on this device
-  std::vector<double> device_capacity;          // memory − reserve, bytes
+  std::vector<double> device_seconds_per_byte;                 // mean over the other devices
+  std::vector<double> device_seconds;                          // the whole model on this device
+  std::vector<double> device_capacity;                         // memory − reserve, bytes
   double fastest_seconds = 0, slowest_seconds = 0, largest_capacity = 0;
 };
 

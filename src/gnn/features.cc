@@ -82,9 +82,8 @@ constexpr std::array<Feature<std::uint32_t>, 17> kOpFeatures{{
      even_slice_seconds},
     {"slice_gain", "slice seconds / whole seconds", Normalizer::kShare,
      [](const FeatureContext& c, std::uint32_t n) {
-       return ratio(even_slice_seconds(c, n), fold_devices(c, n, 0, [](double a, double b) {
-                      return std::max(a, b);
-                    }));
+       return ratio(even_slice_seconds(c, n),
+                    fold_devices(c, n, 0, [](double a, double b) { return std::max(a, b); }));
      }},
     {"share_of_step", "share of Σ mean seconds", Normalizer::kShare,
      [](const FeatureContext& c, std::uint32_t n) {
@@ -187,8 +186,7 @@ constexpr std::array<Feature<DeviceId>, 12> kDeviceFeatures{{
      }},
     {"model_memory", "whole model's memory / capacity", Normalizer::kLogRatio,
      [](const FeatureContext& c, DeviceId d) {
-       return double(c.total_state_bytes + c.total_activation_bytes) /
-              c.device_capacity[d.value()];
+       return double(c.total_state_bytes + c.total_activation_bytes) / c.device_capacity[d.value()];
      }},
     {"state_memory", "whole parameter state / capacity", Normalizer::kShare,
      [](const FeatureContext& c, DeviceId d) {
@@ -278,8 +276,7 @@ constexpr std::array<Feature<ActionSubject>, 17> kActionFeatures{{
      }},
     {"state_share", "parameter state / capacity of the tightest device", Normalizer::kShare,
      [](const FeatureContext& c, ActionSubject s) { return 4 * estimate(c, s).state_share; }},
-    {"activation_share", "kept activations / capacity of the tightest device",
-     Normalizer::kShare,
+    {"activation_share", "kept activations / capacity of the tightest device", Normalizer::kShare,
      [](const FeatureContext& c, ActionSubject s) { return 4 * estimate(c, s).activation_share; }},
     {"model_share", "whole model under this action / capacity", Normalizer::kLogRatio,
      [](const FeatureContext& c, ActionSubject s) { return estimate(c, s).model_share; }},
@@ -336,12 +333,18 @@ std::string_view normalizer_name(Normalizer normalizer) {
 
 double normalize(Normalizer normalizer, double raw) {
   switch (normalizer) {
-    case Normalizer::kShare: return std::clamp(raw, -4.0, 4.0);
-    case Normalizer::kFlag: return raw;
-    case Normalizer::kSeconds: return std::log1p(raw / 1e-6) / 10;
-    case Normalizer::kBytes: return std::log1p(raw / 1024) / 15;
-    case Normalizer::kCount: return std::log1p(raw) / 5;
-    case Normalizer::kLogRatio: return std::clamp(std::log(std::max(raw, 1e-30)) / 3, -4.0, 4.0);
+    case Normalizer::kShare:
+      return std::clamp(raw, -4.0, 4.0);
+    case Normalizer::kFlag:
+      return raw;
+    case Normalizer::kSeconds:
+      return std::log1p(raw / 1e-6) / 10;
+    case Normalizer::kBytes:
+      return std::log1p(raw / 1024) / 15;
+    case Normalizer::kCount:
+      return std::log1p(raw) / 5;
+    case Normalizer::kLogRatio:
+      return std::clamp(std::log(std::max(raw, 1e-30)) / 3, -4.0, 4.0);
   }
   return 0;
 }
@@ -362,10 +365,14 @@ std::vector<FeatureInfo> feature_table() {
 
 int feature_count(Subject subject) {
   switch (subject) {
-    case Subject::kOp: return kOpFeatures.size();
-    case Subject::kGroup: return kGroupFeatures.size();
-    case Subject::kDevice: return kDeviceFeatures.size();
-    case Subject::kAction: return kActionFeatures.size();
+    case Subject::kOp:
+      return kOpFeatures.size();
+    case Subject::kGroup:
+      return kGroupFeatures.size();
+    case Subject::kDevice:
+      return kDeviceFeatures.size();
+    case Subject::kAction:
+      return kActionFeatures.size();
   }
   return 0;
 }

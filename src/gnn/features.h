@@ -14,12 +14,12 @@ inline constexpr int kFeatureVersion = 1;
 
 // Brings a raw value to about [−1, 1.5].
 enum class Normalizer : std::uint8_t {
-  kShare,      // as it is, cut to [−4, 4]
-  kFlag,       // 0 or 1
-  kSeconds,    // log(1 + x / 1 µs) / 10
-  kBytes,      // log(1 + x / 1 KiB) / 15
-  kCount,      // log(1 + x) / 5
-  kLogRatio,   // log(x) / 3, cut to [−4, 4]; 0 counts as the smallest
+  kShare,     // as it is, cut to [−4, 4]
+  kFlag,      // 0 or 1
+  kSeconds,   // log(1 + x / 1 µs) / 10
+  kBytes,     // log(1 + x / 1 KiB) / 15
+  kCount,     // log(1 + x) / 5
+  kLogRatio,  // log(x) / 3, cut to [−4, 4]; 0 counts as the smallest
 };
 std::string_view normalizer_name(Normalizer normalizer);
 double normalize(Normalizer normalizer, double raw);
@@ -56,9 +56,9 @@ struct Features {
   std::int64_t action_count = 0;
   // Neighbours of the attention, ascending (target, source): both directions, and each op itself.
   std::vector<std::int64_t> edge_source, edge_target;
-  std::vector<std::int64_t> group_of_op;   // by row of ops
-  std::vector<std::uint8_t> allowed;       // by row of actions: 0 where the state of the group's
-                                           // parameters alone does not fit on the device
+  std::vector<std::int64_t> group_of_op;  // by row of ops
+  std::vector<std::uint8_t> allowed;      // by row of actions: 0 where the state of the group's
+                                          // parameters alone does not fit on the device
 };
 
 Features make_features(const cost::Problem& problem);

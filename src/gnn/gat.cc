@@ -22,16 +22,16 @@ torch::Tensor GatLayerImpl::attention(const torch::Tensor& projected,
   const std::int64_t nodes = projected.size(0);
   const auto from = (projected * source_score_).sum(-1);  // [V, K]
   const auto to = (projected * target_score_).sum(-1);    // [V, K]
-  const auto score = torch::leaky_relu(from.index_select(0, neighbours.source) +
-                                           to.index_select(0, neighbours.target),
-                                       options_.negative_slope);  // [E, K]
+  const auto score = torch::leaky_relu(
+      from.index_select(0, neighbours.source) + to.index_select(0, neighbours.target),
+      options_.negative_slope);  // [E, K]
   // Softmax over the edges of each target; the maximum is only there to keep exp in range.
   const auto index = neighbours.target.unsqueeze(1).expand_as(score);
   const auto highest = torch::full({nodes, options_.heads}, -1e30, score.options())
                            .scatter_reduce(0, index, score.detach(), "amax");
   const auto power = (score - highest.index_select(0, neighbours.target)).exp();
-  const auto sum = torch::zeros({nodes, options_.heads}, score.options())
-                       .index_add(0, neighbours.target, power);
+  const auto sum =
+      torch::zeros({nodes, options_.heads}, score.options()).index_add(0, neighbours.target, power);
   return power / sum.index_select(0, neighbours.target);
 }
 

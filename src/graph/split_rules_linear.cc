@@ -22,6 +22,9 @@ struct Product {
 
 Product contract(Operand& a, Operand& b, const Contraction& letters) {
   if (a.local() || b.local()) return {.reason = kReadsLocal};
+  if (a.shape.size() != letters.a.size() || b.shape.size() != letters.b.size()) {
+    return {.reason = kUnusualArguments};
+  }
   if (!a.sliced() && !b.sliced()) {
     if (a.partial() && b.partial()) {
       reduce(a);

@@ -59,6 +59,7 @@ SplitRule partial_result(RuleContext& op) {
     case kUnary:
       return partial_rule(operands[0].rule.kind);
     case kCast: {
+      if (!op.has_output(0)) break;
       const TensorId out = op.graph().outputs(op.op())[0];
       if (floating(op.graph().tensor(out).dtype)) return partial_rule(operands[0].rule.kind);
       break;

@@ -8,26 +8,27 @@ namespace {
 
 constexpr std::int64_t kToTheEnd = INT64_MAX;
 
-// Where the batch lies in the row-major order of the elements: before × B × after. It is all that
-// a reshape keeps, and it says everything about which elements belong to a slice.
-std::optional<std::int64_t> before_batch(std::span<const Affine> shape, const SplitRule& rule) {
-  std::int64_t before = rule.outer;
-  for (std::size_t i = 0; i < rule.dim; ++i) {
-    if (!shape[i].constant()) return std::nullopt;
-    before *= shape[i].c;
+// The product of the sizes before `dim`, times `factor`; none if one of them depends on the batch,
+// is zero, or is out of all bounds.
+std::optional<std::int64_t> elements_before(std::span<const Affine> shape, std::size_t dim,
+                                            std::int64_t factor) {
+  for (std::size_t i = 0; i < dim; ++i) {
+    if (!shape[i].constant() || shape[i].c <= 0 || factor > kToTheEnd / shape[i].c) return {};
+    factor *= shape[i].c;
   }
-  return before;
+  return factor;
 }
 
-// The dimension of `shape` that the batch is cut along if `before` elements lie outside of it.
+// The dimension of `shape` that the batch is cut along if `before` elements lie outside of it: in
+// the row-major order of the elements, before × B × after. That is all that a reshape keeps, and it
+// says everything about which elements belong to a slice.
 std::optional<SplitRule> rule_at(std::span<const Affine> shape, std::int64_t before,
                                  SplitKind kind) {
   const auto dim = batch_dim(shape);
   if (!dim) return std::nullopt;
-  std::int64_t outside = 1;
-  for (std::size_t i = 0; i < *dim; ++i) outside *= shape[i].c;
-  if (outside == 0 || before % outside != 0) return std::nullopt;
-  const std::int64_t outer = before / outside;
+  const auto outside = elements_before(shape, *dim, 1);
+  if (!outside || before % *outside != 0) return std::nullopt;
+  const std::int64_t outer = before / *outside;
   if (outer == 0 || shape[*dim].a % outer != 0) return std::nullopt;
   return SplitRule{kind, static_cast<std::uint8_t>(*dim), outer};
 }
@@ -42,7 +43,7 @@ Reason view(RuleContext& op) {
     op.set_output(0, x->rule);
     return {};
   }
-  const auto before = before_batch(x->shape, x->rule);
+  const auto before = elements_before(x->shape, x->rule.dim, x->rule.outer);
   const auto rule =
       before ? rule_at(op.output_shape(0), *before, x->rule.kind) : std::optional<SplitRule>();
   if (!rule) return kNoBatchDim;
@@ -142,8 +143,15 @@ Reason repeat(RuleContext& op) {
   if (has_batch(op.output_shape(0))) reduce(*x);
   SplitRule rule = widened(*x, op.output_shape(0));
   if (x->sliced()) {
-    const Value& factor = times->items.at(rule.dim);
-    if (factor.kind != Value::Kind::kInt) return kAcrossBatch;
+    if (rule.dim >= times->items.size() || rule.dim >= op.output_shape(0).size()) {
+      return kUnusualArguments;
+    }
+    const Value& factor = times->items[rule.dim];
+    const std::int64_t most = x->shape[x->rule.dim].a;
+    if (factor.kind != Value::Kind::kInt || factor.integer.c < 1 ||
+        op.output_shape(0)[rule.dim].a / most != factor.integer.c) {
+      return kAcrossBatch;
+    }
     rule.outer *= factor.integer.c;
   }
   op.set_output(0, rule);
@@ -200,7 +208,7 @@ Reason split(RuleContext& op) {
   if (unsliced(*x) || dim != x->rule.dim) return {};
   const std::int64_t rest = x->shape[dim].a / x->rule.outer;
   for (std::size_t i = 0; i < op.output_count(); ++i) {
-    if (!op.has_output(i)) return kAcrossBatch;
+    if (op.output_shape(i).size() <= dim) return kAcrossBatch;  // a part that nobody reads
     const Affine size = op.output_shape(i)[dim];
     if (size.c != 0 || size.a == 0 || size.a % rest != 0) return kAcrossBatch;
     op.set_output(i, {x->rule.kind, x->rule.dim, size.a / rest});

@@ -13,16 +13,16 @@ namespace heterog::graph {
 struct Value {
   enum class Kind : std::uint8_t {
     kNone,
-    kBool,       // integer.c ≠ 0
-    kInt,        // integer.c
-    kFloat,      // number
-    kSize,       // integer: shape-like, a slice takes its own sample count
-    kScalar,     // affine arithmetic scalar of the whole batch: number·B + offset
-    kReciprocal, // arithmetic scalar number / integer.at(B) of the whole batch
-    kSymbol,     // text: dtype, layout, memory format, "device"
-    kString,     // text
-    kTensor,     // tensor
-    kList,       // items
+    kBool,        // integer.c ≠ 0
+    kInt,         // integer.c
+    kFloat,       // number
+    kSize,        // integer: shape-like, a slice takes its own sample count
+    kScalar,      // affine arithmetic scalar of the whole batch: number·B + offset
+    kReciprocal,  // arithmetic scalar number / integer.at(B) of the whole batch
+    kSymbol,      // text: dtype, layout, memory format, "device"
+    kString,      // text
+    kTensor,      // tensor
+    kList,        // items
   };
   Kind kind = Kind::kNone;
   TensorId tensor;

@@ -1,4 +1,5 @@
-// HeteroG's M+4 actions of a group (§4.1.2): one device, or replicas even or proportional × PS or AR.
+// HeteroG's M+4 actions of a group (§4.1.2): one device, or replicas even or proportional × PS or
+// AR.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,12 @@
 namespace heterog::planner {
 
 // 0 … M−1: that device alone; then the four data-parallel schemes in this order.
-enum class Scheme : std::uint8_t { kEvenPs, kEvenAllReduce, kProportionalPs, kProportionalAllReduce };
+enum class Scheme : std::uint8_t {
+  kEvenPs,
+  kEvenAllReduce,
+  kProportionalPs,
+  kProportionalAllReduce
+};
 inline constexpr int kSchemeCount = 4;
 
 class ActionSpace {

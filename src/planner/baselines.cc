@@ -1,4 +1,4 @@
-// Planners that return one fixed strategy, or the best of one strategy a device.
+// Planners that try a few fixed strategies.
 #include "planner/baselines.h"
 
 #include "planner/batch_evaluator.h"
@@ -10,34 +10,20 @@ namespace {
 using compiler::Strategy;
 using compiler::SyncMethod;
 
-using StrategyFunction = Strategy (*)(const cost::Problem&);
-
-class FixedPlanner final : public Planner {
+// The best of the strategies that stand under one name.
+class BaselinePlanner final : public Planner {
  public:
-  explicit FixedPlanner(StrategyFunction make) : make_(make) {}
+  explicit BaselinePlanner(std::string_view name) : name_(name) {}
   PlannerResult plan(PlannerContext& context) const override {
-    PlannerResult result{.strategy = make_(context.problem)};
-    Evaluator evaluator(context.problem, context.compile);
-    result.evaluation = evaluator.evaluate(result.strategy);
-    result.evaluations = evaluator.evaluations();
-    return result;
+    std::vector<Strategy> strategies;
+    for (NamedStrategy& baseline : baseline_strategies(context.problem)) {
+      if (baseline.name == name_) strategies.push_back(std::move(baseline.strategy));
+    }
+    return best_of(std::move(strategies), context);
   }
 
  private:
-  StrategyFunction make_;
-};
-
-// The best of every device, or of one.
-class SinglePlanner final : public Planner {
- public:
-  SinglePlanner() = default;
-  explicit SinglePlanner(DeviceId device) : device_(device) {}
-  PlannerResult plan(PlannerContext& context) const override {
-    std::vector<Strategy> strategies;
-    for (DeviceId device : context.problem.cluster->device_ids()) {
-      if (device_.valid() && device != device_) continue;
-      strategies.push_back(single_device(context.problem, device));
-    }
+  static PlannerResult best_of(std::vector<Strategy> strategies, PlannerContext& context) {
     BatchEvaluator evaluator(context.problem, context.threads, context.compile);
     const std::vector<Measured> measured = evaluator.evaluate(strategies);
     std::size_t best = 0;
@@ -49,8 +35,22 @@ class SinglePlanner final : public Planner {
             .evaluations = evaluator.evaluations()};
   }
 
+  std::string_view name_;
+};
+
+class SinglePlanner final : public Planner {
+ public:
+  explicit SinglePlanner(DeviceId device) : device_(device) {}
+  PlannerResult plan(PlannerContext& context) const override {
+    PlannerResult result{.strategy = single_device(context.problem, device_)};
+    Evaluator evaluator(context.problem, context.compile);
+    result.evaluation = evaluator.evaluate(result.strategy);
+    result.evaluations = evaluator.evaluations();
+    return result;
+  }
+
  private:
-  DeviceId device_;  // invalid: any
+  DeviceId device_;
 };
 
 }  // namespace
@@ -77,29 +77,38 @@ Strategy single_device(const cost::Problem& problem, DeviceId device) {
 }
 
 std::vector<NamedStrategy> baseline_strategies(const cost::Problem& problem) {
-  std::vector<NamedStrategy> all = {{"ev-ps", even_ps(problem)},
-                                    {"ev-ar", even_all_reduce(problem)},
-                                    {"cp-ps", proportional_ps(problem)},
-                                    {"cp-ar", proportional_all_reduce(problem)},
-                                    {"horovod", horovod(problem)}};
+  std::vector<NamedStrategy> all;
+  const auto add = [&](const char* name, Strategy strategy) {
+    all.push_back({name, strategy});
+    strategy.order = compiler::OrderPolicy::kFifo;
+    all.push_back({name, std::move(strategy)});
+  };
+  add("ev-ps", even_ps(problem));
+  add("ev-ar", even_all_reduce(problem));
+  add("cp-ps", proportional_ps(problem));
+  add("cp-ar", proportional_all_reduce(problem));
+  add("horovod", horovod(problem));
+  // One device works through all of it in any order.
   for (DeviceId device : problem.cluster->device_ids()) {
     all.push_back({"single", single_device(problem, device)});
   }
   return all;
 }
 
-std::unique_ptr<const Planner> make_even_ps() { return std::make_unique<FixedPlanner>(even_ps); }
+std::unique_ptr<const Planner> make_even_ps() { return std::make_unique<BaselinePlanner>("ev-ps"); }
 std::unique_ptr<const Planner> make_even_all_reduce() {
-  return std::make_unique<FixedPlanner>(even_all_reduce);
+  return std::make_unique<BaselinePlanner>("ev-ar");
 }
 std::unique_ptr<const Planner> make_proportional_ps() {
-  return std::make_unique<FixedPlanner>(proportional_ps);
+  return std::make_unique<BaselinePlanner>("cp-ps");
 }
 std::unique_ptr<const Planner> make_proportional_all_reduce() {
-  return std::make_unique<FixedPlanner>(proportional_all_reduce);
+  return std::make_unique<BaselinePlanner>("cp-ar");
 }
-std::unique_ptr<const Planner> make_horovod() { return std::make_unique<FixedPlanner>(horovod); }
-std::unique_ptr<const Planner> make_single() { return std::make_unique<SinglePlanner>(); }
+std::unique_ptr<const Planner> make_horovod() {
+  return std::make_unique<BaselinePlanner>("horovod");
+}
+std::unique_ptr<const Planner> make_single() { return std::make_unique<BaselinePlanner>("single"); }
 std::unique_ptr<const Planner> make_single_on(DeviceId device) {
   return std::make_unique<SinglePlanner>(device);
 }

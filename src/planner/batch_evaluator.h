@@ -48,7 +48,7 @@ class BatchEvaluator {
   ThreadPool& threads_;
   Budget budget_;
   std::vector<std::unique_ptr<Evaluator>> evaluators_;  // one a worker
-  std::unordered_map<Key, Measured, KeyHash> seen_;      // looked up, never walked
+  std::unordered_map<Key, Measured, KeyHash> seen_;     // looked up, never walked
   std::int64_t evaluations_ = 0;
 };
 

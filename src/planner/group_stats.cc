@@ -1,7 +1,6 @@
 // One walk over the graph that sums times and bytes by group.
 #include "planner/group_stats.h"
 
-
 #include "base/hash.h"
 
 namespace heterog::planner {

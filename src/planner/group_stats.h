@@ -9,10 +9,10 @@
 namespace heterog::planner {
 
 struct GroupStats {
-  double seconds = 0;             // whole batch, mean over the cluster's devices
+  double seconds = 0;  // whole batch, mean over the cluster's devices
   Bytes parameter_bytes = 0;
   Bytes optimizer_bytes = 0;
-  Bytes saved_bytes = 0;          // whole batch: made in forward, read in backward
+  Bytes saved_bytes = 0;  // whole batch: made in forward, read in backward
   // Groups of the same operators and sizes share it: the repeated layers of a network.
   std::uint64_t likeness = 0;
   std::vector<double> seconds_on;  // whole batch, by device type

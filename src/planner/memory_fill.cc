@@ -2,7 +2,6 @@
 #include "planner/memory_fill.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 #include "cost/collective.h"
@@ -25,7 +24,8 @@ Prefix prefix_sums(const cost::Problem& problem, const IdVector<GroupId, GroupSt
   for (const GroupStats& group : stats) {
     prefix.parameters.push_back(prefix.parameters.back() +
                                 static_cast<double>(group.parameter_bytes));
-    prefix.optimizer.push_back(prefix.optimizer.back() + static_cast<double>(group.optimizer_bytes));
+    prefix.optimizer.push_back(prefix.optimizer.back() +
+                               static_cast<double>(group.optimizer_bytes));
     prefix.saved.push_back(prefix.saved.back() + static_cast<double>(group.saved_bytes));
     for (std::size_t type = 0; type < prefix.seconds.size(); ++type) {
       prefix.seconds[type].push_back(prefix.seconds[type].back() + group.seconds_on[type]);
@@ -80,6 +80,7 @@ class Filler {
       }
     }
     FilledBlocks filled;
+    filled.bytes.assign(problem_.cluster->device_count(), 0);
     std::size_t begin = 0;
     for (std::size_t block = 0; block < ends.size(); ++block) {
       if (ends[block] == begin) continue;
@@ -100,68 +101,75 @@ class Filler {
     const bool server = template_.sync == SyncMethod::kParameterServer;
     return 1.5 * parameters + (server ? optimizer / devices : optimizer);
   }
-  // The largest part of the batch that each device of the block can take.
-  std::vector<double> largest_shares(std::size_t block, std::size_t begin, std::size_t end,
-                                     double share) const {
+  // The most samples that each device of the block can take.
+  std::vector<std::int64_t> most_samples(std::size_t block, std::size_t begin, std::size_t end,
+                                         double share) const {
     const double fixed = fixed_bytes(block, begin, end);
-    const double saved = prefix_.saved[end] - prefix_.saved[begin];
-    std::vector<double> shares;
+    const double a_sample = saved_bytes(begin, end) / static_cast<double>(problem_.batch);
+    std::vector<std::int64_t> samples;
     for (DeviceId device : template_.blocks[block]) {
       const double room = budget_[device] * share - fixed;
-      shares.push_back(room < 0 ? 0 : saved <= room ? 1 : room / saved);
+      if (room < 0) {
+        samples.push_back(0);
+      } else if (a_sample * static_cast<double>(problem_.batch) <= room) {
+        samples.push_back(problem_.batch);
+      } else {
+        samples.push_back(static_cast<std::int64_t>(room / a_sample));
+      }
     }
-    return shares;
+    return samples;
+  }
+  double saved_bytes(std::size_t begin, std::size_t end) const {
+    return prefix_.saved[end] - prefix_.saved[begin];
   }
   bool fits(std::size_t block, std::size_t begin, std::size_t end, double share) const {
-    const std::vector<double> shares = largest_shares(block, begin, end, share);
-    return std::accumulate(shares.begin(), shares.end(), 0.0) >= 1;
+    const std::vector<std::int64_t> samples = most_samples(block, begin, end, share);
+    return std::accumulate(samples.begin(), samples.end(), std::int64_t{0}) >= problem_.batch;
   }
 
-  // Shares that end together, as far as memory lets them: min(largest, level / seconds), the level
-  // such that they make up the batch.
+  // Samples that end together as far as memory lets them: one after another to the device that
+  // would be done with it first.
   void add_block(std::size_t block, std::size_t begin, std::size_t end,
                  FilledBlocks& filled) const {
     const std::vector<DeviceId>& devices = template_.blocks[block];
     // Memory at hand is all of the budget, however little of it the cut needed.
-    const std::vector<double> largest = largest_shares(block, begin, end, 1);
-    std::vector<double> seconds;
+    const std::vector<std::int64_t> most = most_samples(block, begin, end, 1);
+    std::vector<double> seconds;  // a sample
     for (DeviceId device : devices) {
       const std::vector<double>& sums =
           prefix_.seconds[problem_.cluster->device(device).type.value()];
-      seconds.push_back(std::max(1e-9, sums[end] - sums[begin]));
+      seconds.push_back(std::max(1e-9, sums[end] - sums[begin]) /
+                        static_cast<double>(problem_.batch));
     }
-    const auto shares_at = [&](double level) {
-      std::vector<double> shares;
-      for (std::size_t i = 0; i < devices.size(); ++i) {
-        shares.push_back(std::min(largest[i], level / seconds[i]));
-      }
-      return shares;
+    std::vector<std::int64_t> samples(devices.size(), 0);
+    const auto done_at = [&](std::size_t i) {
+      return static_cast<double>(samples[i] + 1) * seconds[i];
     };
-    double low = 0, high = *std::max_element(seconds.begin(), seconds.end());
-    for (int step = 0; step < 50; ++step) {
-      const double middle = (low + high) / 2;
-      const std::vector<double> shares = shares_at(middle);
-      (std::accumulate(shares.begin(), shares.end(), 0.0) >= 1 ? high : low) = middle;
+    double slowest = 0;
+    for (std::int64_t sample = 0; sample < problem_.batch; ++sample) {
+      std::size_t next = devices.size();
+      for (std::size_t i = 0; i < devices.size(); ++i) {
+        if (samples[i] >= most[i]) continue;
+        if (next == devices.size() || done_at(i) < done_at(next)) next = i;
+      }
+      EXPECT(next < devices.size());
+      slowest = std::max(slowest, done_at(next));
+      ++samples[next];
     }
     compiler::UnitDecision decision{.sync = template_.sync};
     std::vector<DeviceId> used;
-    const std::vector<double> shares = shares_at(high);
     for (std::size_t i = 0; i < devices.size(); ++i) {
-      // Thousandths of a sample: enough to order remainders, and text that stays short.
-      const double weight = std::floor(shares[i] * static_cast<double>(problem_.batch) * 1000) / 1000;
-      if (weight < 0.5) continue;
-      decision.replicas.push_back({devices[i], weight});
+      if (samples[i] == 0) continue;
+      decision.replicas.push_back({devices[i], static_cast<double>(samples[i])});
       used.push_back(devices[i]);
+      filled.bytes[devices[i]] += fixed_bytes(block, begin, end) +
+                                  saved_bytes(begin, end) * static_cast<double>(samples[i]) /
+                                      static_cast<double>(problem_.batch);
     }
-    if (decision.replicas.empty()) {
-      decision.replicas.push_back({devices.front(), 1});
-      used.push_back(devices.front());
-    }
-    filled.seconds += high;
+    filled.seconds += slowest;
     if (used.size() > 1) {
       std::sort(used.begin(), used.end());
-      const auto bytes =
-          static_cast<Bytes>(prefix_.parameters[end] - prefix_.parameters[begin]);
+      const auto bytes = static_cast<Bytes>(prefix_.parameters[end] - prefix_.parameters[begin]);
       filled.seconds += to_seconds(cost::all_reduce_cost(*problem_.cluster, used, bytes).duration);
     }
     for (std::size_t group = begin; group < end; ++group) {
@@ -213,8 +221,7 @@ IdVector<DeviceId, double> whole_budget(const cost::Problem& problem) {
   IdVector<DeviceId, double> budget;
   for (DeviceId device : problem.cluster->device_ids()) {
     budget.push_back(static_cast<double>(problem.cluster->device(device).memory_bytes -
-                                         problem.cluster->type_of(device).reserve_bytes) *
-                     0.97);  // the rest for workspace and what is in flight
+                                         problem.cluster->type_of(device).reserve_bytes));
   }
   return budget;
 }
@@ -297,10 +304,14 @@ std::vector<Tried> memory_fill(BatchEvaluator& evaluator, const MemoryFillOption
     for (std::size_t i = 0; i < trials.size(); ++i) {
       tried.push_back({std::move(trials[i].filled.strategy), measured[i].evaluation});
       if (measured[i].evaluation.feasible) continue;
+      // What the estimate left out (workspace, what is in flight) stays left out: a budget is the
+      // memory without it, less a two-hundredth for what varies with the cut.
       for (DeviceId device : problem.cluster->device_ids()) {
-        const double over = static_cast<double>(measured[i].peak_bytes[device] -
-                                                problem.cluster->device(device).memory_bytes);
-        if (over > 0) trials[i].budget[device] -= 1.1 * over;
+        if (trials[i].filled.bytes[device] == 0) continue;
+        const auto memory = static_cast<double>(problem.cluster->device(device).memory_bytes);
+        const double left_out =
+            static_cast<double>(measured[i].peak_bytes[device]) - trials[i].filled.bytes[device];
+        trials[i].budget[device] = 0.995 * memory - left_out;
       }
       auto filled = Filler(problem, prefix, trials[i].blocks, trials[i].budget).fill();
       if (!filled) continue;

@@ -15,8 +15,8 @@ namespace heterog::planner {
 struct BlockTemplate {
   std::vector<std::vector<DeviceId>> blocks;
   compiler::SyncMethod sync = compiler::SyncMethod::kAllReduce;
-  // Each block takes as much as its devices hold (the last ones may stay empty); else all are filled
-  // to the same share of their memory.
+  // Each block takes as much as its devices hold (the last ones may stay empty); else all are
+  // filled to the same share of their memory.
   bool fill_first = false;
 };
 
@@ -27,15 +27,16 @@ std::vector<BlockTemplate> block_templates(const cost::Problem& problem);
 struct FilledBlocks {
   compiler::Strategy strategy;
   double seconds = 0;  // rough: computation and aggregation of the blocks, one after another
+  IdVector<DeviceId, double> bytes;  // by the estimate, without what a device reserves
 };
 
 // Cuts the groups into the template's blocks so that every device stays below `budget` bytes, by an
 // estimate of what it keeps, and shares the batch of a block for the least time. Empty if that
 // cannot be done.
 std::optional<FilledBlocks> fill_blocks(const cost::Problem& problem,
-                                      const IdVector<GroupId, GroupStats>& stats,
-                                      const BlockTemplate& blocks,
-                                      const IdVector<DeviceId, double>& budget);
+                                        const IdVector<GroupId, GroupStats>& stats,
+                                        const BlockTemplate& blocks,
+                                        const IdVector<DeviceId, double>& budget);
 
 struct MemoryFillOptions {
   std::size_t templates = 16;  // the most promising ones are tried

@@ -113,15 +113,19 @@ Replicas MoveMaker::draw_replicas(const Candidate& candidate, Rng& rng) const {
 
 GroupId MoveMaker::draw_group(Rng& rng) const {
   switch (rng.below(3)) {
-    case 0: return GroupId(draw(time_sums_, rng));
-    case 1: return GroupId(draw(parameter_sums_, rng));
-    default: return GroupId(rng.below(count_));
+    case 0:
+      return GroupId(draw(time_sums_, rng));
+    case 1:
+      return GroupId(draw(parameter_sums_, rng));
+    default:
+      return GroupId(rng.below(count_));
   }
 }
 
 std::vector<GroupId> MoveMaker::run_at(std::size_t first, std::size_t length) const {
   std::vector<GroupId> groups;
-  for (std::size_t i = first; i < std::min(first + length, count_); ++i) groups.push_back(GroupId(i));
+  for (std::size_t i = first; i < std::min(first + length, count_); ++i)
+    groups.push_back(GroupId(i));
   return groups;
 }
 
@@ -159,12 +163,19 @@ Move MoveMaker::boundary(const Candidate& candidate, Rng& rng) const {
 Move MoveMaker::toggle_sync(const Candidate& candidate, Rng& rng) const {
   std::vector<GroupId> groups;
   switch (rng.below(4)) {
-    case 0: groups = {GroupId(draw(parameter_sums_, rng))}; break;
-    case 1: groups = draw_alike(rng); break;
-    case 2: groups = run_at(rng.below(count_), draw_length(count_, rng)); break;
+    case 0:
+      groups = {GroupId(draw(parameter_sums_, rng))};
+      break;
+    case 1:
+      groups = draw_alike(rng);
+      break;
+    case 2:
+      groups = run_at(rng.below(count_), draw_length(count_, rng));
+      break;
     default:
-      groups.assign(heaviest_.begin(),
-                    heaviest_.begin() + (heaviest_.empty() ? 0 : draw_length(heaviest_.size(), rng)));
+      groups.assign(
+          heaviest_.begin(),
+          heaviest_.begin() + (heaviest_.empty() ? 0 : draw_length(heaviest_.size(), rng)));
   }
   if (groups.empty()) groups = {draw_group(rng)};
   const SyncMethod now = candidate.sync_of[groups[rng.below(groups.size())]];
@@ -204,15 +215,18 @@ Move MoveMaker::propose(const Candidate& candidate, MoveKind kind, Rng& rng) con
     }
     case MoveKind::kAlike:
       return {.groups = draw_alike(rng), .replicas = draw_replicas(candidate, rng)};
-    case MoveKind::kBoundary: return boundary(candidate, rng);
+    case MoveKind::kBoundary:
+      return boundary(candidate, rng);
     case MoveKind::kHeaviest: {
       if (heaviest_.empty()) return propose(candidate, MoveKind::kOne, rng);
       const std::size_t n = draw_length(heaviest_.size(), rng);
       return {.groups = {heaviest_.begin(), heaviest_.begin() + static_cast<std::ptrdiff_t>(n)},
               .replicas = draw_replicas(candidate, rng)};
     }
-    case MoveKind::kSync: return toggle_sync(candidate, rng);
-    case MoveKind::kReweigh: return reweigh(candidate, rng);
+    case MoveKind::kSync:
+      return toggle_sync(candidate, rng);
+    case MoveKind::kReweigh:
+      return reweigh(candidate, rng);
     case MoveKind::kReplace: {
       const Replicas& from = candidate.shares[candidate.share_of[draw_group(rng)]];
       return {.reweigh = {{from, palette_[rng.below(palette_.size())]}}};

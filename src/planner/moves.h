@@ -12,15 +12,15 @@ namespace heterog::planner {
 
 // Ways to make a move.
 enum class MoveKind : std::uint8_t {
-  kOne,        // one group, drawn by its time or its parameters
-  kRun,        // neighbours in topological order
-  kAlike,      // groups of the same operators and sizes (the layers of a stack), all or a stretch
-  kBoundary,   // where two neighbours differ, one side takes some of the other's groups
-  kHeaviest,   // the groups with most parameter bytes a second of computation
-  kSync,       // parameter server ↔ all-reduce, for a set of groups
-  kReweigh,    // samples from one device to another, wherever those shares are used
-  kReplace,    // one set of replicas for another, wherever it is used
-  kSchedule,   // order policy or size of gradient buckets
+  kOne,       // one group, drawn by its time or its parameters
+  kRun,       // neighbours in topological order
+  kAlike,     // groups of the same operators and sizes (the layers of a stack), all or a stretch
+  kBoundary,  // where two neighbours differ, one side takes some of the other's groups
+  kHeaviest,  // the groups with most parameter bytes a second of computation
+  kSync,      // parameter server ↔ all-reduce, for a set of groups
+  kReweigh,   // samples from one device to another, wherever those shares are used
+  kReplace,   // one set of replicas for another, wherever it is used
+  kSchedule,  // order policy or size of gradient buckets
 };
 inline constexpr int kMoveKindCount = 9;
 
@@ -41,7 +41,7 @@ class MoveMaker {
 
   const cost::Problem& problem_;
   std::size_t count_;
-  std::vector<double> time_sums_;       // running sums over the groups, for drawing
+  std::vector<double> time_sums_;  // running sums over the groups, for drawing
   std::vector<double> parameter_sums_;
   std::vector<std::vector<GroupId>> alike_;  // classes of two or more
   std::vector<GroupId> heaviest_;            // those with parameters, most bytes a second first

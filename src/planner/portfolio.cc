@@ -22,12 +22,12 @@ constexpr int kMoreProposals = 8;
 constexpr std::int64_t kPatience = 160;
 
 // Evaluations that a plan without budget spends on local search: so many that plans of any size
-// take about the same time. An evaluation takes about a microsecond an op and device.
+// take about the same time. An evaluation takes about half a microsecond an op and device.
 std::int64_t one_shot_evaluations(const cost::Problem& problem) {
   std::size_t ops = 0;
   for (OpId op : problem.graph->op_ids()) ops += problem.graph->op(op).alias ? 0 : 1;
   const auto tasks = static_cast<std::int64_t>(ops * problem.cluster->device_count());
-  return std::clamp<std::int64_t>(1'500'000 / std::max<std::int64_t>(1, tasks), 24, 400);
+  return std::clamp<std::int64_t>(4'000'000 / std::max<std::int64_t>(1, tasks), 24, 600);
 }
 
 class Search {
@@ -44,6 +44,7 @@ class Search {
     try_proposals(kOneShotProposals);
     try_fills();
     const std::int64_t polish = one_shot_evaluations(context_.problem);
+    rescue(polish / 4);
     climb(result_.best.strategy, result_.best.evaluation, result_.found_by, polish);
     if (context_.budget.evaluations || context_.budget.expired) spend_budget();
     return finish();
@@ -55,7 +56,9 @@ class Search {
     return std::move(result_);
   }
 
+  // Keeps the best, and what would be better if it fitted.
   bool consider(const Strategy& strategy, const Evaluation& evaluation, const std::string& name) {
+    if (!evaluation.feasible) misfits_.push_back({strategy, evaluation});
     if (found_ && !better(evaluation, result_.best.evaluation)) return false;
     found_ = true;
     result_.best.strategy = strategy;
@@ -104,14 +107,30 @@ class Search {
   Tried climb(const Strategy& start, const Evaluation& at_start, const std::string& name,
               std::int64_t evaluations) {
     Strategy plain = to_plain(context_.problem, start);
-    const SearchResult found =
-        local_search(evaluator_, plain, context_.rng,
-                     {.evaluations = evaluations, .patience = kPatience});
+    const SearchResult found = local_search(evaluator_, plain, context_.rng,
+                                            {.evaluations = evaluations, .patience = kPatience});
     const bool helped = better(found.evaluation, at_start);
     const bool again = name.ends_with("local-search");
-    consider(found.strategy, found.evaluation,
-             helped && !again ? name + " + local-search" : name);
+    consider(found.strategy, found.evaluation, helped && !again ? name + " + local-search" : name);
     return {found.strategy, found.evaluation};
+  }
+
+  // Strategies that nearly fit and would be faster than the best: local search frees memory first.
+  void rescue(std::int64_t evaluations) {
+    constexpr std::size_t kRescued = 2;
+    std::vector<Tried> misfits = std::move(misfits_);
+    std::stable_sort(misfits.begin(), misfits.end(), [](const Tried& a, const Tried& b) {
+      return better(a.evaluation, b.evaluation);
+    });
+    std::size_t rescued = 0;
+    for (const Tried& misfit : misfits) {
+      const bool worth = !result_.best.evaluation.feasible ||
+                         misfit.evaluation.step < result_.best.evaluation.step;
+      if (!worth || rescued == kRescued || evaluator_.spent()) continue;
+      ++rescued;
+      climb(misfit.strategy, misfit.evaluation, "memory-fill", evaluations);
+    }
+    misfits_.clear();
   }
 
   // A few moves at once, whatever they cost, to leave a local optimum.
@@ -145,6 +164,7 @@ class Search {
   const Proposer& propose_;
   BatchEvaluator evaluator_;
   PortfolioResult result_;
+  std::vector<Tried> misfits_;
   bool found_ = false;
 };
 

@@ -22,8 +22,7 @@ class RandomSearch final : public Planner {
     bool found = false;
     std::int64_t drawn = 0;
     do {
-      const std::int64_t size =
-          std::clamp<std::int64_t>(evaluator.evaluations_left(), 1, kRound);
+      const std::int64_t size = std::clamp<std::int64_t>(evaluator.evaluations_left(), 1, kRound);
       std::vector<compiler::Strategy> strategies;
       for (std::int64_t i = 0; i < size; ++i) {
         strategies.push_back(actions.strategy(

@@ -21,21 +21,20 @@ void shrink(torch::nn::Linear& linear) {
 
 torch::Tensor data_parallel_bias(std::int64_t devices, double prior,
                                  const torch::TensorOptions& options) {
-  return torch::cat({torch::zeros({devices}, options),
-                     torch::full({planner::kSchemeCount}, prior, options)});
+  return torch::cat(
+      {torch::zeros({devices}, options), torch::full({planner::kSchemeCount}, prior, options)});
 }
 
 DeviceHeadImpl::DeviceHeadImpl(const ActionHeadOptions& options)
     : options_(options),
       group_(register_module("group", torch::nn::Linear(options.group_width, options.width))),
       device_(register_module(
-          "device",
-          torch::nn::Linear(gnn::feature_count(gnn::Subject::kDevice), options.width))),
+          "device", torch::nn::Linear(gnn::feature_count(gnn::Subject::kDevice), options.width))),
       pair_(register_module(
           "pair", torch::nn::Linear(gnn::feature_count(gnn::Subject::kAction), options.width))),
       score_(register_module("score", torch::nn::Linear(options.width, 1))),
-      schemes_(register_parameter(
-          "schemes", 0.1 * torch::randn({planner::kSchemeCount, options.width}))) {
+      schemes_(register_parameter("schemes",
+                                  0.1 * torch::randn({planner::kSchemeCount, options.width}))) {
   shrink(score_);
 }
 

@@ -19,9 +19,9 @@ namespace heterog::policy {
 
 // One (graph, cluster, batch) that is trained on, as it stands.
 struct CaseProgress {
-  std::string name;                 // "vgg19 192 heterog-8gpu"
-  double mean_step_seconds = 0;     // of this step's samples
-  double best_step_seconds = 0;     // of every sample so far; 0: none was feasible
+  std::string name;                  // "vgg19 192 heterog-8gpu"
+  double mean_step_seconds = 0;      // of this step's samples
+  double best_step_seconds = 0;      // of everything simulated so far; 0: none was feasible
   double baseline_step_seconds = 0;  // best feasible of EV/CP × PS/AR; 0: none is feasible
 };
 
@@ -80,9 +80,9 @@ std::vector<compiler::Strategy> propose(const Policy& policy, const cost::Proble
                                         int samples, const Rng& rng);
 
 struct FinetuneOptions {
-  std::string name;          // of the case in progress reports
+  std::string name;  // of the case in progress reports
   std::uint64_t seed = 0;
-  planner::Budget budget;    // evaluations: reproducible; expired: asked once a step
+  planner::Budget budget;  // evaluations: reproducible; expired: asked once a step
   compiler::CompileOptions compile = {};
   std::function<void(const TrainProgress&)> progress;
 };

@@ -2,19 +2,52 @@
 #include "policy/case.h"
 
 #include <algorithm>
-#include <filesystem>
+#include <array>
 #include <map>
 
 #include "cluster/cluster_io.h"
 #include "cost/cost_model.h"
+#include "gnn/feature_context.h"
 #include "graph/graph_io.h"
+#include "planner/baselines.h"
 
 namespace heterog::policy {
+namespace {
 
-Case make_case(std::string name, std::unique_ptr<const cost::Problem> problem) {
+using Spans = std::vector<std::array<double, 2>>;
+
+// Every group on the device whose span of the line holds the group's middle.
+Actions blocks(const Spans& groups, const Spans& devices) {
+  Actions actions;
+  std::size_t device = 0;
+  for (const auto& [begin, end] : groups) {
+    while (device + 1 < devices.size() && (begin + end) / 2 >= devices[device][1]) ++device;
+    actions.push_back(static_cast<std::uint8_t>(device));
+  }
+  return actions;
+}
+
+compiler::OrderPolicy find_order(const Case& c, const std::string& order) {
+  using compiler::OrderPolicy;
+  for (OrderPolicy policy : {OrderPolicy::kRank, OrderPolicy::kRankReserve, OrderPolicy::kFifo}) {
+    if (order == compiler::order_policy_name(policy)) return policy;
+  }
+  planner::Evaluator evaluator(*c.problem);
+  compiler::Strategy strategy = planner::even_all_reduce(*c.problem);
+  const planner::Evaluation by_rank = evaluator.evaluate(strategy);
+  strategy.order = OrderPolicy::kFifo;
+  return planner::better(evaluator.evaluate(strategy), by_rank) ? OrderPolicy::kFifo
+                                                                : OrderPolicy::kRank;
+}
+
+}  // namespace
+
+Case make_case(std::string name, std::unique_ptr<const cost::Problem> problem,
+               const std::string& order) {
   Case c{.name = std::move(name), .problem = std::move(problem), .space = nullptr, .features = {}};
   c.space = std::make_unique<const planner::ActionSpace>(*c.problem);
   c.features = gnn::to_tensors(gnn::make_features(*c.problem));
+  c.order = find_order(c, order);
   return c;
 }
 
@@ -28,15 +61,15 @@ std::vector<Case> load_cases(const TrainConfig& config) {
   }
   std::vector<Case> cases;
   for (const TrainGraph& entry : config.graphs) {
-    const auto graph =
-        std::make_shared<const graph::ModelGraph>(graph::read_graph(entry.graph));
+    const auto graph = std::make_shared<const graph::ModelGraph>(graph::read_graph(entry.graph));
     for (std::int64_t batch : entry.batches) {
       for (const std::string& path : config.clusters) {
         const auto& cluster = clusters.at(path);
-        cases.push_back(make_case(
-            fmt::format("{} {} {}", graph->name(), batch, cluster->name()),
-            cost::make_problem(graph, cluster, cost::RooflineModel(), batch,
-                               {.max_groups = static_cast<int>(config.max_groups)})));
+        cases.push_back(
+            make_case(fmt::format("{} {} {}", graph->name(), batch, cluster->name()),
+                      cost::make_problem(graph, cluster, cost::RooflineModel(), batch,
+                                         {.max_groups = static_cast<int>(config.max_groups)}),
+                      config.order));
       }
     }
   }
@@ -49,8 +82,14 @@ std::unique_ptr<const cost::Problem> regrouped(const cost::Problem& problem, int
   return copy;
 }
 
-compiler::Strategy standalone_strategy(const Case& c, const Actions& actions) {
+compiler::Strategy strategy_of(const Case& c, const Actions& actions) {
   compiler::Strategy strategy = c.space->strategy(actions);
+  strategy.order = c.order;
+  return strategy;
+}
+
+compiler::Strategy standalone_strategy(const Case& c, const Actions& actions) {
+  compiler::Strategy strategy = strategy_of(c, actions);
   strategy.unit_of_op.reserve(c.problem->graph->op_count());
   for (OpId op : c.problem->graph->op_ids()) {
     strategy.unit_of_op.push_back(UnitId(c.problem->grouping.group_of[op].value()));
@@ -67,22 +106,23 @@ std::vector<planner::Evaluation> evaluate_samples(const Case& c, std::span<const
     evaluator = std::make_unique<planner::Evaluator>(*c.problem, compile);
   }
   threads.run(samples.size(), [&](int worker, std::size_t i) {
-    evaluations[i] = evaluators[worker]->evaluate(c.space->strategy(samples[i]));
+    evaluations[i] = evaluators[worker]->evaluate(strategy_of(c, samples[i]));
   });
   return evaluations;
 }
 
-planner::Evaluation best_data_parallel(const Case& c, ThreadPool& threads,
-                                       const compiler::CompileOptions& compile) {
+std::vector<Actions> plain_strategies(const Case& c) {
   using planner::Scheme;
-  std::vector<Actions> uniform;
+  const std::size_t groups = c.problem->grouping.count();
+  std::vector<Actions> strategies;
   for (Scheme scheme : {Scheme::kEvenPs, Scheme::kEvenAllReduce, Scheme::kProportionalPs,
                         Scheme::kProportionalAllReduce}) {
-    uniform.emplace_back(c.problem->grouping.count(),
-                         static_cast<std::uint8_t>(c.space->action(scheme)));
+    strategies.emplace_back(groups, static_cast<std::uint8_t>(c.space->action(scheme)));
   }
-  const auto evaluations = evaluate_samples(c, uniform, threads, compile);
-  return *std::min_element(evaluations.begin(), evaluations.end(), planner::better);
+  const gnn::FeatureContext context(*c.problem);
+  strategies.push_back(blocks(context.group_memory_span, context.device_memory_span));
+  strategies.push_back(blocks(context.group_time_span, context.device_speed_span));
+  return strategies;
 }
 
 void keep_best(std::vector<Scored>& best, std::span<const Actions> samples,

@@ -24,6 +24,7 @@ struct Case {
   std::unique_ptr<const cost::Problem> problem;  // on the policy's groups
   std::unique_ptr<const planner::ActionSpace> space;
   gnn::FeatureTensors features;
+  compiler::OrderPolicy order = compiler::OrderPolicy::kRank;  // of every strategy of the case
 };
 
 struct Scored {
@@ -38,20 +39,25 @@ struct CaseState {
   planner::Evaluation baseline;  // the best of EV/CP × PS/AR; step 0: not simulated yet
 };
 
-Case make_case(std::string name, std::unique_ptr<const cost::Problem> problem);
+// `order` as in TrainConfig: "faster" simulates even all-reduce once in rank order and once in FIFO
+// order, and takes the faster for all strategies.
+Case make_case(std::string name, std::unique_ptr<const cost::Problem> problem,
+               const std::string& order);
 // Every graph × batch × cluster of the config, in that order.
 std::vector<Case> load_cases(const TrainConfig& config);
 
 // The same graph, costs and cluster with at most `max_groups` groups.
 std::unique_ptr<const cost::Problem> regrouped(const cost::Problem& problem, int max_groups);
 
-// The strategy of `actions` with its units spelled out, so that it fits the problem whatever that
+// The strategy of `actions` in the case's order.
+compiler::Strategy strategy_of(const Case& c, const Actions& actions);
+// The same with its units spelled out, so that it fits the problem whatever that
 // problem's own groups are.
 compiler::Strategy standalone_strategy(const Case& c, const Actions& actions);
 
-// The best of EV/CP × PS/AR.
-planner::Evaluation best_data_parallel(const Case& c, ThreadPool& threads,
-                                       const compiler::CompileOptions& compile);
+// Strategies that everybody knows: every group EV or CP × PS or AR (the first kSchemeCount), then
+// the groups in contiguous blocks on single devices, in proportion to their memory and their speed.
+std::vector<Actions> plain_strategies(const Case& c);
 
 // Parallel to `samples`, whatever the number of threads.
 std::vector<planner::Evaluation> evaluate_samples(const Case& c, std::span<const Actions> samples,

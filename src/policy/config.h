@@ -6,8 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/json_reader.h"
-
 namespace heterog::policy {
 
 // A graph and the batch sizes that it is trained at.
@@ -45,14 +43,18 @@ struct TrainConfig {
   double data_parallel_prior = 2.0;
 
   double learning_rate = 1e-3;
-  double gradient_clip = 1.0;       // of the global norm
-  double entropy_weight = 0.02;     // λ at the first step
+  double gradient_clip = 1.0;         // of the global norm
+  double entropy_weight = 0.02;       // λ at the first step
   double entropy_weight_end = 0.001;  // λ at the last step, linear between
-  double baseline_decay = 0.9;      // of the moving average R̄
-  bool normalize_advantage = true;  // divide r − R̄ by a moving standard deviation
-  double advantage_clip = 3.0;      // in standard deviations, after dividing
-  std::int64_t elite_count = 4;     // best distinct strategies of a case that are imitated
-  double elite_weight = 0.5;        // of the imitation against the policy gradient; 0: none
+  double baseline_decay = 0.9;        // of the moving average R̄
+  bool normalize_advantage = true;    // divide r − R̄ by a moving standard deviation
+  double advantage_clip = 3.0;        // in standard deviations, after dividing
+  // Schedule of the simulated strategies: rank, rank-reserve, fifo, or the faster of rank and fifo.
+  std::string order = "faster";
+  std::int64_t elite_count = 1;  // best distinct strategies of a case that are imitated
+  double elite_weight = 1.0;     // of the imitation against the policy gradient; 0: none
+  // The first strategies to imitate are the plain ones: EV/CP × PS/AR, blocks on single devices.
+  bool imitate_plain = true;
   // Fine-tuning goes on from trained weights on one graph.
   double finetune_learning_rate = 1e-3;
   double finetune_entropy_weight = 0.005;
@@ -63,8 +65,8 @@ struct TrainConfig {
 // Unknown keys and values out of range are input errors.
 TrainConfig read_train_config(const std::string& path,
                               const std::vector<std::pair<std::string, std::string>>& overrides);
-TrainConfig parse_train_config(const Json& json, const std::string& source);
-// The same field list the other way; parse(save(c)) == c.
-Json train_config_json(const TrainConfig& config);
+TrainConfig parse_train_config(const std::string& text, const std::string& source);
+// The same field list the other way, as JSON; parse(text(c)) == c.
+std::string train_config_text(const TrainConfig& config);
 
 }  // namespace heterog::policy

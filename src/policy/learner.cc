@@ -26,6 +26,11 @@ double feasible_seconds(const planner::Evaluation& e) {
   return e.feasible ? to_seconds(e.step) : 0.0;
 }
 
+// At least one, the best, is remembered even if none is imitated.
+std::size_t elites_kept(const TrainConfig& config) {
+  return static_cast<std::size_t>(std::max<std::int64_t>(config.elite_count, 1));
+}
+
 std::vector<Actions> elites_of(const CaseState& state, const TrainConfig& config) {
   std::vector<Actions> elites;
   for (const Scored& scored : state.best) {
@@ -34,6 +39,20 @@ std::vector<Actions> elites_of(const CaseState& state, const TrainConfig& config
     }
   }
   return elites;
+}
+
+// Simulates what everybody knows: the baseline to report, and the first strategies to imitate.
+void begin_case(Learner& learner, const LearningContext& context, std::size_t index) {
+  const Case& c = context.cases[index];
+  CaseState& state = learner.states[index];
+  const auto plain = plain_strategies(c);
+  const auto evaluations = evaluate_samples(c, plain, context.threads, context.compile);
+  learner.evaluations += static_cast<std::int64_t>(plain.size());
+  state.baseline = *std::min_element(evaluations.begin(),
+                                     evaluations.begin() + planner::kSchemeCount, planner::better);
+  if (learner.config.imitate_plain) {
+    keep_best(state.best, plain, evaluations, elites_kept(learner.config));
+  }
 }
 
 }  // namespace
@@ -47,7 +66,8 @@ std::vector<std::size_t> cases_of_step(const TrainConfig& config, std::size_t ca
                                        std::int64_t step) {
   std::vector<std::size_t> chosen;
   const auto first = static_cast<std::uint64_t>(step * config.cases_per_step);
-  for (std::uint64_t i = first; i < first + static_cast<std::uint64_t>(config.cases_per_step); ++i) {
+  for (std::uint64_t i = first; i < first + static_cast<std::uint64_t>(config.cases_per_step);
+       ++i) {
     std::vector<std::size_t> order(cases);
     std::iota(order.begin(), order.end(), 0);
     Rng rng = stream(config, kCaseOrder).split(i / cases);
@@ -67,16 +87,11 @@ TrainProgress learn_step(Learner& learner, const LearningContext& context, doubl
   for (std::size_t position = 0; position < chosen.size(); ++position) {
     const Case& c = context.cases[chosen[position]];
     CaseState& state = learner.states[chosen[position]];
-    if (state.baseline.step == 0) {
-      state.baseline = best_data_parallel(c, context.threads, context.compile);
-    }
+    if (state.baseline.step == 0) begin_case(learner, context, chosen[position]);
     CaseLossInput input{.log_probabilities = learner.network->forward(c.features)};
-    input.samples =
-        sample_actions(input.log_probabilities, config.samples, rng.split(position));
-    const auto evaluations =
-        evaluate_samples(c, input.samples, context.threads, context.compile);
-    keep_best(state.best, input.samples, evaluations,
-              static_cast<std::size_t>(std::max<std::int64_t>(config.elite_count, 1)));
+    input.samples = sample_actions(input.log_probabilities, config.samples, rng.split(position));
+    const auto evaluations = evaluate_samples(c, input.samples, context.threads, context.compile);
+    keep_best(state.best, input.samples, evaluations, elites_kept(config));
 
     std::vector<double> rewards;
     for (const planner::Evaluation& e : evaluations) rewards.push_back(e.reward);

@@ -12,27 +12,23 @@ constexpr double kMasked = -1e9;
 }  // namespace
 
 PolicyNetworkImpl::PolicyNetworkImpl(const TrainConfig& config)
-    : encoder_(register_module(
-          "encoder", gnn::GraphEncoder(gnn::GraphEncoderOptions{
-                         .op_features = gnn::feature_count(gnn::Subject::kOp),
-                         .layers = config.gat_layers,
-                         .heads = config.gat_heads,
-                         .head_width = config.gat_head_width}))),
+    : encoder_(register_module("encoder", gnn::GraphEncoder(gnn::GraphEncoderOptions{
+                                              .op_features = gnn::feature_count(gnn::Subject::kOp),
+                                              .layers = config.gat_layers,
+                                              .heads = config.gat_heads,
+                                              .head_width = config.gat_head_width}))),
       group_(register_module(
-          "group", torch::nn::Linear(
-                       encoder_->width() + gnn::feature_count(gnn::Subject::kGroup),
-                       config.txl_width))),
-      device_(register_module(
-          "device", torch::nn::Linear(gnn::feature_count(gnn::Subject::kDevice),
-                                      config.txl_width))),
+          "group", torch::nn::Linear(encoder_->width() + gnn::feature_count(gnn::Subject::kGroup),
+                                     config.txl_width))),
+      device_(register_module("device", torch::nn::Linear(gnn::feature_count(gnn::Subject::kDevice),
+                                                          config.txl_width))),
       transformer_(register_module(
-          "transformer", TransformerXl(TransformerXlOptions{
-                             .layers = config.txl_layers,
-                             .width = config.txl_width,
-                             .heads = config.txl_heads,
-                             .inner_width = config.txl_inner_width,
-                             .segment = config.txl_segment,
-                             .memory = config.txl_memory}))) {
+          "transformer", TransformerXl(TransformerXlOptions{.layers = config.txl_layers,
+                                                            .width = config.txl_width,
+                                                            .heads = config.txl_heads,
+                                                            .inner_width = config.txl_inner_width,
+                                                            .segment = config.txl_segment,
+                                                            .memory = config.txl_memory}))) {
   const ActionHeadOptions head{.group_width = config.txl_width,
                                .width = config.head_width,
                                .data_parallel_prior = config.data_parallel_prior};
@@ -54,8 +50,7 @@ torch::Tensor PolicyNetworkImpl::forward(const gnn::FeatureTensors& features) {
   const auto sequence = group_(torch::cat({embedding, features.groups}, 1)) +
                         device_(features.devices).mean(0, /*keepdim=*/true);
   const auto groups = transformer_(sequence);
-  const auto logits =
-      fixed_devices_ > 0 ? fixed_head_(groups) : device_head_(groups, features);
+  const auto logits = fixed_devices_ > 0 ? fixed_head_(groups) : device_head_(groups, features);
   return torch::log_softmax(logits.masked_fill(features.allowed.logical_not(), kMasked), 1);
 }
 

@@ -5,7 +5,7 @@
 
 #include "policy/api.h"
 #include "policy/case.h"
-#include "policy/checkpoint.h"
+#include "policy/checkpoint_io.h"
 #include "policy/policy_impl.h"
 
 namespace heterog::policy {
@@ -38,8 +38,8 @@ std::vector<compiler::Strategy> propose(const Policy& policy, const cost::Proble
                                         int samples, const Rng& rng) {
   use_one_network_thread();
   torch::NoGradGuard no_grad;
-  const Case c =
-      make_case("", regrouped(problem, static_cast<int>(policy.config().max_groups)));
+  const Case c = make_case("", regrouped(problem, static_cast<int>(policy.config().max_groups)),
+                           policy.config().order);
   const auto log_probabilities = policy.impl().network->forward(c.features);
   std::vector<compiler::Strategy> strategies = {
       standalone_strategy(c, greedy_actions(log_probabilities))};
@@ -59,9 +59,10 @@ std::string shipped_policy_path() {
       if (folder == folder.parent_path()) break;
     }
   }
-  fail_input("{}: not found above the program or the working folder; name a policy, or make this "
-             "one with scripts/pretrain.sh",
-             name.string());
+  fail_input(
+      "{}: not found above the program or the working folder; name a policy, or make this "
+      "one with scripts/pretrain.sh",
+      name.string());
 }
 
 }  // namespace heterog::policy

@@ -22,8 +22,8 @@ constexpr double kFinetuneShare = 0.7;
 class PolicyPlanner final : public planner::Planner {
  public:
   PlannerResult plan(PlannerContext& context) const override {
-    const Policy policy = Policy::load(
-        context.policy_path.empty() ? shipped_policy_path() : context.policy_path);
+    const Policy policy =
+        Policy::load(context.policy_path.empty() ? shipped_policy_path() : context.policy_path);
     BatchEvaluator evaluator(context.problem, context.threads, context.compile, context.budget);
     std::vector<compiler::Strategy> strategies =
         propose(policy, context.problem, kProposals, context.rng.split(1));
@@ -58,13 +58,15 @@ class PolicyPlanner final : public planner::Planner {
     if (!context.budget.expired && left() == 0) return;
     planner::Budget learning = context.budget;
     if (context.budget.evaluations) {
-      learning.evaluations = static_cast<std::int64_t>(kFinetuneShare * static_cast<double>(left()));
+      learning.evaluations =
+          static_cast<std::int64_t>(kFinetuneShare * static_cast<double>(left()));
     }
     if (!learning.evaluations || *learning.evaluations > 0) {
-      FinetuneResult tuned =
-          finetune(policy, context.problem, context.threads,
-                   {.name = context.problem.graph->name(), .seed = context.rng.split(2)(),
-                    .budget = learning, .compile = context.compile});
+      FinetuneResult tuned = finetune(policy, context.problem, context.threads,
+                                      {.name = context.problem.graph->name(),
+                                       .seed = context.rng.split(2)(),
+                                       .budget = learning,
+                                       .compile = context.compile});
       consider(result, tuned.strategy, tuned.evaluation);
       result.evaluations += tuned.evaluations;
     }

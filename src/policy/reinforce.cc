@@ -18,12 +18,12 @@ torch::Tensor log_likelihood(const torch::Tensor& log_probabilities,
 
 }  // namespace
 
-RewardAverage updated(const RewardAverage& average, std::span<const double> rewards,
-                      double decay) {
+RewardAverage updated(const RewardAverage& average, std::span<const double> rewards, double decay) {
   double mean = 0;
   double variance = 0;
   for (double r : rewards) mean += r / static_cast<double>(rewards.size());
-  for (double r : rewards) variance += (r - mean) * (r - mean) / static_cast<double>(rewards.size());
+  for (double r : rewards)
+    variance += (r - mean) * (r - mean) / static_cast<double>(rewards.size());
   if (average.updates == 0) return {.updates = 1, .mean = mean, .variance = variance};
   return {.updates = average.updates + 1,
           .mean = decay * average.mean + (1 - decay) * mean,

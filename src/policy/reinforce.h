@@ -30,10 +30,10 @@ std::vector<double> advantages(std::span<const double> rewards, const RewardAver
 
 // What one case contributes to a step.
 struct CaseLossInput {
-  torch::Tensor log_probabilities;      // [N, M + 4]
-  std::vector<Actions> samples;         // S
-  std::vector<double> advantages;       // S
-  std::vector<Actions> elites;          // imitated; may be empty
+  torch::Tensor log_probabilities;  // [N, M + 4]
+  std::vector<Actions> samples;     // S
+  std::vector<double> advantages;   // S
+  std::vector<Actions> elites;      // imitated; may be empty
 };
 struct CaseLoss {
   torch::Tensor loss;     // scalar, to be minimised

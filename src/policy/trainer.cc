@@ -1,42 +1,15 @@
 // Pretraining on the cases of a config, and fine-tuning on one problem (HeteroG §4.1.3).
 #include <filesystem>
-#include <sstream>
 
 #include "base/file.h"
 #include "policy/api.h"
-#include "policy/checkpoint.h"
+#include "policy/checkpoint_io.h"
 #include "policy/learner.h"
 #include "policy/policy_impl.h"
+#include "policy/train_log_io.h"
 
 namespace heterog::policy {
 namespace {
-
-Json log_line(const TrainProgress& progress) {
-  Json cases = Json::array();
-  for (const CaseProgress& c : progress.cases) {
-    cases.push_back({{"case", c.name},
-                     {"mean_step_seconds", c.mean_step_seconds},
-                     {"best_step_seconds", c.best_step_seconds},
-                     {"baseline_step_seconds", c.baseline_step_seconds}});
-  }
-  return {{"step", progress.step},       {"evaluations", progress.evaluations},
-          {"mean_reward", progress.mean_reward}, {"entropy_nats", progress.entropy},
-          {"loss", progress.loss},       {"cases", cases}};
-}
-
-// The lines of steps up to `step` of an earlier log: what a stopped run wrote beyond its last
-// checkpoint is written again, alike.
-std::string log_up_to(const std::string& path, std::int64_t step) {
-  if (!std::filesystem::exists(path)) return "";
-  std::istringstream lines(read_file(path));
-  std::string kept;
-  for (std::string line; std::getline(lines, line);) {
-    const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (json.is_discarded() || !json.contains("step") || json["step"] > step) break;
-    kept += line + "\n";
-  }
-  return kept;
-}
 
 // Owned by one run: where it writes.
 class RunFolder {
@@ -52,9 +25,9 @@ class RunFolder {
   std::string config() const { return path_ + "/config.json"; }
 
   void open_log(std::int64_t step) { log_ = log_up_to(path_ + "/train.log", step); }
-  void log(const TrainProgress& progress) { log_ += log_line(progress).dump() + "\n"; }
+  void log(const TrainProgress& progress) { log_ += log_line(progress); }
   // The log first: a checkpoint never speaks of steps that the log lacks.
-  void save(const Learner& learner, std::span<const Case> cases) {
+  void save(Learner& learner, std::span<const Case> cases) {
     write_file(path_ + "/train.log", log_);
     save_learner(learner, cases, checkpoint());
   }
@@ -92,7 +65,7 @@ TrainSummary train(const TrainConfig& config, const TrainOptions& options) {
   if (options.start == StartFrom::kCheckpoint) {
     learner = load_learner(config, cases, folder.checkpoint());
   } else {
-    write_file(folder.config(), train_config_json(config).dump(2) + "\n");
+    write_file(folder.config(), train_config_text(config));
   }
   folder.open_log(learner.step);
   const LearningContext context{.cases = cases, .threads = threads};
@@ -124,14 +97,14 @@ FinetuneResult finetune(const Policy& policy, const cost::Problem& problem, Thre
   VALIDATE(config.samples > 0, "finetune: a budget of 0 evaluations; give at least 1");
 
   std::vector<Case> cases;
-  cases.push_back(make_case(options.name, regrouped(problem, static_cast<int>(config.max_groups))));
+  cases.push_back(make_case(options.name, regrouped(problem, static_cast<int>(config.max_groups)),
+                            config.order));
   Learner learner(config);
   learner.network = clone(policy.impl().network, config);
   learner.optimizer = torch::optim::Adam(learner.network->parameters(),
                                          torch::optim::AdamOptions(config.learning_rate));
   learner.states.resize(1);
-  const LearningContext context{
-      .cases = cases, .threads = threads, .compile = options.compile};
+  const LearningContext context{.cases = cases, .threads = threads, .compile = options.compile};
 
   const auto spent = [&] {
     if (options.budget.expired && options.budget.expired()) return true;

@@ -98,7 +98,8 @@ torch::Tensor TransformerXlImpl::forward(const torch::Tensor& sequence) {
                                     torch::zeros({0, options_.width}, sequence.options()));
   std::vector<torch::Tensor> outputs;
   for (std::int64_t begin = 0; begin < sequence.size(0); begin += options_.segment) {
-    torch::Tensor x = sequence.slice(0, begin, std::min(begin + options_.segment, sequence.size(0)));
+    torch::Tensor x =
+        sequence.slice(0, begin, std::min(begin + options_.segment, sequence.size(0)));
     for (std::size_t i = 0; i < memory.size(); ++i) x = layer(i, x, memory[i]);
     outputs.push_back(x);
   }

@@ -12,7 +12,8 @@ namespace {
 // 5 nodes, a chain with a shortcut, both directions and self.
 Neighbours small_graph() {
   std::vector<std::int64_t> target, source;
-  const std::vector<std::vector<std::int64_t>> lists = {{0, 1, 3}, {0, 1, 2}, {1, 2, 3}, {0, 2, 3}, {4}};
+  const std::vector<std::vector<std::int64_t>> lists = {
+      {0, 1, 3}, {0, 1, 2}, {1, 2, 3}, {0, 2, 3}, {4}};
   for (std::size_t o = 0; o < lists.size(); ++o) {
     for (std::int64_t j : lists[o]) {
       target.push_back(static_cast<std::int64_t>(o));
@@ -41,10 +42,10 @@ torch::Tensor dense_layer(GatLayer& layer, const GatLayerOptions& options,
     const auto a_t = parameters["target_score"][k];
     std::vector<torch::Tensor> rows;
     for (std::int64_t o = 0; o < count; ++o) {
-      auto score = torch::leaky_relu(projected.matmul(a_s) + projected[o].dot(a_t),
-                                     options.negative_slope);
-      score = score.masked_fill(adjacent[o].logical_not(),
-                                -std::numeric_limits<double>::infinity());
+      auto score =
+          torch::leaky_relu(projected.matmul(a_s) + projected[o].dot(a_t), options.negative_slope);
+      score =
+          score.masked_fill(adjacent[o].logical_not(), -std::numeric_limits<double>::infinity());
       rows.push_back(torch::elu(torch::softmax(score, 0).matmul(projected)));
     }
     heads.push_back(torch::stack(rows));

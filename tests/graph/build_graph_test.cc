@@ -92,9 +92,9 @@ TEST(BuildGraph, Sizes) {
                 p.tensors[0].shape = {n(0), n(large), n(large)};
               }),
               HasSubstr("too large"));
-  // 2^33 · B floats are 2^55 bytes at the largest batch, and B floats more are too many.
+  // 2^36 · B floats are 2^58 bytes at the largest batch, and B floats more are too many.
   EXPECT_THAT(error_of([&](Parts& p) {
-                p.tensors[0].shape = {{std::int64_t{1} << 33, 0}};
+                p.tensors[0].shape = {{std::int64_t{1} << 36, 0}};
               }),
               HasSubstr("f.json: tensors: too large together"));
   EXPECT_THAT(error_of([](Parts& p) { p.tensors[0].shape.assign(65, n(1)); }),

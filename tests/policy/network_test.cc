@@ -24,8 +24,7 @@ TrainConfig tiny_config() {
 }
 
 gnn::FeatureTensors features_of(const char* cluster, int groups = 8) {
-  return gnn::to_tensors(
-      gnn::make_features(*test_problem("vgg19-tiny", cluster, 32, groups)));
+  return gnn::to_tensors(gnn::make_features(*test_problem("vgg19-tiny", cluster, 32, groups)));
 }
 
 TEST(PolicyNetwork, OneSetOfWeightsServesClustersOfAnySize) {

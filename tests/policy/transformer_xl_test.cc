@@ -70,9 +70,7 @@ TEST(RelativeAttention, AgreesWithTheFormulaPairByPair) {
   const auto r = relative_positions(total, width, context.options());
   auto expected = torch::zeros({length, width});
   for (std::int64_t h = 0; h < heads; ++h) {
-    const auto rows = [&](const char* name) {
-      return p[name].slice(0, h * head, (h + 1) * head);
-    };
+    const auto rows = [&](const char* name) { return p[name].slice(0, h * head, (h + 1) * head); };
     for (std::int64_t i = 0; i < length; ++i) {
       const std::int64_t place = total - length + i;
       const auto q = rows("query.weight").matmul(segment[i]);
@@ -80,10 +78,10 @@ TEST(RelativeAttention, AgreesWithTheFormulaPairByPair) {
       for (std::int64_t j = 0; j <= place; ++j) {
         const auto k = rows("key.weight").matmul(context[j]);
         const auto position = rows("position.weight").matmul(r[place - j]);
-        score.push_back(((q + p["content_bias"][h]).dot(k) +
-                         (q + p["position_bias"][h]).dot(position))
-                            .item<double>() /
-                        std::sqrt(double(head)));
+        score.push_back(
+            ((q + p["content_bias"][h]).dot(k) + (q + p["position_bias"][h]).dot(position))
+                .item<double>() /
+            std::sqrt(double(head)));
       }
       const auto alpha = torch::softmax(torch::tensor(score), 0);
       for (std::int64_t j = 0; j <= place; ++j) {

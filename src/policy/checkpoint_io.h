@@ -19,8 +19,9 @@ struct LoadedPolicy {
 // version other than this program's.
 LoadedPolicy load_policy(const std::string& path);
 
-// All of a Learner; `cases` gives the names that tie states to cases.
-void save_learner(const Learner& learner, std::span<const Case> cases, const std::string& path);
+// All of a Learner (not const: LibTorch's optimizer has no const view of its state); `cases` gives
+// the names that tie states to cases.
+void save_learner(Learner& learner, std::span<const Case> cases, const std::string& path);
 // Throws as load_policy, and if config or cases are not those of the file.
 Learner load_learner(const TrainConfig& config, std::span<const Case> cases,
                      const std::string& path);

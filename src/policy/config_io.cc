@@ -1,7 +1,12 @@
 // The one configuration of training: network sizes, learning, and the cases that are trained on.
 #include "policy/config.h"
 
+#include <algorithm>
+#include <array>
 #include <limits>
+
+#include "base/json_reader.h"
+#include "base/text.h"
 
 namespace heterog::policy {
 namespace {
@@ -38,8 +43,10 @@ void visit_fields(Config& c, Visitor&& visit) {
   visit("baseline_decay", c.baseline_decay, 0.0, 1.0);
   visit("normalize_advantage", c.normalize_advantage);
   visit("advantage_clip", c.advantage_clip, 1e-3, 1e9);
+  visit("order", c.order);
   visit("elite_count", c.elite_count, 0, 1000);
   visit("elite_weight", c.elite_weight, 0.0, 1e3);
+  visit("imitate_plain", c.imitate_plain);
   visit("finetune_learning_rate", c.finetune_learning_rate, 1e-9, 10.0);
   visit("finetune_entropy_weight", c.finetune_entropy_weight, 0.0, 1e3);
 }
@@ -86,14 +93,16 @@ void check_config(const TrainConfig& c, const std::string& source) {
            "{}: head: is \"{}\", must be \"device-features\" or \"fixed\"", source, c.head);
   VALIDATE(c.head != "fixed" || c.fixed_devices > 0,
            "{}: fixed_devices: must be the number of devices where head is \"fixed\"", source);
+  constexpr std::array kOrders = {"faster", "rank", "rank-reserve", "fifo"};
+  VALIDATE(std::find(kOrders.begin(), kOrders.end(), c.order) != kOrders.end(),
+           "{}: order: is \"{}\", must be faster, rank, rank-reserve or fifo", source,
+           printable(c.order));
   VALIDATE(c.txl_width % c.txl_heads == 0,
            "{}: txl_heads: {} does not divide txl_width {}; choose a divisor", source, c.txl_heads,
            c.txl_width);
 }
 
-}  // namespace
-
-TrainConfig parse_train_config(const Json& json, const std::string& source) {
+TrainConfig read_config(const Json& json, const std::string& source) {
   JsonObject object{JsonValue(json, source)};
   TrainConfig config;
   if (object.has("graphs")) config.graphs = read_graphs(object);
@@ -108,6 +117,12 @@ TrainConfig parse_train_config(const Json& json, const std::string& source) {
   return config;
 }
 
+}  // namespace
+
+TrainConfig parse_train_config(const std::string& text, const std::string& source) {
+  return read_config(parse_json(text, source), source);
+}
+
 TrainConfig read_train_config(const std::string& path,
                               const std::vector<std::pair<std::string, std::string>>& overrides) {
   Json json = read_json_file(path);
@@ -116,10 +131,10 @@ TrainConfig read_train_config(const std::string& path,
     const Json value = Json::parse(text, nullptr, /*allow_exceptions=*/false);
     json[key] = value.is_discarded() ? Json(text) : value;
   }
-  return parse_train_config(json, path);
+  return read_config(json, path);
 }
 
-Json train_config_json(const TrainConfig& config) {
+std::string train_config_text(const TrainConfig& config) {
   Json json = Json::object();
   json["graphs"] = Json::array();
   for (const TrainGraph& graph : config.graphs) {
@@ -127,7 +142,7 @@ Json train_config_json(const TrainConfig& config) {
   }
   json["clusters"] = config.clusters;
   visit_fields(config, Writer{json});
-  return json;
+  return json.dump(2) + "\n";
 }
 
 }  // namespace heterog::policy

@@ -1,0 +1,201 @@
+// Checkpoint files: a trained policy, or a whole training run that can be gone on with.
+#include "policy/checkpoint_io.h"
+
+#include <torch/torch.h>
+
+#include "base/file.h"
+#include "base/json_reader.h"
+#include "base/text.h"
+#include "policy/tensor_io.h"
+
+namespace heterog::policy {
+namespace {
+
+constexpr const char* kFormat = "heterog-policy";
+constexpr int kVersion = 1;
+constexpr const char* kNetwork = "network.";
+constexpr const char* kFirstMoment = "adam.exp_avg.";
+constexpr const char* kSecondMoment = "adam.exp_avg_sq.";
+
+Json evaluation_json(const planner::Evaluation& e) {
+  return {e.step, e.feasible, e.missing_bytes, e.reward};
+}
+
+planner::Evaluation parse_evaluation(const Json& json) {
+  return {.step = json.at(0),
+          .feasible = json.at(1),
+          .missing_bytes = json.at(2),
+          .reward = json.at(3)};
+}
+
+Json state_json(const CaseState& state, const std::string& name) {
+  Json best = Json::array();
+  for (const Scored& scored : state.best) {
+    best.push_back(
+        {{"actions", scored.actions}, {"evaluation", evaluation_json(scored.evaluation)}});
+  }
+  return {{"name", name},
+          {"average", {state.average.updates, state.average.mean, state.average.variance}},
+          {"baseline", evaluation_json(state.baseline)},
+          {"best", best}};
+}
+
+CaseState parse_state(const Json& json) {
+  CaseState state;
+  const Json& average = json.at("average");
+  state.average = {.updates = average.at(0), .mean = average.at(1), .variance = average.at(2)};
+  state.baseline = parse_evaluation(json.at("baseline"));
+  for (const Json& item : json.at("best")) {
+    state.best.push_back(
+        {item.at("actions").get<Actions>(), parse_evaluation(item.at("evaluation"))});
+  }
+  return state;
+}
+
+TensorFile head_and_network(const TrainConfig& config, const PolicyNetwork& network) {
+  TensorFile file;
+  file.metadata = {{"format", kFormat},
+                   {"version", std::to_string(kVersion)},
+                   {"feature_version", std::to_string(gnn::kFeatureVersion)},
+                   {"config", train_config_text(config)}};
+  for (const auto& item : network->named_parameters()) {
+    file.tensors[kNetwork + item.key()] = item.value();
+  }
+  return file;
+}
+
+const std::string& text(const TensorFile& file, const std::string& key, const std::string& path) {
+  const auto at = file.metadata.find(key);
+  VALIDATE(at != file.metadata.end(),
+           "{}: not a policy checkpoint: {} is missing; write it again with train or finetune",
+           path, key);
+  return at->second;
+}
+
+void expect_version(const TensorFile& file, const std::string& key, int version,
+                    const std::string& path, const std::string& advice) {
+  const std::string& found = text(file, key, path);
+  VALIDATE(found == std::to_string(version), "{}: {}: is {}, this program's is {}{}", path, key,
+           printable(found), version, advice);
+}
+
+TrainConfig read_head(const TensorFile& file, const std::string& path) {
+  VALIDATE(text(file, "format", path) == kFormat, "{}: format: is {}, expected {}", path,
+           printable(text(file, "format", path)), kFormat);
+  expect_version(file, "version", kVersion, path, "");
+  expect_version(file, "feature_version", gnn::kFeatureVersion, path, "; train the policy again");
+  return parse_train_config(text(file, "config", path), path + ": config");
+}
+
+// The tensor of that name, which must be of the shape and type of `like`.
+const torch::Tensor& tensor(const TensorFile& file, const std::string& name,
+                            const torch::Tensor& like, const std::string& path) {
+  const auto at = file.tensors.find(name);
+  VALIDATE(at != file.tensors.end(), "{}: tensor {} is missing", path, name);
+  const torch::Tensor& found = at->second;
+  VALIDATE(found.sizes() == like.sizes() && found.scalar_type() == like.scalar_type(),
+           "{}: tensor {} has another shape or type than its config says", path, name);
+  return found;
+}
+
+void read_network(const TensorFile& file, PolicyNetwork& network, const std::string& path) {
+  torch::NoGradGuard no_grad;
+  for (auto& item : network->named_parameters()) {
+    item.value().copy_(tensor(file, kNetwork + item.key(), item.value(), path));
+  }
+}
+
+// A parameter that no step has touched yet has no state.
+torch::optim::AdamParamState* adam_state(torch::optim::Adam& adam, const torch::Tensor& parameter) {
+  const auto at = adam.state().find(parameter.unsafeGetTensorImpl());
+  return at == adam.state().end() ? nullptr
+                                  : static_cast<torch::optim::AdamParamState*>(at->second.get());
+}
+
+// Adds the moments to `file`; returns the steps of each parameter.
+Json write_optimizer(Learner& learner, TensorFile& file) {
+  Json steps = Json::object();
+  for (const auto& item : learner.network->named_parameters()) {
+    const auto* state = adam_state(learner.optimizer, item.value());
+    if (!state) continue;
+    file.tensors[kFirstMoment + item.key()] = state->exp_avg();
+    file.tensors[kSecondMoment + item.key()] = state->exp_avg_sq();
+    steps[item.key()] = state->step();
+  }
+  return steps;
+}
+
+void read_optimizer(const TensorFile& file, const Json& steps, Learner& learner,
+                    const std::string& path) {
+  for (const auto& item : learner.network->named_parameters()) {
+    if (!steps.contains(item.key())) continue;
+    auto state = std::make_unique<torch::optim::AdamParamState>();
+    state->step(steps.at(item.key()));
+    state->exp_avg(tensor(file, kFirstMoment + item.key(), item.value(), path).clone());
+    state->exp_avg_sq(tensor(file, kSecondMoment + item.key(), item.value(), path).clone());
+    learner.optimizer.state()[item.value().unsafeGetTensorImpl()] = std::move(state);
+  }
+}
+
+TensorFile read_tensors(const std::string& path) { return unpack_tensors(read_file(path), path); }
+
+}  // namespace
+
+void save_policy(const PolicyNetwork& network, const TrainConfig& config, const std::string& path) {
+  write_file(path, pack_tensors(head_and_network(config, network)));
+}
+
+LoadedPolicy load_policy(const std::string& path) {
+  const TensorFile file = read_tensors(path);
+  LoadedPolicy policy;
+  policy.config = read_head(file, path);
+  policy.network = make_network(policy.config, /*seed=*/0);
+  read_network(file, policy.network, path);
+  policy.network->eval();
+  return policy;
+}
+
+void save_learner(Learner& learner, std::span<const Case> cases, const std::string& path) {
+  TensorFile file = head_and_network(learner.config, learner.network);
+  Json states = Json::array();
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    states.push_back(state_json(learner.states[i], cases[i].name));
+  }
+  file.metadata["progress"] = Json{{"step", learner.step},
+                                   {"evaluations", learner.evaluations},
+                                   {"cases", states},
+                                   {"adam_steps", write_optimizer(learner, file)}}
+                                  .dump();
+  write_file(path, pack_tensors(file));
+}
+
+Learner load_learner(const TrainConfig& config, std::span<const Case> cases,
+                     const std::string& path) {
+  const TensorFile file = read_tensors(path);
+  VALIDATE(read_head(file, path) == config,
+           "{}: config: the run was started with other settings; resume with the config.json "
+           "beside it, or start anew",
+           path);
+  Learner learner(config);
+  read_network(file, learner.network, path);
+  const Json progress = parse_json(text(file, "progress", path), path + ": progress");
+  try {
+    read_optimizer(file, progress.at("adam_steps"), learner, path);
+    learner.step = progress.at("step");
+    learner.evaluations = progress.at("evaluations");
+    const Json& states = progress.at("cases");
+    VALIDATE(states.size() == cases.size(), "{}: holds {} cases, the config makes {}", path,
+             states.size(), cases.size());
+    for (std::size_t i = 0; i < cases.size(); ++i) {
+      const std::string name = states[i].at("name");
+      VALIDATE(name == cases[i].name, "{}: case {} was \"{}\", the config makes it \"{}\"", path, i,
+               printable(name), cases[i].name);
+      learner.states.push_back(parse_state(states[i]));
+    }
+  } catch (const nlohmann::json::exception& error) {
+    fail_input("{}: damaged training state: {}", path, error.what());
+  }
+  return learner;
+}
+
+}  // namespace heterog::policy

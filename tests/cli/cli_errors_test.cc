@@ -1,0 +1,130 @@
+// Bad input: one clear line on stderr, the documented exit code, nothing lost.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "cli/program.h"
+
+namespace heterog::cli {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char* kCluster = "configs/clusters/heterog-4gpu.json";
+constexpr const char* kGraph = "models/vgg19-tiny.json.gz";
+
+class Errors : public ProgramTest {
+ protected:
+  // One line that holds every one of `parts`, exit code 2 and nothing on stdout.
+  void expect_refused(const std::string& arguments, const std::vector<std::string>& parts) {
+    SCOPED_TRACE(arguments);
+    const Finished refused = run(arguments);
+    EXPECT_EQ(refused.code, 2) << refused.err;
+    EXPECT_EQ(refused.out, "");
+    EXPECT_EQ(std::count(refused.err.begin(), refused.err.end(), '\n'), 1) << refused.err;
+    for (const std::string& part : parts) EXPECT_THAT(refused.err, HasSubstr(part));
+  }
+  std::string plan(const std::string& graph, const std::string& cluster,
+                   const std::string& batch = "32") {
+    return "plan --graph '" + graph + "' --cluster '" + cluster + "' --batch " + batch + " --out " +
+           path("plan.json");
+  }
+  // A graph file with one piece of its text replaced.
+  std::string graph_with(std::string_view from, std::string_view to) {
+    std::string text = read_file(kGraph);
+    const std::size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return write("graph.json", text.replace(at, from.size(), to));
+  }
+};
+
+TEST_F(Errors, AFileThatIsNotThere) {
+  expect_refused(plan("models/no-such.json.gz", kCluster),
+                 {"models/no-such.json.gz", "No such file"});
+  expect_refused(plan(kGraph, "configs/clusters/no-such.json"), {"no-such.json"});
+}
+
+TEST_F(Errors, ATruncatedGzip) {
+  const std::string whole = gzip(read_file(kGraph));
+  const std::string graph = write("cut.json.gz", whole.substr(0, whole.size() / 2));
+  expect_refused(plan(graph, kCluster), {"cut.json.gz", "gzip"});
+}
+
+TEST_F(Errors, AnUnknownKey) {
+  const std::string cluster = write("cluster.json", R"({"format": "heterog-cluster", "version": 1,
+    "name": "c", "machines": [{"name": "a", "devices": [{"model": "V100-PCIE-16GB", "colour": 1}]}]})");
+  expect_refused(plan(kGraph, cluster), {"cluster.json", "machines[0].devices[0]", "colour"});
+}
+
+TEST_F(Errors, ANegativeSize) {
+  const std::string cluster = write("cluster.json", R"({"format": "heterog-cluster", "version": 1,
+    "name": "c", "machines": [{"name": "a",
+    "devices": [{"model": "V100-PCIE-16GB", "memory_bytes": -5}]}]})");
+  expect_refused(plan(kGraph, cluster), {"cluster.json", "memory_bytes", "-5"});
+}
+
+TEST_F(Errors, AnUnknownOperator) {
+  expect_refused(plan(graph_with("aten.relu", "aten.rleu"), kCluster), {"graph.json", "aten.rleu"});
+}
+
+TEST_F(Errors, MachinesWithoutALink) {
+  const std::string cluster = write("cluster.json", R"({"format": "heterog-cluster", "version": 1,
+    "name": "c", "machines": [{"name": "a", "devices": [{"model": "V100-PCIE-16GB"}]},
+                              {"name": "b", "devices": [{"model": "V100-PCIE-16GB"}]}]})");
+  expect_refused(plan(kGraph, cluster), {"cluster.json", "nic"});
+}
+
+TEST_F(Errors, BatchZero) { expect_refused(plan(kGraph, kCluster, "0"), {"--batch", "0"}); }
+
+TEST_F(Errors, ACheckpointOfAnotherFeatureVersion) {
+  const std::string config =
+      write("config.json",
+            R"({"graphs": [{"graph": "models/lenet5-tiny.json.gz", "batches": [16]}],
+                "clusters": ["configs/clusters/heterog-4gpu.json"],
+                "steps": 1, "samples": 2, "max_groups": 4})");
+  ASSERT_EQ(run("train --config " + config + " --out " + path("run")).code, 0);
+  std::string text = read_file(path("run/policy.ckpt"));
+  const std::string key = "\"feature_version\":\"";
+  const std::size_t at = text.find(key);
+  ASSERT_NE(at, std::string::npos);
+  text[at + key.size()] = '9';
+  const std::string old = write("old.ckpt", text);
+  expect_refused(plan(kGraph, kCluster) + " --policy " + old, {"old.ckpt", "feature"});
+}
+
+TEST_F(Errors, APlanOfAnotherGraphOrCluster) {
+  ASSERT_EQ(run("plan " + kTiny + " --planner ev-ar --out " + path("plan.json")).code, 0);
+  const std::string with = " --plan " + path("plan.json");
+  expect_refused(
+      "simulate --graph models/lenet5-tiny.json.gz --cluster " + std::string(kCluster) + with,
+      {"plan.json", "graph"});
+  expect_refused("simulate --graph " + std::string(kGraph) +
+                     " --cluster configs/clusters/heterog-8gpu.json" + with,
+                 {"plan.json", "cluster"});
+}
+
+TEST_F(Errors, UnknownOptionsVerbsAndPlanners) {
+  expect_refused("plan --colour 3", {"--help"});
+  expect_refused("paln", {"--help"});
+  expect_refused("plan " + kTiny + " --planner ev-pss --out " + path("p"), {"ev-pss", "ev-ps"});
+  expect_refused("plan " + kTiny + " --budget -3 --out " + path("p"), {"--budget", "-3"});
+}
+
+TEST_F(Errors, AnOutputThatCannotBeWrittenKeepsTheOldOne) {
+  expect_refused("plan " + kTiny + " --planner ev-ar --out /nonexistent/plan.json",
+                 {"/nonexistent/plan.json"});
+}
+
+TEST_F(Errors, NothingFits) {
+  const std::string cluster = write("cluster.json", R"({"format": "heterog-cluster", "version": 1,
+    "name": "c", "machines": [{"name": "a",
+    "devices": [{"model": "V100-PCIE-16GB", "memory_bytes": 700100000}]}]})");
+  const Finished refused = run(plan(kGraph, cluster, "4096"));
+  EXPECT_EQ(refused.code, 3) << refused.err;
+  EXPECT_THAT(refused.err, HasSubstr("a/gpu0"));
+  EXPECT_FALSE(std::filesystem::exists(path("plan.json")));
+}
+
+}  // namespace
+}  // namespace heterog::cli

@@ -1,0 +1,115 @@
+// Every verb once, on a tiny graph: exit codes, JSON keys, files.
+#include <gmock/gmock.h>
+
+#include "cli/program.h"
+
+namespace heterog::cli {
+namespace {
+
+using testing::HasSubstr;
+
+TEST_F(ProgramTest, PlanThenSimulateAgree) {
+  const Finished planned = run("plan " + kTiny + " --evaluations 60 --json --out " +
+                               path("plan.json") + " --trace " + path("trace.json"));
+  ASSERT_EQ(planned.code, 0) << planned.err;
+  const auto plan = json(planned);
+  EXPECT_TRUE(plan["feasible"].get<bool>());
+  EXPECT_EQ(plan["devices"].size(), 4u);
+  EXPECT_GE(plan["evaluations"].get<int>(), 1);
+  for (const char* key : {"planner", "plan_seconds", "links", "computation_seconds",
+                          "communication_seconds", "lower_bound_seconds", "tasks"}) {
+    EXPECT_TRUE(plan.contains(key)) << key;
+  }
+  EXPECT_LE(plan["lower_bound_seconds"].get<double>(), plan["step_seconds"].get<double>());
+
+  const Finished simulated =
+      run("simulate --graph models/vgg19-tiny.json.gz --cluster "
+          "configs/clusters/heterog-4gpu.json --json --plan " +
+          path("plan.json") + " --trace " + path("again.json"));
+  ASSERT_EQ(simulated.code, 0) << simulated.err;
+  EXPECT_EQ(json(simulated)["step_seconds"], plan["step_seconds"]);
+  EXPECT_EQ(read_file(path("trace.json")), read_file(path("again.json")));
+  const auto trace = nlohmann::json::parse(read_file(path("trace.json")));
+  EXPECT_GT(trace["traceEvents"].size(), plan["tasks"].get<std::size_t>() / 2);
+}
+
+TEST_F(ProgramTest, TheSameSeedGivesTheSamePlanOnAnyNumberOfThreads) {
+  for (const char* threads : {"1", "2"}) {
+    ASSERT_EQ(run("plan " + kTiny + " --seed 5 --evaluations 80 --threads " + threads + " --out " +
+                  path(threads))
+                  .code,
+              0);
+  }
+  EXPECT_EQ(read_file(path("1")), read_file(path("2")));
+}
+
+TEST_F(ProgramTest, CompareNeverRanksThePortfolioBelowABaseline) {
+  const Finished compared = run("compare " + kTiny + " --planner portfolio --json");
+  ASSERT_EQ(compared.code, 0) << compared.err;
+  const auto table = json(compared);
+  double portfolio = 0, best = 1e9;
+  for (const auto& row : table["planners"]) {
+    const double step = row["step_seconds"].get<double>();
+    if (row["name"] == "portfolio") portfolio = step;
+    if (row["feasible"].get<bool>()) best = std::min(best, step);
+  }
+  EXPECT_GT(portfolio, 0);
+  EXPECT_EQ(portfolio, best);
+}
+
+TEST_F(ProgramTest, OrdersDiffer) {
+  ASSERT_EQ(run("plan " + kTiny + " --planner ev-ps --out " + path("plan.json")).code, 0);
+  for (const char* order : {"rank", "rank-reserve", "fifo"}) {
+    const Finished simulated =
+        run("simulate --graph models/vgg19-tiny.json.gz --cluster "
+            "configs/clusters/heterog-4gpu.json --json --order " +
+            std::string(order) + " --plan " + path("plan.json"));
+    ASSERT_EQ(simulated.code, 0) << simulated.err;
+    EXPECT_GT(json(simulated)["step_seconds"].get<double>(), 0);
+  }
+}
+
+TEST_F(ProgramTest, TrainFinetuneAndPlanWithTheResult) {
+  const std::string config =
+      write("config.json",
+            R"({"graphs": [{"graph": "models/lenet5-tiny.json.gz", "batches": [16]}],
+                "clusters": ["configs/clusters/heterog-4gpu.json"],
+                "steps": 3, "samples": 4, "max_groups": 8})");
+  const Finished trained = run("train --config " + config + " --json --out " + path("run"));
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_EQ(json(trained)["steps"], 3);
+  EXPECT_TRUE(trained.err.empty()) << trained.err;
+  const std::string policy = path("run") + "/policy.ckpt";
+  const Finished again = run("train --config " + config + " --resume --json --out " + path("run"));
+  EXPECT_EQ(again.code, 0) << again.err;
+  const Finished tuned =
+      run("finetune " + kTiny + " --policy " + policy + " --evaluations 40 --json" + " --out " +
+          path("tuned.ckpt") + " --plan " + path("plan.json"));
+  ASSERT_EQ(tuned.code, 0) << tuned.err;
+  EXPECT_TRUE(json(tuned)["plan"]["feasible"].get<bool>());
+  const Finished planned =
+      run("plan " + kTiny + " --policy " + path("tuned.ckpt") + " --out " + path("again.json"));
+  EXPECT_EQ(planned.code, 0) << planned.err;
+}
+
+TEST_F(ProgramTest, EveryVerbExplainsItself) {
+  for (const char* verb : {"plan", "compare", "simulate", "train", "finetune", "planners"}) {
+    const Finished help = run(std::string(verb) + " --help");
+    EXPECT_EQ(help.code, 0);
+    EXPECT_THAT(help.out, HasSubstr("Example:")) << verb;
+    EXPECT_THAT(help.out, HasSubstr("--json")) << verb;
+  }
+}
+
+TEST_F(ProgramTest, PlannersAreListed) {
+  const Finished listed = run("planners --json");
+  ASSERT_EQ(listed.code, 0) << listed.err;
+  std::vector<std::string> names;
+  const auto table = json(listed);
+  for (const auto& planner : table["planners"]) names.push_back(planner["name"]);
+  EXPECT_THAT(names, testing::IsSupersetOf({"ev-ps", "ev-ar", "cp-ps", "cp-ar", "single", "horovod",
+                                            "random", "local-search", "policy", "portfolio"}));
+}
+
+}  // namespace
+}  // namespace heterog::cli

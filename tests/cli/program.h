@@ -1,0 +1,57 @@
+// Runs the heterog program and keeps what it says; a folder of its own for what it writes.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "base/file.h"
+#include "nlohmann/json.hpp"
+
+namespace heterog::cli {
+
+struct Finished {
+  int code = -1;  // exit code; -1: ended by a signal
+  std::string out;
+  std::string err;
+};
+
+class ProgramTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = std::filesystem::path(testing::TempDir()) /
+              ("heterog_cli_" + std::string(test->name()) + "_" + std::to_string(getpid()));
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  std::string write(const std::string& name, const std::string& text) const {
+    write_file(path(name), text);
+    return path(name);
+  }
+  // `arguments` as in a shell.
+  Finished run(const std::string& arguments) const {
+    const std::string command = std::string("'") + HETEROG_PROGRAM + "' " + arguments + " >'" +
+                                path("stdout") + "' 2>'" + path("stderr") + "' </dev/null";
+    const int status = std::system(command.c_str());
+    return {.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
+            .out = read_file(path("stdout")),
+            .err = read_file(path("stderr"))};
+  }
+  static nlohmann::json json(const Finished& run) { return nlohmann::json::parse(run.out); }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+inline const std::string kTiny =
+    "--graph models/vgg19-tiny.json.gz --cluster configs/clusters/heterog-4gpu.json --batch 32";
+
+}  // namespace heterog::cli

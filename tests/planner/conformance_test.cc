@@ -1,0 +1,103 @@
+// What every planner of the registry must do, on real graphs and clusters.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "planner/planner.h"
+#include "planner/problems.h"
+
+namespace heterog::planner {
+namespace {
+
+using compiler::Plan;
+using compiler::TaskKind;
+
+struct Case {
+  const char* model;
+  const char* cluster;
+  std::int64_t batch;
+};
+
+PlannerResult run(const PlannerEntry& entry, const cost::Problem& problem, int threads) {
+  ThreadPool pool(threads);
+  PlannerContext context{.problem = problem, .threads = pool, .rng = Rng(7)};
+  context.budget.evaluations = 24;
+  return entry.make()->plan(context);
+}
+
+// Every sample of every op has a task, and every parameter an update.
+void expect_every_op_placed(const cost::Problem& problem, const Plan& plan) {
+  std::map<OpId, std::int64_t> samples;
+  std::map<TensorId, int> updates;
+  for (TaskId task : plan.task_ids()) {
+    if (plan.kind[task] == TaskKind::kCompute) {
+      samples[plan.op[task]] += plan.end[task] - plan.begin[task];
+    }
+    if (plan.kind[task] == TaskKind::kUpdate) ++updates[plan.tensor[task]];
+  }
+  for (OpId op : problem.folded->ops) {
+    ASSERT_GE(samples[op], problem.batch) << problem.graph->op(op).name;
+  }
+  for (const graph::UpdateChain& chain : problem.folded->chains) {
+    ASSERT_GE(updates[chain.parameter], 1) << problem.graph->tensor(chain.parameter).name;
+  }
+}
+
+// A plan that does not fit names the device, by how much, and what was starting.
+void expect_explained(const cost::Problem& problem, const Plan& plan,
+                      const sim::SimResult& result) {
+  Bytes most = 0;
+  for (DeviceId device : problem.cluster->device_ids()) {
+    most = std::max(most, result.peak_bytes[device] - plan.capacity[device]);
+  }
+  ASSERT_EQ(result.feasible(), most <= 0);
+  if (result.feasible()) return;
+  const sim::OutOfMemory& reason = *result.out_of_memory;
+  ASSERT_TRUE(reason.device.valid());
+  EXPECT_EQ(reason.missing_bytes, result.peak_bytes[reason.device] - plan.capacity[reason.device]);
+  if (!reason.task.valid()) {
+    EXPECT_GT(plan.static_memory[reason.device].total(), plan.capacity[reason.device]);
+  }
+}
+
+class Conformance : public testing::TestWithParam<Case> {};
+
+TEST_P(Conformance, EveryPlannerIsDeterministicAndPlacesEverything) {
+  const auto problem = load_test_problem(GetParam().model, GetParam().cluster, GetParam().batch);
+  for (const PlannerEntry& entry : builtin_planners()) {
+    SCOPED_TRACE(std::string(entry.name));
+    const PlannerResult one = run(entry, *problem, 1);
+    const PlannerResult two = run(entry, *problem, 2);
+    EXPECT_EQ(one.strategy, two.strategy);
+    EXPECT_EQ(one.evaluation.step, two.evaluation.step);
+    EXPECT_EQ(one.evaluations, two.evaluations);
+    EXPECT_GE(one.evaluations, 1);
+
+    const Plan plan = compiler::compile(*problem, one.strategy);
+    const sim::SimResult result = sim::simulate(plan, one.strategy.order);
+    EXPECT_EQ(result.step, one.evaluation.step);
+    EXPECT_EQ(result.feasible(), one.evaluation.feasible);
+    EXPECT_EQ(one.evaluation.missing_bytes == 0, one.evaluation.feasible);
+    expect_every_op_placed(*problem, plan);
+    expect_explained(*problem, plan, result);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(RealGraphs, Conformance,
+                         testing::Values(Case{"vgg19", "heterog-8gpu", 192},
+                                         Case{"vgg19", "heterog-4gpu", 96},
+                                         Case{"nasnet_a_large-tiny", "heterog-8gpu", 32},
+                                         Case{"nasnet_a_large-tiny", "heterog-4gpu", 16},
+                                         Case{"bert_large24", "heterog-8gpu", 48},
+                                         Case{"bert_large24", "heterog-4gpu", 32}),
+                         [](const auto& info) {
+                           std::string name =
+                               std::string(info.param.model) + "_" + info.param.cluster;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace heterog::planner

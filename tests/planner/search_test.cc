@@ -1,0 +1,160 @@
+// Candidates, moves, local search, the filling of memory, and the portfolio.
+#include <gtest/gtest.h>
+
+#include "planner/baselines.h"
+#include "planner/candidate.h"
+#include "planner/local_search.h"
+#include "planner/memory_fill.h"
+#include "planner/moves.h"
+#include "planner/portfolio.h"
+#include "planner/problems.h"
+
+namespace heterog::planner {
+namespace {
+
+using compiler::SyncMethod;
+
+TEST(Candidate, SurvivesTheWayThereAndBack) {
+  const auto problem = load_test_problem("vgg19-tiny", "heterog-8gpu", 16);
+  compiler::Strategy strategy = proportional_ps(*problem);
+  strategy.units[UnitId(1)] = compiler::single_decision(DeviceId(2));
+  strategy.order = compiler::OrderPolicy::kFifo;
+  strategy.bucket_bytes = 12;
+  EXPECT_EQ(to_strategy(to_candidate(strategy)), strategy);
+  EXPECT_EQ(to_candidate(strategy).shares.size(), 2u);
+}
+
+TEST(Candidate, ReweighMovesAllGroupsWithTheSameReplicasAndNoOther) {
+  const auto problem = load_test_problem("vgg19-tiny", "heterog-8gpu", 16);
+  compiler::Strategy strategy = even_ps(*problem);
+  strategy.units[UnitId(0)] = compiler::single_decision(DeviceId(2));
+  const Replicas even = strategy.units[UnitId(1)].replicas;
+  const Replicas pair = {{DeviceId(0), 3}, {DeviceId(1), 5}};
+  const compiler::Strategy moved =
+      to_strategy(apply(to_candidate(strategy), {.reweigh = {{even, pair}}}));
+  EXPECT_EQ(moved.units[UnitId(0)], strategy.units[UnitId(0)]);
+  for (std::size_t unit = 1; unit < moved.units.size(); ++unit) {
+    EXPECT_EQ(moved.units[UnitId(unit)].replicas, pair);
+    EXPECT_EQ(moved.units[UnitId(unit)].sync, SyncMethod::kParameterServer);
+  }
+}
+
+TEST(Candidate, PlainFormOfCoarserUnitsIsTheSamePlan) {
+  const auto problem = load_test_problem("vgg19", "heterog-8gpu", 64);
+  compiler::Strategy halves;  // two units: the groups of the first half, and the others
+  const std::size_t groups = problem->grouping.count();
+  for (OpId op : problem->graph->op_ids()) {
+    halves.unit_of_op.push_back(
+        UnitId(problem->grouping.group_of[op].value() < groups / 2 ? 0 : 1));
+  }
+  halves.units.push_back(compiler::even_decision(*problem, SyncMethod::kAllReduce));
+  halves.units.push_back(compiler::single_decision(DeviceId(0)));
+  const compiler::Strategy plain = to_plain(*problem, halves);
+  EXPECT_TRUE(is_plain(plain));
+  Evaluator evaluator(*problem);
+  EXPECT_EQ(evaluator.evaluate(halves).step, evaluator.evaluate(plain).step);
+}
+
+// Whatever is proposed from whatever came out of earlier proposals is a strategy of the problem.
+TEST(Moves, AlwaysGiveStrategiesThatFitTheProblem) {
+  const auto problem = load_test_problem("bert_large24-tiny", "heterog-8gpu", 12);
+  const MoveMaker maker(*problem);
+  Rng rng(3);
+  Candidate candidate = to_candidate(proportional_all_reduce(*problem));
+  std::array<int, kMoveKindCount> changed{};
+  for (int i = 0; i < 2000; ++i) {
+    const int kind = i % kMoveKindCount;
+    const Candidate next =
+        apply(candidate, maker.propose(candidate, static_cast<MoveKind>(kind), rng));
+    const compiler::Strategy strategy = to_strategy(next);
+    ASSERT_NO_THROW(compiler::check_strategy(*problem, strategy, "move"));
+    changed[kind] += strategy != to_strategy(candidate);
+    candidate = next;
+    if (i % 100 == 99) candidate = to_candidate(even_ps(*problem));
+  }
+  for (int kind = 0; kind < kMoveKindCount; ++kind) EXPECT_GT(changed[kind], 20) << kind;
+}
+
+TEST(LocalSearch, ImprovesAndNeverReturnsWorseThanItsStart) {
+  const auto problem = load_test_problem("vgg19", "heterog-8gpu", 192);
+  ThreadPool pool(2);
+  BatchEvaluator evaluator(*problem, pool, {});
+  const compiler::Strategy start = even_ps(*problem);
+  const Evaluation before = evaluator.evaluate(start).evaluation;
+  Rng rng(1);
+  const SearchResult found = local_search(evaluator, start, rng, {.evaluations = 120});
+  EXPECT_LT(static_cast<double>(found.evaluation.step), 0.8 * static_cast<double>(before.step));
+  EXPECT_EQ(evaluator.evaluate(found.strategy).evaluation.step, found.evaluation.step);
+  EXPECT_LE(evaluator.evaluations(), 121);
+}
+
+TEST(MemoryFill, PutsEveryGroupOfATemplateInOrderOnItsBlocks) {
+  const auto problem = load_test_problem("bert_large24", "heterog-8gpu", 48);
+  const auto stats = group_stats(*problem);
+  IdVector<DeviceId, double> budget(8, 8e9);
+  const BlockTemplate halves{.blocks = {{DeviceId(0), DeviceId(1)}, {DeviceId(6), DeviceId(7)}}};
+  // Two devices of 8 GB on each side hold the parameters and saved activations of a half or not;
+  // with unlimited memory the first block takes all.
+  IdVector<DeviceId, double> unlimited(8, 1e15);
+  BlockTemplate first = halves;
+  first.fill_first = true;
+  const auto all = fill_blocks(*problem, stats, first, unlimited);
+  ASSERT_TRUE(all);
+  ASSERT_EQ(all->strategy.units.size(), problem->grouping.count());
+  for (const auto& unit : all->strategy.units) {
+    ASSERT_EQ(unit.replicas.front().device, DeviceId(0));
+  }
+  // Filled alike, both blocks are used, the first one first, and never again after the second.
+  const auto both = fill_blocks(*problem, stats, halves, unlimited);
+  ASSERT_TRUE(both);
+  bool second = false, used_first = false;
+  for (const auto& unit : both->strategy.units) {
+    const bool in_first = unit.replicas.front().device == DeviceId(0);
+    used_first |= in_first;
+    ASSERT_FALSE(second && in_first);
+    second |= !in_first;
+  }
+  EXPECT_TRUE(second && used_first);
+  // Nothing fits in nothing.
+  EXPECT_FALSE(fill_blocks(*problem, stats, halves, IdVector<DeviceId, double>(8, 1e6)));
+}
+
+// No baseline fits BERT-large at twice the paper's batch size; the portfolio's plan does.
+TEST(Portfolio, FindsAFeasiblePlanWhereNoBaselineFits) {
+  const auto problem = load_test_problem("bert_large24", "heterog-8gpu", 96);
+  ThreadPool pool(2);
+  PlannerContext context{.problem = *problem, .threads = pool, .rng = Rng(0)};
+  context.budget.evaluations = 60;
+  const PortfolioResult result = best_plan(context, {});
+  for (const auto& baseline : result.baselines) {
+    EXPECT_FALSE(baseline.evaluation.feasible) << baseline.name;
+  }
+  EXPECT_TRUE(result.best.evaluation.feasible);
+}
+
+TEST(Portfolio, IsNeverWorseThanABaselineAndTakesABetterProposal) {
+  const auto problem = load_test_problem("vgg19", "heterog-8gpu", 192);
+  ThreadPool pool(2);
+  for (std::int64_t evaluations : {1, 20, 60}) {
+    PlannerContext context{.problem = *problem, .threads = pool, .rng = Rng(5)};
+    context.budget.evaluations = evaluations;
+    const PortfolioResult result = best_plan(context, {});
+    ASSERT_EQ(result.baselines.size(), 6u);
+    for (const auto& baseline : result.baselines) {
+      EXPECT_FALSE(better(baseline.evaluation, result.best.evaluation)) << baseline.name;
+    }
+  }
+  // A proposal that is already good is where the search begins.
+  PlannerContext first{.problem = *problem, .threads = pool, .rng = Rng(5)};
+  first.budget.evaluations = 200;
+  const PortfolioResult good = best_plan(first, {});
+  PlannerContext second{.problem = *problem, .threads = pool, .rng = Rng(5)};
+  second.budget.evaluations = 20;
+  const PortfolioResult from_good =
+      best_plan(second, [&](int) { return std::vector{good.best.strategy}; });
+  EXPECT_FALSE(better(good.best.evaluation, from_good.best.evaluation));
+  EXPECT_TRUE(from_good.found_by.starts_with("policy"));
+}
+
+}  // namespace
+}  // namespace heterog::planner
