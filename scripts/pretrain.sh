@@ -6,10 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 out=out/pretrain-zoo
-if [[ ! -x build/release/bin/heterog ]]; then
-  cmake --preset release
-  cmake --build build/release --target heterog
-fi
+scripts/build_release.sh
 resume=()
 [[ -f $out/train.ckpt ]] && resume=(--resume)
 build/release/bin/heterog train --config configs/train/zoo.json --out "$out" "${resume[@]}" "$@"

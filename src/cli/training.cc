@@ -24,10 +24,8 @@ OrderedJson cases_json(const std::vector<policy::CaseProgress>& cases) {
   OrderedJson json = OrderedJson::array();
   for (const policy::CaseProgress& one : cases) {
     // Zero stands for "none was feasible" in the reports of training.
-    OrderedJson item = {{"name", one.name},
-                        {"mean_step_seconds", one.mean_step_seconds},
-                        {"best_step_seconds", nullptr},
-                        {"baseline_step_seconds", nullptr}};
+    OrderedJson item = {
+        {"name", one.name}, {"best_step_seconds", nullptr}, {"baseline_step_seconds", nullptr}};
     if (one.best_step_seconds > 0) item["best_step_seconds"] = one.best_step_seconds;
     if (one.baseline_step_seconds > 0) item["baseline_step_seconds"] = one.baseline_step_seconds;
     json.push_back(std::move(item));
@@ -37,12 +35,11 @@ OrderedJson cases_json(const std::vector<policy::CaseProgress>& cases) {
 
 std::string cases_text(const std::vector<policy::CaseProgress>& cases) {
   if (cases.empty()) return "";
-  Table table({"case", "mean of samples", "best", "best baseline", "speed-up over it"});
+  Table table({"case", "best", "best baseline", "speed-up over it"});
   for (const policy::CaseProgress& one : cases) {
     const bool best = one.best_step_seconds > 0, base = one.baseline_step_seconds > 0;
     table.add_row(
-        {one.name, milliseconds_text(one.mean_step_seconds),
-         best ? milliseconds_text(one.best_step_seconds) : "none fits",
+        {one.name, best ? milliseconds_text(one.best_step_seconds) : "none fits",
          base ? milliseconds_text(one.baseline_step_seconds) : "none fits",
          best && base ? speedup_text(one.baseline_step_seconds, one.best_step_seconds) : "-"});
   }

@@ -2,6 +2,7 @@
 #include "planner/portfolio.h"
 
 #include <algorithm>
+#include <span>
 
 #include "planner/baselines.h"
 #include "planner/batch_evaluator.h"
@@ -85,12 +86,17 @@ class Search {
 
   void try_proposals(int count) {
     if (!propose_) return;
-    std::vector<Strategy> strategies = propose_(count);
+    const std::vector<Strategy> strategies = propose_(count);
     if (strategies.empty()) return;
     const std::vector<Measured> measured = evaluator_.evaluate(strategies);
+    std::vector<Tried> tried;
     for (std::size_t i = 0; i < strategies.size(); ++i) {
-      consider(strategies[i], measured[i].evaluation, "policy");
+      tried.push_back({strategies[i], measured[i].evaluation});
     }
+    std::stable_sort(tried.begin(), tried.end(), [](const Tried& a, const Tried& b) {
+      return better(a.evaluation, b.evaluation);
+    });
+    consider_all(tried, "policy");
   }
 
   // Shares by speed and memory are cheap to try; blocks only where nothing fits yet, or with time.
@@ -98,8 +104,34 @@ class Search {
     const bool feasible = result_.best.evaluation.feasible;
     MemoryFillOptions options{.single_block = feasible};
     if (feasible) options.rounds = 2;
-    for (const Tried& tried : memory_fill(evaluator_, options)) {
-      consider(tried.strategy, tried.evaluation, "memory-fill");
+    consider_all(memory_fill(evaluator_, options), "memory-fill");
+  }
+
+  // `tried`, the best first, and the best of them under every other schedule.
+  void consider_all(std::span<const Tried> tried, const std::string& name) {
+    constexpr std::size_t kScheduled = 3;
+    std::vector<Strategy> variants;
+    for (std::size_t i = 0; i < tried.size(); ++i) {
+      consider(tried[i].strategy, tried[i].evaluation, name);
+      if (i < kScheduled) add_schedules(tried[i].strategy, variants);
+    }
+    if (variants.empty() || evaluator_.spent()) return;
+    const std::vector<Measured> measured = evaluator_.evaluate(variants);
+    for (std::size_t i = 0; i < variants.size(); ++i) {
+      consider(variants[i], measured[i].evaluation, name);
+    }
+  }
+
+  // The same decisions in rank and in FIFO order, with and without buckets.
+  static void add_schedules(const Strategy& strategy, std::vector<Strategy>& variants) {
+    for (compiler::OrderPolicy order :
+         {compiler::OrderPolicy::kRank, compiler::OrderPolicy::kFifo}) {
+      for (Bytes bucket : {Bytes{0}, kHorovodBucketBytes}) {
+        if (order == strategy.order && bucket == strategy.bucket_bytes) continue;
+        variants.push_back(strategy);
+        variants.back().order = order;
+        variants.back().bucket_bytes = bucket;
+      }
     }
   }
 

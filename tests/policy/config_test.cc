@@ -2,10 +2,10 @@
 #include "policy/config.h"
 
 #include <fmt/format.h>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/check.h"
 #include "base/file.h"
 
 namespace heterog::policy {
