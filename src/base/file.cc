@@ -188,6 +188,14 @@ void write_file(const std::string& path, std::string_view content) {
   if (directory.get() >= 0) ::fsync(directory.get());
 }
 
+void append_file(const std::string& path, std::string_view content) {
+  Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  VALIDATE(file.get() >= 0, "{}: cannot write: {}", shown(path), std::strerror(errno));
+  write_all(file.get(), content, path);
+  VALIDATE(::fsync(file.get()) == 0 && file.close(), "{}: cannot write: {}", shown(path),
+           std::strerror(errno));
+}
+
 void write_gzip_file(const std::string& path, std::string_view content) {
   write_file(path, gzip(content));
 }

@@ -18,6 +18,8 @@ std::string read_file(const std::string& path);
 // new one, whole. Throws an input error naming the path if it cannot be written. A link is kept and
 // its target replaced; a device or pipe is written in place.
 void write_file(const std::string& path, std::string_view content);
+// Adds to the end of a file, or makes it, and syncs. Interrupted, it may leave a part.
+void append_file(const std::string& path, std::string_view content);
 void write_gzip_file(const std::string& path, std::string_view content);
 
 // The same on bytes in memory; `source` names them in messages.

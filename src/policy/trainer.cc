@@ -24,17 +24,20 @@ class RunFolder {
   std::string policy() const { return path_ + "/policy.ckpt"; }
   std::string config() const { return path_ + "/config.json"; }
 
-  void open_log(std::int64_t step) { log_ = log_up_to(path_ + "/train.log", step); }
-  void log(const TrainProgress& progress) { log_ += log_line(progress); }
+  void open_log(std::int64_t step) {
+    write_file(path_ + "/train.log", log_up_to(path_ + "/train.log", step));
+  }
+  void log(const TrainProgress& progress) { new_lines_ += log_line(progress); }
   // The log first: a checkpoint never speaks of steps that the log lacks.
   void save(Learner& learner, std::span<const Case> cases) {
-    write_file(path_ + "/train.log", log_);
+    append_file(path_ + "/train.log", new_lines_);
+    new_lines_.clear();
     save_learner(learner, cases, checkpoint());
   }
 
  private:
   std::string path_;
-  std::string log_;
+  std::string new_lines_;  // of the log, since the last checkpoint
 };
 
 TrainSummary summarize(const Learner& learner, std::span<const Case> cases) {

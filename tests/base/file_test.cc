@@ -101,5 +101,13 @@ TEST_F(FileTest, WritesDevicesInPlace) {
   EXPECT_TRUE(fs::is_character_file("/dev/null"));
 }
 
+TEST_F(FileTest, AppendAddsToWhatIsThere) {
+  const std::string path = (folder_ / "log").string();
+  append_file(path, "one\n");
+  append_file(path, "two\n");
+  EXPECT_EQ(read_file(path), "one\ntwo\n");
+  EXPECT_THROW(append_file((folder_ / "none" / "log").string(), "x"), Error);
+}
+
 }  // namespace
 }  // namespace heterog

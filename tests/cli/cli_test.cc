@@ -111,5 +111,30 @@ TEST_F(ProgramTest, PlannersAreListed) {
                                             "random", "local-search", "policy", "portfolio"}));
 }
 
+// Killed at moments of the clock's choosing: wherever they fall, the end is the same.
+TEST_F(ProgramTest, TrainingKilledByTheSystemResumesToTheSameBits) {
+  const std::string config =
+      write("config.json",
+            R"({"graphs": [{"graph": "models/bert_large24-tiny.json.gz", "batches": [16]}],
+                "clusters": ["configs/clusters/heterog-4gpu.json"],
+                "steps": 60, "samples": 16, "checkpoint_every": 1, "max_groups": 40})");
+  const std::string train = "train --config " + config + " --json --out ";
+  ASSERT_EQ(run(train + path("whole")).code, 0);
+  int kills = 0;
+  for (const char* seconds : {"0.6", "0.7", "0.9", "1.1"}) {
+    const bool started = std::filesystem::exists(path("killed") + "/train.ckpt");
+    const Finished killed = run_under(std::string("timeout -s KILL ") + seconds,
+                                      train + path("killed") + (started ? " --resume" : ""));
+    if (killed.code != 0) ++kills;
+  }
+  EXPECT_GE(kills, 1);
+  const bool started = std::filesystem::exists(path("killed") + "/train.ckpt");
+  const Finished last = run(train + path("killed") + (started ? " --resume" : ""));
+  ASSERT_EQ(last.code, 0) << last.err;
+  for (const char* file : {"/train.ckpt", "/policy.ckpt", "/train.log"}) {
+    EXPECT_TRUE(read_file(path("whole") + file) == read_file(path("killed") + file)) << file;
+  }
+}
+
 }  // namespace
 }  // namespace heterog::cli

@@ -37,8 +37,10 @@ class ProgramTest : public testing::Test {
     return path(name);
   }
   // `arguments` as in a shell.
-  Finished run(const std::string& arguments) const {
-    const std::string command = std::string("'") + HETEROG_PROGRAM + "' " + arguments + " >'" +
+  Finished run(const std::string& arguments) const { return run_under("", arguments); }
+  // Started by another command, as timeout.
+  Finished run_under(const std::string& starter, const std::string& arguments) const {
+    const std::string command = starter + " '" + HETEROG_PROGRAM + "' " + arguments + " >'" +
                                 path("stdout") + "' 2>'" + path("stderr") + "' </dev/null";
     const int status = std::system(command.c_str());
     return {.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1,

@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <unistd.h>
+
 #include <filesystem>
+#include <fstream>
 
 #include "base/file.h"
 #include "gnn/problems.h"
@@ -80,6 +83,27 @@ TEST_F(Training, KilledAnywhereResumesToTheSameBits) {
       EXPECT_TRUE(read_file(path("whole") + file) == read_file(folder + file)) << kill_at << file;
     }
   }
+}
+
+// Resident pages of this process.
+std::int64_t resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  std::int64_t total = 0, resident = 0;
+  statm >> total >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+TEST_F(Training, MemoryDoesNotGrow) {
+  TrainConfig config = tiny_config();
+  config.steps = 700;
+  std::int64_t settled = 0, last = 0;
+  train(config, {.out_dir = path("run"), .progress = [&](const TrainProgress& progress) {
+                   if (progress.step == 300) settled = resident_bytes();
+                   last = resident_bytes();
+                 }});
+  EXPECT_GT(settled, 0);
+  // A leak of one tensor of a hundred floats a step would be half a megabyte.
+  EXPECT_LT(last - settled, 2'000'000);
 }
 
 TEST_F(Training, ResumingWithAnotherConfigIsRefused) {
