@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-mapfile -t files < <(find src tests -name '*.h' -o -name '*.cc' | sort)
+mapfile -t files < <(find src tests bench -name '*.h' -o -name '*.cc' | sort)
 if [[ "${1:-}" == --fix ]]; then
   exec clang-format -i "${files[@]}"
 fi
