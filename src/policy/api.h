@@ -50,7 +50,7 @@ struct TrainSummary {
   std::int64_t steps = 0;
   std::int64_t evaluations = 0;
   std::string policy_path;
-  std::vector<CaseProgress> cases;  // every case of the config
+  std::vector<CaseProgress> cases;  // those that some step has visited
 };
 
 // Pretraining on the graphs, batches and clusters of the config (HeteroG §4.1.3). The same config

@@ -40,10 +40,12 @@ class RunFolder {
   std::string new_lines_;  // of the log, since the last checkpoint
 };
 
+// Of the cases that some step has visited.
 TrainSummary summarize(const Learner& learner, std::span<const Case> cases) {
   TrainSummary summary{.steps = learner.step, .evaluations = learner.evaluations};
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const CaseState& state = learner.states[i];
+    if (state.baseline.step == 0) continue;
     CaseProgress progress{.name = cases[i].name};
     if (!state.best.empty() && state.best[0].evaluation.feasible) {
       progress.best_step_seconds = to_seconds(state.best[0].evaluation.step);
