@@ -71,6 +71,7 @@ class Search {
   void try_baselines() {
     const std::vector<NamedStrategy> baselines = baseline_strategies(context_.problem);
     std::vector<Strategy> strategies;
+    strategies.reserve(baselines.size());
     for (const NamedStrategy& baseline : baselines) strategies.push_back(baseline.strategy);
     const std::vector<Measured> measured = evaluator_.evaluate(strategies);
     for (std::size_t i = 0; i < baselines.size(); ++i) {
