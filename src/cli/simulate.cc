@@ -4,11 +4,13 @@
 #include <memory>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "cli/options.h"
 #include "cli/planning.h"
 #include "cli/verbs.h"
 #include "compiler/plan_io.h"
+#include "sim/check_timeline.h"
 
 namespace heterog::cli {
 
@@ -21,6 +23,7 @@ struct SimulateOptions {
   std::string order;
   std::string trace;
   std::string dump;
+  bool check = false;
 };
 
 compiler::OrderPolicy parse_order(const std::string& text) {
@@ -38,6 +41,15 @@ void write_dump(const std::string& path, const cost::Problem& problem, const com
   write_file(path, compiler::plan_text(plan, problem));
 }
 
+// Exit code 4 if the simulated step is not a schedule of the plan.
+void check_step(const Simulated& simulated, compiler::OrderPolicy order) {
+  const std::vector<std::string> wrong =
+      sim::check_timeline(simulated.plan, simulated.result, order);
+  if (wrong.empty()) return;
+  for (const std::string& complaint : wrong) spdlog::error("{}", complaint);
+  throw Error(ErrorKind::kVerification, fmt::format("the simulated step is wrong: {}", wrong[0]));
+}
+
 int run_simulate(SimulateOptions options) {
   const compiler::PlanHeader header = compiler::read_plan_header(options.plan);
   options.problem.batch = header.batch;
@@ -47,15 +59,19 @@ int run_simulate(SimulateOptions options) {
   if (!options.order.empty()) record.strategy.order = parse_order(options.order);
   const Simulated simulated =
       simulate_strategy(*problem, record.strategy, compile_options(options.problem));
+  if (options.check) check_step(simulated, record.strategy.order);
   write_trace(options.trace, *problem, simulated);
   write_dump(options.dump, *problem, simulated.plan);
   if (options.common.json) {
-    print_json(simulation_json(*problem, simulated));
+    OrderedJson json = simulation_json(*problem, simulated);
+    if (options.check) json["checked"] = true;
+    print_json(json);
   } else {
     fmt::print("{} on {}, batch {}, plan of {}, order {}\n{}", problem->graph->name(),
                problem->cluster->name(), problem->batch, record.planner,
                compiler::order_policy_name(record.strategy.order),
                simulation_text(*problem, simulated));
+    if (options.check) fmt::print("\nchecked: a schedule of the plan, memory and links add up\n");
   }
   return 0;
 }
@@ -71,6 +87,10 @@ void add_simulate(CLI::App& app, Action& chosen) {
                   "rank, rank-reserve or fifo, in place of the plan's own");
   verb.add_option("--trace", options->trace, "Write a Chrome trace of the simulated step");
   verb.add_option("--dump", options->dump, "Write the compiled plan: NAME.txt or NAME.dot");
+  verb.add_flag(
+      "--check", options->check,
+      "Prove the step: no resource runs two tasks, nothing starts early or waits in vain, "
+      "memory and links add up");
   add_common(verb, options->common);
   verb.footer(
       "Example:\n  heterog simulate --graph models/bert_large24.json.gz "

@@ -236,8 +236,8 @@ Move MoveMaker::propose(const Candidate& candidate, MoveKind kind, Rng& rng) con
       if (rng.below(3) != 0) return {.bucket_bytes = kBuckets[rng.below(kBuckets.size())]};
       // Not rank-reserve: it has won nowhere (docs/results.md), and its simulation looks at every
       // ready task at every moment.
-      return {.order = rng.below(2) == 0 ? compiler::OrderPolicy::kRank
-                                         : compiler::OrderPolicy::kFifo};
+      return {.order =
+                  rng.below(2) == 0 ? compiler::OrderPolicy::kRank : compiler::OrderPolicy::kFifo};
     }
   }
   ENSURE(false);

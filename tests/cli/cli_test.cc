@@ -24,9 +24,10 @@ TEST_F(ProgramTest, PlanThenSimulateAgree) {
 
   const Finished simulated =
       run("simulate --graph models/vgg19-tiny.json.gz --cluster "
-          "configs/clusters/heterog-4gpu.json --json --plan " +
+          "configs/clusters/heterog-4gpu.json --json --check --plan " +
           path("plan.json") + " --trace " + path("again.json"));
   ASSERT_EQ(simulated.code, 0) << simulated.err;
+  EXPECT_TRUE(json(simulated)["checked"].get<bool>());
   EXPECT_EQ(json(simulated)["step_seconds"], plan["step_seconds"]);
   EXPECT_EQ(read_file(path("trace.json")), read_file(path("again.json")));
   const auto trace = nlohmann::json::parse(read_file(path("trace.json")));

@@ -182,7 +182,7 @@ Bytes curve_peak(const std::vector<MemoryPoint>& curve, DeviceId device) {
 TEST(Simulator, AgreesWithTheReferenceOnRandomPlans) {
   Rng rng(7);
   Simulator simulator;
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < 10000; ++i) {
     const Plan plan = random_plan(rng);
     for (OrderPolicy order : {OrderPolicy::kRank, OrderPolicy::kRankReserve, OrderPolicy::kFifo}) {
       const SimResult slow = reference_simulate(plan, order);
