@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "sim/memory.h"
+
 namespace heterog::cli {
 
 namespace {
@@ -14,6 +16,40 @@ std::string task_name(const cost::Problem& problem, const compiler::Plan& plan, 
   std::string name(compiler::task_kind_name(plan.kind[task]));
   if (plan.op[task].valid()) name += " " + problem.graph->op(plan.op[task]).name;
   return name;
+}
+
+// What an allocation is called and who makes it.
+std::string held_name(const cost::Problem& problem, const compiler::Plan& plan,
+                      const sim::HeldMemory& held) {
+  if (held.tensor.valid()) return problem.graph->tensor(held.tensor).name;
+  return "workspace of " + problem.graph->op(plan.op[held.maker]).name;
+}
+std::string maker_name(const cost::Problem& problem, const compiler::Plan& plan, TaskId task) {
+  std::string name = task_name(problem, plan, task);
+  if (plan.peer[task].valid()) name += " from " + problem.cluster->device(plan.peer[task]).name;
+  return name;
+}
+
+constexpr std::size_t kLargestShown = 10;
+
+OrderedJson memory_json(const cost::Problem& problem, const compiler::Plan& plan,
+                        const sim::MemoryPeak& peak) {
+  OrderedJson json = {{"at_seconds", to_seconds(peak.time)}, {"task", nullptr}};
+  if (peak.task.valid()) json["task"] = task_name(problem, plan, peak.task);
+  for (int i = 0; i < sim::kMemoryPurposeCount; ++i) {
+    const auto purpose = static_cast<sim::MemoryPurpose>(i);
+    json[std::string(sim::memory_purpose_name(purpose)) + "_bytes"] = peak.of(purpose);
+  }
+  json["largest"] = OrderedJson::array();
+  for (const sim::HeldMemory& held : peak.held) {
+    if (json["largest"].size() == kLargestShown) break;
+    json["largest"].push_back({{"name", held_name(problem, plan, held)},
+                               {"bytes", held.bytes},
+                               {"purpose", sim::memory_purpose_name(held.purpose)},
+                               {"made_by", maker_name(problem, plan, held.maker)},
+                               {"kept_until", task_name(problem, plan, held.until)}});
+  }
+  return json;
 }
 
 Bytes missing(const Simulated& simulated, DeviceId device) {
@@ -42,12 +78,14 @@ OrderedJson simulation_json(const cost::Problem& problem, const Simulated& simul
   json["step_seconds"] = to_seconds(result.step);
   json["feasible"] = result.feasible();
   json["tasks"] = simulated.plan.task_count();
+  const auto peaks = sim::memory_peaks(problem, simulated.plan, result);
   json["devices"] = OrderedJson::array();
   for (DeviceId device : problem.cluster->device_ids()) {
     json["devices"].push_back({{"name", problem.cluster->device(device).name},
                                {"busy_seconds", to_seconds(result.device_busy[device])},
                                {"peak_bytes", result.peak_bytes[device]},
-                               {"capacity_bytes", simulated.plan.capacity[device]}});
+                               {"capacity_bytes", simulated.plan.capacity[device]},
+                               {"memory", memory_json(problem, simulated.plan, peaks[device])}});
   }
   json["links"] = OrderedJson::array();
   for (LinkId link : id_range<LinkId>(problem.cluster->link_count())) {
@@ -94,7 +132,7 @@ std::string simulation_text(const cost::Problem& problem, const Simulated& simul
                          static_cast<double>(simulated.plan.capacity[device]),
                      missing(simulated, device) > 0 ? " !" : "")});
   }
-  text += devices.text();
+  text += devices.text() + "\n" + memory_text(problem, simulated);
   Table links({"link", "busy", "of step", "moved"});
   bool any = false;
   for (LinkId link : id_range<LinkId>(problem.cluster->link_count())) {
@@ -110,6 +148,29 @@ std::string simulation_text(const cost::Problem& problem, const Simulated& simul
     text += "\nout of memory: " + out_of_memory_text(problem, simulated) + "\n";
   }
   return text;
+}
+
+std::string memory_text(const cost::Problem& problem, const Simulated& simulated) {
+  using sim::MemoryPurpose;
+  const auto peaks = sim::memory_peaks(problem, simulated.plan, simulated.result);
+  Table table({"memory at the peak", "parameters", "optimizer", "gradients", "activations", "other",
+               "workspace", "reserve", "peak at", "largest tensor"});
+  for (DeviceId device : problem.cluster->device_ids()) {
+    const sim::MemoryPeak& peak = peaks[device];
+    const auto cell = [&](MemoryPurpose purpose) { return gigabytes_text(peak.of(purpose)); };
+    const Bytes other = peak.of(MemoryPurpose::kBuffers) + peak.of(MemoryPurpose::kTemporaries) +
+                        peak.of(MemoryPurpose::kBuckets);
+    table.add_row({problem.cluster->device(device).name, cell(MemoryPurpose::kParameters),
+                   cell(MemoryPurpose::kOptimizerState), cell(MemoryPurpose::kGradients),
+                   cell(MemoryPurpose::kActivations), gigabytes_text(other),
+                   cell(MemoryPurpose::kWorkspace), cell(MemoryPurpose::kReserve),
+                   milliseconds_text(to_seconds(peak.time)),
+                   peak.held.empty()
+                       ? "-"
+                       : fmt::format("{} {}", held_name(problem, simulated.plan, peak.held.front()),
+                                     gigabytes_text(peak.held.front().bytes))});
+  }
+  return table.text();
 }
 
 std::string out_of_memory_text(const cost::Problem& problem, const Simulated& simulated) {

@@ -26,6 +26,9 @@ void print_json(const OrderedJson& json);
 // Step time, bounds, devices and links.
 std::string simulation_text(const cost::Problem& problem, const Simulated& simulated);
 
+// What each device holds when it holds the most, by purpose.
+std::string memory_text(const cost::Problem& problem, const Simulated& simulated);
+
 // "v100-0/gpu0 lacks 1.20 GB when addmm_3 starts, …": every device over its memory, the first
 // to run out with the task.
 std::string out_of_memory_text(const cost::Problem& problem, const Simulated& simulated);

@@ -27,11 +27,9 @@ struct SimulateOptions {
 };
 
 compiler::OrderPolicy parse_order(const std::string& text) {
-  using compiler::OrderPolicy;
-  for (OrderPolicy policy : {OrderPolicy::kRank, OrderPolicy::kRankReserve, OrderPolicy::kFifo}) {
-    if (text == compiler::order_policy_name(policy)) return policy;
-  }
-  fail_input("--order: \"{}\" given; it is rank, rank-reserve or fifo", printable(text));
+  const auto policy = compiler::find_order_policy(text);
+  VALIDATE(policy, "--order: \"{}\" given; it is rank, rank-reserve or fifo", printable(text));
+  return *policy;
 }
 
 void write_dump(const std::string& path, const cost::Problem& problem, const compiler::Plan& plan) {

@@ -133,10 +133,9 @@ SyncMethod read_method(const JsonValue& value) {
 
 OrderPolicy read_order(const JsonValue& value) {
   const std::string text = value.as_string();
-  for (OrderPolicy policy : {OrderPolicy::kRank, OrderPolicy::kRankReserve, OrderPolicy::kFifo}) {
-    if (text == order_policy_name(policy)) return policy;
-  }
-  fail_input("{}: '{}', expected rank, rank-reserve or fifo", value.where(), text);
+  const auto policy = find_order_policy(text);
+  VALIDATE(policy, "{}: '{}', expected rank, rank-reserve or fifo", value.where(), text);
+  return *policy;
 }
 
 UnitDecision read_decision(const JsonValue& value, const Names& names) {

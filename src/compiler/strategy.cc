@@ -23,6 +23,13 @@ std::string_view order_policy_name(OrderPolicy policy) {
   return "";
 }
 
+std::optional<OrderPolicy> find_order_policy(std::string_view name) {
+  for (OrderPolicy policy : {OrderPolicy::kRank, OrderPolicy::kRankReserve, OrderPolicy::kFifo}) {
+    if (name == order_policy_name(policy)) return policy;
+  }
+  return std::nullopt;
+}
+
 Strategy uniform_strategy(const cost::Problem& problem, const UnitDecision& decision) {
   Strategy strategy;
   strategy.units.assign(problem.grouping.count(), decision);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -62,6 +63,7 @@ struct Pipeline {
 
 enum class OrderPolicy : std::uint8_t { kRank, kRankReserve, kFifo };
 std::string_view order_policy_name(OrderPolicy policy);  // "rank", "rank-reserve", "fifo"
+std::optional<OrderPolicy> find_order_policy(std::string_view name);
 
 // The whole answer of a planner. Empty members mean the default named beside them.
 struct Strategy {

@@ -29,9 +29,7 @@ Actions blocks(const Spans& groups, const Spans& devices) {
 
 compiler::OrderPolicy find_order(const Case& c, const std::string& order) {
   using compiler::OrderPolicy;
-  for (OrderPolicy policy : {OrderPolicy::kRank, OrderPolicy::kRankReserve, OrderPolicy::kFifo}) {
-    if (order == compiler::order_policy_name(policy)) return policy;
-  }
+  if (const auto given = compiler::find_order_policy(order)) return *given;
   planner::Evaluator evaluator(*c.problem);
   compiler::Strategy strategy = planner::even_all_reduce(*c.problem);
   const planner::Evaluation by_rank = evaluator.evaluate(strategy);
@@ -67,7 +65,7 @@ std::vector<Case> load_cases(const TrainConfig& config) {
         const auto& cluster = clusters.at(path);
         cases.push_back(
             make_case(fmt::format("{} {} {}", graph->name(), batch, cluster->name()),
-                      cost::make_problem(graph, cluster, cost::RooflineModel(), batch,
+                      cost::make_problem(graph, cluster, cost::CalibratedModel(), batch,
                                          {.max_groups = static_cast<int>(config.max_groups)}),
                       config.order));
       }
