@@ -38,7 +38,8 @@ BENCHMARK(read_graph)->Unit(benchmark::kMillisecond)->MinTime(1);
 void make_problem(benchmark::State& state) {
   const auto graph = std::make_shared<const graph::ModelGraph>(graph::read_graph(kGraph));
   const auto cluster = std::make_shared<const cluster::Cluster>(cluster::load_cluster(kCluster));
-  measure(state, [&] { return cost::make_problem(graph, cluster, cost::RooflineModel(), kBatch); });
+  measure(state,
+          [&] { return cost::make_problem(graph, cluster, cost::CalibratedModel(), kBatch); });
 }
 BENCHMARK(make_problem)->Unit(benchmark::kMillisecond)->MinTime(1);
 
@@ -46,7 +47,8 @@ void all_of_it(benchmark::State& state) {
   measure(state, [] {
     auto graph = std::make_shared<const graph::ModelGraph>(graph::read_graph(kGraph));
     auto cluster = std::make_shared<const cluster::Cluster>(cluster::load_cluster(kCluster));
-    return cost::make_problem(std::move(graph), std::move(cluster), cost::RooflineModel(), kBatch);
+    return cost::make_problem(std::move(graph), std::move(cluster), cost::CalibratedModel(),
+                              kBatch);
   });
 }
 BENCHMARK(all_of_it)->Unit(benchmark::kMillisecond)->MinTime(1);

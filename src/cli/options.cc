@@ -36,7 +36,7 @@ std::unique_ptr<const cost::Problem> load_problem(const ProblemOptions& options)
   auto cluster = std::make_shared<const cluster::Cluster>(cluster::load_cluster(options.cluster));
   auto graph = std::make_shared<const graph::ModelGraph>(graph::read_graph(options.graph));
   runtime::check_operators(*graph, options.graph);
-  return cost::make_problem(std::move(graph), std::move(cluster), cost::RooflineModel(),
+  return cost::make_problem(std::move(graph), std::move(cluster), cost::CalibratedModel(),
                             options.batch, {.max_groups = options.max_groups});
 }
 

@@ -91,6 +91,22 @@ void check_machine(const MachineSpec& spec, const std::string& source, std::size
 
 std::uint64_t bits(double value) { return std::bit_cast<std::uint64_t>(value); }
 
+void hash_calibration(Hasher& hasher, const Calibration& calibration) {
+  for (const auto& products : calibration.products) {
+    for (const ProductConstants& c : products) {
+      for (double figure : {c.share, c.tile_loss, c.fill, c.bandwidth_share, c.fixed_seconds,
+                            c.winograd_share, c.stride_waste}) {
+        hasher.add(bits(figure));
+      }
+    }
+  }
+  for (const TrafficConstants& c : calibration.traffic) {
+    hasher.add(bits(c.bandwidth_share));
+    hasher.add(bits(c.fixed_seconds));
+  }
+  hasher.add(bits(calibration.depthwise_share));
+}
+
 void hash_type(Hasher& hasher, const DeviceType& type) {
   hasher.add(type.name);
   hasher.add(static_cast<std::uint64_t>(type.memory_bytes));
@@ -102,6 +118,10 @@ void hash_type(Hasher& hasher, const DeviceType& type) {
     hasher.add(bits(figure));
   }
   for (double share : type.efficiency) hasher.add(bits(share));
+  if (type.calibration) {
+    hasher.add(static_cast<std::uint64_t>(type.multiprocessors));
+    hash_calibration(hasher, *type.calibration);
+  }
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include "base/csr.h"
 #include "base/ids.h"
 #include "base/units.h"
+#include "cluster/calibration.h"
 
 namespace heterog {
 
@@ -56,6 +58,8 @@ struct DeviceType {
   double efficiency[kOpClassCount] = {};
   // Work, in FLOP, at which a matrix product or convolution reaches half of that share (0: none).
   double half_efficiency_flop = 0;
+  int multiprocessors = 1;                 // that work on tiles of a product at the same time
+  std::optional<Calibration> calibration;  // none: costed by the shares above
 
   friend bool operator==(const DeviceType&, const DeviceType&) = default;
 };

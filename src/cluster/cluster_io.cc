@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/json_reader.h"
 #include "base/text.h"
+#include "cluster/calibration_io.h"
 
 namespace heterog::cluster {
 namespace {
@@ -43,9 +44,9 @@ std::array<double, kOpClassCount> read_efficiency(const JsonValue& value) {
   return shares;
 }
 
-DeviceType read_device(
-    const JsonValue& value,
-    const std::map<std::string, std::array<double, kOpClassCount>>& efficiencies) {
+DeviceType read_device(const JsonValue& value,
+                       const std::map<std::string, std::array<double, kOpClassCount>>& efficiencies,
+                       const CalibrationSet& calibrations) {
   JsonObject object(value);
   object.skip("source");
   DeviceType type;
@@ -65,6 +66,15 @@ DeviceType read_device(
            "{}.efficiency names '{}'; it must be one of the names in efficiencies", value.where(),
            printable(key));
   std::copy(found->second.begin(), found->second.end(), type.efficiency);
+  type.multiprocessors = static_cast<int>(object.integer_or("multiprocessors", 1, 1 << 20, 1));
+  if (object.has("calibration")) {
+    const std::string name = object.string("calibration");
+    const auto calibration = calibrations.find(name);
+    VALIDATE(calibration != calibrations.end(),
+             "{}.calibration names '{}'; it must be one of the names in calibrations",
+             value.where(), printable(name));
+    type.calibration = calibration->second;
+  }
   object.finish();
   return type;
 }
@@ -233,9 +243,11 @@ DeviceDatabase parse_devices(const std::string& text, const std::string& source)
     entry.skip("source");
     entry.finish();
   }
+  CalibrationSet calibrations;
+  if (object.has("calibrations")) calibrations = read_calibrations(object.list("calibrations"));
   DeviceDatabase devices;
   for (const JsonValue& value : object.list("devices")) {
-    DeviceType type = read_device(value, efficiencies);
+    DeviceType type = read_device(value, efficiencies, calibrations);
     const std::string name = type.name;
     VALIDATE(devices.emplace(name, std::move(type)).second,
              "{}.name: '{}' appears twice; names must differ", value.where(), name);

@@ -43,6 +43,17 @@ class RooflineModel final : public CostModel {
                         const cluster::DeviceType& type) const override;
 };
 
+// The formula of cost/kernel.h by shape, with constants that were fitted to measurements of the
+// device or of one like it; the roofline on devices that have none. The roofline stays as what the
+// fit is compared with.
+class CalibratedModel final : public CostModel {
+ public:
+  double seconds(const graph::ModelGraph& graph, OpId op, std::int64_t samples,
+                 const cluster::DeviceType& type) const override;
+  Bytes workspace_bytes(const graph::ModelGraph& graph, OpId op, std::int64_t samples,
+                        const cluster::DeviceType& type) const override;
+};
+
 // The same time for every op on every device, for tests.
 class ConstantModel final : public CostModel {
  public:

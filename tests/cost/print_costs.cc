@@ -20,7 +20,7 @@ void print(const std::string& path, const std::string& devices_path, std::int64_
   machine.fabric.port_bytes_per_second = 1;
   builder.add_machine(machine);
   const cluster::Cluster all = std::move(builder).build(devices_path);
-  const cost::CostTable table = cost::analyze(graph, all, cost::RooflineModel(), batch);
+  const cost::CostTable table = cost::analyze(graph, all, cost::CalibratedModel(), batch);
 
   std::vector<double> flop(cluster::kOpClassCount, 0);
   IdVector<DeviceTypeId, std::vector<double>> seconds(

@@ -18,7 +18,7 @@ std::unique_ptr<const Problem> problem(const std::string& graph, const std::stri
       std::make_shared<const graph::ModelGraph>(graph::read_graph("models/" + graph + ".json.gz")),
       std::make_shared<const cluster::Cluster>(
           cluster::load_cluster("configs/clusters/" + cluster + ".json")),
-      RooflineModel(), batch, options);
+      CalibratedModel(), batch, options);
 }
 
 TEST(Problem, HoldsEverythingForOneGraphClusterAndBatch) {

@@ -92,7 +92,7 @@ TEST(Features, MasksDevicesThatCannotHoldAGroupsParameters) {
   const auto problem = cost::make_problem(
       std::make_shared<const graph::ModelGraph>(graph::read_graph("models/vgg19.json.gz")),
       std::make_shared<const cluster::Cluster>(std::move(builder).build("two")),
-      cost::RooflineModel(), 8, {.max_groups = 1});
+      cost::CalibratedModel(), 8, {.max_groups = 1});
   const FeatureContext context(*problem);
   const Features features = make_features(*problem);
   EXPECT_LT(context.action(GroupId(0), 0).state_share, 1.0);

@@ -18,7 +18,7 @@ inline std::unique_ptr<const cost::Problem> test_problem(const std::string& grap
       std::make_shared<const graph::ModelGraph>(graph::read_graph("models/" + graph + ".json.gz")),
       std::make_shared<const cluster::Cluster>(
           cluster::load_cluster("configs/clusters/" + cluster + ".json")),
-      cost::RooflineModel(), batch, {.max_groups = max_groups});
+      cost::CalibratedModel(), batch, {.max_groups = max_groups});
 }
 
 }  // namespace heterog

@@ -18,7 +18,7 @@ inline std::unique_ptr<const cost::Problem> load_test_problem(const std::string&
       std::make_shared<const graph::ModelGraph>(graph::read_graph("models/" + model + ".json.gz")),
       std::make_shared<const cluster::Cluster>(
           cluster::load_cluster("configs/clusters/" + cluster + ".json")),
-      cost::RooflineModel(), batch);
+      cost::CalibratedModel(), batch);
 }
 
 }  // namespace heterog::planner

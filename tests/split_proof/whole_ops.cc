@@ -23,7 +23,7 @@ constexpr std::int64_t kSamples = 32;  // the batch whose time is shared out
 // The largest share over all types of device of the time that whole ops take.
 double whole_share(const graph::ModelGraph& graph, const graph::SplitAnalysis& splits,
                    const cluster::DeviceDatabase& devices) {
-  const cost::RooflineModel model;
+  const cost::CalibratedModel model;
   double largest = 0;
   for (const auto& [name, type] : devices) {
     double whole = 0, all = 0;

@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+"""Reduces public measurements to the samples in configs/calibration.
+
+usage: scripts/calibration_samples.py DATA
+
+DATA holds deepbench/{gemm,conv}.csv (Baidu DeepBench, Apache-2.0), neusight/*.csv.gz (NeuSight,
+MIT) and pipedream/*.graph.txt (PipeDream, MIT). Standard library only. configs/calibration/README.md
+says what the columns mean and which rows were left out.
+"""
+
+import csv
+import functools
+import glob
+import gzip
+import math
+import pathlib
+import re
+import statistics
+import sys
+
+OUT = pathlib.Path(__file__).resolve().parent.parent / "configs/calibration"
+
+# Names of the cards in the sources, and in configs/devices.json.
+DEEPBENCH = {"V100": "V100-SXM2-16GB", "P100": "P100-PCIE-16GB", "1080Ti": "GTX-1080-Ti", "T4": "T4",
+             "TitanX": "TITAN-X-Maxwell", "TitanX_Pascal": "TITAN-X-Pascal"}
+NEUSIGHT = {"V100": "V100-PCIE-32GB", "P100": "P100-PCIE-16GB", "T4": "T4", "P4": "P4",
+            "A100": "A100-SXM4-40GB"}  # the PCIe card of 40 GB has the same peaks
+# fp16_in_fp32_math is the P100's storage in half precision, a rate of its own that PyTorch lacks.
+PRECISIONS = {"fp32": "fp32", "fp16_tensorcore": "fp16"}
+OPERATORS = {"add": "add", "mul": "mul", "div": "div", "pow": "pow", "addu": "add_scalar",
+             "mulu": "mul_scalar", "divu": "div_scalar", "powu": "pow_scalar", "relu": "relu",
+             "gelu": "gelu", "tanh": "tanh", "softmax": "softmax", "ln": "layer_norm"}
+# Of PyTorch's eager mode: the host needs this long for one operator, so shorter kernels are hidden.
+# A row counts where it took this many times the floor of its file.
+ABOVE_FLOOR = 1.5
+LAUNCH = 5e-6  # seconds of a kernel's own start, which stay in the samples
+PIPEDREAM_HOST = 0.28e-3  # seconds that its profiler adds to a forward pass: what the shortest take
+
+
+def rows(path):
+    opener = gzip.open if str(path).endswith(".gz") else open
+    with opener(path, "rt") as file:
+        yield from csv.DictReader(file)
+
+
+def neusight(data, kind, card):
+    """Rows of one file, without those that the host's floor hides, and without overhead()."""
+    for path in sorted(glob.glob(f"{data}/neusight/{kind}_*{card}*.csv.gz")):
+        table = [dict(row, seconds=float(row["Latency"]) * 1e-3) for row in rows(path)]
+        floor = statistics.quantiles([row["seconds"] for row in table], n=20)[0]
+        for row in table:
+            if row["seconds"] > ABOVE_FLOOR * floor:
+                yield dict(row, seconds=row["seconds"] - overhead(data, card))
+
+
+@functools.cache
+def overhead(data, card):
+    """Seconds that timing one operator between two events adds on this card: what a line through
+    the element-wise operators leaves at zero bytes, but for a launch."""
+    points = []
+    for kind in ("add", "mul", "tanh", "relu"):
+        (path,) = glob.glob(f"{data}/neusight/{kind}_*{card}*.csv.gz")
+        table = [(int(row["B"]) * int(row["H"]) * 4 * (3 if kind in ("add", "mul") else 2),
+                  float(row["Latency"]) * 1e-3) for row in rows(path)]
+        floor = statistics.quantiles([seconds for _, seconds in table], n=20)[0]
+        points += [point for point in table if ABOVE_FLOOR * floor < point[1] < 6 * floor]
+    line = statistics.linear_regression(*zip(*points))
+    return max(0, line.intercept - LAUNCH)
+
+
+def thin(table, count):
+    """About `count` rows, evenly spread over the order of the file."""
+    table = list(table)
+    return table[::max(1, len(table) // count)]
+
+
+def seconds(text, unit=1e-3):
+    try:
+        value = float(text) * unit
+    except ValueError:
+        return None  # "N/A*"
+    return value if value > 0 and math.isfinite(value) else None
+
+
+def products(data):
+    for row in rows(f"{data}/deepbench/gemm.csv"):
+        if row["gpu"] in DEEPBENCH and row["precision"] in PRECISIONS and seconds(row["ms"]):
+            yield ["deepbench", DEEPBENCH[row["gpu"]], PRECISIONS[row["precision"]], 1, row["M"],
+                   row["N"], row["K"], seconds(row["ms"])]
+    for kind in ("linear", "bmm"):
+        for card in ("T4", "A100"):
+            for row in thin(neusight(data, kind, card), 300):
+                batch, m, n, k = (int(row[key]) for key in "BMNK")
+                if kind == "linear":
+                    batch, m = 1, batch * m
+                yield ["neusight", NEUSIGHT[card], "fp32", batch, m, n, k, row["seconds"]]
+
+
+def convolutions(data):
+    passes = {"fwd_ms": "forward", "bwd_input_ms": "input_gradient", "bwd_weight_ms": "weight_gradient"}
+    known = set()
+    table = list(rows(f"{data}/deepbench/conv.csv"))
+    table.sort(key=lambda row: row["gpu"] not in ("V100", "T4"))  # the sheets that are right first
+    for row in table:
+        if row["gpu"] not in DEEPBENCH or row["precision"] not in PRECISIONS:
+            continue
+        keys = "N C H W Kout filt_h filt_w pad_h pad_w stride_h stride_w".split()
+        shape = [int(float(row[key])) for key in keys]
+        if row["gpu"] in ("V100", "T4"):
+            known.add(tuple(shape))
+        elif tuple(shape) not in known:
+            # The other sheets have the sides of asymmetric filters the wrong way round.
+            for i in (5, 7, 9):
+                shape[i], shape[i + 1] = shape[i + 1], shape[i]
+            if tuple(shape) not in known:
+                # Strides of those sheets are right as they stand.
+                shape[9], shape[10] = shape[10], shape[9]
+            assert tuple(shape) in known, (row["gpu"], shape)
+        for key, name in passes.items():
+            # No network asks for the gradient of an image of one or three channels.
+            if seconds(row[key]) and not (name == "input_gradient" and shape[1] <= 3):
+                yield ["deepbench", DEEPBENCH[row["gpu"]], PRECISIONS[row["precision"]], name,
+                       *shape, seconds(row[key])]
+    for card in ("T4", "A100"):
+        for row in thin(neusight(data, "conv", card), 250):
+            keys = "B Input_Channel Output_Channel Kernel_Szie Input_Size Stride Padding".split()
+            b, c, o, k, size, stride, padding = (int(row[key]) for key in keys)
+            yield ["neusight", NEUSIGHT[card], "fp32", "forward", b, c, size, size, o, k, k, padding,
+                   padding, stride, stride, row["seconds"]]
+
+
+def pipedream_layers(path):
+    """(layer, forward, backward, elements of the output, of the input) of every profiled layer."""
+    nodes, sources = {}, {}
+    for line in open(path):
+        if line.startswith("\t"):
+            source, target = line.split(" -- ")
+            sources.setdefault(target.strip(), []).append(source.strip())
+            continue
+        match = re.match(r"(node\d+) -- (.*) -- forward_compute_time=([\d.]+), "
+                         r"backward_compute_time=([\d.]+), activation_size=([\d.]+)", line)
+        if match:
+            nodes[match[1]] = (match[2], float(match[3]) * 1e-3 - PIPEDREAM_HOST,
+                               float(match[4]) * 1e-3, int(float(match[5])) // 4)
+    for name, (layer, forward, backward, size) in nodes.items():
+        inputs = [nodes[source][3] for source in sources.get(name, []) if source in nodes]
+        if size and len(inputs) == 1 and inputs[0]:
+            yield layer, forward, backward, size, inputs[0]
+
+
+def traffic(data):
+    for card in NEUSIGHT:
+        for kind, name in OPERATORS.items():
+            for row in thin(neusight(data, kind, card), 40):
+                yield ["neusight", NEUSIGHT[card], name, row["B"], row["H"], 0, row["seconds"]]
+    for path in sorted(glob.glob(f"{data}/pipedream/*.graph.txt")):
+        for layer, forward, backward, size, source in pipedream_layers(path):
+            device = "V100-PCIE-16GB"
+            if match := re.match(r"BatchNorm2d\((\d+)", layer):
+                shape, name = [int(match[1]), size // int(match[1]), 0], "batch_norm"
+            elif match := re.match(r"(Max|Avg)Pool2d\(", layer):
+                shape, name = [1, source, size], {"Max": "max_pool", "Avg": "avg_pool"}[match[1]]
+            elif match := re.match(r"Conv2d\((\d+), \d+, kernel_size=\((\d+), .*groups=\1[,)]", layer):
+                shape, name = [int(match[2]), source, size], "depthwise"
+            else:
+                continue
+            # Short ones are mostly what the profiler adds.
+            if name == "depthwise":
+                if forward > 0.3e-3 and backward > 0:
+                    yield ["pipedream", device, name, *shape, forward + backward]
+                continue
+            if forward > 0.5e-3:
+                yield ["pipedream", device, name, *shape, forward]
+            if backward > 0.3e-3:
+                yield ["pipedream", device, f"{name}_backward", *shape, backward]
+
+
+def write(name, columns, table):
+    with open(OUT / name, "w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns.split())
+        count = 0
+        for row in table:
+            writer.writerow(row[:-1] + [f"{row[-1]:.5g}"])
+            count += 1
+    print(f"{OUT / name}: {count} rows, {(OUT / name).stat().st_size / 1e3:.0f} kB")
+
+
+def main():
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        sys.exit(__doc__)
+    data = sys.argv[1]
+    write("matmul.csv", "source device dtype batch m n k seconds", products(data))
+    write("convolution.csv", "source device dtype pass n c h w filters kernel_h kernel_w pad_h pad_w "
+          "stride_h stride_w seconds", convolutions(data))
+    write("traffic.csv", "source device operator a b c seconds", traffic(data))
+    print("taken off NeuSight's rows, us: "
+          + ", ".join(f"{card} {overhead(data, card) * 1e6:.1f}" for card in NEUSIGHT))
+
+
+if __name__ == "__main__":
+    main()

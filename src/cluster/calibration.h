@@ -1,0 +1,76 @@
+// Fitted constants of the calibrated cost model: how far kernels fall short of a device's peaks.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace heterog::cluster {
+
+// Kernels that multiply: a matrix product, or a pass of a convolution seen as one.
+enum class ProductKind : std::uint8_t {
+  kMatMul,
+  kConvolutionForward,
+  kConvolutionInputGradient,
+  kConvolutionWeightGradient
+};
+inline constexpr int kProductKindCount = 4;
+
+// What multiplies: tensor cores have a rate and losses of their own.
+enum class Precision : std::uint8_t {
+  kFull,  // fp32 and fp64
+  kTf32,  // convolutions of fp32 tensors, where the device has it
+  kHalf   // fp16 and bf16
+};
+inline constexpr int kPrecisionCount = 3;
+
+// The key of the constants: "matmul", "convolution_forward_tf32", "matmul_half"; empty for matrix
+// products in TF32, which PyTorch does not use unless asked.
+std::string product_constants_name(ProductKind kind, Precision precision);
+
+// Kernels that move bytes.
+enum class TrafficKind : std::uint8_t {
+  kElementwise,
+  kReduction,
+  kBatchNorm,
+  kLayerNorm,
+  kSoftmax,
+  kPooling,
+  kEmbedding,
+  kCopy,
+  kOptimizer
+};
+inline constexpr int kTrafficKindCount = 9;
+std::string_view traffic_kind_name(TrafficKind kind);  // "batch_norm"
+
+// cost/kernel.h has the formula.
+struct ProductConstants {
+  double share = 1;            // of the arithmetic peak, with the largest tiles
+  double tile_loss = 0;        // elements of a tile's side: loads beside multiplications
+  double fill = 0;             // steps of the inner dimension that starting and ending a tile costs
+  double bandwidth_share = 1;  // of what operands and results move at
+  double fixed_seconds = 0;    // of a launch
+  double winograd_share = 0;   // of the peak, by the multiplications that Winograd needs; 0: none
+  // Between 0, where gradients of strided convolutions skip the zeros between the positions that
+  // the stride leaves, and 1, where they multiply them.
+  double stride_waste = 0;
+
+  friend bool operator==(const ProductConstants&, const ProductConstants&) = default;
+};
+
+struct TrafficConstants {
+  double bandwidth_share = 1;
+  double fixed_seconds = 0;
+
+  friend bool operator==(const TrafficConstants&, const TrafficConstants&) = default;
+};
+
+struct Calibration {
+  ProductConstants products[kPrecisionCount][kProductKindCount];
+  TrafficConstants traffic[kTrafficKindCount];
+  double depthwise_share = 1;  // of the fp32 peak: convolutions of one channel a group
+
+  friend bool operator==(const Calibration&, const Calibration&) = default;
+};
+
+}  // namespace heterog::cluster

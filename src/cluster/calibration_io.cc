@@ -1,0 +1,95 @@
+// Strict reading of fitted constants.
+#include "cluster/calibration_io.h"
+
+#include "base/text.h"
+
+namespace heterog::cluster {
+namespace {
+
+// Ends that no fit reaches, to catch slips of the pen.
+constexpr double kLeastShare = 1e-4;
+constexpr double kMaxSeconds = 1e-2;
+constexpr double kMaxElements = 1e5;
+
+ProductConstants read_product(const JsonValue& value) {
+  JsonObject object(value);
+  ProductConstants constants;
+  constants.share = object.number("share", kLeastShare, 2);
+  constants.tile_loss = object.number("tile_loss", 0, kMaxElements);
+  constants.fill = object.number("fill", 0, kMaxElements);
+  constants.bandwidth_share = object.number("bandwidth_share", kLeastShare, 1);
+  constants.fixed_seconds = object.number("fixed_seconds", 0, kMaxSeconds);
+  constants.winograd_share = object.number_or("winograd_share", 0, 2, 0);
+  constants.stride_waste = object.number_or("stride_waste", 0, 1, 0);
+  object.finish();
+  return constants;
+}
+
+TrafficConstants read_traffic(const JsonValue& value) {
+  JsonObject object(value);
+  TrafficConstants constants;
+  constants.bandwidth_share = object.number("bandwidth_share", kLeastShare, 1);
+  constants.fixed_seconds = object.number("fixed_seconds", 0, kMaxSeconds);
+  object.finish();
+  return constants;
+}
+
+// The calibration that an entry borrows from, nullptr where it has constants of its own.
+const Calibration* lender(const JsonValue& value, const CalibrationSet& known) {
+  if (!value.json().is_string()) return nullptr;
+  const auto found = known.find(value.as_string());
+  VALIDATE(found != known.end(),
+           "{} names the calibration '{}'; it must be the name of an earlier one or an object of "
+           "constants",
+           value.where(), printable(value.as_string()));
+  return &found->second;
+}
+
+Calibration read_calibration(JsonObject& object, const CalibrationSet& known) {
+  Calibration calibration;
+  // Half precision first: TF32 takes its constants where it has none.
+  for (Precision precision : {Precision::kHalf, Precision::kFull, Precision::kTf32}) {
+    const int p = static_cast<int>(precision), half = static_cast<int>(Precision::kHalf);
+    for (int i = 0; i < kProductKindCount; ++i) {
+      const std::string name = product_constants_name(static_cast<ProductKind>(i), precision);
+      if (precision == Precision::kTf32 && (name.empty() || !object.has(name))) {
+        calibration.products[p][i] = calibration.products[half][i];
+        continue;
+      }
+      const JsonValue value = object.required(name);
+      const Calibration* from = lender(value, known);
+      calibration.products[p][i] = from ? from->products[p][i] : read_product(value);
+    }
+  }
+  for (int i = 0; i < kTrafficKindCount; ++i) {
+    const JsonValue value = object.required(traffic_kind_name(static_cast<TrafficKind>(i)));
+    const Calibration* from = lender(value, known);
+    calibration.traffic[i] = from ? from->traffic[i] : read_traffic(value);
+  }
+  const JsonValue depthwise = object.required("depthwise_convolution");
+  if (const Calibration* from = lender(depthwise, known)) {
+    calibration.depthwise_share = from->depthwise_share;
+  } else {
+    JsonObject constants(depthwise);
+    calibration.depthwise_share = constants.number("share", kLeastShare, 1);
+    constants.finish();
+  }
+  return calibration;
+}
+
+}  // namespace
+
+CalibrationSet read_calibrations(const std::vector<JsonValue>& list) {
+  CalibrationSet calibrations;
+  for (const JsonValue& value : list) {
+    JsonObject object(value);
+    const std::string name = object.string("name");
+    object.skip("source");
+    VALIDATE(calibrations.emplace(name, read_calibration(object, calibrations)).second,
+             "{}.name: '{}' appears twice; names must differ", value.where(), printable(name));
+    object.finish();
+  }
+  return calibrations;
+}
+
+}  // namespace heterog::cluster

@@ -1,0 +1,18 @@
+// Reads the calibrations of configs/devices.json.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "base/json_reader.h"
+#include "cluster/calibration.h"
+
+namespace heterog::cluster {
+
+using CalibrationSet = std::map<std::string, Calibration, std::less<>>;
+
+// A list of {"name", "source", one entry a kind of kernel}; an entry is an object of constants or
+// the name of an earlier calibration whose constants it takes.
+CalibrationSet read_calibrations(const std::vector<JsonValue>& list);
+
+}  // namespace heterog::cluster

@@ -1,0 +1,32 @@
+// The measured rows of configs/calibration, each as a graph of one operator.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cluster/cluster_io.h"
+#include "cost/cost_model.h"
+#include "graph/model_graph.h"
+
+namespace heterog::cost {
+
+struct Sample {
+  std::string source;  // "deepbench"
+  std::string device;  // "V100-SXM2-16GB"
+  // The constants that decide it: "matmul", "convolution_forward_half", "softmax".
+  std::string constants;
+  // The line of the error table that it counts in: as `constants`, with 3×3 kernels at stride 1
+  // apart: "convolution_forward_3x3".
+  std::string group;
+  bool held_out = false;  // every fifth row of a device's group: no fit sees it
+  graph::ModelGraph graph;
+  double seconds = 0;  // measured
+};
+
+// Throws an input error that names the file and line on rows that it cannot read.
+std::vector<Sample> read_samples(const std::string& folder);
+
+// Seconds of the sample's operator on `type`.
+double predict(const CostModel& model, const Sample& sample, cluster::DeviceType type);
+
+}  // namespace heterog::cost
