@@ -68,6 +68,8 @@ void check_machine(const MachineSpec& spec, const std::string& source, std::size
   const FabricSpec& fabric = spec.fabric;
   VALIDATE(finite_at_least(fabric.latency_seconds, 0),
            "{}: fabric.latency_seconds is {}; it must be 0 or more", where, fabric.latency_seconds);
+  VALIDATE(finite_at_least(fabric.launch_seconds, 0),
+           "{}: fabric.launch_seconds is {}; it must be 0 or more", where, fabric.launch_seconds);
   if (spec.devices.size() > 1) {
     VALIDATE(finite_positive(fabric.port_bytes_per_second),
              "{}: fabric.bandwidth_bytes_per_second is {}, so its {} devices cannot reach each "
@@ -80,9 +82,10 @@ void check_machine(const MachineSpec& spec, const std::string& source, std::size
                where, fabric.socket_bytes_per_second);
     }
   }
-  VALIDATE(
-      finite_at_least(spec.nic.bytes_per_second, 0) && finite_at_least(spec.nic.latency_seconds, 0),
-      "{}: a figure of nic is negative or not finite; they must be 0 or more", where);
+  VALIDATE(finite_at_least(spec.nic.bytes_per_second, 0) &&
+               finite_at_least(spec.nic.latency_seconds, 0) &&
+               finite_at_least(spec.nic.launch_seconds, 0),
+           "{}: a figure of nic is negative or not finite; they must be 0 or more", where);
   VALIDATE(machines == 1 || spec.nic.bytes_per_second > 0,
            "{}: it has no nic, so the other {} machines cannot reach it; give it "
            "nic.bandwidth_bytes_per_second",
@@ -202,8 +205,11 @@ void ClusterBuilder::add_routes(const std::vector<MachineLinks>& links) {
       if (a != b) {
         c.route_links_.push_back(links[a].nic_out);
         c.route_links_.push_back(links[b].nic_in);
-        route.latency = to_nanoseconds(specs_[a].nic.latency_seconds + network_.latency_seconds +
-                                       specs_[b].nic.latency_seconds);
+        route.launch =
+            to_nanoseconds(std::max(specs_[a].nic.launch_seconds, specs_[b].nic.launch_seconds));
+        route.latency =
+            route.launch + to_nanoseconds(specs_[a].nic.latency_seconds + network_.latency_seconds +
+                                          specs_[b].nic.latency_seconds);
         route.cap_bytes_per_second = network_.flow_cap_bytes_per_second;
       } else {
         const MachineLinks& own = links[a];
@@ -219,7 +225,8 @@ void ClusterBuilder::add_routes(const std::vector<MachineLinks>& links) {
           }
           c.route_links_.push_back(own.port_in[j]);
         }
-        route.latency = to_nanoseconds(specs_[a].fabric.latency_seconds);
+        route.launch = to_nanoseconds(specs_[a].fabric.launch_seconds);
+        route.latency = route.launch + to_nanoseconds(specs_[a].fabric.latency_seconds);
       }
       route.links = {c.route_links_.data() + begin, c.route_links_.size() - begin};
     }
@@ -247,6 +254,7 @@ std::uint64_t ClusterBuilder::hash() const {
   }
   for (const Route& route : c.routes_) {
     hasher.add(static_cast<std::uint64_t>(route.latency));
+    hasher.add(static_cast<std::uint64_t>(route.launch));
     hasher.add(bits(route.cap_bytes_per_second));
     for (LinkId link : route.links) hasher.add(link.value());
   }

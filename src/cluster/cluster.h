@@ -87,7 +87,8 @@ struct Link {
 // The links that a transfer holds, in order; latency of the whole path.
 struct Route {
   std::span<const LinkId> links;
-  Nanoseconds latency = 0;
+  Nanoseconds latency = 0;          // of a transfer: `launch` and the hops
+  Nanoseconds launch = 0;           // of it, what a collective of many steps pays only once
   double cap_bytes_per_second = 0;  // of one flow (0: none); lengthens it, holds no link longer
 };
 
@@ -144,11 +145,13 @@ struct FabricSpec {
   double port_bytes_per_second = 0;    // of the bus for kBus; may be 0 where there is one device
   double socket_bytes_per_second = 0;  // kSockets only
   double latency_seconds = 0;
+  double launch_seconds = 0;  // to start a transfer or a collective, whatever its steps
 };
 
 struct NicSpec {
   double bytes_per_second = 0;  // each direction
   double latency_seconds = 0;   // half of a hop: a transfer pays the sender's and the receiver's
+  double launch_seconds = 0;    // as of a fabric; the longer of the two cards' counts
 };
 
 struct MachineSpec {

@@ -11,6 +11,7 @@
 #include "base/json_reader.h"
 #include "base/text.h"
 #include "cluster/calibration_io.h"
+#include "cluster/links_io.h"
 
 namespace heterog::cluster {
 namespace {
@@ -109,7 +110,24 @@ std::string near_names(std::string_view wrong, const DeviceDatabase& devices) {
   return text;
 }
 
-FabricSpec read_fabric(const JsonValue& value) {
+// The figures of a fabric or a card: those of the kind of link that it names, if it does, but for
+// the ones that it gives itself.
+LinkKind read_link_figures(JsonObject& object, const LinkDatabase& links) {
+  const bool named = object.has("link");
+  const LinkKind kind =
+      named ? find_link(links, object.string("link"), object.where() + ".link") : LinkKind();
+  LinkKind figures;
+  const auto figure = [&](std::string_view key, double least, double most, double of_kind) {
+    return named ? object.number_or(key, least, most, of_kind) : object.number(key, least, most);
+  };
+  figures.bytes_per_second =
+      figure("bandwidth_bytes_per_second", 1, kMaxPerSecond, kind.bytes_per_second);
+  figures.latency_seconds = figure("latency_seconds", 0, kMaxSeconds, kind.latency_seconds);
+  figures.launch_seconds = object.number_or("launch_seconds", 0, kMaxSeconds, kind.launch_seconds);
+  return figures;
+}
+
+FabricSpec read_fabric(const JsonValue& value, const LinkDatabase& links) {
   JsonObject object(value);
   FabricSpec fabric;
   const std::string kind = object.string("kind");
@@ -120,24 +138,27 @@ FabricSpec read_fabric(const JsonValue& value) {
   } else if (kind == "sockets") {
     fabric.kind = FabricSpec::Kind::kSockets;
     fabric.socket_bytes_per_second =
-        object.number("socket_bandwidth_bytes_per_second", 1, kMaxPerSecond);
+        object.has("socket_link")
+            ? find_link(links, object.string("socket_link"), object.where() + ".socket_link")
+                  .bytes_per_second
+            : object.number("socket_bandwidth_bytes_per_second", 1, kMaxPerSecond);
   } else {
     fail_input("{}.kind is '{}'; it must be switch, bus or sockets", value.where(),
                printable(kind));
   }
-  fabric.port_bytes_per_second = object.number("bandwidth_bytes_per_second", 1, kMaxPerSecond);
-  fabric.latency_seconds = object.number("latency_seconds", 0, kMaxSeconds);
+  const LinkKind figures = read_link_figures(object, links);
+  fabric.port_bytes_per_second = figures.bytes_per_second;
+  fabric.latency_seconds = figures.latency_seconds;
+  fabric.launch_seconds = figures.launch_seconds;
   object.finish();
   return fabric;
 }
 
-NicSpec read_nic(const JsonValue& value) {
+NicSpec read_nic(const JsonValue& value, const LinkDatabase& links) {
   JsonObject object(value);
-  NicSpec nic;
-  nic.bytes_per_second = object.number("bandwidth_bytes_per_second", 1, kMaxPerSecond);
-  nic.latency_seconds = object.number("latency_seconds", 0, kMaxSeconds);
+  const LinkKind figures = read_link_figures(object, links);
   object.finish();
-  return nic;
+  return {figures.bytes_per_second, figures.latency_seconds, figures.launch_seconds};
 }
 
 void read_machine_devices(const JsonValue& value, const DeviceDatabase& devices,
@@ -164,7 +185,8 @@ struct ReadMachine {
   std::optional<std::int64_t> count;
 };
 
-ReadMachine read_machine(const JsonValue& value, const DeviceDatabase& devices) {
+ReadMachine read_machine(const JsonValue& value, const DeviceDatabase& devices,
+                         const LinkDatabase& links) {
   JsonObject object(value);
   ReadMachine machine;
   MachineSpec& spec = machine.spec;
@@ -174,13 +196,13 @@ ReadMachine read_machine(const JsonValue& value, const DeviceDatabase& devices) 
   VALIDATE(!spec.devices.empty(), "{}.devices is empty; a machine needs at least one device",
            value.where());
   if (object.has("fabric")) {
-    spec.fabric = read_fabric(object.required("fabric"));
+    spec.fabric = read_fabric(object.required("fabric"), links);
   } else {
     VALIDATE(spec.devices.size() == 1,
              "{}.fabric is missing, so its {} devices cannot reach each other; describe it",
              value.where(), spec.devices.size());
   }
-  if (object.has("nic")) spec.nic = read_nic(object.required("nic"));
+  if (object.has("nic")) spec.nic = read_nic(object.required("nic"), links);
   spec.host_memory_bytes = object.integer_or("host_memory_bytes", 0, kMaxBytes, 0);
   spec.serves_parameters = object.boolean_or("serves_parameters", false);
   VALIDATE(!spec.serves_parameters || spec.host_memory_bytes > 0,
@@ -191,14 +213,14 @@ ReadMachine read_machine(const JsonValue& value, const DeviceDatabase& devices) 
 }
 
 Cluster cluster_from_json(const Json& json, const std::string& source,
-                          const DeviceDatabase& devices) {
+                          const DeviceDatabase& devices, const LinkDatabase& links) {
   JsonObject object(JsonValue(json, source));
   check_format(object, "heterog-cluster", 1);
   ClusterBuilder builder(read_name(object));
   object.skip("source");
   std::size_t total = 0;
   for (const JsonValue& value : object.list("machines")) {
-    ReadMachine machine = read_machine(value, devices);
+    ReadMachine machine = read_machine(value, devices, links);
     total += machine.spec.devices.size() * static_cast<std::size_t>(machine.count.value_or(1));
     VALIDATE(total <= kMaxDevices,
              "{}: the cluster has over {} devices; at most that many are "
@@ -262,30 +284,37 @@ DeviceDatabase read_devices(const std::string& path) {
 }
 
 Cluster parse_cluster(const std::string& text, const std::string& source,
-                      const DeviceDatabase& devices) {
-  return cluster_from_json(parse_json(text, source), source, devices);
+                      const DeviceDatabase& devices, const LinkDatabase& links) {
+  return cluster_from_json(parse_json(text, source), source, devices, links);
 }
 
-Cluster read_cluster(const std::string& path, const DeviceDatabase& devices) {
-  return parse_cluster(read_file(path), path, devices);
+Cluster read_cluster(const std::string& path, const DeviceDatabase& devices,
+                     const LinkDatabase& links) {
+  return parse_cluster(read_file(path), path, devices, links);
 }
 
-Cluster load_cluster(const std::string& path) {
+namespace {
+
+// The nearest file of that name in the folder of `path` or the ones above, else the installed one.
+std::string find_data_base(const std::string& path, const std::string& name) {
   namespace fs = std::filesystem;
-  const std::string text = read_file(path);  // first, so that a missing file is what is reported
   std::error_code error;
   const fs::path absolute = fs::absolute(path, error);
-  std::string data_base = HETEROG_CONFIG_DIR "/devices.json";
   for (fs::path folder = absolute.parent_path(); !error;) {
-    if (fs::is_regular_file(folder / "devices.json", error)) {
-      data_base = (folder / "devices.json").string();
-      break;
-    }
+    if (fs::is_regular_file(folder / name, error)) return (folder / name).string();
     error.clear();
     if (folder == folder.parent_path()) break;
     folder = folder.parent_path();
   }
-  return parse_cluster(text, path, read_devices(data_base));
+  return HETEROG_CONFIG_DIR "/" + name;
+}
+
+}  // namespace
+
+Cluster load_cluster(const std::string& path) {
+  const std::string text = read_file(path);  // first, so that a missing file is what is reported
+  return parse_cluster(text, path, read_devices(find_data_base(path, "devices.json")),
+                       read_links(find_data_base(path, "links.json")));
 }
 
 }  // namespace heterog::cluster

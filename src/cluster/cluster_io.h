@@ -14,13 +14,27 @@ using DeviceDatabase = std::map<std::string, DeviceType>;
 DeviceDatabase read_devices(const std::string& path);
 DeviceDatabase parse_devices(const std::string& text, const std::string& source);
 
-// A cluster file names devices of the data base. Throws an input error naming file and field.
-Cluster read_cluster(const std::string& path, const DeviceDatabase& devices);
-Cluster parse_cluster(const std::string& text, const std::string& source,
-                      const DeviceDatabase& devices);
+// A kind of link, from configs/links.json.
+struct LinkKind {
+  double bytes_per_second = 0;  // each direction, as achieved by large messages
+  double latency_seconds = 0;   // of a hop; of a network card: its half of one
+  double launch_seconds = 0;
+};
+using LinkDatabase = std::map<std::string, LinkKind>;
 
-// Reads the cluster with the data base found beside it (the nearest devices.json in the cluster
-// file's folder or the ones above), else the one that is installed with the program.
+// configs/links.json.
+LinkDatabase read_links(const std::string& path);
+LinkDatabase parse_links(const std::string& text, const std::string& source);
+
+// A cluster file names devices and, where it likes, links of the data bases. Throws an input error
+// naming file and field.
+Cluster read_cluster(const std::string& path, const DeviceDatabase& devices,
+                     const LinkDatabase& links = {});
+Cluster parse_cluster(const std::string& text, const std::string& source,
+                      const DeviceDatabase& devices, const LinkDatabase& links = {});
+
+// Reads the cluster with the data bases found beside it (the nearest devices.json and links.json in
+// the cluster file's folder or the ones above), else those that are installed with the program.
 Cluster load_cluster(const std::string& path);
 
 }  // namespace heterog::cluster

@@ -13,7 +13,9 @@ using Hops = std::vector<std::pair<DeviceId, DeviceId>>;
 // Rate and latency of a set of simultaneous hops: a link that k hops share gives each 1/k.
 struct HopCost {
   double seconds_per_byte = 0;  // of the slowest link or capped flow, for one byte a hop
-  double latency_seconds = 0;   // of the slowest hop
+  double launch_seconds = 0;    // of the slowest hop, once
+  double latency_seconds = 0;   // of the slowest hop, each step
+  double steps_seconds(double steps) const { return launch_seconds + steps * latency_seconds; }
 };
 
 HopCost hop_cost(const cluster::Cluster& cluster, const Hops& hops, double bytes_per_hop,
@@ -23,7 +25,8 @@ HopCost hop_cost(const cluster::Cluster& cluster, const Hops& hops, double bytes
   for (const auto& [from, to] : hops) {
     const cluster::Route& route = cluster.route(from, to);
     for (LinkId link : route.links) own[link] += 1 / cluster.link(link).bytes_per_second;
-    cost.latency_seconds = std::max(cost.latency_seconds, to_seconds(route.latency));
+    cost.launch_seconds = std::max(cost.launch_seconds, to_seconds(route.launch));
+    cost.latency_seconds = std::max(cost.latency_seconds, to_seconds(route.latency - route.launch));
     if (route.cap_bytes_per_second > 0) {
       cost.seconds_per_byte = std::max(cost.seconds_per_byte, 1 / route.cap_bytes_per_second);
     }
@@ -43,7 +46,7 @@ AllReduceShape::Part ring_part(const cluster::Cluster& cluster, std::span<const 
   for (int i = 0; i < n; ++i) hops.emplace_back(devices[i], devices[(i + 1) % n]);
   const double share = 2.0 * (n - 1) / n;
   const HopCost cost = hop_cost(cluster, hops, share, held);
-  return {2.0 * (n - 1) * cost.latency_seconds, share * cost.seconds_per_byte};
+  return {cost.steps_seconds(2.0 * (n - 1)), share * cost.seconds_per_byte};
 }
 
 // A pipelined chain between the first device and the rest of its machine, in either direction:
@@ -56,7 +59,7 @@ AllReduceShape::Part chain_part(const cluster::Cluster& cluster, std::span<const
     if (towards_first) std::swap(hops.back().first, hops.back().second);
   }
   const HopCost cost = hop_cost(cluster, hops, 1, held);
-  return {static_cast<double>(hops.size()) * cost.latency_seconds, cost.seconds_per_byte};
+  return {cost.steps_seconds(static_cast<double>(hops.size())), cost.seconds_per_byte};
 }
 
 }  // namespace

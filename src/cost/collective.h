@@ -46,6 +46,7 @@ CollectiveCost collective_cost(const AllReduceShape& shape, Bytes bytes);
 // All-reduce of `bytes` over `devices` (distinct, ≥ 2). Ring: devices of one machine side by side,
 // so that each NIC is crossed once in each direction. Hierarchical: reduce inside each machine to
 // one device, ring among these, broadcast inside. Ties: ring. (HeteroG §3.4)
+// Each phase is launched once, and each of its steps takes the latency of the slowest hop.
 // A link is held for the bytes that cross it over its bandwidth, which may be less than the whole
 // duration: what is left of a fast link is free for others.
 CollectiveCost all_reduce_cost(const cluster::Cluster& cluster, std::span<const DeviceId> devices,

@@ -28,6 +28,7 @@ double use(const Cluster& c) {
 
 TEST(ClusterFuzz, TenThousandDamagedClusterFiles) {
   const DeviceDatabase devices = read_devices("configs/devices.json");
+  const LinkDatabase links = read_links("configs/links.json");
   const std::vector<std::string> seeds = {read_file("configs/clusters/heterog-12gpu.json"),
                                           read_file("configs/clusters/autosync-b11.json"),
                                           read_file("configs/clusters/office-mixed.json")};
@@ -36,7 +37,7 @@ TEST(ClusterFuzz, TenThousandDamagedClusterFiles) {
   for (int i = 0; i < 10000; ++i) {
     const std::string text = mutate(seeds[i % seeds.size()], rng);
     try {
-      const Cluster c = parse_cluster(text, "fuzz.json", devices);
+      const Cluster c = parse_cluster(text, "fuzz.json", devices, links);
       EXPECT_GT(use(c) + 1, 0);
       ++accepted;
     } catch (const Error& error) {

@@ -29,7 +29,7 @@ std::vector<std::string> models(const std::string& name) {
 
 std::string refusal(const std::string& text) {
   try {
-    parse_cluster(text, "c.json", devices());
+    parse_cluster(text, "c.json", devices(), read_links("configs/links.json"));
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kInput);
     EXPECT_THAT(error.what(), HasSubstr("c.json"));
@@ -89,7 +89,8 @@ TEST(ClusterFiles, MachinesOfHeteroG) {
   const Route& route = c.route(DeviceId(0), DeviceId(2));
   EXPECT_EQ(c.link(route.links[0]).bytes_per_second, 12.1e9);
   EXPECT_EQ(c.link(route.links[1]).bytes_per_second, 5.8e9);
-  EXPECT_EQ(route.latency, 13000);
+  EXPECT_EQ(route.latency, 22600 + 2800 + 3000 + 2800);
+  EXPECT_EQ(route.launch, 22600);
 }
 
 TEST(ClusterFiles, CloudCapsAFlow) {
@@ -121,6 +122,78 @@ TEST(ClusterFiles, CountReplicatesAMachineAndCommentsAreAllowed) {
   ASSERT_EQ(c.machine_count(), 2u);
   EXPECT_EQ(c.machine(MachineId(0)).name, "m-0");
   EXPECT_EQ(c.machine(MachineId(1)).name, "m-1");
+}
+
+TEST(LinkFile, HoldsTheLinksOfClusters) {
+  const LinkDatabase links = read_links("configs/links.json");
+  EXPECT_EQ(links.at("100gbe-rdma").bytes_per_second, 12.1e9);
+  for (const auto& [name, kind] : links) {
+    EXPECT_GT(kind.bytes_per_second, 0) << name;
+    EXPECT_GT(kind.launch_seconds, kind.latency_seconds) << name;
+  }
+  EXPECT_GT(links.at("pcie3").bytes_per_second, links.at("pcie3-staged").bytes_per_second);
+  EXPECT_GT(links.at("10gbe-tcp").latency_seconds, links.at("100gbe-rdma").latency_seconds);
+}
+
+// A named kind gives all figures but those that the file gives itself; without one they are all
+// given, and there is no launch.
+TEST(ClusterFiles, LinksAreNamedOrDescribed) {
+  const std::string two = R"({"model": "T4", "count": 2})";
+  const LinkDatabase links = parse_links(
+      R"({"format": "heterog-links", "version": 1, "links": [
+          {"name": "wire", "bandwidth_bytes_per_second": 3e9, "latency_seconds": 2e-6,
+           "launch_seconds": 7e-6, "source": "nowhere"}]})",
+      "links.json");
+  const auto read = [&](const std::string& fabric) {
+    return parse_cluster(file(machine(two, R"(, "fabric": )" + fabric)), "c.json", devices(),
+                         links);
+  };
+  const Cluster named = read(R"({"kind": "switch", "link": "wire"})");
+  const Route& route = named.route(DeviceId(0), DeviceId(1));
+  EXPECT_EQ(named.link(route.links[0]).bytes_per_second, 3e9);
+  EXPECT_EQ(route.launch, 7000);
+  EXPECT_EQ(route.latency, 9000);
+  const Cluster faster = read(
+      R"({"kind": "sockets", "link": "wire", "bandwidth_bytes_per_second": 5e9,
+          "launch_seconds": 1e-6, "socket_link": "wire"})");
+  const Route& crossing = faster.route(DeviceId(0), DeviceId(1));
+  EXPECT_EQ(faster.link(crossing.links[0]).bytes_per_second, 5e9);
+  EXPECT_EQ(faster.link(crossing.links[1]).bytes_per_second, 3e9);
+  EXPECT_EQ(crossing.latency, 3000);
+  EXPECT_NE(named.hash(), faster.hash());
+  const Cluster described =
+      read(R"({"kind": "switch", "bandwidth_bytes_per_second": 4e9, "latency_seconds": 1e-6})");
+  EXPECT_EQ(described.route(DeviceId(0), DeviceId(1)).launch, 0);
+  EXPECT_EQ(described.route(DeviceId(0), DeviceId(1)).latency, 1000);
+
+  EXPECT_THAT(
+      refusal(file(machine(two, R"(, "fabric": {"kind": "switch", "link": "pci3"})"))),
+      AllOf(HasSubstr("machines[0].fabric.link"), HasSubstr("'pci3'"), HasSubstr("pcie3-staged")));
+  EXPECT_THAT(refusal(file(machine(two, R"(, "fabric": {"kind": "sockets", "link": "pcie3"})"))),
+              HasSubstr("socket_bandwidth_bytes_per_second"));
+  EXPECT_THAT(refusal(file(machine(two, R"(, "fabric": {"kind": "switch"})"))),
+              HasSubstr("bandwidth_bytes_per_second"));
+}
+
+TEST(LinkFile, RefusesSlips) {
+  const auto refuses = [](const std::string& entries) -> std::string {
+    try {
+      parse_links(R"({"format": "heterog-links", "version": 1, "links": [)" + entries + "]}", "l");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kInput);
+      return error.what();
+    }
+    return "accepted";
+  };
+  const std::string wire = R"({"name": "w", "bandwidth_bytes_per_second": 1e9,
+                               "latency_seconds": 0, "launch_seconds": 0})";
+  EXPECT_EQ(refuses(wire), "accepted");
+  EXPECT_THAT(refuses(wire + "," + wire), HasSubstr("'w' appears twice"));
+  EXPECT_THAT(refuses(R"({"name": "w", "bandwidth_bytes_per_second": 0, "latency_seconds": 0,
+                          "launch_seconds": 0})"),
+              HasSubstr("links[0].bandwidth_bytes_per_second"));
+  EXPECT_THAT(refuses(R"({"name": "w", "bandwidth_bytes_per_second": 1, "latency_seconds": 0})"),
+              HasSubstr("launch_seconds"));
 }
 
 TEST(ClusterFiles, DeviceMemoryCanBeOverridden) {

@@ -166,6 +166,34 @@ TEST(AllReduce, ShapeGivesTheSameAsTheDirectCall) {
   }
 }
 
+// A ring of four: launched once, 1000 ns, and six steps of 10. Hierarchical, in two machines of
+// two: three phases are launched, and their steps are 1, 2 and 1.
+TEST(AllReduce, EachPhaseIsLaunchedOnce) {
+  MachineSpec spec = machine("m", 4, 2, 1);
+  spec.fabric.launch_seconds = 1000e-9;
+  const Cluster one = build({spec});
+  const auto cost = all_reduce_cost(one, devices({0, 1, 2, 3}), 8000, AllReduceAlgorithm::kRing);
+  EXPECT_EQ(cost.duration, 1000 + 6 * 10 + 6000);
+  EXPECT_EQ(held(one, cost, "m/gpu0.in"), 6000);  // nothing is held while it is launched
+  MachineSpec a = machine("a", 2, 2, 1), b = machine("b", 2, 2, 1);
+  a.fabric.launch_seconds = b.fabric.launch_seconds = 1000e-9;
+  a.nic.launch_seconds = 3000e-9;
+  b.nic.launch_seconds = 2000e-9;
+  const Cluster two = build({a, b});
+  EXPECT_EQ(
+      all_reduce_cost(two, devices({0, 1, 2, 3}), 8000, AllReduceAlgorithm::kHierarchical).duration,
+      2 * (1000 + 10 + 4000) + (3000 + 2 * 100 + 8000));
+}
+
+TEST(Transfer, IsLaunchedAndPaysTheHop) {
+  MachineSpec a = machine("a", 2, 10, 4), b = machine("b", 1, 10, 2);
+  a.fabric.launch_seconds = 1000e-9;
+  a.nic.launch_seconds = 3000e-9;
+  const Cluster c = build({a, b});
+  EXPECT_EQ(transfer_duration(c, c.route(DeviceId(0), DeviceId(1)), 1000), 1000 + 10 + 100);
+  EXPECT_EQ(transfer_duration(c, c.route(DeviceId(0), DeviceId(2)), 1000), 3000 + 100 + 500);
+}
+
 TEST(Transfer, SlowestLinkThenLatency) {
   const Cluster c = build({machine("a", 2, 10, 4), machine("b", 1, 10, 2)});
   // Inside: 1000 / 10 + 10.
