@@ -32,7 +32,9 @@ PRODUCT = [Constant("share", 0.8, 0.02, 1.2), Constant("tile_loss", 10, 0.5, 400
            Constant("fixed_seconds", 8e-6, 3e-6, 4e-5)]
 WINOGRAD = Constant("winograd_share", 0.7, 0.02, 1.2)
 WASTE = Constant("stride_waste", 0.3, 0.01, 1)
-TRAFFIC = [Constant("bandwidth_share", 0.7, 0.01, 1), Constant("fixed_seconds", 8e-6, 3e-6, 2e-5)]
+JOIN = Constant("join_seconds", 3e-7, 1e-8, 1e-4)
+TRAFFIC = [Constant("bandwidth_share", 0.7, 0.01, 1), Constant("fixed_seconds", 8e-6, 3e-6, 6e-5)]
+WINDOW = Constant("window_share", 0.01, 1e-4, 1)
 HUBER = 0.15  # log error beyond which a row counts by its size, no longer by its square
 
 
@@ -106,14 +108,15 @@ def fit_constants(program, rows, device, name):
     if name == "depthwise_convolution":
         constants, full = [Constant("share", 0.03, 1e-3, 1)], ["share"]
     elif name.startswith(("matmul", "convolution")):
-        constants = list(PRODUCT)
+        constants = [*PRODUCT, JOIN]
         if name.startswith("convolution") and not name.endswith("half"):
             constants.append(WINOGRAD)
         if name.startswith("convolution_input"):
             constants.append(WASTE)
-        full = [constant.name for constant in PRODUCT] + ["winograd_share", "stride_waste"]
+        full = [constant.name for constant in PRODUCT] + ["winograd_share", "stride_waste", "join_seconds"]
     else:
-        constants, full = TRAFFIC, [constant.name for constant in TRAFFIC]
+        constants = [*TRAFFIC, WINDOW] if name.startswith("pooling") else TRAFFIC
+        full = [constant.name for constant in [*TRAFFIC, WINDOW]]
     names = [constant.name for constant in constants]
 
     def values(x):
@@ -124,11 +127,12 @@ def fit_constants(program, rows, device, name):
         return np.log(program.predict(device, name, values(x)) / measured)[seen]
 
     low, high = (np.log([getattr(constant, key) for constant in constants]) for key in ("low", "high"))
-    starts = [np.log([constant.start for constant in constants])]
-    if len(constants) > 2:
+    starts = [dict(zip(names, np.log([constant.start for constant in constants])))]
+    if "tile_loss" in names:
         # Waves make valleys: begin at several places and keep the best.
-        other = dict(zip(names, starts[0]), tile_loss=np.log(40), share=np.log(0.5))
-        starts.append(np.array([other[key] for key in names]))
+        starts = [dict(starts[0], tile_loss=np.log(loss), fill=np.log(fill), join_seconds=np.log(join))
+                  for loss in (8, 60) for fill in (10, 200) for join in (3e-7, 3e-5)]
+    starts = [np.array([start[key] for key in names]) for start in starts]
     best = min((minimise(residuals, start, low, high) for start in starts), key=lambda pair: pair[1])
     return {key: float(f"{value:.3g}") for key, value in zip(names, np.exp(best[0]))}
 
@@ -136,6 +140,7 @@ def fit_constants(program, rows, device, name):
 PRODUCTS = ["matmul", "convolution_forward", "convolution_input_gradient",
             "convolution_weight_gradient"]
 TRAFFICS = ["elementwise", "reduction", "batch_norm", "layer_norm", "softmax", "pooling",
+            "pooling_backward",
             "embedding", "copy", "optimizer"]
 
 # Calibration: the measured devices whose fits it takes, the first that has one.
@@ -187,7 +192,7 @@ def complete(name, fitted, v100, devices):
     found["embedding"] = found["softmax"]
     assumed.append("embedding as softmax")
     if name != "v100":
-        for kind in ("batch_norm", "pooling"):
+        for kind in ("batch_norm", "pooling", "pooling_backward"):
             scale = found["elementwise"]["bandwidth_share"] / v100["elementwise"]["bandwidth_share"]
             found[kind] = dict(v100[kind], bandwidth_share=float(
                 f"{v100[kind]['bandwidth_share'] * scale:.3g}"))

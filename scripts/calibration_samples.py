@@ -34,6 +34,7 @@ OPERATORS = {"add": "add", "mul": "mul", "div": "div", "pow": "pow", "addu": "ad
 # A row counts where it took this many times the floor of its file.
 ABOVE_FLOOR = 1.5
 LAUNCH = 5e-6  # seconds of a kernel's own start, which stay in the samples
+PIPEDREAM_ELEMENTS = 4e6  # of an activation, for a row to count
 PIPEDREAM_HOST = 0.28e-3  # seconds that its profiler adds to a forward pass: what the shortest take
 
 
@@ -151,27 +152,30 @@ def pipedream_layers(path):
 def traffic(data):
     for card in NEUSIGHT:
         for kind, name in OPERATORS.items():
-            for row in thin(neusight(data, kind, card), 40):
+            # The row-wise ones depend on two sizes, the others on their product.
+            count = 150 if kind in ("softmax", "ln") else 40
+            for row in thin(neusight(data, kind, card), count):
                 yield ["neusight", NEUSIGHT[card], name, row["B"], row["H"], 0, row["seconds"]]
     for path in sorted(glob.glob(f"{data}/pipedream/*.graph.txt")):
         for layer, forward, backward, size, source in pipedream_layers(path):
             device = "V100-PCIE-16GB"
             if match := re.match(r"BatchNorm2d\((\d+)", layer):
                 shape, name = [int(match[1]), size // int(match[1]), 0], "batch_norm"
-            elif match := re.match(r"(Max|Avg)Pool2d\(", layer):
-                shape, name = [1, source, size], {"Max": "max_pool", "Avg": "avg_pool"}[match[1]]
+            elif match := re.match(r"(Max|Avg)Pool2d\(kernel_size=(\d+),", layer):
+                shape, name = [int(match[2]), source, size], {"Max": "max_pool", "Avg": "avg_pool"}[match[1]]
             elif match := re.match(r"Conv2d\((\d+), \d+, kernel_size=\((\d+), .*groups=\1[,)]", layer):
                 shape, name = [int(match[2]), source, size], "depthwise"
             else:
                 continue
-            # Short ones are mostly what the profiler adds.
+            # Small ones are mostly what the profiler adds. Chosen by size, not by time: that would
+            # keep the small ones that something else had delayed.
             if name == "depthwise":
-                if forward > 0.3e-3 and backward > 0:
+                if forward > 0 and backward > 0 and size > PIPEDREAM_ELEMENTS / 4:
                     yield ["pipedream", device, name, *shape, forward + backward]
                 continue
-            if forward > 0.5e-3:
+            if forward > 0 and source > 2 * PIPEDREAM_ELEMENTS:
                 yield ["pipedream", device, name, *shape, forward]
-            if backward > 0.3e-3:
+            if backward > 0 and source > PIPEDREAM_ELEMENTS:
                 yield ["pipedream", device, f"{name}_backward", *shape, backward]
 
 

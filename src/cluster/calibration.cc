@@ -17,8 +17,8 @@ std::string product_constants_name(ProductKind kind, Precision precision) {
 
 std::string_view traffic_kind_name(TrafficKind kind) {
   static constexpr std::array<std::string_view, kTrafficKindCount> kNames = {
-      "elementwise", "reduction", "batch_norm", "layer_norm", "softmax",
-      "pooling",     "embedding", "copy",       "optimizer"};
+      "elementwise", "reduction",        "batch_norm", "layer_norm", "softmax",
+      "pooling",     "pooling_backward", "embedding",  "copy",       "optimizer"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 

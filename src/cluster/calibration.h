@@ -36,11 +36,12 @@ enum class TrafficKind : std::uint8_t {
   kLayerNorm,
   kSoftmax,
   kPooling,
+  kPoolingBackward,
   kEmbedding,
   kCopy,
   kOptimizer
 };
-inline constexpr int kTrafficKindCount = 9;
+inline constexpr int kTrafficKindCount = 10;
 std::string_view traffic_kind_name(TrafficKind kind);  // "batch_norm"
 
 // cost/kernel.h has the formula.
@@ -54,6 +55,7 @@ struct ProductConstants {
   // Between 0, where gradients of strided convolutions skip the zeros between the positions that
   // the stride leaves, and 1, where they multiply them.
   double stride_waste = 0;
+  double join_seconds = 0;  // to add one part more of a split inner dimension
 
   friend bool operator==(const ProductConstants&, const ProductConstants&) = default;
 };
@@ -61,6 +63,8 @@ struct ProductConstants {
 struct TrafficConstants {
   double bandwidth_share = 1;
   double fixed_seconds = 0;
+  // Pools only, 0: no bound. Of the fp32 peak, a visit of one place of a window counting as 1.
+  double window_share = 0;
 
   friend bool operator==(const TrafficConstants&, const TrafficConstants&) = default;
 };

@@ -21,6 +21,7 @@ ProductConstants read_product(const JsonValue& value) {
   constants.fixed_seconds = object.number("fixed_seconds", 0, kMaxSeconds);
   constants.winograd_share = object.number_or("winograd_share", 0, 2, 0);
   constants.stride_waste = object.number_or("stride_waste", 0, 1, 0);
+  constants.join_seconds = object.number_or("join_seconds", 0, kMaxSeconds, 0);
   object.finish();
   return constants;
 }
@@ -30,6 +31,7 @@ TrafficConstants read_traffic(const JsonValue& value) {
   TrafficConstants constants;
   constants.bandwidth_share = object.number("bandwidth_share", kLeastShare, 1);
   constants.fixed_seconds = object.number("fixed_seconds", 0, kMaxSeconds);
+  constants.window_share = object.number_or("window_share", 0, 1, 0);
   object.finish();
   return constants;
 }

@@ -98,7 +98,7 @@ void hash_calibration(Hasher& hasher, const Calibration& calibration) {
   for (const auto& products : calibration.products) {
     for (const ProductConstants& c : products) {
       for (double figure : {c.share, c.tile_loss, c.fill, c.bandwidth_share, c.fixed_seconds,
-                            c.winograd_share, c.stride_waste}) {
+                            c.winograd_share, c.stride_waste, c.join_seconds}) {
         hasher.add(bits(figure));
       }
     }
@@ -106,6 +106,7 @@ void hash_calibration(Hasher& hasher, const Calibration& calibration) {
   for (const TrafficConstants& c : calibration.traffic) {
     hasher.add(bits(c.bandwidth_share));
     hasher.add(bits(c.fixed_seconds));
+    hasher.add(bits(c.window_share));
   }
   hasher.add(bits(calibration.depthwise_share));
 }

@@ -84,8 +84,6 @@ TrafficKind traffic_kind(Family kind, OpClass op_class) {
       return TrafficKind::kBatchNorm;
     case OpClass::kSoftmax:
       return TrafficKind::kSoftmax;
-    case OpClass::kPooling:
-      return TrafficKind::kPooling;
     case OpClass::kEmbedding:
       return TrafficKind::kEmbedding;
     case OpClass::kCopy:
@@ -95,6 +93,28 @@ TrafficKind traffic_kind(Family kind, OpClass op_class) {
     default:
       return TrafficKind::kElementwise;
   }
+}
+
+// Places of all windows of a pool: those of the kernel for every result, of which a backward op
+// holds the gradients. Adaptive pools have no kernel size: their windows tile the input.
+double pool_visits(const ModelGraph& graph, OpId op, Family kind, std::int64_t samples) {
+  const std::span<const graph::Value> args = graph.args(op);
+  const bool backward = kind == Family::kPoolingBackward;
+  const TensorId input = tensor_arg(args, backward ? 1 : 0);
+  const TensorId pooled = backward ? tensor_arg(args, 0) : first_output(graph, op);
+  if (!input.valid() || !pooled.valid()) return 0;
+  const std::size_t kernel = backward ? 2 : 1;
+  if (graph.type_name(op).find("adaptive") != std::string_view::npos || kernel >= args.size() ||
+      args[kernel].items.empty()) {
+    return static_cast<double>(graph.elements(input, samples));
+  }
+  double places = 1;
+  for (const graph::Value& side : args[kernel].items) {
+    places *= static_cast<double>(side.integer.at(samples));
+  }
+  // One side may stand for both dimensions.
+  if (args[kernel].items.size() == 1) places *= places;
+  return places * static_cast<double>(graph.elements(pooled, samples));
 }
 
 double convolution_seconds(const ModelGraph& graph, OpId op, Family kind, const OpWork& work,
@@ -148,6 +168,10 @@ double CalibratedModel::seconds(const ModelGraph& graph, OpId op, std::int64_t s
       return convolution_seconds(graph, op, kind, work, samples, type, calibration);
     case OpClass::kDepthwiseConvolution:
       return depthwise_seconds(work.flop, work.bytes, type, calibration);
+    case OpClass::kPooling:
+      return pooling_seconds(
+          kind == Family::kPoolingBackward ? TrafficKind::kPoolingBackward : TrafficKind::kPooling,
+          pool_visits(graph, op, kind, samples), work.bytes, type, calibration);
     default:
       return traffic_seconds(traffic_kind(kind, work.op_class), work.bytes, type, calibration);
   }

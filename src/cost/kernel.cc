@@ -56,6 +56,7 @@ struct Rates {
   double multiprocessors = 1;
   double tile_loss = 0;
   double fill = 0;
+  double join_seconds = 0;
 };
 
 // A tile of m × n multiplies m·n pairs for every m + n numbers that it loads.
@@ -76,7 +77,8 @@ double tiled_seconds(const ProductSize& size, const Rates& rates) {
       const double waves = std::ceil(tiles * splits / rates.multiprocessors);
       double seconds = waves * (std::ceil(size.k / splits) + rates.fill) * seconds_per_step;
       if (splits > 1) {
-        seconds += 2 * 4 * size.batch * size.m * size.n * splits / rates.bytes_per_second;
+        seconds += 2 * 4 * size.batch * size.m * size.n * splits / rates.bytes_per_second +
+                   splits * rates.join_seconds;
       }
       best = std::min(best, seconds);
       // All multiprocessors are busy for two waves: nothing more to gain.
@@ -142,7 +144,8 @@ double product_seconds(const Product& product, const DeviceType& type,
               .bytes_per_second = type.memory_bytes_per_second * constants.bandwidth_share,
               .multiprocessors = static_cast<double>(type.multiprocessors),
               .tile_loss = constants.tile_loss,
-              .fill = constants.fill};
+              .fill = constants.fill,
+              .join_seconds = constants.join_seconds};
   double arithmetic = 0;
   if (product.kind == ProductKind::kMatMul) {
     arithmetic = tiled_seconds(product.size, rates);
@@ -169,6 +172,15 @@ double traffic_seconds(cluster::TrafficKind kind, Bytes bytes, const DeviceType&
   const double busy =
       static_cast<double>(bytes) / (type.memory_bytes_per_second * constants.bandwidth_share);
   return std::max(busy + constants.fixed_seconds, type.launch_seconds);
+}
+
+double pooling_seconds(cluster::TrafficKind kind, double visits, Bytes bytes,
+                       const DeviceType& type, const Calibration& calibration) {
+  const cluster::TrafficConstants& constants = calibration.traffic[static_cast<int>(kind)];
+  const double traffic = traffic_seconds(kind, bytes, type, calibration);
+  if (constants.window_share <= 0) return traffic;
+  return std::max(traffic, visits / (type.fp32_flops_per_second * constants.window_share) +
+                               constants.fixed_seconds);
 }
 
 double depthwise_seconds(double flop, Bytes bytes, const DeviceType& type,

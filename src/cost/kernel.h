@@ -42,6 +42,10 @@ double product_seconds(const Product& product, const cluster::DeviceType& type,
 double traffic_seconds(cluster::TrafficKind kind, Bytes bytes, const cluster::DeviceType& type,
                        const cluster::Calibration& calibration);
 
+// `visits`: places of all windows together.
+double pooling_seconds(cluster::TrafficKind kind, double visits, Bytes bytes,
+                       const cluster::DeviceType& type, const cluster::Calibration& calibration);
+
 double depthwise_seconds(double flop, Bytes bytes, const cluster::DeviceType& type,
                          const cluster::Calibration& calibration);
 

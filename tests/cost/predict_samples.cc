@@ -17,8 +17,9 @@ namespace {
 using cluster::Calibration;
 
 void set_product(cluster::ProductConstants& constants, const std::vector<double>& values) {
-  VALIDATE(values.size() == 7, "{} constants of a product; there are 7", values.size());
-  constants = {values[0], values[1], values[2], values[3], values[4], values[5], values[6]};
+  VALIDATE(values.size() == 8, "{} constants of a product; there are 8", values.size());
+  constants = {values[0], values[1], values[2], values[3],
+               values[4], values[5], values[6], values[7]};
 }
 
 void set_constants(Calibration& calibration, const std::string& name,
@@ -34,8 +35,8 @@ void set_constants(Calibration& calibration, const std::string& name,
   }
   for (int i = 0; i < cluster::kTrafficKindCount; ++i) {
     if (name != cluster::traffic_kind_name(static_cast<cluster::TrafficKind>(i))) continue;
-    VALIDATE(values.size() == 2, "{} constants of traffic; there are 2", values.size());
-    calibration.traffic[i] = {values[0], values[1]};
+    VALIDATE(values.size() == 3, "{} constants of traffic; there are 3", values.size());
+    calibration.traffic[i] = {values[0], values[1], values[2]};
     return;
   }
   VALIDATE(name == "depthwise_convolution" && values.size() == 1, "unknown constants '{}'", name);

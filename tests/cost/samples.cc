@@ -202,30 +202,30 @@ ModelGraph batch_norm_backward(std::int64_t a, std::int64_t b, std::int64_t, con
   return op.build("native_batch_norm_backward.default", {gradient, x, scale}, {op.result({b, a})});
 }
 
-ModelGraph max_pool(std::int64_t, std::int64_t b, std::int64_t c, const std::string&) {
+ModelGraph max_pool(std::int64_t a, std::int64_t b, std::int64_t c, const std::string&) {
   OneOp op;
   const Value x = op.operand({b});
   const TensorId y = op.result({c}), indices = op.index_result({c});
-  return op.build("max_pool2d_with_indices.default", {x}, {y, indices});
+  return op.build("max_pool2d_with_indices.default", {x, ints({a, a})}, {y, indices});
 }
 
-ModelGraph max_pool_backward(std::int64_t, std::int64_t b, std::int64_t c, const std::string&) {
+ModelGraph max_pool_backward(std::int64_t a, std::int64_t b, std::int64_t c, const std::string&) {
   OneOp op;
   const Value gradient = op.operand({c}), x = op.operand({b}), indices = op.index_operand({c});
-  return op.build("max_pool2d_with_indices_backward.default", {gradient, x, indices},
+  return op.build("max_pool2d_with_indices_backward.default", {gradient, x, ints({a, a}), indices},
                   {op.result({b})});
 }
 
-ModelGraph avg_pool(std::int64_t, std::int64_t b, std::int64_t c, const std::string&) {
+ModelGraph avg_pool(std::int64_t a, std::int64_t b, std::int64_t c, const std::string&) {
   OneOp op;
   const Value x = op.operand({b});
-  return op.build("avg_pool2d.default", {x}, {op.result({c})});
+  return op.build("avg_pool2d.default", {x, ints({a, a})}, {op.result({c})});
 }
 
-ModelGraph avg_pool_backward(std::int64_t, std::int64_t b, std::int64_t c, const std::string&) {
+ModelGraph avg_pool_backward(std::int64_t a, std::int64_t b, std::int64_t c, const std::string&) {
   OneOp op;
   const Value gradient = op.operand({c}), x = op.operand({b});
-  return op.build("avg_pool2d_backward.default", {gradient, x}, {op.result({b})});
+  return op.build("avg_pool2d_backward.default", {gradient, x, ints({a, a})}, {op.result({b})});
 }
 
 const std::map<std::string, TrafficOp>& traffic_ops() {
@@ -246,9 +246,9 @@ const std::map<std::string, TrafficOp>& traffic_ops() {
       {"batch_norm", {"batch_norm", batch_norm}},
       {"batch_norm_backward", {"batch_norm", batch_norm_backward}},
       {"max_pool", {"pooling", max_pool}},
-      {"max_pool_backward", {"pooling", max_pool_backward}},
+      {"max_pool_backward", {"pooling_backward", max_pool_backward}},
       {"avg_pool", {"pooling", avg_pool}},
-      {"avg_pool_backward", {"pooling", avg_pool_backward}}};
+      {"avg_pool_backward", {"pooling_backward", avg_pool_backward}}};
   return kOps;
 }
 
@@ -307,8 +307,9 @@ std::vector<Sample> read_samples(const std::string& folder) {
 }
 
 double predict(const CostModel& model, const Sample& sample, cluster::DeviceType type) {
-  // Nobody measured in TF32: the A100's convolutions of full precision run at its fp32 peak.
-  type.tf32_flops_per_second = 0;
+  // Nobody measured in TF32: the A100's convolutions of full precision run at its fp32 peak. The
+  // roofline's share is of the TF32 peak.
+  if (dynamic_cast<const RooflineModel*>(&model) == nullptr) type.tf32_flops_per_second = 0;
   return model.seconds(sample.graph, OpId(0), 1, type);
 }
 
