@@ -33,6 +33,7 @@ int run(int argc, char** argv) {
   add_train(app, chosen);
   add_finetune(app, chosen);
   add_planners(app, chosen);
+  add_profile(app, chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/thread_pool.h"
 #include "compiler/compile.h"
@@ -28,6 +29,7 @@ struct ProblemOptions {
   std::int64_t batch = 0;
   int max_groups = cost::ProblemOptions{}.max_groups;
   std::string collectives = "per-device";
+  std::vector<std::string> profiles;  // files; costs of what is not profiled are analytic
 };
 void add_graph_and_cluster(CLI::App& verb, ProblemOptions& options);
 void add_batch(CLI::App& verb, ProblemOptions& options);

@@ -15,5 +15,6 @@ void add_plan(CLI::App& app, Action& chosen);
 void add_simulate(CLI::App& app, Action& chosen);
 void add_compare(CLI::App& app, Action& chosen);
 void add_planners(CLI::App& app, Action& chosen);
+void add_profile(CLI::App& app, Action& chosen);
 
 }  // namespace heterog::cli

@@ -10,10 +10,8 @@
 #include "base/text.h"
 
 namespace heterog::runtime {
-namespace {
 
-// "aten.add.Tensor" → {"aten::add", "Tensor"}; the overload "default" has no name in PyTorch.
-c10::OperatorName operator_name(std::string_view type) {
+OperatorName operator_name(std::string_view type) {
   const std::size_t first = type.find('.');
   const std::size_t last = type.rfind('.');
   if (first == type.npos || first == last) return {std::string(type), ""};
@@ -23,14 +21,13 @@ c10::OperatorName operator_name(std::string_view type) {
           overload == "default" ? "" : std::string(overload)};
 }
 
-}  // namespace
-
 void check_operators(const graph::ModelGraph& graph, const std::string& source) {
   std::set<std::string_view> known;
   for (OpId op : graph.op_ids()) {
     const std::string_view type = graph.type_name(op);
     if (known.contains(type)) continue;
-    VALIDATE(c10::Dispatcher::singleton().findSchema(operator_name(type)),
+    const OperatorName name = operator_name(type);
+    VALIDATE(c10::Dispatcher::singleton().findSchema({name.name, name.overload}),
              "{}: op '{}': PyTorch has no operator {}; export the graph again with this version",
              source, printable(graph.op(op).name), printable(type));
     known.insert(type);

@@ -1,33 +1,24 @@
-// Runs operators of a graph through the ATen dispatcher, in double precision on the CPU.
+// How the proofs run operators: in double precision on the CPU.
 #pragma once
 
-#include <ATen/ATen.h>
-
-#include <cstdint>
-#include <span>
-#include <vector>
-
-#include "graph/model_graph.h"
+#include "runtime/execute.h"
 
 namespace heterog::split_proof {
 
-// Sample counts: that of the slice for sizes, that of the whole batch for arithmetic scalars.
-struct Samples {
-  std::int64_t slice = 0;
-  std::int64_t whole = 0;
-};
-
-// How normalisation layers behave.
-enum class BatchNorm { kTraining, kInference };
-
-// `operands`: parallel to graph.inputs(op). Results flat, undefined ones undefined. Floating types
-// named by arguments become float64.
-std::vector<at::Tensor> execute(const graph::ModelGraph& graph, OpId op,
-                                std::span<const at::Tensor> operands, Samples samples,
-                                BatchNorm batch_norm = BatchNorm::kTraining);
+using runtime::BatchNorm;
+using runtime::Samples;
+using runtime::sizes_at;
 
 // float16 … float64 → float64; the others as they are.
-at::ScalarType executed_dtype(graph::DType dtype);
-std::vector<std::int64_t> sizes_at(std::span<const graph::Affine> shape, std::int64_t samples);
+inline at::ScalarType executed_dtype(graph::DType dtype) {
+  return runtime::scalar_type(dtype, runtime::Floats::kDouble);
+}
+
+inline std::vector<at::Tensor> execute(const graph::ModelGraph& graph, OpId op,
+                                       std::span<const at::Tensor> operands, Samples samples,
+                                       BatchNorm batch_norm = BatchNorm::kTraining) {
+  return runtime::execute(graph, op, operands, samples,
+                          {.floats = runtime::Floats::kDouble, .batch_norm = batch_norm});
+}
 
 }  // namespace heterog::split_proof

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "runtime/operands.h"
 #include "split_proof/execute.h"
 
 namespace heterog::split_proof {
@@ -17,88 +18,15 @@ using graph::DType;
 using graph::OperandUse;
 using graph::SplitKind;
 using graph::SplitRule;
-using graph::Value;
 
-// Which argument an operand is, and which item of it if that is a list.
-struct Place {
-  std::size_t argument = 0;
-  std::size_t item = 0;
-};
-
-Place place_of(const graph::ModelGraph& graph, OpId op, std::size_t index) {
-  std::size_t next = 0;
-  const auto args = graph.args(op);
-  for (std::size_t i = 0; i < args.size(); ++i) {
-    if (args[i].kind == Value::Kind::kTensor && next++ == index) return {i, 0};
-    for (std::size_t j = 0; j < args[i].items.size(); ++j) {
-      if (args[i].items[j].kind == Value::Kind::kTensor && next++ == index) return {i, j};
-    }
-  }
-  return {args.size(), 0};
-}
-
-bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
-
-bool wants_positive(std::string_view type) {
-  for (std::string_view part : {"log.", "log1p", "sqrt", "pow.", "addcdiv", "batch_norm",
-                                "binary_cross_entropy.", "binary_cross_entropy_backward"}) {
-    if (contains(type, part)) return true;
-  }
-  return false;
-}
-
-// Integers of this operand are below the result; labels may be the ignored one.
-struct IntegerRange {
-  std::int64_t end = 3;
-  std::optional<std::int64_t> ignored = {};
-};
-
-IntegerRange integer_range(const graph::ModelGraph& graph, OpId op, Place place,
-                           std::int64_t samples) {
-  const std::string_view type = graph.type_name(op);
-  const auto inputs = graph.inputs(op);
-  const auto args = graph.args(op);
-  const auto size = [&](std::size_t operand, std::int64_t dim) {
-    const auto shape = graph.shape(inputs[operand]);
-    if (dim < 0) dim += static_cast<std::int64_t>(shape.size());
-    return shape[static_cast<std::size_t>(dim)].at(samples);
-  };
-  if (type == "aten.embedding.default" && place.argument == 1) return {size(0, 0)};
-  if (type == "aten.embedding_dense_backward.default" && place.argument == 1) {
-    return {args[2].integer.c};
-  }
-  if ((contains(type, "aten.gather.") || contains(type, "aten.scatter") ||
-       contains(type, "aten.index_select.") || contains(type, "aten.index_add.")) &&
-      place.argument == 2) {
-    return {size(0, args[1].integer.c)};
-  }
-  if ((type == "aten.index.Tensor" || type == "aten.index_put.default") && place.argument == 1) {
-    return {size(0, static_cast<std::int64_t>(place.item))};
-  }
-  if (contains(type, "nll_loss")) {
-    const std::size_t x = contains(type, "backward") ? 1 : 0;
-    if (place.argument == x + 1) return {size(x, 1), args[x + 4].integer.c};
-  }
-  return {};
-}
-
+// In double precision.
 at::Tensor random_tensor(const graph::ModelGraph& graph, OpId op, std::size_t index,
                          std::int64_t samples, std::vector<std::int64_t> sizes) {
-  const DType dtype = graph.tensor(graph.inputs(op)[index]).dtype;
-  const at::ScalarType type = executed_dtype(dtype);
-  if (dtype == DType::kBool) return at::rand(sizes) < 0.5;
-  if (at::isFloatingType(type)) {
-    if (wants_positive(graph.type_name(op))) return at::rand(sizes, type) * 0.8 + 0.1;
-    return at::randn(sizes, type);
-  }
-  const IntegerRange range = integer_range(graph, op, place_of(graph, op, index), samples);
-  at::Tensor result = at::randint(range.end, sizes, type);
-  if (range.ignored) {
-    result = at::where(at::rand(sizes) < 0.3, at::full_like(result, *range.ignored), result);
-  }
-  return result;
+  return runtime::random_operand(graph, op,
+                                 {.index = index,
+                                  .samples = samples,
+                                  .sizes = std::move(sizes),
+                                  .floats = runtime::Floats::kDouble});
 }
 
 // Row numbers 0 … n−1 along the dimension that depends on the batch.
@@ -156,29 +84,6 @@ OperandValues values_of(const graph::ModelGraph& graph, OpId op, std::size_t ind
   return values;
 }
 
-// The indices of a pooling's backward are those that its forward gives.
-std::optional<at::Tensor> pooled_from(const graph::ModelGraph& graph, OpId op,
-                                      const at::Tensor& x) {
-  const std::string_view type = graph.type_name(op);
-  const auto args = graph.args(op);
-  const auto ints = [&](std::size_t place) {
-    std::vector<std::int64_t> list;
-    if (place < args.size()) {
-      for (const Value& item : args[place].items) list.push_back(item.integer.c);
-    }
-    return list;
-  };
-  if (type == "aten.max_pool2d_with_indices_backward.default") {
-    return std::get<1>(
-        at::max_pool2d_with_indices(x, ints(2), ints(3), ints(4), ints(5), args[6].integer.c != 0));
-  }
-  if (type == "aten.adaptive_max_pool2d_backward.default") {
-    const auto grad = graph.shape(graph.inputs(op)[0]);
-    return std::get<1>(at::adaptive_max_pool2d(x, {grad[2].c, grad[3].c}));
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 at::Tensor random_operand(const graph::ModelGraph& graph, OpId op, std::size_t index,
@@ -214,11 +119,11 @@ std::vector<OperandValues> random_operands(const graph::ModelGraph& graph,
     } else {
       values.push_back(values[place->second]);
     }
-    const bool integer = executed_dtype(graph.tensor(inputs[i]).dtype) == at::kLong;
-    if (i >= 2 && integer && pooled_from(graph, op, values[1].whole)) {
-      values[i].whole = *pooled_from(graph, op, values[1].whole);
+    const bool integer = graph.tensor(inputs[i]).dtype == DType::kInt64;
+    if (i >= 2 && integer && runtime::pooling_indices(graph, op, values[1].whole)) {
+      values[i].whole = *runtime::pooling_indices(graph, op, values[1].whole);
       for (std::size_t j = 0; j < sizes.size(); ++j) {
-        values[i].slices[j] = *pooled_from(graph, op, values[1].slices[j]);
+        values[i].slices[j] = *runtime::pooling_indices(graph, op, values[1].slices[j]);
       }
     }
   }

@@ -1,36 +1,21 @@
-// Runs operators of a graph through the ATen dispatcher, in double precision on the CPU.
-#include "split_proof/execute.h"
+// Turns the arguments of a graph's op into those of an ATen operator, and calls it.
+#include "runtime/execute.h"
 
-#include <ATen/core/dispatch/Dispatcher.h>
-
-#include <limits>
 #include <optional>
 #include <string>
 #include <unordered_map>
 
 #include "base/check.h"
+#include "runtime/operators.h"
 
-namespace heterog::split_proof {
+namespace heterog::runtime {
 namespace {
 
 using graph::Value;
 
 c10::OperatorHandle find_operator(std::string_view type) {
-  // "aten.add.Tensor": namespace, name, overload.
-  const std::size_t first = type.find('.');
-  const std::size_t last = type.rfind('.');
-  const std::string name = std::string(type.substr(0, first)) +
-                           "::" + std::string(type.substr(first + 1, last - first - 1));
-  const std::string overload(type.substr(last + 1));
-  return c10::Dispatcher::singleton().findSchemaOrThrow(
-      name.c_str(), overload == "default" ? "" : overload.c_str());
-}
-
-const c10::OperatorHandle& operator_of(std::string_view type) {
-  static std::unordered_map<std::string, c10::OperatorHandle> known;
-  const auto found = known.find(std::string(type));
-  if (found != known.end()) return found->second;
-  return known.emplace(std::string(type), find_operator(type)).first->second;
+  const OperatorName name = operator_name(type);
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name.name.c_str(), name.overload.c_str());
 }
 
 double number_of(const Value& value, Samples samples) {
@@ -61,27 +46,38 @@ at::Scalar scalar_of(const Value& value, Samples samples) {
   }
 }
 
-c10::IValue symbol(const std::string& text) {
-  static const std::unordered_map<std::string, at::ScalarType> dtypes = {
-      {"float16", at::kDouble}, {"bfloat16", at::kDouble}, {"float32", at::kDouble},
-      {"float64", at::kDouble}, {"int8", at::kChar},       {"uint8", at::kByte},
-      {"int16", at::kShort},    {"int32", at::kInt},       {"int64", at::kLong},
+const std::unordered_map<std::string_view, at::ScalarType>& scalar_types() {
+  static const std::unordered_map<std::string_view, at::ScalarType> types = {
+      {"float16", at::kHalf},   {"bfloat16", at::kBFloat16}, {"float32", at::kFloat},
+      {"float64", at::kDouble}, {"int8", at::kChar},         {"uint8", at::kByte},
+      {"int16", at::kShort},    {"int32", at::kInt},         {"int64", at::kLong},
       {"bool", at::kBool}};
-  static const std::unordered_map<std::string, at::MemoryFormat> formats = {
+  return types;
+}
+
+at::ScalarType executed(at::ScalarType type, Floats floats) {
+  return floats == Floats::kDouble && at::isFloatingType(type) ? at::kDouble : type;
+}
+
+c10::IValue symbol(const std::string& text, const ExecuteOptions& options) {
+  static const std::unordered_map<std::string_view, at::MemoryFormat> formats = {
       {"contiguous_format", at::MemoryFormat::Contiguous},
       {"preserve_format", at::MemoryFormat::Preserve},
-      {"channels_last", at::MemoryFormat::ChannelsLast}};
-  if (const auto found = dtypes.find(text); found != dtypes.end()) return found->second;
+      {"channels_last", at::MemoryFormat::ChannelsLast},
+      {"channels_last_3d", at::MemoryFormat::ChannelsLast3d}};
+  if (const auto found = scalar_types().find(text); found != scalar_types().end()) {
+    return executed(found->second, options.floats);
+  }
   if (const auto found = formats.find(text); found != formats.end()) return found->second;
   if (text == "strided") return at::kStrided;
   ENSURE(text == "device");
-  return at::Device(at::kCPU);
+  return options.device;
 }
 
 class Call {
  public:
-  Call(std::span<const at::Tensor> operands, Samples samples)
-      : operands_(operands), samples_(samples) {}
+  Call(std::span<const at::Tensor> operands, Samples samples, const ExecuteOptions& options)
+      : operands_(operands), samples_(samples), options_(options) {}
 
   c10::IValue argument(const Value& value, c10::TypePtr type) {
     if (auto optional = type->cast<c10::OptionalType>()) {
@@ -92,7 +88,7 @@ class Call {
       case Value::Kind::kNone:
         return {};
       case Value::Kind::kSymbol:
-        return symbol(value.text);
+        return symbol(value.text, options_);
       case Value::Kind::kString:
         return value.text;
       case Value::Kind::kList:
@@ -138,6 +134,7 @@ class Call {
 
   std::span<const at::Tensor> operands_;
   Samples samples_;
+  const ExecuteOptions& options_;
   std::size_t next_ = 0;
 };
 
@@ -150,7 +147,7 @@ void append(std::vector<at::Tensor>& results, const c10::IValue& value) {
 }
 
 // Sets the arguments of a normalisation as inference would: in the backward operator, the saved
-// statistics, which `execute` makes the running ones, stand in for the running ones.
+// statistics, which `results` makes the running ones, stand in for the running ones.
 void use_running_statistics(std::string_view type, std::vector<c10::IValue>& arguments) {
   if (type == "aten._native_batch_norm_legit_functional.default") {
     arguments[5] = false;
@@ -165,8 +162,8 @@ void use_running_statistics(std::string_view type, std::vector<c10::IValue>& arg
 
 }  // namespace
 
-at::ScalarType executed_dtype(graph::DType dtype) {
-  return symbol(std::string(graph::dtype_name(dtype))).toScalarType();
+at::ScalarType scalar_type(graph::DType dtype, Floats floats) {
+  return executed(scalar_types().at(graph::dtype_name(dtype)), floats);
 }
 
 std::vector<std::int64_t> sizes_at(std::span<const graph::Affine> shape, std::int64_t samples) {
@@ -175,45 +172,59 @@ std::vector<std::int64_t> sizes_at(std::span<const graph::Affine> shape, std::in
   return sizes;
 }
 
-std::vector<at::Tensor> execute(const graph::ModelGraph& graph, OpId op,
-                                std::span<const at::Tensor> operands, Samples samples,
-                                BatchNorm batch_norm) {
+// What a slice is cut out of may lie otherwise in memory than what the graph was traced with:
+// hence reshape for view.
+PreparedOp::PreparedOp(const graph::ModelGraph& graph, OpId op,
+                       std::span<const at::Tensor> operands, Samples samples,
+                       const ExecuteOptions& options)
+    : handle_(find_operator(graph.type_name(op) == "aten.view.default" ? "aten.reshape.default"
+                                                                       : graph.type_name(op))) {
   const std::string_view type = graph.type_name(op);
-  // What a slice is cut out of may lie otherwise in memory than what the graph was traced with.
-  const c10::OperatorHandle& handle =
-      operator_of(type == "aten.view.default" ? "aten.reshape.default" : type);
-  const auto& formal = handle.schema().arguments();
+  const auto& formal = handle_.schema().arguments();
   const auto args = graph.args(op);
   const auto kwargs = graph.kwargs(op);
   ENSURE(args.size() <= formal.size());
 
-  Call call(operands, samples);
-  std::vector<c10::IValue> stack;
+  Call call(operands, samples, options);
   for (std::size_t i = 0; i < formal.size(); ++i) {
     const Value* given = i < args.size() ? &args[i] : nullptr;
     for (const auto& [key, value] : kwargs) {
       if (key == formal[i].name()) given = &value;
     }
     if (given) {
-      stack.push_back(call.argument(*given, formal[i].real_type()));
+      arguments_.push_back(call.argument(*given, formal[i].real_type()));
     } else {
       ENSURE(formal[i].default_value().has_value());
-      stack.push_back(*formal[i].default_value());
+      arguments_.push_back(*formal[i].default_value());
     }
   }
-  const bool inference =
-      batch_norm == BatchNorm::kInference && type.find("batch_norm") != std::string_view::npos;
-  if (inference) use_running_statistics(type, stack);
-  const std::vector<c10::IValue> arguments = stack;
-  handle.callBoxed(stack);
+  if (options.batch_norm == BatchNorm::kInference && type.find("batch_norm") != type.npos) {
+    use_running_statistics(type, arguments_);
+    saves_running_statistics_ = true;
+  }
+}
+
+torch::jit::Stack PreparedOp::call() const {
+  torch::jit::Stack stack = arguments_;
+  handle_.callBoxed(stack);
+  return stack;
+}
+
+std::vector<at::Tensor> PreparedOp::results() const {
   std::vector<at::Tensor> results;
-  for (const c10::IValue& value : stack) append(results, value);
-  if (inference && results.size() == 5) {
+  for (const c10::IValue& value : call()) append(results, value);
+  if (saves_running_statistics_ && results.size() == 5) {
     // Saved for the backward operator, which the graph does not give the running ones.
-    results[1] = arguments[3].toTensor();
-    results[2] = (arguments[4].toTensor() + arguments[7].toDouble()).rsqrt();
+    results[1] = arguments_[3].toTensor();
+    results[2] = (arguments_[4].toTensor() + arguments_[7].toDouble()).rsqrt();
   }
   return results;
 }
 
-}  // namespace heterog::split_proof
+std::vector<at::Tensor> execute(const graph::ModelGraph& graph, OpId op,
+                                std::span<const at::Tensor> operands, Samples samples,
+                                const ExecuteOptions& options) {
+  return PreparedOp(graph, op, operands, samples, options).results();
+}
+
+}  // namespace heterog::runtime

@@ -1,0 +1,243 @@
+// heterog profile: measures what the operators of a graph cost on this machine.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <memory>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "base/thread_pool.h"
+#include "cli/options.h"
+#include "cli/progress.h"
+#include "cli/report.h"
+#include "cli/verbs.h"
+#include "cluster/cluster_io.h"
+#include "cost/profile_io.h"
+#include "graph/graph_io.h"
+#include "runtime/operators.h"
+#include "runtime/profiler.h"
+
+namespace heterog::cli {
+
+namespace {
+
+struct ProfileOptions {
+  std::string graph;
+  std::string out;
+  std::string device = "CPU";
+  std::vector<std::int64_t> slices = {1, 2, 4, 8, 16};
+  int repeat = runtime::ProfilerOptions{}.repeat;
+  int threads = hardware_threads();
+  std::optional<double> limit;
+  std::uint64_t seed = 0;
+  bool json = false;
+};
+
+// Every device type of the data base but the processors is a GPU.
+bool is_gpu(const std::string& device) { return !device.starts_with("CPU"); }
+
+void check_device(const std::string& device) {
+  const cluster::DeviceDatabase devices = cluster::read_devices(HETEROG_CONFIG_DIR "/devices.json");
+  std::string names;
+  for (const auto& [name, type] : devices) names += (names.empty() ? "" : ", ") + name;
+  VALIDATE(devices.contains(device), "--device: unknown device '{}'; it is one of {}",
+           printable(device), names);
+}
+
+runtime::ProfilerOptions profiler_options(const ProfileOptions& options) {
+  check_device(options.device);
+  VALIDATE(options.repeat >= 1 && options.repeat <= 10000,
+           "--repeat: {} given; it is between 1 and 10000", options.repeat);
+  VALIDATE(options.threads >= 1 && options.threads <= 4096,
+           "--threads: {} given; it is between 1 and 4096", options.threads);
+  VALIDATE(!options.limit || (std::isfinite(*options.limit) && *options.limit > 0),
+           "--limit: {} given; it is a positive number of seconds", *options.limit);
+  runtime::ProfilerOptions profiler{.device = options.device,
+                                    .gpu = is_gpu(options.device),
+                                    .threads = options.threads,
+                                    .repeat = options.repeat,
+                                    .slices = options.slices,
+                                    .seed = options.seed};
+  std::sort(profiler.slices.begin(), profiler.slices.end());
+  VALIDATE(!profiler.slices.empty(), "--slices: none given; give at least two, as in 1,4,16");
+  for (std::size_t i = 0; i < profiler.slices.size(); ++i) {
+    const std::int64_t slice = profiler.slices[i];
+    VALIDATE(slice >= 1 && slice <= graph::kMaxSamples,
+             "--slices: {} given; a slice has between 1 and {} samples", slice, graph::kMaxSamples);
+    VALIDATE(i == 0 || slice != profiler.slices[i - 1], "--slices: {} given twice; sizes differ",
+             slice);
+  }
+  VALIDATE(profiler.slices.size() >= 2,
+           "--slices: only {} given; a line needs at least two sizes, as in 1,4,16",
+           profiler.slices[0]);
+  return profiler;
+}
+
+std::string list_text(const std::vector<std::int64_t>& values) {
+  return fmt::format("{}", fmt::join(values, ","));
+}
+
+// What an interrupted run of the same command left, or nothing yet.
+cost::Profile begin_or_go_on(const graph::ModelGraph& graph,
+                             const runtime::ProfilerOptions& options, const std::string& partial) {
+  cost::Profile begun = runtime::begin_profile(graph, options);
+  if (!std::filesystem::exists(partial)) return begun;
+  cost::Profile found = cost::read_profile(partial);
+  const auto expect_same = [&](const char* field, const std::string& theirs,
+                               const std::string& ours) {
+    VALIDATE(theirs == ours,
+             "{}: {}: the interrupted run has {}, this one {}; give the same, or remove the file",
+             partial, field, printable(theirs), printable(ours));
+  };
+  expect_same("graph.hash", fmt::format("{:016x}", found.graph_hash),
+              fmt::format("{:016x}", begun.graph_hash));
+  expect_same("device", found.device, begun.device);
+  expect_same("machine", found.machine, begun.machine);
+  expect_same("torch", found.torch, begun.torch);
+  expect_same("threads", std::to_string(found.threads), std::to_string(begun.threads));
+  expect_same("repeat", std::to_string(found.repeat), std::to_string(begun.repeat));
+  expect_same("slices", list_text(found.slices), list_text(begun.slices));
+  return found;
+}
+
+OrderedJson error_json(const cost::FitError& error) {
+  OrderedJson json;
+  if (error.samples > 0) json["samples"] = error.samples;
+  json["predictions"] = error.count;
+  json["median_relative_error"] = error.median;
+  json["worst_relative_error"] = error.worst;
+  json["worst_operator"] = error.worst_form;
+  json["sum_relative_error"] = error.total;
+  return json;
+}
+
+void print_as_json(const ProfileOptions& options, const cost::Profile& profile,
+                   std::size_t measured_now, double seconds) {
+  OrderedJson json;
+  json["profile"] = profile.finished ? options.out : options.out + ".partial";
+  json["finished"] = profile.finished;
+  json["operators"] = profile.operators.size();
+  json["measured_now"] = measured_now;
+  json["profile_seconds"] = seconds;
+  json["fit"] = error_json(cost::fit_error(profile));
+  json["held_out"] = OrderedJson::array();
+  for (const cost::FitError& error : cost::held_out_errors(profile)) {
+    json["held_out"].push_back(error_json(error));
+  }
+  json["links"] = OrderedJson::array();
+  for (const cost::ProfiledLink& link : profile.links) {
+    json["links"].push_back({{"between", link.between},
+                             {"latency_seconds", link.latency_seconds},
+                             {"bandwidth_bytes_per_second", link.bytes_per_second},
+                             {"r2", link.r2}});
+  }
+  print_json(json);
+}
+
+std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+
+std::string errors_text(const cost::Profile& profile) {
+  Table table({"predicted", "operators", "median", "worst", "whole step"});
+  const auto add = [&](const std::string& what, const cost::FitError& error) {
+    table.add_row({what, std::to_string(error.count), percent(error.median), percent(error.worst),
+                   fmt::format("{:+.1f} %", 100 * error.total)});
+  };
+  const cost::FitError fit = cost::fit_error(profile);
+  if (fit.count == 0) return "";
+  add("sizes of the fit", fit);
+  for (const cost::FitError& error : cost::held_out_errors(profile)) {
+    add(fmt::format("{} samples, held out", error.samples), error);
+  }
+  return "\nerror of seconds = fixed + per sample * samples, where the batch matters:\n" +
+         table.text() + fmt::format("worst: {}\n", printable(fit.worst_form, 160));
+}
+
+void print_as_text(const ProfileOptions& options, const cost::Profile& profile,
+                   std::size_t measured_now, double seconds) {
+  std::size_t ops = 0;
+  for (const cost::ProfiledOperator& op : profile.operators) ops += op.ops.size();
+  fmt::print("{} on {} ({}, {} threads): {} distinct operators for {} ops, {} measured now in {}\n",
+             profile.graph_name, profile.device, profile.machine, profile.threads,
+             profile.operators.size(), ops, measured_now, duration_text(seconds));
+  for (const cost::ProfiledLink& link : profile.links) {
+    fmt::print("{}: {:.1f} us + bytes / {:.2f} GB/s (R2 {:.4f})\n", link.between,
+               1e6 * link.latency_seconds, 1e-9 * link.bytes_per_second, link.r2);
+  }
+  fmt::print("{}", errors_text(profile));
+  if (profile.finished) {
+    fmt::print("\nwritten to {}\n", options.out);
+  } else {
+    fmt::print("\nnot finished: {}.partial has what was measured; the same command goes on\n",
+               options.out);
+  }
+}
+
+int run_profile(const ProfileOptions& options) {
+  const Stopwatch watch;
+  const graph::ModelGraph graph = graph::read_graph(options.graph);
+  runtime::check_operators(graph, options.graph);
+  const runtime::ProfilerOptions profiler = profiler_options(options);
+  const std::string partial = options.out + ".partial";
+  cost::Profile profile = begin_or_go_on(graph, profiler, partial);
+  const std::size_t known = profile.operators.size();
+  write_file(partial, cost::profile_text(profile));  // refuses before the work if it cannot
+  {
+    Progress progress("profiling");
+    double saved = 0;
+    const runtime::ProfilerHooks hooks{
+        .progress = [&](double done,
+                        const std::string& form) { progress.show(done, printable(form, 60)); },
+        .save =
+            [&](const cost::Profile& so_far) {
+              if (watch.seconds() < saved + 1) return;  // a second of work is little to lose
+              cost::write_profile(partial, so_far);
+              saved = watch.seconds();
+            },
+        .expired = [&] { return options.limit && watch.seconds() >= *options.limit; }};
+    profile = runtime::measure_profile(graph, profiler, std::move(profile), hooks);
+  }
+  cost::write_profile(profile.finished ? options.out : partial, profile);
+  if (profile.finished) std::filesystem::remove(partial);
+  const std::size_t measured_now = profile.operators.size() - known;
+  if (options.json) {
+    print_as_json(options, profile, measured_now, watch.seconds());
+  } else {
+    print_as_text(options, profile, measured_now, watch.seconds());
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_profile(CLI::App& app, Action& chosen) {
+  auto options = std::make_shared<ProfileOptions>();
+  CLI::App& verb =
+      *app.add_subcommand("profile", "Measures the operators of a graph on this machine");
+  verb.add_option("--graph", options->graph, "Model graph (models/*.json.gz)")->required();
+  verb.add_option("--out", options->out, "Profile to write")->required();
+  verb.add_option("--device", options->device,
+                  "The device type that this machine has, as in configs/devices.json")
+      ->capture_default_str();
+  verb.add_option("--slices", options->slices, "Numbers of samples to measure, as in 1,4,16")
+      ->delimiter(',')
+      ->capture_default_str();
+  verb.add_option("--repeat", options->repeat, "Samples of each median")->capture_default_str();
+  verb.add_option("--threads", options->threads, "Threads of one operator, on a CPU")
+      ->capture_default_str();
+  verb.add_option("--limit", options->limit,
+                  "Stop after this many seconds; the same command goes on later");
+  verb.add_option("--seed", options->seed, "Seed of the values that operators run on")
+      ->capture_default_str();
+  verb.add_flag("--json", options->json, "One JSON object on stdout instead of tables");
+  verb.footer(
+      "Example:\n  heterog profile --graph models/lenet5-tiny.json.gz --out lenet5.profile.json\n"
+      "An interrupted run leaves OUT.partial; the same command goes on from there.");
+  verb.callback([options, &chosen] { chosen = [options] { return run_profile(*options); }; });
+}
+
+}  // namespace heterog::cli

@@ -1,0 +1,62 @@
+// Runs single operators of a graph on given operands, through the ATen dispatcher.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "graph/model_graph.h"
+
+namespace heterog::runtime {
+
+// Sample counts: that of the slice for sizes, that of the whole batch for arithmetic scalars.
+struct Samples {
+  std::int64_t slice = 0;
+  std::int64_t whole = 0;
+};
+
+// How normalisation layers behave.
+enum class BatchNorm { kTraining, kInference };
+
+// Which type floating tensors have while an operator runs.
+enum class Floats {
+  kOwn,     // the graph's
+  kDouble,  // float64 throughout: for proofs
+};
+
+struct ExecuteOptions {
+  Floats floats = Floats::kOwn;
+  BatchNorm batch_norm = BatchNorm::kTraining;
+  at::Device device = at::kCPU;  // of what the operator creates; its operands lie there already
+};
+
+// An operator with its arguments, ready to be called any number of times.
+class PreparedOp {
+ public:
+  // `operands`: parallel to graph.inputs(op).
+  PreparedOp(const graph::ModelGraph& graph, OpId op, std::span<const at::Tensor> operands,
+             Samples samples, const ExecuteOptions& options);
+  // What the operator returns, as the dispatcher leaves it.
+  torch::jit::Stack call() const;
+  // The same, flat: undefined results are undefined tensors.
+  std::vector<at::Tensor> results() const;
+
+ private:
+  c10::OperatorHandle handle_;
+  torch::jit::Stack arguments_;
+  // The saved statistics of an inference-mode normalisation, in place of what it returns.
+  bool saves_running_statistics_ = false;
+};
+
+std::vector<at::Tensor> execute(const graph::ModelGraph& graph, OpId op,
+                                std::span<const at::Tensor> operands, Samples samples,
+                                const ExecuteOptions& options);
+
+at::ScalarType scalar_type(graph::DType dtype, Floats floats);
+std::vector<std::int64_t> sizes_at(std::span<const graph::Affine> shape, std::int64_t samples);
+
+}  // namespace heterog::runtime

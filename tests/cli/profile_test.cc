@@ -1,0 +1,140 @@
+// heterog profile, and planning with what it writes.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "cli/program.h"
+
+namespace heterog::cli {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char* kGraph = "models/lenet5-tiny.json.gz";
+
+class ProfileVerb : public ProgramTest {
+ protected:
+  void SetUp() override {
+    ProgramTest::SetUp();
+    cluster_ = write("cluster.json", R"({"format": "heterog-cluster", "version": 1, "name": "pair",
+      "machines": [{"name": "a", "devices": [{"model": "CPU", "count": 2}],
+      "fabric": {"kind": "bus", "bandwidth_bytes_per_second": 2e9, "latency_seconds": 1e-5}}]})");
+  }
+  std::string profile_arguments(const std::string& out, const std::string& repeat = "1") const {
+    return std::string("profile --graph ") + kGraph + " --slices 1,2,4 --repeat " + repeat +
+           " --threads 1 --json --out " + path(out);
+  }
+  std::string problem(const std::string& graph = kGraph) const {
+    return " --graph " + graph + " --cluster " + cluster_;
+  }
+  void expect_refused(const std::string& arguments, const std::vector<std::string>& parts) {
+    SCOPED_TRACE(arguments);
+    const Finished refused = run(arguments);
+    EXPECT_EQ(refused.code, 2) << refused.err;
+    EXPECT_EQ(refused.out, "");
+    EXPECT_EQ(std::count(refused.err.begin(), refused.err.end(), '\n'), 1) << refused.err;
+    for (const std::string& part : parts) EXPECT_THAT(refused.err, HasSubstr(part));
+  }
+  std::string cluster_;
+};
+
+// On one device a step is the sum of its ops: what `plan` predicts is what the profile adds up to.
+TEST_F(ProfileVerb, GivesThePlannersItsCosts) {
+  const Finished profiled = run(profile_arguments("p.json"));
+  ASSERT_EQ(profiled.code, 0) << profiled.err;
+  EXPECT_EQ(profiled.err, "");
+  const auto said = json(profiled);
+  EXPECT_TRUE(said["finished"].get<bool>());
+  EXPECT_EQ(said["measured_now"], said["operators"]);
+  EXPECT_GE(said["fit"]["worst_relative_error"], said["fit"]["median_relative_error"]);
+  EXPECT_EQ(said["held_out"].size(), 3u);
+  EXPECT_GT(said["links"][0]["bandwidth_bytes_per_second"].get<double>(), 0);
+  EXPECT_FALSE(std::filesystem::exists(path("p.json.partial")));
+
+  const auto profile = nlohmann::json::parse(read_file(path("p.json")));
+  double sum = 0;
+  for (const auto& op : profile["operators"]) {
+    sum += static_cast<double>(op["ops"].size()) *
+           (op["fixed_seconds"].get<double>() + 3 * op["seconds_per_sample"].get<double>());
+  }
+  const std::string plan =
+      "plan" + problem() + " --batch 3 --planner single --json --out " + path("plan.json");
+  const Finished analytic = run(plan);
+  const Finished measured = run(plan + " --profile " + path("p.json"));
+  ASSERT_EQ(measured.code, 0) << measured.err;
+  // Each op's time is kept in single precision and rounded up to a nanosecond.
+  EXPECT_NEAR(json(measured)["step_seconds"].get<double>(), sum, 1e-6 * sum + 1e-6);
+  EXPECT_NE(json(measured)["step_seconds"], json(analytic)["step_seconds"]);
+
+  const Finished simulated = run("simulate" + problem() + " --json --check --plan " +
+                                 path("plan.json") + " --profile " + path("p.json"));
+  ASSERT_EQ(simulated.code, 0) << simulated.err;
+  EXPECT_EQ(json(simulated)["step_seconds"], json(measured)["step_seconds"]);
+  const Finished compared = run("compare" + problem() + " --batch 3 --planner single --json " +
+                                "--profile " + path("p.json"));
+  ASSERT_EQ(compared.code, 0) << compared.err;
+  for (const auto& row : json(compared)["planners"]) {
+    if (row["name"] == "single") {
+      EXPECT_EQ(row["step_seconds"], json(measured)["step_seconds"]);
+    }
+  }
+}
+
+TEST_F(ProfileVerb, GoesOnAfterAnInterruption) {
+  const Finished part = run(profile_arguments("p.json") + " --limit 0.001");
+  ASSERT_EQ(part.code, 0) << part.err;
+  EXPECT_FALSE(json(part)["finished"].get<bool>());
+  EXPECT_GE(json(part)["measured_now"], 1);
+  EXPECT_FALSE(std::filesystem::exists(path("p.json")));
+  const auto first = nlohmann::json::parse(read_file(path("p.json.partial")))["operators"][0];
+  expect_refused("plan" + problem() + " --batch 4 --out " + path("plan.json") + " --profile " +
+                     path("p.json.partial"),
+                 {"p.json.partial", "finished"});
+  expect_refused(profile_arguments("p.json", "2"), {"p.json.partial", "repeat"});
+
+  // Killed at a moment of the clock's choosing, then left to finish.
+  run_under("timeout -s KILL 0.7", profile_arguments("p.json"));
+  const Finished rest = run(profile_arguments("p.json"));
+  ASSERT_EQ(rest.code, 0) << rest.err;
+  EXPECT_TRUE(json(rest)["finished"].get<bool>());
+  EXPECT_LT(json(rest)["measured_now"], json(rest)["operators"]);
+  EXPECT_EQ(nlohmann::json::parse(read_file(path("p.json")))["operators"][0], first);
+  EXPECT_FALSE(std::filesystem::exists(path("p.json.partial")));
+}
+
+TEST_F(ProfileVerb, IsRefusedWhereItDoesNotBelong) {
+  ASSERT_EQ(run(profile_arguments("p.json")).code, 0);
+  const std::string with = " --batch 4 --out " + path("plan.json") + " --profile " + path("p.json");
+  expect_refused("plan" + problem("models/vgg19-tiny.json.gz") + with,
+                 {"p.json", "graph.hash", "lenet5"});
+  expect_refused(std::string("plan --graph ") + kGraph +
+                     " --cluster configs/clusters/heterog-4gpu.json" + with,
+                 {"p.json", "device", "CPU", "V100"});
+  expect_refused("plan" + problem() + with + " --profile " + path("p.json"), {"p.json", "device"});
+  std::string text = read_file(path("p.json"));
+  const std::string version = "\"version\": 1";
+  ASSERT_NE(text.find(version), std::string::npos);
+  write("new.json", text.replace(text.find(version), version.size(), "\"version\": 9"));
+  expect_refused("plan" + problem() + " --batch 4 --out " + path("plan.json") + " --profile " +
+                     path("new.json"),
+                 {"new.json", "version", "expected 1, found 9"});
+  EXPECT_FALSE(std::filesystem::exists(path("plan.json")));
+}
+
+TEST_F(ProfileVerb, RefusesWrongOptions) {
+  const std::string profile = std::string("profile --graph ") + kGraph + " --out " + path("p.json");
+  expect_refused(profile + " --device CPUU", {"--device", "CPUU", "T4"});
+  expect_refused(profile + " --slices 4", {"--slices", "two sizes"});
+  expect_refused(profile + " --slices 0,4", {"--slices", "0"});
+  expect_refused(profile + " --slices 4,4", {"--slices", "4"});
+  expect_refused(profile + " --repeat 0", {"--repeat", "0"});
+  expect_refused(profile + " --limit -1", {"--limit", "-1"});
+  expect_refused("profile --graph models/none.json.gz --out " + path("p.json"), {"none.json.gz"});
+  expect_refused(std::string("profile --graph ") + kGraph + " --out /nonexistent/p.json",
+                 {"/nonexistent/p.json"});
+  EXPECT_FALSE(std::filesystem::exists(path("p.json")));
+}
+
+}  // namespace
+}  // namespace heterog::cli

@@ -1,0 +1,172 @@
+// Fits by hand, and the cost model that they make.
+#include "cost/profile.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/check.h"
+#include "cluster/builders.h"
+#include "cost/profiles.h"
+
+namespace heterog::cost {
+namespace {
+
+using testing::HasSubstr;
+
+std::string refusal(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInput);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(FitLine, FindsALine) {
+  const std::vector<Measurement> measured = {{1, 3e-3}, {2, 4e-3}, {8, 10e-3}};
+  const LinearFit fit = fit_line(measured);
+  EXPECT_NEAR(fit.fixed_seconds, 2e-3, 1e-15);
+  EXPECT_NEAR(fit.seconds_per_sample, 1e-3, 1e-15);
+  EXPECT_NEAR(fit.r2, 1, 1e-12);
+  EXPECT_NEAR(fit.at(100), 102e-3, 1e-12);
+}
+
+// Weights 1/t²: 1, 1, 1/4. Σw = 9/4, Σwn = 15/4, Σwt = 5/2, Σwn² = 29/4, Σwnt = 9/2;
+// determinant 9/4, so fixed = (29/4·5/2 − 15/4·9/2) / (9/4) = 5/9 and slope =
+// (9/4·9/2 − 15/4·5/2) / (9/4) = 1/3. Left over: 1/9, −2/9, 4/9, in squares 21/81 of 54/81.
+TEST(FitLine, WeighsRelativeErrors) {
+  const std::vector<Measurement> measured = {{1, 1}, {2, 1}, {3, 2}};
+  const LinearFit fit = fit_line(measured);
+  EXPECT_NEAR(fit.fixed_seconds, 5.0 / 9, 1e-12);
+  EXPECT_NEAR(fit.seconds_per_sample, 1.0 / 3, 1e-12);
+  EXPECT_NEAR(fit.r2, 11.0 / 18, 1e-12);
+}
+
+// The line through (1, 1) and (2, 4) starts below zero. Through the origin: slope =
+// (1·1·1 + 1/16·2·4) / (1·1 + 1/16·4) = 1.5 / 1.25.
+TEST(FitLine, HasNoNegativeFixedPart) {
+  const std::vector<Measurement> measured = {{1, 1}, {2, 4}};
+  const LinearFit fit = fit_line(measured);
+  EXPECT_EQ(fit.fixed_seconds, 0);
+  EXPECT_NEAR(fit.seconds_per_sample, 1.2, 1e-12);
+}
+
+// Falling times: the weighted mean, (1/4·2 + 1·1) / (1/4 + 1).
+TEST(FitLine, HasNoNegativeSlope) {
+  const std::vector<Measurement> measured = {{1, 2}, {2, 1}};
+  const LinearFit fit = fit_line(measured);
+  EXPECT_NEAR(fit.fixed_seconds, 1.2, 1e-12);
+  EXPECT_EQ(fit.seconds_per_sample, 0);
+}
+
+TEST(FitLine, TakesOneMeasurementAsItIs) {
+  const std::vector<Measurement> measured = {{4, 7e-3}};
+  const LinearFit fit = fit_line(measured);
+  EXPECT_NEAR(fit.at(1), 7e-3, 1e-15);
+  EXPECT_NEAR(fit.at(64), 7e-3, 1e-15);
+  EXPECT_EQ(fit.r2, 1);
+}
+
+TEST(FitLink, GivesLatencyAndBandwidth) {
+  const ProfiledLink link =
+      fit_link("here", {{1000, 10e-6 + 1e-6}, {50000, 10e-6 + 50e-6}, {4000000, 4.01e-3}});
+  EXPECT_NEAR(link.latency_seconds, 10e-6, 1e-12);
+  EXPECT_NEAR(link.bytes_per_second, 1e9, 1);
+  EXPECT_NEAR(link.r2, 1, 1e-12);
+}
+
+// Three ops of t = n and one that takes 1, 1, 2 at 1, 2, 4 samples. Without 4: the first predicts
+// 4, the second is flat at 1, half of what it was. A step: 3·4 + 1 of 3·4 + 2.
+TEST(HeldOut, PredictsASizeThatTheFitHasNotSeen) {
+  Profile profile{.slices = {1, 2, 4}};
+  profile.operators = {profiled("line", {"a", "b", "c"}, {{1, 1}, {2, 2}, {4, 4}}),
+                       profiled("step", {"d"}, {{1, 1}, {2, 1}, {4, 2}}),
+                       profiled("constant", {"e"}, {{1, 3}})};
+  const std::vector<FitError> errors = held_out_errors(profile);
+  ASSERT_EQ(errors.size(), 3u);
+  EXPECT_EQ(errors[2].samples, 4);
+  EXPECT_EQ(errors[2].count, 2u);
+  EXPECT_NEAR(errors[2].median, 0.25, 1e-12);
+  EXPECT_NEAR(errors[2].worst, 0.5, 1e-12);
+  EXPECT_EQ(errors[2].worst_form, "step");
+  EXPECT_NEAR(errors[2].total, -1.0 / 14, 1e-12);
+}
+
+TEST(HeldOut, TheFitsOwnErrorCountsEverySize) {
+  Profile profile{.slices = {1, 2}};
+  // The fit of the second is flat at 1.2: off by 0.4 and 0.2.
+  profile.operators = {profiled("line", {"a"}, {{1, 1}, {2, 2}}),
+                       profiled("falling", {"b"}, {{1, 2}, {2, 1}})};
+  const FitError error = fit_error(profile);
+  EXPECT_EQ(error.count, 4u);
+  EXPECT_NEAR(error.worst, 0.4, 1e-12);
+  EXPECT_NEAR(error.median, 0.1, 1e-12);
+  EXPECT_TRUE(held_out_errors(profile).empty()) << "two sizes leave nothing to fit";
+}
+
+TEST(ProfiledModel, SpeaksForItsDeviceAlone) {
+  const graph::ModelGraph graph = relu_chain();
+  const ConstantModel otherwise(0.25);
+  const ProfiledModel model(graph, {{chain_profile(), "p.json"}}, otherwise);
+  const cluster::DeviceType fast = cluster::test_type("fast"), slow = cluster::test_type("slow");
+  EXPECT_NEAR(model.seconds(graph, OpId(0), 10, fast), 21e-3, 1e-12);
+  EXPECT_NEAR(model.seconds(graph, OpId(2), 10, fast), 5e-3, 1e-12);
+  EXPECT_EQ(model.seconds(graph, OpId(0), 10, slow), 0.25);
+}
+
+TEST(ProfiledModel, TakesAProfileOfEachDevice) {
+  const graph::ModelGraph graph = relu_chain();
+  Profile other = chain_profile("slow");
+  other.operators[0] = profiled("relu", {"first"}, {{1, 1}, {2, 2}});
+  const ConstantModel otherwise(0.25);
+  const ProfiledModel model(graph, {{chain_profile(), "p.json"}, {other, "q.json"}}, otherwise);
+  EXPECT_NEAR(model.seconds(graph, OpId(0), 10, cluster::test_type("fast")), 21e-3, 1e-12);
+  EXPECT_NEAR(model.seconds(graph, OpId(0), 10, cluster::test_type("slow")), 10, 1e-9);
+}
+
+TEST(ProfiledModel, RefusesWhatIsNotOfThisGraph) {
+  const ConstantModel otherwise(0.25);
+  const auto refused = [&](const graph::ModelGraph& graph, Profile profile) {
+    return refusal([&] { ProfiledModel(graph, {{profile, "p.json"}}, otherwise); });
+  };
+  const graph::ModelGraph graph = relu_chain();
+  EXPECT_EQ(refused(graph, chain_profile()), "accepted");
+  EXPECT_THAT(refused(relu_chain("other"), chain_profile()),
+              AllOf(HasSubstr("p.json: graph.hash"), HasSubstr("'chain'"), HasSubstr("'other'")));
+  Profile unfinished = chain_profile();
+  unfinished.finished = false;
+  EXPECT_THAT(refused(graph, unfinished), HasSubstr("p.json: finished"));
+  Profile lacking = chain_profile();
+  lacking.operators.pop_back();
+  EXPECT_THAT(refused(graph, lacking),
+              AllOf(HasSubstr("p.json: operators"), HasSubstr("'last'"), HasSubstr("missing")));
+  Profile strange = chain_profile();
+  strange.operators[0].ops = {"nobody"};
+  EXPECT_THAT(refused(graph, strange),
+              AllOf(HasSubstr("p.json: operators[0].ops"), HasSubstr("'nobody'")));
+}
+
+TEST(ProfiledModel, RefusesTwoProfilesOfOneDevice) {
+  const graph::ModelGraph graph = relu_chain();
+  const ConstantModel otherwise(0.25);
+  EXPECT_THAT(
+      refusal([&] {
+        ProfiledModel(graph, {{chain_profile(), "p.json"}, {chain_profile(), "q.json"}}, otherwise);
+      }),
+      AllOf(HasSubstr("q.json: device"), HasSubstr("fast")));
+}
+
+TEST(CheckDevices, RefusesADeviceThatTheClusterLacks) {
+  cluster::ClusterBuilder builder("pair");
+  builder.add_machine(cluster::test_machine("a", 2, cluster::test_type("fast")));
+  const cluster::Cluster cluster = std::move(builder).build("pair");
+  const std::vector<ProfileSource> right = {{chain_profile("fast"), "p.json"}};
+  const std::vector<ProfileSource> wrong = {{chain_profile("slow"), "p.json"}};
+  EXPECT_NO_THROW(check_devices(right, cluster));
+  EXPECT_THAT(refusal([&] { check_devices(wrong, cluster); }),
+              AllOf(HasSubstr("p.json: device"), HasSubstr("slow"), HasSubstr("'pair' has fast")));
+}
+
+}  // namespace
+}  // namespace heterog::cost
