@@ -23,7 +23,7 @@ DEVICES = ROOT / "configs/devices.json"
 SAMPLES = ROOT / "configs/calibration"
 BEGIN, END = "  // Calibrations, written by scripts/calibrate.py.\n", "  // End of the calibrations.\n"
 
-Row = collections.namedtuple("Row", "device constants group source held_out seconds calibrated roofline")
+Row = collections.namedtuple("Row", "device constants group source shape held_out seconds calibrated roofline")
 Constant = collections.namedtuple("Constant", "name start low high")
 
 # In the order of cluster/calibration.h. Bounds keep what the data do not decide at sensible values.
@@ -57,7 +57,7 @@ class Program:
         line, rows = self.ask("rows"), []
         while line.strip():
             words = line.split()
-            rows.append(Row(*words[:4], words[4] == "1", *map(float, words[5:])))
+            rows.append(Row(*words[:5], words[5] == "1", *map(float, words[6:])))
             line = self.process.stdout.readline()
         return rows
 
@@ -240,19 +240,38 @@ def write(calibrations_list):
 
 
 def table(rows):
-    """Lines of errors on held-out rows, per device and group."""
+    """Lines of errors on held-out rows, per device and kind of kernel, then over all devices."""
     groups = collections.defaultdict(list)
     for row in rows:
         if row.held_out:
             groups[row.device, row.group].append(row)
+            groups["~", row.group].append(row)  # sorts behind every name
     yield (f"{'device':16} {'kernels':37} {'rows':>4}   {'calibrated: median':>18} {'mean':>6}   "
            f"{'roofline: median':>16} {'mean':>6}")
     for (device, group), members in sorted(groups.items()):
         errors = [[100 * abs(getattr(row, key) / row.seconds - 1) for row in members]
                   for key in ("calibrated", "roofline")]
         cells = [(np.median(error), np.mean(error)) for error in errors]
-        yield (f"{device:16} {group:37} {len(members):4}   {cells[0][0]:16.1f} % {cells[0][1]:4.0f} %   "
+        yield (f"{device.replace('~', 'all'):16} {group:37} {len(members):4}   "
+               f"{cells[0][0]:16.1f} % {cells[0][1]:4.0f} %   "
                f"{cells[1][0]:14.1f} % {cells[1][1]:4.0f} %")
+
+
+def ratios(rows):
+    """Lines of one card's time over another's on the same shapes, measured and ours."""
+    yield f"{'kernels':16} {'ratio of times':34} {'shapes':>6} {'measured':>9} {'calibrated':>11} {'roofline':>9}"
+    for slow, fast in (("GTX-1080-Ti", "V100-SXM2-16GB"), ("P100-PCIE-16GB", "GTX-1080-Ti")):
+        for kind in ("matmul", "convolution"):
+            # The sheets list the same shapes, though not in the same order for every card.
+            times = collections.defaultdict(dict)
+            for row in rows:
+                if row.source == "deepbench" and row.constants.startswith(kind) and "half" not in row.constants:
+                    times[row.shape].setdefault(row.device, row)
+            pairs = [(seen[slow], seen[fast]) for seen in times.values() if slow in seen and fast in seen]
+            cells = [np.median([getattr(a, key) / getattr(b, key) for a, b in pairs])
+                     for key in ("seconds", "calibrated", "roofline")]
+            yield (f"{kind:16} {slow + ' / ' + fast:34} {len(pairs):6} {cells[0]:9.2f} {cells[1]:11.2f} "
+                   f"{cells[2]:9.2f}")
 
 
 def main():
@@ -264,7 +283,7 @@ def main():
     program = Program(arguments.program)
     rows = program.rows()
     if arguments.what == "table":
-        print("\n".join(table(rows)))
+        print("\n".join([*table(rows), "", *ratios(rows)]))
         return
     fitted = {}
     for device, name in sorted({(row.device, row.constants) for row in rows}):

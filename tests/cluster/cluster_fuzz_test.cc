@@ -51,8 +51,11 @@ TEST(ClusterFuzz, TenThousandDamagedClusterFiles) {
 }
 
 TEST(ClusterFuzz, TenThousandDamagedDeviceFiles) {
-  // The first three devices of the data base; the whole of it is slow to parse so often.
+  // The first calibration and the first two devices of the data base; the whole of it is slow to
+  // parse so often.
   std::string text = read_file("configs/devices.json");
+  const std::size_t second = text.rfind(',', text.find("{\"name\": \"p100\""));
+  text = text.substr(0, second) + "],\n" + text.substr(text.find("  // End of the calibrations"));
   text = text.substr(0, text.find("{\"name\": \"V100-SXM2-16GB\""));
   text = text.substr(0, text.rfind(',')) + "]}";
   ASSERT_EQ(parse_devices(text, "seed.json").size(), 2u);

@@ -1,8 +1,9 @@
 // Predicts the measured rows, for scripts/calibrate.py: the formula stands in the library alone.
 //
 // usage: predict_samples DEVICES FOLDER, then commands on standard input:
-//   rows                       one line a row: device, constants, group, source, held out (0 or 1),
-//                              seconds measured, calibrated, of the roofline; then an empty line
+//   rows                       one line a row: device, constants, group, source, shape, held out (0
+//                              or 1), seconds measured, calibrated, of the roofline; then an empty
+//                              line
 //   try DEVICE CONSTANTS X…    seconds of the rows of that device and constants, in one line, with
 //                              the constants replaced by X… in the order of cluster/calibration.h
 #include <cstdio>
@@ -58,10 +59,11 @@ void run(const std::string& devices_path, const std::string& folder) {
     if (command == "rows") {
       for (const Sample& sample : samples) {
         const cluster::DeviceType type = type_of(sample.device);
-        std::printf(
-            "%s %s %s %s %d %.9g %.9g %.9g\n", sample.device.c_str(), sample.constants.c_str(),
-            sample.group.c_str(), sample.source.c_str(), sample.held_out ? 1 : 0, sample.seconds,
-            predict(CalibratedModel(), sample, type), predict(RooflineModel(), sample, type));
+        std::printf("%s %s %s %s %s %d %.9g %.9g %.9g\n", sample.device.c_str(),
+                    sample.constants.c_str(), sample.group.c_str(), sample.source.c_str(),
+                    sample.shape.c_str(), sample.held_out ? 1 : 0, sample.seconds,
+                    predict(CalibratedModel(), sample, type),
+                    predict(RooflineModel(), sample, type));
       }
     } else {
       VALIDATE(command == "try", "unknown command '{}'; there are rows and try", command);

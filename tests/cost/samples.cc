@@ -40,6 +40,7 @@ class Table {
              line_ + 1, cells_.size(), columns_.size());
     return true;
   }
+  bool has(const std::string& column) const { return columns_.contains(column); }
   const std::string& text(const std::string& column) const { return cells_[columns_.at(column)]; }
   std::int64_t integer(const std::string& column) const {
     const std::string& cell = text(column);
@@ -48,6 +49,14 @@ class Table {
     VALIDATE(result.ptr == cell.data() + cell.size() && result.ec == std::errc{},
              "{}:{}: {} is '{}'; it must be a whole number", path_, line_ + 1, column, cell);
     return value;
+  }
+  // The cells behind `column`, but for the last, which is the time.
+  std::string sizes(const std::string& column) const {
+    std::string text;
+    for (std::size_t i = columns_.at(column) + 1; i + 1 < cells_.size(); ++i) {
+      text += (text.empty() ? "" : ",") + cells_[i];
+    }
+    return text;
   }
   double seconds() const {
     const double value = std::strtod(text("seconds").c_str(), nullptr);
@@ -264,11 +273,14 @@ std::vector<Sample> read_samples(const std::string& folder) {
   const auto add = [&](const Table& row, std::string constants, const std::string& suffix,
                        ModelGraph graph) {
     const std::string group = constants + suffix;
+    // Passes of a convolution are constants of their own, so that the sizes tell rows apart.
+    const std::string first = row.has("operator") ? "operator" : row.has("pass") ? "pass" : "dtype";
     const int index = seen[{row.text("device"), group}]++;
     samples.push_back({.source = row.text("source"),
                        .device = row.text("device"),
                        .constants = std::move(constants),
                        .group = group,
+                       .shape = row.text(first) + "," + row.sizes(first),
                        .held_out = index % 5 == 4,
                        .graph = std::move(graph),
                        .seconds = row.seconds()});

@@ -1,0 +1,215 @@
+// Which kernels the calibrated model lets an operator run, and that it holds on real graphs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "cluster/builders.h"
+#include "cluster/cluster_io.h"
+#include "cost/cost_model.h"
+#include "cost/kernel.h"
+#include "graph/graph_io.h"
+
+namespace heterog::cost {
+namespace {
+
+using cluster::Calibration;
+using cluster::DeviceType;
+using cluster::ProductKind;
+using cluster::TrafficKind;
+using graph::Affine;
+using graph::int_value;
+using graph::tensor_value;
+using graph::TensorRole;
+using graph::Value;
+
+constexpr Affine kBatch{1, 0};
+Affine size(std::int64_t value) { return {0, value}; }
+
+Value ints(std::initializer_list<std::int64_t> values) {
+  std::vector<Value> items;
+  for (std::int64_t value : values) items.push_back(int_value(value));
+  return graph::list_value(std::move(items));
+}
+
+Value bools(std::initializer_list<bool> values) {
+  std::vector<Value> items;
+  for (bool value : values) {
+    items.emplace_back();
+    items.back().kind = Value::Kind::kBool;
+    items.back().integer.c = value ? 1 : 0;
+  }
+  return graph::list_value(std::move(items));
+}
+
+// Every kind of kernel at a share of its own, so that times tell them apart.
+DeviceType measured_type() {
+  DeviceType type = cluster::test_type("measured");
+  type.calibration.emplace();
+  double share = 0.9;
+  for (auto& products : type.calibration->products) {
+    for (auto& constants : products) {
+      constants = {.share = share, .bandwidth_share = share, .fixed_seconds = 1e-6 / share};
+      share *= 0.97;
+    }
+  }
+  for (auto& constants : type.calibration->traffic) {
+    constants = {.bandwidth_share = share, .fixed_seconds = 1e-6 / share};
+    share *= 0.97;
+  }
+  return type;
+}
+
+class CalibratedTest : public testing::Test {
+ protected:
+  TensorId tensor(std::vector<Affine> shape, TensorRole role = TensorRole::kInput) {
+    return builder_.add_tensor(
+        {.name = "t" + std::to_string(tensors_++), .role = role, .shape = std::move(shape)});
+  }
+  TensorId result(std::vector<Affine> shape) {
+    return tensor(std::move(shape), TensorRole::kActivation);
+  }
+  double seconds(const std::string& type, std::vector<Value> args, std::vector<TensorId> outputs,
+                 std::int64_t samples) {
+    builder_.add_op({.name = "op", .type = type, .args = std::move(args), .outputs = outputs});
+    const graph::ModelGraph graph = std::move(builder_).build("test");
+    builder_ = graph::GraphBuilder("next");
+    return CalibratedModel().seconds(graph, OpId(0), samples, type_);
+  }
+  double product(const Product& product) const {
+    return product_seconds(product, type_, *type_.calibration);
+  }
+  double traffic(TrafficKind kind, Bytes bytes) const {
+    return traffic_seconds(kind, bytes, type_, *type_.calibration);
+  }
+
+  const DeviceType type_ = measured_type();
+
+ private:
+  graph::GraphBuilder builder_{"test"};
+  int tensors_ = 0;
+};
+
+TEST_F(CalibratedTest, MatrixProducts) {
+  {
+    const TensorId bias = tensor({size(30)}), a = tensor({kBatch, size(20)}),
+                   b = tensor({size(20), size(30)}), y = result({kBatch, size(30)});
+    EXPECT_DOUBLE_EQ(seconds("aten.addmm.default",
+                             {tensor_value(bias), tensor_value(a), tensor_value(b)}, {y}, 7),
+                     product({.size = {.m = 7, .n = 30, .k = 20},
+                              .bytes = 4 * (30 + 7 * 20 + 20 * 30 + 7 * 30)}));
+  }
+  {
+    const TensorId a = tensor({kBatch, size(5), size(20)}),
+                   b = tensor({kBatch, size(20), size(30)}),
+                   y = result({kBatch, size(5), size(30)});
+    EXPECT_DOUBLE_EQ(seconds("aten.bmm.default", {tensor_value(a), tensor_value(b)}, {y}, 7),
+                     product({.size = {.batch = 7, .m = 5, .n = 30, .k = 20},
+                              .bytes = 4 * 7 * (5 * 20 + 20 * 30 + 5 * 30)}));
+  }
+}
+
+// 3 × 3, stride 2, padding 1: 16 × 16 → 8 × 8, 32 → 64 channels.
+TEST_F(CalibratedTest, PassesOfAConvolution) {
+  const ConvolutionSize shape{.samples = 7,
+                              .channels = 32,
+                              .filters = 64,
+                              .input_height = 16,
+                              .input_width = 16,
+                              .output_height = 8,
+                              .output_width = 8,
+                              .taps = 9,
+                              .stride_area = 4};
+  const Bytes x = 4 * 7 * 32 * 256, w = 4 * 64 * 32 * 9, y = 4 * 7 * 64 * 64;
+  const auto pass = [&](ProductKind kind) {
+    return product({.kind = kind, .shape = shape, .bytes = x + w + y});
+  };
+  const auto settings = [](bool transposed) {
+    return std::vector<Value>{
+        Value{},      ints({2, 2}), ints({1, 1}), ints({1, 1}), int_value(transposed ? 1 : 0),
+        ints({0, 0}), int_value(1)};
+  };
+  const std::vector<Affine> large{kBatch, size(32), size(16), size(16)};
+  const std::vector<Affine> small{kBatch, size(64), size(8), size(8)};
+  const std::vector<Affine> weight{size(64), size(32), size(3), size(3)};
+  const auto backward = [&](std::initializer_list<bool> mask, std::vector<TensorId> results) {
+    std::vector<Value> args{tensor_value(tensor(small)), tensor_value(tensor(large)),
+                            tensor_value(tensor(weight))};
+    for (Value& value : settings(false)) args.push_back(value);
+    args.push_back(bools(mask));
+    return seconds("aten.convolution_backward.default", args, std::move(results), 7);
+  };
+
+  std::vector<Value> args{tensor_value(tensor(large)), tensor_value(tensor(weight))};
+  for (Value& value : settings(false)) args.push_back(value);
+  EXPECT_DOUBLE_EQ(seconds("aten.convolution.default", args, {result(small)}, 7),
+                   pass(ProductKind::kConvolutionForward));
+  const double to_input = backward({true, false, false}, {result(large), TensorId(), TensorId()});
+  EXPECT_DOUBLE_EQ(to_input, pass(ProductKind::kConvolutionInputGradient));
+  const double to_weight = backward({false, true, false}, {TensorId(), result(weight), TensorId()});
+  EXPECT_DOUBLE_EQ(to_weight, pass(ProductKind::kConvolutionWeightGradient));
+  EXPECT_DOUBLE_EQ(
+      backward({true, true, true}, {result(large), result(weight), result({size(64)})}),
+      to_input + to_weight + traffic(TrafficKind::kReduction, y));
+  // Transposed, it is the input gradient of the same convolution.
+  args = {tensor_value(tensor(small)), tensor_value(tensor(weight))};
+  for (Value& value : settings(true)) args.push_back(value);
+  EXPECT_DOUBLE_EQ(seconds("aten.convolution.default", args, {result(large)}, 7), to_input);
+}
+
+TEST_F(CalibratedTest, KindsOfTraffic) {
+  const auto rows = [&](const std::string& type) {
+    const TensorId x = tensor({kBatch, size(100)}), y = result({kBatch, size(100)});
+    return seconds(type, {tensor_value(x)}, {y}, 1000);
+  };
+  EXPECT_DOUBLE_EQ(rows("aten.relu.default"), traffic(TrafficKind::kElementwise, 800'000));
+  EXPECT_DOUBLE_EQ(rows("aten._softmax.default"), traffic(TrafficKind::kSoftmax, 800'000));
+  EXPECT_DOUBLE_EQ(rows("aten.native_layer_norm.default"),
+                   traffic(TrafficKind::kLayerNorm, 800'000));
+  EXPECT_DOUBLE_EQ(rows("aten.native_batch_norm.default"),
+                   traffic(TrafficKind::kBatchNorm, 1'200'000));
+  EXPECT_DOUBLE_EQ(rows("aten.clone.default"), traffic(TrafficKind::kCopy, 800'000));
+}
+
+TEST(Calibrated, DevicesWithoutACalibrationFollowTheRoofline) {
+  const graph::ModelGraph graph = graph::read_graph("models/resnet50-tiny.json.gz");
+  const DeviceType type = cluster::test_type();
+  for (OpId op : graph.op_ids()) {
+    if (graph.op(op).alias) continue;
+    EXPECT_EQ(CalibratedModel().seconds(graph, op, 8, type),
+              RooflineModel().seconds(graph, op, 8, type));
+  }
+}
+
+class CalibratedGraphs : public testing::TestWithParam<std::string> {};
+
+// What a planner needs: times that are finite, and never fall as a slice grows.
+TEST_P(CalibratedGraphs, MoreSamplesNeverTakeLessOnAnyDevice) {
+  const graph::ModelGraph graph = graph::read_graph("models/" + GetParam() + ".json.gz");
+  const cluster::DeviceDatabase devices = cluster::read_devices("configs/devices.json");
+  const CalibratedModel model;
+  for (const auto& [name, type] : devices) {
+    for (OpId op : graph.op_ids()) {
+      if (graph.op(op).alias) continue;
+      double before = 0;
+      for (std::int64_t samples : {1, 2, 3, 4, 6, 7, 8, 12, 16, 21, 32, 33, 64}) {
+        const double seconds = model.seconds(graph, op, samples, type);
+        ASSERT_TRUE(std::isfinite(seconds) && seconds > 0) << name << ", " << graph.op(op).name;
+        ASSERT_GE(seconds, before * (1 - 1e-12))
+            << name << ", " << graph.op(op).name << " at " << samples;
+        before = seconds;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Zoo, CalibratedGraphs,
+                         testing::Values("resnet50-tiny", "bert_large24-tiny", "mobilenet_v2-tiny",
+                                         "gnmt4-tiny", "tensor_holography-tiny"),
+                         [](const auto& info) {
+                           std::string name = info.param.substr(0, info.param.find('-'));
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace heterog::cost
