@@ -10,6 +10,7 @@
 #include "cli/planning.h"
 #include "cli/verbs.h"
 #include "compiler/plan_io.h"
+#include "sim/check_bytes.h"
 #include "sim/check_timeline.h"
 
 namespace heterog::cli {
@@ -39,10 +40,15 @@ void write_dump(const std::string& path, const cost::Problem& problem, const com
   write_file(path, compiler::plan_text(plan, problem));
 }
 
-// Exit code 4 if the simulated step is not a schedule of the plan.
-void check_step(const Simulated& simulated, compiler::OrderPolicy order) {
-  const std::vector<std::string> wrong =
-      sim::check_timeline(simulated.plan, simulated.result, order);
+// Exit code 4 if the simulated step is not a schedule of the plan, or the plan
+// moves other bytes than its strategy says.
+void check_step(const cost::Problem& problem, const compiler::Strategy& strategy,
+                const Simulated& simulated) {
+  std::vector<std::string> wrong =
+      sim::check_timeline(simulated.plan, simulated.result, strategy.order);
+  for (std::string& line : sim::check_bytes(problem, strategy, simulated.plan)) {
+    wrong.push_back(std::move(line));
+  }
   if (wrong.empty()) return;
   for (const std::string& complaint : wrong) spdlog::error("{}", complaint);
   throw Error(ErrorKind::kVerification, fmt::format("the simulated step is wrong: {}", wrong[0]));
@@ -57,7 +63,7 @@ int run_simulate(SimulateOptions options) {
   if (!options.order.empty()) record.strategy.order = parse_order(options.order);
   const Simulated simulated =
       simulate_strategy(*problem, record.strategy, compile_options(options.problem));
-  if (options.check) check_step(simulated, record.strategy.order);
+  if (options.check) check_step(*problem, record.strategy, simulated);
   write_trace(options.trace, *problem, simulated);
   write_dump(options.dump, *problem, simulated.plan);
   if (options.common.json) {
@@ -69,7 +75,10 @@ int run_simulate(SimulateOptions options) {
                problem->cluster->name(), problem->batch, record.planner,
                compiler::order_policy_name(record.strategy.order),
                simulation_text(*problem, simulated));
-    if (options.check) fmt::print("\nchecked: a schedule of the plan, memory and links add up\n");
+    if (options.check)
+      fmt::print(
+          "\nchecked: a schedule of the plan, memory and links add up, "
+          "bytes as the strategy says\n");
   }
   return 0;
 }
@@ -85,15 +94,17 @@ void add_simulate(CLI::App& app, Action& chosen) {
                   "rank, rank-reserve or fifo, in place of the plan's own");
   verb.add_option("--trace", options->trace, "Write a Chrome trace of the simulated step");
   verb.add_option("--dump", options->dump, "Write the compiled plan: NAME.txt or NAME.dot");
-  verb.add_flag(
-      "--check", options->check,
-      "Prove the step: no resource runs two tasks, nothing starts early or waits in vain, "
-      "memory and links add up");
+  verb.add_flag("--check", options->check,
+                "Prove the step: no resource runs two tasks, nothing starts "
+                "early or waits in vain, "
+                "memory and links add up");
   add_common(verb, options->common);
   verb.footer(
       "Example:\n  heterog simulate --graph models/bert_large24.json.gz "
-      "--cluster configs/clusters/heterog-8gpu.json --plan plan.json --order fifo "
-      "--trace trace.json\nOpen the trace in ui.perfetto.dev or chrome://tracing.");
+      "--cluster configs/clusters/heterog-8gpu.json --plan plan.json --order "
+      "fifo "
+      "--trace trace.json\nOpen the trace in ui.perfetto.dev or "
+      "chrome://tracing.");
   verb.callback([options, &chosen] { chosen = [options] { return run_simulate(*options); }; });
 }
 

@@ -5,6 +5,8 @@
 #include <map>
 #include <tuple>
 
+#include "compiler/rows.h"
+
 namespace heterog::compiler {
 namespace {
 
@@ -86,6 +88,33 @@ void all_reduce_bucket(const cost::Problem& problem, const Bucket& bucket, PlanB
   }
 }
 
+// An embedding's gradient as rows, where that moves fewer bytes; else nothing is emitted.
+bool aggregate_rows(const cost::Problem& problem, const Layout& layout, const Gradient& gradient,
+                    std::span<const Movement::Location> partial, Movement& movement) {
+  const Bytes whole = problem.graph->bytes(gradient.tensor, problem.batch);
+  std::vector<Bytes> rows;
+  for (const Slice& slice : layout.op_slices(gradient.producer)) {
+    rows.push_back(row_bytes(problem, gradient.tensor, slice.size()));
+  }
+  const Bytes longest = *std::max_element(rows.begin(), rows.end());
+  const Movement::InPlace where = in_place(problem, gradient.tensor);
+  const DeviceId server = layout.home(gradient.parameter).server;
+  if (!server.valid()) {
+    // A ring moves 2(n−1)/n of the whole over each link, an all-gather (n−1)/n of n times the rows.
+    if (static_cast<Bytes>(rows.size()) * longest >= 2 * whole) return false;
+    movement.set_reduced(gradient.tensor,
+                         movement.gather_rows(gradient.tensor, partial, longest, where));
+    return true;
+  }
+  const bool serves_itself = std::any_of(partial.begin(), partial.end(),
+                                         [&](const auto& own) { return own.device == server; });
+  const bool shorter = std::any_of(rows.begin(), rows.end(), [&](Bytes b) { return b < whole; });
+  if (!serves_itself || !shorter) return false;
+  movement.set_reduced(gradient.tensor,
+                       {movement.sum_rows_at(gradient.tensor, partial, rows, server, where)});
+  return true;
+}
+
 }  // namespace
 
 void aggregate_gradients(const cost::Problem& problem, const Layout& layout, Bytes bucket_bytes,
@@ -101,6 +130,8 @@ void aggregate_gradients(const cost::Problem& problem, const Layout& layout, Byt
     const Bytes bytes = problem.graph->bytes(gradient.tensor, problem.batch);
     if (partial.size() == 1) {
       movement.set_reduced(gradient.tensor, partial);  // fetched by whoever updates
+    } else if (aggregate_rows(problem, layout, gradient, partial, movement)) {
+      continue;
     } else if (home.server.valid()) {
       movement.set_reduced(gradient.tensor,
                            {movement.sum_at(gradient.tensor, partial, bytes, home.server,

@@ -8,7 +8,8 @@
 namespace heterog::compiler {
 
 // After all forward and backward ops: pushes and sums at parameter servers, all-reduces (buckets of
-// up to `bucket_bytes`) among replicas (decisions 4 to 6).
+// up to `bucket_bytes`) among replicas (decisions 4 to 6). Gradients of embeddings travel as rows,
+// each alone, where that moves fewer bytes.
 void aggregate_gradients(const cost::Problem& problem, const Layout& layout, Bytes bucket_bytes,
                          PlanBuilder& builder, Movement& movement);
 

@@ -51,6 +51,14 @@ class Movement {
   // Emits transfers of all locations to `root` and a sum there; returns the result's location.
   Location sum_at(TensorId tensor, std::span<const Location> locations, Bytes bytes, DeviceId root,
                   TaskKind transfer_kind, InPlace in_place);
+  // The same for gradients that travel as rows. `root` is one of the locations; `rows`: the bytes
+  // of each, parallel to them.
+  Location sum_rows_at(TensorId tensor, std::span<const Location> locations,
+                       std::span<const Bytes> rows, DeviceId root, InPlace in_place);
+  // In place of an all-reduce: one all-gather of the rows, `rows` bytes from each device (short
+  // ones are padded), which every device then adds to its own gradient.
+  std::vector<Location> gather_rows(TensorId tensor, std::span<const Location> locations,
+                                    Bytes rows, InPlace in_place);
 
   // Emits a transfer; the destination's buffer is allocated unless `bytes_at_destination` is 0.
   struct Transfer {
@@ -124,6 +132,10 @@ class Movement {
                       std::vector<Source>& sources);
   void reduce(const graph::Read& read, LayoutId readers);
   cost::CollectiveCost collective(const std::vector<DeviceId>& devices, Bytes bytes);
+  TaskId add_collective(TensorId tensor, const std::vector<DeviceId>& devices,
+                        const cost::CollectiveCost& cost, Bytes bytes);
+  TaskId add_rows(TensorId tensor, DeviceId device, Bytes rows);
+  Location added(TaskId sum, TensorId tensor, const Location& own, InPlace in_place);
   bool holds_samples(const graph::Read& read) const;
   void allocate_outputs(OpId op, std::size_t instance, TaskId task, const Slice& slice);
 

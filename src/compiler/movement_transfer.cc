@@ -81,13 +81,8 @@ cost::CollectiveCost Movement::collective(const std::vector<DeviceId>& devices, 
       hierarchical.seconds(bytes) < ring.seconds(bytes) ? hierarchical : ring, bytes);
 }
 
-std::vector<Movement::Location> Movement::all_reduce(TensorId tensor,
-                                                     std::span<const Location> locations,
-                                                     Bytes bytes, InPlace in_place) {
-  std::vector<DeviceId> devices;
-  for (const Location& location : locations) devices.push_back(location.device);
-  std::sort(devices.begin(), devices.end());
-  const cost::CollectiveCost cost = collective(devices, bytes);
+TaskId Movement::add_collective(TensorId tensor, const std::vector<DeviceId>& devices,
+                                const cost::CollectiveCost& cost, Bytes bytes) {
   PlanBuilder::Task task;
   task.kind = TaskKind::kAllReduce;
   task.op = graph_.tensor(tensor).producer;
@@ -109,6 +104,16 @@ std::vector<Movement::Location> Movement::all_reduce(TensorId tensor,
   if (options_.collectives == CompileOptions::Collectives::kSerial) {
     builder_.hold(id, {builder_.plan().all_collectives(), cost.duration});
   }
+  return id;
+}
+
+std::vector<Movement::Location> Movement::all_reduce(TensorId tensor,
+                                                     std::span<const Location> locations,
+                                                     Bytes bytes, InPlace in_place) {
+  std::vector<DeviceId> devices;
+  for (const Location& location : locations) devices.push_back(location.device);
+  std::sort(devices.begin(), devices.end());
+  const TaskId id = add_collective(tensor, devices, collective(devices, bytes), bytes);
   std::vector<Location> results;
   for (const Location& location : locations) {
     builder_.depend(location.source.task, id);

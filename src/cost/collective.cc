@@ -38,15 +38,17 @@ HopCost hop_cost(const cluster::Cluster& cluster, const Hops& hops, double bytes
   return cost;
 }
 
-// Ring over devices in this order: each hop carries 2(n−1)/n of the bytes in 2(n−1) steps.
+// Ring over devices in this order: in each pass a hop carries (n−1)/n of the bytes in n−1 steps.
+// Two passes reduce, one gathers.
 AllReduceShape::Part ring_part(const cluster::Cluster& cluster, std::span<const DeviceId> devices,
-                               std::map<LinkId, double>& held) {
+                               int passes, std::map<LinkId, double>& held) {
   const int n = static_cast<int>(devices.size());
   Hops hops;
   for (int i = 0; i < n; ++i) hops.emplace_back(devices[i], devices[(i + 1) % n]);
-  const double share = 2.0 * (n - 1) / n;
+  const double steps = static_cast<double>(passes) * (n - 1);
+  const double share = steps / n;
   const HopCost cost = hop_cost(cluster, hops, share, held);
-  return {cost.steps_seconds(2.0 * (n - 1)), share * cost.seconds_per_byte};
+  return {cost.steps_seconds(steps), share * cost.seconds_per_byte};
 }
 
 // A pipelined chain between the first device and the rest of its machine, in either direction:
@@ -60,6 +62,15 @@ AllReduceShape::Part chain_part(const cluster::Cluster& cluster, std::span<const
   }
   const HopCost cost = hop_cost(cluster, hops, 1, held);
   return {cost.steps_seconds(static_cast<double>(hops.size())), cost.seconds_per_byte};
+}
+
+// Devices are numbered machine by machine, so ascending order puts those of one side by side.
+std::vector<DeviceId> in_ring_order(std::span<const DeviceId> devices) {
+  std::vector<DeviceId> sorted(devices.begin(), devices.end());
+  std::sort(sorted.begin(), sorted.end());
+  EXPECT(sorted.size() >= 2);
+  EXPECT(std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end());
+  return sorted;
 }
 
 }  // namespace
@@ -86,17 +97,12 @@ double AllReduceShape::seconds(Bytes bytes) const {
 
 AllReduceShape all_reduce_shape(const cluster::Cluster& cluster, std::span<const DeviceId> devices,
                                 AllReduceAlgorithm algorithm) {
-  // Devices are numbered machine by machine, so ascending order puts those of one side by side.
-  std::vector<DeviceId> sorted(devices.begin(), devices.end());
-  std::sort(sorted.begin(), sorted.end());
-  EXPECT(sorted.size() >= 2);
-  EXPECT(std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end());
-
+  const std::vector<DeviceId> sorted = in_ring_order(devices);
   AllReduceShape shape;
   shape.algorithm = algorithm;
   std::map<LinkId, double> held;
   if (algorithm == AllReduceAlgorithm::kRing) {
-    shape.phases = {{ring_part(cluster, sorted, held)}};
+    shape.phases = {{ring_part(cluster, sorted, 2, held)}};
   } else {
     std::vector<AllReduceShape::Part> reduce, broadcast;
     std::vector<DeviceId> leaders;
@@ -109,9 +115,18 @@ AllReduceShape all_reduce_shape(const cluster::Cluster& cluster, std::span<const
       broadcast.push_back(chain_part(cluster, inside, false, held));
     }
     if (!reduce.empty()) shape.phases.push_back(reduce);
-    if (leaders.size() > 1) shape.phases.push_back({ring_part(cluster, leaders, held)});
+    if (leaders.size() > 1) shape.phases.push_back({ring_part(cluster, leaders, 2, held)});
     if (!broadcast.empty()) shape.phases.push_back(broadcast);
   }
+  shape.seconds_per_byte.assign(held.begin(), held.end());
+  return shape;
+}
+
+AllReduceShape all_gather_shape(const cluster::Cluster& cluster,
+                                std::span<const DeviceId> devices) {
+  AllReduceShape shape;
+  std::map<LinkId, double> held;
+  shape.phases = {{ring_part(cluster, in_ring_order(devices), 1, held)}};
   shape.seconds_per_byte.assign(held.begin(), held.end());
   return shape;
 }

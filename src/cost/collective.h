@@ -43,6 +43,10 @@ AllReduceShape all_reduce_shape(const cluster::Cluster& cluster, std::span<const
                                 AllReduceAlgorithm algorithm);
 CollectiveCost collective_cost(const AllReduceShape& shape, Bytes bytes);
 
+// A ring that gathers: every device sends an equal part of the bytes to all others, so each hop
+// carries (n−1)/n of them in n−1 steps.
+AllReduceShape all_gather_shape(const cluster::Cluster& cluster, std::span<const DeviceId> devices);
+
 // All-reduce of `bytes` over `devices` (distinct, ≥ 2). Ring: devices of one machine side by side,
 // so that each NIC is crossed once in each direction. Hierarchical: reduce inside each machine to
 // one device, ring among these, broadcast inside. Ties: ring. (HeteroG §3.4)

@@ -185,6 +185,17 @@ TEST(AllReduce, EachPhaseIsLaunchedOnce) {
       2 * (1000 + 10 + 4000) + (3000 + 2 * 100 + 8000));
 }
 
+// Two devices in each of two machines gather 4000 B: every hop of the ring carries 3/4 of them in
+// three steps.
+TEST(AllGather, IsOnePassOfTheRing) {
+  const Cluster c = build({machine("a", 2, 10, 1), machine("b", 2, 10, 2)});
+  const auto cost = collective_cost(all_gather_shape(c, devices({3, 0, 2, 1})), 4000);
+  EXPECT_EQ(cost.duration, 3000 + 3 * 100);
+  EXPECT_EQ(held(c, cost, "a/nic.out"), 3000);
+  EXPECT_EQ(held(c, cost, "b/nic.in"), 1500);
+  EXPECT_EQ(held(c, cost, "a/gpu0.out"), 300);
+}
+
 TEST(Transfer, IsLaunchedAndPaysTheHop) {
   MachineSpec a = machine("a", 2, 10, 4), b = machine("b", 1, 10, 2);
   a.fabric.launch_seconds = 1000e-9;

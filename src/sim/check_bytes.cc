@@ -1,0 +1,355 @@
+// Counts what a strategy has to move, op by op and gradient by gradient, without tasks.
+#include "sim/check_bytes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "compiler/layout.h"
+#include "cost/collective.h"
+
+namespace heterog::sim {
+namespace {
+
+using compiler::Layout;
+using compiler::LayoutId;
+using compiler::ParameterHome;
+using compiler::Slice;
+using compiler::Strategy;
+using compiler::SyncMethod;
+using graph::OperandUse;
+using graph::Phase;
+using graph::Read;
+using graph::SplitKind;
+
+bool adds_up(const graph::SplitRule& rule) {
+  return rule.kind == SplitKind::kSum || rule.kind == SplitKind::kMean;
+}
+
+class Counter {
+ public:
+  Counter(const cost::Problem& problem, const Strategy& strategy)
+      : problem_(problem),
+        strategy_(strategy),
+        graph_(*problem.graph),
+        cluster_(*problem.cluster),
+        layout_(compiler::lay_out(problem, strategy)),
+        bytes_(cluster_.link_count(), 0.0),
+        rounding_(cluster_.link_count(), 0.0) {}
+
+  void count() {
+    each_op(false);
+    gradients();
+    each_op(true);
+    for (const graph::UpdateChain& chain : problem_.folded->chains) {
+      if (layout_.home_of[chain.parameter] == Layout::kNoHome) continue;
+      read_all(layout_.home(chain.parameter).update, chain.reads);
+    }
+    pulls();
+    statistics();
+  }
+  const IdVector<LinkId, double>& bytes() const { return bytes_; }
+  // How far a plan may be off: collectives hold links for whole nanoseconds.
+  const IdVector<LinkId, double>& rounding() const { return rounding_; }
+
+ private:
+  Bytes whole(TensorId tensor) const { return graph_.bytes(tensor, problem_.batch); }
+
+  // ---- ways to move ----
+
+  void send(DeviceId from, DeviceId to, Bytes bytes) {
+    if (from == to) return;
+    for (LinkId link : cluster_.route(from, to).links) bytes_[link] += static_cast<double>(bytes);
+  }
+  void cross(DeviceId from, DeviceId to, double bytes) {
+    for (LinkId link : cluster_.route(from, to).links) {
+      bytes_[link] += bytes;
+      rounding_[link] += 1 + cluster_.link(link).bytes_per_second * 1e-9;
+    }
+  }
+  // Over every hop of the ring, `share` of the bytes.
+  void ring(const std::vector<DeviceId>& devices, double share, Bytes bytes) {
+    for (std::size_t i = 0; i < devices.size(); ++i) {
+      cross(devices[i], devices[(i + 1) % devices.size()], share * static_cast<double>(bytes));
+    }
+  }
+  void all_reduce(std::vector<DeviceId> devices, Bytes bytes) {
+    std::sort(devices.begin(), devices.end());
+    const auto n = static_cast<double>(devices.size());
+    if (cost::all_reduce_cost(cluster_, devices, bytes).algorithm ==
+        cost::AllReduceAlgorithm::kRing) {
+      return ring(devices, 2 * (n - 1) / n, bytes);
+    }
+    // Down a chain to the first of each machine, a ring of these, and back up.
+    std::vector<DeviceId> leaders;
+    for (DeviceId device : devices) {
+      if (leaders.empty() || !cluster_.same_machine(leaders.back(), device)) {
+        leaders.push_back(device);
+      }
+    }
+    for (std::size_t i = 1; i < devices.size(); ++i) {
+      if (!cluster_.same_machine(devices[i - 1], devices[i])) continue;
+      cross(devices[i - 1], devices[i], static_cast<double>(bytes));
+      cross(devices[i], devices[i - 1], static_cast<double>(bytes));
+    }
+    const auto m = static_cast<double>(leaders.size());
+    if (leaders.size() > 1) ring(leaders, 2 * (m - 1) / m, bytes);
+  }
+
+  // ---- what ops read ----
+
+  void each_op(bool updates) {
+    for (OpId op : problem_.folded->ops) {
+      if ((graph_.op(op).phase == Phase::kUpdate) != updates) continue;
+      read_all(layout_.of_op[op], problem_.folded->reads[op]);
+    }
+  }
+  void read_all(LayoutId layout, std::span<const Read> reads) {
+    for (std::size_t i = 0; i < layout_.slices[layout].size(); ++i) {
+      for (const Read& read : reads) need(read, layout, i);
+    }
+  }
+  void need(const Read& read, LayoutId layout, std::size_t instance) {
+    const Slice& slice = layout_.slices[layout][instance];
+    if (instance > 0 && read.use == OperandUse::kOnce) return;
+    if (!read.producer.valid()) {
+      if (layout_.home_of[read.base] == Layout::kNoHome) return;  // inputs are everywhere
+      return need_value(read.tensor, layout_.home(read.base).replicas, slice.device);
+    }
+    const LayoutId made = layout_.of_op[read.producer];
+    if (read.rule.kind == SplitKind::kLocal) return;
+    if (adds_up(read.rule)) {
+      if (read.use == OperandUse::kPartial && (layout == made || instance > 0)) return;
+      total(read, layout);
+    } else if (read.rule.kind == SplitKind::kConcat ||
+               (read.rule.kind == SplitKind::kWhole && graph_.tensor(read.tensor).has_batch)) {
+      return need_samples(read, made, slice);
+    }
+    const auto reduced = total_at_.find(read.base);
+    need_value(read.tensor, reduced != total_at_.end() ? reduced->second : devices(made),
+               slice.device);
+  }
+  std::vector<DeviceId> devices(LayoutId layout) const {
+    std::vector<DeviceId> list;
+    for (const Slice& slice : layout_.slices[layout]) list.push_back(slice.device);
+    return list;
+  }
+
+  // Partial sums become a total: where it is read, if that is one place or where they are.
+  void total(const Read& read, LayoutId readers) {
+    if (total_at_.contains(read.base)) return;
+    const LayoutId made = layout_.of_op[read.producer];
+    std::vector<DeviceId>& at = total_at_[read.base] = devices(made);
+    if (at.size() == 1) return;
+    if (readers == made) return all_reduce(at, whole(read.base));
+    const DeviceId root = layout_.slices[readers].front().device;
+    for (DeviceId device : at) send(device, root, whole(read.base));
+    at = {root};
+  }
+
+  // The whole value goes once to a device that lacks it, from the nearest that has it.
+  void need_value(TensorId tensor, const std::vector<DeviceId>& holders, DeviceId device) {
+    if (std::find(holders.begin(), holders.end(), device) != holders.end()) return;
+    if (!samples_[{tensor, device}].insert({0, problem_.batch}).second) return;
+    const auto time = [&](DeviceId holder) {
+      return std::pair(
+          cost::transfer_duration(cluster_, cluster_.route(holder, device), whole(tensor)), holder);
+    };
+    send(*std::min_element(holders.begin(), holders.end(),
+                           [&](DeviceId a, DeviceId b) { return time(a) < time(b); }),
+         device, whole(tensor));
+  }
+
+  // Every sample that the device neither made nor fetched before, from whoever made it.
+  void need_samples(const Read& read, LayoutId made, const Slice& slice) {
+    auto& fetched = samples_[{read.tensor, slice.device}];
+    for (const Slice& source : layout_.slices[made]) {
+      if (source.device == slice.device) continue;
+      // Held intervals never overlap: walk the gaps between them.
+      std::int64_t at = std::max(source.begin, slice.begin);
+      const std::int64_t end = std::min(source.end, slice.end);
+      std::vector<std::pair<std::int64_t, std::int64_t>> gaps;
+      for (const auto& [begin, held_to] : fetched) {
+        if (held_to <= at || begin >= end) continue;
+        if (begin > at) gaps.emplace_back(at, begin);
+        at = std::max(at, held_to);
+      }
+      if (at < end) gaps.emplace_back(at, end);
+      for (const auto& gap : gaps) {
+        send(source.device, slice.device, graph_.bytes(read.tensor, gap.second - gap.first));
+        fetched.insert(gap);
+      }
+    }
+  }
+
+  // ---- parameters ----
+
+  struct Gradient {
+    OpId producer;
+    TensorId tensor, parameter;
+    bool operator<(const Gradient& other) const {
+      return std::tie(producer, tensor, parameter) <
+             std::tie(other.producer, other.tensor, other.parameter);
+    }
+  };
+
+  // What `samples` of the batch add to the gradient, as indices and rows if it is a lookup's.
+  Bytes as_rows(const Gradient& gradient, std::int64_t samples) const {
+    Bytes total = 0;
+    std::vector<TensorId> addends = {gradient.tensor};
+    while (!addends.empty()) {
+      const OpId maker = graph_.tensor(addends.back()).producer;
+      addends.pop_back();
+      const auto type = maker.valid() ? graph_.type_name(graph_.op(maker).type) : "";
+      if (type == "aten.add.Tensor") {
+        for (TensorId input : graph_.inputs(maker)) addends.push_back(input);
+      } else if (type == "aten.embedding_dense_backward.default") {
+        const Bytes row = whole(gradient.tensor) / graph_.shape(gradient.tensor)[0].c;
+        const TensorId indices = graph_.inputs(maker)[1];
+        const Bytes index = graph_.bytes(indices, 1) / graph_.elements(indices, 1);
+        total += graph_.elements(indices, samples) * (row + index);
+      } else {
+        return whole(gradient.tensor);
+      }
+    }
+    return std::min(whole(gradient.tensor), total);
+  }
+
+  void gradients() {
+    std::vector<Gradient> found;
+    const auto look = [&](TensorId parameter, std::span<const Read> reads) {
+      if (!parameter.valid() || layout_.home_of[parameter] == Layout::kNoHome) return;
+      for (const Read& read : reads) {
+        if (!read.producer.valid() || !adds_up(read.rule)) continue;
+        if (graph_.op(read.producer).phase == Phase::kUpdate) continue;
+        found.push_back({read.producer, read.base, parameter});
+      }
+    };
+    for (const graph::UpdateChain& chain : problem_.folded->chains) {
+      look(chain.parameter, chain.reads);
+    }
+    for (OpId op : problem_.folded->ops) {
+      if (graph_.op(op).phase == Phase::kUpdate) {
+        look(problem_.folded->home[op], problem_.folded->reads[op]);
+      }
+    }
+    std::sort(found.begin(), found.end());
+    std::map<LayoutId, Bytes> bucket;  // gathered so far
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      const Gradient& gradient = found[i];
+      if (i > 0 && found[i - 1].tensor == gradient.tensor) continue;  // another parameter's too
+      aggregate(gradient, bucket[layout_.of_op[gradient.producer]]);
+    }
+    for (const auto& [layout, bytes] : bucket) {
+      if (bytes > 0) all_reduce(devices(layout), bytes);
+    }
+  }
+  void aggregate(const Gradient& gradient, Bytes& bucket) {
+    const LayoutId layout = layout_.of_op[gradient.producer];
+    const std::vector<Slice>& slices = layout_.slices[layout];
+    const std::vector<DeviceId> at = devices(layout);
+    const Bytes full = whole(gradient.tensor);
+    total_at_[gradient.tensor] = at;
+    if (at.size() == 1) return;
+    Bytes longest = 0;
+    for (const Slice& s : slices) longest = std::max(longest, as_rows(gradient, s.size()));
+    const ParameterHome& home = layout_.home(gradient.parameter);
+    if (home.server.valid()) {
+      const bool rows = std::find(at.begin(), at.end(), home.server) != at.end();
+      for (const Slice& s : slices) {
+        send(s.device, home.server, rows ? as_rows(gradient, s.size()) : full);
+      }
+      total_at_[gradient.tensor] = {home.server};
+      return;
+    }
+    const auto n = static_cast<Bytes>(at.size());
+    if (n * longest < 2 * full) {
+      std::vector<DeviceId> order = at;
+      std::sort(order.begin(), order.end());
+      return ring(order, static_cast<double>(n - 1), longest);
+    }
+    if (bucket > 0 && bucket + full > strategy_.bucket_bytes) {
+      all_reduce(at, bucket);
+      bucket = 0;
+    }
+    bucket += full;
+    if (bucket >= strategy_.bucket_bytes) {
+      all_reduce(at, bucket);
+      bucket = 0;
+    }
+  }
+
+  void pulls() {
+    for (TensorId parameter : graph_.parameters()) {
+      if (layout_.home_of[parameter] == Layout::kNoHome) continue;
+      const ParameterHome& home = layout_.home(parameter);
+      if (!home.server.valid() || !problem_.folded->updater[parameter].valid()) continue;
+      for (DeviceId replica : home.replicas) send(home.server, replica, whole(parameter));
+    }
+  }
+
+  // Running means of replicated ops, together for each set of slices.
+  void statistics() {
+    std::map<LayoutId, Bytes> together;
+    for (OpId op : problem_.folded->ops) {
+      if (graph_.op(op).phase == Phase::kUpdate || layout_.op_slices(op).size() == 1) continue;
+      for (TensorId out : graph_.outputs(op)) {
+        if (out.valid() && graph_.tensor(out).replaces.valid() &&
+            adds_up(problem_.splits->rules[out])) {
+          together[layout_.of_op[op]] += whole(out);
+        }
+      }
+    }
+    for (const auto& [layout, bytes] : together) all_reduce(devices(layout), bytes);
+  }
+
+  const cost::Problem& problem_;
+  const Strategy& strategy_;
+  const graph::ModelGraph& graph_;
+  const cluster::Cluster& cluster_;
+  const Layout layout_;
+  IdVector<LinkId, double> bytes_;
+  IdVector<LinkId, double> rounding_;
+  std::map<TensorId, std::vector<DeviceId>> total_at_;  // of values that were added up
+  // Of a tensor on a device: the intervals of the batch that it fetched.
+  std::map<std::pair<TensorId, DeviceId>, std::set<std::pair<std::int64_t, std::int64_t>>> samples_;
+};
+
+}  // namespace
+
+IdVector<LinkId, double> expected_link_bytes(const cost::Problem& problem,
+                                             const Strategy& strategy) {
+  Counter counter(problem, strategy);
+  counter.count();
+  return counter.bytes();
+}
+
+std::vector<std::string> check_bytes(const cost::Problem& problem, const Strategy& strategy,
+                                     const compiler::Plan& plan) {
+  Counter counter(problem, strategy);
+  counter.count();
+  IdVector<LinkId, double> moved(plan.link_count, 0.0);
+  const std::size_t first = plan.link_count > 0 ? plan.link(LinkId(0)).value() : 0;
+  for (TaskId task : plan.task_ids()) {
+    for (const compiler::Hold& hold : plan.holds[task]) {
+      const std::size_t resource = hold.resource.value();
+      if (resource < first || resource >= first + plan.link_count) continue;
+      moved[LinkId(resource - first)] += static_cast<double>(hold.bytes);
+    }
+  }
+  std::vector<std::string> complaints;
+  for (LinkId link : id_range<LinkId>(plan.link_count)) {
+    const double expected = counter.bytes()[link];
+    if (std::abs(moved[link] - expected) <= counter.rounding()[link]) continue;
+    complaints.push_back(fmt::format("link {} moves {:.0f} bytes, the strategy needs {:.0f}",
+                                     problem.cluster->link(link).name, moved[link], expected));
+    if (complaints.size() == 20) break;
+  }
+  return complaints;
+}
+
+}  // namespace heterog::sim

@@ -1,0 +1,127 @@
+// Plans of random strategies on real graphs move what the strategies' formulas say.
+#include "sim/check_bytes.h"
+
+#include <gtest/gtest.h>
+
+#include "base/rng.h"
+#include "cluster/cluster_io.h"
+#include "compiler/compile.h"
+#include "cost/cost_model.h"
+#include "graph/graph_io.h"
+#include "sim/known_problems.h"
+
+namespace heterog::sim {
+namespace {
+
+using compiler::Plan;
+using compiler::Strategy;
+using compiler::SyncMethod;
+using compiler::UnitDecision;
+
+std::unique_ptr<const cost::Problem> problem_of(const std::string& model,
+                                                const std::string& cluster, std::int64_t batch) {
+  return cost::make_problem(
+      std::make_shared<const graph::ModelGraph>(graph::read_graph("models/" + model + ".json.gz")),
+      std::make_shared<const cluster::Cluster>(
+          cluster::load_cluster("configs/clusters/" + cluster + ".json")),
+      cost::ConstantModel(1e-5), batch);
+}
+
+// Neighbouring groups often decide alike, as planners do.
+Strategy random_strategy(const cost::Problem& problem, Rng& rng) {
+  const std::size_t devices = problem.cluster->device_count();
+  Strategy strategy;
+  UnitDecision decision;
+  for (std::size_t unit = 0; unit < problem.grouping.count(); ++unit) {
+    if (unit == 0 || rng.below(3) == 0) {
+      decision = {};
+      decision.sync = rng.below(2) ? SyncMethod::kAllReduce : SyncMethod::kParameterServer;
+      for (std::size_t device = 0; device < devices; ++device) {
+        if (rng.below(2)) decision.replicas.push_back({DeviceId(device), 1.0 + rng.below(3)});
+      }
+      if (decision.replicas.empty()) decision.replicas.push_back({DeviceId(rng.below(devices)), 1});
+      if (rng.below(3) == 0) decision.replicas.resize(1);
+      if (rng.below(4) == 0) std::reverse(decision.replicas.begin(), decision.replicas.end());
+    }
+    strategy.units.push_back(decision);
+  }
+  if (rng.below(2)) strategy.bucket_bytes = static_cast<Bytes>(rng.below(1 << 16));
+  return strategy;
+}
+
+TEST(CheckBytes, RandomStrategiesMoveWhatTheirFormulasSay) {
+  Rng rng(31);
+  int plans = 0, moving = 0;
+  for (const char* model : {"lenet5-tiny", "vgg19-tiny", "resnet50-tiny", "bert_large24-tiny",
+                            "gnmt4-tiny", "xlnet_large24-tiny", "mobilenet_v2-tiny"}) {
+    for (const char* cluster : {"heterog-8gpu", "celeritas-4gpu", "autosync-b9"}) {
+      const auto problem = problem_of(model, cluster, 13);
+      for (int i = 0; i < 6; ++i) {
+        const Strategy strategy = random_strategy(*problem, rng);
+        const Plan plan = compiler::compile(*problem, strategy);
+        const auto wrong = check_bytes(*problem, strategy, plan);
+        ASSERT_TRUE(wrong.empty()) << model << " on " << cluster << ": " << wrong[0];
+        ++plans;
+        for (double bytes : expected_link_bytes(*problem, strategy)) moving += bytes > 0;
+      }
+    }
+  }
+  EXPECT_GT(moving, plans);  // not for want of anything to move
+}
+
+TEST(CheckBytes, LargeGraphsUnderTheBaselines) {
+  for (const char* model : {"vgg19", "bert_large24"}) {
+    const auto problem = problem_of(model, "heterog-8gpu", 48);
+    for (SyncMethod sync : {SyncMethod::kAllReduce, SyncMethod::kParameterServer}) {
+      for (const UnitDecision& decision :
+           {compiler::even_decision(*problem, sync),
+            compiler::proportional_decision(*problem, sync), on({1, 5, 5}, sync), on({3})}) {
+        const Strategy strategy = compiler::uniform_strategy(*problem, decision);
+        const auto wrong = check_bytes(*problem, strategy, compiler::compile(*problem, strategy));
+        EXPECT_TRUE(wrong.empty()) << model << ": " << wrong[0];
+      }
+    }
+  }
+}
+
+// The closed formula at its simplest: w has 400 B. All-reduce of two crosses each card with
+// 2·1/2·400, a server's card takes one push in and sends one pull.
+TEST(CheckBytes, OneLayerByHand) {
+  for (SyncMethod sync : {SyncMethod::kAllReduce, SyncMethod::kParameterServer}) {
+    Backward model = backward_graph(1, 10);
+    Known known(std::move(model.graph), known_cluster({{}, {}}),
+                NamedOps("aten.sigmoid_backward.default", 100), 8);
+    for (double bytes : expected_link_bytes(
+             known.problem(), compiler::uniform_strategy(known.problem(), on({0, 1}, sync)))) {
+      EXPECT_EQ(bytes, 400);
+    }
+  }
+}
+
+// A push that is counted twice, a transfer too many or one sample too few is found.
+TEST(CheckBytes, FindsWhatIsChanged) {
+  Rng rng(32);
+  const auto problem = problem_of("gnmt4-tiny", "heterog-8gpu", 16);
+  for (int i = 0; i < 40; ++i) {
+    const Strategy strategy = random_strategy(*problem, rng);
+    Plan plan = compiler::compile(*problem, strategy);
+    std::vector<std::pair<TaskId, std::size_t>> links;
+    for (TaskId task : plan.task_ids()) {
+      const auto holds = plan.holds[task];
+      for (std::size_t h = 0; h < holds.size(); ++h) {
+        if (holds[h].bytes > 0 && plan.kind[task] != compiler::TaskKind::kAllReduce) {
+          links.emplace_back(task, h);
+        }
+      }
+    }
+    ASSERT_FALSE(links.empty());
+    const auto [task, h] = links[rng.below(links.size())];
+    compiler::Hold& hold = plan.holds.mutable_row(task)[h];
+    // More than all collectives together may be rounded by.
+    hold.bytes += (rng.below(2) ? 1 : -1) * (1 << 20);
+    EXPECT_FALSE(check_bytes(*problem, strategy, plan).empty()) << i;
+  }
+}
+
+}  // namespace
+}  // namespace heterog::sim
