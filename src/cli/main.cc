@@ -33,6 +33,9 @@ int run(int argc, char** argv) {
   add_train(app, chosen);
   add_finetune(app, chosen);
   add_planners(app, chosen);
+  add_explain(app, chosen);
+  add_diff(app, chosen);
+  add_report(app, chosen);
   add_profile(app, chosen);
   try {
     app.parse(argc, argv);

@@ -12,12 +12,6 @@ namespace heterog::cli {
 
 namespace {
 
-std::string task_name(const cost::Problem& problem, const compiler::Plan& plan, TaskId task) {
-  std::string name(compiler::task_kind_name(plan.kind[task]));
-  if (plan.op[task].valid()) name += " " + problem.graph->op(plan.op[task]).name;
-  return name;
-}
-
 // What an allocation is called and who makes it.
 std::string held_name(const cost::Problem& problem, const compiler::Plan& plan,
                       const sim::HeldMemory& held) {
@@ -63,6 +57,38 @@ std::size_t width(const std::string& text) {
 }
 
 }  // namespace
+
+std::string task_name(const cost::Problem& problem, const compiler::Plan& plan, TaskId task) {
+  std::string name(compiler::task_kind_name(plan.kind[task]));
+  if (plan.op[task].valid()) name += " " + problem.graph->op(plan.op[task]).name;
+  return name;
+}
+
+std::string task_phase(const cost::Problem& problem, const compiler::Plan& plan, TaskId task) {
+  if (plan.kind[task] != compiler::TaskKind::kCompute) {
+    return std::string(compiler::task_kind_name(plan.kind[task]));
+  }
+  return std::string(graph::phase_name(problem.graph->op(plan.op[task]).phase));
+}
+
+std::string resource_name(const cost::Problem& problem, const compiler::Plan& plan,
+                          ResourceId resource) {
+  const std::size_t number = resource.value(), devices = plan.device_count;
+  if (number < devices) return problem.cluster->device(DeviceId(number)).name;
+  if (number < 2 * devices) {
+    return problem.cluster->device(DeviceId(number - devices)).name + "'s collectives";
+  }
+  if (resource == plan.all_collectives()) return "the serial collectives";
+  return problem.cluster->link(LinkId(number - 2 * devices)).name;
+}
+
+std::string bytes_text(Bytes bytes) {
+  const auto value = static_cast<double>(bytes);
+  if (bytes >= 1'000'000'000) return fmt::format("{:.2f} GB", value * 1e-9);
+  if (bytes >= 1'000'000) return fmt::format("{:.1f} MB", value * 1e-6);
+  if (bytes >= 1'000) return fmt::format("{:.1f} kB", value * 1e-3);
+  return fmt::format("{} B", bytes);
+}
 
 std::string milliseconds_text(double seconds) { return fmt::format("{:.1f} ms", seconds * 1e3); }
 std::string gigabytes_text(Bytes bytes) {

@@ -45,7 +45,16 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
+// "all-reduce mm_3", of the op concerned.
+std::string task_name(const cost::Problem& problem, const compiler::Plan& plan, TaskId task);
+// "forward", "backward" or "update" of an operator; the kind of any other task.
+std::string task_phase(const cost::Problem& problem, const compiler::Plan& plan, TaskId task);
+// "v100/gpu0", "v100/gpu0's collectives", "v100/nic.out", "the serial collectives".
+std::string resource_name(const cost::Problem& problem, const compiler::Plan& plan,
+                          ResourceId resource);
+
 std::string milliseconds_text(double seconds);  // "412.3 ms"
+std::string bytes_text(Bytes bytes);            // "125.2 MB", decimal, in the unit that fits
 std::string gigabytes_text(Bytes bytes);        // "10.52 GB", decimal
 // (base − time) / time, as HeteroG §6.2: "+35.7 %".
 std::string speedup_text(double base, double time);

@@ -6,8 +6,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "cli/loaded_plan.h"
 #include "cli/options.h"
-#include "cli/planning.h"
 #include "cli/verbs.h"
 #include "compiler/plan_io.h"
 #include "sim/check_bytes.h"
@@ -27,12 +27,6 @@ struct SimulateOptions {
   bool check = false;
 };
 
-compiler::OrderPolicy parse_order(const std::string& text) {
-  const auto policy = compiler::find_order_policy(text);
-  VALIDATE(policy, "--order: \"{}\" given; it is rank, rank-reserve or fifo", printable(text));
-  return *policy;
-}
-
 void write_dump(const std::string& path, const cost::Problem& problem, const compiler::Plan& plan) {
   if (path.empty()) return;
   if (path.ends_with(".dot")) return write_file(path, compiler::plan_dot(plan, problem));
@@ -40,8 +34,8 @@ void write_dump(const std::string& path, const cost::Problem& problem, const com
   write_file(path, compiler::plan_text(plan, problem));
 }
 
-// Exit code 4 if the simulated step is not a schedule of the plan, or the plan
-// moves other bytes than its strategy says.
+// Exit code 4 if the simulated step is not a schedule of the plan, or the plan moves other bytes
+// than its strategy says.
 void check_step(const cost::Problem& problem, const compiler::Strategy& strategy,
                 const Simulated& simulated) {
   std::vector<std::string> wrong =
@@ -54,15 +48,9 @@ void check_step(const cost::Problem& problem, const compiler::Strategy& strategy
   throw Error(ErrorKind::kVerification, fmt::format("the simulated step is wrong: {}", wrong[0]));
 }
 
-int run_simulate(SimulateOptions options) {
-  const compiler::PlanHeader header = compiler::read_plan_header(options.plan);
-  options.problem.batch = header.batch;
-  options.problem.max_groups = header.max_groups;
-  const auto problem = load_problem(options.problem);
-  compiler::PlanRecord record = compiler::read_plan(options.plan, *problem);
-  if (!options.order.empty()) record.strategy.order = parse_order(options.order);
-  const Simulated simulated =
-      simulate_strategy(*problem, record.strategy, compile_options(options.problem));
+int run_simulate(const SimulateOptions& options) {
+  const LoadedPlan loaded = load_plan(options.plan, options.problem, options.order);
+  const auto& [problem, record, simulated] = loaded;
   if (options.check) check_step(*problem, record.strategy, simulated);
   write_trace(options.trace, *problem, simulated);
   write_dump(options.dump, *problem, simulated.plan);
@@ -77,8 +65,8 @@ int run_simulate(SimulateOptions options) {
                simulation_text(*problem, simulated));
     if (options.check)
       fmt::print(
-          "\nchecked: a schedule of the plan, memory and links add up, "
-          "bytes as the strategy says\n");
+          "\nchecked: a schedule of the plan, memory and links add up, bytes as the strategy "
+          "says\n");
   }
   return 0;
 }
@@ -94,17 +82,15 @@ void add_simulate(CLI::App& app, Action& chosen) {
                   "rank, rank-reserve or fifo, in place of the plan's own");
   verb.add_option("--trace", options->trace, "Write a Chrome trace of the simulated step");
   verb.add_option("--dump", options->dump, "Write the compiled plan: NAME.txt or NAME.dot");
-  verb.add_flag("--check", options->check,
-                "Prove the step: no resource runs two tasks, nothing starts "
-                "early or waits in vain, "
-                "memory and links add up");
+  verb.add_flag(
+      "--check", options->check,
+      "Prove the step: no resource runs two tasks, nothing starts early or waits in vain, "
+      "memory and links add up");
   add_common(verb, options->common);
   verb.footer(
       "Example:\n  heterog simulate --graph models/bert_large24.json.gz "
-      "--cluster configs/clusters/heterog-8gpu.json --plan plan.json --order "
-      "fifo "
-      "--trace trace.json\nOpen the trace in ui.perfetto.dev or "
-      "chrome://tracing.");
+      "--cluster configs/clusters/heterog-8gpu.json --plan plan.json --order fifo "
+      "--trace trace.json\nOpen the trace in ui.perfetto.dev or chrome://tracing.");
   verb.callback([options, &chosen] { chosen = [options] { return run_simulate(*options); }; });
 }
 

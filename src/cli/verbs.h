@@ -15,6 +15,9 @@ void add_plan(CLI::App& app, Action& chosen);
 void add_simulate(CLI::App& app, Action& chosen);
 void add_compare(CLI::App& app, Action& chosen);
 void add_planners(CLI::App& app, Action& chosen);
+void add_explain(CLI::App& app, Action& chosen);
+void add_diff(CLI::App& app, Action& chosen);
+void add_report(CLI::App& app, Action& chosen);
 void add_profile(CLI::App& app, Action& chosen);
 
 }  // namespace heterog::cli

@@ -1,0 +1,57 @@
+// Writes decisions by what they come to: devices, samples, aggregation.
+#include "cli/decision_text.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace heterog::cli {
+
+const compiler::UnitDecision& decision_of(const cost::Problem& problem,
+                                          const compiler::Strategy& strategy, OpId op) {
+  if (!strategy.unit_of_op.empty()) return strategy.units[strategy.unit_of_op[op]];
+  return strategy.units[UnitId(problem.grouping.group_of[op].value())];
+}
+
+std::string decision_text(const cost::Problem& problem, const compiler::UnitDecision& decision) {
+  const auto slices = compiler::slice_batch(decision.replicas, problem.batch);
+  const auto name = [&](const compiler::Slice& slice) {
+    return problem.cluster->device(slice.device).name;
+  };
+  if (slices.size() == 1) return name(slices.front());
+  std::vector<std::string> names;
+  std::vector<std::int64_t> sizes;
+  for (const compiler::Slice& slice : slices) {
+    names.push_back(name(slice));
+    sizes.push_back(slice.size());
+  }
+  const bool everywhere = slices.size() == problem.cluster->device_count();
+  const bool equal = *std::max_element(sizes.begin(), sizes.end()) -
+                         *std::min_element(sizes.begin(), sizes.end()) <=
+                     1;
+  constexpr std::size_t kNamed = 4;
+  const std::string devices = everywhere ? "all devices"
+                              : slices.size() <= kNamed
+                                  ? fmt::format("{}", fmt::join(names, " + "))
+                                  : fmt::format("{} devices from {}", slices.size(), names.front());
+  constexpr std::size_t kSized = 16;
+  if (sizes.size() > kSized) sizes.resize(kSized);
+  const std::string shares =
+      equal ? "equally"
+            : fmt::format("{}{}", fmt::join(sizes, ":"), slices.size() > kSized ? ":…" : "");
+  return fmt::format("{} {}, {}", devices, shares, compiler::sync_method_name(decision.sync));
+}
+
+std::string home_text(const cost::Problem& problem, const compiler::ParameterHome& home) {
+  if (home.replicas.size() == 1) {
+    return "on " + problem.cluster->device(home.replicas.front()).name;
+  }
+  if (home.server.valid()) {
+    return fmt::format("ps at {} for {} devices", problem.cluster->device(home.server).name,
+                       home.replicas.size());
+  }
+  return fmt::format("all-reduce over {} devices", home.replicas.size());
+}
+
+}  // namespace heterog::cli

@@ -1,0 +1,68 @@
+// heterog explain: why a plan's step takes as long as it does, and what would shorten it.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "cli/explanation.h"
+#include "cli/loaded_plan.h"
+#include "cli/options.h"
+#include "cli/verbs.h"
+
+namespace heterog::cli {
+
+namespace {
+
+struct ExplainOptions {
+  CommonOptions common;
+  ProblemOptions problem;
+  std::string plan;
+  std::string order;
+};
+
+int run_explain(const ExplainOptions& options) {
+  const LoadedPlan loaded = load_plan(options.plan, options.problem, options.order);
+  const cost::Problem& problem = *loaded.problem;
+  const compiler::Strategy& strategy = loaded.record.strategy;
+  const Explanation explanation =
+      explain(problem, strategy, loaded.simulated, compile_options(options.problem));
+  if (options.common.json) {
+    OrderedJson json = {{"graph", problem.graph->name()},
+                        {"cluster", problem.cluster->name()},
+                        {"batch", problem.batch},
+                        {"planner", loaded.record.planner},
+                        {"order", compiler::order_policy_name(strategy.order)}};
+    json.update(explanation_json(problem, loaded.simulated, explanation));
+    print_json(json);
+  } else {
+    fmt::print("{} on {}, batch {}, plan of {}, order {}: step {}{}\n{}", problem.graph->name(),
+               problem.cluster->name(), problem.batch, loaded.record.planner,
+               compiler::order_policy_name(strategy.order),
+               milliseconds_text(to_seconds(loaded.simulated.result.step)),
+               loaded.simulated.result.feasible() ? "" : ", does not fit in memory",
+               explanation_text(problem, loaded.simulated, explanation));
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_explain(CLI::App& app, Action& chosen) {
+  auto options = std::make_shared<ExplainOptions>();
+  CLI::App& verb =
+      *app.add_subcommand("explain", "Says why a plan's step takes as long as it does");
+  add_graph_and_cluster(verb, options->problem);
+  verb.add_option("--batch", options->problem.batch,
+                  "The plan's batch (it is what it is made for)");
+  verb.add_option("--plan", options->plan, "Plan file")->required();
+  verb.add_option("--order", options->order,
+                  "rank, rank-reserve or fifo, in place of the plan's own");
+  add_common(verb, options->common);
+  verb.footer(
+      "Example:\n  heterog explain --graph models/bert_large24.json.gz "
+      "--cluster configs/clusters/heterog-8gpu.json --plan plan.json\n"
+      "The critical path is read downwards; \"<-\" says why a stretch could not start earlier. "
+      "docs/explain.md tells what each figure means.");
+  verb.callback([options, &chosen] { chosen = [options] { return run_explain(*options); }; });
+}
+
+}  // namespace heterog::cli

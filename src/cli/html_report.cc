@@ -1,0 +1,172 @@
+// heterog report: one HTML page that shows plans beside the baselines and needs nothing else.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include "base/file.h"
+#include "cli/loaded_plan.h"
+#include "cli/options.h"
+#include "cli/page_data.h"
+#include "cli/planner_table.h"
+#include "cli/progress.h"
+#include "cli/report_page.h"
+#include "cli/verbs.h"
+
+namespace heterog::cli {
+
+namespace {
+
+struct ReportOptions {
+  CommonOptions common;
+  ProblemOptions problem;
+  std::vector<std::string> plans;
+  std::string out;
+};
+
+Bytes missing_bytes(const Simulated& simulated) {
+  Bytes missing = 0;
+  for (DeviceId device : id_range<DeviceId>(simulated.plan.device_count)) {
+    missing +=
+        std::max<Bytes>(0, simulated.result.peak_bytes[device] - simulated.plan.capacity[device]);
+  }
+  return missing;
+}
+
+std::vector<PlannerRow> run_baselines(const ReportOptions& options, const cost::Problem& problem) {
+  ThreadPool threads(options.common.threads);
+  std::vector<PlannerRow> rows;
+  for (const planner::PlannerEntry& entry : all_planners()) {
+    if (!entry.baseline) continue;
+    planner::PlannerContext context{.problem = problem,
+                                    .threads = threads,
+                                    .rng = Rng(options.common.seed),
+                                    .compile = compile_options(options.problem)};
+    const planner::Evaluation evaluation = entry.make()->plan(context).evaluation;
+    rows.push_back({std::string(entry.name), true, evaluation.step, evaluation.feasible,
+                    evaluation.missing_bytes});
+  }
+  return rows;
+}
+
+// What stands for a plan on the page: its file's name, whole where two are called alike.
+std::vector<std::string> short_names(const std::vector<std::string>& paths) {
+  std::vector<std::string> names;
+  for (const std::string& path : paths) {
+    names.push_back(std::filesystem::path(path).filename().string());
+  }
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const auto alike = std::count_if(paths.begin(), paths.end(), [&](const std::string& other) {
+      return std::filesystem::path(other).filename() == std::filesystem::path(paths[i]).filename();
+    });
+    if (alike > 1) names[i] = paths[i];
+  }
+  return names;
+}
+
+// Inside a script element nothing may look like a tag; bytes that are not UTF-8 become U+FFFD.
+std::string script_json(const OrderedJson& json) {
+  std::string text;
+  for (char c : json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace)) {
+    if (c == '<') {
+      text += "\\u003c";
+    } else {
+      text += c;
+    }
+  }
+  return text;
+}
+
+std::string html_text(const std::string& text) {
+  std::string escaped;
+  for (char c : text) {
+    if (c == '<') {
+      escaped += "&lt;";
+    } else if (c == '&') {
+      escaped += "&amp;";
+    } else {
+      escaped += c;
+    }
+  }
+  return escaped;
+}
+
+// The page with its marks replaced, from left to right: what is put in is not searched.
+std::string fill_page(const std::string& title, const std::string& data) {
+  const std::pair<std::string_view, std::string_view> parts[] = {
+      {"@TITLE@", title}, {"@STYLE@", kReportStyle}, {"@DATA@", data}, {"@SCRIPT@", kReportScript}};
+  std::string page;
+  std::string_view rest = kReportPage;
+  for (const auto& [mark, content] : parts) {
+    const std::size_t at = rest.find(mark);
+    ENSURE(at != std::string_view::npos);
+    page += rest.substr(0, at);
+    page += content;
+    rest.remove_prefix(at + mark.size());
+  }
+  return page + std::string(rest);
+}
+
+int run_report(const ReportOptions& options) {
+  const std::vector<std::string> names = short_names(options.plans);
+  std::vector<PlannerRow> rows;
+  OrderedJson plans = OrderedJson::array();
+  std::shared_ptr<const cost::Problem> problem;
+  Progress progress("drawing");
+  for (std::size_t i = 0; i < options.plans.size(); ++i) {
+    progress.show(static_cast<double>(i) / static_cast<double>(options.plans.size()), names[i]);
+    const LoadedPlan loaded = load_plan(options.plans[i], options.problem);
+    if (!problem) {
+      problem = loaded.problem;
+      rows = run_baselines(options, *problem);
+    }
+    VALIDATE(loaded.problem->batch == problem->batch,
+             "{} is for batch {}, {} for batch {}: one page shows plans for one batch",
+             options.plans[0], problem->batch, options.plans[i], loaded.problem->batch);
+    const compiler::Strategy& strategy = loaded.record.strategy;
+    const Explanation explanation =
+        explain(*loaded.problem, strategy, loaded.simulated, compile_options(options.problem));
+    plans.push_back(plan_data(*loaded.problem, {.name = names[i],
+                                                .planner = loaded.record.planner,
+                                                .strategy = strategy,
+                                                .simulated = loaded.simulated,
+                                                .explanation = explanation}));
+    rows.push_back({names[i], false, loaded.simulated.result.step,
+                    loaded.simulated.result.feasible(), missing_bytes(loaded.simulated)});
+  }
+  const OrderedJson data = {{"graph", problem->graph->name()},
+                            {"cluster", problem->cluster->name()},
+                            {"batch", problem->batch},
+                            {"planners", planners_data(rows)},
+                            {"plans", std::move(plans)}};
+  const std::string page = fill_page(
+      html_text(problem->graph->name() + " on " + problem->cluster->name()), script_json(data));
+  write_file(options.out, page);
+  if (options.common.json) {
+    print_json({{"out", options.out}, {"bytes", page.size()}, {"plans", options.plans.size()}});
+  } else {
+    fmt::print("{}: {}, {} plan{}\n", options.out, bytes_text(static_cast<Bytes>(page.size())),
+               options.plans.size(), options.plans.size() == 1 ? "" : "s");
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_report(CLI::App& app, Action& chosen) {
+  auto options = std::make_shared<ReportOptions>();
+  CLI::App& verb = *app.add_subcommand("report", "Draws plans as one HTML page");
+  add_graph_and_cluster(verb, options->problem);
+  verb.add_option("--batch", options->problem.batch, "The plans' batch (it is what they are for)");
+  verb.add_option("--plan", options->plans, "Plan files, the first is shown first")->required();
+  verb.add_option("--out", options->out, "HTML file to write")->required();
+  add_common(verb, options->common);
+  verb.footer(
+      "Example:\n  heterog report --graph models/bert_large24.json.gz "
+      "--cluster configs/clusters/heterog-8gpu.json --plan plan.json --out plan.html\n"
+      "The page asks for nothing from outside itself: it can be sent as it is.");
+  verb.callback([options, &chosen] { chosen = [options] { return run_report(*options); }; });
+}
+
+}  // namespace heterog::cli

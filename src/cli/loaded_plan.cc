@@ -1,0 +1,33 @@
+// Reads a plan file and what it names.
+#include "cli/loaded_plan.h"
+
+#include "base/text.h"
+
+namespace heterog::cli {
+
+namespace {
+
+compiler::OrderPolicy parse_order(const std::string& text) {
+  const auto policy = compiler::find_order_policy(text);
+  VALIDATE(policy, "--order: \"{}\" given; it is rank, rank-reserve or fifo", printable(text));
+  return *policy;
+}
+
+}  // namespace
+
+LoadedPlan load_plan(const std::string& path, ProblemOptions options, const std::string& order) {
+  const compiler::PlanHeader header = compiler::read_plan_header(path);
+  VALIDATE(options.batch == 0 || options.batch == header.batch,
+           "--batch: {} given, {} is for batch {}", options.batch, path, header.batch);
+  options.batch = header.batch;
+  options.max_groups = header.max_groups;
+  LoadedPlan loaded;
+  loaded.problem = load_problem(options);
+  loaded.record = compiler::read_plan(path, *loaded.problem);
+  if (!order.empty()) loaded.record.strategy.order = parse_order(order);
+  loaded.simulated =
+      simulate_strategy(*loaded.problem, loaded.record.strategy, compile_options(options));
+  return loaded;
+}
+
+}  // namespace heterog::cli

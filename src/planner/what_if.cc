@@ -1,0 +1,103 @@
+// Compiles and simulates a strategy on machines that are a little better.
+#include "planner/what_if.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+
+#include "compiler/order.h"
+#include "sim/simulator.h"
+
+namespace heterog::planner {
+namespace {
+
+// "v100/nic.in" and "v100/nic.out" are one wire.
+std::string wire_name(const std::string& link) {
+  for (const char* direction : {".in", ".out", ".up", ".down"}) {
+    if (link.ends_with(direction)) return link.substr(0, link.rfind('.'));
+  }
+  return link;
+}
+
+// "nic", "socket", "bus"; "port" of a device.
+std::string kind_of_wire(const std::string& wire) {
+  const std::string kind = wire.substr(wire.rfind('/') + 1);
+  return kind.starts_with("gpu") ? "port" : kind;
+}
+
+bool on_a_faster_device(const compiler::Plan& plan, TaskId task, const Upgrade& upgrade) {
+  return std::any_of(upgrade.devices.begin(), upgrade.devices.end(), [&](DeviceId device) {
+    return std::ranges::any_of(plan.holds[task], [&](const compiler::Hold& hold) {
+      return hold.resource == plan.compute_stream(device);
+    });
+  });
+}
+
+// What the devices compute takes 1/factor of its time, rounded up.
+void speed_up(compiler::Plan& plan, const Upgrade& upgrade, double factor) {
+  for (TaskId task : plan.task_ids()) {
+    if (!on_a_faster_device(plan, task, upgrade)) continue;
+    plan.duration[task] = to_nanoseconds(to_seconds(plan.duration[task]) / factor);
+    for (compiler::Hold& hold : plan.holds.mutable_row(task)) {
+      hold.duration = std::min(hold.duration, plan.duration[task]);
+    }
+  }
+  compiler::set_ranks(plan);
+}
+
+}  // namespace
+
+std::vector<Upgrade> possible_upgrades(const cluster::Cluster& cluster) {
+  std::vector<Upgrade> upgrades;
+  std::map<DeviceTypeId, std::vector<DeviceId>> of_type;
+  for (DeviceId device : cluster.device_ids()) {
+    upgrades.push_back({cluster.device(device).name, {device}, {}});
+    of_type[cluster.device(device).type].push_back(device);
+  }
+  for (const auto& [type, devices] : of_type) {
+    if (devices.size() < 2) continue;
+    upgrades.push_back({"all " + cluster.type(type).name, devices, {}});
+  }
+  std::map<std::string, std::size_t> known;
+  std::map<std::string, std::vector<std::string>> wires_of_kind;
+  const auto add_link = [&](const std::string& name, LinkId link) {
+    const auto [at, is_new] = known.try_emplace(name, upgrades.size());
+    if (is_new) upgrades.push_back({name, {}, {}});
+    upgrades[at->second].links.push_back(link);
+    return is_new;
+  };
+  for (LinkId link : id_range<LinkId>(cluster.link_count())) {
+    const std::string wire = wire_name(cluster.link(link).name);
+    if (add_link("link " + wire, link)) wires_of_kind[kind_of_wire(wire)].push_back(wire);
+  }
+  for (LinkId link : id_range<LinkId>(cluster.link_count())) {
+    const std::string kind = kind_of_wire(wire_name(cluster.link(link).name));
+    if (wires_of_kind[kind].size() > 1) add_link("all links of kind " + kind, link);
+  }
+  return upgrades;
+}
+
+std::vector<WhatIf> what_if(const cost::Problem& problem, const compiler::Strategy& strategy,
+                            const std::vector<Upgrade>& upgrades, const WhatIfOptions& options) {
+  const compiler::Plan plan = compiler::compile(problem, strategy, options.compile);
+  sim::Simulator simulator;
+  std::vector<WhatIf> results;
+  for (const Upgrade& upgrade : upgrades) {
+    compiler::Plan faster;
+    if (upgrade.links.empty()) {
+      faster = plan;
+    } else {
+      cost::Problem changed = problem;
+      changed.cluster = std::make_shared<const cluster::Cluster>(
+          cluster::with_faster_links(*problem.cluster, upgrade.links, options.factor));
+      faster = compiler::compile(changed, strategy, options.compile);
+    }
+    if (!upgrade.devices.empty()) speed_up(faster, upgrade, options.factor);
+    results.push_back({upgrade, simulator.simulate(faster, strategy.order).step});
+  }
+  std::stable_sort(results.begin(), results.end(),
+                   [](const WhatIf& a, const WhatIf& b) { return a.step < b.step; });
+  return results;
+}
+
+}  // namespace heterog::planner
