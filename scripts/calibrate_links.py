@@ -3,6 +3,7 @@
 
 usage: scripts/calibrate_links.py fit      prints the constants beside those of configs/links.json
        scripts/calibrate_links.py table    prints the error on each row
+       scripts/calibrate_links.py curves   prints times by size, for each kind of link
 
 Reads configs/calibration/all_reduce.csv (DeepBench, Apache-2.0: the fastest of several libraries
 for each system, number of GPUs and size). `fit` needs numpy. `table` asks print_all_reduce, so the
@@ -11,6 +12,9 @@ C++ formula, and builds it in build/dev if --program names no other.
 A ring of n takes launch + 2(n-1) * latency + 2(n-1)/n * bytes / bandwidth. One launch for all; a
 latency and a bandwidth a kind of link. Fitted to the rows of NCCL, every fifth row held out, by
 least absolute relative error.
+
+`curves` takes 8 GPUs: in one machine for kinds of fabric, in 2 machines of 4 (pcie3 inside) for
+kinds of network card.
 """
 
 import argparse
@@ -83,11 +87,34 @@ def fit():
             print(f"{name:30} {1e6 * value:8.1f} us {1e6 * stored:8.1f} us")
 
 
+def built(program, name):
+    if program:
+        return program
+    subprocess.run(["cmake", "--build", str(ROOT / "build/dev"), "--target", name],
+                   check=True, stdout=subprocess.DEVNULL)
+    return ROOT / "build/dev/bin" / name
+
+
+def curves(program):
+    text = subprocess.run([built(program, "print_link_curves"), LINKS], check=True,
+                          capture_output=True, text=True)
+    times = {}
+    for line in text.stdout.splitlines():
+        kind, operation, size, seconds = line.split(",")
+        times[kind, operation, int(size)] = float(seconds)
+    sizes = sorted({key[2] for key in times})
+    for operation in dict.fromkeys(key[1] for key in times):
+        print(f"\n{operation}: us (GB/s)\n")
+        print("| link | " + " | ".join(f"{size / 1e3:g} KB" for size in sizes) + " |")
+        print("|---" * (1 + len(sizes)) + "|")
+        for kind in dict.fromkeys(key[0] for key in times if key[1] == operation):
+            row = [(size, times[kind, operation, size]) for size in sizes]
+            print(f"| {kind} | " + " | ".join(f"{1e6 * t:.0f} ({1e-9 * size / t:.2f})"
+                                              for size, t in row) + " |")
+
+
 def table(program):
-    if not program:
-        program = ROOT / "build/dev/bin/print_all_reduce"
-        subprocess.run(["cmake", "--build", str(ROOT / "build/dev"), "--target", "print_all_reduce"],
-                       check=True, stdout=subprocess.DEVNULL)
+    program = built(program, "print_all_reduce")
     text = subprocess.run([program, LINKS, SAMPLES], check=True, capture_output=True, text=True)
     rows = []
     for line in text.stdout.splitlines():
@@ -126,10 +153,16 @@ def table(program):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=["fit", "table"])
-    parser.add_argument("--program", help="print_all_reduce, if not that of build/dev")
+    parser.add_argument("action", choices=["fit", "table", "curves"])
+    parser.add_argument("--program", help="print_all_reduce (table) or print_link_curves (curves), "
+                        "if not that of build/dev")
     arguments = parser.parse_args()
-    fit() if arguments.action == "fit" else table(arguments.program)
+    if arguments.action == "fit":
+        fit()
+    elif arguments.action == "table":
+        table(arguments.program)
+    else:
+        curves(arguments.program)
 
 
 if __name__ == "__main__":
