@@ -69,7 +69,7 @@ TEST_P(GradientBytes, AllReduceCarriesEveryParameterOnceAmongAll) {
     const Plan plan = compiler::compile(*problem_, make(*problem_));
     // A gather of rows is as long as the longest slice makes it.
     const compiler::Strategy strategy = make(*problem_);
-    const auto slices = compiler::slice_batch(strategy.units.front().replicas, problem_->batch);
+    const auto slices = compiler::slice_batch(strategy.units[UnitId(0)].replicas, problem_->batch);
     const auto longest = std::max_element(slices.begin(), slices.end(),
                                           [](auto& a, auto& b) { return a.size() < b.size(); });
     const Bytes expected = gradient_bytes(*problem_, [&](TensorId gradient) {
