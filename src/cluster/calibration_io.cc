@@ -1,6 +1,7 @@
 // Strict reading of fitted constants.
 #include "cluster/calibration_io.h"
 
+#include "base/json_reader.h"
 #include "base/text.h"
 
 namespace heterog::cluster {

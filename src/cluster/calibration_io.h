@@ -3,9 +3,13 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
-#include "base/json_reader.h"
 #include "cluster/calibration.h"
+
+namespace heterog {
+class JsonValue;
+}
 
 namespace heterog::cluster {
 

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/json_reader.h"
+
 namespace heterog::cluster {
 namespace {
 

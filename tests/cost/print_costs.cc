@@ -1,4 +1,4 @@
-// Prints what the roofline says of a graph on each device type: one JSON object, for
+// Prints what the calibrated model says of a graph on each device type: one JSON object, for
 // scripts/check_costs.py.
 #include <cstdio>
 #include <cstdlib>

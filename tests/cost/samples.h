@@ -18,7 +18,7 @@ struct Sample {
   // The line of the error table that it counts in: as `constants`, with 3×3 kernels at stride 1
   // apart: "convolution_forward_3x3".
   std::string group;
-  std::string shape;  // the sizes of the row, to find it again on another device
+  std::string shape;      // the sizes of the row, to find it again on another device
   bool held_out = false;  // every fifth row of a device's group: no fit sees it
   graph::ModelGraph graph;
   double seconds = 0;  // measured
