@@ -4,9 +4,10 @@
 usage: scripts/calibrate.py fit     writes the calibrations of configs/devices.json
        scripts/calibrate.py table   prints the errors on the rows that no fit has seen
 
-Reads the samples of configs/calibration and needs numpy and predict_samples (built in build/dev
-unless --program names another): the formula stands in src/cost/kernel.cc alone, and this script
-asks that program for every prediction.
+Reads the samples of configs/calibration; needs numpy (.venv has it) and predict_samples, made by
+`cmake --build build/dev --target predict_samples`: the formula stands in src/cost/kernel.cc alone,
+and this script asks that program for every prediction. A new kind of kernel needs an entry in
+devices.json, of any constants, before its first fit.
 """
 
 import argparse
@@ -23,7 +24,8 @@ DEVICES = ROOT / "configs/devices.json"
 SAMPLES = ROOT / "configs/calibration"
 BEGIN, END = "  // Calibrations, written by scripts/calibrate.py.\n", "  // End of the calibrations.\n"
 
-Row = collections.namedtuple("Row", "device constants group source shape held_out seconds calibrated roofline")
+Row = collections.namedtuple(
+    "Row", "device constants group source shape held_out seconds calibrated roofline")
 Constant = collections.namedtuple("Constant", "name start low high")
 
 # In the order of cluster/calibration.h. Bounds keep what the data do not decide at sensible values.
@@ -164,15 +166,16 @@ ASSUMED = {
 DEPTHWISE = "depthwise_convolution"
 
 
-def peaks(rows_of_devices, device):
-    return rows_of_devices[device]["fp32_flops_per_second"], rows_of_devices[device]["memory_bytes_per_second"]
+def bytes_per_flop(entry):
+    return entry["memory_bytes_per_second"] / entry["fp32_flops_per_second"]
 
 
 def complete(name, fitted, v100, devices):
     """Constants of every kind for a measured calibration, and what of them was assumed."""
     sources = MEASURED[name]
     found, assumed = {}, []
-    for kind in [product + suffix for suffix in ("", "_half") for product in PRODUCTS] + TRAFFICS + [DEPTHWISE]:
+    products = [product + suffix for suffix in ("", "_half") for product in PRODUCTS]
+    for kind in [*products, *TRAFFICS, DEPTHWISE]:
         for device in sources:
             if kind in fitted.get(device, {}):
                 found[kind] = dict(fitted[device][kind])
@@ -197,10 +200,8 @@ def complete(name, fitted, v100, devices):
             found[kind] = dict(v100[kind], bandwidth_share=float(
                 f"{v100[kind]['bandwidth_share'] * scale:.3g}"))
         # Depthwise kernels are bound by loads.
-        (flops, bandwidth), (flops_v100, bandwidth_v100) = (
-            peaks(devices, device) for device in (sources[0], "V100-PCIE-16GB"))
-        found[DEPTHWISE] = {"share": float(
-            f"{v100[DEPTHWISE]['share'] * bandwidth / flops / (bandwidth_v100 / flops_v100):.3g}")}
+        scale = bytes_per_flop(devices[sources[0]]) / bytes_per_flop(devices["V100-PCIE-16GB"])
+        found[DEPTHWISE] = {"share": float(f"{v100[DEPTHWISE]['share'] * scale:.3g}")}
         assumed.append("batch_norm, pooling and depthwise_convolution as on the V100, by bandwidth")
     return found, assumed
 
@@ -259,13 +260,15 @@ def table(rows):
 
 def ratios(rows):
     """Lines of one card's time over another's on the same shapes, measured and ours."""
-    yield f"{'kernels':16} {'ratio of times':34} {'shapes':>6} {'measured':>9} {'calibrated':>11} {'roofline':>9}"
+    yield (f"{'kernels':16} {'ratio of times':34} {'shapes':>6} {'measured':>9} {'calibrated':>11} "
+           f"{'roofline':>9}")
     for slow, fast in (("GTX-1080-Ti", "V100-SXM2-16GB"), ("P100-PCIE-16GB", "GTX-1080-Ti")):
         for kind in ("matmul", "convolution"):
             # The sheets list the same shapes, though not in the same order for every card.
             times = collections.defaultdict(dict)
             for row in rows:
-                if row.source == "deepbench" and row.constants.startswith(kind) and "half" not in row.constants:
+                if (row.source == "deepbench" and row.constants.startswith(kind)
+                        and "half" not in row.constants):
                     times[row.shape].setdefault(row.device, row)
             pairs = [(seen[slow], seen[fast]) for seen in times.values() if slow in seen and fast in seen]
             cells = [np.median([getattr(a, key) / getattr(b, key) for a, b in pairs])

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the shares of peak in configs/devices.json from public measurements.
+"""Prints the shares of peak of the plain roofline in configs/devices.json from public measurements.
 
 usage: scripts/derive_efficiencies.py DATA
 
