@@ -68,6 +68,25 @@ TEST_F(Errors, AnUnknownOperator) {
   expect_refused(plan(graph_with("aten.relu", "aten.rleu"), kCluster), {"graph.json", "aten.rleu"});
 }
 
+// The first op reads what the second one makes of its result.
+TEST_F(Errors, ACycle) {
+  expect_refused(plan(graph_with(R"("args": ["%0", "%3")", R"("args": ["%24", "%3")"), kCluster),
+                 {"graph.json", "ops[0]", "tensors[24]", "topological order"});
+}
+
+// What makes a time zero or endless.
+TEST_F(Errors, SpeedsOfZeroAndInfinity) {
+  for (const char* bandwidth : {"0", "-1e9", "1e999"}) {
+    const std::string cluster =
+        write("cluster.json", R"({"format": "heterog-cluster", "version": 1, "name": "c",
+        "machines": [{"name": "a", "fabric": {"kind": "switch", "latency_seconds": 0,
+        "bandwidth_bytes_per_second": )" +
+                                  std::string(bandwidth) + R"(},
+        "devices": [{"model": "V100-PCIE-16GB"}, {"model": "V100-PCIE-16GB"}]}]})");
+    expect_refused(plan(kGraph, cluster), {"cluster.json"});
+  }
+}
+
 TEST_F(Errors, MachinesWithoutALink) {
   const std::string cluster = write("cluster.json", R"({"format": "heterog-cluster", "version": 1,
     "name": "c", "machines": [{"name": "a", "devices": [{"model": "V100-PCIE-16GB"}]},
@@ -102,12 +121,55 @@ TEST_F(Errors, APlanOfAnotherGraphOrCluster) {
   expect_refused("simulate --graph " + std::string(kGraph) +
                      " --cluster configs/clusters/heterog-8gpu.json" + with,
                  {"plan.json", "cluster"});
+  for (const std::string verb : {"explain", "report"}) {
+    const std::string out = verb == "report" ? " --out " + path("page.html") : "";
+    expect_refused(verb + " --graph models/lenet5-tiny.json.gz --cluster " + kCluster + with + out,
+                   {"plan.json", "graph"});
+  }
+  expect_refused("diff --graph models/lenet5-tiny.json.gz --cluster " + std::string(kCluster) +
+                     " " + path("plan.json") + " " + path("plan.json"),
+                 {"plan.json", "graph"});
+}
+
+TEST_F(Errors, PlansOfAnotherBatch) {
+  const std::string on = " --graph " + std::string(kGraph) + " --cluster " + kCluster + " ";
+  for (const std::string batch : {"16", "32"}) {
+    ASSERT_EQ(run("plan" + on + "--batch " + batch + " --planner ev-ar --out " + path(batch)).code,
+              0);
+  }
+  const std::string both = path("16") + " " + path("32");
+  expect_refused("diff" + on + both, {"batch 16", "batch 32"});
+  expect_refused("report" + on + "--plan " + both + " --out " + path("page.html"),
+                 {"batch 16", "batch 32"});
+  expect_refused("explain" + on + "--batch 32 --plan " + path("16"), {"--batch", "32", "16"});
+  EXPECT_FALSE(std::filesystem::exists(path("page.html")));
+}
+
+TEST_F(Errors, APlanThatIsBroken) {
+  ASSERT_EQ(run("plan " + kTiny + " --planner ev-ar --out " + path("plan.json")).code, 0);
+  const std::string text = read_file(path("plan.json"));
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string changed = text;
+    const std::size_t at = changed.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return write("broken.json", changed.replace(at, from.size(), to));
+  };
+  const std::string explain =
+      "explain --graph " + std::string(kGraph) + " --cluster " + kCluster + " --plan ";
+  const std::string order = text.substr(text.find("\"order\": "), 12);
+  expect_refused(explain + with(order, "\"order\": \"x" + order.substr(11)),
+                 {"broken.json", "order"});
+  expect_refused(explain + with("\"weights\":[1.0", "\"weights\":[0.0"),
+                 {"broken.json", "weights"});
+  expect_refused(explain + with("\"units\": [0", "\"units\": [7"), {"broken.json", "units"});
 }
 
 TEST_F(Errors, UnknownOptionsVerbsAndPlanners) {
   expect_refused("plan --colour 3", {"--help"});
   expect_refused("paln", {"--help"});
   expect_refused("plan " + kTiny + " --planner ev-pss --out " + path("p"), {"ev-pss", "ev-ps"});
+  expect_refused("diff --graph g --cluster c only-one.json", {"--help"});
+  expect_refused("report --graph g --cluster c --plan p", {"--out", "--help"});
   expect_refused("plan " + kTiny + " --budget -3 --out " + path("p"), {"--budget", "-3"});
 }
 
