@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <set>
@@ -142,6 +143,7 @@ class Diff {
 
 constexpr std::size_t kChangesShown = 8;
 constexpr std::size_t kGroupsNamed = 3;
+constexpr Bytes kWorthALine = 5'000'000;  // what shows in GB with two digits
 
 std::string signed_milliseconds(Nanoseconds time) {
   return fmt::format("{:+.1f} ms", to_seconds(time) * 1e3);
@@ -212,7 +214,7 @@ std::string Diff::text(const std::vector<std::string>& names) const {
   Table links({"link", "moved A", "moved B", "B - A", "busy A", "busy B"});
   bool any = false;
   for (LinkId link : id_range<LinkId>(problem_.cluster->link_count())) {
-    if (a.link_bytes[link] == b.link_bytes[link]) continue;
+    if (std::abs(a.link_bytes[link] - b.link_bytes[link]) < kWorthALine) continue;
     any = true;
     links.add_row({problem_.cluster->link(link).name, gigabytes_text(a.link_bytes[link]),
                    gigabytes_text(b.link_bytes[link]),
