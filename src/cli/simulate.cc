@@ -9,8 +9,8 @@
 #include "cli/loaded_plan.h"
 #include "cli/options.h"
 #include "cli/verbs.h"
+#include "compiler/check_bytes.h"
 #include "compiler/plan_io.h"
-#include "sim/check_bytes.h"
 #include "sim/check_timeline.h"
 
 namespace heterog::cli {
@@ -40,7 +40,7 @@ void check_step(const cost::Problem& problem, const compiler::Strategy& strategy
                 const Simulated& simulated) {
   std::vector<std::string> wrong =
       sim::check_timeline(simulated.plan, simulated.result, strategy.order);
-  for (std::string& line : sim::check_bytes(problem, strategy, simulated.plan)) {
+  for (std::string& line : compiler::check_bytes(problem, strategy, simulated.plan)) {
     wrong.push_back(std::move(line));
   }
   if (wrong.empty()) return;

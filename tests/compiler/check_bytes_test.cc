@@ -1,5 +1,5 @@
 // Plans of random strategies on real graphs move what the strategies' formulas say.
-#include "sim/check_bytes.h"
+#include "compiler/check_bytes.h"
 
 #include <gtest/gtest.h>
 
@@ -10,13 +10,15 @@
 #include "graph/graph_io.h"
 #include "sim/known_problems.h"
 
-namespace heterog::sim {
+namespace heterog::compiler {
 namespace {
 
-using compiler::Plan;
-using compiler::Strategy;
-using compiler::SyncMethod;
-using compiler::UnitDecision;
+using sim::Backward;
+using sim::backward_graph;
+using sim::Known;
+using sim::known_cluster;
+using sim::NamedOps;
+using sim::on;
 
 std::unique_ptr<const cost::Problem> problem_of(const std::string& model,
                                                 const std::string& cluster, std::int64_t batch) {
@@ -58,7 +60,7 @@ TEST(CheckBytes, RandomStrategiesMoveWhatTheirFormulasSay) {
       const auto problem = problem_of(model, cluster, 13);
       for (int i = 0; i < 6; ++i) {
         const Strategy strategy = random_strategy(*problem, rng);
-        const Plan plan = compiler::compile(*problem, strategy);
+        const Plan plan = compile(*problem, strategy);
         const auto wrong = check_bytes(*problem, strategy, plan);
         ASSERT_TRUE(wrong.empty()) << model << " on " << cluster << ": " << wrong[0];
         ++plans;
@@ -74,10 +76,10 @@ TEST(CheckBytes, LargeGraphsUnderTheBaselines) {
     const auto problem = problem_of(model, "heterog-8gpu", 48);
     for (SyncMethod sync : {SyncMethod::kAllReduce, SyncMethod::kParameterServer}) {
       for (const UnitDecision& decision :
-           {compiler::even_decision(*problem, sync),
-            compiler::proportional_decision(*problem, sync), on({1, 5, 5}, sync), on({3})}) {
-        const Strategy strategy = compiler::uniform_strategy(*problem, decision);
-        const auto wrong = check_bytes(*problem, strategy, compiler::compile(*problem, strategy));
+           {even_decision(*problem, sync), proportional_decision(*problem, sync),
+            on({1, 5, 5}, sync), on({3})}) {
+        const Strategy strategy = uniform_strategy(*problem, decision);
+        const auto wrong = check_bytes(*problem, strategy, compile(*problem, strategy));
         EXPECT_TRUE(wrong.empty()) << model << ": " << wrong[0];
       }
     }
@@ -91,8 +93,8 @@ TEST(CheckBytes, OneLayerByHand) {
     Backward model = backward_graph(1, 10);
     Known known(std::move(model.graph), known_cluster({{}, {}}),
                 NamedOps("aten.sigmoid_backward.default", 100), 8);
-    for (double bytes : expected_link_bytes(
-             known.problem(), compiler::uniform_strategy(known.problem(), on({0, 1}, sync)))) {
+    for (double bytes : expected_link_bytes(known.problem(),
+                                            uniform_strategy(known.problem(), on({0, 1}, sync)))) {
       EXPECT_EQ(bytes, 400);
     }
   }
@@ -104,19 +106,19 @@ TEST(CheckBytes, FindsWhatIsChanged) {
   const auto problem = problem_of("gnmt4-tiny", "heterog-8gpu", 16);
   for (int i = 0; i < 40; ++i) {
     const Strategy strategy = random_strategy(*problem, rng);
-    Plan plan = compiler::compile(*problem, strategy);
+    Plan plan = compile(*problem, strategy);
     std::vector<std::pair<TaskId, std::size_t>> links;
     for (TaskId task : plan.task_ids()) {
       const auto holds = plan.holds[task];
       for (std::size_t h = 0; h < holds.size(); ++h) {
-        if (holds[h].bytes > 0 && plan.kind[task] != compiler::TaskKind::kAllReduce) {
+        if (holds[h].bytes > 0 && plan.kind[task] != TaskKind::kAllReduce) {
           links.emplace_back(task, h);
         }
       }
     }
     ASSERT_FALSE(links.empty());
     const auto [task, h] = links[rng.below(links.size())];
-    compiler::Hold& hold = plan.holds.mutable_row(task)[h];
+    Hold& hold = plan.holds.mutable_row(task)[h];
     // More than all collectives together may be rounded by.
     hold.bytes += (rng.below(2) ? 1 : -1) * (1 << 20);
     EXPECT_FALSE(check_bytes(*problem, strategy, plan).empty()) << i;
@@ -124,4 +126,4 @@ TEST(CheckBytes, FindsWhatIsChanged) {
 }
 
 }  // namespace
-}  // namespace heterog::sim
+}  // namespace heterog::compiler

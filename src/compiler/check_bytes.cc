@@ -1,5 +1,5 @@
 // Counts what a strategy has to move, op by op and gradient by gradient, without tasks.
-#include "sim/check_bytes.h"
+#include "compiler/check_bytes.h"
 
 #include <fmt/format.h>
 
@@ -12,15 +12,9 @@
 #include "compiler/layout.h"
 #include "cost/collective.h"
 
-namespace heterog::sim {
+namespace heterog::compiler {
 namespace {
 
-using compiler::Layout;
-using compiler::LayoutId;
-using compiler::ParameterHome;
-using compiler::Slice;
-using compiler::Strategy;
-using compiler::SyncMethod;
 using graph::OperandUse;
 using graph::Phase;
 using graph::Read;
@@ -37,7 +31,7 @@ class Counter {
         strategy_(strategy),
         graph_(*problem.graph),
         cluster_(*problem.cluster),
-        layout_(compiler::lay_out(problem, strategy)),
+        layout_(lay_out(problem, strategy)),
         bytes_(cluster_.link_count(), 0.0),
         rounding_(cluster_.link_count(), 0.0) {}
 
@@ -329,13 +323,13 @@ IdVector<LinkId, double> expected_link_bytes(const cost::Problem& problem,
 }
 
 std::vector<std::string> check_bytes(const cost::Problem& problem, const Strategy& strategy,
-                                     const compiler::Plan& plan) {
+                                     const Plan& plan) {
   Counter counter(problem, strategy);
   counter.count();
   IdVector<LinkId, double> moved(plan.link_count, 0.0);
   const std::size_t first = plan.link_count > 0 ? plan.link(LinkId(0)).value() : 0;
   for (TaskId task : plan.task_ids()) {
-    for (const compiler::Hold& hold : plan.holds[task]) {
+    for (const Hold& hold : plan.holds[task]) {
       const std::size_t resource = hold.resource.value();
       if (resource < first || resource >= first + plan.link_count) continue;
       moved[LinkId(resource - first)] += static_cast<double>(hold.bytes);
@@ -352,4 +346,4 @@ std::vector<std::string> check_bytes(const cost::Problem& problem, const Strateg
   return complaints;
 }
 
-}  // namespace heterog::sim
+}  // namespace heterog::compiler
