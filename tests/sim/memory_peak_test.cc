@@ -1,4 +1,6 @@
 // What is held at the peak: by hand, and equal to the simulator's peak on random and real plans.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "compiler/compile.h"
@@ -64,20 +66,55 @@ TEST(MemoryPeak, EqualsTheSimulatorOnRealPlans) {
   }
 }
 
-// x → relu(x·w1ᵀ + b1)·w2ᵀ + b2 on one device with one sample a time: by the end of forward, relu's
-// output is kept for the gradient of w2 and its mask, the loss's difference is a temporary value of
-// the forward pass that backward reads, and the gradients are those of four parameters.
-TEST(MemoryPeak, NamesWhatIsKept) {
+std::vector<std::string> held_texts(const cost::Problem& problem, const Plan& plan,
+                                    const MemoryPeak& peak) {
+  std::vector<std::string> texts;
+  for (const HeldMemory& held : peak.held) {
+    texts.push_back(fmt::format("{} {} {} until {}", problem.graph->tensor(held.tensor).name,
+                                held.bytes, memory_purpose_name(held.purpose),
+                                problem.graph->op(plan.op[held.until]).name));
+  }
+  return texts;
+}
+
+// x → relu(x·w1ᵀ + b1)·w2ᵀ + b2 on one device, batch 8, floats. Parameters: 8·16 + 16 + 16·4 + 4 =
+// 212. Inputs: x 8·8, target 8·4, the learning rate: 97. The most is held when the gradient of
+// relu's input is made (8·16 = 128) from that of its output (mm, 128); relu's output (128) waits
+// for the gradient of w2, and the gradient of the second layer's output (8·4 = 32) for that of b2.
+TEST(MemoryPeak, NamesWhatIsKeptInBackward) {
   const auto problem = compiler::toy_problem(support::tiny_mlp_graph(), 1, 8);
   const Plan plan = compiler::compile(
       *problem, compiler::uniform_strategy(*problem, compiler::single_decision(DeviceId(0))));
-  const SimResult result = simulate(plan);
-  const MemoryPeak peak = memory_peaks(*problem, plan, result)[DeviceId(0)];
-  // Parameters: 8·16 + 16 + 16·4 + 4 = 212 elements of 4 bytes. SGD keeps no state.
+  const MemoryPeak peak = memory_peaks(*problem, plan, simulate(plan))[DeviceId(0)];
+  EXPECT_EQ(problem->graph->op(plan.op[peak.task]).name, "threshold_backward");
   EXPECT_EQ(peak.of(MemoryPurpose::kParameters), 212 * 4);
-  EXPECT_EQ(peak.of(MemoryPurpose::kOptimizerState), 0);
-  EXPECT_EQ(peak.of(MemoryPurpose::kBuckets), 0);
-  EXPECT_EQ(peak.total(), result.peak_bytes[DeviceId(0)]);
+  EXPECT_EQ(peak.of(MemoryPurpose::kBuffers), 97 * 4);
+  EXPECT_EQ(peak.of(MemoryPurpose::kActivations), 128 * 4);
+  EXPECT_EQ(peak.of(MemoryPurpose::kTemporaries), (128 + 128 + 32) * 4);
+  EXPECT_EQ(peak.total(), (212 + 97 + 128 + 288) * 4);
+  EXPECT_THAT(held_texts(*problem, plan, peak),
+              testing::ElementsAre("relu 512 activations until mm_1",
+                                   "mm 512 temporaries until threshold_backward",
+                                   "threshold_backward 512 temporaries until sum_2",
+                                   "mul_2 128 temporaries until sum_1"));
+}
+
+// The same on two devices with one bucket: all gradients (212) lie beside the bucket (212) while it
+// is reduced; of the inputs each device has 4 samples (x 32, target 16, the learning rate).
+TEST(MemoryPeak, PartsGradientsAndBuckets) {
+  const auto problem = compiler::toy_problem(support::tiny_mlp_graph(), 2, 8);
+  compiler::Strategy strategy = compiler::uniform_strategy(
+      *problem, compiler::even_decision(*problem, compiler::SyncMethod::kAllReduce));
+  strategy.bucket_bytes = 1 << 20;
+  const Plan plan = compiler::compile(*problem, strategy);
+  for (const MemoryPeak& peak : memory_peaks(*problem, plan, simulate(plan))) {
+    EXPECT_EQ(plan.kind[peak.task], compiler::TaskKind::kAllReduce);
+    EXPECT_EQ(peak.of(MemoryPurpose::kParameters), 212 * 4);
+    EXPECT_EQ(peak.of(MemoryPurpose::kBuffers), 49 * 4);
+    EXPECT_EQ(peak.of(MemoryPurpose::kGradients), 212 * 4);
+    EXPECT_EQ(peak.of(MemoryPurpose::kBuckets), 212 * 4);
+    EXPECT_EQ(peak.total(), (3 * 212 + 49) * 4);
+  }
 }
 
 }  // namespace
