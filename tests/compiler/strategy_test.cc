@@ -57,5 +57,13 @@ TEST(SliceBatch, AlwaysCoversTheBatchOnceAndIsNearItsShare) {
   }
 }
 
+TEST(OrderPolicy, IsFoundByTheNameThatItHas) {
+  for (OrderPolicy policy : {OrderPolicy::kRank, OrderPolicy::kRankReserve, OrderPolicy::kFifo}) {
+    EXPECT_EQ(find_order_policy(order_policy_name(policy)), policy);
+  }
+  EXPECT_EQ(find_order_policy("Rank"), std::nullopt);
+  EXPECT_EQ(find_order_policy(""), std::nullopt);
+}
+
 }  // namespace
 }  // namespace heterog::compiler
