@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "compiler/order.h"
 #include "sim/simulator.h"
@@ -49,30 +50,31 @@ void speed_up(compiler::Plan& plan, const Upgrade& upgrade, double factor) {
 
 std::vector<Upgrade> possible_upgrades(const cluster::Cluster& cluster) {
   std::vector<Upgrade> upgrades;
+  const bool one_by_one = cluster.device_count() <= kMostOneByOne;
   std::map<DeviceTypeId, std::vector<DeviceId>> of_type;
   for (DeviceId device : cluster.device_ids()) {
-    upgrades.push_back({cluster.device(device).name, {device}, {}});
+    if (one_by_one) upgrades.push_back({cluster.device(device).name, {device}, {}});
     of_type[cluster.device(device).type].push_back(device);
   }
   for (const auto& [type, devices] : of_type) {
-    if (devices.size() < 2) continue;
+    if (one_by_one && devices.size() < 2) continue;
     upgrades.push_back({"all " + cluster.type(type).name, devices, {}});
   }
   std::map<std::string, std::size_t> known;
-  std::map<std::string, std::vector<std::string>> wires_of_kind;
+  std::map<std::string, std::set<std::string>> wires_of_kind;
   const auto add_link = [&](const std::string& name, LinkId link) {
     const auto [at, is_new] = known.try_emplace(name, upgrades.size());
     if (is_new) upgrades.push_back({name, {}, {}});
     upgrades[at->second].links.push_back(link);
-    return is_new;
   };
   for (LinkId link : id_range<LinkId>(cluster.link_count())) {
     const std::string wire = wire_name(cluster.link(link).name);
-    if (add_link("link " + wire, link)) wires_of_kind[kind_of_wire(wire)].push_back(wire);
+    wires_of_kind[kind_of_wire(wire)].insert(wire);
+    if (one_by_one) add_link("link " + wire, link);
   }
   for (LinkId link : id_range<LinkId>(cluster.link_count())) {
     const std::string kind = kind_of_wire(wire_name(cluster.link(link).name));
-    if (wires_of_kind[kind].size() > 1) add_link("all links of kind " + kind, link);
+    if (!one_by_one || wires_of_kind[kind].size() > 1) add_link("all links of kind " + kind, link);
   }
   return upgrades;
 }

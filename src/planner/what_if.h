@@ -17,7 +17,9 @@ struct Upgrade {
   std::vector<DeviceId> devices;
   std::vector<LinkId> links;
 };
-// All that there are of these; a type or kind where there are several.
+// All that there are of these; a type or kind where there are several. Where there are more than
+// kMostOneByOne devices, only the types and kinds: each upgrade is simulated.
+inline constexpr std::size_t kMostOneByOne = 32;
 std::vector<Upgrade> possible_upgrades(const cluster::Cluster& cluster);
 
 struct WhatIf {

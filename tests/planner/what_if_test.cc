@@ -68,6 +68,13 @@ TEST(PossibleUpgrades, AreDevicesTypesWiresAndKindsOfWire) {
                                           "link m1/nic", "all links of kind nic"));
 }
 
+TEST(PossibleUpgrades, OfManyDevicesAreTypesAndKindsAlone) {
+  const auto problem = compiler::model_problem("lenet5-tiny", kMostOneByOne + 1, 33);
+  std::vector<std::string> names;
+  for (const Upgrade& upgrade : possible_upgrades(*problem->cluster)) names.push_back(upgrade.name);
+  EXPECT_THAT(names, testing::ElementsAre("all fast", "all links of kind nic"));
+}
+
 TEST(FasterLinks, LeaveTheOriginalAsItIs) {
   const auto problem = compiler::model_problem("lenet5-tiny", 2, 8);
   const cluster::Cluster& before = *problem->cluster;
