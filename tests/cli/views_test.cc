@@ -207,7 +207,9 @@ TEST_F(Views, ReportIsOnePageWithTheFiguresOfSimulate) {
       EXPECT_EQ(busy, nanoseconds(device["busy_seconds"]));
     }
     for (const Json& row : data["planners"]) {
-      if (row["name"] == (p == 0 ? "cp-ar" : "ev-ps")) EXPECT_EQ(row["step"], drawn["step"]);
+      if (row["name"] == (p == 0 ? "cp-ar" : "ev-ps")) {
+        EXPECT_EQ(row["step"], drawn["step"]);
+      }
     }
   }
 }
