@@ -21,6 +21,7 @@
 #include "graph/graph_io.h"
 #include "runtime/operators.h"
 #include "runtime/profiler.h"
+#include "runtime/step.h"
 
 namespace heterog::cli {
 
@@ -34,6 +35,7 @@ struct ProfileOptions {
   int repeat = runtime::ProfilerOptions{}.repeat;
   int threads = hardware_threads();
   std::optional<double> limit;
+  std::optional<std::int64_t> step;  // samples of the whole step to compare with
   std::uint64_t seed = 0;
   bool json = false;
 };
@@ -57,6 +59,11 @@ runtime::ProfilerOptions profiler_options(const ProfileOptions& options) {
            "--threads: {} given; it is between 1 and 4096", options.threads);
   VALIDATE(!options.limit || (std::isfinite(*options.limit) && *options.limit > 0),
            "--limit: {} given; it is a positive number of seconds", *options.limit);
+  VALIDATE(!options.step || (*options.step >= 1 && *options.step <= graph::kMaxSamples),
+           "--step: {} given; a step has between 1 and {} samples", *options.step,
+           graph::kMaxSamples);
+  VALIDATE(!options.step || !is_gpu(options.device),
+           "--step: whole steps run on the CPU alone, and --device is {}", options.device);
   runtime::ProfilerOptions profiler{.device = options.device,
                                     .gpu = is_gpu(options.device),
                                     .threads = options.threads,
@@ -105,6 +112,33 @@ cost::Profile begin_or_go_on(const graph::ModelGraph& graph,
   return found;
 }
 
+// A whole step as it ran, and as the profile's costs add up.
+struct StepCheck {
+  std::int64_t samples = 0;
+  double measured_seconds = 0;
+  double predicted_seconds = 0;
+  double relative_error() const { return predicted_seconds / measured_seconds - 1; }
+};
+
+std::optional<StepCheck> check_step(const ProfileOptions& options, const graph::ModelGraph& graph,
+                                    const cost::Profile& profile) {
+  if (!options.step || !profile.finished) return std::nullopt;
+  StepCheck check{.samples = *options.step};
+  for (const cost::ProfiledOperator& op : profile.operators) {
+    check.predicted_seconds += static_cast<double>(op.ops.size()) * op.fit.at(check.samples);
+  }
+  check.measured_seconds = runtime::measure_step(
+      graph, {.samples = check.samples, .threads = options.threads, .seed = options.seed});
+  return check;
+}
+
+// What is printed beside the profile.
+struct Summary {
+  std::size_t measured_now = 0;
+  double seconds = 0;
+  std::optional<StepCheck> step;
+};
+
 OrderedJson error_json(const cost::FitError& error) {
   OrderedJson json;
   if (error.samples > 0) json["samples"] = error.samples;
@@ -117,13 +151,13 @@ OrderedJson error_json(const cost::FitError& error) {
 }
 
 void print_as_json(const ProfileOptions& options, const cost::Profile& profile,
-                   std::size_t measured_now, double seconds) {
+                   const Summary& summary) {
   OrderedJson json;
   json["profile"] = profile.finished ? options.out : options.out + ".partial";
   json["finished"] = profile.finished;
   json["operators"] = profile.operators.size();
-  json["measured_now"] = measured_now;
-  json["profile_seconds"] = seconds;
+  json["measured_now"] = summary.measured_now;
+  json["profile_seconds"] = summary.seconds;
   json["fit"] = error_json(cost::fit_error(profile));
   json["held_out"] = OrderedJson::array();
   for (const cost::FitError& error : cost::held_out_errors(profile)) {
@@ -135,6 +169,12 @@ void print_as_json(const ProfileOptions& options, const cost::Profile& profile,
                              {"latency_seconds", link.latency_seconds},
                              {"bandwidth_bytes_per_second", link.bytes_per_second},
                              {"r2", link.r2}});
+  }
+  if (summary.step) {
+    json["step"] = {{"samples", summary.step->samples},
+                    {"measured_seconds", summary.step->measured_seconds},
+                    {"predicted_seconds", summary.step->predicted_seconds},
+                    {"relative_error", summary.step->relative_error()}};
   }
   print_json(json);
 }
@@ -158,17 +198,23 @@ std::string errors_text(const cost::Profile& profile) {
 }
 
 void print_as_text(const ProfileOptions& options, const cost::Profile& profile,
-                   std::size_t measured_now, double seconds) {
+                   const Summary& summary) {
   std::size_t ops = 0;
   for (const cost::ProfiledOperator& op : profile.operators) ops += op.ops.size();
   fmt::print("{} on {} ({}, {} threads): {} distinct operators for {} ops, {} measured now in {}\n",
              profile.graph_name, profile.device, profile.machine, profile.threads,
-             profile.operators.size(), ops, measured_now, duration_text(seconds));
+             profile.operators.size(), ops, summary.measured_now, duration_text(summary.seconds));
   for (const cost::ProfiledLink& link : profile.links) {
     fmt::print("{}: {:.1f} us + bytes / {:.2f} GB/s (R2 {:.4f})\n", link.between,
                1e6 * link.latency_seconds, 1e-9 * link.bytes_per_second, link.r2);
   }
   fmt::print("{}", errors_text(profile));
+  if (summary.step) {
+    fmt::print("\nwhole step of {} samples: {} as run here, {} by the profile ({:+.1f} %)\n",
+               summary.step->samples, milliseconds_text(summary.step->measured_seconds),
+               milliseconds_text(summary.step->predicted_seconds),
+               100 * summary.step->relative_error());
+  }
   if (profile.finished) {
     fmt::print("\nwritten to {}\n", options.out);
   } else {
@@ -203,11 +249,12 @@ int run_profile(const ProfileOptions& options) {
   }
   cost::write_profile(profile.finished ? options.out : partial, profile);
   if (profile.finished) std::filesystem::remove(partial);
-  const std::size_t measured_now = profile.operators.size() - known;
+  Summary summary{.measured_now = profile.operators.size() - known, .seconds = watch.seconds()};
+  summary.step = check_step(options, graph, profile);
   if (options.json) {
-    print_as_json(options, profile, measured_now, watch.seconds());
+    print_as_json(options, profile, summary);
   } else {
-    print_as_text(options, profile, measured_now, watch.seconds());
+    print_as_text(options, profile, summary);
   }
   return 0;
 }
@@ -231,6 +278,8 @@ void add_profile(CLI::App& app, Action& chosen) {
       ->capture_default_str();
   verb.add_option("--limit", options->limit,
                   "Stop after this many seconds; the same command goes on later");
+  verb.add_option("--step", options->step,
+                  "Also run whole steps of this many samples (CPU), and compare the profile's sum");
   verb.add_option("--seed", options->seed, "Seed of the values that operators run on")
       ->capture_default_str();
   verb.add_flag("--json", options->json, "One JSON object on stdout instead of tables");

@@ -1,0 +1,95 @@
+// A plain interpreter of graphs with a clock.
+#include "runtime/step.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <c10/core/InferenceMode.h>
+
+#include <chrono>
+#include <vector>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "runtime/execute.h"
+#include "runtime/median.h"
+#include "runtime/sources.h"
+
+namespace heterog::runtime {
+namespace {
+
+using Values = IdVector<TensorId, at::Tensor>;
+
+// For each op the tensors that nothing reads after it; sources and outputs outlive the step.
+IdVector<OpId, std::vector<TensorId>> dead_after(const graph::ModelGraph& graph) {
+  IdVector<OpId, std::vector<TensorId>> dead(graph.op_count());
+  for (TensorId id : graph.tensor_ids()) {
+    const graph::Tensor& tensor = graph.tensor(id);
+    if (!tensor.producer.valid() || tensor.role == graph::TensorRole::kOutput) continue;
+    const auto readers = graph.consumers(id);  // ascending
+    dead[readers.empty() ? tensor.producer : readers.back()].push_back(id);
+  }
+  return dead;
+}
+
+class Interpreter {
+ public:
+  Interpreter(const graph::ModelGraph& graph, std::int64_t samples)
+      : graph_(graph), samples_(samples), dead_(dead_after(graph)), values_(graph.tensor_count()) {
+    for (TensorId id : graph.tensor_ids()) {
+      if (graph.tensor(id).producer.valid()) continue;
+      values_[id] = random_source(graph, id, samples, Floats::kOwn);
+    }
+  }
+
+  double step_seconds() {
+    double seconds = 0;
+    for (OpId op : graph_.op_ids()) seconds += op_seconds(op);
+    return seconds;
+  }
+
+ private:
+  double op_seconds(OpId op) {
+    std::vector<at::Tensor> operands;
+    for (TensorId id : graph_.inputs(op)) operands.push_back(values_[id]);
+    std::chrono::steady_clock::time_point start;
+    {
+      const PreparedOp call(graph_, op, operands, {.slice = samples_, .whole = samples_}, {});
+      operands.clear();
+      start = std::chrono::steady_clock::now();
+      const std::vector<at::Tensor> results = call.results();
+      const auto outputs = graph_.outputs(op);
+      for (std::size_t i = 0; i < outputs.size(); ++i) {
+        if (outputs[i].valid()) values_[outputs[i]] = results[i];
+      }
+      for (TensorId id : dead_[op]) values_[id].reset();
+    }
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+
+  const graph::ModelGraph& graph_;
+  std::int64_t samples_;
+  IdVector<OpId, std::vector<TensorId>> dead_;
+  Values values_;
+};
+
+}  // namespace
+
+double measure_step(const graph::ModelGraph& graph, const StepOptions& options) {
+  EXPECT(options.samples >= 1 && options.repeat >= 1);
+  at::set_num_threads(options.threads);
+  at::manual_seed(options.seed);
+  try {
+    const c10::InferenceMode no_gradients;
+    Interpreter interpreter(graph, options.samples);
+    interpreter.step_seconds();
+    std::vector<double> seconds;
+    for (int i = 0; i < options.repeat; ++i) seconds.push_back(interpreter.step_seconds());
+    return median(std::move(seconds));
+  } catch (const c10::Error& error) {
+    throw Error(ErrorKind::kVerification,
+                fmt::format("a whole step does not run here: {}",
+                            printable(error.what_without_backtrace(), 300)));
+  }
+}
+
+}  // namespace heterog::runtime
