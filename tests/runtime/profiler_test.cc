@@ -12,6 +12,7 @@
 #include "runtime/distinct_ops.h"
 #include "runtime/links.h"
 #include "runtime/operands.h"
+#include "runtime/step.h"
 #include "runtime/timing.h"
 #include "support/graphs.h"
 
@@ -180,6 +181,15 @@ TEST(Profiler, NamesAnOpThatDoesNotRun) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kVerification);
     EXPECT_THAT(error.what(), AllOf(HasSubstr("aten.mm.default"), HasSubstr("does not run")));
+  }
+}
+
+TEST(Step, RunsWholeModelsAndTakesLongerForMore) {
+  for (const char* name : {"lenet5-tiny", "bert_large24-tiny"}) {
+    const ModelGraph graph = graph::read_graph(std::string("models/") + name + ".json.gz");
+    const double few = measure_step(graph, {.samples = 2, .repeat = 3});
+    EXPECT_GT(few, 0) << name;
+    EXPECT_GT(measure_step(graph, {.samples = 512, .repeat = 1}), few) << name;
   }
 }
 
