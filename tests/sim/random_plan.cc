@@ -15,6 +15,9 @@ compiler::Plan random_plan(Rng& rng) {
   const std::size_t tasks = 1 + rng.below(40);
   // Few distinct durations, so that there are ties; some tasks take none.
   const std::int64_t longest = rng.below(2) ? 3 : 1000;
+  // Half of the plans are like compiled ones: some tasks hold their device's stream and nothing
+  // else, the others leave streams alone.
+  const bool has_streams = rng.below(2);
   PlanBuilder builder(devices, links);
   builder.plan().batch = 1;
   std::vector<std::pair<BufferId, TaskId>> buffers;
@@ -28,10 +31,15 @@ compiler::Plan random_plan(Rng& rng) {
     spec.workspace = static_cast<Bytes>(rng.below(20));
     const TaskId task = builder.add_task(spec);
     const std::size_t resources = builder.plan().resource_count();
-    const std::size_t held = 1 + rng.below(rng.below(3) ? 2 : 4);
+    const bool on_stream = has_streams && rng.below(5) < 3;
+    if (on_stream) {
+      builder.hold(task, {builder.plan().compute_stream(spec.device), spec.duration});
+    }
+    const std::size_t held = on_stream ? 0 : 1 + rng.below(rng.below(3) ? 2 : 4);
     std::vector<std::size_t> chosen;
     for (std::size_t h = 0; h < held; ++h) {
-      const std::size_t resource = rng.below(resources);
+      const std::size_t resource =
+          has_streams ? devices + rng.below(resources - devices) : rng.below(resources);
       if (std::find(chosen.begin(), chosen.end(), resource) != chosen.end()) continue;
       chosen.push_back(resource);
       const Nanoseconds hold =

@@ -198,9 +198,15 @@ TEST(Simulator, AgreesWithTheReferenceOnRandomPlans) {
         ASSERT_EQ(fast.out_of_memory->task, slow.out_of_memory->task);
         ASSERT_EQ(fast.out_of_memory->missing_bytes, slow.out_of_memory->missing_bytes);
       }
-      const Nanoseconds step = fast.step;
-      ASSERT_EQ(simulator.simulate(plan, order).step, step);
-      ASSERT_GE(step, lower_bound(plan));
+      ASSERT_GE(fast.step, lower_bound(plan));
+      const SimResult& bare = simulator.simulate(plan, order);
+      ASSERT_EQ(bare.step, slow.step) << "plan " << i;
+      ASSERT_EQ(bare.peak_bytes, slow.peak_bytes) << "plan " << i;
+      ASSERT_EQ(bare.feasible(), slow.feasible()) << "plan " << i;
+      if (!slow.feasible()) {
+        ASSERT_EQ(bare.out_of_memory->device, slow.out_of_memory->device) << "plan " << i;
+        ASSERT_EQ(bare.out_of_memory->task, slow.out_of_memory->task) << "plan " << i;
+      }
     }
   }
 }

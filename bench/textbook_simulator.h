@@ -1,0 +1,159 @@
+// Rule 8 of the design as a textbook has it: a priority queue a resource, and one of events.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <queue>
+#include <tuple>
+#include <vector>
+
+#include "compiler/plan.h"
+#include "compiler/strategy.h"
+
+namespace heterog::bench {
+
+// Step time and peak memory under rank or FIFO order. A ready task that cannot start waits at the
+// first resource that blocks it; when that is free again, its queue is looked at in order.
+class TextbookSimulator {
+ public:
+  TextbookSimulator(const compiler::Plan& plan, compiler::OrderPolicy order)
+      : plan_(plan),
+        fifo_(order == compiler::OrderPolicy::kFifo),
+        waiting_for_(plan.predecessors),
+        references_(plan.readers),
+        free_at_(plan.resource_count(), 0),
+        queues_(plan.resource_count()),
+        live_(plan.device_count, 0),
+        peak_(plan.device_count, 0) {}
+
+  Nanoseconds run() {
+    for (DeviceId device : id_range<DeviceId>(plan_.device_count)) {
+      live_[device] = peak_[device] = plan_.static_memory[device].total();
+    }
+    for (TaskId task : plan_.task_ids()) {
+      if (waiting_for_[task] == 0) make_ready(task);
+    }
+    while (true) {
+      start_tasks();
+      if (events_.empty()) return now_;
+      now_ = events_.top().time;
+      while (!events_.empty() && events_.top().time == now_) {
+        const Event event = events_.top();
+        events_.pop();
+        if (event.resource.valid()) {
+          freed_.push_back(event.resource);
+        } else {
+          end(event.task);
+        }
+      }
+    }
+  }
+  const IdVector<DeviceId, Bytes>& peak_bytes() const { return peak_; }
+
+ private:
+  struct Ready {
+    Nanoseconds time = 0;
+    std::uint32_t order = 0;
+    TaskId task;
+    ResourceId from;  // whose queue it heads; invalid: newly ready
+    friend bool operator>(const Ready& a, const Ready& b) {
+      return std::tie(a.time, a.order) > std::tie(b.time, b.order);
+    }
+  };
+  struct Event {
+    Nanoseconds time = 0;
+    TaskId task;
+    ResourceId resource;  // valid: is free although its task goes on
+    friend bool operator>(const Event& a, const Event& b) { return a.time > b.time; }
+  };
+  template <class T>
+  using MinQueue = std::priority_queue<T, std::vector<T>, std::greater<>>;
+
+  void make_ready(TaskId task) {
+    fronts_.push({fifo_ ? now_ : 0, plan_.order[task], task, ResourceId()});
+  }
+
+  ResourceId blocked_by(TaskId task) const {
+    for (const compiler::Hold& hold : plan_.holds[task]) {
+      if (free_at_[hold.resource.value()] > now_) return hold.resource;
+    }
+    return ResourceId();
+  }
+
+  void push_front_of(ResourceId resource) {
+    auto& queue = queues_[resource.value()];
+    if (queue.empty() || free_at_[resource.value()] > now_) return;
+    Ready head = queue.top();
+    head.from = resource;
+    queue.pop();
+    fronts_.push(head);
+  }
+
+  void start_tasks() {
+    for (ResourceId resource : freed_) push_front_of(resource);
+    freed_.clear();
+    while (!fronts_.empty()) {
+      const Ready ready = fronts_.top();
+      fronts_.pop();
+      const ResourceId blocker = blocked_by(ready.task);
+      if (blocker.valid()) {
+        queues_[blocker.value()].push(ready);
+      } else {
+        start(ready.task);
+      }
+      if (ready.from.valid()) push_front_of(ready.from);
+    }
+  }
+
+  void note(DeviceId device) { peak_[device] = std::max(peak_[device], live_[device]); }
+
+  void start(TaskId task) {
+    for (const compiler::Hold& hold : plan_.holds[task]) {
+      free_at_[hold.resource.value()] = now_ + hold.duration;
+      if (hold.duration < plan_.duration[task]) {
+        events_.push({now_ + hold.duration, TaskId(), hold.resource});
+      }
+    }
+    live_[plan_.device[task]] += plan_.workspace[task];
+    for (BufferId buffer : plan_.allocates[task]) {
+      live_[plan_.buffers[buffer].device] += plan_.buffers[buffer].bytes;
+      note(plan_.buffers[buffer].device);
+    }
+    note(plan_.device[task]);
+    events_.push({now_ + plan_.duration[task], task, ResourceId()});
+  }
+
+  void end(TaskId task) {
+    for (const compiler::Hold& hold : plan_.holds[task]) {
+      if (hold.duration == plan_.duration[task]) freed_.push_back(hold.resource);
+    }
+    live_[plan_.device[task]] -= plan_.workspace[task];
+    const auto release = [&](BufferId buffer) {
+      live_[plan_.buffers[buffer].device] -= plan_.buffers[buffer].bytes;
+    };
+    for (BufferId buffer : plan_.reads[task]) {
+      if (--references_[buffer] == 0) release(buffer);
+    }
+    for (BufferId buffer : plan_.allocates[task]) {
+      if (plan_.readers[buffer] == 0) release(buffer);
+    }
+    for (TaskId next : plan_.successors[task]) {
+      if (--waiting_for_[next] == 0) make_ready(next);
+    }
+  }
+
+  const compiler::Plan& plan_;
+  const bool fifo_;
+  Nanoseconds now_ = 0;
+  IdVector<TaskId, std::uint32_t> waiting_for_;
+  IdVector<BufferId, std::uint32_t> references_;
+  std::vector<Nanoseconds> free_at_;
+  std::vector<MinQueue<Ready>> queues_;
+  std::vector<ResourceId> freed_;
+  MinQueue<Ready> fronts_;
+  MinQueue<Event> events_;
+  IdVector<DeviceId, Bytes> live_;
+  IdVector<DeviceId, Bytes> peak_;
+};
+
+}  // namespace heterog::bench

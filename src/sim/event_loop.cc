@@ -1,0 +1,374 @@
+// Advances from moment to moment: what ends, ends; then what can start, starts.
+#include "sim/event_loop.h"
+
+namespace heterog::sim {
+
+using compiler::Hold;
+using compiler::Plan;
+
+template <class Queue>
+void EventLoop<Queue>::reset(const Plan& plan, const Options& options, SimResult& result) {
+  plan_ = &plan;
+  result_ = &result;
+  options_ = options;
+  now_ = 0;
+  ended_ = 0;
+  prepared_.prepare(plan);
+  tasks_ = prepared_.tasks.data();
+  buffers_ = prepared_.buffers.data();
+  tree_.reset(prepared_.streams + 1);
+  if (streams_.size() < prepared_.streams) streams_.resize(prepared_.streams);
+  if (sets_.size() < prepared_.hold_sets.size()) sets_.resize(prepared_.hold_sets.size());
+  if (waiting_.size() < plan.resource_count()) waiting_.resize(plan.resource_count());
+  for (auto& heap : waiting_) heap.clear();
+  free_at_.assign(plan.resource_count(), 0);
+  reserved_.assign(plan.resource_count(), 0);
+  moment_ = 0;
+  live_.assign(plan.device_count, 0);
+  overflowed_ = false;
+
+  result.step = 0;
+  result.out_of_memory.reset();
+  result.peak_bytes.assign(plan.device_count, 0);
+  result.device_busy = prepared_.device_busy;
+  result.link_busy = prepared_.link_busy;
+  result.link_bytes = prepared_.link_bytes;
+  result.start.clear();
+  result.end.clear();
+  result.dispatch.clear();
+  if (options.timeline) {
+    result.start.assign(plan.task_count(), 0);
+    result.end.assign(plan.task_count(), 0);
+    result.dispatch.reserve(plan.task_count());
+  }
+}
+
+template <class Queue>
+void EventLoop<Queue>::touch(std::uint32_t stream) {
+  if (streams_[stream].touched) return;
+  streams_[stream].touched = true;
+  touched_.push_back(stream);
+}
+
+template <class Queue>
+void EventLoop<Queue>::make_ready(std::uint32_t task) {
+  const TaskRecord& record = tasks_[task];
+  if (record.lane < prepared_.streams) {
+    streams_[record.lane].ready.push(now_, record.order, task);
+    touch(record.lane);
+    return;
+  }
+  const std::uint32_t set = record.lane - static_cast<std::uint32_t>(prepared_.streams);
+  sets_[set].ready.push(now_, record.order, task);
+  if (sets_[set].touched) return;
+  sets_[set].touched = true;
+  touched_sets_.push_back(set);
+}
+
+template <class Queue>
+void EventLoop<Queue>::note_memory(std::uint32_t device) {
+  Bytes& peak = result_->peak_bytes[DeviceId(device)];
+  if (live_[device] <= peak) return;
+  peak = live_[device];
+  if (peak > plan_->capacity[DeviceId(device)] && !result_->out_of_memory) overflowed_ = true;
+}
+
+template <class Queue>
+void EventLoop<Queue>::take_memory(std::uint32_t task) {
+  const std::uint32_t device = tasks_[task].device;
+  if (prepared_.any_foreign && prepared_.allocates_foreign[task]) {
+    for (BufferId buffer : plan_->allocates[TaskId(task)]) {
+      const BufferRecord& record = buffers_[buffer.value()];
+      if (record.device == device) continue;
+      live_[record.device] += record.bytes;
+      note_memory(record.device);
+    }
+  }
+  live_[device] += tasks_[task].take;
+  note_memory(device);
+}
+
+// Its end will come after that of many others: what it then touches is asked for now.
+template <class Queue>
+void EventLoop<Queue>::prefetch_end(std::uint32_t task) const {
+  for (BufferId buffer : plan_->reads[TaskId(task)]) {
+    __builtin_prefetch(&buffers_[buffer.value()], 1);
+  }
+  for (TaskId next : plan_->successors[TaskId(task)]) {
+    __builtin_prefetch(&tasks_[next.value()], 1);
+  }
+}
+
+template <class Queue>
+void EventLoop<Queue>::note_start(const Key& key) {
+  take_memory(key.task);
+  prefetch_end(key.task);
+  started_.push_back(key);
+}
+
+// A stream runs one task; those that take no time pass beside it.
+template <class Queue>
+void EventLoop<Queue>::start_streams() {
+  for (std::uint32_t index : touched_) {
+    Stream& stream = streams_[index];
+    stream.touched = false;
+    while (stream.running == kNone && !stream.ready.empty()) {
+      const Key key = stream.ready.top();
+      stream.ready.pop();
+      note_start(key);
+      const Nanoseconds duration = plan_->duration[TaskId(key.task)];
+      if (duration == 0) {
+        events_.push({now_, key.task});
+      } else {
+        stream.running = key.task;
+        tree_.set(index, now_ + duration);
+      }
+    }
+  }
+  touched_.clear();
+  for (std::uint32_t index : stopped_) {
+    if (streams_[index].running == kNone) tree_.set(index, kNever);
+  }
+  stopped_.clear();
+}
+
+template <class Queue>
+std::uint32_t EventLoop<Queue>::blocking_resource(std::uint32_t set) const {
+  for (const Hold& hold : plan_->holds[prepared_.hold_sets[set]]) {
+    if (free_at_[hold.resource.value()] > now_) return hold.resource.value();
+  }
+  return kNone;
+}
+
+template <class Queue>
+void EventLoop<Queue>::start_of_set(const Key& key) {
+  const TaskId task(key.task);
+  const Nanoseconds duration = plan_->duration[task];
+  for (const Hold& hold : plan_->holds[task]) {
+    const std::uint32_t resource = hold.resource.value();
+    free_at_[resource] = now_ + hold.duration;
+    if (hold.duration < duration) events_.push({now_ + hold.duration, resource | kRelease});
+  }
+  note_start(key);
+  events_.push({now_ + duration, key.task});
+}
+
+// Starts the first task of a set, or has the set wait at a resource that blocks it.
+template <class Queue>
+void EventLoop<Queue>::try_front(const Front& front) {
+  HoldSet& set = sets_[front.set];
+  set.blocked_by = blocking_resource(front.set);
+  if (set.blocked_by != kNone) {
+    set.first = front.key.task;
+    waiting_[set.blocked_by].push({front.key, front.set, set.blocked_by});
+    return;
+  }
+  set.ready.pop();
+  start_of_set(front.key);
+  if (!set.ready.empty()) fronts_.push({set.ready.top(), front.set, kNone});
+}
+
+// Sets wait at one resource that blocks them. When it is freed they are looked at again, those of
+// all freed resources and those with new tasks merged in order; one that is blocked elsewhere moves
+// there. So every task that could start is looked at, in order.
+template <class Queue>
+void EventLoop<Queue>::start_sets() {
+  const auto is_stale = [&](const Front& front) {
+    HoldSet& set = sets_[front.set];
+    return set.blocked_by != front.from || set.ready.empty() || !(set.ready.top() == front.key);
+  };
+  const auto put_on_trial = [&](std::uint32_t resource) {
+    MinHeap<Front>& heap = waiting_[resource];
+    while (!heap.empty() && is_stale(heap.top())) heap.pop();
+    if (!heap.empty()) fronts_.push(heap.top());
+  };
+  for (std::uint32_t index : touched_sets_) {
+    HoldSet& set = sets_[index];
+    set.touched = false;
+    const Front front{set.ready.top(), index, set.blocked_by};
+    if (set.blocked_by == kNone) {
+      fronts_.push(front);
+    } else if (set.first != front.key.task) {  // overtaken
+      set.first = front.key.task;
+      waiting_[set.blocked_by].push(front);
+    }
+  }
+  touched_sets_.clear();
+  for (std::uint32_t resource : freed_) put_on_trial(resource);
+  freed_.clear();
+  while (!fronts_.empty()) {
+    const Front front = fronts_.pop();
+    const bool waited = front.from != kNone;
+    if (waited && free_at_[front.from] > now_) continue;  // taken meanwhile: it goes on waiting
+    if (!is_stale(front)) try_front(front);
+    if (waited && free_at_[front.from] <= now_) put_on_trial(front.from);
+  }
+}
+
+// Every set with ready tasks is looked at, in order of their first tasks; one that cannot start
+// keeps its resources from all that follow.
+template <class Queue>
+void EventLoop<Queue>::start_sets_with_reservations() {
+  if (touched_sets_.empty() && freed_.empty()) return;
+  for (std::uint32_t index : touched_sets_) sets_[index].touched = false;
+  touched_sets_.clear();
+  freed_.clear();
+  ++moment_;
+  for (std::uint32_t index = 0; index < prepared_.hold_sets.size(); ++index) {
+    if (!sets_[index].ready.empty()) fronts_.push({sets_[index].ready.top(), index, kNone});
+  }
+  while (!fronts_.empty()) {
+    const Front front = fronts_.pop();
+    const auto holds = plan_->holds[prepared_.hold_sets[front.set]];
+    const bool startable = std::all_of(holds.begin(), holds.end(), [&](const Hold& hold) {
+      return free_at_[hold.resource.value()] <= now_ && reserved_[hold.resource.value()] != moment_;
+    });
+    if (!startable) {
+      for (const Hold& hold : holds) reserved_[hold.resource.value()] = moment_;
+      continue;
+    }
+    HoldSet& set = sets_[front.set];
+    set.ready.pop();
+    start_of_set(front.key);
+    if (!set.ready.empty()) fronts_.push({set.ready.top(), front.set, kNone});
+  }
+}
+
+// Plays the starts of this moment again, in order.
+template <class Queue>
+void EventLoop<Queue>::name_first_that_does_not_fit() {
+  std::vector<Bytes> live = live_;
+  for (const Key& key : started_) {
+    const TaskId task(key.task);
+    live[plan_->device[task].value()] -= plan_->workspace[task];
+    for (BufferId buffer : plan_->allocates[task]) {
+      live[buffers_[buffer.value()].device] -= buffers_[buffer.value()].bytes;
+    }
+  }
+  const auto overflows = [&](std::uint32_t device) {
+    return live[device] > plan_->capacity[DeviceId(device)];
+  };
+  const auto name = [&](std::uint32_t device, const Key& key) {
+    result_->out_of_memory = OutOfMemory{DeviceId(device), TaskId(key.task), 0};
+  };
+  for (const Key& key : started_) {
+    const TaskId task(key.task);
+    const std::uint32_t own = plan_->device[task].value();
+    live[own] += plan_->workspace[task];
+    for (BufferId buffer : plan_->allocates[task]) {
+      const std::uint32_t device = buffers_[buffer.value()].device;
+      live[device] += buffers_[buffer.value()].bytes;
+      if (device != own && overflows(device)) return name(device, key);
+    }
+    if (overflows(own)) return name(own, key);
+  }
+}
+
+template <class Queue>
+void EventLoop<Queue>::end_moment() {
+  const bool name_culprit = overflowed_ && !result_->out_of_memory;
+  if (options_.timeline || name_culprit) std::sort(started_.begin(), started_.end());
+  if (name_culprit) name_first_that_does_not_fit();
+  if (options_.timeline) {
+    for (const Key& key : started_) {
+      const TaskId task(key.task);
+      result_->start[task] = now_;
+      result_->end[task] = now_ + plan_->duration[task];
+      result_->dispatch.push_back(task);
+    }
+  }
+  started_.clear();
+}
+
+template <class Queue>
+void EventLoop<Queue>::end(std::uint32_t task) {
+  ++ended_;
+  const TaskId id(task);
+  live_[tasks_[task].device] -= tasks_[task].give;
+  for (BufferId buffer : plan_->reads[id]) {
+    // Without a branch: whether this is the last reader is anyone's guess.
+    BufferRecord& record = buffers_[buffer.value()];
+    const Bytes is_last = --record.references == 0;
+    live_[record.device] -= record.bytes & -is_last;
+  }
+  if (prepared_.any_foreign && prepared_.allocates_foreign[task]) {
+    for (BufferId buffer : plan_->allocates[id]) {
+      const BufferRecord& record = buffers_[buffer.value()];
+      const bool foreign = record.device != tasks_[task].device;
+      if (foreign && plan_->readers[buffer] == 0) live_[record.device] -= record.bytes;
+    }
+  }
+  for (TaskId next : plan_->successors[id]) {
+    if (--tasks_[next.value()].waiting_for == 0) make_ready(next.value());
+  }
+}
+
+template <class Queue>
+void EventLoop<Queue>::end_all_at_now() {
+  const std::size_t event_slot = prepared_.streams;
+  bool has_events = false;
+  tree_.for_each_at(now_, [&](std::size_t slot) {
+    if (slot == event_slot) {
+      has_events = true;
+      return;
+    }
+    stopped_.push_back(static_cast<std::uint32_t>(slot));
+  });
+  for (std::uint32_t index : stopped_) {
+    const std::uint32_t task = streams_[index].running;
+    streams_[index].running = kNone;
+    touch(index);
+    end(task);
+  }
+  if (!has_events) return;
+  while (!events_.empty() && events_.top().time == now_) {
+    const Event event = events_.pop();
+    if (event.id & kRelease) {
+      freed_.push_back(event.id & ~kRelease);
+      continue;
+    }
+    for (const Hold& hold : plan_->holds[TaskId(event.id)]) {
+      if (tasks_[event.id].lane < prepared_.streams) break;
+      if (hold.duration == plan_->duration[TaskId(event.id)]) {
+        freed_.push_back(hold.resource.value());
+      }
+    }
+    end(event.id);
+  }
+}
+
+template <class Queue>
+void EventLoop<Queue>::run(const Plan& plan, const Options& options, SimResult& result) {
+  reset(plan, options, result);
+  for (DeviceId device : id_range<DeviceId>(plan.device_count)) {
+    live_[device.value()] = plan.static_memory[device].total();
+    result.peak_bytes[device] = live_[device.value()];
+    if (live_[device.value()] > plan.capacity[device] && !result.out_of_memory) {
+      result.out_of_memory = OutOfMemory{device, TaskId(), 0};
+    }
+  }
+  for (std::uint32_t task = 0; task < plan.task_count(); ++task) {
+    if (tasks_[task].waiting_for == 0) make_ready(task);
+  }
+  while (true) {
+    start_streams();
+    if (options.reserve) {
+      start_sets_with_reservations();
+    } else {
+      start_sets();
+    }
+    end_moment();
+    const Nanoseconds event = events_.empty() ? kNever : events_.top().time;
+    if (tree_.at(prepared_.streams) != event) tree_.set(prepared_.streams, event);
+    if (tree_.earliest() == kNever) break;
+    now_ = tree_.earliest();
+    end_all_at_now();
+  }
+  ENSURE(ended_ == plan.task_count());
+  result.step = now_;
+}
+
+template class EventLoop<RankQueue>;
+template class EventLoop<FifoQueue>;
+
+}  // namespace heterog::sim

@@ -1,0 +1,115 @@
+// The event loop of a simulation, for one kind of order: streams, hold sets, memory.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "compiler/plan.h"
+#include "compiler/strategy.h"
+#include "sim/event_tree.h"
+#include "sim/prepared_plan.h"
+#include "sim/ready_queue.h"
+#include "sim/simulator.h"
+
+namespace heterog::sim {
+
+// Rule 8 (see Simulator). Queue is RankQueue or FifoQueue.
+//
+// Within a moment, what starts on a stream depends on that stream alone, and what starts of the
+// hold sets on them alone; so the two are gone through one after the other. Only who is named as
+// the first that does not fit, and the order in a timeline, depend on the order of starts across
+// them: what started in a moment is noted and sorted where one of the two is asked for.
+template <class Queue>
+class EventLoop {
+ public:
+  struct Options {
+    bool reserve = false;   // rank-reserve
+    bool timeline = false;  // fill start, end and dispatch
+  };
+  void run(const compiler::Plan& plan, const Options& options, SimResult& result);
+
+ private:
+  // A resource that a task gives back before it ends, or the end of a task of a hold set.
+  struct Event {
+    Nanoseconds time = 0;
+    std::uint32_t id = 0;  // of a task, or of a resource with kRelease
+    friend bool operator>(const Event& a, const Event& b) {
+      return a.time != b.time ? a.time > b.time : a.id > b.id;
+    }
+  };
+  static constexpr std::uint32_t kRelease = 0x80000000;
+  static constexpr std::uint32_t kNone = 0xffffffff;
+
+  struct Stream {
+    Queue ready;
+    std::uint32_t running = kNone;
+    bool touched = false;  // in touched_
+  };
+  // Ready tasks that hold the same resources. Its first task waits at `blocked_by` with all others
+  // behind it, or nowhere while the set is empty or on trial.
+  struct HoldSet {
+    Queue ready;
+    std::uint32_t blocked_by = kNone;
+    std::uint32_t first = kNone;  // the task that waits there
+    bool touched = false;         // in touched_sets_
+  };
+  // The first task of a hold set, on trial or waiting. Stale once it is not the first any more.
+  struct Front {
+    Key key;
+    std::uint32_t set = 0;
+    std::uint32_t from = kNone;  // the resource at which it waited
+    friend bool operator>(const Front& a, const Front& b) { return a.key > b.key; }
+  };
+
+  void reset(const compiler::Plan& plan, const Options& options, SimResult& result);
+  void make_ready(std::uint32_t task);
+  void touch(std::uint32_t stream);
+  void prefetch_end(std::uint32_t task) const;
+  void start_streams();
+  void start_sets();
+  void start_sets_with_reservations();
+  std::uint32_t blocking_resource(std::uint32_t set) const;
+  void try_front(const Front& front);
+  void start_of_set(const Key& key);
+  void note_start(const Key& key);
+  void take_memory(std::uint32_t task);
+  void note_memory(std::uint32_t device);
+  void end_moment();
+  void name_first_that_does_not_fit();
+  void end(std::uint32_t task);
+  void end_all_at_now();
+
+  const compiler::Plan* plan_ = nullptr;
+  SimResult* result_ = nullptr;
+  Options options_;
+  Nanoseconds now_ = 0;
+  std::size_t ended_ = 0;
+  PreparedPlan prepared_;
+  TaskRecord* tasks_ = nullptr;
+  BufferRecord* buffers_ = nullptr;
+
+  EventTree tree_;  // the end of what each stream runs; behind them the earliest event
+  std::vector<Stream> streams_;
+  std::vector<std::uint32_t> touched_;  // streams that may start something at this moment
+  std::vector<std::uint32_t> stopped_;  // streams that ended a task at this moment
+
+  MinHeap<Event> events_;
+  std::vector<HoldSet> sets_;
+  std::vector<std::uint32_t> touched_sets_;    // with tasks that became ready
+  std::vector<Nanoseconds> free_at_;           // [resource], of hold sets
+  std::vector<MinHeap<Front>> waiting_;        // [resource]
+  std::vector<std::uint32_t> freed_;           // resources freed at this moment
+  MinHeap<Front> fronts_;                      // on trial, first in order first
+  std::vector<std::uint64_t> reserved_;        // [resource] the moment at which it was reserved
+  std::uint64_t moment_ = 0;
+
+  std::vector<Key> started_;  // in this moment
+  std::vector<Bytes> live_;   // [device]
+  bool overflowed_ = false;   // in this moment, for the first time
+};
+
+extern template class EventLoop<RankQueue>;
+extern template class EventLoop<FifoQueue>;
+
+}  // namespace heterog::sim
