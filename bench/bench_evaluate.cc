@@ -2,33 +2,94 @@
 //
 //     build/release/bin/bench_evaluate        (from the root of the repository)
 //
-// The strategies are random choices among HeteroG's M+4 actions a group, as a search draws them.
+// Strategies are drawn as a search draws them: HeteroG's M+4 actions, one for most groups and any
+// for a tenth of them.
 #include <benchmark/benchmark.h>
 
 #include <chrono>
+#include <memory>
 #include <vector>
 
 #include "base/rng.h"
 #include "base/thread_pool.h"
 #include "planner/action_space.h"
-#include "planner/batch_evaluator.h"
+#include "planner/evaluator.h"
 #include "problems.h"
 
 namespace heterog::bench {
 namespace {
 
-// A strategy whose groups follow one base action but for a tenth, drawn at random.
-compiler::Strategy drawn_strategy(const cost::Problem& problem, Rng& rng) {
-  const int actions = planner::action_count(problem);
-  const int base = actions - 1 - static_cast<int>(rng.below(4));
-  compiler::Strategy strategy;
-  for (std::size_t i = 0; i < problem.grouping.count(); ++i) {
-    const int action = rng.below(10) ? base : static_cast<int>(rng.below(actions));
-    strategy.units.push_back(planner::action_decision(problem, action));
+std::vector<compiler::Strategy> draw(const cost::Problem& problem, std::size_t count) {
+  const planner::ActionSpace space(problem);
+  Rng rng(1);
+  std::vector<compiler::Strategy> strategies;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto base = space.action(static_cast<planner::Scheme>(i % planner::kSchemeCount));
+    std::vector<std::uint8_t> actions;
+    for (std::size_t g = 0; g < problem.grouping.count(); ++g) {
+      const auto other = static_cast<int>(rng.below(static_cast<std::size_t>(space.size())));
+      actions.push_back(static_cast<std::uint8_t>(rng.below(10) > 0 ? base : other));
+    }
+    strategies.push_back(space.strategy(actions));
   }
-  return strategy;
+  return strategies;
 }
+
+// BERT-large, batch 48, on HeteroG's 8 GPUs.
+std::unique_ptr<const cost::Problem> bert_large() {
+  return problem("bert_large24", shipped_cluster("heterog-8gpu"), 48);
+}
+
+void count_evaluations(benchmark::State& state, std::size_t evaluations,
+                       std::chrono::steady_clock::duration elapsed) {
+  state.counters["evaluations_per_second"] =
+      static_cast<double>(evaluations) / std::chrono::duration<double>(elapsed).count();
+}
+
+// EV-AR again and again: what a policy that has settled evaluates.
+void evaluate_even_all_reduce(benchmark::State& state) {
+  const auto problem = bert_large();
+  const auto strategy = compiler::uniform_strategy(
+      *problem, compiler::even_decision(*problem, compiler::SyncMethod::kAllReduce));
+  planner::Evaluator evaluator(*problem);
+  std::size_t done = 0;
+  const auto begin = std::chrono::steady_clock::now();
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(evaluator.evaluate(strategy));
+    ++done;
+  }
+  count_evaluations(state, done, std::chrono::steady_clock::now() - begin);
+}
+BENCHMARK(evaluate_even_all_reduce)->Unit(benchmark::kMillisecond)->MinTime(2);
+
+// Drawn strategies on `threads` threads, an evaluator each.
+void evaluate_drawn(benchmark::State& state) {
+  const auto problem = bert_large();
+  const auto strategies = draw(*problem, 64);
+  ThreadPool pool(static_cast<int>(state.range(0)));
+  std::vector<std::unique_ptr<planner::Evaluator>> evaluators;
+  for (int i = 0; i < pool.threads(); ++i) {
+    evaluators.push_back(std::make_unique<planner::Evaluator>(*problem));
+  }
+  std::size_t done = 0;
+  const auto begin = std::chrono::steady_clock::now();
+  for (auto _ : state) {
+    pool.run(strategies.size(), [&](int worker, std::size_t i) {
+      benchmark::DoNotOptimize(evaluators[worker]->evaluate(strategies[i]));
+    });
+    done += strategies.size();
+  }
+  count_evaluations(state, done, std::chrono::steady_clock::now() - begin);
+}
+BENCHMARK(evaluate_drawn)
+    ->Arg(1)
+    ->Arg(2)
+    ->ArgName("threads")
+    ->Unit(benchmark::kMillisecond)
+    ->MinTime(2)
+    ->UseRealTime();
 
 }  // namespace
 }  // namespace heterog::bench
+
 BENCHMARK_MAIN();

@@ -1,6 +1,7 @@
 // Compressed rows: for each id a span of values, in two flat arrays.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -46,10 +47,41 @@ class Csr {
     return csr;
   }
 
+  // Sorts every row and drops repeats.
+  void sort_and_unique_rows() {
+    std::uint32_t kept = 0, begin = 0;
+    for (std::size_t row = 0; row < rows(); ++row) {
+      const auto first = values_.begin() + begin;
+      begin = offsets_[row + 1];
+      const auto last = values_.begin() + begin;
+      std::sort(first, last);
+      const auto out = values_.begin() + kept;
+      kept += static_cast<std::uint32_t>(std::unique(first, last) - first);
+      std::copy(first, first + (values_.begin() + kept - out), out);
+      offsets_[row + 1] = kept;
+    }
+    values_.resize(kept);
+  }
+  // The rows turned around: row v holds every row of `other` that has v, ascending. Keeps memory.
+  void assign_transposed(const Csr<Value, Row>& other, std::size_t rows) {
+    offsets_.assign(rows + 2, 0);  // one behind, so that filling leaves them right
+    for (const Row& row : other.values()) ++offsets_[row.value() + 2];
+    for (std::size_t i = 2; i < offsets_.size(); ++i) offsets_[i] += offsets_[i - 1];
+    values_.resize(other.size());
+    for (std::size_t i = 0; i < other.rows(); ++i) {
+      for (const Row& row : other[Value(i)]) values_[offsets_[row.value() + 1]++] = Value(i);
+    }
+    offsets_.pop_back();
+  }
+
   std::size_t rows() const { return offsets_.size() - 1; }
   std::size_t size() const { return values_.size(); }
   const std::vector<Value>& values() const { return values_; }
   const std::vector<std::uint32_t>& offsets() const { return offsets_; }
+  void reserve(std::size_t rows, std::size_t values) {
+    offsets_.reserve(rows + 1);
+    values_.reserve(values);
+  }
   void clear() {
     offsets_.assign(1, 0);
     values_.clear();

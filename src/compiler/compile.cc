@@ -1,6 +1,8 @@
 // The pass list: layout, tasks, gradients, updates, memory, priorities.
 #include "compiler/compile.h"
 
+#include <utility>
+
 #include "compiler/gradients.h"
 #include "compiler/layout.h"
 #include "compiler/movement.h"
@@ -39,10 +41,11 @@ void set_memory(const cost::Problem& problem, const Movement& movement, Plan& pl
 }  // namespace
 
 Plan compile(const cost::Problem& problem, const Strategy& strategy,
-             const CompileOptions& options) {
+             const CompileOptions& options, Plan recycled) {
   check_strategy(problem, strategy, "strategy");
   const Layout layout = lay_out(problem, strategy);
-  PlanBuilder builder(problem.cluster->device_count(), problem.cluster->link_count());
+  PlanBuilder builder(problem.cluster->device_count(), problem.cluster->link_count(),
+                      std::move(recycled));
   Movement movement(problem, layout, options, builder);
 
   emit_forward_and_backward(problem, movement);

@@ -18,9 +18,10 @@ struct CompileOptions {
   } collectives = Collectives::kPerDevice;
 };
 
-// The strategy must fit the problem (check_strategy). Deterministic. O(tasks log tasks).
+// The strategy must fit the problem (check_strategy). Deterministic. O(tasks). A plan that is no
+// longer needed may be given back: its memory is used again.
 Plan compile(const cost::Problem& problem, const Strategy& strategy,
-             const CompileOptions& options = {});
+             const CompileOptions& options = {}, Plan recycled = {});
 
 // Proves the plan's own consistency (acyclic, counts, holds, buffers); ENSUREs. Run by compile() in
 // builds with checks on.

@@ -65,17 +65,22 @@ void Movement::run(OpId op) {
   fetch_all(op, layout, reads);
   const bool alias = graph_.op(op).alias;
   const auto& slices = layout_.slices[layout];
+  PlanBuilder::Task task;
+  task.kind = TaskKind::kCompute;
+  task.op = op;
+  DeviceTypeId last_type;
   for (std::size_t i = 0; i < slices.size(); ++i) {
     const Slice& slice = slices[i];
     const DeviceTypeId type = problem_.cluster->device(slice.device).type;
-    PlanBuilder::Task task;
-    task.kind = TaskKind::kCompute;
-    task.op = op;
+    // Neighbours are mostly alike: what the one before costs is not looked up again.
+    if (!alias && (type != last_type || slice.size() != task.end - task.begin)) {
+      task.duration = problem_.costs.duration(op, type, slice.size());
+      task.workspace = problem_.costs.workspace_bytes(op, type, slice.size());
+    }
+    last_type = type;
     task.device = slice.device;
     task.begin = slice.begin;
     task.end = slice.end;
-    task.duration = alias ? 0 : problem_.costs.duration(op, type, slice.size());
-    task.workspace = alias ? 0 : problem_.costs.workspace_bytes(op, type, slice.size());
     const TaskId id = builder_.add_task(task);
     if (i == 0) first_task_[op] = id;
     builder_.hold(id, {builder_.plan().compute_stream(slice.device), task.duration});
@@ -92,19 +97,22 @@ void Movement::update(const graph::UpdateChain& chain) {
                            : chain.ops.back();
   fetch_all(updater, layout, chain.reads);
   const auto& slices = layout_.slices[layout];
+  PlanBuilder::Task task;
+  task.kind = TaskKind::kUpdate;
+  task.op = updater;
+  task.tensor = chain.parameter;
+  task.end = problem_.batch;
+  task.workspace = chain.temporary_bytes;
+  DeviceTypeId last_type;
   for (std::size_t i = 0; i < slices.size(); ++i) {
     const DeviceId device = slices[i].device;
-    PlanBuilder::Task task;
-    task.kind = TaskKind::kUpdate;
-    task.op = updater;
-    task.tensor = chain.parameter;
-    task.device = device;
-    task.end = problem_.batch;
-    task.workspace = chain.temporary_bytes;
-    for (OpId op : chain.ops) {
-      task.duration +=
-          problem_.costs.duration(op, problem_.cluster->device(device).type, problem_.batch);
+    const DeviceTypeId type = problem_.cluster->device(device).type;
+    if (type != last_type) {
+      task.duration = 0;
+      for (OpId op : chain.ops) task.duration += problem_.costs.duration(op, type, problem_.batch);
     }
+    last_type = type;
+    task.device = device;
     const TaskId id = builder_.add_task(task);
     if (i == 0) first_task_[updater] = id;
     builder_.hold(id, {builder_.plan().compute_stream(device), task.duration});

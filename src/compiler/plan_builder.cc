@@ -1,11 +1,32 @@
-// Collects tasks and their relations in flat lists and sorts them into rows at the end.
+// Rows are closed as tasks follow one another; successors are the predecessors turned around.
 #include "compiler/plan_builder.h"
 
-#include <algorithm>
+#include <utility>
 
 namespace heterog::compiler {
 
+PlanBuilder::PlanBuilder(std::size_t devices, std::size_t links, Plan recycled)
+    : plan_(std::move(recycled)) {
+  Plan& p = plan_;
+  const auto clear = [](auto&... members) { (members.clear(), ...); };
+  clear(p.kind, p.op, p.tensor, p.device, p.peer, p.begin, p.end, p.duration, p.moved_bytes,
+        p.workspace, p.predecessors, p.holds, p.participants, p.buffers, p.allocates, p.reads,
+        p.readers);
+  p.device_count = devices;
+  p.link_count = links;
+  predecessors_.reserve(p.successors.rows(), p.successors.size());
+}
+
+void PlanBuilder::end_task() {
+  plan_.holds.end_row();
+  plan_.participants.end_row();
+  plan_.allocates.end_row();
+  plan_.reads.end_row();
+  predecessors_.end_row();
+}
+
 TaskId PlanBuilder::add_task(const Task& task) {
+  if (plan_.task_count() > 0) end_task();
   plan_.op.push_back(task.op);
   plan_.tensor.push_back(task.tensor);
   plan_.device.push_back(task.device);
@@ -18,44 +39,29 @@ TaskId PlanBuilder::add_task(const Task& task) {
   return plan_.kind.push_back(task.kind);
 }
 
-BufferId PlanBuilder::allocate(TaskId task, DeviceId device, Bytes bytes, TensorId tensor) {
+BufferId PlanBuilder::allocate([[maybe_unused]] TaskId task, DeviceId device, Bytes bytes, TensorId tensor) {
+  EXPECT(is_latest(task));
   const BufferId buffer = plan_.buffers.push_back({device, bytes, tensor});
   plan_.readers.push_back(0);
-  allocates_.emplace_back(task, buffer);
+  plan_.allocates.push(buffer);
   return buffer;
 }
 
-void PlanBuilder::read(TaskId task, BufferId buffer) {
+void PlanBuilder::read([[maybe_unused]] TaskId task, BufferId buffer) {
+  EXPECT(is_latest(task));
   if (!buffer.valid()) return;
-  reads_.emplace_back(task, buffer);
+  plan_.reads.push(buffer);
   ++plan_.readers[buffer];
 }
 
 Plan PlanBuilder::finish() && {
-  const std::size_t tasks = plan_.task_count();
-  // By the later task first (a counting sort), so that repeats of an edge can be seen side by side.
-  auto predecessors = Csr<TaskId, TaskId>::from_pairs(tasks, [&] {
-    std::vector<std::pair<TaskId, TaskId>> reversed;
-    reversed.reserve(edges_.size());
-    for (const auto& [before, after] : edges_) reversed.emplace_back(after, before);
-    return reversed;
-  }());
-  plan_.predecessors.assign(tasks, 0);
-  edges_.clear();
+  if (plan_.task_count() > 0) end_task();
+  predecessors_.sort_and_unique_rows();
+  plan_.predecessors.reserve(plan_.task_count());
   for (TaskId task : plan_.task_ids()) {
-    auto row = predecessors.mutable_row(task);
-    std::sort(row.begin(), row.end());
-    const auto unique_end = std::unique(row.begin(), row.end());
-    for (auto it = row.begin(); it != unique_end; ++it) {
-      edges_.emplace_back(*it, task);
-      ++plan_.predecessors[task];
-    }
+    plan_.predecessors.push_back(static_cast<std::uint32_t>(predecessors_[task].size()));
   }
-  plan_.successors = Csr<TaskId, TaskId>::from_pairs(tasks, edges_);
-  plan_.holds = Csr<TaskId, Hold>::from_pairs(tasks, holds_);
-  plan_.participants = Csr<TaskId, DeviceId>::from_pairs(tasks, participants_);
-  plan_.allocates = Csr<TaskId, BufferId>::from_pairs(tasks, allocates_);
-  plan_.reads = Csr<TaskId, BufferId>::from_pairs(tasks, reads_);
+  plan_.successors.assign_transposed(predecessors_, plan_.task_count());
   return std::move(plan_);
 }
 

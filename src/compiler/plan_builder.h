@@ -1,10 +1,6 @@
 // Appends tasks to a plan under construction, then freezes its adjacency.
 #pragma once
 
-#include <span>
-#include <utility>
-#include <vector>
-
 #include "compiler/plan.h"
 
 namespace heterog::compiler {
@@ -24,19 +20,26 @@ class PlanBuilder {
     Bytes workspace = 0;
   };
 
-  PlanBuilder(std::size_t devices, std::size_t links) {
-    plan_.device_count = devices;
-    plan_.link_count = links;
-  }
+  // Builds into the memory of `recycled`, a plan that nobody needs any more.
+  PlanBuilder(std::size_t devices, std::size_t links, Plan recycled = {});
   const Plan& plan() const { return plan_; }
   Plan& plan() { return plan_; }
 
-  // What it holds, allocates, reads and waits for is added after; a dependency must name an earlier
-  // task first.
+  // What a task holds, allocates, reads and waits for is added before the next task; it can only
+  // wait for earlier ones.
   TaskId add_task(const Task& task);
-  void hold(TaskId task, const Hold& hold) { holds_.emplace_back(task, hold); }
-  void participate(TaskId task, DeviceId device) { participants_.emplace_back(task, device); }
-  void depend(TaskId before, TaskId after) { edges_.emplace_back(before, after); }
+  void hold([[maybe_unused]] TaskId task, const Hold& hold) {
+    EXPECT(is_latest(task));
+    plan_.holds.push(hold);
+  }
+  void participate([[maybe_unused]] TaskId task, DeviceId device) {
+    EXPECT(is_latest(task));
+    plan_.participants.push(device);
+  }
+  void depend(TaskId before, [[maybe_unused]] TaskId after) {
+    EXPECT(is_latest(after) && before < after);
+    predecessors_.push(before);
+  }
   BufferId allocate(TaskId task, DeviceId device, Bytes bytes, TensorId tensor);
   void read(TaskId task, BufferId buffer);
 
@@ -44,12 +47,11 @@ class PlanBuilder {
   Plan finish() &&;
 
  private:
+  bool is_latest(TaskId task) const { return task.value() + 1 == plan_.task_count(); }
+  void end_task();
+
   Plan plan_;
-  std::vector<std::pair<TaskId, TaskId>> edges_;
-  std::vector<std::pair<TaskId, Hold>> holds_;
-  std::vector<std::pair<TaskId, DeviceId>> participants_;
-  std::vector<std::pair<TaskId, BufferId>> allocates_;
-  std::vector<std::pair<TaskId, BufferId>> reads_;
+  Csr<TaskId, TaskId> predecessors_;  // in the order in which they were named
 };
 
 }  // namespace heterog::compiler

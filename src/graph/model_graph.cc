@@ -3,11 +3,29 @@
 
 namespace heterog::graph {
 
-std::int64_t ModelGraph::elements(TensorId id, std::int64_t samples) const {
-  EXPECT(samples >= 0 && samples <= kMaxSamples);
+std::int64_t ModelGraph::product_of_shape(TensorId id, std::int64_t samples) const {
   std::int64_t product = 1;
   for (const Affine& dim : shapes_[id]) product *= dim.at(samples);
   return product;
+}
+
+void ModelGraph::add_shape(std::span<const Affine> shape) {
+  shapes_.push_row(shape);
+  Elements elements{true, {0, 1}};
+  for (const Affine& dim : shape) {
+    elements.is_affine &= dim.constant() || elements.affine.constant();
+    // Of two factors one is constant, or the product is not used; unsigned, since sizes that
+    // overflow are only refused later.
+    const auto times = [](std::int64_t x, std::int64_t y) {
+      return static_cast<std::int64_t>(static_cast<std::uint64_t>(x) *
+                                       static_cast<std::uint64_t>(y));
+    };
+    elements.affine = {static_cast<std::int64_t>(
+                           static_cast<std::uint64_t>(times(elements.affine.a, dim.c)) +
+                           static_cast<std::uint64_t>(times(elements.affine.c, dim.a))),
+                       times(elements.affine.c, dim.c)};
+  }
+  elements_.push_back(elements);
 }
 
 std::int64_t ModelGraph::parameter_elements() const {
@@ -23,7 +41,7 @@ GraphBuilder::GraphBuilder(std::string name) {
 }
 
 TensorId GraphBuilder::add_tensor(TensorSpec spec) {
-  graph_.shapes_.push_row(spec.shape);
+  graph_.add_shape(spec.shape);
   Tensor tensor;
   tensor.name = std::move(spec.name);
   tensor.dtype = spec.dtype;

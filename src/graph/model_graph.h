@@ -64,7 +64,11 @@ class ModelGraph {
   // The tensor that owns the memory: itself, or the base that a chain of aliases views.
   TensorId root(TensorId id) const { return roots_[id]; }
   // 1 ≤ samples ≤ kMaxSamples.
-  std::int64_t elements(TensorId id, std::int64_t samples) const;
+  std::int64_t elements(TensorId id, std::int64_t samples) const {
+    EXPECT(samples >= 0 && samples <= kMaxSamples);
+    const Elements& size = elements_[id];
+    return size.is_affine ? size.affine.at(samples) : product_of_shape(id, samples);
+  }
   Bytes bytes(TensorId id, std::int64_t samples) const {
     return elements(id, samples) * element_bytes(tensors_[id].dtype);
   }
@@ -78,8 +82,18 @@ class ModelGraph {
 
  private:
   friend class GraphBuilder;
+  std::int64_t product_of_shape(TensorId id, std::int64_t samples) const;
+  void add_shape(std::span<const Affine> shape);
+
+  // The number of elements, where at most one dimension depends on B.
+  struct Elements {
+    bool is_affine = false;
+    Affine affine;
+  };
+
   std::string name_;
   IdVector<TensorId, Tensor> tensors_;
+  IdVector<TensorId, Elements> elements_;
   IdVector<OpId, Op> ops_;
   Csr<OpId, TensorId> inputs_;
   Csr<OpId, TensorId> outputs_;

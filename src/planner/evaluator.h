@@ -34,6 +34,7 @@ class Evaluator {
  private:
   const cost::Problem& problem_;
   compiler::CompileOptions options_;
+  compiler::Plan plan_;  // the last one, for its memory
   sim::Simulator simulator_;
   IdVector<DeviceId, Bytes> last_peaks_;
   std::int64_t evaluations_ = 0;

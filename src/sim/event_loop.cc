@@ -144,10 +144,13 @@ template <class Queue>
 void EventLoop<Queue>::start_of_set(const Key& key) {
   const TaskId task(key.task);
   const Nanoseconds duration = plan_->duration[task];
+  Nanoseconds last = duration;
   for (const Hold& hold : plan_->holds[task]) {
-    const std::uint32_t resource = hold.resource.value();
-    free_at_[resource] = now_ + hold.duration;
-    if (hold.duration < duration) events_.push({now_ + hold.duration, resource | kRelease});
+    free_at_[hold.resource.value()] = now_ + hold.duration;
+    if (hold.duration != last) {
+      if (hold.duration < duration) events_.push({now_ + hold.duration, key.task | kRelease});
+      last = hold.duration;
+    }
   }
   note_start(key);
   events_.push({now_ + duration, key.task});
@@ -323,17 +326,13 @@ void EventLoop<Queue>::end_all_at_now() {
   if (!has_events) return;
   while (!events_.empty() && events_.top().time == now_) {
     const Event event = events_.pop();
-    if (event.id & kRelease) {
-      freed_.push_back(event.id & ~kRelease);
-      continue;
-    }
-    for (const Hold& hold : plan_->holds[TaskId(event.id)]) {
-      if (tasks_[event.id].lane < prepared_.streams) break;
-      if (hold.duration == plan_->duration[TaskId(event.id)]) {
-        freed_.push_back(hold.resource.value());
+    const std::uint32_t task = event.id & ~kRelease;
+    if (tasks_[task].lane >= prepared_.streams) {
+      for (const Hold& hold : plan_->holds[TaskId(task)]) {
+        if (free_at_[hold.resource.value()] == now_) freed_.push_back(hold.resource.value());
       }
     }
-    end(event.id);
+    if (event.id == task) end(task);
   }
 }
 

@@ -30,10 +30,10 @@ class EventLoop {
   void run(const compiler::Plan& plan, const Options& options, SimResult& result);
 
  private:
-  // A resource that a task gives back before it ends, or the end of a task of a hold set.
+  // The end of a task of a hold set or, with kRelease, of some of its holds before that.
   struct Event {
     Nanoseconds time = 0;
-    std::uint32_t id = 0;  // of a task, or of a resource with kRelease
+    std::uint32_t id = 0;
     friend bool operator>(const Event& a, const Event& b) {
       return a.time != b.time ? a.time > b.time : a.id > b.id;
     }
