@@ -4,7 +4,8 @@
 //
 // Six samples a GPU. Counters: tasks; ns_per_task of a whole evaluation (compiled, ranked,
 // simulated; the fastest turn); compile_seconds, simulate_seconds; plan_bytes_per_task, what the
-// plan takes in memory; ratio_to_8_gpus, ns_per_task over that on 8 GPUs (1: grows as the tasks do).
+// plan takes in memory; ratio_to_8_gpus, ns_per_task over that on 8 GPUs (1: grows as the tasks
+// do).
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -41,8 +42,8 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 
 void even_all_reduce(benchmark::State& state) {
   const auto devices = static_cast<std::size_t>(state.range(0));
-  const auto problem =
-      bench::problem("bert_large24", large_cluster(devices), static_cast<std::int64_t>(6 * devices));
+  const auto problem = bench::problem("bert_large24", large_cluster(devices),
+                                      static_cast<std::int64_t>(6 * devices));
   const auto strategy = compiler::uniform_strategy(
       *problem, compiler::even_decision(*problem, compiler::SyncMethod::kAllReduce));
   compiler::Plan plan;
@@ -58,7 +59,7 @@ void even_all_reduce(benchmark::State& state) {
   }
   const auto tasks = static_cast<double>(plan.task_count());
   const double per_task = (compile + simulate) / tasks * 1e9;
-  static double per_task_on_8 = per_task;  // benchmarks run in the order of their arguments,
+  static double per_task_on_8 = per_task;      // benchmarks run in the order of their arguments,
   if (devices == 8) per_task_on_8 = per_task;  // and more than once until the time is enough
   state.counters["tasks"] = tasks;
   state.counters["ns_per_task"] = per_task;

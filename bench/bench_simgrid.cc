@@ -2,7 +2,7 @@
 //
 //     build/release/bin/bench_simgrid         (from the root of the repository)
 //
-// BERT-large cut into eight stages, one a GPU. SimGrid shares a host or a link among those who use
+// BERT-large, EV-PS on eight GPUs. SimGrid shares a host or a link among those who use
 // it at once, and rule 8 of the design does not; so SimGrid is given, beside the dependencies, the
 // order in which our simulator had each device and link work. Then nothing contends and the two
 // must agree: the program fails where the step times differ by more than 1e-6. Our simulator finds
@@ -31,20 +31,19 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// Groups in the order of their first ops, in eight runs of equal work.
-compiler::Strategy stages(const cost::Problem& problem) {
-  const std::size_t devices = problem.cluster->device_count();
-  double total = 0, done = 0;
-  for (GroupId group : id_range<GroupId>(problem.grouping.count())) {
-    for (OpId op : problem.grouping.members[group]) total += problem.costs.mean_seconds(op);
+// Eight machines of one GPU each. All links are alike and without latency, so that a transfer holds
+// them from its start to its end, as SimGrid has it.
+cluster::Cluster flat_cluster() {
+  const cluster::DeviceDatabase types = cluster::read_devices("configs/devices.json");
+  cluster::ClusterBuilder builder("flat");
+  for (int i = 0; i < 8; ++i) {
+    cluster::MachineSpec machine;
+    machine.name = "m" + std::to_string(i);
+    machine.devices = {types.at(i % 2 == 0 ? "V100-PCIE-16GB" : "GTX-1080-Ti")};
+    machine.nic = {12.1e9, 0};
+    builder.add_machine(std::move(machine));
   }
-  compiler::Strategy strategy;
-  for (GroupId group : id_range<GroupId>(problem.grouping.count())) {
-    const auto stage = static_cast<std::size_t>(done / total * static_cast<double>(devices));
-    strategy.units.push_back(compiler::single_decision(DeviceId(std::min(stage, devices - 1))));
-    for (OpId op : problem.grouping.members[group]) done += problem.costs.mean_seconds(op);
-  }
-  return strategy;
+  return std::move(builder).build("flat cluster");
 }
 
 struct Outcome {
@@ -60,10 +59,17 @@ Outcome run_simgrid(sg4::Engine& engine, const compiler::Plan& plan,
   for (std::size_t i = 0; i < plan.device_count; ++i) {
     hosts.push_back(zone->create_host("gpu" + std::to_string(i), 1e9));
   }
+  // A collective runs on a host of its own: it takes its time and meets nobody.
+  std::vector<sg4::Host*> collective_hosts;
+  for (compiler::TaskKind kind : plan.kind) {
+    if (kind != compiler::TaskKind::kAllReduce) continue;
+    collective_hosts.push_back(
+        zone->create_host("collective" + std::to_string(collective_hosts.size()), 1e9));
+  }
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     for (std::size_t j = i + 1; j < hosts.size(); ++j) {
-      auto* link = zone->create_split_duplex_link(
-          "link" + std::to_string(i) + "-" + std::to_string(j), 1e9);
+      auto* link =
+          zone->create_split_duplex_link("link" + std::to_string(i) + "-" + std::to_string(j), 1e9);
       zone->add_route(hosts[i]->get_netpoint(), hosts[j]->get_netpoint(), nullptr, nullptr,
                       {{link, sg4::LinkInRoute::Direction::UP}}, true);
     }
@@ -75,7 +81,8 @@ Outcome run_simgrid(sg4::Engine& engine, const compiler::Plan& plan,
   std::vector<sg4::ExecPtr> execs(plan.task_count());
   for (TaskId task : plan.task_ids()) {
     const auto nanoseconds = plan.duration[task];
-    if (compiler::is_communication(plan.kind[task])) {
+    const bool is_collective = plan.kind[task] == compiler::TaskKind::kAllReduce;
+    if (compiler::is_communication(plan.kind[task]) && !is_collective) {
       sg4::CommPtr comm = sg4::Comm::sendto_init();
       comm->set_source(hosts[plan.peer[task].value()]);
       comm->set_destination(hosts[plan.device[task].value()]);
@@ -83,7 +90,12 @@ Outcome run_simgrid(sg4::Engine& engine, const compiler::Plan& plan,
       comms[task.value()] = comm;
     } else {
       sg4::ExecPtr exec = sg4::Exec::init();
-      exec->set_host(hosts[plan.device[task].value()]);
+      if (is_collective) {
+        exec->set_host(collective_hosts.back());
+        collective_hosts.pop_back();
+      } else {
+        exec->set_host(hosts[plan.device[task].value()]);
+      }
       exec->set_flops_amount(static_cast<double>(nanoseconds));
       execs[task.value()] = exec;
     }
@@ -126,8 +138,11 @@ int compare(int argc, char** argv) {
   sg4::Engine engine(&argc, argv);
   sg4::Engine::set_config("network/model:CM02");
   sg4::Engine::set_config("network/crosstraffic:0");
-  const auto problem = bench::problem("bert_large24", shipped_cluster("heterog-8gpu"), 48);
-  const auto plan = compiler::compile(*problem, stages(*problem));
+  const auto problem = bench::problem("bert_large24", flat_cluster(), 48);
+  const auto plan = compiler::compile(
+      *problem,
+      compiler::uniform_strategy(
+          *problem, compiler::even_decision(*problem, compiler::SyncMethod::kParameterServer)));
   const sim::SimResult schedule = sim::simulate(plan);
   sim::Simulator simulator;
   double ours = std::numeric_limits<double>::infinity();

@@ -40,8 +40,8 @@ void set_memory(const cost::Problem& problem, const Movement& movement, Plan& pl
 
 }  // namespace
 
-Plan compile(const cost::Problem& problem, const Strategy& strategy,
-             const CompileOptions& options, Plan recycled) {
+Plan compile(const cost::Problem& problem, const Strategy& strategy, const CompileOptions& options,
+             Plan recycled) {
   check_strategy(problem, strategy, "strategy");
   const Layout layout = lay_out(problem, strategy);
   PlanBuilder builder(problem.cluster->device_count(), problem.cluster->link_count(),

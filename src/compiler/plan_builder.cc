@@ -39,7 +39,8 @@ TaskId PlanBuilder::add_task(const Task& task) {
   return plan_.kind.push_back(task.kind);
 }
 
-BufferId PlanBuilder::allocate([[maybe_unused]] TaskId task, DeviceId device, Bytes bytes, TensorId tensor) {
+BufferId PlanBuilder::allocate([[maybe_unused]] TaskId task, DeviceId device, Bytes bytes,
+                               TensorId tensor) {
   EXPECT(is_latest(task));
   const BufferId buffer = plan_.buffers.push_back({device, bytes, tensor});
   plan_.readers.push_back(0);

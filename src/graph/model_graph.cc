@@ -20,10 +20,10 @@ void ModelGraph::add_shape(std::span<const Affine> shape) {
       return static_cast<std::int64_t>(static_cast<std::uint64_t>(x) *
                                        static_cast<std::uint64_t>(y));
     };
-    elements.affine = {static_cast<std::int64_t>(
-                           static_cast<std::uint64_t>(times(elements.affine.a, dim.c)) +
-                           static_cast<std::uint64_t>(times(elements.affine.c, dim.a))),
-                       times(elements.affine.c, dim.c)};
+    elements.affine = {
+        static_cast<std::int64_t>(static_cast<std::uint64_t>(times(elements.affine.a, dim.c)) +
+                                  static_cast<std::uint64_t>(times(elements.affine.c, dim.a))),
+        times(elements.affine.c, dim.c)};
   }
   elements_.push_back(elements);
 }

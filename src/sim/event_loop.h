@@ -96,12 +96,12 @@ class EventLoop {
 
   MinHeap<Event> events_;
   std::vector<HoldSet> sets_;
-  std::vector<std::uint32_t> touched_sets_;    // with tasks that became ready
-  std::vector<Nanoseconds> free_at_;           // [resource], of hold sets
-  std::vector<MinHeap<Front>> waiting_;        // [resource]
-  std::vector<std::uint32_t> freed_;           // resources freed at this moment
-  MinHeap<Front> fronts_;                      // on trial, first in order first
-  std::vector<std::uint64_t> reserved_;        // [resource] the moment at which it was reserved
+  std::vector<std::uint32_t> touched_sets_;  // with tasks that became ready
+  std::vector<Nanoseconds> free_at_;         // [resource], of hold sets
+  std::vector<MinHeap<Front>> waiting_;      // [resource]
+  std::vector<std::uint32_t> freed_;         // resources freed at this moment
+  MinHeap<Front> fronts_;                    // on trial, first in order first
+  std::vector<std::uint64_t> reserved_;      // [resource] the moment at which it was reserved
   std::uint64_t moment_ = 0;
 
   std::vector<Key> started_;  // in this moment

@@ -99,9 +99,10 @@ void PreparedPlan::prepare(const Plan& plan) {
     record.order = plan.order[task];
     record.device = plan.device[task].value();
     const std::span<const Hold> holds = plan.holds[task];
-    const std::uint32_t stream = holds.size() == 1 ? stream_of_[holds[0].resource.value()] : kShared;
-    record.lane = stream < kShared ? stream
-                                   : static_cast<std::uint32_t>(streams) + hold_set(plan, task);
+    const std::uint32_t stream =
+        holds.size() == 1 ? stream_of_[holds[0].resource.value()] : kShared;
+    record.lane =
+        stream < kShared ? stream : static_cast<std::uint32_t>(streams) + hold_set(plan, task);
     add_memory(plan, task);
   }
   buffers.resize(plan.buffers.size());
