@@ -103,6 +103,13 @@ void Movement::update(const graph::UpdateChain& chain) {
   task.tensor = chain.parameter;
   task.end = problem_.batch;
   task.workspace = chain.temporary_bytes;
+  std::vector<std::pair<TensorId, Bytes>> replaced;
+  for (OpId op : chain.ops) {
+    for (TensorId out : graph_.outputs(op)) {
+      if (!out.valid() || !graph_.tensor(out).replaces.valid()) continue;
+      replaced.emplace_back(graph_.tensor(out).replaces, graph_.bytes(out, problem_.batch));
+    }
+  }
   DeviceTypeId last_type;
   for (std::size_t i = 0; i < slices.size(); ++i) {
     const DeviceId device = slices[i].device;
@@ -117,12 +124,7 @@ void Movement::update(const graph::UpdateChain& chain) {
     if (i == 0) first_task_[updater] = id;
     builder_.hold(id, {builder_.plan().compute_stream(device), task.duration});
     read_all(id, i, device, chain.reads);
-    for (OpId op : chain.ops) {
-      for (TensorId out : graph_.outputs(op)) {
-        if (!out.valid() || !graph_.tensor(out).replaces.valid()) continue;
-        replace(graph_.tensor(out).replaces, device, graph_.bytes(out, problem_.batch), id);
-      }
-    }
+    for (const auto& [tensor, bytes] : replaced) replace(tensor, device, bytes, id);
   }
 }
 

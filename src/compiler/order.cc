@@ -59,9 +59,9 @@ void set_ranks(Plan& plan) {
   for (auto first = sorted.begin(); first != sorted.end();) {
     auto last = first + 1;
     while (last != sorted.end() && last->key == first->key) ++last;
-    if (last - first > 1) {
-      std::sort(first, last, [&](const Item& a, const Item& b) { return rest(a) < rest(b); });
-    }
+    const auto by_rest = [&](const Item& a, const Item& b) { return rest(a) < rest(b); };
+    // Mostly the tasks of one op on equal devices, which were compiled in this order.
+    if (last - first > 1 && !std::is_sorted(first, last, by_rest)) std::sort(first, last, by_rest);
     first = last;
   }
   plan.order.assign(tasks, 0);
