@@ -48,21 +48,50 @@ void Movement::fetch_all(OpId op, LayoutId layout, std::span<const graph::Read> 
   }
 }
 
-void Movement::read_all(TaskId task, std::size_t instance, DeviceId device,
-                        std::span<const graph::Read> reads) {
+void Movement::read_all(TaskId task, std::size_t instance) {
   for (const Source& source : sources_[instance]) {
     if (source.task.valid()) builder_.depend(source.task, task);
     builder_.read(task, source.buffer);
   }
+}
+
+bool Movement::reads_directly(LayoutId layout, std::span<const graph::Read> reads) {
+  direct_.clear();
   for (const graph::Read& read : reads) {
-    if (!read.producer.valid()) note_reader(read.base, device, task);
+    if (!read.producer.valid()) {
+      if (graph_.tensor(read.base).role == TensorRole::kParameter) {
+        for (const Slice& slice : layout_.slices[layout]) {
+          if (resident_[cell(read.base, slice.device)] == 0) return false;
+        }
+      }
+      continue;
+    }
+    const bool reduces =
+        (read.rule.kind == graph::SplitKind::kSum || read.rule.kind == graph::SplitKind::kMean) &&
+        read.use != graph::OperandUse::kPartial;
+    if (layout != layout_.of_op[read.producer] || reduces || read.use == graph::OperandUse::kOnce ||
+        is_reduced(read.base)) {
+      return false;
+    }
+    direct_.push_back({first_task_[read.producer], first_buffer_[read.base],
+                       buffers_per_instance_[read.producer]});
+  }
+  return true;
+}
+
+void Movement::read_direct(TaskId task, std::size_t instance) {
+  for (const Direct& from : direct_) {
+    builder_.depend(TaskId(from.first_task.value() + instance), task);
+    if (!from.first_buffer.valid()) continue;
+    builder_.read(task, BufferId(from.first_buffer.value() + instance * from.buffers_per_instance));
   }
 }
 
 void Movement::run(OpId op) {
   const LayoutId layout = layout_.of_op[op];
   const auto reads = problem_.folded->reads[op];
-  fetch_all(op, layout, reads);
+  const bool direct = reads_directly(layout, reads);
+  if (!direct) fetch_all(op, layout, reads);
   const bool alias = graph_.op(op).alias;
   const auto& slices = layout_.slices[layout];
   PlanBuilder::Task task;
@@ -84,7 +113,16 @@ void Movement::run(OpId op) {
     const TaskId id = builder_.add_task(task);
     if (i == 0) first_task_[op] = id;
     builder_.hold(id, {builder_.plan().compute_stream(slice.device), task.duration});
-    read_all(id, i, slice.device, reads);
+    if (direct) {
+      read_direct(id, i);
+    } else {
+      read_all(id, i);
+    }
+    for (const graph::Read& read : reads) {
+      if (read.producer.valid()) continue;
+      if (direct) keep_external(read.base, slice);
+      note_reader(read.base, slice.device, id);
+    }
     allocate_outputs(op, i, id, slice);
   }
 }
@@ -110,6 +148,13 @@ void Movement::update(const graph::UpdateChain& chain) {
       replaced.emplace_back(graph_.tensor(out).replaces, graph_.bytes(out, problem_.batch));
     }
   }
+  // What the chain replaces itself need not wait for it.
+  std::vector<TensorId> noted;
+  for (const graph::Read& read : chain.reads) {
+    const bool is_own = std::any_of(replaced.begin(), replaced.end(),
+                                    [&](const auto& own) { return own.first == read.base; });
+    if (!read.producer.valid() && !is_own) noted.push_back(read.base);
+  }
   DeviceTypeId last_type;
   for (std::size_t i = 0; i < slices.size(); ++i) {
     const DeviceId device = slices[i].device;
@@ -123,7 +168,8 @@ void Movement::update(const graph::UpdateChain& chain) {
     const TaskId id = builder_.add_task(task);
     if (i == 0) first_task_[updater] = id;
     builder_.hold(id, {builder_.plan().compute_stream(device), task.duration});
-    read_all(id, i, device, chain.reads);
+    read_all(id, i);
+    for (TensorId tensor : noted) note_reader(tensor, device, id);
     for (const auto& [tensor, bytes] : replaced) replace(tensor, device, bytes, id);
   }
 }

@@ -117,8 +117,16 @@ class Movement {
   };
   void fetch(const Reader& reader, const graph::Read& read, std::vector<Source>& sources);
   void fetch_all(OpId op, LayoutId layout, std::span<const graph::Read> reads);
-  void read_all(TaskId task, std::size_t instance, DeviceId device,
-                std::span<const graph::Read> reads);
+  void read_all(TaskId task, std::size_t instance);
+  // Where instance i of an op finds what it reads, if each read is the output of instance i of its
+  // producer or was there before the step: what most ops do. Else nothing.
+  struct Direct {
+    TaskId first_task;
+    BufferId first_buffer;
+    std::uint32_t buffers_per_instance = 0;
+  };
+  bool reads_directly(LayoutId layout, std::span<const graph::Read> reads);
+  void read_direct(TaskId task, std::size_t instance);
   void replace(TensorId tensor, DeviceId device, Bytes bytes, TaskId writer);
   Source instance_source(TensorId base, OpId producer, std::size_t instance) const;
   void add_piece(TensorId tensor, DeviceId device, std::int64_t begin, std::int64_t end,
@@ -130,6 +138,7 @@ class Movement {
                   DeviceId device, std::vector<Source>& sources);
   void fetch_external(const graph::Read& read, OpId op, const Slice& slice,
                       std::vector<Source>& sources);
+  void keep_external(TensorId tensor, const Slice& slice);
   void reduce(const graph::Read& read, LayoutId readers);
   cost::CollectiveCost collective(const std::vector<DeviceId>& devices, Bytes bytes);
   TaskId add_collective(TensorId tensor, const std::vector<DeviceId>& devices,
@@ -160,6 +169,7 @@ class Movement {
   // Ring and hierarchical, of each device set seen.
   std::map<std::vector<DeviceId>, std::pair<cost::AllReduceShape, cost::AllReduceShape>> shapes_;
   std::vector<std::vector<Source>> sources_;  // scratch, one an instance
+  std::vector<Direct> direct_;                // scratch, one a read with a producer
 };
 
 // Seconds to read `operands` tensors of `bytes` and write one, on a device.

@@ -66,6 +66,11 @@ void Movement::fetch(const Reader& reader, const graph::Read& read, std::vector<
 // The whole value from wherever it is, or from an earlier fetch.
 void Movement::fetch_same(TensorId tensor, OpId reader, std::span<const Location> locations,
                           DeviceId device, std::vector<Source>& sources) {
+  // Mostly every device has one, in order.
+  if (device.value() < locations.size() && locations[device.value()].device == device) {
+    sources.push_back(locations[device.value()].source);
+    return;
+  }
   for (const Location& location : locations) {
     if (location.device == device) {
       sources.push_back(location.source);
@@ -100,15 +105,20 @@ void Movement::fetch_same(TensorId tensor, OpId reader, std::span<const Location
 void Movement::fetch_external(const graph::Read& read, OpId op, const Slice& slice,
                               std::vector<Source>& sources) {
   const graph::Tensor& tensor = graph_.tensor(read.base);
-  Bytes& resident = resident_[cell(read.base, slice.device)];
-  if (tensor.role == TensorRole::kParameter && resident == 0 &&
+  const bool absent = resident_[cell(read.base, slice.device)] == 0;
+  if (tensor.role == TensorRole::kParameter && absent &&
       layout_.home_of[read.base] != Layout::kNoHome) {
     std::vector<Location> replicas;
     for (DeviceId device : layout_.home(read.base).replicas) replicas.push_back({device, {}});
     fetch_same(read.tensor, op, replicas, slice.device, sources);
     return;
   }
-  resident = std::max(resident, graph_.bytes(read.base, slice.size()));
+  keep_external(read.base, slice);
+}
+
+void Movement::keep_external(TensorId tensor, const Slice& slice) {
+  Bytes& resident = resident_[cell(tensor, slice.device)];
+  resident = std::max(resident, graph_.bytes(tensor, slice.size()));
 }
 
 // ---- slices of the batch ----
