@@ -2,6 +2,8 @@
 #include "compiler/layout.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "graph/folded.h"
 
@@ -181,49 +183,65 @@ Layout lay_out(const cost::Problem& problem, const Strategy& strategy) {
   return layout;
 }
 
+namespace {
+
+// What serving one byte of a parameter puts on the links: seconds of each link that a push from or
+// a pull to another replica crosses.
+using LinkSeconds = std::vector<std::pair<LinkId, double>>;
+
+LinkSeconds serving_load(const cluster::Cluster& cluster, const std::vector<DeviceId>& replicas,
+                         DeviceId server) {
+  std::map<LinkId, double> seconds;
+  const auto add = [&](const cluster::Route& route) {
+    for (LinkId link : route.links) seconds[link] += 1 / cluster.link(link).bytes_per_second;
+  };
+  for (DeviceId replica : replicas) {
+    if (replica == server) continue;
+    add(cluster.route(replica, server));
+    add(cluster.route(server, replica));
+  }
+  return {seconds.begin(), seconds.end()};
+}
+
+}  // namespace
+
 void choose_servers(const cost::Problem& problem, std::vector<ParameterHome>& homes,
                     std::span<const Bytes> parameter_bytes) {
   const cluster::Cluster& cluster = *problem.cluster;
-  IdVector<LinkId, double> load(cluster.link_count(), 0.0);   // seconds, of earlier parameters
-  IdVector<LinkId, double> added(cluster.link_count(), 0.0);  // of this one
-  std::vector<LinkId> touched;
-  const auto add = [&](const cluster::Route& route, double bytes) {
-    for (LinkId link : route.links) {
-      if (added[link] == 0.0) touched.push_back(link);
-      added[link] += bytes / cluster.link(link).bytes_per_second;
-    }
-  };
-  const auto serve = [&](const ParameterHome& home, DeviceId server, double bytes) {
-    for (DeviceId replica : home.replicas) {
-      if (replica == server) continue;
-      add(cluster.route(replica, server), bytes);
-      add(cluster.route(server, replica), bytes);
-    }
-  };
-  const auto clear = [&] {
-    for (LinkId link : touched) added[link] = 0.0;
-    touched.clear();
-  };
+  IdVector<LinkId, double> load(cluster.link_count(), 0.0);  // seconds, of earlier parameters
+  // Of every replica of the sets seen, as the server.
+  std::map<std::vector<DeviceId>, std::vector<LinkSeconds>> known;
   for (std::size_t i = 0; i < homes.size(); ++i) {
     ParameterHome& home = homes[i];
     if (home.replicas.size() == 1 || home.method != SyncMethod::kParameterServer) continue;
     const double bytes = static_cast<double>(parameter_bytes[i]);
-    if (!home.server.valid()) {
-      double best = 0;
+    auto [at, is_new] = known.try_emplace(home.replicas);
+    if (is_new) {
       for (DeviceId server : home.replicas) {
-        serve(home, server, bytes);
-        double end = 0;
-        for (LinkId link : touched) end = std::max(end, load[link] + added[link]);
-        clear();
-        if (!home.server.valid() || end < best) {
-          best = end;
-          home.server = server;
-        }
+        at->second.push_back(serving_load(cluster, home.replicas, server));
       }
     }
-    serve(home, home.server, bytes);
-    for (LinkId link : touched) load[link] += added[link];
-    clear();
+    const std::vector<LinkSeconds>& of_server = at->second;
+    std::size_t best = 0;
+    if (home.server.valid()) {
+      best = static_cast<std::size_t>(
+          std::find(home.replicas.begin(), home.replicas.end(), home.server) -
+          home.replicas.begin());
+    } else {
+      double best_end = 0;
+      for (std::size_t s = 0; s < of_server.size(); ++s) {
+        double end = 0;
+        for (const auto& [link, seconds] : of_server[s]) {
+          end = std::max(end, load[link] + bytes * seconds);
+        }
+        if (s == 0 || end < best_end) {
+          best = s;
+          best_end = end;
+        }
+      }
+      home.server = home.replicas[best];
+    }
+    for (const auto& [link, seconds] : of_server[best]) load[link] += bytes * seconds;
   }
 }
 

@@ -22,6 +22,7 @@ void EventLoop<Queue>::reset(const Plan& plan, const Options& options, SimResult
   if (waiting_.size() < plan.resource_count()) waiting_.resize(plan.resource_count());
   for (auto& heap : waiting_) heap.clear();
   free_at_.assign(plan.resource_count(), 0);
+  wake_at_.assign(plan.resource_count(), 0);
   reserved_.assign(plan.resource_count(), 0);
   moment_ = 0;
   live_.assign(plan.device_count, 0);
@@ -143,17 +144,19 @@ std::uint32_t EventLoop<Queue>::blocking_resource(std::uint32_t set) const {
 template <class Queue>
 void EventLoop<Queue>::start_of_set(const Key& key) {
   const TaskId task(key.task);
-  const Nanoseconds duration = plan_->duration[task];
-  Nanoseconds last = duration;
   for (const Hold& hold : plan_->holds[task]) {
     free_at_[hold.resource.value()] = now_ + hold.duration;
-    if (hold.duration != last) {
-      if (hold.duration < duration) events_.push({now_ + hold.duration, key.task | kRelease});
-      last = hold.duration;
-    }
   }
   note_start(key);
-  events_.push({now_ + duration, key.task});
+  events_.push({now_ + plan_->duration[task], key.task});
+}
+
+// A release that nobody waits for is no event.
+template <class Queue>
+void EventLoop<Queue>::wake_when_free(std::uint32_t resource) {
+  if (wake_at_[resource] == free_at_[resource]) return;
+  wake_at_[resource] = free_at_[resource];
+  events_.push({free_at_[resource], resource | kWake});
 }
 
 // Starts the first task of a set, or has the set wait at a resource that blocks it.
@@ -164,6 +167,7 @@ void EventLoop<Queue>::try_front(const Front& front) {
   if (set.blocked_by != kNone) {
     set.first = front.key.task;
     waiting_[set.blocked_by].push({front.key, front.set, set.blocked_by});
+    wake_when_free(set.blocked_by);
     return;
   }
   set.ready.pop();
@@ -202,9 +206,15 @@ void EventLoop<Queue>::start_sets() {
   while (!fronts_.empty()) {
     const Front front = fronts_.pop();
     const bool waited = front.from != kNone;
-    if (waited && free_at_[front.from] > now_) continue;  // taken meanwhile: it goes on waiting
-    if (!is_stale(front)) try_front(front);
-    if (waited && free_at_[front.from] <= now_) put_on_trial(front.from);
+    if (!waited || free_at_[front.from] <= now_) {
+      if (!is_stale(front)) try_front(front);
+    }
+    if (!waited) continue;
+    if (free_at_[front.from] > now_) {
+      wake_when_free(front.from);  // taken meanwhile: whoever waits there goes on waiting
+    } else {
+      put_on_trial(front.from);
+    }
   }
 }
 
@@ -228,6 +238,8 @@ void EventLoop<Queue>::start_sets_with_reservations() {
     });
     if (!startable) {
       for (const Hold& hold : holds) reserved_[hold.resource.value()] = moment_;
+      const std::uint32_t busy = blocking_resource(front.set);
+      if (busy != kNone) wake_when_free(busy);  // else whoever reserved it has asked
       continue;
     }
     HoldSet& set = sets_[front.set];
@@ -326,13 +338,11 @@ void EventLoop<Queue>::end_all_at_now() {
   if (!has_events) return;
   while (!events_.empty() && events_.top().time == now_) {
     const Event event = events_.pop();
-    const std::uint32_t task = event.id & ~kRelease;
-    if (tasks_[task].lane >= prepared_.streams) {
-      for (const Hold& hold : plan_->holds[TaskId(task)]) {
-        if (free_at_[hold.resource.value()] == now_) freed_.push_back(hold.resource.value());
-      }
+    if (event.id & kWake) {
+      freed_.push_back(event.id & ~kWake);
+    } else {
+      end(event.id);
     }
-    if (event.id == task) end(task);
   }
 }
 

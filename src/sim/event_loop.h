@@ -30,7 +30,7 @@ class EventLoop {
   void run(const compiler::Plan& plan, const Options& options, SimResult& result);
 
  private:
-  // The end of a task of a hold set or, with kRelease, of some of its holds before that.
+  // The end of a task or, with kWake, the release of a resource that someone waits for.
   struct Event {
     Nanoseconds time = 0;
     std::uint32_t id = 0;
@@ -38,7 +38,7 @@ class EventLoop {
       return a.time != b.time ? a.time > b.time : a.id > b.id;
     }
   };
-  static constexpr std::uint32_t kRelease = 0x80000000;
+  static constexpr std::uint32_t kWake = 0x80000000;
   static constexpr std::uint32_t kNone = 0xffffffff;
 
   struct Stream {
@@ -70,6 +70,7 @@ class EventLoop {
   void start_sets();
   void start_sets_with_reservations();
   std::uint32_t blocking_resource(std::uint32_t set) const;
+  void wake_when_free(std::uint32_t resource);
   void try_front(const Front& front);
   void start_of_set(const Key& key);
   void note_start(const Key& key);
@@ -98,6 +99,7 @@ class EventLoop {
   std::vector<HoldSet> sets_;
   std::vector<std::uint32_t> touched_sets_;  // with tasks that became ready
   std::vector<Nanoseconds> free_at_;         // [resource], of hold sets
+  std::vector<Nanoseconds> wake_at_;         // [resource], the last wake-up asked for
   std::vector<MinHeap<Front>> waiting_;      // [resource]
   std::vector<std::uint32_t> freed_;         // resources freed at this moment
   MinHeap<Front> fronts_;                    // on trial, first in order first
