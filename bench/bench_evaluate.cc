@@ -13,6 +13,7 @@
 
 #include "base/rng.h"
 #include "base/thread_pool.h"
+#include "compiler/recompile.h"
 #include "planner/action_space.h"
 #include "planner/evaluator.h"
 #include "problems.h"
@@ -51,6 +52,7 @@ class Counter {
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
     fastest_ = std::max(fastest_, static_cast<double>(evaluations) / elapsed.count());
   }
+  double per_second() const { return fastest_; }
   void report(benchmark::State& state) const {
     state.counters["evaluations_per_second"] = fastest_;
   }
@@ -99,6 +101,47 @@ BENCHMARK(evaluate_drawn)
     ->Unit(benchmark::kMillisecond)
     ->MinTime(2)
     ->UseRealTime();
+
+// One group at a time takes another action, from EV-AR: compiled from nothing, and from the plan
+// before (see compiler/recompile.h). Seconds are means over the changes of the fastest turn of
+// each.
+void change_one_group(benchmark::State& state) {
+  const auto problem = bert_large();
+  const planner::ActionSpace space(*problem);
+  const auto even = static_cast<std::uint8_t>(space.action(planner::Scheme::kEvenAllReduce));
+  std::vector<std::uint8_t> actions(problem->grouping.count(), even);
+  const compiler::Strategy base = space.strategy(actions);
+  constexpr int kChanges = 50;
+  compiler::Recompiler recompiler(*problem);
+  compiler::Plan plan;
+  double full = 0, changed = 0, copied = 0;
+  for (auto _ : state) {
+    Rng rng(1);
+    full = changed = copied = 0;
+    for (int i = 0; i < kChanges; ++i) {
+      const std::size_t group = rng.below(actions.size());
+      actions[group] = static_cast<std::uint8_t>(rng.below(space.size()));
+      const compiler::Strategy strategy = space.strategy(actions);
+      actions[group] = even;
+      Counter from_nothing, from_last;
+      for (int turn = 0; turn < 5; ++turn) {
+        from_nothing.turn(
+            1, [&] { plan = compiler::compile(*problem, strategy, {}, std::move(plan)); });
+        recompiler.compile(base);
+        from_last.turn(1, [&] { recompiler.compile(strategy); });
+      }
+      full += 1 / from_nothing.per_second() / kChanges;
+      changed += 1 / from_last.per_second() / kChanges;
+      copied += static_cast<double>(recompiler.copied_tasks()) /
+                static_cast<double>(plan.task_count()) / kChanges;
+    }
+  }
+  state.counters["compile_seconds"] = full;
+  state.counters["recompile_seconds"] = changed;
+  state.counters["ratio"] = full / changed;
+  state.counters["copied_share"] = copied;
+}
+BENCHMARK(change_one_group)->Unit(benchmark::kMillisecond)->Iterations(3);
 
 }  // namespace
 }  // namespace heterog::bench

@@ -3,29 +3,34 @@
 
 #include <utility>
 
+#include "compiler/compilation.h"
 #include "compiler/gradients.h"
-#include "compiler/layout.h"
-#include "compiler/movement.h"
 #include "compiler/order.h"
-#include "compiler/plan_builder.h"
 
 namespace heterog::compiler {
 namespace {
 
 using graph::Phase;
 
-void emit_forward_and_backward(const cost::Problem& problem, Movement& movement) {
+void emit_forward_and_backward(const cost::Problem& problem, Movement& movement,
+                               SectionRunner& sections) {
   for (OpId op : problem.folded->ops) {
-    if (problem.graph->op(op).phase != Phase::kUpdate) movement.run(op);
+    if (problem.graph->op(op).phase == Phase::kUpdate) continue;
+    sections.run(SectionKind::kOp, op.value(), [&] { movement.run(op); });
   }
 }
 
 // Ops that several parameters share (a global norm) come before what they are for.
-void emit_update(const cost::Problem& problem, Movement& movement) {
+void emit_update(const cost::Problem& problem, Movement& movement, SectionRunner& sections) {
   for (OpId op : problem.folded->ops) {
-    if (problem.graph->op(op).phase == Phase::kUpdate) movement.run(op);
+    if (problem.graph->op(op).phase != Phase::kUpdate) continue;
+    sections.run(SectionKind::kOp, op.value(), [&] { movement.run(op); });
   }
-  for (const graph::UpdateChain& chain : problem.folded->chains) movement.update(chain);
+  const auto& chains = problem.folded->chains;
+  for (std::size_t i = 0; i < chains.size(); ++i) {
+    sections.run(SectionKind::kChain, static_cast<std::uint32_t>(i),
+                 [&] { movement.update(chains[i]); });
+  }
 }
 
 void set_memory(const cost::Problem& problem, const Movement& movement, Plan& plan) {
@@ -40,28 +45,31 @@ void set_memory(const cost::Problem& problem, const Movement& movement, Plan& pl
 
 }  // namespace
 
+void build_plan(const cost::Problem& problem, Compilation& c, Reuse* reuse) {
+  SectionRunner sections(c.movement, reuse);
+  emit_forward_and_backward(problem, c.movement, sections);
+  aggregate_gradients(problem, c.layout, c.bucket_bytes, c.builder, c.movement, sections);
+  emit_update(problem, c.movement, sections);
+  pull_parameters(problem, c.layout, c.movement, sections);
+  sections.run(SectionKind::kOther, 0,
+               [&] { average_buffers(problem, c.layout, c.builder, c.movement); });
+  c.end = c.movement.marks();
+
+  c.plan = std::move(c.builder).finish();
+  c.plan.batch = problem.batch;
+  set_memory(problem, c.movement, c.plan);
+  set_ranks(c.plan);
+#ifdef HETEROG_CHECKS
+  verify_plan(c.plan);
+#endif
+}
+
 Plan compile(const cost::Problem& problem, const Strategy& strategy, const CompileOptions& options,
              Plan recycled) {
   check_strategy(problem, strategy, "strategy");
-  const Layout layout = lay_out(problem, strategy);
-  PlanBuilder builder(problem.cluster->device_count(), problem.cluster->link_count(),
-                      std::move(recycled));
-  Movement movement(problem, layout, options, builder);
-
-  emit_forward_and_backward(problem, movement);
-  aggregate_gradients(problem, layout, strategy.bucket_bytes, builder, movement);
-  emit_update(problem, movement);
-  pull_parameters(problem, layout, movement);
-  average_buffers(problem, layout, builder, movement);
-
-  Plan plan = std::move(builder).finish();
-  plan.batch = problem.batch;
-  set_memory(problem, movement, plan);
-  set_ranks(plan);
-#ifdef HETEROG_CHECKS
-  verify_plan(plan);
-#endif
-  return plan;
+  Compilation compilation(problem, strategy, options, std::move(recycled));
+  build_plan(problem, compilation, nullptr);
+  return std::move(compilation.plan);
 }
 
 }  // namespace heterog::compiler

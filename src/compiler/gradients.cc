@@ -118,20 +118,20 @@ bool aggregate_rows(const cost::Problem& problem, const Layout& layout, const Gr
 }  // namespace
 
 void aggregate_gradients(const cost::Problem& problem, const Layout& layout, Bytes bucket_bytes,
-                         PlanBuilder& builder, Movement& movement) {
+                         PlanBuilder& builder, Movement& movement, SectionRunner& sections) {
   std::map<LayoutId, Bucket> open;  // by the slices that make the gradients
   const auto close = [&](Bucket& bucket) {
     if (!bucket.gradients.empty()) all_reduce_bucket(problem, bucket, builder, movement);
     bucket = {};
   };
-  for (const Gradient& gradient : partial_gradients(problem, layout)) {
+  const auto aggregate = [&](const Gradient& gradient) {
     const ParameterHome& home = layout.home(gradient.parameter);
     const auto partial = movement.instances(gradient.tensor, gradient.producer);
     const Bytes bytes = problem.graph->bytes(gradient.tensor, problem.batch);
     if (partial.size() == 1) {
       movement.set_reduced(gradient.tensor, partial);  // fetched by whoever updates
     } else if (aggregate_rows(problem, layout, gradient, partial, movement)) {
-      continue;
+      return;
     } else if (home.server.valid()) {
       movement.set_reduced(gradient.tensor,
                            {movement.sum_at(gradient.tensor, partial, bytes, home.server,
@@ -143,24 +143,43 @@ void aggregate_gradients(const cost::Problem& problem, const Layout& layout, Byt
       bucket.bytes += bytes;
       if (bucket.bytes >= bucket_bytes) close(bucket);
     }
+  };
+  // With buckets, who travels with whom depends on all others.
+  const SectionKind kind = bucket_bytes == 0 ? SectionKind::kGradient : SectionKind::kOther;
+  for (const Gradient& gradient : partial_gradients(problem, layout)) {
+    sections.run(kind, gradient.tensor.value(), [&] { aggregate(gradient); });
   }
-  for (auto& [layout_id, bucket] : open) close(bucket);
+  sections.run(SectionKind::kOther, 0, [&] {
+    for (auto& [layout_id, bucket] : open) close(bucket);
+  });
 }
 
-void pull_parameters(const cost::Problem& problem, const Layout& layout, Movement& movement) {
+namespace {
+
+void pull(const cost::Problem& problem, const ParameterHome& home, TensorId parameter,
+          Movement& movement) {
+  const Bytes bytes = problem.graph->bytes(parameter, 1);
+  for (DeviceId replica : home.replicas) {
+    if (replica == home.server) continue;
+    const Source pulled =
+        movement.transfer({TaskKind::kPull, problem.folded->updater[parameter], parameter,
+                           home.server, replica, 0, problem.batch, bytes, 0},
+                          {movement.updater_task(parameter), BufferId()});
+    movement.wait_for_readers(parameter, replica, pulled.task);
+  }
+}
+
+}  // namespace
+
+void pull_parameters(const cost::Problem& problem, const Layout& layout, Movement& movement,
+                     SectionRunner& sections) {
   for (TensorId parameter : problem.graph->parameters()) {
-    const OpId updater = problem.folded->updater[parameter];
-    if (layout.home_of[parameter] == Layout::kNoHome || !updater.valid()) continue;
+    if (layout.home_of[parameter] == Layout::kNoHome) continue;
+    if (!problem.folded->updater[parameter].valid()) continue;
     const ParameterHome& home = layout.home(parameter);
     if (!home.server.valid()) continue;
-    const Bytes bytes = problem.graph->bytes(parameter, 1);
-    for (DeviceId replica : home.replicas) {
-      if (replica == home.server) continue;
-      const Source pulled = movement.transfer(
-          {TaskKind::kPull, updater, parameter, home.server, replica, 0, problem.batch, bytes, 0},
-          {movement.updater_task(parameter), BufferId()});
-      movement.wait_for_readers(parameter, replica, pulled.task);
-    }
+    sections.run(SectionKind::kPull, parameter.value(),
+                 [&] { pull(problem, home, parameter, movement); });
   }
 }
 

@@ -127,12 +127,15 @@ void Movement::run(OpId op) {
   }
 }
 
+OpId Movement::updater_of(const graph::UpdateChain& chain) const {
+  const OpId updater = problem_.folded->updater[chain.parameter];
+  return updater.valid() ? updater : chain.ops.back();
+}
+
 void Movement::update(const graph::UpdateChain& chain) {
   if (layout_.home_of[chain.parameter] == Layout::kNoHome) return;
   const LayoutId layout = layout_.home(chain.parameter).update;
-  const OpId updater = problem_.folded->updater[chain.parameter].valid()
-                           ? problem_.folded->updater[chain.parameter]
-                           : chain.ops.back();
+  const OpId updater = updater_of(chain);
   fetch_all(updater, layout, chain.reads);
   const auto& slices = layout_.slices[layout];
   PlanBuilder::Task task;
@@ -177,8 +180,12 @@ void Movement::update(const graph::UpdateChain& chain) {
 // Written in place, after everyone who reads the old value.
 void Movement::replace(TensorId tensor, DeviceId device, Bytes bytes, TaskId writer) {
   wait_for_readers(tensor, device, writer);
-  Bytes& resident = resident_[cell(tensor, device)];
-  resident = std::max(resident, bytes);
+  keep(cell(tensor, device), bytes);
+}
+
+void Movement::keep(std::size_t cell, Bytes bytes) {
+  resident_[cell] = std::max(resident_[cell], bytes);
+  kept_.push_back({cell, bytes});
 }
 
 void Movement::allocate_outputs(OpId op, std::size_t instance, TaskId task, const Slice& slice) {
@@ -219,8 +226,12 @@ std::vector<Movement::Location> Movement::instances(TensorId base, OpId producer
 // Only values that the step replaces need their readers known.
 void Movement::note_reader(TensorId tensor, DeviceId device, TaskId reader) {
   if (!problem_.folded->updater[tensor].valid()) return;
-  std::uint32_t& head = readers_at_[cell(tensor, device)];
-  readers_.push_back({reader, head});
+  add_reader(cell(tensor, device), reader);
+}
+
+void Movement::add_reader(std::size_t cell, TaskId reader) {
+  std::uint32_t& head = readers_at_[cell];
+  readers_.push_back({reader, head, cell});
   head = static_cast<std::uint32_t>(readers_.size() - 1);
 }
 

@@ -10,6 +10,7 @@
 #include "compiler/compile.h"
 #include "compiler/layout.h"
 #include "compiler/plan_builder.h"
+#include "compiler/sections.h"
 #include "cost/collective.h"
 #include "cost/problem.h"
 
@@ -27,6 +28,17 @@ class Movement {
  public:
   Movement(const cost::Problem& problem, const Layout& layout, const CompileOptions& options,
            PlanBuilder& builder);
+
+  // What is emitted from its beginning on belongs to this section.
+  void begin_section(const Section& section) { sections_.push_back(section); }
+  const std::vector<Section>& sections() const { return sections_; }
+  Marks marks() const;
+  // Brings this compilation's state to where consecutive sections of `other`, a compilation for the
+  // same problem, brought that one; its tasks and buffers have new names here.
+  void replay(const Movement& other, std::span<const Section> sections, const Marks& end,
+              const PlanBuilder::Names& names);
+  // True if all that the section says of where tensors are has a name here.
+  bool can_replay(const Section& section, const Marks& end, const PlanBuilder::Names& names) const;
 
   // Emits the compute tasks of `op`, one an instance, with everything that they read.
   void run(OpId op);
@@ -95,12 +107,19 @@ class Movement {
     std::int64_t end = 0;
     Source source;
     std::uint32_t next = kNone;
+    std::size_t cell = 0;
   };
   struct PastReader {
     TaskId task;
     std::uint32_t next = kNone;
+    std::size_t cell = 0;
+  };
+  struct Kept {
+    std::size_t cell = 0;
+    Bytes bytes = 0;
   };
 
+  OpId updater_of(const graph::UpdateChain& chain) const;
   std::uint32_t instance_on(LayoutId layout, DeviceId device) const {
     return instance_on_[layout.value() * devices_ + device.value()];
   }
@@ -108,6 +127,8 @@ class Movement {
     return tensor.value() * devices_ + device.value();
   }
   void note_reader(TensorId tensor, DeviceId device, TaskId reader);
+  void add_reader(std::size_t cell, TaskId reader);
+  void keep(std::size_t cell, Bytes bytes);
   // Emits the transfers, merges and reductions that instance `instance` of a task on `layout` needs
   // to read `read`, and appends what it then reads to `sources`.
   struct Reader {
@@ -129,8 +150,7 @@ class Movement {
   void read_direct(TaskId task, std::size_t instance);
   void replace(TensorId tensor, DeviceId device, Bytes bytes, TaskId writer);
   Source instance_source(TensorId base, OpId producer, std::size_t instance) const;
-  void add_piece(TensorId tensor, DeviceId device, std::int64_t begin, std::int64_t end,
-                 const Source& source);
+  void add_piece(std::size_t cell, std::int64_t begin, std::int64_t end, const Source& source);
   void fetch_slice(const graph::Read& read, const Slice& slice, std::vector<Source>& sources);
   void fetch_missing(const graph::Read& read, const Slice& slice, std::vector<Piece>& pieces);
   Source merge(TensorId tensor, const Slice& slice, std::span<const Piece> pieces);
@@ -163,9 +183,12 @@ class Movement {
   std::vector<Piece> pieces_;
   IdVector<TensorId, std::uint32_t> reduced_;  // index into reduced_locations_
   std::vector<std::vector<Location>> reduced_locations_;
+  std::vector<TensorId> reduced_tensors_;  // parallel to reduced_locations_
   std::vector<std::uint32_t> readers_at_;  // [tensor][device] → latest reader
   std::vector<PastReader> readers_;
   std::vector<Bytes> resident_;  // [tensor][device], before the step
+  std::vector<Kept> kept_;       // what raised it, in order
+  std::vector<Section> sections_;
   // Ring and hierarchical, of each device set seen.
   std::map<std::vector<DeviceId>, std::pair<cost::AllReduceShape, cost::AllReduceShape>> shapes_;
   std::vector<std::vector<Source>> sources_;  // scratch, one an instance

@@ -97,7 +97,7 @@ void Movement::fetch_same(TensorId tensor, OpId reader, std::span<const Location
   const Source arrived = transfer(
       {TaskKind::kTransfer, reader, tensor, best->device, device, 0, problem_.batch, bytes, bytes},
       best->source);
-  add_piece(tensor, device, 0, problem_.batch, arrived);
+  add_piece(cell(tensor, device), 0, problem_.batch, arrived);
   sources.push_back(arrived);
 }
 
@@ -117,16 +117,15 @@ void Movement::fetch_external(const graph::Read& read, OpId op, const Slice& sli
 }
 
 void Movement::keep_external(TensorId tensor, const Slice& slice) {
-  Bytes& resident = resident_[cell(tensor, slice.device)];
-  resident = std::max(resident, graph_.bytes(tensor, slice.size()));
+  keep(cell(tensor, slice.device), graph_.bytes(tensor, slice.size()));
 }
 
 // ---- slices of the batch ----
 
-void Movement::add_piece(TensorId tensor, DeviceId device, std::int64_t begin, std::int64_t end,
+void Movement::add_piece(std::size_t cell, std::int64_t begin, std::int64_t end,
                          const Source& source) {
-  std::uint32_t& head = pieces_at_[cell(tensor, device)];
-  pieces_.push_back({begin, end, source, head});
+  std::uint32_t& head = pieces_at_[cell];
+  pieces_.push_back({begin, end, source, head, cell});
   head = static_cast<std::uint32_t>(pieces_.size() - 1);
 }
 
@@ -155,7 +154,7 @@ void Movement::fetch_slice(const graph::Read& read, const Slice& slice,
     return;
   }
   const Source merged = merge(read.tensor, slice, pieces);
-  add_piece(read.tensor, slice.device, slice.begin, slice.end, merged);
+  add_piece(cell(read.tensor, slice.device), slice.begin, slice.end, merged);
   sources.push_back(merged);
 }
 
@@ -199,7 +198,7 @@ void Movement::fetch_missing(const graph::Read& read, const Slice& slice,
                   at, end, bytes, bytes},
                  instance_source(read.base, read.producer,
                                  static_cast<std::size_t>(producer - produced.begin())));
-    add_piece(read.tensor, slice.device, at, end, source);
+    add_piece(cell(read.tensor, slice.device), at, end, source);
     pieces.push_back({at, end, source});
     at = end;
   }

@@ -48,6 +48,7 @@ Source Movement::transfer(const Transfer& spec, const Source& from) {
 void Movement::set_reduced(TensorId tensor, std::vector<Location> locations) {
   reduced_[tensor] = static_cast<std::uint32_t>(reduced_locations_.size());
   reduced_locations_.push_back(std::move(locations));
+  reduced_tensors_.push_back(tensor);
 }
 
 // A sum or mean over slices that someone reads as a whole: an all-reduce where the readers are the

@@ -55,6 +55,50 @@ void PlanBuilder::read([[maybe_unused]] TaskId task, BufferId buffer) {
   ++plan_.readers[buffer];
 }
 
+void PlanBuilder::append(const Plan& plan, const Csr<TaskId, TaskId>& predecessors,
+                         const Range& range, const Names& names) {
+  if (range.first == range.last) return;
+  if (plan_.task_count() > 0) end_task();
+  const auto copy = [](auto& to, const auto& from, std::size_t first, std::size_t last) {
+    const auto begin = from.raw().begin();
+    to.raw().insert(to.raw().end(), begin + static_cast<std::ptrdiff_t>(first),
+                    begin + static_cast<std::ptrdiff_t>(last));
+  };
+  const auto copy_tasks = [&](auto& to, const auto& from) {
+    copy(to, from, range.first, range.last);
+  };
+  copy_tasks(plan_.kind, plan.kind);
+  copy_tasks(plan_.op, plan.op);
+  copy_tasks(plan_.tensor, plan.tensor);
+  copy_tasks(plan_.device, plan.device);
+  copy_tasks(plan_.peer, plan.peer);
+  copy_tasks(plan_.begin, plan.begin);
+  copy_tasks(plan_.end, plan.end);
+  copy_tasks(plan_.duration, plan.duration);
+  copy_tasks(plan_.moved_bytes, plan.moved_bytes);
+  copy_tasks(plan_.workspace, plan.workspace);
+  copy(plan_.buffers, plan.buffers, range.first_buffer, range.last_buffer);
+  plan_.readers.resize(plan_.buffers.size());
+
+  const auto same = [](const auto& value) { return value; };
+  const auto rename = [&](BufferId buffer) { return BufferId(names.buffer[buffer.value()]); };
+  plan_.holds.append_rows(plan.holds, range.first, range.last, same);
+  plan_.participants.append_rows(plan.participants, range.first, range.last, same);
+  plan_.allocates.append_rows(plan.allocates, range.first, range.last, rename);
+  plan_.reads.append_rows(plan.reads, range.first, range.last, [&](BufferId buffer) {
+    ++plan_.readers[rename(buffer)];
+    return rename(buffer);
+  });
+  predecessors_.append_rows(predecessors, range.first, range.last,
+                            [&](TaskId task) { return TaskId(names.task[task.value()]); });
+  // The last task may still be added to, as after add_task.
+  plan_.holds.reopen_row();
+  plan_.participants.reopen_row();
+  plan_.allocates.reopen_row();
+  plan_.reads.reopen_row();
+  predecessors_.reopen_row();
+}
+
 Plan PlanBuilder::finish() && {
   if (plan_.task_count() > 0) end_task();
   predecessors_.sort_and_unique_rows();

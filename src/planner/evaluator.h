@@ -1,7 +1,7 @@
 // Strategy → step time and reward: compile, simulate, reward. One evaluator a thread.
 #pragma once
 
-#include "compiler/compile.h"
+#include "compiler/recompile.h"
 #include "compiler/strategy.h"
 #include "cost/problem.h"
 #include "sim/simulator.h"
@@ -24,7 +24,7 @@ bool better(const Evaluation& a, const Evaluation& b);
 class Evaluator {
  public:
   explicit Evaluator(const cost::Problem& problem, compiler::CompileOptions options = {})
-      : problem_(problem), options_(options) {}
+      : problem_(problem), recompiler_(problem, options) {}
   Evaluation evaluate(const compiler::Strategy& strategy);
   // Of the strategy last evaluated: peak memory of each device.
   const IdVector<DeviceId, Bytes>& last_peaks() const { return last_peaks_; }
@@ -33,8 +33,7 @@ class Evaluator {
 
  private:
   const cost::Problem& problem_;
-  compiler::CompileOptions options_;
-  compiler::Plan plan_;  // the last one, for its memory
+  compiler::Recompiler recompiler_;
   sim::Simulator simulator_;
   IdVector<DeviceId, Bytes> last_peaks_;
   std::int64_t evaluations_ = 0;
