@@ -88,6 +88,7 @@ TEST(Recompiler, GivesThePlanThatCompileGives) {
   walk("resnet50-tiny", 60);
   walk("gnmt4-tiny", 60);
   walk("transformer6-tiny", 60);
+  walk("xlnet_large24-tiny", 60);
   walk("ncf-tiny", 300);
 }
 
