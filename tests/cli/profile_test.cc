@@ -41,7 +41,7 @@ class ProfileVerb : public ProgramTest {
 
 // On one device a step is the sum of its ops: what `plan` predicts is what the profile adds up to.
 TEST_F(ProfileVerb, GivesThePlannersItsCosts) {
-  const Finished profiled = run(profile_arguments("p.json"));
+  const Finished profiled = run(profile_arguments("p.json") + " --step 3");
   ASSERT_EQ(profiled.code, 0) << profiled.err;
   EXPECT_EQ(profiled.err, "");
   const auto said = json(profiled);
@@ -58,6 +58,8 @@ TEST_F(ProfileVerb, GivesThePlannersItsCosts) {
     sum += static_cast<double>(op["ops"].size()) *
            (op["fixed_seconds"].get<double>() + 3 * op["seconds_per_sample"].get<double>());
   }
+  EXPECT_NEAR(said["step"]["predicted_seconds"].get<double>(), sum, 1e-9 * sum);
+  EXPECT_GT(said["step"]["measured_seconds"].get<double>(), 0);
   const std::string plan =
       "plan" + problem() + " --batch 3 --planner single --json --out " + path("plan.json");
   const Finished analytic = run(plan);
