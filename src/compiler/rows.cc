@@ -103,17 +103,18 @@ std::vector<Movement::Location> Movement::gather_rows(TensorId tensor,
   const TaskId gather = add_collective(
       tensor, devices,
       cost::collective_cost(cost::all_gather_shape(*problem_.cluster, devices), all), all);
-  std::vector<Location> results;
+  std::vector<BufferId> gathered;
   for (const Location& location : locations) {
     builder_.depend(location.source.task, gather);
     builder_.read(gather, location.source.buffer);
+    gathered.push_back(builder_.allocate(gather, location.device, all, tensor));
   }
-  for (const Location& location : locations) {
-    const BufferId gathered = builder_.allocate(gather, location.device, all, tensor);
-    const TaskId sum = add_rows(tensor, location.device, all - rows);
+  std::vector<Location> results;
+  for (std::size_t i = 0; i < locations.size(); ++i) {
+    const TaskId sum = add_rows(tensor, locations[i].device, all - rows);
     builder_.depend(gather, sum);
-    builder_.read(sum, gathered);
-    results.push_back(added(sum, tensor, location, in_place));
+    builder_.read(sum, gathered[i]);
+    results.push_back(added(sum, tensor, locations[i], in_place));
   }
   return results;
 }

@@ -128,8 +128,8 @@ TEST(CriticalPath, HasNoGapOnRealPlansAndBoundsHold) {
 TEST(CriticalPath, NamesTheResourceAndWhoTookIt) {
   PlanBuilder builder(2, 1);
   builder.plan().batch = 1;
-  const auto add = [&](TaskKind kind, std::size_t device, Nanoseconds duration,
-                       ResourceId resource) {
+  const auto add = [&](TaskKind kind, std::size_t device, Nanoseconds duration, ResourceId resource,
+                       TaskId after = {}) {
     static std::size_t op = 0;
     PlanBuilder::Task spec;
     spec.kind = kind;
@@ -139,6 +139,7 @@ TEST(CriticalPath, NamesTheResourceAndWhoTookIt) {
     spec.duration = duration;
     const TaskId task = builder.add_task(spec);
     builder.hold(task, {resource, duration});
+    if (after.valid()) builder.depend(after, task);
     return task;
   };
   const ResourceId link = builder.plan().link(LinkId(0));
@@ -146,12 +147,9 @@ TEST(CriticalPath, NamesTheResourceAndWhoTookIt) {
                                builder.plan().compute_stream(DeviceId(1))};
   const TaskId s = add(TaskKind::kTransfer, 1, 7, link);
   const TaskId a = add(TaskKind::kCompute, 0, 5, stream[0]);
-  const TaskId t = add(TaskKind::kTransfer, 1, 4, link);
-  const TaskId c = add(TaskKind::kCompute, 1, 9, stream[1]);
-  const TaskId b = add(TaskKind::kCompute, 1, 2, stream[1]);
-  builder.depend(a, t);
-  builder.depend(s, c);
-  builder.depend(t, b);
+  const TaskId t = add(TaskKind::kTransfer, 1, 4, link, a);
+  const TaskId c = add(TaskKind::kCompute, 1, 9, stream[1], s);
+  const TaskId b = add(TaskKind::kCompute, 1, 2, stream[1], t);
   Plan plan = std::move(builder).finish();
   plan.static_memory.assign(2, {});
   plan.capacity.assign(2, 1);
@@ -186,8 +184,8 @@ TEST(DeviceTimes, PartAWaitByWhatItsInputDoes) {
   PlanBuilder builder(2, 1);
   builder.plan().batch = 1;
   std::size_t op = 0;
-  const auto add = [&](TaskKind kind, std::size_t device, Nanoseconds duration,
-                       ResourceId resource) {
+  const auto add = [&](TaskKind kind, std::size_t device, Nanoseconds duration, ResourceId resource,
+                       TaskId after = {}) {
     PlanBuilder::Task spec;
     spec.kind = kind;
     spec.op = OpId(op++);
@@ -196,14 +194,13 @@ TEST(DeviceTimes, PartAWaitByWhatItsInputDoes) {
     spec.duration = duration;
     const TaskId task = builder.add_task(spec);
     builder.hold(task, {resource, duration});
+    if (after.valid()) builder.depend(after, task);
     return task;
   };
   add(TaskKind::kTransfer, 0, 7, builder.plan().link(LinkId(0)));
   const TaskId a = add(TaskKind::kCompute, 0, 5, builder.plan().compute_stream(DeviceId(0)));
-  const TaskId t = add(TaskKind::kTransfer, 1, 4, builder.plan().link(LinkId(0)));
-  const TaskId b = add(TaskKind::kCompute, 1, 2, builder.plan().compute_stream(DeviceId(1)));
-  builder.depend(a, t);
-  builder.depend(t, b);
+  const TaskId t = add(TaskKind::kTransfer, 1, 4, builder.plan().link(LinkId(0)), a);
+  add(TaskKind::kCompute, 1, 2, builder.plan().compute_stream(DeviceId(1)), t);
   Plan plan = std::move(builder).finish();
   plan.static_memory.assign(2, {});
   plan.capacity.assign(2, 1);
