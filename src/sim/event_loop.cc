@@ -16,6 +16,11 @@ void EventLoop<Queue>::reset(const Plan& plan, const Options& options, SimResult
   prepared_.prepare(plan);
   tasks_ = prepared_.tasks.data();
   buffers_ = prepared_.buffers.data();
+  duration_ = plan.duration.raw().data();
+  read_rows_ = plan.reads.offsets().data();
+  reads_ = plan.reads.values().data();
+  successor_rows_ = plan.successors.offsets().data();
+  successors_ = plan.successors.values().data();
   tree_.reset(prepared_.streams + 1);
   if (streams_.size() < prepared_.streams) streams_.resize(prepared_.streams);
   if (sets_.size() < prepared_.hold_sets.size()) sets_.resize(prepared_.hold_sets.size());
@@ -92,11 +97,11 @@ void EventLoop<Queue>::take_memory(std::uint32_t task) {
 // Its end will come after that of many others: what it then touches is asked for now.
 template <class Queue>
 void EventLoop<Queue>::prefetch_end(std::uint32_t task) const {
-  for (BufferId buffer : plan_->reads[TaskId(task)]) {
-    __builtin_prefetch(&buffers_[buffer.value()], 1);
+  for (std::uint32_t i = read_rows_[task]; i < read_rows_[task + 1]; ++i) {
+    __builtin_prefetch(&buffers_[reads_[i].value()], 1);
   }
-  for (TaskId next : plan_->successors[TaskId(task)]) {
-    __builtin_prefetch(&tasks_[next.value()], 1);
+  for (std::uint32_t i = successor_rows_[task]; i < successor_rows_[task + 1]; ++i) {
+    __builtin_prefetch(&tasks_[successors_[i].value()], 1);
   }
 }
 
@@ -117,7 +122,7 @@ void EventLoop<Queue>::start_streams() {
       const Key key = stream.ready.top();
       stream.ready.pop();
       note_start(key);
-      const Nanoseconds duration = plan_->duration[TaskId(key.task)];
+      const Nanoseconds duration = duration_[key.task];
       if (duration == 0) {
         events_.push({now_, key.task});
       } else {
@@ -148,7 +153,7 @@ void EventLoop<Queue>::start_of_set(const Key& key) {
     free_at_[hold.resource.value()] = now_ + hold.duration;
   }
   note_start(key);
-  events_.push({now_ + plan_->duration[task], key.task});
+  events_.push({now_ + duration_[key.task], key.task});
 }
 
 // A release that nobody waits for is no event.
@@ -300,9 +305,9 @@ void EventLoop<Queue>::end(std::uint32_t task) {
   ++ended_;
   const TaskId id(task);
   live_[tasks_[task].device] -= tasks_[task].give;
-  for (BufferId buffer : plan_->reads[id]) {
+  for (std::uint32_t i = read_rows_[task], end = read_rows_[task + 1]; i < end; ++i) {
     // Without a branch: whether this is the last reader is anyone's guess.
-    BufferRecord& record = buffers_[buffer.value()];
+    BufferRecord& record = buffers_[reads_[i].value()];
     const Bytes is_last = --record.references == 0;
     live_[record.device] -= record.bytes & -is_last;
   }
@@ -313,8 +318,9 @@ void EventLoop<Queue>::end(std::uint32_t task) {
       if (foreign && plan_->readers[buffer] == 0) live_[record.device] -= record.bytes;
     }
   }
-  for (TaskId next : plan_->successors[id]) {
-    if (--tasks_[next.value()].waiting_for == 0) make_ready(next.value());
+  for (std::uint32_t i = successor_rows_[task], end = successor_rows_[task + 1]; i < end; ++i) {
+    const std::uint32_t next = successors_[i].value();
+    if (--tasks_[next].waiting_for == 0) make_ready(next);
   }
 }
 

@@ -87,8 +87,14 @@ class EventLoop {
   Nanoseconds now_ = 0;
   std::size_t ended_ = 0;
   PreparedPlan prepared_;
+  // Rows and columns of the plan and of prepared_, without the way through them.
   TaskRecord* tasks_ = nullptr;
   BufferRecord* buffers_ = nullptr;
+  const Nanoseconds* duration_ = nullptr;
+  const std::uint32_t* read_rows_ = nullptr;
+  const BufferId* reads_ = nullptr;
+  const std::uint32_t* successor_rows_ = nullptr;
+  const TaskId* successors_ = nullptr;
 
   EventTree tree_;  // the end of what each stream runs; behind them the earliest event
   std::vector<Stream> streams_;
