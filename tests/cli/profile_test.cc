@@ -95,14 +95,27 @@ TEST_F(ProfileVerb, GoesOnAfterAnInterruption) {
                  {"p.json.partial", "finished"});
   expect_refused(profile_arguments("p.json", "2"), {"p.json.partial", "repeat"});
 
-  // Killed at a moment of the clock's choosing, then left to finish.
-  run_under("timeout -s KILL 0.7", profile_arguments("p.json"));
   const Finished rest = run(profile_arguments("p.json"));
   ASSERT_EQ(rest.code, 0) << rest.err;
   EXPECT_TRUE(json(rest)["finished"].get<bool>());
   EXPECT_LT(json(rest)["measured_now"], json(rest)["operators"]);
   EXPECT_EQ(nlohmann::json::parse(read_file(path("p.json")))["operators"][0], first);
   EXPECT_FALSE(std::filesystem::exists(path("p.json.partial")));
+}
+
+// Killed at a moment of the clock's choosing, long before so many repeats are done: what is there
+// is whole, and is gone on from.
+TEST_F(ProfileVerb, LosesNothingWhenItIsKilled) {
+  run_under("timeout -s KILL 2.5", profile_arguments("p.json", "500"));
+  EXPECT_FALSE(std::filesystem::exists(path("p.json")));
+  std::size_t kept = 0;
+  if (std::filesystem::exists(path("p.json.partial"))) {
+    kept = nlohmann::json::parse(read_file(path("p.json.partial")))["operators"].size();
+  }
+  const Finished more = run(profile_arguments("p.json", "500") + " --limit 0.001");
+  ASSERT_EQ(more.code, 0) << more.err;
+  const auto after = nlohmann::json::parse(read_file(path("p.json.partial")));
+  EXPECT_GT(after["operators"].size(), kept);
 }
 
 TEST_F(ProfileVerb, IsRefusedWhereItDoesNotBelong) {
