@@ -39,7 +39,7 @@ class PlanBuilder {
     plan_.participants.push(device);
   }
   void depend(TaskId before, [[maybe_unused]] TaskId after) {
-    EXPECT(is_latest(after) && before < after);
+    EXPECT(is_latest(after) && before.value() < after.value());
     predecessors_.push(before);
   }
   BufferId allocate(TaskId task, DeviceId device, Bytes bytes, TensorId tensor);

@@ -55,14 +55,13 @@ class RankQueue {
   bool empty() const { return first_ == kNone && rest_.empty(); }
   void push(Nanoseconds, std::uint32_t order, std::uint32_t task) {
     const std::uint64_t item = std::uint64_t{order} << 32 | task;
-    if (!rest_.empty() && first_ == kNone && item > rest_.top()) {
+    const bool goes_first = first_ != kNone ? item < first_ : rest_.empty() || item < rest_.top();
+    if (!goes_first) {
       rest_.push(item);
-    } else if (item > first_) {
-      rest_.push(item);
-    } else {
-      if (first_ != kNone) rest_.push(first_);
-      first_ = item;
+      return;
     }
+    if (first_ != kNone) rest_.push(first_);
+    first_ = item;
   }
   Key top() const {
     const std::uint64_t item = first_ != kNone ? first_ : rest_.top();
