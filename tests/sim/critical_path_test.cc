@@ -122,38 +122,52 @@ TEST(CriticalPath, HasNoGapOnRealPlansAndBoundsHold) {
   }
 }
 
+// A plan by hand: two devices and one link, and each task holds one resource.
+class Hand {
+ public:
+  Hand() : builder_(2, 1) { builder_.plan().batch = 1; }
+  ResourceId link() const { return builder_.plan().link(LinkId(0)); }
+  ResourceId stream(std::size_t device) const {
+    return builder_.plan().compute_stream(DeviceId(device));
+  }
+  TaskId add(TaskKind kind, std::size_t device, Nanoseconds duration, ResourceId resource,
+             TaskId after = {}) {
+    PlanBuilder::Task spec;
+    spec.kind = kind;
+    spec.op = OpId(builder_.plan().task_count());
+    spec.device = DeviceId(device);
+    spec.end = 1;
+    spec.duration = duration;
+    const TaskId task = builder_.add_task(spec);
+    builder_.hold(task, {resource, duration});
+    if (after.valid()) builder_.depend(after, task);
+    return task;
+  }
+  Plan plan() {
+    Plan plan = std::move(builder_).finish();
+    plan.static_memory.assign(2, {});
+    plan.capacity.assign(2, 1);
+    compiler::set_ranks(plan);
+    return plan;
+  }
+
+ private:
+  PlanBuilder builder_;
+};
+
 // Two devices and one link. a(5) on device 0 is moved to device 1 by t(4), which
 // finds the link taken until 7 by s(7) of a longer chain; b(2) follows on device 1:
 //   s [0,7) on the link, then c(9) on device 1 [7,16); a [0,5), t [7,11), b [16,18).
 TEST(CriticalPath, NamesTheResourceAndWhoTookIt) {
-  PlanBuilder builder(2, 1);
-  builder.plan().batch = 1;
-  const auto add = [&](TaskKind kind, std::size_t device, Nanoseconds duration, ResourceId resource,
-                       TaskId after = {}) {
-    static std::size_t op = 0;
-    PlanBuilder::Task spec;
-    spec.kind = kind;
-    spec.op = OpId(op++);
-    spec.device = DeviceId(device);
-    spec.end = 1;
-    spec.duration = duration;
-    const TaskId task = builder.add_task(spec);
-    builder.hold(task, {resource, duration});
-    if (after.valid()) builder.depend(after, task);
-    return task;
-  };
-  const ResourceId link = builder.plan().link(LinkId(0));
-  const ResourceId stream[] = {builder.plan().compute_stream(DeviceId(0)),
-                               builder.plan().compute_stream(DeviceId(1))};
-  const TaskId s = add(TaskKind::kTransfer, 1, 7, link);
-  const TaskId a = add(TaskKind::kCompute, 0, 5, stream[0]);
-  const TaskId t = add(TaskKind::kTransfer, 1, 4, link, a);
-  const TaskId c = add(TaskKind::kCompute, 1, 9, stream[1], s);
-  const TaskId b = add(TaskKind::kCompute, 1, 2, stream[1], t);
-  Plan plan = std::move(builder).finish();
-  plan.static_memory.assign(2, {});
-  plan.capacity.assign(2, 1);
-  compiler::set_ranks(plan);
+  Hand hand;
+  const ResourceId link = hand.link();
+  const ResourceId stream[] = {hand.stream(0), hand.stream(1)};
+  const TaskId s = hand.add(TaskKind::kTransfer, 1, 7, link);
+  const TaskId a = hand.add(TaskKind::kCompute, 0, 5, stream[0]);
+  const TaskId t = hand.add(TaskKind::kTransfer, 1, 4, link, a);
+  const TaskId c = hand.add(TaskKind::kCompute, 1, 9, stream[1], s);
+  const TaskId b = hand.add(TaskKind::kCompute, 1, 2, stream[1], t);
+  const Plan plan = hand.plan();
 
   const SimResult result = simulate(plan);
   ASSERT_EQ(result.start[t], 7);
@@ -181,30 +195,12 @@ TEST(CriticalPath, NamesTheResourceAndWhoTookIt) {
 // Without c, device 1 is idle until b starts at 11: of that a is not made until 5, the link is
 // taken until 7, and t is on its way until 11.
 TEST(DeviceTimes, PartAWaitByWhatItsInputDoes) {
-  PlanBuilder builder(2, 1);
-  builder.plan().batch = 1;
-  std::size_t op = 0;
-  const auto add = [&](TaskKind kind, std::size_t device, Nanoseconds duration, ResourceId resource,
-                       TaskId after = {}) {
-    PlanBuilder::Task spec;
-    spec.kind = kind;
-    spec.op = OpId(op++);
-    spec.device = DeviceId(device);
-    spec.end = 1;
-    spec.duration = duration;
-    const TaskId task = builder.add_task(spec);
-    builder.hold(task, {resource, duration});
-    if (after.valid()) builder.depend(after, task);
-    return task;
-  };
-  add(TaskKind::kTransfer, 0, 7, builder.plan().link(LinkId(0)));
-  const TaskId a = add(TaskKind::kCompute, 0, 5, builder.plan().compute_stream(DeviceId(0)));
-  const TaskId t = add(TaskKind::kTransfer, 1, 4, builder.plan().link(LinkId(0)), a);
-  add(TaskKind::kCompute, 1, 2, builder.plan().compute_stream(DeviceId(1)), t);
-  Plan plan = std::move(builder).finish();
-  plan.static_memory.assign(2, {});
-  plan.capacity.assign(2, 1);
-  compiler::set_ranks(plan);
+  Hand hand;
+  hand.add(TaskKind::kTransfer, 0, 7, hand.link());
+  const TaskId a = hand.add(TaskKind::kCompute, 0, 5, hand.stream(0));
+  const TaskId t = hand.add(TaskKind::kTransfer, 1, 4, hand.link(), a);
+  hand.add(TaskKind::kCompute, 1, 2, hand.stream(1), t);
+  const Plan plan = hand.plan();
   const DeviceTime time = device_times(plan, simulate(plan))[DeviceId(1)];
   EXPECT_EQ(time.waiting, 5);
   EXPECT_EQ(time.waiting_for[DeviceId(0)], 5);

@@ -1,114 +1,11 @@
 // Random parameters, states and inputs for a whole step.
-#include <algorithm>
-#include <cmath>
-#include <optional>
-#include <set>
-#include <string_view>
+#include "runtime/sources.h"
+
 #include <vector>
 
-#include "split_proof/operands.h"
 #include "split_proof/step.h"
 
 namespace heterog::split_proof {
-namespace {
-
-using graph::DType;
-using graph::TensorRole;
-
-bool ends_with_any(std::string_view text, std::initializer_list<std::string_view> ends) {
-  return std::any_of(ends.begin(), ends.end(), [&](auto end) { return text.ends_with(end); });
-}
-
-// What integers mean follows from who reads them: rows of a table, labels of a loss.
-struct Meaning {
-  std::int64_t end = 2;
-  std::optional<std::int64_t> ignored;  // read by losses alone: the label that they leave out
-};
-
-Meaning meaning_of(const graph::ModelGraph& graph, TensorId id) {
-  std::int64_t rows = 0, classes = 0;
-  std::optional<std::int64_t> ignored;
-  std::set<TensorId> seen;
-  std::vector<TensorId> open = {id};
-  while (!open.empty()) {
-    const TensorId tensor = open.back();
-    open.pop_back();
-    if (!seen.insert(tensor).second) continue;
-    for (OpId op : graph.consumers(tensor)) {
-      const std::string_view type = graph.type_name(op);
-      const auto inputs = graph.inputs(op);
-      if (type == "aten.embedding.default") {
-        const std::int64_t size = graph.shape(inputs[0])[0].c;
-        rows = rows == 0 ? size : std::min(rows, size);
-      } else if (type.find("nll_loss") != std::string_view::npos &&
-                 type.find("forward") != std::string_view::npos) {
-        classes = graph.shape(inputs[0])[1].c;
-        ignored = graph.args(op)[4].integer.c;
-      } else if (ends_with_any(type, {".view.default", ".transpose.int", ".slice.Tensor",
-                                      ".clone.default", ".unsqueeze.default", ".expand.default",
-                                      "._unsafe_view.default", ".permute.default", ".t.default",
-                                      ".select.int", "._to_copy.default"})) {
-        open.push_back(graph.outputs(op)[0]);
-      }
-    }
-  }
-  if (rows > 0) return {classes > 0 ? std::min(rows, classes) : rows, std::nullopt};
-  if (classes > 0) return {classes, ignored};
-  return {};
-}
-
-at::Tensor integers(const graph::ModelGraph& graph, TensorId id, std::vector<std::int64_t> sizes,
-                    at::ScalarType type) {
-  const Meaning meaning = meaning_of(graph, id);
-  if (graph.tensor(id).role == TensorRole::kBuffer) {
-    if (sizes.empty()) return at::ones(sizes, type);
-    return at::arange(sizes.back(), type).remainder(meaning.end).expand(sizes).contiguous();
-  }
-  at::Tensor result = at::randint(meaning.end, sizes, type);
-  // Zeros mark padding, in tokens and masks: no sequence is all padding.
-  if (sizes.size() >= 2 && meaning.end > 1) result.select(1, 0).fill_(1);
-  if (meaning.ignored) {
-    const at::Tensor left_out = at::rand(sizes) < 0.2;
-    result = at::where(left_out, at::full_like(result, *meaning.ignored), result);
-  }
-  return result;
-}
-
-at::Tensor parameter(std::string_view name, const std::vector<std::int64_t>& sizes) {
-  if (sizes.size() >= 2) {
-    std::int64_t fan_in = 1;
-    for (std::size_t i = 1; i < sizes.size(); ++i) fan_in *= sizes[i];
-    return at::randn(sizes, at::kDouble) / std::sqrt(static_cast<double>(fan_in));
-  }
-  return at::randn(sizes, at::kDouble) * 0.1 + (name.ends_with("weight") ? 1.0 : 0.0);
-}
-
-at::Tensor source(const graph::ModelGraph& graph, TensorId id, std::int64_t samples) {
-  const graph::Tensor& tensor = graph.tensor(id);
-  const std::vector<std::int64_t> sizes = sizes_at(graph.shape(id), samples);
-  const at::ScalarType type = executed_dtype(tensor.dtype);
-  if (tensor.name == "lr") return at::scalar_tensor(0.01, type);
-  if (tensor.name == "step") return at::scalar_tensor(3, type);
-  if (tensor.dtype == DType::kBool) {
-    // A mask of what may not be seen: in a square one, what comes later.
-    if (sizes.size() == 2 && sizes[0] == sizes[1]) return at::ones(sizes).triu(1).to(at::kBool);
-    return at::rand(sizes) < 0.5;
-  }
-  if (!at::isFloatingType(type)) return integers(graph, id, sizes, type);
-  switch (tensor.role) {
-    case TensorRole::kParameter:
-      return parameter(tensor.name, sizes);
-    case TensorRole::kOptimizerState:
-      return at::rand(sizes, type) * 0.01 + 0.001;
-    case TensorRole::kBuffer:
-      if (ends_with_any(tensor.name, {"running_var"})) return at::rand(sizes, type) + 0.5;
-      return at::randn(sizes, type) * 0.1;
-    default:
-      return at::randn(sizes, type);
-  }
-}
-
-}  // namespace
 
 Values random_sources(const graph::ModelGraph& graph, const StepOptions& options) {
   at::manual_seed(11);
@@ -116,7 +13,8 @@ Values random_sources(const graph::ModelGraph& graph, const StepOptions& options
   Values values(graph.tensor_count());
   for (TensorId id : graph.tensor_ids()) {
     if (graph.tensor(id).producer.valid()) continue;
-    at::Tensor value = source(graph, id, batch / options.repeats);
+    at::Tensor value =
+        runtime::random_source(graph, id, batch / options.repeats, runtime::Floats::kDouble);
     for (std::size_t dim = 0; dim < graph.shape(id).size(); ++dim) {
       if (graph.shape(id)[dim].constant()) continue;
       value = at::cat(std::vector<at::Tensor>(options.repeats, value), dim);
