@@ -1,0 +1,46 @@
+// Moves tensors between the ranks of a job: what the communication of a rank program runs on.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cluster/cluster.h"
+
+namespace heterog::runtime {
+
+// The device sets of a job's collectives, each ascending and of two devices or more. All
+// communicators are made up front, in this order, by every rank.
+using DeviceSets = std::vector<std::vector<DeviceId>>;
+
+// One rank's end; the rank of a job that runs device d is d. At any moment at most one thread of
+// the rank sends, one receives and one takes part in a collective. Every rank issues the sends
+// between two devices, and the collectives of one set, in the same order. Calls block. A peer that
+// is lost, does not come within the time-out of the implementation, or has called abort() ends
+// them with an Error (kVerification) of one line that names the peer.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  // Returns once `value` may be changed again. `value` is contiguous.
+  virtual void send(const at::Tensor& value, DeviceId to, std::uint32_t tag) = 0;
+  // Fills `value`: contiguous, with the shape and dtype of what is sent with this tag.
+  virtual void receive(at::Tensor& value, DeviceId from, std::uint32_t tag) = 0;
+
+  // In place: the sum over the set (an index into the job's DeviceSets), the same bits on every
+  // member. `value` is contiguous.
+  virtual void all_reduce(at::Tensor& value, std::size_t set) = 0;
+  // What each member gives, in the order of the set; all of one shape and dtype.
+  virtual std::vector<at::Tensor> all_gather(const at::Tensor& own, std::size_t set) = 0;
+
+  // The same over all ranks, in the order of ranks: between steps, while nothing else goes on.
+  virtual std::vector<at::Tensor> gather_all(const at::Tensor& own) = 0;
+
+  // Ends every call of this rank that waits or is still to come, and lets the peers know, so that
+  // theirs end soon too. From any thread; the first reason counts.
+  virtual void abort(const std::string& reason) = 0;
+};
+
+}  // namespace heterog::runtime
