@@ -47,6 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
             double=options.double,
             autocast=options.autocast,
             clip_norm=options.clip_norm,
+            batch_norm="exact" if options.exact_batch_norm else "per-slice",
         )
         step.save(options.out)
     except ExportError as error:
@@ -95,6 +96,11 @@ def _parse(arguments):
     parser.add_argument("--autocast", choices=["bfloat16"], help="forward under torch.autocast")
     parser.add_argument(
         "--clip-norm", type=float, metavar="X", help="clip gradients to this global 2-norm"
+    )
+    parser.add_argument(
+        "--exact-batch-norm",
+        action="store_true",
+        help="batch normalisation by the statistics of the whole batch, however it is sliced",
     )
     return parser.parse_args(arguments)
 

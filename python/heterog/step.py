@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 import heterog.version
+from heterog.batch_norm import check_exact, exact_decompositions
 from heterog.clean import clean
 from heterog.dropout import check_nothing_random, identity_decompositions, without_dropout
 from heterog.errors import ExportError
@@ -43,6 +44,7 @@ def export_training_step(
     double: bool = False,
     autocast: str | None = None,
     clip_norm: float | None = None,
+    batch_norm: str = "per-slice",
 ) -> TrainingStep:
     """Exports forward, backward and update of one training step.
 
@@ -56,8 +58,14 @@ def export_training_step(
     double       parameters and floating inputs in float64
     autocast     "bfloat16": the forward pass and the loss under torch.autocast
     clip_norm    gradients are scaled to at most this global 2-norm before the update
+    batch_norm   "exact": batch normalisation in training mode takes the statistics of the whole
+                 batch however it is sliced, at the price of four small all-reduces for each;
+                 "per-slice": those of each slice, as data parallelism elsewhere
     """
     _check_options(name, batches, double, autocast, clip_norm)
+    if batch_norm not in ("per-slice", "exact"):
+        raise ExportError(f"batch_norm: {batch_norm!r} is not known; use 'per-slice' or 'exact'")
+    exact = batch_norm == "exact"
     model = _build(model)
     trained = [n for n, p in model.named_parameters() if p.requires_grad]
     if not trained:
@@ -74,7 +82,7 @@ def export_training_step(
         trained,
         held,
         attributes,
-        {} if dropout else identity_decompositions(),
+        ({} if dropout else identity_decompositions()) | (exact_decompositions() if exact else {}),
     )
 
     def cast(tensor: torch.Tensor) -> torch.dtype:
@@ -94,6 +102,8 @@ def export_training_step(
     step = clean(step)
     if not dropout:
         check_nothing_random(step)
+    if exact:
+        check_exact(step)
     for tensor in step.inputs:
         if tensor.role == "buffer":
             tensor.hints = buffer_values(held[tensor.name])
