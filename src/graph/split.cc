@@ -166,4 +166,14 @@ SplitAnalysis analyze_splits(const ModelGraph& graph) { return Walk(graph).run()
 
 bool has_split_rule(std::string_view type) { return find_rule(type) != nullptr; }
 
+SplitRule seen_rule(const ModelGraph& graph, const SplitAnalysis& splits, TensorId tensor) {
+  const SplitRule rule = splits.rules[tensor];
+  if (rule.kind != SplitKind::kWhole) return rule;
+  const auto shape = graph.shape(tensor);
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (!shape[i].constant()) return {SplitKind::kConcat, static_cast<std::uint8_t>(i), 1};
+  }
+  return {SplitKind::kSame, 0, 1};
+}
+
 }  // namespace heterog::graph

@@ -56,6 +56,10 @@ struct SplitAnalysis {
 // Batch statistics are per slice, as in every data-parallel framework.
 SplitAnalysis analyze_splits(const ModelGraph& graph);
 
+// The rule by which a reader on a slice sees a tensor: its own, or, of one that was made whole, its
+// first dimension that depends on the batch (kSame if none does).
+SplitRule seen_rule(const ModelGraph& graph, const SplitAnalysis& splits, TensorId tensor);
+
 // True if the table has a rule for this ATen overload ("aten.mm.default").
 bool has_split_rule(std::string_view type);
 

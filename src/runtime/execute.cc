@@ -18,6 +18,10 @@ c10::OperatorHandle find_operator(std::string_view type) {
   return c10::Dispatcher::singleton().findSchemaOrThrow(name.name.c_str(), name.overload.c_str());
 }
 
+bool is_view(std::string_view type) {
+  return type == "aten.view.default" || type == "aten._unsafe_view.default";
+}
+
 double number_of(const Value& value, Samples samples) {
   switch (value.kind) {
     case Value::Kind::kFloat:
@@ -74,12 +78,27 @@ c10::IValue symbol(const std::string& text, const ExecuteOptions& options) {
   return options.device;
 }
 
-class Call {
+// Builds the arguments, with nothing where a tensor goes, and notes these places.
+class Arguments {
  public:
-  Call(std::span<const at::Tensor> operands, Samples samples, const ExecuteOptions& options)
-      : operands_(operands), samples_(samples), options_(options) {}
+  Arguments(Samples samples, const ExecuteOptions& options)
+      : samples_(samples), options_(options) {}
 
-  c10::IValue argument(const Value& value, c10::TypePtr type) {
+  void add(const Value& value, const c10::TypePtr& type) {
+    stack_.push_back(argument(value, type));
+    ++argument_;
+  }
+  void add(const c10::IValue& value) {
+    stack_.push_back(value);
+    ++argument_;
+  }
+  torch::jit::Stack stack() && { return std::move(stack_); }
+  const std::vector<OperatorCall::Place>& places() const { return places_; }
+
+ private:
+  static constexpr std::uint32_t kNoItem = OperatorCall::kNoItem;
+
+  c10::IValue argument(const Value& value, c10::TypePtr type, std::uint32_t item = kNoItem) {
     if (auto optional = type->cast<c10::OptionalType>()) {
       if (value.kind == Value::Kind::kNone) return {};
       type = optional->getElementType();
@@ -99,12 +118,14 @@ class Call {
     if (auto list_type = type->cast<c10::ListType>()) {
       return list(std::span(&value, 1), list_type->getElementType());  // dim=0 for int[1]
     }
-    return single(value, type);
+    return single(value, type, item);
   }
 
- private:
-  c10::IValue single(const Value& value, const c10::TypePtr& type) {
-    if (value.kind == Value::Kind::kTensor) return operands_[next_++];
+  c10::IValue single(const Value& value, const c10::TypePtr& type, std::uint32_t item) {
+    if (value.kind == Value::Kind::kTensor) {
+      places_.push_back({argument_, item});
+      return at::Tensor();
+    }
     switch (type->kind()) {
       case c10::TypeKind::TensorType: {
         // What Python passes for a number in place of a tensor.
@@ -128,21 +149,24 @@ class Call {
     c10::TypePtr held =
         element->kind() == c10::TypeKind::SymIntType ? c10::TypePtr(c10::IntType::get()) : element;
     c10::impl::GenericList result(held);
-    for (const Value& item : items) result.push_back(argument(item, element));
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      result.push_back(argument(items[i], element, static_cast<std::uint32_t>(i)));
+    }
     return result;
   }
 
-  std::span<const at::Tensor> operands_;
   Samples samples_;
   const ExecuteOptions& options_;
-  std::size_t next_ = 0;
+  torch::jit::Stack stack_;
+  std::vector<OperatorCall::Place> places_;
+  std::uint32_t argument_ = 0;
 };
 
-void append(std::vector<at::Tensor>& results, const c10::IValue& value) {
+void append(std::vector<at::Tensor>& results, c10::IValue value) {
   if (value.isTensorList()) {
     for (const at::Tensor& tensor : value.toTensorVector()) results.push_back(tensor);
   } else {
-    results.push_back(value.isNone() ? at::Tensor() : value.toTensor());
+    results.push_back(value.isNone() ? at::Tensor() : std::move(value).toTensor());
   }
 }
 
@@ -174,45 +198,74 @@ std::vector<std::int64_t> sizes_at(std::span<const graph::Affine> shape, std::in
 
 // What a slice is cut out of may lie otherwise in memory than what the graph was traced with:
 // hence reshape for view.
-PreparedOp::PreparedOp(const graph::ModelGraph& graph, OpId op,
-                       std::span<const at::Tensor> operands, Samples samples,
-                       const ExecuteOptions& options)
-    : handle_(find_operator(graph.type_name(op) == "aten.view.default" ? "aten.reshape.default"
-                                                                       : graph.type_name(op))) {
-  const std::string_view type = graph.type_name(op);
+OperatorCall::OperatorCall(const graph::ModelGraph& graph, OpId op, Samples samples,
+                           const ExecuteOptions& options)
+    : handle_(find_operator(is_view(graph.type_name(op)) ? "aten.reshape.default"
+                                                         : graph.type_name(op))) {
   const auto& formal = handle_.schema().arguments();
   const auto args = graph.args(op);
   const auto kwargs = graph.kwargs(op);
   ENSURE(args.size() <= formal.size());
-
-  Call call(operands, samples, options);
+  Arguments arguments(samples, options);
   for (std::size_t i = 0; i < formal.size(); ++i) {
     const Value* given = i < args.size() ? &args[i] : nullptr;
     for (const auto& [key, value] : kwargs) {
       if (key == formal[i].name()) given = &value;
     }
     if (given) {
-      arguments_.push_back(call.argument(*given, formal[i].real_type()));
+      arguments.add(*given, formal[i].real_type());
     } else {
       ENSURE(formal[i].default_value().has_value());
-      arguments_.push_back(*formal[i].default_value());
+      arguments.add(*formal[i].default_value());
     }
   }
+  places_ = arguments.places();
+  arguments_ = std::move(arguments).stack();
+  ENSURE(places_.size() == graph.inputs(op).size());
+}
+
+torch::jit::Stack OperatorCall::bind(std::span<const at::Tensor> operands) const {
+  EXPECT(operands.size() == places_.size());
+  torch::jit::Stack stack = arguments_;
+  std::uint32_t copied = kNoItem;  // the list that has been copied last
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    const Place place = places_[i];
+    if (place.item == kNoItem) {
+      stack[place.argument] = operands[i];
+      continue;
+    }
+    if (copied != place.argument) {
+      stack[place.argument] = stack[place.argument].toList().copy();
+      copied = place.argument;
+    }
+    stack[place.argument].toList().set(place.item, operands[i]);
+  }
+  return stack;
+}
+
+std::vector<at::Tensor> OperatorCall::call(torch::jit::Stack stack) const {
+  handle_.callBoxed(stack);
+  std::vector<at::Tensor> results;
+  results.reserve(stack.size());
+  for (c10::IValue& value : stack) append(results, std::move(value));
+  return results;
+}
+
+PreparedOp::PreparedOp(const graph::ModelGraph& graph, OpId op,
+                       std::span<const at::Tensor> operands, Samples samples,
+                       const ExecuteOptions& options)
+    : call_(graph, op, samples, options), arguments_(call_.bind(operands)) {
+  const std::string_view type = graph.type_name(op);
   if (options.batch_norm == BatchNorm::kInference && type.find("batch_norm") != type.npos) {
     use_running_statistics(type, arguments_);
     saves_running_statistics_ = true;
   }
 }
 
-torch::jit::Stack PreparedOp::call() const {
-  torch::jit::Stack stack = arguments_;
-  handle_.callBoxed(stack);
-  return stack;
-}
+torch::jit::Stack PreparedOp::call() const { return call_.call_boxed(arguments_); }
 
 std::vector<at::Tensor> PreparedOp::results() const {
-  std::vector<at::Tensor> results;
-  for (const c10::IValue& value : call()) append(results, value);
+  std::vector<at::Tensor> results = call_.call(arguments_);
   if (saves_running_statistics_ && results.size() == 5) {
     // Saved for the backward operator, which the graph does not give the running ones.
     results[1] = arguments_[3].toTensor();

@@ -34,7 +34,36 @@ struct ExecuteOptions {
   at::Device device = at::kCPU;  // of what the operator creates; its operands lie there already
 };
 
-// An operator with its arguments, ready to be called any number of times.
+// An operator of a graph with all its arguments but the tensors, ready to be called any number of
+// times, by any number of threads.
+class OperatorCall {
+ public:
+  OperatorCall(const graph::ModelGraph& graph, OpId op, Samples samples,
+               const ExecuteOptions& options);
+  // The arguments of a call; `operands`: parallel to graph.inputs(op).
+  torch::jit::Stack bind(std::span<const at::Tensor> operands) const;
+  // What the operator returns, flat: undefined results are undefined tensors.
+  std::vector<at::Tensor> call(torch::jit::Stack arguments) const;
+  // The same, as the dispatcher leaves it.
+  torch::jit::Stack call_boxed(torch::jit::Stack arguments) const {
+    handle_.callBoxed(arguments);
+    return arguments;
+  }
+
+  // Where a tensor goes: an argument, or an item of one that is a list.
+  struct Place {
+    std::uint32_t argument = 0;
+    std::uint32_t item = 0;
+  };
+  static constexpr std::uint32_t kNoItem = 0xffffffff;
+
+ private:
+  c10::OperatorHandle handle_;
+  torch::jit::Stack arguments_;  // without tensors
+  std::vector<Place> places_;    // one an operand
+};
+
+// A call with its operands, which may be repeated.
 class PreparedOp {
  public:
   // `operands`: parallel to graph.inputs(op).
@@ -46,7 +75,7 @@ class PreparedOp {
   std::vector<at::Tensor> results() const;
 
  private:
-  c10::OperatorHandle handle_;
+  OperatorCall call_;
   torch::jit::Stack arguments_;
   // The saved statistics of an inference-mode normalisation, in place of what it returns.
   bool saves_running_statistics_ = false;

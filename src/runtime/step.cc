@@ -19,18 +19,6 @@ namespace {
 
 using Values = IdVector<TensorId, at::Tensor>;
 
-// For each op the tensors that nothing reads after it; sources and outputs outlive the step.
-IdVector<OpId, std::vector<TensorId>> dead_after(const graph::ModelGraph& graph) {
-  IdVector<OpId, std::vector<TensorId>> dead(graph.op_count());
-  for (TensorId id : graph.tensor_ids()) {
-    const graph::Tensor& tensor = graph.tensor(id);
-    if (!tensor.producer.valid() || tensor.role == graph::TensorRole::kOutput) continue;
-    const auto readers = graph.consumers(id);  // ascending
-    dead[readers.empty() ? tensor.producer : readers.back()].push_back(id);
-  }
-  return dead;
-}
-
 class Interpreter {
  public:
   Interpreter(const graph::ModelGraph& graph, std::int64_t samples)
@@ -73,6 +61,17 @@ class Interpreter {
 };
 
 }  // namespace
+
+IdVector<OpId, std::vector<TensorId>> dead_after(const graph::ModelGraph& graph) {
+  IdVector<OpId, std::vector<TensorId>> dead(graph.op_count());
+  for (TensorId id : graph.tensor_ids()) {
+    const graph::Tensor& tensor = graph.tensor(id);
+    if (!tensor.producer.valid() || tensor.role == graph::TensorRole::kOutput) continue;
+    const auto readers = graph.consumers(id);  // ascending
+    dead[readers.empty() ? tensor.producer : readers.back()].push_back(id);
+  }
+  return dead;
+}
 
 double measure_step(const graph::ModelGraph& graph, const StepOptions& options) {
   EXPECT(options.samples >= 1 && options.repeat >= 1);

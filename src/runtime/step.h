@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "graph/model_graph.h"
 
@@ -13,6 +14,9 @@ struct StepOptions {
   int repeat = 3;   // steps of the median, after one to warm up
   std::uint64_t seed = 0;
 };
+
+// For each op the tensors that nothing reads after it; sources and outputs outlive the step.
+IdVector<OpId, std::vector<TensorId>> dead_after(const graph::ModelGraph& graph);
 
 // Median seconds of a step: every op in the order of the graph, each called through the dispatcher,
 // tensors freed once nothing reads them. The time to look arguments up is not counted.

@@ -92,17 +92,6 @@ at::Tensor random_operand(const graph::ModelGraph& graph, OpId op, std::size_t i
                        sizes_at(graph.shape(graph.inputs(op)[index]), samples));
 }
 
-SplitRule seen_rule(const graph::ModelGraph& graph, const graph::SplitAnalysis& splits,
-                    TensorId id) {
-  const SplitRule rule = splits.rules[id];
-  if (rule.kind != SplitKind::kWhole) return rule;
-  const auto shape = graph.shape(id);
-  for (std::size_t i = 0; i < shape.size(); ++i) {
-    if (!shape[i].constant()) return {SplitKind::kConcat, static_cast<std::uint8_t>(i), 1};
-  }
-  return {SplitKind::kSame, 0, 1};
-}
-
 std::vector<OperandValues> random_operands(const graph::ModelGraph& graph,
                                            const graph::SplitAnalysis& splits, OpId op,
                                            const SliceSizes& sizes, Content content) {
@@ -114,7 +103,7 @@ std::vector<OperandValues> random_operands(const graph::ModelGraph& graph,
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const auto [place, added] = known.try_emplace({inputs[i], uses[i]}, i);
     if (added) {
-      const SplitRule rule = seen_rule(graph, splits, inputs[i]);
+      const SplitRule rule = graph::seen_rule(graph, splits, inputs[i]);
       values.push_back(values_of(graph, op, i, uses[i], rule, sizes, content));
     } else {
       values.push_back(values[place->second]);

@@ -30,8 +30,4 @@ std::vector<OperandValues> random_operands(const graph::ModelGraph& graph,
                                            const graph::SplitAnalysis& splits, OpId op,
                                            const SliceSizes& sizes, Content content);
 
-// The rule by which a slice reads a tensor that may have been made whole.
-graph::SplitRule seen_rule(const graph::ModelGraph& graph, const graph::SplitAnalysis& splits,
-                           TensorId id);
-
 }  // namespace heterog::split_proof

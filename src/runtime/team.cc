@@ -1,0 +1,70 @@
+// Workers that meet in memory.
+#include "runtime/team.h"
+
+#include "base/check.h"
+
+namespace heterog::runtime {
+
+Team::Team(const Job& job, const IdVector<DeviceId, WorkerOptions>& options)
+    : job_(job),
+      hub_(job.programs.size(), job.sets),
+      threads_(static_cast<int>(job.programs.size())) {
+  ENSURE(options.size() == job.programs.size());
+  for (DeviceId device : id_range<DeviceId>(job.programs.size())) {
+    ends_.push_back(hub_.end_of(device));
+    workers_.push_back(std::make_unique<Worker>(job, device, *ends_[device], options[device]));
+  }
+}
+
+void Team::set_resident(TensorId tensor, const at::Tensor& value) {
+  for (DeviceId device : id_range<DeviceId>(workers_.size())) {
+    if (job_.programs[device].slot_of[tensor].valid()) {
+      workers_[device]->set_resident(tensor, value);
+    }
+  }
+}
+
+IdVector<DeviceId, StepResult> Team::step(std::int64_t number, const StepInputs& inputs) {
+  IdVector<DeviceId, StepResult> results(workers_.size());
+  threads_.run(workers_.size(), [&](int, std::size_t i) {
+    results[DeviceId(i)] = workers_[DeviceId(i)]->step(number, inputs);
+  });
+  return results;
+}
+
+std::vector<double> loss_part(const Program& program, const graph::ModelGraph& graph,
+                              const StepResult& result) {
+  std::vector<double> part(3, 0.0);
+  for (std::size_t i = 0; i < program.captures.size(); ++i) {
+    const Capture& capture = program.captures[i];
+    if (capture.tensor != graph.loss()) continue;
+    const double value = result.captures[i].to(at::kDouble).item<double>();
+    if (capture.partial) {
+      part[0] = value * capture.weight;
+    } else {
+      part[1] = value;
+      part[2] = 1;
+    }
+  }
+  return part;
+}
+
+double loss_of_parts(const std::vector<std::vector<double>>& parts) {
+  double addends = 0, wholes = 0, count = 0;
+  for (const std::vector<double>& part : parts) {
+    addends += part[0];
+    wholes += part[1];
+    count += part[2];
+  }
+  return count > 0 ? wholes / count : addends;
+}
+
+double combined_loss(const Job& job, const IdVector<DeviceId, StepResult>& results) {
+  std::vector<std::vector<double>> parts;
+  for (DeviceId device : id_range<DeviceId>(results.size())) {
+    parts.push_back(loss_part(job.programs[device], *job.problem->graph, results[device]));
+  }
+  return loss_of_parts(parts);
+}
+
+}  // namespace heterog::runtime

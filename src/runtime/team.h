@@ -1,0 +1,44 @@
+// All ranks of a job as threads of this process.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "runtime/local_transport.h"
+#include "runtime/program.h"
+#include "runtime/worker.h"
+
+namespace heterog::runtime {
+
+class Team {
+ public:
+  // `options`: one a device.
+  Team(const Job& job, const IdVector<DeviceId, WorkerOptions>& options);
+
+  Worker& worker(DeviceId device) { return *workers_[device]; }
+  const Job& job() const { return job_; }
+  // On every device that keeps the tensor.
+  void set_resident(TensorId tensor, const at::Tensor& value);
+  // One step on all devices. Of several failures, that of the lowest rank is thrown, once all have
+  // ended; after a failure the team cannot go on.
+  IdVector<DeviceId, StepResult> step(std::int64_t number, const StepInputs& inputs);
+
+ private:
+  const Job& job_;
+  LocalHub hub_;
+  IdVector<DeviceId, std::unique_ptr<Transport>> ends_;
+  IdVector<DeviceId, std::unique_ptr<Worker>> workers_;
+  ThreadPool threads_;
+};
+
+// The loss of the whole batch from what the ranks captured of it, in the order of ranks.
+double combined_loss(const Job& job, const IdVector<DeviceId, StepResult>& results);
+// What one rank captured of the loss: {its addend, or 0; the whole loss, or 0; 1 if it has it}.
+// The sums over ranks make the loss: addends, or wholes over their number.
+std::vector<double> loss_part(const Program& program, const graph::ModelGraph& graph,
+                              const StepResult& result);
+double loss_of_parts(const std::vector<std::vector<double>>& parts);
+
+}  // namespace heterog::runtime

@@ -1,0 +1,509 @@
+// Four queues, a thread each; tensors are dropped once their last reader has ended.
+#include "runtime/worker.h"
+
+#include <ATen/Parallel.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "runtime/random.h"
+#include "runtime/rows.h"
+#include "runtime/slices.h"
+
+namespace heterog::runtime {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Kind = BodyStep::Kind;
+
+// One line of what PyTorch says.
+std::string reason_of(const std::exception& error) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  return printable(torch_error ? torch_error->what_without_backtrace() : error.what(), 300);
+}
+
+// What is counted down in a step.
+struct Counter {
+  std::atomic<std::uint32_t> left{0};
+};
+
+}  // namespace
+
+std::string describe_task(const Job& job, DeviceId device, const Instruction& instruction) {
+  const graph::ModelGraph& graph = *job.problem->graph;
+  static constexpr const char* kQueues[] = {"computes", "sends", "receives", "reduces"};
+  std::string what;
+  if (instruction.queue == Queue::kCompute) {
+    for (const BodyStep& step : instruction.body) {
+      if (step.op.valid()) what = graph.op(step.op).name;
+    }
+  }
+  if (what.empty() && instruction.tensor.valid()) what = graph.tensor(instruction.tensor).name;
+  return fmt::format("rank {} ({}), task {}, which {} '{}'", device.value(),
+                     job.problem->cluster->device(device).name, instruction.task.value(),
+                     kQueues[static_cast<int>(instruction.queue)], what);
+}
+
+class Worker::State {
+ public:
+  State(const Job& job, DeviceId device, Transport& transport, const WorkerOptions& options)
+      : job_(job),
+        graph_(*job.problem->graph),
+        program_(job.programs[device]),
+        transport_(transport),
+        options_(options),
+        execute_{.floats = options.floats, .device = options.device},
+        values_(program_.slots.size()),
+        readers_(program_.slots.size()),
+        waits_(program_.instructions.size()),
+        captures_(program_.captures.size()),
+        spans_(options.record ? program_.instructions.size() : 0) {
+    for (SlotId slot : id_range<SlotId>(program_.slots.size())) {
+      if (program_.slots[slot].kind == Slot::Kind::kResident) {
+        residents_.push_back(program_.slots[slot].tensor);
+      }
+    }
+    std::sort(residents_.begin(), residents_.end());
+    prepare_calls();
+    for (Queue queue : {Queue::kSend, Queue::kReceive, Queue::kCollective}) {
+      if (queue_of(queue).empty()) continue;
+      threads_.emplace_back([this, queue] { serve(queue); });
+    }
+  }
+
+  ~State() {
+    {
+      const std::lock_guard lock(mutex_);
+      ending_ = true;
+    }
+    changed_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  const std::vector<TensorId>& residents() const { return residents_; }
+
+  void set_resident(TensorId tensor, const at::Tensor& value) {
+    const SlotId slot = program_.slot_of[tensor];
+    ENSURE(slot.valid());
+    values_[slot] = value.to(options_.device, value.scalar_type(), false, true).contiguous();
+  }
+
+  at::Tensor resident(TensorId tensor) const {
+    const SlotId slot = program_.slot_of[tensor];
+    ENSURE(slot.valid());
+    return values_[slot];
+  }
+
+  StepResult step(std::int64_t number, const StepInputs& inputs) {
+    for (TensorId tensor : residents_) {
+      VALIDATE(values_[program_.slot_of[tensor]].defined(), "'{}' was not given a value",
+               graph_.tensor(tensor).name);
+    }
+    for (const auto& [tensor, value] : inputs) {
+      const SlotId slot = program_.slot_of[tensor];
+      if (slot.valid()) values_[slot] = value;
+    }
+    reset();
+    const Clock::time_point start = Clock::now();
+    {
+      const std::lock_guard lock(mutex_);
+      step_ = number;
+      start_ = start;
+      busy_ = threads_.size();
+      ++round_;
+    }
+    changed_.notify_all();
+    run_queue(Queue::kCompute);
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return busy_ == 0; });
+    }
+    drop_inputs();
+    if (failure_) throw Error(ErrorKind::kVerification, *failure_);
+    StepResult result;
+    result.duration = since_start();
+    result.captures = std::move(captures_);
+    captures_.assign(program_.captures.size(), {});
+    result.spans = spans_;
+    return result;
+  }
+
+ private:
+  const std::vector<InstructionId>& queue_of(Queue queue) const {
+    return program_.queues[static_cast<std::size_t>(queue)];
+  }
+
+  // ---- before the first step ----
+
+  void prepare_calls() {
+    std::map<std::tuple<OpId, std::int64_t>, std::size_t> known;
+    calls_of_.resize(program_.instructions.size());
+    for (InstructionId id : id_range<InstructionId>(program_.instructions.size())) {
+      const Instruction& instruction = program_.instructions[id];
+      for (const BodyStep& step : instruction.body) {
+        std::size_t index = 0;
+        if (step.kind == Kind::kCall) {
+          const std::int64_t samples = step.end - step.begin;
+          const auto [at, is_new] = known.try_emplace({step.op, samples}, calls_.size());
+          index = at->second;
+          if (is_new) prepare(instruction, step, samples);
+        }
+        calls_of_[id].push_back(index);
+      }
+    }
+  }
+
+  void prepare(const Instruction& instruction, const BodyStep& step, std::int64_t samples) {
+    try {
+      calls_.emplace_back(graph_, step.op, Samples{.slice = samples, .whole = job_.problem->batch},
+                          execute_);
+    } catch (const c10::Error& error) {
+      throw Error(ErrorKind::kVerification,
+                  fmt::format("{}: {} cannot be prepared: {}",
+                              describe_task(job_, program_.device, instruction),
+                              graph_.type_name(step.op), reason_of(error)));
+    }
+  }
+
+  // ---- a step ----
+
+  void reset() {
+    failed_.store(false);
+    failure_.reset();
+    for (InstructionId id : id_range<InstructionId>(program_.instructions.size())) {
+      waits_[id].left.store(program_.instructions[id].waits_for, std::memory_order_relaxed);
+    }
+    for (SlotId slot : id_range<SlotId>(program_.slots.size())) {
+      readers_[slot].left.store(program_.slots[slot].readers, std::memory_order_relaxed);
+    }
+  }
+
+  void drop_inputs() {
+    for (SlotId slot : id_range<SlotId>(program_.slots.size())) {
+      if (program_.slots[slot].kind != Slot::Kind::kResident) values_[slot].reset();
+    }
+  }
+
+  Nanoseconds since_start() const {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start_).count();
+  }
+
+  // A thread's life: its queue once a round.
+  void serve(Queue queue) {
+    std::uint64_t done = 0;
+    while (true) {
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return ending_ || round_ > done; });
+        if (ending_) return;
+        done = round_;
+      }
+      run_queue(queue);
+      const std::lock_guard lock(mutex_);
+      if (--busy_ == 0) changed_.notify_all();
+    }
+  }
+
+  void run_queue(Queue queue) {
+    const c10::InferenceMode no_gradients;
+    at::set_num_threads(queue == Queue::kCompute ? options_.threads : 1);
+    for (InstructionId id : queue_of(queue)) {
+      if (!wait_for(id)) return;
+      const Instruction& instruction = program_.instructions[id];
+      const Nanoseconds begin = options_.record ? since_start() : 0;
+      try {
+        run(id, instruction);
+      } catch (const Error& error) {
+        return fail(instruction, error.what());
+      } catch (const std::bad_alloc&) {
+        return fail(instruction, "out of memory");
+      } catch (const std::exception& error) {
+        return fail(instruction, reason_of(error));
+      }
+      if (options_.record) spans_[id] = {begin, since_start()};
+      end(instruction);
+    }
+  }
+
+  bool wait_for(InstructionId id) {
+    const auto ready = [&] { return waits_[id].left.load(std::memory_order_acquire) == 0; };
+    if (!ready()) {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return ready() || failed_.load(); });
+    }
+    return !failed_.load(std::memory_order_relaxed);
+  }
+
+  void end(const Instruction& instruction) {
+    for (SlotId slot : instruction.reads) {
+      if (readers_[slot].left.fetch_sub(1, std::memory_order_acq_rel) == 1) values_[slot].reset();
+    }
+    for (SlotId slot : instruction.drops) values_[slot].reset();
+    bool wakes = false;
+    for (InstructionId next : instruction.wakes) {
+      wakes |= waits_[next].left.fetch_sub(1, std::memory_order_acq_rel) == 1;
+    }
+    if (!wakes) return;
+    { const std::lock_guard lock(mutex_); }  // nobody is between looking and falling asleep
+    changed_.notify_all();
+  }
+
+  void fail(const Instruction& instruction, const std::string& reason) {
+    const std::string message =
+        fmt::format("{}: {}", describe_task(job_, program_.device, instruction), reason);
+    {
+      const std::lock_guard lock(mutex_);
+      if (!failure_) failure_ = message;
+      failed_.store(true);
+    }
+    changed_.notify_all();
+    transport_.abort(message);
+  }
+
+  // ---- an instruction ----
+
+  void run(InstructionId id, const Instruction& instruction) {
+    std::vector<at::Tensor> registers(instruction.registers);
+    for (std::size_t i = 0; i < instruction.body.size(); ++i) {
+      const BodyStep& step = instruction.body[i];
+      take(step, calls_of_[id][i], registers, instruction.queue);
+      for (Register r : step.dead) registers[r].reset();
+    }
+    std::vector<at::Tensor> given;
+    for (Register r : instruction.values) given.push_back(std::move(registers[r]));
+    act(instruction, given);
+  }
+
+  void take(const BodyStep& step, std::size_t call, std::vector<at::Tensor>& registers,
+            Queue queue) {
+    switch (step.kind) {
+      case Kind::kLoad:
+        registers[step.out[0]] = values_[step.slot];
+        EXPECT(registers[step.out[0]].defined());
+        return;
+      case Kind::kCall:
+        return run_call(step, calls_[call], registers, queue);
+      case Kind::kRandom:
+        return run_dropout(step, registers);
+      case Kind::kCut:
+        registers[step.out[0]] = cut_samples(registers[step.in[0]], step.cut);
+        return;
+      case Kind::kJoin: {
+        std::vector<at::Tensor> parts;
+        for (Register r : step.in) parts.push_back(registers[r]);
+        registers[step.out[0]] = join_samples(parts, step.cut.dim, step.cut.outer);
+        return;
+      }
+      case Kind::kZeros:
+        registers[step.out[0]] =
+            at::zeros(sizes_at(graph_.shape(step.tensor), step.end - step.begin),
+                      at::TensorOptions()
+                          .dtype(scalar_type(graph_.tensor(step.tensor).dtype, options_.floats))
+                          .device(options_.device));
+        return;
+      case Kind::kScale:
+        registers[step.out[0]] = registers[step.in[0]] * step.factor;
+        return;
+      case Kind::kAdd: {
+        at::Tensor sum = registers[step.in[0]];
+        for (std::size_t i = 1; i < step.in.size(); ++i) {
+          const at::Tensor& addend = registers[step.in[i]];
+          sum = i > 1 || step.in_place ? sum.add_(addend) : sum.add(addend);
+        }
+        registers[step.out[0]] = sum;
+        return;
+      }
+      case Kind::kStore:
+        values_[step.slot] =
+            step.in_place ? registers[step.in[0]].contiguous() : registers[step.in[0]];
+        return;
+      case Kind::kCapture:
+        captures_[step.capture] = registers[step.in[0]];
+        return;
+    }
+  }
+
+  void run_call(const BodyStep& step, const OperatorCall& call, std::vector<at::Tensor>& registers,
+                Queue queue) {
+    std::vector<at::Tensor> operands;
+    operands.reserve(step.in.size());
+    for (Register r : step.in) operands.push_back(registers[r]);
+    torch::jit::Stack stack = call.bind(operands);
+    operands.clear();
+    if (queue == Queue::kCompute) {
+      for (int i = 1; i < options_.repeat; ++i) call.call(stack);
+    }
+    for (Register r : step.dead) registers[r].reset();  // held by the stack alone
+    std::vector<at::Tensor> results = call.call(std::move(stack));
+    EXPECT(step.out.size() <= results.size());
+    for (std::size_t i = 0; i < step.out.size(); ++i) {
+      if (step.out[i] != kNoRegister) registers[step.out[i]] = std::move(results[i]);
+    }
+  }
+
+  // native_dropout(x, rate, train) → x · mask / (1 − rate), mask.
+  void run_dropout(const BodyStep& step, std::vector<at::Tensor>& registers) {
+    const at::Tensor x = registers[step.in[0]];
+    const double rate = graph_.args(step.op)[1].number;
+    const graph::SplitRule rule =
+        graph::seen_rule(graph_, *job_.problem->splits, graph_.inputs(step.op)[0]);
+    Cut cut;
+    if (rule.kind == graph::SplitKind::kConcat) {
+      cut = {rule.dim, rule.outer, job_.problem->batch, step.begin, step.end - step.begin};
+    }
+    const at::Tensor mask =
+        keep_mask({options_.seed, step_, step.op}, rate, x.sizes().vec(), cut, options_.device);
+    if (step.out[0] != kNoRegister) {
+      registers[step.out[0]] = rate < 1 ? at::mul(x, mask).mul_(1 / (1 - rate)) : at::zeros_like(x);
+    }
+    if (step.out.size() > 1 && step.out[1] != kNoRegister) registers[step.out[1]] = mask;
+  }
+
+  // ---- communication ----
+
+  std::uint32_t tag(const Instruction& instruction) const { return instruction.task.value(); }
+
+  void act(const Instruction& instruction, std::vector<at::Tensor>& given) {
+    switch (instruction.action) {
+      case Action::kNone:
+        return;
+      case Action::kSend:
+        return transport_.send(given[0].contiguous(), instruction.peer, tag(instruction));
+      case Action::kSendRows:
+        return transport_.send(pack_rows(given[0], instruction.rows), instruction.peer,
+                               tag(instruction));
+      case Action::kReceive:
+        return receive(instruction);
+      case Action::kReceiveRows: {
+        const at::Tensor like = empty(instruction.tensor, 1, at::kMeta);
+        at::Tensor packed = at::empty({packed_bytes(like, instruction.rows)},
+                                      at::TensorOptions().dtype(at::kByte).device(options_.device));
+        transport_.receive(packed, instruction.peer, tag(instruction));
+        values_[instruction.slots[0]] = packed;
+        return;
+      }
+      case Action::kAllReduce:
+        return all_reduce(instruction, given);
+      case Action::kGatherRows:
+        values_[instruction.slots[0]] = at::stack(
+            transport_.all_gather(pack_rows(given[0], instruction.rows), instruction.set));
+        return;
+      case Action::kAddRows:
+        return sum_rows(instruction, given);
+    }
+  }
+
+  at::Tensor empty(TensorId tensor, std::int64_t samples, at::Device device) const {
+    return at::empty(sizes_at(graph_.shape(tensor), samples),
+                     at::TensorOptions()
+                         .dtype(scalar_type(graph_.tensor(tensor).dtype, options_.floats))
+                         .device(device));
+  }
+
+  void receive(const Instruction& instruction) {
+    at::Tensor& slot = values_[instruction.slots[0]];
+    // A new parameter comes where the old one is.
+    at::Tensor value = instruction.resident
+                           ? slot
+                           : empty(instruction.tensor, instruction.samples, options_.device);
+    transport_.receive(value, instruction.peer, tag(instruction));
+    slot = value;
+  }
+
+  void all_reduce(const Instruction& instruction, std::vector<at::Tensor>& given) {
+    if (given.size() == 1) {
+      at::Tensor value = given[0].contiguous();
+      if (!instruction.in_place && value.is_same(given[0])) value = value.clone();
+      transport_.all_reduce(value, instruction.set);
+      values_[instruction.slots[0]] = value;
+      return;
+    }
+    // Side by side in one buffer, one a type of element.
+    std::vector<at::ScalarType> types;
+    for (const at::Tensor& value : given) {
+      if (std::find(types.begin(), types.end(), value.scalar_type()) == types.end()) {
+        types.push_back(value.scalar_type());
+      }
+    }
+    for (at::ScalarType type : types) {
+      std::vector<at::Tensor> flat;
+      for (const at::Tensor& value : given) {
+        if (value.scalar_type() == type) flat.push_back(value.reshape({-1}));
+      }
+      at::Tensor fused = at::cat(flat);
+      transport_.all_reduce(fused, instruction.set);
+      std::int64_t at = 0;
+      for (std::size_t i = 0; i < given.size(); ++i) {
+        if (given[i].scalar_type() != type) continue;
+        at::Tensor part = fused.narrow(0, at, given[i].numel()).view(given[i].sizes());
+        at += given[i].numel();
+        const SlotId slot = instruction.slots[i];
+        // What stays must not keep the whole buffer alive.
+        const bool stays = program_.slots[slot].kind == Slot::Kind::kResident;
+        values_[slot] = stays ? part.clone() : part;
+      }
+    }
+  }
+
+  void sum_rows(const Instruction& instruction, std::vector<at::Tensor>& given) {
+    std::vector<at::Tensor> packed;
+    AddRowsOptions options{.in_place = instruction.in_place};
+    if (instruction.own_is_packed) {
+      options.own = instruction.own;
+      for (std::int64_t i = 0; i < given[1].size(0); ++i) packed.push_back(given[1][i]);
+    } else {
+      packed.assign(given.begin() + 1, given.end());
+    }
+    values_[instruction.slots[0]] = add_rows(given[0], packed, options);
+  }
+
+  const Job& job_;
+  const graph::ModelGraph& graph_;
+  const Program& program_;
+  Transport& transport_;
+  WorkerOptions options_;
+  ExecuteOptions execute_;
+  std::vector<TensorId> residents_;
+  std::vector<OperatorCall> calls_;
+  IdVector<InstructionId, std::vector<std::size_t>> calls_of_;  // parallel to the bodies
+
+  IdVector<SlotId, at::Tensor> values_;
+  IdVector<SlotId, Counter> readers_;
+  IdVector<InstructionId, Counter> waits_;
+  std::vector<at::Tensor> captures_;
+  IdVector<InstructionId, Span> spans_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::uint64_t round_ = 0;
+  std::size_t busy_ = 0;
+  bool ending_ = false;
+  std::int64_t step_ = 0;
+  Clock::time_point start_;
+  std::atomic<bool> failed_{false};
+  std::optional<std::string> failure_;
+  std::vector<std::thread> threads_;
+};
+
+Worker::Worker(const Job& job, DeviceId device, Transport& transport, const WorkerOptions& options)
+    : state_(std::make_unique<State>(job, device, transport, options)) {}
+Worker::~Worker() = default;
+const std::vector<TensorId>& Worker::residents() const { return state_->residents(); }
+void Worker::set_resident(TensorId tensor, const at::Tensor& value) {
+  state_->set_resident(tensor, value);
+}
+at::Tensor Worker::resident(TensorId tensor) const { return state_->resident(tensor); }
+StepResult Worker::step(std::int64_t number, const StepInputs& inputs) {
+  return state_->step(number, inputs);
+}
+
+}  // namespace heterog::runtime

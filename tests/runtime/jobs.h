@@ -1,0 +1,68 @@
+// Jobs for tests: real small graphs under given strategies, compiled and put in order.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/rng.h"
+#include "compiler/compile.h"
+#include "compiler/problems.h"
+#include "runtime/program.h"
+#include "runtime/verify.h"
+#include "sim/simulator.h"
+
+namespace heterog::runtime {
+
+struct TestJob {
+  compiler::Plan plan;
+  Job job;
+};
+
+inline TestJob make_test_job(std::shared_ptr<const cost::Problem> problem,
+                             const compiler::Strategy& strategy) {
+  TestJob test;
+  test.plan = compiler::compile(*problem, strategy, {});
+  sim::Simulator simulator;
+  const sim::SimResult& result = simulator.simulate_timeline(test.plan, strategy.order);
+  test.job = make_job(problem, test.plan, result.dispatch, {.capture_gradients = true}, "test");
+  return test;
+}
+
+// Every unit on all devices with these weights.
+inline compiler::Strategy weighted(const cost::Problem& problem, const std::vector<double>& weights,
+                                   compiler::SyncMethod sync) {
+  compiler::UnitDecision decision;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    decision.replicas.push_back({DeviceId(i), weights[i]});
+  }
+  decision.sync = sync;
+  return compiler::uniform_strategy(problem, decision);
+}
+
+// Each unit on one device or on some, in any order and with any weights, by either method.
+inline compiler::Strategy random_mix(const cost::Problem& problem, std::uint64_t seed) {
+  Rng rng(seed);
+  const std::size_t devices = problem.cluster->device_count();
+  compiler::Strategy strategy =
+      compiler::uniform_strategy(problem, compiler::single_decision(DeviceId(rng.below(devices))));
+  for (compiler::UnitDecision& unit : strategy.units) {
+    if (rng.below(4) == 0) continue;
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < devices; ++i) order.push_back(i);
+    for (std::size_t i = devices; i > 1; --i) std::swap(order[i - 1], order[rng.below(i)]);
+    unit.replicas.clear();
+    const std::size_t count = 1 + rng.below(devices);
+    for (std::size_t i = 0; i < count; ++i) {
+      unit.replicas.push_back({DeviceId(order[i]), 1.0 + static_cast<double>(rng.below(7))});
+    }
+    unit.sync = rng.below(2) == 0 ? compiler::SyncMethod::kAllReduce
+                                  : compiler::SyncMethod::kParameterServer;
+  }
+  if (rng.below(3) == 0) strategy.bucket_bytes = 1 << (8 + rng.below(12));
+  if (rng.below(3) == 0) strategy.order = compiler::OrderPolicy::kFifo;
+  return strategy;
+}
+
+}  // namespace heterog::runtime
