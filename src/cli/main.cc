@@ -37,6 +37,8 @@ int run(int argc, char** argv) {
   add_diff(app, chosen);
   add_report(app, chosen);
   add_profile(app, chosen);
+  add_verify(app, chosen);
+  add_shares(app, chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

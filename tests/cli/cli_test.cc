@@ -97,7 +97,7 @@ TEST_F(ProgramTest, TrainFinetuneAndPlanWithTheResult) {
 
 TEST_F(ProgramTest, EveryVerbExplainsItself) {
   for (const char* verb : {"plan", "compare", "simulate", "explain", "diff", "report", "train",
-                           "finetune", "planners"}) {
+                           "finetune", "planners", "shares"}) {
     const Finished help = run(std::string(verb) + " --help");
     EXPECT_EQ(help.code, 0);
     EXPECT_THAT(help.out, HasSubstr("Example:")) << verb;

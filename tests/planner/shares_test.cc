@@ -105,7 +105,18 @@ TEST(Shares, DoNotDependOnTheNumberOfThreads) {
   EXPECT_EQ(one.evaluations, two.evaluations);
 }
 
-// A budget of one plan leaves the better of EV and CP.
+// BERT-large at 72 samples: neither 9 a device nor whole multiples of the slowest fit.
+TEST(Shares, FitInMemoryWhereEvenAndProportionalDoNot) {
+  const auto problem = load_test_problem("bert_large24", "heterog-8gpu", 72);
+  ThreadPool pool(2);
+  BatchEvaluator evaluator(*problem, pool, {});
+  const SharesResult found = search_shares(evaluator, {.evaluations = 60});
+  EXPECT_FALSE(found.even.evaluation.feasible);
+  EXPECT_FALSE(found.proportional.evaluation.feasible);
+  EXPECT_TRUE(found.best.evaluation.feasible);
+}
+
+// Beside the settings of EV, CP and the result, 20 plans.
 TEST(Shares, KeepTheirBudget) {
   const auto problem = load_test_problem("vgg19", "heterog-8gpu", 192);
   ThreadPool pool(2);

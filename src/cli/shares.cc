@@ -1,0 +1,189 @@
+// heterog shares: how many samples each rank of plain data parallelism should take.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <memory>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "cli/options.h"
+#include "cli/planning.h"
+#include "cli/progress.h"
+#include "cli/verbs.h"
+#include "planner/shares.h"
+
+namespace heterog::cli {
+
+namespace {
+
+struct SharesOptions {
+  CommonOptions common;
+  ProblemOptions problem;
+  BudgetOptions budget;
+  std::string planner = "search";
+  std::string out;
+};
+
+struct Found {
+  planner::SharesResult all;
+  planner::Shares chosen;
+  Simulated simulated;  // the chosen ones
+  std::string planner;
+};
+
+planner::SharesResult search(const SharesOptions& options, const cost::Problem& problem) {
+  ThreadPool threads(options.common.threads);
+  planner::BatchEvaluator evaluator(
+      problem, threads, compile_options(options.problem),
+      start_budget({.seconds = options.budget.seconds}, "sharing the batch"));
+  planner::SharesOptions search;
+  if (options.budget.evaluations) search.evaluations = *options.budget.evaluations;
+  // Time alone ends the search, if it does not end by itself.
+  if (options.budget.seconds) search.evaluations = std::numeric_limits<std::int64_t>::max() / 2;
+  return planner::search_shares(evaluator, search);
+}
+
+planner::Shares choose(const planner::SharesResult& all, const std::string& name) {
+  if (name == "ev-ar") return all.even;
+  if (name == "cp-ar") return all.proportional;
+  return all.best;
+}
+
+// Null unless both fit.
+OrderedJson speedup_json(const planner::Evaluation& base, const planner::Evaluation& ours) {
+  if (!base.feasible || !ours.feasible) return nullptr;
+  return (to_seconds(base.step) - to_seconds(ours.step)) / to_seconds(ours.step);
+}
+
+// What the file holds; nothing in it depends on the clock.
+OrderedJson shares_json(const cost::Problem& problem, const Found& found) {
+  const planner::Evaluation& step = found.chosen.evaluation;
+  OrderedJson json = {
+      {"format", "heterog-shares"},
+      {"version", 1},
+      {"planner", found.planner},
+      {"graph", {{"name", problem.graph->name()}, {"hash", hash_text(problem.graph->hash())}}},
+      {"cluster",
+       {{"name", problem.cluster->name()}, {"hash", hash_text(problem.cluster->hash())}}},
+      {"batch", problem.batch},
+      {"samples_per_rank", OrderedJson::array()},
+      {"step_seconds", to_seconds(step.step)},
+      {"feasible", step.feasible},
+      {"order", compiler::order_policy_name(found.chosen.strategy.order)},
+      {"bucket_bytes", found.chosen.strategy.bucket_bytes}};
+  for (const auto& [key, other] :
+       {std::pair{"even", &found.all.even}, std::pair{"proportional", &found.all.proportional}}) {
+    json[key] = {{"step_seconds", to_seconds(other->evaluation.step)},
+                 {"feasible", other->evaluation.feasible},
+                 {"speedup", speedup_json(other->evaluation, step)}};
+  }
+  json["devices"] = OrderedJson::array();
+  for (DeviceId device : problem.cluster->device_ids()) {
+    const std::int64_t samples = found.chosen.samples[device];
+    OrderedJson item = {
+        {"name", problem.cluster->device(device).name},
+        {"type", problem.cluster->type_of(device).name},
+        {"rank", nullptr},
+        {"samples", samples},
+        {"share", static_cast<double>(samples) / static_cast<double>(problem.batch)},
+        {"busy_seconds", to_seconds(found.simulated.result.device_busy[device])},
+        {"peak_bytes", found.simulated.result.peak_bytes[device]},
+        {"capacity_bytes", found.simulated.plan.capacity[device]}};
+    if (samples > 0) {
+      item["rank"] = json["samples_per_rank"].size();
+      json["samples_per_rank"].push_back(samples);
+    }
+    json["devices"].push_back(std::move(item));
+  }
+  return json;
+}
+
+std::string devices_text(const cost::Problem& problem, const Found& found) {
+  Table table({"device", "type", "rank", "samples", "share", "busy", "peak memory", "of"});
+  int rank = 0;
+  for (DeviceId device : problem.cluster->device_ids()) {
+    const std::int64_t samples = found.chosen.samples[device];
+    table.add_row({problem.cluster->device(device).name, problem.cluster->type_of(device).name,
+                   samples > 0 ? std::to_string(rank++) : "-", std::to_string(samples),
+                   fmt::format("{:.1f} %", 100 * static_cast<double>(samples) /
+                                               static_cast<double>(problem.batch)),
+                   milliseconds_text(to_seconds(found.simulated.result.device_busy[device])),
+                   gigabytes_text(found.simulated.result.peak_bytes[device]),
+                   gigabytes_text(found.simulated.plan.capacity[device])});
+  }
+  return table.text();
+}
+
+std::string steps_text(const Found& found) {
+  const planner::Evaluation& ours = found.chosen.evaluation;
+  Table table({"shares", "step", "feasible", "gain over them"});
+  const auto add = [&](const std::string& name, const planner::Evaluation& other) {
+    table.add_row({name, milliseconds_text(to_seconds(other.step)), other.feasible ? "yes" : "no",
+                   other.feasible && ours.feasible && &other != &ours
+                       ? speedup_text(to_seconds(other.step), to_seconds(ours.step))
+                       : "-"});
+  };
+  add("these", ours);
+  add("even (EV)", found.all.even.evaluation);
+  add("proportional (CP)", found.all.proportional.evaluation);
+  return table.text();
+}
+
+int run_shares(const SharesOptions& options) {
+  constexpr std::array kPlanners = {"search", "ev-ar", "cp-ar"};
+  VALIDATE(std::find(kPlanners.begin(), kPlanners.end(), options.planner) != kPlanners.end(),
+           "--planner: \"{}\" given; shares come from search, ev-ar or cp-ar",
+           printable(options.planner));
+  const Stopwatch watch;
+  const auto problem = load_problem(options.problem);
+  Found found{.all = search(options, *problem), .chosen = {}, .simulated = {}, .planner = {}};
+  found.planner = options.planner;
+  found.chosen = choose(found.all, options.planner);
+  found.simulated =
+      simulate_strategy(*problem, found.chosen.strategy, compile_options(options.problem));
+  OrderedJson json = shares_json(*problem, found);
+  // The file first: what is printed has been saved.
+  if (!options.out.empty() && found.chosen.evaluation.feasible) {
+    write_file(options.out, json.dump(2) + "\n");
+  }
+  if (options.common.json) {
+    json["plan_seconds"] = watch.seconds();
+    json["evaluations"] = found.all.evaluations;
+    print_json(json);
+  } else {
+    fmt::print("{} on {}, batch {}: found in {:.2f} s, {} plans simulated\n",
+               problem->graph->name(), problem->cluster->name(), problem->batch, watch.seconds(),
+               found.all.evaluations);
+    fmt::print("{}\n{}", devices_text(*problem, found), steps_text(found));
+  }
+  expect_fit(*problem, found.simulated);
+  return 0;
+}
+
+}  // namespace
+
+void add_shares(CLI::App& app, Action& chosen) {
+  auto options = std::make_shared<SharesOptions>();
+  CLI::App& verb = *app.add_subcommand(
+      "shares", "Says how many samples each rank of plain data parallelism should take");
+  add_graph_and_cluster(verb, options->problem);
+  add_batch(verb, options->problem);
+  verb.add_option("--planner", options->planner,
+                  "search (the best found), ev-ar (even) or cp-ar (proportional to speed)")
+      ->capture_default_str();
+  verb.add_option("--out", options->out, "Also write the shares, for heterog.UnevenBatchSampler");
+  add_budget(verb, options->budget);
+  add_common(verb, options->common);
+  verb.footer(
+      "Example:\n  heterog shares --graph models/vgg19.json.gz "
+      "--cluster configs/clusters/office-mixed.json --batch 96 --out shares.json\n"
+      "A device without samples takes no part: start no process on it. docs/shares.md says how "
+      "to train with the result.\nExit code 3: no shares fit in memory (then none are written).");
+  verb.callback([options, &chosen] { chosen = [options] { return run_shares(*options); }; });
+}
+
+}  // namespace heterog::cli
