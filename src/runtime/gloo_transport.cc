@@ -104,7 +104,7 @@ std::string rank_text(DeviceId rank, const std::vector<std::string>& device_name
 }
 
 struct GlooTransport::Impl {
-  Impl(const Store& store, DeviceId rank, GlooOptions given);
+  Impl(const Store& given_store, DeviceId rank, GlooOptions given);
 
   // A message on its way; can be woken as long as it lives.
   struct Message {
@@ -134,9 +134,10 @@ struct GlooTransport::Impl {
   [[noreturn]] void fail(const Message& message, const std::exception* error);
   void end_calls(const std::string& why);
   void check_not_ended();
-  void connect(const Store& store);
+  void connect(const Store& keys);
   std::string text_of(DeviceId peer) const { return rank_text(peer, options.device_names); }
 
+  Store store;  // which rank 0 serves for as long as it holds it
   GlooOptions options;
   DeviceId own;
   std::shared_ptr<gloo::transport::Device> messages_device;
@@ -154,8 +155,8 @@ struct GlooTransport::Impl {
   std::unique_ptr<JobWatch> watch;  // last made, first gone: its thread calls end_calls()
 };
 
-GlooTransport::Impl::Impl(const Store& store, DeviceId rank, GlooOptions given)
-    : options(std::move(given)), own(rank) {
+GlooTransport::Impl::Impl(const Store& given_store, DeviceId rank, GlooOptions given)
+    : store(given_store), options(std::move(given)), own(rank) {
   try {
     connect(store.under("connections"));
   } catch (const Error&) {
@@ -170,7 +171,7 @@ GlooTransport::Impl::Impl(const Store& store, DeviceId rank, GlooOptions given)
 }
 
 // Every rank makes the communicators that it belongs to, all in one order.
-void GlooTransport::Impl::connect(const Store& store) {
+void GlooTransport::Impl::connect(const Store& keys) {
   messages_device = ProcessGroupGloo::createDeviceForHostname(options.address, false);
   collectives_device = ProcessGroupGloo::createDeviceForHostname(options.address, false);
   int made = 0;
@@ -184,8 +185,8 @@ void GlooTransport::Impl::connect(const Store& store) {
     gloo->threads = 1;  // unused: those run Gloo's collectives
     gloo->devices.push_back(device);
     group.gloo = c10::make_intrusive<ProcessGroupGloo>(
-        c10::make_intrusive<c10d::PrefixStore>(std::to_string(index), store.impl().store),
-        group.own, group.size(), std::move(gloo));
+        c10::make_intrusive<c10d::PrefixStore>(std::to_string(index), keys.impl().store), group.own,
+        group.size(), std::move(gloo));
     return true;
   };
   std::vector<DeviceId> everyone;

@@ -33,17 +33,17 @@ auto call_store(const Store::Impl& impl, const Call& call) {
   }
 }
 
-// c10d logs each lost connection with a backtrace of its own, beside the exception that tells us.
-void log_errors_only() {
+// c10d logs each lost connection with a backtrace, beside the exception that tells us.
+void log_exceptions_only() {
   static std::once_flag once;
   std::call_once(once, [] {
-    constexpr int kErrors = 2;
-    FLAGS_caffe2_log_level = std::max(FLAGS_caffe2_log_level, kErrors);
+    constexpr int kFatal = 3;
+    FLAGS_caffe2_log_level = std::max(FLAGS_caffe2_log_level, kFatal);
   });
 }
 
 Store open_store(const StoreAddress& address, const c10d::TCPStoreOptions& options) {
-  log_errors_only();
+  log_exceptions_only();
   try {
     auto store = c10::make_intrusive<c10d::TCPStore>(address.host, options);
     return Store(std::make_shared<Store::Impl>(Store::Impl{std::move(store), address.server}));

@@ -1,0 +1,50 @@
+// How the ranks of a job meet: each says what it is, and all check that they fit together and to
+// the plan before anything runs.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+#include "runtime/rank_place.h"
+#include "runtime/store.h"
+
+namespace heterog::runtime {
+
+// What a rank is told to run; the same for all ranks of a job.
+struct JobTerms {
+  std::uint64_t hash = 0;  // of plan, graph, cluster, batch and all else that steps depend on
+  struct Rank {
+    std::string device;      // "a/gpu1"
+    std::string type;        // "V100-PCIE-16GB"
+    Bytes needed_bytes = 0;  // for tensors, as the plan predicts
+  };
+  std::vector<Rank> ranks;
+  bool any_device = false;  // ranks may be other devices than the plan's
+};
+std::vector<std::string> device_names(const JobTerms& terms);
+
+// What a rank is.
+struct RankFacts {
+  std::string type;        // of device types: "CPU"
+  Bytes memory_bytes = 0;  // of the device
+  std::string host;
+  std::string shares;  // ranks of which this is equal share that memory; empty: it has its own
+};
+// A rank on the CPU of this host: its memory is the host's, or the control group's if that is less.
+RankFacts cpu_facts();
+
+struct Meeting {
+  Store store;
+  std::string address;  // of this host, for the connections between ranks
+};
+
+// Returns once all ranks have come and fit. Ends with an Error of one line: of kInput on every rank
+// if they do not fit to the plan, and on the one that is refused because rank 0 runs another job;
+// of kVerification that names the missing if not all come within the time-out.
+Meeting meet(const RankPlace& place, const JobTerms& terms, const RankFacts& facts,
+             std::chrono::milliseconds timeout);
+
+}  // namespace heterog::runtime

@@ -1,0 +1,235 @@
+// Ranks that meet over TCP on the loopback address, as threads: who is let in, and what is said.
+#include "runtime/rendezvous.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/network.h"
+#include "runtime/ranks.h"
+
+namespace heterog::runtime {
+namespace {
+
+using testing::AllOf;
+using testing::Each;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+constexpr std::chrono::milliseconds kPatient{20'000};
+constexpr std::chrono::milliseconds kHasty{600};
+
+JobTerms terms_of(int ranks) {
+  JobTerms terms{.hash = 0x1234};
+  for (int rank = 0; rank < ranks; ++rank) {
+    terms.ranks.push_back({.device = "a/cpu" + std::to_string(rank), .type = "CPU"});
+  }
+  return terms;
+}
+
+RankFacts facts_of(Bytes memory = 1000) {
+  return {.type = "CPU", .memory_bytes = memory, .host = "a", .shares = "a"};
+}
+
+// Places of a job on a free port, of which rank 0 has the socket.
+std::vector<RankPlace> places(int ranks) {
+  const ListeningSocket socket = listen_on("127.0.0.1", 0);
+  std::vector<RankPlace> places(static_cast<std::size_t>(ranks));
+  for (int rank = 0; rank < ranks; ++rank) {
+    places[rank].rank = rank;
+    places[rank].world_size = ranks;
+    places[rank].master_port = socket.port;
+    places[rank].starter = "test";
+  }
+  places[0].listen_socket = socket.descriptor;
+  return places;
+}
+
+TEST(Rendezvous, LetsRanksTalk) {
+  constexpr int kRanks = 3;
+  const JobTerms terms = terms_of(kRanks);
+  const auto at = places(kRanks);
+  const auto errors = run_threads(kRanks, [&](int rank) {
+    const Meeting meeting = meet(at[rank], terms, facts_of(), kPatient);
+    EXPECT_EQ(meeting.address, "127.0.0.1");
+    GlooTransport transport(meeting.store, DeviceId(static_cast<std::size_t>(rank)),
+                            {.device_names = device_names(terms),
+                             .sets = {devices({0, 1, 2})},
+                             .address = meeting.address,
+                             .timeout = kPatient});
+    at::Tensor value = at::full({100}, rank + 1.0);
+    transport.all_reduce(value, 0);
+    EXPECT_EQ(value.max().item<double>(), 6);
+    EXPECT_EQ(value.min().item<double>(), 6);
+    transport.finish();
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
+}
+
+TEST(Rendezvous, NamesTheMissing) {
+  const JobTerms terms = terms_of(4);
+  const auto at = places(4);
+  const auto start = std::chrono::steady_clock::now();
+  const auto errors =
+      run_threads(2, [&](int rank) { meet(at[2 * rank], terms, facts_of(), kHasty); });
+  EXPECT_LT(seconds_since(start), 3);
+  for (const std::string& error : errors) {
+    EXPECT_THAT(error, AllOf(StartsWith("rank 1 (a/cpu1), rank 3 (a/cpu3): did not all come"),
+                             HasSubstr("within 0.6 s")));
+  }
+}
+
+TEST(Rendezvous, NamesRankZeroWhereNobodyServes) {
+  const JobTerms terms = terms_of(2);
+  auto at = places(2);
+  close(*at[0].listen_socket);
+  const auto start = std::chrono::steady_clock::now();
+  const auto errors = run_threads(1, [&](int) { meet(at[1], terms, facts_of(), kHasty); });
+  EXPECT_LT(seconds_since(start), 5);
+  EXPECT_THAT(errors[0], AllOf(StartsWith("rank 0 (a/cpu0): not reached at 127.0.0.1:"),
+                               HasSubstr("within 0.6 s")));
+}
+
+TEST(Rendezvous, RefusesARankOfAnotherJob) {
+  const JobTerms terms = terms_of(2);
+  JobTerms other = terms;
+  other.hash = 0x5678;
+  const auto at = places(2);
+  ErrorKind kind = ErrorKind::kBug;
+  const auto errors = run_threads(2, [&](int rank) {
+    try {
+      meet(at[rank], rank == 0 ? terms : other, facts_of(), kHasty);
+    } catch (const Error& error) {
+      if (rank == 1) kind = error.kind();
+      throw;
+    }
+  });
+  EXPECT_EQ(kind, ErrorKind::kInput);
+  EXPECT_THAT(errors[1], AllOf(StartsWith("rank 1 (a/cpu1): refused"),
+                               HasSubstr("0000000000005678"), HasSubstr("0000000000001234")));
+  EXPECT_THAT(errors[0], AllOf(StartsWith("rank 1 (a/cpu1): did not come"),
+                               HasSubstr("0000000000005678"), HasSubstr("0000000000001234")))
+      << "the one that waits says who came instead";
+}
+
+// The stranger is sent away, the job goes on with the rank that comes after it.
+TEST(Rendezvous, GoesOnAfterAStranger) {
+  const JobTerms terms = terms_of(2);
+  JobTerms other = terms;
+  other.hash = 0x5678;
+  const auto at = places(2);
+  std::string stranger;
+  const auto errors = run_threads(2, [&](int rank) {
+    if (rank == 1) {
+      try {
+        meet(at[1], other, facts_of(), kPatient);
+      } catch (const Error& error) {
+        stranger = error.what();
+      }
+    }
+    meet(at[rank], terms, facts_of(), kPatient);
+  });
+  EXPECT_THAT(stranger, HasSubstr("refused"));
+  EXPECT_THAT(errors, Each(IsEmpty()));
+}
+
+TEST(Rendezvous, RefusesASecondProcessOfARank) {
+  const JobTerms terms = terms_of(2);
+  const auto at = places(2);
+  const auto errors = run_threads(3, [&](int thread) {
+    RankFacts facts = facts_of();
+    if (thread == 2) {  // comes while the first two wait for each other
+      facts.host = "b";
+      const auto store = connect_store({.host = "127.0.0.1",
+                                        .port = at[0].master_port,
+                                        .server = "rank 0",
+                                        .timeout = kPatient});
+      while (!store.under("heterog").find("hello/1")) std::this_thread::yield();
+      meet(at[1], terms, facts, kPatient);
+    }
+    const Meeting meeting = meet(at[thread], terms, facts, kPatient);
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  });
+  EXPECT_EQ(errors[0], "");
+  EXPECT_EQ(errors[1], "");
+  EXPECT_THAT(errors[2],
+              AllOf(StartsWith("rank 1 (a/cpu1): is already run by process"), HasSubstr("on a")));
+}
+
+TEST(Rendezvous, ChecksTheNumberOfRanks) {
+  const auto at = places(3);
+  close(*at[0].listen_socket);
+  const auto errors = run_threads(1, [&](int) { meet(at[0], terms_of(2), facts_of(), kHasty); });
+  EXPECT_THAT(errors[0], AllOf(HasSubstr("3 ranks"), HasSubstr("2 devices")));
+}
+
+TEST(Rendezvous, ChecksTheTypeOfDevices) {
+  JobTerms terms = terms_of(2);
+  terms.ranks[1].type = "V100-PCIE-16GB";
+  auto at = places(2);
+  auto errors = run_threads(2, [&](int rank) { meet(at[rank], terms, facts_of(), kPatient); });
+  EXPECT_THAT(errors,
+              Each(AllOf(StartsWith("rank 1 (a/cpu1): is a CPU"), HasSubstr("V100-PCIE-16GB"))));
+  terms.any_device = true;
+  at = places(2);
+  errors = run_threads(2, [&](int rank) {
+    const Meeting meeting = meet(at[rank], terms, facts_of(), kPatient);
+    meeting.store.add("met", 1);
+    while (rank == 0 && meeting.store.add("met", 0) < 2) std::this_thread::yield();
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
+}
+
+// Two ranks of one host share its memory; ranks of two hosts do not.
+TEST(Rendezvous, ChecksMemory) {
+  JobTerms terms = terms_of(2);
+  for (JobTerms::Rank& rank : terms.ranks) rank.needed_bytes = 700'000'000;
+  auto at = places(2);
+  auto errors =
+      run_threads(2, [&](int rank) { meet(at[rank], terms, facts_of(1'000'000'000), kPatient); });
+  EXPECT_THAT(errors, Each(AllOf(StartsWith("rank 1 (a/cpu1): a has 1.00 GB of memory"),
+                                 HasSubstr("1.40 GB"))));
+  at = places(2);
+  errors = run_threads(2, [&](int rank) {
+    RankFacts facts = facts_of(1'000'000'000);
+    if (rank == 1) facts.host = facts.shares = "b";
+    const Meeting meeting = meet(at[rank], terms, facts, kPatient);
+    meeting.store.add("met", 1);
+    while (rank == 0 && meeting.store.add("met", 0) < 2) std::this_thread::yield();
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
+}
+
+TEST(Rendezvous, KnowsThisHost) {
+  const RankFacts facts = cpu_facts();
+  EXPECT_EQ(facts.type, "CPU");
+  EXPECT_GT(facts.memory_bytes, 100'000'000);
+  EXPECT_FALSE(facts.host.empty());
+}
+
+TEST(Network, ListensOnOneAddress) {
+  const ListeningSocket socket = listen_on("127.0.0.1", 0);
+  EXPECT_GT(socket.port, 0);
+  const auto refused = [](const std::string& host, std::uint16_t port) {
+    try {
+      close(listen_on(host, port).descriptor);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("listens");
+  };
+  EXPECT_THAT(refused("127.0.0.1", socket.port), HasSubstr("in use"));
+  EXPECT_EQ(refused("127.0.0.2", socket.port), "listens") << "the same port of another address";
+  EXPECT_THAT(refused("192.0.2.1", 0), HasSubstr("not an address of this host"));
+  EXPECT_THAT(refused("no such host", 0), HasSubstr("no such host"));
+  close(socket.descriptor);
+}
+
+TEST(Network, FindsTheOwnAddress) {
+  EXPECT_EQ(address_towards("127.0.0.1"), "127.0.0.1");
+  EXPECT_EQ(address_of_interface("lo"), "127.0.0.1");
+  EXPECT_THROW(address_of_interface("none0"), Error);
+}
+
+}  // namespace
+}  // namespace heterog::runtime
