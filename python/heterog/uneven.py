@@ -269,6 +269,13 @@ def weighted_gradients(ddp_model, sampler: UnevenBatchSampler | None = None) -> 
         raise ValueError(
             f"ddp_model: {type(ddp_model).__name__}; wrap the model in DistributedDataParallel first"
         )
+    for name, module in ddp_model.module.named_modules():
+        if isinstance(module, torch.nn.SyncBatchNorm):
+            raise ValueError(
+                f"ddp_model: {name} is a SyncBatchNorm, whose backward pass adds up the ranks' "
+                "gradients before they are weighted; multiply each loss by ranks × count / total "
+                "instead, and leave the mean of the gradients as it is"
+            )
     if sampler is not None:
         ranks = dist.get_world_size(ddp_model.process_group)
         rank = dist.get_rank(ddp_model.process_group)

@@ -1,6 +1,10 @@
 """Unequal shares of the batch under DistributedDataParallel: real processes against one process."""
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +14,8 @@ from torch.utils.data import DataLoader
 
 import heterog
 from heterog.uneven import split_by_shares
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +76,7 @@ def test_wrong_use_is_refused_on_every_rank(shared, world):
         assert "process group has" in said["other world"]
         assert f"this is rank {rank}" in said["other rank"]
         assert "wrap the model" in said["not wrapped"]
+        assert "norm is a SyncBatchNorm" in said["synchronised"]
         assert "no sampler" in said["no sampler"]
         assert "no_sync()" in said["started twice"]
         assert "has no weight" in said["not started"]
@@ -169,3 +176,22 @@ def test_bad_arguments_are_refused(arguments, message):
         heterog.UnevenBatchSampler(*arguments)
     with pytest.raises(ValueError, match="make no batch"):
         heterog.UnevenBatchSampler(3, [3, 1], 0, drop_last=True)
+
+
+def test_the_example_prints_the_same_lines_in_one_process_and_in_two(tmp_path):
+    shares = tmp_path / "shares.json"
+    content = {"format": "heterog-shares", "version": 1, "samples_per_rank": [73, 23]}
+    shares.write_text(json.dumps(content))
+    script = str(ROOT / "examples" / "ddp_uneven" / "train.py")
+    two = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1"}
+
+    def run(*arguments):
+        command = [sys.executable, *arguments, "--epochs", "2"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    alone = run(script)
+    assert len(alone) == 2
+    assert run(*two, script, "--shares", str(shares)) == alone
