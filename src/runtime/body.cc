@@ -241,7 +241,8 @@ Register BodyBuilder::value(TensorId tensor, OperandUse use) {
   const std::vector<Holder> found = holders(tensor);
   if (const Holder* holder = choose(found, tensor, use)) {
     const Register loaded = load(holder->buffer, tensor);
-    if (partial && !holder->partial && view_.is_mean(tensor)) {
+    const bool own = holder->partial && holder->begin == begin_ && holder->end == end_;
+    if (partial && !own && view_.is_mean(tensor)) {
       // The total is an addend of the first slice, whose share of it will count.
       return remember(scale(
           loaded, static_cast<double>(view_.plan.batch) / static_cast<double>(end_ - begin_)));

@@ -1,0 +1,177 @@
+// heterog verify: proves that a plan trains as one device does.
+#include "runtime/verify.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <optional>
+
+#include "base/text.h"
+#include "cli/loaded_plan.h"
+#include "cli/options.h"
+#include "cli/planner_table.h"
+#include "cli/report.h"
+#include "cli/verbs.h"
+#include "runtime/operators.h"
+
+namespace heterog::cli {
+
+namespace {
+
+struct VerifyOptions {
+  CommonOptions common;
+  ProblemOptions problem;
+  std::string plan;
+  std::string planner;
+  int steps = 3;
+  std::string dtype = "float64";
+  double tolerance = 0;
+  std::string broken;
+};
+
+// DESIGN §5.12.
+double tolerance_of(const VerifyOptions& options) {
+  if (options.tolerance > 0) return options.tolerance;
+  return options.dtype == "float64" ? 1e-10 : 1e-4;
+}
+
+struct Verified {
+  std::shared_ptr<const cost::Problem> problem;
+  std::string planner;
+  compiler::Strategy strategy;
+};
+
+Verified chosen_plan(const VerifyOptions& options) {
+  VALIDATE(options.plan.empty() != options.planner.empty(),
+           "give --plan or --planner, and not both");
+  if (!options.plan.empty()) {
+    LoadedPlan loaded = load_plan(options.plan, options.problem);
+    return {loaded.problem, loaded.record.planner, loaded.record.strategy};
+  }
+  VALIDATE(options.problem.batch > 0, "--planner needs --batch");
+  Verified verified;
+  verified.problem = load_problem(options.problem);
+  verified.planner = options.planner;
+  ThreadPool threads(options.common.threads);
+  planner::PlannerContext context{.problem = *verified.problem,
+                                  .threads = threads,
+                                  .rng = Rng(options.common.seed),
+                                  .compile = compile_options(options.problem)};
+  verified.strategy =
+      find_planner(options.planner, *verified.problem->cluster)->plan(context).strategy;
+  return verified;
+}
+
+std::optional<runtime::Fault> fault_of(const std::string& name) {
+  if (name.empty()) return std::nullopt;
+  if (name == "drop-contribution") return runtime::Fault::kDropContribution;
+  if (name == "equal-weights") return runtime::Fault::kEqualWeights;
+  VALIDATE(name == "skip-pull",
+           "--break: \"{}\" given; it is drop-contribution, equal-weights or skip-pull",
+           printable(name));
+  return runtime::Fault::kSkipPull;
+}
+
+std::string table_text(const runtime::Verification& verification) {
+  Table table({"", "worst", "tensor", "device", "step"});
+  for (const runtime::Difference& worst : verification.worst) {
+    if (worst.tensor.empty()) continue;
+    table.add_row({worst.kind, fmt::format("{:.1e}", worst.relative), worst.tensor,
+                   worst.device.empty() ? "-" : worst.device, std::to_string(worst.step)});
+  }
+  return table.text();
+}
+
+OrderedJson verification_json(const runtime::Verification& verification, double tolerance) {
+  OrderedJson json = {{"passed", verification.worst_relative() <= tolerance},
+                      {"tolerance", tolerance},
+                      {"compared", verification.compared}};
+  json["worst"] = OrderedJson::array();
+  for (const runtime::Difference& worst : verification.worst) {
+    if (worst.tensor.empty()) continue;
+    // A difference that is not finite has no number in JSON.
+    OrderedJson relative = nullptr;
+    if (std::isfinite(worst.relative)) relative = worst.relative;
+    json["worst"].push_back({{"kind", worst.kind},
+                             {"relative", relative},
+                             {"tensor", worst.tensor},
+                             {"device", worst.device},
+                             {"step", worst.step}});
+  }
+  return json;
+}
+
+// Exit code 4 if anything differs by more than the tolerance.
+int run_verify(const VerifyOptions& options) {
+  VALIDATE(options.dtype == "float64" || options.dtype == "float32",
+           "--dtype: \"{}\" given; it is float64 or float32", printable(options.dtype));
+  const std::optional<runtime::Fault> fault = fault_of(options.broken);
+  const Verified verified = chosen_plan(options);
+  runtime::check_operators(*verified.problem->graph, options.problem.graph);
+  const Simulated simulated =
+      simulate_strategy(*verified.problem, verified.strategy, compile_options(options.problem));
+  runtime::Job job = runtime::make_job(verified.problem, simulated.plan, simulated.result.dispatch,
+                                       {.capture_gradients = true}, options.problem.graph);
+  if (fault) runtime::inject(job, simulated.plan, *fault);
+  const bool is_double = options.dtype == "float64";
+  const runtime::Verification verification =
+      runtime::verify(job, simulated.plan,
+                      {.steps = options.steps,
+                       .floats = is_double ? runtime::Floats::kDouble : runtime::Floats::kOwn,
+                       .seed = options.common.seed});
+  const double tolerance = tolerance_of(options);
+  if (options.common.json) {
+    print_json(verification_json(verification, tolerance));
+  } else {
+    fmt::print("{} on {}, batch {}, plan of {}: {} steps, {} values compared\n{}",
+               verified.problem->graph->name(), verified.problem->cluster->name(),
+               verified.problem->batch, verified.planner, options.steps, verification.compared,
+               table_text(verification));
+  }
+  if (verification.worst_relative() <= tolerance) {
+    if (!options.common.json) fmt::print("the same as one device, to {:.0e}\n", tolerance);
+    return 0;
+  }
+  const runtime::Difference& worst =
+      *std::max_element(verification.worst.begin(), verification.worst.end(),
+                        [](const auto& a, const auto& b) { return a.relative < b.relative; });
+  throw Error(
+      ErrorKind::kVerification,
+      fmt::format("the plan does not train as one device: {} '{}' on {} is off by {:.1e} "
+                  "after step {}, over {:.0e}",
+                  worst.kind, worst.tensor, worst.device, worst.relative, worst.step, tolerance));
+}
+
+}  // namespace
+
+void add_verify(CLI::App& app, Action& chosen) {
+  auto options = std::make_shared<VerifyOptions>();
+  CLI::App& verb = *app.add_subcommand("verify", "Proves that a plan trains as one device does");
+  add_graph_and_cluster(verb, options->problem);
+  verb.add_option("--batch", options->problem.batch, "Samples of a step (default: the plan's)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
+  verb.add_option("--plan", options->plan, "Plan file");
+  verb.add_option("--planner", options->planner, "Or: the plan of this planner");
+  verb.add_option("--steps", options->steps, "Steps to train")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  verb.add_option("--dtype", options->dtype, "float64, or float32: the graph's own types")
+      ->capture_default_str();
+  verb.add_option("--tolerance", options->tolerance,
+                  "Largest relative difference (default: 1e-10 in float64, 1e-4 in float32)")
+      ->check(CLI::PositiveNumber);
+  verb.add_option("--break", options->broken,
+                  "See it fail: drop-contribution, equal-weights or skip-pull");
+  add_common(verb, options->common);
+  verb.footer(
+      "Example:\n  heterog verify --graph models/bert_large24-tiny.json.gz "
+      "--cluster configs/clusters/heterog-4gpu.json --batch 16 --planner cp-ar\n"
+      "Runs the plan on the CPU, a thread a device, beside the same steps on one device from the "
+      "same weights and data, and compares loss, gradients, parameters, buffers and optimizer "
+      "state. Exit code 4 if they differ.");
+  verb.callback([options, &chosen] { chosen = [options] { return run_verify(*options); }; });
+}
+
+}  // namespace heterog::cli
