@@ -2,7 +2,7 @@
 
 # Folders whose sources may include LibTorch. Its headers take 15 s to read, so these folders, and
 # the tests of the same name, share one precompiled header.
-set(HETEROG_TORCH_FOLDERS gnn policy runtime)
+set(HETEROG_TORCH_FOLDERS gnn policy runtime client)
 if(HETEROG_LEARNING)
   add_library(heterog_torch_headers OBJECT ${CMAKE_CURRENT_LIST_DIR}/torch_headers.cc)
   target_link_libraries(heterog_torch_headers PRIVATE heterog_options LibTorch::cpu)
@@ -13,6 +13,11 @@ endif()
 function(heterog_use_torch_headers target)
   target_link_libraries(${target} PRIVATE LibTorch::cpu)
   target_precompile_headers(${target} REUSE_FROM heterog_torch_headers)
+  # The header is compiled for libraries, and only serves who is compiled alike.
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL EXECUTABLE)
+    target_compile_options(${target} PRIVATE -fPIC)
+  endif()
 endfunction()
 
 # heterog_library(NAME SOURCES … DEPENDS …): static library heterog_NAME from src/NAME.

@@ -1,6 +1,8 @@
 """Writes the graphs under tests/data, which tests of the C++ library read.
 
     PYTHONPATH=python .venv/bin/python scripts/export_test_graphs.py
+
+Small steps that between them have every loss, optimizer and shape that exactness is proved for.
 """
 
 from pathlib import Path
@@ -12,6 +14,7 @@ from torch.nn import functional as F
 import heterog
 
 FOLDER = Path(__file__).resolve().parent.parent / "tests" / "data"
+WORDS, CLASSES, LENGTH, WIDTH = 23, 5, 6, 16
 
 
 class Normalised(nn.Module):
@@ -36,24 +39,164 @@ class Normalised(nn.Module):
         return self.head(x.mean((2, 3)))
 
 
-def exact_batch_norm() -> heterog.TrainingStep:
-    return heterog.export_training_step(
+class Mlp(nn.Sequential):
+    def __init__(self, outputs=CLASSES):
+        super().__init__(nn.Linear(8, WIDTH), nn.GELU(), nn.Linear(WIDTH, outputs))
+
+
+class Convolutions(nn.Sequential):
+    def __init__(self):
+        super().__init__(
+            nn.Conv2d(3, 6, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 8, 3), nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, CLASSES),
+        )  # fmt: skip
+
+
+class Transformer(nn.Module):
+    """Token by token over a vocabulary that is also the output layer (tied)."""
+
+    def __init__(self, dropout=0.0, tied=True):
+        super().__init__()
+        self.words = nn.Embedding(WORDS, WIDTH)
+        self.places = nn.Parameter(torch.randn(LENGTH, WIDTH) * 0.1)
+        self.layers = nn.ModuleList(
+            nn.TransformerEncoderLayer(WIDTH, 2, 2 * WIDTH, dropout, batch_first=True)
+            for _ in range(2)
+        )
+        self.output = nn.Linear(WIDTH, WORDS, bias=False)
+        if tied:
+            self.output.weight = self.words.weight
+
+    def forward(self, tokens):
+        x = self.words(tokens) + self.places
+        for layer in self.layers:
+            x = layer(x)
+        return self.output(x)
+
+
+class SequenceFirst(nn.Module):
+    """Sequence before batch, as XLNet and recurrent networks have it."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(WORDS, WIDTH)
+        self.attention = nn.MultiheadAttention(WIDTH, 2)
+        self.norm = nn.LayerNorm(WIDTH)
+        self.output = nn.Linear(WIDTH, WORDS)
+
+    def forward(self, tokens):
+        x = self.words(tokens.t())
+        x = self.norm(x + self.attention(x, x, x, need_weights=False)[0])
+        return self.output(x).transpose(0, 1)
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(WORDS, WIDTH)
+        self.lstm = nn.LSTM(WIDTH, WIDTH, batch_first=True)
+        self.output = nn.Linear(WIDTH, WORDS)
+
+    def forward(self, tokens):
+        return self.output(self.lstm(self.words(tokens))[0])
+
+
+def vectors(batch):
+    return torch.randn(batch, 8), torch.randint(0, CLASSES, (batch,))
+
+
+def images(batch):
+    return torch.randn(batch, 3, 8, 8), torch.randint(0, CLASSES, (batch,))
+
+
+def texts(batch):
+    labels = torch.randint(0, WORDS, (batch, LENGTH))
+    labels[:, 0] = -100
+    return torch.randint(0, WORDS, (batch, LENGTH)), labels
+
+
+def classify(model, x, label):
+    return F.cross_entropy(model(x), label)
+
+
+def smoothed(model, x, label):
+    return F.cross_entropy(model(x), label, label_smoothing=0.1)
+
+
+def by_word(model, tokens, labels):
+    return F.cross_entropy(model(tokens).flatten(0, 1), labels.flatten(), ignore_index=-100)
+
+
+def masked_mean(model, tokens, labels):
+    """A mean over the places that a mask leaves, counted in the step."""
+    each = F.cross_entropy(
+        model(tokens).flatten(0, 1), labels.clamp(min=0).flatten(), reduction="none"
+    )
+    mask = (labels >= 0).flatten().to(each.dtype)
+    return (each * mask).sum() / mask.sum()
+
+
+def squares(model, x, label):
+    return F.mse_loss(model(x), F.one_hot(label, CLASSES).to(x.dtype))
+
+
+def penalised(model, x, label):
+    """A penalty that counts once, however the batch is cut."""
+    weights = sum((p * p).sum() for p in model.parameters())
+    return F.cross_entropy(model(x), label) + 1e-2 * weights
+
+
+def sgd(parameters):
+    return torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
+
+
+def sgd_decay(parameters):
+    return torch.optim.SGD(parameters, lr=0.1, momentum=0.9, weight_decay=1e-3, nesterov=True)
+
+
+def adam(parameters):
+    return torch.optim.Adam(parameters, lr=1e-2, weight_decay=1e-2)
+
+
+def adamw(parameters):
+    return torch.optim.AdamW(parameters, lr=1e-2)
+
+
+def dropping_transformer():
+    return Transformer(dropout=0.2, tied=False)
+
+
+# Name: model, inputs, loss, optimizer, options of the export.
+GRAPHS = {
+    "exact_batch_norm": (
         Normalised,
         lambda batch: (torch.randn(batch, 3, 6, 6), torch.randint(0, 5, (batch,))),
-        lambda model, image, label: F.cross_entropy(model(image), label),
+        classify,
         lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9, weight_decay=1e-3),
-        "exact_batch_norm",
-        batch_norm="exact",
-    )
-
-
-GRAPHS = {"exact_batch_norm": exact_batch_norm}
+        {"batch_norm": "exact"},
+    ),
+    "mlp_sgd": (Mlp, vectors, classify, sgd, {}),
+    "mlp_adam_squares": (Mlp, vectors, squares, adam, {}),
+    "mlp_penalised": (Mlp, vectors, penalised, sgd_decay, {}),
+    "mlp_clipped": (Mlp, vectors, smoothed, adamw, {"clip_norm": 0.05}),
+    "convolutions_adamw": (Convolutions, images, smoothed, adamw, {}),
+    "batch_norm_sgd": (Normalised, images, classify, sgd, {}),
+    "transformer_tied": (Transformer, texts, by_word, adamw, {"clip_norm": 0.1}),
+    "transformer_dropout": (dropping_transformer, texts, masked_mean, adam, {}),
+    "transformer_bfloat16": (Transformer, texts, by_word, sgd, {"autocast": "bfloat16"}),
+    "sequence_first": (SequenceFirst, texts, by_word, adam, {}),
+    "lstm": (Recurrent, texts, masked_mean, sgd_decay, {}),
+}
 
 
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
-    for name, export in GRAPHS.items():
-        export().save(FOLDER / f"{name}.json.gz")
+    for name, (model, make_inputs, loss, optimizer, options) in GRAPHS.items():
+        torch.manual_seed(0)
+        step = heterog.export_training_step(
+            model, make_inputs, loss, optimizer, name, **{"dropout": True} | options
+        )
+        step.save(FOLDER / f"{name}.json.gz")
         print(FOLDER / f"{name}.json.gz")
 
 

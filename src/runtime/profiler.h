@@ -18,6 +18,7 @@ struct ProfilerOptions {
   int repeat = 7;                    // samples of a median
   std::vector<std::int64_t> slices;  // numbers of samples, ascending
   std::uint64_t seed = 0;            // of the values that operators run on
+  int slow = 1;                      // in steps: computes everything so many times
 };
 
 // Called as the work goes on; each may be empty.

@@ -53,6 +53,10 @@ at::Tensor add_rows(const at::Tensor& gradient, std::span<const at::Tensor> pack
     flat.index_fill_(0, own.indices, 0);
   }
   for (const at::Tensor& part : packed) {
+    if (part.sizes() == gradient.sizes()) {  // came whole, since its rows would have taken more
+      sum.add_(part);
+      continue;
+    }
     const Rows added = unpack(part, gradient);
     flat.index_add_(0, added.indices, added.values);
   }

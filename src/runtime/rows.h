@@ -20,6 +20,7 @@ struct AddRowsOptions {
   // of the others, so that every device that adds the same gets the same bits.
   std::int64_t own = -1;
 };
+// `packed`: rows, or whole gradients.
 at::Tensor add_rows(const at::Tensor& gradient, std::span<const at::Tensor> packed,
                     const AddRowsOptions& options);
 

@@ -130,6 +130,8 @@ class Worker::State {
     drop_inputs();
     if (failure_) throw Error(ErrorKind::kVerification, *failure_);
     StepResult result;
+    result.start =
+        std::chrono::duration_cast<std::chrono::nanoseconds>(start.time_since_epoch()).count();
     result.duration = since_start();
     result.captures = std::move(captures_);
     captures_.assign(program_.captures.size(), {});
@@ -219,6 +221,7 @@ class Worker::State {
     for (InstructionId id : queue_of(queue)) {
       if (!wait_for(id)) return;
       const Instruction& instruction = program_.instructions[id];
+      if (options_.before_each) options_.before_each(instruction);
       const Nanoseconds begin = options_.record ? since_start() : 0;
       try {
         run(id, instruction);

@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -22,6 +23,8 @@ struct WorkerOptions {
   int threads = 1;         // of one operator
   int repeat = 1;          // computes everything so many times: a device that much slower
   bool record = false;     // when each instruction ran
+  // Called by the queue's thread before an instruction runs; for tests, which delay it here.
+  std::function<void(const Instruction&)> before_each = {};
 };
 
 // Inputs of a step: of the whole batch, also where a device needs a part.
@@ -35,6 +38,7 @@ struct Span {
 
 struct StepResult {
   std::vector<at::Tensor> captures;  // parallel to Program::captures
+  Nanoseconds start = 0;             // by this machine's steady clock
   Nanoseconds duration = 0;
   IdVector<InstructionId, Span> spans;  // empty unless recorded
 };

@@ -1,0 +1,49 @@
+// A plan that moves nothing.
+#include "cli/one_device.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "compiler/compile.h"
+
+namespace heterog::cli {
+
+namespace {
+
+std::shared_ptr<const cluster::Cluster> one_device() {
+  cluster::DeviceType type;
+  type.name = "CPU";
+  type.memory_bytes = Bytes{1} << 50;
+  type.memory_bytes_per_second = 1e9;
+  std::fill(std::begin(type.efficiency), std::end(type.efficiency), 1.0);
+  cluster::ClusterBuilder builder("one device");
+  builder.add_machine({.name = "here", .devices = {type}});
+  return std::make_shared<const cluster::Cluster>(std::move(builder).build("one device"));
+}
+
+class ConstantCosts final : public cost::CostModel {
+ public:
+  double seconds(const graph::ModelGraph&, OpId, std::int64_t,
+                 const cluster::DeviceType&) const override {
+    return 1e-6;
+  }
+  Bytes workspace_bytes(const graph::ModelGraph&, OpId, std::int64_t,
+                        const cluster::DeviceType&) const override {
+    return 0;
+  }
+};
+
+}  // namespace
+
+runtime::Job one_device_job(std::shared_ptr<const graph::ModelGraph> graph, std::int64_t samples) {
+  const std::string name = graph->name();
+  const std::shared_ptr<const cost::Problem> problem = cost::make_problem(
+      std::move(graph), one_device(), ConstantCosts(), samples, {.max_groups = 1});
+  const compiler::Plan plan = compiler::compile(
+      *problem, compiler::uniform_strategy(*problem, compiler::single_decision(DeviceId(0))), {});
+  std::vector<TaskId> dispatch;
+  for (TaskId task : plan.task_ids()) dispatch.push_back(task);
+  return runtime::make_job(problem, plan, dispatch, {}, name);
+}
+
+}  // namespace heterog::cli
