@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
+#include "cli/one_device.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/report.h"
@@ -22,6 +23,7 @@
 #include "runtime/operators.h"
 #include "runtime/profiler.h"
 #include "runtime/step.h"
+#include "runtime/step_profile.h"
 
 namespace heterog::cli {
 
@@ -38,6 +40,8 @@ struct ProfileOptions {
   std::optional<std::int64_t> step;  // samples of the whole step to compare with
   std::uint64_t seed = 0;
   bool json = false;
+  bool in_steps = false;
+  int slow = 1;
 };
 
 // Every device type of the data base but the processors is a GPU.
@@ -69,7 +73,8 @@ runtime::ProfilerOptions profiler_options(const ProfileOptions& options) {
                                     .threads = options.threads,
                                     .repeat = options.repeat,
                                     .slices = options.slices,
-                                    .seed = options.seed};
+                                    .seed = options.seed,
+                                    .slow = options.slow};
   std::sort(profiler.slices.begin(), profiler.slices.end());
   VALIDATE(!profiler.slices.empty(), "--slices: none given; give at least two, as in 1,4,16");
   for (std::size_t i = 0; i < profiler.slices.size(); ++i) {
@@ -225,11 +230,17 @@ void print_as_text(const ProfileOptions& options, const cost::Profile& profile,
 
 int run_profile(const ProfileOptions& options) {
   const Stopwatch watch;
-  const graph::ModelGraph graph = graph::read_graph(options.graph);
+  const auto shared = std::make_shared<const graph::ModelGraph>(graph::read_graph(options.graph));
+  const graph::ModelGraph& graph = *shared;
   runtime::check_operators(graph, options.graph);
   const runtime::ProfilerOptions profiler = profiler_options(options);
   const std::string partial = options.out + ".partial";
   cost::Profile profile = begin_or_go_on(graph, profiler, partial);
+  VALIDATE(!options.in_steps || !is_gpu(options.device),
+           "--in-steps: whole steps run on the CPU alone, and --device is {}", options.device);
+  VALIDATE(options.slow == 1 || options.in_steps, "--slow: needs --in-steps");
+  VALIDATE(options.slow >= 1 && options.slow <= 1000, "--slow: {} given; it is between 1 and 1000",
+           options.slow);
   const std::size_t known = profile.operators.size();
   write_file(partial, cost::profile_text(profile));  // refuses before the work if it cannot
   {
@@ -245,7 +256,12 @@ int run_profile(const ProfileOptions& options) {
               saved = watch.seconds();
             },
         .expired = [&] { return options.limit && watch.seconds() >= *options.limit; }};
-    profile = runtime::measure_profile(graph, profiler, std::move(profile), hooks);
+    profile =
+        options.in_steps
+            ? runtime::measure_in_steps(
+                  graph, [&](std::int64_t samples) { return one_device_job(shared, samples); },
+                  profiler, std::move(profile), hooks)
+            : runtime::measure_profile(graph, profiler, std::move(profile), hooks);
   }
   cost::write_profile(profile.finished ? options.out : partial, profile);
   if (profile.finished) std::filesystem::remove(partial);
@@ -280,6 +296,12 @@ void add_profile(CLI::App& app, Action& chosen) {
                   "Stop after this many seconds; the same command goes on later");
   verb.add_option("--step", options->step,
                   "Also run whole steps of this many samples (CPU), and compare the profile's sum");
+  verb.add_flag("--in-steps", options->in_steps,
+                "Measure operators in whole steps of the runtime instead of one by one (CPU): with "
+                "what the runtime adds, and with the caches as a step leaves them");
+  verb.add_option("--slow", options->slow,
+                  "With --in-steps: of a device that repeats its work so often (run --slow)")
+      ->capture_default_str();
   verb.add_option("--seed", options->seed, "Seed of the values that operators run on")
       ->capture_default_str();
   verb.add_flag("--json", options->json, "One JSON object on stdout instead of tables");
