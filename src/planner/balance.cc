@@ -83,14 +83,15 @@ std::optional<Samples> balance(const ModelSeconds& seconds, std::int64_t batch,
   }
   Samples samples = all_within(seconds, low, room);
   // What is left, one by one to the device that has computed it first.
-  using Next = std::pair<double, DeviceId>;
+  using Next = std::pair<double, DeviceId::Value>;
   std::priority_queue<Next, std::vector<Next>, std::greater<>> next;
   const auto offer = [&](DeviceId device) {
-    if (samples[device] < room[device]) next.push({seconds(device, samples[device] + 1), device});
+    if (samples[device] == room[device]) return;
+    next.push({seconds(device, samples[device] + 1), device.value()});
   };
   for (DeviceId device : id_range<DeviceId>(room.size())) offer(device);
   for (std::int64_t left = batch - total(samples); left > 0; --left) {
-    const DeviceId device = next.top().second;
+    const DeviceId device(next.top().second);
     next.pop();
     ++samples[device];
     offer(device);

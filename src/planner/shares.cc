@@ -123,6 +123,7 @@ class Search {
 
   Shares at_best_setting(const Samples& samples) {
     std::vector<compiler::Strategy> strategies;
+    strategies.reserve(kSettings.size());
     for (const Setting& setting : kSettings) strategies.push_back(strategy(samples, setting));
     const std::vector<Measured> measured = evaluator_.evaluate(strategies);
     std::size_t best = 0;
@@ -266,8 +267,8 @@ class Search {
       // Of devices that are alike in all, one stands for the others.
       const bool again = std::any_of(order.begin(), order.end(), [&](DeviceId d) {
         const cluster::Device& other = cluster_.device(d);
-        return d < one && other.type == device.type && other.machine == device.machine &&
-               best_.samples[d] == best_.samples[one];
+        return d.value() < one.value() && other.type == device.type &&
+               other.machine == device.machine && best_.samples[d] == best_.samples[one];
       });
       if (!again) add([&](DeviceId d) { return d == one; });
       add([&](DeviceId d) { return cluster_.device(d).machine == device.machine; });
