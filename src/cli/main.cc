@@ -38,6 +38,7 @@ int run(int argc, char** argv) {
   add_report(app, chosen);
   add_profile(app, chosen);
   add_verify(app, chosen);
+  add_run(app, chosen);
   add_shares(app, chosen);
   try {
     app.parse(argc, argv);

@@ -20,6 +20,7 @@ void add_diff(CLI::App& app, Action& chosen);
 void add_report(CLI::App& app, Action& chosen);
 void add_profile(CLI::App& app, Action& chosen);
 void add_verify(CLI::App& app, Action& chosen);
+void add_run(CLI::App& app, Action& chosen);
 void add_shares(CLI::App& app, Action& chosen);
 
 }  // namespace heterog::cli

@@ -9,8 +9,10 @@
 #include <algorithm>
 #include <deque>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <set>
+#include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
@@ -135,6 +137,10 @@ struct GlooTransport::Impl {
   void end_calls(const std::string& why);
   void check_not_ended();
   void connect(const Store& keys);
+  std::string unconnected(const Store& keys) const;
+  static std::string connected_key(DeviceId rank) {
+    return fmt::format("connected/{}", rank.value());
+  }
   std::string text_of(DeviceId peer) const { return rank_text(peer, options.device_names); }
 
   Store store;  // which rank 0 serves for as long as it holds it
@@ -157,17 +163,32 @@ struct GlooTransport::Impl {
 
 GlooTransport::Impl::Impl(const Store& given_store, DeviceId rank, GlooOptions given)
     : store(given_store), options(std::move(given)), own(rank) {
+  const Store keys = store.under("connections");
   try {
-    connect(store.under("connections"));
+    connect(keys);
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
     throw Error(ErrorKind::kVerification,
-                fmt::format("{}: no connection to the other ranks on {} ({})", text_of(own),
-                            options.address, one_line(error)));
+                fmt::format("{}: not connected to the other ranks on {} within {} s ({})",
+                            unconnected(keys), options.address, seconds_of(options.timeout),
+                            one_line(error)));
   }
+  keys.set(connected_key(own), "yes");
   watch = std::make_unique<JobWatch>(store.another_connection().under("job"),
                                      [this](const std::string& why) { end_calls(why); });
+}
+
+// The ranks that neither connected nor said that they could not; this one if there is none such.
+std::string GlooTransport::Impl::unconnected(const Store& keys) const {
+  constexpr std::chrono::milliseconds kOthersNotice{500};  // as they wait for the same
+  keys.set(connected_key(own), "no");
+  std::this_thread::sleep_for(kOthersNotice);
+  std::string missing;
+  for (const DeviceId rank : id_range<DeviceId>(options.device_names.size())) {
+    if (!keys.find(connected_key(rank))) missing += (missing.empty() ? "" : ", ") + text_of(rank);
+  }
+  return missing.empty() ? text_of(own) : missing;
 }
 
 // Every rank makes the communicators that it belongs to, all in one order.
@@ -378,6 +399,22 @@ void GlooTransport::abort(const std::string& reason) {
   const std::string why = named ? reason : impl_->text_of(impl_->own) + ": " + reason;
   impl_->end_calls(why);
   impl_->watch->end(why);
+}
+
+void GlooTransport::run_until_finished(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    abort(error.what());
+    throw;
+  } catch (const std::bad_alloc&) {
+    abort("out of host memory");
+    throw;
+  } catch (const std::exception& error) {
+    abort(one_line(error));
+    throw;
+  }
+  finish();
 }
 
 void GlooTransport::finish() {

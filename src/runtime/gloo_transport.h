@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -40,6 +41,8 @@ class GlooTransport final : public Transport {
   // The last call of every rank: waits until all have come, so that none takes the end of another
   // for a failure.
   void finish();
+  // `work`, then finish(); if it throws, the others are told why.
+  void run_until_finished(const std::function<void()>& work);
 
  private:
   struct Impl;

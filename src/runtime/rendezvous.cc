@@ -77,7 +77,8 @@ class Exchange {
         timeout_(timeout),
         deadline_(Clock::now() + timeout) {}
 
-  void run(const RankFacts& facts) {
+  // The number of ranks that share this one's memory.
+  int run(const RankFacts& facts) {
     const Hello own{.hash = terms_.hash,
                     .process = fmt::format("process {} on {}", getpid(), facts.host),
                     .facts = facts};
@@ -97,6 +98,10 @@ class Exchange {
       throw;
     }
     store_.add(kRead, 1);
+    const auto here = std::count_if(hellos.begin(), hellos.end(), [&](const Hello& hello) {
+      return !facts.shares.empty() && hello.facts.shares == facts.shares;
+    });
+    return std::max(1, static_cast<int>(here));
   }
 
  private:
@@ -256,8 +261,8 @@ Meeting meet(const RankPlace& place, const JobTerms& terms, const RankFacts& fac
                                   : address_towards(place.master_address);
   const Store store = open_store(place, terms, timeout)
                           .under(place.attempt.empty() ? "heterog" : "heterog/" + place.attempt);
-  Exchange(place, terms, store, timeout).run(facts);
-  return {.store = store, .address = address};
+  const int ranks_here = Exchange(place, terms, store, timeout).run(facts);
+  return {.store = store, .address = address, .ranks_here = ranks_here};
 }
 
 }  // namespace heterog::runtime

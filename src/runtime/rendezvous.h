@@ -39,6 +39,7 @@ RankFacts cpu_facts();
 struct Meeting {
   Store store;
   std::string address;  // of this host, for the connections between ranks
+  int ranks_here = 1;   // that share this one's memory, itself among them
 };
 
 // Returns once all ranks have come and fit. Ends with an Error of one line: of kInput on every rank

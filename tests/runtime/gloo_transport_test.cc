@@ -233,6 +233,15 @@ TEST(GlooTransport, NamesThePeerThatDoesNotSend) {
   EXPECT_LT(seconds_since(start), 3);
 }
 
+TEST(GlooTransport, NamesThePeerThatDoesNotConnect) {
+  const Store store = make_local_store();
+  const auto errors = run_threads(2, [&](int rank) {
+    GlooTransport(store, DeviceId(static_cast<std::size_t>(rank)),
+                  {.device_names = device_names(3), .timeout = std::chrono::milliseconds(300)});
+  });
+  EXPECT_THAT(errors, Each(StartsWith("rank 2 (host/cpu2): not connected")));
+}
+
 // Every reason is one line, whatever LibTorch says.
 TEST(GlooTransport, SaysOneLine) {
   const auto errors = run_ranks(2, {}, [&](GlooTransport& transport, std::size_t rank) {

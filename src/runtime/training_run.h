@@ -1,0 +1,35 @@
+// Step after step of a job on random data, with its ranks as threads or as one rank among
+// processes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "runtime/program.h"
+#include "runtime/transport.h"
+#include "runtime/worker.h"
+
+namespace heterog::runtime {
+
+struct StepReport {
+  double loss = 0;
+  double seconds = 0;  // of the slowest rank
+};
+
+class TrainingRun {
+ public:
+  virtual ~TrainingRun() = default;
+  // Throws an Error (kVerification) that names the rank if anything fails or the loss is not
+  // finite.
+  virtual StepReport step(std::int64_t number) = 0;
+};
+
+// Parameters are of the workers' seed, each step's data of the seed and the step's number: the same
+// on every rank, and in threads and processes. `workers`: one a device.
+std::unique_ptr<TrainingRun> run_in_threads(const Job& job,
+                                            const IdVector<DeviceId, WorkerOptions>& workers);
+// This rank; the reports are of all, on every rank.
+std::unique_ptr<TrainingRun> run_rank(const Job& job, DeviceId rank, Transport& transport,
+                                      const WorkerOptions& worker);
+
+}  // namespace heterog::runtime
