@@ -18,13 +18,15 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
     may["gnn"] = "base graph cluster cost"
     may["policy"] = "base graph cluster cost compiler sim planner gnn"
     may["runtime"] = "base graph cluster cost compiler/plan.h"
-    may["cli"] = "base graph cluster cost compiler sim planner gnn policy runtime"
+    may["loading"] = "base graph cluster cost compiler sim runtime"
+    may["client"] = "base graph cluster cost compiler sim runtime loading"
+    may["cli"] = "base graph cluster cost compiler sim planner gnn policy runtime loading"
     for (folder in may) {
       n = split(may[folder], parts, " ")
       for (i = 1; i <= n; ++i) allowed[folder, parts[i]] = 1
       allowed[folder, folder] = 1
     }
-    torch["gnn"]; torch["policy"]; torch["runtime"]; torch["cli"]
+    torch["gnn"]; torch["policy"]; torch["runtime"]; torch["client"]; torch["cli"]
   }
   function complain(what) {
     printf "%s:%d: %s\n", FILENAME, FNR, what
@@ -47,7 +49,7 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
         complain("src/" folder " may not include \"" target "\"; it may use: " folder " " may[folder])
     }
     if (target ~ /^(torch|ATen|c10|c10d)\// && !(folder in torch))
-      complain("LibTorch (" target ") in src/" folder "; it belongs in gnn, policy, runtime and cli")
+      complain("LibTorch (" target ") in src/" folder "; it belongs in gnn, policy, runtime, client and cli")
     if ((target ~ /^nlohmann\// || target == "base/json_reader.h") &&
         FILENAME !~ /_io\.cc$|^src\/base\/json_reader\.(h|cc)$|^src\/cli\//)
       complain("JSON (" target ") outside *_io.cc, base/json_reader and cli")

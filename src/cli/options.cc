@@ -1,14 +1,9 @@
-// Declares the shared options and loads what they name.
+// Declares the shared options.
 #include "cli/options.h"
 
 #include <cmath>
 
 #include "cli/progress.h"
-#include "cluster/cluster_io.h"
-#include "cost/cost_model.h"
-#include "cost/profile_io.h"
-#include "graph/graph_io.h"
-#include "runtime/operators.h"
 
 namespace heterog::cli {
 
@@ -33,39 +28,6 @@ void add_graph_and_cluster(CLI::App& verb, ProblemOptions& options) {
 
 void add_batch(CLI::App& verb, ProblemOptions& options) {
   verb.add_option("--batch", options.batch, "Samples of one step, over all devices")->required();
-}
-
-namespace {
-
-std::vector<cost::ProfileSource> load_profiles(const ProblemOptions& options,
-                                               const cluster::Cluster& cluster) {
-  std::vector<cost::ProfileSource> profiles;
-  for (const std::string& path : options.profiles) {
-    profiles.push_back({cost::read_profile(path), path});
-  }
-  cost::check_devices(profiles, cluster);
-  return profiles;
-}
-
-}  // namespace
-
-std::unique_ptr<const cost::Problem> load_problem(const ProblemOptions& options) {
-  VALIDATE(options.batch >= 1, "--batch: {} given; a step has at least 1 sample", options.batch);
-  auto cluster = std::make_shared<const cluster::Cluster>(cluster::load_cluster(options.cluster));
-  auto graph = std::make_shared<const graph::ModelGraph>(graph::read_graph(options.graph));
-  runtime::check_operators(*graph, options.graph);
-  const cost::CalibratedModel analytic;
-  const cost::ProfiledModel model(*graph, load_profiles(options, *cluster), analytic);
-  return cost::make_problem(std::move(graph), std::move(cluster), model, options.batch,
-                            {.max_groups = options.max_groups});
-}
-
-compiler::CompileOptions compile_options(const ProblemOptions& options) {
-  using Collectives = compiler::CompileOptions::Collectives;
-  if (options.collectives == "per-device") return {.collectives = Collectives::kPerDevice};
-  VALIDATE(options.collectives == "serial",
-           "--collectives: \"{}\" given; it is per-device or serial", options.collectives);
-  return {.collectives = Collectives::kSerial};
 }
 
 void add_budget(CLI::App& verb, BudgetOptions& options) {

@@ -12,6 +12,7 @@
 #include "compiler/compile.h"
 #include "compiler/strategy.h"
 #include "cost/problem.h"
+#include "loading/problem_files.h"
 #include "planner/planner.h"
 
 namespace heterog::cli {
@@ -23,18 +24,11 @@ struct CommonOptions {
 };
 void add_common(CLI::App& verb, CommonOptions& options);
 
-struct ProblemOptions {
-  std::string graph;
-  std::string cluster;
-  std::int64_t batch = 0;
-  int max_groups = cost::ProblemOptions{}.max_groups;
-  std::string collectives = "per-device";
-  std::vector<std::string> profiles;  // files; costs of what is not profiled are analytic
-};
+using loading::compile_options;
+using loading::load_problem;
+using loading::ProblemOptions;
 void add_graph_and_cluster(CLI::App& verb, ProblemOptions& options);
 void add_batch(CLI::App& verb, ProblemOptions& options);
-std::unique_ptr<const cost::Problem> load_problem(const ProblemOptions& options);
-compiler::CompileOptions compile_options(const ProblemOptions& options);
 
 struct BudgetOptions {
   std::optional<double> seconds;

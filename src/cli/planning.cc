@@ -7,13 +7,6 @@
 
 namespace heterog::cli {
 
-Simulated simulate_strategy(const cost::Problem& problem, const compiler::Strategy& strategy,
-                            const compiler::CompileOptions& options) {
-  Simulated simulated{.plan = compiler::compile(problem, strategy, options)};
-  simulated.result = sim::simulate(simulated.plan, strategy.order);
-  return simulated;
-}
-
 void write_trace(const std::string& path, const cost::Problem& problem,
                  const Simulated& simulated) {
   if (path.empty()) return;

@@ -1,17 +1,16 @@
-// What follows a decision: compile and simulate it once more for the report, write the files.
+// What follows a decision: report whether it fits, write the files.
 #pragma once
 
 #include <string>
 
 #include "cli/report.h"
-#include "compiler/compile.h"
 #include "compiler/strategy.h"
 #include "cost/problem.h"
+#include "loading/plan_files.h"
 
 namespace heterog::cli {
 
-Simulated simulate_strategy(const cost::Problem& problem, const compiler::Strategy& strategy,
-                            const compiler::CompileOptions& options);
+using loading::simulate_strategy;
 
 // Chrome trace of the simulated step; nothing if the path is empty.
 void write_trace(const std::string& path, const cost::Problem& problem, const Simulated& simulated);

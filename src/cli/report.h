@@ -7,17 +7,14 @@
 
 #include "compiler/plan.h"
 #include "cost/problem.h"
+#include "loading/plan_files.h"
 #include "sim/simulator.h"
 
 namespace heterog::cli {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// A compiled plan with its simulated timeline.
-struct Simulated {
-  compiler::Plan plan;
-  sim::SimResult result;
-};
+using loading::Simulated;
 
 // The keys of `simulate --json`.
 OrderedJson simulation_json(const cost::Problem& problem, const Simulated& simulated);

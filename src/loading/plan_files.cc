@@ -1,9 +1,10 @@
 // Reads a plan file and what it names.
-#include "cli/loaded_plan.h"
+#include "loading/plan_files.h"
 
+#include "base/check.h"
 #include "base/text.h"
 
-namespace heterog::cli {
+namespace heterog::loading {
 
 namespace {
 
@@ -14,6 +15,13 @@ compiler::OrderPolicy parse_order(const std::string& text) {
 }
 
 }  // namespace
+
+Simulated simulate_strategy(const cost::Problem& problem, const compiler::Strategy& strategy,
+                            const compiler::CompileOptions& options) {
+  Simulated simulated{.plan = compiler::compile(problem, strategy, options)};
+  simulated.result = sim::simulate(simulated.plan, strategy.order);
+  return simulated;
+}
 
 LoadedPlan load_plan(const std::string& path, ProblemOptions options, const std::string& order) {
   const compiler::PlanHeader header = compiler::read_plan_header(path);
@@ -30,4 +38,4 @@ LoadedPlan load_plan(const std::string& path, ProblemOptions options, const std:
   return loaded;
 }
 
-}  // namespace heterog::cli
+}  // namespace heterog::loading

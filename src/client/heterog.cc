@@ -1,0 +1,221 @@
+// The functions of heterog.h. They are called from C, through which no exception may pass: beside
+// src/cli/main.cc this is the one place that catches all of them.
+#include "client/heterog.h"
+
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "client/ranks.h"
+#include "runtime/execute.h"
+
+struct heterog_runner {
+  std::unique_ptr<heterog::client::Ranks> ranks;
+  bool failed = false;
+};
+
+namespace heterog::client {
+namespace {
+
+// Of the calling thread.
+std::string& last_error() {
+  thread_local std::string message;
+  return message;
+}
+
+std::int32_t keep_error(ErrorKind kind, std::string message) {
+  for (char& c : message) {
+    if (c == '\n' || c == '\r') c = ' ';
+  }
+  last_error() = std::move(message);
+  return static_cast<std::int32_t>(kind);
+}
+
+template <class Body>
+std::int32_t guarded(const Body& body) {
+  try {
+    last_error().clear();
+    body();
+    return 0;
+  } catch (const Error& error) {
+    return keep_error(error.kind(), error.what());
+  } catch (const std::bad_alloc&) {
+    return keep_error(ErrorKind::kVerification, "not enough host memory");
+  } catch (const c10::Error& error) {
+    return keep_error(ErrorKind::kBug, printable(error.what_without_backtrace(), 500));
+  } catch (const std::exception& error) {
+    return keep_error(ErrorKind::kBug, error.what());
+  } catch (...) {
+    return keep_error(ErrorKind::kBug, "an unknown exception");
+  }
+}
+
+std::string text_of(const char* text, const char* field) {
+  VALIDATE(text, "{}: not given", field);
+  return text;
+}
+
+RanksOptions ranks_options(const heterog_options& given) {
+  RanksOptions options;
+  options.files.graph = text_of(given.graph, "graph");
+  options.files.cluster = text_of(given.cluster, "cluster");
+  options.files.collectives = text_of(given.collectives, "collectives");
+  options.plan = text_of(given.plan, "plan");
+  options.terms = text_of(given.terms, "terms");
+  for (std::int32_t i = 0; i < given.profile_count; ++i) {
+    options.files.profiles.emplace_back(text_of(given.profiles[i], "profiles"));
+  }
+  for (std::int32_t i = 0; i < given.slow_count; ++i) {
+    options.slow[text_of(given.slow_devices[i], "slow")] = given.slow_factors[i];
+  }
+  VALIDATE(given.threads >= 0, "threads: {} given; it is a number of threads, or 0 for a share",
+           given.threads);
+  VALIDATE(std::isfinite(given.timeout_seconds) && given.timeout_seconds >= 0.001 &&
+               given.timeout_seconds <= 1e6,
+           "timeout: {} given; it is a positive number of seconds", given.timeout_seconds);
+  options.threads = given.threads;
+  options.seed = given.seed;
+  options.earlier = given.earlier;
+  options.any_device = given.any_device != 0;
+  options.timeout = std::chrono::milliseconds(std::llround(given.timeout_seconds * 1e3));
+  return options;
+}
+
+TensorId tensor_id(const Ranks& ranks, std::uint32_t tensor) {
+  VALIDATE(tensor < ranks.graph().tensor_count(), "tensor {}: the graph has {}", tensor,
+           ranks.graph().tensor_count());
+  return TensorId(tensor);
+}
+
+// The caller's memory as a tensor, once it is what the graph says of it.
+at::Tensor view_of(const Ranks& ranks, TensorId id, const heterog_tensor& given) {
+  const graph::Tensor& info = ranks.graph().tensor(id);
+  const auto dtype = graph::find_dtype(text_of(given.dtype, "dtype"));
+  VALIDATE(dtype && *dtype == info.dtype, "'{}': {} given; the graph wants {}", info.name,
+           printable(given.dtype), graph::dtype_name(info.dtype));
+  const std::vector<std::int64_t> wanted =
+      runtime::sizes_at(ranks.graph().shape(id), ranks.loaded().problem->batch);
+  const std::vector<std::int64_t> sizes(given.sizes, given.sizes + given.dimensions);
+  VALIDATE(sizes == wanted, "'{}': shape [{}] given; it is [{}]", info.name, fmt::join(sizes, ", "),
+           fmt::join(wanted, ", "));
+  return at::from_blob(given.data, sizes, runtime::scalar_type(info.dtype, runtime::Floats::kOwn));
+}
+
+TensorId kept_id(const Ranks& ranks, std::uint32_t tensor) {
+  const TensorId id = tensor_id(ranks, tensor);
+  VALIDATE(ranks.keeps(id), "'{}': no rank keeps it between steps", ranks.graph().tensor(id).name);
+  return id;
+}
+
+Ranks& usable(heterog_runner* runner) {
+  VALIDATE(runner, "no runner given");
+  VALIDATE(!runner->failed, "an earlier step of this runner failed; make another");
+  return *runner->ranks;
+}
+
+// After a failure the workers of a job cannot go on together.
+template <class Body>
+std::int32_t guarded_or_failed(heterog_runner* runner, const Body& body) {
+  const std::int32_t code = guarded(body);
+  if (code != 0 && runner) runner->failed = true;
+  return code;
+}
+
+}  // namespace
+}  // namespace heterog::client
+
+using namespace heterog;          // NOLINT: the functions below have no namespace
+using namespace heterog::client;  // NOLINT
+
+extern "C" {
+
+int32_t heterog_api_version(void) { return HETEROG_API_VERSION; }
+
+const char* heterog_last_error(void) { return last_error().c_str(); }
+
+int32_t heterog_open(const heterog_options* options, heterog_runner** runner) {
+  return guarded([&] {
+    auto made = std::make_unique<heterog_runner>();
+    const RanksOptions wanted = ranks_options(*options);
+    made->ranks = options->one_rank != 0 ? make_one_rank(wanted) : make_threads(wanted);
+    *runner = made.release();
+  });
+}
+
+int32_t heterog_close(heterog_runner* runner, int32_t finished) {
+  return guarded([&] {
+    const std::unique_ptr<heterog_runner> owned(runner);
+    if (owned && finished != 0 && !owned->failed) owned->ranks->finish();
+  });
+}
+
+int32_t heterog_get_info(const heterog_runner* runner, heterog_info* info) {
+  return guarded([&] {
+    const loading::LoadedPlan& loaded = runner->ranks->loaded();
+    *info = {.batch = loaded.problem->batch,
+             .ranks = static_cast<std::int32_t>(loaded.problem->cluster->device_count()),
+             .rank = runner->ranks->rank(),
+             .predicted_step_seconds = loaded.record.step_seconds};
+  });
+}
+
+int32_t heterog_is_kept(const heterog_runner* runner, uint32_t tensor, int32_t* kept) {
+  return guarded([&] { *kept = runner->ranks->keeps(tensor_id(*runner->ranks, tensor)) ? 1 : 0; });
+}
+
+int32_t heterog_set(heterog_runner* runner, uint32_t tensor, const heterog_tensor* value) {
+  return guarded([&] {
+    Ranks& ranks = usable(runner);
+    const c10::InferenceMode no_gradients;
+    const TensorId id = kept_id(ranks, tensor);
+    ranks.set(id, view_of(ranks, id, *value));
+  });
+}
+
+int32_t heterog_get(heterog_runner* runner, uint32_t tensor, heterog_tensor* value) {
+  return guarded([&] {
+    Ranks& ranks = usable(runner);
+    const c10::InferenceMode no_gradients;
+    const TensorId id = kept_id(ranks, tensor);
+    const at::Tensor found = ranks.get(id);
+    VALIDATE(found.defined(), "'{}' was not given a value", ranks.graph().tensor(id).name);
+    view_of(ranks, id, *value).copy_(found);
+  });
+}
+
+int32_t heterog_step(heterog_runner* runner, int64_t number, const uint32_t* tensors,
+                     const heterog_tensor* values, int32_t count, double* loss, double* seconds) {
+  // Inputs that do not fit leave the runner as it was.
+  std::optional<runtime::StepInputs> inputs;
+  const int32_t code = guarded([&] {
+    const Ranks& ranks = usable(runner);
+    const c10::InferenceMode no_gradients;
+    runtime::StepInputs made;
+    for (int32_t i = 0; i < count; ++i) {
+      const TensorId id = tensor_id(ranks, tensors[i]);
+      // A copy: what a step leaves behind may be a view of its input.
+      made.emplace_back(id, view_of(ranks, id, values[i]).clone());
+    }
+    inputs = std::move(made);
+  });
+  if (code != 0) return code;
+  return guarded_or_failed(runner, [&] {
+    const c10::InferenceMode no_gradients;
+    const StepReport report = runner->ranks->step(number, *inputs);
+    *loss = report.loss;
+    *seconds = report.seconds;
+  });
+}
+
+int32_t heterog_meet(heterog_runner* runner, int32_t own, int32_t* worst) {
+  return guarded([&] { *worst = usable(runner).meet(own); });
+}
+
+}  // extern "C"

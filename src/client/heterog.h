@@ -1,0 +1,83 @@
+/* The C interface of libheterog: a plan run step by step on tensors of the caller. */
+#ifndef HETEROG_CLIENT_HETEROG_H
+#define HETEROG_CLIENT_HETEROG_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Raised whenever a struct or a function below changes its form. */
+#define HETEROG_API_VERSION 1
+int32_t heterog_api_version(void);
+
+/* Every other function returns 0, or the exit code that the program `heterog` would end with: 1 a
+   bug, 2 bad input, 3 no plan fits, 4 the run failed. Then this is why, in one line, until the
+   calling thread's next call. Functions of one runner are called by one thread at a time. */
+const char* heterog_last_error(void);
+
+/* Elements in memory of the caller, row-major, on the CPU. */
+typedef struct heterog_tensor {
+  void* data;
+  const int64_t* sizes;
+  int32_t dimensions;
+  const char* dtype; /* "float32", as in graph files */
+} heterog_tensor;
+
+typedef struct heterog_options {
+  const char* graph; /* files */
+  const char* cluster;
+  const char* plan;
+  const char* collectives; /* "per-device" or "serial" */
+  const char* const* profiles;
+  int32_t profile_count;
+  int32_t threads;                 /* of one operator; 0: an equal share of the processors */
+  uint64_t seed;                   /* of dropout */
+  const char* const* slow_devices; /* by name, which repeat their work … */
+  const int32_t* slow_factors;     /* … so many times */
+  int32_t slow_count;
+  int32_t one_rank;       /* this process is one rank, as its starter's variables say */
+  int32_t earlier;        /* runners that this process has made before; the same on all ranks */
+  int32_t any_device;     /* ranks may be other devices than the plan's */
+  double timeout_seconds; /* of one wait for another rank */
+  const char* terms;      /* whatever else must be the same on all ranks */
+} heterog_options;
+
+typedef struct heterog_runner heterog_runner;
+
+typedef struct heterog_info {
+  int64_t batch;
+  int32_t ranks;
+  int32_t rank; /* of this process; 0 where ranks are threads */
+  double predicted_step_seconds;
+} heterog_info;
+
+/* Compiles the plan and makes the workers. With one_rank, waits until all ranks have come. */
+int32_t heterog_open(const heterog_options* options, heterog_runner** runner);
+/* Always frees the runner. `finished`: first waits for the other ranks; else they are told that
+   this one ends the job. */
+int32_t heterog_close(heterog_runner* runner, int32_t finished);
+int32_t heterog_get_info(const heterog_runner* runner, heterog_info* info);
+
+/* Whether a tensor, by its place in the graph file, stays on any rank between steps. */
+int32_t heterog_is_kept(const heterog_runner* runner, uint32_t tensor, int32_t* kept);
+/* Copies a kept tensor in. Every kept one is set before the first step; every rank sets all. */
+int32_t heterog_set(heterog_runner* runner, uint32_t tensor, const heterog_tensor* value);
+/* Copies a kept tensor out. Every rank calls it, for the same tensors in the same order. */
+int32_t heterog_get(heterog_runner* runner, uint32_t tensor, heterog_tensor* value);
+
+/* One step, on inputs of the whole batch, the same on every rank; `number` counts from 1. `loss` is
+   that of the whole batch, `seconds` what the slowest rank took. After an error, the runner can
+   only be closed. */
+int32_t heterog_step(heterog_runner* runner, int64_t number, const uint32_t* tensors,
+                     const heterog_tensor* values, int32_t count, double* loss, double* seconds);
+
+/* Waits for all ranks; `worst` is the largest `own` of them. */
+int32_t heterog_meet(heterog_runner* runner, int32_t own, int32_t* worst);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,36 @@
+// A plan file with the problem that it is for, compiled and simulated: all that running it needs.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "compiler/plan.h"
+#include "compiler/plan_io.h"
+#include "compiler/strategy.h"
+#include "cost/problem.h"
+#include "loading/problem_files.h"
+#include "sim/simulator.h"
+
+namespace heterog::loading {
+
+// A compiled plan with its simulated timeline.
+struct Simulated {
+  compiler::Plan plan;
+  sim::SimResult result;
+};
+
+Simulated simulate_strategy(const cost::Problem& problem, const compiler::Strategy& strategy,
+                            const compiler::CompileOptions& options);
+
+struct LoadedPlan {
+  std::shared_ptr<const cost::Problem> problem;
+  compiler::PlanRecord record;
+  Simulated simulated;
+};
+
+// Batch and grouping are the plan's; a batch that is given must be the same. `order`: in place of
+// the plan's own, unless empty.
+LoadedPlan load_plan(const std::string& path, ProblemOptions options,
+                     const std::string& order = "");
+
+}  // namespace heterog::loading
