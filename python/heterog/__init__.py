@@ -1,15 +1,24 @@
 """heterog: plans and runs synchronous training on devices that are not all alike."""
 
-from heterog.errors import ExportError
+from heterog.checkpoint import Checkpoint, load_checkpoint
+from heterog.config import RunnerConfig
+from heterog.errors import ExportError, HeterogError
+from heterog.runner import Runner, get_runner
 from heterog.step import TrainingStep, export_training_step
 from heterog.uneven import UnevenBatchSampler, weighted_gradients
 from heterog.version import VERSION as __version__
 
 __all__ = [
+    "Checkpoint",
     "ExportError",
+    "HeterogError",
+    "Runner",
+    "RunnerConfig",
     "TrainingStep",
     "UnevenBatchSampler",
     "__version__",
     "export_training_step",
+    "get_runner",
+    "load_checkpoint",
     "weighted_gradients",
 ]

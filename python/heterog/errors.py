@@ -1,8 +1,12 @@
-"""The one exception of the exporter: what is wrong, where, and what to do, in one line."""
+"""What this package raises: one line that says what is wrong, where, and what to do."""
 
 
-class ExportError(Exception):
-    """A model, its inputs, its loss or its optimizer cannot be exported."""
+class HeterogError(Exception):
+    """A plan cannot be made or run, or was given what does not fit it."""
 
     def __init__(self, message: str):
         super().__init__(" ".join(message.split()))
+
+
+class ExportError(HeterogError):
+    """A model, its inputs, its loss or its optimizer cannot be exported."""

@@ -10,7 +10,7 @@ from torch.optim.sgd import sgd
 from heterog.errors import ExportError
 
 # Defaults of an optimizer that say how to compute, not what: they do not enter the graph's header.
-_IMPLEMENTATION_KEYS = {"foreach", "fused", "capturable", "differentiable", "initial_lr"}
+IMPLEMENTATION_KEYS = {"foreach", "fused", "capturable", "differentiable", "initial_lr"}
 
 
 @dataclass
@@ -95,7 +95,7 @@ def describe_optimizer(optimizer, model: torch.nn.Module) -> Update:
     defaults = {
         k: list(v) if isinstance(v, tuple) else v
         for k, v in optimizer.param_groups[0].items()
-        if k not in _IMPLEMENTATION_KEYS and k != "params" and v is not None
+        if k not in IMPLEMENTATION_KEYS and k != "params" and v is not None
     }
     update = Update(kind, groups, {"name": kind} | defaults)
     options = [group.options for group in groups]

@@ -74,7 +74,7 @@ def export_training_step(
             "those to train"
         )
     update = describe_optimizer(optimizer, model)
-    held, attributes = _held_tensors(model)
+    held, attributes = held_tensors(model)
     spec = StepSpec(
         model,
         loss_fn,
@@ -89,7 +89,7 @@ def export_training_step(
         return torch.float64 if double and tensor.is_floating_point() else tensor.dtype
 
     samples = [_make_inputs(make_inputs, batch) for batch in batches]
-    names = _input_names(loss_fn, samples[0])
+    names = _names_of(loss_fn, len(samples[0]))
     _check_samples(samples, batches)
     with _training_mode(model), _default_dtype(double):
         with contextlib.nullcontext() if dropout else without_dropout(model):
@@ -159,7 +159,7 @@ def _build(model) -> torch.nn.Module:
     return built
 
 
-def _held_tensors(model):
+def held_tensors(model):
     """Tensors of the model that the optimizer does not change, and where plain attributes sit."""
     held = {n: p for n, p in model.named_parameters() if not p.requires_grad}
     held |= dict(model.named_buffers())
@@ -209,27 +209,32 @@ def _check_samples(samples: list[tuple], batches) -> None:
         )
 
 
-def _input_names(loss_fn, inputs) -> list[str]:
+def input_names(loss_fn, make_inputs) -> list[str]:
+    """How the graph names what make_inputs returns, in its order."""
+    return _names_of(loss_fn, len(_make_inputs(make_inputs, 2)))
+
+
+def _names_of(loss_fn, count: int) -> list[str]:
     """The argument names of loss_fn after the model, else input_0, input_1, …"""
-    plain = [f"input_{i}" for i in range(len(inputs))]
+    plain = [f"input_{i}" for i in range(count)]
     try:
         parameters = list(inspect.signature(loss_fn).parameters.values())[1:]
     except (TypeError, ValueError):
         return plain
     if any(p.kind in (p.VAR_POSITIONAL, p.KEYWORD_ONLY, p.VAR_KEYWORD) for p in parameters):
         return plain
-    if len(parameters) < len(inputs):
+    if len(parameters) < count:
         raise ExportError(
-            f"make_inputs returned {len(inputs)} tensors, loss_fn takes {len(parameters)} after the "
+            f"make_inputs returned {count} tensors, loss_fn takes {len(parameters)} after the "
             "model; make them agree"
         )
     required = [p for p in parameters if p.default is p.empty]
-    if len(required) > len(inputs):
+    if len(required) > count:
         raise ExportError(
-            f"make_inputs returned {len(inputs)} tensors, loss_fn needs {len(required)} after the "
+            f"make_inputs returned {count} tensors, loss_fn needs {len(required)} after the "
             "model; make them agree"
         )
-    return [p.name for p in parameters[: len(inputs)]]
+    return [p.name for p in parameters[:count]]
 
 
 @contextlib.contextmanager

@@ -113,16 +113,21 @@ def to_text(graph: dict) -> str:
     return "{" + ",\n ".join(parts) + "}\n"
 
 
-def write_graph(graph: dict, path) -> None:
-    """Writes beside the target, then renames: no reader ever sees half a file."""
-    path = os.fspath(path)
+def pack_graph(graph: dict) -> bytes:
+    """What the file holds; the same graph gives the same bytes."""
     buffer = io.BytesIO()
     with gzip.GzipFile(filename="", mode="wb", fileobj=buffer, compresslevel=9, mtime=0) as packed:
         packed.write(to_text(graph).encode())
+    return buffer.getvalue()
+
+
+def write_graph(graph: dict, path) -> None:
+    """Writes beside the target, then renames: no reader ever sees half a file."""
+    path = os.fspath(path)
     temporary = f"{path}.{os.getpid()}.tmp"
     try:
         with open(temporary, "wb") as file:
-            file.write(buffer.getvalue())
+            file.write(pack_graph(graph))
         os.replace(temporary, path)
     finally:
         if os.path.exists(temporary):

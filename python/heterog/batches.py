@@ -1,0 +1,101 @@
+"""From what a data loader yields to the inputs of a step."""
+
+import torch
+
+from heterog.errors import HeterogError
+from heterog.interpreter import dimension
+
+
+class Inputs:
+    """The inputs of a graph that come from data, in the order of make_inputs' tuple."""
+
+    def __init__(self, graph: dict, names: list[str], batch: int):
+        places = {t["name"]: i for i, t in enumerate(graph["tensors"]) if t["role"] == "input"}
+        self._names = names  # all that make_inputs gives; the step may read fewer
+        self._tensors = graph["tensors"]
+        self._places = places
+        self._batch = batch
+
+    def of(self, given) -> dict[int, torch.Tensor]:
+        """Place in the graph → tensor, contiguous on the CPU, for a tensor, tuple, list or dict."""
+        values = self._in_order(given)
+        inputs = {}
+        for name, value in zip(self._names, values, strict=True):
+            if name not in self._places:
+                continue
+            if not isinstance(value, torch.Tensor):
+                raise HeterogError(
+                    f"batch: {type(value).__name__} given for '{name}'; the loader's collate_fn "
+                    "makes tensors"
+                )
+            place = self._places[name]
+            inputs[place] = self._fitting(self._tensors[place], value)
+        return inputs
+
+    def samples_of(self, given) -> int | None:
+        """How many samples a batch has, as far as its shapes tell; None if they fit none."""
+        found = None
+        for name, value in zip(self._names, self._in_order(given), strict=True):
+            if name not in self._places or not isinstance(value, torch.Tensor):
+                continue
+            entry = self._tensors[self._places[name]]
+            if len(entry["shape"]) != value.dim():
+                return None
+            for dim, size in zip(entry["shape"], value.shape, strict=True):
+                samples = _samples(dim, size)
+                if samples is None or (found not in (None, samples) and samples >= 0):
+                    return None
+                if samples >= 0:
+                    found = samples
+        return found
+
+    def _in_order(self, given) -> list:
+        if isinstance(given, torch.Tensor):
+            given = [given]
+        if isinstance(given, dict) or hasattr(given, "keys"):
+            missing = [name for name in self._names if name not in given]
+            if missing:
+                raise HeterogError(
+                    f"batch: the dict has no {missing[0]!r}; loss_fn asks for "
+                    f"{', '.join(self._names)}, and the dict has {', '.join(map(str, given.keys()))}"
+                )
+            return [given[name] for name in self._names]
+        if not isinstance(given, (tuple, list)):
+            raise HeterogError(
+                f"batch: {type(given).__name__} given; a step takes a tensor, a tuple, a list or a "
+                "dict of tensors"
+            )
+        if len(given) != len(self._names):
+            raise HeterogError(
+                f"batch: {len(given)} values given; make_inputs makes {len(self._names)} "
+                f"({', '.join(self._names)})"
+            )
+        return list(given)
+
+    def _fitting(self, entry: dict, value: torch.Tensor) -> torch.Tensor:
+        wanted = getattr(torch, entry["dtype"])
+        if value.dtype != wanted:
+            # As on export: everything floating is float64 with `double`.
+            if not (value.is_floating_point() and wanted == torch.float64):
+                raise HeterogError(
+                    f"batch: '{entry['name']}' is {value.dtype}; make_inputs makes {wanted}"
+                )
+            value = value.to(wanted)
+        shape = [dimension(dim, self._batch) for dim in entry["shape"]]
+        if list(value.shape) != shape:
+            raise HeterogError(
+                f"batch: '{entry['name']}' has shape {list(value.shape)}; the plan is for "
+                f"{self._batch} samples, {shape} (drop the last incomplete batch: DataLoader(…, "
+                "drop_last=True))"
+            )
+        return value.detach().cpu().contiguous()
+
+
+def _samples(dim, size: int) -> int | None:
+    """The batch at which a dimension has this size: −1 for any, None for no batch."""
+    if not isinstance(dim, str):
+        return -1 if dim == size else None
+    at_zero = dimension(dim, 0)
+    per_sample = dimension(dim, 1) - at_zero
+    samples, rest = divmod(size - at_zero, per_sample)
+    return samples if rest == 0 else None

@@ -1,0 +1,112 @@
+"""device_info: the ways to say which devices there are, and the cluster file that they become."""
+
+import hashlib
+import json
+import os
+import re
+from pathlib import Path
+
+from heterog.errors import HeterogError
+from heterog.files import make_folder, replace_file
+
+_PACKAGE = Path(__file__).resolve().parent
+_DATA_BASES = ("devices.json", "links.json")
+# What the loopback device of two cores achieves (configs/clusters/local-2cpu.json).
+_CPU_FABRIC = {"kind": "switch", "bandwidth_bytes_per_second": 1.46e9, "latency_seconds": 13.5e-6}
+_GPU_FABRIC = {"kind": "switch", "link": "pcie3"}
+
+
+def cluster_file(device_info, cache: Path) -> str:
+    """A cluster file (docs/formats.md) for
+
+    a path       of one
+    "cpu:2"      so many CPU devices of this host
+    a list       of device models, or of {"model": …, "count": …}: one host, cards on PCIe 3
+    a dict       what a cluster file holds; format, version and name may be left out
+    """
+    if isinstance(device_info, os.PathLike) or _is_path(device_info):
+        return _given(Path(device_info), cache)
+    text = json.dumps(_cluster(device_info), indent=1).encode()
+    return _kept(text, {name: _installed(name) for name in _DATA_BASES}, cache)
+
+
+def _is_path(device_info) -> bool:
+    return isinstance(device_info, str) and re.fullmatch(r"cpu(:\d+)?", device_info) is None
+
+
+def _cluster(device_info) -> dict:
+    if isinstance(device_info, str):
+        count = int(device_info.partition(":")[2] or 1)
+        if count < 1:
+            raise HeterogError(f"device_info: {device_info!r}; give one device or more, as 'cpu:2'")
+        return _one_host([{"model": "CPU", "count": count}])
+    if isinstance(device_info, dict):
+        if "machines" not in device_info:
+            raise HeterogError(
+                "device_info: the dict has no 'machines'; it holds what a cluster file holds "
+                "(docs/formats.md)"
+            )
+        header = {"format": "heterog-cluster", "version": 1, "name": "cluster"}
+        return header | device_info
+    if isinstance(device_info, (list, tuple)) and device_info:
+        return _one_host([_device(entry) for entry in device_info])
+    raise HeterogError(
+        f"device_info: {device_info!r}; give the path of a cluster file, 'cpu:2', a list of device "
+        "models, or a dict as in a cluster file"
+    )
+
+
+def _device(entry) -> dict:
+    if isinstance(entry, str):
+        return {"model": entry}
+    if isinstance(entry, dict) and "model" in entry:
+        return entry
+    raise HeterogError(
+        f"device_info: {entry!r} is no device; give its model, as 'T4', or "
+        "{'model': 'T4', 'count': 2}"
+    )
+
+
+def _one_host(devices: list[dict]) -> dict:
+    machine: dict = {"name": "local", "devices": devices}
+    if sum(device.get("count", 1) for device in devices) > 1:
+        cpus = all(device["model"] == "CPU" for device in devices)
+        machine["fabric"] = _CPU_FABRIC if cpus else _GPU_FABRIC
+    return {"format": "heterog-cluster", "version": 1, "name": "local", "machines": [machine]}
+
+
+def _given(path: Path, cache: Path) -> str:
+    """The file itself where it lies below its data bases, else a copy beside the installed ones."""
+    if not path.is_file():
+        raise HeterogError(f"device_info: {path}: no such file")
+    found = {name: _nearest(path, name) for name in _DATA_BASES}
+    if all(found.values()):
+        return str(path)
+    bases = {name: near or _installed(name) for name, near in found.items()}
+    return _kept(path.read_bytes(), bases, cache)
+
+
+def _nearest(path: Path, name: str) -> Path | None:
+    for folder in path.resolve().parents:
+        if (folder / name).is_file():
+            return folder / name
+    return None
+
+
+def _installed(name: str) -> Path:
+    """In the wheel, or in the checkout that this file lies in."""
+    for folder in (_PACKAGE / "configs", _PACKAGE.parent.parent / "configs"):
+        if (folder / name).is_file():
+            return folder / name
+    raise HeterogError(f"{name} was not found in {_PACKAGE / 'configs'}; install the wheel again")
+
+
+def _kept(cluster: bytes, bases: dict[str, Path], cache: Path) -> str:
+    """Files of one cluster in a folder of their own, named by what they hold."""
+    files = {"cluster.json": cluster} | {name: base.read_bytes() for name, base in bases.items()}
+    digest = hashlib.sha256(b"\0".join(files.values())).hexdigest()[:16]
+    folder = make_folder(cache / f"cluster-{digest}")
+    for name, contents in files.items():
+        if not (folder / name).is_file():
+            replace_file(folder / name, contents)
+    return str(folder / "cluster.json")

@@ -1,0 +1,294 @@
+"""The C++ library and the program, as Python reaches them: libheterog by ctypes, `heterog` as a
+process."""
+
+import ctypes
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from heterog.errors import HeterogError
+
+_API_VERSION = 1
+_PACKAGE = Path(__file__).resolve().parent
+_CHECKOUT = _PACKAGE.parent.parent
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("sizes", ctypes.POINTER(ctypes.c_int64)),
+        ("dimensions", ctypes.c_int32),
+        ("dtype", ctypes.c_char_p),
+    ]
+
+
+class _Options(ctypes.Structure):
+    _fields_ = [
+        ("graph", ctypes.c_char_p),
+        ("cluster", ctypes.c_char_p),
+        ("plan", ctypes.c_char_p),
+        ("collectives", ctypes.c_char_p),
+        ("profiles", ctypes.POINTER(ctypes.c_char_p)),
+        ("profile_count", ctypes.c_int32),
+        ("threads", ctypes.c_int32),
+        ("seed", ctypes.c_uint64),
+        ("slow_devices", ctypes.POINTER(ctypes.c_char_p)),
+        ("slow_factors", ctypes.POINTER(ctypes.c_int32)),
+        ("slow_count", ctypes.c_int32),
+        ("one_rank", ctypes.c_int32),
+        ("earlier", ctypes.c_int32),
+        ("any_device", ctypes.c_int32),
+        ("timeout_seconds", ctypes.c_double),
+        ("terms", ctypes.c_char_p),
+    ]
+
+
+class _Info(ctypes.Structure):
+    _fields_ = [
+        ("batch", ctypes.c_int64),
+        ("ranks", ctypes.c_int32),
+        ("rank", ctypes.c_int32),
+        ("predicted_step_seconds", ctypes.c_double),
+    ]
+
+
+@dataclass
+class NativeOptions:
+    """What a runner is made of: files, and how they are run."""
+
+    graph: str
+    cluster: str
+    plan: str
+    collectives: str = "per-device"
+    profiles: list[str] = field(default_factory=list)
+    threads: int = 0
+    seed: int = 0
+    slow: dict[str, int] = field(default_factory=dict)
+    one_rank: bool = False
+    any_device: bool = False
+    timeout: float = 300.0
+    terms: str = ""
+
+
+def find_program() -> str:
+    """The program `heterog`."""
+    places = [_PACKAGE / "bin" / "heterog"]
+    on_path = shutil.which("heterog")
+    # The command that pip made of this package calls this function: it is not the program.
+    if on_path and not _is_script(on_path):
+        places.append(Path(on_path))
+    places += [_CHECKOUT / "build" / kind / "bin" / "heterog" for kind in ("release", "dev")]
+    return _first("HETEROG_BIN", "the program heterog", places)
+
+
+def find_library() -> str:
+    """libheterog.so."""
+    places = [_PACKAGE / "lib" / "libheterog.so"]
+    places += [_CHECKOUT / "build" / kind / "lib" / "libheterog.so" for kind in ("release", "dev")]
+    return _first("HETEROG_LIBRARY", "libheterog.so", places)
+
+
+def _is_script(path: str) -> bool:
+    with open(path, "rb") as file:
+        return file.read(2) == b"#!"
+
+
+def _first(variable: str, what: str, places: list[Path]) -> str:
+    given = os.environ.get(variable)
+    if given:
+        if not os.path.isfile(given):
+            raise HeterogError(f"{variable}: {given} is no file")
+        return given
+    for place in places:
+        if place.is_file():
+            return str(place)
+    raise HeterogError(
+        f"{what} was not found in {', '.join(str(place) for place in places)}; install the wheel "
+        f"(scripts/build_wheel.sh), build it (scripts/build_release.sh), or set {variable}"
+    )
+
+
+def program_environment() -> dict:
+    """What the program needs around it: it is linked to the LibTorch of the package torch."""
+    folder = os.path.join(os.path.dirname(torch.__file__), "lib")
+    before = os.environ.get("LD_LIBRARY_PATH")
+    return os.environ | {"LD_LIBRARY_PATH": f"{folder}:{before}" if before else folder}
+
+
+def run_program(arguments: list[str]) -> dict:
+    """Runs a verb with --json; what it printed."""
+    done = subprocess.run(
+        [find_program(), *arguments, "--json"],
+        env=program_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        reason = lines[-1].removeprefix("heterog: error: ") if lines else f"exit code {done.returncode}"
+        raise HeterogError(f"heterog {arguments[0]}: {reason}")
+    return json.loads(done.stdout)
+
+
+def main() -> None:
+    """The command `heterog` that pip makes: the program in this package's place."""
+    try:
+        program = find_program()
+    except HeterogError as error:
+        sys.exit(f"heterog: error: {error}")
+    os.execve(program, [program, *sys.argv[1:]], program_environment())
+
+
+_library = None
+
+
+def _load() -> ctypes.CDLL:
+    """Loaded once; `import torch` has loaded the libraries that it needs."""
+    global _library
+    if _library is not None:
+        return _library
+    path = find_library()
+    try:
+        library = ctypes.CDLL(path)
+    except OSError as error:
+        raise HeterogError(
+            f"{path} cannot be loaded with torch {torch.__version__}: {error}; it must be built "
+            "with the version that is installed"
+        ) from error
+    library.heterog_last_error.restype = ctypes.c_char_p
+    version = library.heterog_api_version()
+    if version != _API_VERSION:
+        raise HeterogError(
+            f"{path} has interface {version}, this package needs {_API_VERSION}; build it again"
+        )
+    runner = ctypes.c_void_p
+    number = ctypes.POINTER(ctypes.c_int32)
+    value = ctypes.POINTER(ctypes.c_double)
+    library.heterog_open.argtypes = [ctypes.POINTER(_Options), ctypes.POINTER(runner)]
+    library.heterog_close.argtypes = [runner, ctypes.c_int32]
+    library.heterog_get_info.argtypes = [runner, ctypes.POINTER(_Info)]
+    library.heterog_is_kept.argtypes = [runner, ctypes.c_uint32, number]
+    library.heterog_set.argtypes = [runner, ctypes.c_uint32, ctypes.POINTER(_Tensor)]
+    library.heterog_get.argtypes = [runner, ctypes.c_uint32, ctypes.POINTER(_Tensor)]
+    library.heterog_step.argtypes = [
+        runner,
+        ctypes.c_int64,
+        ctypes.POINTER(ctypes.c_uint32),
+        ctypes.POINTER(_Tensor),
+        ctypes.c_int32,
+        value,
+        value,
+    ]
+    library.heterog_meet.argtypes = [runner, ctypes.c_int32, number]
+    _library = library
+    return library
+
+
+def _view(tensor: torch.Tensor) -> _Tensor:
+    """The memory of a contiguous CPU tensor, which must outlive the view."""
+    sizes = (ctypes.c_int64 * tensor.dim())(*tensor.shape)
+    name = str(tensor.dtype).removeprefix("torch.").encode()
+    return _Tensor(tensor.data_ptr(), sizes, tensor.dim(), name)
+
+
+def _texts(values) -> ctypes.Array:
+    return (ctypes.c_char_p * len(values))(*[value.encode() for value in values])
+
+
+class NativeRunner:
+    """The workers of a plan. Tensors are named by their place in the graph file."""
+
+    _made = 0  # in this process
+
+    def __init__(self, options: NativeOptions):
+        self._library = _load()
+        self._handle = ctypes.c_void_p()
+        given = _Options(
+            graph=os.fsencode(options.graph),
+            cluster=os.fsencode(options.cluster),
+            plan=os.fsencode(options.plan),
+            collectives=options.collectives.encode(),
+            profiles=_texts(options.profiles),
+            profile_count=len(options.profiles),
+            threads=options.threads,
+            seed=options.seed,
+            slow_devices=_texts(list(options.slow)),
+            slow_factors=(ctypes.c_int32 * len(options.slow))(*options.slow.values()),
+            slow_count=len(options.slow),
+            one_rank=options.one_rank,
+            earlier=NativeRunner._made,
+            any_device=options.any_device,
+            timeout_seconds=options.timeout,
+            terms=options.terms.encode(),
+        )
+        NativeRunner._made += 1
+        self._call("open", ctypes.byref(given), ctypes.byref(self._handle))
+        info = _Info()
+        self._call("get_info", self._handle, ctypes.byref(info))
+        self.batch: int = info.batch
+        self.ranks: int = info.ranks
+        self.rank: int = info.rank
+        self.predicted_step_seconds: float = info.predicted_step_seconds
+
+    def _call(self, name: str, *arguments) -> None:
+        if getattr(self._library, f"heterog_{name}")(*arguments) != 0:
+            raise HeterogError(self._library.heterog_last_error().decode(errors="replace"))
+
+    def keeps(self, index: int) -> bool:
+        """Whether any rank keeps this tensor between steps."""
+        kept = ctypes.c_int32()
+        self._call("is_kept", self._open(), index, ctypes.byref(kept))
+        return bool(kept.value)
+
+    def set(self, index: int, value: torch.Tensor) -> None:
+        value = value.detach().cpu().contiguous()
+        self._call("set", self._open(), index, ctypes.byref(_view(value)))
+
+    def get(self, index: int, value: torch.Tensor) -> torch.Tensor:
+        """Fills `value`: contiguous, with the tensor's own shape and dtype."""
+        self._call("get", self._open(), index, ctypes.byref(_view(value)))
+        return value
+
+    def step(self, number: int, inputs: dict[int, torch.Tensor]) -> tuple[float, float]:
+        """Loss and seconds of one step. Inputs are contiguous, on the CPU."""
+        count = len(inputs)
+        indices = (ctypes.c_uint32 * count)(*inputs)
+        views = (_Tensor * count)(*[_view(tensor) for tensor in inputs.values()])
+        loss, seconds = ctypes.c_double(), ctypes.c_double()
+        self._call(
+            "step",
+            self._open(),
+            number,
+            indices,
+            views,
+            count,
+            ctypes.byref(loss),
+            ctypes.byref(seconds),
+        )
+        return loss.value, seconds.value
+
+    def meet(self, own: int) -> int:
+        """Waits for all ranks; the largest number that any of them gives."""
+        worst = ctypes.c_int32()
+        self._call("meet", self._open(), own, ctypes.byref(worst))
+        return worst.value
+
+    def close(self, finished: bool) -> None:
+        """`finished`: waits for the other ranks, which else are told that this one gave up."""
+        if not self._handle:
+            return
+        handle, self._handle = self._handle, ctypes.c_void_p()
+        self._call("close", handle, finished)
+
+    def _open(self) -> ctypes.c_void_p:
+        if not self._handle:
+            raise HeterogError("the runner is closed; make another")
+        return self._handle

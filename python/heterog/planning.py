@@ -1,0 +1,79 @@
+"""From a model and devices to files that can be run: the exported step, the cluster, the plan."""
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from heterog.config import RunnerConfig
+from heterog.devices import cluster_file
+from heterog.errors import HeterogError
+from heterog.files import locked, make_folder, replace_file
+from heterog.native import find_program, run_program
+from heterog.step import TrainingStep
+from heterog.writer import pack_graph
+
+
+@dataclass
+class RunFiles:
+    """Paths of what a run needs."""
+
+    graph: str
+    cluster: str
+    plan: str
+
+
+def make_files(step: TrainingStep, device_info, config: RunnerConfig) -> RunFiles:
+    """Writes what was exported, and finds or makes the plan."""
+    cache = make_folder(config.folder)
+    cluster = cluster_file(device_info, cache)
+    graph = _graph_file(step, config, cache)
+    if config.plan is not None:
+        if not os.path.isfile(config.plan):
+            raise HeterogError(f"config: plan {config.plan}: no such file")
+        return RunFiles(graph, cluster, os.fspath(config.plan))
+    return RunFiles(graph, cluster, _plan_file(graph, cluster, config, cache))
+
+
+def _graph_file(step: TrainingStep, config: RunnerConfig, cache: Path) -> str:
+    if config.graph is not None:
+        step.save(config.graph)
+        return os.fspath(config.graph)
+    packed = pack_graph(step.graph)
+    path = cache / f"graph-{hashlib.sha256(packed).hexdigest()[:16]}.json.gz"
+    if not path.is_file():
+        replace_file(path, packed)
+    return str(path)
+
+
+def _plan_file(graph: str, cluster: str, config: RunnerConfig, cache: Path) -> str:
+    """Plans once for the same question, whatever the number of processes of this host that ask."""
+    arguments = ["plan", "--graph", graph, "--cluster", cluster, "--batch", str(config.batch)]
+    for name in ("planner", "budget", "evaluations", "policy", "collectives"):
+        value = getattr(config, name)
+        if value is not None:
+            arguments += [f"--{name}", str(value)]
+    for path in config.profiles:
+        arguments += ["--profile", path]
+    arguments += ["--seed", str(config.seed)]
+    path = cache / f"plan-{_question(arguments, graph, cluster, config)}.json"
+    with locked(f"{path}.lock"):
+        if not path.is_file():
+            run_program([*arguments, "--out", str(path)])
+    return str(path)
+
+
+def _question(arguments: list[str], graph: str, cluster: str, config: RunnerConfig) -> str:
+    """All that a plan depends on: what is asked, the files, the data bases, the program."""
+    hasher = hashlib.sha256()
+    files = [graph, cluster, *config.profiles]
+    for argument in arguments:
+        hasher.update(argument.encode() + b"\0" if argument not in files else b"file\0")
+    folder = Path(cluster).parent
+    files += [str(folder / name) for name in ("devices.json", "links.json")]
+    for path in files:
+        if os.path.isfile(path):
+            hasher.update(Path(path).read_bytes())
+    program = os.stat(find_program())
+    hasher.update(f"{program.st_size} {program.st_mtime_ns}".encode())
+    return hasher.hexdigest()[:16]

@@ -1,0 +1,337 @@
+"""get_runner: plans a training step for devices that are not all alike, and runs it on data."""
+
+import os
+import sys
+import weakref
+from collections import OrderedDict
+
+import torch
+
+from heterog.batches import Inputs
+from heterog.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from heterog.config import RunnerConfig, read_config
+from heterog.errors import HeterogError
+from heterog.interpreter import buffer_from_file, dtype_of, shape_of
+from heterog.native import NativeOptions, NativeRunner
+from heterog.optimizer_state import OptimizerState
+from heterog.planning import RunFiles, make_files
+from heterog.step import export_training_step, held_tensors, input_names
+
+# What tells a process that it is one rank of several (torchrun, srun, mpirun).
+_STARTERS = (
+    ("RANK", "WORLD_SIZE"),
+    ("SLURM_STEP_ID", "SLURM_PROCID", "SLURM_NTASKS"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+)
+
+
+def get_runner(model, make_inputs, loss_fn, optimizer, device_info, config=None) -> "Runner":
+    """Exports the training step, plans it for the devices, and makes their workers.
+
+    model        an nn.Module, or a function that builds one; training begins with its weights
+    make_inputs  batch size → tuple of tensors
+    loss_fn      (model, *inputs) → scalar tensor
+    optimizer    a torch.optim SGD, Adam or AdamW over the model's parameters, or a function
+                 parameters → optimizer; training goes on from its state
+    device_info  a cluster file; "cpu:2"; a list of device models; or a dict as in a cluster file
+    config       a dict of the settings of heterog.RunnerConfig; `batch` or `plan` is needed
+
+    Devices are threads of this process, or, where torchrun started it, one process each.
+    """
+    config = read_config(config)
+    built = model if isinstance(model, torch.nn.Module) else model()
+    if not isinstance(built, torch.nn.Module):
+        raise HeterogError(f"model: the function returned {type(built).__name__}, no nn.Module")
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        optimizer = optimizer([p for p in built.parameters() if p.requires_grad])
+    step = export_training_step(
+        built,
+        make_inputs,
+        loss_fn,
+        optimizer,
+        config.name,
+        batches=tuple(config.batches),
+        dropout=config.dropout,
+        double=config.double,
+        autocast=config.autocast,
+        clip_norm=config.clip_norm,
+        batch_norm=config.batch_norm,
+    )
+    files = make_files(step, device_info, config)
+    names = input_names(loss_fn, make_inputs)
+    return Runner(built, optimizer, make_inputs, names, step.graph, files, config)
+
+
+class Runner:
+    """A model in training on the devices of a plan; made by get_runner.
+
+    `model` is the module that was given: it keeps its first weights until sync_to_model().
+    `optimizer` is the torch optimizer: its learning rates are read at every step.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        make_inputs,
+        names: list[str],
+        graph: dict,
+        files: RunFiles,
+        config: RunnerConfig,
+    ):
+        self.model = model
+        self.optimizer = optimizer
+        self.config = config
+        self.graph_path, self.cluster_path, self.plan_path = files.graph, files.cluster, files.plan
+        self._make_inputs = make_inputs
+        self._tensors = graph["tensors"]
+        self._native = NativeRunner(_native_options(files, config))
+        # Ends with the process, if nobody has closed it.
+        self._end = weakref.finalize(self, _end_with_process, self._native)
+        self.ranks: int = self._native.ranks
+        self.rank: int = self._native.rank
+        self.batch: int = self._native.batch
+        self.predicted_step_seconds: float = self._native.predicted_step_seconds
+        self.last_step_seconds: float | None = None
+        if config.batch is not None and config.batch != self.batch:
+            self.close(finished=False)
+            raise HeterogError(
+                f"config: batch {config.batch} given, {files.plan} is for batch {self.batch}"
+            )
+        self._inputs = Inputs(graph, names, self.batch)
+        self._places = {t["name"]: i for i, t in enumerate(self._tensors)}
+        self._kept = {  # name → place
+            tensor["name"]: place
+            for place, tensor in enumerate(self._tensors)
+            if tensor["role"] in ("parameter", "buffer", "optimizer_state")
+            and self._native.keeps(place)
+        }
+        state_names = {t["name"] for t in self._tensors if t["role"] == "optimizer_state"}
+        self._state = OptimizerState(optimizer, model, state_names)
+        self._steps = 0
+        self._start()
+
+    # ---- training ----
+
+    @property
+    def steps_done(self) -> int:
+        return self._steps
+
+    def step(self, batch) -> float:
+        """One training step on a whole batch: a tensor, or a tuple or list in the order of
+        make_inputs, or a dict by the names of loss_fn's arguments. Returns the loss."""
+        inputs = self._inputs.of(batch)
+        number = self._steps + 1
+        for name, value in (("lr", self._state.rate()), ("step", number)):
+            if name in self._places:
+                inputs[self._places[name]] = torch.tensor(float(value), dtype=torch.float64)
+        loss, self.last_step_seconds = self._native.step(number, inputs)
+        self._steps = number
+        # What a scheduler looks at to warn of a step that was left out.
+        self.optimizer._opt_called = True
+        return loss
+
+    def run(self, steps: int, iterable=None, *, drop_last: bool = True) -> list[float]:
+        """So many steps; their losses. `iterable`, a DataLoader say, is gone through again and
+        again; without one, make_inputs makes the batches, from the seed and the step's number.
+
+        A batch of fewer samples than the plan's is left out, as DataLoader(drop_last=True) would;
+        with drop_last=False it is an error.
+        """
+        if iterable is None:
+            return [self.step(self._own_batch()) for _ in range(steps)]
+        losses: list[float] = []
+        while len(losses) < steps:
+            before = len(losses)
+            for batch in iterable:
+                if drop_last and self._is_incomplete(batch):
+                    continue
+                losses.append(self.step(batch))
+                if len(losses) == steps:
+                    break
+            if len(losses) == before:
+                raise HeterogError(
+                    f"run: the iterable ended after {len(losses)} of {steps} steps; it holds no "
+                    f"batch of {self.batch} samples (any more: a generator is gone through once)"
+                )
+        return losses
+
+    def _own_batch(self) -> tuple:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.config.seed * 1_000_003 + self._steps)
+            return self._make_inputs(self.batch)
+
+    def _is_incomplete(self, batch) -> bool:
+        samples = self._inputs.samples_of(batch)
+        return samples is not None and samples < self.batch
+
+    # ---- what has been learnt ----
+
+    def state_dict(self) -> "OrderedDict[str, torch.Tensor]":
+        """Parameters and buffers as model.state_dict() names them. Of several processes, each one
+        calls it."""
+        found = self._fetch([name for name in self._kept if name in self._names_of_model()])
+        state = self.model.state_dict()
+        for key, name in self._names_of_keys().items():
+            state[key] = found[name] if name in found else state[key].detach().clone()
+        return state
+
+    def load_state_dict(self, state: dict) -> None:
+        """As model.load_state_dict(state, strict=True), for the workers."""
+        names = self._names_of_keys()
+        missing = [key for key in names if key not in state]
+        unexpected = [key for key in state if key not in self.model.state_dict()]
+        if missing or unexpected:
+            what = f"lacks {missing[0]!r}" if missing else f"has {unexpected[0]!r} too many"
+            raise HeterogError(f"load_state_dict: the given state {what}")
+        for key, name in names.items():
+            self._put(name, state[key])
+
+    def optimizer_state_dict(self) -> dict:
+        """As a torch optimizer's state_dict() after the same steps, which such a one can load."""
+        names = [name for name in self._kept if self._role(name) == "optimizer_state"]
+        return self._state.state_dict(self._fetch(names), self._steps)
+
+    def load_optimizer_state_dict(self, state: dict) -> None:
+        """State, settings and, where the state counts them, the number of steps done."""
+        values, steps = self._state.load(state)
+        self._put_optimizer_state(values)
+        if steps or not state["state"]:
+            self._steps = steps
+
+    def sync_to_model(self) -> torch.nn.Module:
+        """Copies parameters and buffers into `model`, to evaluate or to save it."""
+        names = self._names_of_model()
+        with torch.no_grad():
+            for name, value in self._fetch([n for n in self._kept if n in names]).items():
+                names[name].copy_(value)
+        return self.model
+
+    def save(self, path, extra: dict | None = None) -> None:
+        """Writes a checkpoint (heterog.load_checkpoint): the file `path`, which plain PyTorch
+        loads, and one beside it. `extra`: anything JSON can hold, to come back from load(). Of
+        several processes, each one calls it and rank 0 writes."""
+        keys = set(self._names_of_keys().values())
+        others = [n for n in self._kept if n not in keys and self._role(n) != "optimizer_state"]
+        checkpoint = Checkpoint(
+            self.state_dict(),
+            self.optimizer_state_dict(),
+            self._steps,
+            self._fetch(others),
+            extra or {},
+        )
+        failure = None
+        if self.rank == 0:
+            try:
+                save_checkpoint(path, checkpoint)
+            except HeterogError as error:
+                failure = error
+        if self._native.meet(int(failure is not None)) and failure is None:
+            failure = HeterogError(f"rank 0 could not write {path}")
+        if failure is not None:
+            raise failure
+
+    def load(self, path) -> dict:
+        """Goes on where save() was called, bit for bit; returns its `extra`."""
+        checkpoint = load_checkpoint(path)
+        self.load_state_dict(checkpoint.model)
+        self.load_optimizer_state_dict(checkpoint.optimizer)
+        for name, value in checkpoint.others.items():
+            self._put(name, value)
+        self._steps = checkpoint.steps
+        return checkpoint.extra
+
+    # ---- the end ----
+
+    def close(self, finished: bool = True) -> None:
+        """Ends the workers. `finished`: of several processes, waits for the others; else they are
+        told that this one gave up."""
+        self._end.detach()
+        self._native.close(finished)
+
+    def __enter__(self) -> "Runner":
+        return self
+
+    def __exit__(self, kind, _error, _trace) -> None:
+        self.close(finished=kind is None)
+
+    # ---- tensors of the workers ----
+
+    def _start(self) -> None:
+        """From the model's parameters and buffers and the optimizer's state."""
+        names = self._names_of_model()
+        state, self._steps = self._state.initial()
+        for name, place in self._kept.items():
+            if self._role(name) == "optimizer_state":
+                continue
+            self._set(place, names[name] if name in names else buffer_from_file(self._tensors[place]))
+        self._put_optimizer_state(state)
+
+    def _put_optimizer_state(self, values: dict) -> None:
+        """What is not given is zero."""
+        for name, place in self._kept.items():
+            if self._role(name) == "optimizer_state":
+                entry = self._tensors[place]
+                zeros = torch.zeros(shape_of(entry, self.batch), dtype=dtype_of(entry))
+                self._set(place, values.get(name, zeros))
+
+    def _put(self, name: str, value: torch.Tensor) -> None:
+        """Into the workers, or into the model where they do not know it."""
+        if name in self._kept:
+            return self._set(self._kept[name], value)
+        with torch.no_grad():
+            self._names_of_model()[name].copy_(value)
+
+    def _set(self, place: int, value: torch.Tensor) -> None:
+        self._native.set(place, value.detach().to(dtype_of(self._tensors[place])))
+
+    def _fetch(self, names: list[str]) -> dict[str, torch.Tensor]:
+        found = {}
+        for name in names:
+            entry = self._tensors[self._kept[name]]
+            value = torch.empty(shape_of(entry, self.batch), dtype=dtype_of(entry))
+            found[name] = self._native.get(self._kept[name], value)
+        return found
+
+    def _role(self, name: str) -> str:
+        return self._tensors[self._kept[name]]["role"]
+
+    def _names_of_model(self) -> dict[str, torch.Tensor]:
+        """Name in the graph → the model's own tensor."""
+        held, _ = held_tensors(self.model)
+        return held | dict(self.model.named_parameters())
+
+    def _names_of_keys(self) -> dict[str, str]:
+        """Key of state_dict() → name in the graph; several keys of one tensor have one name."""
+        names: dict[int, str] = {}
+        for name, tensor in self._names_of_model().items():
+            names.setdefault(id(tensor), name)
+        return {
+            key: names[id(tensor)]
+            for key, tensor in self.model.state_dict(keep_vars=True).items()
+            if isinstance(tensor, torch.Tensor)
+        }
+
+
+def _native_options(files: RunFiles, config: RunnerConfig) -> NativeOptions:
+    rank_of = any(all(name in os.environ for name in names) for names in _STARTERS)
+    return NativeOptions(
+        graph=files.graph,
+        cluster=files.cluster,
+        plan=files.plan,
+        collectives=config.collectives,
+        profiles=config.profiles,
+        threads=config.threads,
+        seed=config.seed,
+        slow=config.slow,
+        one_rank=rank_of if config.processes is None else config.processes,
+        any_device=config.any_device,
+        timeout=config.timeout,
+        terms=f"clip {config.clip_norm} double {config.double}",
+    )
+
+
+def _end_with_process(native: NativeRunner) -> None:
+    """A process that ends by an exception tells the others so."""
+    native.close(finished=getattr(sys, "last_value", None) is None)

@@ -1,0 +1,39 @@
+"""One rank of a runner of processes, started by torchrun: PLANNER CACHE FOLDER DATA."""
+
+import os
+import sys
+
+import torch
+from runner_cases import BATCH, CASES, batches
+
+import heterog
+
+planner, cache, folder, data = sys.argv[1:]
+case = CASES["mlp"]
+settings = {"batch": BATCH, "planner": planner, "cache": cache, "double": True, "timeout": 60.0}
+rank = int(os.environ["RANK"])
+torch.manual_seed(11 + rank)  # rank 0's weights are everybody's
+model = case.model()
+optimizer = case.optimizer(list(model.parameters()))
+with heterog.get_runner(
+    model, case.make_inputs, case.loss_fn, optimizer, "cpu:2", settings
+) as runner:
+    assert runner.rank == rank and runner.ranks == 2
+    given = batches(case, 4)
+    if data == "apart" and rank == 1:
+        given.reverse()
+    losses = [runner.step(batch) for batch in given]
+    runner.save(f"{folder}/at.safetensors")
+    found = {
+        "losses": losses,
+        "state": runner.state_dict(),
+        "optimizer": runner.optimizer_state_dict(),
+    }
+    torch.save(found, f"{folder}/rank{rank}.pt")
+# Another one in the same processes.
+with heterog.get_runner(
+    model, case.make_inputs, case.loss_fn, optimizer, "cpu:2", settings
+) as runner:
+    runner.load(f"{folder}/at.safetensors")
+    assert runner.steps_done == 4
+    runner.run(1)
