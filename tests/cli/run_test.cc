@@ -340,6 +340,39 @@ TEST_F(Run, EndsWhenAPeerIsSilent) {
   }
 }
 
+// The network between ranks goes away in the middle of a step: nothing closes a connection, and the
+// store does not answer either. In a network of its own, where one may be made.
+TEST_F(Run, EndsWhenTheNetworkIsGone) {
+  if (std::system("unshare -rn ip link set lo up >/dev/null 2>&1") != 0) {
+    GTEST_SKIP() << "this machine lets nobody make a network namespace";
+  }
+  const auto rank_of = [&](int number) {
+    std::string command;
+    for (const auto& [name, value] : rank(number, 29'500)) command += name + "=" + value + " ";
+    const std::string name = path("rank" + std::to_string(number));
+    return command + "'" + HETEROG_PROGRAM + "' " + arguments("--steps 1000000 --timeout 3") +
+           " >" + name + ".out 2>" + name + ".err & pid" + std::to_string(number) + "=$!\n";
+  };
+  const std::string script =
+      write("script", "ip link set lo up\n" + rank_of(0) + rank_of(1) +
+                          "for i in $(seq 600); do grep -q 'step 1:' " + path("rank0.out") +
+                          " && break; sleep 0.1; done\n"
+                          "ip link set lo down; date +%s >" +
+                          path("down") + "\nwait $pid0; echo $? >" + path("code0") +
+                          "; wait $pid1; echo $? >" + path("code1") + "; date +%s >" +
+                          path("ended") + "\n");
+  ASSERT_EQ(std::system(("timeout -s KILL 120 unshare -rn sh " + script).c_str()), 0);
+  for (const int number : {0, 1}) {
+    EXPECT_EQ(read_file(path("code" + std::to_string(number))), "4\n");
+    const std::string err = read_file(path("rank" + std::to_string(number) + ".err"));
+    expect_one_line(err);
+    EXPECT_THAT(err, HasSubstr("rank " + std::to_string(1 - number) + " (local/gpu" +
+                               std::to_string(1 - number) + ")"));
+  }
+  EXPECT_LT(std::stol(read_file(path("ended"))) - std::stol(read_file(path("down"))),
+            3 + static_cast<long>(kEndsWithin));
+}
+
 TEST_F(Run, EndsWithItsRanksOnASignal) {
   const auto job = start("job", "--steps 1000000 --threads 1");
   ASSERT_TRUE(job->await_steps(1)) << job->err();
