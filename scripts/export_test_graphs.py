@@ -189,14 +189,16 @@ GRAPHS = {
 }
 
 
+def export(name: str) -> heterog.TrainingStep:
+    model, make_inputs, loss, optimizer, options = GRAPHS[name]
+    torch.manual_seed(0)
+    return heterog.export_training_step(model, make_inputs, loss, optimizer, name, **options)
+
+
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
-    for name, (model, make_inputs, loss, optimizer, options) in GRAPHS.items():
-        torch.manual_seed(0)
-        step = heterog.export_training_step(
-            model, make_inputs, loss, optimizer, name, **{"dropout": True} | options
-        )
-        step.save(FOLDER / f"{name}.json.gz")
+    for name in GRAPHS:
+        export(name).save(FOLDER / f"{name}.json.gz")
         print(FOLDER / f"{name}.json.gz")
 
 

@@ -140,8 +140,8 @@ def test_the_graphs_of_the_c_tests_are_those_of_this_exporter(tmp_path):
     spec = importlib.util.spec_from_file_location("export_test_graphs", path)
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
-    for name, make in script.GRAPHS.items():
+    for name in script.GRAPHS:
         made = tmp_path / f"{name}.json.gz"
-        make().save(made)
+        script.export(name).save(made)
         kept = script.FOLDER / f"{name}.json.gz"
         assert made.read_bytes() == kept.read_bytes(), f"run scripts/{path.name}"

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -19,13 +20,16 @@
 #include "cli/report.h"
 #include "cli/verbs.h"
 #include "cluster/cluster_io.h"
+#include "cost/profile_io.h"
 #include "runtime/gloo_transport.h"
 #include "runtime/hostfile.h"
 #include "runtime/launcher.h"
 #include "runtime/median.h"
 #include "runtime/rank_place.h"
 #include "runtime/rendezvous.h"
+#include "runtime/run_profile.h"
 #include "runtime/training_run.h"
+#include "sim/trace.h"
 
 namespace heterog::cli {
 
@@ -51,6 +55,9 @@ struct RunOptions {
   std::string host;
   std::string master_address;
   std::string master_port;
+  std::string order;
+  std::string trace;
+  std::string profile_out;
 };
 
 constexpr std::uint16_t kDefaultPort = 29500;  // torchrun's too
@@ -111,7 +118,8 @@ WorkerOptions worker_options(const RunOptions& options, const std::string& devic
   const int share = std::max(1, hardware_threads() / std::max(1, ranks_here));
   return {.seed = options.seed,
           .threads = options.threads > 0 ? options.threads : share,
-          .repeat = slowness(options, device)};
+          .repeat = slowness(options, device),
+          .record = true};
 }
 
 // Prints steps as they end, and at last what they took beside what was predicted.
@@ -136,6 +144,7 @@ class Printer {
 
   void step(std::int64_t number, const runtime::StepReport& report) {
     seconds_.push_back(report.seconds);
+
     json_["steps"].push_back(
         {{"step", number}, {"loss", report.loss}, {"seconds", report.seconds}});
     if (options_.json) return;
@@ -147,16 +156,28 @@ class Printer {
   }
 
   // The first step, which warms up, is not counted if there are others.
-  void end() {
+  void end(const std::vector<runtime::Drift>& drift) {
     std::vector<double> counted = seconds_;
     if (counted.size() > 1) counted.erase(counted.begin());
     const double measured = runtime::median(counted);
-    const double predicted = loaded_.record.step_seconds;
+    const double predicted = to_seconds(loaded_.simulated.result.step);
     json_["median_step_seconds"] = measured;
     json_["predicted_step_seconds"] = predicted;
     json_["measured_over_predicted"] = measured / predicted;
+    json_["drift"] = OrderedJson::array();
+    for (const runtime::Drift& row : drift) {
+      json_["drift"].push_back({{"what", row.what},
+                                {"tasks", row.tasks},
+                                {"predicted_seconds", row.predicted_seconds},
+                                {"measured_seconds", row.measured_seconds}});
+    }
     if (options_.json) return print_json(json_);
-    fmt::print("median step {}, predicted {}: measured is {:.3g} of predicted\n",
+    Table table({"drift", "tasks", "predicted", "measured", "ratio"});
+    for (const runtime::Drift& row : drift) {
+      table.add_row({row.what, std::to_string(row.tasks), milliseconds_text(row.predicted_seconds),
+                     milliseconds_text(row.measured_seconds), fmt::format("{:.2f}", row.ratio())});
+    }
+    fmt::print("{}median step {}, predicted {}: measured is {:.3g} of predicted\n", table.text(),
                milliseconds_text(measured), milliseconds_text(predicted), measured / predicted);
   }
 
@@ -168,7 +189,7 @@ class Printer {
 };
 
 LoadedPlan load(const RunOptions& options) {
-  LoadedPlan loaded = load_plan(options.plan, options.problem);
+  LoadedPlan loaded = load_plan(options.plan, options.problem, options.order);
   check_slow(options, *loaded.problem->cluster);
   return loaded;
 }
@@ -176,6 +197,71 @@ LoadedPlan load(const RunOptions& options) {
 runtime::Job job_of(const LoadedPlan& loaded, const RunOptions& options) {
   return runtime::make_job(loaded.problem, loaded.simulated.plan, loaded.simulated.result.dispatch,
                            {}, options.problem.graph);
+}
+
+// The steps that are looked at: the last ones, and the first, which warms up, only where it is all
+// there is.
+class Records {
+ public:
+  void add(const runtime::StepReport& report) {
+    if (!report.measured) return;
+    if (steps_.size() == kMost || (steps_.size() == 1 && !warm_)) {
+      steps_.erase(steps_.begin());
+      warm_ = true;
+    }
+    steps_.push_back(*report.measured);
+  }
+  const std::vector<runtime::MeasuredStep>& steps() const { return steps_; }
+
+ private:
+  static constexpr std::size_t kMost = 100;
+  std::vector<runtime::MeasuredStep> steps_;
+  bool warm_ = false;
+};
+
+// The step of the median duration, as a timeline of the plan.
+sim::SimResult median_step(const compiler::Plan& plan, std::vector<runtime::MeasuredStep> steps) {
+  std::sort(steps.begin(), steps.end(),
+            [](const auto& a, const auto& b) { return a.duration < b.duration; });
+  const runtime::MeasuredStep& middle = steps[steps.size() / 2];
+  sim::SimResult result;
+  result.step = middle.duration;
+  result.start = middle.begin;
+  result.end = middle.end;
+  for (const TaskId task : plan.task_ids()) result.dispatch.push_back(task);
+  std::stable_sort(result.dispatch.begin(), result.dispatch.end(),
+                   [&](TaskId a, TaskId b) { return middle.begin[a] < middle.begin[b]; });
+  return result;
+}
+
+void make_folder(const std::string& folder, const char* option) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  VALIDATE(!error, "{} {}: {}", option, printable(folder), error.message());
+}
+
+// DIR/rankN.json, one a rank.
+void write_rank_trace(const RunOptions& options, const LoadedPlan& loaded, const Records& records,
+                      DeviceId rank) {
+  if (options.trace.empty()) return;
+  const compiler::Plan& plan = loaded.simulated.plan;
+  write_file(
+      fmt::format("{}/rank{}.json", options.trace, rank.value()),
+      sim::chrome_trace(*loaded.problem, plan, median_step(plan, records.steps()), {.rank = rank}));
+}
+
+// DIR/TYPE.profile.json, one a type of device.
+void write_profiles(const RunOptions& options, const LoadedPlan& loaded, const runtime::Job& job,
+                    const Records& records) {
+  if (options.profile_out.empty()) return;
+  const cluster::Cluster& cluster = *loaded.problem->cluster;
+  for (const DeviceTypeId type : id_range<DeviceTypeId>(cluster.type_count())) {
+    const cost::Profile profile =
+        runtime::profile_of_run(job, loaded.simulated.plan, records.steps(), type);
+    if (!profile.finished) continue;
+    cost::write_profile(
+        fmt::format("{}/{}.profile.json", options.profile_out, cluster.type(type).name), profile);
+  }
 }
 
 int run_threads(const RunOptions& options) {
@@ -186,10 +272,19 @@ int run_threads(const RunOptions& options) {
   for (const std::string& name : names) {
     workers.push_back(worker_options(options, name, static_cast<int>(names.size())));
   }
-  const auto run = runtime::run_in_threads(job, workers);
+  const auto run = runtime::run_in_threads(job, loaded.simulated.plan, workers);
   Printer printer(options, loaded, "threads of one process");
-  for (std::int64_t step = 1; step <= options.steps; ++step) printer.step(step, run->step(step));
-  printer.end();
+  Records records;
+  for (std::int64_t step = 1; step <= options.steps; ++step) {
+    const runtime::StepReport report = run->step(step);
+    records.add(report);
+    printer.step(step, report);
+  }
+  for (const DeviceId rank : loaded.problem->cluster->device_ids()) {
+    write_rank_trace(options, loaded, records, rank);
+  }
+  write_profiles(options, loaded, job, records);
+  printer.end(runtime::drift(job, loaded.simulated.plan, records.steps()));
   return 0;
 }
 
@@ -232,15 +327,21 @@ int run_one_rank(const RunOptions& options, const RankPlace& place) {
                                     .address = meeting.address,
                                     .timeout = timeout_of(options)});
   transport.run_until_finished([&] {
-    const auto run = runtime::run_rank(
-        job, rank, transport, worker_options(options, names[rank.value()], meeting.ranks_here));
+    const auto run =
+        runtime::run_rank(job, loaded.simulated.plan, rank, transport,
+                          worker_options(options, names[rank.value()], meeting.ranks_here));
+    Records records;
     std::optional<Printer> printer;
     if (place.rank == 0) printer.emplace(options, loaded, "processes");
     for (std::int64_t step = 1; step <= options.steps; ++step) {
       const runtime::StepReport report = run->step(step);
+      records.add(report);
       if (printer) printer->step(step, report);
     }
-    if (printer) printer->end();
+    write_rank_trace(options, loaded, records, rank);
+    if (!printer) return;
+    write_profiles(options, loaded, job, records);
+    printer->end(runtime::drift(job, loaded.simulated.plan, records.steps()));
   });
   return 0;
 }
@@ -310,6 +411,8 @@ int run_processes(const RunOptions& options) {
 
 int run_run(const RunOptions& options) {
   check_options(options);
+  if (!options.trace.empty()) make_folder(options.trace, "--trace");
+  if (!options.profile_out.empty()) make_folder(options.profile_out, "--profile-out");
   if (options.in_threads) return run_threads(options);
   if (!options.processes) {
     const auto place = runtime::read_rank_place(runtime::process_environment());
@@ -351,6 +454,12 @@ void add_run(CLI::App& app, Action& chosen) {
                   "127.0.0.1");
   verb.add_option("--master-port", options->master_port,
                   "Port there; 29500 with a hostfile, else any free one");
+  verb.add_option("--order", options->order,
+                  "rank, rank-reserve or fifo, in place of the plan's own");
+  verb.add_option("--trace", options->trace,
+                  "Folder for a Chrome trace of the median step, one file a rank");
+  verb.add_option("--profile-out", options->profile_out,
+                  "Folder for what the operators took, one profile a type of device (--profile)");
   verb.add_option("--seed", options->seed, "Seed of everything random")->capture_default_str();
   verb.add_flag("--json", options->json, "One JSON object on stdout instead of lines");
   verb.footer(

@@ -32,8 +32,9 @@ double checked_loss(const Job& job, std::int64_t step,
 
 class Threads final : public TrainingRun {
  public:
-  Threads(const Job& job, const IdVector<DeviceId, WorkerOptions>& workers)
-      : job_(job), options_(workers[DeviceId(0)]), team_(job, workers) {
+  Threads(const Job& job, const compiler::Plan& plan,
+          const IdVector<DeviceId, WorkerOptions>& workers)
+      : job_(job), plan_(plan), options_(workers[DeviceId(0)]), team_(job, workers) {
     const auto values = random_residents(*job.problem->graph, options_.seed, options_.floats);
     for (TensorId id : job.problem->graph->tensor_ids()) {
       if (values[id].defined()) team_.set_resident(id, values[id]);
@@ -46,6 +47,13 @@ class Threads final : public TrainingRun {
         random_inputs(graph, job_.problem->batch, options_.seed, number, options_.floats);
     const auto results = team_.step(number, inputs);
     StepReport report;
+    if (options_.record) {
+      IdVector<DeviceId, RankRecord> records;
+      for (const StepResult& result : results) {
+        records.push_back({result.start, result.duration, result.spans});
+      }
+      report.measured = merge_records(job_, plan_, records);
+    }
     std::vector<std::vector<double>> parts;
     for (DeviceId rank : job_.problem->cluster->device_ids()) {
       report.seconds = std::max(report.seconds, to_seconds(results[rank].duration));
@@ -57,20 +65,24 @@ class Threads final : public TrainingRun {
 
  private:
   const Job& job_;
+  const compiler::Plan& plan_;
   const WorkerOptions options_;
   Team team_;
 };
 
 class OneRank final : public TrainingRun {
  public:
-  OneRank(const Job& job, DeviceId rank, Transport& transport, const WorkerOptions& worker)
+  OneRank(const Job& job, const compiler::Plan& plan, DeviceId rank, Transport& transport,
+          const WorkerOptions& worker)
       : job_(job),
+        plan_(plan),
         rank_(rank),
         transport_(transport),
         options_(worker),
         worker_(job, rank, transport, worker) {
     const auto values = random_residents(*job.problem->graph, options_.seed, options_.floats);
     for (TensorId id : worker_.residents()) worker_.set_resident(id, values[id]);
+    if (options_.record) clock_offset_ = clock_offset(transport_);
   }
 
   StepReport step(std::int64_t number) override {
@@ -89,27 +101,33 @@ class OneRank final : public TrainingRun {
       report.seconds = std::max(report.seconds, numbers[other.numel() - 1]);
     }
     report.loss = checked_loss(job_, number, parts);
+    if (options_.record) {
+      const RankRecord record{result.start + clock_offset_, result.duration, result.spans};
+      report.measured = merge_records(job_, plan_, gather_records(job_, record, transport_));
+    }
     return report;
   }
 
  private:
   const Job& job_;
+  const compiler::Plan& plan_;
   const DeviceId rank_;
   Transport& transport_;
   const WorkerOptions options_;
   Worker worker_;
+  Nanoseconds clock_offset_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<TrainingRun> run_in_threads(const Job& job,
+std::unique_ptr<TrainingRun> run_in_threads(const Job& job, const compiler::Plan& plan,
                                             const IdVector<DeviceId, WorkerOptions>& workers) {
-  return std::make_unique<Threads>(job, workers);
+  return std::make_unique<Threads>(job, plan, workers);
 }
 
-std::unique_ptr<TrainingRun> run_rank(const Job& job, DeviceId rank, Transport& transport,
-                                      const WorkerOptions& worker) {
-  return std::make_unique<OneRank>(job, rank, transport, worker);
+std::unique_ptr<TrainingRun> run_rank(const Job& job, const compiler::Plan& plan, DeviceId rank,
+                                      Transport& transport, const WorkerOptions& worker) {
+  return std::make_unique<OneRank>(job, plan, rank, transport, worker);
 }
 
 }  // namespace heterog::runtime

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
+#include "runtime/measurement.h"
 #include "runtime/program.h"
 #include "runtime/transport.h"
 #include "runtime/worker.h"
@@ -13,7 +15,8 @@ namespace heterog::runtime {
 
 struct StepReport {
   double loss = 0;
-  double seconds = 0;  // of the slowest rank
+  double seconds = 0;                    // of the slowest rank
+  std::optional<MeasuredStep> measured;  // if the workers record
 };
 
 class TrainingRun {
@@ -26,10 +29,11 @@ class TrainingRun {
 
 // Parameters are of the workers' seed, each step's data of the seed and the step's number: the same
 // on every rank, and in threads and processes. `workers`: one a device.
-std::unique_ptr<TrainingRun> run_in_threads(const Job& job,
+// `plan`: that of the job.
+std::unique_ptr<TrainingRun> run_in_threads(const Job& job, const compiler::Plan& plan,
                                             const IdVector<DeviceId, WorkerOptions>& workers);
 // This rank; the reports are of all, on every rank.
-std::unique_ptr<TrainingRun> run_rank(const Job& job, DeviceId rank, Transport& transport,
-                                      const WorkerOptions& worker);
+std::unique_ptr<TrainingRun> run_rank(const Job& job, const compiler::Plan& plan, DeviceId rank,
+                                      Transport& transport, const WorkerOptions& worker);
 
 }  // namespace heterog::runtime

@@ -35,19 +35,24 @@ std::string quoted(std::string_view text) {
 
 class TraceWriter {
  public:
-  TraceWriter(const cost::Problem& problem, const Plan& plan, const SimResult& result)
-      : problem_(problem), plan_(plan), result_(result) {}
+  TraceWriter(const cost::Problem& problem, const Plan& plan, const SimResult& result,
+              const TraceOptions& options)
+      : problem_(problem), plan_(plan), result_(result), options_(options) {}
 
   std::string write() {
     name_tracks();
     for (TaskId task : result_.dispatch) add_task(task);
-    add_flows();
-    add_memory();
+    if (!options_.rank) {
+      add_flows();
+      add_memory();
+    }
     return fmt::format(
-        "{{\"displayTimeUnit\": \"ms\", \"distributedInfo\": {{\"rank\": 0}},\n"
+        "{{\"displayTimeUnit\": \"ms\", \"distributedInfo\": {{\"rank\": {}}},\n"
         "\"otherData\": {{\"graph\": {}, \"cluster\": {}, \"batch\": {}, \"source\": "
-        "\"simulated\"}},\n\"traceEvents\": [\n{}\n]}}\n",
-        quoted(problem_.graph->name()), quoted(problem_.cluster->name()), plan_.batch, events_);
+        "\"{}\"}},\n\"traceEvents\": [\n{}\n]}}\n",
+        options_.rank ? options_.rank->value() : 0, quoted(problem_.graph->name()),
+        quoted(problem_.cluster->name()), plan_.batch, options_.rank ? "measured" : "simulated",
+        events_);
   }
 
  private:
@@ -103,10 +108,22 @@ class TraceWriter {
         bytes > 0 ? fmt::format(", \"bytes\": {}", bytes) : "");
   }
 
+  // What a rank tells: its computation, its collectives, and what arrives at it.
+  bool tells(std::size_t resource, TaskId task) const {
+    if (!options_.rank) return true;
+    const std::size_t devices = plan_.device_count;
+    const std::size_t own = options_.rank->value();
+    return resource < 2 * devices
+               ? resource % devices == own
+               : plan_.peer[task].valid() && plan_.device[task] == *options_.rank;
+  }
+
   void add_task(TaskId task) {
-    for (const compiler::Hold& hold : plan_.holds[task]) {
+    for (compiler::Hold hold : plan_.holds[task]) {
       const std::size_t resource = hold.resource.value();
       const std::size_t devices = plan_.device_count;
+      if (!tells(resource, task)) continue;
+      if (options_.rank) hold.duration = result_.end[task] - result_.start[task];
       if (resource < devices) {
         add_slice(task, static_cast<int>(resource), kComputeThread, hold.duration, 0);
       } else if (resource < 2 * devices) {
@@ -161,13 +178,15 @@ class TraceWriter {
   const cost::Problem& problem_;
   const Plan& plan_;
   const SimResult& result_;
+  TraceOptions options_;
   std::string events_;
 };
 
 }  // namespace
 
-std::string chrome_trace(const cost::Problem& problem, const Plan& plan, const SimResult& result) {
-  return TraceWriter(problem, plan, result).write();
+std::string chrome_trace(const cost::Problem& problem, const Plan& plan, const SimResult& result,
+                         const TraceOptions& options) {
+  return TraceWriter(problem, plan, result, options).write();
 }
 
 }  // namespace heterog::sim

@@ -1,6 +1,7 @@
 // Chrome trace of a simulated step (chrome://tracing, Perfetto).
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "compiler/plan.h"
@@ -9,9 +10,15 @@
 
 namespace heterog::sim {
 
+struct TraceOptions {
+  // Of a measured run: the trace of one rank, which holds what its device did. A slice lasts as
+  // long as its task, which may have held each resource for less.
+  std::optional<DeviceId> rank = {};
+};
+
 // Object form, µs from 0; one pid a device (and one for links), one tid a stream, counters for
 // memory, flows for transfers. Needs a result with the timeline.
 std::string chrome_trace(const cost::Problem& problem, const compiler::Plan& plan,
-                         const SimResult& result);
+                         const SimResult& result, const TraceOptions& options = {});
 
 }  // namespace heterog::sim
