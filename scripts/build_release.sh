@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds the program that users run: build/release/bin/heterog. Seconds if nothing has changed.
+# Builds what users run: build/release/bin/heterog, and the library of the Python client beside it.
+# Seconds if nothing has changed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [[ -f build/release/build.ninja ]] || cmake --preset release
-cmake --build build/release --target heterog
+cmake --build build/release --target heterog heterog_client

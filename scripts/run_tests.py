@@ -118,6 +118,8 @@ def python_tests(quick):
     ok = run(
         [sys.executable, "-m", "pytest", "-q", "python/tests", f"--junitxml={report}", *selection],
         PYTHONPATH=str(ROOT / "python"),
+        HETEROG_LIBRARY=str(ROOT / "build/dev/lib/libheterog.so"),
+        HETEROG_BIN=str(ROOT / "build/dev/bin/heterog"),
     )
     if not report.exists():
         return Tally(failed=1)

@@ -6,11 +6,12 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
+
+from heterog_command import program_environment
 
 from heterog.errors import HeterogError
 
@@ -80,7 +81,7 @@ def find_program() -> str:
     """The program `heterog`."""
     places = [_PACKAGE / "bin" / "heterog"]
     on_path = shutil.which("heterog")
-    # The command that pip made of this package calls this function: it is not the program.
+    # A script there is the wheel's command, not the program.
     if on_path and not _is_script(on_path):
         places.append(Path(on_path))
     places += [_CHECKOUT / "build" / kind / "bin" / "heterog" for kind in ("release", "dev")]
@@ -114,13 +115,6 @@ def _first(variable: str, what: str, places: list[Path]) -> str:
     )
 
 
-def program_environment() -> dict:
-    """What the program needs around it: it is linked to the LibTorch of the package torch."""
-    folder = os.path.join(os.path.dirname(torch.__file__), "lib")
-    before = os.environ.get("LD_LIBRARY_PATH")
-    return os.environ | {"LD_LIBRARY_PATH": f"{folder}:{before}" if before else folder}
-
-
 def run_program(arguments: list[str]) -> dict:
     """Runs a verb with --json; what it printed."""
     done = subprocess.run(
@@ -136,15 +130,6 @@ def run_program(arguments: list[str]) -> dict:
         reason = lines[-1].removeprefix("heterog: error: ") if lines else f"exit code {done.returncode}"
         raise HeterogError(f"heterog {arguments[0]}: {reason}")
     return json.loads(done.stdout)
-
-
-def main() -> None:
-    """The command `heterog` that pip makes: the program in this package's place."""
-    try:
-        program = find_program()
-    except HeterogError as error:
-        sys.exit(f"heterog: error: {error}")
-    os.execve(program, [program, *sys.argv[1:]], program_environment())
 
 
 _library = None

@@ -105,6 +105,9 @@ CASES = {
     "transformer": Case(
         lambda: Transformer(0.0), token_inputs, tokens_loss, adamw, {"clip_norm": 0.5}
     ),
+    "transformer-sgd": Case(
+        lambda: Transformer(0.0), token_inputs, tokens_loss, sgd, {"clip_norm": 0.5}
+    ),
     "dropout": Case(lambda: Transformer(0.2), token_inputs, tokens_loss, adamw),
     "embedding": Case(
         lambda: nn.Sequential(nn.Embedding(19, 8), nn.Linear(8, 19)),

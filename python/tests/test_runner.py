@@ -65,7 +65,7 @@ def error_of(found: torch.Tensor, expected: torch.Tensor) -> float:
 
 
 def check_state(found: dict, expected: dict, tolerance: float) -> None:
-    assert list(found) == list(expected)
+    assert found.keys() == expected.keys()
     for key, value in expected.items():
         assert error_of(found[key], value) <= tolerance, key
 
@@ -91,11 +91,14 @@ def test_a_plan_trains_as_pytorch_does(make, name, planner):
     expected = train_plainly(CASES[name], STEPS)
     losses = [runner.step(batch) for batch in batches(CASES[name], STEPS)]
     assert losses == pytest.approx(expected.losses, rel=1e-10)
+    assert list(runner.state_dict()) == list(expected.state)
     check_state(runner.state_dict(), expected.state, 1e-10)
     check_optimizer(runner.optimizer_state_dict(), expected.optimizer, 1e-10)
 
 
-@pytest.mark.parametrize("name", ["mlp", "convnet", "transformer", "embedding", "tied"])
+# Not AdamW on attention: the gradient of the keys' bias is zero but for rounding, which Adam's
+# division by its own size makes into whole steps.
+@pytest.mark.parametrize("name", ["mlp", "convnet", "transformer-sgd", "embedding", "tied"])
 def test_in_single_precision(make, name):
     runner = make(name, "cp-ar", double=False)
     expected = train_plainly(CASES[name], STEPS, torch.float32)
@@ -182,10 +185,11 @@ def test_run_from_a_loader_leaves_incomplete_batches_out(make):
 
 
 def test_run_without_data_is_reproducible(make):
+    runner = make("mlp")
     before = torch.get_rng_state()
-    losses = make("mlp").run(3)
-    assert losses == make("mlp").run(3)
+    losses = runner.run(3)
     assert torch.equal(before, torch.get_rng_state())
+    assert losses == make("mlp").run(3)
     assert len(set(losses)) == 3
 
 
@@ -472,7 +476,7 @@ def torchrun(*arguments) -> subprocess.CompletedProcess:
     return subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
          str(script), *arguments],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(script.parents[1])},
         capture_output=True,
         text=True,
         timeout=300,

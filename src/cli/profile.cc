@@ -48,7 +48,8 @@ struct ProfileOptions {
 bool is_gpu(const std::string& device) { return !device.starts_with("CPU"); }
 
 void check_device(const std::string& device) {
-  const cluster::DeviceDatabase devices = cluster::read_devices(HETEROG_CONFIG_DIR "/devices.json");
+  const cluster::DeviceDatabase devices =
+      cluster::read_devices(cluster::installed_config("devices.json"));
   std::string names;
   for (const auto& [name, type] : devices) names += (names.empty() ? "" : ", ") + name;
   VALIDATE(devices.contains(device), "--device: unknown device '{}'; it is one of {}",

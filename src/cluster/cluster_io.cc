@@ -306,10 +306,25 @@ std::string find_data_base(const std::string& path, const std::string& name) {
     if (folder == folder.parent_path()) break;
     folder = folder.parent_path();
   }
-  return HETEROG_CONFIG_DIR "/" + name;
+  return installed_config(name);
 }
 
 }  // namespace
+
+std::string installed_config(const std::string& name) {
+  namespace fs = std::filesystem;
+  const fs::path built = fs::path(HETEROG_CONFIG_DIR) / name;
+  std::error_code error;
+  if (fs::is_regular_file(built, error)) return built.string();
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  for (fs::path folder = program.parent_path(); folder != folder.parent_path();
+       folder = folder.parent_path()) {
+    if (fs::is_regular_file(folder / "configs" / name, error)) {
+      return (folder / "configs" / name).string();
+    }
+  }
+  return built.string();
+}
 
 Cluster load_cluster(const std::string& path) {
   const std::string text = read_file(path);  // first, so that a missing file is what is reported

@@ -33,6 +33,10 @@ Cluster read_cluster(const std::string& path, const DeviceDatabase& devices,
 Cluster parse_cluster(const std::string& text, const std::string& source,
                       const DeviceDatabase& devices, const LinkDatabase& links = {});
 
+// A file of the project's configs/: where it was built, else in a folder configs/ above the
+// program.
+std::string installed_config(const std::string& name);
+
 // Reads the cluster with the data bases found beside it (the nearest devices.json and links.json in
 // the cluster file's folder or the ones above), else those that are installed with the program.
 Cluster load_cluster(const std::string& path);

@@ -1,0 +1,58 @@
+"""Puts the library and the program of build/release into the wheel, with all that they read.
+
+Without a build, the wheel holds the exporter alone. HETEROG_BUILD names another build folder.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / os.environ.get("HETEROG_BUILD", "build/release")
+LIBRARY = BUILD / "lib" / "libheterog.so"
+PROGRAM = BUILD / "bin" / "heterog"
+BUILT = LIBRARY.is_file() and PROGRAM.is_file()
+# Of the system that builds, which another may lack.
+BROUGHT = ("libfmt.", "libspdlog.")
+
+
+def brought_libraries() -> list[Path]:
+    """Where the program finds them."""
+    lines = subprocess.run(["ldd", PROGRAM], capture_output=True, text=True, check=True).stdout
+    found = re.findall(r"^\s*(\S+) => (\S+)", lines, re.MULTILINE)
+    return [Path(path) for name, path in found if name.startswith(BROUGHT)]
+
+
+class WithPrograms(build_py):
+    def run(self):
+        super().run()
+        if not BUILT:
+            print(f"warning: {BUILD} holds no build; this package can export, and run nothing")
+            return
+        folder = Path(self.build_lib) / "heterog"
+        for source in (LIBRARY, *brought_libraries()):
+            self.put(source, folder / "lib" / source.name, strip=True)
+        self.put(PROGRAM, folder / "bin" / "heterog", strip=True)
+        for name in ("devices.json", "links.json"):
+            self.put(ROOT / "configs" / name, folder / "configs" / name)
+        policy = Path("models/policies/zoo-small.ckpt")
+        self.put(ROOT / policy, folder / policy)
+
+    def put(self, source: Path, target: Path, strip: bool = False) -> None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, target)
+        if strip:
+            subprocess.run(["strip", "--strip-unneeded", target], check=True)
+
+
+platform = re.sub(r"[-.]", "_", sysconfig.get_platform())
+setup(
+    cmdclass={"build_py": WithPrograms},
+    options={"bdist_wheel": {"plat_name": platform}} if BUILT else {},
+)
