@@ -14,6 +14,7 @@ std::shared_ptr<const cluster::Cluster> one_device() {
   cluster::DeviceType type;
   type.name = "CPU";
   type.memory_bytes = Bytes{1} << 50;
+  type.fp32_flops_per_second = 1e12;
   type.memory_bytes_per_second = 1e9;
   std::fill(std::begin(type.efficiency), std::end(type.efficiency), 1.0);
   cluster::ClusterBuilder builder("one device");
