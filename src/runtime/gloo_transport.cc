@@ -1,8 +1,8 @@
 // Point-to-point messages by Gloo, and collectives made of them.
 //
 // Gloo has collectives of its own, but a call of them cannot be ended from another thread, does not
-// say which peer it waits for, and sums fewer dtypes. A ring of its messages is as fast (docs/
-// running.md) and ends the moment the job does.
+// say which peer it waits for, and sums fewer dtypes. What is made of its messages ends the moment
+// the job does.
 #define USE_C10D_GLOO  // in this source alone: the headers are Debian's, the code LibTorch's
 #include "runtime/gloo_transport.h"
 
@@ -29,6 +29,9 @@ using c10d::ProcessGroupGloo;
 
 // A ring works on pieces of this many bytes, so that summing one overlaps with the next on its way.
 constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20;
+// Up to here everyone sends everyone all of it: more bytes than round a ring, in one exchange where
+// a ring of n takes 2(n - 1), each of which waits for threads to wake.
+constexpr std::size_t kExchangedBytes = std::size_t{32} << 10;
 
 double seconds_of(std::chrono::milliseconds time) {
   return static_cast<double>(time.count()) / 1e3;
@@ -333,9 +336,16 @@ void GlooTransport::Impl::go_round(Group& group, const Ring& ring, Ring::Half ha
   for (const Message& message : sends) complete(message);
 }
 
-// A segment is summed in the order of the ring, ending at one member, which hands the sum round:
-// all have its bits.
+// In a ring, a segment is summed on its way, ending at one member, which hands the sum round: all
+// have its bits. What is exchanged is summed by everyone in the order of members.
 void GlooTransport::Impl::all_reduce(Group& group, at::Tensor& value) {
+  if (value.nbytes() <= kExchangedBytes) {
+    const std::vector<at::Tensor> addends = all_gather(group, value);
+    at::Tensor sum = addends[0];
+    for (std::size_t i = 1; i < addends.size(); ++i) sum.add_(addends[i]);
+    value.copy_(sum);
+    return;
+  }
   at::Tensor host = on_host(value);
   const Ring ring(host, group.size(), group.own);
   go_round(group, ring, Ring::Half::kReduceScatter);
