@@ -2,7 +2,7 @@
 
 # Folders whose sources may include LibTorch. Its headers take 15 s to read, so these folders, and
 # the tests of the same name, share one precompiled header.
-set(HETEROG_TORCH_FOLDERS gnn policy runtime client)
+set(HETEROG_TORCH_FOLDERS tensors gnn policy runtime client)
 if(HETEROG_LEARNING)
   add_library(heterog_torch_headers OBJECT ${CMAKE_CURRENT_LIST_DIR}/torch_headers.cc)
   target_link_libraries(heterog_torch_headers PRIVATE heterog_options LibTorch::cpu)

@@ -15,9 +15,10 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
     # The simulator and the runtime know plans, not how they are made.
     may["sim"] = "base graph cluster cost/problem.h compiler/plan.h compiler/strategy.h"
     may["planner"] = "base graph cluster cost compiler sim"
+    may["tensors"] = "base"
     may["gnn"] = "base graph cluster cost"
-    may["policy"] = "base graph cluster cost compiler sim planner gnn"
-    may["runtime"] = "base graph cluster cost compiler/plan.h"
+    may["policy"] = "base graph cluster cost compiler sim planner gnn tensors"
+    may["runtime"] = "base graph cluster cost compiler/plan.h tensors"
     may["loading"] = "base graph cluster cost compiler sim runtime"
     may["client"] = "base graph cluster cost compiler sim runtime loading"
     may["cli"] = "base graph cluster cost compiler sim planner gnn policy runtime loading"
@@ -26,7 +27,7 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
       for (i = 1; i <= n; ++i) allowed[folder, parts[i]] = 1
       allowed[folder, folder] = 1
     }
-    torch["gnn"]; torch["policy"]; torch["runtime"]; torch["client"]; torch["cli"]
+    torch["tensors"]; torch["gnn"]; torch["policy"]; torch["runtime"]; torch["client"]; torch["cli"]
   }
   function complain(what) {
     printf "%s:%d: %s\n", FILENAME, FNR, what
@@ -49,7 +50,7 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
         complain("src/" folder " may not include \"" target "\"; it may use: " folder " " may[folder])
     }
     if (target ~ /^(torch|ATen|c10|c10d)\// && !(folder in torch))
-      complain("LibTorch (" target ") in src/" folder "; it belongs in gnn, policy, runtime, client and cli")
+      complain("LibTorch (" target ") in src/" folder "; it belongs in tensors, gnn, policy, runtime, client and cli")
     if ((target ~ /^nlohmann\// || target == "base/json_reader.h") &&
         FILENAME !~ /_io\.cc$|^src\/base\/json_reader\.(h|cc)$|^src\/cli\//)
       complain("JSON (" target ") outside *_io.cc, base/json_reader and cli")

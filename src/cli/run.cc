@@ -58,6 +58,9 @@ struct RunOptions {
   std::string order;
   std::string trace;
   std::string profile_out;
+  std::string checkpoint;
+  std::int64_t every = 0;
+  bool resume = false;
 };
 
 constexpr std::uint16_t kDefaultPort = 29500;  // torchrun's too
@@ -264,6 +267,21 @@ void write_profiles(const RunOptions& options, const LoadedPlan& loaded, const r
   }
 }
 
+// All steps that are left, with a checkpoint after every so many and the last. `printer`: of rank 0
+// alone, else null.
+Records train(const RunOptions& options, runtime::TrainingRun& run, Printer* printer) {
+  Records records;
+  const std::int64_t done = options.resume ? run.load(options.checkpoint) : 0;
+  for (std::int64_t step = done + 1; step <= options.steps; ++step) {
+    const runtime::StepReport report = run.step(step);
+    records.add(report);
+    if (printer) printer->step(step, report);
+    const bool due = step == options.steps || (options.every > 0 && step % options.every == 0);
+    if (due && !options.checkpoint.empty()) run.save(options.checkpoint, step);
+  }
+  return records;
+}
+
 int run_threads(const RunOptions& options) {
   const LoadedPlan loaded = load(options);
   const runtime::Job job = job_of(loaded, options);
@@ -274,12 +292,8 @@ int run_threads(const RunOptions& options) {
   }
   const auto run = runtime::run_in_threads(job, loaded.simulated.plan, workers);
   Printer printer(options, loaded, "threads of one process");
-  Records records;
-  for (std::int64_t step = 1; step <= options.steps; ++step) {
-    const runtime::StepReport report = run->step(step);
-    records.add(report);
-    printer.step(step, report);
-  }
+  const Records records = train(options, *run, &printer);
+  if (records.steps().empty()) return 0;
   for (const DeviceId rank : loaded.problem->cluster->device_ids()) {
     write_rank_trace(options, loaded, records, rank);
   }
@@ -297,6 +311,10 @@ runtime::JobTerms terms_of(const LoadedPlan& loaded, const RunOptions& options) 
   hasher.add(problem.cluster->hash());
   hasher.add(static_cast<std::uint64_t>(problem.batch));
   hasher.add(static_cast<std::uint64_t>(options.steps));
+  hasher.add(static_cast<std::uint64_t>(options.every));
+  hasher.add(options.checkpoint);
+  hasher.add(options.resume ? "resume" : "");
+  hasher.add(options.order);
   hasher.add(options.seed);
   hasher.add(options.problem.collectives);
   for (const std::string& profile : options.problem.profiles) hasher.add(read_file(profile));
@@ -330,14 +348,10 @@ int run_one_rank(const RunOptions& options, const RankPlace& place) {
     const auto run =
         runtime::run_rank(job, loaded.simulated.plan, rank, transport,
                           worker_options(options, names[rank.value()], meeting.ranks_here));
-    Records records;
     std::optional<Printer> printer;
     if (place.rank == 0) printer.emplace(options, loaded, "processes");
-    for (std::int64_t step = 1; step <= options.steps; ++step) {
-      const runtime::StepReport report = run->step(step);
-      records.add(report);
-      if (printer) printer->step(step, report);
-    }
+    const Records records = train(options, *run, printer ? &*printer : nullptr);
+    if (records.steps().empty()) return;
     write_rank_trace(options, loaded, records, rank);
     if (!printer) return;
     write_profiles(options, loaded, job, records);
@@ -460,6 +474,14 @@ void add_run(CLI::App& app, Action& chosen) {
                   "Folder for a Chrome trace of the median step, one file a rank");
   verb.add_option("--profile-out", options->profile_out,
                   "Folder for what the operators took, one profile a type of device (--profile)");
+  auto* checkpoint = verb.add_option(
+      "--checkpoint", options->checkpoint,
+      "Save parameters, buffers and optimizer state here after the last step (safetensors)");
+  verb.add_option("--every", options->every, "Save after every so many steps too")
+      ->needs(checkpoint)
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+  verb.add_flag("--resume", options->resume, "Go on from the checkpoint, where there is one")
+      ->needs(checkpoint);
   verb.add_option("--seed", options->seed, "Seed of everything random")->capture_default_str();
   verb.add_flag("--json", options->json, "One JSON object on stdout instead of lines");
   verb.footer(

@@ -6,9 +6,14 @@
 #include "base/file.h"
 #include "base/json_reader.h"
 #include "base/text.h"
-#include "policy/tensor_io.h"
+#include "tensors/tensor_file_io.h"
 
 namespace heterog::policy {
+
+using tensors::pack_tensors;
+using tensors::TensorFile;
+using tensors::unpack_tensors;
+
 namespace {
 
 constexpr const char* kFormat = "heterog-policy";

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <vector>
 
 #include "base/check.h"
+#include "runtime/checkpoint.h"
 #include "runtime/team.h"
 #include "runtime/verify.h"
 
@@ -63,6 +65,29 @@ class Threads final : public TrainingRun {
     return report;
   }
 
+  void save(const std::string& path, std::int64_t step) override {
+    save_checkpoint(path, job_,
+                    [&](TensorId id) {
+                      for (DeviceId rank : job_.problem->cluster->device_ids()) {
+                        const auto& kept = team_.worker(rank).residents();
+                        if (std::binary_search(kept.begin(), kept.end(), id)) {
+                          return team_.worker(rank).resident(id);
+                        }
+                      }
+                      return at::Tensor();
+                    },
+                    {.step = step, .seed = options_.seed});
+  }
+
+  std::int64_t load(const std::string& path) override {
+    std::int64_t step = 0;
+    if (!std::filesystem::exists(path)) return 0;
+    for (DeviceId rank : job_.problem->cluster->device_ids()) {
+      step = load_checkpoint(path, job_, team_.worker(rank), options_.seed).step;
+    }
+    return step;
+  }
+
  private:
   const Job& job_;
   const compiler::Plan& plan_;
@@ -106,6 +131,27 @@ class OneRank final : public TrainingRun {
       report.measured = merge_records(job_, plan_, gather_records(job_, record, transport_));
     }
     return report;
+  }
+
+  void save(const std::string& path, std::int64_t step) override {
+    save_checkpoint(path, job_, rank_, worker_, transport_, {.step = step, .seed = options_.seed});
+  }
+
+  std::int64_t load(const std::string& path) override {
+    std::int64_t step = 0;
+    if (std::filesystem::exists(path)) {
+      step = load_checkpoint(path, job_, worker_, options_.seed).step;
+    }
+    const auto steps = transport_.gather_all(at::full({1}, step, at::kLong));
+    for (std::size_t rank = 0; rank < steps.size(); ++rank) {
+      const auto other = steps[rank].item<std::int64_t>();
+      VALIDATE(
+          other == step,
+          "{}: rank {} goes on after step {}, rank {} after step {}; every host needs the same "
+          "file",
+          path, rank_.value(), step, rank, other);
+    }
+    return step;
   }
 
  private:

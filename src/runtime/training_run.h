@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "runtime/measurement.h"
 #include "runtime/program.h"
@@ -25,6 +26,11 @@ class TrainingRun {
   // Throws an Error (kVerification) that names the rank if anything fails or the loss is not
   // finite.
   virtual StepReport step(std::int64_t number) = 0;
+  // After a step; returns once the file is whole.
+  virtual void save(const std::string& path, std::int64_t step) = 0;
+  // Before the first step; returns the step that the file was saved after, 0 if there is no file.
+  // Throws an input error if it does not fit, or if ranks see different ones.
+  virtual std::int64_t load(const std::string& path) = 0;
 };
 
 // Parameters are of the workers' seed, each step's data of the seed and the step's number: the same

@@ -385,5 +385,68 @@ TEST_F(Run, EndsWithItsRanksOnASignal) {
   for (const pid_t rank : ranks) EXPECT_FALSE(runs(rank));
 }
 
+std::string checkpoint(const std::string& file) { return "--threads 1 --checkpoint " + file; }
+
+TEST_F(Run, GoesOnFromACheckpointBitForBit) {
+  const std::string whole = path("whole.safetensors"), parts = path("parts.safetensors");
+  ASSERT_EQ(run(arguments("--steps 6 " + checkpoint(whole))).code, 0);
+  ASSERT_EQ(run(arguments("--steps 2 " + checkpoint(parts))).code, 0);
+  EXPECT_NE(read_file(parts), read_file(whole));
+  const Finished went_on = run(arguments("--steps 6 --resume " + checkpoint(parts)));
+  ASSERT_EQ(went_on.code, 0) << went_on.err;
+  EXPECT_THAT(went_on.out, testing::Not(HasSubstr("step 2:")));
+  EXPECT_THAT(went_on.out, HasSubstr("step 3:"));
+  EXPECT_TRUE(read_file(parts) == read_file(whole));
+  // Threads of one process write the same file.
+  const std::string threads = path("threads.safetensors");
+  ASSERT_EQ(run(arguments("--in-threads --steps 6 " + checkpoint(threads))).code, 0);
+  EXPECT_TRUE(read_file(threads) == read_file(whole));
+}
+
+TEST_F(Run, RefusesACheckpointOfAnotherRun) {
+  const std::string file = path("run.safetensors");
+  ASSERT_EQ(run(arguments("--in-threads --steps 1 " + checkpoint(file))).code, 0);
+  const Finished other =
+      run(arguments("--in-threads --steps 2 --seed 5 --resume " + checkpoint(file)));
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.err, HasSubstr("metadata.seed"));
+  const std::string bytes = read_file(file);
+  const std::string cut = write("cut.safetensors", bytes.substr(0, bytes.size() - 7));
+  EXPECT_EQ(run(arguments("--in-threads --steps 2 --resume " + checkpoint(cut))).code, 2);
+}
+
+// Twenty kills, each at a random moment of a run that goes on where the last one was: while ranks
+// meet, in a step, while the file is written. In the end nothing is different.
+TEST_F(Run, LosesNothingHoweverOftenItIsKilled) {
+  const std::string straight = path("straight.safetensors"), file = path("killed.safetensors");
+  const std::string steps = "--steps 400 ";
+  ASSERT_EQ(run(arguments(steps + checkpoint(straight))).code, 0);
+  const std::string more = steps + "--every 1 --resume " + checkpoint(file);
+  int killed = 0;
+  for (int seed = 0; seed < 20; ++seed) {
+    Rng rng(static_cast<std::uint64_t>(seed));
+    const auto job = start("kill" + std::to_string(seed), more);
+    std::vector<pid_t> ranks;
+    while ((ranks = children_of(job->pid())).size() < 2) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(300 + rng.below(900)));
+    ::kill(ranks[rng.below(2)], SIGKILL);
+    const int code = job->wait(kEndsWithin);
+    EXPECT_THAT(code, testing::AnyOf(0, 4)) << job->err();
+    killed += code == 4;
+  }
+  EXPECT_GT(killed, 10);
+  const Finished finished = run(arguments(more));
+  ASSERT_EQ(finished.code, 0) << finished.err;
+  EXPECT_TRUE(read_file(file) == read_file(straight));
+}
+
+TEST_F(Run, SaysThatTheDiskIsFull) {
+  const Finished full = run(arguments("--steps 1 " + checkpoint("/dev/full")));
+  EXPECT_EQ(full.code, 4);
+  expect_one_line(full.err);
+  EXPECT_THAT(full.err, AllOf(HasSubstr("rank 0 (local/gpu0)"), HasSubstr("/dev/full"),
+                              HasSubstr("was not saved")));
+}
+
 }  // namespace
 }  // namespace heterog::cli

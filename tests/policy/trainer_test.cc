@@ -12,7 +12,7 @@
 #include "gnn/problems.h"
 #include "policy/api.h"
 #include "policy/checkpoint_io.h"
-#include "policy/tensor_io.h"
+#include "tensors/tensor_file_io.h"
 
 namespace heterog::policy {
 namespace {
@@ -147,12 +147,12 @@ TEST_F(Training, DamagedFilesAndOtherVersionsAreInputErrors) {
   }
   write_file(path("text.ckpt"), "not a checkpoint at all\n");
   EXPECT_THAT(error_of(path("text.ckpt")), testing::HasSubstr("text.ckpt: not a file of tensors"));
-  write_file(path("other.ckpt"), pack_tensors({}));
+  write_file(path("other.ckpt"), tensors::pack_tensors({}));
   EXPECT_THAT(error_of(path("other.ckpt")), testing::HasSubstr("not a policy checkpoint"));
 
-  TensorFile future = unpack_tensors(bytes, "policy");
+  tensors::TensorFile future = tensors::unpack_tensors(bytes, "policy");
   future.metadata["feature_version"] = std::to_string(gnn::kFeatureVersion + 1);
-  write_file(path("future.ckpt"), pack_tensors(future));
+  write_file(path("future.ckpt"), tensors::pack_tensors(future));
   EXPECT_THAT(error_of(path("future.ckpt")),
               testing::AllOf(testing::HasSubstr("feature_version"),
                              testing::HasSubstr("train the policy again")));

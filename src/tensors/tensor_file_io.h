@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-namespace heterog::policy {
+namespace heterog::tensors {
 
 struct TensorFile {
   std::map<std::string, std::string> metadata;
@@ -19,4 +19,4 @@ std::string pack_tensors(const TensorFile& file);
 // Throws an input error naming `source` on anything that is not such a file, whole.
 TensorFile unpack_tensors(const std::string& bytes, const std::string& source);
 
-}  // namespace heterog::policy
+}  // namespace heterog::tensors

@@ -1,5 +1,5 @@
 // Tensor files come back as they were, and damage is an input error.
-#include "policy/tensor_io.h"
+#include "tensors/tensor_file_io.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/rng.h"
 
-namespace heterog::policy {
+namespace heterog::tensors {
 namespace {
 
 TensorFile example() {
@@ -70,4 +70,4 @@ TEST(TensorIo, DamageIsAnInputError) {
 }
 
 }  // namespace
-}  // namespace heterog::policy
+}  // namespace heterog::tensors

@@ -1,5 +1,5 @@
 // Writes and reads the safetensors format.
-#include "policy/tensor_io.h"
+#include "tensors/tensor_file_io.h"
 
 #include <torch/torch.h>
 
@@ -10,7 +10,7 @@
 #include "base/json_reader.h"
 #include "base/text.h"
 
-namespace heterog::policy {
+namespace heterog::tensors {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
@@ -122,4 +122,4 @@ TensorFile unpack_tensors(const std::string& bytes, const std::string& source) {
   return file;
 }
 
-}  // namespace heterog::policy
+}  // namespace heterog::tensors

@@ -1,0 +1,123 @@
+// Brings the tensors of all ranks together, and gives them back.
+#include "runtime/checkpoint.h"
+
+#include <charconv>
+#include <optional>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "tensors/tensor_file_io.h"
+
+namespace heterog::runtime {
+namespace {
+
+constexpr const char* kFormat = "heterog-training";
+
+// The lowest rank that keeps a tensor between steps.
+std::optional<DeviceId> keeper(const Job& job, TensorId tensor) {
+  for (const Program& program : job.programs) {
+    const SlotId slot = program.slot_of[tensor];
+    if (slot.valid() && program.slots[slot].kind == Slot::Kind::kResident) return program.device;
+  }
+  return std::nullopt;
+}
+
+std::string graph_hash(const Job& job) {
+  return fmt::format("{:016x}", job.problem->graph->hash());
+}
+
+void write(const std::string& path, const Job& job, tensors::TensorFile file,
+           const CheckpointInfo& info) {
+  file.metadata = {{"format", kFormat},
+                   {"graph", graph_hash(job)},
+                   {"seed", std::to_string(info.seed)},
+                   {"step", std::to_string(info.step)}};
+  try {
+    write_file(path, tensors::pack_tensors(file));
+  } catch (const Error& error) {
+    throw Error(
+        ErrorKind::kVerification,
+        fmt::format("rank 0 ({}): step {} was not saved, the file of an earlier one is "
+                    "whole: {}",
+                    job.problem->cluster->device(DeviceId(0)).name, info.step, error.what()));
+  }
+}
+
+const std::string& text(const tensors::TensorFile& file, const std::string& key,
+                        const std::string& path) {
+  const auto at = file.metadata.find(key);
+  VALIDATE(at != file.metadata.end(), "{}: metadata lacks '{}'; it is no checkpoint of a run", path,
+           key);
+  return at->second;
+}
+
+}  // namespace
+
+void save_checkpoint(const std::string& path, const Job& job,
+                     const std::function<at::Tensor(TensorId)>& resident,
+                     const CheckpointInfo& info) {
+  tensors::TensorFile file;
+  for (TensorId id : job.problem->graph->tensor_ids()) {
+    if (keeper(job, id)) file.tensors[job.problem->graph->tensor(id).name] = resident(id);
+  }
+  write(path, job, std::move(file), info);
+}
+
+void save_checkpoint(const std::string& path, const Job& job, DeviceId rank, const Worker& worker,
+                     Transport& transport, const CheckpointInfo& info) {
+  const graph::ModelGraph& graph = *job.problem->graph;
+  const DeviceId first(0);
+  tensors::TensorFile file;
+  for (TensorId id : graph.tensor_ids()) {
+    const auto from = keeper(job, id);
+    if (!from) continue;
+    if (rank == first) {
+      at::Tensor value;
+      if (*from == first) {
+        value = worker.resident(id);
+      } else {
+        // Its shape and type are those of what all ranks were given: of the graph.
+        value = at::empty(sizes_at(graph.shape(id), 1),
+                          scalar_type(graph.tensor(id).dtype, Floats::kOwn));
+        transport.receive(value, *from, id.value());
+      }
+      file.tensors[graph.tensor(id).name] = value;
+    } else if (*from == rank) {
+      transport.send(worker.resident(id).contiguous(), first, id.value());
+    }
+  }
+  if (rank == first) write(path, job, std::move(file), info);
+  transport.gather_all(at::zeros({1}));
+}
+
+CheckpointInfo load_checkpoint(const std::string& path, const Job& job, Worker& worker,
+                               std::uint64_t seed) {
+  const graph::ModelGraph& graph = *job.problem->graph;
+  const tensors::TensorFile file = tensors::unpack_tensors(read_file(path), path);
+  VALIDATE(text(file, "format", path) == kFormat, "{}: metadata.format: \"{}\", expected {}", path,
+           printable(text(file, "format", path)), kFormat);
+  VALIDATE(text(file, "graph", path) == graph_hash(job),
+           "{}: metadata.graph: made for graph {}, this one is {}", path,
+           printable(text(file, "graph", path)), graph_hash(job));
+  VALIDATE(text(file, "seed", path) == std::to_string(seed),
+           "{}: metadata.seed: {}, and --seed is {}; the data would be other", path,
+           printable(text(file, "seed", path)), seed);
+  CheckpointInfo info{.seed = seed};
+  const std::string& step = text(file, "step", path);
+  const auto [end, error] = std::from_chars(step.data(), step.data() + step.size(), info.step);
+  VALIDATE(error == std::errc() && end == step.data() + step.size() && info.step >= 0,
+           "{}: metadata.step: \"{}\", expected a number", path, printable(step));
+  for (TensorId id : worker.residents()) {
+    const auto at = file.tensors.find(graph.tensor(id).name);
+    VALIDATE(at != file.tensors.end(), "{}: lacks '{}'", path, graph.tensor(id).name);
+    const at::Tensor& value = at->second;
+    VALIDATE(value.sizes() == at::IntArrayRef(sizes_at(graph.shape(id), 1)) &&
+                 value.scalar_type() == scalar_type(graph.tensor(id).dtype, Floats::kOwn),
+             "{}: '{}' has another shape or type than in the graph", path, graph.tensor(id).name);
+    worker.set_resident(id, value);
+  }
+  return info;
+}
+
+}  // namespace heterog::runtime
