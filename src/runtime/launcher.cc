@@ -147,6 +147,7 @@ class Launch {
     std::vector<std::string> environment = environment_of(rank, local, port, socket);
     const auto pointers = [](std::vector<std::string>& texts) {
       std::vector<char*> all;
+      all.reserve(texts.size() + 1);
       for (std::string& text : texts) all.push_back(text.data());
       all.push_back(nullptr);
       return all;

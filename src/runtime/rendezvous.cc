@@ -87,6 +87,7 @@ class Exchange {
     VALIDATE(said == text_of(own), "{}: is already run by {}; each rank is started once",
              name(place_.rank), parse_hello(said).process);
     std::vector<Hello> hellos;
+    hellos.reserve(static_cast<std::size_t>(place_.world_size));
     for (int rank = 0; rank < place_.world_size; ++rank) {
       hellos.push_back(parse_hello(wait_for_hello(rank)));
     }
