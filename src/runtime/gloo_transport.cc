@@ -341,7 +341,7 @@ void GlooTransport::Impl::go_round(Group& group, const Ring& ring, Ring::Half ha
 void GlooTransport::Impl::all_reduce(Group& group, at::Tensor& value) {
   if (value.nbytes() <= kExchangedBytes) {
     const std::vector<at::Tensor> addends = all_gather(group, value);
-    at::Tensor sum = addends[0];
+    const at::Tensor& sum = addends[0];  // ours to add to
     for (std::size_t i = 1; i < addends.size(); ++i) sum.add_(addends[i]);
     value.copy_(sum);
     return;
