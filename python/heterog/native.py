@@ -135,7 +135,7 @@ def run_program(arguments: list[str]) -> dict:
 _library = None
 
 
-def _load() -> ctypes.CDLL:
+def load_library() -> ctypes.CDLL:
     """Loaded once; `import torch` has loaded the libraries that it needs."""
     global _library
     if _library is not None:
@@ -194,7 +194,7 @@ class NativeRunner:
     _made = 0  # in this process
 
     def __init__(self, options: NativeOptions):
-        self._library = _load()
+        self._library = load_library()
         self._handle = ctypes.c_void_p()
         given = _Options(
             graph=os.fsencode(options.graph),

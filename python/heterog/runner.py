@@ -12,7 +12,7 @@ from heterog.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from heterog.config import RunnerConfig, read_config
 from heterog.errors import HeterogError
 from heterog.interpreter import buffer_from_file, dtype_of, shape_of
-from heterog.native import NativeOptions, NativeRunner
+from heterog.native import NativeOptions, NativeRunner, load_library
 from heterog.optimizer_state import OptimizerState
 from heterog.planning import RunFiles, make_files
 from heterog.step import export_training_step, held_tensors, input_names
@@ -40,6 +40,7 @@ def get_runner(model, make_inputs, loss_fn, optimizer, device_info, config=None)
     Devices are threads of this process, or, where torchrun started it, one process each.
     """
     config = read_config(config)
+    load_library()  # before the long work of exporting
     built = model if isinstance(model, torch.nn.Module) else model()
     if not isinstance(built, torch.nn.Module):
         raise HeterogError(f"model: the function returned {type(built).__name__}, no nn.Module")

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 BATCH = 12
-# Cards of unequal speed: proportional plans then cut the batch unequally. All run on this CPU.
+# Unequal cards. All run on this CPU.
 DEVICES = ["V100-PCIE-16GB", "GTX-1080-Ti", "T4"]
 
 

@@ -1,5 +1,6 @@
 """get_runner on real models: plans of every kind against plain PyTorch, checkpoints, schedulers."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -32,6 +33,19 @@ def cache(tmp_path_factory):
     return str(tmp_path_factory.mktemp("runs"))
 
 
+# Plans of equal shares, cut anew into 1, 7 and 4 samples.
+UNEVEN = {"1:7:4-ar": "ev-ar", "1:7:4-ps": "ev-ps"}
+
+
+def with_shares(path: str) -> str:
+    plan = json.loads(Path(path).read_text())
+    for decision in plan["decisions"]:
+        decision["weights"] = [1.0, 7.0, 4.0]
+    uneven = Path(path).with_suffix(".uneven.json")
+    uneven.write_text(json.dumps(plan))
+    return str(uneven)
+
+
 @pytest.fixture
 def make(cache):
     """Runners of a case, closed at the end."""
@@ -39,6 +53,8 @@ def make(cache):
 
     def make(name, planner="ev-ar", devices=DEVICES, **config):
         case = CASES[name]
+        if planner in UNEVEN:
+            config["plan"] = with_shares(make(name, UNEVEN[planner], devices, **config).plan_path)
         model, optimizer = build(case)
         settings = {"batch": BATCH, "planner": planner, "cache": cache, "double": True, "threads": 1}
         runner = heterog.get_runner(
@@ -78,11 +94,11 @@ def check_optimizer(found: dict, expected: dict, tolerance: float) -> None:
             assert error_of(found["state"][number][key], value) <= tolerance, (number, key)
 
 
-PLANS = ["ev-ar", "ev-ps", "cp-ar", "cp-ps", "single", "random"]
-# Every plan on one case, and on each case the plan that cuts the batch most unequally.
+PLANS = ["ev-ar", "ev-ps", "cp-ar", "cp-ps", "single", "random", *UNEVEN]
+# Every plan on one case, and on each case plans that cut the batch unequally.
 RUNS = [("mlp", plan) for plan in PLANS]
-RUNS += [(name, "cp-ps") for name in ("convnet", "transformer", "embedding", "tied")]
-RUNS += [("transformer", "ev-ar"), ("convnet", "random"), ("tied", "cp-ar"), ("embedding", "ev-ar")]
+RUNS += [(name, plan) for name in ("convnet", "transformer", "tied", "embedding") for plan in UNEVEN]
+RUNS += [("convnet", "random"), ("embedding", "random")]
 
 
 @pytest.mark.parametrize(("name", "planner"), RUNS)
@@ -100,7 +116,7 @@ def test_a_plan_trains_as_pytorch_does(make, name, planner):
 # division by its own size makes into whole steps.
 @pytest.mark.parametrize("name", ["mlp", "convnet", "transformer-sgd", "embedding", "tied"])
 def test_in_single_precision(make, name):
-    runner = make(name, "cp-ar", double=False)
+    runner = make(name, "1:7:4-ar", double=False)
     expected = train_plainly(CASES[name], STEPS, torch.float32)
     losses = [runner.step(batch) for batch in batches(CASES[name], STEPS)]
     assert losses == pytest.approx(expected.losses, rel=1e-4)
@@ -128,7 +144,7 @@ def test_dropout_is_the_same_under_any_plan_and_of_the_seed(make):
         return losses, runner.state_dict()
 
     losses, state = train("single", 3)
-    for planner in ("ev-ar", "cp-ps"):
+    for planner in ("ev-ar", "1:7:4-ps"):
         found, found_state = train(planner, 3)
         assert found == pytest.approx(losses, rel=1e-10)
         check_state(found_state, state, 1e-10)
@@ -268,7 +284,7 @@ def test_groups_keep_their_ratio_and_settings(cache):
 @pytest.mark.parametrize("name", ["convnet", "tied", "embedding"])
 def test_a_plain_optimizer_goes_on_from_the_runners_state(make, name):
     case = CASES[name]
-    runner = make(name, "cp-ps")
+    runner = make(name, "1:7:4-ps")
     data = batches(case, STEPS)
     for batch in data[:2]:
         runner.step(batch)
@@ -333,12 +349,12 @@ def test_load_state_dict_is_strict(make):
 def test_resuming_is_exact_to_the_bit(make, tmp_path, name):
     data = batches(CASES[name], 6)
     options = {"seed": 5, "double": False}
-    whole = make(name, "cp-ar", **options)
+    whole = make(name, "1:7:4-ar", **options)
     losses = [whole.step(batch) for batch in data]
-    first = make(name, "cp-ar", **options)
+    first = make(name, "1:7:4-ar", **options)
     assert [first.step(batch) for batch in data[:3]] == losses[:3]
     first.save(tmp_path / "run" / "at.safetensors", extra={"epoch": 1})
-    resumed = make(name, "cp-ar", **options)
+    resumed = make(name, "1:7:4-ar", **options)
     assert resumed.load(tmp_path / "run" / "at.safetensors") == {"epoch": 1}
     assert resumed.steps_done == 3
     assert [resumed.step(batch) for batch in data[3:]] == losses[3:]
