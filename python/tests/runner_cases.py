@@ -51,6 +51,21 @@ class Tied(nn.Module):
         return self.out(torch.tanh(self.hidden(self.embed(tokens))))
 
 
+class Frozen(nn.Module):
+    """A layer that is not trained, a buffer that is not saved, and one that nobody reads."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(6, 16).requires_grad_(False)
+        self.second = nn.Linear(16, 3)
+        self.register_buffer("seen", torch.zeros(()), persistent=False)
+        self.register_buffer("unread", torch.arange(3.0))
+
+    def forward(self, x):
+        self.seen = self.seen * 0.5 + x.mean()
+        return self.second(torch.relu(self.first(x)))
+
+
 def mlp():
     return nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3))
 
@@ -115,6 +130,7 @@ CASES = {
         tokens_loss,
         lambda parameters: torch.optim.Adam(parameters, lr=0.02, weight_decay=0.1, amsgrad=True),
     ),
+    "frozen": Case(Frozen, mlp_inputs, squares, adamw),
     "tied": Case(Tied, token_inputs, tokens_loss, sgd),
 }
 

@@ -98,7 +98,7 @@ PLANS = ["ev-ar", "ev-ps", "cp-ar", "cp-ps", "single", "random", *UNEVEN]
 # Every plan on one case, and on each case plans that cut the batch unequally.
 RUNS = [("mlp", plan) for plan in PLANS]
 RUNS += [(name, plan) for name in ("convnet", "transformer", "tied", "embedding") for plan in UNEVEN]
-RUNS += [("convnet", "random"), ("embedding", "random")]
+RUNS += [("convnet", "random"), ("embedding", "random"), ("frozen", "1:7:4-ar"), ("frozen", "ev-ps")]
 
 
 @pytest.mark.parametrize(("name", "planner"), RUNS)
@@ -345,7 +345,7 @@ def test_load_state_dict_is_strict(make):
 # ---- checkpoints ----
 
 
-@pytest.mark.parametrize("name", ["mlp", "convnet", "dropout", "tied"])
+@pytest.mark.parametrize("name", ["mlp", "convnet", "dropout", "tied", "frozen"])
 def test_resuming_is_exact_to_the_bit(make, tmp_path, name):
     data = batches(CASES[name], 6)
     options = {"seed": 5, "double": False}
