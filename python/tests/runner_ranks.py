@@ -1,6 +1,7 @@
 """One rank of a runner of processes, started by torchrun: PLANNER CACHE FOLDER DATA."""
 
 import os
+import signal
 import sys
 
 import torch
@@ -15,6 +16,16 @@ rank = int(os.environ["RANK"])
 torch.manual_seed(11 + rank)  # rank 0's weights are everybody's
 model = case.model()
 optimizer = case.optimizer(list(model.parameters()))
+if data in ("raises", "is killed"):  # no `with`: the end of the process ends the run
+    runner = heterog.get_runner(
+        model, case.make_inputs, case.loss_fn, optimizer, "cpu:2", settings
+    )
+    runner.run(2)
+    if rank == 1 and data == "raises":
+        raise ValueError("of its own making")
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    runner.run(1000)
 with heterog.get_runner(
     model, case.make_inputs, case.loss_fn, optimizer, "cpu:2", settings
 ) as runner:

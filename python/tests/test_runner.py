@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -518,3 +519,28 @@ def test_processes_with_data_of_their_own_are_refused(cache, tmp_path):
     done = torchrun("ev-ar", cache, str(tmp_path), "apart")
     assert done.returncode != 0
     assert "rank 1 was given another batch than rank 0" in done.stderr
+
+
+@pytest.mark.parametrize("end", ["raises", "is killed"])
+def test_a_process_that_fails_ends_the_others(cache, tmp_path, end):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    script = Path(__file__).with_name("runner_ranks.py")
+    ranks = []
+    for rank in range(2):
+        variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_PORT": port}
+        variables |= {"MASTER_ADDR": "127.0.0.1", "PYTHONPATH": script.parents[1]}
+        ranks.append(
+            subprocess.Popen(
+                [sys.executable, str(script), "ev-ar", cache, str(tmp_path), end],
+                env=os.environ | {name: str(value) for name, value in variables.items()},
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+    errors = [rank.communicate(timeout=120)[1] for rank in ranks]
+    last = errors[0].splitlines()[-1]
+    assert "HeterogError" in last and "rank 1 (local/gpu1)" in last
+    assert ranks[0].returncode == 1
+    assert "ValueError: of its own making" in errors[1] or end == "is killed"
