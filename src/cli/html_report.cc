@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "cli/loaded_plan.h"
+#include "cli/measured_lanes.h"
 #include "cli/options.h"
 #include "cli/page_data.h"
 #include "cli/planner_table.h"
@@ -22,6 +23,7 @@ struct ReportOptions {
   CommonOptions common;
   ProblemOptions problem;
   std::vector<std::string> plans;
+  std::vector<std::string> measured;
   std::string out;
 };
 
@@ -109,6 +111,9 @@ std::string fill_page(const std::string& title, const std::string& data) {
 }
 
 int run_report(const ReportOptions& options) {
+  VALIDATE(options.measured.size() <= options.plans.size(),
+           "--measured: {} folders given for {} plans; each belongs to the plan at its place",
+           options.measured.size(), options.plans.size());
   const std::vector<std::string> names = short_names(options.plans);
   std::vector<PlannerRow> rows;
   OrderedJson plans = OrderedJson::array();
@@ -132,6 +137,12 @@ int run_report(const ReportOptions& options) {
                                                 .strategy = strategy,
                                                 .simulated = loaded.simulated,
                                                 .explanation = explanation}));
+    if (i < options.measured.size()) {
+      MeasuredLanes measured =
+          measured_lanes(options.measured[i], *loaded.problem, loaded.simulated.plan.task_count());
+      plans.back()["measured"] = measured.end;
+      for (OrderedJson& lane : measured.lanes) plans.back()["lanes"].push_back(std::move(lane));
+    }
     rows.push_back({names[i], false, loaded.simulated.result.step,
                     loaded.simulated.result.feasible(), missing_bytes(loaded.simulated)});
   }
@@ -160,6 +171,9 @@ void add_report(CLI::App& app, Action& chosen) {
   add_graph_and_cluster(verb, options->problem);
   verb.add_option("--batch", options->problem.batch, "The plans' batch (it is what they are for)");
   verb.add_option("--plan", options->plans, "Plan files, the first is shown first")->required();
+  verb.add_option("--measured", options->measured,
+                  "Folders that heterog run --trace wrote, of the plans at the same places: what "
+                  "was measured is drawn below what is predicted");
   verb.add_option("--out", options->out, "HTML file to write")->required();
   add_common(verb, options->common);
   verb.footer(

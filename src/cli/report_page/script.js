@@ -127,7 +127,7 @@ let lanes = [];
 
 function chooseLanes() {
   const all = byId('show-idle').checked;
-  lanes = plan.lanes.filter((lane) => lane.start.length || lane.kind === 'device' || (all && lane.kind === 'link'));
+  lanes = plan.lanes.filter((lane) => lane.start.length || lane.kind === 'device' || lane.kind === 'measured' || (all && lane.kind === 'link'));
 }
 
 function niceStep(span, count) {
@@ -209,9 +209,12 @@ function firstVisible(lane) {
   return low;
 }
 
+// The step, or what was measured of it where that took longer.
+const whole = () => Math.max(plan.step, plan.measured || 0);
+
 function setView(from, to) {
-  const span = Math.min(Math.max(to - from, 1000), plan.step);
-  from = Math.min(Math.max(from, 0), plan.step - span);
+  const span = Math.min(Math.max(to - from, 1000), whole());
+  from = Math.min(Math.max(from, 0), whole() - span);
   view = {from, to: from + span};
   requestAnimationFrame(drawTimeline);
 }
@@ -264,20 +267,20 @@ timeline.addEventListener('pointermove', (e) => {
 });
 timeline.addEventListener('pointerup', () => { drag = null; timeline.classList.remove('dragging'); });
 timeline.addEventListener('pointerleave', () => showTip(null, ''));
-timeline.addEventListener('dblclick', () => setView(0, plan.step));
+timeline.addEventListener('dblclick', () => setView(0, whole()));
 timeline.addEventListener('keydown', (e) => {
   const move = (view.to - view.from) / 8;
   if (e.key === 'ArrowLeft') setView(view.from - move, view.to - move);
   else if (e.key === 'ArrowRight') setView(view.from + move, view.to + move);
   else if (e.key === '+' || e.key === '=') zoom(0.7);
   else if (e.key === '-') zoom(1 / 0.7);
-  else if (e.key === '0') setView(0, plan.step);
+  else if (e.key === '0') setView(0, whole());
   else return;
   e.preventDefault();
 });
 byId('zoom-in').onclick = () => zoom(0.6);
 byId('zoom-out').onclick = () => zoom(1 / 0.6);
-byId('zoom-all').onclick = () => setView(0, plan.step);
+byId('zoom-all').onclick = () => setView(0, whole());
 byId('only-critical').onchange = drawTimeline;
 byId('show-idle').onchange = () => { chooseLanes(); drawTimeline(); };
 
@@ -430,7 +433,7 @@ function draw() {
 }
 function choose(i) {
   plan = data.plans[i];
-  view = {from: 0, to: plan.step};
+  view = {from: 0, to: whole()};
   draw();
 }
 byId('plan-picker').append(...data.plans.map((p, i) => element('option', {value: i}, p.name)));

@@ -1,0 +1,21 @@
+// Traces of a run, as lanes of the page beside the simulated ones.
+#pragma once
+
+#include <string>
+
+#include "cli/report.h"
+#include "cost/problem.h"
+
+namespace heterog::cli {
+
+// Reads DIR/rank0.json, rank1.json, … (heterog run --trace): one lane a device's computation, its
+// collectives, and what arrived over each link. `tasks`: of the plan. Throws an input error if a
+// file is missing, or is not of such a run.
+struct MeasuredLanes {
+  OrderedJson lanes;
+  Nanoseconds end = 0;  // of the last task
+};
+MeasuredLanes measured_lanes(const std::string& folder, const cost::Problem& problem,
+                             std::size_t tasks);
+
+}  // namespace heterog::cli
