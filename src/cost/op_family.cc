@@ -33,6 +33,7 @@ Family family(std::string_view type) {
       {"native_layer_norm", Family::kLayerNorm},
       {"native_layer_norm_backward", Family::kLayerNormBackward},
       {"_softmax", Family::kSoftmax},
+      {"_safe_softmax", Family::kSoftmax},
       {"_log_softmax", Family::kSoftmax},
       {"_softmax_backward_data", Family::kSoftmax},
       {"_log_softmax_backward_data", Family::kSoftmax},

@@ -99,6 +99,7 @@ constexpr RuleEntry kRules[] = {
     {"aten.linalg_vector_norm.default", norm},
     {"aten.norm.ScalarOpt_dim", norm},
     {"aten._softmax.default", along_dim, 1},
+    {"aten._safe_softmax.default", along_dim, 1},
     {"aten._log_softmax.default", along_dim, 1},
     {"aten._softmax_backward_data.default", along_dim, 2},
     {"aten._log_softmax_backward_data.default", along_dim, 2},

@@ -335,6 +335,8 @@ void reductions(Cases& list) {
     list.push_back({type, {"in 3,B"}, R"(["%0", 0, false])"});
     list.push_back({type, {"sum 2,3"}, R"(["%0", 0, false])"});
   }
+  list.push_back({"aten._safe_softmax.default", {"in B,3,4"}, R"(["%0", -1])"});
+  list.push_back({"aten._safe_softmax.default", {"sum 2,3"}, R"(["%0", 0])"});
   for (const char* type :
        {"aten._softmax_backward_data.default", "aten._log_softmax_backward_data.default"}) {
     list.push_back({type, {"outer2 4B,3", "outer2 4B,3"}, R"(["%0", "%1", 1, ":float32"])"});
