@@ -175,6 +175,31 @@ void read_units(JsonObject& object, const Names& names, Strategy& strategy) {
   }
 }
 
+// Of the groups that the units are: they depend on the costs of the operators.
+std::uint64_t grouping_hash(const cost::Problem& problem) {
+  Hasher hasher;
+  for (GroupId group : problem.grouping.group_of) hasher.add(group.value());
+  return hasher.value();
+}
+
+// Under other costs the same units are other groups. That makes no difference where all units
+// decide alike.
+void check_grouping(JsonObject& object, const std::string& source, const cost::Problem& problem,
+                    Strategy& strategy) {
+  if (!object.has("grouping")) return;
+  const std::uint64_t theirs = read_hash(object.required("grouping"));
+  if (theirs == grouping_hash(problem) || !strategy.unit_of_op.empty()) return;
+  const auto& units = strategy.units.raw();
+  VALIDATE(std::all_of(units.begin(), units.end(),
+                       [&](const UnitDecision& unit) { return unit == units.front(); }),
+           "{}: grouping: made with other costs, which make other groups of operators; give the "
+           "--profile files that it was planned with, or none if there were none",
+           source);
+  if (!units.empty()) {
+    strategy.units.assign(problem.grouping.count(), UnitDecision(units.front()));
+  }
+}
+
 void read_sync(JsonObject& object, const Names& names, Strategy& strategy) {
   for (const JsonValue& item : object.list("sync")) {
     JsonObject entry(item);
@@ -230,6 +255,7 @@ PlanRecord read_record(const Json& json, const std::string& source, const cost::
   record.strategy.order = read_order(object.required("order"));
   record.strategy.bucket_bytes = object.integer("bucket_bytes", 0, std::int64_t{1} << 50);
   read_units(object, names, record.strategy);
+  check_grouping(object, source, problem, record.strategy);
   read_sync(object, names, record.strategy);
   read_predicted(object.required("predicted"), record);
   read_dispatch(object, record);
@@ -251,6 +277,7 @@ void write_plan(const std::string& path, const PlanRecord& record, const cost::P
                      {"hash", hash_text(problem.cluster->hash())}};
   json["batch"] = problem.batch;
   json["max_groups"] = record.max_groups;
+  if (record.strategy.unit_of_op.empty()) json["grouping"] = hash_text(grouping_hash(problem));
   json["predicted"] = predicted_json(record, *problem.cluster);
   json["order"] = order_policy_name(record.strategy.order);
   json["bucket_bytes"] = record.strategy.bucket_bytes;

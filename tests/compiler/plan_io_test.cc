@@ -86,6 +86,45 @@ TEST(PlanFile, RefusesAPlanForSomethingElse) {
   EXPECT_THAT(refusal(text, *other_graph), testing::HasSubstr("graph.hash: made for graph"));
 }
 
+// Later ops cost more: seeds of groups are others than where all cost the same.
+class GrowingCosts final : public cost::CostModel {
+ public:
+  double seconds(const graph::ModelGraph&, OpId op, std::int64_t,
+                 const cluster::DeviceType&) const override {
+    return 1e-6 * (1 + op.value() * op.value());
+  }
+  Bytes workspace_bytes(const graph::ModelGraph&, OpId, std::int64_t,
+                        const cluster::DeviceType&) const override {
+    return 0;
+  }
+};
+
+TEST(PlanFile, RefusesOtherGroupsUnlessAllDecideAlike) {
+  const auto base = model_problem("lenet5-tiny", 3, 12);
+  const auto alike = cost::make_problem(base->graph, base->cluster, cost::ConstantModel(1e-6), 12,
+                                        {.max_groups = 4});
+  const auto other =
+      cost::make_problem(base->graph, base->cluster, GrowingCosts(), 12, {.max_groups = 4});
+  ASSERT_NE(alike->grouping.group_of.raw(), other->grouping.group_of.raw());
+  PlanRecord record;
+  record.max_groups = 4;
+  record.strategy = uniform_strategy(*alike, even_decision(*alike, SyncMethod::kAllReduce));
+  write_plan(file_name(), record, *alike);
+  EXPECT_EQ(read_plan(file_name(), *other).strategy,
+            uniform_strategy(*other, even_decision(*other, SyncMethod::kAllReduce)));
+  record.strategy.units[UnitId(1)] = single_decision(DeviceId(0));
+  write_plan(file_name(), record, *alike);
+  EXPECT_EQ(read_plan(file_name(), *alike).strategy, record.strategy);
+  try {
+    read_plan(file_name(), *other);
+    FAIL() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInput);
+    EXPECT_THAT(error.what(), testing::HasSubstr("--profile"));
+  }
+  std::filesystem::remove(file_name());
+}
+
 TEST(PlanFile, TenThousandDamagedFiles) {
   const auto problem = toy_problem(support::tiny_mlp_graph(), 3, 12);
   Rng rng(2);
