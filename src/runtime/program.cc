@@ -406,6 +406,17 @@ void check_runnable(const cost::Problem& problem, const std::string& source) {
              "{}: op '{}' draws random numbers by {}, which gives other training under every plan; "
              "of random operators native_dropout can be run",
              source, graph.op(op).name, type);
+    for (TensorId out : graph.outputs(op)) {
+      if (!out.valid() || !graph.tensor(out).replaces.valid()) continue;
+      const graph::SplitKind kind = problem.splits->rules[out].kind;
+      const bool partial = kind == graph::SplitKind::kMean || kind == graph::SplitKind::kSum;
+      // Each slice has its own, and they are put together at the end of the step.
+      VALIDATE(!partial || graph.consumers(out).empty(),
+               "{}: op '{}' reads the new value of buffer '{}' in the step that makes it; read the "
+               "old one",
+               source, graph.op(graph.consumers(out).front()).name,
+               graph.tensor(graph.tensor(out).replaces).name);
+    }
     if (!graph.op(op).alias) continue;
     for (TensorId out : graph.outputs(op)) {
       VALIDATE(!out.valid() || !graph.tensor(out).replaces.valid(),

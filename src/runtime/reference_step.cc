@@ -124,7 +124,7 @@ void ReferenceStep::run_slices(OpId op, const std::vector<Interval>& slices) {
     for (std::size_t i = 0; i < outputs.size(); ++i) made[i].push_back(results[i]);
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    if (!outputs[i].valid()) continue;
+    if (!outputs[i].valid() || !made[i][0].defined()) continue;
     const SplitRule rule = splits.rules[outputs[i]];
     at::Tensor& value = values_[outputs[i]];
     if (rule.kind == SplitKind::kLocal) {

@@ -114,6 +114,30 @@ TEST(Order, EveryQueueIsARestrictionOfTheDispatchSequence) {
   }
 }
 
+// Statistics of a slice that the step itself goes on with have no value for the whole batch yet.
+TEST(Job, RefusesAStepThatReadsNewStatistics) {
+  support::GraphMaker maker;
+  const TensorId x = maker.input("x", {support::kB, support::n(4)});
+  const TensorId mean = maker.buffer("kept", {support::n(4)});
+  const TensorId now =
+      maker.op("aten.mean.dim", {graph::tensor_value(x), graph::list_value({graph::int_value(0)})},
+               {support::n(4)}, {.role = graph::TensorRole::kOutput, .replaces = mean});
+  maker.op("aten.add.Tensor", {graph::tensor_value(x), graph::tensor_value(now)},
+           {support::kB, support::n(4)});
+  const std::shared_ptr<const cost::Problem> problem =
+      compiler::toy_problem(std::move(maker).build(), 2, 8);
+  const auto plan =
+      compiler::compile(*problem, weighted(*problem, {1, 1}, compiler::SyncMethod::kAllReduce), {});
+  try {
+    make_job(problem, plan, sim::simulate(plan).dispatch, {}, "g.json");
+    FAIL() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("reads the new value of buffer 'kept'"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
 // A dispatch sequence that cannot be is refused before anything starts.
 TEST(Order, AWrongDispatchSequenceIsRefused) {
   const std::shared_ptr<const cost::Problem> problem =
