@@ -262,7 +262,9 @@ TEST_F(Run, EndsWhenARankIsKilledAtAnyMoment) {
         "rank " + std::to_string(victim) + " (local/gpu" + std::to_string(victim) + ")";
     if (seed % 2 == 0) {
       const auto job = start(name, more);
-      if (seed % 4 == 2) ASSERT_TRUE(job->await_steps(2)) << job->err();
+      if (seed % 4 == 2) {
+        ASSERT_TRUE(job->await_steps(2)) << job->err();
+      }
       std::this_thread::sleep_for(moment);
       std::vector<pid_t> ranks;
       while ((ranks = children_of(job->pid())).size() < 2) std::this_thread::yield();
