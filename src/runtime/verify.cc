@@ -154,48 +154,6 @@ void compare_rank(const Job& job, DeviceId device, const Worker& worker, const S
   }
 }
 
-// All ranks' worst, by kind; `own` of every rank is brought to every rank.
-Verification combine(const Job& job, const Verification& own, Transport& transport) {
-  const graph::ModelGraph& graph = *job.problem->graph;
-  // Kind after kind: relative difference, step, and the tensor and device by number.
-  std::vector<double> numbers = {static_cast<double>(own.compared)};
-  for (const Difference& worst : own.worst) {
-    double tensor = -1, device = -1;
-    for (TensorId id : graph.tensor_ids()) {
-      if (graph.tensor(id).name == worst.tensor) tensor = id.value();
-    }
-    for (DeviceId id : job.problem->cluster->device_ids()) {
-      if (job.problem->cluster->device(id).name == worst.device) device = id.value();
-    }
-    numbers.insert(numbers.end(),
-                   {worst.relative, static_cast<double>(worst.step), tensor, device});
-  }
-  Verification all = own;
-  all.compared = 0;
-  for (Difference& worst : all.worst) worst.relative = -1;
-  for (const at::Tensor& other : transport.gather_all(at::tensor(numbers, at::kDouble))) {
-    const auto number = [&](std::size_t i) {
-      return other[static_cast<std::int64_t>(i)].item<double>();
-    };
-    all.compared += static_cast<std::int64_t>(number(0));
-    for (std::size_t k = 0; k < all.worst.size(); ++k) {
-      Difference& worst = all.worst[k];
-      if (!(number(1 + 4 * k) > worst.relative)) continue;
-      worst.relative = number(1 + 4 * k);
-      worst.step = static_cast<std::int64_t>(number(2 + 4 * k));
-      const double tensor = number(3 + 4 * k), device = number(4 + 4 * k);
-      worst.tensor =
-          tensor < 0 ? "loss" : graph.tensor(TensorId(static_cast<std::size_t>(tensor))).name;
-      worst.device =
-          device < 0
-              ? ""
-              : job.problem->cluster->device(DeviceId(static_cast<std::size_t>(device))).name;
-    }
-  }
-  for (Difference& worst : all.worst) worst.relative = std::max(worst.relative, 0.0);
-  return all;
-}
-
 WorkerOptions worker_options(const VerifyOptions& options) {
   return {.floats = options.floats, .seed = options.seed, .threads = options.threads};
 }
@@ -257,36 +215,6 @@ Verification verify(const Job& job, const compiler::Plan& plan, const VerifyOpti
     }
   }
   return std::move(comparison).result();
-}
-
-Verification verify_rank(const Job& job, const compiler::Plan& plan, DeviceId rank,
-                         Transport& transport, const VerifyOptions& options) {
-  at::set_num_threads(options.threads);
-  const DefaultType default_type(options.floats);
-  const graph::ModelGraph& graph = *job.problem->graph;
-  Worker worker(job, rank, transport, worker_options(options));
-  ReferenceStep reference(*job.problem, plan, {options.floats, options.seed});
-  const auto values = random_residents(graph, options.seed, options.floats);
-  for (TensorId id : graph.tensor_ids()) {
-    if (values[id].defined()) reference.set_resident(id, values[id]);
-  }
-  for (TensorId id : worker.residents()) worker.set_resident(id, values[id]);
-  Comparison comparison(graph);
-  for (std::int64_t step = 1; step <= options.steps; ++step) {
-    const StepInputs inputs =
-        random_inputs(graph, job.problem->batch, options.seed, step, options.floats);
-    const StepResult result = worker.step(step, inputs);
-    const ReferenceStep::Result expected = reference.step(step, inputs);
-    comparison.begin_step(step, reference, expected);
-    std::vector<std::vector<double>> parts;
-    const std::vector<double> own = loss_part(job.programs[rank], graph, result);
-    for (const at::Tensor& part : transport.gather_all(at::tensor(own, at::kDouble))) {
-      parts.push_back({part[0].item<double>(), part[1].item<double>(), part[2].item<double>()});
-    }
-    comparison.loss(loss_of_parts(parts), expected.loss);
-    compare_rank(job, rank, worker, result, reference, expected, comparison);
-  }
-  return combine(job, std::move(comparison).result(), transport);
 }
 
 }  // namespace heterog::runtime

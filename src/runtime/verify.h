@@ -9,7 +9,6 @@
 #include "compiler/plan.h"
 #include "runtime/program.h"
 #include "runtime/reference_step.h"
-#include "runtime/transport.h"
 #include "runtime/worker.h"
 
 namespace heterog::runtime {
@@ -48,9 +47,6 @@ StepInputs random_inputs(const graph::ModelGraph& graph, std::int64_t batch, std
 
 // The job (made with capture_gradients) with its ranks as threads of this process.
 Verification verify(const Job& job, const compiler::Plan& plan, const VerifyOptions& options);
-// One rank of it; the result is that of all ranks, on every rank.
-Verification verify_rank(const Job& job, const compiler::Plan& plan, DeviceId rank,
-                         Transport& transport, const VerifyOptions& options);
 
 // What a runtime could get wrong, to see that verification finds it.
 enum class Fault : std::uint8_t {
