@@ -20,6 +20,7 @@
 #include "base/check.h"
 #include "runtime/job_watch.h"
 #include "runtime/store_impl.h"
+#include "runtime/time_slice.h"
 
 namespace heterog::runtime {
 
@@ -196,6 +197,7 @@ std::string GlooTransport::Impl::unconnected(const Store& keys) const {
 
 // Every rank makes the communicators that it belongs to, all in one order.
 void GlooTransport::Impl::connect(const Store& keys) {
+  const ShortTurns at_once;  // of the devices' threads
   messages_device = ProcessGroupGloo::createDeviceForHostname(options.address, false);
   collectives_device = ProcessGroupGloo::createDeviceForHostname(options.address, false);
   int made = 0;

@@ -18,6 +18,7 @@
 #include "runtime/random.h"
 #include "runtime/rows.h"
 #include "runtime/slices.h"
+#include "runtime/time_slice.h"
 
 namespace heterog::runtime {
 namespace {
@@ -201,6 +202,7 @@ class Worker::State {
 
   // A thread's life: its queue once a round.
   void serve(Queue queue) {
+    const ShortTurns at_once;
     std::uint64_t done = 0;
     while (true) {
       {
