@@ -22,7 +22,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kProtocol = 1;  // counts up whenever ranks of two builds would misunderstand
+constexpr int kProtocol = 2;  // counts up whenever ranks of two builds would misunderstand
 constexpr std::chrono::milliseconds kLook{20};
 constexpr std::chrono::milliseconds kLinger{2000};  // of rank 0 for those that are to read why
 
