@@ -15,8 +15,8 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "runtime/exchange.h"
 #include "runtime/random.h"
-#include "runtime/rows.h"
 #include "runtime/slices.h"
 #include "runtime/time_slice.h"
 
@@ -64,6 +64,8 @@ class Worker::State {
         options_(options),
         execute_{.floats = options.floats, .device = options.device},
         values_(program_.slots.size()),
+        exchange_(job, program_, transport, values_,
+                  {.device = options.device, .floats = options.floats}),
         readers_(program_.slots.size()),
         waits_(program_.instructions.size()),
         captures_(program_.captures.size()),
@@ -285,7 +287,7 @@ class Worker::State {
     }
     std::vector<at::Tensor> given;
     for (Register r : instruction.values) given.push_back(std::move(registers[r]));
-    act(instruction, given);
+    exchange_.act(instruction, given);
   }
 
   void take(const BodyStep& step, std::size_t call, std::vector<at::Tensor>& registers,
@@ -373,104 +375,6 @@ class Worker::State {
     if (step.out.size() > 1 && step.out[1] != kNoRegister) registers[step.out[1]] = mask;
   }
 
-  // ---- communication ----
-
-  std::uint32_t tag(const Instruction& instruction) const { return instruction.task.value(); }
-
-  void act(const Instruction& instruction, std::vector<at::Tensor>& given) {
-    switch (instruction.action) {
-      case Action::kNone:
-        return;
-      case Action::kSend:
-        return transport_.send(given[0].contiguous(), instruction.peer, tag(instruction));
-      case Action::kSendRows:
-        return transport_.send(pack_rows(given[0], instruction.rows), instruction.peer,
-                               tag(instruction));
-      case Action::kReceive:
-        return receive(instruction);
-      case Action::kReceiveRows: {
-        const at::Tensor like = empty(instruction.tensor, 1, at::kMeta);
-        at::Tensor packed = at::empty({packed_bytes(like, instruction.rows)},
-                                      at::TensorOptions().dtype(at::kByte).device(options_.device));
-        transport_.receive(packed, instruction.peer, tag(instruction));
-        values_[instruction.slots[0]] = packed;
-        return;
-      }
-      case Action::kAllReduce:
-        return all_reduce(instruction, given);
-      case Action::kGatherRows:
-        values_[instruction.slots[0]] = at::stack(
-            transport_.all_gather(pack_rows(given[0], instruction.rows), instruction.set));
-        return;
-      case Action::kAddRows:
-        return sum_rows(instruction, given);
-    }
-  }
-
-  at::Tensor empty(TensorId tensor, std::int64_t samples, at::Device device) const {
-    return at::empty(sizes_at(graph_.shape(tensor), samples),
-                     at::TensorOptions()
-                         .dtype(scalar_type(graph_.tensor(tensor).dtype, options_.floats))
-                         .device(device));
-  }
-
-  void receive(const Instruction& instruction) {
-    at::Tensor& slot = values_[instruction.slots[0]];
-    // A new parameter comes where the old one is.
-    at::Tensor value = instruction.resident
-                           ? slot
-                           : empty(instruction.tensor, instruction.samples, options_.device);
-    transport_.receive(value, instruction.peer, tag(instruction));
-    slot = value;
-  }
-
-  void all_reduce(const Instruction& instruction, std::vector<at::Tensor>& given) {
-    if (given.size() == 1) {
-      at::Tensor value = given[0].contiguous();
-      if (!instruction.in_place && value.is_same(given[0])) value = value.clone();
-      transport_.all_reduce(value, instruction.set);
-      values_[instruction.slots[0]] = value;
-      return;
-    }
-    // Side by side in one buffer, one a type of element.
-    std::vector<at::ScalarType> types;
-    for (const at::Tensor& value : given) {
-      if (std::find(types.begin(), types.end(), value.scalar_type()) == types.end()) {
-        types.push_back(value.scalar_type());
-      }
-    }
-    for (at::ScalarType type : types) {
-      std::vector<at::Tensor> flat;
-      for (const at::Tensor& value : given) {
-        if (value.scalar_type() == type) flat.push_back(value.reshape({-1}));
-      }
-      at::Tensor fused = at::cat(flat);
-      transport_.all_reduce(fused, instruction.set);
-      std::int64_t at = 0;
-      for (std::size_t i = 0; i < given.size(); ++i) {
-        if (given[i].scalar_type() != type) continue;
-        at::Tensor part = fused.narrow(0, at, given[i].numel()).view(given[i].sizes());
-        at += given[i].numel();
-        const SlotId slot = instruction.slots[i];
-        // What stays must not keep the whole buffer alive.
-        const bool stays = program_.slots[slot].kind == Slot::Kind::kResident;
-        values_[slot] = stays ? part.clone() : part;
-      }
-    }
-  }
-
-  void sum_rows(const Instruction& instruction, std::vector<at::Tensor>& given) {
-    std::vector<at::Tensor> packed;
-    AddRowsOptions options{.in_place = instruction.in_place};
-    if (instruction.own_is_packed) {
-      options.own = instruction.own;
-      for (std::int64_t i = 0; i < given[1].size(0); ++i) packed.push_back(given[1][i]);
-    } else {
-      packed.assign(given.begin() + 1, given.end());
-    }
-    values_[instruction.slots[0]] = add_rows(given[0], packed, options);
-  }
-
   const Job& job_;
   const graph::ModelGraph& graph_;
   const Program& program_;
@@ -482,6 +386,7 @@ class Worker::State {
   IdVector<InstructionId, std::vector<std::size_t>> calls_of_;  // parallel to the bodies
 
   IdVector<SlotId, at::Tensor> values_;
+  Exchange exchange_;
   IdVector<SlotId, Counter> readers_;
   IdVector<InstructionId, Counter> waits_;
   std::vector<at::Tensor> captures_;
