@@ -157,8 +157,7 @@ class Connecting {
     std::size_t missing = (made_.size() - 1 - own_.value()) * kChannelCount;
     while (missing > 0) {
       if (!wait(listening.get(), POLLIN, milliseconds_left())) fail("");
-      Descriptor made(
-          accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      Descriptor made(accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!made.valid()) continue;
       const std::optional<Hello> hello = read_hello(made);
       if (!hello) continue;  // a stranger

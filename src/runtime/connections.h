@@ -48,9 +48,9 @@ struct ConnectOptions {
 // "rank 1 (a/cpu1)".
 std::string rank_text(DeviceId rank, const std::vector<std::string>& device_names);
 
-// Every rank calls it at the same time. Connections are accepted from ranks of this job alone, which
-// know a number that is drawn for it. Throws an Error (kVerification) that names the ranks that are
-// not connected within the time-out.
+// Every rank calls it at the same time. Connections are accepted from ranks of this job alone,
+// which know a number that is drawn for it. Throws an Error (kVerification) that names the ranks
+// that are not connected within the time-out.
 Connections connect_ranks(const Store& store, DeviceId own, const ConnectOptions& options);
 
 }  // namespace heterog::runtime

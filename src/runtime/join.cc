@@ -83,11 +83,11 @@ Joined join(const Job& job, const JobTerms& terms, const RankPlace& place,
   Joined joined{.rank = DeviceId(static_cast<std::size_t>(place.rank)),
                 .ranks_here = meeting.ranks_here};
   joined.transport =
-      std::make_unique<GlooTransport>(meeting.store, joined.rank,
-                                      GlooOptions{.device_names = device_names(terms),
-                                                  .sets = job.sets,
-                                                  .address = meeting.address,
-                                                  .timeout = timeout});
+      std::make_unique<TcpTransport>(meeting.store, joined.rank,
+                                     TcpOptions{.connect = {.device_names = device_names(terms),
+                                                            .address = meeting.address,
+                                                            .timeout = timeout},
+                                                .sets = job.sets});
   return joined;
 }
 

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "runtime/gloo_transport.h"
 #include "runtime/program.h"
 #include "runtime/rank_place.h"
 #include "runtime/rendezvous.h"
+#include "runtime/tcp_transport.h"
 
 namespace heterog::runtime {
 
@@ -30,9 +30,9 @@ JobTerms terms_of(const Job& job, const IdVector<DeviceId, Bytes>& peak_bytes,
 struct Joined {
   DeviceId rank;
   int ranks_here = 1;  // that share this one's memory and processors, itself among them
-  std::unique_ptr<GlooTransport> transport;
+  std::unique_ptr<TcpTransport> transport;
 };
-// Meets the others, and connects to them. Errors as of meet() and GlooTransport.
+// Meets the others, and connects to them. Errors as of meet() and TcpTransport.
 Joined join(const Job& job, const JobTerms& terms, const RankPlace& place,
             std::chrono::milliseconds timeout);
 

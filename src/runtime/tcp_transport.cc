@@ -55,9 +55,14 @@ at::Tensor on_host(const at::Tensor& value) {
   return host;
 }
 
+std::vector<at::Tensor> to_device(std::vector<at::Tensor> host, at::Device device) {
+  for (at::Tensor& one : host) one = one.to(device);
+  return host;
+}
+
 // Ahead of every message: both ends check that they mean the same.
 struct Header {
-  std::uint64_t tag = 0;  // of a message: its tag; of a collective: its number among all of them
+  std::uint64_t tag = 0;  // of a message: its own; of a collective: the set, and how many it had
   std::uint64_t bytes = 0;
 };
 
@@ -78,7 +83,8 @@ struct Move {
 // Ranks that reduce together, in the order of their ids.
 struct Group {
   std::vector<DeviceId> members;
-  int own = 0;  // index of this rank
+  int own = 0;            // index of this rank
+  std::uint64_t tag = 0;  // of its next collective
 
   int size() const { return static_cast<int>(members.size()); }
 };
@@ -135,17 +141,16 @@ struct TcpTransport::Impl {
   // Waits until one of them can go on, or the job ends.
   void wait(std::span<Move* const> moves);
 
-  void go_round(const Group& group, const Ring& ring, std::uint64_t number);
-  void all_reduce(const Group& group, at::Tensor& value);
-  std::vector<at::Tensor> all_gather(const Group& group, const at::Tensor& value);
+  // On tensors of the host.
+  void go_round(const Group& group, const Ring& ring, std::uint64_t tag);
+  void all_reduce(Group& group, at::Tensor& value);
+  std::vector<at::Tensor> all_gather(Group& group, const at::Tensor& value);
 
   [[noreturn]] void fail(const Move& move, const std::string& why);
   void end_calls(const std::string& why);
   void check_not_ended();
-  Group group_of(std::vector<DeviceId> members) const;
-  std::string text_of(DeviceId rank) const {
-    return rank_text(rank, options.connect.device_names);
-  }
+  Group group_of(std::vector<DeviceId> members, std::uint64_t id) const;
+  std::string text_of(DeviceId rank) const { return rank_text(rank, options.connect.device_names); }
 
   Store store;  // which rank 0 serves for as long as it holds it
   TcpOptions options;
@@ -154,7 +159,6 @@ struct TcpTransport::Impl {
   Connections connections;
   Group all;
   std::vector<Group> sets;
-  std::uint64_t collectives = 0;  // so far
 
   std::mutex mutex;
   std::optional<std::string> reason;  // why every call fails
@@ -173,16 +177,18 @@ TcpTransport::Impl::Impl(const Store& given_store, DeviceId rank, TcpOptions giv
   for (const DeviceId one : id_range<DeviceId>(options.connect.device_names.size())) {
     everyone.push_back(one);
   }
-  all = group_of(std::move(everyone));
-  for (const std::vector<DeviceId>& members : options.sets) sets.push_back(group_of(members));
+  all = group_of(std::move(everyone), options.sets.size());
+  for (const std::vector<DeviceId>& members : options.sets) {
+    sets.push_back(group_of(members, sets.size()));
+  }
   connections = connect_ranks(store.under("connections"), own, options.connect);
   watch = std::make_unique<JobWatch>(store.another_connection().under("job"),
                                      [this](const std::string& why) { end_calls(why); });
 }
 
-Group TcpTransport::Impl::group_of(std::vector<DeviceId> members) const {
-  const auto at = std::find(members.begin(), members.end(), own);
-  return {.members = std::move(members), .own = static_cast<int>(at - members.begin())};
+Group TcpTransport::Impl::group_of(std::vector<DeviceId> members, std::uint64_t id) const {
+  const auto index = std::find(members.begin(), members.end(), own) - members.begin();
+  return {.members = std::move(members), .own = static_cast<int>(index), .tag = id << 32};
 }
 
 void TcpTransport::Impl::check_not_ended() {
@@ -279,10 +285,9 @@ void TcpTransport::Impl::wait(std::span<Move* const> moves) {
     if (ready < 0 && errno == EINTR) continue;
     if (waited.front().revents != 0) check_not_ended();
     if (ready > 0) return;
-    fail(*moves.front(),
-         fmt::format("did not {} for {} s, {} waits for it",
-                     moves.front()->sends ? "take what it was sent" : "send",
-                     seconds_of(options.connect.timeout), text_of(own)));
+    fail(*moves.front(), fmt::format("did not {} for {} s, {} waits for it",
+                                     moves.front()->sends ? "take what it was sent" : "send",
+                                     seconds_of(options.connect.timeout), text_of(own)));
   }
 }
 
@@ -299,7 +304,7 @@ void TcpTransport::Impl::complete(std::span<Move> moves) {
   }
 }
 
-void TcpTransport::Impl::go_round(const Group& group, const Ring& ring, std::uint64_t number) {
+void TcpTransport::Impl::go_round(const Group& group, const Ring& ring, std::uint64_t tag) {
   check_not_ended();
   const DeviceId next = group.members[static_cast<std::size_t>(ring.next())];
   const DeviceId previous = group.members[static_cast<std::size_t>(ring.previous())];
@@ -312,7 +317,7 @@ void TcpTransport::Impl::go_round(const Group& group, const Ring& ring, std::uin
   while (received < ring.moves() || sent < ring.moves()) {
     bool went = false;
     if (!out && sent < ring.moves() && ring.may_send(sent, received)) {
-      out = sending(Channel::kCollectives, ring.sent(sent), next, number);
+      out = sending(Channel::kCollectives, ring.sent(sent), next, tag);
     }
     if (out) {
       went |= advance(*out);
@@ -324,7 +329,7 @@ void TcpTransport::Impl::go_round(const Group& group, const Ring& ring, std::uin
     if (!in && received < ring.moves()) {
       place = ring.received(received);
       taken = ring.sums(received) ? at::empty_like(place) : place;
-      in = receiving(Channel::kCollectives, taken, previous, number);
+      in = receiving(Channel::kCollectives, taken, previous, tag);
     }
     if (in) {
       went |= advance(*in);
@@ -344,32 +349,30 @@ void TcpTransport::Impl::go_round(const Group& group, const Ring& ring, std::uin
 
 // Round a ring, the sum of a segment is made by one member after another, and the last one's bits
 // are handed round. What is exchanged is summed by everyone in the order of members.
-void TcpTransport::Impl::all_reduce(const Group& group, at::Tensor& value) {
-  if (value.nbytes() <= (group.size() == 2 ? kExchangedBytesOfTwo : kExchangedBytes)) {
-    const std::vector<at::Tensor> addends = all_gather(group, value);
-    at::sum_out(value, at::stack(addends), 0);
-    return;
+void TcpTransport::Impl::all_reduce(Group& group, at::Tensor& value) {
+  if (value.nbytes() > (group.size() == 2 ? kExchangedBytesOfTwo : kExchangedBytes)) {
+    return go_round(group, Ring(value, group.size(), group.own), group.tag++);
   }
-  at::Tensor host = on_host(value);
-  go_round(group, Ring(host, group.size(), group.own), ++collectives);
-  if (!value.is_cpu()) value.copy_(host);
+  std::vector<at::Tensor> addends = all_gather(group, value);
+  at::Tensor& held = addends[static_cast<std::size_t>(group.own)];  // is value
+  if (group.own > 1) held = held.clone();
+  at::add_out(value, addends[0], addends[1]);
+  for (std::size_t i = 2; i < addends.size(); ++i) value.add_(addends[i]);
 }
 
-std::vector<at::Tensor> TcpTransport::Impl::all_gather(const Group& group,
-                                                       const at::Tensor& value) {
-  const std::uint64_t number = ++collectives;
-  const at::Tensor host = on_host(value);
+std::vector<at::Tensor> TcpTransport::Impl::all_gather(Group& group, const at::Tensor& value) {
+  const std::uint64_t tag = group.tag++;
   std::vector<at::Tensor> gathered;
   std::vector<Move> moves;
   for (int index = 0; index < group.size(); ++index) {
     if (index == group.own) {
-      gathered.push_back(host);
+      gathered.push_back(value);
       continue;
     }
     const DeviceId peer = group.members[static_cast<std::size_t>(index)];
-    gathered.push_back(at::empty_like(host));
-    moves.push_back(receiving(Channel::kCollectives, gathered.back(), peer, number));
-    moves.push_back(sending(Channel::kCollectives, host, peer, number));
+    gathered.push_back(at::empty_like(value));
+    moves.push_back(receiving(Channel::kCollectives, gathered.back(), peer, tag));
+    moves.push_back(sending(Channel::kCollectives, value, peer, tag));
   }
   complete(moves);
   return gathered;
@@ -397,16 +400,18 @@ void TcpTransport::receive(at::Tensor& value, DeviceId from, std::uint32_t tag) 
 
 void TcpTransport::all_reduce(at::Tensor& value, std::size_t set) {
   ENSURE(set < impl_->sets.size());
-  impl_->all_reduce(impl_->sets[set], value);
+  at::Tensor host = on_host(value);
+  impl_->all_reduce(impl_->sets[set], host);
+  if (!value.is_cpu()) value.copy_(host);
 }
 
 std::vector<at::Tensor> TcpTransport::all_gather(const at::Tensor& own, std::size_t set) {
   ENSURE(set < impl_->sets.size());
-  return impl_->all_gather(impl_->sets[set], own);
+  return to_device(impl_->all_gather(impl_->sets[set], on_host(own)), own.device());
 }
 
 std::vector<at::Tensor> TcpTransport::gather_all(const at::Tensor& own) {
-  return impl_->all_gather(impl_->all, own);
+  return to_device(impl_->all_gather(impl_->all, on_host(own)), own.device());
 }
 
 void TcpTransport::abort(const std::string& reason) {
@@ -433,10 +438,9 @@ void TcpTransport::run_until_finished(const std::function<void()>& work) {
 }
 
 void TcpTransport::finish() {
-  const bool left =
-      impl_->watch->leave_together({.rank = static_cast<int>(impl_->own.value()),
-                                    .ranks = impl_->all.size(),
-                                    .timeout = impl_->options.connect.timeout});
+  const bool left = impl_->watch->leave_together({.rank = static_cast<int>(impl_->own.value()),
+                                                  .ranks = impl_->all.size(),
+                                                  .timeout = impl_->options.connect.timeout});
   impl_->check_not_ended();
   if (!left) {
     abort(fmt::format("the other ranks did not end with it within {} s",

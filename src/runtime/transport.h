@@ -17,9 +17,9 @@ using DeviceSets = std::vector<std::vector<DeviceId>>;
 
 // One rank's end; the rank of a job that runs device d is d. At any moment at most one thread of
 // the rank sends, one receives and one takes part in a collective. Every rank issues the sends
-// between two devices, and the collectives of one set, in the same order. Calls block. A peer that
-// is lost, does not come within the time-out of the implementation, or has called abort() ends
-// them with an Error (kVerification) of one line that names the peer.
+// between two devices, and the collectives that two devices both take part in, in the same order.
+// Calls block. A peer that is lost, does not come within the time-out of the implementation, or has
+// called abort() ends them with an Error (kVerification) of one line that names the peer.
 class Transport {
  public:
   virtual ~Transport() = default;
