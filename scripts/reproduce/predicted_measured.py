@@ -135,27 +135,20 @@ class Bench:
         return json.loads(printed[0])
 
     def fit_link(self, gigabits: float) -> dict:
-        """From transfers of EV under servers and all-reduces of EV, by least squares of relative
-        errors: seconds = a + bytes · b."""
+        """From the all-reduces of EV, by least squares of relative errors: seconds = a + bytes · b,
+        of which two hops (there and back, as the simulator counts them) take a."""
         guess = {"bandwidth": gigabits * 1.25e8, "hop": 1e-4, "launch": 0.0}
         cluster = self.out / "guess.cluster.json"
         cluster.write_text(cluster_text(guess))
-        points = {"transfer": [], "all-reduce": []}
-        for planner in ("ev-ps", "ev-ar"):
-            trace = self.out / f"fit-{planner}"
-            self.run(cluster, self.plan(cluster, planner), trace)
-            for rank in range(2):
-                for event in json.loads((trace / f"rank{rank}.json").read_text())["traceEvents"]:
-                    kind = event.get("cat", "")
-                    sized = event.get("ph") == "X" and "bytes" in event["args"]
-                    if sized and kind in ("transfer", "push", "pull"):
-                        points["transfer"].append((event["args"]["bytes"], event["dur"] * 1e-6))
-                    elif sized and kind == "all-reduce" and rank == 0 and event["pid"] == 0:
-                        points["all-reduce"].append((event["args"]["bytes"], event["dur"] * 1e-6))
-        p2p, slope = line(points["transfer"])
-        collective, _ = line(points["all-reduce"])
-        hop = max(collective - p2p, 0.0)
-        return {"bandwidth": 1 / slope, "hop": hop, "launch": max(p2p - hop, 0.0)}
+        trace = self.out / "fit"
+        self.run(cluster, self.plan(cluster, "ev-ar"), trace)
+        points = []
+        for event in json.loads((trace / "rank0.json").read_text())["traceEvents"]:
+            reduces = event.get("ph") == "X" and event.get("cat") == "all-reduce"
+            if reduces and event["pid"] == 0:
+                points.append((event["args"]["bytes"], event["dur"] * 1e-6))
+        fixed, slope = line(points)
+        return {"bandwidth": 1 / slope, "hop": fixed / 2, "launch": 0.0}
 
 
 def line(points: list) -> tuple[float, float]:

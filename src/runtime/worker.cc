@@ -16,6 +16,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "runtime/exchange.h"
+#include "runtime/host_memory.h"
 #include "runtime/random.h"
 #include "runtime/slices.h"
 #include "runtime/time_slice.h"
@@ -76,6 +77,7 @@ class Worker::State {
       }
     }
     std::sort(residents_.begin(), residents_.end());
+    if (options.device.is_cpu()) keep_freed_memory();
     prepare_calls();
     for (Queue queue : {Queue::kSend, Queue::kReceive, Queue::kCollective}) {
       if (queue_of(queue).empty()) continue;

@@ -1,0 +1,13 @@
+// How this process keeps memory of the host that tensors have given up.
+#pragma once
+
+namespace heterog::runtime {
+
+// From now on, memory that is freed stays with the process, for the next step: glibc would give
+// large blocks back and get them anew, page by page, each filled with zeros by the kernel, which
+// takes small models a tenth of a step, and how often depends on what the process did before. Does
+// nothing where the environment says how glibc allocates (MALLOC_…_, GLIBC_TUNABLES). May be called
+// again.
+void keep_freed_memory();
+
+}  // namespace heterog::runtime
