@@ -54,19 +54,18 @@ TEST(GlooTransport, SendsAnyDtypeAndShape) {
 
 TEST(GlooTransport, SumsOverASet) {
   for (const int ranks : {2, 3, 5}) {
-    std::vector<DeviceId> everyone;
-    for (int rank = 0; rank < ranks; ++rank) everyone.emplace_back(static_cast<std::size_t>(rank));
     // From less than one value a rank to several pieces a segment.
     for (const std::int64_t count : {0, 1, 3, 1000, 3'000'001}) {
       at::Tensor expected = at::zeros({count}, at::kDouble);
       for (int rank = 0; rank < ranks; ++rank) {
         expected += numbers(static_cast<std::size_t>(rank), count);
       }
-      const auto errors = run_ranks(ranks, {.sets = {everyone}}, [&](auto& transport, auto rank) {
-        at::Tensor value = numbers(rank, count);
-        transport.all_reduce(value, 0);
-        EXPECT_TRUE(value.equal(expected)) << ranks << " ranks, " << count;
-      });
+      const auto errors =
+          run_ranks(ranks, {.sets = {everyone(ranks)}}, [&](auto& transport, auto rank) {
+            at::Tensor value = numbers(rank, count);
+            transport.all_reduce(value, 0);
+            EXPECT_TRUE(value.equal(expected)) << ranks << " ranks, " << count;
+          });
       EXPECT_THAT(errors, Each(IsEmpty()));
     }
   }
@@ -81,7 +80,7 @@ TEST(GlooTransport, SumsToTheSameBitsOnAllMembers) {
   for (const at::ScalarType type : {at::kFloat, at::kHalf, at::kBFloat16}) {
     std::vector<at::Tensor> sums(kRanks);
     const auto errors =
-        run_ranks(kRanks, {.sets = {devices({0, 1, 2, 3})}}, [&](auto& transport, auto rank) {
+        run_ranks(kRanks, {.sets = {everyone(kRanks)}}, [&](auto& transport, auto rank) {
           sums[rank] = inputs[rank].to(type, false, true);
           transport.all_reduce(sums[rank], 0);
         });
@@ -119,7 +118,7 @@ TEST(GlooTransport, ThreeThreadsOfARankDoNotWaitForEachOther) {
   constexpr int kRounds = 20;
   constexpr std::int64_t kCount = 100'000;
   const auto errors =
-      run_ranks(kRanks, {.sets = {devices({0, 1, 2})}}, [&](auto& transport, std::size_t rank) {
+      run_ranks(kRanks, {.sets = {everyone(kRanks)}}, [&](auto& transport, std::size_t rank) {
         const auto messages = [&](const auto& call) {
           for (std::size_t from = 0; from < kRanks; ++from) {
             for (std::size_t to = 0; to < kRanks; ++to) {
@@ -158,15 +157,15 @@ TEST(GlooTransport, ThreeThreadsOfARankDoNotWaitForEachOther) {
 
 TEST(GlooTransport, AbortEndsEveryCallOfEveryRank) {
   const auto start = std::chrono::steady_clock::now();
-  const auto errors = run_ranks(4, {.sets = {devices({0, 1, 2, 3})}},
-                                [&](GlooTransport& transport, std::size_t rank) {
-                                  at::Tensor value = at::zeros({1'000'000});
-                                  if (rank == 0) transport.receive(value, DeviceId(1), 0);
-                                  if (rank == 1) transport.all_reduce(value, 0);
-                                  if (rank == 2) transport.send(value, DeviceId(1), 0);
-                                  std::this_thread::sleep_for(std::chrono::milliseconds(100));
-                                  throw Error(ErrorKind::kVerification, "the loss is not a number");
-                                });
+  const auto errors =
+      run_ranks(4, {.sets = {everyone(4)}}, [&](GlooTransport& transport, std::size_t rank) {
+        at::Tensor value = at::zeros({1'000'000});
+        if (rank == 0) transport.receive(value, DeviceId(1), 0);
+        if (rank == 1) transport.all_reduce(value, 0);
+        if (rank == 2) transport.send(value, DeviceId(1), 0);
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        throw Error(ErrorKind::kVerification, "the loss is not a number");
+      });
   EXPECT_LT(seconds_since(start), 2);
   for (std::size_t rank = 0; rank < 3; ++rank) {
     EXPECT_EQ(errors[rank], "rank 3 (host/cpu3): the loss is not a number");

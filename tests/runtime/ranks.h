@@ -9,6 +9,8 @@
 
 #include "base/check.h"
 #include "runtime/gloo_transport.h"
+#include "runtime/network.h"
+#include "runtime/rank_place.h"
 
 namespace heterog::runtime {
 
@@ -22,6 +24,30 @@ inline std::vector<DeviceId> devices(std::initializer_list<int> ids) {
   std::vector<DeviceId> devices;
   for (const int id : ids) devices.emplace_back(static_cast<std::size_t>(id));
   return devices;
+}
+
+inline std::vector<DeviceId> everyone(int ranks) {
+  std::vector<DeviceId> all;
+  for (int rank = 0; rank < ranks; ++rank) all.emplace_back(static_cast<std::size_t>(rank));
+  return all;
+}
+
+// Time-outs: of tests in which nobody is missed, and of those in which somebody is.
+inline constexpr std::chrono::milliseconds kPatient{20'000};
+inline constexpr std::chrono::milliseconds kHasty{600};
+
+// Places of a job on a free port, of which rank 0 has the socket.
+inline std::vector<RankPlace> places(int ranks) {
+  const ListeningSocket socket = listen_on("127.0.0.1", 0);
+  std::vector<RankPlace> places(static_cast<std::size_t>(ranks));
+  for (int rank = 0; rank < ranks; ++rank) {
+    places[rank].rank = rank;
+    places[rank].world_size = ranks;
+    places[rank].master_port = socket.port;
+    places[rank].starter = "test";
+  }
+  places[0].listen_socket = socket.descriptor;
+  return places;
 }
 
 // What each rank failed with; empty where it did not.
@@ -44,7 +70,7 @@ std::vector<std::string> run_threads(int ranks, const Body& body) {
 
 struct RanksOptions {
   DeviceSets sets;
-  std::chrono::milliseconds timeout{20'000};
+  std::chrono::milliseconds timeout = kPatient;
 };
 
 // The same with transports over a store in memory; a rank that does not fail finishes.
