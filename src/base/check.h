@@ -16,7 +16,8 @@ enum class ErrorKind {
   kVerification = 4,  // verification or run failed
 };
 
-// The only exception heterog throws; caught once, in src/cli/main.cc. The message is one line.
+// The only exception heterog throws; caught in src/cli/main.cc and, where C calls, in
+// src/client/heterog.cc alone. The message is one line.
 class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}

@@ -156,6 +156,31 @@ std::string read_file(const std::string& path) {
   return is_gzip(bytes) ? gunzip(bytes, path) : bytes;
 }
 
+InputFile::InputFile(const std::string& path)
+    : path_(shown(path)), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  VALIDATE(descriptor_ >= 0, "{}: cannot open: {}", path_, std::strerror(errno));
+  struct stat status = {};
+  const bool plain = ::fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode);
+  if (!plain) ::close(descriptor_);
+  VALIDATE(plain, "{}: is no file that can be read in pieces", path_);
+  size_ = static_cast<std::size_t>(status.st_size);
+}
+
+InputFile::~InputFile() { ::close(descriptor_); }
+
+void InputFile::read(void* to, std::size_t begin, std::size_t count) const {
+  char* at = static_cast<char*>(to);
+  while (count > 0) {
+    const ssize_t got = ::pread(descriptor_, at, count, static_cast<off_t>(begin));
+    if (got < 0 && errno == EINTR) continue;
+    VALIDATE(got >= 0, "{}: cannot read: {}", path_, std::strerror(errno));
+    VALIDATE(got > 0, "{}: ends early, as if it was cut while it was read", path_);
+    at += got;
+    begin += static_cast<std::size_t>(got);
+    count -= static_cast<std::size_t>(got);
+  }
+}
+
 void write_file(const std::string& path, std::string_view content) {
   const std::string target = resolved(path);
   struct stat status = {};

@@ -14,6 +14,23 @@ inline constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30;
 // Throws an input error if the file is missing, a folder, unreadable, or a damaged gzip.
 std::string read_file(const std::string& path);
 
+// A file of any size that is read in pieces. Input errors as of read_file, and if it ends early.
+class InputFile {
+ public:
+  explicit InputFile(const std::string& path);
+  ~InputFile();
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+
+  std::size_t size() const { return size_; }
+  void read(void* to, std::size_t begin, std::size_t count) const;
+
+ private:
+  const std::string path_;
+  const int descriptor_;
+  std::size_t size_ = 0;
+};
+
 // Writes to a temporary name in the same folder, syncs, renames: readers see the old file or the
 // new one, whole. Throws an input error naming the path if it cannot be written. A link is kept and
 // its target replaced; a device or pipe is written in place.

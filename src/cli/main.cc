@@ -56,7 +56,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using heterog::ErrorKind;
-  // The only catch: everything below throws.
+  // The only catch of the program: everything below throws.
   try {
     return heterog::cli::run(argc, argv);
   } catch (const heterog::Error& error) {

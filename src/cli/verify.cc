@@ -12,8 +12,10 @@
 #include "cli/loaded_plan.h"
 #include "cli/options.h"
 #include "cli/planner_table.h"
+#include "cli/processes.h"
 #include "cli/report.h"
 #include "cli/verbs.h"
+#include "cluster/cluster_io.h"
 #include "runtime/operators.h"
 
 namespace heterog::cli {
@@ -29,6 +31,7 @@ struct VerifyOptions {
   std::string dtype = "float64";
   double tolerance = 0;
   std::string broken;
+  ProcessOptions ranks;
 };
 
 // DESIGN §5.12.
@@ -103,31 +106,53 @@ OrderedJson verification_json(const runtime::Verification& verification, double 
   return json;
 }
 
-// Exit code 4 if anything differs by more than the tolerance.
-int run_verify(const VerifyOptions& options) {
-  VALIDATE(options.dtype == "float64" || options.dtype == "float32",
-           "--dtype: \"{}\" given; it is float64 or float32", printable(options.dtype));
-  const std::optional<runtime::Fault> fault = fault_of(options.broken);
-  const Verified verified = chosen_plan(options);
-  runtime::check_operators(*verified.problem->graph, options.problem.graph);
-  const Simulated simulated =
-      simulate_strategy(*verified.problem, verified.strategy, compile_options(options.problem));
-  runtime::Job job = runtime::make_job(verified.problem, simulated.plan, simulated.result.dispatch,
-                                       {.capture_gradients = true}, options.problem.graph);
-  if (fault) runtime::inject(job, simulated.plan, *fault);
+// A plan made ready to be compared with one device.
+struct Prepared {
+  Verified verified;
+  Simulated simulated;
+  runtime::Job job;
+};
+
+Prepared prepare(const VerifyOptions& options) {
+  Prepared made{.verified = chosen_plan(options)};
+  const auto& problem = made.verified.problem;
+  runtime::check_operators(*problem->graph, options.problem.graph);
+  made.simulated =
+      simulate_strategy(*problem, made.verified.strategy, compile_options(options.problem));
+  const compiler::Plan& plan = made.simulated.plan;
+  made.job = runtime::make_job(problem, plan, made.simulated.result.dispatch,
+                               {.capture_gradients = true}, options.problem.graph);
+  if (const auto fault = fault_of(options.broken)) runtime::inject(made.job, plan, *fault);
+  return made;
+}
+
+runtime::VerifyOptions step_options(const VerifyOptions& options) {
   const bool is_double = options.dtype == "float64";
-  const runtime::Verification verification =
-      runtime::verify(job, simulated.plan,
-                      {.steps = options.steps,
-                       .floats = is_double ? runtime::Floats::kDouble : runtime::Floats::kOwn,
-                       .seed = options.common.seed});
+  return {.steps = options.steps,
+          .floats = is_double ? runtime::Floats::kDouble : runtime::Floats::kOwn,
+          .seed = options.common.seed};
+}
+
+// "rank 1 (a/gpu1): ", or nothing for what no rank has alone: the loss.
+std::string whose(const runtime::Difference& difference, const cluster::Cluster& cluster) {
+  const std::vector<std::string> names = device_names(cluster);
+  const auto at = std::find(names.begin(), names.end(), difference.device);
+  if (at == names.end()) return "";
+  return runtime::rank_text(DeviceId(static_cast<std::size_t>(at - names.begin())), names) + ": ";
+}
+
+// Exit code 4 if anything differs by more than the tolerance. `how` the ranks ran.
+int judge(const VerifyOptions& options, const Verified& verified,
+          const runtime::Verification& verification, const std::string& how) {
   const double tolerance = tolerance_of(options);
   if (options.common.json) {
-    print_json(verification_json(verification, tolerance));
+    OrderedJson json = verification_json(verification, tolerance);
+    json["ranks_are"] = how;
+    print_json(json);
   } else {
-    fmt::print("{} on {}, batch {}, plan of {}: {} steps, {} values compared\n{}",
+    fmt::print("{} on {}, batch {}, plan of {}: {} steps, {}, {} values compared\n{}",
                verified.problem->graph->name(), verified.problem->cluster->name(),
-               verified.problem->batch, verified.planner, options.steps, verification.compared,
+               verified.problem->batch, verified.planner, options.steps, how, verification.compared,
                table_text(verification));
   }
   if (verification.worst_relative() <= tolerance) {
@@ -137,11 +162,47 @@ int run_verify(const VerifyOptions& options) {
   const runtime::Difference& worst =
       *std::max_element(verification.worst.begin(), verification.worst.end(),
                         [](const auto& a, const auto& b) { return a.relative < b.relative; });
-  throw Error(
-      ErrorKind::kVerification,
-      fmt::format("the plan does not train as one device: {} '{}' on {} is off by {:.1e} "
-                  "after step {}, over {:.0e}",
-                  worst.kind, worst.tensor, worst.device, worst.relative, worst.step, tolerance));
+  throw Error(ErrorKind::kVerification,
+              fmt::format("{}the plan does not train as one device: {} '{}' is off by {:.1e} after "
+                          "step {}, over {:.0e}",
+                          whose(worst, *verified.problem->cluster), worst.kind, worst.tensor,
+                          worst.relative, worst.step, tolerance));
+}
+
+int verify_in_threads(const VerifyOptions& options) {
+  const Prepared made = prepare(options);
+  return judge(options, made.verified,
+               runtime::verify(made.job, made.simulated.plan, step_options(options)),
+               "threads of one process");
+}
+
+// Every rank compares; that of rank 0 judges, once all have ended.
+int verify_one_rank(const VerifyOptions& options, const runtime::RankPlace& place) {
+  const Prepared made = prepare(options);
+  const std::string others =
+      fmt::format("verify {} steps in {}", options.steps, options.dtype) + options.broken;
+  // All ranks run on CPUs, whatever the plan's devices are.
+  const runtime::JobTerms terms =
+      runtime::terms_of(made.job, made.simulated.result.peak_bytes,
+                        {.seed = options.common.seed, .any_device = true, .others = {others}});
+  const runtime::Joined joined = join_ranks(made.job, terms, place, options.ranks);
+  runtime::Verification verification;
+  joined.transport->run_until_finished([&] {
+    verification = runtime::verify_among_processes(
+        made.job, made.simulated.plan, {joined.rank, *joined.transport}, step_options(options));
+  });
+  if (joined.rank != DeviceId(0)) return 0;
+  return judge(options, made.verified, verification, "processes");
+}
+
+int run_verify(const VerifyOptions& options) {
+  VALIDATE(options.dtype == "float64" || options.dtype == "float32",
+           "--dtype: \"{}\" given; it is float64 or float32", printable(options.dtype));
+  check_processes(options.ranks);
+  if (const auto place = own_place(options.ranks)) return verify_one_rank(options, *place);
+  if (!options.ranks.processes && options.ranks.hostfile.empty()) return verify_in_threads(options);
+  start_ranks(options.ranks, cluster::load_cluster(options.problem.cluster));
+  return 0;
 }
 
 }  // namespace
@@ -164,13 +225,15 @@ void add_verify(CLI::App& app, Action& chosen) {
       ->check(CLI::PositiveNumber);
   verb.add_option("--break", options->broken,
                   "See it fail: drop-contribution, equal-weights or skip-pull");
+  add_processes(verb, options->ranks);
   add_common(verb, options->common);
   verb.footer(
       "Example:\n  heterog verify --graph models/bert_large24-tiny.json.gz "
       "--cluster configs/clusters/heterog-4gpu.json --batch 16 --planner cp-ar\n"
       "Runs the plan on the CPU, a thread a device, beside the same steps on one device from the "
       "same weights and data, and compares loss, gradients, parameters, buffers and optimizer "
-      "state. Exit code 4 if they differ.");
+      "state. With --processes, or started by torchrun, Slurm or mpirun, a process a device. Exit "
+      "code 4 if they differ.");
   verb.callback([options, &chosen] { chosen = [options] { return run_verify(*options); }; });
 }
 

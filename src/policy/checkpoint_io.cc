@@ -11,8 +11,8 @@
 namespace heterog::policy {
 
 using tensors::pack_tensors;
+using tensors::read_tensors;
 using tensors::TensorFile;
-using tensors::unpack_tensors;
 
 namespace {
 
@@ -141,8 +141,6 @@ void read_optimizer(const TensorFile& file, const Json& steps, Learner& learner,
     learner.optimizer.state()[item.value().unsafeGetTensorImpl()] = std::move(state);
   }
 }
-
-TensorFile read_tensors(const std::string& path) { return unpack_tensors(read_file(path), path); }
 
 }  // namespace
 

@@ -60,7 +60,7 @@ void save_checkpoint(const std::string& path, Ranks& ranks, const CheckpointInfo
 CheckpointInfo load_checkpoint(const std::string& path, Ranks& ranks, std::uint64_t seed) {
   const Job& job = ranks.job();
   const graph::ModelGraph& graph = *job.problem->graph;
-  const tensors::TensorFile file = tensors::unpack_tensors(read_file(path), path);
+  const tensors::TensorFile file = tensors::read_tensors(path);
   VALIDATE(text(file, "format", path) == kFormat, "{}: metadata.format: \"{}\", expected {}", path,
            printable(text(file, "format", path)), kFormat);
   VALIDATE(text(file, "graph", path) == graph_hash(job),

@@ -7,7 +7,7 @@
 
 namespace heterog::runtime {
 
-// TCP over the loopback device, which is what Gloo uses between processes of one machine: half of
+// TCP over the loopback device, as ranks that are processes of one machine: half of
 // the time that a message takes there and back, the median of `repeat` after a warm-up. Forks: call
 // it before any thread is started. Throws an error of a failed run if the system refuses.
 cost::ProfiledLink measure_loopback(int repeat);

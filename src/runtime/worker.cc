@@ -266,9 +266,15 @@ class Worker::State {
     changed_.notify_all();
   }
 
+  // What another rank failed with, which comes by the transport, stays as it is: all ranks end with
+  // the line of the first. Of a rank that is lost, it is said who missed it.
   void fail(const Instruction& instruction, const std::string& reason) {
-    const std::string message =
-        fmt::format("{}: {}", describe_task(job_, program_.device, instruction), reason);
+    const std::string task = describe_task(job_, program_.device, instruction);
+    std::string message = fmt::format("{}: {}", task, reason);
+    if (reason.starts_with("rank ")) {
+      const bool has_task = reason.find("), task ") != std::string::npos;
+      message = has_task ? reason : fmt::format("{}, noticed by {}", reason, task);
+    }
     {
       const std::lock_guard lock(mutex_);
       if (!failure_) failure_ = message;

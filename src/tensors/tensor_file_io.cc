@@ -6,7 +6,9 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <functional>
 
+#include "base/file.h"
 #include "base/json_reader.h"
 #include "base/text.h"
 
@@ -45,7 +47,15 @@ torch::ScalarType type_of(const JsonValue& value) {
   fail_input("{}: type '{}' is not supported", value.where(), printable(name));
 }
 
-torch::Tensor read_tensor(const JsonValue& value, std::string_view data) {
+// Bytes that are fetched piece by piece.
+struct Contents {
+  std::size_t size = 0;
+  std::function<void(void* to, std::size_t begin, std::size_t count)> fetch;
+};
+
+// `begin`: of the data.
+torch::Tensor read_tensor(const JsonValue& value, const Contents& contents, std::size_t begin) {
+  const std::size_t data_bytes = contents.size - begin;
   JsonObject object(value);
   const torch::ScalarType type = type_of(object.required("dtype"));
   std::vector<std::int64_t> shape;
@@ -53,11 +63,11 @@ torch::Tensor read_tensor(const JsonValue& value, std::string_view data) {
   for (const JsonValue& size : object.list("shape")) {
     shape.push_back(size.as_int(0, std::int64_t{1} << 40));
     const auto factor = static_cast<std::size_t>(shape.back());
-    VALIDATE(factor == 0 || bytes <= data.size() / factor, "{}: larger than the file",
+    VALIDATE(factor == 0 || bytes <= data_bytes / factor, "{}: larger than the file",
              value.where());
     bytes *= factor;
   }
-  const auto limit = static_cast<std::int64_t>(data.size());
+  const auto limit = static_cast<std::int64_t>(data_bytes);
   const std::vector<JsonValue> offsets = object.list("data_offsets");
   VALIDATE(offsets.size() == 2, "{}: data_offsets: expected two", value.where());
   const auto first = static_cast<std::size_t>(offsets[0].as_int(0, limit));
@@ -67,40 +77,20 @@ torch::Tensor read_tensor(const JsonValue& value, std::string_view data) {
            "{}: data_offsets: {} to {}, the shape needs {} bytes", value.where(), first, last,
            bytes);
   torch::Tensor tensor = torch::empty(shape, type);
-  if (bytes > 0) std::memcpy(tensor.data_ptr(), data.data() + first, bytes);
+  if (bytes > 0) contents.fetch(tensor.data_ptr(), begin + first, bytes);
   return tensor;
 }
 
-}  // namespace
-
-std::string pack_tensors(const TensorFile& file) {
-  nlohmann::ordered_json header;
-  header[kMetadata] = file.metadata;
-  std::string data;
-  for (const auto& [name, tensor] : file.tensors) {
-    const torch::Tensor whole = tensor.detach().cpu().contiguous();
-    const std::size_t begin = data.size();
-    data.append(static_cast<const char*>(whole.data_ptr()), whole.nbytes());
-    header[name] = {{"dtype", name_of(whole.scalar_type())},
-                    {"shape", whole.sizes().vec()},
-                    {"data_offsets", {begin, data.size()}}};
-  }
-  std::string text = header.dump();
-  text.append((kAlignment - (kLengthBytes + text.size()) % kAlignment) % kAlignment, ' ');
-  std::string bytes(kLengthBytes, '\0');
-  const std::uint64_t length = text.size();
-  std::memcpy(bytes.data(), &length, kLengthBytes);
-  return bytes + text + data;
-}
-
-TensorFile unpack_tensors(const std::string& bytes, const std::string& source) {
+TensorFile unpack(const Contents& contents, const std::string& source) {
   std::uint64_t length = 0;
-  if (bytes.size() >= kLengthBytes) std::memcpy(&length, bytes.data(), kLengthBytes);
-  VALIDATE(length >= 2 && length <= bytes.size() - kLengthBytes,
+  if (contents.size >= kLengthBytes) contents.fetch(&length, 0, kLengthBytes);
+  VALIDATE(length >= 2 && length <= contents.size - kLengthBytes && length <= kMaxHeaderBytes,
            "{}: not a file of tensors, or cut off", source);
-  const Json header = parse_json(bytes.substr(kLengthBytes, length), source);
+  std::string text(length, '\0');
+  contents.fetch(text.data(), kLengthBytes, length);
+  const Json header = parse_json(text, source);
   VALIDATE(header.is_object(), "{}: the header is not a JSON object", source);
-  const std::string_view data = std::string_view(bytes).substr(kLengthBytes + length);
+  const std::size_t begin = kLengthBytes + length;
 
   TensorFile file;
   if (header.contains(kMetadata)) {
@@ -114,12 +104,59 @@ TensorFile unpack_tensors(const std::string& bytes, const std::string& source) {
   std::size_t total = 0;
   for (const auto& [name, description] : header.items()) {
     if (name == kMetadata) continue;
-    file.tensors[name] = read_tensor(JsonValue(description, source, printable(name)), data);
-    total += file.tensors[name].nbytes();
+    const JsonValue value(description, source, printable(name));
+    const torch::Tensor tensor = read_tensor(value, contents, begin);
+    file.tensors[name] = tensor;
+    total += tensor.nbytes();
+    // Of tensors that share bytes, the sum may pass what memory holds.
+    VALIDATE(total <= contents.size - begin, "{}: describes more than the file holds",
+             value.where());
   }
-  VALIDATE(total == data.size(), "{}: {} bytes of tensors, the header describes {}", source,
-           data.size(), total);
+  VALIDATE(total == contents.size - begin, "{}: {} bytes of tensors, the header describes {}",
+           source, contents.size - begin, total);
   return file;
+}
+
+}  // namespace
+
+std::string pack_tensors(const TensorFile& file) {
+  nlohmann::ordered_json header;
+  header[kMetadata] = file.metadata;
+  std::size_t data_bytes = 0;
+  for (const auto& [name, tensor] : file.tensors) {
+    const std::size_t end = data_bytes + tensor.nbytes();
+    header[name] = {{"dtype", name_of(tensor.scalar_type())},
+                    {"shape", tensor.sizes().vec()},
+                    {"data_offsets", {data_bytes, end}}};
+    data_bytes = end;
+  }
+  std::string text = header.dump();
+  text.append((kAlignment - (kLengthBytes + text.size()) % kAlignment) % kAlignment, ' ');
+  const std::uint64_t length = text.size();
+  std::string bytes;
+  bytes.reserve(kLengthBytes + text.size() + data_bytes);
+  bytes.append(reinterpret_cast<const char*>(&length), kLengthBytes);
+  bytes += text;
+  for (const auto& [name, tensor] : file.tensors) {
+    const torch::Tensor whole = tensor.detach().cpu().contiguous();
+    bytes.append(static_cast<const char*>(whole.data_ptr()), whole.nbytes());
+  }
+  return bytes;
+}
+
+TensorFile unpack_tensors(const std::string& bytes, const std::string& source) {
+  return unpack({.size = bytes.size(),
+                 .fetch = [&](void* to, std::size_t begin,
+                              std::size_t count) { std::memcpy(to, bytes.data() + begin, count); }},
+                source);
+}
+
+TensorFile read_tensors(const std::string& path) {
+  const InputFile file(path);
+  return unpack({.size = file.size(),
+                 .fetch = [&](void* to, std::size_t begin,
+                              std::size_t count) { file.read(to, begin, count); }},
+                path);
 }
 
 }  // namespace heterog::tensors

@@ -16,9 +16,6 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::StartsWith;
 
-constexpr std::chrono::milliseconds kPatient{20'000};
-constexpr std::chrono::milliseconds kHasty{600};
-
 JobTerms terms_of(int ranks) {
   JobTerms terms{.hash = 0x1234};
   for (int rank = 0; rank < ranks; ++rank) {
@@ -31,18 +28,12 @@ RankFacts facts_of(Bytes memory = 1000) {
   return {.type = "CPU", .memory_bytes = memory, .host = "a", .shares = "a"};
 }
 
-// Places of a job on a free port, of which rank 0 has the socket.
-std::vector<RankPlace> places(int ranks) {
-  const ListeningSocket socket = listen_on("127.0.0.1", 0);
-  std::vector<RankPlace> places(static_cast<std::size_t>(ranks));
-  for (int rank = 0; rank < ranks; ++rank) {
-    places[rank].rank = rank;
-    places[rank].world_size = ranks;
-    places[rank].master_port = socket.port;
-    places[rank].starter = "test";
+// Rank 0, which serves the store, stays until all have met.
+void serve_until_met(const Meeting& meeting, const RankPlace& place) {
+  meeting.store.add("met", 1);
+  while (place.rank == 0 && meeting.store.add("met", 0) < place.world_size) {
+    std::this_thread::yield();
   }
-  places[0].listen_socket = socket.descriptor;
-  return places;
 }
 
 TEST(Rendezvous, LetsRanksTalk) {
@@ -52,11 +43,19 @@ TEST(Rendezvous, LetsRanksTalk) {
   const auto errors = run_threads(kRanks, [&](int rank) {
     const Meeting meeting = meet(at[rank], terms, facts_of(), kPatient);
     EXPECT_EQ(meeting.address, "127.0.0.1");
+<<<<<<< HEAD
     TcpTransport transport(meeting.store, DeviceId(static_cast<std::size_t>(rank)),
                            {.connect = {.device_names = device_names(terms),
                                         .address = meeting.address,
                                         .timeout = kPatient},
                             .sets = {devices({0, 1, 2})}});
+=======
+    TcpTransport transport(meeting.store, DeviceId(static_cast<std::size_t>(rank)),
+                            {.device_names = device_names(terms),
+                             .sets = {everyone(kRanks)},
+                             .address = meeting.address,
+                             .timeout = kPatient});
+>>>>>>> 71f1f0718006d63e733f327cec765f46f6fbba73
     at::Tensor value = at::full({100}, rank + 1.0);
     transport.all_reduce(value, 0);
     EXPECT_EQ(value.max().item<double>(), 6);
@@ -174,8 +173,7 @@ TEST(Rendezvous, ChecksTheTypeOfDevices) {
   at = places(2);
   errors = run_threads(2, [&](int rank) {
     const Meeting meeting = meet(at[rank], terms, facts_of(), kPatient);
-    meeting.store.add("met", 1);
-    while (rank == 0 && meeting.store.add("met", 0) < 2) std::this_thread::yield();
+    serve_until_met(meeting, at[rank]);
   });
   EXPECT_THAT(errors, Each(IsEmpty()));
 }
@@ -194,8 +192,7 @@ TEST(Rendezvous, ChecksMemory) {
     RankFacts facts = facts_of(1'000'000'000);
     if (rank == 1) facts.host = facts.shares = "b";
     const Meeting meeting = meet(at[rank], terms, facts, kPatient);
-    meeting.store.add("met", 1);
-    while (rank == 0 && meeting.store.add("met", 0) < 2) std::this_thread::yield();
+    serve_until_met(meeting, at[rank]);
   });
   EXPECT_THAT(errors, Each(IsEmpty()));
 }

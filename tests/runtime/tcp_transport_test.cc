@@ -3,9 +3,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <atomic>
 #include <mutex>
+#include <optional>
 
 #include "runtime/ranks.h"
 
@@ -54,19 +57,18 @@ TEST(TcpTransport, SendsAnyDtypeAndShape) {
 
 TEST(TcpTransport, SumsOverASet) {
   for (const int ranks : {2, 3, 5}) {
-    std::vector<DeviceId> everyone;
-    for (int rank = 0; rank < ranks; ++rank) everyone.emplace_back(static_cast<std::size_t>(rank));
     // From less than one value a rank to several pieces a segment.
     for (const std::int64_t count : {0, 1, 3, 1000, 3'000'001}) {
       at::Tensor expected = at::zeros({count}, at::kDouble);
       for (int rank = 0; rank < ranks; ++rank) {
         expected += numbers(static_cast<std::size_t>(rank), count);
       }
-      const auto errors = run_ranks(ranks, {.sets = {everyone}}, [&](auto& transport, auto rank) {
-        at::Tensor value = numbers(rank, count);
-        transport.all_reduce(value, 0);
-        EXPECT_TRUE(value.equal(expected)) << ranks << " ranks, " << count;
-      });
+      const auto errors =
+          run_ranks(ranks, {.sets = {everyone(ranks)}}, [&](auto& transport, auto rank) {
+            at::Tensor value = numbers(rank, count);
+            transport.all_reduce(value, 0);
+            EXPECT_TRUE(value.equal(expected)) << ranks << " ranks, " << count;
+          });
       EXPECT_THAT(errors, Each(IsEmpty()));
     }
   }
@@ -81,7 +83,7 @@ TEST(TcpTransport, SumsToTheSameBitsOnAllMembers) {
   for (const at::ScalarType type : {at::kFloat, at::kHalf, at::kBFloat16}) {
     std::vector<at::Tensor> sums(kRanks);
     const auto errors =
-        run_ranks(kRanks, {.sets = {devices({0, 1, 2, 3})}}, [&](auto& transport, auto rank) {
+        run_ranks(kRanks, {.sets = {everyone(kRanks)}}, [&](auto& transport, auto rank) {
           sums[rank] = inputs[rank].to(type, false, true);
           transport.all_reduce(sums[rank], 0);
         });
@@ -119,7 +121,7 @@ TEST(TcpTransport, ThreeThreadsOfARankDoNotWaitForEachOther) {
   constexpr int kRounds = 20;
   constexpr std::int64_t kCount = 100'000;
   const auto errors =
-      run_ranks(kRanks, {.sets = {devices({0, 1, 2})}}, [&](auto& transport, std::size_t rank) {
+      run_ranks(kRanks, {.sets = {everyone(kRanks)}}, [&](auto& transport, std::size_t rank) {
         const auto messages = [&](const auto& call) {
           for (std::size_t from = 0; from < kRanks; ++from) {
             for (std::size_t to = 0; to < kRanks; ++to) {
@@ -158,15 +160,15 @@ TEST(TcpTransport, ThreeThreadsOfARankDoNotWaitForEachOther) {
 
 TEST(TcpTransport, AbortEndsEveryCallOfEveryRank) {
   const auto start = std::chrono::steady_clock::now();
-  const auto errors = run_ranks(4, {.sets = {devices({0, 1, 2, 3})}},
-                                [&](TcpTransport& transport, std::size_t rank) {
-                                  at::Tensor value = at::zeros({1'000'000});
-                                  if (rank == 0) transport.receive(value, DeviceId(1), 0);
-                                  if (rank == 1) transport.all_reduce(value, 0);
-                                  if (rank == 2) transport.send(value, DeviceId(1), 0);
-                                  std::this_thread::sleep_for(std::chrono::milliseconds(100));
-                                  throw Error(ErrorKind::kVerification, "the loss is not a number");
-                                });
+  const auto errors =
+      run_ranks(4, {.sets = {everyone(4)}}, [&](TcpTransport& transport, std::size_t rank) {
+        at::Tensor value = at::zeros({20'000'000});  // more than the system takes in advance
+        if (rank == 0) transport.receive(value, DeviceId(1), 0);
+        if (rank == 1) transport.all_reduce(value, 0);
+        if (rank == 2) transport.send(value, DeviceId(1), 0);
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        throw Error(ErrorKind::kVerification, "the loss is not a number");
+      });
   EXPECT_LT(seconds_since(start), 2);
   for (std::size_t rank = 0; rank < 3; ++rank) {
     EXPECT_EQ(errors[rank], "rank 3 (host/cpu3): the loss is not a number");
@@ -241,6 +243,52 @@ TEST(TcpTransport, NamesThePeerThatDoesNotConnect) {
         {.connect = {.device_names = device_names(3), .timeout = std::chrono::milliseconds(300)}});
   });
   EXPECT_THAT(errors, Each(StartsWith("rank 2 (host/cpu2): not connected")));
+}
+
+// What does not fit to what is due is not taken for it.
+TEST(TcpTransport, NamesTheMessageThatIsNotDue) {
+  for (const std::int64_t count : {4, 5}) {
+    const auto errors = run_ranks(2, {}, [&](TcpTransport& transport, std::size_t rank) {
+      at::Tensor value = at::zeros({rank == 0 ? 4 : count});
+      if (rank == 0) transport.send(value, DeviceId(1), 7);
+      transport.receive(value, DeviceId(1 - rank), count == 4 ? 8 : 7);
+    });
+    EXPECT_THAT(errors, Each(StartsWith("rank 0 (host/cpu0): sent 16 bytes of 7 where ")));
+  }
+}
+
+// Somebody who looks for open ports, before and while the ranks connect.
+TEST(TcpTransport, IgnoresStrangers) {
+  const Store store = make_local_store();
+  std::atomic<bool> done = false;
+  std::thread stranger([&] {
+    std::optional<std::string> place;
+    while (!place && !done) place = store.under("connections").find("listens/0");
+    if (!place) return;
+    const auto port = static_cast<std::uint16_t>(std::stoi(place->substr(place->find(' ') + 1)));
+    sockaddr_in address{.sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {}};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    for (const std::string words : {"", "GET / HTTP/1.1\r\n\r\n", "123456781234"}) {
+      const Descriptor line(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      ASSERT_EQ(connect(line.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+      ASSERT_EQ(send(line.get(), words.data(), words.size(), MSG_NOSIGNAL),
+                static_cast<ssize_t>(words.size()));
+    }
+  });
+  const auto errors = run_threads(2, [&](int rank) {
+    if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    TcpTransport transport(
+        store, DeviceId(static_cast<std::size_t>(rank)),
+        {.connect = {.device_names = device_names(2), .timeout = std::chrono::milliseconds(20'000)},
+         .sets = {everyone(2)}});
+    at::Tensor value = at::ones({3});
+    transport.all_reduce(value, 0);
+    EXPECT_EQ(value.sum().item<double>(), 6);
+    transport.finish();
+  });
+  done = true;
+  stranger.join();
+  EXPECT_THAT(errors, Each(IsEmpty()));
 }
 
 // Every reason is one line, whatever LibTorch says.

@@ -4,8 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
 
 #include "base/check.h"
+#include "base/file.h"
 #include "base/rng.h"
 
 namespace heterog::tensors {
@@ -46,6 +51,56 @@ TEST(TensorIo, ReadsFilesOfOthers) {
   const TensorFile file = unpack_tensors(bytes, "test");
   EXPECT_TRUE(torch::equal(file.tensors.at("b"), torch::tensor({1.0f})));
   EXPECT_TRUE(torch::equal(file.tensors.at("w"), torch::tensor({2.0f, 3.0f})));
+}
+
+// Read from a file as from memory; and a file larger than a graph or plan may be.
+TEST(TensorIo, ReadsFilesOfAnySize) {
+  const std::string path = testing::TempDir() + "heterog_tensors_" + std::to_string(getpid());
+  write_file(path, pack_tensors(example()));
+  EXPECT_EQ(pack_tensors(read_tensors(path)), pack_tensors(example()));
+  const std::size_t count = kMaxFileBytes + 11;
+  std::string header =
+      fmt::format(R"({{"w":{{"dtype":"U8","shape":[{}],"data_offsets":[0,{}]}}}})", count, count);
+  std::string bytes(8, '\0');
+  bytes[0] = static_cast<char>(header.size());
+  write_file(path, bytes + header);
+  // Zeros that take no room on the disk, and one 7 at the end.
+  std::filesystem::resize_file(path, bytes.size() + header.size() + count - 1);
+  append_file(path, "\7");
+  const torch::Tensor read = read_tensors(path).tensors.at("w");
+  ASSERT_EQ(read.numel(), static_cast<std::int64_t>(count));
+  EXPECT_EQ(read[-1].item<int>(), 7);
+  EXPECT_EQ(read[-2].item<int>(), 0);
+  std::filesystem::resize_file(path, bytes.size() + header.size() + count - 1);
+  EXPECT_THROW(read_tensors(path), Error) << "cut off";
+  std::filesystem::remove(path);
+  EXPECT_THROW(read_tensors(path), Error) << "not there";
+  EXPECT_THROW(read_tensors(testing::TempDir()), Error) << "a folder";
+}
+
+// What a header says is held against the file before anything is made room for.
+TEST(TensorIo, ABrokenHeaderTakesNoMemory) {
+  const auto with_header = [](std::uint64_t length, const std::string& rest) {
+    std::string bytes(8, '\0');
+    std::memcpy(bytes.data(), &length, 8);
+    return bytes + rest;
+  };
+  for (const std::uint64_t length : {std::uint64_t{1} << 62, std::uint64_t{0x4141414141414141},
+                                     std::uint64_t{kMaxHeaderBytes + 1}, std::uint64_t{1}}) {
+    EXPECT_THROW(unpack_tensors(with_header(length, std::string(64, 'A')), "length"), Error);
+  }
+  const std::string huge =
+      R"({"w":{"dtype":"F64","shape":[1099511627776],"data_offsets":[0,8796093022208]}})";
+  EXPECT_THROW(unpack_tensors(with_header(huge.size(), huge), "shape"), Error);
+  // A thousand tensors of the same megabyte.
+  std::string many = "{";
+  for (int i = 0; i < 1000; ++i) {
+    many += fmt::format(R"({}"w{}":{{"dtype":"U8","shape":[1048576],"data_offsets":[0,1048576]}})",
+                        i > 0 ? "," : "", i);
+  }
+  many += "}";
+  EXPECT_THROW(unpack_tensors(with_header(many.size(), many + std::string(1 << 20, 'x')), "many"),
+               Error);
 }
 
 TEST(TensorIo, DamageIsAnInputError) {

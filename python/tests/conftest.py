@@ -1,0 +1,41 @@
+"""Fixtures of the tests of heterog.get_runner."""
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return str(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture
+def make(cache):
+    """Runners of a case, closed at the end."""
+    # Not above: other tests need neither the library nor these modules.
+    from runner_cases import BATCH, CASES, DEVICES, build
+    from runner_support import UNEVEN, with_shares
+
+    import heterog
+
+    made = []
+
+    def make(name, planner="ev-ar", devices=DEVICES, **config):
+        case = CASES[name]
+        if planner in UNEVEN:
+            config["plan"] = with_shares(make(name, UNEVEN[planner], devices, **config).plan_path)
+        model, optimizer = build(case)
+        settings = {"batch": BATCH, "planner": planner, "cache": cache, "double": True, "threads": 1}
+        runner = heterog.get_runner(
+            model,
+            case.make_inputs,
+            case.loss_fn,
+            optimizer,
+            devices,
+            settings | case.config | config,
+        )
+        made.append(runner)
+        return runner
+
+    yield make
+    for runner in made:
+        runner.close()

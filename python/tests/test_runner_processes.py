@@ -1,0 +1,72 @@
+"""Runners of which each process holds one rank."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from runner_cases import CASES, batches
+from runner_support import STEPS, check_optimizer, check_state
+
+import heterog
+
+
+def torchrun(*arguments) -> subprocess.CompletedProcess:
+    script = Path(__file__).with_name("runner_ranks.py")
+    return subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+         str(script), *arguments],
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(script.parents[1])},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("planner", ["ev-ps", "ev-ar"])
+def test_processes_of_torchrun_train_as_threads_do(make, cache, tmp_path, planner):
+    runner = make("mlp", planner, devices="cpu:2")
+    expected = [runner.step(batch) for batch in batches(CASES["mlp"], STEPS)]
+    done = torchrun(planner, cache, str(tmp_path), "same")
+    assert done.returncode == 0, done.stderr
+    for rank in range(2):
+        found = torch.load(tmp_path / f"rank{rank}.pt", weights_only=False)
+        assert found["losses"] == pytest.approx(expected, rel=1e-10)
+        check_state(found["state"], runner.state_dict(), 1e-10)
+        check_optimizer(found["optimizer"], runner.optimizer_state_dict(), 1e-10)
+    assert heterog.load_checkpoint(tmp_path / "at.safetensors").steps == STEPS
+
+
+def test_processes_with_data_of_their_own_are_refused(cache, tmp_path):
+    done = torchrun("ev-ar", cache, str(tmp_path), "apart")
+    assert done.returncode != 0
+    assert "rank 1 was given another batch than rank 0" in done.stderr
+
+
+@pytest.mark.parametrize("end", ["raises", "is killed"])
+def test_a_process_that_fails_ends_the_others(cache, tmp_path, end):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    script = Path(__file__).with_name("runner_ranks.py")
+    ranks = []
+    for rank in range(2):
+        variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_PORT": port}
+        variables |= {"MASTER_ADDR": "127.0.0.1", "PYTHONPATH": script.parents[1]}
+        ranks.append(
+            subprocess.Popen(
+                [sys.executable, str(script), "ev-ar", cache, str(tmp_path), end],
+                env=os.environ | {name: str(value) for name, value in variables.items()},
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+    errors = [rank.communicate(timeout=120)[1] for rank in ranks]
+    last = errors[0].splitlines()[-1]
+    assert "HeterogError" in last and "rank 1 (local/gpu1)" in last
+    assert ranks[0].returncode == 1
+    assert "ValueError: of its own making" in errors[1] or end == "is killed"

@@ -1,0 +1,140 @@
+// Plans proved by real processes: the same verdict as in threads, and every break found.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "cli/program.h"
+
+namespace heterog::cli {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+const std::string kTwo = " --cluster configs/clusters/local-2cpu.json";
+const std::string kFour = " --cluster configs/clusters/heterog-4gpu.json";  // run on CPUs
+const std::string kMlp = " --graph tests/data/mlp_sgd.json.gz";
+const std::string kLeNet = " --graph models/lenet5-tiny.json.gz";
+
+class VerifyInProcesses : public ProgramTest {
+ protected:
+  // Every unit on both devices of kTwo, one and seven samples of eight.
+  std::string unequal_plan(const std::string& graph, const std::string& planner) const {
+    const std::string file = path("plan.json");
+    const Finished planned =
+        run("plan --batch 8 --planner " + planner + " --out " + file + graph + kTwo);
+    EXPECT_EQ(planned.code, 0) << planned.err;
+    nlohmann::json plan = nlohmann::json::parse(read_file(file));
+    for (nlohmann::json& decision : plan["decisions"]) {
+      EXPECT_EQ(decision["weights"].size(), 2u);
+      decision["weights"] = {1.0, 7.0};
+    }
+    return write("unequal.json", plan.dump());
+  }
+
+  // In processes and in threads, what they agree in.
+  void expect_proved(const std::string& arguments) const {
+    SCOPED_TRACE(arguments);
+    const Finished processes = run("verify --processes --steps 2 --json" + arguments);
+    ASSERT_EQ(processes.code, 0) << processes.err;
+    EXPECT_EQ(processes.err, "");
+    const nlohmann::json found = json(processes);
+    EXPECT_EQ(found["ranks_are"], "processes");
+    EXPECT_TRUE(found["passed"]);
+    ASSERT_GE(found["worst"].size(), 3u);
+    for (const nlohmann::json& worst : found["worst"]) EXPECT_LE(worst["relative"], 1e-10);
+    // As many values are compared, so every rank's were.
+    const nlohmann::json threads = json(run("verify --steps 2 --json" + arguments));
+    EXPECT_EQ(threads["ranks_are"], "threads of one process");
+    EXPECT_EQ(found["compared"], threads["compared"]);
+  }
+
+  void expect_found(const std::string& broken, const std::string& arguments) const {
+    SCOPED_TRACE(broken + arguments);
+    const Finished finished =
+        run("verify --processes --steps 2 --json --break " + broken + arguments);
+    EXPECT_EQ(finished.code, 4);
+    EXPECT_EQ(std::count(finished.err.begin(), finished.err.end(), '\n'), 1) << finished.err;
+    EXPECT_THAT(finished.err,
+                AllOf(StartsWith("heterog: error: rank "),
+                      HasSubstr("the plan does not train as one device"), HasSubstr("is off by")));
+    const nlohmann::json found = json(finished);
+    EXPECT_FALSE(found["passed"]);
+    // The same tensor as in threads, on the same device, by as much.
+    const Finished in_threads = run("verify --steps 2 --json --break " + broken + arguments);
+    EXPECT_EQ(in_threads.code, 4);
+    EXPECT_EQ(in_threads.err, finished.err);
+  }
+};
+
+TEST_F(VerifyInProcesses, ProvesEvenSlicesReducedByAll) {
+  expect_proved(" --batch 8 --planner ev-ar" + kMlp + kTwo);
+}
+
+TEST_F(VerifyInProcesses, ProvesProportionalSlicesOnServers) {
+  expect_proved(" --batch 12 --planner cp-ps --graph tests/data/batch_norm_sgd.json.gz" + kFour);
+}
+
+TEST_F(VerifyInProcesses, ProvesUnequalSlices) {
+  expect_proved(" --plan " + unequal_plan(kLeNet, "ev-ar") + kLeNet + kTwo);
+  expect_proved(" --plan " + unequal_plan(kLeNet, "ev-ps") + kLeNet + kTwo);
+}
+
+TEST_F(VerifyInProcesses, ProvesARandomMix) {
+  const std::string dropout = " --graph tests/data/transformer_dropout.json.gz";
+  expect_proved(" --batch 12 --planner random --seed 5" + dropout + kFour);
+}
+
+TEST_F(VerifyInProcesses, FindsWhatIsBroken) {
+  const std::string reduced = " --plan " + unequal_plan(kLeNet, "ev-ar") + kLeNet + kTwo;
+  expect_found("drop-contribution", reduced);
+  expect_found("equal-weights", reduced);
+  expect_found("skip-pull", " --batch 8 --planner ev-ps" + kMlp + kTwo);
+}
+
+// A skipped pull leaves an old parameter on one rank, which only that rank has: that of another
+// process than the one that prints.
+TEST_F(VerifyInProcesses, FindsWhatAnotherProcessHas) {
+  const Finished finished = run("verify --processes --steps 1 --json --break skip-pull --batch 8" +
+                                std::string(" --planner ev-ps") + kMlp + kTwo);
+  EXPECT_EQ(finished.code, 4);
+  const nlohmann::json said = json(finished);
+  const auto parameter =
+      std::find_if(said["worst"].begin(), said["worst"].end(),
+                   [](const nlohmann::json& worst) { return worst["kind"] == "parameter"; });
+  ASSERT_NE(parameter, said["worst"].end());
+  EXPECT_GT((*parameter)["relative"], 1e-6);
+  EXPECT_EQ((*parameter)["device"], "local/gpu1");
+}
+
+TEST_F(VerifyInProcesses, RefusesInputOnce) {
+  const Finished refused =
+      run("verify --processes --batch 8 --planner ev-ar --break nothing" + kMlp + kTwo);
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_EQ(std::count(refused.err.begin(), refused.err.end(), '\n'), 1) << refused.err;
+  EXPECT_THAT(refused.err, HasSubstr("--break"));
+}
+
+// As torchrun starts ranks: no flag, and rank 0 alone judges.
+TEST_F(VerifyInProcesses, TakesItsPlaceFromTheEnvironment) {
+  const std::string port = std::to_string(20'000 + (getpid() * 7 + 8'000) % 10'000);
+  const std::string common = "MASTER_ADDR=127.0.0.1 MASTER_PORT=" + port + " WORLD_SIZE=2 '" +
+                             std::string(HETEROG_PROGRAM) +
+                             "' verify --steps 1 --batch 8 --planner ev-ar --timeout 30" + kMlp +
+                             kTwo;
+  const std::string script = write(
+      "script", "RANK=1 LOCAL_RANK=1 " + common + " >" + path("second") + " 2>&1 &\n" +
+                    "RANK=0 LOCAL_RANK=0 " + common + " >" + path("first") + " 2>&1\necho $? >" +
+                    path("code0") + "\nwait $!\necho $? >" + path("code1") + "\n");
+  ASSERT_EQ(std::system(("timeout -s KILL 120 sh " + script).c_str()), 0);
+  EXPECT_EQ(read_file(path("code0")), "0\n") << read_file(path("first"));
+  EXPECT_EQ(read_file(path("code1")), "0\n") << read_file(path("second"));
+  EXPECT_THAT(read_file(path("first")), AllOf(HasSubstr("1 steps, processes"),
+                                              HasSubstr("the same as one device, to 1e-10")));
+  EXPECT_EQ(read_file(path("second")), "");
+}
+
+}  // namespace
+}  // namespace heterog::cli

@@ -1,0 +1,237 @@
+// Ranks as threads and as one among processes: the same steps, reports and failures.
+#include "runtime/job_ranks.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "base/file.h"
+#include "runtime/jobs.h"
+#include "runtime/ranks.h"
+#include "runtime/training_run.h"
+
+namespace heterog::runtime {
+namespace {
+
+using compiler::SyncMethod;
+using testing::AllOf;
+using testing::Each;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+constexpr std::int64_t kBatch = 8;
+
+// What ranks begin with and are fed. Made once, as PyTorch's generator is one for all threads.
+struct Data {
+  explicit Data(const Job& job)
+      : residents(random_residents(*job.problem->graph, 1, Floats::kDouble)) {
+    for (std::int64_t step = 1; step <= 3; ++step) {
+      inputs.push_back(random_inputs(*job.problem->graph, kBatch, 1, step, Floats::kDouble));
+    }
+  }
+  IdVector<TensorId, at::Tensor> residents;
+  std::vector<StepInputs> inputs;
+};
+
+void begin(Ranks& ranks, const Data& data) {
+  for (const DeviceId rank : ranks.here()) {
+    Worker& worker = ranks.worker(rank);
+    for (const TensorId id : worker.residents()) worker.set_resident(id, data.residents[id]);
+  }
+}
+
+class JobRanks : public testing::Test {
+ protected:
+  explicit JobRanks(std::vector<double> weights = {1, 2, 5},
+                    SyncMethod sync = SyncMethod::kAllReduce)
+      : problem_(compiler::model_problem("lenet5-tiny", weights.size(), kBatch)),
+        test_(make_test_job(problem_, weighted(*problem_, weights, sync))),
+        data_(test_.job) {
+    for (const DeviceId device : problem_->cluster->device_ids()) {
+      names_.push_back(problem_->cluster->device(device).name);
+    }
+  }
+  std::size_t count() const { return names_.size(); }
+  std::string name(std::size_t rank) const { return rank_text(DeviceId(rank), names_); }
+
+  std::unique_ptr<Ranks> in_threads() const {
+    auto ranks = ranks_in_threads(test_.job, test_.plan,
+                                  IdVector<DeviceId, WorkerOptions>(count(), worker_));
+    begin(*ranks, data_);
+    return ranks;
+  }
+  // What each failed with.
+  std::vector<std::string> as_processes(
+      const std::function<void(Ranks&, std::size_t rank)>& body) const {
+    return run_ranks(static_cast<int>(count()), {.sets = test_.job.sets},
+                     [&](TcpTransport& transport, std::size_t rank) {
+                       const auto ranks = rank_among_processes(
+                           test_.job, test_.plan, {DeviceId(rank), transport}, worker_);
+                       begin(*ranks, data_);
+                       body(*ranks, rank);
+                     });
+  }
+  // A parameter that all ranks keep.
+  TensorId parameter() const {
+    for (const TensorId id : problem_->graph->tensor_ids()) {
+      if (problem_->graph->tensor(id).role == graph::TensorRole::kParameter) return id;
+    }
+    return TensorId();
+  }
+
+  WorkerOptions worker_{.floats = Floats::kDouble};
+  std::shared_ptr<const cost::Problem> problem_;
+  TestJob test_;
+  Data data_;
+  std::vector<std::string> names_;
+};
+
+TEST_F(JobRanks, EveryProcessKnowsWhatAllReport) {
+  worker_.record = true;
+  std::vector<double> losses;
+  const auto threads = in_threads();
+  EXPECT_EQ(threads->here().size(), 3u);
+  EXPECT_TRUE(threads->speaks());
+  for (std::size_t i = 0; i < data_.inputs.size(); ++i) {
+    losses.push_back(threads->step(static_cast<std::int64_t>(i) + 1, data_.inputs[i]).loss);
+  }
+  EXPECT_NE(losses[0], losses[1]);
+  std::vector<StepReport> reports(count());
+  const auto errors = as_processes([&](Ranks& ranks, std::size_t rank) {
+    EXPECT_THAT(ranks.here(), testing::ElementsAre(DeviceId(rank)));
+    EXPECT_EQ(ranks.speaks(), rank == 0);
+    for (std::size_t i = 0; i < data_.inputs.size(); ++i) {
+      reports[rank] = ranks.step(static_cast<std::int64_t>(i) + 1, data_.inputs[i]);
+      EXPECT_NEAR(reports[rank].loss, losses[i], 1e-12 * losses[i]) << rank;
+    }
+    EXPECT_EQ(ranks.meet(static_cast<int>(rank) * 10), 20);
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
+  for (const StepReport& report : reports) {
+    EXPECT_EQ(report.loss, reports[0].loss);
+    EXPECT_GT(report.seconds, 0);
+    EXPECT_EQ(report.seconds, reports[0].seconds);
+    ASSERT_TRUE(report.measured);
+    for (const TaskId task : test_.plan.task_ids()) {
+      EXPECT_LE(report.measured->begin[task], report.measured->end[task]);
+    }
+  }
+}
+
+TEST_F(JobRanks, AllBeginWithWhatRankZeroGives) {
+  const TensorId id = parameter();
+  const auto errors = as_processes([&](Ranks& ranks, std::size_t rank) {
+    EXPECT_TRUE(ranks.keeps(id));
+    ranks.set(id, at::full_like(data_.residents[id], static_cast<double>(rank) + 7));
+    EXPECT_TRUE(ranks.worker(DeviceId(rank)).resident(id).eq(7).all().item<bool>());
+    EXPECT_TRUE(ranks.get(id).eq(7).all().item<bool>());
+    EXPECT_EQ(ranks.get_where_it_speaks(id).defined(), rank == 0);
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
+}
+
+TEST_F(JobRanks, RefusesBatchesThatDiffer) {
+  const auto errors = as_processes(
+      [&](Ranks& ranks, std::size_t rank) { ranks.step(1, data_.inputs[rank == 2 ? 1 : 0]); });
+  EXPECT_THAT(errors, Each(StartsWith("step 1: rank 2 was given another batch than rank 0")));
+}
+
+TEST_F(JobRanks, NamesTheRankWhoseLossIsNotFinite) {
+  const TensorId id = parameter();
+  const at::Tensor nan = at::full_like(data_.residents[id], NAN);
+  const std::string expected = name(1) + ": the loss is not a finite number in step 1";
+  const auto errors = as_processes([&](Ranks& ranks, std::size_t rank) {
+    if (rank == 1) ranks.worker(DeviceId(1)).set_resident(id, nan);
+    ranks.step(1, data_.inputs[0]);
+  });
+  EXPECT_THAT(errors, Each(expected));
+  const auto threads = in_threads();
+  threads->worker(DeviceId(1)).set_resident(id, nan);
+  try {
+    threads->step(1, data_.inputs[0]);
+    FAIL() << "not noticed";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.what(), expected);
+    EXPECT_EQ(error.kind(), ErrorKind::kVerification);
+  }
+}
+
+// One rank's operator fails; the others, which wait for what it would have sent, end with its line.
+TEST_F(JobRanks, AllEndWithTheLineOfTheRankThatFailedFirst) {
+  const TensorId id = parameter();
+  const at::Tensor wrong = at::zeros({1, 1, 1, 1, 1}, at::kDouble);
+  const auto line = AllOf(StartsWith(name(1) + ", task "), HasSubstr("which computes"),
+                          testing::Not(HasSubstr(name(0))), testing::Not(HasSubstr(name(2))));
+  const auto errors = as_processes([&](Ranks& ranks, std::size_t rank) {
+    if (rank == 1) ranks.worker(DeviceId(1)).set_resident(id, wrong);
+    ranks.step(1, data_.inputs[0]);
+  });
+  EXPECT_THAT(errors[1], line);
+  EXPECT_THAT(errors, Each(errors[1]));
+  const auto threads = in_threads();
+  threads->worker(DeviceId(1)).set_resident(id, wrong);
+  try {
+    threads->step(1, data_.inputs[0]);
+    FAIL() << "not noticed";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.what(), errors[1]);
+  }
+}
+
+// A rank that goes without failing has no task: the others say in which of theirs they missed it.
+TEST_F(JobRanks, SaysWhoMissedARankThatIsLost) {
+  const auto errors = as_processes([&](Ranks& ranks, std::size_t rank) {
+    ranks.step(1, data_.inputs[0]);
+    if (rank == 2) {
+      ranks.gather(at::full({1}, 0, at::kLong));  // as if it began the next
+      throw Error(ErrorKind::kVerification, "has left");
+    }
+    ranks.step(2, data_.inputs[1]);
+  });
+  for (const std::size_t rank : {0u, 1u}) {
+    EXPECT_THAT(errors[rank], AllOf(StartsWith("rank 2 (host/cpu2): has left, noticed by " +
+                                               name(rank) + ", task "),
+                                    HasSubstr("which reduces")));
+  }
+}
+
+class TrainingRunFile : public JobRanks {
+ protected:
+  TrainingRunFile() : JobRanks({1, 1}, SyncMethod::kParameterServer) {
+    folder_ = std::filesystem::path(testing::TempDir()) /
+              ("heterog_training_run_" + std::to_string(getpid()));
+    std::filesystem::create_directories(folder_);
+  }
+  ~TrainingRunFile() override { std::filesystem::remove_all(folder_); }
+
+  TrainingRun run() const {
+    const WorkerOptions worker{.seed = 4};
+    return TrainingRun(
+        ranks_in_threads(test_.job, test_.plan, IdVector<DeviceId, WorkerOptions>(count(), worker)),
+        worker);
+  }
+  std::filesystem::path folder_;
+};
+
+TEST_F(TrainingRunFile, GoesOnBitForBit) {
+  const std::string whole = folder_ / "whole", part = folder_ / "part";
+  TrainingRun straight = run();
+  EXPECT_EQ(straight.load(whole), 0) << "there is none yet";
+  std::vector<double> losses;
+  for (std::int64_t step = 1; step <= 4; ++step) {
+    losses.push_back(straight.step(step).loss);
+    if (step == 2) straight.save(part, step);
+  }
+  straight.save(whole, 4);
+  TrainingRun resumed = run();
+  EXPECT_EQ(resumed.load(part), 2);
+  EXPECT_EQ(resumed.step(3).loss, losses[2]);
+  EXPECT_EQ(resumed.step(4).loss, losses[3]);
+  resumed.save(part, 4);
+  EXPECT_TRUE(read_file(part) == read_file(whole));
+}
+
+}  // namespace
+}  // namespace heterog::runtime

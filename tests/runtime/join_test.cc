@@ -1,0 +1,100 @@
+// What makes two jobs the same, and the way in for those that are.
+#include "runtime/join.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "runtime/jobs.h"
+#include "runtime/ranks.h"
+
+namespace heterog::runtime {
+namespace {
+
+using compiler::SyncMethod;
+using testing::Each;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class Join : public testing::Test {
+ protected:
+  TestJob job(const std::vector<double>& weights, SyncMethod sync) const {
+    return make_test_job(problem_, weighted(*problem_, weights, sync));
+  }
+  JobTerms terms(const Job& job, const TermsOptions& options = {}) const {
+    return terms_of(job, IdVector<DeviceId, Bytes>(2, 1000), options);
+  }
+
+  const std::shared_ptr<const cost::Problem> problem_ =
+      compiler::toy_problem(support::tiny_mlp_graph(), 2, 8);
+};
+
+TEST_F(Join, HashesWhatRanksDo) {
+  const TestJob even = job({1, 1}, SyncMethod::kAllReduce);
+  const TermsOptions plain;
+  const std::uint64_t hash = terms(even.job).hash;
+  EXPECT_EQ(terms(job({1, 1}, SyncMethod::kAllReduce).job).hash, hash);
+  std::set<std::uint64_t> hashes{hash};
+  const auto is_new = [&](const JobTerms& terms) { return hashes.insert(terms.hash).second; };
+  EXPECT_TRUE(is_new(terms(job({1, 3}, SyncMethod::kAllReduce).job)));
+  EXPECT_TRUE(is_new(terms(job({1, 1}, SyncMethod::kParameterServer).job)));
+  EXPECT_TRUE(is_new(terms(even.job, {.seed = 1})));
+  EXPECT_TRUE(is_new(terms(even.job, {.others = {"3 steps"}})));
+  TestJob broken = job({1, 1}, SyncMethod::kAllReduce);
+  inject(broken.job, broken.plan, Fault::kDropContribution);
+  EXPECT_TRUE(is_new(terms(broken.job)));
+  // The same tasks in another order, as a compiler that breaks ties otherwise would put them.
+  TestJob moved = job({1, 1}, SyncMethod::kAllReduce);
+  auto& queue = moved.job.programs[DeviceId(1)].instructions;
+  std::swap(queue[InstructionId(0)], queue[InstructionId(1)]);
+  EXPECT_TRUE(is_new(terms(moved.job)));
+}
+
+TEST_F(Join, NeedsWhatThePlanHoldsBesideTheReserve) {
+  const TestJob even = job({1, 1}, SyncMethod::kAllReduce);
+  const Bytes reserve = problem_->cluster->type_of(DeviceId(0)).reserve_bytes;
+  IdVector<DeviceId, Bytes> peaks(2, reserve + 300);
+  peaks[DeviceId(1)] = reserve / 2;
+  const JobTerms terms = terms_of(even.job, peaks, {});
+  EXPECT_EQ(terms.ranks[0].needed_bytes, 300);
+  EXPECT_EQ(terms.ranks[1].needed_bytes, 0);
+  EXPECT_EQ(terms.ranks[1].device, problem_->cluster->device(DeviceId(1)).name);
+}
+
+TEST_F(Join, ConnectsThoseOfOneJob) {
+  const TestJob even = job({1, 1}, SyncMethod::kAllReduce);
+  const JobTerms terms = this->terms(even.job, {.any_device = true});
+  const auto at = places(2);
+  const auto errors = run_threads(2, [&](int rank) {
+    const Joined joined = join(even.job, terms, at[rank], kPatient);
+    EXPECT_EQ(joined.rank, DeviceId(static_cast<std::size_t>(rank)));
+    EXPECT_EQ(joined.ranks_here, 2);
+    at::Tensor value = at::full({3}, rank + 1.0);
+    joined.transport->all_reduce(value, 0);
+    EXPECT_EQ(value.sum().item<double>(), 9);
+    joined.transport->finish();
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
+}
+
+TEST_F(Join, RefusesThoseOfAnother) {
+  const TestJob even = job({1, 1}, SyncMethod::kAllReduce);
+  const TestJob uneven = job({1, 3}, SyncMethod::kAllReduce);
+  const auto at = places(2);
+  const auto errors = run_threads(2, [&](int rank) {
+    const Job& own = rank == 0 ? even.job : uneven.job;
+    join(own, terms(own, {.any_device = true}), at[rank], kHasty);
+  });
+  EXPECT_THAT(errors[1], HasSubstr("refused"));
+  EXPECT_THAT(errors[0], HasSubstr("did not come"));
+}
+
+TEST(OperatorThreads, AreAsWantedOrAShare) {
+  EXPECT_EQ(operator_threads(3, 100), 3);
+  EXPECT_EQ(operator_threads(0, 1 << 20), 1);
+  EXPECT_GE(operator_threads(0, 1), operator_threads(0, 2));
+}
+
+}  // namespace
+}  // namespace heterog::runtime
