@@ -1,11 +1,14 @@
 """Predicted against measured step times, on this machine (docs/results.md).
 
-    sudo .venv/bin/python scripts/reproduce/predicted_measured.py [--steps 15] [--model bert]
+    sudo .venv/bin/python scripts/reproduce/predicted_measured.py [--rounds 3] [--model bert]
 
 Two workers, each on a core of its own, in two network namespaces joined by a link that `tc tbf`
 shapes; the second repeats all its work. Operators are profiled in steps of the runtime, both cores
-busy; the link is fitted to the transfers of two runs that are not in the table. Then every plan is
-predicted and run. Needs root, iproute2 and two free cores. Writes OUT/table.json beside the table.
+busy; the link is fitted to the all-reduces of a run that is not in the table. Then every plan is
+predicted, and run in rounds, each plan once a round, since a shared machine is faster in one minute
+than in the next: the measured time is the mean over the rounds of the run's median step; the
+scatter is what the rounds of a plan differ by, the widest from its mean. Needs root, iproute2 and
+two free cores. Writes OUT/table.json beside the table.
 """
 
 import argparse
@@ -90,7 +93,7 @@ class Bench:
                     ["taskset", "-c", str(core), str(self.heterog), "profile", "--in-steps",
                      "--graph", str(self.graph), "--out", str(out), "--device", device,
                      "--slow", str(self.options.factor if core else 1), "--threads", "1",
-                     "--repeat", "9", "--slices", ",".join(map(str, slices)), "--json"],
+                     "--repeat", "15", "--slices", ",".join(map(str, slices)), "--json"],
                     stdout=subprocess.DEVNULL,
                 )  # fmt: skip
             )
@@ -181,7 +184,8 @@ def main() -> None:
     parser.add_argument("--model", choices=("bert", "convolution"), default="bert")
     parser.add_argument("--batch", type=int, default=24)
     parser.add_argument("--factor", type=int, default=2, help="how slow the second worker is")
-    parser.add_argument("--steps", type=int, default=15)
+    parser.add_argument("--steps", type=int, default=7, help="of one run")
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--gigabits", type=float, nargs="+", default=[1.0, 0.2])
     parser.add_argument("--preset", default="release")
     parser.add_argument("--out", default="out/predicted_measured")
@@ -202,26 +206,32 @@ def main() -> None:
                   f"{link['hop'] * 1e6:.0f} us, launch {link['launch'] * 1e6:.0f} us", flush=True)
             cluster = bench.out / f"{gigabits}.cluster.json"
             cluster.write_text(cluster_text(link))
-            for planner in PLANNERS:
-                plan = bench.plan(cluster, planner)
-                for order in ("rank", "fifo"):
-                    if planner.startswith("single") and order == "fifo":
-                        continue
-                    result = bench.run(cluster, plan, order=order)
-                    row = {"gigabits": gigabits, "planner": planner, "order": order,
-                           "predicted": result["predicted_step_seconds"],
-                           "measured": result["median_step_seconds"]}  # fmt: skip
-                    row["error"] = row["predicted"] / row["measured"] - 1
-                    rows.append(row)
-                    print(f"{gigabits:>4} Gb/s  {planner:18} {order:5} predicted "
-                          f"{row['predicted'] * 1e3:8.1f} ms  measured "
-                          f"{row['measured'] * 1e3:8.1f} ms  {row['error']:+6.1%}", flush=True)
+            cases = [
+                (planner, order, bench.plan(cluster, planner))
+                for planner in PLANNERS
+                for order in (("rank",) if planner.startswith("single") else ("rank", "fifo"))
+            ]
+            results = [[] for _ in cases]
+            for _ in range(options.rounds):
+                for (_, order, plan), seen in zip(cases, results, strict=True):
+                    seen.append(bench.run(cluster, plan, order=order))
+            for (planner, order, _), seen in zip(cases, results, strict=True):
+                times = [result["median_step_seconds"] for result in seen]
+                row = {"gigabits": gigabits, "planner": planner, "order": order,
+                       "predicted": seen[0]["predicted_step_seconds"],
+                       "measured": statistics.mean(times), "rounds": times}  # fmt: skip
+                row["error"] = row["predicted"] / row["measured"] - 1
+                row["scatter"] = max(abs(t / row["measured"] - 1) for t in times)
+                rows.append(row)
+                print(f"{gigabits:>4} Gb/s  {planner:18} {order:5} predicted "
+                      f"{row['predicted'] * 1e3:8.1f} ms  measured {row['measured'] * 1e3:8.1f} ms "
+                      f" {row['error']:+6.1%}  scatter {row['scatter']:5.1%}", flush=True)
     finally:
         remove_network()
     (bench.out / "table.json").write_text(json.dumps(rows, indent=1))
     errors = [abs(row["error"]) for row in rows]
     agreement = spearman([r["predicted"] for r in rows], [r["measured"] for r in rows])
-    print(f"{len(rows)} runs: median error {statistics.median(errors):.1%}, worst "
+    print(f"{len(rows)} plans: median error {statistics.median(errors):.1%}, worst "
           f"{max(errors):.1%}, Spearman {agreement:.3f}")
 
 

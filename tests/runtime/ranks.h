@@ -8,97 +8,93 @@
 #include <vector>
 
 #include "base/check.h"
-<<<<<<< HEAD
-#include "runtime/tcp_transport.h"
-    =======
 #include "runtime/network.h"
 #include "runtime/rank_place.h"
 #include "runtime/tcp_transport.h"
-    >>>>>>> 71f1f0718006d63e733f327cec765f46f6fbba73
 
-    namespace heterog::runtime {
+namespace heterog::runtime {
 
-  inline std::vector<std::string> device_names(int ranks) {
-    std::vector<std::string> names;
-    for (int rank = 0; rank < ranks; ++rank) names.push_back("host/cpu" + std::to_string(rank));
-    return names;
+inline std::vector<std::string> device_names(int ranks) {
+  std::vector<std::string> names;
+  for (int rank = 0; rank < ranks; ++rank) names.push_back("host/cpu" + std::to_string(rank));
+  return names;
+}
+
+inline std::vector<DeviceId> devices(std::initializer_list<int> ids) {
+  std::vector<DeviceId> devices;
+  for (const int id : ids) devices.emplace_back(static_cast<std::size_t>(id));
+  return devices;
+}
+
+inline std::vector<DeviceId> everyone(int ranks) {
+  std::vector<DeviceId> all;
+  for (int rank = 0; rank < ranks; ++rank) all.emplace_back(static_cast<std::size_t>(rank));
+  return all;
+}
+
+// Time-outs: of tests in which nobody is missed, and of those in which somebody is.
+inline constexpr std::chrono::milliseconds kPatient{20'000};
+inline constexpr std::chrono::milliseconds kHasty{600};
+
+// Places of a job on a free port, of which rank 0 has the socket.
+inline std::vector<RankPlace> places(int ranks) {
+  const ListeningSocket socket = listen_on("127.0.0.1", 0);
+  std::vector<RankPlace> places(static_cast<std::size_t>(ranks));
+  for (int rank = 0; rank < ranks; ++rank) {
+    places[rank].rank = rank;
+    places[rank].world_size = ranks;
+    places[rank].master_port = socket.port;
+    places[rank].starter = "test";
   }
+  places[0].listen_socket = socket.descriptor;
+  return places;
+}
 
-  inline std::vector<DeviceId> devices(std::initializer_list<int> ids) {
-    std::vector<DeviceId> devices;
-    for (const int id : ids) devices.emplace_back(static_cast<std::size_t>(id));
-    return devices;
-  }
-
-  inline std::vector<DeviceId> everyone(int ranks) {
-    std::vector<DeviceId> all;
-    for (int rank = 0; rank < ranks; ++rank) all.emplace_back(static_cast<std::size_t>(rank));
-    return all;
-  }
-
-  // Time-outs: of tests in which nobody is missed, and of those in which somebody is.
-  inline constexpr std::chrono::milliseconds kPatient{20'000};
-  inline constexpr std::chrono::milliseconds kHasty{600};
-
-  // Places of a job on a free port, of which rank 0 has the socket.
-  inline std::vector<RankPlace> places(int ranks) {
-    const ListeningSocket socket = listen_on("127.0.0.1", 0);
-    std::vector<RankPlace> places(static_cast<std::size_t>(ranks));
-    for (int rank = 0; rank < ranks; ++rank) {
-      places[rank].rank = rank;
-      places[rank].world_size = ranks;
-      places[rank].master_port = socket.port;
-      places[rank].starter = "test";
-    }
-    places[0].listen_socket = socket.descriptor;
-    return places;
-  }
-
-  // What each rank failed with; empty where it did not.
-  template <class Body>
-  std::vector<std::string> run_threads(int ranks, const Body& body) {
-    std::vector<std::string> errors(static_cast<std::size_t>(ranks));
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < ranks; ++rank) {
-      threads.emplace_back([&, rank] {
-        try {
-          body(rank);
-        } catch (const Error& error) {
-          errors[static_cast<std::size_t>(rank)] = error.what();
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    return errors;
-  }
-
-  struct RanksOptions {
-    DeviceSets sets;
-    std::chrono::milliseconds timeout = kPatient;
-  };
-
-  // The same with transports over a store in memory; a rank that does not fail finishes.
-  inline std::vector<std::string> run_ranks(
-      int ranks, const RanksOptions& options,
-      const std::function<void(TcpTransport&, std::size_t rank)>& body) {
-    const Store store = make_local_store();
-    return run_threads(ranks, [&](int rank) {
-      TcpTransport transport(
-          store, DeviceId(static_cast<std::size_t>(rank)),
-          {.connect = {.device_names = device_names(ranks), .timeout = options.timeout},
-           .sets = options.sets});
+// What each rank failed with; empty where it did not.
+template <class Body>
+std::vector<std::string> run_threads(int ranks, const Body& body) {
+  std::vector<std::string> errors(static_cast<std::size_t>(ranks));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
       try {
-        body(transport, static_cast<std::size_t>(rank));
+        body(rank);
       } catch (const Error& error) {
-        transport.abort(error.what());
-        throw;
+        errors[static_cast<std::size_t>(rank)] = error.what();
       }
-      transport.finish();
     });
   }
+  for (std::thread& thread : threads) thread.join();
+  return errors;
+}
 
-  inline double seconds_since(std::chrono::steady_clock::time_point start) {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  }
+struct RanksOptions {
+  DeviceSets sets;
+  std::chrono::milliseconds timeout = kPatient;
+};
+
+// The same with transports over a store in memory; a rank that does not fail finishes.
+inline std::vector<std::string> run_ranks(
+    int ranks, const RanksOptions& options,
+    const std::function<void(TcpTransport&, std::size_t rank)>& body) {
+  const Store store = make_local_store();
+  return run_threads(ranks, [&](int rank) {
+    TcpTransport transport(
+        store, DeviceId(static_cast<std::size_t>(rank)),
+        {.connect = {.device_names = device_names(ranks), .timeout = options.timeout},
+         .sets = options.sets});
+    try {
+      body(transport, static_cast<std::size_t>(rank));
+    } catch (const Error& error) {
+      transport.abort(error.what());
+      throw;
+    }
+    transport.finish();
+  });
+}
+
+inline double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
 
 }  // namespace heterog::runtime
