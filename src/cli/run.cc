@@ -21,11 +21,12 @@
 #include "cli/verbs.h"
 #include "cluster/cluster_io.h"
 #include "cost/profile_io.h"
-#include "runtime/gloo_transport.h"
 #include "runtime/hostfile.h"
 #include "runtime/launcher.h"
 #include "runtime/median.h"
+#include "runtime/rank_device.h"
 #include "runtime/rank_place.h"
+#include "runtime/rank_transport.h"
 #include "runtime/rendezvous.h"
 #include "runtime/run_profile.h"
 #include "runtime/training_run.h"
@@ -285,10 +286,13 @@ Records train(const RunOptions& options, runtime::TrainingRun& run, Printer* pri
 int run_threads(const RunOptions& options) {
   const LoadedPlan loaded = load(options);
   const runtime::Job job = job_of(loaded, options);
+  const auto devices = runtime::thread_devices(*loaded.problem->cluster);
   IdVector<DeviceId, WorkerOptions> workers;
   const std::vector<std::string> names = names_of(*loaded.problem->cluster);
-  for (const std::string& name : names) {
-    workers.push_back(worker_options(options, name, static_cast<int>(names.size())));
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    WorkerOptions worker = worker_options(options, names[i], static_cast<int>(names.size()));
+    worker.device = devices[i];
+    workers.push_back(worker);
   }
   const auto run = runtime::run_in_threads(job, loaded.simulated.plan, workers);
   Printer printer(options, loaded, "threads of one process");
@@ -334,20 +338,17 @@ int run_one_rank(const RunOptions& options, const RankPlace& place) {
   std::signal(SIGPIPE, SIG_IGN);
   const LoadedPlan loaded = load(options);
   const runtime::JobTerms terms = terms_of(loaded, options);
-  const runtime::Meeting meeting =
-      runtime::meet(place, terms, runtime::cpu_facts(), timeout_of(options));
+  const runtime::RankDevice own = runtime::rank_device(*loaded.problem->cluster, place);
+  const runtime::Meeting meeting = runtime::meet(place, terms, own.facts, timeout_of(options));
   const runtime::Job job = job_of(loaded, options);
   const DeviceId rank(static_cast<std::size_t>(place.rank));
   const std::vector<std::string> names = runtime::device_names(terms);
-  runtime::GlooTransport transport(meeting.store, rank,
-                                   {.device_names = names,
-                                    .sets = job.sets,
-                                    .address = meeting.address,
-                                    .timeout = timeout_of(options)});
+  runtime::RankTransport transport(
+      job, meeting, {.own = rank, .device = own.device, .timeout = timeout_of(options)});
   transport.run_until_finished([&] {
-    const auto run =
-        runtime::run_rank(job, loaded.simulated.plan, rank, transport,
-                          worker_options(options, names[rank.value()], meeting.ranks_here));
+    WorkerOptions worker = worker_options(options, names[rank.value()], meeting.ranks_here);
+    worker.device = own.device;
+    const auto run = runtime::run_rank(job, loaded.simulated.plan, rank, transport.get(), worker);
     std::optional<Printer> printer;
     if (place.rank == 0) printer.emplace(options, loaded, "processes");
     const Records records = train(options, *run, printer ? &*printer : nullptr);
@@ -457,8 +458,10 @@ void add_run(CLI::App& app, Action& chosen) {
       ->capture_default_str();
   verb.add_option("--slow", options->slow,
                   "DEVICE=FACTOR: the device repeats its work, to try out unequal devices");
-  verb.add_flag("--any-device", options->any_device,
-                "Let ranks be other devices than the plan's: all run on CPUs");
+  verb.add_flag(
+      "--any-device", options->any_device,
+      "Let ranks be other devices than the plan's: any GPU, shared where there are too few, "
+      "or the CPU where there is none");
   verb.add_option("--hostfile", options->hostfile,
                   "Lines HOST slots=N: start the ranks of this host among those of all");
   verb.add_option("--host", options->host,

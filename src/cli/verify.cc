@@ -14,7 +14,9 @@
 #include "cli/planner_table.h"
 #include "cli/report.h"
 #include "cli/verbs.h"
+#include "runtime/gpus.h"
 #include "runtime/operators.h"
+#include "runtime/rank_device.h"
 
 namespace heterog::cli {
 
@@ -27,6 +29,7 @@ struct VerifyOptions {
   std::string planner;
   int steps = 3;
   std::string dtype = "float64";
+  std::string devices = "cpu";
   double tolerance = 0;
   std::string broken;
 };
@@ -74,6 +77,20 @@ std::optional<runtime::Fault> fault_of(const std::string& name) {
   return runtime::Fault::kSkipPull;
 }
 
+// One a rank; none: all on the CPU.
+std::vector<at::Device> devices_of(const VerifyOptions& options, const cluster::Cluster& cluster) {
+  if (options.devices == "cpu") return {};
+  VALIDATE(options.devices == "plan", "--devices: \"{}\" given; it is cpu or plan",
+           printable(options.devices));
+  const std::vector<runtime::Gpu> gpus = runtime::visible_gpus();
+  for (const DeviceId device : cluster.device_ids()) {
+    const std::string& type = cluster.type_of(device).name;
+    VALIDATE(runtime::is_cpu_type(type) || !gpus.empty(), "--devices plan: {} is a {}, and {}",
+             cluster.device(device).name, type, runtime::no_gpu_reason());
+  }
+  return runtime::thread_devices(cluster);
+}
+
 std::string table_text(const runtime::Verification& verification) {
   Table table({"", "worst", "tensor", "device", "step"});
   for (const runtime::Difference& worst : verification.worst) {
@@ -109,6 +126,7 @@ int run_verify(const VerifyOptions& options) {
            "--dtype: \"{}\" given; it is float64 or float32", printable(options.dtype));
   const std::optional<runtime::Fault> fault = fault_of(options.broken);
   const Verified verified = chosen_plan(options);
+  const std::vector<at::Device> devices = devices_of(options, *verified.problem->cluster);
   runtime::check_operators(*verified.problem->graph, options.problem.graph);
   const Simulated simulated =
       simulate_strategy(*verified.problem, verified.strategy, compile_options(options.problem));
@@ -120,7 +138,8 @@ int run_verify(const VerifyOptions& options) {
       runtime::verify(job, simulated.plan,
                       {.steps = options.steps,
                        .floats = is_double ? runtime::Floats::kDouble : runtime::Floats::kOwn,
-                       .seed = options.common.seed});
+                       .seed = options.common.seed,
+                       .devices = devices});
   const double tolerance = tolerance_of(options);
   if (options.common.json) {
     print_json(verification_json(verification, tolerance));
@@ -159,6 +178,11 @@ void add_verify(CLI::App& app, Action& chosen) {
       ->capture_default_str();
   verb.add_option("--dtype", options->dtype, "float64, or float32: the graph's own types")
       ->capture_default_str();
+  verb.add_option(
+          "--devices", options->devices,
+          "cpu: all ranks on the CPU; plan: each on the kind of device that the plan names, "
+          "GPUs in turn")
+      ->capture_default_str();
   verb.add_option("--tolerance", options->tolerance,
                   "Largest relative difference (default: 1e-10 in float64, 1e-4 in float32)")
       ->check(CLI::PositiveNumber);
@@ -168,7 +192,7 @@ void add_verify(CLI::App& app, Action& chosen) {
   verb.footer(
       "Example:\n  heterog verify --graph models/bert_large24-tiny.json.gz "
       "--cluster configs/clusters/heterog-4gpu.json --batch 16 --planner cp-ar\n"
-      "Runs the plan on the CPU, a thread a device, beside the same steps on one device from the "
+      "Runs the plan, a thread a device, beside the same steps on one CPU from the "
       "same weights and data, and compares loss, gradients, parameters, buffers and optimizer "
       "state. Exit code 4 if they differ.");
   verb.callback([options, &chosen] { chosen = [options] { return run_verify(*options); }; });

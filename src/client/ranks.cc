@@ -17,8 +17,9 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
-#include "runtime/gloo_transport.h"
+#include "runtime/rank_device.h"
 #include "runtime/rank_place.h"
+#include "runtime/rank_transport.h"
 #include "runtime/rendezvous.h"
 #include "runtime/team.h"
 
@@ -95,8 +96,11 @@ class Threads final : public Ranks {
   IdVector<DeviceId, WorkerOptions> team_options(const RanksOptions& options) const {
     IdVector<DeviceId, WorkerOptions> team;
     const int count = static_cast<int>(job_.programs.size());
+    const auto devices = runtime::thread_devices(*loaded_.problem->cluster);
     for (DeviceId device : id_range<DeviceId>(job_.programs.size())) {
-      team.push_back(worker_options(options, device_name(device), count));
+      WorkerOptions worker = worker_options(options, device_name(device), count);
+      worker.device = devices[device.value()];
+      team.push_back(worker);
     }
     return team;
   }
@@ -138,13 +142,13 @@ std::uint64_t hash_of(const runtime::StepInputs& inputs) {
 class OneRank final : public Ranks {
  public:
   OneRank(const RanksOptions& options, loading::LoadedPlan loaded, const runtime::RankPlace& place,
-          runtime::Meeting meeting)
+          runtime::Meeting meeting, at::Device device)
       : Ranks(options, std::move(loaded)),
         rank_(static_cast<std::size_t>(place.rank)),
         meeting_(std::move(meeting)),
-        transport_(meeting_.store, rank_, transport_options(options)),
-        worker_(job_, rank_, transport_,
-                worker_options(options, device_name(rank_), meeting_.ranks_here)) {}
+        ways_(job_, meeting_, {.own = rank_, .device = device, .timeout = options.timeout}),
+        transport_(ways_.get()),
+        worker_(job_, rank_, transport_, own_options(options, device)) {}
 
   int rank() const override { return static_cast<int>(rank_.value()); }
 
@@ -190,16 +194,13 @@ class OneRank final : public Ranks {
     return worst;
   }
 
-  void finish() override { transport_.finish(); }
+  void finish() override { ways_.finish(); }
 
  private:
-  runtime::GlooOptions transport_options(const RanksOptions& options) const {
-    runtime::GlooOptions made{
-        .sets = job_.sets, .address = meeting_.address, .timeout = options.timeout};
-    for (DeviceId device : id_range<DeviceId>(job_.programs.size())) {
-      made.device_names.push_back(device_name(device));
-    }
-    return made;
+  WorkerOptions own_options(const RanksOptions& options, at::Device device) const {
+    WorkerOptions own = worker_options(options, device_name(rank_), meeting_.ranks_here);
+    own.device = device;
+    return own;
   }
 
   bool everywhere(TensorId tensor) const {
@@ -223,7 +224,8 @@ class OneRank final : public Ranks {
 
   const DeviceId rank_;
   const runtime::Meeting meeting_;
-  runtime::GlooTransport transport_;
+  runtime::RankTransport ways_;
+  runtime::Transport& transport_;
   runtime::Worker worker_;
   bool compared_ = false;
 };
@@ -271,9 +273,11 @@ std::unique_ptr<Ranks> make_one_rank(const RanksOptions& options) {
   // The store of the starter still holds what the ranks of earlier jobs said.
   if (options.earlier > 0) place->attempt += fmt::format("+{}", options.earlier);
   loading::LoadedPlan loaded = load_checked(options);
+  const runtime::RankDevice own = runtime::rank_device(*loaded.problem->cluster, *place);
   runtime::Meeting meeting =
-      runtime::meet(*place, terms_of(loaded, options), runtime::cpu_facts(), options.timeout);
-  return std::make_unique<OneRank>(options, std::move(loaded), *place, std::move(meeting));
+      runtime::meet(*place, terms_of(loaded, options), own.facts, options.timeout);
+  return std::make_unique<OneRank>(options, std::move(loaded), *place, std::move(meeting),
+                                   own.device);
 }
 
 }  // namespace heterog::client

@@ -154,8 +154,16 @@ void compare_rank(const Job& job, DeviceId device, const Worker& worker, const S
   }
 }
 
-WorkerOptions worker_options(const VerifyOptions& options) {
-  return {.floats = options.floats, .seed = options.seed, .threads = options.threads};
+IdVector<DeviceId, WorkerOptions> worker_options(const VerifyOptions& options, std::size_t ranks) {
+  ENSURE(options.devices.empty() || options.devices.size() == ranks);
+  IdVector<DeviceId, WorkerOptions> workers;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    workers.push_back({.device = options.devices.empty() ? at::kCPU : options.devices[rank],
+                       .floats = options.floats,
+                       .seed = options.seed,
+                       .threads = options.threads});
+  }
+  return workers;
 }
 
 }  // namespace
@@ -193,7 +201,7 @@ Verification verify(const Job& job, const compiler::Plan& plan, const VerifyOpti
   at::set_num_threads(options.threads);
   const DefaultType default_type(options.floats);
   const graph::ModelGraph& graph = *job.problem->graph;
-  Team team(job, IdVector<DeviceId, WorkerOptions>(job.programs.size(), worker_options(options)));
+  Team team(job, worker_options(options, job.programs.size()));
   ReferenceStep reference(*job.problem, plan, {options.floats, options.seed});
   const auto values = random_residents(graph, options.seed, options.floats);
   for (TensorId id : graph.tensor_ids()) {
