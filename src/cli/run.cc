@@ -1,33 +1,25 @@
 // heterog run: executes a plan, one process a device, and says how far the prediction was off.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <optional>
 
 #include "base/file.h"
-#include "base/hash.h"
-#include "base/log.h"
 #include "base/text.h"
 #include "cli/loaded_plan.h"
 #include "cli/options.h"
+#include "cli/processes.h"
 #include "cli/report.h"
 #include "cli/verbs.h"
 #include "cluster/cluster_io.h"
 #include "cost/profile_io.h"
-#include "runtime/hostfile.h"
-#include "runtime/launcher.h"
 #include "runtime/median.h"
 #include "runtime/rank_device.h"
-#include "runtime/rank_place.h"
-#include "runtime/rank_transport.h"
-#include "runtime/rendezvous.h"
 #include "runtime/run_profile.h"
 #include "runtime/training_run.h"
 #include "sim/trace.h"
@@ -36,7 +28,6 @@ namespace heterog::cli {
 
 namespace {
 
-using runtime::LaunchOptions;
 using runtime::RankPlace;
 using runtime::WorkerOptions;
 
@@ -47,15 +38,9 @@ struct RunOptions {
   int threads = 0;
   std::uint64_t seed = 0;
   bool json = false;
-  bool processes = false;
-  bool in_threads = false;
   bool any_device = false;
-  double timeout_seconds = 300;
+  ProcessOptions ranks;
   std::vector<std::string> slow;  // DEVICE=FACTOR
-  std::string hostfile;
-  std::string host;
-  std::string master_address;
-  std::string master_port;
   std::string order;
   std::string trace;
   std::string profile_out;
@@ -63,19 +48,6 @@ struct RunOptions {
   std::int64_t every = 0;
   bool resume = false;
 };
-
-constexpr std::uint16_t kDefaultPort = 29500;  // torchrun's too
-const std::string kProcessesFlag = "--processes";
-
-std::chrono::milliseconds timeout_of(const RunOptions& options) {
-  return std::chrono::milliseconds(std::llround(options.timeout_seconds * 1e3));
-}
-
-std::vector<std::string> names_of(const cluster::Cluster& cluster) {
-  std::vector<std::string> names;
-  for (const DeviceId device : cluster.device_ids()) names.push_back(cluster.device(device).name);
-  return names;
-}
 
 // "DEVICE=FACTOR": how often a device repeats its work.
 int slowness(const RunOptions& options, const std::string& device) {
@@ -88,7 +60,7 @@ int slowness(const RunOptions& options, const std::string& device) {
 }
 
 void check_slow(const RunOptions& options, const cluster::Cluster& cluster) {
-  const std::vector<std::string> names = names_of(cluster);
+  const std::vector<std::string> names = device_names(cluster);
   for (const std::string& entry : options.slow) {
     const std::size_t at = entry.rfind('=');
     int factor = 0;
@@ -110,18 +82,12 @@ void check_options(const RunOptions& options) {
            "--threads: {} given; it is a number of threads, or 0 for a share "
            "of the processors",
            options.threads);
-  VALIDATE(std::isfinite(options.timeout_seconds) && options.timeout_seconds >= 0.001 &&
-               options.timeout_seconds <= 1e6,
-           "--timeout: {} given; it is a positive number of seconds", options.timeout_seconds);
-  VALIDATE(options.hostfile.empty() || !options.in_threads,
-           "--hostfile: starts processes; --in-threads starts none");
+  check_processes(options.ranks);
 }
 
-// Of an operator: as told, or an equal share of this host's processors.
 WorkerOptions worker_options(const RunOptions& options, const std::string& device, int ranks_here) {
-  const int share = std::max(1, hardware_threads() / std::max(1, ranks_here));
   return {.seed = options.seed,
-          .threads = options.threads > 0 ? options.threads : share,
+          .threads = runtime::operator_threads(options.threads, ranks_here),
           .repeat = slowness(options, device),
           .record = true};
 }
@@ -286,17 +252,18 @@ Records train(const RunOptions& options, runtime::TrainingRun& run, Printer* pri
 int run_threads(const RunOptions& options) {
   const LoadedPlan loaded = load(options);
   const runtime::Job job = job_of(loaded, options);
-  const auto devices = runtime::thread_devices(*loaded.problem->cluster);
   IdVector<DeviceId, WorkerOptions> workers;
-  const std::vector<std::string> names = names_of(*loaded.problem->cluster);
+  const std::vector<std::string> names = device_names(*loaded.problem->cluster);
+  const auto devices = runtime::thread_devices(*loaded.problem->cluster);
   for (std::size_t i = 0; i < names.size(); ++i) {
     WorkerOptions worker = worker_options(options, names[i], static_cast<int>(names.size()));
     worker.device = devices[i];
     workers.push_back(worker);
   }
-  const auto run = runtime::run_in_threads(job, loaded.simulated.plan, workers);
+  runtime::TrainingRun run(runtime::ranks_in_threads(job, loaded.simulated.plan, workers),
+                           workers[DeviceId(0)]);
   Printer printer(options, loaded, "threads of one process");
-  const Records records = train(options, *run, &printer);
+  const Records records = train(options, run, &printer);
   if (records.steps().empty()) return 0;
   for (const DeviceId rank : loaded.problem->cluster->device_ids()) {
     write_rank_trace(options, loaded, records, rank);
@@ -306,54 +273,34 @@ int run_threads(const RunOptions& options) {
   return 0;
 }
 
-// All that must be the same for ranks to run the same steps.
-runtime::JobTerms terms_of(const LoadedPlan& loaded, const RunOptions& options) {
-  const cost::Problem& problem = *loaded.problem;
-  Hasher hasher;
-  hasher.add(read_file(options.plan));
-  hasher.add(problem.graph->hash());
-  hasher.add(problem.cluster->hash());
-  hasher.add(static_cast<std::uint64_t>(problem.batch));
-  hasher.add(static_cast<std::uint64_t>(options.steps));
-  hasher.add(static_cast<std::uint64_t>(options.every));
-  hasher.add(options.checkpoint);
-  hasher.add(options.resume ? "resume" : "");
-  hasher.add(options.order);
-  hasher.add(options.seed);
-  hasher.add(options.problem.collectives);
-  for (const std::string& profile : options.problem.profiles) hasher.add(read_file(profile));
-  runtime::JobTerms terms{.hash = hasher.value(), .any_device = options.any_device};
-  for (const DeviceId device : problem.cluster->device_ids()) {
-    const cluster::DeviceType& type = problem.cluster->type_of(device);
-    const Bytes peak = loaded.simulated.result.peak_bytes[device];
-    terms.ranks.push_back({.device = problem.cluster->device(device).name,
-                           .type = type.name,
-                           .needed_bytes = std::max<Bytes>(0, peak - type.reserve_bytes)});
-  }
-  return terms;
+runtime::JobTerms terms_of(const LoadedPlan& loaded, const runtime::Job& job,
+                           const RunOptions& options) {
+  return runtime::terms_of(job, loaded.simulated.result.peak_bytes,
+                           {.seed = options.seed,
+                            .any_device = options.any_device,
+                            .others = {fmt::format("{} steps, {}save every {} to ", options.steps,
+                                                   options.resume ? "go on, " : "", options.every) +
+                                       options.checkpoint}});
 }
 
 int run_one_rank(const RunOptions& options, const RankPlace& place) {
-  // LibTorch writes to the connections of ranks that may be gone: that is an error, not the end.
-  std::signal(SIGPIPE, SIG_IGN);
   const LoadedPlan loaded = load(options);
-  const runtime::JobTerms terms = terms_of(loaded, options);
-  const runtime::RankDevice own = runtime::rank_device(*loaded.problem->cluster, place);
-  const runtime::Meeting meeting = runtime::meet(place, terms, own.facts, timeout_of(options));
   const runtime::Job job = job_of(loaded, options);
-  const DeviceId rank(static_cast<std::size_t>(place.rank));
-  const std::vector<std::string> names = runtime::device_names(terms);
-  runtime::RankTransport transport(
-      job, meeting, {.own = rank, .device = own.device, .timeout = timeout_of(options)});
-  transport.run_until_finished([&] {
-    WorkerOptions worker = worker_options(options, names[rank.value()], meeting.ranks_here);
-    worker.device = own.device;
-    const auto run = runtime::run_rank(job, loaded.simulated.plan, rank, transport.get(), worker);
+  const runtime::Joined joined =
+      join_ranks(job, terms_of(loaded, job, options), place, options.ranks);
+  joined.transport->run_until_finished([&] {
+    const std::string& device = loaded.problem->cluster->device(joined.rank).name;
+    WorkerOptions worker = worker_options(options, device, joined.ranks_here);
+    worker.device = joined.device;
+    runtime::TrainingRun run(
+        runtime::rank_among_processes(job, loaded.simulated.plan,
+                                      {joined.rank, joined.transport->get()}, worker),
+        worker);
     std::optional<Printer> printer;
     if (place.rank == 0) printer.emplace(options, loaded, "processes");
-    const Records records = train(options, *run, printer ? &*printer : nullptr);
+    const Records records = train(options, run, printer ? &*printer : nullptr);
     if (records.steps().empty()) return;
-    write_rank_trace(options, loaded, records, rank);
+    write_rank_trace(options, loaded, records, joined.rank);
     if (!printer) return;
     write_profiles(options, loaded, job, records);
     printer->end(runtime::drift(job, loaded.simulated.plan, records.steps()));
@@ -361,66 +308,11 @@ int run_one_rank(const RunOptions& options, const RankPlace& place) {
   return 0;
 }
 
-// As this process was given, for the ranks; they are told by their variables that they are ranks.
-std::vector<std::string> own_arguments() {
-  std::vector<std::string> arguments;
-  std::string all = read_file("/proc/self/cmdline");
-  for (std::size_t begin = 0, end; (end = all.find('\0', begin)) != all.npos; begin = end + 1) {
-    arguments.push_back(all.substr(begin, end - begin));
-  }
-  arguments.erase(arguments.begin());
-  std::erase(arguments, kProcessesFlag);
-  return arguments;
-}
-
-std::string host_name() {
-  char name[256] = {};
-  gethostname(name, sizeof name - 1);
-  return name;
-}
-
-// The ranks of this host, as the hostfile says.
-void place_by_hostfile(const RunOptions& options, const cluster::Cluster& cluster,
-                       LaunchOptions& launch) {
-  const auto hosts = runtime::parse_hostfile(read_file(options.hostfile), options.hostfile);
-  const std::string host = options.host.empty() ? host_name() : options.host;
-  const runtime::HostRanks ranks = runtime::ranks_of_host(hosts, host, options.hostfile);
-  VALIDATE(static_cast<std::size_t>(ranks.world_size) == cluster.device_count(),
-           "{}: has {} slots in all, cluster {} has {} devices; each device is a slot",
-           options.hostfile, ranks.world_size, cluster.name(), cluster.device_count());
-  for (std::size_t i = 0; i < std::max(hosts.size(), cluster.machine_count()); ++i) {
-    const std::size_t slots = i < hosts.size() ? static_cast<std::size_t>(hosts[i].slots) : 0;
-    const std::size_t devices =
-        i < cluster.machine_count() ? cluster.machine(MachineId(i)).devices.size() : 0;
-    if (slots == devices) continue;
-    spdlog::warn(
-        "{}: host {} of it has {} slots, machine {} of cluster {} has {} devices: the "
-        "plan counts on other links than there are",
-        options.hostfile, i + 1, slots, i + 1, cluster.name(), devices);
-    break;
-  }
-  launch.first = ranks.first;
-  launch.count = ranks.count;
-  launch.master_address = options.master_address.empty() ? hosts[0].host : options.master_address;
-  launch.master_port = kDefaultPort;
-}
-
 int run_processes(const RunOptions& options) {
   const cluster::Cluster cluster = cluster::load_cluster(options.problem.cluster);
   check_slow(options, cluster);
   compiler::read_plan_header(options.plan);  // one that cannot be read is said once, here
-  LaunchOptions launch{.arguments = own_arguments(), .device_names = names_of(cluster)};
-  launch.count = static_cast<int>(cluster.device_count());
-  if (!options.hostfile.empty()) {
-    place_by_hostfile(options, cluster, launch);
-  } else {
-    VALIDATE(options.host.empty(), "--host: says which host of a --hostfile this is; none given");
-    if (!options.master_address.empty()) launch.master_address = options.master_address;
-  }
-  if (!options.master_port.empty()) {
-    launch.master_port = runtime::parse_port(options.master_port, "--master-port");
-  }
-  runtime::launch_ranks(launch);
+  start_ranks(options.ranks, cluster);
   return 0;
 }
 
@@ -428,11 +320,8 @@ int run_run(const RunOptions& options) {
   check_options(options);
   if (!options.trace.empty()) make_folder(options.trace, "--trace");
   if (!options.profile_out.empty()) make_folder(options.profile_out, "--profile-out");
-  if (options.in_threads) return run_threads(options);
-  if (!options.processes) {
-    const auto place = runtime::read_rank_place(runtime::process_environment());
-    if (place) return run_one_rank(options, *place);
-  }
+  if (options.ranks.in_threads) return run_threads(options);
+  if (const auto place = own_place(options.ranks)) return run_one_rank(options, *place);
   return run_processes(options);
 }
 
@@ -447,30 +336,13 @@ void add_run(CLI::App& app, Action& chosen) {
   verb.add_option("--threads", options->threads,
                   "Threads of one operator of one rank; 0: an equal share of the processors")
       ->capture_default_str();
-  auto* in_threads =
-      verb.add_flag("--in-threads", options->in_threads, "Ranks are threads of this process");
-  verb.add_flag(kProcessesFlag, options->processes,
-                "Start ranks on this host, even where torchrun, Slurm or mpirun started this "
-                "process")
-      ->excludes(in_threads);
-  verb.add_option("--timeout", options->timeout_seconds,
-                  "Seconds after which a rank that others wait for counts as lost")
-      ->capture_default_str();
+  add_processes(verb, options->ranks);
   verb.add_option("--slow", options->slow,
                   "DEVICE=FACTOR: the device repeats its work, to try out unequal devices");
   verb.add_flag(
       "--any-device", options->any_device,
       "Let ranks be other devices than the plan's: any GPU, shared where there are too few, "
       "or the CPU where there is none");
-  verb.add_option("--hostfile", options->hostfile,
-                  "Lines HOST slots=N: start the ranks of this host among those of all");
-  verb.add_option("--host", options->host,
-                  "Which host of the file this is; its own name if not given");
-  verb.add_option("--master-addr", options->master_address,
-                  "Address of rank 0's host, where the ranks meet; the first host of the file, or "
-                  "127.0.0.1");
-  verb.add_option("--master-port", options->master_port,
-                  "Port there; 29500 with a hostfile, else any free one");
   verb.add_option("--order", options->order,
                   "rank, rank-reserve or fifo, in place of the plan's own");
   verb.add_option("--trace", options->trace,

@@ -110,7 +110,8 @@ at::Tensor view_of(const Ranks& ranks, TensorId id, const heterog_tensor& given)
 
 TensorId kept_id(const Ranks& ranks, std::uint32_t tensor) {
   const TensorId id = tensor_id(ranks, tensor);
-  VALIDATE(ranks.keeps(id), "'{}': no rank keeps it between steps", ranks.graph().tensor(id).name);
+  VALIDATE(ranks.of_job().keeps(id), "'{}': no rank keeps it between steps",
+           ranks.graph().tensor(id).name);
   return id;
 }
 
@@ -144,7 +145,7 @@ int32_t heterog_open(const heterog_options* options, heterog_runner** runner) {
   return guarded([&] {
     auto made = std::make_unique<heterog_runner>();
     const RanksOptions wanted = ranks_options(*options);
-    made->ranks = options->one_rank != 0 ? make_one_rank(wanted) : make_threads(wanted);
+    made->ranks = std::make_unique<Ranks>(wanted, options->one_rank != 0);
     *runner = made.release();
   });
 }
@@ -167,7 +168,8 @@ int32_t heterog_get_info(const heterog_runner* runner, heterog_info* info) {
 }
 
 int32_t heterog_is_kept(const heterog_runner* runner, uint32_t tensor, int32_t* kept) {
-  return guarded([&] { *kept = runner->ranks->keeps(tensor_id(*runner->ranks, tensor)) ? 1 : 0; });
+  return guarded(
+      [&] { *kept = runner->ranks->of_job().keeps(tensor_id(*runner->ranks, tensor)) ? 1 : 0; });
 }
 
 int32_t heterog_set(heterog_runner* runner, uint32_t tensor, const heterog_tensor* value) {
@@ -175,7 +177,7 @@ int32_t heterog_set(heterog_runner* runner, uint32_t tensor, const heterog_tenso
     Ranks& ranks = usable(runner);
     const c10::InferenceMode no_gradients;
     const TensorId id = kept_id(ranks, tensor);
-    ranks.set(id, view_of(ranks, id, *value));
+    ranks.of_job().set(id, view_of(ranks, id, *value));
   });
 }
 
@@ -184,7 +186,7 @@ int32_t heterog_get(heterog_runner* runner, uint32_t tensor, heterog_tensor* val
     Ranks& ranks = usable(runner);
     const c10::InferenceMode no_gradients;
     const TensorId id = kept_id(ranks, tensor);
-    const at::Tensor found = ranks.get(id);
+    const at::Tensor found = ranks.of_job().get(id);
     VALIDATE(found.defined(), "'{}' was not given a value", ranks.graph().tensor(id).name);
     view_of(ranks, id, *value).copy_(found);
   });
@@ -208,14 +210,14 @@ int32_t heterog_step(heterog_runner* runner, int64_t number, const uint32_t* ten
   if (code != 0) return code;
   return guarded_or_failed(runner, [&] {
     const c10::InferenceMode no_gradients;
-    const StepReport report = runner->ranks->step(number, *inputs);
+    const runtime::StepReport report = runner->ranks->step(number, *inputs);
     *loss = report.loss;
     *seconds = report.seconds;
   });
 }
 
 int32_t heterog_meet(heterog_runner* runner, int32_t own, int32_t* worst) {
-  return guarded([&] { *worst = usable(runner).meet(own); });
+  return guarded([&] { *worst = usable(runner).of_job().meet(own); });
 }
 
 }  // extern "C"

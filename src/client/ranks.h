@@ -1,19 +1,15 @@
-// The ranks of a job that this process runs, all as threads or one among processes, behind one
-// face.
+// The ranks of a plan file that this process runs, all as threads or one among processes.
 #pragma once
-
-#include <ATen/ATen.h>
 
 #include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "loading/plan_files.h"
-#include "runtime/program.h"
-#include "runtime/worker.h"
+#include "runtime/job_ranks.h"
+#include "runtime/join.h"
 
 namespace heterog::client {
 
@@ -29,43 +25,28 @@ struct RanksOptions {
   std::string terms;  // whatever else must be the same on all ranks
 };
 
-struct StepReport {
-  double loss = 0;
-  double seconds = 0;  // of the slowest rank
-};
-
 class Ranks {
  public:
-  virtual ~Ranks() = default;
+  // With `one_rank`, this process is the rank that its environment says, and all others have come
+  // once it is made; else all ranks are threads of this process.
+  Ranks(const RanksOptions& options, bool one_rank);
 
   const loading::LoadedPlan& loaded() const { return loaded_; }
   const graph::ModelGraph& graph() const { return *loaded_.problem->graph; }
-  virtual int rank() const = 0;
+  // The lowest that this process runs.
+  int rank() const { return static_cast<int>(ranks_->here().front().value()); }
+  runtime::Ranks& of_job() { return *ranks_; }
+  const runtime::Ranks& of_job() const { return *ranks_; }
 
-  // Whether any rank keeps the tensor between steps.
-  bool keeps(TensorId tensor) const { return keeper_[tensor].valid(); }
-  virtual void set(TensorId tensor, const at::Tensor& value) = 0;
-  // As the last step left it. Every rank asks for the same tensors in the same order.
-  virtual at::Tensor get(TensorId tensor) = 0;
-  virtual StepReport step(std::int64_t number, const runtime::StepInputs& inputs) = 0;
-  // Waits for all ranks; the largest number that any of them gives.
-  virtual int meet(int own) = 0;
-  // The last call of every rank.
-  virtual void finish() = 0;
+  runtime::StepReport step(std::int64_t number, const runtime::StepInputs& inputs);
+  // The last call of every process.
+  void finish();
 
- protected:
-  Ranks(const RanksOptions& options, loading::LoadedPlan loaded);
-  const std::string& device_name(DeviceId rank) const;
-  // The loss of all, from each rank's part of it; the error names the rank whose part is no number.
-  double whole_loss(std::int64_t step, const std::vector<std::vector<double>>& parts) const;
-
+ private:
   loading::LoadedPlan loaded_;
   runtime::Job job_;
-  IdVector<TensorId, DeviceId> keeper_;  // the lowest rank that keeps it
+  runtime::Joined joined_;  // to no transport where ranks are threads
+  std::unique_ptr<runtime::Ranks> ranks_;
 };
-
-std::unique_ptr<Ranks> make_threads(const RanksOptions& options);
-// This process as the rank that its environment says. Returns once all ranks have come.
-std::unique_ptr<Ranks> make_one_rank(const RanksOptions& options);
 
 }  // namespace heterog::client

@@ -307,6 +307,36 @@ void BodyBuilder::store_outputs(OpId op, TaskId task) {
 }
 
 void BodyBuilder::finish() {
+  note_last_reads();
+  for (std::size_t i = 0; i < instruction_.body.size(); ++i) {
+    if (instruction_.body[i].kind == BodyStep::Kind::kCall) note_overwritable(i);
+  }
+}
+
+// What stays between steps, if this body replaces it later on; what a buffer of the plan holds; and
+// what this body made itself.
+void BodyBuilder::note_overwritable(std::size_t call) {
+  std::vector<BodyStep>& body = instruction_.body;
+  BodyStep& step = body[call];
+  if (step.in.empty()) return;
+  const Register first = step.in[0];
+  if (std::find(step.dead.begin(), step.dead.end(), first) == step.dead.end()) return;
+  const auto loads = [&](const BodyStep& earlier) {
+    return earlier.kind == BodyStep::Kind::kLoad && earlier.out[0] == first;
+  };
+  const auto load = std::find_if(body.begin(), body.begin() + static_cast<long>(call), loads);
+  step.in_place = true;
+  if (load->kind != BodyStep::Kind::kLoad || load->out[0] != first) return;
+  step.slot = load->slot;
+  const auto replaces = [&](const BodyStep& later) {
+    return later.kind == BodyStep::Kind::kStore && later.slot == step.slot;
+  };
+  const Slot::Kind kind = program_.slots[step.slot].kind;
+  const bool replaced = std::any_of(body.begin() + static_cast<long>(call), body.end(), replaces);
+  step.in_place = kind == Slot::Kind::kBuffer || (kind == Slot::Kind::kResident && replaced);
+}
+
+void BodyBuilder::note_last_reads() {
   std::vector<std::size_t> last(instruction_.registers, 0);
   std::vector<BodyStep>& body = instruction_.body;
   for (std::size_t i = 0; i < body.size(); ++i) {

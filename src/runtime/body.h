@@ -92,10 +92,12 @@ class BodyBuilder {
   };
   std::vector<Holder> holders(TensorId content) const;
 
-  // Says after which step each register is last read.
+  // Says after which step each register is last read, and what may be overwritten then.
   void finish();
 
  private:
+  void note_last_reads();
+  void note_overwritable(std::size_t call);
   Register add_step(BodyStep step);
   Register zeros(TensorId tensor);
   bool samples_of(TensorId tensor) const;

@@ -2,7 +2,7 @@
 #include "runtime/checkpoint.h"
 
 #include <charconv>
-#include <optional>
+#include <utility>
 
 #include "base/check.h"
 #include "base/file.h"
@@ -13,15 +13,6 @@ namespace heterog::runtime {
 namespace {
 
 constexpr const char* kFormat = "heterog-training";
-
-// The lowest rank that keeps a tensor between steps.
-std::optional<DeviceId> keeper(const Job& job, TensorId tensor) {
-  for (const Program& program : job.programs) {
-    const SlotId slot = program.slot_of[tensor];
-    if (slot.valid() && program.slots[slot].kind == Slot::Kind::kResident) return program.device;
-  }
-  return std::nullopt;
-}
 
 std::string graph_hash(const Job& job) {
   return fmt::format("{:016x}", job.problem->graph->hash());
@@ -54,45 +45,20 @@ const std::string& text(const tensors::TensorFile& file, const std::string& key,
 
 }  // namespace
 
-void save_checkpoint(const std::string& path, const Job& job,
-                     const std::function<at::Tensor(TensorId)>& resident,
-                     const CheckpointInfo& info) {
-  tensors::TensorFile file;
-  for (TensorId id : job.problem->graph->tensor_ids()) {
-    if (keeper(job, id)) file.tensors[job.problem->graph->tensor(id).name] = resident(id);
-  }
-  write(path, job, std::move(file), info);
-}
-
-void save_checkpoint(const std::string& path, const Job& job, DeviceId rank, const Worker& worker,
-                     Transport& transport, const CheckpointInfo& info) {
-  const graph::ModelGraph& graph = *job.problem->graph;
-  const DeviceId first(0);
+void save_checkpoint(const std::string& path, Ranks& ranks, const CheckpointInfo& info) {
+  const graph::ModelGraph& graph = *ranks.job().problem->graph;
   tensors::TensorFile file;
   for (TensorId id : graph.tensor_ids()) {
-    const auto from = keeper(job, id);
-    if (!from) continue;
-    if (rank == first) {
-      at::Tensor value;
-      if (*from == first) {
-        value = worker.resident(id);
-      } else {
-        // Its shape and type are those of what all ranks were given: of the graph.
-        value = at::empty(sizes_at(graph.shape(id), 1),
-                          scalar_type(graph.tensor(id).dtype, Floats::kOwn));
-        transport.receive(value, *from, id.value());
-      }
-      file.tensors[graph.tensor(id).name] = value;
-    } else if (*from == rank) {
-      transport.send(worker.resident(id).contiguous(), first, id.value());
-    }
+    if (!ranks.keeps(id)) continue;
+    const at::Tensor value = ranks.get_where_it_speaks(id);
+    if (ranks.speaks()) file.tensors[graph.tensor(id).name] = value;
   }
-  if (rank == first) write(path, job, std::move(file), info);
-  transport.gather_all(at::zeros({1}));
+  if (ranks.speaks()) write(path, ranks.job(), std::move(file), info);
+  ranks.meet(0);
 }
 
-CheckpointInfo load_checkpoint(const std::string& path, const Job& job, Worker& worker,
-                               std::uint64_t seed) {
+CheckpointInfo load_checkpoint(const std::string& path, Ranks& ranks, std::uint64_t seed) {
+  const Job& job = ranks.job();
   const graph::ModelGraph& graph = *job.problem->graph;
   const tensors::TensorFile file = tensors::unpack_tensors(read_file(path), path);
   VALIDATE(text(file, "format", path) == kFormat, "{}: metadata.format: \"{}\", expected {}", path,
@@ -108,14 +74,17 @@ CheckpointInfo load_checkpoint(const std::string& path, const Job& job, Worker& 
   const auto [end, error] = std::from_chars(step.data(), step.data() + step.size(), info.step);
   VALIDATE(error == std::errc() && end == step.data() + step.size() && info.step >= 0,
            "{}: metadata.step: \"{}\", expected a number", path, printable(step));
-  for (TensorId id : worker.residents()) {
-    const auto at = file.tensors.find(graph.tensor(id).name);
-    VALIDATE(at != file.tensors.end(), "{}: lacks '{}'", path, graph.tensor(id).name);
-    const at::Tensor& value = at->second;
-    VALIDATE(value.sizes() == at::IntArrayRef(sizes_at(graph.shape(id), 1)) &&
-                 value.scalar_type() == scalar_type(graph.tensor(id).dtype, Floats::kOwn),
-             "{}: '{}' has another shape or type than in the graph", path, graph.tensor(id).name);
-    worker.set_resident(id, value);
+  for (const DeviceId rank : ranks.here()) {
+    Worker& worker = ranks.worker(rank);
+    for (const TensorId id : worker.residents()) {
+      const auto at = file.tensors.find(graph.tensor(id).name);
+      VALIDATE(at != file.tensors.end(), "{}: lacks '{}'", path, graph.tensor(id).name);
+      const at::Tensor& value = at->second;
+      VALIDATE(value.sizes() == at::IntArrayRef(sizes_at(graph.shape(id), 1)) &&
+                   value.scalar_type() == scalar_type(graph.tensor(id).dtype, Floats::kOwn),
+               "{}: '{}' has another shape or type than in the graph", path, graph.tensor(id).name);
+      worker.set_resident(id, value);
+    }
   }
   return info;
 }

@@ -2,12 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 
-#include "runtime/program.h"
-#include "runtime/transport.h"
-#include "runtime/worker.h"
+#include "runtime/job_ranks.h"
 
 namespace heterog::runtime {
 
@@ -18,20 +15,13 @@ struct CheckpointInfo {
   std::uint64_t seed = 0;
 };
 
-// Of one rank among processes: every tensor comes from the lowest rank that keeps it to rank 0,
-// which writes the file under a temporary name and renames it. All ranks call it together, between
-// steps; it returns on every rank once the file is whole. Throws an Error (kVerification) naming
-// rank and file if it cannot be written.
-void save_checkpoint(const std::string& path, const Job& job, DeviceId rank, const Worker& worker,
-                     Transport& transport, const CheckpointInfo& info);
-// The same where `resident` gives every tensor that any rank keeps.
-void save_checkpoint(const std::string& path, const Job& job,
-                     const std::function<at::Tensor(TensorId)>& resident,
-                     const CheckpointInfo& info);
+// Every tensor comes to rank 0, whose process writes the file under a temporary name and renames
+// it. All processes call it together, between steps; it returns in every one once the file is
+// whole. Throws an Error (kVerification) naming rank and file if it cannot be written.
+void save_checkpoint(const std::string& path, Ranks& ranks, const CheckpointInfo& info);
 
-// Gives the worker what it keeps. Throws an input error if the file is not a checkpoint of this
-// graph and seed, or lacks a tensor.
-CheckpointInfo load_checkpoint(const std::string& path, const Job& job, Worker& worker,
-                               std::uint64_t seed);
+// Gives the ranks of this process what they keep. Throws an input error if the file is not a
+// checkpoint of this graph and seed, or lacks a tensor.
+CheckpointInfo load_checkpoint(const std::string& path, Ranks& ranks, std::uint64_t seed);
 
 }  // namespace heterog::runtime

@@ -6,6 +6,7 @@
 #include <ATen/core/ivalue.h>
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -50,6 +51,11 @@ class OperatorCall {
     return arguments;
   }
 
+  // Whether the operator can write its result, which has the shape and dtype of its first operand,
+  // over that operand: the same bits, in the same time or less, without memory of its own.
+  bool can_overwrite() const { return over_.has_value(); }
+  at::Tensor call_over(torch::jit::Stack arguments) const;
+
   // Where a tensor goes: an argument, or an item of one that is a list.
   struct Place {
     std::uint32_t argument = 0;
@@ -59,8 +65,9 @@ class OperatorCall {
 
  private:
   c10::OperatorHandle handle_;
-  torch::jit::Stack arguments_;  // without tensors
-  std::vector<Place> places_;    // one an operand
+  std::optional<c10::OperatorHandle> over_;  // "add_" of "add"
+  torch::jit::Stack arguments_;              // without tensors
+  std::vector<Place> places_;                // one an operand
 };
 
 // A call with its operands, which may be repeated.

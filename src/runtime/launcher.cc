@@ -17,7 +17,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "runtime/gloo_transport.h"
+#include "runtime/connections.h"
 #include "runtime/network.h"
 #include "runtime/rank_place.h"
 

@@ -35,7 +35,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "runtime/gloo_transport.h"
+#include "runtime/connections.h"
 #include "runtime/heartbeats.h"
 #include "runtime/job_watch.h"
 #include "runtime/nccl_communicator.h"

@@ -53,10 +53,12 @@ struct BodyStep {
     kCapture,  // register → `capture` of the program
   };
   Kind kind = Kind::kLoad;
-  bool in_place = false;   // kAdd: into the first; kStore: into the memory of what the slot holds
-  OpId op;                 // kCall, kRandom
-  TensorId tensor;         // kZeros
-  SlotId slot;             // kLoad, kStore
+  // kAdd: into the first; kStore: into the memory of what the slot holds; kCall: nobody reads the
+  // first register after this step, nor the slot that it was loaded from, but those who read now
+  bool in_place = false;
+  OpId op;          // kCall, kRandom
+  TensorId tensor;  // kZeros
+  SlotId slot;      // kLoad, kStore; kCall: what the first register was loaded from, if it was
   std::int64_t begin = 0;  // kCall, kRandom, kZeros: samples [begin, end) of the slice
   std::int64_t end = 0;
   std::uint32_t capture = 0;

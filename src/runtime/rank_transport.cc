@@ -10,9 +10,9 @@
 namespace heterog::runtime {
 namespace {
 
-GlooOptions gloo_options(const Job& job, const Meeting& meeting,
-                         std::chrono::milliseconds timeout) {
-  GlooOptions options{.sets = job.sets, .address = meeting.address, .timeout = timeout};
+ConnectOptions connect_options(const Job& job, const Meeting& meeting,
+                               std::chrono::milliseconds timeout) {
+  ConnectOptions options{.address = meeting.address, .timeout = timeout};
   const cluster::Cluster& cluster = *job.problem->cluster;
   for (const DeviceId device : cluster.device_ids()) {
     options.device_names.push_back(cluster.device(device).name);
@@ -21,8 +21,8 @@ GlooOptions gloo_options(const Job& job, const Meeting& meeting,
 }
 
 // The communicators of the job, the same on all ranks; empty if no ranks can talk directly.
-NcclOptions nccl_options(const Job& job, const Meeting& meeting, const GlooOptions& gloo) {
-  NcclOptions options{.device_names = gloo.device_names, .timeout = gloo.timeout};
+NcclOptions nccl_options(const Job& job, const Meeting& meeting, const ConnectOptions& connect) {
+  NcclOptions options{.device_names = connect.device_names, .timeout = connect.timeout};
   for (const std::vector<DeviceId>& set : job.sets) {
     options.sets.push_back(talk_directly(set, meeting.gpus) ? set : std::vector<DeviceId>{});
   }
@@ -40,11 +40,13 @@ bool is_needed(const NcclOptions& options) {
 }  // namespace
 
 RankTransport::RankTransport(const Job& job, const Meeting& meeting, const Options& options)
-    : gloo_(meeting.store, options.own, gloo_options(job, meeting, options.timeout)), top_(&gloo_) {
+    : tcp_(meeting.store, options.own,
+           {.connect = connect_options(job, meeting, options.timeout), .sets = job.sets}),
+      top_(&tcp_) {
   if (options.device.is_cpu()) return;
-  staged_ = std::make_unique<StagedTransport>(gloo_);
+  staged_ = std::make_unique<StagedTransport>(tcp_);
   top_ = staged_.get();
-  NcclOptions nccl = nccl_options(job, meeting, gloo_options(job, meeting, options.timeout));
+  NcclOptions nccl = nccl_options(job, meeting, connect_options(job, meeting, options.timeout));
   if (!is_needed(nccl)) return;
   nccl.device = options.device;
   direct_ = make_nccl_transport(meeting.store, options.own, nccl);

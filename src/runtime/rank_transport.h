@@ -1,13 +1,13 @@
-// All that a rank among processes talks by: Gloo, on a GPU by way of pinned memory, and NCCL beside
+// All that a rank among processes talks by: TCP, on a GPU by way of pinned memory, and NCCL beside
 // it where ranks have GPUs of their own.
 #pragma once
 
 #include <functional>
 #include <memory>
 
-#include "runtime/gloo_transport.h"
 #include "runtime/program.h"
 #include "runtime/rendezvous.h"
+#include "runtime/tcp_transport.h"
 #include "runtime/transport.h"
 
 namespace heterog::runtime {
@@ -24,11 +24,11 @@ class RankTransport {
   ~RankTransport();
 
   Transport& get() { return *top_; }
-  void finish() { gloo_.finish(); }
-  void run_until_finished(const std::function<void()>& work) { gloo_.run_until_finished(work); }
+  void finish() { tcp_.finish(); }
+  void run_until_finished(const std::function<void()>& work) { tcp_.run_until_finished(work); }
 
  private:
-  GlooTransport gloo_;
+  TcpTransport tcp_;
   std::unique_ptr<Transport> staged_;
   std::unique_ptr<Transport> direct_;
   std::unique_ptr<Transport> routed_;

@@ -13,7 +13,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/text.h"
-#include "runtime/gloo_transport.h"
+#include "runtime/connections.h"
 #include "runtime/network.h"
 
 namespace heterog::runtime {

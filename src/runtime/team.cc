@@ -37,39 +37,4 @@ IdVector<DeviceId, StepResult> Team::step(std::int64_t number, const StepInputs&
   return results;
 }
 
-std::vector<double> loss_part(const Program& program, const graph::ModelGraph& graph,
-                              const StepResult& result) {
-  std::vector<double> part(3, 0.0);
-  for (std::size_t i = 0; i < program.captures.size(); ++i) {
-    const Capture& capture = program.captures[i];
-    if (capture.tensor != graph.loss()) continue;
-    const double value = result.captures[i].to(at::kDouble).item<double>();
-    if (capture.partial) {
-      part[0] = value * capture.weight;
-    } else {
-      part[1] = value;
-      part[2] = 1;
-    }
-  }
-  return part;
-}
-
-double loss_of_parts(const std::vector<std::vector<double>>& parts) {
-  double addends = 0, wholes = 0, count = 0;
-  for (const std::vector<double>& part : parts) {
-    addends += part[0];
-    wholes += part[1];
-    count += part[2];
-  }
-  return count > 0 ? wholes / count : addends;
-}
-
-double combined_loss(const Job& job, const IdVector<DeviceId, StepResult>& results) {
-  std::vector<std::vector<double>> parts;
-  for (DeviceId device : id_range<DeviceId>(results.size())) {
-    parts.push_back(loss_part(job.programs[device], *job.problem->graph, results[device]));
-  }
-  return loss_of_parts(parts);
-}
-
 }  // namespace heterog::runtime

@@ -34,12 +34,4 @@ class Team {
   ThreadPool threads_;
 };
 
-// The loss of the whole batch from what the ranks captured of it, in the order of ranks.
-double combined_loss(const Job& job, const IdVector<DeviceId, StepResult>& results);
-// What one rank captured of the loss: {its addend, or 0; the whole loss, or 0; 1 if it has it}.
-// The sums over ranks make the loss: addends, or wholes over their number.
-std::vector<double> loss_part(const Program& program, const graph::ModelGraph& graph,
-                              const StepResult& result);
-double loss_of_parts(const std::vector<std::vector<double>>& parts);
-
 }  // namespace heterog::runtime

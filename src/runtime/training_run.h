@@ -1,45 +1,32 @@
-// Step after step of a job on random data, with its ranks as threads or as one rank among
-// processes.
+// Step after step of a job on random data.
 #pragma once
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 
-#include "runtime/measurement.h"
-#include "runtime/program.h"
-#include "runtime/transport.h"
-#include "runtime/worker.h"
+#include "runtime/job_ranks.h"
 
 namespace heterog::runtime {
 
-struct StepReport {
-  double loss = 0;
-  double seconds = 0;                    // of the slowest rank
-  std::optional<MeasuredStep> measured;  // if the workers record
-};
-
+// Parameters are of the workers' seed, each step's data of the seed and the step's number: the same
+// on every rank, and in threads and processes.
 class TrainingRun {
  public:
-  virtual ~TrainingRun() = default;
-  // Throws an Error (kVerification) that names the rank if anything fails or the loss is not
-  // finite.
-  virtual StepReport step(std::int64_t number) = 0;
-  // After a step; returns once the file is whole.
-  virtual void save(const std::string& path, std::int64_t step) = 0;
-  // Before the first step; returns the step that the file was saved after, 0 if there is no file.
-  // Throws an input error if it does not fit, or if ranks see different ones.
-  virtual std::int64_t load(const std::string& path) = 0;
-};
+  // `options`: those of the workers. Their ranks begin with random parameters.
+  TrainingRun(std::unique_ptr<Ranks> ranks, const WorkerOptions& options);
 
-// Parameters are of the workers' seed, each step's data of the seed and the step's number: the same
-// on every rank, and in threads and processes. `workers`: one a device.
-// `plan`: that of the job.
-std::unique_ptr<TrainingRun> run_in_threads(const Job& job, const compiler::Plan& plan,
-                                            const IdVector<DeviceId, WorkerOptions>& workers);
-// This rank; the reports are of all, on every rank.
-std::unique_ptr<TrainingRun> run_rank(const Job& job, const compiler::Plan& plan, DeviceId rank,
-                                      Transport& transport, const WorkerOptions& worker);
+  StepReport step(std::int64_t number);
+  // After a step; returns once the file is whole.
+  void save(const std::string& path, std::int64_t step);
+  // Before the first step; returns the step that the file was saved after, 0 if there is no file.
+  // Throws an input error if it does not fit, or if processes see different ones.
+  std::int64_t load(const std::string& path);
+
+ private:
+  const std::unique_ptr<Ranks> ranks_;
+  const std::uint64_t seed_;
+  const Floats floats_;
+};
 
 }  // namespace heterog::runtime

@@ -10,7 +10,6 @@
 
 #include "base/check.h"
 #include "runtime/sources.h"
-#include "runtime/team.h"
 
 namespace heterog::runtime {
 
@@ -64,12 +63,26 @@ class DefaultType {
   caffe2::TypeMeta before_;
 };
 
+// The worst of a kind, by ids: what processes tell each other.
+struct Worst {
+  double relative = 0;
+  TensorId tensor;
+  DeviceId device;
+  std::int64_t step = 0;
+
+  // Of two alike, the one that comes first in one process.
+  bool is_before(const Worst& other) const {
+    if (!tensor.valid() || !other.tensor.valid()) return tensor.valid();
+    if (relative != other.relative) return relative > other.relative;
+    if (step != other.step) return step < other.step;
+    return device < other.device;
+  }
+};
+
 // Collects the worst of each kind.
 class Comparison {
  public:
-  explicit Comparison(const graph::ModelGraph& graph) : graph_(graph), worst_(kKinds.size()) {
-    for (std::size_t i = 0; i < kKinds.size(); ++i) worst_[i].kind = kKinds[i];
-  }
+  explicit Comparison(const cost::Problem& problem) : problem_(problem), graph_(*problem.graph) {}
 
   // The norms of all tensors of a kind that one device has after a step.
   void begin_step(std::int64_t step, const ReferenceStep& reference,
@@ -85,22 +98,18 @@ class Comparison {
   }
 
   void loss(double found, double expected) {
-    note(0, "loss", "", std::abs(found - expected) / std::max(std::abs(expected), 1e-300));
+    note(0, graph_.loss(), DeviceId(),
+         std::abs(found - expected) / std::max(std::abs(expected), 1e-300));
   }
 
-  void tensor(TensorId id, const std::string& device, at::Tensor found,
-              const at::Tensor& expected) {
-    const graph::Tensor& info = graph_.tensor(id);
-    const std::size_t kind = kind_of(info.role);
-    const std::string& name = info.role == TensorRole::kGradient && info.of.valid()
-                                  ? graph_.tensor(info.of).name
-                                  : info.name;
+  void tensor(TensorId id, DeviceId device, at::Tensor found, const at::Tensor& expected) {
+    const std::size_t kind = kind_of(graph_.tensor(id).role);
     found = found.to(at::kCPU);
     if (found.sizes() != expected.sizes() || found.scalar_type() != expected.scalar_type()) {
-      return note(kind, name, device, INFINITY);
+      return note(kind, id, device, INFINITY);
     }
     if (!expected.is_floating_point()) {
-      return note(kind, name, device, share_that_differs(found, expected));
+      return note(kind, id, device, share_that_differs(found, expected));
     }
     const double all = std::sqrt(squares_[kind]);
     const double own = norm_of(expected);
@@ -113,57 +122,132 @@ class Comparison {
     const double length = norm_of(difference);
     double relative = length == 0 ? 0 : length / scale;
     if (difference.isfinite().logical_not().any().item<bool>()) relative = INFINITY;
-    note(kind, name, device, relative);
+    note(kind, id, device, relative);
   }
 
-  Verification result() && { return {compared_, std::move(worst_)}; }
+  // With what the other processes found.
+  Verification result(Ranks& ranks) const {
+    std::array<Worst, kKinds.size()> worst{};
+    Verification verification;
+    for (const at::Tensor& found : ranks.gather(packed())) {
+      const double* numbers = found.const_data_ptr<double>();
+      for (Worst& one : worst) {
+        Worst other;
+        other.relative = numbers[0];
+        if (numbers[1] >= 0) other.tensor = TensorId(static_cast<std::size_t>(numbers[1]));
+        if (numbers[2] >= 0) other.device = DeviceId(static_cast<std::size_t>(numbers[2]));
+        other.step = static_cast<std::int64_t>(numbers[3]);
+        if (other.is_before(one)) one = other;
+        numbers += kNumbers;
+      }
+      verification.compared += static_cast<std::int64_t>(*numbers);
+    }
+    for (std::size_t kind = 0; kind < worst.size(); ++kind) {
+      verification.worst.push_back(
+          {.kind = kKinds[kind],
+           .tensor = name_of(worst[kind].tensor),
+           .device =
+               worst[kind].device.valid() ? problem_.cluster->device(worst[kind].device).name : "",
+           .step = worst[kind].step,
+           .relative = worst[kind].relative});
+    }
+    return verification;
+  }
 
  private:
+  static constexpr std::size_t kNumbers = 4;  // of a Worst
+
+  // Four numbers a kind, and how many tensors were compared.
+  at::Tensor packed() const {
+    std::vector<double> numbers;
+    for (const Worst& one : worst_) {
+      numbers.push_back(one.relative);
+      numbers.push_back(one.tensor.valid() ? static_cast<double>(one.tensor.value()) : -1);
+      numbers.push_back(one.device.valid() ? static_cast<double>(one.device.value()) : -1);
+      numbers.push_back(static_cast<double>(one.step));
+    }
+    numbers.push_back(static_cast<double>(compared_));
+    return at::tensor(numbers, at::kDouble);
+  }
+
+  // A gradient by the name of its parameter.
+  std::string name_of(TensorId id) const {
+    if (!id.valid()) return "";
+    if (id == graph_.loss()) return "loss";
+    const graph::Tensor& info = graph_.tensor(id);
+    const bool has_parameter = info.role == TensorRole::kGradient && info.of.valid();
+    return has_parameter ? graph_.tensor(info.of).name : info.name;
+  }
+
   void add_norm(std::size_t kind, const at::Tensor& value) {
     const double norm = norm_of(value);
     squares_[kind] += norm * norm;
   }
 
-  void note(std::size_t kind, const std::string& tensor, const std::string& device,
-            double relative) {
+  void note(std::size_t kind, TensorId tensor, DeviceId device, double relative) {
     ++compared_;
-    Difference& worst = worst_[kind];
-    if (!worst.tensor.empty() && !(relative > worst.relative)) return;
-    worst = {kKinds[kind], tensor, device, step_, relative};
+    const Worst found{relative, tensor, device, step_};
+    Worst& worst = worst_[kind];
+    if (!worst.tensor.valid() || relative > worst.relative) worst = found;
   }
 
+  const cost::Problem& problem_;
   const graph::ModelGraph& graph_;
-  std::vector<Difference> worst_;
+  std::array<Worst, kKinds.size()> worst_{};
   std::array<double, kKinds.size()> squares_{};
   std::int64_t compared_ = 0;
   std::int64_t step_ = 0;
 };
 
-void compare_rank(const Job& job, DeviceId device, const Worker& worker, const StepResult& result,
-                  const ReferenceStep& reference, const ReferenceStep::Result& expected,
-                  Comparison& comparison) {
-  const Program& program = job.programs[device];
-  const std::string& name = job.problem->cluster->device(device).name;
+void compare_rank(Ranks& ranks, DeviceId rank, const ReferenceStep& reference,
+                  const ReferenceStep::Result& expected, Comparison& comparison) {
+  const Program& program = ranks.job().programs[rank];
+  const StepResult& result = ranks.result(rank);
   for (std::size_t i = 0; i < program.captures.size(); ++i) {
     for (const auto& [id, value] : expected.gradients) {
-      if (id == program.captures[i].tensor) comparison.tensor(id, name, result.captures[i], value);
+      if (id == program.captures[i].tensor) comparison.tensor(id, rank, result.captures[i], value);
     }
   }
+  const Worker& worker = ranks.worker(rank);
   for (TensorId id : worker.residents()) {
-    comparison.tensor(id, name, worker.resident(id), reference.resident(id));
+    comparison.tensor(id, rank, worker.resident(id), reference.resident(id));
   }
 }
 
-IdVector<DeviceId, WorkerOptions> worker_options(const VerifyOptions& options, std::size_t ranks) {
-  ENSURE(options.devices.empty() || options.devices.size() == ranks);
-  IdVector<DeviceId, WorkerOptions> workers;
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    workers.push_back({.device = options.devices.empty() ? at::kCPU : options.devices[rank],
-                       .floats = options.floats,
-                       .seed = options.seed,
-                       .threads = options.threads});
+WorkerOptions worker_options(const VerifyOptions& options, DeviceId rank) {
+  const bool chosen = !options.devices.empty();
+  return {.device = chosen ? options.devices[rank.value()] : at::kCPU,
+          .floats = options.floats,
+          .seed = options.seed,
+          .threads = options.threads};
+}
+
+Verification compare_steps(Ranks& ranks, const compiler::Plan& plan, const VerifyOptions& options) {
+  at::set_num_threads(options.threads);
+  const cost::Problem& problem = *ranks.job().problem;
+  const graph::ModelGraph& graph = *problem.graph;
+  ReferenceStep reference(problem, plan, {options.floats, options.seed});
+  const auto values = random_residents(graph, options.seed, options.floats);
+  for (TensorId id : graph.tensor_ids()) {
+    if (values[id].defined()) reference.set_resident(id, values[id]);
   }
-  return workers;
+  for (const DeviceId rank : ranks.here()) {
+    Worker& worker = ranks.worker(rank);
+    for (TensorId id : worker.residents()) worker.set_resident(id, values[id]);
+  }
+  Comparison comparison(problem);
+  for (std::int64_t step = 1; step <= options.steps; ++step) {
+    const StepInputs inputs =
+        random_inputs(graph, problem.batch, options.seed, step, options.floats);
+    const double loss = ranks.step(step, inputs).loss;
+    const ReferenceStep::Result expected = reference.step(step, inputs);
+    comparison.begin_step(step, reference, expected);
+    if (ranks.speaks()) comparison.loss(loss, expected.loss);
+    for (const DeviceId rank : ranks.here()) {
+      compare_rank(ranks, rank, reference, expected, comparison);
+    }
+  }
+  return comparison.result(ranks);
 }
 
 }  // namespace
@@ -198,31 +282,21 @@ StepInputs random_inputs(const graph::ModelGraph& graph, std::int64_t batch, std
 }
 
 Verification verify(const Job& job, const compiler::Plan& plan, const VerifyOptions& options) {
-  at::set_num_threads(options.threads);
   const DefaultType default_type(options.floats);
-  const graph::ModelGraph& graph = *job.problem->graph;
-  Team team(job, worker_options(options, job.programs.size()));
-  ReferenceStep reference(*job.problem, plan, {options.floats, options.seed});
-  const auto values = random_residents(graph, options.seed, options.floats);
-  for (TensorId id : graph.tensor_ids()) {
-    if (!values[id].defined()) continue;
-    team.set_resident(id, values[id]);
-    reference.set_resident(id, values[id]);
+  ENSURE(options.devices.empty() || options.devices.size() == job.programs.size());
+  IdVector<DeviceId, WorkerOptions> workers;
+  for (const DeviceId rank : id_range<DeviceId>(job.programs.size())) {
+    workers.push_back(worker_options(options, rank));
   }
-  Comparison comparison(graph);
-  for (std::int64_t step = 1; step <= options.steps; ++step) {
-    const StepInputs inputs =
-        random_inputs(graph, job.problem->batch, options.seed, step, options.floats);
-    const auto results = team.step(step, inputs);
-    const ReferenceStep::Result expected = reference.step(step, inputs);
-    comparison.begin_step(step, reference, expected);
-    comparison.loss(combined_loss(job, results), expected.loss);
-    for (DeviceId device : id_range<DeviceId>(job.programs.size())) {
-      compare_rank(job, device, team.worker(device), results[device], reference, expected,
-                   comparison);
-    }
-  }
-  return std::move(comparison).result();
+  const auto ranks = ranks_in_threads(job, plan, workers);
+  return compare_steps(*ranks, plan, options);
+}
+
+Verification verify_among_processes(const Job& job, const compiler::Plan& plan, const OwnRank& own,
+                                    const VerifyOptions& options) {
+  const DefaultType default_type(options.floats);
+  const auto ranks = rank_among_processes(job, plan, own, worker_options(options, own.rank));
+  return compare_steps(*ranks, plan, options);
 }
 
 }  // namespace heterog::runtime

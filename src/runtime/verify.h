@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compiler/plan.h"
+#include "runtime/job_ranks.h"
 #include "runtime/program.h"
 #include "runtime/reference_step.h"
 #include "runtime/worker.h"
@@ -48,6 +49,10 @@ StepInputs random_inputs(const graph::ModelGraph& graph, std::int64_t batch, std
 
 // The job (made with capture_gradients) with its ranks as threads of this process.
 Verification verify(const Job& job, const compiler::Plan& plan, const VerifyOptions& options);
+// With this process as one rank. Every process compares what its rank has with steps of one device
+// that it runs itself; the worst of all ranks is the result in each.
+Verification verify_among_processes(const Job& job, const compiler::Plan& plan, const OwnRank& own,
+                                    const VerifyOptions& options);
 
 // What a runtime could get wrong, to see that verification finds it.
 enum class Fault : std::uint8_t {

@@ -19,6 +19,7 @@
 #include "runtime/random.h"
 #include "runtime/slices.h"
 #include "runtime/streams.h"
+#include "runtime/time_slice.h"
 
 namespace heterog::runtime {
 namespace {
@@ -253,6 +254,7 @@ class Worker::State {
 
   // A thread's life: its queue once a round.
   void serve(Queue queue) {
+    const ShortTurns at_once;
     std::uint64_t done = 0;
     while (true) {
       {
@@ -401,8 +403,28 @@ class Worker::State {
     }
   }
 
+  // Whether this step is the last to see the memory of its first operand.
+  bool may_overwrite(const BodyStep& step, const OperatorCall& call,
+                     const std::vector<at::Tensor>& registers) const {
+    if (!step.in_place || !call.can_overwrite()) return false;
+    // References say who has launched his reading, not whose stream has come to it. What stays is
+    // read and replaced in an order of the plan's.
+    if (streams_ && step.slot.valid() && program_.slots[step.slot].kind == Slot::Kind::kBuffer) {
+      return false;
+    }
+    const at::Tensor& first = registers[step.in[0]];
+    const bool in_slot = step.slot.valid() && values_[step.slot].is_same(first);
+    if (in_slot && program_.slots[step.slot].kind == Slot::Kind::kBuffer &&
+        readers_[step.slot].left.load(std::memory_order_acquire) != 1) {
+      return false;
+    }
+    return first.use_count() == (in_slot ? 2 : 1) && first.storage().use_count() == 1 &&
+           first.is_non_overlapping_and_dense();
+  }
+
   void run_call(const BodyStep& step, const OperatorCall& call, std::vector<at::Tensor>& registers,
                 Queue queue) {
+    const bool overwrites = may_overwrite(step, call, registers);
     std::vector<at::Tensor> operands;
     operands.reserve(step.in.size());
     for (Register r : step.in) operands.push_back(registers[r]);
@@ -410,6 +432,12 @@ class Worker::State {
     operands.clear();
     if (queue == Queue::kCompute) {
       for (int i = 1; i < options_.repeat; ++i) call.call(stack);
+    }
+    if (overwrites) {
+      at::Tensor result = call.call_over(std::move(stack));
+      for (Register r : step.dead) registers[r].reset();
+      if (step.out[0] != kNoRegister) registers[step.out[0]] = std::move(result);
+      return;
     }
     for (Register r : step.dead) registers[r].reset();  // held by the stack alone
     std::vector<at::Tensor> results = call.call(std::move(stack));

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "runtime/gloo_transport.h"
+#include "runtime/tcp_transport.h"
 
 namespace heterog::runtime {
 
@@ -50,12 +50,13 @@ struct RanksOptions {
 // The same with transports over a store in memory; a rank that does not fail finishes.
 inline std::vector<std::string> run_ranks(
     int ranks, const RanksOptions& options,
-    const std::function<void(GlooTransport&, std::size_t rank)>& body) {
+    const std::function<void(TcpTransport&, std::size_t rank)>& body) {
   const Store store = make_local_store();
   return run_threads(ranks, [&](int rank) {
-    GlooTransport transport(
+    TcpTransport transport(
         store, DeviceId(static_cast<std::size_t>(rank)),
-        {.device_names = device_names(ranks), .sets = options.sets, .timeout = options.timeout});
+        {.connect = {.device_names = device_names(ranks), .timeout = options.timeout},
+         .sets = options.sets});
     try {
       body(transport, static_cast<std::size_t>(rank));
     } catch (const Error& error) {

@@ -52,11 +52,11 @@ TEST(Rendezvous, LetsRanksTalk) {
   const auto errors = run_threads(kRanks, [&](int rank) {
     const Meeting meeting = meet(at[rank], terms, facts_of(), kPatient);
     EXPECT_EQ(meeting.address, "127.0.0.1");
-    GlooTransport transport(meeting.store, DeviceId(static_cast<std::size_t>(rank)),
-                            {.device_names = device_names(terms),
-                             .sets = {devices({0, 1, 2})},
-                             .address = meeting.address,
-                             .timeout = kPatient});
+    TcpTransport transport(meeting.store, DeviceId(static_cast<std::size_t>(rank)),
+                           {.connect = {.device_names = device_names(terms),
+                                        .address = meeting.address,
+                                        .timeout = kPatient},
+                            .sets = {devices({0, 1, 2})}});
     at::Tensor value = at::full({100}, rank + 1.0);
     transport.all_reduce(value, 0);
     EXPECT_EQ(value.max().item<double>(), 6);

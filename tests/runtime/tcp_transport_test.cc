@@ -1,5 +1,5 @@
 // Messages and collectives between ranks that are threads, and how they end when one fails.
-#include "runtime/gloo_transport.h"
+#include "runtime/tcp_transport.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ at::Tensor numbers(std::size_t rank, std::int64_t count) {
   return at::arange(count, at::kDouble).remainder(1000).add(static_cast<double>(rank));
 }
 
-TEST(GlooTransport, SendsAnyDtypeAndShape) {
+TEST(TcpTransport, SendsAnyDtypeAndShape) {
   const std::vector<at::ScalarType> types{at::kFloat, at::kDouble,      at::kHalf, at::kBFloat16,
                                           at::kLong,  at::kInt,         at::kBool, at::kByte,
                                           at::kShort, at::kComplexFloat};
@@ -34,7 +34,7 @@ TEST(GlooTransport, SendsAnyDtypeAndShape) {
         .view(shapes[shape])
         .to(types[type]);
   };
-  const auto errors = run_ranks(2, {}, [&](GlooTransport& transport, std::size_t rank) {
+  const auto errors = run_ranks(2, {}, [&](TcpTransport& transport, std::size_t rank) {
     for (std::size_t type = 0; type < types.size(); ++type) {
       for (std::size_t shape = 0; shape < shapes.size(); ++shape) {
         const at::Tensor expected = value_of(type, shape);
@@ -52,7 +52,7 @@ TEST(GlooTransport, SendsAnyDtypeAndShape) {
   EXPECT_THAT(errors, Each(IsEmpty()));
 }
 
-TEST(GlooTransport, SumsOverASet) {
+TEST(TcpTransport, SumsOverASet) {
   for (const int ranks : {2, 3, 5}) {
     std::vector<DeviceId> everyone;
     for (int rank = 0; rank < ranks; ++rank) everyone.emplace_back(static_cast<std::size_t>(rank));
@@ -73,7 +73,7 @@ TEST(GlooTransport, SumsOverASet) {
 }
 
 // Values that round: each member may add in another order than one would, but all have one result.
-TEST(GlooTransport, SumsToTheSameBitsOnAllMembers) {
+TEST(TcpTransport, SumsToTheSameBitsOnAllMembers) {
   constexpr int kRanks = 4;
   std::vector<at::Tensor> inputs;
   at::manual_seed(3);
@@ -93,9 +93,9 @@ TEST(GlooTransport, SumsToTheSameBitsOnAllMembers) {
   }
 }
 
-TEST(GlooTransport, GathersInTheOrderOfTheSet) {
+TEST(TcpTransport, GathersInTheOrderOfTheSet) {
   const RanksOptions options{.sets = {devices({0, 1}), devices({0, 2, 3}), devices({1, 3})}};
-  const auto errors = run_ranks(4, options, [&](GlooTransport& transport, std::size_t rank) {
+  const auto errors = run_ranks(4, options, [&](TcpTransport& transport, std::size_t rank) {
     for (std::size_t set = 0; set < options.sets.size(); ++set) {
       const std::vector<DeviceId>& members = options.sets[set];
       if (std::count(members.begin(), members.end(), DeviceId(rank)) == 0) continue;
@@ -114,7 +114,7 @@ TEST(GlooTransport, GathersInTheOrderOfTheSet) {
 
 // One thread sends, one receives, one reduces. As in a plan, the messages of all ranks have one
 // order, of which each thread does its part: a message may wait until its receiver comes to it.
-TEST(GlooTransport, ThreeThreadsOfARankDoNotWaitForEachOther) {
+TEST(TcpTransport, ThreeThreadsOfARankDoNotWaitForEachOther) {
   constexpr int kRanks = 3;
   constexpr int kRounds = 20;
   constexpr std::int64_t kCount = 100'000;
@@ -156,10 +156,10 @@ TEST(GlooTransport, ThreeThreadsOfARankDoNotWaitForEachOther) {
   EXPECT_THAT(errors, Each(IsEmpty()));
 }
 
-TEST(GlooTransport, AbortEndsEveryCallOfEveryRank) {
+TEST(TcpTransport, AbortEndsEveryCallOfEveryRank) {
   const auto start = std::chrono::steady_clock::now();
   const auto errors = run_ranks(4, {.sets = {devices({0, 1, 2, 3})}},
-                                [&](GlooTransport& transport, std::size_t rank) {
+                                [&](TcpTransport& transport, std::size_t rank) {
                                   at::Tensor value = at::zeros({1'000'000});
                                   if (rank == 0) transport.receive(value, DeviceId(1), 0);
                                   if (rank == 1) transport.all_reduce(value, 0);
@@ -173,9 +173,9 @@ TEST(GlooTransport, AbortEndsEveryCallOfEveryRank) {
   }
 }
 
-TEST(GlooTransport, AbortFromAnotherThreadOfTheSameRank) {
+TEST(TcpTransport, AbortFromAnotherThreadOfTheSameRank) {
   const auto start = std::chrono::steady_clock::now();
-  const auto errors = run_ranks(2, {}, [&](GlooTransport& transport, std::size_t rank) {
+  const auto errors = run_ranks(2, {}, [&](TcpTransport& transport, std::size_t rank) {
     at::Tensor value = at::zeros({4});
     std::thread aborts;
     if (rank == 0) {
@@ -200,9 +200,9 @@ TEST(GlooTransport, AbortFromAnotherThreadOfTheSameRank) {
 
 // A rank that goes without a word: those that wait for it name it, and tell those that wait for
 // them.
-TEST(GlooTransport, NamesThePeerThatIsGone) {
+TEST(TcpTransport, NamesThePeerThatIsGone) {
   const auto start = std::chrono::steady_clock::now();
-  const auto errors = run_ranks(3, {}, [&](GlooTransport& transport, std::size_t rank) {
+  const auto errors = run_ranks(3, {}, [&](TcpTransport& transport, std::size_t rank) {
     at::Tensor value = at::zeros({4});
     if (rank == 0) transport.receive(value, DeviceId(1), 0);
     if (rank == 1) transport.receive(value, DeviceId(2), 0);
@@ -213,11 +213,11 @@ TEST(GlooTransport, NamesThePeerThatIsGone) {
   EXPECT_LT(seconds_since(start), 2);
 }
 
-TEST(GlooTransport, NamesThePeerThatDoesNotSend) {
+TEST(TcpTransport, NamesThePeerThatDoesNotSend) {
   std::atomic<int> waiting = 1;
   const auto start = std::chrono::steady_clock::now();
   const auto errors = run_ranks(2, {.timeout = std::chrono::milliseconds(300)},
-                                [&](GlooTransport& transport, std::size_t rank) {
+                                [&](TcpTransport& transport, std::size_t rank) {
                                   at::Tensor value = at::zeros({4});
                                   if (rank == 0) {
                                     waiting = 0;
@@ -233,18 +233,19 @@ TEST(GlooTransport, NamesThePeerThatDoesNotSend) {
   EXPECT_LT(seconds_since(start), 3);
 }
 
-TEST(GlooTransport, NamesThePeerThatDoesNotConnect) {
+TEST(TcpTransport, NamesThePeerThatDoesNotConnect) {
   const Store store = make_local_store();
   const auto errors = run_threads(2, [&](int rank) {
-    GlooTransport(store, DeviceId(static_cast<std::size_t>(rank)),
-                  {.device_names = device_names(3), .timeout = std::chrono::milliseconds(300)});
+    TcpTransport(
+        store, DeviceId(static_cast<std::size_t>(rank)),
+        {.connect = {.device_names = device_names(3), .timeout = std::chrono::milliseconds(300)}});
   });
   EXPECT_THAT(errors, Each(StartsWith("rank 2 (host/cpu2): not connected")));
 }
 
 // Every reason is one line, whatever LibTorch says.
-TEST(GlooTransport, SaysOneLine) {
-  const auto errors = run_ranks(2, {}, [&](GlooTransport& transport, std::size_t rank) {
+TEST(TcpTransport, SaysOneLine) {
+  const auto errors = run_ranks(2, {}, [&](TcpTransport& transport, std::size_t rank) {
     at::Tensor value = at::zeros({4});
     if (rank == 0) transport.receive(value, DeviceId(1), 0);
     throw Error(ErrorKind::kVerification, "stops");

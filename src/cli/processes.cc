@@ -1,0 +1,137 @@
+// The command line of ranks, and what a hostfile says of them.
+#include "cli/processes.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "runtime/hostfile.h"
+#include "runtime/launcher.h"
+
+namespace heterog::cli {
+
+namespace {
+
+using runtime::LaunchOptions;
+
+constexpr std::uint16_t kDefaultPort = 29500;  // torchrun's too
+const std::string kProcessesFlag = "--processes";
+
+// As this process was given, for the ranks; they are told by their variables that they are ranks.
+std::vector<std::string> own_arguments() {
+  std::vector<std::string> arguments;
+  std::string all = read_file("/proc/self/cmdline");
+  for (std::size_t begin = 0, end; (end = all.find('\0', begin)) != all.npos; begin = end + 1) {
+    arguments.push_back(all.substr(begin, end - begin));
+  }
+  arguments.erase(arguments.begin());
+  std::erase(arguments, kProcessesFlag);
+  return arguments;
+}
+
+std::string host_name() {
+  char name[256] = {};
+  gethostname(name, sizeof name - 1);
+  return name;
+}
+
+// The ranks of this host, as the hostfile says.
+void place_by_hostfile(const ProcessOptions& options, const cluster::Cluster& cluster,
+                       LaunchOptions& launch) {
+  const auto hosts = runtime::parse_hostfile(read_file(options.hostfile), options.hostfile);
+  const std::string host = options.host.empty() ? host_name() : options.host;
+  const runtime::HostRanks ranks = runtime::ranks_of_host(hosts, host, options.hostfile);
+  VALIDATE(static_cast<std::size_t>(ranks.world_size) == cluster.device_count(),
+           "{}: has {} slots in all, cluster {} has {} devices; each device is a slot",
+           options.hostfile, ranks.world_size, cluster.name(), cluster.device_count());
+  for (std::size_t i = 0; i < std::max(hosts.size(), cluster.machine_count()); ++i) {
+    const std::size_t slots = i < hosts.size() ? static_cast<std::size_t>(hosts[i].slots) : 0;
+    const std::size_t devices =
+        i < cluster.machine_count() ? cluster.machine(MachineId(i)).devices.size() : 0;
+    if (slots == devices) continue;
+    spdlog::warn(
+        "{}: host {} of it has {} slots, machine {} of cluster {} has {} devices: the "
+        "plan counts on other links than there are",
+        options.hostfile, i + 1, slots, i + 1, cluster.name(), devices);
+    break;
+  }
+  launch.first = ranks.first;
+  launch.count = ranks.count;
+  launch.master_address = options.master_address.empty() ? hosts[0].host : options.master_address;
+  launch.master_port = kDefaultPort;
+}
+
+}  // namespace
+
+std::chrono::milliseconds ProcessOptions::timeout() const {
+  return std::chrono::milliseconds(std::llround(timeout_seconds * 1e3));
+}
+
+void add_processes(CLI::App& verb, ProcessOptions& options) {
+  auto* in_threads =
+      verb.add_flag("--in-threads", options.in_threads, "Ranks are threads of this process");
+  verb.add_flag(kProcessesFlag, options.processes,
+                "Start ranks on this host, even where torchrun, Slurm or mpirun started this "
+                "process")
+      ->excludes(in_threads);
+  verb.add_option("--timeout", options.timeout_seconds,
+                  "Seconds after which a rank that others wait for counts as lost")
+      ->capture_default_str();
+  verb.add_option("--hostfile", options.hostfile,
+                  "Lines HOST slots=N: start the ranks of this host among those of all");
+  verb.add_option("--host", options.host,
+                  "Which host of the file this is; its own name if not given");
+  verb.add_option("--master-addr", options.master_address,
+                  "Address of rank 0's host, where the ranks meet; the first host of the file, or "
+                  "127.0.0.1");
+  verb.add_option("--master-port", options.master_port,
+                  "Port there; 29500 with a hostfile, else any free one");
+}
+
+void check_processes(const ProcessOptions& options) {
+  VALIDATE(std::isfinite(options.timeout_seconds) && options.timeout_seconds >= 0.001 &&
+               options.timeout_seconds <= 1e6,
+           "--timeout: {} given; it is a positive number of seconds", options.timeout_seconds);
+  VALIDATE(options.hostfile.empty() || !options.in_threads,
+           "--hostfile: starts processes; --in-threads starts none");
+}
+
+std::optional<runtime::RankPlace> own_place(const ProcessOptions& options) {
+  if (options.in_threads || options.processes) return std::nullopt;
+  return runtime::read_rank_place(runtime::process_environment());
+}
+
+runtime::Joined join_ranks(const runtime::Job& job, const runtime::JobTerms& terms,
+                           const runtime::RankPlace& place, const ProcessOptions& options) {
+  // LibTorch writes to the connections of ranks that may be gone: that is an error, not the end.
+  std::signal(SIGPIPE, SIG_IGN);
+  return runtime::join(job, terms, place, options.timeout());
+}
+
+void start_ranks(const ProcessOptions& options, const cluster::Cluster& cluster) {
+  LaunchOptions launch{.arguments = own_arguments(), .device_names = device_names(cluster)};
+  launch.count = static_cast<int>(cluster.device_count());
+  if (!options.hostfile.empty()) {
+    place_by_hostfile(options, cluster, launch);
+  } else {
+    VALIDATE(options.host.empty(), "--host: says which host of a --hostfile this is; none given");
+    if (!options.master_address.empty()) launch.master_address = options.master_address;
+  }
+  if (!options.master_port.empty()) {
+    launch.master_port = runtime::parse_port(options.master_port, "--master-port");
+  }
+  runtime::launch_ranks(launch);
+}
+
+std::vector<std::string> device_names(const cluster::Cluster& cluster) {
+  std::vector<std::string> names;
+  for (const DeviceId device : cluster.device_ids()) names.push_back(cluster.device(device).name);
+  return names;
+}
+
+}  // namespace heterog::cli

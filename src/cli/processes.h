@@ -1,0 +1,44 @@
+// Ranks as processes: how a verb starts them, and how this process is one of them.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cluster/cluster.h"
+#include "runtime/join.h"
+#include "runtime/rank_place.h"
+
+namespace heterog::cli {
+
+struct ProcessOptions {
+  bool processes = false;
+  bool in_threads = false;
+  double timeout_seconds = 300;
+  std::string hostfile;
+  std::string host;
+  std::string master_address;
+  std::string master_port;
+
+  std::chrono::milliseconds timeout() const;
+};
+void add_processes(CLI::App& verb, ProcessOptions& options);
+void check_processes(const ProcessOptions& options);
+
+// Which rank this process is, if a starter's variables say so and it is not told to start ranks or
+// to hold them as threads.
+std::optional<runtime::RankPlace> own_place(const ProcessOptions& options);
+
+// Meets the other ranks and connects to them.
+runtime::Joined join_ranks(const runtime::Job& job, const runtime::JobTerms& terms,
+                           const runtime::RankPlace& place, const ProcessOptions& options);
+
+// Runs this command again, a process for each rank of this host, and returns once all have ended
+// well. Throws what the first of them failed with.
+void start_ranks(const ProcessOptions& options, const cluster::Cluster& cluster);
+
+std::vector<std::string> device_names(const cluster::Cluster& cluster);
+
+}  // namespace heterog::cli
