@@ -38,4 +38,20 @@ if(HETEROG_CUDA)
   # torch_cuda registers its kernels when loaded: keep it though no symbol names it.
   target_link_libraries(LibTorch::cuda INTERFACE LibTorch::cpu
     -Wl,--no-as-needed LibTorch::torch_cuda LibTorch::c10_cuda -Wl,--as-needed)
+
+  # NCCL and the CUDA runtime are packages beside the wheel's, which LibTorch loads: their headers
+  # and libraries serve those sources of ours that call them.
+  get_filename_component(nvidia_root ${torch_root}/../nvidia ABSOLUTE)
+  function(nvidia_library name file)
+    if(NOT EXISTS ${file})
+      message(FATAL_ERROR "${file} not found: the preset cuda needs the PyTorch wheel for CUDA 13")
+    endif()
+    add_library(LibTorch::${name} SHARED IMPORTED)
+    set_target_properties(LibTorch::${name} PROPERTIES IMPORTED_LOCATION ${file})
+  endfunction()
+  nvidia_library(nccl ${nvidia_root}/nccl/lib/libnccl.so.2)
+  nvidia_library(cudart ${nvidia_root}/cu13/lib/libcudart.so.13)
+  target_include_directories(LibTorch::cudart SYSTEM INTERFACE ${nvidia_root}/cu13/include)
+  target_include_directories(LibTorch::nccl SYSTEM INTERFACE ${nvidia_root}/nccl/include)
+  target_link_libraries(LibTorch::nccl INTERFACE LibTorch::cudart)
 endif()

@@ -55,7 +55,7 @@ class Ours:
     def __init__(self, spec: dict, ranks: int, batch: int, threads: int, cache: str):
         torch.manual_seed(0)
         config = {
-            "batch": batch, "planner": os.environ.get("PLANNER", "ev-ar") if ranks > 1 else "single", "threads": threads,
+            "batch": batch, "planner": "ev-ar" if ranks > 1 else "single", "threads": threads,
             "cache": cache, "any_device": True,
         }  # fmt: skip
         self.runner = heterog.get_runner(

@@ -22,5 +22,11 @@ database="$(mktemp -d)"
 trap 'rm -rf "$database"' EXIT
 sed -E 's/ -include [^ ]*cmake_pch\.hxx//g; s/ -Winvalid-pch//g; s/ -fpch-preprocess//g' \
   "$build/compile_commands.json" >"$database/compile_commands.json"
-printf '%s\n' "${files[@]}" |
+# What this build does not compile is left out: sources of other presets.
+compiled=()
+for file in "${files[@]}"; do
+  if grep -q "\"file\": \".*$file\"" "$database/compile_commands.json"; then compiled+=("$file"); fi
+done
+if ((${#compiled[@]} == 0)); then exit 0; fi
+printf '%s\n' "${compiled[@]}" |
   xargs -P "$(nproc)" -n 1 clang-tidy -p "$database" --quiet 2> >(grep -v 'warnings generated' >&2)

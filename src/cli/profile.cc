@@ -20,6 +20,7 @@
 #include "cluster/cluster_io.h"
 #include "cost/profile_io.h"
 #include "graph/graph_io.h"
+#include "runtime/gpus.h"
 #include "runtime/operators.h"
 #include "runtime/profiler.h"
 #include "runtime/step.h"
@@ -44,8 +45,7 @@ struct ProfileOptions {
   int slow = 1;
 };
 
-// Every device type of the data base but the processors is a GPU.
-bool is_gpu(const std::string& device) { return !device.starts_with("CPU"); }
+bool is_gpu(const std::string& device) { return !runtime::is_cpu_type(device); }
 
 void check_device(const std::string& device) {
   const cluster::DeviceDatabase devices =
@@ -237,8 +237,6 @@ int run_profile(const ProfileOptions& options) {
   const runtime::ProfilerOptions profiler = profiler_options(options);
   const std::string partial = options.out + ".partial";
   cost::Profile profile = begin_or_go_on(graph, profiler, partial);
-  VALIDATE(!options.in_steps || !is_gpu(options.device),
-           "--in-steps: whole steps run on the CPU alone, and --device is {}", options.device);
   VALIDATE(options.slow == 1 || options.in_steps, "--slow: needs --in-steps");
   VALIDATE(options.slow >= 1 && options.slow <= 1000, "--slow: {} given; it is between 1 and 1000",
            options.slow);
@@ -298,7 +296,7 @@ void add_profile(CLI::App& app, Action& chosen) {
   verb.add_option("--step", options->step,
                   "Also run whole steps of this many samples (CPU), and compare the profile's sum");
   verb.add_flag("--in-steps", options->in_steps,
-                "Measure operators in whole steps of the runtime instead of one by one (CPU): with "
+                "Measure operators in whole steps of the runtime instead of one by one: with "
                 "what the runtime adds, and with the caches as a step leaves them");
   verb.add_option("--slow", options->slow,
                   "With --in-steps: of a device that repeats its work so often (run --slow)")

@@ -19,6 +19,7 @@
 #include "cluster/cluster_io.h"
 #include "cost/profile_io.h"
 #include "runtime/median.h"
+#include "runtime/rank_device.h"
 #include "runtime/run_profile.h"
 #include "runtime/training_run.h"
 #include "sim/trace.h"
@@ -253,8 +254,11 @@ int run_threads(const RunOptions& options) {
   const runtime::Job job = job_of(loaded, options);
   IdVector<DeviceId, WorkerOptions> workers;
   const std::vector<std::string> names = device_names(*loaded.problem->cluster);
-  for (const std::string& name : names) {
-    workers.push_back(worker_options(options, name, static_cast<int>(names.size())));
+  const auto devices = runtime::thread_devices(*loaded.problem->cluster);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    WorkerOptions worker = worker_options(options, names[i], static_cast<int>(names.size()));
+    worker.device = devices[i];
+    workers.push_back(worker);
   }
   runtime::TrainingRun run(runtime::ranks_in_threads(job, loaded.simulated.plan, workers),
                            workers[DeviceId(0)]);
@@ -286,10 +290,11 @@ int run_one_rank(const RunOptions& options, const RankPlace& place) {
       join_ranks(job, terms_of(loaded, job, options), place, options.ranks);
   joined.transport->run_until_finished([&] {
     const std::string& device = loaded.problem->cluster->device(joined.rank).name;
-    const WorkerOptions worker = worker_options(options, device, joined.ranks_here);
+    WorkerOptions worker = worker_options(options, device, joined.ranks_here);
+    worker.device = joined.device;
     runtime::TrainingRun run(
-        runtime::rank_among_processes(job, loaded.simulated.plan, {joined.rank, *joined.transport},
-                                      worker),
+        runtime::rank_among_processes(job, loaded.simulated.plan,
+                                      {joined.rank, joined.transport->get()}, worker),
         worker);
     std::optional<Printer> printer;
     if (place.rank == 0) printer.emplace(options, loaded, "processes");
@@ -334,8 +339,10 @@ void add_run(CLI::App& app, Action& chosen) {
   add_processes(verb, options->ranks);
   verb.add_option("--slow", options->slow,
                   "DEVICE=FACTOR: the device repeats its work, to try out unequal devices");
-  verb.add_flag("--any-device", options->any_device,
-                "Let ranks be other devices than the plan's: all run on CPUs");
+  verb.add_flag(
+      "--any-device", options->any_device,
+      "Let ranks be other devices than the plan's: any GPU, shared where there are too few, "
+      "or the CPU where there is none");
   verb.add_option("--order", options->order,
                   "rank, rank-reserve or fifo, in place of the plan's own");
   verb.add_option("--trace", options->trace,

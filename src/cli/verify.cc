@@ -16,7 +16,9 @@
 #include "cli/report.h"
 #include "cli/verbs.h"
 #include "cluster/cluster_io.h"
+#include "runtime/gpus.h"
 #include "runtime/operators.h"
+#include "runtime/rank_device.h"
 
 namespace heterog::cli {
 
@@ -29,6 +31,7 @@ struct VerifyOptions {
   std::string planner;
   int steps = 3;
   std::string dtype = "float64";
+  std::string devices = "cpu";
   double tolerance = 0;
   std::string broken;
   ProcessOptions ranks;
@@ -75,6 +78,20 @@ std::optional<runtime::Fault> fault_of(const std::string& name) {
            "--break: \"{}\" given; it is drop-contribution, equal-weights or skip-pull",
            printable(name));
   return runtime::Fault::kSkipPull;
+}
+
+// One a rank; none: all on the CPU.
+std::vector<at::Device> devices_of(const VerifyOptions& options, const cluster::Cluster& cluster) {
+  if (options.devices == "cpu") return {};
+  VALIDATE(options.devices == "plan", "--devices: \"{}\" given; it is cpu or plan",
+           printable(options.devices));
+  const std::vector<runtime::Gpu> gpus = runtime::visible_gpus();
+  for (const DeviceId device : cluster.device_ids()) {
+    const std::string& type = cluster.type_of(device).name;
+    VALIDATE(runtime::is_cpu_type(type) || !gpus.empty(), "--devices plan: {} is a {}, and {}",
+             cluster.device(device).name, type, runtime::no_gpu_reason());
+  }
+  return runtime::thread_devices(cluster);
 }
 
 std::string table_text(const runtime::Verification& verification) {
@@ -171,8 +188,9 @@ int judge(const VerifyOptions& options, const Verified& verified,
 
 int verify_in_threads(const VerifyOptions& options) {
   const Prepared made = prepare(options);
-  return judge(options, made.verified,
-               runtime::verify(made.job, made.simulated.plan, step_options(options)),
+  runtime::VerifyOptions steps = step_options(options);
+  steps.devices = devices_of(options, *made.verified.problem->cluster);
+  return judge(options, made.verified, runtime::verify(made.job, made.simulated.plan, steps),
                "threads of one process");
 }
 
@@ -188,8 +206,9 @@ int verify_one_rank(const VerifyOptions& options, const runtime::RankPlace& plac
   const runtime::Joined joined = join_ranks(made.job, terms, place, options.ranks);
   runtime::Verification verification;
   joined.transport->run_until_finished([&] {
-    verification = runtime::verify_among_processes(
-        made.job, made.simulated.plan, {joined.rank, *joined.transport}, step_options(options));
+    verification = runtime::verify_among_processes(made.job, made.simulated.plan,
+                                                   {joined.rank, joined.transport->get()},
+                                                   step_options(options));
   });
   if (joined.rank != DeviceId(0)) return 0;
   return judge(options, made.verified, verification, "processes");
@@ -199,7 +218,12 @@ int run_verify(const VerifyOptions& options) {
   VALIDATE(options.dtype == "float64" || options.dtype == "float32",
            "--dtype: \"{}\" given; it is float64 or float32", printable(options.dtype));
   check_processes(options.ranks);
-  if (const auto place = own_place(options.ranks)) return verify_one_rank(options, *place);
+  const std::optional<runtime::RankPlace> place = own_place(options.ranks);
+  const bool among_processes = place || options.ranks.processes || !options.ranks.hostfile.empty();
+  VALIDATE(options.devices == "cpu" || !among_processes,
+           "--devices: \"{}\" given; ranks that are processes verify on the CPU",
+           printable(options.devices));
+  if (place) return verify_one_rank(options, *place);
   if (!options.ranks.processes && options.ranks.hostfile.empty()) return verify_in_threads(options);
   start_ranks(options.ranks, cluster::load_cluster(options.problem.cluster));
   return 0;
@@ -220,6 +244,11 @@ void add_verify(CLI::App& app, Action& chosen) {
       ->capture_default_str();
   verb.add_option("--dtype", options->dtype, "float64, or float32: the graph's own types")
       ->capture_default_str();
+  verb.add_option(
+          "--devices", options->devices,
+          "cpu: all ranks on the CPU; plan: each on the kind of device that the plan names, "
+          "GPUs in turn")
+      ->capture_default_str();
   verb.add_option("--tolerance", options->tolerance,
                   "Largest relative difference (default: 1e-10 in float64, 1e-4 in float32)")
       ->check(CLI::PositiveNumber);
@@ -230,7 +259,7 @@ void add_verify(CLI::App& app, Action& chosen) {
   verb.footer(
       "Example:\n  heterog verify --graph models/bert_large24-tiny.json.gz "
       "--cluster configs/clusters/heterog-4gpu.json --batch 16 --planner cp-ar\n"
-      "Runs the plan on the CPU, a thread a device, beside the same steps on one device from the "
+      "Runs the plan, a thread a device, beside the same steps on one CPU from the "
       "same weights and data, and compares loss, gradients, parameters, buffers and optimizer "
       "state. With --processes, or started by torchrun, Slurm or mpirun, a process a device. Exit "
       "code 4 if they differ.");

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "runtime/rank_device.h"
 #include "runtime/rank_place.h"
 
 namespace heterog::client {
@@ -72,19 +73,23 @@ Ranks::Ranks(const RanksOptions& options, bool one_rank)
       job_(runtime::make_job(loaded_.problem, loaded_.simulated.plan,
                              loaded_.simulated.result.dispatch, {}, options.files.graph)) {
   const cluster::Cluster& cluster = *loaded_.problem->cluster;
-  const auto worker = [&](DeviceId rank, int ranks_here) {
-    return worker_options(options, cluster.device(rank).name, ranks_here);
+  const auto worker = [&](DeviceId rank, int ranks_here, at::Device device) {
+    WorkerOptions made = worker_options(options, cluster.device(rank).name, ranks_here);
+    made.device = device;
+    return made;
   };
   if (one_rank) {
     joined_ = join_job(options, job_, loaded_.simulated.result.peak_bytes);
-    ranks_ = runtime::rank_among_processes(job_, loaded_.simulated.plan,
-                                           {joined_.rank, *joined_.transport},
-                                           worker(joined_.rank, joined_.ranks_here));
+    ranks_ = runtime::rank_among_processes(
+        job_, loaded_.simulated.plan, {joined_.rank, joined_.transport->get()},
+        worker(joined_.rank, joined_.ranks_here, joined_.device));
     return;
   }
   IdVector<DeviceId, WorkerOptions> workers;
+  const auto devices = runtime::thread_devices(cluster);
   for (DeviceId rank : cluster.device_ids()) {
-    workers.push_back(worker(rank, static_cast<int>(cluster.device_count())));
+    workers.push_back(
+        worker(rank, static_cast<int>(cluster.device_count()), devices[rank.value()]));
   }
   ranks_ = runtime::ranks_in_threads(job_, loaded_.simulated.plan, workers);
 }

@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "base/thread_pool.h"
+#include "runtime/rank_device.h"
 
 namespace heterog::runtime {
 
@@ -79,15 +80,14 @@ JobTerms terms_of(const Job& job, const IdVector<DeviceId, Bytes>& peak_bytes,
 
 Joined join(const Job& job, const JobTerms& terms, const RankPlace& place,
             std::chrono::milliseconds timeout) {
-  const Meeting meeting = meet(place, terms, cpu_facts(), timeout);
+  const RankDevice own = rank_device(*job.problem->cluster, place);
+  const Meeting meeting = meet(place, terms, own.facts, timeout);
   Joined joined{.rank = DeviceId(static_cast<std::size_t>(place.rank)),
-                .ranks_here = meeting.ranks_here};
-  joined.transport =
-      std::make_unique<TcpTransport>(meeting.store, joined.rank,
-                                     TcpOptions{.connect = {.device_names = device_names(terms),
-                                                            .address = meeting.address,
-                                                            .timeout = timeout},
-                                                .sets = job.sets});
+                .ranks_here = meeting.ranks_here,
+                .device = own.device};
+  joined.transport = std::make_unique<RankTransport>(
+      job, meeting,
+      RankTransport::Options{.own = joined.rank, .device = own.device, .timeout = timeout});
   return joined;
 }
 

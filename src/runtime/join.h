@@ -10,8 +10,8 @@
 
 #include "runtime/program.h"
 #include "runtime/rank_place.h"
+#include "runtime/rank_transport.h"
 #include "runtime/rendezvous.h"
-#include "runtime/tcp_transport.h"
 
 namespace heterog::runtime {
 
@@ -29,10 +29,11 @@ JobTerms terms_of(const Job& job, const IdVector<DeviceId, Bytes>& peak_bytes,
 
 struct Joined {
   DeviceId rank;
-  int ranks_here = 1;  // that share this one's memory and processors, itself among them
-  std::unique_ptr<TcpTransport> transport;
+  int ranks_here = 1;            // that share this one's memory and processors, itself among them
+  at::Device device = at::kCPU;  // that it runs on
+  std::unique_ptr<RankTransport> transport;
 };
-// Meets the others, and connects to them. Errors as of meet() and TcpTransport.
+// Chooses a device, meets the others, and connects to them. Errors as of meet() and TcpTransport.
 Joined join(const Job& job, const JobTerms& terms, const RankPlace& place,
             std::chrono::milliseconds timeout);
 

@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "runtime/distinct_ops.h"
 #include "runtime/execute.h"
+#include "runtime/gpus.h"
 #include "runtime/links.h"
 #include "runtime/operands.h"
 #include "runtime/timing.h"
@@ -85,10 +86,9 @@ cost::ProfiledOperator measure_operator(const graph::ModelGraph& graph, const Di
 }  // namespace
 
 cost::Profile begin_profile(const graph::ModelGraph& graph, const ProfilerOptions& options) {
-  VALIDATE(!options.gpu || at::hasCUDA(),
-           "--device: {} is a GPU, and this program sees none; build the preset cuda on a machine "
-           "that has one, or name a CPU",
-           options.device);
+  VALIDATE(!options.gpu || !visible_gpus().empty(),
+           "--device: {} is a GPU, and {}; measure on a machine that has one, or name a CPU",
+           options.device, no_gpu_reason());
   return {.graph_name = graph.name(),
           .graph_hash = graph.hash(),
           .device = options.device,

@@ -38,9 +38,10 @@ struct Hello {
 
 // One field a line; none has line ends.
 std::string text_of(const Hello& hello) {
-  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n", hello.protocol, hello.hash, hello.process,
-                     hello.facts.type, hello.facts.memory_bytes, hello.facts.host,
-                     hello.facts.shares);
+  const RankFacts& facts = hello.facts;
+  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", hello.protocol, hello.hash,
+                     hello.process, facts.type, facts.memory_bytes, facts.host, facts.shares,
+                     facts.gpu, facts.note);
 }
 
 Hello parse_hello(const std::string& text) {
@@ -59,6 +60,8 @@ Hello parse_hello(const std::string& text) {
   hello.facts.memory_bytes = std::strtoll(line().c_str(), nullptr, 10);
   hello.facts.host = line();
   hello.facts.shares = line();
+  hello.facts.gpu = line();
+  hello.facts.note = line();
   return hello;
 }
 
@@ -66,10 +69,10 @@ double seconds_of(std::chrono::milliseconds time) {
   return static_cast<double>(time.count()) / 1e3;
 }
 
-class Exchange {
+class Introduction {
  public:
-  Exchange(const RankPlace& place, const JobTerms& terms, Store store,
-           std::chrono::milliseconds timeout)
+  Introduction(const RankPlace& place, const JobTerms& terms, Store store,
+               std::chrono::milliseconds timeout)
       : place_(place),
         terms_(terms),
         names_(device_names(terms)),
@@ -77,8 +80,11 @@ class Exchange {
         timeout_(timeout),
         deadline_(Clock::now() + timeout) {}
 
-  // The number of ranks that share this one's memory.
-  int run(const RankFacts& facts) {
+  struct Found {
+    int ranks_here = 1;
+    std::vector<std::string> gpus;
+  };
+  Found run(const RankFacts& facts) {
     const Hello own{.hash = terms_.hash,
                     .process = fmt::format("process {} on {}", getpid(), facts.host),
                     .facts = facts};
@@ -93,6 +99,7 @@ class Exchange {
     }
     try {
       for (int rank = 0; rank < place_.world_size; ++rank) check_type(rank, hellos[rank]);
+      check_own_gpus(hellos);
       check_memory(hellos);
     } catch (const Error&) {
       wait_until_read();
@@ -102,7 +109,9 @@ class Exchange {
     const auto here = std::count_if(hellos.begin(), hellos.end(), [&](const Hello& hello) {
       return !facts.shares.empty() && hello.facts.shares == facts.shares;
     });
-    return std::max(1, static_cast<int>(here));
+    Found found{.ranks_here = std::max(1, static_cast<int>(here))};
+    for (const Hello& hello : hellos) found.gpus.push_back(hello.facts.gpu);
+    return found;
   }
 
  private:
@@ -179,8 +188,24 @@ class Exchange {
   void check_type(int rank, const Hello& hello) const {
     const JobTerms::Rank& device = terms_.ranks[static_cast<std::size_t>(rank)];
     VALIDATE(terms_.any_device || hello.facts.type == device.type,
-             "{}: is a {} on {}, the plan's device is a {}", name(rank),
-             printable(hello.facts.type), printable(hello.facts.host), device.type);
+             "{}: is a {} on {}{}, the plan's device is a {}", name(rank),
+             printable(hello.facts.type), printable(hello.facts.host),
+             hello.facts.note.empty() ? "" : fmt::format(" ({})", printable(hello.facts.note, 200)),
+             device.type);
+  }
+
+  // A device of the plan is a GPU of its own.
+  void check_own_gpus(const std::vector<Hello>& hellos) const {
+    std::map<std::string, int> taken;
+    for (int rank = 0; rank < place_.world_size && !terms_.any_device; ++rank) {
+      const RankFacts& facts = hellos[static_cast<std::size_t>(rank)].facts;
+      if (facts.gpu.empty()) continue;
+      const auto [at, is_new] = taken.try_emplace(facts.gpu, rank);
+      VALIDATE(is_new,
+               "{}: has the GPU on {} that {} has too; a host needs a GPU for each of its ranks, "
+               "or --any-device lets them share",
+               name(rank), printable(facts.host), name(at->second));
+    }
   }
 
   // Devices that share memory need theirs at the same time.
@@ -191,9 +216,11 @@ class Exchange {
       const Bytes needed = terms_.ranks[rank].needed_bytes;
       const Bytes total = facts.shares.empty() ? needed : shared[facts.shares] += needed;
       VALIDATE(total <= facts.memory_bytes,
-               "{}: {} has {:.2f} GB of memory; the plan needs {:.2f} GB there{}",
-               name(static_cast<int>(rank)), printable(facts.host),
-               static_cast<double>(facts.memory_bytes) / 1e9, static_cast<double>(total) / 1e9,
+               "{}: {} has {:.2f} GB of memory{}; the plan needs {:.2f} GB there{}",
+               name(static_cast<int>(rank)),
+               facts.gpu.empty() ? printable(facts.host) : "its GPU on " + printable(facts.host),
+               static_cast<double>(facts.memory_bytes) / 1e9, facts.gpu.empty() ? "" : " free",
+               static_cast<double>(total) / 1e9,
                total == needed ? "" : " for this rank and those before it");
     }
   }
@@ -262,8 +289,8 @@ Meeting meet(const RankPlace& place, const JobTerms& terms, const RankFacts& fac
                                   : address_towards(place.master_address);
   const Store store = open_store(place, terms, timeout)
                           .under(place.attempt.empty() ? "heterog" : "heterog/" + place.attempt);
-  const int ranks_here = Exchange(place, terms, store, timeout).run(facts);
-  return {.store = store, .address = address, .ranks_here = ranks_here};
+  const Introduction::Found found = Introduction(place, terms, store, timeout).run(facts);
+  return {.store = store, .address = address, .ranks_here = found.ranks_here, .gpus = found.gpus};
 }
 
 }  // namespace heterog::runtime

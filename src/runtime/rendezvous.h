@@ -32,14 +32,17 @@ struct RankFacts {
   Bytes memory_bytes = 0;  // of the device
   std::string host;
   std::string shares;  // ranks of which this is equal share that memory; empty: it has its own
+  std::string gpu;     // which one of all hosts; empty on a CPU
+  std::string note;    // why it is not what the plan wants: "there is no GPU here"
 };
 // A rank on the CPU of this host: its memory is the host's, or the control group's if that is less.
 RankFacts cpu_facts();
 
 struct Meeting {
   Store store;
-  std::string address;  // of this host, for the connections between ranks
-  int ranks_here = 1;   // that share this one's memory, itself among them
+  std::string address;            // of this host, for the connections between ranks
+  int ranks_here = 1;             // that share this one's memory, itself among them
+  std::vector<std::string> gpus;  // one a rank: RankFacts::gpu
 };
 
 // Returns once all ranks have come and fit. Ends with an Error of one line: of kInput on every rank

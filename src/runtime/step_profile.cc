@@ -38,10 +38,12 @@ Times middle_mean(std::vector<Times> steps) {
 // Seconds of every op, 0 for aliases.
 IdVector<OpId, double> seconds_of_ops(const graph::ModelGraph& graph, const Job& job,
                                       std::int64_t samples, const ProfilerOptions& options) {
-  Team team(job, IdVector<DeviceId, WorkerOptions>(1, {.seed = options.seed,
-                                                       .threads = options.threads,
-                                                       .repeat = options.slow,
-                                                       .record = true}));
+  Team team(job, IdVector<DeviceId, WorkerOptions>(
+                     1, {.device = options.gpu ? at::Device(at::kCUDA, 0) : at::kCPU,
+                         .seed = options.seed,
+                         .threads = options.threads,
+                         .repeat = options.slow,
+                         .record = true}));
   const auto values = random_residents(graph, options.seed, Floats::kOwn);
   for (TensorId id : graph.tensor_ids()) {
     if (values[id].defined()) team.set_resident(id, values[id]);

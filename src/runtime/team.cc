@@ -2,6 +2,7 @@
 #include "runtime/team.h"
 
 #include "base/check.h"
+#include "runtime/staged_transport.h"
 
 namespace heterog::runtime {
 
@@ -12,7 +13,11 @@ Team::Team(const Job& job, const IdVector<DeviceId, WorkerOptions>& options)
   ENSURE(options.size() == job.programs.size());
   for (DeviceId device : id_range<DeviceId>(job.programs.size())) {
     ends_.push_back(hub_.end_of(device));
-    workers_.push_back(std::make_unique<Worker>(job, device, *ends_[device], options[device]));
+    Transport* transport = ends_[device].get();
+    if (!options[device].device.is_cpu()) {
+      transport = staged_.emplace_back(std::make_unique<StagedTransport>(*transport)).get();
+    }
+    workers_.push_back(std::make_unique<Worker>(job, device, *transport, options[device]));
   }
 }
 

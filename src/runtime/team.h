@@ -29,6 +29,7 @@ class Team {
   const Job& job_;
   LocalHub hub_;
   IdVector<DeviceId, std::unique_ptr<Transport>> ends_;
+  std::vector<std::unique_ptr<Transport>> staged_;  // over the ends of ranks that are not on CPUs
   IdVector<DeviceId, std::unique_ptr<Worker>> workers_;
   ThreadPool threads_;
 };

@@ -20,6 +20,10 @@ using DeviceSets = std::vector<std::vector<DeviceId>>;
 // between two devices, and the collectives that two devices both take part in, in the same order.
 // Calls block. A peer that is lost, does not come within the time-out of the implementation, or has
 // called abort() ends them with an Error (kVerification) of one line that names the peer.
+//
+// On a device with streams, a call takes its place on the calling thread's current stream: it reads
+// what was written there before, and what it writes is there for what comes after. It may return
+// before the device has got that far; then check() says whether it went well.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -37,6 +41,10 @@ class Transport {
 
   // The same over all ranks, in the order of ranks: between steps, while nothing else goes on.
   virtual std::vector<at::Tensor> gather_all(const at::Tensor& own) = 0;
+
+  // Once the streams that calls were made on have been waited for, and while no call goes on:
+  // throws as the call would have that did not do what it was to.
+  virtual void check() {}
 
   // Ends every call of this rank that waits or is still to come, and lets the peers know, so that
   // theirs end soon too. From any thread; the first reason counts.

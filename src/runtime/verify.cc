@@ -214,8 +214,12 @@ void compare_rank(Ranks& ranks, DeviceId rank, const ReferenceStep& reference,
   }
 }
 
-WorkerOptions worker_options(const VerifyOptions& options) {
-  return {.floats = options.floats, .seed = options.seed, .threads = options.threads};
+WorkerOptions worker_options(const VerifyOptions& options, DeviceId rank) {
+  const bool chosen = !options.devices.empty();
+  return {.device = chosen ? options.devices[rank.value()] : at::kCPU,
+          .floats = options.floats,
+          .seed = options.seed,
+          .threads = options.threads};
 }
 
 Verification compare_steps(Ranks& ranks, const compiler::Plan& plan, const VerifyOptions& options) {
@@ -279,15 +283,19 @@ StepInputs random_inputs(const graph::ModelGraph& graph, std::int64_t batch, std
 
 Verification verify(const Job& job, const compiler::Plan& plan, const VerifyOptions& options) {
   const DefaultType default_type(options.floats);
-  const auto ranks = ranks_in_threads(
-      job, plan, IdVector<DeviceId, WorkerOptions>(job.programs.size(), worker_options(options)));
+  ENSURE(options.devices.empty() || options.devices.size() == job.programs.size());
+  IdVector<DeviceId, WorkerOptions> workers;
+  for (const DeviceId rank : id_range<DeviceId>(job.programs.size())) {
+    workers.push_back(worker_options(options, rank));
+  }
+  const auto ranks = ranks_in_threads(job, plan, workers);
   return compare_steps(*ranks, plan, options);
 }
 
 Verification verify_among_processes(const Job& job, const compiler::Plan& plan, const OwnRank& own,
                                     const VerifyOptions& options) {
   const DefaultType default_type(options.floats);
-  const auto ranks = rank_among_processes(job, plan, own, worker_options(options));
+  const auto ranks = rank_among_processes(job, plan, own, worker_options(options, own.rank));
   return compare_steps(*ranks, plan, options);
 }
 

@@ -19,6 +19,7 @@ struct VerifyOptions {
   Floats floats = Floats::kDouble;
   std::uint64_t seed = 0;  // of parameters, data and random operators
   int threads = 1;
+  std::vector<at::Device> devices = {};  // one a rank; none: all on the CPU
 };
 
 // How far a tensor is from what one device has, relative to its norm; one whose norm is below 1e-6

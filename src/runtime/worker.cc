@@ -19,6 +19,7 @@
 #include "runtime/host_memory.h"
 #include "runtime/random.h"
 #include "runtime/slices.h"
+#include "runtime/streams.h"
 #include "runtime/time_slice.h"
 
 namespace heterog::runtime {
@@ -78,6 +79,10 @@ class Worker::State {
     }
     std::sort(residents_.begin(), residents_.end());
     if (options.device.is_cpu()) keep_freed_memory();
+    if (!options.device.is_cpu()) {
+      streams_.emplace(program_,
+                       QueueStreams::Options{.device = options.device, .record = options.record});
+    }
     prepare_calls();
     for (Queue queue : {Queue::kSend, Queue::kReceive, Queue::kCollective}) {
       if (queue_of(queue).empty()) continue;
@@ -99,13 +104,17 @@ class Worker::State {
   void set_resident(TensorId tensor, const at::Tensor& value) {
     const SlotId slot = program_.slot_of[tensor];
     ENSURE(slot.valid());
+    if (streams_) {
+      values_[slot] = streams_->copy_in(value.contiguous());
+      return streams_->synchronize();
+    }
     values_[slot] = value.to(options_.device, value.scalar_type(), false, true).contiguous();
   }
 
   at::Tensor resident(TensorId tensor) const {
     const SlotId slot = program_.slot_of[tensor];
     ENSURE(slot.valid());
-    return values_[slot];
+    return streams_ ? streams_->copy_out(values_[slot]) : values_[slot];
   }
 
   StepResult step(std::int64_t number, const StepInputs& inputs) {
@@ -113,12 +122,15 @@ class Worker::State {
       VALIDATE(values_[program_.slot_of[tensor]].defined(), "'{}' was not given a value",
                graph_.tensor(tensor).name);
     }
-    for (const auto& [tensor, value] : inputs) {
-      const SlotId slot = program_.slot_of[tensor];
-      if (slot.valid()) values_[slot] = value;
-    }
     reset();
+    if (!streams_) {
+      for (const auto& [tensor, value] : inputs) {
+        const SlotId slot = program_.slot_of[tensor];
+        if (slot.valid()) values_[slot] = value;
+      }
+    }
     const Clock::time_point start = Clock::now();
+    if (streams_) copy_in(inputs);
     {
       const std::lock_guard lock(mutex_);
       step_ = number;
@@ -132,12 +144,13 @@ class Worker::State {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] { return busy_ == 0; });
     }
+    const Nanoseconds on_device = streams_ && !failure_ ? finish_on_device() : 0;
     drop_inputs();
     if (failure_) throw Error(ErrorKind::kVerification, *failure_);
     StepResult result;
     result.start =
         std::chrono::duration_cast<std::chrono::nanoseconds>(start.time_since_epoch()).count();
-    result.duration = since_start();
+    result.duration = streams_ ? on_device : since_start();
     result.captures = std::move(captures_);
     captures_.assign(program_.captures.size(), {});
     result.spans = spans_;
@@ -200,6 +213,43 @@ class Worker::State {
     }
   }
 
+  // Work of the device that is no instruction's.
+  template <class Work>
+  void try_on_device(const char* when, const Work& work) {
+    try {
+      work();
+    } catch (const std::exception& error) {
+      fail(fmt::format("rank {} ({}), {}: {}", program_.device.value(),
+                       job_.problem->cluster->device(program_.device).name, when,
+                       reason_of(error)));
+    }
+  }
+
+  // All has been launched; that it has run is known only now. Returns how long the step took.
+  Nanoseconds finish_on_device() {
+    Nanoseconds duration = 0;
+    try_on_device("at the end of the step", [&] {
+      streams_->synchronize();
+      duration = since_start();
+      transport_.check();
+      for (at::Tensor& capture : captures_) capture = streams_->copy_out(capture);
+      if (options_.record) spans_ = streams_->spans();
+    });
+    return duration;
+  }
+
+  void copy_in(const StepInputs& inputs) {
+    try_on_device("as it copies the inputs", [&] {
+      streams_->begin();
+      for (const auto& [tensor, value] : inputs) {
+        const SlotId slot = program_.slot_of[tensor];
+        if (slot.valid()) values_[slot] = streams_->copy_in(value);
+      }
+      streams_->end_of_inputs();
+    });
+    if (failure_) throw Error(ErrorKind::kVerification, *failure_);
+  }
+
   Nanoseconds since_start() const {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start_).count();
   }
@@ -224,13 +274,21 @@ class Worker::State {
   void run_queue(Queue queue) {
     const c10::InferenceMode no_gradients;
     at::set_num_threads(queue == Queue::kCompute ? options_.threads : 1);
+    if (!streams_) return run_instructions(queue);
+    const c10::StreamGuard on_its_stream = streams_->enter(queue);
+    run_instructions(queue);
+  }
+
+  void run_instructions(Queue queue) {
     for (InstructionId id : queue_of(queue)) {
       if (!wait_for(id)) return;
       const Instruction& instruction = program_.instructions[id];
       if (options_.before_each) options_.before_each(instruction);
       const Nanoseconds begin = options_.record ? since_start() : 0;
       try {
+        if (streams_) streams_->before(id);
         run(id, instruction);
+        if (streams_) streams_->after(id);
       } catch (const Error& error) {
         return fail(instruction, error.what());
       } catch (const std::bad_alloc&) {
@@ -275,6 +333,10 @@ class Worker::State {
       const bool has_task = reason.find("), task ") != std::string::npos;
       message = has_task ? reason : fmt::format("{}, noticed by {}", reason, task);
     }
+    fail(message);
+  }
+
+  void fail(const std::string& message) {
     {
       const std::lock_guard lock(mutex_);
       if (!failure_) failure_ = message;
@@ -295,6 +357,9 @@ class Worker::State {
     }
     std::vector<at::Tensor> given;
     for (Register r : instruction.values) given.push_back(std::move(registers[r]));
+    if (streams_ && instruction.resident) {
+      streams_->use(values_[instruction.slots[0]], instruction.queue);
+    }
     exchange_.act(instruction, given);
   }
 
@@ -304,6 +369,7 @@ class Worker::State {
       case Kind::kLoad:
         registers[step.out[0]] = values_[step.slot];
         EXPECT(registers[step.out[0]].defined());
+        if (streams_) streams_->use(registers[step.out[0]], queue);
         return;
       case Kind::kCall:
         return run_call(step, calls_[call], registers, queue);
@@ -351,6 +417,11 @@ class Worker::State {
   bool may_overwrite(const BodyStep& step, const OperatorCall& call,
                      const std::vector<at::Tensor>& registers) const {
     if (!step.in_place || !call.can_overwrite()) return false;
+    // References say who has launched his reading, not whose stream has come to it. What stays is
+    // read and replaced in an order of the plan's.
+    if (streams_ && step.slot.valid() && program_.slots[step.slot].kind == Slot::Kind::kBuffer) {
+      return false;
+    }
     const at::Tensor& first = registers[step.in[0]];
     const bool in_slot = step.slot.valid() && values_[step.slot].is_same(first);
     if (in_slot && program_.slots[step.slot].kind == Slot::Kind::kBuffer &&
@@ -414,6 +485,7 @@ class Worker::State {
   std::vector<OperatorCall> calls_;
   IdVector<InstructionId, std::vector<std::size_t>> calls_of_;  // parallel to the bodies
 
+  std::optional<QueueStreams> streams_;  // of a device that has some; gone after the values
   IdVector<SlotId, at::Tensor> values_;
   Exchange exchange_;
   IdVector<SlotId, Counter> readers_;

@@ -18,6 +18,7 @@ namespace heterog::cli {
 namespace {
 
 using testing::AllOf;
+using testing::AnyOf;
 using testing::HasSubstr;
 using testing::MatchesRegex;
 using testing::StartsWith;
@@ -194,9 +195,31 @@ TEST_F(Run, RefusesDevicesThatThisHostDoesNotHave) {
   const Finished refused = run("run --plan " + path("gpus.json") + model);
   EXPECT_EQ(refused.code, 2);
   expect_one_line(refused.err);
-  EXPECT_THAT(refused.err, AllOf(HasSubstr("rank 0 ("), HasSubstr("is a CPU")));
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("rank 0 ("), HasSubstr("is a CPU"),
+                                 AnyOf(HasSubstr("has no CUDA"), HasSubstr("GPU"))));
   const Finished tried = run("run --any-device --steps 1 --plan " + path("gpus.json") + model);
   EXPECT_EQ(tried.code, 0) << tried.err;
+}
+
+// A build without CUDA, and a machine without a GPU, say so in one line.
+TEST_F(Run, SaysWhyThereAreNoGpus) {
+  const std::string model = " --graph models/lenet5-tiny.json.gz";
+  const auto refused = [&](const std::string& arguments, const std::string& part) {
+    const Finished finished = run(arguments + model);
+    EXPECT_EQ(finished.code, 2) << arguments;
+    expect_one_line(finished.err);
+    EXPECT_THAT(finished.err,
+                AllOf(HasSubstr(part), AnyOf(HasSubstr("has no CUDA"), HasSubstr("no GPU"))));
+  };
+  refused(
+      "verify --cluster configs/clusters/fastt-2gpu.json --batch 8 --planner ev-ar --devices plan",
+      "v100/gpu0 is a V100-SXM2-16GB");
+  refused("profile --device V100-SXM2-16GB --in-steps --out " + path("p.json"), "--device: V100");
+  const Finished verified =
+      run("verify --cluster configs/clusters/local-2cpu.json --batch 8 --planner ev-ar --steps 1 "
+          "--devices plan" +
+          model);
+  EXPECT_EQ(verified.code, 0) << verified.err;
 }
 
 // As torchrun, Slurm and mpirun start ranks.

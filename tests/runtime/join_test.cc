@@ -71,7 +71,7 @@ TEST_F(Join, ConnectsThoseOfOneJob) {
     EXPECT_EQ(joined.rank, DeviceId(static_cast<std::size_t>(rank)));
     EXPECT_EQ(joined.ranks_here, 2);
     at::Tensor value = at::full({3}, rank + 1.0);
-    joined.transport->all_reduce(value, 0);
+    joined.transport->get().all_reduce(value, 0);
     EXPECT_EQ(value.sum().item<double>(), 9);
     joined.transport->finish();
   });

@@ -189,6 +189,49 @@ TEST(Rendezvous, ChecksMemory) {
   EXPECT_THAT(errors, Each(IsEmpty()));
 }
 
+RankFacts gpu_facts(const std::string& gpu) {
+  return {.type = "T4", .memory_bytes = 1'000'000'000, .host = "a", .shares = gpu, .gpu = gpu};
+}
+
+// Each device of the plan is a GPU of its own, unless any device will do.
+TEST(Rendezvous, RefusesTwoRanksOnOneGpu) {
+  JobTerms terms = terms_of(2);
+  for (JobTerms::Rank& rank : terms.ranks) rank.type = "T4";
+  auto at = places(2);
+  auto errors = run_threads(2, [&](int rank) { meet(at[rank], terms, gpu_facts("x"), kPatient); });
+  EXPECT_THAT(errors, Each(AllOf(StartsWith("rank 1 (a/cpu1): has the GPU on a that rank 0"),
+                                 HasSubstr("--any-device"))));
+  terms.any_device = true;
+  at = places(2);
+  errors = run_threads(2, [&](int rank) {
+    const Meeting meeting = meet(at[rank], terms, gpu_facts("x"), kPatient);
+    EXPECT_THAT(meeting.gpus, Each("x"));
+    EXPECT_EQ(meeting.ranks_here, 2);
+    meeting.store.add("met", 1);
+    while (rank == 0 && meeting.store.add("met", 0) < 2) std::this_thread::yield();
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
+  for (JobTerms::Rank& rank : terms.ranks) rank.needed_bytes = 700'000'000;
+  at = places(2);
+  errors = run_threads(2, [&](int rank) { meet(at[rank], terms, gpu_facts("x"), kPatient); });
+  EXPECT_THAT(errors,
+              Each(StartsWith("rank 1 (a/cpu1): its GPU on a has 1.00 GB of memory free; the plan "
+                              "needs 1.40 GB there")));
+}
+
+TEST(Rendezvous, SaysWhyARankIsNoGpu) {
+  JobTerms terms = terms_of(2);
+  terms.ranks[0].type = "T4";
+  const auto at = places(2);
+  const auto errors = run_threads(2, [&](int rank) {
+    RankFacts facts = facts_of();
+    if (rank == 0) facts.note = "there is no GPU here";
+    meet(at[rank], terms, facts, kPatient);
+  });
+  EXPECT_THAT(errors, Each(testing::StrEq("rank 0 (a/cpu0): is a CPU on a (there is no GPU here), "
+                                          "the plan's device is a T4")));
+}
+
 TEST(Rendezvous, KnowsThisHost) {
   const RankFacts facts = cpu_facts();
   EXPECT_EQ(facts.type, "CPU");

@@ -1,0 +1,80 @@
+// Which ranks can talk directly, and calls to one transport or the other.
+#include "runtime/routes.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/check.h"
+
+namespace heterog::runtime {
+
+bool talk_directly(const std::vector<DeviceId>& ranks, const RankGpus& gpus) {
+  std::set<std::string> known;
+  return std::all_of(ranks.begin(), ranks.end(), [&](DeviceId rank) {
+    const std::string& gpu = gpus[rank.value()];
+    return !gpu.empty() && known.insert(gpu).second;
+  });
+}
+
+std::vector<std::pair<DeviceId, DeviceId>> sending_pairs(const Job& job) {
+  std::set<std::pair<DeviceId, DeviceId>> pairs;
+  for (const Program& program : job.programs) {
+    for (const Instruction& instruction : program.instructions) {
+      const bool sends =
+          instruction.action == Action::kSend || instruction.action == Action::kSendRows;
+      if (sends) pairs.emplace(program.device, instruction.peer);
+    }
+  }
+  return {pairs.begin(), pairs.end()};
+}
+
+Routes direct_routes(DeviceId own, const DeviceSets& sets, const RankGpus& gpus) {
+  Routes routes;
+  for (const std::vector<DeviceId>& set : sets) routes.sets.push_back(talk_directly(set, gpus));
+  for (const DeviceId peer : id_range<DeviceId>(gpus.size())) {
+    routes.peers.push_back(peer != own && talk_directly({own, peer}, gpus));
+  }
+  return routes;
+}
+
+Transport& RoutedTransport::to_peer(const at::Tensor& value, DeviceId peer) const {
+  return !value.is_cpu() && routes_.peers[peer.value()] ? direct_ : host_;
+}
+
+Transport& RoutedTransport::to_set(const at::Tensor& value, std::size_t set) const {
+  return !value.is_cpu() && routes_.sets[set] ? direct_ : host_;
+}
+
+void RoutedTransport::send(const at::Tensor& value, DeviceId to, std::uint32_t tag) {
+  to_peer(value, to).send(value, to, tag);
+}
+
+void RoutedTransport::receive(at::Tensor& value, DeviceId from, std::uint32_t tag) {
+  to_peer(value, from).receive(value, from, tag);
+}
+
+void RoutedTransport::all_reduce(at::Tensor& value, std::size_t set) {
+  // The one type of a graph's that NCCL has no sum for; all members see the same type.
+  Transport& transport = value.scalar_type() == at::kShort ? host_ : to_set(value, set);
+  transport.all_reduce(value, set);
+}
+
+std::vector<at::Tensor> RoutedTransport::all_gather(const at::Tensor& own, std::size_t set) {
+  return to_set(own, set).all_gather(own, set);
+}
+
+std::vector<at::Tensor> RoutedTransport::gather_all(const at::Tensor& own) {
+  return host_.gather_all(own);
+}
+
+void RoutedTransport::check() {
+  host_.check();
+  direct_.check();
+}
+
+void RoutedTransport::abort(const std::string& reason) {
+  host_.abort(reason);
+  direct_.abort(reason);
+}
+
+}  // namespace heterog::runtime

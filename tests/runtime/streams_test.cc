@@ -1,0 +1,401 @@
+// Ranks on a device with streams: the same bits as on CPUs, and every two accesses to one memory in
+// an order that events, waits or messages make.
+#include "runtime/streams.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <thread>
+
+#include "runtime/fake_device.h"
+#include "runtime/jobs.h"
+#include "runtime/local_transport.h"
+#include "runtime/staged_transport.h"
+#include "runtime/team.h"
+
+namespace heterog::runtime {
+namespace {
+
+using compiler::SyncMethod;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// What messages between ranks carry beside their bytes: what the sender knew.
+class Post {
+ public:
+  void give(const std::string& key, const fake::VectorClock& clock) {
+    const std::lock_guard lock(mutex_);
+    clocks_[key].join(clock);
+  }
+  fake::VectorClock take(const std::string& key) {
+    const std::lock_guard lock(mutex_);
+    return clocks_[key];
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, fake::VectorClock> clocks_;
+};
+
+// A transport of host memory that tells the checker who hears of what. Tensors are handed on as
+// copies: in one process, the last to let go of one may be another rank, of which nobody could say
+// that it knows what the first has waited for.
+class Tap final : public Transport {
+ public:
+  struct Options {
+    DeviceId own;
+    bool on_cpu = false;
+    DeviceSets sets;
+  };
+  Tap(Transport& inner, Post& post, Options options)
+      : inner_(inner), post_(post), options_(std::move(options)), rounds_(options_.sets.size()) {}
+
+  void send(const at::Tensor& value, DeviceId to, std::uint32_t tag) override {
+    fake::host_reads(value, "sending");
+    post_.give(key(options_.own, to, tag), known());
+    inner_.send(value.clone(), to, tag);
+  }
+  void receive(at::Tensor& value, DeviceId from, std::uint32_t tag) override {
+    inner_.receive(value, from, tag);
+    learn(post_.take(key(from, options_.own, tag)));
+    fake::host_writes(value, "receiving");
+  }
+  void all_reduce(at::Tensor& value, std::size_t set) override {
+    fake::host_reads(value, "reducing");
+    const std::string key = arrive(set);
+    at::Tensor copy = value.clone();
+    inner_.all_reduce(copy, set);
+    learn(post_.take(key));
+    value.copy_(copy);
+    fake::host_writes(value, "reducing");
+  }
+  std::vector<at::Tensor> all_gather(const at::Tensor& own, std::size_t set) override {
+    fake::host_reads(own, "gathering");
+    const std::string key = arrive(set);
+    auto gathered = inner_.all_gather(own.clone(), set);
+    learn(post_.take(key));
+    return gathered;
+  }
+  std::vector<at::Tensor> gather_all(const at::Tensor& own) override {
+    return inner_.gather_all(own);
+  }
+  void abort(const std::string& reason) override { inner_.abort(reason); }
+
+ private:
+  static std::string key(DeviceId from, DeviceId to, std::uint32_t tag) {
+    return fmt::format("{} to {}: {}", from.value(), to.value(), tag);
+  }
+  std::string arrive(std::size_t set) {
+    std::string key = fmt::format("set {}: {}", set, rounds_[set]++);
+    post_.give(key, known());
+    return key;
+  }
+  // A rank on a CPU hands what it learns from thread to thread, unseen: it is taken as one.
+  fake::VectorClock known() {
+    fake::VectorClock clock = fake::checker().known();
+    if (!options_.on_cpu) return clock;
+    const std::lock_guard lock(mutex_);
+    clock.join(rank_);
+    return clock;
+  }
+  void learn(const fake::VectorClock& clock) {
+    fake::checker().learn(clock);
+    const std::lock_guard lock(mutex_);
+    rank_.join(clock);
+  }
+
+  Transport& inner_;
+  Post& post_;
+  const Options options_;
+  std::vector<int> rounds_;
+  std::mutex mutex_;
+  fake::VectorClock rank_;
+};
+
+struct Trained {
+  std::vector<at::Tensor> values;  // what is captured in each step, and what stays at the end
+  std::vector<std::string> errors;
+  StepResult last;  // of rank 0
+};
+
+struct TrainOptions {
+  std::vector<at::Device> devices;  // one a rank
+  int steps = 2;
+  bool record = false;
+};
+
+Trained train(const TestJob& test, const TrainOptions& options) {
+  const Job& job = test.job;
+  const graph::ModelGraph& graph = *job.problem->graph;
+  const std::size_t ranks = job.programs.size();
+  LocalHub hub(ranks, job.sets);
+  Post post;
+  const auto values = random_residents(graph, 1, Floats::kOwn);
+  std::vector<StepInputs> inputs;
+  for (int step = 1; step <= options.steps; ++step) {
+    inputs.push_back(random_inputs(graph, job.problem->batch, 1, step, Floats::kOwn));
+  }
+  std::vector<Trained> parts(ranks);
+  const auto run = [&](std::size_t rank) {
+    const at::Device device = options.devices[rank];
+    const auto end = hub.end_of(DeviceId(rank));
+    Tap tap(*end, post, {.own = DeviceId(rank), .on_cpu = device.is_cpu(), .sets = job.sets});
+    StagedTransport staged(tap);
+    Transport& transport = device.is_cpu() ? static_cast<Transport&>(tap) : staged;
+    Worker worker(job, DeviceId(rank), transport, {.device = device, .record = options.record});
+    for (TensorId id : worker.residents()) worker.set_resident(id, values[id]);
+    for (int step = 1; step <= options.steps; ++step) {
+      StepResult result = worker.step(step, inputs[step - 1]);
+      for (const at::Tensor& value : result.captures) parts[rank].values.push_back(value.clone());
+      parts[rank].last = std::move(result);
+    }
+    for (TensorId id : worker.residents()) {
+      parts[rank].values.push_back(worker.resident(id).clone());
+    }
+  };
+  std::vector<std::thread> threads;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        run(rank);
+      } catch (const std::exception& error) {
+        parts[rank].errors.emplace_back(error.what());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  Trained all{.last = parts[0].last};
+  for (Trained& part : parts) {
+    all.values.insert(all.values.end(), part.values.begin(), part.values.end());
+    all.errors.insert(all.errors.end(), part.errors.begin(), part.errors.end());
+  }
+  return all;
+}
+
+// Also where it is not a number.
+bool same_bits(const at::Tensor& a, const at::Tensor& b) {
+  if (!a.defined() || !b.defined()) return a.defined() == b.defined();
+  if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
+  const at::Tensor x = a.contiguous(), y = b.contiguous();
+  return x.nbytes() == 0 || std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
+}
+
+at::Device on(int index) { return index < 0 ? at::Device(at::kCPU) : fake::device(index); }
+
+std::vector<at::Device> places(const std::vector<int>& indices) {
+  std::vector<at::Device> devices;
+  for (int index : indices) devices.push_back(on(index));
+  return devices;
+}
+
+// −1: a CPU. Each rank a device of its own; two on one device, one on a CPU; most on CPUs.
+const std::vector<std::vector<int>> kPlacements = {{0, 1, 2}, {3, -1, 3}, {-1, 2, -1}};
+
+class Streams : public testing::Test {
+ protected:
+  void SetUp() override {
+    fake::install();
+    fake::set_faults({});
+    fake::reset_counts();
+    fake::checker().reset();
+  }
+  void TearDown() override { fake::set_faults({}); }
+};
+
+void expect_as_on_cpus(const TestJob& test, const std::vector<int>& placement) {
+  SCOPED_TRACE(fmt::format("ranks on {}", fmt::join(placement, ", ")));
+  const Trained expected = train(test, {.devices = places({-1, -1, -1})});
+  fake::checker().reset();
+  const Trained found = train(test, {.devices = places(placement)});
+  ASSERT_THAT(found.errors, IsEmpty());
+  EXPECT_GT(fake::checker().acts(), 0u);
+  EXPECT_THAT(fake::checker().races(), IsEmpty());
+  ASSERT_EQ(found.values.size(), expected.values.size());
+  std::size_t differing = 0;
+  for (std::size_t i = 0; i < found.values.size(); ++i) {
+    differing += same_bits(found.values[i], expected.values[i]) ? 0 : 1;
+  }
+  EXPECT_EQ(differing, 0u) << "of " << found.values.size();
+}
+
+class Graphs : public Streams, public testing::WithParamInterface<std::string> {};
+
+TEST_P(Graphs, TrainAsOnCpusInAnOrderThatHolds) {
+  const std::shared_ptr<const cost::Problem> problem =
+      compiler::toy_problem(graph::read_graph(GetParam()), 3, 8);
+  const bool large = problem->graph->op_count() > 3000;
+  std::vector<compiler::Strategy> strategies = {
+      weighted(*problem, {1, 1, 1}, SyncMethod::kAllReduce),
+      weighted(*problem, {1, 5, 2}, SyncMethod::kParameterServer)};
+  for (std::uint64_t seed = 0; seed < (large ? 1 : 4); ++seed) {
+    strategies.push_back(random_mix(*problem, seed));
+  }
+  for (std::size_t i = 0; i < strategies.size(); ++i) {
+    SCOPED_TRACE(fmt::format("plan {}", i));
+    const TestJob test = make_test_job(problem, strategies[i]);
+    expect_as_on_cpus(test, kPlacements[i % kPlacements.size()]);
+    if (!large) expect_as_on_cpus(test, kPlacements[(i + 1) % kPlacements.size()]);
+  }
+  // The allocator did hand memory on that another stream had used.
+  EXPECT_GT(fake::counts().reused_after_other_streams, 0u);
+  EXPECT_GT(fake::counts().pinned_reused, 0u);
+}
+
+// All but NASNet, of 11,000 operators.
+std::vector<std::string> graphs() {
+  std::vector<std::string> names;
+  for (const auto& [folder, ending] :
+       {std::pair("tests/data", ".json.gz"), std::pair("models", "-tiny.json.gz")}) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      const std::string name = entry.path().filename().string();
+      if (name.ends_with(ending) && name.find("nasnet") == name.npos) {
+        names.push_back(std::string(folder) + "/" + name);
+      }
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string test_name(const testing::TestParamInfo<std::string>& info) {
+  std::string name;
+  for (char c : std::filesystem::path(info.param).stem().stem().string()) {
+    if (std::isalnum(static_cast<unsigned char>(c))) name += c;
+  }
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Small, Graphs, testing::ValuesIn(graphs()), test_name);
+
+// ---- that it can fail ----
+
+TestJob broken_job(SyncMethod sync) {
+  const std::shared_ptr<const cost::Problem> problem =
+      compiler::toy_problem(graph::read_graph("tests/data/mlp_sgd.json.gz"), 3, 8);
+  return make_test_job(problem, weighted(*problem, {1, 5, 2}, sync));
+}
+
+std::vector<std::string> races_with(const fake::Faults& faults, SyncMethod sync) {
+  const TestJob test = broken_job(sync);
+  fake::checker().reset();
+  fake::set_faults(faults);
+  const Trained trained = train(test, {.devices = places({0, 1, 2}), .steps = 3});
+  fake::set_faults({});
+  EXPECT_THAT(trained.errors, IsEmpty());
+  return fake::checker().races();
+}
+
+TEST_F(Streams, FindsStreamsThatDoNotWaitForEvents) {
+  for (SyncMethod sync : {SyncMethod::kAllReduce, SyncMethod::kParameterServer}) {
+    EXPECT_THAT(races_with({}, sync), IsEmpty());
+    EXPECT_FALSE(races_with({.streams_ignore_events = true}, sync).empty());
+  }
+}
+
+// It takes many tensors of one size, some of which have arrived.
+TEST_F(Streams, FindsMemoryThatIsHandedOnTooEarly) {
+  const std::shared_ptr<const cost::Problem> problem =
+      compiler::toy_problem(graph::read_graph("tests/data/transformer_tied.json.gz"), 3, 8);
+  const TestJob test =
+      make_test_job(problem, weighted(*problem, {1, 5, 2}, SyncMethod::kParameterServer));
+  const auto races_where = [&](bool ignores) {
+    fake::checker().reset();
+    fake::set_faults({.memory_ignores_streams = ignores});
+    const Trained trained = train(test, {.devices = places({0, 1, 2}), .steps = 3});
+    fake::set_faults({});
+    EXPECT_THAT(trained.errors, IsEmpty());
+    return fake::checker().races();
+  };
+  EXPECT_THAT(races_where(false), IsEmpty());
+  EXPECT_FALSE(races_where(true).empty());
+}
+
+TEST_F(Streams, FindsMessagesThatAreSentBeforeTheyAreCopied) {
+  EXPECT_FALSE(
+      races_with({.synchronize_returns_at_once = true}, SyncMethod::kParameterServer).empty());
+}
+
+TEST_F(Streams, FindsPinnedMemoryThatIsUsedAgainTooEarly) {
+  EXPECT_FALSE(races_with({.events_are_always_done = true}, SyncMethod::kParameterServer).empty());
+}
+
+// ---- the checker itself ----
+
+TEST_F(Streams, TwoStreamsAreInOrderOnlyByAnEvent) {
+  const c10::impl::VirtualGuardImpl device(fake::device(0).type());
+  const c10::Stream first = device.getStreamFromGlobalPool(fake::device(0));
+  const c10::Stream second = device.getStreamFromGlobalPool(fake::device(0));
+  const auto add_on_both = [&](bool waits) {
+    fake::checker().reset();
+    at::Tensor value;
+    {
+      const c10::StreamGuard guard(first);
+      value = at::zeros({4}, at::TensorOptions().device(fake::device(0)));
+    }
+    c10::Event event(fake::device(0).type());
+    event.record(first);
+    if (waits) event.block(second);
+    const c10::StreamGuard guard(second);
+    value.add_(1);
+    return fake::checker().races();
+  };
+  EXPECT_THAT(add_on_both(true), IsEmpty());
+  const auto races = add_on_both(false);
+  ASSERT_FALSE(races.empty());
+  EXPECT_THAT(races[0], HasSubstr("neither waits for the other"));
+}
+
+TEST_F(Streams, OperatorsOfTheFakeDeviceAreThoseOfTheCpu) {
+  const at::Tensor a = at::randn({5, 7}), b = at::randn({7, 3});
+  const auto there = [](const at::Tensor& value) { return value.to(fake::device(1)); };
+  const at::Tensor product = at::mm(there(a), there(b)).t().slice(0, 1).add(2.5);
+  EXPECT_EQ(product.device(), fake::device(1));
+  EXPECT_TRUE(product.cpu().equal(at::mm(a, b).t().slice(0, 1).add(2.5)));
+  const auto kept = std::get<0>(there(a).flatten().topk(3));
+  EXPECT_TRUE(kept.cpu().equal(std::get<0>(a.flatten().topk(3))));
+  EXPECT_TRUE(
+      at::arange(5, at::TensorOptions().device(fake::device(1))).cpu().equal(at::arange(5)));
+}
+
+// ---- times ----
+
+TEST_F(Streams, SpansComeFromEventsAndKeepTheOrderOfQueues) {
+  const TestJob test = broken_job(SyncMethod::kParameterServer);
+  const Trained trained = train(test, {.devices = places({0, 1, 2}), .steps = 2, .record = true});
+  ASSERT_THAT(trained.errors, IsEmpty());
+  const Program& program = test.job.programs[DeviceId(0)];
+  ASSERT_EQ(trained.last.spans.size(), program.instructions.size());
+  for (const auto& queue : program.queues) {
+    Nanoseconds before = 0;
+    for (InstructionId id : queue) {
+      const Span& span = trained.last.spans[id];
+      EXPECT_LE(before, span.begin);
+      EXPECT_LE(span.begin, span.end);
+      EXPECT_LE(span.end, trained.last.duration);
+      before = span.end;
+    }
+  }
+  for (InstructionId id : id_range<InstructionId>(program.instructions.size())) {
+    for (InstructionId woken : program.instructions[id].wakes) {
+      EXPECT_LE(trained.last.spans[id].end, trained.last.spans[woken].begin);
+    }
+  }
+}
+
+// The same through the runtime's own team, as `verify` runs it.
+TEST_F(Streams, ATeamOnDevicesTrainsAsOneDevice) {
+  const std::shared_ptr<const cost::Problem> problem =
+      compiler::toy_problem(graph::read_graph("tests/data/transformer_dropout.json.gz"), 3, 8);
+  const TestJob test = make_test_job(problem, random_mix(*problem, 5));
+  VerifyOptions options{.steps = 2};
+  options.devices = places({0, -1, 1});
+  const Verification verification = verify(test.job, test.plan, options);
+  EXPECT_GT(verification.compared, 2);
+  EXPECT_LE(verification.worst_relative(), 1e-10);
+}
+
+}  // namespace
+}  // namespace heterog::runtime
