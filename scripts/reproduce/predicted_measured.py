@@ -171,12 +171,11 @@ def line(points: list) -> tuple[float, float]:
 
 
 def spearman(a: list, b: list) -> float:
-    def ranks(values):
-        order = sorted(range(len(values)), key=values.__getitem__)
-        return [order.index(i) for i in range(len(values))]
+    def ranks(values):  # equal values share the mean of their places
+        places = sorted(values)
+        return [places.index(v) + (places.count(v) - 1) / 2 for v in values]
 
-    ra, rb = ranks(a), ranks(b)
-    return statistics.correlation(ra, rb)
+    return statistics.correlation(ranks(a), ranks(b))
 
 
 def main() -> None:

@@ -94,8 +94,7 @@ class Connecting {
     throw Error(ErrorKind::kVerification,
                 fmt::format("{}: not connected to {} on {} within {} s{}{}", missing,
                             rank_text(own_, options_.device_names), options_.address,
-                            static_cast<double>(options_.timeout.count()) / 1e3,
-                            reason.empty() ? "" : ": ", reason));
+                            seconds_of(options_.timeout), reason.empty() ? "" : ": ", reason));
   }
 
   // Until one of the events; false once the time is over.

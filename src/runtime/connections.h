@@ -47,6 +47,10 @@ struct ConnectOptions {
 
 // "rank 1 (a/cpu1)".
 std::string rank_text(DeviceId rank, const std::vector<std::string>& device_names);
+// For messages too.
+inline double seconds_of(std::chrono::milliseconds time) {
+  return static_cast<double>(time.count()) / 1e3;
+}
 
 // Every rank calls it at the same time. Connections are accepted from ranks of this job alone,
 // which know a number that is drawn for it. Throws an Error (kVerification) that names the ranks

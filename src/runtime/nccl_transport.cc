@@ -53,8 +53,6 @@ constexpr milliseconds kLook{50};         // how often calls under way are looke
 constexpr milliseconds kAbortTime{5000};  // for communicators to end
 constexpr int kPairChannels = 8;          // of a pair: enough for any link, and memory for few
 
-double seconds_of(milliseconds time) { return static_cast<double>(time.count()) / 1e3; }
-
 class NcclTransport final : public Transport {
  public:
   NcclTransport(const Store& store, DeviceId own, const NcclOptions& options)

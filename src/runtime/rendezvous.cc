@@ -65,10 +65,6 @@ Hello parse_hello(const std::string& text) {
   return hello;
 }
 
-double seconds_of(std::chrono::milliseconds time) {
-  return static_cast<double>(time.count()) / 1e3;
-}
-
 class Introduction {
  public:
   Introduction(const RankPlace& place, const JobTerms& terms, Store store,

@@ -39,27 +39,6 @@ constexpr std::size_t kExchangedBytes = std::size_t{32} << 10;
 // Two send no more bytes in an exchange than round a ring; but each sums all of them.
 constexpr std::size_t kExchangedBytesOfTwo = std::size_t{1} << 20;
 
-double seconds_of(std::chrono::milliseconds time) {
-  return static_cast<double>(time.count()) / 1e3;
-}
-
-// In host memory.
-at::Tensor host_like(const at::Tensor& value) {
-  return at::empty(value.sizes(), value.options().device(at::kCPU).pinned_memory(true));
-}
-
-at::Tensor on_host(const at::Tensor& value) {
-  if (value.is_cpu()) return value;
-  at::Tensor host = host_like(value);
-  host.copy_(value);
-  return host;
-}
-
-std::vector<at::Tensor> to_device(std::vector<at::Tensor> host, at::Device device) {
-  for (at::Tensor& one : host) one = one.to(device);
-  return host;
-}
-
 // Ahead of every message: both ends check that they mean the same.
 struct Header {
   std::uint64_t tag = 0;  // of a message: its own; of a collective: the set, and how many it had
@@ -134,14 +113,12 @@ struct TcpTransport::Impl {
 
   Move sending(Channel channel, const at::Tensor& value, DeviceId to, std::uint64_t tag) const;
   Move receiving(Channel channel, const at::Tensor& value, DeviceId from, std::uint64_t tag) const;
-  Move move_of(Channel channel, const at::Tensor& value, DeviceId peer, std::uint64_t tag) const;
   // As much as goes without waiting; whether anything went.
   bool advance(Move& move);
   void complete(std::span<Move> moves);
   // Waits until one of them can go on, or the job ends.
   void wait(std::span<Move* const> moves);
 
-  // On tensors of the host.
   void go_round(const Group& group, const Ring& ring, std::uint64_t tag);
   void all_reduce(Group& group, at::Tensor& value);
   std::vector<at::Tensor> all_gather(Group& group, const at::Tensor& value);
@@ -214,12 +191,12 @@ void TcpTransport::Impl::fail(const Move& move, const std::string& why) {
   throw Error(ErrorKind::kVerification, stands);
 }
 
-Move TcpTransport::Impl::move_of(Channel channel, const at::Tensor& value, DeviceId peer,
-                                 std::uint64_t tag) const {
-  EXPECT(value.is_contiguous() && value.is_cpu() && peer != own);
+Move TcpTransport::Impl::receiving(Channel channel, const at::Tensor& value, DeviceId from,
+                                   std::uint64_t tag) const {
+  EXPECT(value.is_contiguous() && value.is_cpu() && from != own);
   Move move;
-  move.peer = peer;
-  move.connection = connections[peer][static_cast<std::size_t>(channel)].get();
+  move.peer = from;
+  move.connection = connections[from][static_cast<std::size_t>(channel)].get();
   move.header = {.tag = tag, .bytes = value.nbytes()};
   move.data = static_cast<char*>(value.data_ptr());
   return move;
@@ -227,14 +204,9 @@ Move TcpTransport::Impl::move_of(Channel channel, const at::Tensor& value, Devic
 
 Move TcpTransport::Impl::sending(Channel channel, const at::Tensor& value, DeviceId to,
                                  std::uint64_t tag) const {
-  Move move = move_of(channel, value, to, tag);
+  Move move = receiving(channel, value, to, tag);
   move.sends = true;
   return move;
-}
-
-Move TcpTransport::Impl::receiving(Channel channel, const at::Tensor& value, DeviceId from,
-                                   std::uint64_t tag) const {
-  return move_of(channel, value, from, tag);
 }
 
 bool TcpTransport::Impl::advance(Move& move) {
@@ -386,32 +358,27 @@ TcpTransport::~TcpTransport() {
 }
 
 void TcpTransport::send(const at::Tensor& value, DeviceId to, std::uint32_t tag) {
-  const at::Tensor host = on_host(value);
-  Move move = impl_->sending(Channel::kMessages, host, to, tag);
+  Move move = impl_->sending(Channel::kMessages, value, to, tag);
   impl_->complete({&move, 1});
 }
 
 void TcpTransport::receive(at::Tensor& value, DeviceId from, std::uint32_t tag) {
-  at::Tensor host = value.is_cpu() ? value : host_like(value);
-  Move move = impl_->receiving(Channel::kMessages, host, from, tag);
+  Move move = impl_->receiving(Channel::kMessages, value, from, tag);
   impl_->complete({&move, 1});
-  if (!value.is_cpu()) value.copy_(host);
 }
 
 void TcpTransport::all_reduce(at::Tensor& value, std::size_t set) {
   ENSURE(set < impl_->sets.size());
-  at::Tensor host = on_host(value);
-  impl_->all_reduce(impl_->sets[set], host);
-  if (!value.is_cpu()) value.copy_(host);
+  impl_->all_reduce(impl_->sets[set], value);
 }
 
 std::vector<at::Tensor> TcpTransport::all_gather(const at::Tensor& own, std::size_t set) {
   ENSURE(set < impl_->sets.size());
-  return to_device(impl_->all_gather(impl_->sets[set], on_host(own)), own.device());
+  return impl_->all_gather(impl_->sets[set], own);
 }
 
 std::vector<at::Tensor> TcpTransport::gather_all(const at::Tensor& own) {
-  return to_device(impl_->all_gather(impl_->all, on_host(own)), own.device());
+  return impl_->all_gather(impl_->all, own);
 }
 
 void TcpTransport::abort(const std::string& reason) {

@@ -1,4 +1,4 @@
-// A Transport of processes: over TCP, tensors of GPUs by way of pinned host memory.
+// A Transport of processes: over TCP, of tensors in host memory.
 #pragma once
 
 #include <functional>

@@ -78,8 +78,9 @@ class Worker::State {
       }
     }
     std::sort(residents_.begin(), residents_.end());
-    if (options.device.is_cpu()) keep_freed_memory();
-    if (!options.device.is_cpu()) {
+    if (options.device.is_cpu()) {
+      keep_freed_memory();
+    } else {
       streams_.emplace(program_,
                        QueueStreams::Options{.device = options.device, .record = options.record});
     }
