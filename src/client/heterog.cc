@@ -3,6 +3,7 @@
 #include "client/heterog.h"
 
 #include <c10/core/InferenceMode.h>
+#include <c10/util/accumulate.h>
 
 #include <algorithm>
 #include <cmath>
@@ -105,6 +106,7 @@ at::Tensor view_of(const Ranks& ranks, TensorId id, const heterog_tensor& given)
   const std::vector<std::int64_t> sizes(given.sizes, given.sizes + given.dimensions);
   VALIDATE(sizes == wanted, "'{}': shape [{}] given; it is [{}]", info.name, fmt::join(sizes, ", "),
            fmt::join(wanted, ", "));
+  VALIDATE(given.data || c10::multiply_integers(sizes) == 0, "'{}': no data given", info.name);
   return at::from_blob(given.data, sizes, runtime::scalar_type(info.dtype, runtime::Floats::kOwn));
 }
 
@@ -119,6 +121,18 @@ Ranks& usable(heterog_runner* runner) {
   VALIDATE(runner, "no runner given");
   VALIDATE(!runner->failed, "an earlier step of this runner failed; make another");
   return *runner->ranks;
+}
+
+// What can be asked after a failure too.
+const Ranks& existing(const heterog_runner* runner) {
+  VALIDATE(runner, "no runner given");
+  return *runner->ranks;
+}
+
+const heterog_tensor& present(const heterog_tensor* tensor) {
+  VALIDATE(tensor && (tensor->sizes || tensor->dimensions == 0),
+           "no tensor given, or one without sizes");
+  return *tensor;
 }
 
 // After a failure the workers of a job cannot go on together.
@@ -143,6 +157,8 @@ const char* heterog_last_error(void) { return last_error().c_str(); }
 
 int32_t heterog_open(const heterog_options* options, heterog_runner** runner) {
   return guarded([&] {
+    VALIDATE(options && runner, "options or the place of the runner: not given");
+    *runner = nullptr;
     auto made = std::make_unique<heterog_runner>();
     const RanksOptions wanted = ranks_options(*options);
     made->ranks = std::make_unique<Ranks>(wanted, options->one_rank != 0);
@@ -159,17 +175,22 @@ int32_t heterog_close(heterog_runner* runner, int32_t finished) {
 
 int32_t heterog_get_info(const heterog_runner* runner, heterog_info* info) {
   return guarded([&] {
-    const loading::LoadedPlan& loaded = runner->ranks->loaded();
+    const Ranks& ranks = existing(runner);
+    VALIDATE(info, "the place of the info: not given");
+    const loading::LoadedPlan& loaded = ranks.loaded();
     *info = {.batch = loaded.problem->batch,
              .ranks = static_cast<std::int32_t>(loaded.problem->cluster->device_count()),
-             .rank = runner->ranks->rank(),
+             .rank = ranks.rank(),
              .predicted_step_seconds = loaded.record.step_seconds};
   });
 }
 
 int32_t heterog_is_kept(const heterog_runner* runner, uint32_t tensor, int32_t* kept) {
-  return guarded(
-      [&] { *kept = runner->ranks->of_job().keeps(tensor_id(*runner->ranks, tensor)) ? 1 : 0; });
+  return guarded([&] {
+    const Ranks& ranks = existing(runner);
+    VALIDATE(kept, "the place of the result: not given");
+    *kept = ranks.of_job().keeps(tensor_id(ranks, tensor)) ? 1 : 0;
+  });
 }
 
 int32_t heterog_set(heterog_runner* runner, uint32_t tensor, const heterog_tensor* value) {
@@ -177,7 +198,7 @@ int32_t heterog_set(heterog_runner* runner, uint32_t tensor, const heterog_tenso
     Ranks& ranks = usable(runner);
     const c10::InferenceMode no_gradients;
     const TensorId id = kept_id(ranks, tensor);
-    ranks.of_job().set(id, view_of(ranks, id, *value));
+    ranks.of_job().set(id, view_of(ranks, id, present(value)));
   });
 }
 
@@ -186,9 +207,10 @@ int32_t heterog_get(heterog_runner* runner, uint32_t tensor, heterog_tensor* val
     Ranks& ranks = usable(runner);
     const c10::InferenceMode no_gradients;
     const TensorId id = kept_id(ranks, tensor);
+    at::Tensor place = view_of(ranks, id, present(value));
     const at::Tensor found = ranks.of_job().get(id);
     VALIDATE(found.defined(), "'{}' was not given a value", ranks.graph().tensor(id).name);
-    view_of(ranks, id, *value).copy_(found);
+    place.copy_(found);
   });
 }
 
@@ -199,11 +221,13 @@ int32_t heterog_step(heterog_runner* runner, int64_t number, const uint32_t* ten
   const int32_t code = guarded([&] {
     const Ranks& ranks = usable(runner);
     const c10::InferenceMode no_gradients;
+    VALIDATE((tensors && values) || count == 0, "inputs: not given");
+    VALIDATE(loss && seconds, "the places of loss and seconds: not given");
     runtime::StepInputs made;
     for (int32_t i = 0; i < count; ++i) {
       const TensorId id = tensor_id(ranks, tensors[i]);
       // A copy: what a step leaves behind may be a view of its input.
-      made.emplace_back(id, view_of(ranks, id, values[i]).clone());
+      made.emplace_back(id, view_of(ranks, id, present(&values[i])).clone());
     }
     inputs = std::move(made);
   });
@@ -217,7 +241,11 @@ int32_t heterog_step(heterog_runner* runner, int64_t number, const uint32_t* ten
 }
 
 int32_t heterog_meet(heterog_runner* runner, int32_t own, int32_t* worst) {
-  return guarded([&] { *worst = usable(runner).of_job().meet(own); });
+  return guarded([&] {
+    Ranks& ranks = usable(runner);
+    VALIDATE(worst, "the place of the result: not given");
+    *worst = ranks.of_job().meet(own);
+  });
 }
 
 }  // extern "C"

@@ -14,7 +14,8 @@ int32_t heterog_api_version(void);
 
 /* Every other function returns 0, or the exit code that the program `heterog` would end with: 1 a
    bug, 2 bad input, 3 no plan fits, 4 the run failed. Then this is why, in one line, until the
-   calling thread's next call. Functions of one runner are called by one thread at a time. */
+   calling thread's next call; a null pointer where something is needed is bad input. Functions of
+   one runner are called by one thread at a time. */
 const char* heterog_last_error(void);
 
 /* Elements in memory of the caller, row-major, on the CPU. */

@@ -1,0 +1,262 @@
+// What callers from C get: a step, codes and messages of errors, and no crash from null pointers.
+#include "client/heterog.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "cli/program.h"
+#include "graph/graph_io.h"
+
+namespace heterog::client {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr const char* kGraph = "tests/data/mlp_sgd.json.gz";
+constexpr const char* kCluster = "configs/clusters/local-2cpu.json";
+constexpr std::int64_t kBatch = 8;
+
+// A tensor of the graph in memory of ours, filled with one value.
+struct Owned {
+  Owned(const graph::ModelGraph& graph, TensorId id, double value)
+      : id(id.value()), name(graph::dtype_name(graph.tensor(id).dtype)) {
+    std::size_t count = 1;
+    for (const graph::Affine& size : graph.shape(id)) {
+      sizes.push_back(size.at(kBatch));
+      count *= static_cast<std::size_t>(sizes.back());
+    }
+    if (name == "float32") {
+      fill<float>(count, value);
+    } else if (name == "float64") {
+      fill<double>(count, value);
+    } else {
+      bytes.resize(count * 8);  // whole numbers and the like: zeros
+    }
+  }
+  template <class Number>
+  void fill(std::size_t count, double value) {
+    const std::vector<Number> all(count, static_cast<Number>(value));
+    bytes.resize(count * sizeof(Number));
+    std::memcpy(bytes.data(), all.data(), bytes.size());
+  }
+  heterog_tensor view() {
+    return {.data = bytes.data(),
+            .sizes = sizes.data(),
+            .dimensions = static_cast<std::int32_t>(sizes.size()),
+            .dtype = name.c_str()};
+  }
+  float first() const {
+    float value = 0;
+    std::memcpy(&value, bytes.data(), sizeof value);
+    return value;
+  }
+
+  std::uint32_t id;
+  std::string name;
+  std::vector<std::int64_t> sizes;
+  std::vector<char> bytes;
+};
+
+class Interface : public cli::ProgramTest {
+ protected:
+  void SetUp() override {
+    ProgramTest::SetUp();
+    plan_ = path("plan.json");
+    const cli::Finished planned =
+        run("plan --planner ev-ar --batch " + std::to_string(kBatch) + " --out " + plan_ +
+            " --graph " + kGraph + " --cluster " + kCluster);
+    ASSERT_EQ(planned.code, 0) << planned.err;
+    options_ = {.graph = kGraph,
+                .cluster = kCluster,
+                .plan = plan_.c_str(),
+                .collectives = "per-device",
+                .threads = 1,
+                .timeout_seconds = 20,
+                .terms = ""};
+  }
+  void TearDown() override {
+    heterog_close(runner_, 0);
+    ProgramTest::TearDown();
+  }
+
+  void open() { ASSERT_EQ(heterog_open(&options_, &runner_), 0) << heterog_last_error(); }
+  // Every kept tensor at this value.
+  void set_all(double value) {
+    for (const TensorId id : graph_.tensor_ids()) {
+      std::int32_t kept = 0;
+      ASSERT_EQ(heterog_is_kept(runner_, id.value(), &kept), 0);
+      if (kept == 0) continue;
+      Owned owned(graph_, id, value);
+      const heterog_tensor view = owned.view();
+      ASSERT_EQ(heterog_set(runner_, owned.id, &view), 0) << heterog_last_error();
+    }
+  }
+  std::vector<Owned> inputs(double value) const {
+    std::vector<Owned> inputs;
+    for (const TensorId id : graph_.tensor_ids()) {
+      if (graph_.tensor(id).role != graph::TensorRole::kInput) continue;
+      inputs.emplace_back(graph_, id, value);
+    }
+    return inputs;
+  }
+  std::int32_t step(std::int64_t number, std::vector<Owned> given) {
+    std::vector<std::uint32_t> ids;
+    std::vector<heterog_tensor> views;
+    for (Owned& one : given) {
+      ids.push_back(one.id);
+      views.push_back(one.view());
+    }
+    return heterog_step(runner_, number, ids.data(), views.data(),
+                        static_cast<std::int32_t>(ids.size()), &loss_, &seconds_);
+  }
+  TensorId parameter() const {
+    for (const TensorId id : graph_.tensor_ids()) {
+      if (graph_.tensor(id).role == graph::TensorRole::kParameter) return id;
+    }
+    return TensorId();
+  }
+  // Bad input, with this in the message, which is one line.
+  static void expect_refused(std::int32_t code, const std::string& part) {
+    EXPECT_EQ(code, 2) << part;
+    EXPECT_THAT(heterog_last_error(), HasSubstr(part));
+    EXPECT_THAT(heterog_last_error(), Not(HasSubstr("\n")));
+  }
+
+  const graph::ModelGraph graph_ = graph::read_graph(kGraph);
+  std::string plan_;
+  heterog_options options_ = {};
+  heterog_runner* runner_ = nullptr;
+  double loss_ = 0;
+  double seconds_ = 0;
+};
+
+TEST_F(Interface, RunsAStep) {
+  EXPECT_EQ(heterog_api_version(), HETEROG_API_VERSION);
+  open();
+  heterog_info info = {};
+  ASSERT_EQ(heterog_get_info(runner_, &info), 0);
+  EXPECT_EQ(info.batch, kBatch);
+  EXPECT_EQ(info.ranks, 2);
+  EXPECT_EQ(info.rank, 0);
+  EXPECT_GT(info.predicted_step_seconds, 0);
+  set_all(0.25);
+  ASSERT_EQ(step(1, inputs(1.0)), 0) << heterog_last_error();
+  EXPECT_TRUE(std::isfinite(loss_));
+  EXPECT_GT(seconds_, 0);
+  // All weights are alike, so the gradient of the first layer is zero, but not that of the last.
+  bool updated = false;
+  for (const TensorId id : graph_.tensor_ids()) {
+    if (graph_.tensor(id).role != graph::TensorRole::kParameter) continue;
+    Owned owned(graph_, id, 0);
+    heterog_tensor view = owned.view();
+    ASSERT_EQ(heterog_get(runner_, owned.id, &view), 0) << heterog_last_error();
+    EXPECT_TRUE(std::isfinite(owned.first()));
+    EXPECT_NE(owned.first(), 0.0f) << "nothing was written";
+    updated |= owned.first() != 0.25f;
+  }
+  EXPECT_TRUE(updated);
+  std::int32_t worst = 0;
+  ASSERT_EQ(heterog_meet(runner_, 3, &worst), 0);
+  EXPECT_EQ(worst, 3);
+  ASSERT_EQ(heterog_close(runner_, 1), 0);
+  runner_ = nullptr;
+}
+
+TEST_F(Interface, RefusesBadInput) {
+  heterog_options options = options_;
+  options.plan = "no/such/plan.json";
+  expect_refused(heterog_open(&options, &runner_), "no/such/plan.json");
+  EXPECT_EQ(runner_, nullptr);
+  options = options_;
+  options.collectives = "sometimes";
+  expect_refused(heterog_open(&options, &runner_), "sometimes");
+  options = options_;
+  options.timeout_seconds = 0;
+  expect_refused(heterog_open(&options, &runner_), "timeout");
+  options = options_;
+  const char* slow_device = "local/gpu9";
+  const std::int32_t factor = 2;
+  options.slow_devices = &slow_device;
+  options.slow_factors = &factor;
+  options.slow_count = 1;
+  expect_refused(heterog_open(&options, &runner_), "local/gpu9");
+
+  open();
+  std::int32_t kept = 0;
+  expect_refused(heterog_is_kept(runner_, 1 << 30, &kept), "the graph has");
+  Owned wrong(graph_, parameter(), 1);
+  heterog_tensor view = wrong.view();
+  view.dtype = "float64";
+  expect_refused(heterog_set(runner_, wrong.id, &view), "float64 given; the graph wants float32");
+  wrong.sizes[0] += 1;
+  view = wrong.view();
+  expect_refused(heterog_set(runner_, wrong.id, &view), "shape");
+  expect_refused(step(1, inputs(1)), "was not given a value");
+}
+
+// Inputs that do not fit leave the runner as it was; a step that fails ends it.
+TEST_F(Interface, AFailedStepEndsTheRunner) {
+  open();
+  set_all(0.25);
+  std::vector<Owned> unfit = inputs(1);
+  unfit[0].sizes[0] += 1;
+  expect_refused(step(1, unfit), "shape");
+  ASSERT_EQ(step(1, inputs(1)), 0) << heterog_last_error();
+  EXPECT_STREQ(heterog_last_error(), "");
+  EXPECT_EQ(step(2, inputs(NAN)), 4);
+  EXPECT_THAT(heterog_last_error(), HasSubstr("rank 0 (local/gpu0): the loss is not a finite"));
+  expect_refused(step(3, inputs(1)), "an earlier step of this runner failed");
+  heterog_info info = {};
+  EXPECT_EQ(heterog_get_info(runner_, &info), 0) << "it can still be asked";
+}
+
+TEST_F(Interface, MessagesAreOfTheCallingThread) {
+  heterog_options options = options_;
+  options.plan = "none";
+  expect_refused(heterog_open(&options, &runner_), "none");
+  std::thread([] { EXPECT_STREQ(heterog_last_error(), ""); }).join();
+  EXPECT_STRNE(heterog_last_error(), "");
+}
+
+TEST_F(Interface, NullPointersAreBadInput) {
+  heterog_info info = {};
+  std::int32_t number = 0;
+  double loss = 0;
+  heterog_tensor tensor = {};
+  expect_refused(heterog_open(nullptr, &runner_), "not given");
+  expect_refused(heterog_open(&options_, nullptr), "not given");
+  heterog_options nothing = {};
+  expect_refused(heterog_open(&nothing, &runner_), "graph: not given");
+  expect_refused(heterog_get_info(nullptr, &info), "no runner");
+  expect_refused(heterog_is_kept(nullptr, 0, &number), "no runner");
+  expect_refused(heterog_set(nullptr, 0, &tensor), "no runner");
+  expect_refused(heterog_get(nullptr, 0, &tensor), "no runner");
+  expect_refused(heterog_step(nullptr, 1, nullptr, nullptr, 0, &loss, &loss), "no runner");
+  expect_refused(heterog_meet(nullptr, 0, &number), "no runner");
+  EXPECT_EQ(heterog_close(nullptr, 0), 0) << "as free()";
+  EXPECT_EQ(heterog_close(nullptr, 1), 0);
+  open();
+  expect_refused(heterog_get_info(runner_, nullptr), "not given");
+  expect_refused(heterog_is_kept(runner_, 0, nullptr), "not given");
+  expect_refused(heterog_meet(runner_, 0, nullptr), "not given");
+  expect_refused(heterog_set(runner_, parameter().value(), nullptr), "no tensor");
+  expect_refused(heterog_set(runner_, parameter().value(), &tensor), "dtype: not given");
+  Owned owned(graph_, parameter(), 1);
+  tensor = owned.view();
+  tensor.data = nullptr;
+  expect_refused(heterog_set(runner_, owned.id, &tensor), "no data given");
+  tensor.sizes = nullptr;
+  expect_refused(heterog_set(runner_, owned.id, &tensor), "without sizes");
+  expect_refused(heterog_get(runner_, parameter().value(), nullptr), "no tensor");
+  expect_refused(heterog_step(runner_, 1, nullptr, nullptr, 2, &loss, &loss), "inputs");
+  expect_refused(heterog_step(runner_, 1, nullptr, nullptr, 0, nullptr, &loss), "loss");
+}
+
+}  // namespace
+}  // namespace heterog::client
