@@ -131,7 +131,8 @@ std::optional<StepCheck> check_step(const ProfileOptions& options, const graph::
   if (!options.step || !profile.finished) return std::nullopt;
   StepCheck check{.samples = *options.step};
   for (const cost::ProfiledOperator& op : profile.operators) {
-    check.predicted_seconds += static_cast<double>(op.ops.size()) * op.fit.at(check.samples);
+    check.predicted_seconds +=
+        static_cast<double>(op.ops.size()) * cost::CostCurve(op).at(check.samples);
   }
   check.measured_seconds = runtime::measure_step(
       graph, {.samples = check.samples, .threads = options.threads, .seed = options.seed});
@@ -199,7 +200,9 @@ std::string errors_text(const cost::Profile& profile) {
   for (const cost::FitError& error : cost::held_out_errors(profile)) {
     add(fmt::format("{} samples, held out", error.samples), error);
   }
-  return "\nerror of seconds = fixed + per sample * samples, where the batch matters:\n" +
+  return "\nerror of the line seconds = fixed + per sample * samples on the sizes that it was "
+         "fitted to, "
+         "and of each size by the costs without it, where the batch matters:\n" +
          table.text() + fmt::format("worst: {}\n", printable(fit.worst_form, 160));
 }
 

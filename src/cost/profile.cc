@@ -59,16 +59,6 @@ double r_squared(std::span<const Point> points, const Line& line) {
   return total > 0 ? 1 - residual / total : 1;
 }
 
-LinearFit fit_all(std::span<const Measurement> measured) {
-  std::vector<Point> points;
-  for (const Measurement& m : measured) {
-    EXPECT(m.seconds > 0);
-    points.push_back({static_cast<double>(m.samples), m.seconds});
-  }
-  const Line line = fit_relative(points);
-  return {line.intercept, line.slope, r_squared(points, line)};
-}
-
 // Collects relative errors of predictions.
 class Errors {
  public:
@@ -104,7 +94,33 @@ class Errors {
 
 LinearFit fit_line(std::span<const Measurement> measured) {
   EXPECT(!measured.empty());
-  return fit_all(measured);
+  std::vector<Point> points;
+  for (const Measurement& m : measured) {
+    EXPECT(m.seconds > 0);
+    points.push_back({static_cast<double>(m.samples), m.seconds});
+  }
+  const Line line = fit_relative(points);
+  return {line.intercept, line.slope, r_squared(points, line)};
+}
+
+CostCurve::CostCurve(const ProfiledOperator& op) : line_(op.fit) {
+  EXPECT(!op.measured.empty());
+  for (const Measurement& m : op.measured) {
+    knots_.push_back({m.samples, m.seconds / line_.at(m.samples)});
+  }
+  std::sort(knots_.begin(), knots_.end(),
+            [](const Knot& a, const Knot& b) { return a.samples < b.samples; });
+}
+
+double CostCurve::at(std::int64_t samples) const {
+  const auto above = std::find_if(knots_.begin(), knots_.end(),
+                                  [&](const Knot& knot) { return knot.samples >= samples; });
+  if (above == knots_.end()) return line_.at(samples) * knots_.back().scale;
+  if (above == knots_.begin()) return line_.at(samples) * above->scale;
+  const Knot& below = *std::prev(above);
+  const double part = static_cast<double>(samples - below.samples) /
+                      static_cast<double>(above->samples - below.samples);
+  return line_.at(samples) * (below.scale + part * (above->scale - below.scale));
 }
 
 ProfiledLink fit_link(std::string between, std::vector<Transfer> measured) {
@@ -141,7 +157,8 @@ std::vector<FitError> held_out_errors(const Profile& profile) {
       if (held == others.end() || others.size() < 3) continue;
       const double seconds = held->seconds;
       others.erase(held);
-      errors.add(op, fit_all(others).at(samples), seconds);
+      const CostCurve curve({.measured = others, .fit = fit_line(others)});
+      errors.add(op, curve.at(samples), seconds);
     }
     const FitError error = errors.done();
     if (error.count > 0) result.push_back(error);
@@ -169,18 +186,21 @@ ProfiledModel::ProfiledModel(const graph::ModelGraph& graph, std::vector<Profile
                source, printable(profile.device));
     }
     Measured measured{.device = profile.device,
-                      .fits = IdVector<OpId, LinearFit>(graph.op_count())};
+                      .curves = IdVector<OpId, CostCurve>(graph.op_count())};
+    std::vector<bool> known(graph.op_count());
     for (std::size_t i = 0; i < profile.operators.size(); ++i) {
+      const CostCurve curve(profile.operators[i]);
       for (const std::string& name : profile.operators[i].ops) {
         const auto found = by_name.find(name);
         VALIDATE(found != by_name.end(),
                  "{}: operators[{}].ops: the graph has no op '{}'; profile it again", source, i,
                  printable(name));
-        measured.fits[found->second] = profile.operators[i].fit;
+        measured.curves[found->second] = curve;
+        known[found->second.value()] = true;
       }
     }
     for (OpId op : graph.op_ids()) {
-      VALIDATE(graph.op(op).alias || measured.fits[op].at(1) > 0,
+      VALIDATE(graph.op(op).alias || known[op.value()],
                "{}: operators: the cost of op '{}' is missing; profile the graph again", source,
                printable(graph.op(op).name));
     }
@@ -191,7 +211,7 @@ ProfiledModel::ProfiledModel(const graph::ModelGraph& graph, std::vector<Profile
 double ProfiledModel::seconds(const graph::ModelGraph& graph, OpId op, std::int64_t samples,
                               const cluster::DeviceType& type) const {
   for (const Measured& measured : measured_) {
-    if (measured.device == type.name) return measured.fits[op].at(samples);
+    if (measured.device == type.name) return measured.curves[op].at(samples);
   }
   return otherwise_.seconds(graph, op, samples, type);
 }

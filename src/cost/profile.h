@@ -38,6 +38,26 @@ struct ProfiledOperator {
   LinearFit fit;
 };
 
+// What an operator costs at any number of samples: its line, scaled to meet every size that was
+// measured. Between two of them the scale is linear in the samples; beyond the first and the last
+// it is theirs. A line alone loses a step's total: operators that leave a cache as their slice
+// grows all bend the same way.
+class CostCurve {
+ public:
+  CostCurve() = default;
+  // At least one measurement, distinct numbers of samples, in any order.
+  explicit CostCurve(const ProfiledOperator& op);
+  double at(std::int64_t samples) const;
+
+ private:
+  struct Knot {
+    std::int64_t samples = 0;
+    double scale = 1;  // measured / line
+  };
+  LinearFit line_;
+  std::vector<Knot> knots_;  // ascending
+};
+
 // Seconds to bring some bytes from one process to another.
 struct Transfer {
   Bytes bytes = 0;
@@ -80,9 +100,9 @@ struct FitError {
   // Σ predicted / Σ measured − 1, every op of the graph counted: what a whole step is off by.
   double total = 0;
 };
-// Of the fits on the sizes that they were fitted to.
+// Of the lines on the sizes that they were fitted to.
 FitError fit_error(const Profile& profile);
-// Of each size, predicted by fits that were made without it.
+// Of each size, predicted by curves that were made without it.
 std::vector<FitError> held_out_errors(const Profile& profile);
 
 // What a profile says on the device type that it was measured on; `otherwise` on all others, and
@@ -104,7 +124,7 @@ class ProfiledModel final : public CostModel {
  private:
   struct Measured {
     std::string device;
-    IdVector<OpId, LinearFit> fits;  // of aliases: not used
+    IdVector<OpId, CostCurve> curves;  // of aliases: empty
   };
   std::vector<Measured> measured_;
   const CostModel& otherwise_;

@@ -95,6 +95,11 @@ ProfiledOperator read_operator(const JsonValue& value, std::set<std::string>& na
   op.fit.r2 = read_r2(object);
   for (const JsonValue& item : object.list("measured")) {
     op.measured.push_back(read_measurement(item));
+    for (std::size_t i = 0; i + 1 < op.measured.size(); ++i) {
+      VALIDATE(op.measured[i].samples != op.measured.back().samples,
+               "{}: {} samples were measured already; give each size once", item.where(),
+               op.measured.back().samples);
+    }
   }
   VALIDATE(!op.measured.empty(), "{}.measured is empty; expected at least one measurement",
            object.where());

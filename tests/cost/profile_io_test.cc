@@ -71,6 +71,9 @@ TEST(ProfileFile, RefusesCostsThatMakeNoSense) {
       AllOf(HasSubstr("operators[1]"), HasSubstr("seconds_per_sample"), HasSubstr("missing")));
   EXPECT_THAT(refusal(with("\"seconds\":0.009", "\"seconds\":0")),
               HasSubstr("operators[0].measured[2].seconds"));
+  EXPECT_THAT(
+      refusal(with("\"samples\":4", "\"samples\":2")),
+      AllOf(HasSubstr("operators[0].measured[2]"), HasSubstr("2 samples"), HasSubstr("once")));
   EXPECT_THAT(refusal(with("\"bandwidth_bytes_per_second\":", "\"bandwidth_bytes_per_second\":-")),
               HasSubstr("links[0].bandwidth_bytes_per_second"));
 }

@@ -76,6 +76,28 @@ TEST(FitLink, GivesLatencyAndBandwidth) {
   EXPECT_NEAR(link.r2, 1, 1e-12);
 }
 
+// The line through (2, 3), (4, 5), (8, 12) is no measured point's; the curve is, whatever their
+// order, keeps to the line's shape between them, and takes the nearest scale beyond.
+TEST(CostCurve, MeetsEveryMeasuredSize) {
+  const ProfiledOperator op = profiled("bent", {"a"}, {{4, 5e-3}, {8, 12e-3}, {2, 3e-3}});
+  const CostCurve curve(op);
+  for (const Measurement& m : op.measured) {
+    EXPECT_NEAR(curve.at(m.samples), m.seconds, 1e-12);
+    EXPECT_GT(std::abs(op.fit.at(m.samples) / m.seconds - 1), 0.01);
+  }
+  const double at2 = 3e-3 / op.fit.at(2), at4 = 5e-3 / op.fit.at(4), at8 = 12e-3 / op.fit.at(8);
+  EXPECT_NEAR(curve.at(3), op.fit.at(3) * (at2 + at4) / 2, 1e-12);
+  EXPECT_NEAR(curve.at(7), op.fit.at(7) * (at4 + 3 * at8) / 4, 1e-12);
+  EXPECT_NEAR(curve.at(1), op.fit.at(1) * at2, 1e-12);
+  EXPECT_NEAR(curve.at(64), op.fit.at(64) * at8, 1e-12);
+}
+
+TEST(CostCurve, OfOneSizeIsFlat) {
+  const CostCurve curve(profiled("constant", {"a"}, {{4, 7e-3}}));
+  EXPECT_NEAR(curve.at(1), 7e-3, 1e-15);
+  EXPECT_NEAR(curve.at(64), 7e-3, 1e-15);
+}
+
 // Three ops of t = n and one that takes 1, 1, 2 at 1, 2, 4 samples. Without 4: the first predicts
 // 4, the second is flat at 1, half of what it was. A step: 3·4 + 1 of 3·4 + 2.
 TEST(HeldOut, PredictsASizeThatTheFitHasNotSeen) {
@@ -113,6 +135,16 @@ TEST(ProfiledModel, SpeaksForItsDeviceAlone) {
   EXPECT_NEAR(model.seconds(graph, OpId(0), 10, fast), 21e-3, 1e-12);
   EXPECT_NEAR(model.seconds(graph, OpId(2), 10, fast), 5e-3, 1e-12);
   EXPECT_EQ(model.seconds(graph, OpId(0), 10, slow), 0.25);
+}
+
+TEST(ProfiledModel, IsExactAtMeasuredSizes) {
+  const graph::ModelGraph graph = relu_chain();
+  Profile bent = chain_profile();
+  bent.operators[0] = profiled("relu", {"first"}, {{1, 1e-3}, {2, 1e-3}, {4, 9e-3}});
+  const ConstantModel otherwise(0.25);
+  const ProfiledModel model(graph, {{bent, "p.json"}}, otherwise);
+  EXPECT_NEAR(model.seconds(graph, OpId(0), 2, cluster::test_type("fast")), 1e-3, 1e-12);
+  EXPECT_NEAR(model.seconds(graph, OpId(0), 4, cluster::test_type("fast")), 9e-3, 1e-12);
 }
 
 TEST(ProfiledModel, TakesAProfileOfEachDevice) {
