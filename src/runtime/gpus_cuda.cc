@@ -11,14 +11,22 @@
 namespace heterog::runtime {
 namespace {
 
-// How many there are, once CUDA has been told that a rank's streams must not share a queue of the
-// device: by default there are eight for all streams, and what waits for another rank at the head
-// of one would hold up what it is to be waited for behind it.
-int count_gpus() {
-  static const int count = [] {
+// What CUDA answered when it was first asked, and that only after it has been told that a rank's
+// streams must not share a queue of the device: by default there are eight for all streams, and
+// what waits for another rank at the head of one would hold up what it is to be waited for behind
+// it.
+struct Count {
+  cudaError_t error = cudaSuccess;
+  int gpus = 0;
+};
+
+const Count& count_gpus() {
+  static const Count count = [] {
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-    int found = 0;
-    return cudaGetDeviceCount(&found) == cudaSuccess ? found : 0;
+    Count asked;
+    asked.error = cudaGetDeviceCount(&asked.gpus);
+    if (asked.error != cudaSuccess) asked.gpus = 0;
+    return asked;
   }();
   return count;
 }
@@ -35,7 +43,7 @@ std::string id_of(const cudaUUID_t& uuid) {
 
 std::vector<Gpu> visible_gpus() {
   std::vector<Gpu> gpus;
-  for (int index = 0; index < count_gpus(); ++index) {
+  for (int index = 0; index < count_gpus().gpus; ++index) {
     cudaDeviceProp properties{};
     if (cudaGetDeviceProperties(&properties, index) != cudaSuccess) break;
     gpus.push_back({gpu_type(printable(properties.name)),
@@ -56,9 +64,7 @@ Bytes free_memory(std::size_t index) {
 }
 
 std::string no_gpu_reason() {
-  int found = 0;
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-  const cudaError_t error = cudaGetDeviceCount(&found);
+  const cudaError_t error = count_gpus().error;
   if (error == cudaSuccess || error == cudaErrorNoDevice) return "there is no GPU here";
   return fmt::format("no GPU can be used here ({})", printable(cudaGetErrorString(error)));
 }

@@ -40,6 +40,7 @@ struct StepResult {
   std::vector<at::Tensor> captures;  // parallel to Program::captures
   Nanoseconds start = 0;             // by this machine's steady clock
   Nanoseconds duration = 0;
+  std::int64_t overwrites = 0;          // operators that wrote their result over an operand
   IdVector<InstructionId, Span> spans;  // empty unless recorded
 };
 
