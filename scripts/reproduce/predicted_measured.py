@@ -12,6 +12,9 @@ what is measured is the least of the rounds' median steps, and the scatter is ho
 rounds is above it. What runs while the machine's host takes more than 1 % of the cores' time is
 tried again; "stolen" is the most that was taken in the end. Needs root, iproute2 and two free cores.
 Writes OUT/table.json beside the table.
+
+"Replayed" is simulated from what the operators took in the measured run itself: what is left of its
+error is the simulator's (links, order, waits), the rest of "predicted" the profile's.
 """
 
 import argparse
@@ -80,7 +83,7 @@ class Bench:
         self.heterog = ROOT / "build" / options.preset / "bin" / "heterog"
         self.graph = self.out / f"{options.model}.json.gz"
         self.profiles = []  # a file a device: those that plans are made with
-        self.profiled = 0
+        self.profiled = self.ran = 0  # how often
 
 
     def export(self) -> None:
@@ -129,10 +132,12 @@ class Bench:
         return json.loads(printed)["step_seconds"]
 
     def run(self, cluster: Path, plan: Path, trace: Path | None = None, order: str = "") -> dict:
-        """What rank 0 prints."""
+        """What rank 0 prints; its "costs" are the files of what the operators took."""
+        costs = self.out / f"costs{self.ran}"
+        self.ran += 1
         words = [self.heterog, "run", *self.files(cluster, self.profiles), "--plan", plan, "--steps",
                  self.options.steps, "--threads", "1", "--json", "--any-device",
-                 "--slow", f"slow/gpu0={self.options.factor}"]  # fmt: skip
+                 "--slow", f"slow/gpu0={self.options.factor}", "--profile-out", costs]  # fmt: skip
         if trace:
             words += ["--trace", trace]
         if order:
@@ -151,7 +156,8 @@ class Bench:
         printed = [process.communicate()[0] for process in running]
         if any(process.returncode for process in running):
             sys.exit("a run failed")
-        return json.loads(printed[0])
+        files = [costs / f"{device}.profile.json" for device in DEVICES]
+        return json.loads(printed[0]) | {"costs": [file for file in files if file.exists()]}
 
     def fit_link(self, gigabits: float) -> dict:
         """From the all-reduces of EV: the bandwidth that large ones get together, and what is left
@@ -268,32 +274,38 @@ def main() -> None:
                 for (_, order, plan), seen in zip(cases, results, strict=True):
                     run = partial(bench.run, cluster, plan, order=order)
                     result, stolen = undisturbed(run, tries)
-                    seen.append((result["median_step_seconds"], stolen))
+                    seen.append((result["median_step_seconds"], stolen, result["costs"]))
                 profiles.append(undisturbed(bench.profile, tries)[0])
             quiet = [
                 quiet_profile(files, bench.out / f"quiet.{device}.profile.json")
                 for device, files in zip(DEVICES, zip(*profiles, strict=True), strict=True)
             ]
             for (planner, order, plan), seen in zip(cases, results, strict=True):
-                times = [seconds for seconds, _ in seen]
+                times = [seconds for seconds, _, _ in seen]
+                costs = min(seen)[2]
                 row = {"gigabits": gigabits, "planner": planner, "order": order,
                        "predicted": bench.predict(cluster, plan, order, quiet),
+                       "replayed": bench.predict(cluster, plan, order, costs),
                        "measured": min(times), "rounds": times,
-                       "stolen": max(stolen for _, stolen in seen)}  # fmt: skip
-                row["error"] = row["predicted"] / row["measured"] - 1
+                       "stolen": max(stolen for _, stolen, _ in seen)}  # fmt: skip
+                for which in ("predicted", "replayed"):
+                    row[f"{which}_error"] = row[which] / row["measured"] - 1
                 row["scatter"] = statistics.mean(times) / row["measured"] - 1
                 rows.append(row)
-                print(f"{gigabits:>4} Gb/s  {planner:18} {order:5} predicted "
-                      f"{row['predicted'] * 1e3:8.1f} ms  measured {row['measured'] * 1e3:8.1f} ms "
-                      f" {row['error']:+6.1%}  scatter {row['scatter']:5.1%}  stolen "
-                      f"{row['stolen']:5.1%}", flush=True)
+                print(f"{gigabits:>4}  {planner:16} {order:5} {row['measured'] * 1e3:7.1f} ms  "
+                      f"predicted {row['predicted'] * 1e3:7.1f} {row['predicted_error']:+6.1%}  "
+                      f"replayed {row['replayed'] * 1e3:7.1f} {row['replayed_error']:+6.1%}  "
+                      f"scatter {row['scatter']:5.1%}  stolen {row['stolen']:5.1%}",
+                      flush=True)  # fmt: skip
     finally:
         remove_network()
     (bench.out / "table.json").write_text(json.dumps(rows, indent=1))
-    errors = [abs(row["error"]) for row in rows]
-    agreement = spearman([r["predicted"] for r in rows], [r["measured"] for r in rows])
-    print(f"{len(rows)} plans: median error {statistics.median(errors):.1%}, worst "
-          f"{max(errors):.1%}, Spearman {agreement:.3f}")
+    measured = [row["measured"] for row in rows]
+    for which in ("predicted", "replayed"):
+        errors = [abs(row[f"{which}_error"]) for row in rows]
+        agreement = spearman([row[which] for row in rows], measured)
+        print(f"{which}, {len(rows)} plans: median error {statistics.median(errors):.1%}, worst "
+              f"{max(errors):.1%}, Spearman {agreement:.3f}")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "cost/op_family.h"
+#include "runtime/median.h"
 
 namespace heterog::runtime {
 
@@ -149,25 +150,23 @@ IdVector<DeviceId, RankRecord> gather_records(const Job& job, const RankRecord& 
   return records;
 }
 
-IdVector<TaskId, Nanoseconds> median_durations(const std::vector<MeasuredStep>& steps) {
+IdVector<TaskId, Nanoseconds> typical_durations(const std::vector<MeasuredStep>& steps) {
   ENSURE(!steps.empty());
-  const std::size_t tasks = steps.front().begin.size();
-  IdVector<TaskId, Nanoseconds> medians(tasks);
-  std::vector<Nanoseconds> durations(steps.size());
-  for (TaskId task : id_range<TaskId>(tasks)) {
-    for (std::size_t i = 0; i < steps.size(); ++i) {
-      durations[i] = steps[i].end[task] - steps[i].begin[task];
-    }
-    const auto middle = durations.begin() + static_cast<std::ptrdiff_t>(durations.size() / 2);
-    std::nth_element(durations.begin(), middle, durations.end());
-    medians[task] = *middle;
+  std::vector<double> totals;
+  for (const MeasuredStep& step : steps) totals.push_back(static_cast<double>(step.duration));
+  const std::vector<std::size_t> kept = middle_half(totals);
+  IdVector<TaskId, Nanoseconds> durations(steps.front().begin.size());
+  for (TaskId task : id_range<TaskId>(durations.size())) {
+    Nanoseconds total = 0;
+    for (std::size_t i : kept) total += steps[i].end[task] - steps[i].begin[task];
+    durations[task] = total / static_cast<Nanoseconds>(kept.size());
   }
-  return medians;
+  return durations;
 }
 
 std::vector<Drift> drift(const Job& job, const compiler::Plan& plan,
                          const std::vector<MeasuredStep>& steps) {
-  const IdVector<TaskId, Nanoseconds> measured = median_durations(steps);
+  const IdVector<TaskId, Nanoseconds> measured = typical_durations(steps);
   std::map<std::string, Drift> by_class;
   for (TaskId task : plan.task_ids()) {
     if (plan.duration[task] == 0) continue;  // an alias

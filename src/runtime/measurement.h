@@ -42,7 +42,7 @@ struct Drift {
   std::string what;  // "matrix products on a/gpu0", "a/gpu0 → b/gpu0"
   std::int64_t tasks = 0;
   double predicted_seconds = 0;  // in a step, added up
-  double measured_seconds = 0;   // medians over the steps, added up
+  double measured_seconds = 0;   // typical durations, added up
   double ratio() const { return measured_seconds / predicted_seconds; }
 };
 // By class of operator and device, by pair of devices, by device set; those that take longest
@@ -50,7 +50,7 @@ struct Drift {
 std::vector<Drift> drift(const Job& job, const compiler::Plan& plan,
                          const std::vector<MeasuredStep>& steps);
 
-// The median of each task's duration over the steps.
-IdVector<TaskId, Nanoseconds> median_durations(const std::vector<MeasuredStep>& steps);
+// Each task's mean duration over the middle half of the steps, by how long these took.
+IdVector<TaskId, Nanoseconds> typical_durations(const std::vector<MeasuredStep>& steps);
 
 }  // namespace heterog::runtime

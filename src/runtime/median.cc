@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -20,6 +21,16 @@ Robust robust(std::vector<double> values) {
   const double middle = median(values);
   for (double& value : values) value = std::abs(value - middle);
   return {middle, median(std::move(values))};
+}
+
+std::vector<std::size_t> middle_half(const std::vector<double>& values) {
+  ENSURE(!values.empty());
+  std::vector<std::size_t> order(values.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return values[a] < values[b]; });
+  const auto left_out = static_cast<std::ptrdiff_t>(values.size() / 4);
+  return {order.begin() + left_out, order.end() - left_out};
 }
 
 }  // namespace heterog::runtime

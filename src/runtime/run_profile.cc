@@ -34,7 +34,7 @@ cost::Profile profile_of_run(const Job& job, const compiler::Plan& plan,
                              const std::vector<MeasuredStep>& steps, DeviceTypeId type) {
   const cost::Problem& problem = *job.problem;
   const graph::ModelGraph& graph = *problem.graph;
-  const IdVector<TaskId, Nanoseconds> measured = median_durations(steps);
+  const IdVector<TaskId, Nanoseconds> measured = typical_durations(steps);
   IdVector<OpId, Times> times(graph.op_count());
   double all_measured = 0, all_predicted = 0;
   for (TaskId task : plan.task_ids()) {

@@ -16,22 +16,18 @@ namespace {
 
 using Times = std::vector<double>;  // of the instructions of one step, in seconds
 
-// The mean over the middle half of the steps, by how long they took. Not the median of each
-// instruction by itself: what disturbs a step hits another instruction each time, so the medians
-// leave it out, and their sum falls short of the median step by a tenth on a busy machine.
-Times middle_mean(std::vector<Times> steps) {
-  const auto total = [](const Times& step) {
-    return std::accumulate(step.begin(), step.end(), 0.0);
-  };
-  std::stable_sort(steps.begin(), steps.end(),
-                   [&](const Times& a, const Times& b) { return total(a) < total(b); });
-  const std::size_t left_out = steps.size() / 4;  // at either end
-  const std::size_t kept = steps.size() - 2 * left_out;
+// The mean over the middle half of the steps.
+Times middle_mean(const std::vector<Times>& steps) {
+  std::vector<double> totals;
+  for (const Times& step : steps) {
+    totals.push_back(std::accumulate(step.begin(), step.end(), 0.0));
+  }
+  const std::vector<std::size_t> kept = middle_half(totals);
   Times mean(steps.front().size(), 0.0);
-  for (std::size_t step = left_out; step < left_out + kept; ++step) {
+  for (std::size_t step : kept) {
     for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += steps[step][i];
   }
-  for (double& seconds : mean) seconds /= static_cast<double>(kept);
+  for (double& seconds : mean) seconds /= static_cast<double>(kept.size());
   return mean;
 }
 
@@ -63,7 +59,7 @@ IdVector<OpId, double> seconds_of_ops(const graph::ModelGraph& graph, const Job&
     }
     steps.push_back(std::move(times));
   }
-  const Times mean = middle_mean(std::move(steps));
+  const Times mean = middle_mean(steps);
   IdVector<OpId, double> seconds(graph.op_count(), 0.0);
   for (std::size_t i = 0; i < count; ++i) {
     std::vector<OpId> ops;
