@@ -236,6 +236,28 @@ def spearman(a: list, b: list) -> float:
     return statistics.correlation(ranks(a), ranks(b))
 
 
+QUIET = 0.025  # of the cores' time
+
+
+def summary(rows: list) -> str:
+    lines = []
+    quiet = [row for row in rows if row["stolen"] <= QUIET]
+    for which, of, what in (
+        ("predicted", rows, "plans"),
+        ("predicted", quiet, f"plans with at most {QUIET:.1%} stolen"),
+        ("replayed", rows, "plans"),
+    ):
+        if len(of) < 2:
+            continue
+        errors = [abs(row[f"{which}_error"]) for row in of]
+        agreement = spearman([row[which] for row in of], [row["measured"] for row in of])
+        lines.append(
+            f"{which}, {len(of)} {what}: median error {statistics.median(errors):.1%}, worst "
+            f"{max(errors):.1%}, Spearman {agreement:.3f}"
+        )
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--model", choices=("bert", "convolution"), default="bert")
@@ -300,12 +322,7 @@ def main() -> None:
     finally:
         remove_network()
     (bench.out / "table.json").write_text(json.dumps(rows, indent=1))
-    measured = [row["measured"] for row in rows]
-    for which in ("predicted", "replayed"):
-        errors = [abs(row[f"{which}_error"]) for row in rows]
-        agreement = spearman([row[which] for row in rows], measured)
-        print(f"{which}, {len(rows)} plans: median error {statistics.median(errors):.1%}, worst "
-              f"{max(errors):.1%}, Spearman {agreement:.3f}")  # fmt: skip
+    print(summary(rows))
 
 
 if __name__ == "__main__":
