@@ -255,7 +255,8 @@ def summary(rows: list) -> str:
             f"{which}, {len(of)} {what}: median error {statistics.median(errors):.1%}, worst "
             f"{max(errors):.1%}, Spearman {agreement:.3f}"
         )
-    return "\n".join(lines)
+    scatter = statistics.median(row["scatter"] for row in rows)
+    return "\n".join(lines + [f"scatter of the rounds: median {scatter:.1%}"])
 
 
 def main() -> None:
