@@ -63,6 +63,9 @@ class BodyRunner {
   std::atomic<std::int64_t> overwrites_{0};  // in this step
 };
 
+// "rank 1 (host/gpu1), task 12, which receives 'relu'": for messages.
+std::string describe_task(const Job& job, DeviceId device, const Instruction& instruction);
+
 // One line of what PyTorch, or whoever threw it, says.
 std::string reason_of(const std::exception& error);
 

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -67,8 +66,5 @@ class Worker {
   class State;
   std::unique_ptr<State> state_;
 };
-
-// "rank 1 (host/gpu1), task 12, transfer of 'relu'": for messages.
-std::string describe_task(const Job& job, DeviceId device, const Instruction& instruction);
 
 }  // namespace heterog::runtime
