@@ -126,6 +126,7 @@ double CostCurve::at(std::int64_t samples) const {
 ProfiledLink fit_link(std::string between, std::vector<Transfer> measured) {
   EXPECT(measured.size() >= 2);
   std::vector<Point> points;
+  points.reserve(measured.size());
   for (const Transfer& t : measured) points.push_back({static_cast<double>(t.bytes), t.seconds});
   const Line line = fit_relative(points);
   VALIDATE(line.slope > 0, "{}: more bytes do not take longer; measure again on a quieter machine",
@@ -166,8 +167,8 @@ std::vector<FitError> held_out_errors(const Profile& profile) {
   return result;
 }
 
-ProfiledModel::ProfiledModel(const graph::ModelGraph& graph, std::vector<ProfileSource> profiles,
-                             const CostModel& otherwise)
+ProfiledModel::ProfiledModel(const graph::ModelGraph& graph,
+                             const std::vector<ProfileSource>& profiles, const CostModel& otherwise)
     : otherwise_(otherwise) {
   std::unordered_map<std::string_view, OpId> by_name;
   for (OpId op : graph.op_ids()) by_name.emplace(graph.op(op).name, op);

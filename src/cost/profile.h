@@ -114,7 +114,7 @@ struct ProfileSource {
 };
 class ProfiledModel final : public CostModel {
  public:
-  ProfiledModel(const graph::ModelGraph& graph, std::vector<ProfileSource> profiles,
+  ProfiledModel(const graph::ModelGraph& graph, const std::vector<ProfileSource>& profiles,
                 const CostModel& otherwise);
   double seconds(const graph::ModelGraph& graph, OpId op, std::int64_t samples,
                  const cluster::DeviceType& type) const override;

@@ -153,6 +153,7 @@ IdVector<DeviceId, RankRecord> gather_records(const Job& job, const RankRecord& 
 IdVector<TaskId, Nanoseconds> typical_durations(const std::vector<MeasuredStep>& steps) {
   ENSURE(!steps.empty());
   std::vector<double> totals;
+  totals.reserve(steps.size());
   for (const MeasuredStep& step : steps) totals.push_back(static_cast<double>(step.duration));
   const std::vector<std::size_t> kept = middle_half(totals);
   IdVector<TaskId, Nanoseconds> durations(steps.front().begin.size());

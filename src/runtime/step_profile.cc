@@ -19,6 +19,7 @@ using Times = std::vector<double>;  // of the instructions of one step, in secon
 // The mean over the middle half of the steps.
 Times middle_mean(const std::vector<Times>& steps) {
   std::vector<double> totals;
+  totals.reserve(steps.size());
   for (const Times& step : steps) {
     totals.push_back(std::accumulate(step.begin(), step.end(), 0.0));
   }
