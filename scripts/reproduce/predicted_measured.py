@@ -64,7 +64,7 @@ def cluster_text(link: dict) -> str:
     nic = {
         "bandwidth_bytes_per_second": link["bandwidth"],
         "latency_seconds": link["hop"] / 2,  # a hop has two of them
-        "launch_seconds": link["launch"],
+        "launch_seconds": 0.0,
     }
     machines = [
         {"name": name, "devices": [{"model": model}], "nic": nic}
@@ -162,7 +162,7 @@ class Bench:
     def fit_link(self, gigabits: float) -> dict:
         """From the all-reduces of EV: the bandwidth that large ones get together, and what is left
         of a small one's median: two hops, there and back, as the simulator counts them."""
-        guess = {"bandwidth": gigabits * 1.25e8, "hop": 1e-4, "launch": 0.0}
+        guess = {"bandwidth": gigabits * 1.25e8, "hop": 1e-4}
         cluster = self.out / "guess.cluster.json"
         cluster.write_text(cluster_text(guess))
         trace = self.out / "fit"
@@ -175,7 +175,7 @@ class Bench:
         large = [point for point in points if point[0] >= 128 << 10]
         slope = sum(seconds for _, seconds in large) / sum(count for count, _ in large)
         small = [seconds - count * slope for count, seconds in points if count < 16 << 10]
-        return {"bandwidth": 1 / slope, "hop": max(statistics.median(small), 0) / 2, "launch": 0.0}
+        return {"bandwidth": 1 / slope, "hop": max(statistics.median(small), 0) / 2}
 
 
 def stolen_ticks() -> tuple[int, int]:

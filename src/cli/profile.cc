@@ -201,8 +201,7 @@ std::string errors_text(const cost::Profile& profile) {
     add(fmt::format("{} samples, held out", error.samples), error);
   }
   return "\nerror of the line seconds = fixed + per sample * samples on the sizes that it was "
-         "fitted to, "
-         "and of each size by the costs without it, where the batch matters:\n" +
+         "fitted to, and of each size by the costs without it, where the batch matters:\n" +
          table.text() + fmt::format("worst: {}\n", printable(fit.worst_form, 160));
 }
 

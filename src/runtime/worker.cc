@@ -243,8 +243,9 @@ class Worker::State {
 
   void end(const Instruction& instruction) {
     for (SlotId slot : instruction.reads) {
-      if (slots_.readers[slot].left.fetch_sub(1, std::memory_order_acq_rel) == 1)
+      if (slots_.readers[slot].left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
         slots_.value[slot].reset();
+      }
     }
     for (SlotId slot : instruction.drops) slots_.value[slot].reset();
     bool wakes = false;
