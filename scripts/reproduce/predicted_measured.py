@@ -1,30 +1,32 @@
 """Predicted against measured step times, on this machine (docs/results.md).
 
-    sudo .venv/bin/python scripts/reproduce/predicted_measured.py [--rounds 3] [--model bert]
+    sudo .venv/bin/python scripts/reproduce/predicted_measured.py [--rounds 60] [--model bert]
 
 Two workers, each on a core of its own, in two network namespaces joined by a link that `tc tbf`
-shapes; the second repeats all its work. The link is fitted to the all-reduces of a run that is not
-in the table. A shared machine is faster in one minute than in the next, and what others do on it only
-ever adds time; so everything else goes in rounds, and what counts is the quietest: every plan runs
-once a round, and operators are profiled in steps of the runtime on both workers before, between and
-after the rounds. A plan is made with the first profile and predicted with the quietest of each size;
-what is measured is the least of the rounds' median steps, and the scatter is how far the mean of the
-rounds is above it. What runs while the machine's host takes more than 1 % of the cores' time is
-tried again; "stolen" is the most that was taken in the end. Needs root, iproute2 and two free cores.
-Writes OUT/table.json beside the table.
+shapes; the second repeats all its work. Plans are made from a profile of the operators and a link
+that is fitted to the all-reduces of a run that is not in the table. A shared machine is faster in
+one minute than in the next; so, in one process a worker (bench_turns), all plans and the steps of a
+second profile take turns, a step each, round after round, until each has QUIET steps from which the
+machine's host took at most 1 % of the cores' time. Of each plan's steps, and of each size of the
+profile's, those count, and at least half of all; "stolen" is what the host took from those that
+count. "Measured" is the mean over the middle half of them, its interval the 95 % of that mean.
 
-"Replayed" is simulated from what the operators took in the measured run itself: what is left of its
-error is the simulator's (links, order, waits), the rest of "predicted" the profile's.
+"Predicted" is simulated from the profile of the same rounds, which has no plan in it, and from what
+the link carries and takes of the cores in steps of that profile beside which all-reduces keep it
+busy.
+
+"Replayed" is simulated from what the operators took in the measured steps themselves: what is left
+of its error is the simulator's (links, order, waits), the rest of "predicted" the profile's. Needs
+root, iproute2 and two free cores. Writes OUT/table.json beside the table.
 """
 
 import argparse
-import copy
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -67,9 +69,10 @@ def cluster_text(link: dict) -> str:
         "launch_seconds": 0.0,
     }
     machines = [
-        {"name": name, "devices": [{"model": model}], "nic": nic}
-        for name, model in zip(("fast", "slow"), DEVICES, strict=True)
-    ]
+        {"name": name, "nic": nic,
+         "devices": [{"model": model, "overhead_seconds_per_byte": overhead}]}
+        for name, model, overhead in zip(("fast", "slow"), DEVICES, link["overheads"], strict=True)
+    ]  # fmt: skip
     return json.dumps(
         {"format": "heterog-cluster", "version": 1, "name": "two-workers", "machines": machines}
     )
@@ -80,11 +83,12 @@ class Bench:
         self.options = options
         self.out = Path(options.out)
         self.out.mkdir(parents=True, exist_ok=True)
-        self.heterog = ROOT / "build" / options.preset / "bin" / "heterog"
+        self.bin = ROOT / "build" / options.preset / "bin"
+        self.heterog = self.bin / "heterog"
         self.graph = self.out / f"{options.model}.json.gz"
+        batch = options.batch
+        self.slices = sorted({batch // 6, batch // 3, batch // 2, 2 * batch // 3, batch})
         self.profiles = []  # a file a device: those that plans are made with
-        self.profiled = self.ran = 0  # how often
-
 
     def export(self) -> None:
         environment = os.environ | {"PYTHONPATH": str(ROOT / "python")}
@@ -92,27 +96,20 @@ class Bench:
            f"{ROOT}/scripts/small_models.py:{self.options.model}", "--out", self.graph,
            env=environment)  # fmt: skip
 
-    def profile(self) -> list[Path]:
-        """A file a device. Both at once: what a core is worth depends on what the other does."""
-        batch = self.options.batch
-        slices = sorted({1, max(1, batch // 4), batch // 3, batch // 2, 2 * batch // 3, batch})
-        self.profiled += 1
-        files = [self.out / f"{device}.{self.profiled}.profile.json" for device in DEVICES]
-        running = []
-        for core, (device, out) in enumerate(zip(DEVICES, files, strict=True)):
+    def profile(self) -> None:
+        """Both devices at once: what a core is worth depends on what the other does."""
+        self.profiles = [self.out / f"{device}.profile.json" for device in DEVICES]
+        commands = []
+        for core, (device, out) in enumerate(zip(DEVICES, self.profiles, strict=True)):
             out.unlink(missing_ok=True)
-            running.append(
-                subprocess.Popen(
-                    ["taskset", "-c", str(core), str(self.heterog), "profile", "--in-steps",
-                     "--graph", str(self.graph), "--out", str(out), "--device", device,
-                     "--slow", str(self.options.factor if core else 1), "--threads", "1",
-                     "--repeat", str(self.options.repeat), "--slices", ",".join(map(str, slices)), "--json"],
-                    stdout=subprocess.DEVNULL,
-                )  # fmt: skip
-            )
-        if any([process.wait() for process in running]):
-            sys.exit("profiling failed")
-        return files
+            Path(f"{out}.partial").unlink(missing_ok=True)
+            commands.append(
+                ["taskset", "-c", core, self.heterog, "profile", "--in-steps", "--graph",
+                 self.graph, "--out", out, "--device", device, "--slow",
+                 self.options.factor if core else 1, "--threads", 1, "--repeat",
+                 self.options.repeat, "--slices", ",".join(map(str, self.slices)), "--json"]
+            )  # fmt: skip
+        together(commands)
 
     def files(self, cluster: Path, profiles: list[Path]) -> list:
         words = ["--graph", self.graph, "--cluster", cluster]
@@ -122,51 +119,48 @@ class Bench:
 
     def plan(self, cluster: Path, planner: str) -> Path:
         plan = self.out / f"{planner.replace(':', '-').replace('/', '-')}.plan.json"
-        sh(self.heterog, "plan", *self.files(cluster, self.profiles), "--batch", self.options.batch, "--planner",
-           planner, "--out", plan, "--json", stdout=subprocess.DEVNULL)  # fmt: skip
+        sh(self.heterog, "plan", *self.files(cluster, self.profiles), "--batch", self.options.batch,
+           "--planner", planner, "--out", plan, "--json", stdout=subprocess.DEVNULL)  # fmt: skip
         return plan
 
+    def for_cluster(self, cluster: Path) -> dict:
+        """What plans say of the cluster that they were made for."""
+        return json.loads(self.plan(cluster, "single").read_text())["cluster"]
+
     def predict(self, cluster: Path, plan: Path, order: str, profiles: list[Path]) -> float:
-        printed = sh(self.heterog, "simulate", *self.files(cluster, profiles), "--plan", plan,
+        here = self.out / "here.plan.json"  # made for the link as it was fitted, before the turns
+        here.write_text(
+            json.dumps(json.loads(plan.read_text()) | {"cluster": self.for_cluster(cluster)})
+        )
+        printed = sh(self.heterog, "simulate", *self.files(cluster, profiles), "--plan", here,
                      "--order", order, "--json", stdout=subprocess.PIPE).stdout  # fmt: skip
         return json.loads(printed)["step_seconds"]
 
-    def run(self, cluster: Path, plan: Path, trace: Path | None = None, order: str = "") -> dict:
-        """What rank 0 prints; its "costs" are the files of what the operators took."""
-        costs = self.out / f"costs{self.ran}"
-        self.ran += 1
-        words = [self.heterog, "run", *self.files(cluster, self.profiles), "--plan", plan, "--steps",
-                 self.options.steps, "--threads", "1", "--json", "--any-device",
-                 "--slow", f"slow/gpu0={self.options.factor}", "--profile-out", costs]  # fmt: skip
-        if trace:
-            words += ["--trace", trace]
-        if order:
-            words += ["--order", order]
-        running = []
+    def on_workers(self, *words) -> None:
+        """The command as both ranks, each in its namespace and on its core."""
+        commands = []
         for rank, space in enumerate(SPACES):
             place = {"RANK": rank, "LOCAL_RANK": 0, "WORLD_SIZE": 2, "MASTER_ADDR": ADDRESSES[0],
                      "MASTER_PORT": PORT}  # fmt: skip
-            running.append(
-                subprocess.Popen(
-                    ["ip", "netns", "exec", space, "env", *[f"{k}={v}" for k, v in place.items()],
-                     "taskset", "-c", str(rank), *map(str, words)],
-                    stdout=subprocess.PIPE, text=True,
-                )  # fmt: skip
-            )
-        printed = [process.communicate()[0] for process in running]
-        if any(process.returncode for process in running):
-            sys.exit("a run failed")
-        files = [costs / f"{device}.profile.json" for device in DEVICES]
-        return json.loads(printed[0]) | {"costs": [file for file in files if file.exists()]}
+            commands.append(
+                ["ip", "netns", "exec", space, "env", *[f"{k}={v}" for k, v in place.items()],
+                 "taskset", "-c", rank, *words]
+            )  # fmt: skip
+        together(commands)
 
     def fit_link(self, gigabits: float) -> dict:
         """From the all-reduces of EV: the bandwidth that large ones get together, and what is left
         of a small one's median: two hops, there and back, as the simulator counts them."""
-        guess = {"bandwidth": gigabits * 1.25e8, "hop": 1e-4}
+        guess = {"bandwidth": gigabits * 1.25e8, "hop": 1e-4, "overheads": (0, 0)}
         cluster = self.out / "guess.cluster.json"
         cluster.write_text(cluster_text(guess))
+        plan = self.plan(cluster, "ev-ar")
         trace = self.out / "fit"
-        self.run(cluster, self.plan(cluster, "ev-ar"), trace)
+        self.on_workers(
+            self.heterog, "run", *self.files(cluster, self.profiles), "--plan",
+            plan, "--steps", self.options.repeat, "--threads", 1, "--json",
+            "--any-device", "--slow", f"slow/gpu0={self.options.factor}", "--trace", trace,
+        )  # fmt: skip
         points = []
         for event in json.loads((trace / "rank0.json").read_text())["traceEvents"]:
             reduces = event.get("ph") == "X" and event.get("cat") == "all-reduce"
@@ -175,57 +169,83 @@ class Bench:
         large = [point for point in points if point[0] >= 128 << 10]
         slope = sum(seconds for _, seconds in large) / sum(count for count, _ in large)
         small = [seconds - count * slope for count, seconds in points if count < 16 << 10]
-        return {"bandwidth": 1 / slope, "hop": max(statistics.median(small), 0) / 2}
+        hop = max(statistics.median(small), 0) / 2
+        return {"bandwidth": 1 / slope, "hop": hop, "overheads": (0, 0)}
+
+    def take_turns(self, cluster: Path, cases: list, out: Path) -> dict:
+        """What bench_turns writes of the cases (planner, order, plan), its files in `out`."""
+        shutil.rmtree(out, ignore_errors=True)
+        out.mkdir()
+        words = []
+        for _, order, plan in cases:
+            words += ["--case", f"{plan}={order}"]
+        self.on_workers(
+            self.bin / "bench_turns", *self.files(cluster, self.profiles), *words, "--slices",
+            ",".join(map(str, self.slices)), "--slow", f"1,{self.options.factor}", "--rounds",
+            self.options.rounds, "--quiet", self.options.quiet, "--out", out,
+        )  # fmt: skip
+        return json.loads((out / "turns.json").read_text())
+
+    def rows(self, gigabits: float) -> list:
+        link = self.fit_link(gigabits)
+        print(f"link of {gigabits} Gb/s: {link['bandwidth'] / 1e6:.1f} MB/s, hop "
+              f"{link['hop'] * 1e6:.0f} us", flush=True)  # fmt: skip
+        cluster = self.out / f"{gigabits}.cluster.json"
+        cluster.write_text(cluster_text(link))
+        cases = [
+            (planner, order, self.plan(cluster, planner))
+            for planner in PLANNERS
+            for order in (("rank",) if planner.startswith("single") else ("rank", "fifo"))
+        ]
+        out = self.out / f"{gigabits}"
+        turns = self.take_turns(cluster, cases, out)
+        profiles = [out / f"{device}.profile.json" for device in DEVICES]
+        seen = [json.loads((out / f"link{rank}.json").read_text()) for rank in range(2)]
+        link["bandwidth"] = statistics.mean(end["bandwidth_bytes_per_second"] for end in seen)
+        replayed = self.out / f"{gigabits}.replayed.cluster.json"
+        replayed.write_text(cluster_text(link))  # what moving took is in the costs already
+        link["overheads"] = [end["overhead_seconds_per_byte"] for end in seen]
+        cluster.write_text(cluster_text(link))
+        print(f"in the turns: {link['bandwidth'] / 1e6:.1f} MB/s; of the cores "
+              f"{link['overheads'][0] * 1e9:.2f} and {link['overheads'][1] * 1e9:.2f} ns a byte")
+        rows = []
+        for i, ((planner, order, plan), case) in enumerate(zip(cases, turns["cases"], strict=True)):
+            costs = [out / f"case{i}.{device}.profile.json" for device in DEVICES]
+            row = {"gigabits": gigabits, "planner": planner, "order": order,
+                   "measured": case["seconds"],
+                   "interval": interval([case["rounds"][k] for k in case["kept"]]),
+                   "stolen": statistics.mean(case["stolen"][k] for k in case["kept"]),
+                   "predicted": self.predict(cluster, plan, order, profiles),
+                   "replayed": self.predict(replayed, plan, order,
+                                            [file for file in costs if file.exists()]),
+                   "rounds": case["rounds"], "kept": case["kept"]}  # fmt: skip
+            for which in ("predicted", "replayed"):
+                row[f"{which}_error"] = row[which] / row["measured"] - 1
+            rows.append(row)
+            print(f"{gigabits:>4}  {planner:16} {order:5} {row['measured'] * 1e3:7.1f} ms "
+                  f"+-{row['interval'] / row['measured']:4.1%}  "
+                  f"predicted {row['predicted'] * 1e3:7.1f} {row['predicted_error']:+6.1%}  "
+                  f"replayed {row['replayed'] * 1e3:7.1f} {row['replayed_error']:+6.1%}  "
+                  f"stolen {row['stolen']:4.1%}",
+                  flush=True)  # fmt: skip
+        return rows
 
 
-def stolen_ticks() -> tuple[int, int]:
-    """What the machine's host gave to others of the cores' time so far, and all of it."""
-    ticks = [int(word) for word in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
-    return ticks[7], sum(ticks)
+def together(commands: list) -> None:
+    running = [
+        subprocess.Popen([str(word) for word in command], stdout=subprocess.DEVNULL)
+        for command in commands
+    ]
+    if any([process.wait() for process in running]):
+        sys.exit(f"failed: {' '.join(map(str, commands[0]))}")
 
 
-def undisturbed(action, tries: int):
-    """What the action returns in the try from which the host took the least, at most 1 % if it can
-    be had, and that share."""
-    best = None
-    for _ in range(tries):
-        before = stolen_ticks()
-        result = action()
-        after = stolen_ticks()
-        share = (after[0] - before[0]) / max(after[1] - before[1], 1)
-        if best is None or share < best[1]:
-            best = (result, share)
-        if share <= 0.01:
-            break
-    return best
-
-
-def quiet_profile(files: list[Path], out: Path) -> Path:
-    """Of one device: each size as in the file in which its whole step took least; what does not
-    depend on the size, the median of the files."""
-    texts = [json.loads(file.read_text()) for file in files]
-
-    def step(text, samples):
-        return sum(
-            len(operator["ops"]) * size["seconds"]
-            for operator in text["operators"]
-            for size in operator["measured"]
-            if size["samples"] == samples
-        )
-
-    quietest = {n: min(texts, key=lambda text: step(text, n)) for n in texts[0]["slices"]}
-    result = copy.deepcopy(texts[0])
-    for i, operator in enumerate(result["operators"]):
-        for j, size in enumerate(operator["measured"]):
-            if len(operator["measured"]) > 1:
-                source = quietest[size["samples"]]
-                size["seconds"] = source["operators"][i]["measured"][j]["seconds"]
-            else:
-                size["seconds"] = statistics.median(
-                    text["operators"][i]["measured"][j]["seconds"] for text in texts
-                )
-    out.write_text(json.dumps(result))
-    return out
+def interval(values: list) -> float:
+    """Half the 95 % interval of the mean over the middle half."""
+    values = sorted(values)
+    middle = values[len(values) // 4 : len(values) - len(values) // 4]
+    winsorised = [min(max(value, middle[0]), middle[-1]) for value in values]
+    return 1.96 * 2 * statistics.stdev(winsorised) / len(values) ** 0.5
 
 
 def spearman(a: list, b: list) -> float:
@@ -236,27 +256,16 @@ def spearman(a: list, b: list) -> float:
     return statistics.correlation(ranks(a), ranks(b))
 
 
-QUIET = 0.025  # of the cores' time
-
-
 def summary(rows: list) -> str:
     lines = []
-    quiet = [row for row in rows if row["stolen"] <= QUIET]
-    for which, of, what in (
-        ("predicted", rows, "plans"),
-        ("predicted", quiet, f"plans with at most {QUIET:.1%} stolen"),
-        ("replayed", rows, "plans"),
-    ):
-        if len(of) < 2:
-            continue
-        errors = [abs(row[f"{which}_error"]) for row in of]
-        agreement = spearman([row[which] for row in of], [row["measured"] for row in of])
+    for which in ("predicted", "replayed"):
+        errors = [abs(row[f"{which}_error"]) for row in rows]
+        agreement = spearman([row[which] for row in rows], [row["measured"] for row in rows])
         lines.append(
-            f"{which}, {len(of)} {what}: median error {statistics.median(errors):.1%}, worst "
+            f"{which}, {len(rows)} plans: median error {statistics.median(errors):.1%}, worst "
             f"{max(errors):.1%}, Spearman {agreement:.3f}"
         )
-    scatter = statistics.median(row["scatter"] for row in rows)
-    return "\n".join(lines + [f"scatter of the rounds: median {scatter:.1%}"])
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -264,10 +273,9 @@ def main() -> None:
     parser.add_argument("--model", choices=("bert", "convolution"), default="bert")
     parser.add_argument("--batch", type=int, default=24)
     parser.add_argument("--factor", type=int, default=2, help="how slow the second worker is")
-    parser.add_argument("--steps", type=int, default=7, help="of one run")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=60, help="at most")
+    parser.add_argument("--quiet", type=int, default=15, help="steps of each that are enough")
     parser.add_argument("--repeat", type=int, default=7, help="steps of a size in a profile")
-    parser.add_argument("--tries", type=int, default=2, help="to run while the host is quiet")
     parser.add_argument("--gigabits", type=float, nargs="+", default=[1.0, 0.2])
     parser.add_argument("--preset", default="release")
     parser.add_argument("--out", default="out/predicted_measured")
@@ -276,50 +284,12 @@ def main() -> None:
         sys.exit("network namespaces need root")
     bench = Bench(options)
     bench.export()
+    bench.profile()
     rows = []
     try:
         for gigabits in options.gigabits:
             make_network(gigabits)
-            tries = options.tries
-            bench.profiles, _ = undisturbed(bench.profile, tries)
-            link, _ = undisturbed(partial(bench.fit_link, gigabits), tries)
-            print(f"link of {gigabits} Gb/s: {link['bandwidth'] / 1e6:.1f} MB/s, hop "
-                  f"{link['hop'] * 1e6:.0f} us", flush=True)  # fmt: skip
-            cluster = bench.out / f"{gigabits}.cluster.json"
-            cluster.write_text(cluster_text(link))
-            cases = [
-                (planner, order, bench.plan(cluster, planner))
-                for planner in PLANNERS
-                for order in (("rank",) if planner.startswith("single") else ("rank", "fifo"))
-            ]
-            profiles, results = [bench.profiles], [[] for _ in cases]
-            for _ in range(options.rounds):
-                for (_, order, plan), seen in zip(cases, results, strict=True):
-                    run = partial(bench.run, cluster, plan, order=order)
-                    result, stolen = undisturbed(run, tries)
-                    seen.append((result["median_step_seconds"], stolen, result["costs"]))
-                profiles.append(undisturbed(bench.profile, tries)[0])
-            quiet = [
-                quiet_profile(files, bench.out / f"quiet.{device}.profile.json")
-                for device, files in zip(DEVICES, zip(*profiles, strict=True), strict=True)
-            ]
-            for (planner, order, plan), seen in zip(cases, results, strict=True):
-                times = [seconds for seconds, _, _ in seen]
-                costs = min(seen)[2]
-                row = {"gigabits": gigabits, "planner": planner, "order": order,
-                       "predicted": bench.predict(cluster, plan, order, quiet),
-                       "replayed": bench.predict(cluster, plan, order, costs),
-                       "measured": min(times), "rounds": times,
-                       "stolen": max(stolen for _, stolen, _ in seen)}  # fmt: skip
-                for which in ("predicted", "replayed"):
-                    row[f"{which}_error"] = row[which] / row["measured"] - 1
-                row["scatter"] = statistics.mean(times) / row["measured"] - 1
-                rows.append(row)
-                print(f"{gigabits:>4}  {planner:16} {order:5} {row['measured'] * 1e3:7.1f} ms  "
-                      f"predicted {row['predicted'] * 1e3:7.1f} {row['predicted_error']:+6.1%}  "
-                      f"replayed {row['replayed'] * 1e3:7.1f} {row['replayed_error']:+6.1%}  "
-                      f"scatter {row['scatter']:5.1%}  stolen {row['stolen']:5.1%}",
-                      flush=True)  # fmt: skip
+            rows += bench.rows(gigabits)
     finally:
         remove_network()
     (bench.out / "table.json").write_text(json.dumps(rows, indent=1))

@@ -33,6 +33,8 @@ int kind_number(const cost::Problem& problem, const Plan& plan, TaskId task) {
       return 7;
     case TaskKind::kPull:
       return 8;
+    case TaskKind::kOverhead:
+      return 9;
   }
   return 0;
 }

@@ -12,7 +12,6 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
-#include "cli/one_device.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/report.h"
@@ -20,6 +19,7 @@
 #include "cluster/cluster_io.h"
 #include "cost/profile_io.h"
 #include "graph/graph_io.h"
+#include "loading/one_device.h"
 #include "runtime/gpus.h"
 #include "runtime/operators.h"
 #include "runtime/profiler.h"
@@ -260,7 +260,11 @@ int run_profile(const ProfileOptions& options) {
     profile =
         options.in_steps
             ? runtime::measure_in_steps(
-                  graph, [&](std::int64_t samples) { return one_device_job(shared, samples); },
+                  graph,
+                  [&](std::int64_t samples) {
+                    const auto one = loading::one_device_plan(shared, samples);
+                    return runtime::make_job(one.problem, one.plan, one.dispatch, {}, graph.name());
+                  },
                   profiler, std::move(profile), hooks)
             : runtime::measure_profile(graph, profiler, std::move(profile), hooks);
   }

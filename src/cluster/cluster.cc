@@ -62,6 +62,14 @@ void check_machine(const MachineSpec& spec, const std::string& source, std::size
       "{}: {} memory sizes for {} devices; give one a device or none", where,
       spec.device_memory_bytes.size(), spec.devices.size());
   for (const DeviceType& type : spec.devices) check_type(type, where);
+  const std::vector<double>& overheads = spec.device_overhead_seconds_per_byte;
+  VALIDATE(overheads.empty() || overheads.size() == spec.devices.size(),
+           "{}: {} overheads are given for {} devices; give one each, or none", where,
+           overheads.size(), spec.devices.size());
+  for (double overhead : overheads) {
+    VALIDATE(finite_at_least(overhead, 0), "{}: overhead_seconds_per_byte is {}; it is 0 or more",
+             where, overhead);
+  }
   for (Bytes bytes : spec.device_memory_bytes) {
     VALIDATE(bytes > 0, "{}: memory_bytes is {}; it must be positive", where, bytes);
   }
@@ -164,7 +172,10 @@ std::vector<ClusterBuilder::MachineLinks> ClusterBuilder::add_links(const std::s
       const DeviceId id = c.devices_.push_back(
           {fmt::format("{}/{}", spec.name, name), machine,
            DeviceTypeId(static_cast<std::size_t>(known - c.types_.begin())),
-           spec.device_memory_bytes.empty() ? type.memory_bytes : spec.device_memory_bytes[d]});
+           spec.device_memory_bytes.empty() ? type.memory_bytes : spec.device_memory_bytes[d],
+           spec.device_overhead_seconds_per_byte.empty()
+               ? 0
+               : spec.device_overhead_seconds_per_byte[d]});
       c.machines_[machine].devices.push_back(id);
       const double bandwidth = spec.fabric.port_bytes_per_second;
       own.port_out.push_back(ports ? add_link(spec, name + ".out", bandwidth) : LinkId());
@@ -243,6 +254,7 @@ std::uint64_t ClusterBuilder::hash() const {
     hasher.add(device.machine.value());
     hasher.add(device.type.value());
     hasher.add(static_cast<std::uint64_t>(device.memory_bytes));
+    if (device.overhead_seconds_per_byte > 0) hasher.add(bits(device.overhead_seconds_per_byte));
   }
   for (const Machine& machine : c.machines_) {
     hasher.add(machine.name);

@@ -69,6 +69,9 @@ struct Device {
   MachineId machine;
   DeviceTypeId type;
   Bytes memory_bytes = 0;  // of the type unless the cluster file says otherwise
+  // Of its compute stream, for each byte that it sends or receives: the G of an overhead in LogGP
+  // (Alexandrov et al. 1995). A CPU moves bytes itself; a GPU has others for that (0).
+  double overhead_seconds_per_byte = 0;
 };
 
 struct Machine {
@@ -166,6 +169,7 @@ struct MachineSpec {
   bool serves_parameters = false;
   std::vector<DeviceType> devices;
   std::vector<Bytes> device_memory_bytes;  // parallel to devices; empty: as the types say
+  std::vector<double> device_overhead_seconds_per_byte;  // parallel to devices; empty: 0
   FabricSpec fabric;
   NicSpec nic;  // bytes_per_second 0: no NIC (only where there is one machine)
 };

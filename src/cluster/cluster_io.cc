@@ -170,6 +170,7 @@ void read_machine_devices(const JsonValue& value, const DeviceDatabase& devices,
            value.where(), printable(model), near_names(model, devices));
   const auto count = object.integer_or("count", 1, kMaxDevices, 1);
   const Bytes memory = object.integer_or("memory_bytes", 1, kMaxBytes, found->second.memory_bytes);
+  const double overhead = object.number_or("overhead_seconds_per_byte", 0, kMaxSeconds, 0);
   object.finish();
   VALIDATE(spec.devices.size() + static_cast<std::size_t>(count) <= kMaxDevices,
            "{}: the machine has over {} devices; at most that many are supported", value.where(),
@@ -177,6 +178,8 @@ void read_machine_devices(const JsonValue& value, const DeviceDatabase& devices,
   spec.devices.insert(spec.devices.end(), static_cast<std::size_t>(count), found->second);
   spec.device_memory_bytes.insert(spec.device_memory_bytes.end(), static_cast<std::size_t>(count),
                                   memory);
+  spec.device_overhead_seconds_per_byte.insert(spec.device_overhead_seconds_per_byte.end(),
+                                               static_cast<std::size_t>(count), overhead);
 }
 
 // A machine description, and how often it stands in the cluster (nothing: once, name as it is).

@@ -6,6 +6,7 @@
 #include "compiler/compilation.h"
 #include "compiler/gradients.h"
 #include "compiler/order.h"
+#include "compiler/overhead.h"
 
 namespace heterog::compiler {
 namespace {
@@ -54,6 +55,7 @@ void build_plan(const cost::Problem& problem, Compilation& c, Reuse* reuse) {
   sections.run(SectionKind::kOther, 0,
                [&] { average_buffers(problem, c.layout, c.builder, c.movement); });
   c.end = c.movement.marks();
+  add_overheads(*problem.cluster, c.builder);
 
   c.plan = std::move(c.builder).finish();
   c.plan.batch = problem.batch;

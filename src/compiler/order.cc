@@ -37,10 +37,16 @@ void set_ranks(Plan& plan) {
   const std::size_t tasks = plan.task_count();
   plan.rank.assign(tasks, 0);
   Nanoseconds greatest = 0;
+  const bool any_overheads = tasks > 0 && plan.kind[TaskId(tasks - 1)] == TaskKind::kOverhead;
   for (std::size_t i = tasks; i-- > 0;) {
     const TaskId task(i);
     Nanoseconds longest = 0;
     for (TaskId next : plan.successors[task]) longest = std::max(longest, plan.rank[next]);
+    if (any_overheads && is_communication(plan.kind[task])) {
+      for (TaskId next : plan.successors[task]) {
+        if (plan.kind[next] == TaskKind::kOverhead) plan.rank[next] = longest;
+      }
+    }
     plan.rank[task] = plan.duration[task] + longest;
     greatest = std::max(greatest, plan.rank[task]);
   }

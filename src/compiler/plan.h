@@ -29,6 +29,8 @@ enum class TaskKind : std::uint8_t {
   kPush,       // a gradient to its parameter server
   kPull,       // a new parameter from its server
   kUpdate,     // all ops that update one parameter and its optimizer state
+  kOverhead,   // what a transfer or collective took of a device that moves bytes itself; nothing
+               // waits for it, and nobody runs it: it stands for time
 };
 std::string_view task_kind_name(TaskKind kind);
 inline bool is_communication(TaskKind kind) {
@@ -68,7 +70,8 @@ struct Plan {
   IdVector<TaskId, std::int64_t> end;
   IdVector<TaskId, Nanoseconds> duration;
   IdVector<TaskId, Bytes> moved_bytes;    // payload of a transfer or collective; else 0
-  IdVector<TaskId, Nanoseconds> rank;     // p + max over successors (decision 8)
+  IdVector<TaskId, Nanoseconds> rank;     // p + max over successors (decision 8); of an overhead,
+                                          // that of the most urgent one beside it
   IdVector<TaskId, std::uint32_t> order;  // position in (rank, op, kind, device, peer, begin)
                                           // order, 0 first
   Csr<TaskId, TaskId> successors;

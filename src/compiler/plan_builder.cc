@@ -18,6 +18,8 @@ PlanBuilder::PlanBuilder(std::size_t devices, std::size_t links, Plan recycled)
 }
 
 void PlanBuilder::end_task() {
+  if (!is_open_) return;
+  is_open_ = false;
   plan_.holds.end_row();
   plan_.participants.end_row();
   plan_.allocates.end_row();
@@ -26,7 +28,8 @@ void PlanBuilder::end_task() {
 }
 
 TaskId PlanBuilder::add_task(const Task& task) {
-  if (plan_.task_count() > 0) end_task();
+  end_task();
+  is_open_ = true;
   plan_.op.push_back(task.op);
   plan_.tensor.push_back(task.tensor);
   plan_.device.push_back(task.device);
@@ -58,7 +61,7 @@ void PlanBuilder::read([[maybe_unused]] TaskId task, BufferId buffer) {
 void PlanBuilder::append(const Plan& plan, const Csr<TaskId, TaskId>& predecessors,
                          const Range& range, const Names& names) {
   if (range.first == range.last) return;
-  if (plan_.task_count() > 0) end_task();
+  end_task();
   const auto copy = [](auto& to, const auto& from, std::size_t first, std::size_t last) {
     const auto begin = from.raw().begin();
     to.raw().insert(to.raw().end(), begin + static_cast<std::ptrdiff_t>(first),
@@ -92,6 +95,7 @@ void PlanBuilder::append(const Plan& plan, const Csr<TaskId, TaskId>& predecesso
   predecessors_.append_rows(predecessors, range.first, range.last,
                             [&](TaskId task) { return TaskId(names.task[task.value()]); });
   // The last task may still be added to, as after add_task.
+  is_open_ = true;
   plan_.holds.reopen_row();
   plan_.participants.reopen_row();
   plan_.allocates.reopen_row();
@@ -100,7 +104,7 @@ void PlanBuilder::append(const Plan& plan, const Csr<TaskId, TaskId>& predecesso
 }
 
 Plan PlanBuilder::finish() && {
-  if (plan_.task_count() > 0) end_task();
+  end_task();
   predecessors_.sort_and_unique_rows();
   plan_.predecessors.reserve(plan_.task_count());
   for (TaskId task : plan_.task_ids()) {

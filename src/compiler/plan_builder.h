@@ -30,6 +30,8 @@ class PlanBuilder {
   // What a task holds, allocates, reads and waits for is added before the next task; it can only
   // wait for earlier ones.
   TaskId add_task(const Task& task);
+  // Nothing more is added to the task before: the plan can be read up to it.
+  void end_task();
   void hold([[maybe_unused]] TaskId task, const Hold& hold) {
     EXPECT(is_latest(task));
     plan_.holds.push(hold);
@@ -68,9 +70,9 @@ class PlanBuilder {
 
  private:
   bool is_latest(TaskId task) const { return task.value() + 1 == plan_.task_count(); }
-  void end_task();
 
   Plan plan_;
+  bool is_open_ = false;              // the last task
   Csr<TaskId, TaskId> predecessors_;  // in the order in which they were named
 };
 

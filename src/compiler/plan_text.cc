@@ -56,6 +56,8 @@ std::string_view task_kind_name(TaskKind kind) {
       return "pull";
     case TaskKind::kUpdate:
       return "update";
+    case TaskKind::kOverhead:
+      return "overhead";
   }
   return "";
 }

@@ -105,7 +105,10 @@ MeasuredStep merge_records(const Job& job, const compiler::Plan& plan,
                                                  : std::max(end, record.start + span.end - first);
     }
   }
-  for (TaskId task : plan.task_ids()) step.end[task] = std::max(step.end[task], step.begin[task]);
+  for (TaskId task : plan.task_ids()) {
+    if (step.begin[task] == kNever) step.begin[task] = 0;  // nobody runs it
+    step.end[task] = std::max(step.end[task], step.begin[task]);
+  }
   return step;
 }
 
@@ -170,7 +173,8 @@ std::vector<Drift> drift(const Job& job, const compiler::Plan& plan,
   const IdVector<TaskId, Nanoseconds> measured = typical_durations(steps);
   std::map<std::string, Drift> by_class;
   for (TaskId task : plan.task_ids()) {
-    if (plan.duration[task] == 0) continue;  // an alias
+    const bool runs = plan.kind[task] != TaskKind::kOverhead && plan.duration[task] > 0;
+    if (!runs) continue;  // an alias
     Drift& drift = by_class[class_of(job, plan, task)];
     ++drift.tasks;
     drift.predicted_seconds += to_seconds(plan.duration[task]);

@@ -2,19 +2,18 @@
 #include "runtime/step_profile.h"
 
 #include <algorithm>
-#include <map>
 #include <numeric>
+#include <utility>
 
 #include "base/check.h"
 #include "runtime/distinct_ops.h"
 #include "runtime/median.h"
-#include "runtime/team.h"
 #include "runtime/verify.h"
 
 namespace heterog::runtime {
 namespace {
 
-using Times = std::vector<double>;  // of the instructions of one step, in seconds
+using Times = SizeSteps::Times;
 
 // The mean over the middle half of the steps.
 Times middle_mean(const std::vector<Times>& steps) {
@@ -32,37 +31,49 @@ Times middle_mean(const std::vector<Times>& steps) {
   return mean;
 }
 
-// Seconds of every op, 0 for aliases.
-IdVector<OpId, double> seconds_of_ops(const graph::ModelGraph& graph, const Job& job,
-                                      std::int64_t samples, const ProfilerOptions& options) {
-  Team team(job, IdVector<DeviceId, WorkerOptions>(
-                     1, {.device = options.gpu ? at::Device(at::kCUDA, 0) : at::kCPU,
-                         .seed = options.seed,
-                         .threads = options.threads,
-                         .repeat = options.slow,
-                         .record = true}));
-  const auto values = random_residents(graph, options.seed, Floats::kOwn);
+WorkerOptions worker_options(const ProfilerOptions& options) {
+  return {.device = options.gpu ? at::Device(at::kCUDA, 0) : at::kCPU,
+          .seed = options.seed,
+          .threads = options.threads,
+          .repeat = options.slow,
+          .record = true};
+}
+
+}  // namespace
+
+SizeSteps::SizeSteps(Job job, const ProfilerOptions& options)
+    : job_(std::move(job)),
+      seed_(options.seed),
+      team_(job_, IdVector<DeviceId, WorkerOptions>(1, worker_options(options))) {
+  const graph::ModelGraph& graph = *job_.problem->graph;
+  const auto values = random_residents(graph, seed_, Floats::kOwn);
   for (TensorId id : graph.tensor_ids()) {
-    if (values[id].defined()) team.set_resident(id, values[id]);
+    if (values[id].defined()) team_.set_resident(id, values[id]);
   }
-  const Program& program = job.programs[DeviceId(0)];
-  const std::size_t count = program.instructions.size();
-  std::vector<Times> steps;
-  for (int step = 0; step <= options.repeat; ++step) {
-    const StepInputs inputs = random_inputs(graph, samples, options.seed, step + 1, Floats::kOwn);
-    const StepResult result = team.step(step + 1, inputs)[DeviceId(0)];
-    if (step == 0) continue;
-    Times times;
-    for (std::size_t i = 0; i < count; ++i) {
-      const Nanoseconds end = i + 1 < count ? result.spans[InstructionId(i + 1)].begin
-                                            : result.spans[InstructionId(i)].end;
-      times.push_back(to_seconds(end - result.spans[InstructionId(i)].begin));
-    }
-    steps.push_back(std::move(times));
+}
+
+Times SizeSteps::step() {
+  const cost::Problem& problem = *job_.problem;
+  const std::int64_t number = ++steps_;
+  const StepInputs inputs =
+      random_inputs(*problem.graph, problem.batch, seed_, number, Floats::kOwn);
+  const StepResult result = team_.step(number, inputs)[DeviceId(0)];
+  const std::size_t count = job_.programs[DeviceId(0)].instructions.size();
+  Times times;
+  for (std::size_t i = 0; i < count; ++i) {
+    const Nanoseconds end = i + 1 < count ? result.spans[InstructionId(i + 1)].begin
+                                          : result.spans[InstructionId(i)].end;
+    times.push_back(to_seconds(end - result.spans[InstructionId(i)].begin));
   }
+  return times;
+}
+
+IdVector<OpId, double> SizeSteps::seconds_of_ops(const std::vector<Times>& steps) const {
+  const graph::ModelGraph& graph = *job_.problem->graph;
+  const Program& program = job_.programs[DeviceId(0)];
   const Times mean = middle_mean(steps);
   IdVector<OpId, double> seconds(graph.op_count(), 0.0);
-  for (std::size_t i = 0; i < count; ++i) {
+  for (std::size_t i = 0; i < mean.size(); ++i) {
     std::vector<OpId> ops;
     for (const BodyStep& step : program.instructions[InstructionId(i)].body) {
       if (step.op.valid() && !graph.op(step.op).alias) ops.push_back(step.op);
@@ -72,21 +83,8 @@ IdVector<OpId, double> seconds_of_ops(const graph::ModelGraph& graph, const Job&
   return seconds;
 }
 
-}  // namespace
-
-cost::Profile measure_in_steps(const graph::ModelGraph& graph,
-                               const std::function<Job(std::int64_t samples)>& one_device,
-                               const ProfilerOptions& options, cost::Profile begun,
-                               const ProfilerHooks& hooks) {
-  std::map<std::int64_t, IdVector<OpId, double>> seconds;
-  for (std::size_t i = 0; i < options.slices.size(); ++i) {
-    if (hooks.progress) {
-      hooks.progress(static_cast<double>(i) / static_cast<double>(options.slices.size()),
-                     fmt::format("steps of {} samples", options.slices[i]));
-    }
-    seconds[options.slices[i]] =
-        seconds_of_ops(graph, one_device(options.slices[i]), options.slices[i], options);
-  }
+cost::Profile profile_of_sizes(const graph::ModelGraph& graph, const SecondsOfSizes& seconds,
+                               cost::Profile begun) {
   begun.operators.clear();
   for (const DistinctOp& distinct : distinct_ops(graph)) {
     cost::ProfiledOperator op{.form = distinct.form};
@@ -108,6 +106,26 @@ cost::Profile measure_in_steps(const graph::ModelGraph& graph,
   }
   begun.finished = true;
   return begun;
+}
+
+cost::Profile measure_in_steps(const graph::ModelGraph& graph,
+                               const std::function<Job(std::int64_t samples)>& one_device,
+                               const ProfilerOptions& options, cost::Profile begun,
+                               const ProfilerHooks& hooks) {
+  SecondsOfSizes seconds;
+  for (std::size_t i = 0; i < options.slices.size(); ++i) {
+    const std::int64_t samples = options.slices[i];
+    if (hooks.progress) {
+      hooks.progress(static_cast<double>(i) / static_cast<double>(options.slices.size()),
+                     fmt::format("steps of {} samples", samples));
+    }
+    SizeSteps of_size(one_device(samples), options);
+    of_size.step();  // warms up
+    std::vector<Times> steps;
+    for (int step = 0; step < options.repeat; ++step) steps.push_back(of_size.step());
+    seconds[samples] = of_size.seconds_of_ops(steps);
+  }
+  return profile_of_sizes(graph, seconds, std::move(begun));
 }
 
 }  // namespace heterog::runtime

@@ -119,6 +119,7 @@ class TraceWriter {
   }
 
   void add_task(TaskId task) {
+    if (options_.rank && plan_.kind[task] == compiler::TaskKind::kOverhead) return;  // never runs
     for (compiler::Hold hold : plan_.holds[task]) {
       const std::size_t resource = hold.resource.value();
       const std::size_t devices = plan_.device_count;

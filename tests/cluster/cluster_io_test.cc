@@ -205,6 +205,17 @@ TEST(ClusterFiles, DeviceMemoryCanBeOverridden) {
   EXPECT_EQ(c.device(DeviceId(1)).memory_bytes, Bytes{16} << 30);
 }
 
+TEST(ClusterFiles, DevicesMayHaveAnOverhead) {
+  const Cluster c = parse_cluster(
+      file(machine(R"({"model": "CPU", "overhead_seconds_per_byte": 1e-9}, {"model": "T4"})",
+                   ", " + kFabric)),
+      "c.json", devices());
+  EXPECT_EQ(c.device(DeviceId(0)).overhead_seconds_per_byte, 1e-9);
+  EXPECT_EQ(c.device(DeviceId(1)).overhead_seconds_per_byte, 0);
+  EXPECT_THAT(refusal(file(machine(R"({"model": "T4", "overhead_seconds_per_byte": -1})"))),
+              AllOf(HasSubstr("overhead_seconds_per_byte"), HasSubstr("-1")));
+}
+
 TEST(ClusterFiles, ErrorsNameTheFieldAndWhatWouldBeRight) {
   const std::string t4 = R"({"model": "T4"})";
   EXPECT_EQ(refusal(file(machine(t4))), "accepted");

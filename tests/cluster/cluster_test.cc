@@ -121,6 +121,11 @@ TEST(Cluster, HashDependsOnWhatAPlanDependsOn) {
   changed.device_memory_bytes = {999};
   EXPECT_NE(base, build({test_machine("a", 2), changed}).hash());
   changed = test_machine("b", 1);
+  changed.device_overhead_seconds_per_byte = {1e-9};
+  EXPECT_NE(base, build({test_machine("a", 2), changed}).hash());
+  changed.device_overhead_seconds_per_byte = {0};
+  EXPECT_EQ(base, build({test_machine("a", 2), changed}).hash());
+  changed = test_machine("b", 1);
   changed.devices[0].name = "other";
   changed.devices[0].efficiency[0] = 0.5;
   EXPECT_NE(base, build({test_machine("a", 2), changed}).hash());

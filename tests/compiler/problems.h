@@ -13,15 +13,17 @@
 namespace heterog::compiler {
 
 // `machines` machines of one device each: NICs of 1 GB/s, so that a byte takes a nanosecond, and no
-// latency. Every op takes 1 µs.
+// latency. Every op takes 1 µs; a byte that is moved takes `overhead` seconds of both its ends.
 inline std::unique_ptr<const cost::Problem> toy_problem(graph::ModelGraph graph,
-                                                        std::size_t machines, std::int64_t batch) {
+                                                        std::size_t machines, std::int64_t batch,
+                                                        double overhead = 0) {
   cluster::ClusterBuilder builder("toy");
   for (std::size_t i = 0; i < machines; ++i) {
     cluster::DeviceType type = cluster::test_type();
     type.memory_bytes = 1 << 30;
     cluster::MachineSpec spec = cluster::test_machine("m" + std::to_string(i), 1, std::move(type));
     spec.nic = {1e9, 0};
+    spec.device_overhead_seconds_per_byte = {overhead};
     builder.add_machine(std::move(spec));
   }
   return cost::make_problem(
@@ -31,9 +33,9 @@ inline std::unique_ptr<const cost::Problem> toy_problem(graph::ModelGraph graph,
 }
 
 inline std::unique_ptr<const cost::Problem> model_problem(const std::string& name,
-                                                          std::size_t machines,
-                                                          std::int64_t batch) {
-  return toy_problem(graph::read_graph("models/" + name + ".json.gz"), machines, batch);
+                                                          std::size_t machines, std::int64_t batch,
+                                                          double overhead = 0) {
+  return toy_problem(graph::read_graph("models/" + name + ".json.gz"), machines, batch, overhead);
 }
 
 }  // namespace heterog::compiler

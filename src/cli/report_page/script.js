@@ -118,8 +118,8 @@ function drawPlanners() {
 }
 
 // ---- time line ----
-const kindColors = ['forward', 'backward', 'update', 'combine', 'transfer', 'combine', 'all-reduce', 'push', 'pull'];
-const kindNames = ['forward', 'backward', 'update', 'merge', 'transfer', 'sum', 'all-reduce', 'push', 'pull'];
+const kindColors = ['forward', 'backward', 'update', 'combine', 'transfer', 'combine', 'all-reduce', 'push', 'pull', 'combine'];
+const kindNames = ['forward', 'backward', 'update', 'merge', 'transfer', 'sum', 'all-reduce', 'push', 'pull', 'overhead'];
 const timeline = byId('timeline');
 const gutter = 128, laneHeight = 20, laneGap = 3, axisHeight = 24;
 let view = {from: 0, to: 1};
@@ -424,7 +424,7 @@ function draw() {
   drawTiles();
   drawPlanners();
   chooseLanes();
-  legend('legend', [['forward', 'forward'], ['backward', 'backward'], ['update', 'update'], ['combine', 'merge, sum'],
+  legend('legend', [['forward', 'forward'], ['backward', 'backward'], ['update', 'update'], ['combine', 'merge, sum, overhead'],
     ['transfer', 'transfer'], ['all-reduce', 'all-reduce'], ['push', 'push'], ['pull', 'pull']]);
   drawTimeline();
   drawWhy();

@@ -1,12 +1,12 @@
 // A plan that moves nothing.
-#include "cli/one_device.h"
+#include "loading/one_device.h"
 
 #include <algorithm>
 #include <iterator>
 
 #include "compiler/compile.h"
 
-namespace heterog::cli {
+namespace heterog::loading {
 
 namespace {
 
@@ -36,15 +36,15 @@ class ConstantCosts final : public cost::CostModel {
 
 }  // namespace
 
-runtime::Job one_device_job(std::shared_ptr<const graph::ModelGraph> graph, std::int64_t samples) {
-  const std::string name = graph->name();
-  const std::shared_ptr<const cost::Problem> problem = cost::make_problem(
-      std::move(graph), one_device(), ConstantCosts(), samples, {.max_groups = 1});
-  const compiler::Plan plan = compiler::compile(
-      *problem, compiler::uniform_strategy(*problem, compiler::single_decision(DeviceId(0))), {});
-  std::vector<TaskId> dispatch;
-  for (TaskId task : plan.task_ids()) dispatch.push_back(task);
-  return runtime::make_job(problem, plan, dispatch, {}, name);
+OneDevicePlan one_device_plan(std::shared_ptr<const graph::ModelGraph> graph,
+                              std::int64_t samples) {
+  OneDevicePlan made{.problem = cost::make_problem(std::move(graph), one_device(), ConstantCosts(),
+                                                   samples, {.max_groups = 1})};
+  made.plan = compiler::compile(
+      *made.problem,
+      compiler::uniform_strategy(*made.problem, compiler::single_decision(DeviceId(0))), {});
+  for (TaskId task : made.plan.task_ids()) made.dispatch.push_back(task);
+  return made;
 }
 
-}  // namespace heterog::cli
+}  // namespace heterog::loading
