@@ -256,13 +256,26 @@ class Launch {
     }
   }
 
+  // Who named another rank as lost may have ended before it; what that one says itself is the
+  // cause.
+  const Rank& cause() const {
+    const Rank& first = *first_fallen_;
+    for (const Rank& rank : ranks_) {
+      if (!first.error.starts_with(name(rank.number) + ":")) continue;
+      const int status = rank.status.value_or(0);
+      const bool killed = WIFSIGNALED(status) && !rank.ended_by_us;
+      if (killed || (status != 0 && !rank.error.empty())) return rank;
+    }
+    return first;
+  }
+
   void report() const {
     if (told_) {
       throw Error(ErrorKind::kVerification,
                   fmt::format("ended by {}, and all ranks with it", signal_text(*told_)));
     }
     if (first_fallen_ == nullptr) return;
-    const Rank& rank = *first_fallen_;
+    const Rank& rank = cause();
     const int status = *rank.status;
     if (WIFSIGNALED(status)) {
       throw Error(ErrorKind::kVerification,

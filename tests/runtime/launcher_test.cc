@@ -114,6 +114,19 @@ TEST_F(Launcher, KeepsTheNameThatARankGives) {
   EXPECT_EQ(code, 2);
 }
 
+// Rank 1 misses rank 0 and is gone before it.
+TEST_F(Launcher, TakesTheWordOfTheRankThatAnotherMisses) {
+  const std::string lost = "echo 'heterog: error: rank 0 (d/0): lost' >&2; exit 4; ";
+  LaunchOptions said = options(
+      2, "if [ $RANK = 1 ]; then " + lost +
+             "fi; sleep 0.2; echo 'heterog: error: rank 0 (d/0): the disk is full' >&2; exit 4");
+  said.device_names = {"d/0", "d/1"};
+  EXPECT_EQ(failure(said).first, "rank 0 (d/0): the disk is full");
+  LaunchOptions killed = options(2, "if [ $RANK = 1 ]; then " + lost + "fi; sleep 0.2; kill -9 $$");
+  killed.device_names = said.device_names;
+  EXPECT_THAT(failure(killed).first, AllOf(HasSubstr("rank 0 (d/0)"), HasSubstr("SIGKILL")));
+}
+
 TEST_F(Launcher, NamesARankThatSaysNothing) {
   EXPECT_EQ(failure(options(2, "exit $RANK")).first, "rank 1 (host/cpu1): ended with exit code 1");
 }
