@@ -25,7 +25,7 @@ import torch
 import heterog
 import small_models
 
-PROCESSES = 7  # that each peak is the median of
+PROCESSES = 5  # that each peak is the median of
 MODELS = {"small_bert": small_models.bert, "small_resnet": small_models.convolution}
 
 
