@@ -20,6 +20,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/stopwatch.h"
 #include "cost/profile_io.h"
 #include "loading/one_device.h"
 #include "loading/plan_files.h"
@@ -87,7 +88,7 @@ class Case {
   }
 
   void step() {
-    const runtime::StepReport report = run_->step(++steps_);
+    const runtime::StepReport report = run_->step(static_cast<std::int64_t>(seconds_.size()) + 1);
     seconds_.push_back(report.seconds);
     measured_.push_back(*report.measured);
   }
@@ -122,19 +123,8 @@ class Case {
   runtime::Joined joined_;
   runtime::Ranks* ranks_ = nullptr;
   std::unique_ptr<runtime::TrainingRun> run_;
-  std::int64_t steps_ = 0;
   std::vector<double> seconds_;
   std::vector<runtime::MeasuredStep> measured_;
-};
-
-class Stopwatch {
- public:
-  double seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
-  }
-
- private:
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
 // Of the rounds that count; the first of all warms up and is none of them.
@@ -206,7 +196,6 @@ class Loaded {
       : size_(size), transport_(transport), ranks_(static_cast<double>(ranks)) {}
 
   void step() {
-    const std::size_t before = size_.rounds.size();
     std::atomic<bool> done{false};
     std::atomic<int> reduced{0};
     double link_seconds = 0;
@@ -221,14 +210,12 @@ class Loaded {
       }
       link_seconds = watch.seconds();
     });
-    size_.step();
+    const Stopwatch watch;
+    for (int i = 0; i < size_.in_a_round; ++i) size_.steps->step();
+    seconds_.push_back(watch.seconds());
     const int meanwhile = reduced;
     done = true;
     link.join();
-    // These steps are not the profile's.
-    size_.rounds.resize(before);
-    seconds_.push_back(size_.seconds.back());
-    size_.seconds.pop_back();
     bytes_.push_back(meanwhile * passed() * 2);
     bandwidths_.push_back(reduced * passed() / link_seconds);
   }

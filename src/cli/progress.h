@@ -1,21 +1,11 @@
-// Wall-clock time and a progress line with time left: on a terminal only, silent in a pipe.
+// A progress line with time left: on a terminal only, silent in a pipe.
 #pragma once
 
-#include <chrono>
 #include <string>
 
+#include "base/stopwatch.h"
+
 namespace heterog::cli {
-
-// Seconds since a start, for reports; never a part of a plan.
-class Stopwatch {
- public:
-  double seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
 
 // One line on stderr, rewritten at most ten times a second, wiped at the end.
 class Progress {
