@@ -133,8 +133,8 @@ void change(Case& example, Rng& rng) {
 }  // namespace
 
 bool trusts_operands(const std::string& type) {
-  for (std::string_view part :
-       {"_norm", "pool2d", "upsample", "_pad2d_backward", "softmax_backward", "cross_entropy"}) {
+  for (std::string_view part : {"_norm", "pool2d", "upsample", "_pad2d_backward",
+                                "softmax_backward", "cross_entropy", "nll_loss"}) {
     if (type.find(part) != std::string::npos && type.find("vector_norm") == std::string::npos) {
       return true;
     }
