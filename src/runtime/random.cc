@@ -52,6 +52,18 @@ Blocks blocks_of(const std::vector<std::int64_t>& sizes, const Cut& cut) {
 
 }  // namespace
 
+// native_dropout(x, rate, train): without a `train` it draws as well.
+bool is_drawn_by_counter(const graph::ModelGraph& graph, OpId op) {
+  if (graph.type_name(op) != "aten.native_dropout.default") return false;
+  const auto args = graph.args(op);
+  return args.size() < 3 || args[2].kind == graph::Value::Kind::kNone || args[2].integer.c != 0;
+}
+
+double dropout_rate(const graph::ModelGraph& graph, OpId op) {
+  const graph::Value& rate = graph.args(op)[1];
+  return rate.kind == graph::Value::Kind::kInt ? static_cast<double>(rate.integer.c) : rate.number;
+}
+
 at::Tensor keep_mask(const RandomStream& stream, double rate,
                      const std::vector<std::int64_t>& sizes, const Cut& cut, at::Device device) {
   if (!device.is_cpu()) return keep_mask_by_tensors(stream, rate, sizes, cut, device);

@@ -17,6 +17,11 @@ struct RandomStream {
   OpId op;
 };
 
+// Whether the op is a dropout that draws: its mask then comes from keep_mask, by whoever runs it.
+bool is_drawn_by_counter(const graph::ModelGraph& graph, OpId op);
+// Its share of elements that are dropped.
+double dropout_rate(const graph::ModelGraph& graph, OpId op);
+
 // For every element of a slice, whether a number in [0, 1) that its index in the whole batch
 // draws from the stream is at least `rate`. `sizes`: of the slice. `cut`: where it lies in the
 // whole, which holds cut.held samples; cut.held == cut.count: it is the whole. Elements of the

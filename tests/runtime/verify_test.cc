@@ -141,5 +141,99 @@ TEST(VerifyItself, FindsASkippedPull) {
   EXPECT_THROW(verify_broken(problem, reduced, Fault::kSkipPull), Error);
 }
 
+// ---- a reference that shares nothing with the plan's slices ----
+
+// loss = Σ x[B−1−i] · x[i] · w: its rows cannot be found on a slice.
+struct Flipped {
+  graph::ModelGraph graph;
+  TensorId numbers, rows;
+};
+
+Flipped flipped_rows() {
+  using graph::Phase;
+  using graph::TensorRole;
+  using graph::tensor_value;
+  using support::kB;
+  using support::n;
+  support::GraphMaker maker("flipped");
+  const TensorId x = maker.input("x", {kB, n(4)});
+  const TensorId weight = maker.parameter("weight", {n(4)});
+  const TensorId numbers = maker.op(
+      "aten.arange.start_step",
+      {graph::size_value(1, -1), graph::int_value(-1), graph::int_value(-1)}, {kB},
+      {.dtype = graph::DType::kInt64});
+  const TensorId rows =
+      maker.op("aten.index.Tensor", {tensor_value(x), graph::list_value({tensor_value(numbers)})},
+               {kB, n(4)});
+  const TensorId product =
+      maker.op("aten.mul.Tensor", {tensor_value(rows), tensor_value(x)}, {kB, n(4)});
+  const TensorId weighted =
+      maker.op("aten.mul.Tensor", {tensor_value(product), tensor_value(weight)}, {kB, n(4)});
+  maker.loss(maker.op("aten.sum.default", {tensor_value(weighted)}, {},
+                      {.role = TensorRole::kOutput}));
+  const TensorId gradient = maker.op(
+      "aten.sum.dim_IntList", {tensor_value(product), graph::list_value({graph::int_value(0)})},
+      {n(4)}, {.phase = Phase::kBackward, .role = TensorRole::kGradient, .of = weight});
+  const TensorId change =
+      maker.op("aten.mul.Scalar", {tensor_value(gradient), graph::float_value(0.1)}, {n(4)},
+               {.phase = Phase::kUpdate});
+  maker.op("aten.sub.Tensor", {tensor_value(weight), tensor_value(change)}, {n(4)},
+           {.phase = Phase::kUpdate, .role = TensorRole::kOutput, .replaces = weight});
+  return {std::move(maker).build(), numbers, rows};
+}
+
+// The problem under a split rule that is wrong: row numbers that are those of a slice.
+std::shared_ptr<const cost::Problem> with_local_rows(const cost::Problem& problem, TensorId numbers,
+                                                     TensorId rows) {
+  const graph::ModelGraph& graph = *problem.graph;
+  auto splits = std::make_shared<graph::SplitAnalysis>(*problem.splits);
+  splits->rules[numbers] = {graph::SplitKind::kLocal};
+  splits->rules[rows] = {graph::SplitKind::kConcat};
+  for (TensorId id : {numbers, rows}) splits->sliceable[graph.tensor(id).producer] = 1;
+  splits->uses = {};
+  for (OpId op : graph.op_ids()) {
+    std::vector<graph::OperandUse> uses(problem.splits->uses[op].begin(),
+                                        problem.splits->uses[op].end());
+    if (op == graph.tensor(rows).producer) {
+      uses = {graph::OperandUse::kSlice, graph::OperandUse::kLocal};
+    }
+    splits->uses.push_row(uses);
+  }
+  auto wrong = std::make_shared<cost::Problem>(problem);
+  wrong->folded =
+      std::make_shared<graph::FoldedGraph>(graph::fold_aliases(*problem.graph, *splits));
+  wrong->splits = std::move(splits);
+  return wrong;
+}
+
+// A plan is cut by the analysis; the one device knows nothing of it, and so finds its mistakes.
+TEST(VerifyItself, FindsAWrongSplitRule) {
+  Flipped flipped = flipped_rows();
+  const auto right = compiler::toy_problem(std::move(flipped.graph), 2, 8);
+  const auto wrong = with_local_rows(*right, flipped.numbers, flipped.rows);
+  const auto verified = [&](const std::vector<double>& weights) {
+    const TestJob test = make_test_job(wrong, weighted(*wrong, weights, SyncMethod::kAllReduce));
+    return verify(test.job, test.plan, {.steps = 2}).worst_relative();
+  };
+  EXPECT_LE(verified({1}), kTolerance);
+  EXPECT_GT(verified({1, 1}), 1e-3);
+  EXPECT_GT(verified({1, 3}), 1e-3);
+}
+
+TEST(VerifyItself, CountsWhatTheOneDeviceDoesNotRunAsItStands) {
+  const auto exceptions = [](const char* graph, const std::vector<double>& weights) {
+    const std::shared_ptr<const cost::Problem> problem =
+        compiler::toy_problem(graph::read_graph(graph), 2, 8);
+    const TestJob test =
+        make_test_job(problem, weighted(*problem, weights, SyncMethod::kAllReduce));
+    return verify(test.job, test.plan, {.steps = 1}).exceptions;
+  };
+  EXPECT_EQ(exceptions("tests/data/batch_norm_sgd.json.gz", {1, 1}).batch_norms, 4);
+  EXPECT_EQ(exceptions("tests/data/batch_norm_sgd.json.gz", {1}).batch_norms, 0);
+  EXPECT_EQ(exceptions("tests/data/exact_batch_norm.json.gz", {1, 1}).batch_norms, 0);
+  EXPECT_EQ(exceptions("tests/data/transformer_dropout.json.gz", {1, 1}).masks, 8);
+  EXPECT_EQ(exceptions("tests/data/mlp_sgd.json.gz", {1, 1}).masks, 0);
+}
+
 }  // namespace
 }  // namespace heterog::runtime
