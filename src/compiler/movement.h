@@ -83,6 +83,7 @@ class Movement {
     std::int64_t end = 0;
     Bytes bytes = 0;
     Bytes bytes_at_destination = 0;
+    Payload payload = Payload::kWhole;
   };
   Source transfer(const Transfer& spec, const Source& from);
 
@@ -162,7 +163,8 @@ class Movement {
   void reduce(const graph::Read& read, LayoutId readers);
   cost::CollectiveCost collective(const std::vector<DeviceId>& devices, Bytes bytes);
   TaskId add_collective(TensorId tensor, const std::vector<DeviceId>& devices,
-                        const cost::CollectiveCost& cost, Bytes bytes);
+                        const cost::CollectiveCost& cost, Bytes bytes,
+                        Payload payload = Payload::kWhole);
   TaskId add_rows(TensorId tensor, DeviceId device, Bytes rows);
   Location added(TaskId sum, TensorId tensor, const Location& own, InPlace in_place);
   bool holds_samples(const graph::Read& read) const;

@@ -38,6 +38,13 @@ inline bool is_communication(TaskKind kind) {
          kind == TaskKind::kPull;
 }
 
+// How a gradient travels and is added up.
+enum class Payload : std::uint8_t {
+  kWhole,
+  kRows,  // the rows that are not zero, with their indices; a collective of rows is an all-gather,
+          // and a sum of rows adds them to the device's own gradient
+};
+
 // A resource that a task holds, for how long from its start, and what it moves over it.
 struct Hold {
   ResourceId resource;
@@ -69,7 +76,8 @@ struct Plan {
   IdVector<TaskId, std::int64_t> begin;  // samples of the slice, [begin, end)
   IdVector<TaskId, std::int64_t> end;
   IdVector<TaskId, Nanoseconds> duration;
-  IdVector<TaskId, Bytes> moved_bytes;    // payload of a transfer or collective; else 0
+  IdVector<TaskId, Bytes> moved_bytes;    // of a transfer or collective; else 0
+  IdVector<TaskId, Payload> payload;      // pushes, collectives, sums; else kWhole
   IdVector<TaskId, Nanoseconds> rank;     // p + max over successors (decision 8); of an overhead,
                                           // that of the most urgent one beside it
   IdVector<TaskId, std::uint32_t> order;  // position in (rank, op, kind, device, peer, begin)

@@ -70,17 +70,6 @@ PlanView::PlanView(const cost::Problem& problem, const compiler::Plan& plan)
   }
 }
 
-bool PlanView::gathers_rows(TaskId task) const {
-  if (plan.kind[task] != TaskKind::kAllReduce) return false;
-  if (plan.moved_bytes[task] == graph.bytes(plan.tensor[task], plan.batch)) return false;
-  return is_addend(task);
-}
-
-bool PlanView::sends_rows(TaskId task) const {
-  return plan.kind[task] == TaskKind::kPush &&
-         plan.moved_bytes[task] < graph.bytes(plan.tensor[task], plan.batch);
-}
-
 bool PlanView::is_addend(TaskId task) const {
   const auto next = plan.successors[task];
   return std::any_of(next.begin(), next.end(), [&](TaskId sum) {

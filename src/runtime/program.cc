@@ -203,26 +203,27 @@ class JobBuilder {
     const TaskId task = instruction.task;
     const TensorId tensor = plan_.tensor[task];
     SlotTable& table = tables_[program.device.value()];
-    std::vector<Register> own, received;
+    std::vector<Register> own, packed, received;
     BufferId result;
-    bool rows = false;
     for (BufferId buffer : plan_.reads[task]) {
       const TaskId maker = view_.maker[buffer];
       const bool arrived = compiler::is_communication(plan_.kind[maker]);
-      rows = rows || view_.sends_rows(maker) || view_.gathers_rows(maker);
       Register value = body.load(buffer, tensor);
       if (!arrived && view_.is_mean(tensor)) value = body.scale(value, view_.share(maker));
       if (view_.gathers_rows(maker)) note_own_rows(program, instruction, maker);
-      (arrived ? received : own).push_back(value);
+      (!arrived ? own : view_.carries_rows(maker) ? packed : received).push_back(value);
       if (!arrived || !result.valid()) result = buffer;
     }
     instruction.in_place = plan_.allocates[task].empty();
     if (!instruction.in_place) result = plan_.allocates[task][0];
     std::vector<Register> all = own;
+    all.insert(all.end(), packed.begin(), packed.end());
     all.insert(all.end(), received.begin(), received.end());
-    if (rows) {
+    if (view_.carries_rows(task)) {
+      ENSURE(own.size() == 1);
       instruction.action = Action::kAddRows;
       instruction.values = all;
+      instruction.packed = static_cast<std::uint32_t>(packed.size());
       instruction.slots = {table.buffer(result, tensor)};
       return;
     }
