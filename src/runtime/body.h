@@ -67,9 +67,6 @@ class BodyBuilder {
  public:
   BodyBuilder(const PlanView& view, SlotTable& slots, Program& program, Instruction& instruction);
 
-  // The samples that values are cut to: those of the task, unless set otherwise.
-  void set_samples(std::int64_t begin, std::int64_t end) { begin_ = begin, end_ = end; }
-
   Register value(TensorId tensor, graph::OperandUse use);
   Register cut(Register value, TensorId tensor, std::int64_t held_begin, std::int64_t held_end,
                std::int64_t begin, std::int64_t end);
