@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "runtime/body.h"
+#include "runtime/random.h"
 
 namespace heterog::runtime {
 namespace {
@@ -401,11 +402,7 @@ void check_runnable(const cost::Problem& problem, const std::string& source) {
   const graph::ModelGraph& graph = *problem.graph;
   for (OpId op : graph.op_ids()) {
     const std::string_view type = graph.type_name(op);
-    const bool dropout = type == "aten.native_dropout.default";
-    const bool random =
-        !dropout && (type.starts_with("aten.rand") || type.starts_with("aten.bernoulli") ||
-                     type.starts_with("aten.multinomial") || type.starts_with("aten.normal"));
-    VALIDATE(!random,
+    VALIDATE(!draws_from_generator(graph, op),
              "{}: op '{}' draws random numbers by {}, which gives other training under every plan; "
              "of random operators native_dropout can be run",
              source, graph.op(op).name, type);
