@@ -251,7 +251,7 @@ void add_verify(CLI::App& app, Action& chosen) {
   CLI::App& verb = *app.add_subcommand("verify", "Proves that a plan trains as one device does");
   add_graph_and_cluster(verb, options->problem);
   verb.add_option("--batch", options->problem.batch, "Samples of a step (default: the plan's)")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
+      ->check(CLI::Range(std::int64_t{1}, graph::kMaxSamples));
   verb.add_option("--plan", options->plan, "Plan file");
   verb.add_option("--planner", options->planner, "Or: the plan of this planner");
   verb.add_option("--steps", options->steps, "Steps to train")
