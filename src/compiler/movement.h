@@ -91,6 +91,12 @@ class Movement {
   // step.
   void wait_for_readers(TensorId tensor, DeviceId device, TaskId writer);
 
+  // Devices on which something reads a tensor that stays between steps, or writes it, ascending.
+  std::vector<DeviceId> keepers(TensorId tensor) const;
+  // Where the next value of a tensor that stays is made, or put together from slices; nowhere if
+  // the chain that makes it is left out.
+  std::vector<Location> replaced(TensorId next) const;
+
   // The task that makes a parameter's new value on the first device of its update.
   TaskId updater_task(TensorId parameter) const {
     return instance_task(problem_.folded->updater[parameter], 0);

@@ -27,7 +27,7 @@ enum class TaskKind : std::uint8_t {
   kSum,        // partial values added on a device (the aggregation of a parameter server)
   kAllReduce,  // a collective over a device set
   kPush,       // a gradient to its parameter server
-  kPull,       // a new parameter from its server
+  kPull,       // a new parameter from its server, or the new value of anything else that stays
   kUpdate,     // all ops that update one parameter and its optimizer state
   kOverhead,   // what a transfer or collective took of a device that moves bytes itself; nothing
                // waits for it, and nobody runs it: it stands for time

@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "base/rng.h"
+#include "compiler/check_bytes.h"
 #include "runtime/jobs.h"
 #include "runtime/team.h"
 
@@ -249,6 +250,145 @@ TEST(Rows, AreFoundWithoutWaitingForTheDevice) {
   at::removeCallback(handle);
   EXPECT_GT(packs, 0);
   EXPECT_EQ(waits, 0);
+}
+
+// ---- what stays between steps ----
+
+// A loss, and buffers that the step replaces: of a parameter and read by nobody
+// (spectral normalisation's u), a mean over the batch and read by nobody, a count, and a running
+// level that several ops read, none of which makes its next value; and a state that all parameters'
+// updates share.
+graph::ModelGraph remembers() {
+  GraphMaker maker("remembers");
+  const GraphMaker::Shape row = {n(4)}, rows = {kB, n(4)};
+  const TensorId x = maker.input("x", rows);
+  const TensorId first = maker.parameter("first.weight", row);
+  const TensorId second = maker.parameter("second.weight", row);
+  const TensorId direction = maker.buffer("direction", row);
+  const TensorId average = maker.buffer("average", row);
+  const TensorId level = maker.buffer("level", row);
+  const TensorId scale = maker.state("scale", row, {});
+  const auto t = [](TensorId id) { return tensor_value(id); };
+  const auto op = [&](const char* type, std::vector<graph::Value> args, GraphMaker::Shape shape,
+                      const support::OpOptions& options = {}) {
+    return maker.op(type, std::move(args), std::move(shape), options);
+  };
+  const auto replaces = [](TensorId old, Phase phase = Phase::kForward) {
+    return support::OpOptions{.phase = phase, .role = TensorRole::kOutput, .replaces = old};
+  };
+  const graph::Value dim = list_value({int_value(0)});
+  // Written and never read.
+  op("aten.tanh.default", {t(first)}, row, replaces(direction));
+  op("aten.mean.dim", {t(x), dim}, row, replaces(average));
+  // Read by two ops, and replaced by a third, which needs the mean of the batch.
+  const TensorId centred = op("aten.sub.Tensor", {t(x), t(level)}, rows);
+  const TensorId product = op("aten.mul.Tensor", {t(centred), t(first)}, rows);
+  const TensorId raised = op("aten.add.Tensor", {t(product), t(level)}, rows);
+  const TensorId squashed = op("aten.tanh.default", {t(raised)}, rows);
+  const TensorId weighed = op("aten.mul.Tensor", {t(squashed), t(second)}, rows);
+  const TensorId seen = op("aten.mean.dim", {t(squashed), dim}, row);
+  const TensorId kept = op("aten.mul.Scalar", {t(level), float_value(0.9)}, row);
+  op("aten.add.Tensor", {t(kept), t(seen)}, row, replaces(level));
+  maker.loss(op("aten.sum.default", {t(weighed)}, {}, {.role = TensorRole::kOutput}));
+
+  // Not the gradients of this loss, but sums over the batch, as gradients are.
+  const auto gradient = [&](TensorId of, TensorId parameter) {
+    return op("aten.sum.dim_IntList", {t(of), dim}, row,
+              {.phase = Phase::kBackward, .role = TensorRole::kGradient, .of = parameter});
+  };
+  const TensorId of_first = gradient(centred, first), of_second = gradient(squashed, second);
+  const TensorId both =
+      op("aten.add.Tensor", {t(of_first), t(of_second)}, row, {.phase = Phase::kUpdate});
+  const TensorId decayed =
+      op("aten.mul.Scalar", {t(scale), float_value(0.5)}, row, {.phase = Phase::kUpdate});
+  const TensorId next_scale =
+      op("aten.add.Tensor", {t(decayed), t(both)}, row, replaces(scale, Phase::kUpdate));
+  for (const auto& [parameter, own] : {std::pair(first, of_first), {second, of_second}}) {
+    const TensorId scaled =
+        op("aten.mul.Tensor", {t(own), t(next_scale)}, row, {.phase = Phase::kUpdate});
+    const TensorId change =
+        op("aten.mul.Scalar", {t(scaled), float_value(0.1)}, row, {.phase = Phase::kUpdate});
+    op("aten.sub.Tensor", {t(parameter), t(change)}, row, replaces(parameter, Phase::kUpdate));
+  }
+  return std::move(maker).build();
+}
+
+TEST(WhatStays, IsRightOnEveryDeviceThatReadsIt) {
+  for (const std::size_t devices : {2, 3}) {
+    const std::shared_ptr<const cost::Problem> problem =
+        compiler::toy_problem(remembers(), devices, 11);
+    for (SyncMethod sync : {SyncMethod::kAllReduce, SyncMethod::kParameterServer}) {
+      const std::vector<double> even(devices, 1);
+      EXPECT_LE(off_by(problem, weighted(*problem, even, sync)), kTolerance);
+      EXPECT_LE(off_by(problem, weighted(*problem, {1, 7}, sync)), kTolerance);
+    }
+    EXPECT_LE(off_by(problem,
+                     compiler::uniform_strategy(*problem, compiler::single_decision(DeviceId(1)))),
+              kTolerance);
+    for (std::uint64_t seed = 0; seed < 60; ++seed) {
+      SCOPED_TRACE(fmt::format("{} devices, mix {}", devices, seed));
+      const compiler::Strategy mix = random_mix(*problem, seed);
+      EXPECT_LE(off_by(problem, mix), kTolerance);
+      EXPECT_EQ(compiler::check_bytes(*problem, mix, compiler::compile(*problem, mix, {})),
+                std::vector<std::string>());
+    }
+  }
+}
+
+// The next value is written over the old one.
+TEST(WhatStays, IsNotReadAfterItsNextValueIsMade) {
+  GraphMaker maker("late");
+  const TensorId x = maker.input("x", {kB, n(4)});
+  const TensorId level = maker.buffer("level", {n(4)});
+  maker.op("aten.mul.Scalar", {tensor_value(level), float_value(0.9)}, {n(4)},
+           {.role = TensorRole::kOutput, .replaces = level});
+  const TensorId late =
+      maker.op("aten.sub.Tensor", {tensor_value(x), tensor_value(level)}, {kB, n(4)});
+  maker.loss(maker.op("aten.sum.default", {tensor_value(late)}, {}, {.role = TensorRole::kOutput}));
+  const std::shared_ptr<const cost::Problem> problem =
+      compiler::toy_problem(std::move(maker).build(), 2, 8);
+  try {
+    make_test_job(problem, weighted(*problem, {1, 1}, SyncMethod::kAllReduce));
+    FAIL() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInput);
+    EXPECT_STREQ(error.what(),
+                 "test: op 'sub' reads the old value of 'level' after op 'mul' has made the next "
+                 "one; read it earlier, or read a copy made earlier");
+  }
+}
+
+// Also what no op reads is kept by a rank, so that it is compared and saved.
+TEST(WhatStays, IsComparedWhereNobodyReadsIt) {
+  const std::shared_ptr<const cost::Problem> problem = compiler::toy_problem(remembers(), 2, 8);
+  const TestJob test =
+      make_test_job(problem, weighted(*problem, {1, 1}, SyncMethod::kParameterServer));
+  for (TensorId id : problem->graph->tensor_ids()) {
+    const graph::Tensor& tensor = problem->graph->tensor(id);
+    if (tensor.role != TensorRole::kBuffer && tensor.role != TensorRole::kOptimizerState) continue;
+    for (const Program& program : test.job.programs) {
+      EXPECT_TRUE(program.slot_of[id].valid()) << tensor.name;
+    }
+  }
+  // A rank that leaves one as it was is found.
+  TestJob broken = test;
+  for (Program& program : broken.job.programs) {
+    for (Instruction& instruction : program.instructions) {
+      std::erase_if(instruction.body, [&](const BodyStep& step) {
+        if (step.kind != BodyStep::Kind::kStore) return false;
+        const Slot& slot = program.slots[step.slot];
+        return slot.kind == Slot::Kind::kResident &&
+               problem->graph->tensor(slot.tensor).name == "direction";
+      });
+    }
+  }
+  const Verification found = verify(broken.job, broken.plan, {.steps = 1});
+  EXPECT_GT(found.worst_relative(), 1e-3);
+  for (const Difference& worst : found.worst) {
+    if (worst.relative > kTolerance) {
+      EXPECT_EQ(worst.tensor, "direction");
+    }
+  }
 }
 
 }  // namespace
