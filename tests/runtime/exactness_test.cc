@@ -252,6 +252,65 @@ TEST(Rows, AreFoundWithoutWaitingForTheDevice) {
   EXPECT_EQ(waits, 0);
 }
 
+// ---- batches that are not the first dimension ----
+
+// loss = Σ layer_norm(x) · g over [3, B, 4]. The kernel of its backward reads the
+// saved statistics as if they had no gaps.
+graph::ModelGraph normalised_rows() {
+  graph::GraphBuilder builder("normalised");
+  const auto t = [](TensorId id) { return tensor_value(id); };
+  const auto flag = [](bool set) {
+    return graph::Value{.kind = graph::Value::Kind::kBool, .integer = {0, set ? 1 : 0}};
+  };
+  const GraphMaker::Shape rows = {n(3), kB, n(4)}, each = {n(3), kB, n(1)}, row = {n(4)};
+  const TensorId x = builder.add_tensor({.name = "x", .role = TensorRole::kInput, .shape = rows});
+  const TensorId g = builder.add_tensor({.name = "g", .role = TensorRole::kInput, .shape = rows});
+  const TensorId weight =
+      builder.add_tensor({.name = "weight", .role = TensorRole::kParameter, .shape = row});
+  const auto make = [&](const std::string& name, GraphMaker::Shape shape) {
+    return builder.add_tensor({.name = name, .shape = std::move(shape)});
+  };
+  const auto op = [&](const std::string& type, std::vector<graph::Value> args,
+                      std::vector<TensorId> outputs, Phase phase = Phase::kForward) {
+    builder.add_op({.name = fmt::format("op{}", outputs.back().valid() ? outputs.back().value()
+                                                                       : outputs[1].value()),
+                    .type = type,
+                    .phase = phase,
+                    .args = std::move(args),
+                    .outputs = outputs});
+  };
+  const TensorId out = make("out", rows), mean = make("mean", each), scale = make("scale", each);
+  const graph::Value sizes = list_value({int_value(4)}), none;
+  op("aten.native_layer_norm.default", {t(x), sizes, t(weight), none, float_value(1e-5)},
+     {out, mean, scale});
+  const TensorId product = make("product", rows);
+  op("aten.mul.Tensor", {t(out), t(g)}, {product});
+  const TensorId loss = builder.add_tensor({.name = "loss", .role = TensorRole::kOutput});
+  op("aten.sum.default", {t(product)}, {loss});
+  builder.set_loss(loss);
+  const TensorId gradient = builder.add_tensor(
+      {.name = "gradient", .role = TensorRole::kGradient, .shape = row, .of = weight});
+  op("aten.native_layer_norm_backward.default",
+     {t(g), t(x), sizes, t(mean), t(scale), t(weight), none,
+      list_value({flag(false), flag(true), flag(false)})},
+     {TensorId(), gradient, TensorId()}, Phase::kBackward);
+  const TensorId change = make("change", row);
+  op("aten.mul.Scalar", {t(gradient), float_value(0.1)}, {change}, Phase::kUpdate);
+  const TensorId next = builder.add_tensor(
+      {.name = "next", .role = TensorRole::kOutput, .shape = row, .replaces = weight});
+  op("aten.sub.Tensor", {t(weight), t(change)}, {next}, Phase::kUpdate);
+  return std::move(builder).build("normalised rows");
+}
+
+TEST(Cuts, LeaveNoGapsThatAKernelWouldReadAsRows) {
+  const std::shared_ptr<const cost::Problem> problem =
+      compiler::toy_problem(normalised_rows(), 3, 11);
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE(seed);
+    EXPECT_LE(off_by(problem, random_mix(*problem, seed)), kTolerance);
+  }
+}
+
 // ---- what stays between steps ----
 
 // A loss, and buffers that the step replaces: of a parameter and read by nobody
