@@ -114,7 +114,9 @@ runtime::Joined join_ranks(const runtime::Job& job, const runtime::JobTerms& ter
 }
 
 void start_ranks(const ProcessOptions& options, const cluster::Cluster& cluster) {
-  LaunchOptions launch{.arguments = own_arguments(), .device_names = device_names(cluster)};
+  LaunchOptions launch{.arguments = own_arguments(),
+                       .device_names = device_names(cluster),
+                       .timeout = options.timeout()};
   launch.count = static_cast<int>(cluster.device_count());
   if (!options.hostfile.empty()) {
     place_by_hostfile(options, cluster, launch);

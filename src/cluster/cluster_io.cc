@@ -21,12 +21,16 @@ constexpr std::int64_t kMaxBytes = std::int64_t{1} << 50;  // a pebibyte
 constexpr double kMaxPerSecond = 1e18;
 constexpr double kMaxSeconds = 10;
 
-// Names stand in messages, traces and tables.
+// Names stand in messages, traces and tables, a device's between slashes, and its type's becomes
+// the name of a file: none leads to another folder, or hides.
 std::string read_name(JsonObject& object) {
   const std::string name = object.string("name");
-  VALIDATE(!name.empty() && printable(name, 100) == name,
-           "{}.name is '{}'; it must be one printable line of 1 to 100 characters", object.where(),
-           printable(name));
+  VALIDATE(
+      !name.empty() && printable(name, 100) == name &&
+          name.find_first_of("/\\") == std::string::npos && name[0] != '.',
+      "{}.name is '{}'; it must be one printable line of 1 to 100 characters, without slashes, "
+      "and not begin with a dot",
+      object.where(), printable(name));
   return name;
 }
 

@@ -26,11 +26,6 @@ double feasible_seconds(const planner::Evaluation& e) {
   return e.feasible ? to_seconds(e.step) : 0.0;
 }
 
-// At least one, the best, is remembered even if none is imitated.
-std::size_t elites_kept(const TrainConfig& config) {
-  return static_cast<std::size_t>(std::max<std::int64_t>(config.elite_count, 1));
-}
-
 std::vector<Actions> elites_of(const CaseState& state, const TrainConfig& config) {
   std::vector<Actions> elites;
   for (const Scored& scored : state.best) {
@@ -56,6 +51,10 @@ void begin_case(Learner& learner, const LearningContext& context, std::size_t in
 }
 
 }  // namespace
+
+std::size_t elites_kept(const TrainConfig& config) {
+  return static_cast<std::size_t>(std::max<std::int64_t>(config.elite_count, 1));
+}
 
 Learner::Learner(const TrainConfig& config)
     : config(config),

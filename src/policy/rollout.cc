@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/check.h"
+
 namespace heterog::policy {
 namespace {
 
@@ -63,7 +65,10 @@ torch::Tensor to_tensor(const std::vector<Actions>& actions) {
   const std::int64_t groups = actions.empty() ? 0 : static_cast<std::int64_t>(actions[0].size());
   auto tensor = torch::empty({static_cast<std::int64_t>(actions.size()), groups}, torch::kInt64);
   std::int64_t* out = tensor.data_ptr<std::int64_t>();
-  for (const Actions& row : actions) out = std::copy(row.begin(), row.end(), out);
+  for (const Actions& row : actions) {
+    ENSURE(static_cast<std::int64_t>(row.size()) == groups);
+    out = std::copy(row.begin(), row.end(), out);
+  }
   return tensor;
 }
 

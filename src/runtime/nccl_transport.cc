@@ -39,8 +39,8 @@
 #include "runtime/heartbeats.h"
 #include "runtime/job_watch.h"
 #include "runtime/nccl_communicator.h"
-#include "runtime/store_impl.h"
 #include "runtime/streams.h"
+#include "runtime/torch_error.h"
 
 namespace heterog::runtime {
 
