@@ -13,6 +13,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "base/checksum.h"
 #include "base/text.h"
 #include "client/ranks.h"
 #include "runtime/execute.h"
@@ -152,6 +153,10 @@ using namespace heterog::client;  // NOLINT
 extern "C" {
 
 int32_t heterog_api_version(void) { return HETEROG_API_VERSION; }
+
+uint64_t heterog_xxh3(const void* bytes, uint64_t size) {
+  return heterog::checksum(bytes, static_cast<std::size_t>(size));
+}
 
 const char* heterog_last_error(void) { return last_error().c_str(); }
 

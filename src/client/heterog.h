@@ -77,6 +77,9 @@ int32_t heterog_step(heterog_runner* runner, int64_t number, const uint32_t* ten
 /* Waits for all ranks; `worst` is the largest `own` of them. */
 int32_t heterog_meet(heterog_runner* runner, int32_t own, int32_t* worst);
 
+/* XXH3 of `size` bytes, 64 bits, seed 0: the checksum of checkpoints (docs/formats.md). */
+uint64_t heterog_xxh3(const void* bytes, uint64_t size);
+
 #ifdef __cplusplus
 }
 #endif

@@ -138,6 +138,7 @@ class Interface : public cli::ProgramTest {
 
 TEST_F(Interface, RunsAStep) {
   EXPECT_EQ(heterog_api_version(), HETEROG_API_VERSION);
+  EXPECT_EQ(heterog_xxh3("", 0), 0x2d06800538d394c2u);
   open();
   heterog_info info = {};
   ASSERT_EQ(heterog_get_info(runner_, &info), 0);
