@@ -128,7 +128,7 @@ def run_program(arguments: list[str]) -> dict:
     if done.returncode != 0:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         reason = lines[-1].removeprefix("heterog: error: ") if lines else f"exit code {done.returncode}"
-        raise HeterogError(f"heterog {arguments[0]}: {reason}")
+        raise HeterogError(f"heterog {arguments[0]}: {reason}", done.returncode)
     return json.loads(done.stdout)
 
 
@@ -173,8 +173,19 @@ def load_library() -> ctypes.CDLL:
         value,
     ]
     library.heterog_meet.argtypes = [runner, ctypes.c_int32, number]
+    library.heterog_xxh3.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
+    library.heterog_xxh3.restype = ctypes.c_uint64
     _library = library
     return library
+
+
+def xxh3(buffer) -> int:
+    """The checksum of files; `buffer` can be written to, as a bytearray."""
+    memory = (ctypes.c_char * len(buffer)).from_buffer(buffer)
+    try:
+        return load_library().heterog_xxh3(ctypes.addressof(memory), len(buffer))
+    finally:
+        del memory  # else a map of a file could not be closed
 
 
 def _view(tensor: torch.Tensor) -> _Tensor:
@@ -224,8 +235,9 @@ class NativeRunner:
         self.predicted_step_seconds: float = info.predicted_step_seconds
 
     def _call(self, name: str, *arguments) -> None:
-        if getattr(self._library, f"heterog_{name}")(*arguments) != 0:
-            raise HeterogError(self._library.heterog_last_error().decode(errors="replace"))
+        code = getattr(self._library, f"heterog_{name}")(*arguments)
+        if code != 0:
+            raise HeterogError(self._library.heterog_last_error().decode(errors="replace"), code)
 
     def keeps(self, index: int) -> bool:
         """Whether any rank keeps this tensor between steps."""
