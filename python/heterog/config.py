@@ -25,7 +25,8 @@ class RunnerConfig:
     threads: int = 0  # of one operator of one device; 0: an equal share of the processors
     slow: dict[str, int] = field(default_factory=dict)  # device → how often it repeats its work
     processes: bool | None = None  # one process a device; None: if a starter says so
-    any_device: bool = False  # processes may be other devices than the plan's
+    any_device: bool = False  # what runs may be other devices than the plan's, a CPU for GPUs too
+    tune_process: bool = False  # may set malloc, c10d's log level and NCCL for this whole process
     timeout: float = 300.0  # seconds of one wait for another process
     # What is exported, as in export_training_step.
     name: str = "model"

@@ -93,6 +93,8 @@ class Runner:
         self.ranks: int = self._native.ranks
         self.rank: int = self._native.rank
         self.batch: int = self._native.batch
+        # Of the plan, by name, and what runs each: "cpu", or "cuda:0" of its process.
+        self.devices: dict[str, str] = self._native.devices()
         self.predicted_step_seconds: float = self._native.predicted_step_seconds
         self.last_step_seconds: float | None = None
         if config.batch is not None and config.batch != self.batch:
@@ -328,6 +330,7 @@ def _native_options(files: RunFiles, config: RunnerConfig) -> NativeOptions:
         slow=config.slow,
         one_rank=rank_of if config.processes is None else config.processes,
         any_device=config.any_device,
+        tune_process=config.tune_process,
         timeout=config.timeout,
         terms=f"clip {config.clip_norm} double {config.double}",
     )

@@ -102,6 +102,16 @@ def test_device_info(make, tmp_path):
             make("mlp", devices=wrong)
 
 
+def test_devices_that_are_not_here_are_refused_unless_any_will_do(make):
+    with pytest.raises(HeterogError, match=r"local/gpu0 is a V100-PCIE-16GB, and would run on the CPU"):
+        make("mlp", any_device=False)
+    assert make("mlp", devices="cpu:2", any_device=False).devices == {
+        "local/gpu0": "cpu",
+        "local/gpu1": "cpu",
+    }
+    assert list(make("mlp").devices.values()) == ["cpu"] * 3
+
+
 def test_settings_that_make_no_sense(make):
     for settings, message in (
         ({"bach": 3}, "'bach' is not known; known are batch"),

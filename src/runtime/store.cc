@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "runtime/process_settings.h"
 #include "runtime/store_impl.h"
 
 C10_DECLARE_int(caffe2_log_level);
@@ -35,6 +36,7 @@ auto call_store(const Store::Impl& impl, const Call& call) {
 
 // c10d logs each lost connection with a backtrace, beside the exception that tells us.
 void log_exceptions_only() {
+  if (!process_settings_allowed()) return;
   static std::once_flag once;
   std::call_once(once, [] {
     constexpr int kFatal = 3;
