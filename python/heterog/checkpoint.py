@@ -51,6 +51,8 @@ def save_checkpoint(path, checkpoint: Checkpoint) -> None:
 
 def load_checkpoint(path) -> Checkpoint:
     """What save_checkpoint wrote, once its bytes are those that were written."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise HeterogError(f"checkpoint: {path!r} is no path")
     path = os.fspath(path)
     model, metadata = tensor_file.read(path)
     version = metadata.get(_FORMAT)

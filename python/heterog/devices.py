@@ -26,7 +26,10 @@ def cluster_file(device_info, cache: Path) -> str:
     """
     if isinstance(device_info, os.PathLike) or _is_path(device_info):
         return _given(Path(device_info), cache)
-    text = json.dumps(_cluster(device_info), indent=1).encode()
+    try:
+        text = json.dumps(_cluster(device_info), indent=1).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise HeterogError(f"device_info: {error}; it holds what a cluster file holds") from error
     return _kept(text, {name: _installed(name) for name in _DATA_BASES}, cache)
 
 
@@ -59,7 +62,10 @@ def _cluster(device_info) -> dict:
 def _device(entry) -> dict:
     if isinstance(entry, str):
         return {"model": entry}
-    if isinstance(entry, dict) and "model" in entry:
+    if isinstance(entry, dict) and isinstance(entry.get("model"), str):
+        count = entry.get("count", 1)
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise HeterogError(f"device_info: {entry!r}: count is a number of devices, 1 or more")
         return entry
     raise HeterogError(
         f"device_info: {entry!r} is no device; give its model, as 'T4', or "

@@ -37,7 +37,7 @@ def make_files(step: TrainingStep, device_info, config: RunnerConfig) -> RunFile
 
 def _graph_file(step: TrainingStep, config: RunnerConfig, cache: Path) -> str:
     if config.graph is not None:
-        step.save(config.graph)
+        replace_file(config.graph, pack_graph(step.graph))
         return os.fspath(config.graph)
     packed = pack_graph(step.graph)
     path = cache / f"graph-{hashlib.sha256(packed).hexdigest()[:16]}.json.gz"

@@ -151,9 +151,8 @@ def test_settings_that_make_no_sense(make):
         ({"batch": 0}, "batch 0"),
         ({"batch": None}, "give 'batch'"),
         ({"slow": {"local/gpu9": 2}}, 'no device "local/gpu9"'),
-        ({"slow": {"local/gpu0": 0}}, "does its work 1 to 1000 times"),
         ({"planner": "nobody"}, "nobody"),
-        ({"threads": -1}, "threads: -1"),
+        ({"threads": -1}, "threads -1"),
     ):
         with pytest.raises(HeterogError, match=message):
             make("mlp", **settings)
