@@ -80,6 +80,16 @@ class Draft:
         return name
 
 
+def written(lines, loss: str, *, init=(), inputs=None, setup=(), training=None, config=None) -> str:
+    """A model by hand, in the same form: lines from `x` (batch, 4), or `inputs`, to `h`."""
+    draft = Draft(random.Random(0), init=list(init), lines=list(lines), setup=list(setup))
+    draft.inputs = {"x": "torch.randn(batch, 4)"} | (inputs or {})
+    draft.config = config or {}
+    loss = model_losses.Loss([f"return {loss}"])
+    training = training or "torch.optim.SGD(trained(model), lr=0.05)"
+    return _source(0, draft, loss, training, 8)
+
+
 def generate(seed: int, without: frozenset[int] = frozenset()) -> Generated:
     """The model of a seed, or what is left of it without some of its blocks."""
     head = random.Random(f"{seed}/head")
