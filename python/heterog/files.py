@@ -3,24 +3,18 @@
 import contextlib
 import fcntl
 import os
-import secrets
-import stat
 from pathlib import Path
 
 from heterog.errors import HeterogError
 
 
-def replace_file(path, contents: bytes | bytearray) -> None:
+def replace_file(path, contents: bytes) -> None:
     """Writes beside the target, forces it to the disk, then renames: a crash at any moment leaves
-    the old file or the new one. A file that was there keeps its mode."""
+    the old file or the new one."""
     path = os.fspath(path)
-    # Nobody can know the name before, nor have a link wait at it.
-    temporary = f"{path}.{secrets.token_hex(6)}.tmp"
+    temporary = f"{path}.{os.getpid()}.tmp"
     try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
-        with open(handle, "wb") as file:
-            with contextlib.suppress(FileNotFoundError):
-                os.fchmod(handle, stat.S_IMODE(os.stat(path).st_mode))
+        with open(temporary, "wb") as file:
             file.write(contents)
             file.flush()
             os.fsync(file.fileno())

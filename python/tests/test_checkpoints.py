@@ -1,8 +1,6 @@
 """Checkpoints: whole or refused, with one line, without numpy."""
 
 import json
-import os
-import stat
 import subprocess
 import sys
 import textwrap
@@ -15,7 +13,6 @@ from runner_support import STEPS  # noqa: F401  skips where nothing is built
 
 from heterog.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from heterog.errors import HeterogError
-from heterog.files import replace_file
 
 
 def _checkpoint() -> Checkpoint:
@@ -133,19 +130,6 @@ def test_a_damaged_state_is_refused_in_one_line(saved, tensors, facts, message):
     safetensors.torch.save_file(tensors, _state_of(saved), given)
     with pytest.raises(HeterogError, match=message):
         load_checkpoint(saved)
-
-
-def test_a_replaced_file_keeps_its_mode_and_follows_no_planted_link(tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes(b"old")
-    path.chmod(0o640)
-    other = tmp_path / "other"
-    other.write_bytes(b"mine")
-    os.symlink(other, f"{path}.{os.getpid()}.tmp")
-    replace_file(path, b"new")
-    assert path.read_bytes() == b"new"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o640
-    assert other.read_bytes() == b"mine"
 
 
 _WITHOUT_NUMPY = """
