@@ -104,10 +104,25 @@ std::string table_text(const runtime::Verification& verification) {
   return table.text();
 }
 
+// Where the one device does not run an operator as it stands on the whole batch.
+std::string exceptions_text(const runtime::ReferenceStep::Exceptions& exceptions) {
+  std::string text;
+  if (exceptions.batch_norms > 0) {
+    text += fmt::format("per slice: {} batch norm{}\n", exceptions.batch_norms,
+                        exceptions.batch_norms == 1 ? "" : "s");
+  }
+  if (exceptions.masks > 0) {
+    text += fmt::format("masks by counter: {}\n", exceptions.masks);
+  }
+  return text;
+}
+
 OrderedJson verification_json(const runtime::Verification& verification, double tolerance) {
   OrderedJson json = {{"passed", verification.worst_relative() <= tolerance},
                       {"tolerance", tolerance},
-                      {"compared", verification.compared}};
+                      {"compared", verification.compared},
+                      {"batch_norms_per_slice", verification.exceptions.batch_norms},
+                      {"masks_by_counter", verification.exceptions.masks}};
   json["worst"] = OrderedJson::array();
   for (const runtime::Difference& worst : verification.worst) {
     if (worst.tensor.empty()) continue;
@@ -167,10 +182,10 @@ int judge(const VerifyOptions& options, const Verified& verified,
     json["ranks_are"] = how;
     print_json(json);
   } else {
-    fmt::print("{} on {}, batch {}, plan of {}: {} steps, {}, {} values compared\n{}",
+    fmt::print("{} on {}, batch {}, plan of {}: {} steps, {}, {} values compared\n{}{}",
                verified.problem->graph->name(), verified.problem->cluster->name(),
                verified.problem->batch, verified.planner, options.steps, how, verification.compared,
-               table_text(verification));
+               table_text(verification), exceptions_text(verification.exceptions));
   }
   if (verification.worst_relative() <= tolerance) {
     if (!options.common.json) fmt::print("the same as one device, to {:.0e}\n", tolerance);
@@ -236,7 +251,7 @@ void add_verify(CLI::App& app, Action& chosen) {
   CLI::App& verb = *app.add_subcommand("verify", "Proves that a plan trains as one device does");
   add_graph_and_cluster(verb, options->problem);
   verb.add_option("--batch", options->problem.batch, "Samples of a step (default: the plan's)")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
+      ->check(CLI::Range(std::int64_t{1}, graph::kMaxSamples));
   verb.add_option("--plan", options->plan, "Plan file");
   verb.add_option("--planner", options->planner, "Or: the plan of this planner");
   verb.add_option("--steps", options->steps, "Steps to train")

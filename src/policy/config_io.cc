@@ -7,6 +7,7 @@
 
 #include "base/json_reader.h"
 #include "base/text.h"
+#include "graph/types.h"
 
 namespace heterog::policy {
 namespace {
@@ -78,7 +79,7 @@ std::vector<TrainGraph> read_graphs(JsonObject& object) {
     JsonObject entry(item);
     TrainGraph graph{.graph = entry.string("graph"), .batches = {}};
     for (const JsonValue& batch : entry.list("batches")) {
-      graph.batches.push_back(batch.as_int(1, 1 << 24));
+      graph.batches.push_back(batch.as_int(1, graph::kMaxSamples));
     }
     VALIDATE(!graph.batches.empty(), "{}: \"batches\" is empty; name at least one batch size",
              item.where());

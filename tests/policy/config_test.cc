@@ -68,8 +68,11 @@ TEST(TrainConfig, ErrorsNameFileFieldAndRemedy) {
   EXPECT_THAT(error_of(R"({"txl_width": 10, "txl_heads": 4})"), testing::HasSubstr("divide"));
   EXPECT_THAT(error_of(R"({"graphs": [{"graph": "g", "batches": []}]})"),
               testing::HasSubstr("batches"));
-  EXPECT_THAT(error_of(R"({"graphs": [{"graph": "g", "batches": [0]}]})"),
-              testing::HasSubstr("batches"));
+  for (const std::int64_t batch : {std::int64_t{0}, graph::kMaxSamples + 1}) {
+    EXPECT_THAT(
+        error_of(fmt::format(R"({{"graphs": [{{"graph": "g", "batches": [{}]}}]}})", batch)),
+        testing::HasSubstr("batches"));
+  }
   EXPECT_THROW(read_train_config("configs/train/small.json", {{"stepz", "7"}}), Error);
 }
 
