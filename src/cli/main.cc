@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "cli/verbs.h"
+#include "runtime/process_settings.h"
 
 namespace heterog::cli {
 namespace {
@@ -21,6 +22,7 @@ void print_error(std::string message) {
 
 int run(int argc, char** argv) {
   start_logging("warn");
+  runtime::allow_process_settings();
   CLI::App app("Plans synchronous training of neural networks on GPUs that are not all alike.",
                "heterog");
   app.require_subcommand(1);

@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "runtime/bounded_calls.h"
 #include "runtime/connections.h"
+#include "runtime/process_settings.h"
 #include "runtime/torch_error.h"
 
 C10_DECLARE_int(caffe2_log_level);
@@ -38,6 +39,7 @@ std::vector<std::uint8_t> bytes_of(const std::string& text) { return {text.begin
 
 // c10d logs each lost connection with a backtrace, beside the exception that tells us.
 void log_exceptions_only() {
+  if (!process_settings_allowed()) return;
   static std::once_flag once;
   std::call_once(once, [] {
     constexpr int kFatal = 3;
