@@ -36,8 +36,9 @@ planner::Evaluation parse_evaluation(const Json& json) {
 Json state_json(const CaseState& state, const std::string& name) {
   Json best = Json::array();
   for (const Scored& scored : state.best) {
-    best.push_back(
-        {{"actions", scored.actions}, {"evaluation", evaluation_json(scored.evaluation)}});
+    Json actions = Json::array();
+    for (const planner::ActionId action : scored.actions) actions.push_back(action.value());
+    best.push_back({{"actions", actions}, {"evaluation", evaluation_json(scored.evaluation)}});
   }
   return {{"name", name},
           {"average", {state.average.updates, state.average.mean, state.average.variance}},
@@ -51,8 +52,11 @@ CaseState parse_state(const Json& json) {
   state.average = {.updates = average.at(0), .mean = average.at(1), .variance = average.at(2)};
   state.baseline = parse_evaluation(json.at("baseline"));
   for (const Json& item : json.at("best")) {
-    state.best.push_back(
-        {item.at("actions").get<Actions>(), parse_evaluation(item.at("evaluation"))});
+    Actions actions;
+    for (const Json& action : item.at("actions")) {
+      actions.emplace_back(action.get<std::size_t>());
+    }
+    state.best.push_back({std::move(actions), parse_evaluation(item.at("evaluation"))});
   }
   return state;
 }

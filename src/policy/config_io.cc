@@ -7,6 +7,8 @@
 
 #include "base/json_reader.h"
 #include "base/text.h"
+#include "cluster/cluster.h"
+#include "graph/types.h"
 
 namespace heterog::policy {
 namespace {
@@ -33,8 +35,8 @@ void visit_fields(Config& c, Visitor&& visit) {
   visit("txl_segment", c.txl_segment, 1, 100000);
   visit("txl_memory", c.txl_memory, 0, 100000);
   visit("head", c.head);
-  visit("head_width", c.head_width, 1, 100000);
-  visit("fixed_devices", c.fixed_devices, 0, 250);
+  visit("head_width", c.head_width, 1, 8192);
+  visit("fixed_devices", c.fixed_devices, 0, static_cast<std::int64_t>(cluster::kMaxDevices));
   visit("data_parallel_prior", c.data_parallel_prior, -20.0, 20.0);
   visit("learning_rate", c.learning_rate, 1e-9, 10.0);
   visit("gradient_clip", c.gradient_clip, 1e-6, 1e9);

@@ -188,9 +188,8 @@ TEST_F(Training, LearnsAOneGroupProblem) {
   planner::ActionSpace space(*problem);
   planner::Evaluator evaluator(*problem);
   Nanoseconds best = std::numeric_limits<Nanoseconds>::max();
-  for (int a = 0; a < space.size(); ++a) {
-    const std::vector<std::uint8_t> actions = {static_cast<std::uint8_t>(a)};
-    best = std::min(best, evaluator.evaluate(space.strategy(actions)).step);
+  for (const auto action : id_range<planner::ActionId>(space.size())) {
+    best = std::min(best, evaluator.evaluate(space.strategy(Actions{action})).step);
   }
   const auto greedy = propose(Policy::load(summary.policy_path), *problem, 0, Rng(0));
   EXPECT_EQ(evaluator.evaluate(greedy[0]).step, best);
