@@ -95,6 +95,25 @@ TEST(BatchEvaluator, EvaluatesRepeatsOnceAndEqualsTheEvaluator) {
   }
 }
 
+TEST(BatchEvaluator, AFailureReachesTheCallerAndLeavesNoResult) {
+  const auto problem = load_test_problem("vgg19-tiny", "heterog-8gpu", 16);
+  compiler::Strategy broken = even_ps(*problem);
+  broken.units[UnitId(3)].replicas.clear();
+  const std::vector<compiler::Strategy> strategies = {even_ps(*problem), broken,
+                                                      even_all_reduce(*problem)};
+  Evaluator plain(*problem);
+  const Nanoseconds expected = plain.evaluate(strategies[2]).step;
+  for (int threads : {1, 2}) {
+    ThreadPool pool(threads);
+    BatchEvaluator batch(*problem, pool, {});
+    EXPECT_THROW(batch.evaluate(strategies), Error);
+    EXPECT_EQ(batch.evaluations(), 0);
+    EXPECT_THROW(batch.evaluate(broken), Error);  // not a result of zero
+    EXPECT_EQ(batch.evaluate(strategies[2]).evaluation.step, expected);
+    EXPECT_EQ(batch.evaluations(), 1);
+  }
+}
+
 TEST(BatchEvaluator, TellsBucketsAndOrdersApart) {
   const auto problem = load_test_problem("vgg19-tiny", "heterog-8gpu", 16);
   ThreadPool pool(1);
