@@ -88,12 +88,26 @@ void expect_version(const TensorFile& file, const std::string& key, int version,
            printable(found), version, advice);
 }
 
+// Before a network is made: a small file must not ask for a large one.
+void expect_size(const TensorFile& file, const TrainConfig& config, const std::string& path) {
+  std::int64_t parameters = 0;
+  for (const auto& [name, tensor] : file.tensors) {
+    if (name.starts_with(kNetwork)) parameters += tensor.numel();
+  }
+  VALIDATE(parameters == parameter_count(config),
+           "{}: config: its layers, heads and widths make a network of {} parameters, the file has "
+           "{}",
+           path, parameter_count(config), parameters);
+}
+
 TrainConfig read_head(const TensorFile& file, const std::string& path) {
   VALIDATE(text(file, "format", path) == kFormat, "{}: format: is {}, expected {}", path,
            printable(text(file, "format", path)), kFormat);
   expect_version(file, "version", kVersion, path, "");
   expect_version(file, "feature_version", gnn::kFeatureVersion, path, "; train the policy again");
-  return parse_train_config(text(file, "config", path), path + ": config");
+  const TrainConfig config = parse_train_config(text(file, "config", path), path + ": config");
+  expect_size(file, config, path);
+  return config;
 }
 
 // The tensor of that name, which must be of the shape and type of `like`.
