@@ -36,8 +36,9 @@ Json evaluation_json(const planner::Evaluation& e) {
 Json state_json(const CaseState& state, const std::string& name) {
   Json best = Json::array();
   for (const Scored& scored : state.best) {
-    best.push_back(
-        {{"actions", scored.actions}, {"evaluation", evaluation_json(scored.evaluation)}});
+    Json actions = Json::array();
+    for (const planner::ActionId action : scored.actions) actions.push_back(action.value());
+    best.push_back({{"actions", actions}, {"evaluation", evaluation_json(scored.evaluation)}});
   }
   return {{"name", name},
           {"average", {state.average.updates, state.average.mean, state.average.variance}},
@@ -70,9 +71,10 @@ RewardAverage parse_average(const JsonValue& value) {
 
 // An action for each group of the case, each one that there is.
 Actions parse_actions(const JsonValue& value, const Case& c) {
+  const auto last = static_cast<std::int64_t>(c.space->size()) - 1;
   Actions actions;
   for (const JsonValue& item : row(value, c.problem->grouping.count())) {
-    actions.push_back(static_cast<Actions::value_type>(item.as_int(0, c.space->size() - 1)));
+    actions.emplace_back(static_cast<std::size_t>(item.as_int(0, last)));
   }
   return actions;
 }
@@ -124,6 +126,18 @@ void expect_version(const TensorFile& file, const std::string& key, int version,
            printable(found), version, advice);
 }
 
+// Before a network is made: a small file must not ask for a large one.
+void expect_size(const TensorFile& file, const TrainConfig& config, const std::string& path) {
+  std::int64_t parameters = 0;
+  for (const auto& [name, tensor] : file.tensors) {
+    if (name.starts_with(kNetwork)) parameters += tensor.numel();
+  }
+  VALIDATE(parameters == parameter_count(config),
+           "{}: config: its layers, heads and widths make a network of {} parameters, the file has "
+           "{}",
+           path, parameter_count(config), parameters);
+}
+
 TrainConfig read_head(const TensorFile& file, const std::string& path) {
   VALIDATE(text(file, "format", path) == kFormat, "{}: format: is {}, expected {}", path,
            printable(text(file, "format", path)), kFormat);
@@ -132,7 +146,9 @@ TrainConfig read_head(const TensorFile& file, const std::string& path) {
     VALIDATE(file.checked, "{}: checksum: is missing: the file is damaged", path);
   }
   expect_version(file, "feature_version", gnn::kFeatureVersion, path, "; train the policy again");
-  return parse_train_config(text(file, "config", path), path + ": config");
+  const TrainConfig config = parse_train_config(text(file, "config", path), path + ": config");
+  expect_size(file, config, path);
+  return config;
 }
 
 // The tensor of that name, which must be of the shape and type of `like`, and of finite numbers.
