@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/nearest.h"
 #include "base/text.h"
 
 namespace heterog {
@@ -309,8 +310,10 @@ void JsonObject::skip(std::string_view key) { taken_.emplace(key); }
 
 void JsonObject::finish() const {
   for (const auto& [key, unused] : value_.json().items()) {
-    VALIDATE(taken_.contains(key), "{}: unknown key \"{}\", expected one of {}", where(),
-             printable(key), fmt::join(taken_, ", "));
+    VALIDATE(taken_.contains(key), "{}: unknown key \"{}\"{}, expected one of {}", where(),
+             printable(key),
+             did_you_mean(key, std::vector<std::string>(taken_.begin(), taken_.end())),
+             fmt::join(taken_, ", "));
   }
 }
 
