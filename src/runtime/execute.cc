@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "base/check.h"
+#include "graph/operators.h"
 #include "runtime/operators.h"
 
 namespace heterog::runtime {
@@ -16,6 +17,7 @@ namespace {
 using graph::Value;
 
 c10::OperatorHandle find_operator(std::string_view type) {
+  ENSURE(graph::is_allowed_operator(type));  // whatever the graph came from
   const OperatorName name = operator_name(type);
   return c10::Dispatcher::singleton().findSchemaOrThrow(name.name.c_str(), name.overload.c_str());
 }
@@ -78,6 +80,9 @@ at::Scalar scalar_of(const Value& value, Samples samples) {
       return value.integer.c;
     case Value::Kind::kSize:
       return value.integer.at(samples.slice);
+    case Value::Kind::kScalar:
+      if (!value.integer.constant()) return value.integer.at(samples.whole);
+      return number_of(value, samples);
     default:
       return number_of(value, samples);
   }
@@ -162,8 +167,9 @@ class Arguments {
     switch (type->kind()) {
       case c10::TypeKind::TensorType: {
         // What Python passes for a number in place of a tensor.
+        const at::Scalar number = scalar_of(value, samples_);
         at::Tensor wrapped = at::scalar_tensor(
-            scalar_of(value, samples_), value.kind == Value::Kind::kInt ? at::kLong : at::kDouble);
+            number, number.isIntegral(/*includeBool=*/false) ? at::kLong : at::kDouble);
         wrapped.unsafeGetTensorImpl()->set_wrapped_number(true);
         return wrapped;
       }
@@ -254,6 +260,7 @@ OperatorCall::OperatorCall(const graph::ModelGraph& graph, OpId op, Samples samp
     }
   }
   places_ = arguments.places();
+  outputs_ = graph.outputs(op).size();
   arguments_ = std::move(arguments).stack();
   ENSURE(places_.size() == graph.inputs(op).size());
 }
@@ -282,6 +289,8 @@ std::vector<at::Tensor> OperatorCall::call(torch::jit::Stack stack) const {
   std::vector<at::Tensor> results;
   results.reserve(stack.size());
   for (c10::IValue& value : stack) append(results, std::move(value));
+  VALIDATE(results.size() >= outputs_, "{} returns {} tensors here, and the graph has {} outputs",
+           handle_.schema().name(), results.size(), outputs_);
   return results;
 }
 

@@ -1,4 +1,4 @@
-// Looks the operators of a graph up in PyTorch's dispatcher.
+// Holds the ops of a graph against the schemas of PyTorch's dispatcher.
 #include "runtime/operators.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -49,6 +49,18 @@ bool fits(const Value& value, c10::TypePtr type) {
   }
 }
 
+// No more results than the schema's. How long a list of tensors is only the call says.
+void check_results(const graph::ModelGraph& graph, OpId op, const c10::FunctionSchema& schema,
+                   const std::string& where) {
+  const auto& results = schema.returns();
+  for (const c10::Argument& result : results) {
+    if (result.type()->kind() == c10::TypeKind::ListType) return;
+  }
+  VALIDATE(graph.outputs(op).size() <= results.size(),
+           "{}: outputs: {} given, the operator returns {}", where, graph.outputs(op).size(),
+           results.size());
+}
+
 // All arguments of the schema, and no others. `where`: the op.
 void check_arguments(const graph::ModelGraph& graph, OpId op, const c10::FunctionSchema& schema,
                      const std::string& where) {
@@ -88,8 +100,10 @@ void check_operators(const graph::ModelGraph& graph, const std::string& source) 
                source, printable(graph.op(op).name), printable(type));
       found = known.emplace(type, *handle).first;
     }
-    check_arguments(graph, op, found->second.schema(),
-                    fmt::format("{}: op '{}' ({})", source, printable(graph.op(op).name), type));
+    const std::string where =
+        fmt::format("{}: op '{}' ({})", source, printable(graph.op(op).name), type);
+    check_arguments(graph, op, found->second.schema(), where);
+    check_results(graph, op, found->second.schema(), where);
   }
 }
 

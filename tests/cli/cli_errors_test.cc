@@ -68,6 +68,30 @@ TEST_F(Errors, AnUnknownOperator) {
   expect_refused(plan(graph_with("aten.relu", "aten.rleu"), kCluster), {"graph.json", "aten.rleu"});
 }
 
+// from_file maps a file shared, and fill_ writes it over: a graph that a stranger wrote must not.
+TEST_F(Errors, AGraphThatWouldOverwriteAFile) {
+  const std::string precious = write("precious", std::string(64, 'x'));
+  const std::string graph = write("graph.json", R"({"format": "heterog-graph", "version": 1,
+    "name": "g", "dtype": "float32", "loss": 3, "tensors": [
+      {"name": "x", "role": "input", "dtype": "float32", "shape": ["B"]},
+      {"name": "m", "role": "activation", "dtype": "float32", "shape": [16]},
+      {"name": "f", "role": "activation", "dtype": "float32", "shape": [16]},
+      {"name": "loss", "role": "output", "dtype": "float32", "shape": []}], "ops": [
+      {"name": "map", "op": "aten.from_file.default", "phase": "forward", "outputs": [1],
+       "args": ["')" + precious + R"(", true, 16], "kwargs": {"dtype": ":float32"}},
+      {"name": "fill", "op": "aten.fill_.Scalar", "phase": "forward", "outputs": [2],
+       "args": ["%1", 0]},
+      {"name": "sum", "op": "aten.sum.default", "phase": "forward", "outputs": [3],
+       "args": ["%0"]}]})");
+  const std::string given = "--graph " + graph + " --cluster " + kCluster + " --batch 8";
+  for (const std::string& verb :
+       {"plan --out " + path("plan.json"), std::string("verify --planner cp-ar")}) {
+    expect_refused(verb + " " + given, {"graph.json: ops[0].op: \"aten.from_file.default\""});
+  }
+  expect_refused("profile --graph " + graph + " --out " + path("profile.json"), {"from_file"});
+  EXPECT_EQ(read_file(precious), std::string(64, 'x'));
+}
+
 // Named before anything runs, by every verb that reads a graph.
 TEST_F(Errors, AnOperatorWithTooFewArguments) {
   std::string text = read_file(kGraph);
