@@ -250,13 +250,11 @@ void add_verify(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<VerifyOptions>();
   CLI::App& verb = *app.add_subcommand("verify", "Proves that a plan trains as one device does");
   add_graph_and_cluster(verb, options->problem);
-  verb.add_option("--batch", options->problem.batch, "Samples of a step (default: the plan's)")
-      ->check(CLI::Range(std::int64_t{1}, graph::kMaxSamples));
+  add_integer(verb, "--batch", options->problem.batch, kBatches,
+              "Samples of a step (default: the plan's)");
   verb.add_option("--plan", options->plan, "Plan file");
   verb.add_option("--planner", options->planner, "Or: the plan of this planner");
-  verb.add_option("--steps", options->steps, "Steps to train")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
+  add_integer(verb, "--steps", options->steps, {1, 1000}, "Steps to train");
   verb.add_option("--dtype", options->dtype, "float64, or float32: the graph's own types")
       ->capture_default_str();
   verb.add_option(
@@ -264,9 +262,8 @@ void add_verify(CLI::App& app, Action& chosen) {
           "cpu: all ranks on the CPU; plan: each on the kind of device that the plan names, "
           "GPUs in turn")
       ->capture_default_str();
-  verb.add_option("--tolerance", options->tolerance,
-                  "Largest relative difference (default: 1e-10 in float64, 1e-4 in float32)")
-      ->check(CLI::PositiveNumber);
+  add_number(verb, "--tolerance", options->tolerance, {1e-18, 1},
+             "Largest relative difference (default: 1e-10 in float64, 1e-4 in float32)");
   verb.add_option("--break", options->broken,
                   "See it fail: drop-contribution, equal-weights or skip-pull");
   add_processes(verb, options->ranks);

@@ -43,5 +43,39 @@ TEST(Operators, OneThatPyTorchDoesNotHaveIsNamed) {
   }
 }
 
+// The arguments of the first op of that type, replaced.
+std::string with_arguments(std::string text, const std::string& type,
+                           const std::string& arguments) {
+  const std::size_t op = text.find("\"op\": \"" + type + "\"");
+  const std::size_t begin = text.find("\"args\": ", op);
+  const std::size_t end = text.find(", \"outputs\"", begin);
+  EXPECT_NE(end, std::string::npos) << type;
+  return text.replace(begin, end - begin, arguments);
+}
+
+TEST(Operators, ArgumentsAreThoseOfTheOperator) {
+  const std::string text = read_file("models/lenet5-tiny.json.gz");
+  const auto refused = [&](const std::string& type, const std::string& arguments,
+                           const std::string& part) {
+    try {
+      check_operators(graph::parse_graph(with_arguments(text, type, arguments), "graph.json"),
+                      "graph.json");
+      ADD_FAILURE() << type << ' ' << arguments << " was accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kInput);
+      EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("graph.json: op "),
+                                               testing::HasSubstr(type), testing::HasSubstr(part)));
+    }
+  };
+  refused("aten.tanh.default", R"("args": [])", "'self' is missing");
+  refused("aten._log_softmax.default", R"("args": ["%37", 1])", "'half_to_float' is missing");
+  refused("aten.tanh.default", R"("args": ["%23", 1])", "2 given, the operator takes 1");
+  refused("aten.tanh.default", R"("args": ["%23"], "kwargs": {"colour": 1})",
+          "no argument 'colour'");
+  refused("aten.tanh.default", R"("args": ["%23"], "kwargs": {"self": 1})", "among the args");
+  refused("aten.tanh.default", R"("args": [["%23"]])", "'self' is of another kind");
+  refused("aten._log_softmax.default", R"("args": ["%37", "%37", false])", "'dim' is of another");
+}
+
 }  // namespace
 }  // namespace heterog::runtime
