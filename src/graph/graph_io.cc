@@ -1,6 +1,7 @@
 // Turns the JSON of a graph file into builder calls; checks the form, the builder the meaning.
 #include "graph/graph_io.h"
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 #include <type_traits>
@@ -27,11 +28,12 @@ class Reader {
  public:
   explicit Reader(const std::string& source) : source_(source) {}
 
-  ModelGraph read(const Json& json) {
+  GraphFile read(const Json& json) {
     JsonObject object{JsonValue(json, source_)};
     check_format(object, "heterog-graph", 1);
     GraphBuilder builder(object.string("name"));
-    for (const char* key : {"producer", "traced_batches", "optimizer"}) object.skip(key);
+    for (const char* key : {"producer", "optimizer"}) object.skip(key);
+    const std::int64_t smallest_batch = smallest_traced(object);
     const std::string dtype_text = object.string("dtype");
     const auto dtype = find_dtype(dtype_text);
     if (!dtype) fail("dtype", "unknown dtype \"{}\"", printable(dtype_text));
@@ -55,10 +57,19 @@ class Reader {
     list_ = "ops";
     for (index_ = 0; index_ < ops.size(); ++index_) builder.add_op(read_op(ops[index_]));
     builder.set_loss(TensorId(static_cast<std::size_t>(loss)));
-    return std::move(builder).build(source_);
+    return {.graph = std::move(builder).build(source_), .smallest_batch = smallest_batch};
   }
 
  private:
+  static std::int64_t smallest_traced(JsonObject& object) {
+    if (!object.has("traced_batches")) return 1;
+    std::int64_t smallest = kMaxSamples;
+    for (const JsonValue& batch : object.list("traced_batches")) {
+      smallest = std::min(smallest, batch.as_int(1, kMaxSamples));
+    }
+    return smallest;
+  }
+
   std::string shown_source() const { return printable(source_, 400); }
 
   // Fails at tensors[i].field or ops[i].field.
@@ -154,13 +165,15 @@ class Reader {
         spec.of = id<TensorId>(*field, key);
       } else if (key == "replaces") {
         spec.replaces = id<TensorId>(*field, key);
+      } else if (key == "argument") {
+        text(*field, key);  // for who feeds the step; plans do not depend on it
       } else if (key == "values") {
         // For running a step from the file alone; plans do not depend on it.
         if (!field->is_object()) fail(key, "expected an object, found {}", found(*field));
       } else {
         fail("",
-             "unknown key \"{}\", expected one of name, role, dtype, shape, strides, of, "
-             "replaces, values",
+             "unknown key \"{}\", expected one of name, role, dtype, shape, strides, argument, "
+             "of, replaces, values",
              printable(key));
       }
     }
@@ -284,11 +297,19 @@ class Reader {
 
 }  // namespace
 
-ModelGraph parse_graph(const std::string& text, const std::string& source) {
+GraphFile parse_graph_file(const std::string& text, const std::string& source) {
   const Json json = parse_json(text, source);
   return Reader(source).read(json);
 }
 
-ModelGraph read_graph(const std::string& path) { return parse_graph(read_file(path), path); }
+GraphFile read_graph_file(const std::string& path) {
+  return parse_graph_file(read_file(path), path);
+}
+
+ModelGraph parse_graph(const std::string& text, const std::string& source) {
+  return parse_graph_file(text, source).graph;
+}
+
+ModelGraph read_graph(const std::string& path) { return read_graph_file(path).graph; }
 
 }  // namespace heterog::graph
