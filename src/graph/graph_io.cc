@@ -332,8 +332,6 @@ GraphFile parse_graph_file(const std::string& text, const std::string& source) {
 GraphFile read_graph_file(const std::string& path) {
   return Reader(path).read(read_json_file(path));  // the text is gone before the graph is made
 }
-}
-
 
 ModelGraph parse_graph(const std::string& text, const std::string& source) {
   return parse_graph_file(text, source).graph;
