@@ -62,6 +62,8 @@ def fit_scalar(batches: tuple, values: list) -> int | float | Affine | Reciproca
     return None if inverse is None else _as_reciprocal(batches, values, inverse)
 
 
+# The largest a of k / (a·B + c), where none follows from sizes: B - 1.5 is (2B - 3) / 2.
+_MOST_OVER = 64
 # Values come from a few roundings in double precision.
 _TOLERANCE = 1e-12
 
@@ -87,19 +89,19 @@ def _float_line(batches, values) -> Affine | None:
 
 
 def _as_reciprocal(batches, values, inverse: Affine) -> Reciprocal | None:
-    """k / (a·B + c) with whole a and c where possible, from a line through the inverses."""
+    """k / (a·B + c) with whole a and c, from a line through the inverses."""
     scale = 1.0 / inverse.a
     shift = inverse.c * scale
     candidates = []
     whole = (round(inverse.a), round(inverse.c))  # sizes stay far below 2^40 elements
     if max(map(abs, whole)) < 1 << 40:
         candidates.append(Reciprocal(1, Affine(*whole)))
-    for k in (_rounded(scale), scale):
-        for c in (round(shift), _rounded(shift), shift):
+    for a in range(1, _MOST_OVER + 1):
+        for k in (_rounded(a * scale), a * scale):
             k_number = int(k) if k == int(k) else k
-            candidates.append(Reciprocal(k_number, Affine(1, c)))
+            candidates.append(Reciprocal(k_number, Affine(a, round(a * shift))))
     for candidate in candidates:
-        if candidate.over.a == 0:
+        if candidate.over.a == 0 or any(candidate.over.at(b) == 0 for b in batches):
             continue
         if all(_near(candidate.at(b), v) for b, v in zip(batches, values, strict=True)):
             return candidate

@@ -3,17 +3,16 @@
 import torch
 
 from heterog.errors import HeterogError
-from heterog.interpreter import dimension
+from heterog.interpreter import data_inputs, dimension
 
 
 class Inputs:
     """The inputs of a graph that come from data, in the order of make_inputs' tuple."""
 
     def __init__(self, graph: dict, names: list[str], batch: int):
-        places = {t["name"]: i for i, t in enumerate(graph["tensors"]) if t["role"] == "input"}
         self._names = names  # all that make_inputs gives; the step may read fewer
         self._tensors = graph["tensors"]
-        self._places = places
+        self._places = data_inputs(graph)
         self._batch = batch
 
     def of(self, given) -> dict[int, torch.Tensor]:
@@ -83,17 +82,21 @@ class Inputs:
             # As on export: everything floating is float64 with `double`.
             if not (value.is_floating_point() and wanted == torch.float64):
                 raise HeterogError(
-                    f"batch: '{entry['name']}' is {value.dtype}; make_inputs makes {wanted}"
+                    f"batch: '{_shown(entry)}' is {value.dtype}; make_inputs makes {wanted}"
                 )
             value = value.to(wanted)
         shape = [dimension(dim, self._batch) for dim in entry["shape"]]
         if list(value.shape) != shape:
             raise HeterogError(
-                f"batch: '{entry['name']}' has shape {list(value.shape)}; the plan is for "
+                f"batch: '{_shown(entry)}' has shape {list(value.shape)}; the plan is for "
                 f"{self._batch} samples, {shape} (drop the last incomplete batch: DataLoader(…, "
                 "drop_last=True))"
             )
         return value.detach().cpu().contiguous()
+
+
+def _shown(entry: dict) -> str:
+    return entry.get("argument", entry["name"])
 
 
 def _samples(dim, size: int) -> int | None:

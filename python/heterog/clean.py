@@ -3,6 +3,7 @@
 import torch
 
 from heterog.ir import Op, Step, Tensor, replace_tensors, tensors_in
+from heterog.refusals import check_buffers, check_random, check_written
 
 _aten = torch.ops.aten
 
@@ -21,15 +22,19 @@ _TRANSPOSES = {_aten.t.default, _aten.transpose.int}
 
 def clean(step: Step) -> Step:
     """The same step with fewer operators; see each function."""
+    check_written(step)
+    step.written = {}
     drop_copies(step)
     drop_double_transposes(step)
     forget_running_statistics(step)
     correct_statistics(step)
     use_step_number(step)
     share_scalars(step)
-    tie_backward(step)
     drop_dead(step)
-    separate_gradients(step)
+    tie_backward(step)
+    check_buffers(step)
+    check_random(step)
+    separate_results(step)
     set_roles(step)
     return step
 
@@ -122,7 +127,7 @@ def correct_statistics(step: Step) -> None:
 
 def use_step_number(step: Step) -> None:
     """torch counts up inside the update; the graph takes the number of the step being done."""
-    number = next((t for t in step.inputs if t.name == "step"), None)
+    number = next((t for t in step.inputs if t.setting == "step"), None)
     if number is None:
         return
     mapping = {}
@@ -139,7 +144,7 @@ def use_step_number(step: Step) -> None:
 
 def share_scalars(step: Step) -> None:
     """Keeps one of equal computations on the rate and the step number (bias corrections)."""
-    shared = {t for t in step.inputs if t.name in ("lr", "step")}
+    shared = {t for t in step.inputs if t.setting is not None}
     seen: dict = {}
     mapping: dict = {}
     kept = []
@@ -202,13 +207,13 @@ def tie_backward(step: Step) -> None:
 
 
 def drop_dead(step: Step) -> None:
-    """Removes operators whose results nobody needs, and buffers that nothing reads."""
+    """Removes operators whose results nobody needs, and buffers that are neither read nor
+    replaced."""
+    step.next = {old: new for old, new in step.next.items() if new is not old}
     drop_unneeded_operators(step)
-    read = {t for op in step.ops for t in tensors_in([op.args, op.kwargs])}
-    dropped = {t.name for t in step.inputs if t.role == "buffer" and t not in read}
-    step.inputs = [t for t in step.inputs if t.name not in dropped]
-    step.next = {name: t for name, t in step.next.items() if name not in dropped}
-    drop_unneeded_operators(step)  # those that only wrote such a buffer
+    used = {t for op in step.ops for t in tensors_in([op.args, op.kwargs])} | set(step.next)
+    used |= set(step.next.values())
+    step.inputs = [t for t in step.inputs if t.role != "buffer" or t in used]
 
 
 def drop_unneeded_operators(step: Step) -> None:
@@ -221,40 +226,41 @@ def drop_unneeded_operators(step: Step) -> None:
     step.ops = kept[::-1]
 
 
-def separate_gradients(step: Step) -> None:
-    """Gives every parameter a gradient tensor of its own, by an alias where two share one."""
+def separate_results(step: Step) -> None:
+    """Gives every gradient and every next value a tensor of its own, by an alias or a copy where
+    it is an input, the loss, or that of another."""
     taken = {step.loss, *step.inputs}
     made_at = {t: i for i, op in enumerate(step.ops) for t in op.outputs if t is not None}
     inserts: list[tuple[int, Op]] = []
-    for name, gradient in list(step.gradients.items()):
-        if gradient in taken:
-            own = Tensor(
-                f"{name}/gradient",
-                "gradient",
-                gradient.dtype,
-                list(gradient.shape),
-                list(gradient.strides),
-            )
-            at = made_at.get(gradient, -1)
-            op = Op(own.name, _aten.alias.default, [gradient], {}, [own], "backward", "", None)
-            op.forward = step.ops[at].forward if at >= 0 else None
-            op.scope = step.ops[at].scope if at >= 0 else ""
-            inserts.append((at + 1, op))
-            step.gradients[name] = own
-        taken.add(step.gradients[name])
+
+    def separate(results: dict[Tensor, Tensor], what: str) -> None:
+        for of, result in list(results.items()):
+            if result in taken:
+                shape, strides = list(result.shape), list(result.strides)
+                own = Tensor(f"{of.name}/{what}", "activation", result.dtype, shape, strides)
+                at = made_at.get(result, -1)
+                maker = step.ops[at] if at >= 0 else None
+                phase = "backward" if what == "gradient" else maker.phase if maker else "forward"
+                # What outlives the step has memory of its own.
+                copy = _aten.alias.default if what == "gradient" else _aten.clone.default
+                op = Op(own.name, copy, [result], {}, [own], phase, "", None)
+                if maker is not None:
+                    op.forward, op.scope = maker.forward, maker.scope
+                inserts.append((at + 1, op))
+                results[of] = own
+            taken.add(results[of])
+
+    separate(step.gradients, "gradient")
+    separate(step.next, "next")
     for at, op in sorted(inserts, key=lambda pair: pair[0], reverse=True):
         step.ops.insert(at, op)
 
 
 def set_roles(step: Step) -> None:
-    by_name = {t.name: t for t in step.inputs}
     step.loss.role = "output"
-    for name, gradient in step.gradients.items():
+    for parameter, gradient in step.gradients.items():
         gradient.role = "gradient"
-        gradient.of = by_name[name]
-    for name, tensor in list(step.next.items()):
-        if tensor is by_name[name]:
-            del step.next[name]  # unchanged by the step
-            continue
-        tensor.role = "output"
-        tensor.replaces = by_name[name]
+        gradient.of = parameter
+    for old, new in step.next.items():
+        new.role = "output"
+        new.replaces = old

@@ -31,12 +31,13 @@ class RunnerConfig:
     timeout: float = 300.0  # seconds of one wait for another process
     # What is exported, as in export_training_step.
     name: str = "model"
-    batches: tuple[int, ...] = (4, 6, 10)
+    batches: tuple[int, ...] | None = None  # None: 2, 3 and `batch`
     dropout: bool = True
     double: bool = False
     autocast: str | None = None
     clip_norm: float | None = None
     batch_norm: str = "per-slice"
+    check: bool | None = None
     # Where files go.
     cache: str | None = None  # folder; None: heterog/runs in the user's cache
     graph: str | None = None  # the graph file to write; None: in the cache

@@ -1,7 +1,10 @@
 """What the exporter replaces by plainer operators: hidden divisors and device-only fused kernels."""
 
+import contextlib
+from unittest import mock
+
 import torch
-from torch._decomp import get_decompositions
+from torch._decomp import decompositions, get_decompositions
 
 _aten = torch.ops.aten
 
@@ -42,6 +45,35 @@ def _shown_divisor(operator):
         return total / divisor, divisor
 
     return decomposed
+
+
+def _recurrent_layers(
+    input, hidden, params, has_biases, num_layers, dropout, train, bidirectional, batch_first, layer_fn
+):
+    """torch's `_rnn_helper`, with the dropout between layers that it leaves out (2.11)."""
+    x = input.transpose(0, 1) if batch_first else input
+    left = []
+    for layer in range(num_layers):
+        weights, state, reverse_weights, reverse_state = decompositions.params_hiddens(
+            params, hidden, layer, bidirectional
+        )
+        out, last = layer_fn(x, state, weights, has_biases)
+        left.append(last)
+        if bidirectional:
+            back, last = layer_fn(x, reverse_state, reverse_weights, has_biases, reverse=True)
+            left.append(last)
+            out = torch.cat([out, back], out.dim() - 1)
+        x = out
+        if dropout != 0 and train and layer < num_layers - 1:
+            x = torch.dropout(x, dropout, train=True)
+    return x.transpose(0, 1) if batch_first else x, left
+
+
+@contextlib.contextmanager
+def recurrent_dropout():
+    """Recurrent layers are written out with their dropout."""
+    with mock.patch.object(decompositions, "_rnn_helper", _recurrent_layers):
+        yield
 
 
 def decomposition_table() -> dict:

@@ -4,9 +4,6 @@ import contextlib
 
 import torch
 
-from heterog.errors import ExportError
-from heterog.ir import Step
-
 _aten = torch.ops.aten
 # Attributes under which layers of common libraries keep the rate of dropping paths or layers.
 _RATES = ("dropout_prob", "drop_prob", "drop_path_prob", "drop_path", "stochastic_depth_prob", "layerdrop")
@@ -44,13 +41,3 @@ def without_dropout(model: torch.nn.Module):
     finally:
         for module, name, value in before:
             setattr(module, name, value)
-
-
-def check_nothing_random(step: Step) -> None:
-    for op in step.ops:
-        if torch.Tag.nondeterministic_seeded in op.target.tags:
-            where = f"module {op.scope}" if op.scope else "the model"
-            raise ExportError(
-                f"{where}: {op.target} still draws random numbers with dropout off; set the rate "
-                "of that module to 0 yourself, or export with dropout"
-            )

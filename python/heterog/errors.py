@@ -12,3 +12,14 @@ class HeterogError(Exception):
 
 class ExportError(HeterogError):
     """A model, its inputs, its loss or its optimizer cannot be exported."""
+
+
+class ExporterLimit(ExportError):
+    """The exporter met what it cannot do, and does not know why: a limit, or a bug of it."""
+
+
+def unexpected(where: str, error: Exception) -> ExporterLimit:
+    """One line for an exception that nobody foresaw."""
+    lines = str(error).strip().splitlines() or [""]
+    what = f"{type(error).__name__}: {lines[0][:200]}"
+    return ExporterLimit(f"{where}: the exporter cannot do this ({what}); please report it")

@@ -6,7 +6,7 @@ import os
 import sys
 import traceback
 
-from heterog.errors import ExportError
+from heterog.errors import ExporterLimit, ExportError, unexpected
 from heterog.step import export_training_step
 
 _EXAMPLE = """\
@@ -26,7 +26,8 @@ example: mlp.py holds
 and  python -m heterog.export mlp.py:training --out mlp.json.gz  writes its graph.
 model may be a function that builds the model; then large weights take no memory.
 
-exit codes: 0 done, 2 bad usage or a model that cannot be exported, 1 a bug
+exit codes: 0 done, 2 bad usage or a model that cannot be exported, 1 a limit or a bug of the
+exporter (HETEROG_TRACEBACK=1 in the environment prints where)
 """
 _FIELDS = ("model", "make_inputs", "loss_fn", "optimizer", "name")
 
@@ -42,30 +43,39 @@ def main(arguments: list[str] | None = None) -> int:
             raise ExportError(f"--out: {directory} is no directory; make it first")
         step = export_training_step(
             **fields,
-            batches=tuple(options.batches),
+            batches=options.batches,
             dropout=not options.no_dropout,
             double=options.double,
             autocast=options.autocast,
             clip_norm=options.clip_norm,
             batch_norm="exact" if options.exact_batch_norm else "per-slice",
+            check=options.check,
         )
         step.save(options.out)
     except ExportError as error:
-        print(f"heterog.export: {error}", file=sys.stderr)
-        return 2
+        limit = isinstance(error, ExporterLimit)
+        _complain(error if limit else None, str(error))
+        return 1 if limit else 2
     except OSError as error:
-        print(f"heterog.export: {error.filename}: {error.strerror}", file=sys.stderr)
+        _complain(None, f"{error.filename}: {error.strerror}")
         return 2
-    except Exception:
-        traceback.print_exc()
+    except Exception as error:
+        _complain(error, str(unexpected("heterog.export", error)))
         return 1
     graph = step.graph
     print(
         f"{options.out}: {graph['name']}, {len(graph['ops'])} operators, "
-        f"{len(graph['tensors'])} tensors",
+        f"{len(graph['tensors'])} tensors; {step.checked}",
         file=sys.stderr,
     )
     return 0
+
+
+def _complain(error: Exception | None, line: str) -> None:
+    """One line; of what nobody foresaw also where it was, if that is asked for."""
+    if error is not None and os.environ.get("HETEROG_TRACEBACK"):
+        traceback.print_exception(error)
+    print(f"heterog.export: {line}", file=sys.stderr)
 
 
 def _parse(arguments):
@@ -87,9 +97,9 @@ def _parse(arguments):
         "--batches",
         type=int,
         nargs="+",
-        default=[4, 6, 10],
         metavar="N",
-        help="batch sizes to trace at, three or more (default: 4 6 10)",
+        help="batch sizes to trace at, three or more; the graph holds from the smallest on "
+        "(default: 2 3 64, else 4 5 64)",
     )
     parser.add_argument("--no-dropout", action="store_true", help="as if every rate were 0")
     parser.add_argument("--double", action="store_true", help="parameters and inputs in float64")
@@ -101,6 +111,12 @@ def _parse(arguments):
         "--exact-batch-norm",
         action="store_true",
         help="batch normalisation by the statistics of the whole batch, however it is sliced",
+    )
+    parser.add_argument(
+        "--check",
+        action=argparse.BooleanOptionalAction,
+        help="compare the graph with eager PyTorch on random data before it is written (default: if "
+        "it takes a few seconds)",
     )
     return parser.parse_args(arguments)
 

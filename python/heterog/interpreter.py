@@ -94,19 +94,24 @@ def operator_of(name: str) -> torch._ops.OpOverload:
     return getattr(getattr(getattr(torch.ops, namespace), packet), overload)
 
 
-def run(graph: dict, values: dict, batch: int, *, whole=None, device="cpu", observe=None) -> list:
+def run(
+    graph: dict, values: dict, batch: int, *, whole=None, device="cpu", observe=None, instead=None
+) -> list:
     """Executes one step. `values`: name → tensor for every tensor that no operator makes.
 
     `whole`: samples of the whole batch where this is a slice of it. Returns all tensors by id.
-    `observe(tensor_id, value)` sees each one that an operator makes.
+    `observe(tensor_id, value)` sees each one that an operator makes. `instead`: functions by the
+    names of the operators in whose place they run.
     """
+    instead = instead or {}
     setting = Setting(batch, whole or batch, torch.device(device))
     tensors: list = [values.get(entry["name"]) for entry in graph["tensors"]]
     with torch.no_grad():
         for op in graph["ops"]:
             args = resolve(op["args"], tensors, setting)
             kwargs = {k: resolve(v, tensors, setting) for k, v in op.get("kwargs", {}).items()}
-            results = operator_of(op["op"])(*args, **kwargs)
+            operator = instead.get(op["op"]) or operator_of(op["op"])
+            results = operator(*args, **kwargs)
             if isinstance(results, torch.Tensor):
                 results = [results]
             for tensor_id, value in zip(op["outputs"], results, strict=True):
@@ -150,13 +155,40 @@ def _value(value):
     return _WORDS[value[1:]] if isinstance(value, str) else value
 
 
+def settings_of(graph: dict) -> dict[str, int]:
+    """What the program sets at every step, `lr` and `step` → place of the tensor."""
+    places = {t["name"]: i for i, t in enumerate(graph["tensors"]) if t["role"] == "input"}
+    # Older files have the bare names.
+    prefix = "optimizer/" if "optimizer/lr" in places else ""
+    return {s: places[prefix + s] for s in ("lr", "step") if prefix + s in places}
+
+
+def data_inputs(graph: dict) -> dict[str, int]:
+    """The arguments of loss_fn that the step reads → place of the tensor."""
+    settings = set(settings_of(graph).values())
+    return {
+        t.get("argument", t["name"]): i
+        for i, t in enumerate(graph["tensors"])
+        if t["role"] == "input" and i not in settings
+    }
+
+
+def given_values(graph: dict, values: dict, inputs: dict, *, lr: float, step: int) -> dict:
+    """name → tensor for all that a step starts from. `values`: parameters, buffers and optimizer
+    state by name; `inputs`: by the arguments of loss_fn."""
+    tensors = graph["tensors"]
+    given = dict(values)
+    for argument, place in data_inputs(graph).items():
+        given[tensors[place]["name"]] = inputs[argument]
+    settings = {"lr": lr, "step": float(step)}
+    for setting, place in settings_of(graph).items():
+        given[tensors[place]["name"]] = torch.tensor(settings[setting], dtype=torch.float64)
+    return given
+
+
 def run_step(graph: dict, values: dict, inputs: dict, batch: int, *, lr: float, step: int):
     """One step from `values`; returns (loss, next values)."""
-    names = {entry["name"] for entry in graph["tensors"]}
-    given = values | inputs | {"lr": torch.tensor(lr, dtype=torch.float64)}
-    if "step" in names:
-        given["step"] = torch.tensor(float(step), dtype=torch.float64)
-    tensors = run(graph, given, batch)
+    tensors = run(graph, given_values(graph, values, inputs, lr=lr, step=step), batch)
     following = dict(values)
     for tensor, entry in zip(tensors, graph["tensors"], strict=True):
         if "replaces" in entry:

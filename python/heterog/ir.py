@@ -22,6 +22,8 @@ class Tensor:
     of: "Tensor | None" = None
     replaces: "Tensor | None" = None
     hints: dict = field(default_factory=dict)  # what the file says of its values, if anything
+    setting: str | None = None  # "lr" or "step": an input that the exporter made
+    argument: str | None = None  # what loss_fn calls an input whose name was taken
 
 
 @dataclass(frozen=True)
@@ -60,8 +62,9 @@ class Step:
     inputs: list[Tensor]  # roles input, parameter, buffer, optimizer_state
     ops: list[Op]
     loss: Tensor
-    gradients: dict[str, Tensor]  # parameter name → its gradient
-    next: dict[str, Tensor]  # name of a parameter, buffer or state → its next value
+    gradients: dict[Tensor, Tensor]  # parameter → its gradient
+    next: dict[Tensor, Tensor]  # parameter, buffer or optimizer state → its next value
+    written: dict[Tensor, Tensor]  # parameter → what forward and backward leave of it
 
 
 def contiguous_strides(shape: list[Dim]) -> list[Dim]:

@@ -5,11 +5,16 @@ import operator
 import torch
 
 from heterog.affine import Affine, fit_scalar, fit_size
-from heterog.errors import ExportError
+from heterog.errors import ExportError, unexpected
 from heterog.ir import Op, Scalar, Size, Step, Tensor
 from heterog.trace import Trace
 
 _aten = torch.ops.aten
+
+# What the file format has names for.
+DTYPES = (
+    "float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "int32", "int64", "bool"
+)  # fmt: skip
 
 # Operators whose Scalar arguments are row numbers, not arithmetic.
 _INDEX_MAKERS = {_aten.arange}
@@ -19,14 +24,15 @@ def merge_traces(traces: list[Trace]) -> Step:
     """One graph with every size a·B + c; an error where the traces differ in anything else."""
     merger = Merger([trace.module for trace in traces], [trace.batch for trace in traces])
     outputs = merger.run([(slot.name, slot.role) for slot in traces[0].slots])
-    step = Step(merger.inputs, merger.ops, None, {}, {})
+    step = Step(merger.inputs, merger.ops, None, {}, {}, {})
     for tensor, result in zip(outputs, traces[0].results, strict=True):
         if result.kind == "loss":
             step.loss = tensor
-        elif result.kind == "gradient":
-            step.gradients[result.of] = tensor
-        else:
-            step.next[result.of] = tensor
+            continue
+        of = merger.inputs[traces[0].slots.index(result.of)]
+        {"gradient": step.gradients, "next": step.next, "written": step.written}[result.kind][of] = (
+            tensor
+        )
     return step
 
 
@@ -47,23 +53,32 @@ class Merger:
         inputs = iter(inputs)
         for nodes in zip(*columns, strict=False):
             self._check_same_target(nodes)
-            first = nodes[0]
-            if first.op == "placeholder":
-                self._placeholder(nodes, next(inputs))
-            elif first.op == "get_attr":
-                self._constant(nodes)
-            elif first.op == "call_function":
-                if first.target is operator.getitem:
-                    source = self.values[first.args[0]]
-                    self.values[first] = source.outputs[first.args[1]]
-                else:
-                    self._call(nodes)
-            elif first.op == "output":
-                return [self.values[node] for node in first.args[0]]
+            if nodes[0].op == "output":
+                return [self.values[node] for node in nodes[0].args[0]]
+            try:
+                self._add(nodes, inputs)
+            except ExportError:
+                raise
+            except Exception as error:
+                where = f"{_place(nodes[0])}: {_describe(nodes[0])}"
+                raise unexpected(where, error) from error
         raise ExportError(
             f"batch sizes {self.batches}: the step has {[len(c) for c in columns]} operators; their "
             "number must not depend on the batch"
         )
+
+    def _add(self, nodes, inputs) -> None:
+        first = nodes[0]
+        if first.op == "placeholder":
+            self._placeholder(nodes, next(inputs))
+        elif first.op == "get_attr":
+            self._constant(nodes)
+        elif first.op == "call_function":
+            if first.target is operator.getitem:
+                source = self.values[first.args[0]]
+                self.values[first] = source.outputs[first.args[1]]
+            else:
+                self._call(nodes)
 
     def _check_same_target(self, nodes) -> None:
         first = nodes[0]
@@ -126,15 +141,23 @@ class Merger:
         schema = first.target._schema
         index_maker = first.target.overloadpacket in _INDEX_MAKERS
         types = {argument.name: str(argument.type) for argument in schema.arguments}
+        # A trace leaves out what is the default at its batch.
+        defaults = [argument.default_value for argument in schema.arguments]
+        by_key = {argument.name: argument.default_value for argument in schema.arguments}
         args = [
             self._argument(
-                first, [node.args[i] for node in nodes], str(schema.arguments[i].type), index_maker
+                first,
+                [node.args[i] if i < len(node.args) else defaults[i] for node in nodes],
+                str(schema.arguments[i].type),
+                index_maker,
             )
-            for i in range(len(first.args))
+            for i in range(max(len(node.args) for node in nodes))
         ]
         kwargs = {
-            key: self._argument(first, [node.kwargs[key] for node in nodes], types[key], index_maker)
-            for key in first.kwargs
+            key: self._argument(
+                first, [node.kwargs.get(key, by_key[key]) for node in nodes], types[key], index_maker
+            )
+            for key in {key: None for node in nodes for key in node.kwargs}
         }
         op = Op(self.prefix + first.name, first.target, args, kwargs, [], *_annotation(first))
         values = [node.meta.get("val") for node in nodes]
@@ -164,6 +187,12 @@ class Merger:
             raise ExportError(
                 f"{_place(nodes[0])}: {nodes[0].target} returns {type(first).__name__}, not a "
                 "tensor; compute it with tensors"
+            )
+        if str(first.dtype).removeprefix("torch.") not in DTYPES:
+            what = f"input {name}" if nodes[0].op == "placeholder" else _place(nodes[0])
+            made = "" if nodes[0].op == "placeholder" else f"{nodes[0].target} makes a tensor of "
+            raise ExportError(
+                f"{what}: {made}{first.dtype}; a graph has tensors of {', '.join(DTYPES)}"
             )
         for value in values[1:]:
             if value.dtype != first.dtype or value.dim() != first.dim():

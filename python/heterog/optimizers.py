@@ -8,6 +8,7 @@ from torch.optim.adamw import adamw
 from torch.optim.sgd import sgd
 
 from heterog.errors import ExportError
+from heterog.refusals import check_hooks
 
 # Defaults of an optimizer that say how to compute, not what: they do not enter the graph's header.
 IMPLEMENTATION_KEYS = {"foreach", "fused", "capturable", "differentiable", "initial_lr"}
@@ -60,6 +61,7 @@ def describe_optimizer(optimizer, model: torch.nn.Module) -> Update:
             f"optimizer: {type(optimizer).__name__} is not supported; use torch.optim.SGD, Adam or "
             "AdamW"
         )
+    check_hooks(model, optimizer)
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     seen: set[str] = set()
     groups = []
@@ -93,7 +95,7 @@ def describe_optimizer(optimizer, model: torch.nn.Module) -> Update:
                 "False"
             )
     defaults = {
-        k: list(v) if isinstance(v, tuple) else v
+        k: list(v) if isinstance(v, tuple) else v.item() if isinstance(v, torch.Tensor) else v
         for k, v in optimizer.param_groups[0].items()
         if k not in IMPLEMENTATION_KEYS and k != "params" and v is not None
     }

@@ -13,7 +13,7 @@ from heterog.batches import Inputs
 from heterog.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from heterog.config import RunnerConfig, read_config
 from heterog.errors import HeterogError
-from heterog.interpreter import buffer_from_file, dtype_of, shape_of
+from heterog.interpreter import buffer_from_file, dtype_of, settings_of, shape_of
 from heterog.native import NativeOptions, NativeRunner, load_library
 from heterog.optimizer_state import OptimizerState
 from heterog.planning import RunFiles, make_files
@@ -58,12 +58,14 @@ def get_runner(model, make_inputs, loss_fn, optimizer, device_info, config=None)
         loss_fn,
         optimizer,
         config.name,
-        batches=tuple(config.batches),
+        batches=config.batches,
+        batch=config.batch,
         dropout=config.dropout,
         double=config.double,
         autocast=config.autocast,
         clip_norm=config.clip_norm,
         batch_norm=config.batch_norm,
+        check=config.check,
     )
     files = make_files(step, device_info, config)
     names = input_names(loss_fn, make_inputs)
@@ -123,7 +125,7 @@ class Runner:
                 f"config: batch {config.batch} given, {files.plan} is for batch {self.batch}"
             )
         self._inputs = Inputs(graph, names, self.batch)
-        self._places = {t["name"]: i for i, t in enumerate(self._tensors)}
+        self._settings = settings_of(graph)
         self._kept = {  # name → place
             tensor["name"]: place
             for place, tensor in enumerate(self._tensors)
@@ -152,9 +154,9 @@ class Runner:
     def _step(self, batch) -> float:
         inputs = self._inputs.of(batch)
         number = self._steps + 1
-        for name, value in (("lr", self._state.rate()), ("step", number)):
-            if name in self._places:
-                inputs[self._places[name]] = torch.tensor(float(value), dtype=torch.float64)
+        settings = {"lr": self._state.rate(), "step": number}
+        for setting, place in self._settings.items():
+            inputs[place] = torch.tensor(float(settings[setting]), dtype=torch.float64)
         loss, self.last_step_seconds = self._native.step(number, inputs)
         self._steps = number
         # What a scheduler looks at to warn of a step that was left out.

@@ -9,12 +9,15 @@ import torch
 
 import heterog.version
 from heterog.batch_norm import check_exact, exact_decompositions
+from heterog.check import Checked, check_step
 from heterog.clean import clean
-from heterog.dropout import check_nothing_random, identity_decompositions, without_dropout
-from heterog.errors import ExportError
+from heterog.dropout import identity_decompositions, without_dropout
+from heterog.errors import ExportError, HeterogError, unexpected
 from heterog.hints import buffer_values, input_values
+from heterog.ir import Step
 from heterog.light import light_init
 from heterog.merge import merge_traces
+from heterog.names import give_names
 from heterog.optimizers import describe_optimizer
 from heterog.trace import StepSpec, python_line, trace_gradients
 from heterog.update import add_update
@@ -26,10 +29,22 @@ class TrainingStep:
     """An exported step. `graph` is the plain dictionary of docs/formats.md."""
 
     graph: dict
+    checked: str = ""  # what was compared with PyTorch, or why nothing was
 
     def save(self, path) -> None:
         """Writes `.json.gz`; the same graph gives the same bytes."""
         write_graph(self.graph, path)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a step is exported; export_training_step says what each means."""
+
+    dropout: bool
+    double: bool
+    autocast: torch.dtype | None
+    clip_norm: float | None
+    exact: bool  # batch normalisation
 
 
 def export_training_step(
@@ -39,21 +54,26 @@ def export_training_step(
     optimizer,
     name: str,
     *,
-    batches=(4, 6, 10),
+    batches=None,
+    batch: int | None = None,
     dropout: bool = True,
     double: bool = False,
     autocast: str | None = None,
     clip_norm: float | None = None,
     batch_norm: str = "per-slice",
+    check: bool | None = None,
 ) -> TrainingStep:
     """Exports forward, backward and update of one training step.
 
-    model        an nn.Module, or a function without arguments that builds one: then its large
-                 weights are never allocated
+    model        an nn.Module, each of its modules in the mode (train, eval) in which it is to train;
+                 or a function without arguments that builds one: then its large weights are never
+                 allocated
     make_inputs  batch size → tuple of tensors
     loss_fn      (model, *inputs) → scalar tensor
     optimizer    a torch.optim SGD, Adam or AdamW, or a function parameters → optimizer
-    batches      the batch sizes to trace at: three or more, each at least 2
+    batches      the batch sizes to trace at: three or more, each at least 2. The graph holds from
+                 the smallest on. By default 2, 3 and 64, or where those do not agree 4, 5 and 64
+    batch        with the default `batches`, a size at which the step will run, in place of 64
     dropout      False: as if every dropout rate were 0
     double       parameters and floating inputs in float64
     autocast     "bfloat16": the forward pass and the loss under torch.autocast
@@ -61,11 +81,32 @@ def export_training_step(
     batch_norm   "exact": batch normalisation in training mode takes the statistics of the whole
                  batch however it is sliced, at the price of four small all-reduces for each;
                  "per-slice": those of each slice, as data parallelism elsewhere
+    check        compares the graph with eager PyTorch on random data at two more batch sizes. True:
+                 always, False: never, None: if it takes a few seconds
     """
+    try:
+        return _export(
+            model, make_inputs, loss_fn, optimizer, name, batches=batches, batch=batch,
+            dropout=dropout, double=double, autocast=autocast, clip_norm=clip_norm,
+            batch_norm=batch_norm, check=check,
+        )  # fmt: skip
+    except HeterogError:
+        raise
+    except Exception as error:
+        raise unexpected(python_line(error), error) from error
+
+
+def _export(
+    model, make_inputs, loss_fn, optimizer, name, *, batches, batch, dropout, double, autocast,
+    clip_norm, batch_norm, check,
+) -> TrainingStep:  # fmt: skip
     _check_options(name, batches, double, autocast, clip_norm)
     if batch_norm not in ("per-slice", "exact"):
         raise ExportError(f"batch_norm: {batch_norm!r} is not known; use 'per-slice' or 'exact'")
-    exact = batch_norm == "exact"
+    given = model
+    options = Options(
+        dropout, double, torch.bfloat16 if autocast else None, clip_norm, batch_norm == "exact"
+    )
     model = _build(model)
     trained = [n for n, p in model.named_parameters() if p.requires_grad]
     if not trained:
@@ -75,58 +116,81 @@ def export_training_step(
         )
     update = describe_optimizer(optimizer, model)
     held, attributes = held_tensors(model)
-    spec = StepSpec(
-        model,
-        loss_fn,
-        torch.bfloat16 if autocast else None,
-        trained,
-        held,
-        attributes,
-        ({} if dropout else identity_decompositions()) | (exact_decompositions() if exact else {}),
-    )
+    decompositions = {} if dropout else identity_decompositions()
+    decompositions |= exact_decompositions() if options.exact else {}
+    spec = StepSpec(model, loss_fn, options.autocast, trained, held, attributes, decompositions)
 
-    def cast(tensor: torch.Tensor) -> torch.dtype:
-        return torch.float64 if double and tensor.is_floating_point() else tensor.dtype
-
-    samples = [_make_inputs(make_inputs, batch) for batch in batches]
-    names = _names_of(loss_fn, len(samples[0]))
-    _check_samples(samples, batches)
-    with _training_mode(model), _default_dtype(double):
-        with contextlib.nullcontext() if dropout else without_dropout(model):
-            traces = [
-                trace_gradients(spec, batch, inputs, names, cast)
-                for batch, inputs in zip(batches, samples, strict=True)
-            ]
-        step = merge_traces(traces)
-        add_update(step, update, clip_norm)
-    step = clean(step)
-    if not dropout:
-        check_nothing_random(step)
-    if exact:
-        check_exact(step)
+    ladder = [tuple(batches)] if batches is not None else default_batches(batch)
+    for sizes in ladder:
+        try:
+            samples = [_make_inputs(make_inputs, size) for size in sizes]
+            step = _trace(spec, samples, sizes, update, options)
+            break
+        except ExportError:
+            if sizes is ladder[-1]:
+                raise
     for tensor in step.inputs:
         if tensor.role == "buffer":
             tensor.hints = buffer_values(held[tensor.name])
-        elif tensor.name in names:
-            tensor.hints = input_values([sample[names.index(tensor.name)] for sample in samples])
+    give_names(step)
     parameters = [t for t in step.inputs if t.role == "parameter"]
     header = {
         "format": "heterog-graph",
         "version": 1,
         "name": name,
         "producer": {"torch": torch.__version__.split("+")[0], "heterog": heterog.version.VERSION},
-        "traced_batches": list(batches),
+        "traced_batches": list(sizes),
         "dtype": dtype_name(parameters[0].dtype),
         "optimizer": update.defaults,
     }
-    return TrainingStep(to_graph(step, header))
+    graph = to_graph(step, header)
+    if check is False:
+        return TrainingStep(graph, "not checked against PyTorch")
+    names = _names_of(loss_fn, len(samples[0]))
+    checked = Checked(
+        given, make_inputs, names, loss_fn, update, dropout, options.autocast, clip_norm
+    )
+    return TrainingStep(graph, check_step(graph, checked, always=check is True))
+
+
+def default_batches(batch: int | None) -> list[tuple[int, int, int]]:
+    """What is traced at, best first. Even and odd sizes far apart, so that what a model decides by
+    its batch shows; at 2, a size B - 1 is 1, where some operators specialise."""
+    far = 64 if batch is None else batch
+    return [(2, 3, far if far > 3 else 64), (4, 5, far if far > 5 else 64)]
+
+
+def _trace(spec: StepSpec, samples: list[tuple], sizes, update, options: Options) -> Step:
+    """The whole step, cleaned, with what was seen of its inputs."""
+
+    def cast(tensor: torch.Tensor) -> torch.dtype:
+        return torch.float64 if options.double and tensor.is_floating_point() else tensor.dtype
+
+    names = _names_of(spec.loss_fn, len(samples[0]))
+    _check_samples(samples, sizes)
+    with _default_dtype(options.double):
+        with contextlib.nullcontext() if options.dropout else without_dropout(spec.model):
+            traces = [
+                trace_gradients(spec, size, inputs, names, cast)
+                for size, inputs in zip(sizes, samples, strict=True)
+            ]
+        step = merge_traces(traces)
+        add_update(step, update, options.clip_norm)
+    step = clean(step)
+    if options.exact:
+        check_exact(step)
+    for tensor in step.inputs:
+        if tensor.role == "input" and tensor.setting is None:
+            tensor.hints = input_values([sample[names.index(tensor.name)] for sample in samples])
+    return step
 
 
 def _check_options(name, batches, double, autocast, clip_norm) -> None:
     if not isinstance(name, str) or not name:
         raise ExportError(f"name: {name!r} is no name; give a string")
-    distinct = sorted(set(batches))
-    if len(distinct) < 3 or any(not isinstance(b, int) or b < 2 for b in batches):
+    if batches is not None and (
+        any(not isinstance(b, int) or b < 2 for b in batches) or len(set(batches)) < 3
+    ):
         raise ExportError(
             f"batches: {list(batches)}; give three different batch sizes of 2 or more (at 1, "
             "operators specialise)"
@@ -235,17 +299,6 @@ def _names_of(loss_fn, count: int) -> list[str]:
             "model; make them agree"
         )
     return [p.name for p in parameters[:count]]
-
-
-@contextlib.contextmanager
-def _training_mode(model):
-    modes = {module: module.training for module in model.modules()}
-    try:
-        model.train()
-        yield
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
 
 
 @contextlib.contextmanager

@@ -19,13 +19,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.utils.stateless import _reparametrize_module
 
 from heterog.autocast import autocast
-from heterog.decompositions import decomposition_table
-from heterog.errors import ExportError
+from heterog.decompositions import decomposition_table, recurrent_dropout
+from heterog.errors import ExportError, unexpected
 
 
-@dataclass
+@dataclass(frozen=True)
 class Slot:
-    """One input of the traced function, in order."""
+    """One input of the traced function, in order. A name may occur once in each role."""
 
     name: str
     role: str  # input, parameter, buffer
@@ -35,8 +35,8 @@ class Slot:
 class Result:
     """One output of the traced function, in order."""
 
-    kind: str  # loss, gradient, next
-    of: str | None = None  # the parameter of a gradient, or the buffer whose next value it is
+    kind: str  # loss, gradient, next (of a buffer), written (a parameter as forward leaves it)
+    of: Slot | None = None
 
 
 @dataclass
@@ -180,6 +180,7 @@ def trace_gradients(spec: StepSpec, batch: int, inputs: tuple, names: list[str],
         raise explain(error, recorder, spec.model) from error
     finally:
         fx_traceback.current_meta.clear()
+    _check_renormalised(first.graph)
     first.graph.eliminate_dead_code()
     for node in first.graph.nodes:
         custom = node.meta.get("custom")
@@ -195,9 +196,22 @@ def trace_gradients(spec: StepSpec, batch: int, inputs: tuple, names: list[str],
         with fx_traceback.preserve_node_meta(), torch.no_grad(), mode:
             functional = torch.func.functionalize(again, remove="mutations")
             second = _make_fx(functional, table)(*arguments)
+    except Exception as error:
+        raise unexpected("in-place writes", error) from error
     finally:
         fx_traceback.current_meta.clear()
     return Trace(batch, second.graph, second, slots, results)
+
+
+def _check_renormalised(graph: torch.fx.Graph) -> None:
+    for node in graph.nodes:
+        if node.op == "call_function" and "embedding_renorm" in str(node.target):
+            scope = (node.meta.get("custom") or {"scope": ""})["scope"]
+            where = f"module {scope}" if scope else "the model"
+            raise ExportError(
+                f"{where}: an embedding with max_norm scales rows of its weight while it looks them "
+                "up, which the graph of a step cannot say; leave max_norm out"
+            )
 
 
 def _writes(node: torch.fx.Node) -> bool:
@@ -218,18 +232,28 @@ def _make_fx(function, table):
 def _step(spec, slots, flat, recorder, results):
     """The function that is traced: loss, gradients, next buffers."""
     # A copy of each, so that in-place writes never reach the arguments themselves.
-    values = {slot.name: tensor for slot, tensor in zip(slots, flat, strict=True)}
-    inputs = [values[s.name] for s in slots if s.role == "input"]
-    params = {n: values[n].detach().clone().requires_grad_() for n in spec.trained}
-    held = {name: values[name].clone() for name in spec.held}
+    values = dict(zip(slots, flat, strict=True))
+    inputs = [tensor for slot, tensor in values.items() if slot.role == "input"]
+    params = {
+        name: values[Slot(name, "parameter")].detach().clone().requires_grad_()
+        for name in spec.trained
+    }
+    held = {name: values[Slot(name, "buffer")].clone() for name in spec.held}
+    for name, parameter in spec.model.named_parameters():
+        if name in params:
+            for hook in (parameter._backward_hooks or {}).values():
+                params[name].register_hook(hook)
 
     in_module = params | {n: t for n, t in held.items() if n not in spec.attributes}
     with (
         _compiling(),
+        _same_attributes(spec.model),
         _reparametrize_module(spec.model, in_module, tie_weights=True),
         _replaced_attributes(spec, held),
         recorder.modules(spec.model),
         sdpa_kernel(SDPBackend.MATH),
+        _without_onednn(),
+        recurrent_dropout(),
     ):
         with autocast(spec.autocast):
             loss = spec.loss_fn(spec.model, *inputs)
@@ -250,12 +274,55 @@ def _step(spec, slots, flat, recorder, results):
     results.append(Result("loss"))
     outputs = [loss.detach()]
     for name, grad in zip(params, grads, strict=True):
-        results.append(Result("gradient", name))
+        if grad.layout != torch.strided:
+            raise ExportError(
+                f"parameter {name} gets a sparse gradient; build its embedding with sparse=False"
+            )
+        results.append(Result("gradient", Slot(name, "parameter")))
         outputs.append(grad)
+    for name, parameter in params.items():
+        results.append(Result("written", Slot(name, "parameter")))
+        outputs.append(parameter.detach())
     for name in held:
-        results.append(Result("next", name))
-        outputs.append((held[name] if name in spec.attributes else in_module[name]).detach())
+        results.append(Result("next", Slot(name, "buffer")))
+        outputs.append(_next(name, held[name] if name in spec.attributes else in_module[name]))
     return outputs
+
+
+def _next(name: str, value) -> torch.Tensor:
+    if not isinstance(value, torch.Tensor):
+        raise ExportError(
+            f"buffer {name}: the step leaves {type(value).__name__} in its place; a buffer stays a "
+            "tensor of the same shape and dtype"
+        )
+    return value.detach()
+
+
+@contextlib.contextmanager
+def _same_attributes(model: torch.nn.Module):
+    """Takes back what forward keeps in plain attributes: counters, masks made at the first call."""
+    kept = [
+        (place, dict(place))
+        for module in model.modules()
+        for place in (vars(module), module._buffers, module._parameters)
+    ]
+    try:
+        yield
+    finally:
+        for place, before in kept:
+            place.clear()
+            place.update(before)
+
+
+@contextlib.contextmanager
+def _without_onednn():
+    """Recurrent layers in single precision would become a kernel that CPUs alone have."""
+    before = torch._C._get_mkldnn_enabled()
+    try:
+        torch._C._set_mkldnn_enabled(False)
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(before)
 
 
 @contextlib.contextmanager

@@ -16,8 +16,8 @@ from heterog.optimizers import Update, apply_update, has_state
 def add_update(step: Step, update: Update, clip_norm: float | None) -> None:
     """Appends the operators, the optimizer's state, `lr` and, where it counts, `step`."""
     parameters = {t.name: t for t in step.inputs if t.role == "parameter"}
-    lr = _number("lr")
-    number = _number("step")
+    lr = _setting("lr")
+    number = _setting("step")
     first_parameter = sum(t.role == "input" for t in step.inputs)
     step.inputs[first_parameter:first_parameter] = [lr, number] if update.counts else [lr]
 
@@ -31,7 +31,8 @@ def add_update(step: Step, update: Update, clip_norm: float | None) -> None:
     for index, group in enumerate(update.groups):
         names = [s for s in update.state_names if has_state(update, group.options, s)]
         for name in group.names:
-            parameter, grad = parameters[name], grads[name]
+            parameter = parameters[name]
+            grad = grads[parameter]
             key = (index, _form(parameter), _form(grad))
             if key not in templates:
                 templates[key] = _trace_update(update, group, names, parameter, grad)
@@ -39,15 +40,16 @@ def add_update(step: Step, update: Update, clip_norm: float | None) -> None:
             step.inputs.extend(states)
             merger = Merger([templates[key]], [0], f"{name}/")
             outputs = merger.run([parameter, grad, lr, number, *states])
-            step.next[name] = outputs[0]
+            step.next[parameter] = outputs[0]
             for state, output in zip(states, outputs[1:], strict=True):
-                step.next[state.name] = output
+                step.next[state] = output
             _append(step, merger.ops, name.rpartition(".")[0])
 
 
-def _number(name: str) -> Tensor:
+def _setting(name: str) -> Tensor:
     # In double precision: 1 - 0.999 in single precision is off in the fifth digit.
-    return Tensor(name, "input", torch.float64, [], [])
+    # No argument of loss_fn has a slash in its name.
+    return Tensor(f"optimizer/{name}", "input", torch.float64, [], [], setting=name)
 
 
 def _state(parameter: Tensor, state: str) -> Tensor:
@@ -74,7 +76,7 @@ def _fake(mode: FakeTensorMode, tensor: Tensor) -> torch.Tensor:
 
 def _trace_update(update: Update, group, names: list[str], parameter: Tensor, grad: Tensor):
     mode = FakeTensorMode()
-    number = _number("")
+    number = _setting("")
 
     def run(parameter, grad, lr, step_before, *values):
         parameter = parameter.clone()

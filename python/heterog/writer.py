@@ -9,6 +9,7 @@ import os
 import torch
 
 from heterog.affine import Affine
+from heterog.errors import unexpected
 from heterog.files import put_in_place
 from heterog.ir import Scalar, Size, Step, Tensor, contiguous_strides
 
@@ -33,7 +34,10 @@ def to_graph(step: Step, header: dict) -> dict:
             entry["forward"] = op_ids[op.forward]
         if op.scope:
             entry["scope"] = op.scope
-        entry["args"] = [_argument(value, ids) for value in op.args]
+        try:
+            entry["args"] = [_argument(value, ids) for value in op.args]
+        except (KeyError, TypeError) as error:
+            raise unexpected(f"module {op.scope or op.phase}: {op.target}", error) from error
         kwargs = {
             key: _argument(value, ids)
             for key, value in op.kwargs.items()
@@ -70,6 +74,8 @@ def _tensor(tensor: Tensor, ids: dict) -> dict:
     usual = contiguous_strides(tensor.shape)
     if any(d != 1 and s != u for s, u, d in zip(tensor.strides, usual, tensor.shape, strict=True)):
         entry["strides"] = [_dim(stride) for stride in tensor.strides]
+    if tensor.argument is not None:
+        entry["argument"] = tensor.argument
     if tensor.of is not None:
         entry["of"] = ids[tensor.of]
     if tensor.replaces is not None:

@@ -45,6 +45,9 @@ def test_a_size_that_does_not_depend_on_the_batch():
         (lambda b: 1 / (3 * b - 1), "1/3B-1"),
         (lambda b: 0.3 / (b + 2), "0.3/B+2"),
         (lambda b: 3e-13 / b, "3e-13/B"),
+        (lambda b: 2 / (6 * b - 1), "2/6B-1"),
+        (lambda b: 2 / (b - 1.5), "4/2B-3"),
+        (lambda b: 0.3 / (b + 0.25), "1.2/4B+1"),
     ],
 )
 def test_scalars(function, text):

@@ -9,6 +9,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from heterog import ExportError
+from heterog.errors import ExporterLimit
+from heterog.export import main
 
 HERE = os.path.basename(__file__)
 
@@ -77,19 +79,19 @@ def test_control_flow_on_data(then):
 def test_a_size_that_is_half_the_batch():
     message = refused(lambda: Net(lambda x: x[: (x.shape[0] // 2) ** 2]), loss_fn=sum_of)
     assert "module inner" in message
-    assert "[4, 9, 25]" in message and "affine in the batch" in message
+    assert "[4, 4, 1024]" in message and "affine in the batch" in message
 
 
 def test_a_size_that_is_the_square_of_the_batch():
     message = refused(lambda: Net(lambda x: x @ x.t()), loss_fn=lambda m, x, y: m(x).view(-1).sum())
-    assert "[16, 36, 100]" in message and "aten.view.default" in message
+    assert "[16, 25, 4096]" in message and "aten.view.default" in message
 
 
 def test_an_input_whose_size_is_not_affine():
     message = refused(
         lambda: nn.Linear(6, 4), lambda b: (torch.randn(b * b, 6),), lambda m, x: m(x).sum()
     )
-    assert message.startswith("input x:") and "[16, 36, 100]" in message
+    assert message.startswith("input x:") and "[16, 25, 4096]" in message
 
 
 def test_a_number_that_is_neither_affine_nor_reciprocal():
@@ -200,3 +202,31 @@ def test_a_model_that_reads_its_weights_while_it_is_built():
 
     message = refused(Reads)
     assert HERE in message and "pass the built model" in message
+
+
+@pytest.mark.parametrize("at", ["heterog.merge.Merger._call", "heterog.step.clean"])
+def test_what_nobody_foresaw_is_one_line_too(at, tmp_path, capsys, monkeypatch):
+    def broken(*_):
+        raise KeyError("a bug\nof several lines")
+
+    monkeypatch.setattr(at, broken)
+    with pytest.raises(ExporterLimit) as caught:
+        export(Case(lambda: nn.Linear(6, 4), vectors, squares))
+    message = str(caught.value)
+    assert "the exporter cannot do this (KeyError: 'a bug" in message and "\n" not in message
+    if at.endswith("_call"):
+        assert message.startswith("forward of the model: aten.detach.default: ")
+    source = tmp_path / "mlp.py"
+    source.write_text(
+        "import torch\n"
+        "from test_errors import squares, vectors\n"
+        "def training():\n"
+        "    return dict(model=torch.nn.Linear(6, 4), make_inputs=vectors, loss_fn=squares,\n"
+        "                optimizer=lambda p: torch.optim.SGD(p, lr=0.1))\n"
+    )
+    command = [f"{source}:training", "--out", str(tmp_path / "mlp.json.gz")]
+    assert main(command) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+    monkeypatch.setenv("HETEROG_TRACEBACK", "1")
+    assert main(command) == 1
+    assert "Traceback" in capsys.readouterr().err

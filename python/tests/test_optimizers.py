@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from heterog import ExportError
+from heterog.writer import write_graph
 
 SGD, Adam, AdamW = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW
 
@@ -44,13 +45,21 @@ def test_five_steps_equal_torch(kind, options):
     graph = compare_steps(case)
     assert graph["optimizer"]["name"] == kind.__name__
     assert graph["optimizer"]["lr"] == 0.03
-    roles = [t["role"] for t in graph["tensors"] if t["name"] in ("lr", "step")]
+    settings = ("optimizer/lr", "optimizer/step")
+    roles = [t["role"] for t in graph["tensors"] if t["name"] in settings]
     assert roles == ["input"] * (1 if kind is SGD else 2)
 
 
 @pytest.mark.parametrize("kind", [SGD, Adam, AdamW])
 def test_single_precision(kind):
     compare_steps(regression(lambda params: kind(params, lr=0.03)), tolerance=1e-6)
+
+
+def test_a_rate_that_is_a_tensor(tmp_path):
+    rate = torch.tensor(0.03, dtype=torch.float64)
+    graph = compare_steps(regression(lambda params: Adam(params, lr=rate), double=True), steps=2)
+    assert graph["optimizer"]["lr"] == 0.03
+    write_graph(graph, tmp_path / "g.json.gz")
 
 
 def test_groups_with_their_own_rates_and_decay():

@@ -205,9 +205,8 @@ void average_buffers(const cost::Problem& problem, const Layout& layout, PlanBui
 
 void pull_buffers(const cost::Problem& problem, Movement& movement) {
   const graph::ModelGraph& graph = *problem.graph;
-  for (TensorId next : graph.tensor_ids()) {
+  for (TensorId next : problem.folded->read_elsewhere) {
     const TensorId old = graph.tensor(next).replaces;
-    if (!old.valid() || graph.tensor(old).role == graph::TensorRole::kParameter) continue;
     const auto made = movement.replaced(next);
     if (made.empty()) continue;
     const Bytes bytes = graph.bytes(old, 1);

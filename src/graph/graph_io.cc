@@ -31,11 +31,12 @@ class Reader {
   explicit Reader(const std::string& source) : source_(source) {}
 
   // Takes the document apart as it goes, so that it and the graph are not both there at the end.
-  ModelGraph read(Json json) {
+  GraphFile read(Json json) {
     JsonObject object{JsonValue(json, source_)};
     check_format(object, "heterog-graph", 1);
     GraphBuilder builder(object.string("name"));
-    for (const char* key : {"producer", "traced_batches", "optimizer"}) object.skip(key);
+    for (const char* key : {"producer", "optimizer"}) object.skip(key);
+    const std::int64_t smallest_batch = smallest_traced(object);
     const std::string dtype_text = object.string("dtype");
     const auto dtype = find_dtype(dtype_text);
     if (!dtype) fail("dtype", "unknown dtype \"{}\"", printable(dtype_text));
@@ -65,10 +66,19 @@ class Reader {
       ops[index_] = nullptr;
     }
     builder.set_loss(TensorId(static_cast<std::size_t>(loss)));
-    return std::move(builder).build(source_);
+    return {.graph = std::move(builder).build(source_), .smallest_batch = smallest_batch};
   }
 
  private:
+  static std::int64_t smallest_traced(JsonObject& object) {
+    if (!object.has("traced_batches")) return 1;
+    std::int64_t smallest = kMaxSamples;
+    for (const JsonValue& batch : object.list("traced_batches")) {
+      smallest = std::min(smallest, batch.as_int(1, kMaxSamples));
+    }
+    return smallest;
+  }
+
   std::string shown_source() const { return printable(source_, 400); }
 
   // Fails at tensors[i].field or ops[i].field.
@@ -167,13 +177,15 @@ class Reader {
         spec.of = id<TensorId>(*field, key);
       } else if (key == "replaces") {
         spec.replaces = id<TensorId>(*field, key);
+      } else if (key == "argument") {
+        text(*field, key);  // for who feeds the step; plans do not depend on it
       } else if (key == "values") {
         // For running a step from the file alone; plans do not depend on it.
         if (!field->is_object()) fail(key, "expected an object, found {}", found(*field));
       } else {
         fail("",
-             "unknown key \"{}\", expected one of name, role, dtype, shape, strides, of, "
-             "replaces, values",
+             "unknown key \"{}\", expected one of name, role, dtype, shape, strides, argument, "
+             "of, replaces, values",
              printable(key));
       }
     }
@@ -313,12 +325,18 @@ class Reader {
 
 }  // namespace
 
-ModelGraph parse_graph(const std::string& text, const std::string& source) {
+GraphFile parse_graph_file(const std::string& text, const std::string& source) {
   return Reader(source).read(parse_json(text, source));
 }
 
-ModelGraph read_graph(const std::string& path) {
+GraphFile read_graph_file(const std::string& path) {
   return Reader(path).read(read_json_file(path));  // the text is gone before the graph is made
 }
+
+ModelGraph parse_graph(const std::string& text, const std::string& source) {
+  return parse_graph_file(text, source).graph;
+}
+
+ModelGraph read_graph(const std::string& path) { return read_graph_file(path).graph; }
 
 }  // namespace heterog::graph

@@ -1,13 +1,24 @@
 // Reading model graphs from their file form (docs/formats.md).
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "graph/model_graph.h"
 
 namespace heterog::graph {
 
-// Throws an input error that names file and field. Never crashes, whatever the bytes.
+struct GraphFile {
+  ModelGraph graph;
+  // The graph is known to hold for whole batches of so many samples or more: the least that it was
+  // traced at; 1 where the file does not say. A slice may have fewer.
+  std::int64_t smallest_batch = 1;
+};
+
+// Throw an input error that names file and field. Never crash, whatever the bytes.
+GraphFile read_graph_file(const std::string& path);
+GraphFile parse_graph_file(const std::string& text, const std::string& source);
+// Where no whole batch is meant.
 ModelGraph read_graph(const std::string& path);
 ModelGraph parse_graph(const std::string& text, const std::string& source);
 

@@ -59,12 +59,6 @@ std::optional<RealAffine> real_affine(std::string_view text) {
 
 bool whole(double x) { return x == std::floor(x) && std::abs(x) <= kMaxCoefficient; }
 
-// a·B + c = 0 for some batch.
-bool has_root(const Affine& affine) {
-  if (affine.a == 0) return affine.c == 0;
-  return affine.c % affine.a == 0 && -affine.c / affine.a >= 1;
-}
-
 std::optional<Value> parse_scalar(std::string_view text) {
   Value value;
   std::string_view rest = text;
@@ -76,7 +70,8 @@ std::optional<Value> parse_scalar(std::string_view text) {
     value.number = *number;
     value.integer = {static_cast<std::int64_t>(over->number),
                      static_cast<std::int64_t>(over->offset)};
-    if (has_root(value.integer)) return std::nullopt;
+    // B - 1, of a variance, is 0 at one batch alone, where PyTorch divides by 0 too.
+    if (value.integer.a == 0 && value.integer.c == 0) return std::nullopt;
     return value;
   }
   const auto affine = real_affine(text);

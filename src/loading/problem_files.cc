@@ -1,6 +1,8 @@
 // Reads graph, cluster and profiles.
 #include "loading/problem_files.h"
 
+#include <utility>
+
 #include "base/check.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -29,7 +31,13 @@ std::vector<cost::ProfileSource> load_profiles(const ProblemOptions& options,
 std::unique_ptr<const cost::Problem> load_problem(const ProblemOptions& options) {
   VALIDATE(options.batch >= 1, "--batch: {} given; a step has at least 1 sample", options.batch);
   auto cluster = std::make_shared<const cluster::Cluster>(cluster::load_cluster(options.cluster));
-  auto graph = std::make_shared<const graph::ModelGraph>(graph::read_graph(options.graph));
+  graph::GraphFile file = graph::read_graph_file(options.graph);
+  VALIDATE(
+      options.batch >= file.smallest_batch,
+      "batch {}: {} is known to hold from {} samples on, the least that it was traced at; take "
+      "a larger batch, or export it with smaller --batches",
+      options.batch, printable(options.graph, 400), file.smallest_batch);
+  auto graph = std::make_shared<const graph::ModelGraph>(std::move(file.graph));
   runtime::check_operators(*graph, options.graph);
   const cost::CalibratedModel analytic;
   const cost::ProfiledModel model(*graph, load_profiles(options, *cluster), analytic);

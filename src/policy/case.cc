@@ -5,6 +5,7 @@
 #include <array>
 #include <map>
 
+#include "base/text.h"
 #include "cluster/cluster_io.h"
 #include "cost/cost_model.h"
 #include "gnn/feature_context.h"
@@ -59,8 +60,12 @@ std::vector<Case> load_cases(const TrainConfig& config) {
   }
   std::vector<Case> cases;
   for (const TrainGraph& entry : config.graphs) {
-    const auto graph = std::make_shared<const graph::ModelGraph>(graph::read_graph(entry.graph));
+    graph::GraphFile file = graph::read_graph_file(entry.graph);
+    const auto graph = std::make_shared<const graph::ModelGraph>(std::move(file.graph));
     for (std::int64_t batch : entry.batches) {
+      VALIDATE(batch >= file.smallest_batch,
+               "training config: graphs: batch {}: {} is known to hold from {} samples on", batch,
+               printable(entry.graph, 400), file.smallest_batch);
       for (const std::string& path : config.clusters) {
         const auto& cluster = clusters.at(path);
         cases.push_back(

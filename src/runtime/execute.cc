@@ -2,47 +2,25 @@
 #include "runtime/execute.h"
 
 #include <algorithm>
-#include <iterator>
 #include <optional>
 #include <string>
 #include <unordered_map>
 
 #include "base/check.h"
-#include "graph/operators.h"
-#include "runtime/operators.h"
+#include "runtime/dispatcher.h"
 
 namespace heterog::runtime {
 namespace {
 
 using graph::Value;
 
-c10::OperatorHandle find_operator(std::string_view type) {
-  ENSURE(graph::is_allowed_operator(type));  // whatever the graph came from
-  const OperatorName name = operator_name(type);
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name.name.c_str(), name.overload.c_str());
-}
-
 bool is_view(std::string_view type) {
   return type == "aten.view.default" || type == "aten._unsafe_view.default";
 }
 
-// Operators of one element at a time that have a twin which writes over its first argument.
-bool has_twin(std::string_view type) {
-  static constexpr std::string_view kTypes[] = {
-      "aten.add.Tensor",    "aten.add.Scalar",         "aten.sub.Tensor",
-      "aten.mul.Tensor",    "aten.mul.Scalar",         "aten.div.Tensor",
-      "aten.div.Scalar",    "aten.addcmul.default",    "aten.addcdiv.default",
-      "aten.lerp.Scalar",   "aten.lerp.Tensor",        "aten.sqrt.default",
-      "aten.rsqrt.default", "aten.reciprocal.default", "aten.neg.default",
-      "aten.exp.default",   "aten.tanh.default",       "aten.sigmoid.default",
-      "aten.relu.default",  "aten.pow.Tensor_Scalar",  "aten.masked_fill.Scalar",
-  };
-  return std::find(std::begin(kTypes), std::end(kTypes), type) != std::end(kTypes);
-}
-
 std::optional<c10::OperatorHandle> find_twin(const graph::ModelGraph& graph, OpId op) {
   const std::string_view type = graph.type_name(op);
-  if (!has_twin(type) || graph.outputs(op).size() != 1) return std::nullopt;
+  if (graph.outputs(op).size() != 1) return std::nullopt;
   const auto args = graph.args(op);
   if (args.empty() || args[0].kind != Value::Kind::kTensor) return std::nullopt;
   const TensorId first = graph.inputs(op)[0];
@@ -53,8 +31,7 @@ std::optional<c10::OperatorHandle> find_twin(const graph::ModelGraph& graph, OpI
       !std::equal(from.begin(), from.end(), to.begin(), to.end())) {
     return std::nullopt;
   }
-  const OperatorName name = operator_name(type);
-  return c10::Dispatcher::singleton().findSchema({name.name + "_", name.overload});
+  return twin_to_call(type);
 }
 
 double number_of(const Value& value, Samples samples) {
@@ -239,8 +216,8 @@ std::vector<std::int64_t> sizes_at(std::span<const graph::Affine> shape, std::in
 // hence reshape for view.
 OperatorCall::OperatorCall(const graph::ModelGraph& graph, OpId op, Samples samples,
                            const ExecuteOptions& options)
-    : handle_(find_operator(is_view(graph.type_name(op)) ? "aten.reshape.default"
-                                                         : graph.type_name(op))),
+    : handle_(operator_to_call(is_view(graph.type_name(op)) ? "aten.reshape.default"
+                                                            : graph.type_name(op))),
       over_(find_twin(graph, op)) {
   const auto& formal = handle_.schema().arguments();
   const auto args = graph.args(op);

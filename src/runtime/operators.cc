@@ -1,8 +1,6 @@
 // Holds the ops of a graph against the schemas of PyTorch's dispatcher.
 #include "runtime/operators.h"
 
-#include <ATen/core/dispatch/Dispatcher.h>
-
 #include <algorithm>
 #include <map>
 #include <string_view>
@@ -10,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "runtime/dispatcher.h"
 
 namespace heterog::runtime {
 
@@ -93,8 +92,7 @@ void check_operators(const graph::ModelGraph& graph, const std::string& source) 
     const std::string_view type = graph.type_name(op);
     auto found = known.find(type);
     if (found == known.end()) {
-      const OperatorName name = operator_name(type);
-      const auto handle = c10::Dispatcher::singleton().findSchema({name.name, name.overload});
+      const auto handle = find_operator(type);
       VALIDATE(handle,
                "{}: op '{}': PyTorch has no operator {}; export the graph again with this version",
                source, printable(graph.op(op).name), printable(type));

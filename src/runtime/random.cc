@@ -2,13 +2,12 @@
 #include "runtime/random.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 
 #include <cmath>
 #include <string_view>
 
 #include "base/check.h"
-#include "runtime/operators.h"
+#include "runtime/dispatcher.h"
 
 namespace heterog::runtime {
 namespace {
@@ -98,8 +97,7 @@ bool is_off(const graph::ModelGraph& graph, OpId op, const c10::FunctionSchema& 
 
 bool draws_from_generator(const graph::ModelGraph& graph, OpId op) {
   if (is_drawn_by_counter(graph, op)) return false;
-  const OperatorName name = operator_name(graph.type_name(op));
-  const auto handle = c10::Dispatcher::singleton().findSchema({name.name, name.overload});
+  const auto handle = find_operator(graph.type_name(op));
   if (!handle || !handle->hasTag(at::Tag::nondeterministic_seeded)) return false;
   for (std::string_view off : {"train", "training", "dropout_p"}) {
     if (is_off(graph, op, handle->schema(), off)) return false;

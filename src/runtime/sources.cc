@@ -1,6 +1,8 @@
 // Random parameters, states, buffers and inputs: what no op of a step makes.
 #include "runtime/sources.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -85,13 +87,26 @@ at::Tensor parameter(std::string_view name, const std::vector<std::int64_t>& siz
 
 }  // namespace
 
+bool is_setting(const graph::ModelGraph& graph, TensorId id, std::string_view name) {
+  const auto called = [&](TensorId tensor, std::string_view as) {
+    return graph.tensor(tensor).role == TensorRole::kInput && graph.tensor(tensor).name == as;
+  };
+  if (called(id, fmt::format("optimizer/{}", name))) return true;
+  // Older files have the bare names. An argument of a loss may be called so where there is both.
+  if (!called(id, name) || !graph.shape(id).empty()) return false;
+  for (TensorId other : graph.tensor_ids()) {
+    if (called(other, "optimizer/lr")) return false;
+  }
+  return true;
+}
+
 at::Tensor random_source(const graph::ModelGraph& graph, TensorId id, std::int64_t samples,
                          Floats floats) {
   const graph::Tensor& tensor = graph.tensor(id);
   const std::vector<std::int64_t> sizes = sizes_at(graph.shape(id), samples);
   const at::ScalarType type = scalar_type(tensor.dtype, floats);
-  if (tensor.name == "lr") return at::scalar_tensor(0.01, type);
-  if (tensor.name == "step") return at::scalar_tensor(3, type);
+  if (is_setting(graph, id, "lr")) return at::scalar_tensor(0.01, type);
+  if (is_setting(graph, id, "step")) return at::scalar_tensor(3, type);
   if (tensor.dtype == DType::kBool) {
     // A mask of what may not be seen: in a square one, what comes later.
     if (sizes.size() == 2 && sizes[0] == sizes[1]) return at::ones(sizes).triu(1).to(at::kBool);

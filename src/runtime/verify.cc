@@ -293,7 +293,7 @@ StepInputs random_inputs(const graph::ModelGraph& graph, std::int64_t batch, std
   for (TensorId id : graph.tensor_ids()) {
     if (graph.tensor(id).role != TensorRole::kInput) continue;
     at::Tensor value = random_source(graph, id, batch, floats);
-    if (graph.tensor(id).name == "step") value.fill_(static_cast<double>(step));
+    if (is_setting(graph, id, "step")) value.fill_(static_cast<double>(step));
     inputs.emplace_back(id, value);
   }
   return inputs;

@@ -136,6 +136,12 @@ TEST_F(Errors, MachinesWithoutALink) {
 
 TEST_F(Errors, BatchZero) { expect_refused(plan(kGraph, kCluster, "0"), {"--batch", "0"}); }
 
+TEST_F(Errors, BatchBelowThoseThatTheGraphWasTracedAt) {
+  const std::string graph = "tests/data/mlp_sgd.json.gz";
+  expect_refused(plan(graph, kCluster, "1"),
+                 {"batch 1: tests/data/mlp_sgd.json.gz is known to hold from 2 samples on"});
+}
+
 TEST_F(Errors, ACheckpointOfAnotherFeatureVersion) {
   const std::string config =
       write("config.json",

@@ -85,6 +85,27 @@ TEST(GraphIo, RoundTrip) {
   EXPECT_EQ(parse_graph(support::graph_text(first), "f.json").hash(), first.hash());
 }
 
+TEST(GraphIo, ReadsFromWhichBatchOnTheGraphHolds) {
+  EXPECT_EQ(parse_graph_file(kText, "f.json").smallest_batch, 4);
+  Json json = parse_json(kText, "f.json");
+  json["traced_batches"] = {64, 3, 2};
+  EXPECT_EQ(parse_graph_file(json.dump(), "f.json").smallest_batch, 2);
+  json.erase("traced_batches");
+  EXPECT_EQ(parse_graph_file(json.dump(), "f.json").smallest_batch, 1);
+  EXPECT_THAT(error_of([](Json& file) {
+                file["traced_batches"] = {4, 0};
+              }),
+              HasSubstr("traced_batches[1]"));
+  EXPECT_THAT(error_of([](Json& file) { file["traced_batches"] = "4, 6, 10"; }),
+              HasSubstr("traced_batches"));
+}
+
+TEST(GraphIo, AnInputMaySayWhatItsArgumentIsCalled) {
+  EXPECT_EQ(error_of([](Json& json) { json["tensors"][0]["argument"] = "t"; }), "no error");
+  EXPECT_THAT(error_of([](Json& json) { json["tensors"][0]["argument"] = 3; }),
+              HasSubstr("tensors[0].argument: expected a string"));
+}
+
 TEST(GraphIo, ReadsPackedFiles) {
   const std::string path = testing::TempDir() + "heterog_graph_io_test.json.gz";
   write_gzip_file(path, kText);

@@ -58,13 +58,14 @@ TEST(ValueText, PrintsWhatParsesBack) {
 
 TEST(ValueText, RefusesTheRest) {
   for (const char* text :
-       {"",       "x",    "%",      "%-1",      "%1x",     "%4294967295", "%99999999999",
-        "#",      "#4",   "#xB",    "$",        "$4",      "$nan",        "$infB",
-        "$1/",    "$1/4", "$1/0B",  "$1/B-3",   "$1/0.5B", "$B/B",        "$1e999B",
-        "$B+nan", ":",    ":float", ":complex", "float32"}) {
+       {"",    "x",      "%",        "%-1",     "%1x",  "%4294967295", "%99999999999",
+        "#",   "#4",     "#xB",      "$",       "$4",   "$nan",        "$infB",
+        "$1/", "$1/4",   "$1/0B",    "$1/0.5B", "$B/B", "$1e999B",     "$B+nan",
+        ":",   ":float", ":complex", "float32"}) {
     EXPECT_FALSE(parse_value(text)) << text;
   }
-  EXPECT_TRUE(parse_value("$1/2B-3"));  // no whole batch makes it zero
+  EXPECT_TRUE(parse_value("$1/2B-3"));
+  EXPECT_TRUE(parse_value("$2/B-1"));  // of a variance: zero where there is one sample
   EXPECT_TRUE(parse_value("$1/B+3"));
 }
 

@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "graph/graph_io.h"
 #include "graph/operators.h"
+#include "runtime/dispatcher.h"
 #include "runtime/execute.h"
 
 namespace heterog::runtime {
@@ -52,6 +53,32 @@ std::string error_of(const std::string& text) {
     return error.what();
   }
   return "no error";
+}
+
+// Nothing that could write a file, or change what is not the step's own, is called by a name.
+TEST(Operators, OnlyThoseOfTheTableAreCalled) {
+  int given = 0, refused = 0;
+  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
+    if (!c10::Dispatcher::singleton().findSchema(name)) continue;
+    const std::size_t colons = name.name.find("::");
+    const std::string type =
+        fmt::format("{}.{}.{}", name.name.substr(0, colons), name.name.substr(colons + 2),
+                    name.overload_name.empty() ? "default" : name.overload_name);
+    if (graph::is_allowed_operator(type)) {
+      const auto handle = operator_to_call(type);
+      EXPECT_FALSE(handle.schema().is_mutable()) << type;
+      ++given;
+    } else {
+      EXPECT_THROW(operator_to_call(type), Error) << type;
+      ++refused;
+    }
+    if (const auto twin = twin_to_call(type)) {
+      EXPECT_TRUE(graph::is_allowed_operator(type)) << type;
+      EXPECT_EQ(twin->operator_name().name, name.name + "_");
+    }
+  }
+  EXPECT_GT(given, 500);
+  EXPECT_GT(refused, 1000);
 }
 
 // The arguments of the first op of that type, replaced.

@@ -1,0 +1,389 @@
+"""Runs an exported step beside eager PyTorch, on the same random data, before the graph is written."""
+
+import contextlib
+import copy
+from dataclasses import dataclass
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+from heterog.autocast import autocast
+from heterog.dropout import without_dropout
+from heterog.errors import ExportError
+from heterog.interpreter import (
+    Setting,
+    dtype_of,
+    given_values,
+    operator_of,
+    resolve,
+    run,
+    shape_of,
+)
+from heterog.optimizers import Update
+
+# A step of so many operations and elements takes a few seconds on two cores, in float64, together
+# with PyTorch's own; larger ones are checked when that is asked for.
+MOST_FLOPS = 2e10
+MOST_ELEMENTS = 5e7
+
+# Of the largest element. In float64 only the order of sums differs. In the model's own precision
+# rounding does too, and Adam divides by what rounding leaves of gradients near 0, so parameters are
+# not compared then.
+_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3, torch.bfloat16: 5e-2}
+_NARROW = ("float16", "bfloat16", "float32")
+
+
+@dataclass
+class Checked:
+    """What was exported, and how."""
+
+    model: object  # a module, or the function that builds one
+    make_inputs: object  # batch → tuple of tensors
+    names: list[str]  # of what make_inputs returns
+    loss_fn: object
+    update: Update
+    dropout: bool
+    autocast: torch.dtype | None
+    clip_norm: float | None
+
+
+class _Differs(Exception):
+    """A tensor is not what PyTorch makes it; the text says which."""
+
+
+class _Computes(_Differs):
+    """The loss or a gradient is not, which the model's own precision may explain."""
+
+
+class _Unable(Exception):
+    """PyTorch's own step cannot be run here; the text says why."""
+
+
+def check_step(graph: dict, checked: Checked, always: bool) -> str:
+    """Says what was compared, or why nothing was; an ExportError where a tensor differs.
+
+    `always`: whatever it costs, and an error where nothing can be compared.
+    """
+    batches = check_batches(graph["traced_batches"])
+    flops, elements = work(graph, sum(batches))
+    if not always and (flops > MOST_FLOPS or elements > MOST_ELEMENTS):
+        return (
+            f"not checked against PyTorch: {flops:.2g} operations and {elements:.2g} elements are "
+            "more than a few seconds; --check (check=True) does it all the same"
+        )
+    try:
+        return _compare(graph, checked, batches)
+    except _Unable as reason:
+        if always:
+            raise ExportError(f"check: {reason}") from reason
+        return f"not checked against PyTorch: {reason}"
+
+
+def _compare(graph: dict, checked: Checked, batches: list[int]) -> str:
+    done = f"equal to PyTorch at batches {batches[0]} and {batches[1]}"
+    if not checked.dropout:
+        aside = ", without dropout"
+    elif any(op["op"] == "aten.native_dropout.default" for op in graph["ops"]):
+        aside = ", dropout keeping every element"
+    else:
+        aside = ""
+    exact = None
+    try:
+        _run_both(_in_double(graph), checked, batches, torch.float64)
+        return f"{done}, in float64{aside}"
+    except _Computes as difference:
+        exact = difference
+    except _Differs as difference:
+        raise _refusal(difference) from difference
+    except _Unable:
+        # A model may insist on its own precision.
+        if graph["dtype"] == "float64":
+            raise
+    try:
+        _run_both(graph, checked, batches, getattr(torch, graph["dtype"]))
+    except _Differs as difference:
+        raise _refusal(exact or difference) from difference
+    except _Unable as reason:
+        if exact is None:
+            raise
+        raise ExportError(f"{exact}; and in its own precision: {reason}") from reason
+    return f"{done}, in its own precision without the updated parameters{aside}"
+
+
+def _refusal(difference: _Differs) -> ExportError:
+    return ExportError(
+        f"{difference}; the graph would train something else. Please report this; --no-check "
+        "(check=False) writes it nevertheless"
+    )
+
+
+def check_batches(traced: list[int]) -> list[int]:
+    """An odd and an even batch size at which the step was not traced, and holds."""
+    least = max(min(traced), 4)
+    free = [b for b in range(least, least + 2 * len(traced) + 4) if b not in traced]
+    odd = next(b for b in free if b % 2)
+    return [odd, next(b for b in free if b % 2 == 0 and b > odd)]
+
+
+def work(graph: dict, batch: int) -> tuple[float, float]:
+    """Floating-point operations of a step, and elements of all its tensors."""
+    with torch.device("meta"):
+        tensors = [torch.empty(shape_of(t, batch), dtype=dtype_of(t)) for t in graph["tensors"]]
+    setting = Setting(batch, batch, torch.device("meta"))
+    flops = 0.0
+    for op in graph["ops"]:
+        count = flop_registry.get(operator_of(op["op"]).overloadpacket)
+        if count is None:
+            continue
+        args = resolve(op["args"], tensors, setting)
+        kwargs = {k: resolve(v, tensors, setting) for k, v in op.get("kwargs", {}).items()}
+        results = [None if t is None else tensors[t] for t in op["outputs"]]
+        out = results[0] if len(results) == 1 else results
+        flops += count(*args, **kwargs, out_val=out)
+    return flops, float(sum(t.numel() for t in tensors))
+
+
+def _in_double(value):
+    """The same graph with float64 for every narrower float."""
+    if isinstance(value, dict):
+        tensor = "role" in value
+        return {k: _wide(v) if tensor and k == "dtype" else _in_double(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_in_double(item) for item in value]
+    if isinstance(value, str) and value[:1] == ":":
+        return f":{_wide(value[1:])}"
+    return value
+
+
+def _wide(name: str) -> str:
+    return "float64" if name in _NARROW else name
+
+
+class _EveryElementKept(TorchDispatchMode):
+    """Eager dropout draws its mask with bernoulli_: all ones here, or what its scaling undoes."""
+
+    def __init__(self, dropout: bool):
+        super().__init__()
+        self._dropout = dropout
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func is torch.ops.aten.bernoulli_.float:
+            kept = args[1] if len(args) > 1 else 0.5
+            return args[0].fill_(1.0 if self._dropout else kept)
+        return func(*args, **(kwargs or {}))
+
+
+def _native_dropout(x, p, train):
+    kept = torch.ones_like(x, dtype=torch.bool)
+    if not train or p == 0:
+        return x.clone(), kept
+    if p == 1:
+        return torch.zeros_like(x), ~kept
+    return x * (1 / (1 - p)), kept
+
+
+class _Eager:
+    """PyTorch's own training of a copy of the model."""
+
+    def __init__(self, checked: Checked, dtype: torch.dtype):
+        self.checked = checked
+        self.dtype = dtype
+        try:
+            self.model = _copy(checked.model).to("cpu")
+        except Exception as error:
+            raise _Unable(f"the model cannot be copied: {_brief(error)}") from error
+        if dtype == torch.float64:
+            _make_double(self.model)
+        self.parameters = dict(self.model.named_parameters())
+        kind = getattr(torch.optim, checked.update.kind)
+        self.optimizer = kind(
+            [
+                {k: v for k, v in group.options.items() if k not in ("fused", "capturable")}
+                | {"params": [self.parameters[name] for name in group.names]}
+                | {"lr": float(group.options["lr"])}
+                for group in checked.update.groups
+            ],
+            lr=1.0,
+        )
+        self.lr = self.optimizer.param_groups[0]["lr"]
+        self.names = set(self._held())  # what forward keeps beside it is no part of the step
+
+    def _held(self) -> dict[str, torch.Tensor]:
+        held = dict(self.parameters) | dict(self.model.named_buffers())
+        for path, module in self.model.named_modules():
+            for attribute, value in vars(module).items():
+                if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
+                    held[f"{path}.{attribute}" if path else attribute] = value
+        return held
+
+    def values(self) -> dict[str, torch.Tensor]:
+        """All that outlives a step, by its name in the graph."""
+        held = {name: value for name, value in self._held().items() if name in self.names}
+        for name, parameter in self.parameters.items():
+            for state, value in self.optimizer.state.get(parameter, {}).items():
+                if state != "step" and isinstance(value, torch.Tensor):
+                    held[f"{name}/{state}"] = value
+        return {name: value.detach().clone() for name, value in held.items()}
+
+    def step(self, inputs: list[torch.Tensor]) -> tuple[torch.Tensor, dict]:
+        """The loss, and the gradients by parameter."""
+        own = self.dtype != torch.float64
+        drops = self.checked.dropout
+        self.optimizer.zero_grad()
+        try:
+            with (
+                _EveryElementKept(drops),
+                contextlib.nullcontext() if drops else without_dropout(self.model),
+            ):
+                with autocast(self.checked.autocast if own else None):
+                    loss = self.checked.loss_fn(self.model, *inputs)
+                loss.backward()
+            gradients = {
+                name: parameter.grad.detach().clone()
+                for name, parameter in self.parameters.items()
+                if parameter.grad is not None
+            }
+            if self.checked.clip_norm is not None:
+                torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.checked.clip_norm)
+            self.optimizer.step()
+        except Exception as error:
+            raise _Unable(f"PyTorch's own step stops at {_brief(error)}") from error
+        return loss.detach(), gradients
+
+
+def _copy(model) -> torch.nn.Module:
+    if not isinstance(model, torch.nn.Module):
+        model = model()  # which may be one that is in use
+    made = copy.deepcopy(model)
+    # Copies of parameters come without their hooks.
+    copies = dict(made.named_parameters())
+    for name, parameter in model.named_parameters():
+        for hook in (parameter._backward_hooks or {}).values():
+            copies[name].register_hook(hook)
+    return made
+
+
+def _make_double(model: torch.nn.Module) -> None:
+    model.double()
+    for module in model.modules():
+        for attribute, value in list(vars(module).items()):
+            if isinstance(value, torch.Tensor) and value.is_floating_point():
+                setattr(module, attribute, value.double())
+
+
+def _run_both(graph: dict, checked: Checked, batches: list[int], dtype: torch.dtype) -> None:
+    """Two steps, each from what PyTorch has; raises at the first tensor that differs."""
+    default = torch.get_default_dtype()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        eager = _Eager(checked, dtype)
+        try:
+            if dtype == torch.float64:
+                torch.set_default_dtype(dtype)
+            for number, batch in enumerate(batches, 1):
+                torch.manual_seed(number)
+                with _default(default):
+                    inputs = checked.make_inputs(batch)
+                if dtype == torch.float64:
+                    inputs = [x.double() if x.is_floating_point() else x for x in inputs]
+                _one_step(graph, eager, list(inputs), batch, number)
+        finally:
+            torch.set_default_dtype(default)
+
+
+@contextlib.contextmanager
+def _default(dtype: torch.dtype):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _one_step(graph: dict, eager: _Eager, inputs: list, batch: int, number: int) -> None:
+    tensors = graph["tensors"]
+    before = eager.values()
+    values = {}
+    for entry in tensors:
+        if entry["role"] in ("parameter", "buffer", "optimizer_state"):
+            zeros = torch.zeros(shape_of(entry, batch), dtype=dtype_of(entry))
+            values[entry["name"]] = before.get(entry["name"], zeros)
+    given = dict(zip(eager.checked.names, [x.detach().clone() for x in inputs], strict=True))
+    given = given_values(graph, values, given, lr=eager.lr, step=number)
+    loss, gradients = eager.step(inputs)
+    after = eager.values()
+    try:
+        found = run(graph, given, batch, instead={"aten.native_dropout.default": _native_dropout})
+    except Exception as error:
+        raise _Computes(f"at batch {batch} the exported step stops at {_brief(error)}") from error
+
+    comparison = _Comparison(batch, _tolerance(eager), _Computes)
+    comparison.add("the loss", found[graph["loss"]], loss)
+    for tensor, entry in zip(found, tensors, strict=True):
+        if entry["role"] == "gradient":
+            name = tensors[entry["of"]]["name"]
+            if name not in gradients:
+                raise _Computes(f"at batch {batch} PyTorch gives {name} no gradient")
+            comparison.add(f"the gradient of {name}", tensor, gradients[name])
+    comparison.end()
+    comparison = _Comparison(batch, _tolerance(eager), _Differs)
+    left = {tensors[t["replaces"]]["name"]: v for t, v in zip(tensors, found) if "replaces" in t}
+    kinds = {t["name"]: t["role"] for t in tensors}
+    for name, value in after.items():
+        kind = kinds.get(name, "buffer")
+        if kind != "buffer" and eager.dtype != torch.float64:
+            continue
+        expected = left.get(name, before.get(name))
+        if expected is not None:
+            comparison.add(f"{kind.replace('_', ' ')} {name} after the step", expected, value)
+    comparison.end()
+
+
+def _tolerance(eager: _Eager) -> float:
+    double = eager.dtype == torch.float64
+    return _TOLERANCE[eager.dtype if double else eager.checked.autocast or eager.dtype]
+
+
+class _Comparison:
+    """Collects pairs of one kind; those near 0 are measured by the largest of them."""
+
+    def __init__(self, batch: int, tolerance: float, failure: type[_Differs]):
+        self._batch = batch
+        self._tolerance = tolerance
+        self._failure = failure
+        self._pairs: list[tuple] = []
+
+    def add(self, what: str, found: torch.Tensor, expected: torch.Tensor) -> None:
+        if found.shape != expected.shape:
+            raise self._failure(
+                f"at batch {self._batch} {what} has shape {list(found.shape)}, PyTorch's "
+                f"{list(expected.shape)}"
+            )
+        self._pairs.append((what, found.detach().double(), expected.detach().double()))
+
+    def end(self) -> None:
+        largest = max((_size(expected) for _, _, expected in self._pairs), default=0.0)
+        for what, found, expected in self._pairs:
+            # NaN and infinities are the same, or different without measure.
+            alike = (found == expected) | (found.isnan() & expected.isnan())
+            error = torch.where(alike, 0.0, found - expected).abs()
+            error = error.max().item() if error.numel() else 0.0
+            limit = self._tolerance * max(_size(expected), 1e-3 * largest)
+            if not error <= limit:
+                raise self._failure(
+                    f"at batch {self._batch} {what} is {error:.2g} off PyTorch's, whose largest "
+                    f"element is {_size(expected):.2g}"
+                )
+
+
+def _size(tensor: torch.Tensor) -> float:
+    """The largest finite element."""
+    finite = tensor.nan_to_num(0.0, 0.0, 0.0).abs()
+    return finite.max().item() if finite.numel() else 0.0
+
+
+def _brief(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__

@@ -1,0 +1,80 @@
+"""What a model decides by its batch is refused, or the graph says from which batch on it holds."""
+
+import pytest
+import torch
+from support import Case, compare, export
+from torch import nn
+from torch.nn import functional as F
+
+from heterog import ExportError
+from heterog.step import default_batches
+
+
+class Net(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.linear = nn.Linear(6, 4)
+        self.function = function
+
+    def forward(self, x):
+        return self.function(self.linear(x))
+
+
+def vectors(batch):
+    return torch.randn(batch, 6), torch.randn(batch, 4)
+
+
+def squares(model, x, y):
+    return F.mse_loss(model(x), y)
+
+
+def case(function, **options) -> Case:
+    return Case(lambda: Net(function), vectors, squares, options={"double": True} | options)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x * (x.shape[0] % 2),
+        lambda x: x * (1 + x.shape[0] % 3),
+        lambda x: x * min(x.shape[0], 12),
+        lambda x: x.sin() if x.shape[0] % 2 else x.cos(),
+        lambda x: x.sin() if x.shape[0] > 32 else x.cos(),
+        lambda x: x / max(8, x.shape[0]),
+        lambda x: x * (x.shape[0] // 2),
+        lambda x: x * x.shape[0].bit_length(),
+    ],
+)
+def test_a_branch_on_the_batch_is_refused(function):
+    with pytest.raises(ExportError, match="batch"):
+        export(case(function, check=False))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x * min(x.shape[0], 3),
+        lambda x: x.sin() if x.shape[0] >= 4 else x.cos(),
+        lambda x: x + x[1:].mean(0) * (x[1:].sum() / x[1:].expand(x.shape[0] - 1, 4).sum()),
+    ],
+)
+def test_where_small_batches_differ_the_graph_holds_from_four_on(function):
+    assert compare(case(function))["traced_batches"] == [4, 5, 64]
+
+
+def test_a_graph_says_at_which_batches_it_was_traced():
+    assert compare(case(torch.relu))["traced_batches"] == [2, 3, 64]
+    assert export(case(torch.relu, batch=48))["traced_batches"] == [2, 3, 48]
+    assert export(case(torch.relu, batches=(8, 9, 20)))["traced_batches"] == [8, 9, 20]
+    assert default_batches(2) == [(2, 3, 64), (4, 5, 64)]
+    assert default_batches(4) == [(2, 3, 4), (4, 5, 64)]
+
+
+def test_a_branch_below_the_batch_of_the_run_is_no_matter():
+    graph = export(case(lambda x: x * min(x.shape[0], 48), batch=48))
+    assert graph["traced_batches"] == [2, 3, 48]
+
+
+def test_the_check_finds_what_lies_between_the_traced_batches():
+    with pytest.raises(ExportError, match="at batch 5 the loss is .* off PyTorch's"):
+        export(case(lambda x: x * 2 if x.shape[0] == 5 else x))

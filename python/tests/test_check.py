@@ -1,0 +1,192 @@
+"""An export compares its graph with eager PyTorch, and names what differs."""
+
+import functools
+
+import pytest
+import torch
+from support import Case
+from torch import nn
+from torch.nn import functional as F
+
+import heterog
+from heterog import ExportError, check
+from heterog.check import check_batches
+from heterog.export import main
+
+
+def vectors(batch):
+    return torch.randn(batch, 6), torch.randn(batch, 4)
+
+
+def squares(model, x, y):
+    return F.mse_loss(model(x), y)
+
+
+def mlp():
+    return nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Dropout(0.4), nn.Linear(5, 4))
+
+
+def exported(case: Case) -> heterog.TrainingStep:
+    return heterog.export_training_step(
+        case.model, case.make_inputs, case.loss_fn, case.optimizer, "case", **case.options
+    )
+
+
+def adam(parameters):
+    return torch.optim.AdamW(parameters, lr=0.01, amsgrad=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "in float64, dropout keeping every element"),
+        ({"double": True}, "in float64, dropout keeping every element"),
+        ({"dropout": False}, "in float64, without dropout"),
+        ({"autocast": "bfloat16"}, "in float64, dropout keeping every element"),
+        ({"clip_norm": 0.1}, "in float64, dropout keeping every element"),
+        ({"batch_norm": "exact"}, "in float64, dropout keeping every element"),
+    ],
+)
+def test_what_is_checked_is_said(options, said):
+    step = exported(Case(mlp, vectors, squares, adam, options))
+    assert step.checked == f"equal to PyTorch at batches 5 and 6, {said}"
+
+
+def test_dropout_in_functions_and_recurrent_layers_is_checked():
+    class Drops(nn.Module):
+        def __init__(self, kind, rate):
+            super().__init__()
+            self.rate = rate
+            self.recurrent = kind(6, 4, num_layers=3, dropout=0.25, batch_first=True)
+
+        def forward(self, x):
+            x = self.recurrent(x[:, None])[0][:, 0]
+            return F.dropout(F.dropout(x, 0.3), self.rate) + F.dropout(x, 0.5)
+
+    for kind, dropout in ((nn.LSTM, True), (nn.GRU, True), (nn.RNN, True), (nn.LSTM, False)):
+        model = functools.partial(Drops, kind, 1.0 if dropout else 0.4)
+        case = Case(model, vectors, squares, adam, {"dropout": dropout})
+        step = exported(case)
+        assert step.checked.startswith("equal to PyTorch")
+        drops = [op for op in step.graph["ops"] if op["op"] == "aten.native_dropout.default"]
+        assert len(drops) == (5 if dropout else 0)
+
+
+def test_a_model_that_insists_on_single_precision_is_checked_in_it():
+    class Single(nn.Linear):
+        def forward(self, x):
+            return super().forward(x).float().exp()
+
+    step = exported(Case(lambda: Single(6, 4), vectors, squares))
+    assert "in its own precision without the updated parameters" in step.checked
+
+
+class Counts(nn.Module):
+    """Trains by a number that no graph sees."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(6, 4)
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        return self.linear(x) * (1 if self.calls == 1 else 2)
+
+
+class Remembers(nn.Module):
+    """Keeps an alias of its weight, which the optimizer then changes."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(6, 4)
+        self.register_buffer("seen", torch.zeros(4, 6))
+
+    def forward(self, x):
+        self.seen = self.linear.weight.detach()
+        return self.linear(x)
+
+
+def test_the_first_tensor_that_differs_is_named():
+    with pytest.raises(ExportError, match="at batch 6 the loss is .* off PyTorch's") as caught:
+        exported(Case(Counts, vectors, squares))
+    assert "--no-check (check=False)" in str(caught.value)
+    with pytest.raises(ExportError, match="at batch 5 buffer seen after the step is"):
+        exported(Case(Remembers, vectors, squares))
+    assert exported(Case(Counts, vectors, squares, options={"check": False})).checked == (
+        "not checked against PyTorch"
+    )
+
+
+@pytest.mark.parametrize(
+    ("operator", "message"),
+    [
+        ("aten.mse_loss", None),
+        ("aten.addmm.default", "the loss is"),
+        ("aten.sum.dim_IntList", "the gradient of"),
+        ("aten.addcmul.default", "parameter 0.weight after the step is"),
+    ],
+)
+def test_a_wrong_operator_is_found(operator, message, monkeypatch):
+    """Every operator of this name is 1% off in the exported step."""
+    named = check.run
+
+    def wrong(*args, instead, **kwargs):
+        def off(*operands, **keywords):
+            return check.operator_of(operator)(*operands, **keywords) * 1.01
+
+        return named(*args, instead=instead | {operator: off}, **kwargs)
+
+    monkeypatch.setattr(check, "run", wrong)
+    case = Case(lambda: nn.Sequential(nn.Linear(6, 4)), vectors, squares, adam)
+    if message is None:
+        exported(case)
+    else:
+        with pytest.raises(ExportError, match=message):
+            exported(case)
+
+
+def test_large_steps_are_checked_when_asked():
+    wide = Case(lambda: nn.Linear(6, 2_000_000), lambda b: (torch.randn(b, 6),), lambda m, x: m(x).sum())
+    assert exported(wide).checked.startswith("not checked against PyTorch: ")
+    wide.options = {"check": True}
+    assert exported(wide).checked.startswith("equal to PyTorch")
+
+
+def test_a_model_that_cannot_be_copied_is_said():
+    class Locked(nn.Linear):
+        def __deepcopy__(self, memo):
+            raise TypeError("no copies")
+
+    case = Case(lambda: Locked(6, 4), vectors, squares)
+    assert "the model cannot be copied: TypeError: no copies" in exported(case).checked
+    case.options = {"check": True}
+    with pytest.raises(ExportError, match="check: the model cannot be copied"):
+        exported(case)
+
+
+def test_batches_of_the_check_are_new_and_of_both_parities():
+    assert check_batches([2, 3, 64]) == [5, 6]
+    assert check_batches([4, 5, 64]) == [7, 8]
+    assert check_batches([2, 3, 5]) == [7, 8]
+    assert check_batches([100, 101, 102]) == [103, 104]
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [([], 2, "the loss is"), (["--check"], 2, "the loss is"), (["--no-check"], 0, "not checked")],
+)
+def test_the_command_writes_nothing_that_differs(options, code, said, tmp_path, capsys):
+    source = tmp_path / "counts.py"
+    source.write_text(
+        "import sys\n"
+        "from test_check import Counts, squares, vectors\n"
+        "import torch\n"
+        "def training():\n"
+        "    return dict(model=Counts, make_inputs=vectors, loss_fn=squares,\n"
+        "                optimizer=lambda p: torch.optim.SGD(p, lr=0.1))\n"
+    )
+    out = tmp_path / "counts.json.gz"
+    assert main([f"{source}:training", "--out", str(out), *options]) == code
+    assert said in capsys.readouterr().err
+    assert out.exists() == (code == 0)
