@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
-#include <iostream>
 #include <new>
+#include <sstream>
 #include <string>
 #include <system_error>
 
@@ -30,8 +30,7 @@ void print_error(std::string message) {
 // What is still in a buffer can fail to arrive, as on a full disk: then nothing has been done.
 void flush_output() {
   errno = 0;
-  const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.flush();
-  if (written) return;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
   throw Error(ErrorKind::kVerification,
               fmt::format("stdout: cannot be written: {}",
                           errno != 0 ? std::strerror(errno) : "an earlier write failed"));
@@ -46,8 +45,12 @@ int run(int argc, char** argv) {
     app->parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() != 0) throw Error(ErrorKind::kInput, usage_error(*app, error));
-    app->exit(error);  // --help, --version
-    chosen = [] { return 0; };
+    std::ostringstream text;  // of --help or --version
+    app->exit(error, text);
+    chosen = [text = text.str()] {
+      fmt::print("{}", text);
+      return 0;
+    };
   }
   const int code = chosen();
   flush_output();

@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -114,7 +116,8 @@ class Printer {
     fmt::print("step {}: loss {:.6g}, {}\n", number, report.loss,
                milliseconds_text(report.seconds));
     if (std::fflush(stdout) != 0) {
-      throw Error(ErrorKind::kVerification, "stdout: nobody reads what is printed any more");
+      throw Error(ErrorKind::kVerification,
+                  fmt::format("stdout: cannot be written: {}", std::strerror(errno)));
     }
   }
 

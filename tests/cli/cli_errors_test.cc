@@ -233,7 +233,7 @@ TEST_F(Errors, NumbersOutOfRange) {
   expect_refused(plan + "--seed -1", {"--seed", "-1", "from 0 to 9223372036854775807"});
   expect_refused(plan + "--seed 18446744073709551616", {"--seed"});
   expect_refused(plan + "--evaluations 9999999999999999999", {"--evaluations"});
-  expect_refused(plan + "--batch ' 8'", {"--batch", "\" 8\""});
+  expect_refused(this->plan(kGraph, kCluster, "' 8'"), {"--batch", "\" 8\""});
   expect_refused(plan + "--budget nan", {"--budget", "nan", "number from"});
   expect_refused(plan + "--budget 1e300", {"--budget", "1e300"});
   expect_refused(plan + "--log-level loud", {"--log-level", "loud", "debug"});
