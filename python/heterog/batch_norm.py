@@ -1,4 +1,5 @@
-"""Exact batch normalisation: written out as sums over the batch, so that slices normalise as one."""
+"""Batch normalisation written out: with running statistics always, as pointwise operators; exact
+training on request, as sums over the batch, so that slices normalise as one."""
 
 import torch
 
@@ -7,15 +8,41 @@ from heterog.errors import ExportError
 _aten = torch.ops.aten
 
 
-def exact_decompositions() -> dict:
-    """Training-mode batch normalisation, forward and backward, in sums over the batch and pointwise
-    operators. With the running statistics in place of the batch's it works on any slice as it is,
-    and stays."""
+def batch_norm_decompositions(exact: bool) -> dict:
+    """Forward and backward: in `eval` mode pointwise operators on the running statistics, the same on
+    any slice. In training mode, if `exact`, sums over the batch and pointwise operators; else one
+    operator stays."""
+
+    def forward(x, weight, bias, running_mean, running_var, training, momentum, eps):
+        if not training:
+            return _frozen_forward(x, weight, bias, running_mean, running_var, eps)
+        if not exact:
+            return NotImplemented
+        return _forward(x, weight, bias, running_mean, running_var, momentum, eps)
+
+    def without_running(x, weight, bias, training, momentum, eps):
+        return forward(x, weight, bias, None, None, training, momentum, eps)
+
+    def without_training(x, weight, bias, running_mean, running_var, momentum, eps):
+        return forward(x, weight, bias, running_mean, running_var, False, momentum, eps)
+
+    def backward(
+        gradient, x, weight, running_mean, running_var, mean, deviation, training, eps, output_mask
+    ):
+        if not training:
+            return _frozen_backward(
+                gradient, x, weight, running_mean, running_var, eps, output_mask
+            )
+        if not exact:
+            return NotImplemented
+        return _backward(gradient, x, weight, mean, deviation, output_mask)
+
     return {
-        _aten.native_batch_norm.default: _forward,
-        _aten._native_batch_norm_legit.default: _forward,
-        _aten._native_batch_norm_legit.no_stats: _forward_without_running,
-        _aten.native_batch_norm_backward.default: _backward,
+        _aten.native_batch_norm.default: forward,
+        _aten._native_batch_norm_legit.default: forward,
+        _aten._native_batch_norm_legit.no_stats: without_running,
+        _aten._native_batch_norm_legit_no_training.default: without_training,
+        _aten.native_batch_norm_backward.default: backward,
     }
 
 
@@ -48,9 +75,7 @@ def _wide(x: torch.Tensor) -> torch.Tensor:
 # one; where something that is not linear in it reads it, the slices add theirs up first.
 
 
-def _forward(x, weight, bias, running_mean, running_var, training, momentum, eps):
-    if not training:
-        return NotImplemented
+def _forward(x, weight, bias, running_mean, running_var, momentum, eps):
     dims, count, shape = _layout(x)
     wide = _wide(x)
     mean = wide.sum(dims) / count
@@ -71,15 +96,7 @@ def _forward(x, weight, bias, running_mean, running_var, training, momentum, eps
     return result.to(x.dtype), mean, deviation
 
 
-def _forward_without_running(x, weight, bias, training, momentum, eps):
-    return _forward(x, weight, bias, None, None, training, momentum, eps)
-
-
-def _backward(
-    gradient, x, weight, running_mean, running_var, mean, deviation, training, eps, output_mask
-):
-    if not training:
-        return NotImplemented
+def _backward(gradient, x, weight, mean, deviation, output_mask):
     dims, count, shape = _layout(x)
     wide = _wide(gradient)
     normal = (_wide(x) - mean.view(shape)) * deviation.view(shape)
@@ -91,3 +108,31 @@ def _backward(
         scale = deviation if weight is None else deviation * weight
         to_x = (to_x * scale.view(shape)).to(x.dtype)
     return to_x, sum_weight if output_mask[1] else None, sum_bias if output_mask[2] else None
+
+
+def _frozen_forward(x, weight, bias, running_mean, running_var, eps):
+    _, _, shape = _layout(x)
+    deviation = (running_var + eps).rsqrt()
+    result = (_wide(x) - running_mean.view(shape)) * deviation.view(shape)
+    if weight is not None:
+        result = result * weight.view(shape)
+    if bias is not None:
+        result = result + bias.view(shape)
+    nothing = running_mean.new_empty(0)  # statistics that backward does not read
+    return result.to(x.dtype), nothing, nothing.clone()
+
+
+def _frozen_backward(gradient, x, weight, running_mean, running_var, eps, output_mask):
+    dims, _, shape = _layout(x)
+    wide = _wide(gradient)
+    deviation = (running_var + eps).rsqrt()
+    to_x = to_weight = to_bias = None
+    if output_mask[0]:
+        scale = deviation if weight is None else deviation * weight
+        to_x = (wide * scale.view(shape)).to(x.dtype)
+    if output_mask[1]:
+        normal = (_wide(x) - running_mean.view(shape)) * deviation.view(shape)
+        to_weight = (wide * normal).sum(dims)
+    if output_mask[2]:
+        to_bias = wide.sum(dims)
+    return to_x, to_weight, to_bias

@@ -228,14 +228,18 @@ def drop_unneeded_operators(step: Step) -> None:
 
 def separate_results(step: Step) -> None:
     """Gives every gradient and every next value a tensor of its own, by an alias or a copy where
-    it is an input, the loss, or that of another."""
+    it is an input, the loss, or that of another. What outlives the step is no view, and nothing
+    reads it in the step: it may lie where the old value is still read."""
     taken = {step.loss, *step.inputs}
     made_at = {t: i for i, op in enumerate(step.ops) for t in op.outputs if t is not None}
+    maker_of = {t: step.ops[i] for t, i in made_at.items()}
+    read = {t for op in step.ops for t in tensors_in([op.args, op.kwargs])}
     inserts: list[tuple[int, Op]] = []
 
     def separate(results: dict[Tensor, Tensor], what: str) -> None:
         for of, result in list(results.items()):
-            if result in taken:
+            outlives = what == "next" and (result in read or _is_view(maker_of.get(result)))
+            if result in taken or outlives:
                 shape, strides = list(result.shape), list(result.strides)
                 own = Tensor(f"{of.name}/{what}", "activation", result.dtype, shape, strides)
                 at = made_at.get(result, -1)
@@ -254,6 +258,14 @@ def separate_results(step: Step) -> None:
     separate(step.next, "next")
     for at, op in sorted(inserts, key=lambda pair: pair[0], reverse=True):
         step.ops.insert(at, op)
+
+
+def _is_view(op: Op | None) -> bool:
+    if op is None:
+        return False
+    seen = [argument.alias_info for argument in op.target._schema.arguments]
+    views = any(alias is not None and not alias.is_write for alias in seen)
+    return views or op.target in (_aten._unsafe_view.default, _aten._reshape_alias.default)
 
 
 def set_roles(step: Step) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 import heterog.version
-from heterog.batch_norm import check_exact, exact_decompositions
+from heterog.batch_norm import batch_norm_decompositions, check_exact
 from heterog.check import Checked, check_step
 from heterog.clean import clean
 from heterog.dropout import identity_decompositions, without_dropout
@@ -117,7 +117,7 @@ def _export(
     update = describe_optimizer(optimizer, model)
     held, attributes = held_tensors(model)
     decompositions = {} if dropout else identity_decompositions()
-    decompositions |= exact_decompositions() if options.exact else {}
+    decompositions |= batch_norm_decompositions(options.exact)
     spec = StepSpec(model, loss_fn, options.autocast, trained, held, attributes, decompositions)
 
     ladder = [tuple(batches)] if batches is not None else default_batches(batch)

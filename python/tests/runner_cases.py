@@ -7,6 +7,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from heterog.check import _copy
+
 BATCH = 12
 # Unequal cards. All run on this CPU.
 DEVICES = ["V100-PCIE-16GB", "GTX-1080-Ti", "T4"]
@@ -64,6 +66,43 @@ class Frozen(nn.Module):
     def forward(self, x):
         self.seen = self.seen * 0.5 + x.mean()
         return self.second(torch.relu(self.first(x)))
+
+
+class Records(nn.Module):
+    """Buffers that a step writes and never reads; names of inputs, settings and operators; a frozen
+    batch normalisation; a hook."""
+
+    def __init__(self):
+        super().__init__()
+        self.mul = nn.Linear(6, 16)
+        self.norm = nn.BatchNorm1d(16).eval()
+        with torch.no_grad():
+            self.norm.running_mean.normal_()
+            self.norm.running_var.uniform_(0.5, 2)
+        self.step = nn.Parameter(torch.randn(16))
+        self.register_buffer("lr", torch.zeros(16))
+        self.register_buffer("mean", torch.zeros(16))
+        self.register_buffer("first", torch.zeros(6))
+        self.register_buffer("squares", torch.zeros(()))
+        self.drop = nn.Dropout(0.5).eval()
+        self.out = nn.Linear(16, 3)
+        self.out.weight.register_hook(lambda gradient: gradient.clamp(-0.05, 0.05))
+
+    def forward(self, x):
+        self.first = x[0]
+        x = self.drop(self.norm(self.mul(x)) * self.step)
+        self.mean = x.detach().mean(0)
+        self.lr = self.mean * 2
+        self.squares.copy_(x.detach().square().sum())
+        return self.out(x)
+
+
+def record_inputs(batch):
+    return torch.randn(batch, 6), torch.randn(batch, 3), torch.rand(batch, 1)
+
+
+def record_loss(model, x, mean, step):
+    return (model(x) * step - mean).square().mean()
 
 
 def mlp():
@@ -132,6 +171,7 @@ CASES = {
     ),
     "frozen": Case(Frozen, mlp_inputs, squares, adamw),
     "tied": Case(Tied, token_inputs, tokens_loss, sgd),
+    "records": Case(Records, record_inputs, record_loss, adamw),
 }
 
 
@@ -160,7 +200,7 @@ class Trained:
 def train_plainly(case: Case, steps: int, dtype=torch.float64) -> Trained:
     """What PyTorch alone makes of it."""
     model, _ = build(case)
-    model = copy.deepcopy(model).to(dtype)
+    model = _copy(model).to(dtype)
     optimizer = case.optimizer(list(model.parameters()))
     losses = []
     for inputs in batches(case, steps):

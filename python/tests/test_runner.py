@@ -19,6 +19,7 @@ PLANS = ["ev-ar", "ev-ps", "cp-ar", "cp-ps", "single", "random", *UNEVEN]
 RUNS = [("mlp", plan) for plan in PLANS]
 RUNS += [(name, plan) for name in ("convnet", "transformer", "tied", "embedding") for plan in UNEVEN]
 RUNS += [("convnet", "random"), ("embedding", "random"), ("frozen", "1:7:4-ar"), ("frozen", "ev-ps")]
+RUNS += [("records", plan) for plan in ("single", "cp-ar", *UNEVEN)]
 
 
 @pytest.mark.parametrize(("name", "planner"), RUNS)
