@@ -11,7 +11,7 @@ import heterog
 
 planner, cache, folder, data = sys.argv[1:]
 case = CASES["mlp"]
-settings = {"batch": BATCH, "planner": planner, "cache": cache, "double": True, "timeout": 60.0}
+settings = {"batch": BATCH, "planner": planner, "cache": cache, "double": True, "timeout": 300.0}
 rank = int(os.environ["RANK"])
 torch.manual_seed(11 + rank)  # rank 0's weights are everybody's
 model = case.model()

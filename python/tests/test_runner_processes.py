@@ -22,7 +22,7 @@ def torchrun(*arguments) -> subprocess.CompletedProcess:
         env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(script.parents[1])},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,  # of what never ends
         check=False,
     )  # fmt: skip
 
@@ -65,7 +65,7 @@ def test_a_process_that_fails_ends_the_others(cache, tmp_path, end):
                 text=True,
             )
         )
-    errors = [rank.communicate(timeout=120)[1] for rank in ranks]
+    errors = [rank.communicate(timeout=900)[1] for rank in ranks]
     last = errors[0].splitlines()[-1]
     assert "HeterogError" in last and "rank 1 (local/gpu1)" in last
     assert ranks[0].returncode == 1
