@@ -97,7 +97,10 @@ struct JobWatch::State {
           leaves = leave_now();
         }
       } catch (const Error& error) {
-        settle(error.what());
+        lock.lock();
+        const std::string why = wish.value_or(error.what());  // which came first
+        lock.unlock();
+        settle(why);
         lock.lock();
         break;
       }
@@ -145,7 +148,7 @@ std::optional<int> JobWatch::leave_together(const Leave& leave) {
   state_->leaving = true;
   state_->changed.notify_all();
   // A store that does not answer ends the job by itself, after the time-out of its calls.
-  state_->changed.wait_for(lock, leave.timeout + kPatience,
+  state_->changed.wait_for(lock, leave.timeout + 2 * kPatience,
                            [&] { return state_->left || state_->reason; });
   if (state_->left || state_->reason) return std::nullopt;
   return state_->missing;
