@@ -27,10 +27,10 @@ std::vector<compiler::Strategy> draw(const cost::Problem& problem, std::size_t c
   std::vector<compiler::Strategy> strategies;
   for (std::size_t i = 0; i < count; ++i) {
     const auto base = space.action(static_cast<planner::Scheme>(i % planner::kSchemeCount));
-    std::vector<std::uint8_t> actions;
+    std::vector<planner::ActionId> actions;
     for (std::size_t g = 0; g < problem.grouping.count(); ++g) {
-      const auto other = static_cast<int>(rng.below(static_cast<std::size_t>(space.size())));
-      actions.push_back(static_cast<std::uint8_t>(rng.below(10) > 0 ? base : other));
+      const planner::ActionId other(rng.below(space.size()));
+      actions.push_back(rng.below(10) > 0 ? base : other);
     }
     strategies.push_back(space.strategy(actions));
   }
@@ -122,8 +122,8 @@ BENCHMARK(evaluate_drawn)
 void change_one_group(benchmark::State& state) {
   const auto problem = bert_large();
   const planner::ActionSpace space(*problem);
-  const auto even = static_cast<std::uint8_t>(space.action(planner::Scheme::kEvenAllReduce));
-  std::vector<std::uint8_t> actions(problem->grouping.count(), even);
+  const planner::ActionId even = space.action(planner::Scheme::kEvenAllReduce);
+  std::vector<planner::ActionId> actions(problem->grouping.count(), even);
   const compiler::Strategy base = space.strategy(actions);
   constexpr int kChanges = 50;
   compiler::Recompiler recompiler(*problem);
@@ -134,7 +134,7 @@ void change_one_group(benchmark::State& state) {
     full = changed = copied = 0;
     for (int i = 0; i < kChanges; ++i) {
       const std::size_t group = rng.below(actions.size());
-      actions[group] = static_cast<std::uint8_t>(rng.below(space.size()));
+      actions[group] = planner::ActionId(rng.below(space.size()));
       const compiler::Strategy strategy = space.strategy(actions);
       actions[group] = even;
       Counter from_nothing, from_last;

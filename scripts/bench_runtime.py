@@ -58,7 +58,7 @@ class Ours:
         torch.manual_seed(0)
         config = {
             "batch": batch, "planner": "ev-ar" if ranks > 1 else "single", "threads": threads,
-            "cache": cache, "any_device": True,
+            "cache": cache, "any_device": True, "tune_process": True,
         }  # fmt: skip
         self.runner = heterog.get_runner(
             spec["model"], spec["make_inputs"], spec["loss_fn"], spec["optimizer"],

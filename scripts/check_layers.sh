@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Checks that includes in src/ point downwards only, that LibTorch stays in the folders that learn
-# or run, and that JSON stays where files are read and written. Usage: check_layers.sh [ROOT]
+# or run, that JSON stays where files are read and written, and that PyTorch is asked for operators
+# in one place. Usage: check_layers.sh [ROOT]
 set -euo pipefail
 cd "${1:-$(dirname "$0")/..}"
 
@@ -54,6 +55,10 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
     if ((target ~ /^nlohmann\// || target == "base/json_reader.h") &&
         FILENAME !~ /_io\.cc$|^src\/base\/json_reader\.(h|cc)$|^src\/cli\//)
       complain("JSON (" target ") outside *_io.cc, base/json_reader and cli")
+  }
+  # What a file names is looked up in one place, which consults the table of operators.
+  /Dispatcher::singleton/ && FILENAME != "src/runtime/dispatcher.cc" {
+    complain("operators of PyTorch are looked up in src/runtime/dispatcher.cc alone")
   }
   END { exit bad }
 '

@@ -84,6 +84,8 @@ def run_ctest(preset, selection=()):
          "-j", os.cpu_count(), *selection],
         GTEST_OUTPUT=f"xml:{reports}/",
         GTEST_FILTER=TSAN_FILTER if preset == "tsan" else "*",
+        # Undefined behaviour ends a program, so that it fails; by default it is only printed.
+        UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1",
     )
     tally = Tally()
     if not summary.exists():
@@ -132,6 +134,17 @@ def python_tests(quick):
     return tally
 
 
+def damaged_files(cases):
+    """Feeds damaged files of every kind to the whole program; counts as one case."""
+    note("Damaged files")
+    ok = build("dev", ["program_server"]) and run(
+        [sys.executable, "scripts/fuzz_files.py", "--program", "build/dev/bin/program_server",
+         "--cases", cases, "--jobs", os.cpu_count()])
+    if not ok:
+        print("FAILED: damaged files", flush=True)
+    return Tally(passed=int(ok), failed=int(not ok))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true",
@@ -143,6 +156,7 @@ def main():
         ("format", lambda: one("Format", ["scripts/check_format.sh"])),
         ("C++", lambda: cpp_tests("dev")),
         ("Python", lambda: python_tests(quick)),
+        ("Damaged files", lambda: damaged_files(240 if quick else 1200)),
     ]
     if not quick:
         steps += [

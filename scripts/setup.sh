@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 packages=(
   build-essential g++ cmake ninja-build ccache git ca-certificates clang-format clang-tidy
   python3 python3-venv
-  nlohmann-json3-dev libcli11-dev libspdlog-dev libfmt-dev zlib1g-dev
+  nlohmann-json3-dev libcli11-dev libspdlog-dev libfmt-dev zlib1g-dev libxxhash-dev
   libgtest-dev libgmock-dev libbenchmark-dev
 )
 

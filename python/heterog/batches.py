@@ -27,6 +27,11 @@ class Inputs:
                     f"batch: {type(value).__name__} given for '{name}'; the loader's collate_fn "
                     "makes tensors"
                 )
+            if value.layout != torch.strided or value.device.type == "meta":
+                raise HeterogError(
+                    f"batch: '{name}' is a {value.layout} tensor on {value.device.type}; a step takes "
+                    "dense ones that hold values"
+                )
             place = self._places[name]
             inputs[place] = self._fitting(self._tensors[place], value)
         return inputs

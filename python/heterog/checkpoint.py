@@ -12,15 +12,14 @@ import json
 import os
 from dataclasses import dataclass, field
 
-import safetensors
-import safetensors.torch
 import torch
 
+from heterog import tensor_file
 from heterog.errors import HeterogError
 from heterog.files import make_folder, replace_file
 
 _FORMAT = "heterog-checkpoint"
-_VERSION = "1"
+_VERSION = "2"  # 1 had no checksums
 
 
 @dataclass
@@ -41,7 +40,7 @@ def save_checkpoint(path, checkpoint: Checkpoint) -> None:
     second = _second_file(checkpoint)
     name = f"{os.path.basename(path)}.{hashlib.sha256(second).hexdigest()[:12]}.state"
     metadata = {"format": "pt", _FORMAT: _VERSION, "steps": str(checkpoint.steps), "state": name}
-    first = safetensors.torch.save(_whole(checkpoint.model), metadata)
+    first = tensor_file.packed(checkpoint.model, metadata)
     replace_file(os.path.join(os.path.dirname(path), name), second)
     replace_file(path, first)
     for old in glob.glob(f"{glob.escape(path)}.{'[0-9a-f]' * 12}.state"):
@@ -51,39 +50,82 @@ def save_checkpoint(path, checkpoint: Checkpoint) -> None:
 
 
 def load_checkpoint(path) -> Checkpoint:
-    """What save_checkpoint wrote."""
+    """What save_checkpoint wrote, once its bytes are those that were written."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise HeterogError(f"checkpoint: {path!r} is no path")
     path = os.fspath(path)
-    model, metadata = _read(path)
-    if metadata.get(_FORMAT) != _VERSION:
+    model, metadata = tensor_file.read(path)
+    version = metadata.get(_FORMAT)
+    if version is None:
         raise HeterogError(
             f"{path}: no checkpoint of a runner; for weights alone, read it with "
             "safetensors.torch.load_file and give them to load_state_dict()"
         )
-    second = os.path.join(os.path.dirname(path), metadata["state"])
-    tensors, facts = _read(second)
+    if version not in ("1", _VERSION):
+        raise HeterogError(f"{path}: version {version[:20]!r}; this package reads 1 and {_VERSION}")
+    second = os.path.join(os.path.dirname(path), _state_name(path, metadata))
+    tensors, facts = tensor_file.read(second)
+    if version != "1":
+        for file, found in ((path, metadata), (second, facts)):
+            if "checksum" not in found:
+                raise HeterogError(f"{file}: no checksum in its metadata: it is damaged")
+    state, others = _sorted_by_kind(second, tensors)
+    groups = _from_json(second, facts, "param_groups")
+    if not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
+        raise HeterogError(f"{second}: param_groups is no list of groups: it is damaged")
+    extra = _from_json(second, facts, "extra")
+    optimizer = {"state": state, "param_groups": _lists_to_tuples(groups)}
+    return Checkpoint(model, optimizer, _steps(path, metadata), others, extra)
+
+
+def _state_name(path: str, metadata: dict) -> str:
+    """Of a file beside the checkpoint, and nowhere else."""
+    name = metadata.get("state", "")
+    if not name.endswith(".state") or os.path.basename(name) != name:
+        raise HeterogError(f"{path}: state {name[:80]!r} names no file beside it: it is damaged")
+    return name
+
+
+def _steps(path: str, metadata: dict) -> int:
+    text = metadata.get("steps", "")
+    if not (text.isascii() and text.isdecimal() and len(text) < 19):
+        raise HeterogError(f"{path}: steps {text[:40]!r} is no number of steps: it is damaged")
+    return int(text)
+
+
+def _from_json(path: str, facts: dict, key: str):
+    try:
+        return json.loads(facts[key])
+    except (KeyError, ValueError, RecursionError) as error:
+        raise HeterogError(f"{path}: {key} is missing or no JSON: it is damaged") from error
+
+
+def _sorted_by_kind(path: str, tensors: dict) -> tuple[dict, dict]:
+    """The optimizer's state by the number of its parameter, and the other tensors by name."""
     state: dict = {}
     others = {}
     for name, tensor in tensors.items():
         kind, _, rest = name.partition("/")
-        if kind == "others":
+        number, _, key = rest.partition("/")
+        if kind == "others" and rest:
             others[rest] = tensor
-        else:
-            number, _, key = rest.partition("/")
+        elif kind == "optimizer" and number.isdecimal() and len(number) < 10 and key:
             state.setdefault(int(number), {})[key] = tensor
-    optimizer = {"state": state, "param_groups": _lists_to_tuples(json.loads(facts["param_groups"]))}
-    return Checkpoint(model, optimizer, int(metadata["steps"]), others, json.loads(facts["extra"]))
+        else:
+            raise HeterogError(f"{path}: a tensor is called {name[:80]!r}: it is damaged")
+    return state, others
 
 
-def _second_file(checkpoint: Checkpoint) -> bytes:
+def _second_file(checkpoint: Checkpoint) -> bytearray:
     tensors = {f"others/{name}": tensor for name, tensor in checkpoint.others.items()}
     for number, entry in checkpoint.optimizer["state"].items():
         tensors |= {f"optimizer/{number}/{key}": tensor for key, tensor in entry.items()}
     try:
         extra = json.dumps(checkpoint.extra)
-    except TypeError as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise HeterogError(f"extra: {error}; it is kept as JSON") from error
     groups = json.dumps(checkpoint.optimizer["param_groups"], default=_number)
-    return safetensors.torch.save(_whole(tensors), {"param_groups": groups, "extra": extra})
+    return tensor_file.packed(tensors, {"param_groups": groups, "extra": extra})
 
 
 def _number(value):
@@ -99,19 +141,3 @@ def _lists_to_tuples(groups: list[dict]) -> list[dict]:
         {k: tuple(v) if isinstance(v, list) and k != "params" else v for k, v in group.items()}
         for group in groups
     ]
-
-
-def _whole(tensors: dict) -> dict:
-    """With memory of its own each: two names of one parameter are written twice, as state_dict()
-    has them."""
-    return {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
-
-
-def _read(path: str) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
-    if not os.path.isfile(path):
-        raise HeterogError(f"{path}: no such file")
-    try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}
-    except (safetensors.SafetensorError, OSError) as error:
-        raise HeterogError(f"{path}: no whole safetensors file: {error}") from error

@@ -1,5 +1,6 @@
 """The settings of get_runner: one list for defaults, checks and documentation."""
 
+import math
 import os
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -25,7 +26,8 @@ class RunnerConfig:
     threads: int = 0  # of one operator of one device; 0: an equal share of the processors
     slow: dict[str, int] = field(default_factory=dict)  # device → how often it repeats its work
     processes: bool | None = None  # one process a device; None: if a starter says so
-    any_device: bool = False  # processes may be other devices than the plan's
+    any_device: bool = False  # what runs may be other devices than the plan's, a CPU for GPUs too
+    tune_process: bool = False  # may set malloc, c10d's log level and NCCL for this whole process
     timeout: float = 300.0  # seconds of one wait for another process
     # What is exported, as in export_training_step.
     name: str = "model"
@@ -65,14 +67,73 @@ def read_config(config) -> RunnerConfig:
         made = RunnerConfig(**(config or {}))
     else:
         raise HeterogError(f"config: {type(config).__name__} given; it is a dict")
+    for name, (fits, what) in _SETTINGS.items():
+        value = getattr(made, name)
+        if not fits(value):
+            raise HeterogError(f"config: {name} {_shown(value)}; it is {what}")
     if made.batch is None and made.plan is None:
         raise HeterogError("config: give 'batch', the samples of one step over all devices")
-    if made.batch is not None and (not isinstance(made.batch, int) or made.batch < 1):
-        raise HeterogError(f"config: batch {made.batch!r}; it is a number of samples, 1 or more")
     if made.budget is not None and made.evaluations is not None:
         raise HeterogError("config: give 'budget' or 'evaluations', and not both")
-    if made.collectives not in ("per-device", "serial"):
-        raise HeterogError(f"config: collectives {made.collectives!r}; 'per-device' or 'serial'")
-    if not isinstance(made.seed, int) or not 0 <= made.seed < 2**63:
-        raise HeterogError(f"config: seed {made.seed!r}; it is a whole number, 0 or more")
     return made
+
+
+def _shown(value) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}…"
+
+
+def _is_whole(value) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_path(value) -> bool:
+    return isinstance(value, (str, os.PathLike)) and os.fspath(value) != ""
+
+
+def _whole(least: int, below: int):
+    return lambda value: _is_whole(value) and least <= value < below
+
+
+def _maybe(fits):
+    return lambda value: value is None or fits(value)
+
+
+_YES_OR_NO = (lambda value: isinstance(value, bool), "True or False")
+_PATH = (_maybe(_is_path), "a path")
+# What each setting must be, and how that is said. What the exporter checks itself is not here.
+_SETTINGS = {
+    "batch": (_maybe(_whole(1, 2**31)), "a number of samples, 1 or more"),
+    "plan": _PATH,
+    "planner": (_maybe(lambda value: isinstance(value, str)), "a name of `heterog planners`"),
+    "budget": (_maybe(lambda value: _is_number(value) and value > 0), "a number of seconds above 0"),
+    "evaluations": (_maybe(_whole(1, 2**31)), "a number of simulated plans, 1 or more"),
+    "policy": _PATH,
+    "profile": (
+        lambda value: _is_path(value)
+        or (isinstance(value, (list, tuple)) and all(_is_path(path) for path in value)),
+        "a path or a list of paths",
+    ),
+    "collectives": (lambda value: value in ("per-device", "serial"), "'per-device' or 'serial'"),
+    "seed": (_whole(0, 2**63), "a whole number, 0 or more"),
+    "threads": (_whole(0, 2**16), "a number of threads, or 0 for a share"),
+    "slow": (
+        lambda value: isinstance(value, dict)
+        and all(isinstance(k, str) and _is_whole(v) and 1 <= v <= 1000 for k, v in value.items()),
+        "a dict: the name of a device, and that it does its work 1 to 1000 times",
+    ),
+    "processes": (_maybe(_YES_OR_NO[0]), "True, False or None"),
+    "any_device": _YES_OR_NO,
+    "tune_process": _YES_OR_NO,
+    "timeout": (lambda value: _is_number(value) and 0.001 <= value <= 1e6, "a number of seconds"),
+    "batches": (lambda value: isinstance(value, (list, tuple)), "a list of batch sizes"),
+    "dropout": _YES_OR_NO,
+    "double": _YES_OR_NO,
+    "clip_norm": (_maybe(_is_number), "a number"),
+    "cache": _PATH,
+    "graph": _PATH,
+}

@@ -26,7 +26,10 @@ def cluster_file(device_info, cache: Path) -> str:
     """
     if isinstance(device_info, os.PathLike) or _is_path(device_info):
         return _given(Path(device_info), cache)
-    text = json.dumps(_cluster(device_info), indent=1).encode()
+    try:
+        text = json.dumps(_cluster(device_info), indent=1).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise HeterogError(f"device_info: {error}; it holds what a cluster file holds") from error
     return _kept(text, {name: _installed(name) for name in _DATA_BASES}, cache)
 
 
@@ -59,7 +62,10 @@ def _cluster(device_info) -> dict:
 def _device(entry) -> dict:
     if isinstance(entry, str):
         return {"model": entry}
-    if isinstance(entry, dict) and "model" in entry:
+    if isinstance(entry, dict) and isinstance(entry.get("model"), str):
+        count = entry.get("count", 1)
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise HeterogError(f"device_info: {entry!r}: count is a number of devices, 1 or more")
         return entry
     raise HeterogError(
         f"device_info: {entry!r} is no device; give its model, as 'T4', or "
@@ -76,18 +82,17 @@ def _one_host(devices: list[dict]) -> dict:
 
 
 def _given(path: Path, cache: Path) -> str:
-    """The file itself where it lies below its data bases, else a copy beside the installed ones."""
+    """A copy beside the data bases that hold for it: what was planned is what is run, and a plan
+    that was made before is found again only while none of them has changed."""
     if not path.is_file():
         raise HeterogError(f"device_info: {path}: no such file")
-    found = {name: _nearest(path, name) for name in _DATA_BASES}
-    if all(found.values()):
-        return str(path)
-    bases = {name: near or _installed(name) for name, near in found.items()}
-    return _kept(path.read_bytes(), bases, cache)
+    bases = {name: _nearest(path, name) or _installed(name) for name in _DATA_BASES}
+    return _kept(_read(path), bases, cache)
 
 
 def _nearest(path: Path, name: str) -> Path | None:
-    for folder in path.resolve().parents:
+    # As the program looks for it: links are not followed.
+    for folder in Path(os.path.abspath(path)).parents:
         if (folder / name).is_file():
             return folder / name
     return None
@@ -101,9 +106,16 @@ def _installed(name: str) -> Path:
     raise HeterogError(f"{name} was not found in {_PACKAGE / 'configs'}; install the wheel again")
 
 
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise HeterogError(f"{path}: {error.strerror}") from error
+
+
 def _kept(cluster: bytes, bases: dict[str, Path], cache: Path) -> str:
     """Files of one cluster in a folder of their own, named by what they hold."""
-    files = {"cluster.json": cluster} | {name: base.read_bytes() for name, base in bases.items()}
+    files = {"cluster.json": cluster} | {name: _read(base) for name, base in bases.items()}
     digest = hashlib.sha256(b"\0".join(files.values())).hexdigest()[:16]
     folder = make_folder(cache / f"cluster-{digest}")
     for name, contents in files.items():

@@ -15,7 +15,7 @@ from heterog_command import program_environment
 
 from heterog.errors import HeterogError
 
-_API_VERSION = 1
+_API_VERSION = 2
 _PACKAGE = Path(__file__).resolve().parent
 _CHECKOUT = _PACKAGE.parent.parent
 
@@ -47,6 +47,7 @@ class _Options(ctypes.Structure):
         ("any_device", ctypes.c_int32),
         ("timeout_seconds", ctypes.c_double),
         ("terms", ctypes.c_char_p),
+        ("tune_process", ctypes.c_int32),
     ]
 
 
@@ -56,6 +57,14 @@ class _Info(ctypes.Structure):
         ("ranks", ctypes.c_int32),
         ("rank", ctypes.c_int32),
         ("predicted_step_seconds", ctypes.c_double),
+    ]
+
+
+class _Device(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("model", ctypes.c_char_p),
+        ("runs_on", ctypes.c_char_p),
     ]
 
 
@@ -75,6 +84,7 @@ class NativeOptions:
     any_device: bool = False
     timeout: float = 300.0
     terms: str = ""
+    tune_process: bool = False
 
 
 def find_program() -> str:
@@ -128,7 +138,7 @@ def run_program(arguments: list[str]) -> dict:
     if done.returncode != 0:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         reason = lines[-1].removeprefix("heterog: error: ") if lines else f"exit code {done.returncode}"
-        raise HeterogError(f"heterog {arguments[0]}: {reason}")
+        raise HeterogError(f"heterog {arguments[0]}: {reason}", done.returncode)
     return json.loads(done.stdout)
 
 
@@ -160,6 +170,7 @@ def load_library() -> ctypes.CDLL:
     library.heterog_open.argtypes = [ctypes.POINTER(_Options), ctypes.POINTER(runner)]
     library.heterog_close.argtypes = [runner, ctypes.c_int32]
     library.heterog_get_info.argtypes = [runner, ctypes.POINTER(_Info)]
+    library.heterog_get_device.argtypes = [runner, ctypes.c_int32, ctypes.POINTER(_Device)]
     library.heterog_is_kept.argtypes = [runner, ctypes.c_uint32, number]
     library.heterog_set.argtypes = [runner, ctypes.c_uint32, ctypes.POINTER(_Tensor)]
     library.heterog_get.argtypes = [runner, ctypes.c_uint32, ctypes.POINTER(_Tensor)]
@@ -173,8 +184,19 @@ def load_library() -> ctypes.CDLL:
         value,
     ]
     library.heterog_meet.argtypes = [runner, ctypes.c_int32, number]
+    library.heterog_xxh3.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
+    library.heterog_xxh3.restype = ctypes.c_uint64
     _library = library
     return library
+
+
+def xxh3(buffer) -> int:
+    """The checksum of files; `buffer` can be written to, as a bytearray."""
+    memory = (ctypes.c_char * len(buffer)).from_buffer(buffer)
+    try:
+        return load_library().heterog_xxh3(ctypes.addressof(memory), len(buffer))
+    finally:
+        del memory  # else a map of a file could not be closed
 
 
 def _view(tensor: torch.Tensor) -> _Tensor:
@@ -213,6 +235,7 @@ class NativeRunner:
             any_device=options.any_device,
             timeout_seconds=options.timeout,
             terms=options.terms.encode(),
+            tune_process=options.tune_process,
         )
         NativeRunner._made += 1
         self._call("open", ctypes.byref(given), ctypes.byref(self._handle))
@@ -224,8 +247,18 @@ class NativeRunner:
         self.predicted_step_seconds: float = info.predicted_step_seconds
 
     def _call(self, name: str, *arguments) -> None:
-        if getattr(self._library, f"heterog_{name}")(*arguments) != 0:
-            raise HeterogError(self._library.heterog_last_error().decode(errors="replace"))
+        code = getattr(self._library, f"heterog_{name}")(*arguments)
+        if code != 0:
+            raise HeterogError(self._library.heterog_last_error().decode(errors="replace"), code)
+
+    def devices(self) -> dict[str, str]:
+        """Of the plan, in the order of ranks: name → what runs it, "cpu" or "cuda:0"."""
+        found = {}
+        for rank in range(self.ranks):
+            device = _Device()
+            self._call("get_device", self._open(), rank, ctypes.byref(device))
+            found[device.name.decode()] = device.runs_on.decode()
+        return found
 
     def keeps(self, index: int) -> bool:
         """Whether any rank keeps this tensor between steps."""

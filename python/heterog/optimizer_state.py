@@ -1,6 +1,8 @@
 """The optimizer beside a runner: its groups must stay what was exported, its state is kept by the
 workers and given back in torch.optim's own form."""
 
+import math
+
 import torch
 
 from heterog.errors import HeterogError
@@ -23,13 +25,14 @@ class OptimizerState:
             for group in optimizer.param_groups
             for parameter in group["params"]
         ]
+        self._members = [[id(p) for p in group["params"]] for group in optimizer.param_groups]
         self._exported = [_options(group) for group in optimizer.param_groups]
         self._rates = [float(group["lr"]) for group in optimizer.param_groups]
 
     def rate(self) -> float:
         """The first group's learning rate now. The step has the others' as multiples of it and all
         other settings as constants: an error if they have changed."""
-        groups = self.optimizer.param_groups
+        groups = self._groups()
         for index, (group, exported) in enumerate(zip(groups, self._exported, strict=True)):
             now = _options(group)
             for key, value in exported.items():
@@ -38,10 +41,10 @@ class OptimizerState:
                         f"optimizer: param_groups[{index}]: {key} is {now.get(key)}, the runner was "
                         f"made with {value}; the learning rate alone may change, make another runner"
                     )
-        rate = float(groups[0]["lr"])
+        rate = _rate_of(groups[0], 0)
         for index in range(1, len(groups)):
             expected = rate if self._rates[index] == self._rates[0] else self._ratio(index) * rate
-            found = float(groups[index]["lr"])
+            found = _rate_of(groups[index], index)
             if abs(found - expected) > _RATE_TOLERANCE * max(abs(found), abs(expected)):
                 raise HeterogError(
                     f"optimizer: param_groups[{index}]: lr is {found}, and param_groups[0]'s "
@@ -49,6 +52,22 @@ class OptimizerState:
                     "was made, and their ratio must stay"
                 )
         return rate
+
+    def _groups(self) -> list[dict]:
+        """The optimizer's, which still hold the parameters that the runner was made with."""
+        groups = self.optimizer.param_groups
+        if len(groups) != len(self._members):
+            raise HeterogError(
+                f"optimizer: it has {len(groups)} param_groups, the runner was made with "
+                f"{len(self._members)}; make another runner after add_param_group()"
+            )
+        for index, (group, members) in enumerate(zip(groups, self._members, strict=True)):
+            if [id(parameter) for parameter in group["params"]] != members:
+                raise HeterogError(
+                    f"optimizer: param_groups[{index}] holds other parameters than the runner was "
+                    "made with; make another runner"
+                )
+        return groups
 
     def _ratio(self, index: int) -> float:
         return self._rates[index] / self._rates[0]
@@ -70,8 +89,12 @@ class OptimizerState:
             for key in kept:
                 if isinstance(state.get(key), torch.Tensor):
                     values[f"{name}/{key}"] = state[key]
+                elif state.get(key) is not None:
+                    raise HeterogError(
+                        f"optimizer state: {key} of {name} is a {type(state[key]).__name__}, no tensor"
+                    )
             if kept and self._counts:
-                steps.add(int(state["step"]) if "step" in state else 0)
+                steps.add(_steps_of(state, name))
         if len(steps) > 1:
             raise HeterogError(
                 f"optimizer: its parameters have done {min(steps)} to {max(steps)} steps; a step of "
@@ -82,7 +105,7 @@ class OptimizerState:
     def state_dict(self, values: dict[str, torch.Tensor], steps: int) -> dict:
         """In the form of torch.optim. `values`: by name."""
         groups, number = [], 0
-        for group in self.optimizer.param_groups:
+        for group in self._groups():
             count = len(group["params"])
             packed = {key: value for key, value in group.items() if key != "params"}
             groups.append(packed | {"params": list(range(number, number + count))})
@@ -97,7 +120,8 @@ class OptimizerState:
 
     def load(self, state: dict) -> tuple[dict[str, torch.Tensor], int]:
         """Takes the groups' settings over; the state by name, and how many steps it has done."""
-        groups = self.optimizer.param_groups
+        groups = self._groups()
+        _check_form(state)
         given = state["param_groups"]
         sizes = [len(group["params"]) for group in groups]
         if [len(group["params"]) for group in given] != sizes:
@@ -107,10 +131,58 @@ class OptimizerState:
             )
         numbers = [number for group in given for number in group["params"]]
         places = {number: place for place, number in enumerate(numbers)}
-        for own, other in zip(groups, given, strict=True):
-            own.update({key: value for key, value in other.items() if key != "params"})
-        self.rate()
-        return self._read({places[number]: entry for number, entry in state["state"].items()})
+        for number in state["state"]:
+            if number not in places:
+                raise HeterogError(f"optimizer state: it has a parameter {number!r}, its groups have not")
+        before = [dict(group) for group in groups]
+        try:
+            for own, other in zip(groups, given, strict=True):
+                own.update({key: value for key, value in other.items() if key != "params"})
+            self.rate()
+            return self._read({places[number]: entry for number, entry in state["state"].items()})
+        except HeterogError:
+            for own, earlier in zip(groups, before, strict=True):
+                own.clear()
+                own.update(earlier)
+            raise
+
+
+def _check_form(state) -> None:
+    """That it is what a torch optimizer's state_dict() gives."""
+    groups = state.get("param_groups") if isinstance(state, dict) else None
+    entries = state.get("state") if isinstance(state, dict) else None
+    if (
+        not isinstance(groups, list)
+        or not all(isinstance(g, dict) and isinstance(g.get("params"), list) for g in groups)
+        or not isinstance(entries, dict)
+        or not all(isinstance(entry, dict) for entry in entries.values())
+    ):
+        raise HeterogError(
+            "optimizer state: it is no dict of 'state' and 'param_groups' as the state_dict() of an "
+            "optimizer"
+        )
+
+
+def _rate_of(group: dict, index: int) -> float:
+    try:
+        rate = float(group["lr"])
+    except (KeyError, TypeError, ValueError, RuntimeError):
+        rate = math.nan
+    if not math.isfinite(rate):
+        raise HeterogError(
+            f"optimizer: param_groups[{index}]: lr is {group.get('lr')!r}; it is a number"
+        )
+    return rate
+
+
+def _steps_of(state: dict, name: str) -> int:
+    try:
+        steps = int(state.get("step", 0))
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        steps = -1
+    if steps < 0:
+        raise HeterogError(f"optimizer state: step of {name} is {state['step']!r}; it is a number")
+    return steps
 
 
 def _options(group: dict) -> dict:

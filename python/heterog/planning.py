@@ -37,7 +37,7 @@ def make_files(step: TrainingStep, device_info, config: RunnerConfig) -> RunFile
 
 def _graph_file(step: TrainingStep, config: RunnerConfig, cache: Path) -> str:
     if config.graph is not None:
-        step.save(config.graph)
+        replace_file(config.graph, pack_graph(step.graph))
         return os.fspath(config.graph)
     packed = pack_graph(step.graph)
     path = cache / f"graph-{hashlib.sha256(packed).hexdigest()[:16]}.json.gz"
@@ -64,16 +64,27 @@ def _plan_file(graph: str, cluster: str, config: RunnerConfig, cache: Path) -> s
 
 
 def _question(arguments: list[str], graph: str, cluster: str, config: RunnerConfig) -> str:
-    """All that a plan depends on: what is asked, the files, the data bases, the program."""
+    """All that a plan depends on: what is asked, the files, the data bases, the policy, the program."""
     hasher = hashlib.sha256()
-    files = [graph, cluster, *config.profiles]
+    policy = config.policy or _shipped_policy()
+    files = [graph, cluster, *config.profiles, *([os.fspath(policy)] if policy else [])]
     for argument in arguments:
         hasher.update(argument.encode() + b"\0" if argument not in files else b"file\0")
-    folder = Path(cluster).parent
+    folder = Path(cluster).parent  # cluster_file puts its data bases there
     files += [str(folder / name) for name in ("devices.json", "links.json")]
     for path in files:
         if os.path.isfile(path):
-            hasher.update(Path(path).read_bytes())
+            hasher.update(hashlib.sha256(Path(path).read_bytes()).digest())
     program = os.stat(find_program())
     hasher.update(f"{program.st_size} {program.st_mtime_ns}".encode())
     return hasher.hexdigest()[:16]
+
+
+def _shipped_policy() -> str | None:
+    """What the program takes if it is given none."""
+    name = Path("models/policies/zoo-small.ckpt")
+    for start in (Path(find_program()).resolve().parent, Path.cwd()):
+        for folder in (start, *start.parents):
+            if (folder / name).is_file():
+                return str(folder / name)
+    return None

@@ -1,9 +1,11 @@
 """get_runner: plans a training step for devices that are not all alike, and runs it on data."""
 
+import contextlib
 import os
 import sys
 import weakref
 from collections import OrderedDict
+from collections.abc import Mapping
 
 import torch
 
@@ -41,11 +43,15 @@ def get_runner(model, make_inputs, loss_fn, optimizer, device_info, config=None)
     """
     config = read_config(config)
     load_library()  # before the long work of exporting
-    built = model if isinstance(model, torch.nn.Module) else model()
+    built = model if isinstance(model, torch.nn.Module) else _made("model", model)
     if not isinstance(built, torch.nn.Module):
         raise HeterogError(f"model: the function returned {type(built).__name__}, no nn.Module")
+    for name, tensor in [*built.named_parameters(), *built.named_buffers()]:
+        if tensor.device.type == "meta":
+            raise HeterogError(f"model: '{name}' holds no values, it is on the meta device; load it")
     if not isinstance(optimizer, torch.optim.Optimizer):
-        optimizer = optimizer([p for p in built.parameters() if p.requires_grad])
+        trained = [p for p in built.parameters() if p.requires_grad]
+        optimizer = _made("optimizer", optimizer, trained)
     step = export_training_step(
         built,
         make_inputs,
@@ -64,6 +70,19 @@ def get_runner(model, make_inputs, loss_fn, optimizer, device_info, config=None)
     files = make_files(step, device_info, config)
     names = input_names(loss_fn, make_inputs)
     return Runner(built, optimizer, make_inputs, names, step.graph, files, config)
+
+
+def _made(what: str, function, *arguments):
+    if not callable(function):
+        raise HeterogError(
+            f"{what}: {type(function).__name__} given; it is one, or a function that makes one"
+        )
+    try:
+        return function(*arguments)
+    except Exception as error:
+        raise HeterogError(
+            f"{what}: making it stopped at {type(error).__name__}: {error}"
+        ) from error
 
 
 class Runner:
@@ -91,10 +110,13 @@ class Runner:
         self._tensors = graph["tensors"]
         self._native = NativeRunner(_native_options(files, config))
         # Ends with the process, if nobody has closed it.
-        self._end = weakref.finalize(self, _end_with_process, self._native)
+        self._fate = _Fate()
+        self._end = weakref.finalize(self, _end_with_process, self._native, self._fate)
         self.ranks: int = self._native.ranks
         self.rank: int = self._native.rank
         self.batch: int = self._native.batch
+        # Of the plan, by name, and what runs each: "cpu", or "cuda:0" of its process.
+        self.devices: dict[str, str] = self._native.devices()
         self.predicted_step_seconds: float = self._native.predicted_step_seconds
         self.last_step_seconds: float | None = None
         if config.batch is not None and config.batch != self.batch:
@@ -110,6 +132,8 @@ class Runner:
             if tensor["role"] in ("parameter", "buffer", "optimizer_state")
             and self._native.keeps(place)
         }
+        self._of_model: list[str] = []
+        self._of_model = [name for name in self._names_of_model() if name in self._kept]
         state_names = {t["name"] for t in self._tensors if t["role"] == "optimizer_state"}
         self._state = OptimizerState(optimizer, model, state_names)
         self._steps = 0
@@ -124,6 +148,10 @@ class Runner:
     def step(self, batch) -> float:
         """One training step on a whole batch: a tensor, or a tuple or list in the order of
         make_inputs, or a dict by the names of loss_fn's arguments. Returns the loss."""
+        with self._fate.watched():
+            return self._step(batch)
+
+    def _step(self, batch) -> float:
         inputs = self._inputs.of(batch)
         number = self._steps + 1
         settings = {"lr": self._state.rate(), "step": number}
@@ -142,6 +170,18 @@ class Runner:
         A batch of fewer samples than the plan's is left out, as DataLoader(drop_last=True) would;
         with drop_last=False it is an error.
         """
+        if not isinstance(steps, int) or isinstance(steps, bool) or steps < 0:
+            raise HeterogError(f"run: {steps!r} steps; it is a number of steps, 0 or more")
+        if iterable is not None and not hasattr(iterable, "__iter__"):
+            raise HeterogError(
+                f"run: {type(iterable).__name__} given to take batches from; it is a DataLoader, or "
+                "anything to iterate over"
+            )
+        # What the data's own code raises reaches the caller as it is.
+        with self._fate.watched():
+            return self._run(steps, iterable, drop_last)
+
+    def _run(self, steps: int, iterable, drop_last: bool) -> list[float]:
         if iterable is None:
             return [self.step(self._own_batch()) for _ in range(steps)]
         losses: list[float] = []
@@ -174,7 +214,8 @@ class Runner:
     def state_dict(self) -> "OrderedDict[str, torch.Tensor]":
         """Parameters and buffers as model.state_dict() names them. Of several processes, each one
         calls it."""
-        found = self._fetch([name for name in self._kept if name in self._names_of_model()])
+        names = self._names_of_model()
+        found = self._fetch([name for name in self._kept if name in names])
         state = self.model.state_dict()
         for key, name in self._names_of_keys().items():
             state[key] = found[name] if name in found else state[key].detach().clone()
@@ -182,12 +223,19 @@ class Runner:
 
     def load_state_dict(self, state: dict) -> None:
         """As model.load_state_dict(state, strict=True), for the workers."""
+        if not isinstance(state, Mapping):
+            raise HeterogError(f"load_state_dict: {type(state).__name__} given; it is a dict of tensors")
         names = self._names_of_keys()
         missing = [key for key in names if key not in state]
         unexpected = [key for key in state if key not in self.model.state_dict()]
         if missing or unexpected:
             what = f"lacks {missing[0]!r}" if missing else f"has {unexpected[0]!r} too many"
             raise HeterogError(f"load_state_dict: the given state {what}")
+        for key in names:
+            if not isinstance(state[key], torch.Tensor):
+                raise HeterogError(
+                    f"load_state_dict: {key!r} is a {type(state[key]).__name__}, no tensor"
+                )
         for key, name in names.items():
             self._put(name, state[key])
 
@@ -208,6 +256,11 @@ class Runner:
         names = self._names_of_model()
         with torch.no_grad():
             for name, value in self._fetch([n for n in self._kept if n in names]).items():
+                if names[name].shape != value.shape:
+                    raise HeterogError(
+                        f"model: '{name}' has become {list(names[name].shape)}; the runner was made "
+                        f"with {list(value.shape)}, make another"
+                    )
                 names[name].copy_(value)
         return self.model
 
@@ -215,6 +268,7 @@ class Runner:
         """Writes a checkpoint (heterog.load_checkpoint): the file `path`, which plain PyTorch
         loads, and one beside it. `extra`: anything JSON can hold, to come back from load(). Of
         several processes, each one calls it and rank 0 writes."""
+        path = _path_of(path)
         keys = set(self._names_of_keys().values())
         others = [n for n in self._kept if n not in keys and self._role(n) != "optimizer_state"]
         checkpoint = Checkpoint(
@@ -237,7 +291,7 @@ class Runner:
 
     def load(self, path) -> dict:
         """Goes on where save() was called, bit for bit; returns its `extra`."""
-        checkpoint = load_checkpoint(path)
+        checkpoint = load_checkpoint(_path_of(path))
         self.load_state_dict(checkpoint.model)
         self.load_optimizer_state_dict(checkpoint.optimizer)
         for name, value in checkpoint.others.items():
@@ -303,7 +357,11 @@ class Runner:
     def _names_of_model(self) -> dict[str, torch.Tensor]:
         """Name in the graph → the model's own tensor."""
         held, _ = held_tensors(self.model)
-        return held | dict(self.model.named_parameters())
+        names = held | dict(self.model.named_parameters())
+        for name in self._of_model:
+            if name not in names:
+                raise HeterogError(f"model: it has no '{name}' any more; make another runner")
+        return names
 
     def _names_of_keys(self) -> dict[str, str]:
         """Key of state_dict() → name in the graph; several keys of one tensor have one name."""
@@ -330,11 +388,35 @@ def _native_options(files: RunFiles, config: RunnerConfig) -> NativeOptions:
         slow=config.slow,
         one_rank=rank_of if config.processes is None else config.processes,
         any_device=config.any_device,
+        tune_process=config.tune_process,
         timeout=config.timeout,
         terms=f"clip {config.clip_norm} double {config.double}",
     )
 
 
-def _end_with_process(native: NativeRunner) -> None:
-    """A process that ends by an exception tells the others so."""
-    native.close(finished=getattr(sys, "last_value", None) is None)
+class _Fate:
+    """Whether the last thing that a runner did was to stop at an exception."""
+
+    def __init__(self):
+        self.stopped = False
+
+    @contextlib.contextmanager
+    def watched(self):
+        try:
+            yield
+        except BaseException:
+            self.stopped = True
+            raise
+        self.stopped = False
+
+
+def _end_with_process(native: NativeRunner, fate: _Fate) -> None:
+    """A process that ends by an exception tells the others so, which would wait for it: also where
+    its program has caught the exception and leaves by sys.exit()."""
+    native.close(finished=getattr(sys, "last_value", None) is None and not fate.stopped)
+
+
+def _path_of(path) -> str:
+    if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
+        raise HeterogError(f"checkpoint: {path!r} is no path")
+    return os.fspath(path)

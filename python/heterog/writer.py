@@ -10,6 +10,7 @@ import torch
 
 from heterog.affine import Affine
 from heterog.errors import unexpected
+from heterog.files import put_in_place
 from heterog.ir import Scalar, Size, Step, Tensor, contiguous_strides
 
 FORMAT = "heterog-graph"
@@ -128,16 +129,8 @@ def pack_graph(graph: dict) -> bytes:
 
 
 def write_graph(graph: dict, path) -> None:
-    """Writes beside the target, then renames: no reader ever sees half a file."""
-    path = os.fspath(path)
-    temporary = f"{path}.{os.getpid()}.tmp"
-    try:
-        with open(temporary, "wb") as file:
-            file.write(pack_graph(graph))
-        os.replace(temporary, path)
-    finally:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
+    """No reader ever sees half a file."""
+    put_in_place(os.fspath(path), pack_graph(graph))
 
 
 def read_graph(path) -> dict:

@@ -24,7 +24,10 @@ def make(cache):
         if planner in UNEVEN:
             config["plan"] = with_shares(make(name, UNEVEN[planner], devices, **config).plan_path)
         model, optimizer = build(case)
-        settings = {"batch": BATCH, "planner": planner, "cache": cache, "double": True, "threads": 1}
+        settings = {
+            "batch": BATCH, "planner": planner, "cache": cache, "double": True, "threads": 1,
+            "any_device": True,
+        }  # fmt: skip
         runner = heterog.get_runner(
             model,
             case.make_inputs,

@@ -11,11 +11,27 @@ import heterog
 
 planner, cache, folder, data = sys.argv[1:]
 case = CASES["mlp"]
-settings = {"batch": BATCH, "planner": planner, "cache": cache, "double": True, "timeout": 60.0}
+settings = {"batch": BATCH, "planner": planner, "cache": cache, "double": True}
+settings["timeout"] = 600.0 if "raises" in data else 60.0
 rank = int(os.environ["RANK"])
 torch.manual_seed(11 + rank)  # rank 0's weights are everybody's
 model = case.model()
 optimizer = case.optimizer(list(model.parameters()))
+if data == "loader raises":  # on rank 1, which catches it and leaves
+
+    def loader():
+        yield from batches(case, 2)
+        if rank == 1:
+            raise ValueError("of its own making")
+        yield from batches(case, 2) * 500
+
+    runner = heterog.get_runner(
+        model, case.make_inputs, case.loss_fn, optimizer, "cpu:2", settings
+    )
+    try:
+        runner.run(1000, loader())
+    except ValueError as error:
+        sys.exit(f"caught ValueError: {error}")
 if data in ("raises", "is killed"):  # no `with`: the end of the process ends the run
     runner = heterog.get_runner(
         model, case.make_inputs, case.loss_fn, optimizer, "cpu:2", settings

@@ -47,7 +47,8 @@ def test_a_runner_goes_on_from_a_plain_optimizers_state(cache, name):
         optimizer.zero_grad()
         case.loss_fn(model, *inputs).backward()
         optimizer.step()
-    settings = {"batch": BATCH, "planner": "cp-ps", "cache": cache, "double": True} | case.config
+    settings = {"batch": BATCH, "planner": "cp-ps", "cache": cache, "double": True,
+                "any_device": True} | case.config
     with heterog.get_runner(
         model, case.make_inputs, case.loss_fn, optimizer, DEVICES, settings
     ) as runner:

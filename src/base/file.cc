@@ -24,6 +24,9 @@ constexpr std::size_t kPathLimit = 400;  // of a path in a message
 
 std::string shown(const std::string& path) { return printable(path, kPathLimit); }
 
+// Names that another program left behind, or one that wants to be written through, are passed over.
+constexpr int kTemporaryNames = 100;
+
 class Descriptor {
  public:
   explicit Descriptor(int fd) : fd_(fd) {}
@@ -57,15 +60,17 @@ std::string read_bytes(const std::string& path) {
   VALIDATE(::fstat(file.get(), &status) == 0, "{}: cannot open: {}", shown(path),
            std::strerror(errno));
   VALIDATE(!S_ISDIR(status.st_mode), "{}: is a folder, expected a file", shown(path));
+  const auto expected = static_cast<std::size_t>(std::max<off_t>(status.st_size, 0));
+  VALIDATE(expected <= kMaxFileBytes, "{}: {} bytes, the most that is read is {}", shown(path),
+           expected, kMaxFileBytes);
   std::string bytes;
   std::size_t size = 0;
   while (true) {
     VALIDATE(size <= kMaxFileBytes, "{}: larger than {} bytes, the most that is read", shown(path),
              kMaxFileBytes);
     if (bytes.size() - size < kChunk) {
-      const auto expected = static_cast<std::size_t>(std::max<off_t>(status.st_size, 0));
-      bytes.resize(std::max({size + kChunk, std::min(expected, kMaxFileBytes) + kChunk,
-                             std::min(2 * size, kMaxFileBytes + kChunk)}));
+      bytes.resize(std::max(
+          {size + kChunk, expected + kChunk, std::min(size + size / 2, kMaxFileBytes + kChunk)}));
     }
     const ssize_t got = ::read(file.get(), bytes.data() + size, bytes.size() - size);
     if (got < 0 && errno == EINTR) continue;
@@ -77,21 +82,53 @@ std::string read_bytes(const std::string& path) {
   return bytes;
 }
 
+struct Temporary {
+  std::string name;
+  int descriptor = -1;
+};
+
+// A new file beside `target`, never one that is there: whoever may write to the folder could have
+// put a link in its place. It is as closed as can be until it has the mode of what it replaces.
+Temporary open_temporary(const std::string& target, bool replaces) {
+  static std::atomic<unsigned> counter{0};  // names differ between threads of one process
+  Temporary result;
+  for (int i = 0; i < kTemporaryNames; ++i) {
+    result.name = fmt::format("{}.{}-{}.tmp", target, ::getpid(), counter++);
+    result.descriptor =
+        ::open(result.name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+               replaces ? 0600 : 0666);
+    if (result.descriptor >= 0 || errno != EEXIST) break;
+  }
+  return result;
+}
+
+// Gives a new file the owner, where we may, and the mode of the one that it replaces. False if the
+// mode cannot be set. A file that stays ours must not run as its owner or group: they are others.
+bool inherit(int descriptor, const struct stat& replaced) {
+  struct stat own = {};
+  if (::fstat(descriptor, &own) != 0) return false;
+  mode_t mode = replaced.st_mode & 07777;
+  const bool same = own.st_uid == replaced.st_uid && own.st_gid == replaced.st_gid;
+  if (!same && ::fchown(descriptor, replaced.st_uid, replaced.st_gid) != 0) mode &= 01777;
+  return ::fchmod(descriptor, mode) == 0;
+}
+
 // Where `path` really leads, so that a link is kept and its target replaced.
 std::string resolved(const std::string& path) {
   std::unique_ptr<char, decltype(&std::free)> real(::realpath(path.c_str(), nullptr), &std::free);
   return real ? std::string(real.get()) : path;
 }
 
-// The last four bytes tell the size before compression, modulo 2^32 and unless they lie: deflate
-// never packs more than 1032 bytes into one.
+// The last four bytes tell the size before compression, modulo 2^32 and unless they lie: so much is
+// taken at first, and no more than may come out.
 std::size_t size_hint(std::string_view bytes) {
   if (bytes.size() < 4) return kChunk;
   std::size_t size = 0;
   for (std::size_t i = 1; i <= 4; ++i) {
     size = size << 8 | static_cast<unsigned char>(bytes[bytes.size() - i]);
   }
-  return std::min({size, bytes.size() * 1032, kMaxFileBytes}) + kChunk;
+  const std::size_t most = std::max(kFreeRatioBytes, bytes.size() * kMaxGzipRatio);
+  return std::min({size, most, kMaxFileBytes}) + kChunk;
 }
 
 }  // namespace
@@ -106,7 +143,9 @@ std::string gunzip(std::string_view bytes, const std::string& source) {
   std::size_t size = 0;
   std::size_t consumed = 0;
   while (true) {
-    if (text.size() - size < kChunk) text.resize(std::max(size + kChunk, 2 * size));
+    if (text.size() - size < kChunk) {
+      text.resize(std::min(size + std::max(kChunk, size / 2), kMaxFileBytes + 2 * kChunk));
+    }
     // zlib counts in 32 bits, and inputs are at most kMaxFileBytes.
     stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data() + consumed));
     stream.avail_in = static_cast<uInt>(bytes.size() - consumed);
@@ -117,6 +156,9 @@ std::string gunzip(std::string_view bytes, const std::string& source) {
     size = text.size() - stream.avail_out;
     VALIDATE(size <= kMaxFileBytes, "{}: holds more than {} bytes once decompressed", shown(source),
              kMaxFileBytes);
+    VALIDATE(size <= kFreeRatioBytes || size / kMaxGzipRatio <= bytes.size(),
+             "{}: unfolds to more than {} times its size, as no file of ours does", shown(source),
+             kMaxGzipRatio);
     if (status == Z_STREAM_END) {
       if (consumed == bytes.size()) break;
       const std::string_view rest = bytes.substr(consumed);
@@ -136,7 +178,7 @@ std::string gunzip(std::string_view bytes, const std::string& source) {
 }
 
 std::string gzip(std::string_view content) {
-  ENSURE(content.size() <= kMaxFileBytes);
+  ENSURE(content.size() < std::size_t{1} << 32);  // zlib counts in 32 bits
   z_stream stream = {};
   // A gzip header without name or time: equal contents give equal files.
   ENSURE(deflateInit2(&stream, 9, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK);
@@ -193,17 +235,16 @@ void write_file(const std::string& path, std::string_view content) {
     write_all(file.get(), content, path);
     return;
   }
-  static std::atomic<unsigned> counter{0};  // names differ between threads of one process
-  const std::string temporary = fmt::format("{}.{}-{}.tmp", target, ::getpid(), counter++);
-  Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  const Temporary temporary = open_temporary(target, exists);
+  Descriptor file(temporary.descriptor);
   VALIDATE(file.get() >= 0, "{}: cannot write: {}", shown(path), std::strerror(errno));
   try {
     write_all(file.get(), content, path);
-    VALIDATE(::fsync(file.get()) == 0 && file.close() &&
-                 ::rename(temporary.c_str(), target.c_str()) == 0,
+    VALIDATE((!exists || inherit(file.get(), status)) && ::fsync(file.get()) == 0 && file.close() &&
+                 ::rename(temporary.name.c_str(), target.c_str()) == 0,
              "{}: cannot write: {}", shown(path), std::strerror(errno));
   } catch (...) {
-    ::unlink(temporary.c_str());
+    ::unlink(temporary.name.c_str());
     throw;
   }
   // The new name is on disk once the folder is.

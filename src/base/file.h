@@ -7,11 +7,14 @@
 
 namespace heterog {
 
-// The most that is read or decompressed: far above any graph or plan, and far below what a small
-// file of zeros can unfold to.
-inline constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30;
+// The most that is read or decompressed: 17 times the largest graph of the zoo.
+inline constexpr std::size_t kMaxFileBytes = std::size_t{128} << 20;
+// Once it has given kFreeRatioBytes, a gzip may unfold to so many times its own size. Graphs do to
+// 19 times theirs; deflate can to 1032.
+inline constexpr std::size_t kMaxGzipRatio = 200;
+inline constexpr std::size_t kFreeRatioBytes = std::size_t{4} << 20;
 
-// Throws an input error if the file is missing, a folder, unreadable, or a damaged gzip.
+// Throws an input error if the file is missing, a folder, unreadable, too large, or a damaged gzip.
 std::string read_file(const std::string& path);
 
 // A file of any size that is read in pieces. Input errors as of read_file, and if it ends early.
@@ -32,7 +35,8 @@ class InputFile {
 };
 
 // Writes to a temporary name in the same folder, syncs, renames: readers see the old file or the
-// new one, whole. Throws an input error naming the path if it cannot be written. A link is kept and
+// new one, whole. Throws an input error naming the path if it cannot be written. A file that is
+// replaced leaves its mode and, where that is allowed, its owner to the new one. A link is kept and
 // its target replaced; a device or pipe is written in place.
 void write_file(const std::string& path, std::string_view content);
 // Adds to the end of a file, or makes it, and syncs. Interrupted, it may leave a part.

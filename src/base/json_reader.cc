@@ -2,10 +2,12 @@
 #include "base/json_reader.h"
 
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <utility>
 
 #include "base/file.h"
+#include "base/nearest.h"
 #include "base/text.h"
 
 namespace heterog {
@@ -15,11 +17,62 @@ namespace {
 constexpr std::size_t kMaxDepth = 100;
 constexpr double kMaxExactInteger = 9007199254740992.0;  // 2^53
 
-// Builds the DOM from parse events, and refuses what nlohmann's own DOM accepts: duplicate keys and
-// unbounded depth.
+// What values take in memory, blocks of the allocator included: measured with glibc's.
+constexpr std::size_t kEntryBytes = 32;   // of a list that grows by doubling
+constexpr std::size_t kMemberBytes = 96;  // of an object: a node of a tree
+constexpr std::size_t kStringBytes = 48;
+constexpr std::size_t kListBytes = 32;
+constexpr std::size_t kObjectBytes = 64;
+
+std::size_t string_bytes(std::size_t length) {
+  return length < 16 ? 0 : length + 24;  // short ones lie in the string itself
+}
+
+// Where the parser is in the text, shared by all copies of a cursor.
+struct Progress {
+  std::size_t at = 0;
+  std::size_t event = 0;  // where the last value, key, or begin or end of one was
+};
+
+// Walks the text for the parser, which keeps a copy of what it has read since the last event: that
+// must not become long.
+class Cursor {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  Cursor(std::string_view text, Progress& progress, const std::string& file)
+      : text_(text), progress_(&progress), file_(&file) {}
+  // One at the end.
+  explicit Cursor(std::string_view text) : text_(text) {}
+
+  reference operator*() const { return text_[progress_->at]; }
+  Cursor& operator++() {
+    ++progress_->at;
+    VALIDATE(progress_->at - progress_->event <= kMaxTokenBytes,
+             "{}: a string, number or comment of more than {} bytes", printable(*file_, 400),
+             kMaxTokenBytes);
+    return *this;
+  }
+  friend bool operator==(const Cursor& a, const Cursor& b) { return a.at() == b.at(); }
+  friend bool operator!=(const Cursor& a, const Cursor& b) { return !(a == b); }
+
+ private:
+  std::size_t at() const { return progress_ ? progress_->at : text_.size(); }
+
+  std::string_view text_;
+  Progress* progress_ = nullptr;
+  const std::string* file_ = nullptr;
+};
+
+// Builds the DOM from parse events, and refuses what nlohmann's own DOM accepts: duplicate keys,
+// unbounded depth, and as many values as memory holds.
 class StrictDom {
  public:
-  explicit StrictDom(std::string file) : file_(std::move(file)) {}
+  StrictDom(std::string file, Progress& progress) : file_(std::move(file)), progress_(progress) {}
   Json take() { return std::move(root_); }
 
   bool null() { return put(Json()); }
@@ -27,13 +80,23 @@ class StrictDom {
   bool number_integer(std::int64_t value) { return put(Json(value)); }
   bool number_unsigned(std::uint64_t value) { return put(Json(value)); }
   bool number_float(double value, const std::string&) { return put(Json(value)); }
-  bool string(std::string& value) { return put(Json(std::move(value))); }
+  bool string(std::string& value) {
+    spend(kStringBytes + string_bytes(value.size()));
+    return put(Json(std::move(value)));
+  }
   bool binary(Json::binary_t&) { return false; }  // not in text
-  bool start_object(std::size_t) { return open(Json::object()); }
-  bool start_array(std::size_t) { return open(Json::array()); }
+  bool start_object(std::size_t) {
+    spend(kObjectBytes);
+    return open(Json::object());
+  }
+  bool start_array(std::size_t) {
+    spend(kListBytes);
+    return open(Json::array());
+  }
   bool end_object() { return close(); }
   bool end_array() { return close(); }
   bool key(std::string& name) {
+    spend(kMemberBytes + string_bytes(name.size()));
     const auto [slot, is_new] = open_.back()->emplace(std::move(name), nullptr);
     VALIDATE(is_new, "{}: the key \"{}\" occurs twice in one object", printable(file_, 400),
              printable(slot.key()));
@@ -49,12 +112,20 @@ class StrictDom {
   }
 
  private:
+  void spend(std::size_t bytes) {
+    progress_.event = progress_.at;
+    spent_ += bytes;
+    VALIDATE(spent_ <= kMaxJsonBytes,
+             "{}: holds too much: its values would take more than {} bytes of memory",
+             printable(file_, 400), kMaxJsonBytes);
+  }
   Json* place(Json value) {
     if (open_.empty()) {
       root_ = std::move(value);
       return &root_;
     }
     if (open_.back()->is_array()) {
+      spend(kEntryBytes);
       open_.back()->push_back(std::move(value));
       return &open_.back()->back();
     }
@@ -72,11 +143,14 @@ class StrictDom {
     return true;
   }
   bool close() {
+    progress_.event = progress_.at;
     open_.pop_back();
     return true;
   }
 
   std::string file_;
+  Progress& progress_;
+  std::size_t spent_ = 0;
   Json root_;
   // A container moves only when its parent grows, which happens after it has been closed.
   std::vector<Json*> open_;
@@ -120,7 +194,7 @@ std::string integer_range(std::int64_t min, std::int64_t max) {
 }  // namespace
 
 std::string JsonValue::where() const {
-  const std::string file = printable(file_, 400);
+  const std::string file = printable(*file_, 400);
   return path_.empty() ? file : fmt::format("{}: {}", file, printable(path_, 200));
 }
 
@@ -171,10 +245,12 @@ double JsonValue::as_positive() const {
 
 std::vector<JsonValue> JsonValue::as_list() const {
   VALIDATE(json_->is_array(), "{}: expected a list, found {}", where(), found(*json_));
+  VALIDATE(json_->size() <= kMaxListEntries, "{}: {} entries, expected at most {}", where(),
+           json_->size(), kMaxListEntries);
   std::vector<JsonValue> items;
   items.reserve(json_->size());
   for (std::size_t i = 0; i < json_->size(); ++i) {
-    items.emplace_back((*json_)[i], file_, fmt::format("{}[{}]", path_, i));
+    items.push_back(JsonValue((*json_)[i], file_, fmt::format("{}[{}]", path_, i)));
   }
   return items;
 }
@@ -234,8 +310,10 @@ void JsonObject::skip(std::string_view key) { taken_.emplace(key); }
 
 void JsonObject::finish() const {
   for (const auto& [key, unused] : value_.json().items()) {
-    VALIDATE(taken_.contains(key), "{}: unknown key \"{}\", expected one of {}", where(),
-             printable(key), fmt::join(taken_, ", "));
+    VALIDATE(taken_.contains(key), "{}: unknown key \"{}\"{}, expected one of {}", where(),
+             printable(key),
+             did_you_mean(key, std::vector<std::string>(taken_.begin(), taken_.end())),
+             fmt::join(taken_, ", "));
   }
 }
 
@@ -249,9 +327,11 @@ void check_format(JsonObject& object, std::string_view name, int version) {
 }
 
 Json parse_json(const std::string& text, const std::string& file) {
-  StrictDom dom(file);
-  const bool complete = Json::sax_parse(text, &dom, Json::input_format_t::json,
-                                        /*strict=*/true, /*ignore_comments=*/true);
+  Progress progress;
+  StrictDom dom(file, progress);
+  const bool complete =
+      Json::sax_parse(Cursor(text, progress, file), Cursor(text), &dom, Json::input_format_t::json,
+                      /*strict=*/true, /*ignore_comments=*/true);
   ENSURE(complete);  // every failure has thrown
   return dom.take();
 }

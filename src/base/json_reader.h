@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -14,14 +15,15 @@ namespace heterog {
 
 using Json = nlohmann::json;
 
-// A value inside a document, with the file and the path to it for messages. Cheap to copy.
+// A value inside a document, which has to outlive it, with the file and the path to it for
+// messages. All values of a document share the name of the file; a copy copies the path.
 class JsonValue {
  public:
   JsonValue(const Json& json, std::string file, std::string path = "")
-      : json_(&json), file_(std::move(file)), path_(std::move(path)) {}
+      : JsonValue(json, std::make_shared<const std::string>(std::move(file)), std::move(path)) {}
 
   const Json& json() const { return *json_; }
-  const std::string& file() const { return file_; }
+  const std::string& file() const { return *file_; }
   // "file: machines[2].nic", the beginning of every message.
   std::string where() const;
 
@@ -34,8 +36,11 @@ class JsonValue {
 
  private:
   friend class JsonObject;
+  JsonValue(const Json& json, std::shared_ptr<const std::string> file, std::string path)
+      : json_(&json), file_(std::move(file)), path_(std::move(path)) {}
+
   const Json* json_;
-  std::string file_;
+  std::shared_ptr<const std::string> file_;
   std::string path_;
 };
 
@@ -69,8 +74,17 @@ class JsonObject {
 // Checks {"format": name, "version": v}; throws unless the format is `name` and v == version.
 void check_format(JsonObject& object, std::string_view name, int version);
 
-// Parses text (comments allowed). Throws with file, line and column; on duplicate keys; and where
-// it is nested deeper than any file of ours, so that reading by recursion is safe.
+// What the values of a document may take in memory: ten times what the largest graph of the zoo
+// does. Counted while it is read, before the memory is taken.
+inline constexpr std::size_t kMaxJsonBytes = std::size_t{576} << 20;
+// A string, a number, a comment: bytes in the file.
+inline constexpr std::size_t kMaxTokenBytes = std::size_t{16} << 20;
+// Entries of a list of which each is looked at by its path.
+inline constexpr std::size_t kMaxListEntries = std::size_t{1} << 22;
+
+// Parses text (comments allowed). Throws with file, line and column; on duplicate keys; beyond the
+// bounds above; and where it is nested deeper than any file of ours, so that reading by recursion
+// is safe.
 Json parse_json(const std::string& text, const std::string& file);
 Json read_json_file(const std::string& path);  // plain or gzip
 

@@ -51,8 +51,7 @@ void add_explain(CLI::App& app, Action& chosen) {
   CLI::App& verb =
       *app.add_subcommand("explain", "Says why a plan's step takes as long as it does");
   add_graph_and_cluster(verb, options->problem);
-  verb.add_option("--batch", options->problem.batch,
-                  "The plan's batch (it is what it is made for)");
+  add_batch_of_plan(verb, options->problem);
   verb.add_option("--plan", options->plan, "Plan file")->required();
   verb.add_option("--order", options->order,
                   "rank, rank-reserve or fifo, in place of the plan's own");

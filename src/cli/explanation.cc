@@ -79,12 +79,10 @@ std::string bounds_text(const Simulated& simulated, const sim::Bounds& bounds) {
   };
   return fmt::format(
       "no order of this plan is under {}: its longest chain {}, its busiest device {}, its busiest "
-      "link {}\nno plan on these machines is under {}: the graph's longest chain on the fastest "
-      "devices {}, all work over all speed {}\n",
-      over(bounds.of_plan()), milliseconds_text(to_seconds(bounds.chain)),
+      "link {}, collectives that exclude one another {}\n",
+      over(bounds.step()), milliseconds_text(to_seconds(bounds.chain)),
       milliseconds_text(to_seconds(bounds.stream)), milliseconds_text(to_seconds(bounds.link)),
-      over(bounds.of_any()), milliseconds_text(to_seconds(bounds.fastest_chain)),
-      milliseconds_text(to_seconds(bounds.total_speed)));
+      milliseconds_text(to_seconds(bounds.collectives)));
 }
 
 std::string path_text(const cost::Problem& problem, const Simulated& simulated,
@@ -121,7 +119,7 @@ Explanation explain(const cost::Problem& problem, const compiler::Strategy& stra
   return {
       .path = sim::critical_path(simulated.plan, simulated.result, strategy.order),
       .times = sim::device_times(simulated.plan, simulated.result),
-      .bounds = sim::bounds(problem, simulated.plan),
+      .bounds = sim::bounds(simulated.plan),
       .upgrades = planner::what_if(problem, strategy, planner::possible_upgrades(*problem.cluster),
                                    {.compile = compile})};
 }
@@ -226,11 +224,11 @@ OrderedJson explanation_json(const cost::Problem& problem, const Simulated& simu
                                      {"saved_seconds", to_seconds(step - what.step)}});
   }
   const sim::Bounds& bounds = explanation.bounds;
+  json["lower_bound_seconds"] = to_seconds(bounds.step());
   json["bounds"] = {{"plan_chain_seconds", to_seconds(bounds.chain)},
                     {"plan_busiest_device_seconds", to_seconds(bounds.stream)},
                     {"plan_busiest_link_seconds", to_seconds(bounds.link)},
-                    {"fastest_chain_seconds", to_seconds(bounds.fastest_chain)},
-                    {"work_over_speed_seconds", to_seconds(bounds.total_speed)}};
+                    {"plan_collectives_seconds", to_seconds(bounds.collectives)}};
   return json;
 }
 

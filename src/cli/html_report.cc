@@ -169,7 +169,7 @@ void add_report(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<ReportOptions>();
   CLI::App& verb = *app.add_subcommand("report", "Draws plans as one HTML page");
   add_graph_and_cluster(verb, options->problem);
-  verb.add_option("--batch", options->problem.batch, "The plans' batch (it is what they are for)");
+  add_batch_of_plan(verb, options->problem);
   verb.add_option("--plan", options->plans, "Plan files, the first is shown first")->required();
   verb.add_option("--measured", options->measured,
                   "Folders that heterog run --trace wrote, of the plans at the same places: what "

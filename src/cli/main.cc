@@ -1,12 +1,20 @@
 // Entry point: parses the command line, runs one verb, and maps errors to exit codes.
+#include <c10/util/Exception.h>
+
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <new>
+#include <sstream>
 #include <string>
+#include <system_error>
 
 #include "base/check.h"
 #include "base/log.h"
-#include "cli/verbs.h"
+#include "base/text.h"
+#include "cli/app.h"
+#include "runtime/process_settings.h"
 
 namespace heterog::cli {
 namespace {
@@ -19,36 +27,34 @@ void print_error(std::string message) {
   std::fprintf(stderr, "heterog: error: %s\n", message.c_str());
 }
 
+// What is still in a buffer can fail to arrive, as on a full disk: then nothing has been done.
+void flush_output() {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+  throw Error(ErrorKind::kVerification,
+              fmt::format("stdout: cannot be written: {}",
+                          errno != 0 ? std::strerror(errno) : "an earlier write failed"));
+}
+
 int run(int argc, char** argv) {
-  start_logging("warn");
-  CLI::App app("Plans synchronous training of neural networks on GPUs that are not all alike.",
-               "heterog");
-  app.require_subcommand(1);
-  app.set_version_flag("--version", "heterog 0.1.0");
-  app.footer("Each verb explains itself: heterog plan --help");
+  start_logging();
+  runtime::allow_process_settings();
   Action chosen;
-  add_plan(app, chosen);
-  add_compare(app, chosen);
-  add_simulate(app, chosen);
-  add_train(app, chosen);
-  add_finetune(app, chosen);
-  add_planners(app, chosen);
-  add_explain(app, chosen);
-  add_diff(app, chosen);
-  add_report(app, chosen);
-  add_profile(app, chosen);
-  add_verify(app, chosen);
-  add_run(app, chosen);
-  add_shares(app, chosen);
+  const auto app = make_app(chosen);
   try {
-    app.parse(argc, argv);
+    app->parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    std::string verb;
-    for (const CLI::App* sub : app.get_subcommands()) verb = " " + sub->get_name();
-    fail_input("{} (see heterog{} --help)", error.what(), verb);
+    if (error.get_exit_code() != 0) throw Error(ErrorKind::kInput, usage_error(*app, error));
+    std::ostringstream text;  // of --help or --version
+    app->exit(error, text);
+    chosen = [text = text.str()] {
+      fmt::print("{}", text);
+      return 0;
+    };
   }
-  return chosen();
+  const int code = chosen();
+  flush_output();
+  return code;
 }
 
 }  // namespace
@@ -56,17 +62,25 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using heterog::ErrorKind;
+  const auto fail = [](ErrorKind kind, const std::string& message) {
+    heterog::cli::print_error(message);
+    return static_cast<int>(kind);
+  };
   // The only catch of the program: everything below throws.
   try {
     return heterog::cli::run(argc, argv);
   } catch (const heterog::Error& error) {
-    heterog::cli::print_error(error.what());
-    return static_cast<int>(error.kind());
+    return fail(error.kind(), error.what());
   } catch (const std::bad_alloc&) {
-    heterog::cli::print_error("not enough host memory for this problem");
-    return static_cast<int>(ErrorKind::kVerification);
+    return fail(ErrorKind::kVerification, "not enough host memory for this problem");
+  } catch (const c10::Error& error) {
+    // What LibTorch refuses is an operator of the user's graph, or memory that there is not.
+    return fail(ErrorKind::kVerification,
+                "PyTorch: " + heterog::printable(error.what_without_backtrace(), 500));
+  } catch (const std::system_error& error) {  // no threads left, output that cannot be written
+    return fail(ErrorKind::kVerification,
+                (std::ferror(stdout) != 0 ? "stdout: " : "") + std::string(error.what()));
   } catch (const std::exception& error) {
-    heterog::cli::print_error(error.what());
-    return static_cast<int>(ErrorKind::kBug);
+    return fail(ErrorKind::kBug, error.what());
   }
 }

@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <tuple>
 #include <utility>
 #include <vector>
 
-#include "base/file.h"
 #include "base/json_reader.h"
 
 namespace heterog::cli {
@@ -24,31 +24,31 @@ struct Event {
 // By process and thread of the trace.
 using Lanes = std::map<std::pair<std::int64_t, std::int64_t>, std::vector<Event>>;
 
-std::int64_t nanoseconds(const Json& event, const char* field, const std::string& path) {
-  VALIDATE(event.contains(field) && event[field].is_number(), "{}: an event lacks the number '{}'",
-           path, field);
-  return std::llround(event[field].get<double>() * 1e3);
+constexpr double kMaxMicroseconds = 1e12;  // eleven days: no step takes as long
+
+std::int64_t nanoseconds(JsonObject& event, const char* field) {
+  return std::llround(event.number(field, 0, kMaxMicroseconds) * 1e3);
 }
 
-std::int64_t integer(const Json& object, const char* field, const std::string& path) {
-  VALIDATE(object.contains(field) && object[field].is_number_integer(),
-           "{}: an event lacks the integer '{}'", path, field);
-  return object[field].get<std::int64_t>();
-}
-
-void read_rank(const std::string& path, std::size_t tasks, Lanes& lanes) {
-  const Json trace = parse_json(read_file(path), path);
-  VALIDATE(trace.is_object() && trace.contains("traceEvents") && trace["traceEvents"].is_array(),
-           "{}: traceEvents: expected a list; it is not a trace of heterog run", path);
-  for (const Json& event : trace["traceEvents"]) {
-    if (!event.is_object() || event.value("ph", "") != "X") continue;
-    VALIDATE(event.contains("args") && event["args"].is_object(), "{}: an event lacks 'args'",
-             path);
-    const std::int64_t task = integer(event["args"], "task", path);
-    VALIDATE(task >= 0 && task < static_cast<std::int64_t>(tasks),
-             "{}: task {}, and the plan has {}: the trace is of another plan", path, task, tasks);
-    lanes[{integer(event, "pid", path), integer(event, "tid", path)}].push_back(
-        {nanoseconds(event, "ts", path), nanoseconds(event, "dur", path), task});
+// As sim/trace.cc numbers them: a process a device, with two threads, and one for the links.
+void read_rank(const std::string& path, const cost::Problem& problem, std::size_t tasks,
+               Lanes& lanes) {
+  const auto devices = static_cast<std::int64_t>(problem.cluster->device_count());
+  const auto links = static_cast<std::int64_t>(problem.cluster->link_count());
+  const Json json = read_json_file(path);
+  JsonObject trace{JsonValue(json, path)};
+  for (const JsonValue& value : trace.list("traceEvents")) {
+    JsonObject event(value);
+    if (event.string("ph") != "X") continue;
+    JsonObject args(event.required("args"));
+    const std::int64_t task = args.integer("task", 0, std::numeric_limits<std::int64_t>::max());
+    VALIDATE(task < static_cast<std::int64_t>(tasks),
+             "{}.args.task: is {}, and the plan has {} tasks: the trace is of another plan",
+             value.where(), task, tasks);
+    const std::int64_t process = event.integer("pid", 0, devices);
+    const std::int64_t thread =
+        event.integer("tid", 0, process < devices ? 1 : std::max<std::int64_t>(1, links) - 1);
+    lanes[{process, thread}].push_back({nanoseconds(event, "ts"), nanoseconds(event, "dur"), task});
   }
 }
 
@@ -68,7 +68,7 @@ MeasuredLanes measured_lanes(const std::string& folder, const cost::Problem& pro
                              std::size_t tasks) {
   Lanes lanes;
   for (const DeviceId device : problem.cluster->device_ids()) {
-    read_rank(fmt::format("{}/rank{}.json", folder, device.value()), tasks, lanes);
+    read_rank(fmt::format("{}/rank{}.json", folder, device.value()), problem, tasks, lanes);
   }
   MeasuredLanes measured{.lanes = OrderedJson::array()};
   for (auto& [track, events] : lanes) {

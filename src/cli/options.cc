@@ -1,17 +1,62 @@
 // Declares the shared options.
 #include "cli/options.h"
 
-#include <cmath>
+#include <fmt/ranges.h>
 
+#include <charconv>
+
+#include "base/text.h"
 #include "cli/progress.h"
 
 namespace heterog::cli {
 
+namespace {
+
+template <class Number>
+std::optional<Number> whole_word(const std::string& word) {
+  Number number{};
+  const char* end = word.data() + word.size();
+  const auto [stop, error] = std::from_chars(word.data(), end, number);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return number;
+}
+
+}  // namespace
+
+std::int64_t parse_integer(const std::string& option, const std::string& word, IntegerRange range) {
+  const auto number = whole_word<std::int64_t>(word);
+  VALIDATE(number && *number >= range.least && *number <= range.most,
+           "{}: \"{}\" given; it is an integer from {} to {}", option, printable(word), range.least,
+           range.most);
+  return *number;
+}
+
+double parse_number(const std::string& option, const std::string& word, NumberRange range) {
+  const auto number = whole_word<double>(word);
+  // Not a number compares with nothing.
+  VALIDATE(number && *number >= range.least && *number <= range.most,
+           "{}: \"{}\" given; it is a number from {:g} to {:g}", option, printable(word),
+           range.least, range.most);
+  return *number;
+}
+
+CLI::Option* add_integers(CLI::App& verb, const std::string& name, std::vector<std::int64_t>& value,
+                          IntegerRange range, const std::string& help) {
+  auto* option = verb.add_option_function<std::vector<std::string>>(
+      name,
+      [&value, name, range](const std::vector<std::string>& words) {
+        value.clear();
+        for (const std::string& word : words) value.push_back(parse_integer(name, word, range));
+      },
+      fmt::format("{} ({} to {})", help, range.least, range.most));
+  option->default_str(fmt::format("{}", fmt::join(value, ",")));
+  return option->delimiter(',')->type_name(kIntegerWord);
+}
+
 void add_common(CLI::App& verb, CommonOptions& options) {
-  verb.add_option("--seed", options.seed, "Seed of everything random")->capture_default_str();
-  verb.add_option("--threads", options.threads,
-                  "Threads that evaluate plans; the result does not depend on it")
-      ->capture_default_str();
+  add_integer(verb, "--seed", options.seed, kSeeds, "Seed of everything random");
+  add_integer(verb, "--threads", options.threads, kThreads,
+              "Threads that evaluate plans; the result does not depend on it");
   verb.add_flag("--json", options.json, "One JSON object on stdout instead of tables");
 }
 
@@ -27,21 +72,23 @@ void add_graph_and_cluster(CLI::App& verb, ProblemOptions& options) {
 }
 
 void add_batch(CLI::App& verb, ProblemOptions& options) {
-  verb.add_option("--batch", options.batch, "Samples of one step, over all devices")->required();
+  add_integer(verb, "--batch", options.batch, kBatches, "Samples of one step, over all devices")
+      ->required();
+}
+
+void add_batch_of_plan(CLI::App& verb, ProblemOptions& options) {
+  add_integer(verb, "--batch", options.batch, kBatches, "The plan's batch (it is what it is for)");
 }
 
 void add_budget(CLI::App& verb, BudgetOptions& options) {
-  auto* seconds = verb.add_option("--budget", options.seconds, "Go on for this many seconds");
-  verb.add_option("--evaluations", options.evaluations,
-                  "Go on for this many simulated plans (reproducible)")
+  auto* seconds =
+      add_number(verb, "--budget", options.seconds, kDurations, "Go on for this many seconds");
+  add_integer(verb, "--evaluations", options.evaluations, kCounts,
+              "Go on for this many simulated plans (reproducible)")
       ->excludes(seconds);
 }
 
 planner::Budget start_budget(const BudgetOptions& options, const std::string& title) {
-  VALIDATE(!options.seconds || (std::isfinite(*options.seconds) && *options.seconds > 0),
-           "--budget: {} given; it is a positive number of seconds", *options.seconds);
-  VALIDATE(!options.evaluations || *options.evaluations >= 1,
-           "--evaluations: {} given; at least 1 plan is simulated", *options.evaluations);
   planner::Budget budget{.evaluations = options.evaluations};
   if (options.seconds) {
     auto progress = std::make_shared<Progress>(title);

@@ -168,8 +168,8 @@ void add_explanation(const cost::Problem& problem, const DrawnPlan& drawn, Order
   json["bounds"] = {{"plan_chain", bounds.chain},
                     {"plan_device", bounds.stream},
                     {"plan_link", bounds.link},
-                    {"any_chain", bounds.fastest_chain},
-                    {"any_work", bounds.total_speed}};
+                    {"plan_collectives", bounds.collectives},
+                    {"step", bounds.step()}};
   json["by_kind"] = OrderedJson::array();
   for (const Spent& spent : spent_by_kind(problem, drawn.simulated, explanation)) {
     json["by_kind"].push_back({{"name", spent.what}, {"time", spent.time}});

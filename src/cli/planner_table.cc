@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/log.h"
+#include "base/nearest.h"
 #include "base/text.h"
 #include "planner/baselines.h"
 #include "policy/api.h"
@@ -56,22 +57,23 @@ std::unique_ptr<const planner::Planner> find_planner(const std::string& name,
       known.push_back(cluster.device(device).name);
       if (known.back() == wanted) return planner::make_single_on(device);
     }
-    fail_input("--planner {}: the cluster has no such device; it has {}", printable(name),
-               fmt::join(known, ", "));
+    fail_input("--planner {}: the cluster has no such device{}; it has {}", printable(name),
+               did_you_mean(wanted, known), fmt::join(known, ", "));
   }
-  std::vector<std::string_view> known;
+  std::vector<std::string> known;
   for (const planner::PlannerEntry& entry : all_planners()) {
     if (entry.name == name) return entry.make();
-    known.push_back(entry.name);
+    known.emplace_back(entry.name);
   }
-  fail_input("--planner {}: no such planner; there are {}", printable(name),
-             fmt::join(known, ", "));
+  fail_input("--planner {}: no such planner{}; there are {}", printable(name),
+             did_you_mean(name, known), fmt::join(known, ", "));
 }
 
 planner::Proposer policy_proposer(const std::string& path, const cost::Problem& problem, Rng rng) {
   std::optional<std::string> file = path;
   if (path.empty()) file = shipped_policy();
   if (!file) return {};
+  spdlog::info("{}: the policy that proposes", printable(*file, 400));
   return [policy = policy::Policy::load(*file), &problem, rng, calls = 0](int count) mutable {
     return policy::propose(policy, problem, count - 1, rng.split(calls++));
   };

@@ -2,6 +2,8 @@
 #include "cli/planning.h"
 
 #include "base/file.h"
+#include "base/log.h"
+#include "base/text.h"
 #include "compiler/plan_io.h"
 #include "sim/trace.h"
 
@@ -10,7 +12,9 @@ namespace heterog::cli {
 void write_trace(const std::string& path, const cost::Problem& problem,
                  const Simulated& simulated) {
   if (path.empty()) return;
-  write_file(path, sim::chrome_trace(problem, simulated.plan, simulated.result));
+  const std::string trace = sim::chrome_trace(problem, simulated.plan, simulated.result);
+  write_file(path, trace);
+  spdlog::info("{}: trace written, {} bytes", printable(path, 400), trace.size());
 }
 
 void expect_fit(const cost::Problem& problem, const Simulated& simulated) {
@@ -29,6 +33,7 @@ void write_plan_file(const PlanFile& file, const cost::Problem& problem,
                               .peak_bytes = simulated.result.peak_bytes.raw(),
                               .dispatch = simulated.result.dispatch};
   compiler::write_plan(file.path, record, problem);
+  spdlog::info("{}: plan written, {} units", printable(file.path, 400), strategy.units.size());
 }
 
 }  // namespace heterog::cli

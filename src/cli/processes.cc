@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "cli/options.h"
 #include "runtime/hostfile.h"
 #include "runtime/launcher.h"
 
@@ -79,9 +80,8 @@ void add_processes(CLI::App& verb, ProcessOptions& options) {
                 "Start ranks on this host, even where torchrun, Slurm or mpirun started this "
                 "process")
       ->excludes(in_threads);
-  verb.add_option("--timeout", options.timeout_seconds,
-                  "Seconds after which a rank that others wait for counts as lost")
-      ->capture_default_str();
+  add_number(verb, "--timeout", options.timeout_seconds, {1e-3, 1e6},
+             "Seconds after which a rank that others wait for counts as lost");
   verb.add_option("--hostfile", options.hostfile,
                   "Lines HOST slots=N: start the ranks of this host among those of all");
   verb.add_option("--host", options.host,
@@ -89,14 +89,11 @@ void add_processes(CLI::App& verb, ProcessOptions& options) {
   verb.add_option("--master-addr", options.master_address,
                   "Address of rank 0's host, where the ranks meet; the first host of the file, or "
                   "127.0.0.1");
-  verb.add_option("--master-port", options.master_port,
-                  "Port there; 29500 with a hostfile, else any free one");
+  add_integer(verb, "--master-port", options.master_port, {1, 65535},
+              "Port there; 29500 with a hostfile, else any free one");
 }
 
 void check_processes(const ProcessOptions& options) {
-  VALIDATE(std::isfinite(options.timeout_seconds) && options.timeout_seconds >= 0.001 &&
-               options.timeout_seconds <= 1e6,
-           "--timeout: {} given; it is a positive number of seconds", options.timeout_seconds);
   VALIDATE(options.hostfile.empty() || !options.in_threads,
            "--hostfile: starts processes; --in-threads starts none");
 }
@@ -114,7 +111,9 @@ runtime::Joined join_ranks(const runtime::Job& job, const runtime::JobTerms& ter
 }
 
 void start_ranks(const ProcessOptions& options, const cluster::Cluster& cluster) {
-  LaunchOptions launch{.arguments = own_arguments(), .device_names = device_names(cluster)};
+  LaunchOptions launch{.arguments = own_arguments(),
+                       .device_names = device_names(cluster),
+                       .timeout = options.timeout()};
   launch.count = static_cast<int>(cluster.device_count());
   if (!options.hostfile.empty()) {
     place_by_hostfile(options, cluster, launch);
@@ -122,9 +121,7 @@ void start_ranks(const ProcessOptions& options, const cluster::Cluster& cluster)
     VALIDATE(options.host.empty(), "--host: says which host of a --hostfile this is; none given");
     if (!options.master_address.empty()) launch.master_address = options.master_address;
   }
-  if (!options.master_port.empty()) {
-    launch.master_port = runtime::parse_port(options.master_port, "--master-port");
-  }
+  if (options.master_port) launch.master_port = *options.master_port;
   runtime::launch_ranks(launch);
 }
 

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,7 +21,7 @@ struct ProcessOptions {
   std::string hostfile;
   std::string host;
   std::string master_address;
-  std::string master_port;
+  std::optional<std::uint16_t> master_port;
 
   std::chrono::milliseconds timeout() const;
 };

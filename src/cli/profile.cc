@@ -3,9 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
-#include <limits>
 #include <memory>
 
 #include "base/file.h"
@@ -58,15 +56,6 @@ void check_device(const std::string& device) {
 
 runtime::ProfilerOptions profiler_options(const ProfileOptions& options) {
   check_device(options.device);
-  VALIDATE(options.repeat >= 1 && options.repeat <= 10000,
-           "--repeat: {} given; it is between 1 and 10000", options.repeat);
-  VALIDATE(options.threads >= 1 && options.threads <= 4096,
-           "--threads: {} given; it is between 1 and 4096", options.threads);
-  VALIDATE(!options.limit || (std::isfinite(*options.limit) && *options.limit > 0),
-           "--limit: {} given; it is a positive number of seconds", *options.limit);
-  VALIDATE(!options.step || (*options.step >= 1 && *options.step <= graph::kMaxSamples),
-           "--step: {} given; a step has between 1 and {} samples", *options.step,
-           graph::kMaxSamples);
   VALIDATE(!options.step || !is_gpu(options.device),
            "--step: whole steps run on the CPU alone, and --device is {}", options.device);
   runtime::ProfilerOptions profiler{.device = options.device,
@@ -79,11 +68,8 @@ runtime::ProfilerOptions profiler_options(const ProfileOptions& options) {
   std::sort(profiler.slices.begin(), profiler.slices.end());
   VALIDATE(!profiler.slices.empty(), "--slices: none given; give at least two, as in 1,4,16");
   for (std::size_t i = 0; i < profiler.slices.size(); ++i) {
-    const std::int64_t slice = profiler.slices[i];
-    VALIDATE(slice >= 1 && slice <= graph::kMaxSamples,
-             "--slices: {} given; a slice has between 1 and {} samples", slice, graph::kMaxSamples);
-    VALIDATE(i == 0 || slice != profiler.slices[i - 1], "--slices: {} given twice; sizes differ",
-             slice);
+    VALIDATE(i == 0 || profiler.slices[i] != profiler.slices[i - 1],
+             "--slices: {} given twice; sizes differ", profiler.slices[i]);
   }
   VALIDATE(profiler.slices.size() >= 2,
            "--slices: only {} given; a line needs at least two sizes, as in 1,4,16",
@@ -240,8 +226,6 @@ int run_profile(const ProfileOptions& options) {
   const std::string partial = options.out + ".partial";
   cost::Profile profile = begin_or_go_on(graph, profiler, partial);
   VALIDATE(options.slow == 1 || options.in_steps, "--slow: needs --in-steps");
-  VALIDATE(options.slow >= 1 && options.slow <= 1000, "--slow: {} given; it is between 1 and 1000",
-           options.slow);
   const std::size_t known = profile.operators.size();
   write_file(partial, cost::profile_text(profile));  // refuses before the work if it cannot
   {
@@ -291,24 +275,20 @@ void add_profile(CLI::App& app, Action& chosen) {
   verb.add_option("--device", options->device,
                   "The device type that this machine has, as in configs/devices.json")
       ->capture_default_str();
-  verb.add_option("--slices", options->slices, "Numbers of samples to measure, as in 1,4,16")
-      ->delimiter(',')
-      ->capture_default_str();
-  verb.add_option("--repeat", options->repeat, "Samples of each median")->capture_default_str();
-  verb.add_option("--threads", options->threads, "Threads of one operator, on a CPU")
-      ->capture_default_str();
-  verb.add_option("--limit", options->limit,
-                  "Stop after this many seconds; the same command goes on later");
-  verb.add_option("--step", options->step,
-                  "Also run whole steps of this many samples (CPU), and compare the profile's sum");
+  add_integers(verb, "--slices", options->slices, kBatches,
+               "Numbers of samples to measure, as in 1,4,16");
+  add_integer(verb, "--repeat", options->repeat, {1, 10000}, "Samples of each median");
+  add_integer(verb, "--threads", options->threads, kThreads, "Threads of one operator, on a CPU");
+  add_number(verb, "--limit", options->limit, kDurations,
+             "Stop after this many seconds; the same command goes on later");
+  add_integer(verb, "--step", options->step, kBatches,
+              "Also run whole steps of this many samples (CPU), and compare the profile's sum");
   verb.add_flag("--in-steps", options->in_steps,
                 "Measure operators in whole steps of the runtime instead of one by one: with "
                 "what the runtime adds, and with the caches as a step leaves them");
-  verb.add_option("--slow", options->slow,
-                  "With --in-steps: of a device that repeats its work so often (run --slow)")
-      ->capture_default_str();
-  verb.add_option("--seed", options->seed, "Seed of the values that operators run on")
-      ->capture_default_str();
+  add_integer(verb, "--slow", options->slow, {1, 1000},
+              "With --in-steps: of a device that repeats its work so often (run --slow)");
+  add_integer(verb, "--seed", options->seed, kSeeds, "Seed of the values that operators run on");
   verb.add_flag("--json", options->json, "One JSON object on stdout instead of tables");
   verb.footer(
       "Example:\n  heterog profile --graph models/lenet5-tiny.json.gz --out lenet5.profile.json\n"

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "sim/bounds.h"
 #include "sim/memory.h"
 
 namespace heterog::cli {
@@ -121,7 +122,7 @@ OrderedJson simulation_json(const cost::Problem& problem, const Simulated& simul
   }
   json["computation_seconds"] = to_seconds(result.computation);
   json["communication_seconds"] = to_seconds(result.communication);
-  json["lower_bound_seconds"] = to_seconds(sim::lower_bound(simulated.plan));
+  json["lower_bound_seconds"] = to_seconds(sim::bounds(simulated.plan).step());
   if (result.out_of_memory) {
     const sim::OutOfMemory& reason = *result.out_of_memory;
     json["reason"] = {{"device", problem.cluster->device(reason.device).name},
@@ -139,12 +140,12 @@ void print_json(const OrderedJson& json) { fmt::print("{}\n", json.dump(2)); }
 std::string simulation_text(const cost::Problem& problem, const Simulated& simulated) {
   const sim::SimResult& result = simulated.result;
   std::string text = fmt::format(
-      "step {}   feasible {}   {} tasks\ncomputation {}   communication {}   no schedule under "
-      "{}\n\n",
+      "step {}   feasible {}   {} tasks\ncomputation {}   communication {}   no order of this plan "
+      "under {}\n\n",
       milliseconds_text(to_seconds(result.step)), result.feasible() ? "yes" : "no",
       simulated.plan.task_count(), milliseconds_text(to_seconds(result.computation)),
       milliseconds_text(to_seconds(result.communication)),
-      milliseconds_text(to_seconds(sim::lower_bound(simulated.plan))));
+      milliseconds_text(to_seconds(sim::bounds(simulated.plan).step())));
   Table devices({"device", "type", "busy", "of step", "peak memory", "of", "used"});
   for (DeviceId device : problem.cluster->device_ids()) {
     const double busy = to_seconds(result.device_busy[device]);

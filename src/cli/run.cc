@@ -2,9 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
-#include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -39,6 +40,7 @@ struct RunOptions {
   std::uint64_t seed = 0;
   bool json = false;
   bool any_device = false;
+  bool no_measure = false;
   ProcessOptions ranks;
   std::vector<std::string> slow;  // DEVICE=FACTOR
   std::string order;
@@ -76,20 +78,13 @@ void check_slow(const RunOptions& options, const cluster::Cluster& cluster) {
   }
 }
 
-void check_options(const RunOptions& options) {
-  VALIDATE(options.steps >= 1, "--steps: {} given; at least 1 is run", options.steps);
-  VALIDATE(options.threads >= 0,
-           "--threads: {} given; it is a number of threads, or 0 for a share "
-           "of the processors",
-           options.threads);
-  check_processes(options.ranks);
-}
+void check_options(const RunOptions& options) { check_processes(options.ranks); }
 
 WorkerOptions worker_options(const RunOptions& options, const std::string& device, int ranks_here) {
   return {.seed = options.seed,
           .threads = runtime::operator_threads(options.threads, ranks_here),
           .repeat = slowness(options, device),
-          .record = true};
+          .record = !options.no_measure};
 }
 
 // Prints steps as they end, and at last what they took beside what was predicted.
@@ -121,12 +116,18 @@ class Printer {
     fmt::print("step {}: loss {:.6g}, {}\n", number, report.loss,
                milliseconds_text(report.seconds));
     if (std::fflush(stdout) != 0) {
-      throw Error(ErrorKind::kVerification, "stdout: nobody reads what is printed any more");
+      throw Error(ErrorKind::kVerification,
+                  fmt::format("stdout: cannot be written: {}", std::strerror(errno)));
     }
   }
 
-  // The first step, which warms up, is not counted if there are others.
+  // The first step, which warms up, is not counted if there are others. `drift`: empty if the tasks
+  // were not measured.
   void end(const std::vector<runtime::Drift>& drift) {
+    if (seconds_.empty()) {
+      if (options_.json) return print_json(json_);
+      return fmt::print("all {} steps had been done before\n", options_.steps);
+    }
     std::vector<double> counted = seconds_;
     if (counted.size() > 1) counted.erase(counted.begin());
     const double measured = runtime::median(counted);
@@ -134,7 +135,7 @@ class Printer {
     json_["median_step_seconds"] = measured;
     json_["predicted_step_seconds"] = predicted;
     json_["measured_over_predicted"] = measured / predicted;
-    json_["drift"] = OrderedJson::array();
+    if (!options_.no_measure) json_["drift"] = OrderedJson::array();
     for (const runtime::Drift& row : drift) {
       json_["drift"].push_back({{"what", row.what},
                                 {"tasks", row.tasks},
@@ -147,8 +148,9 @@ class Printer {
       table.add_row({row.what, std::to_string(row.tasks), milliseconds_text(row.predicted_seconds),
                      milliseconds_text(row.measured_seconds), fmt::format("{:.2f}", row.ratio())});
     }
-    fmt::print("{}median step {}, predicted {}: measured is {:.3g} of predicted\n", table.text(),
-               milliseconds_text(measured), milliseconds_text(predicted), measured / predicted);
+    fmt::print("{}median step {}, predicted {}: measured is {:.3g} times the prediction\n",
+               drift.empty() ? "" : table.text(), milliseconds_text(measured),
+               milliseconds_text(predicted), measured / predicted);
   }
 
  private:
@@ -234,6 +236,12 @@ void write_profiles(const RunOptions& options, const LoadedPlan& loaded, const r
   }
 }
 
+std::vector<runtime::Drift> drift_of(const LoadedPlan& loaded, const runtime::Job& job,
+                                     const Records& records) {
+  if (records.steps().empty()) return {};
+  return runtime::drift(job, loaded.simulated.plan, records.steps());
+}
+
 // All steps that are left, with a checkpoint after every so many and the last. `printer`: of rank 0
 // alone, else null.
 Records train(const RunOptions& options, runtime::TrainingRun& run, Printer* printer) {
@@ -264,12 +272,13 @@ int run_threads(const RunOptions& options) {
                            workers[DeviceId(0)]);
   Printer printer(options, loaded, "threads of one process");
   const Records records = train(options, run, &printer);
-  if (records.steps().empty()) return 0;
-  for (const DeviceId rank : loaded.problem->cluster->device_ids()) {
-    write_rank_trace(options, loaded, records, rank);
+  if (!records.steps().empty()) {
+    for (const DeviceId rank : loaded.problem->cluster->device_ids()) {
+      write_rank_trace(options, loaded, records, rank);
+    }
+    write_profiles(options, loaded, job, records);
   }
-  write_profiles(options, loaded, job, records);
-  printer.end(runtime::drift(job, loaded.simulated.plan, records.steps()));
+  printer.end(drift_of(loaded, job, records));
   return 0;
 }
 
@@ -278,7 +287,8 @@ runtime::JobTerms terms_of(const LoadedPlan& loaded, const runtime::Job& job,
   return runtime::terms_of(job, loaded.simulated.result.peak_bytes,
                            {.seed = options.seed,
                             .any_device = options.any_device,
-                            .others = {fmt::format("{} steps, {}save every {} to ", options.steps,
+                            .others = {fmt::format("{} steps, {}{}save every {} to ", options.steps,
+                                                   options.no_measure ? "not measured, " : "",
                                                    options.resume ? "go on, " : "", options.every) +
                                        options.checkpoint}});
 }
@@ -299,11 +309,10 @@ int run_one_rank(const RunOptions& options, const RankPlace& place) {
     std::optional<Printer> printer;
     if (place.rank == 0) printer.emplace(options, loaded, "processes");
     const Records records = train(options, run, printer ? &*printer : nullptr);
-    if (records.steps().empty()) return;
-    write_rank_trace(options, loaded, records, joined.rank);
+    if (!records.steps().empty()) write_rank_trace(options, loaded, records, joined.rank);
     if (!printer) return;
-    write_profiles(options, loaded, job, records);
-    printer->end(runtime::drift(job, loaded.simulated.plan, records.steps()));
+    if (!records.steps().empty()) write_profiles(options, loaded, job, records);
+    printer->end(drift_of(loaded, job, records));
   });
   return 0;
 }
@@ -332,10 +341,9 @@ void add_run(CLI::App& app, Action& chosen) {
   CLI::App& verb = *app.add_subcommand("run", "Executes a plan on random data, a process a device");
   add_graph_and_cluster(verb, options->problem);
   verb.add_option("--plan", options->plan, "Plan file")->required();
-  verb.add_option("--steps", options->steps, "Training steps")->capture_default_str();
-  verb.add_option("--threads", options->threads,
-                  "Threads of one operator of one rank; 0: an equal share of the processors")
-      ->capture_default_str();
+  add_integer(verb, "--steps", options->steps, kCounts, "Training steps");
+  add_integer(verb, "--threads", options->threads, {0, kThreads.most},
+              "Threads of one operator of one rank; 0: an equal share of the processors");
   add_processes(verb, options->ranks);
   verb.add_option("--slow", options->slow,
                   "DEVICE=FACTOR: the device repeats its work, to try out unequal devices");
@@ -345,19 +353,23 @@ void add_run(CLI::App& app, Action& chosen) {
       "or the CPU where there is none");
   verb.add_option("--order", options->order,
                   "rank, rank-reserve or fifo, in place of the plan's own");
+  auto* no_measure = verb.add_flag(
+      "--no-measure", options->no_measure,
+      "Take the time of whole steps alone, not of their tasks: nothing is recorded or gathered");
   verb.add_option("--trace", options->trace,
-                  "Folder for a Chrome trace of the median step, one file a rank");
+                  "Folder for a Chrome trace of the median step, one file a rank")
+      ->excludes(no_measure);
   verb.add_option("--profile-out", options->profile_out,
-                  "Folder for what the operators took, one profile a type of device (--profile)");
+                  "Folder for what the operators took, one profile a type of device (--profile)")
+      ->excludes(no_measure);
   auto* checkpoint = verb.add_option(
       "--checkpoint", options->checkpoint,
       "Save parameters, buffers and optimizer state here after the last step (safetensors)");
-  verb.add_option("--every", options->every, "Save after every so many steps too")
-      ->needs(checkpoint)
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+  add_integer(verb, "--every", options->every, kCounts, "Save after every so many steps too")
+      ->needs(checkpoint);
   verb.add_flag("--resume", options->resume, "Go on from the checkpoint, where there is one")
       ->needs(checkpoint);
-  verb.add_option("--seed", options->seed, "Seed of everything random")->capture_default_str();
+  add_integer(verb, "--seed", options->seed, kSeeds, "Seed of everything random");
   verb.add_flag("--json", options->json, "One JSON object on stdout instead of lines");
   verb.footer(
       "Example:\n  heterog run --graph models/lenet5-tiny.json.gz "

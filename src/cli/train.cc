@@ -76,7 +76,8 @@ void add_train(CLI::App& app, Action& chosen) {
   verb.add_option("--out", options->out, "Folder of the run: checkpoints, log, config as resolved")
       ->required();
   verb.add_option("--set", options->set, "key=value in place of the config's, may be repeated");
-  verb.add_flag("--resume", options->resume, "Go on from the last checkpoint in --out");
+  verb.add_flag("--resume", options->resume,
+                "Go on from the last checkpoint in --out; anew where there is none yet");
   add_common(verb, options->common);
   verb.footer(
       "Example:\n  heterog train --config configs/train/small.json --out runs/small "

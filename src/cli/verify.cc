@@ -104,10 +104,25 @@ std::string table_text(const runtime::Verification& verification) {
   return table.text();
 }
 
+// Where the one device does not run an operator as it stands on the whole batch.
+std::string exceptions_text(const runtime::ReferenceStep::Exceptions& exceptions) {
+  std::string text;
+  if (exceptions.batch_norms > 0) {
+    text += fmt::format("per slice: {} batch norm{}\n", exceptions.batch_norms,
+                        exceptions.batch_norms == 1 ? "" : "s");
+  }
+  if (exceptions.masks > 0) {
+    text += fmt::format("masks by counter: {}\n", exceptions.masks);
+  }
+  return text;
+}
+
 OrderedJson verification_json(const runtime::Verification& verification, double tolerance) {
   OrderedJson json = {{"passed", verification.worst_relative() <= tolerance},
                       {"tolerance", tolerance},
-                      {"compared", verification.compared}};
+                      {"compared", verification.compared},
+                      {"batch_norms_per_slice", verification.exceptions.batch_norms},
+                      {"masks_by_counter", verification.exceptions.masks}};
   json["worst"] = OrderedJson::array();
   for (const runtime::Difference& worst : verification.worst) {
     if (worst.tensor.empty()) continue;
@@ -167,10 +182,10 @@ int judge(const VerifyOptions& options, const Verified& verified,
     json["ranks_are"] = how;
     print_json(json);
   } else {
-    fmt::print("{} on {}, batch {}, plan of {}: {} steps, {}, {} values compared\n{}",
+    fmt::print("{} on {}, batch {}, plan of {}: {} steps, {}, {} values compared\n{}{}",
                verified.problem->graph->name(), verified.problem->cluster->name(),
                verified.problem->batch, verified.planner, options.steps, how, verification.compared,
-               table_text(verification));
+               table_text(verification), exceptions_text(verification.exceptions));
   }
   if (verification.worst_relative() <= tolerance) {
     if (!options.common.json) fmt::print("the same as one device, to {:.0e}\n", tolerance);
@@ -235,13 +250,11 @@ void add_verify(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<VerifyOptions>();
   CLI::App& verb = *app.add_subcommand("verify", "Proves that a plan trains as one device does");
   add_graph_and_cluster(verb, options->problem);
-  verb.add_option("--batch", options->problem.batch, "Samples of a step (default: the plan's)")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
+  add_integer(verb, "--batch", options->problem.batch, kBatches,
+              "Samples of a step (default: the plan's)");
   verb.add_option("--plan", options->plan, "Plan file");
   verb.add_option("--planner", options->planner, "Or: the plan of this planner");
-  verb.add_option("--steps", options->steps, "Steps to train")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
+  add_integer(verb, "--steps", options->steps, {1, 1000}, "Steps to train");
   verb.add_option("--dtype", options->dtype, "float64, or float32: the graph's own types")
       ->capture_default_str();
   verb.add_option(
@@ -249,9 +262,8 @@ void add_verify(CLI::App& app, Action& chosen) {
           "cpu: all ranks on the CPU; plan: each on the kind of device that the plan names, "
           "GPUs in turn")
       ->capture_default_str();
-  verb.add_option("--tolerance", options->tolerance,
-                  "Largest relative difference (default: 1e-10 in float64, 1e-4 in float32)")
-      ->check(CLI::PositiveNumber);
+  add_number(verb, "--tolerance", options->tolerance, {1e-18, 1},
+             "Largest relative difference (default: 1e-10 in float64, 1e-4 in float32)");
   verb.add_option("--break", options->broken,
                   "See it fail: drop-contribution, equal-weights or skip-pull");
   add_processes(verb, options->ranks);

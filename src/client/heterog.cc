@@ -13,9 +13,11 @@
 #include <string>
 
 #include "base/check.h"
+#include "base/checksum.h"
 #include "base/text.h"
 #include "client/ranks.h"
 #include "runtime/execute.h"
+#include "runtime/process_settings.h"
 
 struct heterog_runner {
   std::unique_ptr<heterog::client::Ranks> ranks;
@@ -85,6 +87,7 @@ RanksOptions ranks_options(const heterog_options& given) {
   options.seed = given.seed;
   options.earlier = given.earlier;
   options.any_device = given.any_device != 0;
+  if (given.tune_process != 0) runtime::allow_process_settings();
   options.timeout = std::chrono::milliseconds(std::llround(given.timeout_seconds * 1e3));
   return options;
 }
@@ -153,6 +156,10 @@ extern "C" {
 
 int32_t heterog_api_version(void) { return HETEROG_API_VERSION; }
 
+uint64_t heterog_xxh3(const void* bytes, uint64_t size) {
+  return heterog::checksum(bytes, bytes == nullptr ? 0 : static_cast<std::size_t>(size));
+}
+
 const char* heterog_last_error(void) { return last_error().c_str(); }
 
 int32_t heterog_open(const heterog_options* options, heterog_runner** runner) {
@@ -182,6 +189,17 @@ int32_t heterog_get_info(const heterog_runner* runner, heterog_info* info) {
              .ranks = static_cast<std::int32_t>(loaded.problem->cluster->device_count()),
              .rank = ranks.rank(),
              .predicted_step_seconds = loaded.record.step_seconds};
+  });
+}
+
+int32_t heterog_get_device(const heterog_runner* runner, int32_t rank, heterog_device* device) {
+  return guarded([&] {
+    const Ranks& ranks = existing(runner);
+    VALIDATE(device, "the place of the device: not given");
+    const auto count = static_cast<std::int32_t>(ranks.devices().size());
+    VALIDATE(rank >= 0 && rank < count, "rank {}: there are {}", rank, count);
+    const PlannedDevice& found = ranks.devices()[static_cast<std::size_t>(rank)];
+    *device = {found.name.c_str(), found.model.c_str(), found.runs_on.c_str()};
   });
 }
 

@@ -9,7 +9,7 @@ extern "C" {
 #endif
 
 /* Raised whenever a struct or a function below changes its form. */
-#define HETEROG_API_VERSION 1
+#define HETEROG_API_VERSION 2
 int32_t heterog_api_version(void);
 
 /* Every other function returns 0, or the exit code that the program `heterog` would end with: 1 a
@@ -40,9 +40,12 @@ typedef struct heterog_options {
   int32_t slow_count;
   int32_t one_rank;       /* this process is one rank, as its starter's variables say */
   int32_t earlier;        /* runners that this process has made before; the same on all ranks */
-  int32_t any_device;     /* ranks may be other devices than the plan's */
+  int32_t any_device;     /* ranks may be other devices than the plan's, threads of a CPU too */
   double timeout_seconds; /* of one wait for another rank */
   const char* terms;      /* whatever else must be the same on all ranks */
+  /* May set what holds for the whole process, from then on: thresholds of malloc, so that a step
+     keeps its memory; no log lines of c10d below fatal ones; NCCL_RUNTIME_CONNECT=0. */
+  int32_t tune_process;
 } heterog_options;
 
 typedef struct heterog_runner heterog_runner;
@@ -54,12 +57,20 @@ typedef struct heterog_info {
   double predicted_step_seconds;
 } heterog_info;
 
+/* A device of the plan, and what runs it; the texts live as long as the runner. */
+typedef struct heterog_device {
+  const char* name;    /* "local/gpu0", as in the cluster file */
+  const char* model;   /* "T4", as in the plan */
+  const char* runs_on; /* "cpu", "cuda:0" of its process */
+} heterog_device;
+
 /* Compiles the plan and makes the workers. With one_rank, waits until all ranks have come. */
 int32_t heterog_open(const heterog_options* options, heterog_runner** runner);
 /* Always frees the runner. `finished`: first waits for the other ranks; else they are told that
    this one ends the job. */
 int32_t heterog_close(heterog_runner* runner, int32_t finished);
 int32_t heterog_get_info(const heterog_runner* runner, heterog_info* info);
+int32_t heterog_get_device(const heterog_runner* runner, int32_t rank, heterog_device* device);
 
 /* Whether a tensor, by its place in the graph file, stays on any rank between steps. */
 int32_t heterog_is_kept(const heterog_runner* runner, uint32_t tensor, int32_t* kept);
@@ -76,6 +87,9 @@ int32_t heterog_step(heterog_runner* runner, int64_t number, const uint32_t* ten
 
 /* Waits for all ranks; `worst` is the largest `own` of them. */
 int32_t heterog_meet(heterog_runner* runner, int32_t own, int32_t* worst);
+
+/* XXH3 of `size` bytes, 64 bits, seed 0: the checksum of checkpoints (docs/formats.md). */
+uint64_t heterog_xxh3(const void* bytes, uint64_t size);
 
 #ifdef __cplusplus
 }

@@ -4,10 +4,12 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
+#include <map>
 #include <utility>
 
 #include "base/check.h"
 #include "base/text.h"
+#include "runtime/gpus.h"
 #include "runtime/rank_device.h"
 #include "runtime/rank_place.h"
 
@@ -66,6 +68,51 @@ runtime::Joined join_job(const RanksOptions& options, const runtime::Job& job,
   return runtime::join(job, terms, *place, options.timeout);
 }
 
+// Threads of this process, each on what the plan means it for, unless others will do too.
+std::vector<at::Device> checked_devices(const RanksOptions& options,
+                                        const cluster::Cluster& cluster) {
+  const std::vector<runtime::Gpu> gpus = runtime::visible_gpus();
+  const std::vector<std::string> types = runtime::device_types(cluster);
+  const std::vector<at::Device> devices = runtime::thread_devices(types, gpus);
+  std::map<at::DeviceIndex, std::string> taken;
+  for (std::size_t i = 0; i < types.size() && !options.any_device; ++i) {
+    const std::string& name = cluster.device(DeviceId(i)).name;
+    const bool on_cpu = devices[i].is_cpu();
+    VALIDATE(
+        !on_cpu || runtime::is_cpu_type(types[i]),
+        "device_info: {} is a {}, and would run on the CPU ({}): name CPUs (\"cpu:2\"), or set "
+        "any_device to try a plan for other devices out here",
+        name, types[i], runtime::no_gpu_reason());
+    if (on_cpu) continue;
+    const std::string& found = gpus[static_cast<std::size_t>(devices[i].index())].type;
+    VALIDATE(found == types[i],
+             "device_info: {} is a {}, and would run on GPU {}, a {}; name what is here, or set "
+             "any_device",
+             name, types[i], devices[i].index(), found);
+    const auto [at, is_new] = taken.try_emplace(devices[i].index(), name);
+    VALIDATE(is_new,
+             "device_info: {} would run on GPU {}, as {} does: there are {} here; name as many, or "
+             "set any_device to let them share",
+             name, devices[i].index(), at->second, gpus.size());
+  }
+  return devices;
+}
+
+// `indices`: of GPUs, -1 for a CPU, in the order of ranks.
+std::vector<PlannedDevice> planned_devices(const cluster::Cluster& cluster,
+                                           const std::vector<std::int64_t>& indices) {
+  std::vector<PlannedDevice> devices;
+  for (const DeviceId id : cluster.device_ids()) {
+    const std::int64_t index = indices[id.value()];
+    devices.push_back({.name = cluster.device(id).name,
+                       .model = cluster.type_of(id).name,
+                       .runs_on = index < 0 ? "cpu" : fmt::format("cuda:{}", index)});
+  }
+  return devices;
+}
+
+std::int64_t gpu_index(const at::Device& device) { return device.is_cpu() ? -1 : device.index(); }
+
 }  // namespace
 
 Ranks::Ranks(const RanksOptions& options, bool one_rank)
@@ -83,15 +130,23 @@ Ranks::Ranks(const RanksOptions& options, bool one_rank)
     ranks_ = runtime::rank_among_processes(
         job_, loaded_.simulated.plan, {joined_.rank, joined_.transport->get()},
         worker(joined_.rank, joined_.ranks_here, joined_.device));
+    const std::vector<at::Tensor> gathered =
+        ranks_->gather(at::full({1}, gpu_index(joined_.device), at::kLong));
+    std::vector<std::int64_t> indices;
+    for (const at::Tensor& index : gathered) indices.push_back(index.item<std::int64_t>());
+    devices_ = planned_devices(cluster, indices);
     return;
   }
   IdVector<DeviceId, WorkerOptions> workers;
-  const auto devices = runtime::thread_devices(cluster);
+  const std::vector<at::Device> devices = checked_devices(options, cluster);
   for (DeviceId rank : cluster.device_ids()) {
     workers.push_back(
         worker(rank, static_cast<int>(cluster.device_count()), devices[rank.value()]));
   }
   ranks_ = runtime::ranks_in_threads(job_, loaded_.simulated.plan, workers);
+  std::vector<std::int64_t> indices;
+  for (const at::Device& device : devices) indices.push_back(gpu_index(device));
+  devices_ = planned_devices(cluster, indices);
 }
 
 runtime::StepReport Ranks::step(std::int64_t number, const runtime::StepInputs& inputs) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "loading/plan_files.h"
 #include "runtime/job_ranks.h"
@@ -25,6 +26,13 @@ struct RanksOptions {
   std::string terms;  // whatever else must be the same on all ranks
 };
 
+// A device of the plan, and what runs it.
+struct PlannedDevice {
+  std::string name;
+  std::string model;
+  std::string runs_on;  // "cpu", "cuda:0" of its process
+};
+
 class Ranks {
  public:
   // With `one_rank`, this process is the rank that its environment says, and all others have come
@@ -35,6 +43,8 @@ class Ranks {
   const graph::ModelGraph& graph() const { return *loaded_.problem->graph; }
   // The lowest that this process runs.
   int rank() const { return static_cast<int>(ranks_->here().front().value()); }
+  // In the order of ranks.
+  const std::vector<PlannedDevice>& devices() const { return devices_; }
   runtime::Ranks& of_job() { return *ranks_; }
   const runtime::Ranks& of_job() const { return *ranks_; }
 
@@ -47,6 +57,7 @@ class Ranks {
   runtime::Job job_;
   runtime::Joined joined_;  // to no transport where ranks are threads
   std::unique_ptr<runtime::Ranks> ranks_;
+  std::vector<PlannedDevice> devices_;
 };
 
 }  // namespace heterog::client

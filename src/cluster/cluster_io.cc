@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <numeric>
 #include <optional>
 
 #include "base/file.h"
 #include "base/json_reader.h"
+#include "base/nearest.h"
 #include "base/text.h"
 #include "cluster/calibration_io.h"
 #include "cluster/links_io.h"
@@ -21,12 +21,16 @@ constexpr std::int64_t kMaxBytes = std::int64_t{1} << 50;  // a pebibyte
 constexpr double kMaxPerSecond = 1e18;
 constexpr double kMaxSeconds = 10;
 
-// Names stand in messages, traces and tables.
+// Names stand in messages, traces and tables, a device's between slashes, and its type's becomes
+// the name of a file: none leads to another folder, or hides.
 std::string read_name(JsonObject& object) {
   const std::string name = object.string("name");
-  VALIDATE(!name.empty() && printable(name, 100) == name,
-           "{}.name is '{}'; it must be one printable line of 1 to 100 characters", object.where(),
-           printable(name));
+  VALIDATE(
+      !name.empty() && printable(name, 100) == name &&
+          name.find_first_of("/\\") == std::string::npos && name[0] != '.',
+      "{}.name is '{}'; it must be one printable line of 1 to 100 characters, without slashes, "
+      "and not begin with a dot",
+      object.where(), printable(name));
   return name;
 }
 
@@ -78,23 +82,6 @@ DeviceType read_device(const JsonValue& value,
   }
   object.finish();
   return type;
-}
-
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const bool same = std::tolower(static_cast<unsigned char>(a[i])) ==
-                        std::tolower(static_cast<unsigned char>(b[j]));
-      const std::size_t replaced = diagonal + (same ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row.back();
 }
 
 // The four known names nearest to a wrong one, nearest first.

@@ -45,6 +45,7 @@ class Counter {
     }
     pulls();
     statistics();
+    residents();
   }
   const IdVector<LinkId, double>& bytes() const { return bytes_; }
   // How far a plan may be off: collectives hold links for whole nanoseconds.
@@ -299,6 +300,42 @@ class Counter {
       }
     }
     for (const auto& [layout, bytes] : together) all_reduce(devices(layout), bytes);
+  }
+
+  // Buffers and optimizer state that are replaced elsewhere than where they are read.
+  void residents() {
+    std::map<TensorId, std::set<DeviceId>> readers;
+    const auto note = [&](LayoutId layout, std::span<const Read> reads) {
+      for (const Read& read : reads) {
+        if (read.producer.valid()) continue;
+        for (DeviceId device : devices(layout)) {
+          readers[read.base].insert(device);
+          if (read.use == OperandUse::kOnce) break;
+        }
+      }
+    };
+    for (OpId op : problem_.folded->ops) note(layout_.of_op[op], problem_.folded->reads[op]);
+    for (const graph::UpdateChain& chain : problem_.folded->chains) {
+      if (layout_.home_of[chain.parameter] == Layout::kNoHome) continue;
+      note(layout_.home(chain.parameter).update, chain.reads);
+    }
+    for (TensorId next : graph_.tensor_ids()) {
+      const TensorId old = graph_.tensor(next).replaces;
+      if (!old.valid() || graph_.tensor(old).role == graph::TensorRole::kParameter) continue;
+      const OpId maker = graph_.tensor(next).producer;
+      LayoutId made = layout_.of_op[maker];
+      if (!made.valid()) {
+        const TensorId parameter = problem_.folded->home[maker];
+        if (layout_.home_of[parameter] == Layout::kNoHome) continue;
+        made = layout_.home(parameter).update;
+      }
+      const std::vector<DeviceId> writers = devices(made);
+      for (DeviceId device : readers[old]) {
+        if (std::find(writers.begin(), writers.end(), device) == writers.end()) {
+          send(writers.front(), device, whole(old));
+        }
+      }
+    }
   }
 
   const cost::Problem& problem_;

@@ -54,6 +54,7 @@ void build_plan(const cost::Problem& problem, Compilation& c, Reuse* reuse) {
   pull_parameters(problem, c.layout, c.movement, sections);
   sections.run(SectionKind::kOther, 0,
                [&] { average_buffers(problem, c.layout, c.builder, c.movement); });
+  sections.run(SectionKind::kOther, 0, [&] { pull_buffers(problem, c.movement); });
   c.end = c.movement.marks();
   add_overheads(*problem.cluster, c.builder);
 

@@ -203,4 +203,24 @@ void average_buffers(const cost::Problem& problem, const Layout& layout, PlanBui
   }
 }
 
+void pull_buffers(const cost::Problem& problem, Movement& movement) {
+  const graph::ModelGraph& graph = *problem.graph;
+  for (TensorId next : problem.folded->read_elsewhere) {
+    const TensorId old = graph.tensor(next).replaces;
+    const auto made = movement.replaced(next);
+    if (made.empty()) continue;
+    const Bytes bytes = graph.bytes(old, 1);
+    for (DeviceId device : movement.keepers(old)) {
+      const bool makes = std::any_of(made.begin(), made.end(),
+                                     [&](const auto& place) { return place.device == device; });
+      if (makes) continue;
+      const Movement::Location& from = made.front();
+      const Source pulled = movement.transfer({TaskKind::kPull, graph.tensor(next).producer, old,
+                                               from.device, device, 0, problem.batch, bytes, 0},
+                                              {from.source.task, BufferId()});
+      movement.wait_for_readers(old, device, pulled.task);
+    }
+  }
+}
+
 }  // namespace heterog::compiler

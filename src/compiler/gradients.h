@@ -23,4 +23,8 @@ void pull_parameters(const cost::Problem& problem, const Layout& layout, Movemen
 void average_buffers(const cost::Problem& problem, const Layout& layout, PlanBuilder& builder,
                      Movement& movement);
 
+// After that: what stays between steps, other than parameters, is read wherever it is needed; a
+// device that reads it and has no part in making its next value is sent that.
+void pull_buffers(const cost::Problem& problem, Movement& movement);
+
 }  // namespace heterog::compiler

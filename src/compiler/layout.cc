@@ -47,7 +47,7 @@ struct UnitLayout {
 };
 
 IdVector<UnitId, UnitLayout> unit_layouts(const Strategy& strategy, std::int64_t batch,
-                                          Layout& layout, LayoutPool& pool) {
+                                          LayoutPool& pool) {
   IdVector<UnitId, UnitLayout> units(strategy.units.size());
   for (UnitId unit : id_range<UnitId>(strategy.units.size())) {
     // Neighbouring units often decide alike: reuse the layout of the one before.
@@ -61,7 +61,6 @@ IdVector<UnitId, UnitLayout> unit_layouts(const Strategy& strategy, std::int64_t
     units[unit].replicated = pool.intern(std::move(slices));
     units[unit].whole = pool.intern({{primary, 0, batch}});
   }
-  (void)layout;
   return units;
 }
 
@@ -127,9 +126,7 @@ void place_parameters(const cost::Problem& problem, const Strategy& strategy,
     if (layout.home_of[sync.parameter] == Layout::kNoHome) continue;
     ParameterHome& home = layout.homes[layout.home_of[sync.parameter]];
     home.method = sync.method;
-    const bool holds_replica =
-        std::find(home.replicas.begin(), home.replicas.end(), sync.server) != home.replicas.end();
-    if (home.replicas.size() > 1) home.server = holds_replica ? sync.server : DeviceId();
+    if (home.replicas.size() > 1) home.server = sync.server;
   }
   choose_servers(problem, layout.homes, bytes);
 }
@@ -176,7 +173,7 @@ Layout lay_out(const cost::Problem& problem, const Strategy& strategy) {
   LayoutPool pool(layout);
   layout.of_op.assign(problem.graph->op_count(), LayoutId());
   const IdVector<OpId, UnitId> unit_of_op = units_of_ops(problem, strategy);
-  const auto units = unit_layouts(strategy, problem.batch, layout, pool);
+  const auto units = unit_layouts(strategy, problem.batch, pool);
   lay_out_forward_and_backward(problem, unit_of_op, units, layout);
   place_parameters(problem, strategy, unit_of_op, units, layout);
   lay_out_update(problem, unit_of_op, units, layout, pool);
@@ -227,6 +224,7 @@ void choose_servers(const cost::Problem& problem, std::vector<ParameterHome>& ho
       best = static_cast<std::size_t>(
           std::find(home.replicas.begin(), home.replicas.end(), home.server) -
           home.replicas.begin());
+      ENSURE(best < home.replicas.size());  // check_strategy
     } else {
       double best_end = 0;
       for (std::size_t s = 0; s < of_server.size(); ++s) {

@@ -119,7 +119,7 @@ void Movement::run(OpId op) {
       read_all(id, i);
     }
     for (const graph::Read& read : reads) {
-      if (read.producer.valid()) continue;
+      if (read.producer.valid() || (read.use == graph::OperandUse::kOnce && i != 0)) continue;
       if (direct) keep_external(read.base, slice);
       note_reader(read.base, slice.device, id);
     }
@@ -239,6 +239,32 @@ void Movement::wait_for_readers(TensorId tensor, DeviceId device, TaskId writer)
   for (std::uint32_t at = readers_at_[cell(tensor, device)]; at != kNone; at = readers_[at].next) {
     if (readers_[at].task != writer) builder_.depend(readers_[at].task, writer);
   }
+}
+
+std::vector<DeviceId> Movement::keepers(TensorId tensor) const {
+  std::vector<DeviceId> devices;
+  for (DeviceId device : problem_.cluster->device_ids()) {
+    if (resident_[cell(tensor, device)] > 0) devices.push_back(device);
+  }
+  return devices;
+}
+
+std::vector<Movement::Location> Movement::replaced(TensorId next) const {
+  if (is_reduced(next)) return reduced_locations_[reduced_[next]];
+  const OpId maker = graph_.tensor(next).producer;
+  if (layout_.of_op[maker].valid()) return instances(next, maker);
+  const TensorId parameter = problem_.folded->home[maker];
+  if (layout_.home_of[parameter] == Layout::kNoHome) return {};
+  const auto& chains = problem_.folded->chains;
+  const auto chain = std::find_if(chains.begin(), chains.end(),
+                                  [&](const auto& one) { return one.parameter == parameter; });
+  ENSURE(chain != chains.end());
+  std::vector<Location> locations;
+  const auto& slices = layout_.slices[layout_.home(parameter).update];
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    locations.push_back({slices[i].device, {instance_task(updater_of(*chain), i), BufferId()}});
+  }
+  return locations;
 }
 
 void Movement::add_static_memory(Plan& plan) const {

@@ -83,12 +83,19 @@ class Movement {
     std::int64_t end = 0;
     Bytes bytes = 0;
     Bytes bytes_at_destination = 0;
+    Payload payload = Payload::kWhole;
   };
   Source transfer(const Transfer& spec, const Source& from);
 
   // Tasks on `device` that read the value that `tensor` (a parameter, buffer, …) had before the
   // step.
   void wait_for_readers(TensorId tensor, DeviceId device, TaskId writer);
+
+  // Devices on which something reads a tensor that stays between steps, or writes it, ascending.
+  std::vector<DeviceId> keepers(TensorId tensor) const;
+  // Where the next value of a tensor that stays is made, or put together from slices; nowhere if
+  // the chain that makes it is left out.
+  std::vector<Location> replaced(TensorId next) const;
 
   // The task that makes a parameter's new value on the first device of its update.
   TaskId updater_task(TensorId parameter) const {
@@ -162,7 +169,8 @@ class Movement {
   void reduce(const graph::Read& read, LayoutId readers);
   cost::CollectiveCost collective(const std::vector<DeviceId>& devices, Bytes bytes);
   TaskId add_collective(TensorId tensor, const std::vector<DeviceId>& devices,
-                        const cost::CollectiveCost& cost, Bytes bytes);
+                        const cost::CollectiveCost& cost, Bytes bytes,
+                        Payload payload = Payload::kWhole);
   TaskId add_rows(TensorId tensor, DeviceId device, Bytes rows);
   Location added(TaskId sum, TensorId tensor, const Location& own, InPlace in_place);
   bool holds_samples(const graph::Read& read) const;

@@ -23,6 +23,7 @@ Source Movement::transfer(const Transfer& spec, const Source& from) {
   task.begin = spec.begin;
   task.end = spec.end;
   task.moved_bytes = spec.bytes;
+  task.payload = spec.payload;
   task.duration = cost::transfer_duration(*problem_.cluster, route, spec.bytes);
   const TaskId id = builder_.add_task(task);
   for (LinkId link : route.links) {
@@ -83,7 +84,7 @@ cost::CollectiveCost Movement::collective(const std::vector<DeviceId>& devices, 
 }
 
 TaskId Movement::add_collective(TensorId tensor, const std::vector<DeviceId>& devices,
-                                const cost::CollectiveCost& cost, Bytes bytes) {
+                                const cost::CollectiveCost& cost, Bytes bytes, Payload payload) {
   PlanBuilder::Task task;
   task.kind = TaskKind::kAllReduce;
   task.op = graph_.tensor(tensor).producer;
@@ -92,6 +93,7 @@ TaskId Movement::add_collective(TensorId tensor, const std::vector<DeviceId>& de
   task.begin = 0;
   task.end = problem_.batch;
   task.moved_bytes = bytes;
+  task.payload = payload;
   task.duration = cost.duration;
   const TaskId id = builder_.add_task(task);
   for (DeviceId device : devices) {

@@ -27,7 +27,7 @@ enum class TaskKind : std::uint8_t {
   kSum,        // partial values added on a device (the aggregation of a parameter server)
   kAllReduce,  // a collective over a device set
   kPush,       // a gradient to its parameter server
-  kPull,       // a new parameter from its server
+  kPull,       // a new parameter from its server, or the new value of anything else that stays
   kUpdate,     // all ops that update one parameter and its optimizer state
   kOverhead,   // what a transfer or collective took of a device that moves bytes itself; nothing
                // waits for it, and nobody runs it: it stands for time
@@ -37,6 +37,13 @@ inline bool is_communication(TaskKind kind) {
   return kind == TaskKind::kTransfer || kind == TaskKind::kAllReduce || kind == TaskKind::kPush ||
          kind == TaskKind::kPull;
 }
+
+// How a gradient travels and is added up.
+enum class Payload : std::uint8_t {
+  kWhole,
+  kRows,  // the rows that are not zero, with their indices; a collective of rows is an all-gather,
+          // and a sum of rows adds them to the device's own gradient
+};
 
 // A resource that a task holds, for how long from its start, and what it moves over it.
 struct Hold {
@@ -69,7 +76,8 @@ struct Plan {
   IdVector<TaskId, std::int64_t> begin;  // samples of the slice, [begin, end)
   IdVector<TaskId, std::int64_t> end;
   IdVector<TaskId, Nanoseconds> duration;
-  IdVector<TaskId, Bytes> moved_bytes;    // payload of a transfer or collective; else 0
+  IdVector<TaskId, Bytes> moved_bytes;    // of a transfer or collective; else 0
+  IdVector<TaskId, Payload> payload;      // pushes, collectives, sums; else kWhole
   IdVector<TaskId, Nanoseconds> rank;     // p + max over successors (decision 8); of an overhead,
                                           // that of the most urgent one beside it
   IdVector<TaskId, std::uint32_t> order;  // position in (rank, op, kind, device, peer, begin)

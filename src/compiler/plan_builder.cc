@@ -10,8 +10,8 @@ PlanBuilder::PlanBuilder(std::size_t devices, std::size_t links, Plan recycled)
   Plan& p = plan_;
   const auto clear = [](auto&... members) { (members.clear(), ...); };
   clear(p.kind, p.op, p.tensor, p.device, p.peer, p.begin, p.end, p.duration, p.moved_bytes,
-        p.workspace, p.predecessors, p.holds, p.participants, p.buffers, p.allocates, p.reads,
-        p.readers);
+        p.payload, p.workspace, p.predecessors, p.holds, p.participants, p.buffers, p.allocates,
+        p.reads, p.readers);
   p.device_count = devices;
   p.link_count = links;
   predecessors_.reserve(p.successors.rows(), p.successors.size());
@@ -38,6 +38,7 @@ TaskId PlanBuilder::add_task(const Task& task) {
   plan_.end.push_back(task.end);
   plan_.duration.push_back(task.duration);
   plan_.moved_bytes.push_back(task.moved_bytes);
+  plan_.payload.push_back(task.payload);
   plan_.workspace.push_back(task.workspace);
   return plan_.kind.push_back(task.kind);
 }
@@ -79,6 +80,7 @@ void PlanBuilder::append(const Plan& plan, const Csr<TaskId, TaskId>& predecesso
   copy_tasks(plan_.end, plan.end);
   copy_tasks(plan_.duration, plan.duration);
   copy_tasks(plan_.moved_bytes, plan.moved_bytes);
+  copy_tasks(plan_.payload, plan.payload);
   copy_tasks(plan_.workspace, plan.workspace);
   copy(plan_.buffers, plan.buffers, range.first_buffer, range.last_buffer);
   plan_.readers.resize(plan_.buffers.size());

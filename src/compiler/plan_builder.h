@@ -19,6 +19,7 @@ class PlanBuilder {
     std::int64_t end = 0;
     Nanoseconds duration = 0;
     Bytes moved_bytes = 0;
+    Payload payload = Payload::kWhole;
     Bytes workspace = 0;
   };
 

@@ -13,7 +13,6 @@ namespace heterog::compiler {
 namespace {
 
 constexpr int kVersion = 1;
-constexpr std::int64_t kMaxBatch = 1 << 20;
 constexpr std::int64_t kMaxGroups = 1 << 20;
 
 // ---- writing ----
@@ -92,7 +91,7 @@ PlanHeader read_header(JsonObject& object) {
   header.cluster_hash = read_hash(cluster.required("hash"));
   cluster.skip("name");
   cluster.finish();
-  header.batch = object.integer("batch", 1, kMaxBatch);
+  header.batch = object.integer("batch", 1, graph::kMaxSamples);
   header.max_groups = static_cast<int>(object.integer("max_groups", 1, kMaxGroups));
   return header;
 }

@@ -51,6 +51,7 @@ TaskId Movement::add_rows(TensorId tensor, DeviceId device, Bytes rows) {
   task.tensor = tensor;
   task.device = device;
   task.end = problem_.batch;
+  task.payload = Payload::kRows;
   task.duration = add_rows_duration(problem_.cluster->type_of(device), rows);
   const TaskId id = builder_.add_task(task);
   builder_.hold(id, {builder_.plan().compute_stream(device), task.duration});
@@ -74,13 +75,16 @@ Movement::Location Movement::sum_rows_at(TensorId tensor, std::span<const Locati
   std::vector<Source> addends;
   const Location* own = nullptr;
   Bytes added_bytes = 0;
+  const Bytes whole = graph_.bytes(tensor, problem_.batch);
   for (std::size_t i = 0; i < locations.size(); ++i) {
     if (locations[i].device == root) {
       own = &locations[i];
       continue;
     }
+    // A slice of as many rows as the table sends the whole.
+    const Payload payload = rows[i] < whole ? Payload::kRows : Payload::kWhole;
     addends.push_back(transfer({TaskKind::kPush, producer, tensor, locations[i].device, root, 0,
-                                problem_.batch, rows[i], rows[i]},
+                                problem_.batch, rows[i], rows[i], payload},
                                locations[i].source));
     added_bytes += rows[i];
   }
@@ -100,9 +104,10 @@ std::vector<Movement::Location> Movement::gather_rows(TensorId tensor,
   for (const Location& location : locations) devices.push_back(location.device);
   std::sort(devices.begin(), devices.end());
   const Bytes all = static_cast<Bytes>(devices.size()) * rows;
-  const TaskId gather = add_collective(
-      tensor, devices,
-      cost::collective_cost(cost::all_gather_shape(*problem_.cluster, devices), all), all);
+  const TaskId gather =
+      add_collective(tensor, devices,
+                     cost::collective_cost(cost::all_gather_shape(*problem_.cluster, devices), all),
+                     all, Payload::kRows);
   std::vector<BufferId> gathered;
   for (const Location& location : locations) {
     builder_.depend(location.source.task, gather);

@@ -1,6 +1,6 @@
-// Gradients of embeddings that may travel as (indices, rows) (decision 4). In a plan, a kPush whose
-// moved_bytes are fewer than the gradient's carries rows, and so does a kAllReduce, which is then
-// an all-gather, padded to the longest slice; a kSum on the receiving device adds them up.
+// Gradients of embeddings that may travel as (indices, rows) (decision 4). In a plan, a kPush, a
+// kAllReduce, which is then an all-gather, padded to the longest slice, and the kSum on the
+// receiving device, which adds them up, say so by their payload.
 #pragma once
 
 #include <cstdint>

@@ -4,6 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
+#include <string>
+
+#include "compiler/layout.h"
 
 namespace heterog::compiler {
 
@@ -55,6 +59,59 @@ UnitDecision proportional_decision(const cost::Problem& problem, SyncMethod sync
 
 UnitDecision single_decision(DeviceId device) { return {{{device, 1.0}}, SyncMethod::kAllReduce}; }
 
+namespace {
+
+// Each entry by itself, and that none contradicts another.
+void check_sync(const cost::Problem& problem, const Strategy& strategy, std::string_view source) {
+  const std::size_t devices = problem.cluster->device_count();
+  std::set<TensorId> seen;
+  for (std::size_t i = 0; i < strategy.sync.size(); ++i) {
+    const ParameterSync& sync = strategy.sync[i];
+    VALIDATE(sync.parameter.value() < problem.graph->tensor_count() &&
+                 problem.graph->tensor(sync.parameter).role == graph::TensorRole::kParameter,
+             "{}: sync[{}]: tensor {} is not a parameter", source, i, sync.parameter.value());
+    const std::string& name = problem.graph->tensor(sync.parameter).name;
+    VALIDATE(seen.insert(sync.parameter).second,
+             "{}: sync[{}]: parameter '{}' stands twice, expected one entry", source, i, name);
+    VALIDATE(!sync.server.valid() || sync.server.value() < devices,
+             "{}: sync[{}]: server {}, the cluster has {} devices", source, i, sync.server.value(),
+             devices);
+    VALIDATE(
+        !sync.server.valid() || sync.method == SyncMethod::kParameterServer,
+        "{}: sync[{}]: parameter '{}' has a server, {}, and method all-reduce; expected method "
+        "ps, or no server",
+        source, i, name, problem.cluster->device(sync.server).name);
+  }
+}
+
+// A server is one of the devices that hold the parameter (decision 5), which does not depend on how
+// its gradients travel.
+void check_servers(const cost::Problem& problem, const Strategy& strategy,
+                   std::string_view source) {
+  const auto names_server = [](const ParameterSync& sync) { return sync.server.valid(); };
+  if (std::none_of(strategy.sync.begin(), strategy.sync.end(), names_server)) return;
+  Strategy without = strategy;
+  without.sync.clear();
+  const Layout layout = lay_out(problem, without);
+  for (std::size_t i = 0; i < strategy.sync.size(); ++i) {
+    const ParameterSync& sync = strategy.sync[i];
+    if (!sync.server.valid()) continue;
+    std::string held;
+    bool holds = false;
+    if (layout.home_of[sync.parameter] != Layout::kNoHome) {
+      for (DeviceId replica : layout.home(sync.parameter).replicas) {
+        holds |= replica == sync.server;
+        held += (held.empty() ? "" : ", ") + problem.cluster->device(replica).name;
+      }
+    }
+    VALIDATE(holds, "{}: sync[{}]: server {} has no replica of parameter '{}', which is on {}",
+             source, i, problem.cluster->device(sync.server).name,
+             problem.graph->tensor(sync.parameter).name, held.empty() ? "no device" : held);
+  }
+}
+
+}  // namespace
+
 void check_strategy(const cost::Problem& problem, const Strategy& strategy,
                     std::string_view source) {
   const std::size_t devices = problem.cluster->device_count();
@@ -84,14 +141,6 @@ void check_strategy(const cost::Problem& problem, const Strategy& strategy,
                replica.weight);
     }
   }
-  for (const ParameterSync& sync : strategy.sync) {
-    VALIDATE(sync.parameter.value() < problem.graph->tensor_count() &&
-                 problem.graph->tensor(sync.parameter).role == graph::TensorRole::kParameter,
-             "{}: sync: tensor {} is not a parameter", source, sync.parameter.value());
-    VALIDATE(!sync.server.valid() || sync.server.value() < devices,
-             "{}: sync: server {}, the cluster has {} devices", source, sync.server.value(),
-             devices);
-  }
   VALIDATE(strategy.splits.empty(), "{}: splits: splits other than of the batch are not supported",
            source);
   VALIDATE(strategy.pipeline.micro_batches == 1,
@@ -99,6 +148,8 @@ void check_strategy(const cost::Problem& problem, const Strategy& strategy,
            strategy.pipeline.micro_batches);
   VALIDATE(strategy.bucket_bytes >= 0, "{}: bucket_bytes: {}, expected 0 or more", source,
            strategy.bucket_bytes);
+  check_sync(problem, strategy, source);
+  check_servers(problem, strategy, source);
 }
 
 std::vector<Slice> slice_batch(const std::vector<Replica>& replicas, std::int64_t batch) {

@@ -37,7 +37,8 @@ struct UnitDecision {
 struct ParameterSync {
   TensorId parameter;
   SyncMethod method = SyncMethod::kAllReduce;
-  DeviceId server;  // parameter server: invalid means chosen by the compiler (decision 5)
+  DeviceId server;  // of a parameter server, one of the replicas; invalid: chosen by the compiler
+                    // (decision 5)
   friend bool operator==(const ParameterSync&, const ParameterSync&) = default;
 };
 
@@ -85,7 +86,8 @@ UnitDecision proportional_decision(const cost::Problem& problem, SyncMethod sync
 UnitDecision single_decision(DeviceId device);
 
 // Throws an input error (prefixed by `source`) if the strategy does not fit the problem: wrong
-// counts, unknown devices, weights that are not positive and finite, no replica, features that the
+// counts, unknown devices, weights that are not positive and finite, no replica, two entries of
+// sync for one parameter, a server that has no replica of it or of an all-reduce, features that the
 // compiler does not have.
 void check_strategy(const cost::Problem& problem, const Strategy& strategy,
                     std::string_view source);

@@ -64,8 +64,8 @@ Bytes CostTable::workspace_bytes(OpId op, DeviceTypeId type, std::int64_t sample
 
 CostTable analyze(const graph::ModelGraph& graph, const cluster::Cluster& cluster,
                   const CostModel& model, std::int64_t batch) {
-  VALIDATE(batch >= 1 && batch <= kMaxBatch, "batch is {}; it must be between 1 and {}", batch,
-           kMaxBatch);
+  VALIDATE(batch >= 1 && batch <= graph::kMaxSamples, "batch is {}; it must be between 1 and {}",
+           batch, graph::kMaxSamples);
   const auto ask = [&](OpId op, std::int64_t samples, const cluster::DeviceType& type) {
     const double seconds = model.seconds(graph, op, samples, type);
     VALIDATE(std::isfinite(seconds) && seconds >= 0,

@@ -51,8 +51,7 @@ class CostTable {
 
 // Asks `model` about every op, device type and knot: powers of two up to the batch, the slices of
 // even and proportional replication over all devices, and the batch. Throws an input error on
-// batch < 1 or above kMaxBatch and on costs that are not finite or negative.
-inline constexpr std::int64_t kMaxBatch = 1 << 24;  // the table looks places up by sample count
+// batch < 1 or above graph::kMaxSamples and on costs that are not finite or negative.
 CostTable analyze(const graph::ModelGraph& graph, const cluster::Cluster& cluster,
                   const CostModel& model, std::int64_t batch);
 

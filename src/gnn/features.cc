@@ -85,7 +85,7 @@ constexpr std::array<Feature<std::uint32_t>, 17> kOpFeatures{{
        return ratio(even_slice_seconds(c, n),
                     fold_devices(c, n, 0, [](double a, double b) { return std::max(a, b); }));
      }},
-    {"share_of_step", "share of Σ mean seconds", Normalizer::kShare,
+    {"share_of_step", "share of Σ mean seconds × 10", Normalizer::kShare,
      [](const FeatureContext& c, std::uint32_t n) {
        return 10 * ratio(c.problem.costs.mean_seconds(op_of(c, n)), c.total_seconds);
      }},

@@ -289,6 +289,41 @@ class Checker {
     }
   }
 
+  // Planning takes a step apart by its phases: gradients are aggregated between the backward ops
+  // that make them and the update ops that read them, and parameters change after both.
+  void check_phases() const {
+    for (OpId id : graph_.op_ids()) {
+      const Phase phase = graph_.op(id).phase;
+      for (TensorId input : graph_.inputs(id)) {
+        const Tensor& tensor = graph_.tensor(input);
+        const Phase made =
+            tensor.producer.valid() ? graph_.op(tensor.producer).phase : Phase::kForward;
+        VALIDATE(made <= phase, "{}: {}.phase: a {} op reads {}, which the {} op {} makes", source_,
+                 label(id), phase_name(phase), label(input), phase_name(made),
+                 label(tensor.producer));
+        VALIDATE(tensor.role != TensorRole::kOptimizerState || phase == Phase::kUpdate,
+                 "{}: {}.phase: a {} op reads {}, which is optimizer state: expected update",
+                 source_, label(id), phase_name(phase), label(input));
+      }
+    }
+    for (TensorId id : graph_.tensor_ids()) {
+      const Tensor& tensor = graph_.tensor(id);
+      if (!tensor.producer.valid()) continue;
+      const Phase phase = graph_.op(tensor.producer).phase;
+      VALIDATE(tensor.role != TensorRole::kGradient || phase != Phase::kUpdate,
+               "{}: {}.phase: an update op makes the gradient {}, expected backward", source_,
+               label(tensor.producer), label(id));
+      VALIDATE(id != graph_.loss() || phase == Phase::kForward,
+               "{}: {}.phase: a {} op makes the loss, expected forward", source_,
+               label(tensor.producer), phase_name(phase));
+      if (!tensor.replaces.valid()) continue;
+      const TensorRole replaced = graph_.tensor(tensor.replaces).role;
+      VALIDATE(replaced == TensorRole::kBuffer || phase == Phase::kUpdate,
+               "{}: {}.phase: a {} op makes {}, the next value of a {}: expected update", source_,
+               label(tensor.producer), phase_name(phase), label(id), role_name(replaced));
+    }
+  }
+
   std::string label(TensorId id) const {
     return fmt::format("tensors[{}] ({})", id.value(), printable(graph_.tensor(id).name, 60));
   }
@@ -365,6 +400,7 @@ ModelGraph GraphBuilder::build(const std::string& source) && {
   }
   graph.consumers_ = Csr<TensorId, OpId>::from_pairs(tensors, reads);
   checker.check_order();
+  checker.check_phases();
 
   graph.roots_.resize(tensors);
   for (TensorId id : graph.tensor_ids()) graph.roots_[id] = id;
@@ -381,9 +417,6 @@ ModelGraph GraphBuilder::build(const std::string& source) && {
 
   for (TensorId id : graph.tensor_ids()) {
     if (graph.tensor(id).role == TensorRole::kParameter) graph.parameters_.push_back(id);
-  }
-  if (!graph.parameters_.empty()) {
-    graph.parameter_dtype_ = graph.tensor(graph.parameters_[0]).dtype;
   }
   graph.hash_ = hash_of(graph);
   return std::move(graph_);

@@ -155,6 +155,27 @@ std::vector<UpdateChain> make_chains(const ModelGraph& graph, const Homes& homes
   return result;
 }
 
+std::vector<TensorId> find_read_elsewhere(const ModelGraph& graph, const FoldedGraph& folded,
+                                          const Homes& homes) {
+  std::vector<TensorId> found;
+  for (OpId op : graph.op_ids()) {
+    for (const Read& read : folded.reads[op]) {
+      const OpId writer = read.producer.valid() ? OpId() : folded.updater[read.base];
+      if (!writer.valid() || writer == op) continue;
+      if (graph.tensor(read.base).role == TensorRole::kParameter) continue;
+      const bool one_chain =
+          homes.in_chain[op] && homes.in_chain[writer] && homes.home[op] == homes.home[writer];
+      if (one_chain) continue;
+      for (TensorId out : graph.outputs(writer)) {
+        if (out.valid() && graph.tensor(out).replaces == read.base) found.push_back(out);
+      }
+    }
+  }
+  std::sort(found.begin(), found.end());
+  found.erase(std::unique(found.begin(), found.end()), found.end());
+  return found;
+}
+
 }  // namespace
 
 FoldedGraph fold_aliases(const ModelGraph& graph, const SplitAnalysis& splits) {
@@ -195,6 +216,7 @@ FoldedGraph fold_aliases(const ModelGraph& graph, const SplitAnalysis& splits) {
   }
   folded.parameter_readers = Csr<TensorId, OpId>::from_pairs(graph.tensor_count(), readers);
   folded.chains = make_chains(graph, homes, folded.reads);
+  folded.read_elsewhere = find_read_elsewhere(graph, folded, homes);
   return folded;
 }
 

@@ -40,8 +40,12 @@ struct FoldedGraph {
   IdVector<OpId, TensorId> home;
   // Forward and backward ops that read a parameter, ascending; empty for other tensors.
   Csr<TensorId, OpId> parameter_readers;
-  // The op that makes a parameter's next value; invalid if it is never updated.
+  // The op that makes the next value of a parameter, or of anything else that stays; invalid if it
+  // is never updated.
   IdVector<TensorId, OpId> updater;
+  // Next values of what stays, parameters left out, whose old values are read by an op that need
+  // not run where the next one is made. Ascending.
+  std::vector<TensorId> read_elsewhere;
 };
 
 FoldedGraph fold_aliases(const ModelGraph& graph, const SplitAnalysis& splits);

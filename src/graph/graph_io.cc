@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/json_reader.h"
 #include "base/text.h"
+#include "graph/operators.h"
 #include "graph/value_text.h"
 
 namespace heterog::graph {
@@ -18,8 +19,9 @@ namespace {
 // Far above any model (the largest of the zoo has 12,000 ops), and what keeps memory in bounds when
 // a small compressed file unfolds to nothing but arguments.
 constexpr std::size_t kMaxOps = std::size_t{1} << 20;
-constexpr std::size_t kMaxTensors = std::size_t{1} << 22;
-constexpr std::size_t kMaxValues = std::size_t{1} << 23;
+constexpr std::size_t kMaxTensors = std::size_t{1} << 20;
+constexpr std::size_t kMaxValues = std::size_t{1} << 21;
+constexpr std::size_t kMaxRank = 64;  // as in PyTorch
 constexpr std::int64_t kMaxId = (std::int64_t{1} << 32) - 2;
 
 // One file being read. Thousands of small objects: fields are compared by hand and paths are only
@@ -28,7 +30,8 @@ class Reader {
  public:
   explicit Reader(const std::string& source) : source_(source) {}
 
-  GraphFile read(const Json& json) {
+  // Takes the document apart as it goes, so that it and the graph are not both there at the end.
+  GraphFile read(Json json) {
     JsonObject object{JsonValue(json, source_)};
     check_format(object, "heterog-graph", 1);
     GraphBuilder builder(object.string("name"));
@@ -38,9 +41,11 @@ class Reader {
     const auto dtype = find_dtype(dtype_text);
     if (!dtype) fail("dtype", "unknown dtype \"{}\"", printable(dtype_text));
     const std::int64_t loss = object.integer("loss", 0, kMaxId);
-    const Json& tensors = object.required("tensors").json();
-    const Json& ops = object.required("ops").json();
+    object.required("tensors");
+    object.required("ops");
     object.finish();
+    Json& tensors = json["tensors"];
+    Json& ops = json["ops"];
     check_list(tensors, "tensors", kMaxTensors);
     check_list(ops, "ops", kMaxOps);
 
@@ -53,9 +58,13 @@ class Reader {
                  shown_source(), dtype_name(*dtype), dtype_name(spec.dtype));
       }
       builder.add_tensor(std::move(spec));
+      tensors[index_] = nullptr;
     }
     list_ = "ops";
-    for (index_ = 0; index_ < ops.size(); ++index_) builder.add_op(read_op(ops[index_]));
+    for (index_ = 0; index_ < ops.size(); ++index_) {
+      builder.add_op(read_op(ops[index_]));
+      ops[index_] = nullptr;
+    }
     builder.set_loss(TensorId(static_cast<std::size_t>(loss)));
     return {.graph = std::move(builder).build(source_), .smallest_batch = smallest_batch};
   }
@@ -135,6 +144,9 @@ class Reader {
 
   std::vector<Affine> dimensions(const Json& json, std::string_view field) const {
     if (!json.is_array()) fail(field, "expected a list of sizes, found {}", found(json));
+    if (json.size() > kMaxRank) {
+      fail(field, "{} dimensions, expected at most {}", json.size(), kMaxRank);
+    }
     std::vector<Affine> result;
     result.reserve(json.size());
     for (const Json& item : json) result.push_back(dimension(item, field));
@@ -195,6 +207,13 @@ class Reader {
         name = true;
       } else if (key == "op") {
         spec.type = text(*field, key);
+        if (!is_allowed_operator(spec.type)) {
+          fail(
+              key,
+              "\"{}\" is no operator that a graph may hold; expected one that computes tensors and "
+              "does nothing else, as aten.mm.default",
+              printable(spec.type));
+        }
         op = true;
       } else if (key == "phase") {
         spec.phase = name_of<Phase>(*field, key, find_phase);
@@ -209,12 +228,16 @@ class Reader {
         args = true;
       } else if (key == "kwargs") {
         if (!field->is_object()) fail(key, "expected an object, found {}", found(*field));
+        check_count(field->size(), key);
         spec.kwargs.reserve(field->size());
         for (auto item = field->begin(); item != field->end(); ++item) {
           spec.kwargs.emplace_back(item.key(), value(*item, "kwargs"));
         }
       } else if (key == "outputs") {
         if (!field->is_array()) fail(key, "expected a list, found {}", found(*field));
+        if (field->size() > kMaxTensors) {
+          fail(key, "{} entries, expected at most {}", field->size(), kMaxTensors);
+        }
         for (const Json& item : *field) {
           spec.outputs.push_back(item.is_null() ? TensorId() : id<TensorId>(item, key));
         }
@@ -238,8 +261,15 @@ class Reader {
     if (!there) fail("", "the field \"{}\" is missing", key);
   }
 
+  void check_count(std::size_t more, std::string_view field) const {
+    if (more > kMaxValues - std::min(value_count_, kMaxValues)) {
+      fail(field, "more than {} arguments in all", kMaxValues);
+    }
+  }
+
   // The depth of lists is bounded by that of the JSON.
   std::vector<Value> values(const Json& json, std::string_view field) {
+    check_count(json.size(), field);
     std::vector<Value> result;
     result.reserve(json.size());
     for (const Json& item : json) result.push_back(value(item, field));
@@ -247,9 +277,7 @@ class Reader {
   }
 
   Value value(const Json& json, std::string_view field) {
-    if (++value_count_ > kMaxValues) {
-      fail(field, "more than {} arguments in all", kMaxValues);
-    }
+    ++value_count_;
     Value result;
     switch (json.type()) {
       case Json::value_t::null:
@@ -298,12 +326,11 @@ class Reader {
 }  // namespace
 
 GraphFile parse_graph_file(const std::string& text, const std::string& source) {
-  const Json json = parse_json(text, source);
-  return Reader(source).read(json);
+  return Reader(source).read(parse_json(text, source));
 }
 
 GraphFile read_graph_file(const std::string& path) {
-  return parse_graph_file(read_file(path), path);
+  return Reader(path).read(read_json_file(path));  // the text is gone before the graph is made
 }
 
 ModelGraph parse_graph(const std::string& text, const std::string& source) {

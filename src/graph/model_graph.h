@@ -73,7 +73,6 @@ class ModelGraph {
     return elements(id, samples) * element_bytes(tensors_[id].dtype);
   }
   TensorId loss() const { return loss_; }
-  DType parameter_dtype() const { return parameter_dtype_; }
   // Sizes of the whole: parameters() elements, and ids by role in id order.
   std::span<const TensorId> parameters() const { return parameters_; }
   std::int64_t parameter_elements() const;
@@ -106,7 +105,6 @@ class ModelGraph {
   std::vector<std::string> scopes_;
   std::vector<TensorId> parameters_;
   TensorId loss_;
-  DType parameter_dtype_ = DType::kFloat32;
   std::uint64_t hash_ = 0;
 };
 
@@ -139,8 +137,9 @@ class GraphBuilder {
 
   // Throws an input error (prefixed by `source`, a file name) on: an op that reads a tensor not yet
   // produced, a tensor produced twice, an id out of range, a size that is negative at B ≥ 1 or
-  // overflows, duplicate names, a role that does not fit (a gradient of no parameter, …). Messages
-  // number ops and tensors in the order in which they were added, as in a file.
+  // overflows, duplicate names, a role that does not fit (a gradient of no parameter, …), a phase
+  // that reads or makes what belongs to another. Messages number ops and tensors in the order in
+  // which they were added, as in a file.
   ModelGraph build(const std::string& source) &&;
 
  private:

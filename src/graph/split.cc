@@ -1,6 +1,7 @@
 // The walk of the batch-split analysis: what each op does when it runs on a slice of the batch.
 #include "graph/split.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "graph/split_rules.h"
@@ -12,6 +13,7 @@ constexpr Reason kNoRule = "the table has no rule for this operator";
 constexpr Reason kNotCuttable = "reads a value that cannot be cut into whole samples";
 constexpr Reason kBadResult = "the sizes of its result do not follow the batch as the rule says";
 constexpr Reason kReadWhole = "a consumer needs it for the whole batch";
+constexpr Reason kNotFollowed = "an argument depends on the batch, and not as its slices do";
 
 SplitRule source_rule(std::span<const Affine> shape) {
   if (!has_batch(shape)) return kSameRule;
@@ -49,13 +51,60 @@ bool agrees(const SplitRule& rule, std::span<const Affine> shape) {
       const auto dim = batch_dim(shape);
       return dim && *dim == rule.dim && rule.outer > 0 && shape[rule.dim].a % rule.outer == 0;
     }
-    case SplitKind::kLocal:
-      return true;
+    case SplitKind::kLocal:  // of rows, or of statistics
+      return !has_batch(shape) || (batch_dim(shape) == rule.dim && rule.outer == 1);
     case SplitKind::kWhole:
       return false;
     default:
       return !has_batch(shape);
   }
+}
+
+// Partial sums and means of numbers that were rounded on the way are not those of the whole.
+bool adds_up(const SplitRule& rule, DType out, std::span<const Operand> operands,
+             const ModelGraph& graph) {
+  if (rule.kind != SplitKind::kSum && rule.kind != SplitKind::kMean) return true;
+  if (is_floating(out)) return true;
+  if (rule.kind == SplitKind::kMean) return false;
+  for (const Operand& operand : operands) {
+    const bool partial = use_of(operand) == OperandUse::kPartial;
+    if (partial && is_floating(graph.tensor(operand.tensor).dtype)) return false;
+  }
+  return true;
+}
+
+// A number that an op on a slice takes from the slice's own count of samples.
+bool depends_on_slice(const Value& value) {
+  if (value.kind == Value::Kind::kSize) return !value.integer.constant();
+  return std::ranges::any_of(value.items, depends_on_slice);
+}
+
+// Numbers of the whole batch enter arithmetic alone, where they stand by themselves.
+bool lists_scalars(const Value& value) {
+  return std::ranges::any_of(value.items, [](const Value& item) {
+    return item.kind == Value::Kind::kScalar || item.kind == Value::Kind::kReciprocal ||
+           lists_scalars(item);
+  });
+}
+
+// The sizes of a result that is made with `rule`: the batch where it is cut, and nowhere else. -1
+// stands for what is left over.
+bool sizes_follow(const Value& sizes, const SplitRule& rule, std::span<const Affine> shape) {
+  if (sizes.kind != Value::Kind::kList || sizes.items.size() != shape.size()) return false;
+  const bool cut = has_batch(shape);
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    const Value& item = sizes.items[i];
+    const bool left_over = item.kind == Value::Kind::kInt && item.integer.c == -1;
+    if (cut && i == rule.dim) {
+      const bool rows = item.kind == Value::Kind::kSize && item.integer == shape[i];
+      if (!rows && !left_over) return false;
+    } else if (item.kind != Value::Kind::kInt && item.kind != Value::Kind::kSize) {
+      return false;
+    } else if (!item.integer.constant()) {
+      return false;
+    }
+  }
+  return true;
 }
 
 class Walk {
@@ -120,11 +169,36 @@ class Walk {
     if (graph_.op(op).phase == Phase::kUpdate) reduce_all(context_.operands());
     const Reason reason = entry->function(context_);
     if (!reason.empty()) return reason;
+    if (context_.unusual()) return kUnusualArguments;
     const auto outputs = graph_.outputs(op);
     for (std::size_t i = 0; i < outputs.size(); ++i) {
-      if (outputs[i].valid() && !agrees(context_.output_rules()[i], graph_.shape(outputs[i]))) {
+      if (!outputs[i].valid()) continue;
+      const SplitRule& rule = context_.output_rules()[i];
+      if (!agrees(rule, graph_.shape(outputs[i])) ||
+          !adds_up(rule, graph_.tensor(outputs[i]).dtype, context_.operands(), graph_)) {
         return kBadResult;
       }
+    }
+    return check_arguments(op, *entry);
+  }
+
+  // An argument that depends on the batch takes the count of the slice. That is right where the
+  // rule says so, and nowhere else: a row number, say, means another row on every slice.
+  Reason check_arguments(OpId op, const RuleEntry& entry) const {
+    const auto args = graph_.args(op);
+    for (std::size_t i = 0; i < args.size(); ++i) {
+      if (i == entry.sizes) {
+        if (!sizes_follow(args[i], context_.output_rules()[0], context_.output_shape(0))) {
+          return kNotFollowed;
+        }
+      } else if (!context_.followed(i)) {
+        if (depends_on_slice(args[i])) return kNotFollowed;
+        if (lists_scalars(args[i])) return kUnusualArguments;
+      }
+    }
+    for (const auto& [key, value] : graph_.kwargs(op)) {
+      if (depends_on_slice(value)) return kNotFollowed;
+      if (lists_scalars(value)) return kUnusualArguments;
     }
     return {};
   }

@@ -23,9 +23,13 @@ std::array<std::span<const RuleEntry>, 9> tables() {
 
 }  // namespace
 
+bool Operand::rows() const { return local() && has_batch(shape); }
+
 void RuleContext::start(OpId op, std::uint8_t trait) {
   op_ = op;
   trait_ = trait;
+  followed_ = 0;
+  unusual_ = false;
   operands_.clear();
   for (TensorId id : graph_->inputs(op)) {
     operands_.push_back({.tensor = id, .rule = kSameRule, .shape = graph_->shape(id), .use = {}});
@@ -63,14 +67,33 @@ const Value* RuleContext::argument(std::size_t index, std::string_view name) con
   return nullptr;
 }
 
-std::optional<std::int64_t> RuleContext::integer(std::size_t index, std::string_view name) const {
+std::optional<std::int64_t> RuleContext::integer(std::size_t index, std::string_view name) {
   const Value* value = argument(index, name);
-  if (!value || (value->kind != Value::Kind::kInt && value->kind != Value::Kind::kBool)) return {};
+  if (!value) return {};
+  if (value->kind != Value::Kind::kInt && value->kind != Value::Kind::kBool) {
+    unusual_ = true;
+    return {};
+  }
   return value->integer.c;
 }
 
-bool RuleContext::flag(std::size_t index, std::string_view name) const {
+bool RuleContext::flag(std::size_t index, std::string_view name) {
   return integer(index, name).value_or(0) != 0;
+}
+
+std::optional<std::span<const std::int64_t>> RuleContext::integers(std::size_t index,
+                                                                   std::string_view name) {
+  const Value* value = argument(index, name);
+  if (!value) return {};
+  const std::span<const Value> items = value->kind == Value::Kind::kList
+                                           ? std::span<const Value>(value->items)
+                                           : std::span(value, 1);
+  integers_.clear();
+  for (const Value& item : items) {
+    if (item.kind != Value::Kind::kInt) unusual_ = true;
+    integers_.push_back(item.integer.c);
+  }
+  return integers_;
 }
 
 bool RuleContext::has_output(std::size_t index) const {
@@ -118,6 +141,11 @@ SplitRule concat_rule(std::size_t dim, std::int64_t outer) {
 
 std::size_t wrap_dim(std::int64_t dim, std::size_t rank) {
   return static_cast<std::size_t>(dim < 0 ? dim + static_cast<std::int64_t>(rank) : dim);
+}
+
+bool is_floating(DType dtype) {
+  return dtype == DType::kFloat16 || dtype == DType::kBFloat16 || dtype == DType::kFloat32 ||
+         dtype == DType::kFloat64;
 }
 
 bool has_batch(std::span<const Affine> shape) {
@@ -168,6 +196,11 @@ bool any_partial(std::span<const Operand> operands) {
   return false;
 }
 
+bool cut_alike(const Operand& a, const Operand& b) {
+  if (!(a.rule == b.rule)) return false;
+  return !a.sliced() || a.shape[a.rule.dim] == b.shape[b.rule.dim];
+}
+
 SplitRule join_addends(std::span<Operand* const> addends) {
   bool sums = false, means = false;
   for (const Operand* addend : addends) {
@@ -192,15 +225,18 @@ SplitRule join_addends(std::span<Operand* const> addends) {
 
 Sliced broadcast_slices(std::span<const Operand> operands, std::span<const Affine> out) {
   Sliced result;
+  Affine rows;
   for (const Operand& operand : operands) {
     if (!operand.sliced()) continue;
     if (operand.shape.size() > out.size()) return {.reason = kUnusualArguments};
     const std::size_t shift = out.size() - operand.shape.size();
     const SplitRule rule = concat_rule(operand.rule.dim + shift, operand.rule.outer);
-    if (result.rule.kind == SplitKind::kConcat && !(result.rule == rule)) {
+    const Affine own = operand.shape[operand.rule.dim];
+    if (result.rule.kind == SplitKind::kConcat && !(result.rule == rule && rows == own)) {
       return {.reason = kCutApart};
     }
     result.rule = rule;
+    rows = own;
   }
   if (result.rule.kind != SplitKind::kConcat) return result;
   for (const Operand& operand : operands) {

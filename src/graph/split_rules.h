@@ -24,6 +24,8 @@ struct Operand {
   std::optional<OperandUse> use;
 
   bool sliced() const { return rule.kind == SplitKind::kConcat; }
+  // Row numbers of the slice: each element is its place along `rule.dim`, counted from 0.
+  bool rows() const;
   bool same() const { return rule.kind == SplitKind::kSame; }
   bool local() const { return rule.kind == SplitKind::kLocal; }
   bool partial() const { return rule.kind == SplitKind::kSum || rule.kind == SplitKind::kMean; }
@@ -49,8 +51,18 @@ class RuleContext {
 
   // An argument by place or by keyword; null if it is absent or None.
   const Value* argument(std::size_t index, std::string_view name) const;
-  std::optional<std::int64_t> integer(std::size_t index, std::string_view name) const;
-  bool flag(std::size_t index, std::string_view name) const;  // absent: false
+  // Whole numbers that do not depend on the batch; none if the argument is absent. One of any other
+  // form makes the arguments unusual, whatever the rule goes on to say.
+  std::optional<std::int64_t> integer(std::size_t index, std::string_view name);
+  bool flag(std::size_t index, std::string_view name);  // absent: false
+  // The same of a list; a number alone is a list of one. Valid until the next call.
+  std::optional<std::span<const std::int64_t>> integers(std::size_t index, std::string_view name);
+  bool unusual() const { return unusual_; }
+
+  // Said of a positional argument that depends on the batch: the rule has seen to it that a slice's
+  // own count gives what belongs to the slice. Any other such argument is refused.
+  void follows(std::size_t index) { followed_ |= std::uint64_t{1} << index; }
+  bool followed(std::size_t index) const { return index < 64 && (followed_ >> index & 1) != 0; }
 
   std::size_t output_count() const { return outputs_.size(); }
   bool has_output(std::size_t index) const;
@@ -66,6 +78,9 @@ class RuleContext {
   std::vector<Operand> operands_;
   std::vector<std::uint32_t> first_operand_;  // of each positional argument
   std::vector<SplitRule> outputs_;
+  std::vector<std::int64_t> integers_;
+  std::uint64_t followed_ = 0;
+  bool unusual_ = false;
 };
 
 // Why an op cannot run on slices, a static string; empty where it can.
@@ -73,10 +88,15 @@ using Reason = std::string_view;
 // Sets the rules of the outputs and, where they do not follow, the uses of the operands.
 using RuleFunction = Reason (*)(RuleContext&);
 
+inline constexpr std::uint8_t kNoSizes = 255;
+
 struct RuleEntry {
   std::string_view type;  // "aten.mm.default"
   RuleFunction function;
   std::uint8_t trait = 0;  // means what the function says
+  // The positional argument that lists the sizes of the result. The walk sees to it that the batch
+  // stands in it where the result is cut and nowhere else.
+  std::uint8_t sizes = kNoSizes;
 };
 
 std::span<const RuleEntry> pointwise_rules();
@@ -105,6 +125,7 @@ inline SplitRule partial_rule(SplitKind kind) { return {kind, 0, 1}; }
 // Dimension `dim` counted from the end if negative.
 std::size_t wrap_dim(std::int64_t dim, std::size_t rank);
 bool has_batch(std::span<const Affine> shape);
+bool is_floating(DType dtype);
 // The only dimension that depends on the batch, if it is a·B; none if there is no such dimension
 // or more than one.
 std::optional<std::size_t> batch_dim(std::span<const Affine> shape);
@@ -115,6 +136,8 @@ void reduce_all(std::span<Operand> operands);
 bool any_sliced(std::span<const Operand> operands);
 bool any_local(std::span<const Operand> operands);
 bool any_partial(std::span<const Operand> operands);
+// Cut alike, with as many rows a sample; or neither is cut and both are of one kind.
+bool cut_alike(const Operand& a, const Operand& b);
 
 // The result of an op that is linear in all of `addends` together, none of them sliced. A kSame
 // addend of a sum is kept on one instance; sums and means together are reduced.

@@ -29,23 +29,45 @@ Reason eye(RuleContext& op) {
   return {};
 }
 
-// arange over the batch counts the rows of the slice, not of the whole.
+bool is_int(const Value* value, std::int64_t number) {
+  return value && value->kind == Value::Kind::kInt && value->integer.c == number;
+}
+
+// arange(end), arange(start, end), arange(start, end, step); `trait` is the place of the end. From
+// 0 by 1 to a multiple of the batch it numbers the rows, on a slice those of the slice. Anything
+// else that depends on the batch names rows of the whole: backwards, shifted, every other one.
 Reason arange(RuleContext& op) {
-  op.set_output(0, has_batch(op.output_shape(0)) ? kLocalRule : kSameRule);
+  const auto shape = op.output_shape(0);
+  if (!has_batch(shape)) {
+    op.set_output(0, kSameRule);
+    return {};
+  }
+  const Value* end = op.argument(op.trait(), "end");
+  const Value* step = op.trait() == 1 ? op.argument(2, "step") : nullptr;
+  const DType dtype = op.graph().tensor(op.graph().outputs(op.op())[0]).dtype;
+  const bool from_zero = op.trait() == 0 || is_int(op.argument(0, "start"), 0);
+  const bool by_one = !step || is_int(step, 1);
+  const bool whole = dtype == DType::kInt64 || dtype == DType::kInt32;
+  if (!from_zero || !by_one || !whole || !batch_dim(shape) || !end ||
+      end->kind != Value::Kind::kSize || end->integer != shape[0]) {
+    return kAcrossBatch;
+  }
+  op.follows(op.trait());
+  op.set_output(0, kLocalRule);
   return {};
 }
 
 constexpr RuleEntry kRules[] = {
-    {"aten.zeros.default", create},
-    {"aten.ones.default", create},
-    {"aten.full.default", create},
-    {"aten.empty.memory_format", create},
+    {"aten.zeros.default", create, 0, 0},
+    {"aten.ones.default", create, 0, 0},
+    {"aten.full.default", create, 0, 0},
+    {"aten.empty.memory_format", create, 0, 0},
     {"aten.scalar_tensor.default", create},
-    {"aten.new_zeros.default", create},
-    {"aten.new_ones.default", create},
-    {"aten.new_full.default", create},
-    {"aten.new_empty.default", create},
-    {"aten.rand.default", create},
+    {"aten.new_zeros.default", create, 0, 1},
+    {"aten.new_ones.default", create, 0, 1},
+    {"aten.new_full.default", create, 0, 1},
+    {"aten.new_empty.default", create, 0, 1},
+    {"aten.rand.default", create, 0, 0},
     {"aten.zeros_like.default", create_like},
     {"aten.ones_like.default", create_like},
     {"aten.full_like.default", create_like},
@@ -53,9 +75,9 @@ constexpr RuleEntry kRules[] = {
     {"aten.rand_like.default", create_like},
     {"aten.bernoulli.p", create_like},
     {"aten.eye.default", eye},
-    {"aten.arange.default", arange},
-    {"aten.arange.start", arange},
-    {"aten.arange.start_step", arange},
+    {"aten.arange.default", arange, 0},
+    {"aten.arange.start", arange, 1},
+    {"aten.arange.start_step", arange, 1},
 };
 
 }  // namespace

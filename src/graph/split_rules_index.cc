@@ -35,12 +35,12 @@ Reason embedding_backward(RuleContext& op) {
     op.set_output(0, grad->rule);
     return {};
   }
-  if (!(grad->rule == indices->rule)) return kCutApart;
+  if (!cut_alike(*grad, *indices)) return kCutApart;
   op.set_output(0, kSumRule);
   return {};
 }
 
-// gather(x, dim, index): other dimensions are walked side by side.
+// gather(x, dim, index): other dimensions are walked side by side, of x perhaps a part.
 Reason gather(RuleContext& op) {
   Operand* x = op.operand(0);
   const auto at = op.integer(1, "dim");
@@ -53,7 +53,7 @@ Reason gather(RuleContext& op) {
   }
   reduce(*x);
   const std::size_t dim = wrap_dim(*at, x->shape.size());
-  const bool alike = x->rule == index->rule && x->rule.dim != dim;
+  const bool alike = cut_alike(*x, *index) && x->rule.dim != dim;
   const bool looked_up = !x->sliced() && index->rule.dim == dim;
   if (!alike && !looked_up) return kCutApart;
   op.set_output(0, index->rule);
@@ -61,7 +61,7 @@ Reason gather(RuleContext& op) {
 }
 
 // scatter, scatter_add(x, dim, index, source): all cut alike, off the dimension; `source` may be a
-// number.
+// number. Of x and of the source only a part may be walked: then the rows are not side by side.
 Reason scatter(RuleContext& op) {
   Operand* x = op.operand(0);
   const auto at = op.integer(1, "dim");
@@ -74,8 +74,7 @@ Reason scatter(RuleContext& op) {
     return {};
   }
   const std::size_t dim = wrap_dim(*at, x->shape.size());
-  if (!(x->rule == index->rule) || (source && !(source->rule == index->rule)) ||
-      index->rule.dim == dim) {
+  if (!cut_alike(*x, *index) || (source && !cut_alike(*source, *index)) || index->rule.dim == dim) {
     return kCutApart;
   }
   op.set_output(0, x->rule);
@@ -119,7 +118,7 @@ Reason index_add(RuleContext& op) {
   reduce(*source);
   if (!source->sliced()) return kCutApart;
   if (source->rule.dim != dim) {
-    if (!(x->rule == source->rule) || index->sliced()) return kCutApart;
+    if (!cut_alike(*x, *source) || index->sliced()) return kCutApart;
     op.set_output(0, x->rule);
     return {};
   }
@@ -179,9 +178,9 @@ Indexed indexed(const Operand& x, const Indices& indices) {
     if (!index) continue;
     SplitRule rule = index->rule;
     if (index->local()) {
-      // Row numbers of the slice, into a tensor that is cut in the same rows.
+      // The slice's own row numbers, into a tensor that is cut in the same rows.
       const auto rows = batch_dim(index->shape);
-      if (!rows || !x.sliced() || x.rule.dim != dim || x.rule.outer != 1 ||
+      if (!rows || !index->rows() || !x.sliced() || x.rule.dim != dim || x.rule.outer != 1 ||
           x.shape[dim] != index->shape[*rows]) {
         return {.reason = kReadsLocal};
       }

@@ -41,7 +41,7 @@ Reason cat(RuleContext& op) {
   }
   if (parts[0].sliced() && parts[0].rule.dim == dim) return join_batches(op, parts);
   for (const Operand& part : parts) {
-    if (!part.sliced() || !(part.rule == parts[0].rule) || part.rule.dim == dim) return kCutApart;
+    if (!part.sliced() || !cut_alike(part, parts[0]) || part.rule.dim == dim) return kCutApart;
   }
   op.set_output(0, parts[0].rule);
   return {};
@@ -55,7 +55,7 @@ Reason stack(RuleContext& op) {
   reduce_all(parts);
   const std::size_t dim = wrap_dim(op.integer(1, "dim").value_or(0), op.output_shape(0).size());
   for (const Operand& part : parts) {
-    if (!(part.rule == parts[0].rule)) return kCutApart;
+    if (!cut_alike(part, parts[0])) return kCutApart;
   }
   const SplitRule rule = parts[0].rule;
   op.set_output(0, concat_rule(rule.dim + (rule.dim >= dim ? 1 : 0), rule.outer));
@@ -73,7 +73,10 @@ Reason scatter_part(RuleContext& op) {
   const std::size_t dim = wrap_dim(op.integer(2, "dim").value_or(0), x->shape.size());
   SplitRule rule = part->rule;
   if (op.trait() != 0 && rule.dim >= dim) ++rule.dim;  // select: the part lacks the dimension
-  if (!x->sliced() || !(x->rule == rule) || rule.dim == dim) return kCutApart;
+  if (!x->sliced() || !part->sliced() || !(x->rule == rule) || rule.dim == dim ||
+      x->shape[x->rule.dim] != part->shape[part->rule.dim]) {
+    return kCutApart;
+  }
   op.set_output(0, x->rule);
   return {};
 }

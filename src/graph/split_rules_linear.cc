@@ -125,7 +125,7 @@ Reason convolution_backward(RuleContext& op) {
   Operand* weight = op.operand(2);
   if (!grad || !input || !weight || any_local(op.operands())) return kUnusualArguments;
   reduce_all(op.operands());
-  if (weight->sliced() || !(grad->rule == input->rule)) return kCutApart;
+  if (weight->sliced() || !cut_alike(*grad, *input)) return kCutApart;
   if (grad->sliced() && grad->rule.dim != 0) return kCutApart;
   op.set_output(0, grad->rule);
   op.set_output(1, grad->sliced() ? kSumRule : kSameRule);

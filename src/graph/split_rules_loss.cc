@@ -26,6 +26,14 @@ Reason loss(RuleContext& op) {
   return {};
 }
 
+// binary_cross_entropy(x, target, …), which does not broadcast.
+Reason cross_entropy(RuleContext& op) {
+  Operand* x = op.operand(0);
+  Operand* target = op.operand(1);
+  if (x && target && !cut_alike(*x, *target)) return kCutApart;
+  return loss(op);
+}
+
 // mse_loss_backward(grad, x, target, reduction).
 Reason loss_backward(RuleContext& op) {
   if (any_local(op.operands())) return kReadsLocal;
@@ -40,6 +48,11 @@ Reason loss_backward(RuleContext& op) {
   return {};
 }
 
+// A row for each sample, not the classes of one.
+bool rows_of_classes(const Operand& x) {
+  return !x.sliced() || (x.rule.dim == 0 && x.shape.size() >= 2);
+}
+
 // nll_loss_forward(x [N, C, …], target [N, …], weight, reduction, ignored) → loss, total weight.
 // The mean is over the weight of the labels that are not ignored, which differs from slice to
 // slice in ways that the graph cannot know: it is no mean by shares.
@@ -48,7 +61,7 @@ Reason nll_loss(RuleContext& op) {
   Operand* target = op.operand(1);
   if (!x || !target || any_local(op.operands())) return kReadsLocal;
   reduce_all(op.operands());
-  if (!(x->rule == target->rule) || (x->sliced() && x->rule.dim != 0)) return kCutApart;
+  if (!cut_alike(*x, *target) || !rows_of_classes(*x)) return kCutApart;
   const std::int64_t reduction = op.integer(3, "reduction").value_or(kMean);
   if (!x->sliced()) {
     op.set_outputs(kSameRule);
@@ -69,8 +82,8 @@ Reason nll_loss_backward(RuleContext& op) {
   Operand* total = op.operand(6);
   if (!grad || !x || !target || !total || any_local(op.operands())) return kReadsLocal;
   reduce_all(op.operands());
-  if (!(x->rule == target->rule) || (x->sliced() && x->rule.dim != 0)) return kCutApart;
-  if (total->sliced() || (grad->sliced() && !(grad->rule == x->rule))) return kCutApart;
+  if (!cut_alike(*x, *target) || !rows_of_classes(*x)) return kCutApart;
+  if (total->sliced() || (grad->sliced() && !cut_alike(*grad, *x))) return kCutApart;
   op.set_output(0, x->rule);
   return {};
 }
@@ -79,7 +92,7 @@ constexpr RuleEntry kRules[] = {
     {"aten.mse_loss.default", loss, 2},
     {"aten.smooth_l1_loss.default", loss, 2},
     {"aten.huber_loss.default", loss, 2},
-    {"aten.binary_cross_entropy.default", loss, 3},
+    {"aten.binary_cross_entropy.default", cross_entropy, 3},
     {"aten.binary_cross_entropy_with_logits.default", loss, 4},
     {"aten.mse_loss_backward.default", loss_backward, 3},
     {"aten.smooth_l1_loss_backward.default", loss_backward, 3},

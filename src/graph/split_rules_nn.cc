@@ -16,7 +16,7 @@ Reason per_image(RuleContext& op) {
     return {};
   }
   for (const Operand& operand : operands) {
-    if (!(operand.rule == operands[0].rule) || operand.rule.dim != 0) return kCutApart;
+    if (!cut_alike(operand, operands[0]) || operand.rule.dim != 0) return kCutApart;
     if (operand.shape.size() <= op.trait()) return kAcrossBatch;
   }
   op.set_outputs(operands[0].rule);
@@ -26,13 +26,13 @@ Reason per_image(RuleContext& op) {
 // native_layer_norm(x, sizes, weight, bias, eps) → result, mean, 1/deviation.
 Reason layer_norm(RuleContext& op) {
   Operand* x = op.operand(0);
-  const Value* sizes = op.argument(1, "normalized_shape");
+  const auto sizes = op.integers(1, "normalized_shape");
   if (!x || !sizes || any_local(op.operands())) return kReadsLocal;
   reduce_all(op.operands());
   for (const Operand& operand : op.operands()) {
     if (operand.sliced() && &operand != x) return kCutApart;
   }
-  if (x->sliced() && x->rule.dim + sizes->items.size() >= x->shape.size()) return kAcrossBatch;
+  if (x->sliced() && x->rule.dim + sizes->size() >= x->shape.size()) return kAcrossBatch;
   op.set_outputs(x->rule);
   return {};
 }
@@ -41,25 +41,31 @@ Reason layer_norm(RuleContext& op) {
 Reason layer_norm_backward(RuleContext& op) {
   Operand* grad = op.operand(0);
   Operand* x = op.operand(1);
-  const Value* sizes = op.argument(2, "normalized_shape");
+  const auto sizes = op.integers(2, "normalized_shape");
   Operand* mean = op.operand(3);
   Operand* deviation = op.operand(4);
   if (!grad || !x || !sizes || !mean || !deviation || any_local(op.operands())) return kReadsLocal;
   reduce_all(op.operands());
   for (const Operand* operand : {x, mean, deviation}) {
-    if (!(operand->rule == grad->rule)) return kCutApart;
+    if (!cut_alike(*operand, *grad)) return kCutApart;
   }
   for (std::size_t place : {5, 6}) {
     if (op.operand(place) && !op.operand(place)->same()) return kCutApart;
   }
-  if (x->sliced() && x->rule.dim + sizes->items.size() >= x->shape.size()) return kAcrossBatch;
+  if (x->sliced() && x->rule.dim + sizes->size() >= x->shape.size()) return kAcrossBatch;
   op.set_output(0, grad->rule);
   op.set_output(1, grad->sliced() ? kSumRule : kSameRule);
   op.set_output(2, grad->sliced() ? kSumRule : kSameRule);
   return {};
 }
 
-// native_group_norm(x [N, C, …], weight, bias, …) → result, mean, 1/deviation [N, groups].
+// The number of samples, which the group normalisations are told.
+bool is_count_of(const Value* value, const Operand& x) {
+  return value && !x.shape.empty() && value->kind == Value::Kind::kSize &&
+         value->integer == x.shape[0];
+}
+
+// native_group_norm(x [N, C, …], weight, bias, N, …) → result, mean, 1/deviation [N, groups].
 Reason group_norm(RuleContext& op) {
   Operand* x = op.operand(0);
   if (!x || any_local(op.operands())) return kReadsLocal;
@@ -67,12 +73,15 @@ Reason group_norm(RuleContext& op) {
   for (const Operand& operand : op.operands()) {
     if (operand.sliced() && &operand != x) return kCutApart;
   }
-  if (x->sliced() && x->rule.dim != 0) return kAcrossBatch;
+  if (x->sliced() && (x->rule.dim != 0 || !is_count_of(op.argument(3, "N"), *x))) {
+    return kAcrossBatch;
+  }
+  if (x->sliced()) op.follows(3);
   op.set_outputs(x->rule);
   return {};
 }
 
-// native_group_norm_backward(grad, x, mean, 1/deviation, weight, …).
+// native_group_norm_backward(grad, x, mean, 1/deviation, weight, N, …).
 Reason group_norm_backward(RuleContext& op) {
   Operand* grad = op.operand(0);
   if (!grad || !op.operand(1) || !op.operand(2) || !op.operand(3) || any_local(op.operands())) {
@@ -80,10 +89,13 @@ Reason group_norm_backward(RuleContext& op) {
   }
   reduce_all(op.operands());
   for (std::size_t i = 1; i <= 3; ++i) {
-    if (!(op.operand(i)->rule == grad->rule)) return kCutApart;
+    if (!cut_alike(*op.operand(i), *grad)) return kCutApart;
   }
   if (op.operand(4) && !op.operand(4)->same()) return kCutApart;
-  if (grad->sliced() && grad->rule.dim != 0) return kAcrossBatch;
+  if (grad->sliced() && (grad->rule.dim != 0 || !is_count_of(op.argument(5, "N"), *grad))) {
+    return kAcrossBatch;
+  }
+  if (grad->sliced()) op.follows(5);
   op.set_output(0, grad->rule);
   op.set_output(1, grad->sliced() ? kSumRule : kSameRule);
   op.set_output(2, grad->sliced() ? kSumRule : kSameRule);
@@ -121,7 +133,7 @@ Reason batch_norm_backward(RuleContext& op) {
   Operand* x = op.operand(1);
   if (!grad || !x) return kUnusualArguments;
   reduce_all(op.operands());
-  if (!(grad->rule == x->rule)) return kCutApart;
+  if (!cut_alike(*grad, *x)) return kCutApart;
   for (std::size_t place = 2; place <= 6; ++place) {
     Operand* operand = op.operand(place);
     if (!operand || operand->same()) continue;
@@ -158,10 +170,10 @@ constexpr RuleEntry kRules[] = {
     {"aten.adaptive_max_pool2d_backward.default", per_image, 3},
     {"aten.upsample_nearest2d.default", per_image, 3},
     {"aten.upsample_nearest2d.vec", per_image, 3},
-    {"aten.upsample_nearest2d_backward.default", per_image, 3},
+    {"aten.upsample_nearest2d_backward.default", per_image, 3, 2},
     {"aten.upsample_bilinear2d.default", per_image, 3},
     {"aten.upsample_bilinear2d.vec", per_image, 3},
-    {"aten.upsample_bilinear2d_backward.default", per_image, 3},
+    {"aten.upsample_bilinear2d_backward.default", per_image, 3, 2},
     {"aten.reflection_pad2d.default", per_image, 3},
     {"aten.reflection_pad2d_backward.default", per_image, 3},
     {"aten.replication_pad2d.default", per_image, 3},

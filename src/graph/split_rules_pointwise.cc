@@ -17,11 +17,6 @@ enum Linearity : std::uint8_t {
   kCast,      // in its only operand if both types are floats, or the result is wider
 };
 
-bool floating(DType dtype) {
-  return dtype == DType::kFloat16 || dtype == DType::kBFloat16 || dtype == DType::kFloat32 ||
-         dtype == DType::kFloat64;
-}
-
 bool is_zero(const Value* value) {
   if (!value) return false;
   switch (value->kind) {
@@ -61,7 +56,7 @@ SplitRule partial_result(RuleContext& op) {
     case kCast: {
       if (!op.has_output(0)) break;
       const TensorId out = op.graph().outputs(op.op())[0];
-      if (floating(op.graph().tensor(out).dtype)) return partial_rule(operands[0].rule.kind);
+      if (is_floating(op.graph().tensor(out).dtype)) return partial_rule(operands[0].rule.kind);
       break;
     }
     case kSum:
@@ -99,14 +94,23 @@ SplitRule partial_result(RuleContext& op) {
   return kSameRule;
 }
 
+// Row numbers stay what they are in types that hold every one of them.
+bool keeps_rows(DType dtype) { return dtype == DType::kInt64 || dtype == DType::kInt32; }
+
+Reason local_result(RuleContext& op) {
+  const Operand& x = op.operands()[0];
+  if (op.trait() != kIdentity && op.trait() != kCast) return kReadsLocal;
+  if (!op.has_output(0)) return kUnusualArguments;
+  const DType out = op.graph().tensor(op.graph().outputs(op.op())[0]).dtype;
+  if (x.rows() && !keeps_rows(out)) return kReadsLocal;
+  op.set_outputs(x.rule);
+  return {};
+}
+
 Reason pointwise(RuleContext& op) {
   const auto operands = op.operands();
   if (operands.empty()) return kUnusualArguments;
-  if (any_local(operands)) {
-    if (op.trait() != kIdentity && op.trait() != kCast) return kReadsLocal;
-    op.set_outputs(operands[0].rule);
-    return {};
-  }
+  if (any_local(operands)) return local_result(op);
   if (!any_sliced(operands)) {
     op.set_outputs(any_partial(operands) ? partial_result(op) : kSameRule);
     return {};

@@ -1,4 +1,6 @@
 // Split rules of reductions and of operators that run along some dimensions.
+#include <algorithm>
+
 #include "graph/split_rules.h"
 
 namespace heterog::graph {
@@ -12,14 +14,10 @@ enum Over : std::uint8_t {
 };
 
 // The dimensions that argument `index` names; all of them if it is absent or empty.
-bool reduces(const RuleContext& op, std::size_t index, std::size_t dim, std::size_t rank) {
-  const Value* dims = op.argument(index, "dim");
-  if (!dims || (dims->kind == Value::Kind::kList && dims->items.empty())) return true;
-  if (dims->kind == Value::Kind::kInt) return wrap_dim(dims->integer.c, rank) == dim;
-  for (const Value& item : dims->items) {
-    if (wrap_dim(item.integer.c, rank) == dim) return true;
-  }
-  return false;
+bool reduces(RuleContext& op, std::size_t index, std::size_t dim, std::size_t rank) {
+  const auto dims = op.integers(index, "dim");
+  if (!dims || dims->empty()) return true;
+  return std::ranges::any_of(*dims, [&](std::int64_t each) { return wrap_dim(each, rank) == dim; });
 }
 
 Reason reduce_dims(RuleContext& op, std::size_t dims_argument, Over over) {

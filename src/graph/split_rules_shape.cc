@@ -47,6 +47,8 @@ Reason view(RuleContext& op) {
   const auto rule =
       before ? rule_at(op.output_shape(0), *before, x->rule.kind) : std::optional<SplitRule>();
   if (!rule) return kNoBatchDim;
+  // Numbers of rows go on being that only where the rows stay whole.
+  if (x->rows() && op.output_shape(0)[rule->dim] != x->shape[x->rule.dim]) return kReadsLocal;
   op.set_output(0, *rule);
   return {};
 }
@@ -60,10 +62,10 @@ SplitRule moved(const Operand& x, std::size_t dim) {
 
 Reason permute(RuleContext& op) {
   Operand* x = op.operand(0);
-  const Value* order = op.argument(1, "dims");
-  if (!x || !order || order->items.size() != x->shape.size()) return kUnusualArguments;
-  for (std::size_t i = 0; i < order->items.size(); ++i) {
-    if (wrap_dim(order->items[i].integer.c, x->shape.size()) == x->rule.dim) {
+  const auto order = op.integers(1, "dims");
+  if (!x || !order || order->size() != x->shape.size()) return kUnusualArguments;
+  for (std::size_t i = 0; i < order->size(); ++i) {
+    if (wrap_dim((*order)[i], x->shape.size()) == x->rule.dim) {
       op.set_output(0, moved(*x, i));
       return {};
     }
@@ -103,13 +105,11 @@ Reason unsqueeze(RuleContext& op) {
 
 Reason squeeze(RuleContext& op) {
   Operand* x = op.operand(0);
-  const Value* dims = op.argument(1, "dim");
+  const auto dims = op.integers(1, "dim");
   if (!x || !dims) return kUnusualArguments;
-  const std::span<const Value> list =
-      dims->kind == Value::Kind::kList ? std::span<const Value>(dims->items) : std::span(dims, 1);
   std::size_t removed_before = 0;
-  for (const Value& item : list) {
-    const std::size_t dim = wrap_dim(item.integer.c, x->shape.size());
+  for (std::int64_t each : *dims) {
+    const std::size_t dim = wrap_dim(each, x->shape.size());
     // A slice of one sample would lose its batch dimension.
     if (!unsliced(*x) && dim == x->rule.dim) return kAcrossBatch;
     if (dim < x->rule.dim && x->shape[dim] == Affine{0, 1}) ++removed_before;
@@ -136,12 +136,36 @@ Reason expand(RuleContext& op) {
   return {};
 }
 
+// The factor of dimension `dim` of the result is the batch, and no other depends on it.
+bool repeats_by_batch(const Value& times, const Operand& x, std::span<const Affine> out,
+                      std::size_t dim) {
+  if (times.items.size() != out.size() || x.shape.size() > out.size()) return false;
+  const std::size_t shift = out.size() - x.shape.size();
+  const std::int64_t rows = dim < shift ? 1 : x.shape[dim - shift].c;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const Value& item = times.items[i];
+    if (i == dim) {
+      if (item.kind != Value::Kind::kSize || item.integer.c != 0 || rows <= 0 ||
+          out[i].a % rows != 0 || item.integer.a != out[i].a / rows) {
+        return false;
+      }
+    } else if (item.kind != Value::Kind::kInt) {
+      return false;
+    }
+  }
+  return true;
+}
+
 Reason repeat(RuleContext& op) {
   Operand* x = op.operand(0);
   const Value* times = op.argument(1, "repeats");
   if (!x || !times || x->local()) return kUnusualArguments;
   if (has_batch(op.output_shape(0))) reduce(*x);
   SplitRule rule = widened(*x, op.output_shape(0));
+  if (!x->sliced() && has_batch(op.output_shape(0))) {
+    if (!repeats_by_batch(*times, *x, op.output_shape(0), rule.dim)) return kAcrossBatch;
+    op.follows(1);
+  }
   if (x->sliced()) {
     if (rule.dim >= times->items.size() || rule.dim >= op.output_shape(0).size()) {
       return kUnusualArguments;
@@ -177,7 +201,7 @@ std::optional<Affine> bound(const Value* value, Affine otherwise, Affine size) {
 }
 
 // slice(x, dim, start, end, step). Along the batch only at multiples of a whole batch, which are
-// cuts of the outer factor.
+// cuts of the outer factor; along another dimension only at places that do not depend on it.
 Reason slice(RuleContext& op) {
   Operand* x = op.operand(0);
   if (!x) return kUnusualArguments;
@@ -193,6 +217,8 @@ Reason slice(RuleContext& op) {
         end->a > size.a) {
       return kAcrossBatch;
     }
+    op.follows(2);
+    op.follows(3);
     rule.outer = (end->a - start->a) / rest;
   }
   op.set_output(0, rule);
@@ -206,13 +232,25 @@ Reason split(RuleContext& op) {
   const std::size_t dim = wrap_dim(op.integer(2, "dim").value_or(0), x->shape.size());
   op.set_outputs(x->rule);
   if (unsliced(*x) || dim != x->rule.dim) return {};
+  // As many rows in each part as the arguments say, a number for all or one for each.
+  const Value* sizes = op.argument(1, "split_size");
+  if (!sizes) return kUnusualArguments;
   const std::int64_t rest = x->shape[dim].a / x->rule.outer;
   for (std::size_t i = 0; i < op.output_count(); ++i) {
     if (op.output_shape(i).size() <= dim) return kAcrossBatch;  // a part that nobody reads
     const Affine size = op.output_shape(i)[dim];
     if (size.c != 0 || size.a == 0 || size.a % rest != 0) return kAcrossBatch;
+    const bool each = sizes->kind == Value::Kind::kList;
+    if (each && i >= sizes->items.size()) return kUnusualArguments;
+    const Value& said = each ? sizes->items[i] : *sizes;
+    const bool last = !each && i + 1 == op.output_count();  // what is left over
+    if (said.kind != Value::Kind::kSize || said.integer.c != 0 || said.integer.a < size.a ||
+        (said.integer.a != size.a && !last)) {
+      return kAcrossBatch;
+    }
     op.set_output(i, {x->rule.kind, x->rule.dim, size.a / rest});
   }
+  op.follows(1);
   return {};
 }
 
@@ -221,7 +259,7 @@ Reason put_back(RuleContext& op) {
   Operand* grad = op.operand(0);
   const bool select = op.trait() != 0;
   const auto at = op.integer(2, "dim");
-  if (!grad || !at) return kUnusualArguments;
+  if (!grad || !at || grad->local()) return kUnusualArguments;
   const std::size_t dim = wrap_dim(*at, op.output_shape(0).size());
   std::size_t place = grad->rule.dim;
   if (select && place >= dim) ++place;
@@ -234,12 +272,10 @@ Reason put_back(RuleContext& op) {
 // from the end) do not name it: flip, roll.
 Reason along_dims(RuleContext& op) {
   Operand* x = op.operand(0);
-  const Value* dims = op.argument(op.trait(), "dims");
-  if (!x || !dims || dims->items.empty()) return kUnusualArguments;
-  for (const Value& item : dims->items) {
-    if (!unsliced(*x) && wrap_dim(item.integer.c, x->shape.size()) == x->rule.dim) {
-      return kAcrossBatch;
-    }
+  const auto dims = op.integers(op.trait(), "dims");
+  if (!x || !dims || dims->empty()) return kUnusualArguments;
+  for (std::int64_t each : *dims) {
+    if (!unsliced(*x) && wrap_dim(each, x->shape.size()) == x->rule.dim) return kAcrossBatch;
   }
   op.set_output(0, x->rule);
   return {};
@@ -248,19 +284,16 @@ Reason along_dims(RuleContext& op) {
 // constant_pad_nd(x, pad, value): pairs of pads, from the last dimension backwards.
 Reason pad(RuleContext& op) {
   Operand* x = op.operand(0);
-  const Value* pads = op.argument(1, "pad");
+  const auto pads = op.integers(1, "pad");
   const Value* value = op.argument(2, "value");
   if (!x || !pads || x->local()) return kUnusualArguments;
   const bool zero = !value || (value->kind == Value::Kind::kInt && value->integer.c == 0) ||
                     (value->kind == Value::Kind::kFloat && value->number == 0);
   if (x->rule.kind == SplitKind::kSum && !zero) reduce(*x);
   const std::size_t from_end = x->shape.size() - 1 - x->rule.dim;
-  if (x->sliced() && 2 * from_end + 1 < pads->items.size()) {
-    const Affine none;
-    if (pads->items[2 * from_end].integer != none ||
-        pads->items[2 * from_end + 1].integer != none) {
-      return kAcrossBatch;
-    }
+  if (x->sliced() && 2 * from_end < pads->size()) {
+    if ((*pads)[2 * from_end] != 0) return kAcrossBatch;
+    if (2 * from_end + 1 < pads->size() && (*pads)[2 * from_end + 1] != 0) return kAcrossBatch;
   }
   op.set_output(0, x->rule);
   return {};
@@ -269,31 +302,31 @@ Reason pad(RuleContext& op) {
 // tril, triu, pixel_shuffle and the like: linear in x, and work on its last `trait` dimensions.
 Reason last_dims(RuleContext& op) {
   Operand* x = op.operand(0);
-  if (!x) return kUnusualArguments;
+  if (!x || x->local()) return kUnusualArguments;
   if (!unsliced(*x) && x->rule.dim + op.trait() >= x->shape.size()) return kAcrossBatch;
   op.set_output(0, x->rule);
   return {};
 }
 
 constexpr RuleEntry kRules[] = {
-    {"aten.view.default", view},
-    {"aten._unsafe_view.default", view},
-    {"aten.reshape.default", view},
+    {"aten.view.default", view, 0, 1},
+    {"aten._unsafe_view.default", view, 0, 1},
+    {"aten.reshape.default", view, 0, 1},
     {"aten.permute.default", permute},
     {"aten.transpose.int", transpose},
     {"aten.t.default", matrix_transpose},
     {"aten.unsqueeze.default", unsqueeze},
     {"aten.squeeze.dim", squeeze},
     {"aten.squeeze.dims", squeeze},
-    {"aten.expand.default", expand},
+    {"aten.expand.default", expand, 0, 1},
     {"aten.repeat.default", repeat},
     {"aten.select.int", take_out},
     {"aten.unbind.int", take_out},
     {"aten.slice.Tensor", slice},
     {"aten.split.Tensor", split},
     {"aten.split_with_sizes.default", split},
-    {"aten.select_backward.default", put_back, 1},
-    {"aten.slice_backward.default", put_back, 0},
+    {"aten.select_backward.default", put_back, 1, 1},
+    {"aten.slice_backward.default", put_back, 0, 1},
     {"aten.flip.default", along_dims, 1},
     {"aten.roll.default", along_dims, 2},
     {"aten.constant_pad_nd.default", pad},

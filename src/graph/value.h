@@ -17,7 +17,8 @@ struct Value {
     kInt,         // integer.c
     kFloat,       // number
     kSize,        // integer: shape-like, a slice takes its own sample count
-    kScalar,      // affine arithmetic scalar of the whole batch: number·B + offset
+    kScalar,      // affine arithmetic scalar of the whole batch: number·B + offset; where it is
+                  // written with integers `integer` is the same, and it is an integer: a ≠ 0
     kReciprocal,  // arithmetic scalar number / integer.at(B) of the whole batch
     kSymbol,      // text: dtype, layout, memory format, "device"
     kString,      // text

@@ -79,6 +79,7 @@ std::optional<Value> parse_scalar(std::string_view text) {
   value.kind = Value::Kind::kScalar;
   value.number = affine->number;
   value.offset = affine->offset;
+  if (const auto integer = parse_affine(text)) value.integer = *integer;
   return value;
 }
 
@@ -109,8 +110,10 @@ std::optional<Value> parse_tensor(std::string_view text) {
   return value.tensor.valid() ? std::optional(value) : std::nullopt;
 }
 
+// Not of integers: the slope of 2 is written "2.0".
 std::string real_affine_text(double number, double offset) {
-  return offset == 0 ? fmt::format("{}B", number) : fmt::format("{}B{:+}", number, offset);
+  const std::string slope = fmt::format("{}{}B", number, whole(number) ? ".0" : "");
+  return offset == 0 ? slope : fmt::format("{}{:+}", slope, offset);
 }
 
 }  // namespace
@@ -152,7 +155,8 @@ std::string value_text(const Value& value) {
       return value.integer.constant() ? fmt::format("#0B{:+}", value.integer.c)
                                       : "#" + affine_text(value.integer);
     case Value::Kind::kScalar:
-      return "$" + real_affine_text(value.number, value.offset);
+      return "$" + (value.integer.constant() ? real_affine_text(value.number, value.offset)
+                                             : affine_text(value.integer));
     case Value::Kind::kReciprocal:
       return fmt::format("${}/{}", value.number,
                          value.integer.constant() ? fmt::format("0B{:+}", value.integer.c)

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "cluster/cluster_io.h"
 #include "cost/cost_model.h"
@@ -40,8 +41,15 @@ std::unique_ptr<const cost::Problem> load_problem(const ProblemOptions& options)
   runtime::check_operators(*graph, options.graph);
   const cost::CalibratedModel analytic;
   const cost::ProfiledModel model(*graph, load_profiles(options, *cluster), analytic);
-  return cost::make_problem(std::move(graph), std::move(cluster), model, options.batch,
-                            {.max_groups = options.max_groups});
+  auto problem = cost::make_problem(std::move(graph), std::move(cluster), model, options.batch,
+                                    {.max_groups = options.max_groups});
+  spdlog::info("{}: {} ops in {} groups, {} parameters", printable(options.graph, 400),
+               problem->graph->op_count(), problem->grouping.count(),
+               problem->graph->parameters().size());
+  spdlog::info("{}: {} devices of {} types, {} links", printable(options.cluster, 400),
+               problem->cluster->device_count(), problem->cluster->type_count(),
+               problem->cluster->link_count());
+  return problem;
 }
 
 compiler::CompileOptions compile_options(const ProblemOptions& options) {

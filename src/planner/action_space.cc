@@ -16,7 +16,7 @@ constexpr std::array<std::string_view, kSchemeCount> kSchemeNames = {"EV-PS", "E
 }  // namespace
 
 ActionSpace::ActionSpace(const cost::Problem& problem)
-    : problem_(problem), devices_(static_cast<int>(problem.cluster->device_count())) {
+    : problem_(problem), devices_(problem.cluster->device_count()) {
   for (DeviceId device : problem.cluster->device_ids()) {
     decisions_.push_back(compiler::single_decision(device));
   }
@@ -26,20 +26,17 @@ ActionSpace::ActionSpace(const cost::Problem& problem)
   decisions_.push_back(compiler::proportional_decision(problem, SyncMethod::kAllReduce));
 }
 
-std::string ActionSpace::name(int action) const {
-  EXPECT(action >= 0 && action < size());
-  if (action >= devices_) return std::string(kSchemeNames[action - devices_]);
-  return problem_.cluster->device(DeviceId(static_cast<std::size_t>(action))).name;
+std::string ActionSpace::name(ActionId action) const {
+  EXPECT(action.value() < size());
+  if (action.value() >= devices_) return std::string(kSchemeNames[action.value() - devices_]);
+  return problem_.cluster->device(DeviceId(action.value())).name;
 }
 
-compiler::Strategy ActionSpace::strategy(std::span<const std::uint8_t> actions) const {
+compiler::Strategy ActionSpace::strategy(std::span<const ActionId> actions) const {
   EXPECT(actions.size() == problem_.grouping.count());
   compiler::Strategy strategy;
   strategy.units.reserve(actions.size());
-  for (std::uint8_t action : actions) {
-    EXPECT(action < size());
-    strategy.units.push_back(decisions_[action]);
-  }
+  for (ActionId action : actions) strategy.units.push_back(decisions_[action]);
   return strategy;
 }
 

@@ -7,12 +7,16 @@
 #include <string>
 #include <vector>
 
+#include "base/ids.h"
 #include "compiler/strategy.h"
 #include "cost/problem.h"
 
 namespace heterog::planner {
 
-// 0 … M−1: that device alone; then the four data-parallel schemes in this order.
+// An index of 0 … M+3, of the width of every id: clusters have more devices than a byte counts.
+using ActionId = Id<struct ActionTag>;
+
+// Actions 0 … M−1: that device alone; then the four data-parallel schemes in this order.
 enum class Scheme : std::uint8_t {
   kEvenPs,
   kEvenAllReduce,
@@ -24,19 +28,21 @@ inline constexpr int kSchemeCount = 4;
 class ActionSpace {
  public:
   explicit ActionSpace(const cost::Problem& problem);
-  int size() const { return devices_ + kSchemeCount; }
-  int devices() const { return devices_; }
-  int action(DeviceId device) const { return static_cast<int>(device.value()); }
-  int action(Scheme scheme) const { return devices_ + static_cast<int>(scheme); }
-  std::string name(int action) const;  // "v100-0/gpu0", "EV-PS"
-  const compiler::UnitDecision& decision(int action) const { return decisions_[action]; }
+  std::size_t size() const { return decisions_.size(); }
+  std::size_t devices() const { return devices_; }
+  ActionId action(DeviceId device) const { return ActionId(device.value()); }
+  ActionId action(Scheme scheme) const {
+    return ActionId(devices_ + static_cast<std::size_t>(scheme));
+  }
+  std::string name(ActionId action) const;  // "v100-0/gpu0", "EV-PS"
+  const compiler::UnitDecision& decision(ActionId action) const { return decisions_[action]; }
   // One action a group.
-  compiler::Strategy strategy(std::span<const std::uint8_t> actions) const;
+  compiler::Strategy strategy(std::span<const ActionId> actions) const;
 
  private:
   const cost::Problem& problem_;
-  int devices_;
-  std::vector<compiler::UnitDecision> decisions_;
+  std::size_t devices_;
+  IdVector<ActionId, compiler::UnitDecision> decisions_;
 };
 
 }  // namespace heterog::planner

@@ -4,6 +4,7 @@
 #include <bit>
 #include <limits>
 #include <optional>
+#include <unordered_set>
 
 #include "base/hash.h"
 
@@ -75,9 +76,10 @@ bool BatchEvaluator::spent() const {
 std::vector<Measured> BatchEvaluator::evaluate(std::span<const compiler::Strategy> strategies) {
   std::vector<Key> keys;
   std::vector<std::size_t> fresh;  // the first of each strategy not seen before
+  std::unordered_set<Key, KeyHash> begun;
   for (std::size_t i = 0; i < strategies.size(); ++i) {
     keys.push_back(key_of(strategies[i]));
-    if (seen_.try_emplace(keys.back()).second) fresh.push_back(i);
+    if (!seen_.contains(keys.back()) && begun.insert(keys.back()).second) fresh.push_back(i);
   }
   std::vector<Measured> made(fresh.size());
   threads_.run(fresh.size(), [&](int worker, std::size_t i) {
@@ -85,7 +87,10 @@ std::vector<Measured> BatchEvaluator::evaluate(std::span<const compiler::Strateg
     made[i].evaluation = evaluator.evaluate(strategies[fresh[i]]);
     made[i].peak_bytes = evaluator.last_peaks();
   });
-  for (std::size_t i = 0; i < fresh.size(); ++i) seen_[keys[fresh[i]]] = std::move(made[i]);
+  // Only now that all of them have come out: one that throws leaves nothing behind.
+  for (std::size_t i = 0; i < fresh.size(); ++i) {
+    seen_.emplace(keys[fresh[i]], std::move(made[i]));
+  }
   evaluations_ += static_cast<std::int64_t>(fresh.size());
 
   std::vector<Measured> results;

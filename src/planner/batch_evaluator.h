@@ -27,7 +27,8 @@ class BatchEvaluator {
   BatchEvaluator(const cost::Problem& problem, ThreadPool& threads,
                  compiler::CompileOptions options, Budget budget = {});
 
-  // Parallel to `strategies`.
+  // Parallel to `strategies`. What one of them throws reaches the caller, and then none of this
+  // call counts as seen or evaluated.
   std::vector<Measured> evaluate(std::span<const compiler::Strategy> strategies);
   Measured evaluate(const compiler::Strategy& strategy) { return evaluate({&strategy, 1})[0]; }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <span>
 
+#include "base/log.h"
 #include "planner/baselines.h"
 #include "planner/batch_evaluator.h"
 #include "planner/candidate.h"
@@ -65,6 +66,9 @@ class Search {
     result_.best.strategy = strategy;
     result_.best.evaluation = evaluation;
     result_.found_by = name;
+    spdlog::debug("{} plans: {:.6f} s by {}{}", evaluator_.evaluations(),
+                  to_seconds(evaluation.step), name,
+                  evaluation.feasible ? "" : ", does not fit in memory");
     return true;
   }
 

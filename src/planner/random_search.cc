@@ -45,7 +45,7 @@ class RandomSearch final : public Planner {
 
 }  // namespace
 
-std::vector<std::uint8_t> random_actions(const ActionSpace& actions, std::size_t groups, Rng& rng) {
+std::vector<ActionId> random_actions(const ActionSpace& actions, std::size_t groups, Rng& rng) {
   // 1, 2, 4, … runs, each as likely: uniform choices group by group would all be nearly the same,
   // and all bad.
   std::size_t levels = 1;
@@ -53,11 +53,11 @@ std::vector<std::uint8_t> random_actions(const ActionSpace& actions, std::size_t
   const std::size_t runs = std::size_t{1} << rng.below(levels);
   std::vector<bool> starts(groups, false);
   for (std::size_t run = 1; run < runs; ++run) starts[rng.below(groups)] = true;
-  std::vector<std::uint8_t> chosen;
+  std::vector<ActionId> chosen;
   chosen.reserve(groups);
-  auto action = static_cast<std::uint8_t>(rng.below(actions.size()));
+  ActionId action(rng.below(actions.size()));
   for (std::size_t group = 0; group < groups; ++group) {
-    if (starts[group]) action = static_cast<std::uint8_t>(rng.below(actions.size()));
+    if (starts[group]) action = ActionId(rng.below(actions.size()));
     chosen.push_back(action);
   }
   return chosen;

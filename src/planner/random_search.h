@@ -12,7 +12,7 @@ namespace heterog::planner {
 
 // A random assignment of HeteroG's M+4 actions: the groups, in topological order, are cut into a
 // random number of runs, each run with one action.
-std::vector<std::uint8_t> random_actions(const ActionSpace& actions, std::size_t groups, Rng& rng);
+std::vector<ActionId> random_actions(const ActionSpace& actions, std::size_t groups, Rng& rng);
 
 // Strategies that random search tries without a budget.
 inline constexpr std::int64_t kRandomEvaluations = 200;

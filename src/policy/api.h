@@ -41,7 +41,8 @@ struct TrainOptions {
   // Receives train.ckpt (everything that a resumed run needs), policy.ckpt (weights only),
   // train.log (one JSON object a step) and config.json (as resolved). Made if it is not there.
   std::string out_dir;
-  StartFrom start = StartFrom::kScratch;  // kCheckpoint: go on from out_dir/train.ckpt
+  // kCheckpoint: go on from out_dir/train.ckpt, or anew where the run was stopped before its first.
+  StartFrom start = StartFrom::kScratch;
   int threads = 1;
   std::function<void(const TrainProgress&)> progress;  // after every step; may be empty
 };

@@ -23,7 +23,7 @@ Actions blocks(const Spans& groups, const Spans& devices) {
   std::size_t device = 0;
   for (const auto& [begin, end] : groups) {
     while (device + 1 < devices.size() && (begin + end) / 2 >= devices[device][1]) ++device;
-    actions.push_back(static_cast<std::uint8_t>(device));
+    actions.push_back(planner::ActionId(device));
   }
   return actions;
 }
@@ -120,7 +120,7 @@ std::vector<Actions> plain_strategies(const Case& c) {
   std::vector<Actions> strategies;
   for (Scheme scheme : {Scheme::kEvenPs, Scheme::kEvenAllReduce, Scheme::kProportionalPs,
                         Scheme::kProportionalAllReduce}) {
-    strategies.emplace_back(groups, static_cast<std::uint8_t>(c.space->action(scheme)));
+    strategies.emplace_back(groups, c.space->action(scheme));
   }
   const gnn::FeatureContext context(*c.problem);
   strategies.push_back(blocks(context.group_memory_span, context.device_memory_span));

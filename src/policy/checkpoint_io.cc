@@ -3,6 +3,8 @@
 
 #include <torch/torch.h>
 
+#include <algorithm>
+
 #include "base/file.h"
 #include "base/json_reader.h"
 #include "base/text.h"
@@ -17,27 +19,26 @@ using tensors::TensorFile;
 namespace {
 
 constexpr const char* kFormat = "heterog-policy";
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
+constexpr int kUnchecked = 1;  // an earlier version, without a checksum
 constexpr const char* kNetwork = "network.";
 constexpr const char* kFirstMoment = "adam.exp_avg.";
 constexpr const char* kSecondMoment = "adam.exp_avg_sq.";
+
+// Counts and amounts: of two that are in range, the sum is too.
+constexpr std::int64_t kMost = std::int64_t{1} << 60;
+constexpr double kLargest = 1e100;  // of rewards, and of their squares
 
 Json evaluation_json(const planner::Evaluation& e) {
   return {e.step, e.feasible, e.missing_bytes, e.reward};
 }
 
-planner::Evaluation parse_evaluation(const Json& json) {
-  return {.step = json.at(0),
-          .feasible = json.at(1),
-          .missing_bytes = json.at(2),
-          .reward = json.at(3)};
-}
-
 Json state_json(const CaseState& state, const std::string& name) {
   Json best = Json::array();
   for (const Scored& scored : state.best) {
-    best.push_back(
-        {{"actions", scored.actions}, {"evaluation", evaluation_json(scored.evaluation)}});
+    Json actions = Json::array();
+    for (const planner::ActionId action : scored.actions) actions.push_back(action.value());
+    best.push_back({{"actions", actions}, {"evaluation", evaluation_json(scored.evaluation)}});
   }
   return {{"name", name},
           {"average", {state.average.updates, state.average.mean, state.average.variance}},
@@ -45,15 +46,56 @@ Json state_json(const CaseState& state, const std::string& name) {
           {"best", best}};
 }
 
-CaseState parse_state(const Json& json) {
-  CaseState state;
-  const Json& average = json.at("average");
-  state.average = {.updates = average.at(0), .mean = average.at(1), .variance = average.at(2)};
-  state.baseline = parse_evaluation(json.at("baseline"));
-  for (const Json& item : json.at("best")) {
-    state.best.push_back(
-        {item.at("actions").get<Actions>(), parse_evaluation(item.at("evaluation"))});
+// A list of so many.
+std::vector<JsonValue> row(const JsonValue& value, std::size_t size) {
+  const std::vector<JsonValue> items = value.as_list();
+  VALIDATE(items.size() == size, "{}: holds {} values, expected {}", value.where(), items.size(),
+           size);
+  return items;
+}
+
+planner::Evaluation parse_evaluation(const JsonValue& value) {
+  const std::vector<JsonValue> items = row(value, 4);
+  return {.step = items[0].as_int(0, kMost),
+          .feasible = items[1].as_bool(),
+          .missing_bytes = items[2].as_int(0, kMost),
+          .reward = items[3].as_number(-kLargest, kLargest)};
+}
+
+RewardAverage parse_average(const JsonValue& value) {
+  const std::vector<JsonValue> items = row(value, 3);
+  return {.updates = items[0].as_int(0, kMost),
+          .mean = items[1].as_number(-kLargest, kLargest),
+          .variance = items[2].as_number(0, kLargest)};
+}
+
+// An action for each group of the case, each one that there is.
+Actions parse_actions(const JsonValue& value, const Case& c) {
+  const auto last = static_cast<std::int64_t>(c.space->size()) - 1;
+  Actions actions;
+  for (const JsonValue& item : row(value, c.problem->grouping.count())) {
+    actions.emplace_back(static_cast<std::size_t>(item.as_int(0, last)));
   }
+  return actions;
+}
+
+CaseState parse_state(const JsonValue& value, const Case& c, const TrainConfig& config) {
+  JsonObject object(value);
+  const std::string name = object.string("name");
+  VALIDATE(name == c.name, "{}: was \"{}\", the config makes it \"{}\"", value.where(),
+           printable(name), c.name);
+  CaseState state{.average = parse_average(object.required("average")),
+                  .baseline = parse_evaluation(object.required("baseline"))};
+  const std::vector<JsonValue> best = object.list("best");
+  VALIDATE(best.size() <= elites_kept(config), "{}.best: holds {} strategies, at most {} are kept",
+           value.where(), best.size(), elites_kept(config));
+  for (const JsonValue& item : best) {
+    JsonObject scored(item);
+    state.best.push_back({.actions = parse_actions(scored.required("actions"), c),
+                          .evaluation = parse_evaluation(scored.required("evaluation"))});
+    scored.finish();
+  }
+  object.finish();
   return state;
 }
 
@@ -84,15 +126,32 @@ void expect_version(const TensorFile& file, const std::string& key, int version,
            printable(found), version, advice);
 }
 
+// Before a network is made: a small file must not ask for a large one.
+void expect_size(const TensorFile& file, const TrainConfig& config, const std::string& path) {
+  std::int64_t parameters = 0;
+  for (const auto& [name, tensor] : file.tensors) {
+    if (name.starts_with(kNetwork)) parameters += tensor.numel();
+  }
+  VALIDATE(parameters == parameter_count(config),
+           "{}: config: its layers, heads and widths make a network of {} parameters, the file has "
+           "{}",
+           path, parameter_count(config), parameters);
+}
+
 TrainConfig read_head(const TensorFile& file, const std::string& path) {
   VALIDATE(text(file, "format", path) == kFormat, "{}: format: is {}, expected {}", path,
            printable(text(file, "format", path)), kFormat);
-  expect_version(file, "version", kVersion, path, "");
+  if (text(file, "version", path) != std::to_string(kUnchecked)) {
+    expect_version(file, "version", kVersion, path, "");
+    VALIDATE(file.checked, "{}: checksum: is missing: the file is damaged", path);
+  }
   expect_version(file, "feature_version", gnn::kFeatureVersion, path, "; train the policy again");
-  return parse_train_config(text(file, "config", path), path + ": config");
+  const TrainConfig config = parse_train_config(text(file, "config", path), path + ": config");
+  expect_size(file, config, path);
+  return config;
 }
 
-// The tensor of that name, which must be of the shape and type of `like`.
+// The tensor of that name, which must be of the shape and type of `like`, and of finite numbers.
 const torch::Tensor& tensor(const TensorFile& file, const std::string& name,
                             const torch::Tensor& like, const std::string& path) {
   const auto at = file.tensors.find(name);
@@ -100,6 +159,8 @@ const torch::Tensor& tensor(const TensorFile& file, const std::string& name,
   const torch::Tensor& found = at->second;
   VALIDATE(found.sizes() == like.sizes() && found.scalar_type() == like.scalar_type(),
            "{}: tensor {} has another shape or type than its config says", path, name);
+  VALIDATE(found.isfinite().all().item<bool>(), "{}: tensor {} holds what is no finite number",
+           path, name);
   return found;
 }
 
@@ -130,16 +191,37 @@ Json write_optimizer(Learner& learner, TensorFile& file) {
   return steps;
 }
 
-void read_optimizer(const TensorFile& file, const Json& steps, Learner& learner,
+void read_optimizer(const TensorFile& file, const JsonValue& steps, Learner& learner,
                     const std::string& path) {
+  JsonObject object(steps);
   for (const auto& item : learner.network->named_parameters()) {
-    if (!steps.contains(item.key())) continue;
+    if (!object.has(item.key())) continue;
     auto state = std::make_unique<torch::optim::AdamParamState>();
-    state->step(steps.at(item.key()));
+    state->step(object.integer(item.key(), 1, learner.config.steps));
     state->exp_avg(tensor(file, kFirstMoment + item.key(), item.value(), path).clone());
     state->exp_avg_sq(tensor(file, kSecondMoment + item.key(), item.value(), path).clone());
+    VALIDATE((state->exp_avg_sq() >= 0).all().item<bool>(), "{}: tensor {}{} holds what is below 0",
+             path, kSecondMoment, item.key());
     learner.optimizer.state()[item.value().unsafeGetTensorImpl()] = std::move(state);
   }
+  object.finish();
+}
+
+void read_progress(const TensorFile& file, std::span<const Case> cases, Learner& learner,
+                   const std::string& path) {
+  const std::string source = path + ": progress";
+  const Json json = parse_json(text(file, "progress", path), source);
+  JsonObject progress{JsonValue(json, source)};
+  learner.step = progress.integer("step", 0, std::min(learner.config.steps, kMost));
+  learner.evaluations = progress.integer("evaluations", 0, kMost);
+  read_optimizer(file, progress.required("adam_steps"), learner, path);
+  const std::vector<JsonValue> states = progress.list("cases");
+  VALIDATE(states.size() == cases.size(), "{}: holds {} cases, the config makes {}", path,
+           states.size(), cases.size());
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    learner.states.push_back(parse_state(states[i], cases[i], learner.config));
+  }
+  progress.finish();
 }
 
 }  // namespace
@@ -181,23 +263,7 @@ Learner load_learner(const TrainConfig& config, std::span<const Case> cases,
            path);
   Learner learner(config);
   read_network(file, learner.network, path);
-  const Json progress = parse_json(text(file, "progress", path), path + ": progress");
-  try {
-    read_optimizer(file, progress.at("adam_steps"), learner, path);
-    learner.step = progress.at("step");
-    learner.evaluations = progress.at("evaluations");
-    const Json& states = progress.at("cases");
-    VALIDATE(states.size() == cases.size(), "{}: holds {} cases, the config makes {}", path,
-             states.size(), cases.size());
-    for (std::size_t i = 0; i < cases.size(); ++i) {
-      const std::string name = states[i].at("name");
-      VALIDATE(name == cases[i].name, "{}: case {} was \"{}\", the config makes it \"{}\"", path, i,
-               printable(name), cases[i].name);
-      learner.states.push_back(parse_state(states[i]));
-    }
-  } catch (const nlohmann::json::exception& error) {
-    fail_input("{}: damaged training state: {}", path, error.what());
-  }
+  read_progress(file, cases, learner, path);
   return learner;
 }
 

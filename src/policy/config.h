@@ -61,6 +61,11 @@ struct TrainConfig {
   friend bool operator==(const TrainConfig&, const TrainConfig&) = default;
 };
 
+// Of the network that a config describes, counted without making it. A config that makes more than
+// the most is refused: training keeps four numbers for each, a gigabyte a number at the most.
+std::int64_t parameter_count(const TrainConfig& config);
+inline constexpr std::int64_t kMaxParameters = std::int64_t{1} << 28;
+
 // Reads a config file, then lays `overrides` ("key", "value": JSON, or else a string) over it.
 // Unknown keys and values out of range are input errors.
 TrainConfig read_train_config(const std::string& path,

@@ -7,34 +7,36 @@
 
 #include "base/json_reader.h"
 #include "base/text.h"
+#include "cluster/cluster.h"
+#include "graph/types.h"
 
 namespace heterog::policy {
 namespace {
 
-constexpr std::int64_t kMany = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kMaxSteps = 1'000'000'000'000;
 
 // The one list of scalar fields: key, member, least and greatest value. `visit` is called with each
 // in this order; loading, saving and printing are three visitors.
 template <class Config, class Visitor>
 void visit_fields(Config& c, Visitor&& visit) {
-  visit("seed", c.seed, 0, kMany);
-  visit("steps", c.steps, 1, kMany);
+  visit("seed", c.seed, 0, std::numeric_limits<std::int64_t>::max());
+  visit("steps", c.steps, 1, kMaxSteps);
   visit("cases_per_step", c.cases_per_step, 1, 1000);
-  visit("samples", c.samples, 1, 100000);
-  visit("checkpoint_every", c.checkpoint_every, 1, kMany);
+  visit("samples", c.samples, 1, 10000);
+  visit("checkpoint_every", c.checkpoint_every, 1, kMaxSteps);
   visit("max_groups", c.max_groups, 1, 2000);
-  visit("gat_layers", c.gat_layers, 0, 100);
-  visit("gat_heads", c.gat_heads, 1, 1000);
-  visit("gat_head_width", c.gat_head_width, 1, 10000);
-  visit("txl_layers", c.txl_layers, 0, 100);
-  visit("txl_heads", c.txl_heads, 1, 1000);
-  visit("txl_width", c.txl_width, 2, 100000);
-  visit("txl_inner_width", c.txl_inner_width, 1, 100000);
+  visit("gat_layers", c.gat_layers, 0, 64);
+  visit("gat_heads", c.gat_heads, 1, 64);
+  visit("gat_head_width", c.gat_head_width, 1, 4096);
+  visit("txl_layers", c.txl_layers, 0, 64);
+  visit("txl_heads", c.txl_heads, 1, 64);
+  visit("txl_width", c.txl_width, 2, 8192);
+  visit("txl_inner_width", c.txl_inner_width, 1, 32768);
   visit("txl_segment", c.txl_segment, 1, 100000);
   visit("txl_memory", c.txl_memory, 0, 100000);
   visit("head", c.head);
-  visit("head_width", c.head_width, 1, 100000);
-  visit("fixed_devices", c.fixed_devices, 0, 250);
+  visit("head_width", c.head_width, 1, 8192);
+  visit("fixed_devices", c.fixed_devices, 0, static_cast<std::int64_t>(cluster::kMaxDevices));
   visit("data_parallel_prior", c.data_parallel_prior, -20.0, 20.0);
   visit("learning_rate", c.learning_rate, 1e-9, 10.0);
   visit("gradient_clip", c.gradient_clip, 1e-6, 1e9);
@@ -78,7 +80,7 @@ std::vector<TrainGraph> read_graphs(JsonObject& object) {
     JsonObject entry(item);
     TrainGraph graph{.graph = entry.string("graph"), .batches = {}};
     for (const JsonValue& batch : entry.list("batches")) {
-      graph.batches.push_back(batch.as_int(1, 1 << 24));
+      graph.batches.push_back(batch.as_int(1, graph::kMaxSamples));
     }
     VALIDATE(!graph.batches.empty(), "{}: \"batches\" is empty; name at least one batch size",
              item.where());
@@ -100,6 +102,9 @@ void check_config(const TrainConfig& c, const std::string& source) {
   VALIDATE(c.txl_width % c.txl_heads == 0,
            "{}: txl_heads: {} does not divide txl_width {}; choose a divisor", source, c.txl_heads,
            c.txl_width);
+  VALIDATE(parameter_count(c) <= kMaxParameters,
+           "{}: layers, heads and widths make a network of {} parameters; the most is {}", source,
+           parameter_count(c), kMaxParameters);
 }
 
 TrainConfig read_config(const Json& json, const std::string& source) {

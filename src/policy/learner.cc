@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/log.h"
+
 namespace heterog::policy {
 namespace {
 
@@ -24,11 +26,6 @@ double mean_step_seconds(std::span<const planner::Evaluation> evaluations) {
 
 double feasible_seconds(const planner::Evaluation& e) {
   return e.feasible ? to_seconds(e.step) : 0.0;
-}
-
-// At least one, the best, is remembered even if none is imitated.
-std::size_t elites_kept(const TrainConfig& config) {
-  return static_cast<std::size_t>(std::max<std::int64_t>(config.elite_count, 1));
 }
 
 std::vector<Actions> elites_of(const CaseState& state, const TrainConfig& config) {
@@ -56,6 +53,10 @@ void begin_case(Learner& learner, const LearningContext& context, std::size_t in
 }
 
 }  // namespace
+
+std::size_t elites_kept(const TrainConfig& config) {
+  return static_cast<std::size_t>(std::max<std::int64_t>(config.elite_count, 1));
+}
 
 Learner::Learner(const TrainConfig& config)
     : config(config),
@@ -117,6 +118,8 @@ TrainProgress learn_step(Learner& learner, const LearningContext& context, doubl
   progress.step = ++learner.step;
   progress.steps = config.steps;
   progress.evaluations = learner.evaluations;
+  spdlog::debug("learning step {}: reward {:.6g}, entropy {:.4g}, loss {:.6g}", progress.step,
+                progress.mean_reward, progress.entropy, progress.loss);
   return progress;
 }
 

@@ -35,6 +35,9 @@ struct LearningContext {
   compiler::CompileOptions compile = {};
 };
 
+// The best strategies of a case that are remembered: at least one, even if none is imitated.
+std::size_t elites_kept(const TrainConfig& config);
+
 // Cases of a step: every case once before any comes again, in an order drawn anew each time.
 std::vector<std::size_t> cases_of_step(const TrainConfig& config, std::size_t cases,
                                        std::int64_t step);

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/check.h"
+
 namespace heterog::policy {
 namespace {
 
@@ -41,7 +43,8 @@ std::vector<Actions> sample_actions(const torch::Tensor& log_probabilities, std:
       // one of probability 0 never is.
       const double target = draw.uniform() * row[columns - 1];
       const auto it = std::upper_bound(row, row + columns, target);
-      result[s][n] = static_cast<std::uint8_t>(std::min<std::int64_t>(it - row, columns - 1));
+      result[s][n] = planner::ActionId(
+          static_cast<std::size_t>(std::min<std::int64_t>(it - row, columns - 1)));
     }
   }
   return result;
@@ -54,7 +57,8 @@ Actions greedy_actions(const torch::Tensor& log_probabilities) {
   Actions actions(values.size(0));
   for (std::size_t n = 0; n < actions.size(); ++n) {
     const double* row = p + n * columns;
-    actions[n] = static_cast<std::uint8_t>(std::max_element(row, row + columns) - row);
+    actions[n] =
+        planner::ActionId(static_cast<std::size_t>(std::max_element(row, row + columns) - row));
   }
   return actions;
 }
@@ -63,7 +67,10 @@ torch::Tensor to_tensor(const std::vector<Actions>& actions) {
   const std::int64_t groups = actions.empty() ? 0 : static_cast<std::int64_t>(actions[0].size());
   auto tensor = torch::empty({static_cast<std::int64_t>(actions.size()), groups}, torch::kInt64);
   std::int64_t* out = tensor.data_ptr<std::int64_t>();
-  for (const Actions& row : actions) out = std::copy(row.begin(), row.end(), out);
+  for (const Actions& row : actions) {
+    ENSURE(static_cast<std::int64_t>(row.size()) == groups);
+    for (const planner::ActionId action : row) *out++ = action.value();
+  }
   return tensor;
 }
 

@@ -1,4 +1,5 @@
 // Pretraining on the cases of a config, and fine-tuning on one problem (HeteroG §4.1.3).
+#include <bit>
 #include <filesystem>
 
 #include "base/file.h"
@@ -22,7 +23,21 @@ class RunFolder {
   }
   std::string checkpoint() const { return path_ + "/train.ckpt"; }
   std::string policy() const { return path_ + "/policy.ckpt"; }
-  std::string config() const { return path_ + "/config.json"; }
+
+  // Whether a run of these settings that was stopped has left something to go on from. One that was
+  // stopped before its first checkpoint is begun anew.
+  bool can_resume(const TrainConfig& config) const {
+    if (std::filesystem::exists(checkpoint())) return true;
+    VALIDATE(!std::filesystem::exists(path_ + "/config.json") ||
+                 read_train_config(path_ + "/config.json", {}) == config,
+             "{}/config.json: the run was started with other settings; resume with these, or start "
+             "anew",
+             path_);
+    return false;
+  }
+  void begin(const TrainConfig& config) {
+    write_file(path_ + "/config.json", train_config_text(config));
+  }
 
   void open_log(std::int64_t step) {
     write_file(path_ + "/train.log", log_up_to(path_ + "/train.log", step));
@@ -67,10 +82,10 @@ TrainSummary train(const TrainConfig& config, const TrainOptions& options) {
   ThreadPool threads(options.threads);
   Learner learner(config);
   learner.states.resize(cases.size());
-  if (options.start == StartFrom::kCheckpoint) {
+  if (options.start == StartFrom::kCheckpoint && folder.can_resume(config)) {
     learner = load_learner(config, cases, folder.checkpoint());
   } else {
-    write_file(folder.config(), train_config_text(config));
+    folder.begin(config);
   }
   folder.open_log(learner.step);
   const LearningContext context{.cases = cases, .threads = threads};
@@ -95,7 +110,8 @@ FinetuneResult finetune(const Policy& policy, const cost::Problem& problem, Thre
            "finetune: needs a budget, of seconds or of evaluations");
   use_one_network_thread();
   TrainConfig config = policy.config();
-  config.seed = static_cast<std::int64_t>(options.seed >> 1);
+  // All 64 bits: seeds of planners are themselves random numbers.
+  config.seed = std::bit_cast<std::int64_t>(options.seed);
   config.cases_per_step = 1;
   config.learning_rate = config.finetune_learning_rate;
   config.samples = std::min(config.samples, options.budget.evaluations.value_or(config.samples));

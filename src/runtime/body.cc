@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "runtime/random.h"
+
 namespace heterog::runtime {
 
 using compiler::TaskKind;
@@ -19,11 +21,6 @@ Csr<TaskId, TaskId> reversed(const compiler::Plan& plan) {
     for (TaskId next : plan.successors[task]) pairs.emplace_back(next, task);
   }
   return Csr<TaskId, TaskId>::from_pairs(plan.task_count(), pairs);
-}
-
-bool draws_random_numbers(const graph::ModelGraph& graph, OpId op) {
-  const std::string_view type = graph.type_name(op);
-  return type == "aten.native_dropout.default" && graph.args(op)[2].integer.c != 0;
 }
 
 // Tensors whose average a collective makes of what its predecessors left in place.
@@ -71,17 +68,6 @@ PlanView::PlanView(const cost::Problem& problem, const compiler::Plan& plan)
       }
     }
   }
-}
-
-bool PlanView::gathers_rows(TaskId task) const {
-  if (plan.kind[task] != TaskKind::kAllReduce) return false;
-  if (plan.moved_bytes[task] == graph.bytes(plan.tensor[task], plan.batch)) return false;
-  return is_addend(task);
-}
-
-bool PlanView::sends_rows(TaskId task) const {
-  return plan.kind[task] == TaskKind::kPush &&
-         plan.moved_bytes[task] < graph.bytes(plan.tensor[task], plan.batch);
 }
 
 bool PlanView::is_addend(TaskId task) const {
@@ -280,7 +266,7 @@ void BodyBuilder::call(OpId op) {
   const auto uses = view_.splits.uses[op];
   BodyStep step;
   step.kind =
-      draws_random_numbers(view_.graph, op) ? BodyStep::Kind::kRandom : BodyStep::Kind::kCall;
+      is_drawn_by_counter(view_.graph, op) ? BodyStep::Kind::kRandom : BodyStep::Kind::kCall;
   step.op = op;
   step.begin = begin_;
   step.end = end_;

@@ -25,9 +25,14 @@ struct PlanView {
   Csr<TaskId, TaskId> predecessors;
 
   // A collective that gathers rows and leaves the sum to its successors.
-  bool gathers_rows(TaskId task) const;
+  bool gathers_rows(TaskId task) const {
+    return plan.kind[task] == compiler::TaskKind::kAllReduce && carries_rows(task);
+  }
   // A push of rows.
-  bool sends_rows(TaskId task) const;
+  bool sends_rows(TaskId task) const {
+    return plan.kind[task] == compiler::TaskKind::kPush && carries_rows(task);
+  }
+  bool carries_rows(TaskId task) const { return plan.payload[task] == compiler::Payload::kRows; }
   // What a transfer carries is an addend of a sum at its destination.
   bool is_addend(TaskId task) const;
   double share(TaskId task) const {
@@ -61,9 +66,6 @@ class SlotTable {
 class BodyBuilder {
  public:
   BodyBuilder(const PlanView& view, SlotTable& slots, Program& program, Instruction& instruction);
-
-  // The samples that values are cut to: those of the task, unless set otherwise.
-  void set_samples(std::int64_t begin, std::int64_t end) { begin_ = begin, end_ = end; }
 
   Register value(TensorId tensor, graph::OperandUse use);
   Register cut(Register value, TensorId tensor, std::int64_t held_begin, std::int64_t held_end,

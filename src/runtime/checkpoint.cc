@@ -13,6 +13,7 @@ namespace heterog::runtime {
 namespace {
 
 constexpr const char* kFormat = "heterog-training";
+constexpr const char* kVersion = "2";  // 1, which had no number, had no checksum
 
 std::string graph_hash(const Job& job) {
   return fmt::format("{:016x}", job.problem->graph->hash());
@@ -21,6 +22,7 @@ std::string graph_hash(const Job& job) {
 void write(const std::string& path, const Job& job, tensors::TensorFile file,
            const CheckpointInfo& info) {
   file.metadata = {{"format", kFormat},
+                   {"version", kVersion},
                    {"graph", graph_hash(job)},
                    {"seed", std::to_string(info.seed)},
                    {"step", std::to_string(info.step)}};
@@ -43,6 +45,17 @@ const std::string& text(const tensors::TensorFile& file, const std::string& key,
   return at->second;
 }
 
+std::int64_t step_of(const tensors::TensorFile& file, const std::string& path) {
+  const std::string& said = text(file, "step", path);
+  std::int64_t step = -1;
+  const auto [end, error] = std::from_chars(said.data(), said.data() + said.size(), step);
+  VALIDATE(
+      error == std::errc() && end == said.data() + said.size() && step >= 0 && step <= kMostSteps,
+      "{}: metadata.step: \"{}\", expected a number from 0 to {}", path, printable(said),
+      kMostSteps);
+  return step;
+}
+
 }  // namespace
 
 void save_checkpoint(const std::string& path, Ranks& ranks, const CheckpointInfo& info) {
@@ -63,17 +76,18 @@ CheckpointInfo load_checkpoint(const std::string& path, Ranks& ranks, std::uint6
   const tensors::TensorFile file = tensors::read_tensors(path);
   VALIDATE(text(file, "format", path) == kFormat, "{}: metadata.format: \"{}\", expected {}", path,
            printable(text(file, "format", path)), kFormat);
+  const bool numbered = file.metadata.contains("version");
+  VALIDATE(!numbered || text(file, "version", path) == kVersion,
+           "{}: metadata.version: \"{}\", this program's is {}", path,
+           printable(text(file, "version", path)), kVersion);
+  VALIDATE(!numbered || file.checked, "{}: metadata lacks 'checksum': the file is damaged", path);
   VALIDATE(text(file, "graph", path) == graph_hash(job),
            "{}: metadata.graph: made for graph {}, this one is {}", path,
            printable(text(file, "graph", path)), graph_hash(job));
   VALIDATE(text(file, "seed", path) == std::to_string(seed),
            "{}: metadata.seed: {}, and --seed is {}; the data would be other", path,
            printable(text(file, "seed", path)), seed);
-  CheckpointInfo info{.seed = seed};
-  const std::string& step = text(file, "step", path);
-  const auto [end, error] = std::from_chars(step.data(), step.data() + step.size(), info.step);
-  VALIDATE(error == std::errc() && end == step.data() + step.size() && info.step >= 0,
-           "{}: metadata.step: \"{}\", expected a number", path, printable(step));
+  const CheckpointInfo info{.step = step_of(file, path), .seed = seed};
   for (const DeviceId rank : ranks.here()) {
     Worker& worker = ranks.worker(rank);
     for (const TensorId id : worker.residents()) {

@@ -8,6 +8,9 @@
 
 namespace heterog::runtime {
 
+// No run has more steps, so that numbers of steps can be added.
+inline constexpr std::int64_t kMostSteps = std::int64_t{1} << 40;
+
 // Parameters, buffers and optimizer state by their names in the graph, which for parameters and
 // buffers are PyTorch's own; metadata: the step after which they were taken, the graph, the seed.
 struct CheckpointInfo {
@@ -21,7 +24,7 @@ struct CheckpointInfo {
 void save_checkpoint(const std::string& path, Ranks& ranks, const CheckpointInfo& info);
 
 // Gives the ranks of this process what they keep. Throws an input error if the file is not a
-// checkpoint of this graph and seed, or lacks a tensor.
+// checkpoint of this graph and seed, is damaged, or lacks a tensor.
 CheckpointInfo load_checkpoint(const std::string& path, Ranks& ranks, std::uint64_t seed);
 
 }  // namespace heterog::runtime

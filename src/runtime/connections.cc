@@ -8,11 +8,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <deque>
+#include <limits>
 #include <memory>
-#include <optional>
 #include <random>
 #include <sstream>
 #include <thread>
@@ -27,8 +29,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kLook{5};         // between looks at the store
-constexpr milliseconds kPatience{5000};  // for the first words of who has connected
+constexpr milliseconds kLook{5};          // between looks at the store
+constexpr milliseconds kPatience{5000};   // for the first words of who has connected
+constexpr std::size_t kMostGuests = 256;  // that have not said them
 
 // Where a rank listens.
 struct Place {
@@ -36,6 +39,12 @@ struct Place {
   std::uint16_t port = 0;
   std::uint64_t secret = 0;  // whoever connects must say it
 };
+
+// For poll(), which wakes no earlier.
+int milliseconds_until(Clock::time_point end) {
+  const auto left = std::chrono::ceil<milliseconds>(end - Clock::now()).count();
+  return static_cast<int>(std::clamp<std::int64_t>(left, 0, std::numeric_limits<int>::max()));
+}
 
 // The first words of whoever connects.
 struct Hello {
@@ -57,10 +66,10 @@ Place parse_place(const std::string& text) {
 class Connecting {
  public:
   Connecting(const Store& store, DeviceId own, const ConnectOptions& options)
-      : store_(store),
-        own_(own),
+      : own_(own),
         options_(options),
         deadline_(Clock::now() + options.timeout),
+        store_(store.until(deadline_)),
         made_(options.device_names.size()) {}
 
   Connections run() {
@@ -79,10 +88,7 @@ class Connecting {
  private:
   static std::string key(DeviceId rank) { return fmt::format("listens/{}", rank.value()); }
 
-  int milliseconds_left() const {
-    const auto left = std::chrono::duration_cast<milliseconds>(deadline_ - Clock::now()).count();
-    return static_cast<int>(std::max<std::int64_t>(left, 0));
-  }
+  int milliseconds_left() const { return milliseconds_until(deadline_); }
 
   [[noreturn]] void fail(const std::string& reason) const {
     std::string missing;
@@ -152,36 +158,62 @@ class Connecting {
     fail(fmt::format("{} port {}: {}", printable(place.address), place.port, reason));
   }
 
+  // Whoever has connected and has not said all of its first words.
+  struct Guest {
+    Descriptor line;
+    Clock::time_point patience;
+    Hello hello;
+    std::size_t heard = 0;  // bytes
+  };
+
+  // Listens to all guests at once: a silent stranger holds nobody up.
   void accept_all(const Descriptor& listening) {
     std::size_t missing = (made_.size() - 1 - own_.value()) * kChannelCount;
+    std::deque<Guest> guests;  // the longest here first
     while (missing > 0) {
-      if (!wait(listening.get(), POLLIN, milliseconds_left())) fail("");
-      Descriptor made(accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      if (!made.valid()) continue;
-      const std::optional<Hello> hello = read_hello(made);
-      if (!hello) continue;  // a stranger
-      const DeviceId rank(hello->rank);
-      if (made_[rank][hello->channel].valid()) continue;
-      keep(rank, hello->channel, std::move(made));
-      --missing;
+      std::vector<pollfd> waits{{.fd = listening.get(), .events = POLLIN, .revents = 0}};
+      for (const Guest& guest : guests) {
+        waits.push_back({.fd = guest.line.get(), .events = POLLIN, .revents = 0});
+      }
+      Clock::time_point until = deadline_;
+      if (!guests.empty()) until = std::min(until, guests.front().patience);
+      poll(waits.data(), waits.size(), milliseconds_until(until));
+      for (std::size_t i = 0; i < guests.size(); ++i) {
+        if (waits[i + 1].revents != 0) missing -= listen_to(guests[i]);
+      }
+      const Clock::time_point now = Clock::now();
+      std::erase_if(
+          guests, [&](const Guest& guest) { return !guest.line.valid() || now >= guest.patience; });
+      if (waits.front().revents != 0) accept_one(listening, guests);
+      if (missing > 0 && now >= deadline_) fail("");
     }
   }
 
-  std::optional<Hello> read_hello(const Descriptor& from) const {
-    Hello hello;
-    auto* at = reinterpret_cast<char*>(&hello);
-    const auto* end = at + sizeof hello;
-    while (at != end) {
-      const int patience =
-          std::min(milliseconds_left(), static_cast<int>(milliseconds(kPatience).count()));
-      if (!wait(from.get(), POLLIN, patience)) return std::nullopt;
-      const ssize_t got = recv(from.get(), at, static_cast<std::size_t>(end - at), 0);
-      if (got <= 0) return std::nullopt;
-      at += got;
-    }
-    const bool known = hello.secret == secret_ && hello.rank > own_.value() &&
+  void accept_one(const Descriptor& listening, std::deque<Guest>& guests) const {
+    Descriptor made(accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    const int error = made.valid() ? 0 : errno;
+    const bool full = error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+    // A rank of the job says its words at once, so the one that is here longest is a stranger.
+    if ((full || guests.size() == kMostGuests) && !guests.empty()) guests.pop_front();
+    if (made.valid()) guests.push_back({std::move(made), Clock::now() + kPatience});
+    if (full && guests.empty()) fail(std::strerror(error));
+  }
+
+  // Takes what a guest says; whether that made it the connection of a rank. One that is a stranger,
+  // or has gone, loses its line.
+  bool listen_to(Guest& guest) {
+    auto* words = reinterpret_cast<char*>(&guest.hello);
+    const ssize_t got = recv(guest.line.get(), words + guest.heard, sizeof(Hello) - guest.heard, 0);
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
+    if (got > 0) guest.heard += static_cast<std::size_t>(got);
+    if (got > 0 && guest.heard < sizeof(Hello)) return false;
+    Descriptor line = std::move(guest.line);
+    const Hello& hello = guest.hello;
+    const bool known = got > 0 && hello.secret == secret_ && hello.rank > own_.value() &&
                        hello.rank < made_.size() && hello.channel < kChannelCount;
-    return known ? std::optional(hello) : std::nullopt;
+    if (!known || made_[DeviceId(hello.rank)][hello.channel].valid()) return false;
+    keep(DeviceId(hello.rank), hello.channel, std::move(line));
+    return true;
   }
 
   void keep(DeviceId rank, std::size_t channel, Descriptor made) {
@@ -191,10 +223,10 @@ class Connecting {
     made_[rank][channel] = std::move(made);
   }
 
-  const Store& store_;
   const DeviceId own_;
   const ConnectOptions& options_;
   const Clock::time_point deadline_;
+  const Store store_;
   std::uint64_t secret_ = 0;
   Connections made_;
 };

@@ -108,13 +108,16 @@ void Exchange::all_reduce(const Instruction& instruction, std::vector<at::Tensor
 void Exchange::sum_rows(const Instruction& instruction, std::vector<at::Tensor>& given) {
   std::vector<at::Tensor> packed;
   AddRowsOptions options{.in_place = instruction.in_place};
+  const auto whole = given.begin() + 1 + instruction.packed;
   if (instruction.own_is_packed) {
     options.own = instruction.own;
     for (std::int64_t i = 0; i < given[1].size(0); ++i) packed.push_back(given[1][i]);
   } else {
-    packed.assign(given.begin() + 1, given.end());
+    packed.assign(given.begin() + 1, whole);
   }
-  values_[instruction.slots[0]] = add_rows(given[0], packed, options);
+  at::Tensor sum = add_rows(given[0], packed, options);
+  for (auto value = whole; value != given.end(); ++value) sum.add_(*value);
+  values_[instruction.slots[0]] = sum;
 }
 
 }  // namespace heterog::runtime

@@ -2,45 +2,25 @@
 #include "runtime/execute.h"
 
 #include <algorithm>
-#include <iterator>
 #include <optional>
 #include <string>
 #include <unordered_map>
 
 #include "base/check.h"
-#include "runtime/operators.h"
+#include "runtime/dispatcher.h"
 
 namespace heterog::runtime {
 namespace {
 
 using graph::Value;
 
-c10::OperatorHandle find_operator(std::string_view type) {
-  const OperatorName name = operator_name(type);
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name.name.c_str(), name.overload.c_str());
-}
-
 bool is_view(std::string_view type) {
   return type == "aten.view.default" || type == "aten._unsafe_view.default";
 }
 
-// Operators of one element at a time that have a twin which writes over its first argument.
-bool has_twin(std::string_view type) {
-  static constexpr std::string_view kTypes[] = {
-      "aten.add.Tensor",    "aten.add.Scalar",         "aten.sub.Tensor",
-      "aten.mul.Tensor",    "aten.mul.Scalar",         "aten.div.Tensor",
-      "aten.div.Scalar",    "aten.addcmul.default",    "aten.addcdiv.default",
-      "aten.lerp.Scalar",   "aten.lerp.Tensor",        "aten.sqrt.default",
-      "aten.rsqrt.default", "aten.reciprocal.default", "aten.neg.default",
-      "aten.exp.default",   "aten.tanh.default",       "aten.sigmoid.default",
-      "aten.relu.default",  "aten.pow.Tensor_Scalar",  "aten.masked_fill.Scalar",
-  };
-  return std::find(std::begin(kTypes), std::end(kTypes), type) != std::end(kTypes);
-}
-
 std::optional<c10::OperatorHandle> find_twin(const graph::ModelGraph& graph, OpId op) {
   const std::string_view type = graph.type_name(op);
-  if (!has_twin(type) || graph.outputs(op).size() != 1) return std::nullopt;
+  if (graph.outputs(op).size() != 1) return std::nullopt;
   const auto args = graph.args(op);
   if (args.empty() || args[0].kind != Value::Kind::kTensor) return std::nullopt;
   const TensorId first = graph.inputs(op)[0];
@@ -51,8 +31,7 @@ std::optional<c10::OperatorHandle> find_twin(const graph::ModelGraph& graph, OpI
       !std::equal(from.begin(), from.end(), to.begin(), to.end())) {
     return std::nullopt;
   }
-  const OperatorName name = operator_name(type);
-  return c10::Dispatcher::singleton().findSchema({name.name + "_", name.overload});
+  return twin_to_call(type);
 }
 
 double number_of(const Value& value, Samples samples) {
@@ -78,6 +57,9 @@ at::Scalar scalar_of(const Value& value, Samples samples) {
       return value.integer.c;
     case Value::Kind::kSize:
       return value.integer.at(samples.slice);
+    case Value::Kind::kScalar:
+      if (!value.integer.constant()) return value.integer.at(samples.whole);
+      return number_of(value, samples);
     default:
       return number_of(value, samples);
   }
@@ -162,8 +144,9 @@ class Arguments {
     switch (type->kind()) {
       case c10::TypeKind::TensorType: {
         // What Python passes for a number in place of a tensor.
+        const at::Scalar number = scalar_of(value, samples_);
         at::Tensor wrapped = at::scalar_tensor(
-            scalar_of(value, samples_), value.kind == Value::Kind::kInt ? at::kLong : at::kDouble);
+            number, number.isIntegral(/*includeBool=*/false) ? at::kLong : at::kDouble);
         wrapped.unsafeGetTensorImpl()->set_wrapped_number(true);
         return wrapped;
       }
@@ -233,8 +216,8 @@ std::vector<std::int64_t> sizes_at(std::span<const graph::Affine> shape, std::in
 // hence reshape for view.
 OperatorCall::OperatorCall(const graph::ModelGraph& graph, OpId op, Samples samples,
                            const ExecuteOptions& options)
-    : handle_(find_operator(is_view(graph.type_name(op)) ? "aten.reshape.default"
-                                                         : graph.type_name(op))),
+    : handle_(operator_to_call(is_view(graph.type_name(op)) ? "aten.reshape.default"
+                                                            : graph.type_name(op))),
       over_(find_twin(graph, op)) {
   const auto& formal = handle_.schema().arguments();
   const auto args = graph.args(op);
@@ -254,6 +237,7 @@ OperatorCall::OperatorCall(const graph::ModelGraph& graph, OpId op, Samples samp
     }
   }
   places_ = arguments.places();
+  outputs_ = graph.outputs(op).size();
   arguments_ = std::move(arguments).stack();
   ENSURE(places_.size() == graph.inputs(op).size());
 }
@@ -282,6 +266,8 @@ std::vector<at::Tensor> OperatorCall::call(torch::jit::Stack stack) const {
   std::vector<at::Tensor> results;
   results.reserve(stack.size());
   for (c10::IValue& value : stack) append(results, std::move(value));
+  VALIDATE(results.size() >= outputs_, "{} returns {} tensors here, and the graph has {} outputs",
+           handle_.schema().name(), results.size(), outputs_);
   return results;
 }
 

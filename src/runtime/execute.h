@@ -68,6 +68,7 @@ class OperatorCall {
   std::optional<c10::OperatorHandle> over_;  // "add_" of "add"
   torch::jit::Stack arguments_;              // without tensors
   std::vector<Place> places_;                // one an operand
+  std::size_t outputs_ = 0;                  // of the graph's op
 };
 
 // A call with its operands, which may be repeated.

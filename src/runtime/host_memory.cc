@@ -6,9 +6,12 @@
 #include <limits>
 #include <mutex>
 
+#include "runtime/process_settings.h"
+
 namespace heterog::runtime {
 
 void keep_freed_memory() {
+  if (!process_settings_allowed()) return;
   static std::once_flag once;
   std::call_once(once, [] {
     for (const char* name : {"GLIBC_TUNABLES", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_",

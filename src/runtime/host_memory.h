@@ -6,7 +6,8 @@ namespace heterog::runtime {
 // From now on, memory that is freed stays with the process, for the next step: glibc would give
 // large blocks back and get them anew, page by page, each filled with zeros by the kernel: time
 // that operators on large tensors take and that differs from process to process. Does nothing where
-// the environment says how glibc allocates (MALLOC_…_, GLIBC_TUNABLES). May be called again.
+// the environment says how glibc allocates (MALLOC_…_, GLIBC_TUNABLES), nor in a process whose
+// settings are not ours (process_settings.h). May be called again.
 void keep_freed_memory();
 
 }  // namespace heterog::runtime

@@ -20,47 +20,62 @@ const std::string kEnded = "ended";
 const std::string kLeaving = "leaving";
 const std::string kGone = "gone";
 
+std::string key(const std::string& phase, int rank) { return fmt::format("{}/{}", phase, rank); }
+
 }  // namespace
 
 struct JobWatch::State {
-  explicit State(Store connection) : store(std::move(connection)) {}
+  State(Store connection, std::function<void(const std::string&)> on_end)
+      : store(std::move(connection)), on_end(std::move(on_end)) {}
 
-  Store store;  // of the watching thread alone
-  std::function<void(const std::string&)> on_end;
+  const Store store;  // of the watching thread, but for give_up()
+  const std::function<void(const std::string&)> on_end;
 
   std::mutex mutex;
   std::condition_variable changed;
   std::optional<std::string> wish;    // to be said to the others
   std::optional<std::string> reason;  // why the job ended
   bool leaving = false;
-  Leave leave;  // set before `leaving`
+  Leave leave;      // set before `leaving`
+  int missing = 0;  // the rank that is waited for
   bool left = false;
   bool stop = false;
   bool stopped = false;
 
   bool announced = false;  // of leave_now(): of the watching thread alone
   bool gone = false;
+  int come = 0;  // ranks below it have
+  int seen = 0;  // ranks below it have seen that all have come
+
+  std::thread thread;  // last made: it uses all of the above
 
   void settle(const std::string& why) {
-    std::function<void(const std::string&)> tell;
     {
       const std::lock_guard lock(mutex);
       if (reason) return;
       reason = why;
-      tell = on_end;
     }
     changed.notify_all();
-    if (tell) tell(why);
+    on_end(why);
+  }
+
+  // Whether all ranks have come so far, from `next` on.
+  bool all_are(const std::string& phase, int& next) {
+    for (; next < leave.ranks && store.find(key(phase, next)); ++next) continue;
+    if (next == leave.ranks) return true;
+    const std::lock_guard lock(mutex);
+    missing = next;
+    return false;
   }
 
   // True once all ranks have come, and, for rank 0, have seen that.
   bool leave_now() {
-    if (!announced) store.add(kLeaving, 1);
+    if (!announced) store.set(key(kLeaving, leave.rank), "1");
     announced = true;
-    if (store.add(kLeaving, 0) < leave.ranks) return false;
-    if (!gone) store.add(kGone, 1);
+    if (!all_are(kLeaving, come)) return false;
+    if (!gone) store.set(key(kGone, leave.rank), "1");
     gone = true;
-    return leave.rank != 0 || store.add(kGone, 0) >= leave.ranks;
+    return leave.rank != 0 || all_are(kGone, seen);
   }
 
   void watch() {
@@ -97,17 +112,19 @@ struct JobWatch::State {
 };
 
 JobWatch::JobWatch(Store own_connection, std::function<void(const std::string&)> on_end)
-    : state_(std::make_shared<State>(std::move(own_connection))) {
-  state_->on_end = std::move(on_end);
-  std::thread([state = state_] { state->watch(); }).detach();
+    : state_(std::make_unique<State>(std::move(own_connection), std::move(on_end))) {
+  state_->thread = std::thread([state = state_.get()] { state->watch(); });
 }
 
 JobWatch::~JobWatch() {
-  std::unique_lock lock(state_->mutex);
-  state_->stop = true;
-  state_->changed.notify_all();
-  state_->changed.wait_for(lock, kPatience, [&] { return state_->stopped; });
-  state_->on_end = nullptr;
+  {
+    std::unique_lock lock(state_->mutex);
+    state_->stop = true;
+    state_->changed.notify_all();
+    state_->changed.wait_for(lock, kPatience, [&] { return state_->stopped; });
+    if (!state_->stopped) state_->store.give_up();  // ends the call in which it hangs
+  }
+  state_->thread.join();
 }
 
 std::string JobWatch::end(const std::string& reason) {
@@ -118,16 +135,20 @@ std::string JobWatch::end(const std::string& reason) {
   if (state_->reason) return *state_->reason;
   lock.unlock();
   state_->settle(reason);
-  return reason;
+  lock.lock();
+  return *state_->reason;
 }
 
-bool JobWatch::leave_together(const Leave& leave) {
+std::optional<int> JobWatch::leave_together(const Leave& leave) {
   std::unique_lock lock(state_->mutex);
   state_->leave = leave;
   state_->leaving = true;
   state_->changed.notify_all();
-  state_->changed.wait_for(lock, leave.timeout, [&] { return state_->left || state_->reason; });
-  return state_->left;
+  // A store that does not answer ends the job by itself, after the time-out of its calls.
+  state_->changed.wait_for(lock, leave.timeout + kPatience,
+                           [&] { return state_->left || state_->reason; });
+  if (state_->left || state_->reason) return std::nullopt;
+  return state_->missing;
 }
 
 }  // namespace heterog::runtime

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "runtime/store.h"
@@ -15,7 +16,8 @@ namespace heterog::runtime {
 // the first reason that any rank gives, or because the store is lost.
 class JobWatch {
  public:
-  // `on_end` is called once, from the watching thread or end(), with the reason.
+  // `on_end` is called once, from the watching thread or end(), with the reason; never once the
+  // destructor has returned.
   JobWatch(Store own_connection, std::function<void(const std::string&)> on_end);
   ~JobWatch();  // stops watching; says nothing to the others
 
@@ -23,18 +25,18 @@ class JobWatch {
   // stands: the first that reached the store, or this one if the store does not answer soon.
   std::string end(const std::string& reason);
 
-  // Waits until all ranks have called it; false if the job ended or the time-out passed before.
-  // Rank 0, which may serve the store, leaves last.
+  // Waits until all ranks have called it, or the job has ended. If the time-out passes before,
+  // returns a rank that did not come. Rank 0, which may serve the store, leaves last.
   struct Leave {
     int rank = 0;
     int ranks = 1;
     std::chrono::milliseconds timeout{300'000};
   };
-  bool leave_together(const Leave& leave);
+  std::optional<int> leave_together(const Leave& leave);
 
  private:
   struct State;
-  std::shared_ptr<State> state_;  // outlives this if the thread hangs in a call to the store
+  const std::unique_ptr<State> state_;
 };
 
 }  // namespace heterog::runtime

@@ -6,56 +6,21 @@
 
 #include "base/hash.h"
 #include "base/thread_pool.h"
+#include "runtime/job_fields.h"
 #include "runtime/rank_device.h"
 
 namespace heterog::runtime {
 
 namespace {
 
-template <class Id>
-std::uint64_t number_of(Id id) {
-  return id.valid() ? id.value() + 1 : 0;
+std::uint64_t bits_of(double number) { return std::bit_cast<std::uint64_t>(number); }
+template <class Tag>
+std::uint64_t bits_of(Id<Tag> id) {
+  return id.valid() ? std::uint64_t{id.value()} + 1 : 0;
 }
-
-std::uint64_t bits(std::int64_t number) { return static_cast<std::uint64_t>(number); }
-
-void add(Hasher& hasher, const BodyStep& step) {
-  hasher.add(static_cast<std::uint64_t>(step.kind));
-  hasher.add(number_of(step.op));
-  hasher.add(number_of(step.tensor));
-  hasher.add(number_of(step.slot));
-  hasher.add(bits(step.begin));
-  hasher.add(bits(step.end));
-  hasher.add(bits(step.cut.begin));
-  hasher.add(bits(step.cut.count));
-  hasher.add(std::bit_cast<std::uint64_t>(step.factor));
-}
-
-void add(Hasher& hasher, const Instruction& instruction) {
-  hasher.add(number_of(instruction.task));
-  hasher.add(static_cast<std::uint64_t>(instruction.queue));
-  hasher.add(static_cast<std::uint64_t>(instruction.action));
-  hasher.add(number_of(instruction.peer));
-  hasher.add(instruction.set);
-  hasher.add(number_of(instruction.tensor));
-  hasher.add(bits(instruction.samples));
-  hasher.add(bits(instruction.rows));
-  hasher.add(instruction.body.size());
-  for (const BodyStep& step : instruction.body) add(hasher, step);
-}
-
-void add(Hasher& hasher, const Job& job) {
-  hasher.add(job.problem->graph->hash());
-  hasher.add(job.problem->cluster->hash());
-  hasher.add(bits(job.problem->batch));
-  for (const std::vector<DeviceId>& set : job.sets) {
-    hasher.add(set.size());
-    for (const DeviceId device : set) hasher.add(number_of(device));
-  }
-  for (const Program& program : job.programs) {
-    hasher.add(program.instructions.size());
-    for (const Instruction& instruction : program.instructions) add(hasher, instruction);
-  }
+template <class Number>
+std::uint64_t bits_of(Number number) {
+  return static_cast<std::uint64_t>(number);
 }
 
 }  // namespace
@@ -63,7 +28,7 @@ void add(Hasher& hasher, const Job& job) {
 JobTerms terms_of(const Job& job, const IdVector<DeviceId, Bytes>& peak_bytes,
                   const TermsOptions& options) {
   Hasher hasher;
-  add(hasher, job);
+  visit_leaves(job, [&](const auto& leaf) { hasher.add(bits_of(leaf)); });
   hasher.add(options.seed);
   for (const std::string& other : options.others) hasher.add(other);
   JobTerms terms{.hash = hasher.value(), .any_device = options.any_device};

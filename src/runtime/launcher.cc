@@ -94,7 +94,7 @@ class Launch {
     while (any_running()) {
       read_what_they_say(kLookMilliseconds);
       collect();
-      end_the_others();
+      if (any_running()) end_the_others();
     }
     read_what_they_say(0);
     report();
@@ -219,6 +219,10 @@ class Launch {
       int status = 0;
       if (rank.status || waitpid(rank.process, &status, WNOHANG) != rank.process) continue;
       rank.status = status;
+      if (status == 0 && first_done_ == nullptr) {
+        first_done_ = &rank;
+        late_at_ = Clock::now() + options_.timeout;
+      }
       if (status != 0 && !rank.ended_by_us) fallen.push_back(&rank);
     }
     // Of those that ended between two looks, one that a signal ended is no consequence of others.
@@ -240,6 +244,11 @@ class Launch {
     }
     if (first_fallen_ != nullptr && !terminate_at_ && !kill_at_) {
       terminate_at_ = Clock::now() + options_.grace;
+    }
+    if (late_at_ && !terminate_at_ && !kill_at_ && Clock::now() >= *late_at_) {
+      late_ = &*std::find_if(ranks_.begin(), ranks_.end(),
+                             [](const Rank& rank) { return !rank.status.has_value(); });
+      terminate_at_ = Clock::now();
     }
     if (terminate_at_ && !kill_at_ && Clock::now() >= *terminate_at_) {
       signal_all(SIGTERM);
@@ -274,6 +283,11 @@ class Launch {
       throw Error(ErrorKind::kVerification,
                   fmt::format("ended by {}, and all ranks with it", signal_text(*told_)));
     }
+    if (late_ != nullptr) {
+      throw Error(ErrorKind::kVerification,
+                  fmt::format("{}: did not end within {} s of {}", name(late_->number),
+                              seconds_of(options_.timeout), name(first_done_->number)));
+    }
     if (first_fallen_ == nullptr) return;
     const Rank& rank = cause();
     const int status = *rank.status;
@@ -293,7 +307,10 @@ class Launch {
   const LaunchOptions& options_;
   std::vector<Rank> ranks_;
   const Rank* first_fallen_ = nullptr;
-  std::optional<int> told_;  // the signal that this process was sent
+  const Rank* first_done_ = nullptr;  // that ended well
+  const Rank* late_ = nullptr;        // that did not end with it
+  std::optional<int> told_;           // the signal that this process was sent
+  std::optional<Clock::time_point> late_at_;
   std::optional<Clock::time_point> terminate_at_;
   std::optional<Clock::time_point> kill_at_;
 };

@@ -18,6 +18,8 @@ struct LaunchOptions {
   // How long the others may take to end on their own once one rank has failed, then to obey SIGTERM
   // before SIGKILL.
   std::chrono::milliseconds grace{1'500};
+  // Ranks end together: how long after the first that ended well the others may take.
+  std::chrono::milliseconds timeout{300'000};
 };
 
 // Returns when all ranks have ended well. What they write to stderr is passed on by line, after

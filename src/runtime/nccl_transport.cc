@@ -39,8 +39,9 @@
 #include "runtime/heartbeats.h"
 #include "runtime/job_watch.h"
 #include "runtime/nccl_communicator.h"
-#include "runtime/store_impl.h"
+#include "runtime/process_settings.h"
 #include "runtime/streams.h"
+#include "runtime/torch_error.h"
 
 namespace heterog::runtime {
 
@@ -53,11 +54,23 @@ constexpr milliseconds kLook{50};         // how often calls under way are looke
 constexpr milliseconds kAbortTime{5000};  // for communicators to end
 constexpr int kPairChannels = 8;          // of a pair: enough for any link, and memory for few
 
+// All connections when communicators are made, not when first used: a call that waits for a peer's
+// first one would hold up the calls behind it.
+void connect_at_once() {
+  constexpr const char* kVariable = "NCCL_RUNTIME_CONNECT";
+  if (process_settings_allowed()) setenv(kVariable, "0", 0);
+  VALIDATE(
+      std::getenv(kVariable),
+      "{} is not set: ranks that talk by NCCL need it at 0; set it, or allow the runtime to set "
+      "what holds for the whole process (tune_process)",
+      kVariable);
+}
+
 class NcclTransport final : public Transport {
  public:
   NcclTransport(const Store& store, DeviceId own, const NcclOptions& options)
       : options_(options), own_(own), beats_(store.another_connection(), own) {
-    setenv("NCCL_RUNTIME_CONNECT", "0", 0);  // all connections at once, not when first used
+    connect_at_once();
     const c10::DeviceGuard guard(options_.device);
     watch_ = std::make_unique<JobWatch>(store.another_connection().under("job"),
                                         [this](const std::string& why) { end_calls(why); });

@@ -55,26 +55,32 @@ IntegerRange integer_range(const graph::ModelGraph& graph, OpId op, Place place,
   const std::string_view type = graph.type_name(op);
   const auto inputs = graph.inputs(op);
   const auto args = graph.args(op);
-  const auto size = [&](std::size_t operand, std::int64_t dim) {
+  // A file may say anything: what is not there is for the operator to refuse.
+  const auto size = [&](std::size_t operand, std::int64_t dim) -> std::int64_t {
+    if (operand >= inputs.size()) return 1;
     const auto shape = graph.shape(inputs[operand]);
-    if (dim < 0) dim += static_cast<std::int64_t>(shape.size());
-    return shape[static_cast<std::size_t>(dim)].at(samples);
+    const std::int64_t at = dim < 0 ? dim + static_cast<std::int64_t>(shape.size()) : dim;
+    if (at < 0 || at >= static_cast<std::int64_t>(shape.size())) return 1;
+    return shape[static_cast<std::size_t>(at)].at(samples);
+  };
+  const auto number = [&](std::size_t argument) -> std::int64_t {
+    return argument < args.size() ? args[argument].integer.c : 1;
   };
   if (type == "aten.embedding.default" && place.argument == 1) return {size(0, 0)};
   if (type == "aten.embedding_dense_backward.default" && place.argument == 1) {
-    return {args[2].integer.c};
+    return {number(2)};
   }
   if ((contains(type, "aten.gather.") || contains(type, "aten.scatter") ||
        contains(type, "aten.index_select.") || contains(type, "aten.index_add.")) &&
       place.argument == 2) {
-    return {size(0, args[1].integer.c)};
+    return {size(0, number(1))};
   }
   if ((type == "aten.index.Tensor" || type == "aten.index_put.default") && place.argument == 1) {
     return {size(0, static_cast<std::int64_t>(place.item))};
   }
   if (contains(type, "nll_loss")) {
     const std::size_t x = contains(type, "backward") ? 1 : 0;
-    if (place.argument == x + 1) return {size(x, 1), args[x + 4].integer.c};
+    if (place.argument == x + 1) return {size(x, 1), number(x + 4)};
   }
   return {};
 }
@@ -146,11 +152,12 @@ std::optional<at::Tensor> pooling_indices(const graph::ModelGraph& graph, OpId o
     return list;
   };
   if (type == "aten.max_pool2d_with_indices_backward.default") {
-    return std::get<1>(
-        at::max_pool2d_with_indices(x, ints(2), ints(3), ints(4), ints(5), args[6].integer.c != 0));
+    const bool ceil = args.size() > 6 && args[6].integer.c != 0;
+    return std::get<1>(at::max_pool2d_with_indices(x, ints(2), ints(3), ints(4), ints(5), ceil));
   }
   if (type == "aten.adaptive_max_pool2d_backward.default") {
     const auto grad = graph.shape(graph.inputs(op)[0]);
+    if (grad.size() != 4) return std::nullopt;
     return std::get<1>(at::adaptive_max_pool2d(x, {grad[2].c, grad[3].c}));
   }
   return std::nullopt;

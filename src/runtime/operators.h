@@ -16,7 +16,7 @@ struct OperatorName {
 OperatorName operator_name(std::string_view type);
 
 // Throws an input error, naming `source`, the op and the operator, if the graph uses an operator
-// that the LibTorch of this program does not have.
+// that the LibTorch of this program does not have, or gives it other arguments than it takes.
 void check_operators(const graph::ModelGraph& graph, const std::string& source);
 
 }  // namespace heterog::runtime

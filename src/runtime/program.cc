@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "runtime/body.h"
+#include "runtime/check_job.h"
 
 namespace heterog::runtime {
 namespace {
@@ -203,26 +204,27 @@ class JobBuilder {
     const TaskId task = instruction.task;
     const TensorId tensor = plan_.tensor[task];
     SlotTable& table = tables_[program.device.value()];
-    std::vector<Register> own, received;
+    std::vector<Register> own, packed, received;
     BufferId result;
-    bool rows = false;
     for (BufferId buffer : plan_.reads[task]) {
       const TaskId maker = view_.maker[buffer];
       const bool arrived = compiler::is_communication(plan_.kind[maker]);
-      rows = rows || view_.sends_rows(maker) || view_.gathers_rows(maker);
       Register value = body.load(buffer, tensor);
       if (!arrived && view_.is_mean(tensor)) value = body.scale(value, view_.share(maker));
       if (view_.gathers_rows(maker)) note_own_rows(program, instruction, maker);
-      (arrived ? received : own).push_back(value);
+      (!arrived ? own : view_.carries_rows(maker) ? packed : received).push_back(value);
       if (!arrived || !result.valid()) result = buffer;
     }
     instruction.in_place = plan_.allocates[task].empty();
     if (!instruction.in_place) result = plan_.allocates[task][0];
     std::vector<Register> all = own;
+    all.insert(all.end(), packed.begin(), packed.end());
     all.insert(all.end(), received.begin(), received.end());
-    if (rows) {
+    if (view_.carries_rows(task)) {
+      ENSURE(own.size() == 1);
       instruction.action = Action::kAddRows;
       instruction.values = all;
+      instruction.packed = static_cast<std::uint32_t>(packed.size());
       instruction.slots = {table.buffer(result, tensor)};
       return;
     }
@@ -376,57 +378,6 @@ class JobBuilder {
   std::vector<SlotTable> tables_;
   IdVector<TaskId, std::vector<std::pair<DeviceId, InstructionId>>> instruction_of_;
 };
-
-// The dispatch sequence names every task once, after all that it waits for.
-void check_dispatch(const compiler::Plan& plan, std::span<const TaskId> dispatch,
-                    const std::string& source) {
-  VALIDATE(dispatch.size() == plan.task_count(),
-           "{}: dispatch names {} tasks, the compiled plan has {}", source, dispatch.size(),
-           plan.task_count());
-  IdVector<TaskId, std::uint32_t> waits = plan.predecessors;
-  IdVector<TaskId, std::uint8_t> seen(plan.task_count(), 0);
-  for (TaskId task : dispatch) {
-    VALIDATE(task.value() < plan.task_count() && !seen[task],
-             "{}: dispatch: task {} is not one of the plan's {}, or occurs twice", source,
-             task.value(), plan.task_count());
-    VALIDATE(waits[task] == 0, "{}: dispatch: task {} comes before one that it waits for", source,
-             task.value());
-    seen[task] = 1;
-    for (TaskId next : plan.successors[task]) --waits[next];
-  }
-}
-
-void check_runnable(const cost::Problem& problem, const std::string& source) {
-  const graph::ModelGraph& graph = *problem.graph;
-  for (OpId op : graph.op_ids()) {
-    const std::string_view type = graph.type_name(op);
-    const bool dropout = type == "aten.native_dropout.default";
-    const bool random =
-        !dropout && (type.starts_with("aten.rand") || type.starts_with("aten.bernoulli") ||
-                     type.starts_with("aten.multinomial") || type.starts_with("aten.normal"));
-    VALIDATE(!random,
-             "{}: op '{}' draws random numbers by {}, which gives other training under every plan; "
-             "of random operators native_dropout can be run",
-             source, graph.op(op).name, type);
-    for (TensorId out : graph.outputs(op)) {
-      if (!out.valid() || !graph.tensor(out).replaces.valid()) continue;
-      const graph::SplitKind kind = problem.splits->rules[out].kind;
-      const bool partial = kind == graph::SplitKind::kMean || kind == graph::SplitKind::kSum;
-      // Each slice has its own, and they are put together at the end of the step.
-      VALIDATE(!partial || graph.consumers(out).empty(),
-               "{}: op '{}' reads the new value of buffer '{}' in the step that makes it; read the "
-               "old one",
-               source, graph.op(graph.consumers(out).front()).name,
-               graph.tensor(graph.tensor(out).replaces).name);
-    }
-    if (!graph.op(op).alias) continue;
-    for (TensorId out : graph.outputs(op)) {
-      VALIDATE(!out.valid() || !graph.tensor(out).replaces.valid(),
-               "{}: op '{}' makes the next value of '{}' by a view; export a copy", source,
-               graph.op(op).name, graph.tensor(graph.tensor(out).replaces).name);
-    }
-  }
-}
 
 }  // namespace
 

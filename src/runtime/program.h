@@ -78,7 +78,8 @@ enum class Action : std::uint8_t {
   kSendRows,     // the rows of `values[0]` that are not zero
   kReceiveRows,  // packed, into `slots[0]`
   kGatherRows,   // the packed rows of `values[0]` of every member, into `slots[0]`
-  kAddRows,      // the packed rows in `values[1…]` added to `values[0]`, into `slots[0]`
+  kAddRows,      // the packed rows in the next `packed` of `values`, and the rest, which came
+                 // whole, added to `values[0]`, into `slots[0]`
 };
 
 struct Instruction {
@@ -92,6 +93,7 @@ struct Instruction {
   TensorId tensor;
   std::int64_t samples = 0;
   std::int64_t rows = 0;       // rows that are packed: so many, the last ones zero
+  std::uint32_t packed = 0;    // kAddRows: values that are packed rows
   std::int64_t own = 0;        // kAddRows: which of the packed ones are this device's own
   bool own_is_packed = false;  // kAddRows: they are among them, and replaced
   bool resident = false;       // kReceive: into the memory of what stays

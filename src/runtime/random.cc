@@ -4,8 +4,10 @@
 #include <ATen/Parallel.h>
 
 #include <cmath>
+#include <string_view>
 
 #include "base/check.h"
+#include "runtime/dispatcher.h"
 
 namespace heterog::runtime {
 namespace {
@@ -51,6 +53,57 @@ Blocks blocks_of(const std::vector<std::int64_t>& sizes, const Cut& cut) {
 }
 
 }  // namespace
+
+// native_dropout(x, rate, train): without a `train` it draws as well.
+bool is_drawn_by_counter(const graph::ModelGraph& graph, OpId op) {
+  if (graph.type_name(op) != "aten.native_dropout.default") return false;
+  const auto args = graph.args(op);
+  return args.size() < 3 || args[2].kind == graph::Value::Kind::kNone || args[2].integer.c != 0;
+}
+
+double dropout_rate(const graph::ModelGraph& graph, OpId op) {
+  const graph::Value& rate = graph.args(op)[1];
+  return rate.kind == graph::Value::Kind::kInt ? static_cast<double>(rate.integer.c) : rate.number;
+}
+
+namespace {
+
+bool is_zero(const graph::Value& value) {
+  return value.kind == graph::Value::Kind::kFloat ? value.number == 0 : value.integer.c == 0;
+}
+
+bool is_zero(const c10::IValue& value) {
+  return (value.isBool() && !value.toBool()) || (value.isDouble() && value.toDouble() == 0);
+}
+
+// The argument is there, given or by default, and zero or false.
+bool is_off(const graph::ModelGraph& graph, OpId op, const c10::FunctionSchema& schema,
+            std::string_view name) {
+  const auto index = schema.argumentIndexWithName(std::string(name));
+  if (!index) return false;
+  for (const auto& [key, value] : graph.kwargs(op)) {
+    if (key == name) return is_zero(value);
+  }
+  const auto args = graph.args(op);
+  const auto place = static_cast<std::size_t>(*index);
+  if (place < args.size()) {
+    return args[place].kind != graph::Value::Kind::kNone && is_zero(args[place]);
+  }
+  const auto& by_default = schema.arguments()[place].default_value();
+  return by_default && is_zero(*by_default);
+}
+
+}  // namespace
+
+bool draws_from_generator(const graph::ModelGraph& graph, OpId op) {
+  if (is_drawn_by_counter(graph, op)) return false;
+  const auto handle = find_operator(graph.type_name(op));
+  if (!handle || !handle->hasTag(at::Tag::nondeterministic_seeded)) return false;
+  for (std::string_view off : {"train", "training", "dropout_p"}) {
+    if (is_off(graph, op, handle->schema(), off)) return false;
+  }
+  return true;
+}
 
 at::Tensor keep_mask(const RandomStream& stream, double rate,
                      const std::vector<std::int64_t>& sizes, const Cut& cut, at::Device device) {

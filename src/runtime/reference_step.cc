@@ -5,49 +5,88 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "runtime/random.h"
 #include "runtime/slices.h"
 #include "runtime/step.h"
 
 namespace heterog::runtime {
 
-using graph::OperandUse;
-using graph::SplitKind;
-using graph::SplitRule;
 using graph::TensorRole;
 
-ReferenceStep::ReferenceStep(const cost::Problem& problem, const compiler::Plan& plan,
-                             const Options& options)
-    : problem_(problem),
-      graph_(*problem.graph),
+namespace {
+
+// Operators that take statistics over the samples while they train.
+struct BatchNormOperator {
+  std::string_view type;
+  std::size_t training;  // place of the flag
+  std::size_t cut;       // so many operands, the first ones, are cut to the slice
+  bool backward;
+};
+constexpr std::array<BatchNormOperator, 3> kBatchNorms = {
+    {{"aten._native_batch_norm_legit_functional.default", 5, 1, false},
+     {"aten._native_batch_norm_legit.no_stats", 3, 1, false},
+     {"aten.native_batch_norm_backward.default", 7, 2, true}}};
+
+// Null for all other operators.
+const BatchNormOperator* batch_norm(const graph::ModelGraph& graph, OpId op) {
+  for (const BatchNormOperator& one : kBatchNorms) {
+    if (graph.type_name(op) == one.type) return &one;
+  }
+  return nullptr;
+}
+
+bool trains(const graph::ModelGraph& graph, OpId op, const BatchNormOperator& one) {
+  const auto args = graph.args(op);
+  return one.training < args.size() && args[one.training].integer.c != 0;
+}
+
+}  // namespace
+
+IdVector<OpId, NormalisedSlices> normalised_slices(const cost::Problem& problem,
+                                                   const compiler::Plan& plan) {
+  const graph::ModelGraph& graph = *problem.graph;
+  IdVector<OpId, NormalisedSlices> normalised(graph.op_count());
+  for (TaskId task : plan.task_ids()) {
+    if (plan.kind[task] != compiler::TaskKind::kCompute) continue;
+    const OpId op = plan.op[task];
+    const BatchNormOperator* one = batch_norm(graph, op);
+    if (!one || !trains(graph, op, *one)) continue;
+    const TensorId x = graph.inputs(op)[0];
+    if (graph.shape(x)[0].constant()) continue;  // of no sample: the same on every slice
+    normalised[op].outer = graph::seen_rule(graph, *problem.splits, x).outer;
+    normalised[op].slices.push_back({plan.begin[task], plan.end[task]});
+  }
+  for (NormalisedSlices& of_op : normalised) {
+    std::sort(of_op.slices.begin(), of_op.slices.end());
+    if (of_op.slices.size() == 1) of_op.slices.clear();
+  }
+  return normalised;
+}
+
+ReferenceStep::ReferenceStep(const graph::ModelGraph& graph,
+                             IdVector<OpId, NormalisedSlices> normalised, const Options& options)
+    : graph_(graph),
+      normalised_(std::move(normalised)),
       options_(options),
-      slices_(graph_.op_count()),
       dead_(dead_after(graph_)),
       residents_(graph_.tensor_count()),
       values_(graph_.tensor_count()),
-      local_(graph_.tensor_count()) {
-  const graph::SplitAnalysis& splits = *problem.splits;
-  IdVector<OpId, std::vector<Interval>> of_plan(graph_.op_count());
-  for (TaskId task : plan.task_ids()) {
-    if (plan.kind[task] != compiler::TaskKind::kCompute) continue;
-    of_plan[plan.op[task]].push_back({plan.begin[task], plan.end[task]});
-  }
+      statistics_(graph_.tensor_count()) {}
+
+ReferenceStep::Exceptions ReferenceStep::exceptions() const {
+  Exceptions exceptions;
   for (OpId op : graph_.op_ids()) {
-    bool local = false;
-    for (OperandUse use : splits.uses[op]) local |= use == OperandUse::kLocal;
-    for (TensorId out : graph_.outputs(op)) {
-      local |= out.valid() && splits.rules[out].kind == SplitKind::kLocal;
+    if (!normalised_[op].slices.empty() && !batch_norm(graph_, op)->backward) {
+      ++exceptions.batch_norms;
     }
-    if (!local) continue;
-    std::sort(of_plan[op].begin(), of_plan[op].end());
-    slices_[op] = of_plan[op];
-    if (!slices_[op].empty()) continue;
-    // A view of what is local.
-    slices_[op] = slices_[graph_.tensor(graph_.inputs(op)[0]).producer];
-    ENSURE(!slices_[op].empty());
+    if (is_drawn_by_counter(graph_, op)) ++exceptions.masks;
   }
+  return exceptions;
 }
 
 ReferenceStep::Result ReferenceStep::step(std::int64_t number, const StepInputs& inputs) {
@@ -70,38 +109,64 @@ ReferenceStep::Result ReferenceStep::step(std::int64_t number, const StepInputs&
     }
     for (TensorId dead : dead_[op]) {
       values_[dead].reset();
-      local_[dead].clear();
+      statistics_[dead].clear();
     }
   }
   for (auto& [id, value] : replaced) residents_[id] = value.contiguous();
   for (TensorId id : graph_.tensor_ids()) {
     values_[id].reset();
-    local_[id].clear();
+    statistics_[id].clear();
   }
   return result;
 }
 
 void ReferenceStep::run(OpId op) {
-  if (!slices_[op].empty()) return run_slices(op, slices_[op]);
-  if (graph_.type_name(op) == "aten.native_dropout.default" && graph_.args(op)[2].integer.c != 0) {
-    return draw(op);
-  }
+  if (!normalised_[op].slices.empty()) return normalise(op);
+  if (reads_statistics(op)) return run_views(op);
+  if (is_drawn_by_counter(graph_, op)) return draw(op);
   run_whole(op);
+}
+
+bool ReferenceStep::reads_statistics(OpId op) const {
+  const auto inputs = graph_.inputs(op);
+  return std::any_of(inputs.begin(), inputs.end(),
+                     [&](TensorId id) { return !statistics_[id].empty(); });
 }
 
 void ReferenceStep::run_whole(OpId op) {
   std::vector<at::Tensor> operands;
   for (TensorId id : graph_.inputs(op)) operands.push_back(values_[id]);
   const auto results =
-      execute(graph_, op, operands, {problem_.batch, problem_.batch}, {.floats = options_.floats});
+      execute(graph_, op, operands, {options_.batch, options_.batch}, {.floats = options_.floats});
   const auto outputs = graph_.outputs(op);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i].valid()) values_[outputs[i]] = results[i];
   }
 }
 
-void ReferenceStep::run_slices(OpId op, const std::vector<Interval>& slices) {
-  const graph::SplitAnalysis& splits = *problem_.splits;
+// Statistics of slices are for the backward operator, which may see them through views.
+void ReferenceStep::run_views(OpId op) {
+  if (!graph_.op(op).alias) {
+    throw Error(ErrorKind::kVerification,
+                fmt::format("op '{}' reads statistics that a batch normalisation takes of each "
+                            "slice; on one device there are none",
+                            printable(graph_.op(op).name)));
+  }
+  const auto outputs = graph_.outputs(op);
+  for (const at::Tensor& of_slice : statistics_[graph_.inputs(op)[0]]) {
+    const auto results = execute(graph_, op, std::span(&of_slice, 1),
+                                 {options_.batch, options_.batch}, {.floats = options_.floats});
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      if (outputs[i].valid()) statistics_[outputs[i]].push_back(results[i]);
+    }
+  }
+}
+
+// Forward: (x, …) → result, saved mean, saved 1/deviation and, with running statistics, their next
+// values. Backward: (gradient, x, …) → the gradients of x, weight and bias.
+void ReferenceStep::normalise(OpId op) {
+  const BatchNormOperator& one = *batch_norm(graph_, op);
+  const auto& [slices, outer] = normalised_[op];
   const auto inputs = graph_.inputs(op);
   const auto outputs = graph_.outputs(op);
   std::vector<std::vector<at::Tensor>> made(outputs.size());
@@ -109,37 +174,36 @@ void ReferenceStep::run_slices(OpId op, const std::vector<Interval>& slices) {
     const std::int64_t size = slices[s].end - slices[s].begin;
     std::vector<at::Tensor> operands;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      const SplitRule rule = graph::seen_rule(graph_, splits, inputs[i]);
-      if (rule.kind == SplitKind::kLocal) {
-        operands.push_back(local_[inputs[i]][s]);
-      } else if (rule.kind == SplitKind::kConcat) {
-        operands.push_back(cut_samples(
-            values_[inputs[i]], {rule.dim, rule.outer, problem_.batch, slices[s].begin, size}));
+      if (i < one.cut) {
+        operands.push_back(
+            cut_samples(values_[inputs[i]], {0, outer, options_.batch, slices[s].begin, size}));
+      } else if (!statistics_[inputs[i]].empty()) {
+        operands.push_back(statistics_[inputs[i]].at(s));
       } else {
         operands.push_back(values_[inputs[i]]);
       }
     }
     const auto results =
-        execute(graph_, op, operands, {size, problem_.batch}, {.floats = options_.floats});
+        execute(graph_, op, operands, {size, options_.batch}, {.floats = options_.floats});
     for (std::size_t i = 0; i < outputs.size(); ++i) made[i].push_back(results[i]);
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i].valid() || !made[i][0].defined()) continue;
-    const SplitRule rule = splits.rules[outputs[i]];
+    if (i == 0) {
+      values_[outputs[i]] = join_samples(made[i], 0, outer);
+      continue;
+    }
+    if (!one.backward && i <= 2) {
+      statistics_[outputs[i]] = made[i];
+      continue;
+    }
+    // Gradients of weights add up; running statistics are means weighted by the slices' shares.
     at::Tensor& value = values_[outputs[i]];
-    if (rule.kind == SplitKind::kLocal) {
-      local_[outputs[i]] = made[i];
-    } else if (rule.kind == SplitKind::kConcat) {
-      value = join_samples(made[i], rule.dim, rule.outer);
-    } else if (rule.kind == SplitKind::kSum || rule.kind == SplitKind::kMean) {
-      value = at::zeros_like(made[i][0]);
-      for (std::size_t s = 0; s < slices.size(); ++s) {
-        const double share = static_cast<double>(slices[s].end - slices[s].begin) /
-                             static_cast<double>(problem_.batch);
-        value = value + made[i][s] * (rule.kind == SplitKind::kMean ? share : 1.0);
-      }
-    } else {
-      value = made[i][0];
+    value = at::zeros_like(made[i][0]);
+    for (std::size_t s = 0; s < slices.size(); ++s) {
+      const double share = static_cast<double>(slices[s].end - slices[s].begin) /
+                           static_cast<double>(options_.batch);
+      value = value + made[i][s] * (one.backward ? 1.0 : share);
     }
   }
 }
@@ -147,7 +211,7 @@ void ReferenceStep::run_slices(OpId op, const std::vector<Interval>& slices) {
 // native_dropout(x, rate, train) → x · mask / (1 − rate), mask.
 void ReferenceStep::draw(OpId op) {
   const at::Tensor& x = values_[graph_.inputs(op)[0]];
-  const double rate = graph_.args(op)[1].number;
+  const double rate = dropout_rate(graph_, op);
   const auto outputs = graph_.outputs(op);
   const at::Tensor mask =
       keep_mask({options_.seed, step_, op}, rate, x.sizes().vec(), Cut{}, at::kCPU);

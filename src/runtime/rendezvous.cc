@@ -22,7 +22,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kProtocol = 2;  // counts up whenever ranks of two builds would misunderstand
+constexpr int kProtocol = 3;  // counts up whenever ranks of two builds would misunderstand
 constexpr std::chrono::milliseconds kLook{20};
 constexpr std::chrono::milliseconds kLinger{2000};  // of rank 0 for those that are to read why
 
@@ -67,14 +67,14 @@ Hello parse_hello(const std::string& text) {
 
 class Introduction {
  public:
-  Introduction(const RankPlace& place, const JobTerms& terms, Store store,
+  Introduction(const RankPlace& place, const JobTerms& terms, const Store& store,
                std::chrono::milliseconds timeout)
       : place_(place),
         terms_(terms),
         names_(device_names(terms)),
-        store_(std::move(store)),
         timeout_(timeout),
-        deadline_(Clock::now() + timeout) {}
+        deadline_(Clock::now() + timeout),
+        store_(store.until(deadline_ + kLinger)) {}
 
   struct Found {
     int ranks_here = 1;
@@ -224,9 +224,9 @@ class Introduction {
   const RankPlace& place_;
   const JobTerms& terms_;
   const std::vector<std::string> names_;
-  const Store store_;
   const std::chrono::milliseconds timeout_;
   const Clock::time_point deadline_;
+  const Store store_;  // which answers while there is time to say why it is over
 };
 
 Store open_store(const RankPlace& place, const JobTerms& terms, std::chrono::milliseconds timeout) {

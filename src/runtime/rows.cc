@@ -32,13 +32,14 @@ std::int64_t packed_bytes(const at::Tensor& gradient, std::int64_t rows) {
 
 at::Tensor pack_rows(const at::Tensor& gradient, std::int64_t rows) {
   const at::Tensor flat = gradient.reshape({gradient.size(0), -1});
-  const at::Tensor used = flat.ne(0).any(1).nonzero().flatten();
-  ENSURE(used.numel() <= rows);
+  const at::Tensor used = at::nonzero_static(flat.ne(0).any(1), rows, /*fill_value=*/-1).flatten();
+  const at::Tensor is_row = used.ge(0);
   const at::Tensor packed =
-      at::zeros({packed_bytes(gradient, rows)}, gradient.options().dtype(at::kByte));
+      at::empty({packed_bytes(gradient, rows)}, gradient.options().dtype(at::kByte));
   Rows out = unpack(packed, gradient);
-  out.indices.narrow(0, 0, used.numel()).copy_(used);
-  out.values.narrow(0, 0, used.numel()).copy_(flat.index_select(0, used));
+  at::clamp_min_out(out.indices, used, 0);
+  out.values.copy_(
+      flat.index_select(0, out.indices).masked_fill(is_row.logical_not().unsqueeze(1), 0));
   return packed;
 }
 
@@ -53,10 +54,6 @@ at::Tensor add_rows(const at::Tensor& gradient, std::span<const at::Tensor> pack
     flat.index_fill_(0, own.indices, 0);
   }
   for (const at::Tensor& part : packed) {
-    if (part.sizes() == gradient.sizes()) {  // came whole, since its rows would have taken more
-      sum.add_(part);
-      continue;
-    }
     const Rows added = unpack(part, gradient);
     flat.index_add_(0, added.indices, added.values);
   }

@@ -11,7 +11,7 @@ namespace heterog::runtime {
 // Bytes of `rows` packed rows of a gradient: their indices (int64), then the rows.
 std::int64_t packed_bytes(const at::Tensor& gradient, std::int64_t rows);
 // At most `rows` rows of the gradient are not zero; the others that are packed are row 0 with
-// zeros.
+// zeros. Neither this nor add_rows asks a device how many there are: nothing waits for it.
 at::Tensor pack_rows(const at::Tensor& gradient, std::int64_t rows);
 
 struct AddRowsOptions {
@@ -20,7 +20,6 @@ struct AddRowsOptions {
   // of the others, so that every device that adds the same gets the same bits.
   std::int64_t own = -1;
 };
-// `packed`: rows, or whole gradients.
 at::Tensor add_rows(const at::Tensor& gradient, std::span<const at::Tensor> packed,
                     const AddRowsOptions& options);
 

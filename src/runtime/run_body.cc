@@ -195,7 +195,7 @@ void BodyRunner::run_call(const BodyStep& step, const OperatorCall& call, Regist
 // native_dropout(x, rate, train) → x · mask / (1 − rate), mask.
 void BodyRunner::run_dropout(const BodyStep& step, Registers& registers) const {
   const at::Tensor x = registers[step.in[0]];
-  const double rate = graph_.args(step.op)[1].number;
+  const double rate = dropout_rate(graph_, step.op);
   const graph::SplitRule rule =
       graph::seen_rule(graph_, *job_.problem->splits, graph_.inputs(step.op)[0]);
   Cut cut;

@@ -10,7 +10,14 @@ namespace heterog::runtime {
 at::Tensor cut_samples(const at::Tensor& value, const Cut& cut) {
   const std::int64_t rows = value.size(cut.dim) / cut.outer / cut.held;  // a sample's
   ENSURE(rows * cut.outer * cut.held == value.size(cut.dim));
-  if (cut.outer == 1) return value.narrow(cut.dim, rows * cut.begin, rows * cut.count);
+  if (cut.outer == 1) {
+    const at::Tensor part = value.narrow(cut.dim, rows * cut.begin, rows * cut.count);
+    // Kernels take it that what an operator has left lies in memory without gaps (the statistics of
+    // a layer normalisation), as it does where nobody cuts.
+    const bool has_gaps =
+        value.is_non_overlapping_and_dense() && !part.is_non_overlapping_and_dense();
+    return has_gaps ? part.clone(at::MemoryFormat::Preserve) : part;
+  }
   return value.unflatten(cut.dim, {cut.outer, rows * cut.held})
       .narrow(cut.dim + 1, rows * cut.begin, rows * cut.count)
       .flatten(cut.dim, cut.dim + 1);

@@ -12,9 +12,10 @@ namespace heterog::runtime {
 
 // One connection to the store of a job. Copies share it; a thread that must not wait for another's
 // calls takes a connection of its own. Calls throw an Error (kVerification) of one line once the
-// store is lost.
+// store is lost, or if it does not answer within the time-out of its address: then it is lost.
 class Store {
  public:
+  using Clock = std::chrono::steady_clock;
   struct Impl;
   explicit Store(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
@@ -25,12 +26,19 @@ class Store {
   std::int64_t add(const std::string& key, std::int64_t amount) const;  // returns the new sum
 
   Store under(const std::string& prefix) const;  // the same connection, keys of their own
+  // Its calls may take a second longer: of a peer that is lost with the store, those that wait for
+  // it say so first.
   Store another_connection() const;
-
-  Impl& impl() const { return *impl_; }
+  Store until(Clock::time_point end) const;  // the same, for calls that are over by then
+  // Ends the calls of this connection that still wait for an answer, and those to come.
+  void give_up() const;
 
  private:
+  template <class Call>
+  auto call(Call call) const;
+
   std::shared_ptr<Impl> impl_;
+  Clock::time_point end_ = Clock::time_point::max();
 };
 
 // For ranks that are threads of one process.

@@ -23,7 +23,7 @@
 
 #include "base/check.h"
 #include "runtime/job_watch.h"
-#include "runtime/store_impl.h"
+#include "runtime/torch_error.h"
 
 namespace heterog::runtime {
 
@@ -405,12 +405,13 @@ void TcpTransport::run_until_finished(const std::function<void()>& work) {
 }
 
 void TcpTransport::finish() {
-  const bool left = impl_->watch->leave_together({.rank = static_cast<int>(impl_->own.value()),
-                                                  .ranks = impl_->all.size(),
-                                                  .timeout = impl_->options.connect.timeout});
+  const auto missing = impl_->watch->leave_together({.rank = static_cast<int>(impl_->own.value()),
+                                                     .ranks = impl_->all.size(),
+                                                     .timeout = impl_->options.connect.timeout});
   impl_->check_not_ended();
-  if (!left) {
-    abort(fmt::format("the other ranks did not end with it within {} s",
+  if (missing) {
+    abort(fmt::format("{}: did not end with the others within {} s",
+                      impl_->text_of(DeviceId(static_cast<std::size_t>(*missing))),
                       seconds_of(impl_->options.connect.timeout)));
     impl_->check_not_ended();
   }

@@ -46,6 +46,7 @@ double norm_of(const at::Tensor& value) {
 }
 
 double share_that_differs(const at::Tensor& found, const at::Tensor& expected) {
+  if (expected.numel() == 0) return 0;
   return found.ne(expected).to(at::kDouble).mean().item<double>();
 }
 
@@ -100,6 +101,11 @@ class Comparison {
   void loss(double found, double expected) {
     note(0, graph_.loss(), DeviceId(),
          std::abs(found - expected) / std::max(std::abs(expected), 1e-300));
+  }
+
+  // What the step replaces has to be somewhere.
+  void held_by_nobody(TensorId id) {
+    note(kind_of(graph_.tensor(id).role), id, DeviceId(), INFINITY);
   }
 
   void tensor(TensorId id, DeviceId device, at::Tensor found, const at::Tensor& expected) {
@@ -186,9 +192,10 @@ class Comparison {
 
   void note(std::size_t kind, TensorId tensor, DeviceId device, double relative) {
     ++compared_;
-    const Worst found{relative, tensor, device, step_};
+    // Nothing is greater than what is not a number.
+    const Worst found{std::isnan(relative) ? INFINITY : relative, tensor, device, step_};
     Worst& worst = worst_[kind];
-    if (!worst.tensor.valid() || relative > worst.relative) worst = found;
+    if (!worst.tensor.valid() || found.relative > worst.relative) worst = found;
   }
 
   const cost::Problem& problem_;
@@ -214,6 +221,13 @@ void compare_rank(Ranks& ranks, DeviceId rank, const ReferenceStep& reference,
   }
 }
 
+void compare_replaced(Ranks& ranks, const graph::ModelGraph& graph, Comparison& comparison) {
+  for (TensorId id : graph.tensor_ids()) {
+    const TensorId old = graph.tensor(id).replaces;
+    if (old.valid() && !ranks.keeps(old)) comparison.held_by_nobody(old);
+  }
+}
+
 WorkerOptions worker_options(const VerifyOptions& options, DeviceId rank) {
   const bool chosen = !options.devices.empty();
   return {.device = chosen ? options.devices[rank.value()] : at::kCPU,
@@ -226,7 +240,8 @@ Verification compare_steps(Ranks& ranks, const compiler::Plan& plan, const Verif
   at::set_num_threads(options.threads);
   const cost::Problem& problem = *ranks.job().problem;
   const graph::ModelGraph& graph = *problem.graph;
-  ReferenceStep reference(problem, plan, {options.floats, options.seed});
+  ReferenceStep reference(graph, normalised_slices(problem, plan),
+                          {problem.batch, options.floats, options.seed});
   const auto values = random_residents(graph, options.seed, options.floats);
   for (TensorId id : graph.tensor_ids()) {
     if (values[id].defined()) reference.set_resident(id, values[id]);
@@ -246,8 +261,11 @@ Verification compare_steps(Ranks& ranks, const compiler::Plan& plan, const Verif
     for (const DeviceId rank : ranks.here()) {
       compare_rank(ranks, rank, reference, expected, comparison);
     }
+    if (ranks.speaks()) compare_replaced(ranks, graph, comparison);
   }
-  return comparison.result(ranks);
+  Verification verification = comparison.result(ranks);
+  verification.exceptions = reference.exceptions();
+  return verification;
 }
 
 }  // namespace

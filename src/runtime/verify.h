@@ -37,6 +37,8 @@ struct Difference {
 struct Verification {
   std::int64_t compared = 0;  // tensors
   std::vector<Difference> worst;
+  ReferenceStep::Exceptions
+      exceptions;  // of the one device, which runs all else on the whole batch
   double worst_relative() const;
 };
 

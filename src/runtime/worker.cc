@@ -49,20 +49,18 @@ class Worker::State {
                        QueueStreams::Options{.device = options.device, .record = options.record});
     }
     bodies_.emplace(job, program_, options_, slots_, streams_ ? &*streams_ : nullptr);
-    for (Queue queue : {Queue::kSend, Queue::kReceive, Queue::kCollective}) {
-      if (queue_of(queue).empty()) continue;
-      threads_.emplace_back([this, queue] { serve(queue); });
+    try {
+      for (Queue queue : {Queue::kSend, Queue::kReceive, Queue::kCollective}) {
+        if (queue_of(queue).empty()) continue;
+        threads_.emplace_back([this, queue] { serve(queue); });
+      }
+    } catch (...) {  // the system has no more threads
+      end_threads();
+      throw;
     }
   }
 
-  ~State() {
-    {
-      const std::lock_guard lock(mutex_);
-      ending_ = true;
-    }
-    changed_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
-  }
+  ~State() { end_threads(); }
 
   const std::vector<TensorId>& residents() const { return residents_; }
 
@@ -125,6 +123,15 @@ class Worker::State {
  private:
   const std::vector<InstructionId>& queue_of(Queue queue) const {
     return program_.queues[static_cast<std::size_t>(queue)];
+  }
+
+  void end_threads() {
+    {
+      const std::lock_guard lock(mutex_);
+      ending_ = true;
+    }
+    changed_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
   }
 
   // ---- a step ----
@@ -206,17 +213,20 @@ class Worker::State {
     const c10::InferenceMode no_gradients;
     at::set_num_threads(queue == Queue::kCompute ? options_.threads : 1);
     if (!streams_) return run_instructions(queue);
-    const c10::StreamGuard on_its_stream = streams_->enter(queue);
-    run_instructions(queue);
+    try_on_device("as a queue begins", [&] {
+      const c10::StreamGuard on_its_stream = streams_->enter(queue);
+      run_instructions(queue);
+    });
   }
 
   void run_instructions(Queue queue) {
     for (InstructionId id : queue_of(queue)) {
       if (!wait_for(id)) return;
       const Instruction& instruction = program_.instructions[id];
-      if (options_.before_each) options_.before_each(instruction);
-      const Nanoseconds begin = options_.record ? since_start() : 0;
+      Nanoseconds begin = 0;
       try {
+        if (options_.before_each) options_.before_each(instruction);
+        if (options_.record) begin = since_start();
         if (streams_) streams_->before(id);
         run(id, instruction);
         if (streams_) streams_->after(id);
@@ -226,6 +236,8 @@ class Worker::State {
         return fail(instruction, "out of memory");
       } catch (const std::exception& error) {
         return fail(instruction, reason_of(error));
+      } catch (...) {  // of a hook: nothing may leave a thread
+        return fail(instruction, "an exception of no known type");
       }
       if (options_.record) spans_[id] = {begin, since_start()};
       end(instruction);

@@ -1,4 +1,4 @@
-// Simulations by order, and the bounds that no schedule beats.
+// Simulations by order.
 #include "sim/simulator.h"
 
 #include <algorithm>
@@ -53,17 +53,6 @@ const SimResult& Simulator::simulate_timeline(const Plan& plan, OrderPolicy orde
 SimResult simulate(const Plan& plan, OrderPolicy order) {
   Simulator simulator;
   return simulator.simulate_timeline(plan, order);
-}
-
-Nanoseconds lower_bound(const Plan& plan) {
-  Nanoseconds bound = 0;
-  for (TaskId task : plan.task_ids()) bound = std::max(bound, plan.rank[task]);
-  std::vector<Nanoseconds> load(plan.resource_count(), 0);
-  for (TaskId task : plan.task_ids()) {
-    for (const Hold& hold : plan.holds[task]) load[hold.resource.value()] += hold.duration;
-  }
-  for (Nanoseconds total : load) bound = std::max(bound, total);
-  return bound;
 }
 
 }  // namespace heterog::sim

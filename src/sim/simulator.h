@@ -60,7 +60,4 @@ class Simulator {
 SimResult simulate(const compiler::Plan& plan,
                    compiler::OrderPolicy order = compiler::OrderPolicy::kRank);
 
-// No schedule is shorter: the longest chain of tasks, and the busiest resource's total.
-Nanoseconds lower_bound(const compiler::Plan& plan);
-
 }  // namespace heterog::sim

@@ -3,12 +3,16 @@
 
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
 #include <functional>
+#include <optional>
 
+#include "base/checksum.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/json_reader.h"
 #include "base/text.h"
 
@@ -18,8 +22,14 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 
 constexpr std::size_t kLengthBytes = 8;
-constexpr std::size_t kAlignment = 8;  // of the first tensor
+constexpr std::size_t kAlignment = 8;        // of the first tensor
+constexpr std::size_t kMostDimensions = 64;  // of LibTorch's own operators
 constexpr const char* kMetadata = "__metadata__";
+
+const std::string kChecksum = "checksum";  // of metadata
+constexpr std::string_view kAlgorithm = "xxh3:";
+constexpr std::size_t kDigits = 16;
+const std::string kNoDigits(kDigits, '0');
 
 struct NamedType {
   const char* name;
@@ -53,32 +63,93 @@ struct Contents {
   std::function<void(void* to, std::size_t begin, std::size_t count)> fetch;
 };
 
-// `begin`: of the data.
-torch::Tensor read_tensor(const JsonValue& value, const Contents& contents, std::size_t begin) {
-  const std::size_t data_bytes = contents.size - begin;
-  JsonObject object(value);
-  const torch::ScalarType type = type_of(object.required("dtype"));
+// Where the digits of the checksum stand in the text of a header, if they do: as compact JSON, in
+// which an unescaped quote is never part of a string.
+std::optional<std::size_t> find_digits(std::string_view header) {
+  const std::string field = fmt::format("\"{}\":\"{}", kChecksum, kAlgorithm);
+  for (std::size_t at = header.find(field); at != header.npos; at = header.find(field, at + 1)) {
+    const std::size_t digits = at + field.size();
+    const bool is_field = at > 0 && header[at - 1] != '\\';
+    if (is_field && header.size() - digits > kDigits && header[digits + kDigits] == '"') {
+      return digits;
+    }
+  }
+  return std::nullopt;
+}
+
+// What a header says of a tensor.
+struct Described {
+  std::string name;
+  std::string where;  // for messages
+  torch::ScalarType type;
   std::vector<std::int64_t> shape;
-  std::size_t bytes = c10::elementSize(type);
-  for (const JsonValue& size : object.list("shape")) {
-    shape.push_back(size.as_int(0, std::int64_t{1} << 40));
-    const auto factor = static_cast<std::size_t>(shape.back());
-    VALIDATE(factor == 0 || bytes <= data_bytes / factor, "{}: larger than the file",
-             value.where());
+  std::size_t first = 0;  // bytes of the data
+  std::size_t last = 0;
+};
+
+Described describe(const JsonValue& value, const std::string& name, std::size_t data_bytes) {
+  JsonObject object(value);
+  Described tensor{.name = name, .where = value.where(), .type = type_of(object.required("dtype"))};
+  std::size_t bytes = c10::elementSize(tensor.type);
+  std::size_t extent = 1;  // with 1 in place of 0: strides are made of it
+  const std::vector<JsonValue> sizes = object.list("shape");
+  VALIDATE(sizes.size() <= kMostDimensions, "{}: shape: {} sizes, at most {} are read",
+           value.where(), sizes.size(), kMostDimensions);
+  for (const JsonValue& size : sizes) {
+    tensor.shape.push_back(size.as_int(0, std::int64_t{1} << 40));
+    const auto factor = static_cast<std::size_t>(tensor.shape.back());
+    const std::size_t wide = std::max<std::size_t>(factor, 1);
+    VALIDATE(
+        (factor == 0 || bytes <= data_bytes / factor) && extent <= (std::size_t{1} << 60) / wide,
+        "{}: larger than the file", value.where());
     bytes *= factor;
+    extent *= wide;
   }
   const auto limit = static_cast<std::int64_t>(data_bytes);
   const std::vector<JsonValue> offsets = object.list("data_offsets");
   VALIDATE(offsets.size() == 2, "{}: data_offsets: expected two", value.where());
-  const auto first = static_cast<std::size_t>(offsets[0].as_int(0, limit));
-  const auto last = static_cast<std::size_t>(offsets[1].as_int(0, limit));
+  tensor.first = static_cast<std::size_t>(offsets[0].as_int(0, limit));
+  tensor.last = static_cast<std::size_t>(offsets[1].as_int(0, limit));
   object.finish();
-  VALIDATE(first <= last && last - first == bytes,
-           "{}: data_offsets: {} to {}, the shape needs {} bytes", value.where(), first, last,
-           bytes);
-  torch::Tensor tensor = torch::empty(shape, type);
-  if (bytes > 0) contents.fetch(tensor.data_ptr(), begin + first, bytes);
+  VALIDATE(tensor.first <= tensor.last && tensor.last - tensor.first == bytes,
+           "{}: data_offsets: {} to {}, the shape needs {} bytes", value.where(), tensor.first,
+           tensor.last, bytes);
   return tensor;
+}
+
+// All tensors in the order of their bytes, which they share out among them without a gap: the sum
+// of what is made room for is what the file holds.
+std::vector<Described> describe_all(const Json& header, const std::string& source,
+                                    std::size_t data_bytes) {
+  std::vector<Described> all;
+  for (const auto& [name, description] : header.items()) {
+    if (name == kMetadata) continue;
+    all.push_back(describe(JsonValue(description, source, printable(name)), name, data_bytes));
+  }
+  std::sort(all.begin(), all.end(), [](const Described& a, const Described& b) {
+    return std::pair(a.first, a.last) < std::pair(b.first, b.last);
+  });
+  std::size_t end = 0;
+  for (const Described& tensor : all) {
+    VALIDATE(tensor.first == end, "{}: data_offsets: begins at {}, the tensor before it ends at {}",
+             tensor.where, tensor.first, end);
+    end = tensor.last;
+  }
+  VALIDATE(end == data_bytes, "{}: {} bytes of tensors, the header describes {}", source,
+           data_bytes, end);
+  return all;
+}
+
+std::map<std::string, std::string> read_metadata(const Json& header, const std::string& source) {
+  std::map<std::string, std::string> texts;
+  if (!header.contains(kMetadata)) return texts;
+  const JsonValue metadata(header.at(kMetadata), source, kMetadata);
+  VALIDATE(metadata.json().is_object(), "{}: expected an object", metadata.where());
+  for (const auto& [key, value] : metadata.json().items()) {
+    texts[key] =
+        JsonValue(value, source, fmt::format("{}.{}", kMetadata, printable(key))).as_string();
+  }
+  return texts;
 }
 
 TensorFile unpack(const Contents& contents, const std::string& source) {
@@ -88,40 +159,57 @@ TensorFile unpack(const Contents& contents, const std::string& source) {
            "{}: not a file of tensors, or cut off", source);
   std::string text(length, '\0');
   contents.fetch(text.data(), kLengthBytes, length);
-  const Json header = parse_json(text, source);
-  VALIDATE(header.is_object(), "{}: the header is not a JSON object", source);
   const std::size_t begin = kLengthBytes + length;
-
   TensorFile file;
-  if (header.contains(kMetadata)) {
-    const JsonValue metadata(header.at(kMetadata), source, kMetadata);
-    VALIDATE(metadata.json().is_object(), "{}: expected an object", metadata.where());
-    for (const auto& [key, value] : metadata.json().items()) {
-      file.metadata[key] =
-          JsonValue(value, source, fmt::format("{}.{}", kMetadata, printable(key))).as_string();
-    }
+  std::vector<Described> described;
+  {
+    const Json header = parse_json(text, source);
+    VALIDATE(header.is_object(), "{}: the header is not a JSON object", source);
+    file.metadata = read_metadata(header, source);
+    described = describe_all(header, source, contents.size - begin);
   }
-  std::size_t total = 0;
-  for (const auto& [name, description] : header.items()) {
-    if (name == kMetadata) continue;
-    const JsonValue value(description, source, printable(name));
-    const torch::Tensor tensor = read_tensor(value, contents, begin);
-    file.tensors[name] = tensor;
-    total += tensor.nbytes();
-    // Of tensors that share bytes, the sum may pass what memory holds.
-    VALIDATE(total <= contents.size - begin, "{}: describes more than the file holds",
-             value.where());
+
+  const auto said = file.metadata.find(kChecksum);
+  Checksum sum;
+  if (said != file.metadata.end()) {
+    const auto digits = find_digits(text);
+    VALIDATE(digits && said->second == std::string(kAlgorithm) + text.substr(*digits, kDigits),
+             "{}: metadata.checksum: \"{}\", expected \"{}\" and {} hexadecimal digits, in JSON "
+             "without spaces",
+             source, printable(said->second), kAlgorithm, kDigits);
+    text.replace(*digits, kDigits, kNoDigits);
+    sum.add(&length, kLengthBytes);
+    sum.add(text);
   }
-  VALIDATE(total == contents.size - begin, "{}: {} bytes of tensors, the header describes {}",
-           source, contents.size - begin, total);
+  for (const Described& tensor : described) {
+    const std::size_t bytes = tensor.last - tensor.first;
+    torch::Tensor value = torch::empty(tensor.shape, tensor.type);
+    auto* data = static_cast<unsigned char*>(value.data_ptr());
+    if (bytes > 0) contents.fetch(data, begin + tensor.first, bytes);
+    VALIDATE(tensor.type != torch::kBool ||
+                 std::all_of(data, data + bytes, [](unsigned char byte) { return byte <= 1; }),
+             "{}: a BOOL that is neither 0 nor 1", tensor.where);
+    if (said != file.metadata.end()) sum.add(data, bytes);
+    file.tensors[tensor.name] = value;
+  }
+  if (said == file.metadata.end()) return file;
+  const std::string found = std::string(kAlgorithm) + hash_text(sum.value());
+  VALIDATE(found == said->second,
+           "{}: checksum: the file's bytes give {}, its metadata says {}: it is damaged, or was "
+           "changed without a new checksum",
+           source, found, said->second);
+  file.metadata.erase(said);
+  file.checked = true;
   return file;
 }
 
 }  // namespace
 
 std::string pack_tensors(const TensorFile& file) {
+  ENSURE(!file.metadata.contains(kChecksum));
   nlohmann::ordered_json header;
   header[kMetadata] = file.metadata;
+  header[kMetadata][kChecksum] = std::string(kAlgorithm) + kNoDigits;
   std::size_t data_bytes = 0;
   for (const auto& [name, tensor] : file.tensors) {
     const std::size_t end = data_bytes + tensor.nbytes();
@@ -141,6 +229,9 @@ std::string pack_tensors(const TensorFile& file) {
     const torch::Tensor whole = tensor.detach().cpu().contiguous();
     bytes.append(static_cast<const char*>(whole.data_ptr()), whole.nbytes());
   }
+  const auto digits = find_digits(text);
+  ENSURE(digits);
+  bytes.replace(kLengthBytes + *digits, kDigits, hash_text(checksum(bytes.data(), bytes.size())));
   return bytes;
 }
 

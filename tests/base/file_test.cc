@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <functional>
@@ -94,6 +95,46 @@ TEST_F(FileTest, KeepsLinksAndReplacesTheirTargets) {
   write_file(path("link"), "new");
   EXPECT_TRUE(fs::is_symlink(path("link")));
   EXPECT_EQ(read_file(path("target")), "new");
+}
+
+mode_t mode_of(const std::string& path) {
+  struct stat status = {};
+  EXPECT_EQ(::stat(path.c_str(), &status), 0);
+  return status.st_mode & 07777;
+}
+
+TEST_F(FileTest, AReplacedFileLeavesItsMode) {
+  for (const mode_t mode : {0600, 0644, 0664, 0755}) {
+    write_file(path("file"), "old");
+    ASSERT_EQ(::chmod(path("file").c_str(), mode), 0);
+    write_file(path("file"), "new");
+    EXPECT_EQ(mode_of(path("file")), mode);
+    EXPECT_EQ(read_file(path("file")), "new");
+  }
+}
+
+TEST_F(FileTest, AReplacedFileLeavesItsOwner) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root gives files away";
+  write_file(path("file"), "old");
+  ASSERT_EQ(::chown(path("file").c_str(), 12345, 23456), 0);
+  write_file(path("file"), "new");
+  struct stat status = {};
+  ASSERT_EQ(::stat(path("file").c_str(), &status), 0);
+  EXPECT_EQ(status.st_uid, 12345u);
+  EXPECT_EQ(status.st_gid, 23456u);
+}
+
+// Somebody else foresees the temporary names and puts links to a file of the user's in their place.
+TEST_F(FileTest, TemporaryNamesThatAreTakenAreNotWrittenThrough) {
+  write_file(path("precious"), "precious");
+  // This process has used some of its counter up: the names from here on.
+  for (int i = 0; i < 60; ++i) {
+    fs::create_symlink(path("precious"), path(fmt::format("file.{}-{}.tmp", ::getpid(), i)));
+  }
+  write_file(path("file"), "mine");
+  EXPECT_EQ(read_file(path("file")), "mine");
+  EXPECT_EQ(read_file(path("precious")), "precious");
+  EXPECT_EQ(entries(), 62u);
 }
 
 TEST_F(FileTest, WritesDevicesInPlace) {

@@ -90,6 +90,10 @@ TEST_F(JsonReaderTest, RefusesUnknownKeys) {
   o.integer("a", 0, 9);
   o.integer_or("c", 0, 9, 0);
   EXPECT_EQ(error_of([&] { o.finish(); }), "f.json: unknown key \"b?\", expected one of a, c");
+  auto mistyped = object(R"({"stpes": 1})");
+  mistyped.integer_or("steps", 0, 9, 0);
+  EXPECT_EQ(error_of([&] { mistyped.finish(); }),
+            "f.json: unknown key \"stpes\" (did you mean steps?), expected one of steps");
 }
 
 TEST_F(JsonReaderTest, ChecksFormatAndVersion) {

@@ -8,22 +8,35 @@
 namespace heterog {
 namespace {
 
-TEST(Log, KeepsToItsLevelAndLeavesStdoutAlone) {
-  start_logging("warn");
+std::string logged() {
   testing::internal::CaptureStderr();
+  spdlog::debug("1");
+  spdlog::info("2");
+  spdlog::warn("3");
+  spdlog::error("4");
+  return testing::internal::GetCapturedStderr();
+}
+
+TEST(Log, KeepsToItsLevelAndLeavesStdoutAlone) {
+  start_logging();
   testing::internal::CaptureStdout();
-  spdlog::info("not shown");
-  spdlog::warn("shown");
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "heterog: warning: shown\n");
+  const std::string warnings = "heterog: warning: 3\nheterog: error: 4\n";
+  EXPECT_EQ(logged(), warnings);
+  set_log_level("error");
+  EXPECT_EQ(logged(), "heterog: error: 4\n");
+  set_log_level("info");
+  EXPECT_EQ(logged(), "heterog: info: 2\n" + warnings);
+  set_log_level("debug");
+  EXPECT_EQ(logged(), "heterog: debug: 1\nheterog: info: 2\n" + warnings);
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
 }
 
 TEST(Log, UnknownLevel) {
   try {
-    start_logging("loud");
+    set_log_level("loud");
     FAIL();
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "log level \"loud\": expected debug, info, warn or error");
+    EXPECT_STREQ(error.what(), "--log-level: \"loud\" given; it is error, warn, info or debug");
     EXPECT_EQ(error.kind(), ErrorKind::kInput);
   }
 }

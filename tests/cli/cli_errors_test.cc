@@ -68,6 +68,46 @@ TEST_F(Errors, AnUnknownOperator) {
   expect_refused(plan(graph_with("aten.relu", "aten.rleu"), kCluster), {"graph.json", "aten.rleu"});
 }
 
+// from_file maps a file shared, and fill_ writes it over: a graph that a stranger wrote must not.
+TEST_F(Errors, AGraphThatWouldOverwriteAFile) {
+  const std::string precious = write("precious", std::string(64, 'x'));
+  const std::string graph = write("graph.json", R"({"format": "heterog-graph", "version": 1,
+    "name": "g", "dtype": "float32", "loss": 3, "tensors": [
+      {"name": "x", "role": "input", "dtype": "float32", "shape": ["B"]},
+      {"name": "m", "role": "activation", "dtype": "float32", "shape": [16]},
+      {"name": "f", "role": "activation", "dtype": "float32", "shape": [16]},
+      {"name": "loss", "role": "output", "dtype": "float32", "shape": []}], "ops": [
+      {"name": "map", "op": "aten.from_file.default", "phase": "forward", "outputs": [1],
+       "args": ["')" + precious + R"(", true, 16], "kwargs": {"dtype": ":float32"}},
+      {"name": "fill", "op": "aten.fill_.Scalar", "phase": "forward", "outputs": [2],
+       "args": ["%1", 0]},
+      {"name": "sum", "op": "aten.sum.default", "phase": "forward", "outputs": [3],
+       "args": ["%0"]}]})");
+  const std::string given = "--graph " + graph + " --cluster " + kCluster + " --batch 8";
+  for (const std::string& verb :
+       {"plan --out " + path("plan.json"), std::string("verify --planner cp-ar")}) {
+    expect_refused(verb + " " + given, {"graph.json: ops[0].op: \"aten.from_file.default\""});
+  }
+  expect_refused("profile --graph " + graph + " --out " + path("profile.json"), {"from_file"});
+  EXPECT_EQ(read_file(precious), std::string(64, 'x'));
+}
+
+// Named before anything runs, by every verb that reads a graph.
+TEST_F(Errors, AnOperatorWithTooFewArguments) {
+  std::string text = read_file(kGraph);
+  const std::size_t op = text.find(R"("op": "aten.mm.default")");
+  const std::size_t begin = text.find(", \"%", text.find(R"("args": [)", op));
+  const std::size_t end = text.find(']', begin);
+  ASSERT_LT(end, text.find('\n', op));
+  const std::string graph = write("graph.json", text.erase(begin, end - begin));
+  const std::vector<std::string> parts = {"graph.json: op 'mm", "aten.mm.default",
+                                          "'mat2' is missing"};
+  expect_refused(plan(graph, kCluster), parts);
+  expect_refused(
+      "verify --graph " + graph + " --cluster " + kCluster + " --batch 8 --planner ev-ar", parts);
+  expect_refused("profile --graph " + graph + " --slices 1,2 --out " + path("p.json"), parts);
+}
+
 // The first op reads what the second one makes of its result.
 TEST_F(Errors, ACycle) {
   expect_refused(plan(graph_with(R"("args": ["%0", "%3")", R"("args": ["%24", "%3")"), kCluster),
@@ -172,11 +212,64 @@ TEST_F(Errors, APlanThatIsBroken) {
 
 TEST_F(Errors, UnknownOptionsVerbsAndPlanners) {
   expect_refused("plan --colour 3", {"--help"});
-  expect_refused("paln", {"--help"});
-  expect_refused("plan " + kTiny + " --planner ev-pss --out " + path("p"), {"ev-pss", "ev-ps"});
+  expect_refused("paln", {"\"paln\"", "did you mean plan?", "--help"});
+  expect_refused("plan --bacth 8", {"--bacth", "did you mean --batch?"});
+  expect_refused("plan " + kTiny + " --planner ev-pss --out " + path("p"),
+                 {"ev-pss", "did you mean ev-ps?"});
+  expect_refused("plan " + kTiny + " --planner single:v100/gpu7 --out " + path("p"),
+                 {"did you mean v100/gpu0?"});
+  expect_refused("train --config configs/train/small.json --set stpes=3 --out " + path("t"),
+                 {"stpes", "did you mean steps?"});
   expect_refused("diff --graph g --cluster c only-one.json", {"--help"});
   expect_refused("report --graph g --cluster c --plan p", {"--out", "--help"});
   expect_refused("plan " + kTiny + " --budget -3 --out " + path("p"), {"--budget", "-3"});
+}
+
+// That every option of every verb does is the business of command_line_test.
+TEST_F(Errors, NumbersOutOfRange) {
+  const std::string plan = "plan " + kTiny + " --out " + path("p") + " ";
+  expect_refused(plan + "--threads 0", {"--threads", "\"0\"", "from 1 to 1024"});
+  expect_refused(plan + "--threads 100000", {"--threads", "100000"});
+  expect_refused(plan + "--seed -1", {"--seed", "-1", "from 0 to 9223372036854775807"});
+  expect_refused(plan + "--seed 18446744073709551616", {"--seed"});
+  expect_refused(plan + "--evaluations 9999999999999999999", {"--evaluations"});
+  expect_refused(this->plan(kGraph, kCluster, "' 8'"), {"--batch", "\" 8\""});
+  expect_refused(plan + "--budget nan", {"--budget", "nan", "number from"});
+  expect_refused(plan + "--budget 1e300", {"--budget", "1e300"});
+  expect_refused(plan + "--log-level loud", {"--log-level", "loud", "debug"});
+  EXPECT_FALSE(std::filesystem::exists(path("p")));
+}
+
+// Nothing has been done if nobody can read it.
+TEST_F(Errors, AFullDisk) {
+  ASSERT_EQ(run("plan " + kTiny + " --planner ev-ar --out " + path("plan.json")).code, 0);
+  const std::string on = " --graph " + std::string(kGraph) + " --cluster " + kCluster + " ",
+                    plan = path("plan.json");
+  for (const std::string& arguments :
+       {std::string("--help"), std::string("--version"), std::string("plan --help"),
+        std::string("planners"), std::string("planners --json"), "simulate" + on + "--plan " + plan,
+        "simulate" + on + "--json --plan " + plan, "explain" + on + "--plan " + plan,
+        "diff" + on + plan + " " + plan,
+        "report" + on + "--plan " + plan + " --out " + path("page.html"),
+        "plan " + kTiny + " --planner ev-ar --out " + path("again.json")}) {
+    SCOPED_TRACE(arguments);
+    const Finished full = run_into("/dev/full", arguments);
+    EXPECT_EQ(full.code, 4);
+    EXPECT_EQ(std::count(full.err.begin(), full.err.end(), '\n'), 1) << full.err;
+    EXPECT_THAT(full.err, testing::AllOf(HasSubstr("stdout"), HasSubstr("No space left")));
+  }
+}
+
+TEST_F(Errors, LogLevelsAreHeard) {
+  const std::string plan = "plan " + kTiny + " --planner portfolio --evaluations 20 --out " +
+                           path("plan.json") + " --log-level ";
+  const std::string quiet = run(plan + "error").err;
+  const std::string files = run(plan + "info").err;
+  const std::string finds = run(plan + "debug").err;
+  EXPECT_EQ(quiet, "");
+  EXPECT_THAT(files, testing::AllOf(HasSubstr("info: "), HasSubstr("plan.json")));
+  EXPECT_THAT(files, testing::Not(HasSubstr("debug: ")));
+  EXPECT_THAT(finds, testing::AllOf(HasSubstr("info: "), HasSubstr("debug: ")));
 }
 
 TEST_F(Errors, AnOutputThatCannotBeWrittenKeepsTheOldOne) {

@@ -40,16 +40,24 @@ class ProgramTest : public testing::Test {
   Finished run(const std::string& arguments) const { return run_under("", arguments); }
   // Started by another command, as timeout.
   Finished run_under(const std::string& starter, const std::string& arguments) const {
-    const std::string command = starter + " '" + HETEROG_PROGRAM + "' " + arguments + " >'" +
-                                path("stdout") + "' 2>'" + path("stderr") + "' </dev/null";
-    const int status = std::system(command.c_str());
-    return {.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
-            .out = read_file(path("stdout")),
-            .err = read_file(path("stderr"))};
+    Finished finished = start(starter, arguments, path("stdout"));
+    finished.out = read_file(path("stdout"));
+    return finished;
+  }
+  // What it prints goes elsewhere.
+  Finished run_into(const std::string& file, const std::string& arguments) const {
+    return start("", arguments, file);
   }
   static nlohmann::json json(const Finished& run) { return nlohmann::json::parse(run.out); }
 
  private:
+  Finished start(const std::string& starter, const std::string& arguments,
+                 const std::string& output) const {
+    const std::string command = starter + " '" + HETEROG_PROGRAM + "' " + arguments + " >'" +
+                                output + "' 2>'" + path("stderr") + "' </dev/null";
+    const int status = std::system(command.c_str());
+    return {.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1, .err = read_file(path("stderr"))};
+  }
   std::filesystem::path folder_;
 };
 

@@ -160,6 +160,20 @@ TEST_F(Run, TrainsAlikeInThreadsAndInProcesses) {
   EXPECT_EQ(processes["ranks_are"], "processes");
 }
 
+TEST_F(Run, MeasuresItsTasksUnlessToldNotTo) {
+  const nlohmann::json measured = json(run(arguments("--steps 2 --in-threads --json")));
+  EXPECT_FALSE(measured["drift"].empty());
+  for (const std::string how : {"--in-threads", ""}) {
+    const nlohmann::json alone = json(run(arguments("--steps 2 --json --no-measure " + how)));
+    EXPECT_FALSE(alone.contains("drift"));
+    EXPECT_GT(alone["median_step_seconds"], 0);
+    EXPECT_EQ(alone["steps"].size(), 2u);
+  }
+  const Finished both = run(arguments("--no-measure --trace " + path("traces")));
+  EXPECT_EQ(both.code, 2);
+  EXPECT_THAT(both.err, AllOf(HasSubstr("--trace"), HasSubstr("--no-measure")));
+}
+
 TEST_F(Run, ASlowDeviceTakesLonger) {
   const auto median = [&](const std::string& more) {
     const Finished finished = run(arguments("--in-threads --steps 7 --threads 1 --json " + more));

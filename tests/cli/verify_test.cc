@@ -49,6 +49,8 @@ class VerifyInProcesses : public ProgramTest {
     const nlohmann::json threads = json(run("verify --steps 2 --json" + arguments));
     EXPECT_EQ(threads["ranks_are"], "threads of one process");
     EXPECT_EQ(found["compared"], threads["compared"]);
+    EXPECT_EQ(found["batch_norms_per_slice"], threads["batch_norms_per_slice"]);
+    EXPECT_EQ(found["masks_by_counter"], threads["masks_by_counter"]);
   }
 
   void expect_found(const std::string& broken, const std::string& arguments) const {
@@ -74,7 +76,10 @@ TEST_F(VerifyInProcesses, ProvesEvenSlicesReducedByAll) {
 }
 
 TEST_F(VerifyInProcesses, ProvesProportionalSlicesOnServers) {
-  expect_proved(" --batch 12 --planner cp-ps --graph tests/data/batch_norm_sgd.json.gz" + kFour);
+  const std::string normalised =
+      " --batch 12 --planner cp-ps --graph tests/data/batch_norm_sgd.json.gz" + kFour;
+  expect_proved(normalised);
+  EXPECT_THAT(run("verify --steps 1" + normalised).out, HasSubstr("per slice: 4 batch norms\n"));
 }
 
 TEST_F(VerifyInProcesses, ProvesUnequalSlices) {

@@ -2,8 +2,10 @@
 #include "client/heterog.h"
 
 #include <gmock/gmock.h>
+#include <malloc.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <thread>
@@ -138,6 +140,7 @@ class Interface : public cli::ProgramTest {
 
 TEST_F(Interface, RunsAStep) {
   EXPECT_EQ(heterog_api_version(), HETEROG_API_VERSION);
+  EXPECT_EQ(heterog_xxh3("", 0), 0x2d06800538d394c2u);
   open();
   heterog_info info = {};
   ASSERT_EQ(heterog_get_info(runner_, &info), 0);
@@ -166,6 +169,43 @@ TEST_F(Interface, RunsAStep) {
   EXPECT_EQ(worst, 3);
   ASSERT_EQ(heterog_close(runner_, 1), 0);
   runner_ = nullptr;
+}
+
+TEST_F(Interface, SaysWhatRunsWhere) {
+  open();
+  heterog_device device = {};
+  for (const std::int32_t rank : {0, 1}) {
+    ASSERT_EQ(heterog_get_device(runner_, rank, &device), 0) << heterog_last_error();
+    EXPECT_EQ(device.name, "local/gpu" + std::to_string(rank));
+    EXPECT_STREQ(device.model, "CPU");
+    EXPECT_STREQ(device.runs_on, "cpu");
+  }
+  expect_refused(heterog_get_device(runner_, 2, &device), "rank 2: there are 2");
+  expect_refused(heterog_get_device(runner_, 0, nullptr), "not given");
+}
+
+// What glibc has mapped for large blocks, one of 64 MB among them.
+std::size_t mapped_with_a_large_block() {
+  void* block = std::malloc(64 << 20);
+  *static_cast<volatile char*>(block) = 1;  // else the compiler leaves it out
+  const auto mapped = static_cast<std::size_t>(mallinfo2().hblkhd);
+  std::free(block);
+  return mapped;
+}
+
+TEST_F(Interface, SetsNothingForTheWholeProcessUnlessAsked) {
+  const auto run_a_step = [&] {
+    open();
+    set_all(0.25);
+    ASSERT_EQ(step(1, inputs(1.0)), 0) << heterog_last_error();
+    heterog_close(runner_, 1);
+    runner_ = nullptr;
+  };
+  run_a_step();
+  EXPECT_GE(mapped_with_a_large_block(), 64u << 20);
+  options_.tune_process = 1;
+  run_a_step();
+  EXPECT_LT(mapped_with_a_large_block(), 64u << 20);
 }
 
 TEST_F(Interface, RefusesBadInput) {

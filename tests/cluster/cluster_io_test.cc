@@ -258,7 +258,11 @@ TEST(ClusterFiles, ErrorsNameTheFieldAndWhatWouldBeRight) {
   EXPECT_THAT(refusal(R"({"format": "heterog-graph", "version": 1})"), HasSubstr("format"));
   EXPECT_THAT(refusal(R"({"format": "heterog-cluster", "version": 2})"), HasSubstr("version"));
   EXPECT_THAT(refusal("{"), HasSubstr("c.json"));
-  EXPECT_THAT(refusal(file(R"({"name": "a\nb", "devices": []})")), HasSubstr("printable"));
+  for (const char* name : {"a\\nb", "", ".", "..", ".a", "a/b", "../a", "a\\\\b"}) {
+    EXPECT_THAT(refusal(file(fmt::format(R"({{"name": "{}", "devices": []}})", name))),
+                AllOf(HasSubstr("machines[0].name"), HasSubstr("printable")))
+        << name;
+  }
 }
 
 TEST(ClusterFiles, MissingFileSaysWhichOne) {
@@ -303,6 +307,10 @@ TEST(DeviceFile, RefusesSlips) {
   const std::string head =
       R"({"format": "heterog-devices", "version": 1, "efficiencies": [], "devices": [)";
   EXPECT_THAT(refuses(head + "]}"), HasSubstr("d.json: devices is empty"));
+  for (const char* name : {"../x", "/x", "x/y", ".x", ".."}) {  // of files of --profile-out
+    EXPECT_THAT(refuses(head + fmt::format(R"({{"name": "{}"}}]}})", name)),
+                AllOf(HasSubstr("devices[0].name"), HasSubstr("slashes")));
+  }
   EXPECT_THAT(refuses(head + R"({"name": "x", "memory_bytes": 1, "reserve_bytes": 1}]})"),
               HasSubstr("devices[0].reserve_bytes"));
   EXPECT_THAT(refuses(head + R"({"name": "x", "memory_bytes": 9, "reserve_bytes": 1,

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/rng.h"
 #include "compiler/compile.h"
+#include "compiler/layout.h"
 #include "compiler/problems.h"
 #include "support/mutate.h"
 
@@ -25,8 +26,10 @@ PlanRecord random_record(const cost::Problem& problem, Rng& rng) {
     if (rng.below(3) == 0) decision.replicas[0].weight = 0.1 + rng.uniform();
     record.strategy.units.push_back(decision);
   }
+  const TensorId parameter = problem.graph->parameters()[0];
   record.strategy.sync.push_back(
-      {problem.graph->parameters()[0], SyncMethod::kParameterServer, DeviceId(1)});
+      {parameter, SyncMethod::kParameterServer,
+       lay_out(problem, record.strategy).home(parameter).replicas.back()});
   record.strategy.order = OrderPolicy::kFifo;
   record.strategy.bucket_bytes = 123;
   record.planner = "test \"quoted\"";
@@ -84,6 +87,34 @@ TEST(PlanFile, RefusesAPlanForSomethingElse) {
   EXPECT_EQ(refusal(text, *other_batch), "p.json: batch: made for batch 12, asked for 6");
   EXPECT_THAT(refusal(text, *other_cluster), testing::HasSubstr("cluster.hash: made for cluster"));
   EXPECT_THAT(refusal(text, *other_graph), testing::HasSubstr("graph.hash: made for graph"));
+}
+
+// What contradicts itself is not decided by the order of the entries, nor left out.
+TEST(PlanFile, RefusesASyncThatContradictsItself) {
+  const auto problem = toy_problem(support::tiny_mlp_graph(), 3, 12);
+  PlanRecord record;
+  record.strategy = uniform_strategy(*problem, even_decision(*problem, SyncMethod::kAllReduce));
+  for (UnitDecision& unit : record.strategy.units) unit.replicas.pop_back();
+  write_plan(file_name(), record, *problem);
+  const std::string text = read_file(file_name());
+  std::filesystem::remove(file_name());
+  const auto with = [&](const std::string& entries) {
+    std::string changed = text;
+    const std::string none = R"("sync": [])";
+    return refusal(changed.replace(changed.find(none), none.size(), R"("sync": [)" + entries + "]"),
+                   *problem);
+  };
+  const std::string served =
+      R"({"parameter": "first.weight", "method": "ps", "server": "m1/gpu0"})";
+  EXPECT_EQ(with(served), "accepted");
+  EXPECT_EQ(with(served + "," + served),
+            "p.json: sync[1]: parameter 'first.weight' stands twice, expected one entry");
+  EXPECT_EQ(with(R"({"parameter": "first.weight", "method": "all-reduce", "server": "m1/gpu0"})"),
+            "p.json: sync[0]: parameter 'first.weight' has a server, m1/gpu0, and method "
+            "all-reduce; expected method ps, or no server");
+  EXPECT_EQ(with(R"({"parameter": "first.bias", "method": "ps", "server": "m2/gpu0"})"),
+            "p.json: sync[0]: server m2/gpu0 has no replica of parameter 'first.bias', which is on "
+            "m0/gpu0, m1/gpu0");
 }
 
 // Later ops cost more: seeds of groups are others than where all cost the same.

@@ -26,7 +26,8 @@ std::string error_of(const std::function<void(Parts&)>& change) {
       {.name = "x", .role = TensorRole::kInput, .shape = {kB, n(4)}},
       {.name = "w", .role = TensorRole::kParameter, .shape = {n(4)}},
       {.name = "y", .shape = {kB, n(4)}},
-      {.name = "w2", .role = TensorRole::kOutput, .shape = {n(4)}, .replaces = TensorId(1)}};
+      {.name = "w2", .role = TensorRole::kOutput, .shape = {n(4)}, .replaces = TensorId(1)},
+      {.name = "g", .shape = {n(4)}}};
   parts.ops = {{.name = "mul",
                 .type = "aten.mul.Tensor",
                 .args = {tensor_value(TensorId(0)), tensor_value(TensorId(1))},
@@ -35,8 +36,13 @@ std::string error_of(const std::function<void(Parts&)>& change) {
                 .type = "aten.sum.dim_IntList",
                 .phase = Phase::kBackward,
                 .args = {tensor_value(TensorId(2)), list_value({int_value(0)})},
-                .outputs = {TensorId(3)},
-                .forward = OpId(0)}};
+                .outputs = {TensorId(4)},
+                .forward = OpId(0)},
+               {.name = "sub",
+                .type = "aten.sub.Tensor",
+                .phase = Phase::kUpdate,
+                .args = {tensor_value(TensorId(1)), tensor_value(TensorId(4))},
+                .outputs = {TensorId(3)}}};
   change(parts);
   GraphBuilder builder("test");
   for (auto& tensor : parts.tensors) builder.add_tensor(std::move(tensor));
@@ -118,16 +124,16 @@ TEST(BuildGraph, Order) {
 }
 
 TEST(BuildGraph, IdsOutOfRange) {
-  EXPECT_THAT(error_of([](Parts& p) { p.ops[0].args[0] = tensor_value(TensorId(4)); }),
-              HasSubstr("ops[0] (mul).args: no tensor 4, there are 4"));
+  EXPECT_THAT(error_of([](Parts& p) { p.ops[0].args[0] = tensor_value(TensorId(5)); }),
+              HasSubstr("ops[0] (mul).args: no tensor 5, there are 5"));
   EXPECT_THAT(error_of([](Parts& p) { p.ops[0].outputs = {TensorId(9)}; }),
-              HasSubstr("ops[0] (mul).outputs: no tensor 9, there are 4"));
+              HasSubstr("ops[0] (mul).outputs: no tensor 9, there are 5"));
   EXPECT_THAT(error_of([](Parts& p) { p.ops[1].forward = OpId(7); }),
               HasSubstr("ops[1] (sum).forward: op 7 is no earlier forward op"));
   EXPECT_THAT(error_of([](Parts& p) { p.tensors[3].replaces = TensorId(8); }),
               HasSubstr("tensors[3] (w2).replaces: tensor 8 is no parameter"));
-  EXPECT_THAT(error_of([](Parts& p) { p.loss = TensorId(4); }),
-              HasSubstr("f.json: loss: no tensor 4, there are 4"));
+  EXPECT_THAT(error_of([](Parts& p) { p.loss = TensorId(5); }),
+              HasSubstr("f.json: loss: no tensor 5, there are 5"));
 }
 
 TEST(BuildGraph, Roles) {
@@ -167,6 +173,41 @@ TEST(BuildGraph, Roles) {
               HasSubstr("ops[1] (sum).forward: only backward ops have one, not update ops"));
   EXPECT_THAT(error_of([](Parts& p) { p.ops[0].phase = Phase::kBackward; }),
               HasSubstr("op 0 is no earlier forward op"));
+}
+
+TEST(BuildGraph, PhasesFollowTheData) {
+  EXPECT_THAT(
+      error_of([](Parts& p) {
+        p.ops[1].phase = Phase::kUpdate;
+        p.ops[1].forward = {};
+        p.ops[2].phase = Phase::kBackward;
+      }),
+      HasSubstr("ops[2] (sub).phase: a backward op reads tensors[4] (g), which the update op "
+                "ops[1] (sum) makes"));
+  EXPECT_EQ(error_of([](Parts& p) { p.ops[2].phase = Phase::kBackward; }),
+            "f.json: ops[2] (sub).phase: a backward op makes tensors[3] (w2), the next value of a "
+            "parameter: expected update");
+  EXPECT_THAT(error_of([](Parts& p) {
+                p.tensors[4].role = TensorRole::kGradient;
+                p.tensors[4].of = TensorId(1);
+                p.ops[1].phase = Phase::kUpdate;
+                p.ops[1].forward = {};
+              }),
+              HasSubstr("ops[1] (sum).phase: an update op makes the gradient tensors[4] (g)"));
+  EXPECT_THAT(error_of([](Parts& p) {
+                p.tensors[4].role = TensorRole::kOutput;
+                p.loss = TensorId(4);
+              }),
+              HasSubstr("ops[1] (sum).phase: a backward op makes the loss, expected forward"));
+  EXPECT_THAT(error_of([](Parts& p) { p.tensors[1].role = TensorRole::kOptimizerState; }),
+              HasSubstr("ops[0] (mul).phase: a forward op reads tensors[1] (w), which is optimizer "
+                        "state: expected update"));
+  // Running statistics are written where they are computed.
+  EXPECT_EQ(error_of([](Parts& p) {
+              p.tensors[1].role = TensorRole::kBuffer;
+              p.ops[2].phase = Phase::kBackward;
+            }),
+            "no error");
 }
 
 TEST(BuildGraph, AnAliasNeedsABase) {

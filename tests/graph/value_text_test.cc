@@ -14,6 +14,13 @@ Value scalar(double number, double offset) {
   return {.kind = Value::Kind::kScalar, .number = number, .offset = offset};
 }
 
+// Written with integers.
+Value whole_scalar(std::int64_t number, std::int64_t offset) {
+  Value value = scalar(static_cast<double>(number), static_cast<double>(offset));
+  value.integer = {number, offset};
+  return value;
+}
+
 Value reciprocal(double number, Affine over) {
   return {.kind = Value::Kind::kReciprocal, .integer = over, .number = number};
 }
@@ -21,10 +28,13 @@ Value reciprocal(double number, Affine over) {
 TEST(ValueText, Parses) {
   EXPECT_EQ(parse_value("%12"), tensor_value(TensorId(12)));
   EXPECT_EQ(parse_value("#4B+1"), size_value(4, 1));
-  EXPECT_EQ(parse_value("$4B"), scalar(4, 0));
+  EXPECT_EQ(parse_value("$4B"), whole_scalar(4, 0));
+  EXPECT_EQ(parse_value("$-B+3"), whole_scalar(-1, 3));
+  EXPECT_EQ(parse_value("$4.0B"), scalar(4, 0));
+  EXPECT_EQ(parse_value("$4B+0.5"), scalar(4, 0.5));
   EXPECT_EQ(parse_value("$0.1B"), scalar(0.1, 0));
   EXPECT_EQ(parse_value("$1e-05B-2.5"), scalar(1e-5, -2.5));
-  EXPECT_EQ(parse_value("$B"), scalar(1, 0));
+  EXPECT_EQ(parse_value("$B"), whole_scalar(1, 0));
   EXPECT_EQ(parse_value("$1/4B"), reciprocal(1, {4, 0}));
   EXPECT_EQ(parse_value("$0.5/4B+2"), reciprocal(0.5, {4, 2}));
   EXPECT_EQ(parse_value("$2/B"), reciprocal(2, {1, 0}));
@@ -37,8 +47,9 @@ TEST(ValueText, Parses) {
 }
 
 TEST(ValueText, PrintsWhatParsesBack) {
-  for (const char* text : {"%12", "#4B+1", "#B", "$0.1B", "$1e-05B-2.5", "$1/4B", "$0.5/4B+2",
-                           ":float32", "'trunc", ":inf", ":-inf", ":nan", "#0B+7"}) {
+  for (const char* text :
+       {"%12", "#4B+1", "#B", "$0.1B", "$1e-05B-2.5", "$B", "$4B-3", "$4.0B", "$1.0B+2", "$1/4B",
+        "$0.5/4B+2", ":float32", "'trunc", ":inf", ":-inf", ":nan", "#0B+7"}) {
     const auto value = parse_value(text);
     ASSERT_TRUE(value) << text;
     EXPECT_EQ(value_text(*value), text);

@@ -104,8 +104,7 @@ TEST_P(GradientBytes, RingCrossesEveryNicWithItsShare) {
   for (TaskId task : plan.task_ids()) {
     if (plan.kind[task] != TaskKind::kAllReduce) continue;
     const auto payload = static_cast<double>(plan.moved_bytes[task]);
-    const bool gathered =
-        plan.moved_bytes[task] != problem_->graph->bytes(plan.tensor[task], problem_->batch);
+    const bool gathered = plan.payload[task] == compiler::Payload::kRows;
     for (const compiler::Hold& hold : plan.holds[task]) {
       if (hold.resource < plan.link(LinkId(0)) || hold.resource >= plan.all_collectives()) continue;
       const LinkId link(hold.resource.value() - plan.link(LinkId(0)).value());

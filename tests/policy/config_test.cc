@@ -68,9 +68,26 @@ TEST(TrainConfig, ErrorsNameFileFieldAndRemedy) {
   EXPECT_THAT(error_of(R"({"txl_width": 10, "txl_heads": 4})"), testing::HasSubstr("divide"));
   EXPECT_THAT(error_of(R"({"graphs": [{"graph": "g", "batches": []}]})"),
               testing::HasSubstr("batches"));
-  EXPECT_THAT(error_of(R"({"graphs": [{"graph": "g", "batches": [0]}]})"),
-              testing::HasSubstr("batches"));
+  for (const std::int64_t batch : {std::int64_t{0}, graph::kMaxSamples + 1}) {
+    EXPECT_THAT(
+        error_of(fmt::format(R"({{"graphs": [{{"graph": "g", "batches": [{}]}}]}})", batch)),
+        testing::HasSubstr("batches"));
+  }
   EXPECT_THROW(read_train_config("configs/train/small.json", {{"stepz", "7"}}), Error);
+}
+
+// Sizes that a network cannot have, one by one and together.
+TEST(TrainConfig, BoundsTheNetwork) {
+  EXPECT_THAT(error_of(R"({"txl_layers": 1000000})"), testing::HasSubstr("txl_layers"));
+  EXPECT_THAT(error_of(R"({"gat_heads": 1e9})"), testing::HasSubstr("gat_heads"));
+  EXPECT_THAT(error_of(R"({"txl_width": 8192, "txl_layers": 64})"),
+              testing::AllOf(testing::HasSubstr("c.json"), testing::HasSubstr("parameters")));
+  EXPECT_THAT(error_of(R"({"gat_heads": 64, "gat_head_width": 4096})"),
+              testing::HasSubstr("parameters"));
+  TrainConfig wide;
+  wide.head = "fixed";
+  wide.fixed_devices = 300;
+  EXPECT_EQ(parse_train_config(train_config_text(wide), "t"), wide);
 }
 
 }  // namespace

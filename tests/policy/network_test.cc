@@ -37,6 +37,22 @@ TEST(PolicyNetwork, OneSetOfWeightsServesClustersOfAnySize) {
   }
 }
 
+TEST(PolicyNetwork, ParametersAreCountedWithoutMakingIt) {
+  TrainConfig deep = tiny_config();
+  deep.gat_layers = 3;
+  deep.txl_layers = 5;
+  TrainConfig flat = tiny_config();
+  flat.gat_layers = flat.txl_layers = 0;
+  TrainConfig fixed = deep;
+  fixed.head = "fixed";
+  fixed.fixed_devices = 300;
+  for (const TrainConfig& config : {tiny_config(), deep, flat, fixed, TrainConfig{}}) {
+    std::int64_t made = 0;
+    for (const auto& parameter : make_network(config, 1)->parameters()) made += parameter.numel();
+    EXPECT_EQ(parameter_count(config), made);
+  }
+}
+
 TEST(PolicyNetwork, MaskedActionsAreNeverLikely) {
   auto features = features_of("heterog-8gpu");
   features.allowed[2][3] = false;

@@ -6,6 +6,8 @@
 
 #include <cmath>
 
+#include "policy/actions.h"
+
 namespace heterog::policy {
 namespace {
 
@@ -33,7 +35,7 @@ TEST(Reinforce, AdvantagesAreScaledAndCutOnRequest) {
 TEST(Reinforce, GradientIsTheFormula) {
   torch::manual_seed(1);
   auto logits = torch::randn({2, 3}, torch::kFloat64).requires_grad_();
-  const std::vector<Actions> samples = {{0, 2}, {1, 1}, {2, 2}};
+  const std::vector<Actions> samples = {actions({0, 2}), actions({1, 1}), actions({2, 2})};
   const std::vector<double> advantage = {1.5, -0.5, 0.25};
   case_loss({torch::log_softmax(logits, 1), samples, advantage, {}}, 0.0, 0.0).loss.backward();
   const auto p = torch::softmax(logits.detach(), 1);
@@ -41,7 +43,7 @@ TEST(Reinforce, GradientIsTheFormula) {
   for (int s = 0; s < 3; ++s) {
     for (int n = 0; n < 2; ++n) {
       for (int b = 0; b < 3; ++b) {
-        const double indicator = samples[s][n] == b;
+        const double indicator = samples[s][n].value() == static_cast<std::uint32_t>(b);
         // mean over 3 samples and 2 groups; the loss is minus the objective
         expected[n][b] -= advantage[s] * (indicator - p[n][b]) / 6;
       }
@@ -52,7 +54,8 @@ TEST(Reinforce, GradientIsTheFormula) {
 
 TEST(Reinforce, EntropyAndElites) {
   const auto log_p = torch::log(torch::tensor({{0.5, 0.5}, {0.5, 0.5}}, torch::kFloat64));
-  const CaseLoss loss = case_loss({log_p, {{0, 0}}, {0.0}, {{1, 1}, {0, 1}}}, 0.1, 2.0);
+  const CaseLoss loss =
+      case_loss({log_p, {actions({0, 0})}, {0.0}, {actions({1, 1}), actions({0, 1})}}, 0.1, 2.0);
   EXPECT_NEAR(loss.entropy.item<double>(), std::log(2), 1e-12);
   // −(0.1 · ln 2 + 2 · (−ln 2))
   EXPECT_NEAR(loss.loss.item<double>(), 1.9 * std::log(2), 1e-12);
@@ -61,7 +64,8 @@ TEST(Reinforce, EntropyAndElites) {
 TEST(Reinforce, MaskedActionsDoNotSpoilTheEntropy) {
   auto logits = torch::zeros({1, 3}).requires_grad_();
   const auto masked = logits.masked_fill(torch::tensor({{false, false, true}}), -1e9);
-  const CaseLoss loss = case_loss({torch::log_softmax(masked, 1), {{0}}, {1.0}, {}}, 1.0, 0.0);
+  const CaseLoss loss =
+      case_loss({torch::log_softmax(masked, 1), {actions({0})}, {1.0}, {}}, 1.0, 0.0);
   EXPECT_NEAR(loss.entropy.item<double>(), std::log(2), 1e-6);
   loss.loss.backward();
   EXPECT_TRUE(torch::isfinite(logits.grad()).all().item<bool>());

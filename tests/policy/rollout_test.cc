@@ -6,6 +6,10 @@
 
 #include <array>
 
+#include "policy/actions.h"
+#include "policy/case.h"
+#include "support/wide_cluster.h"
+
 namespace heterog::policy {
 namespace {
 
@@ -14,8 +18,8 @@ TEST(Rollout, DrawsWithTheGivenProbabilities) {
   const auto samples = sample_actions(p.log().clamp_min(-1e9), 4000, Rng(1));
   std::array<int, 4> counts{};
   for (const Actions& a : samples) {
-    ++counts[a[0]];
-    EXPECT_EQ(a[1], 2);
+    ++counts[a[0].value()];
+    EXPECT_EQ(a[1], planner::ActionId(2));
   }
   EXPECT_EQ(counts[2], 0);
   // Standard deviation of the counts is at most √(4000 / 4) ≈ 32.
@@ -35,12 +39,35 @@ TEST(Rollout, SampleDependsOnItsNumberNotOnHowManyThereAre) {
 
 TEST(Rollout, GreedyTakesTheFirstOfTheMostLikely) {
   const auto log_p = torch::tensor({{0.1, 0.6, 0.3}, {0.4, 0.2, 0.4}}).log();
-  EXPECT_EQ(greedy_actions(log_p), (Actions{1, 0}));
+  EXPECT_EQ(greedy_actions(log_p), actions({1, 0}));
+}
+
+// Of 300 devices: 304 columns, more than a byte counts.
+TEST(Rollout, DecodesActionsBeyond255) {
+  auto p = torch::zeros({3, 304});
+  p[0][301] = p[1][255] = p[2][256] = 1;
+  const auto log_p = p.log().clamp_min(-1e9);
+  const Actions expected = actions({301, 255, 256});
+  EXPECT_EQ(greedy_actions(log_p), expected);
+  EXPECT_EQ(sample_actions(log_p, 2, Rng(1)), (std::vector<Actions>{expected, expected}));
+}
+
+TEST(Rollout, ActionsOfAWideClusterMeanWhatTheyAreCalled) {
+  const Case c = make_case("wide", support::wide_problem(), "rank");
+  const std::vector<Actions> plain = plain_strategies(c);
+  const auto shares = [&](std::size_t i) {
+    return strategy_of(c, plain[i]).units[UnitId(0)].replicas.size();
+  };
+  for (std::size_t scheme = 0; scheme < planner::kSchemeCount; ++scheme) {
+    EXPECT_EQ(shares(scheme), 300u) << scheme;
+  }
+  EXPECT_EQ(shares(4), 1u);  // blocks on single devices
+  EXPECT_EQ(c.features.allowed.size(1), 304);
 }
 
 TEST(Rollout, TensorOfActions) {
-  EXPECT_TRUE(torch::equal(to_tensor({{1, 2, 3}, {4, 5, 255}}),
-                           torch::tensor({{1, 2, 3}, {4, 5, 255}}, torch::kInt64)));
+  EXPECT_TRUE(torch::equal(to_tensor({actions({1, 2, 3}), actions({4, 5, 300})}),
+                           torch::tensor({{1, 2, 3}, {4, 5, 300}}, torch::kInt64)));
 }
 
 }  // namespace

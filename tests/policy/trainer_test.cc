@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -68,8 +69,8 @@ TEST_F(Training, OneThreadAndTwoGiveTheSameBits) {
 TEST_F(Training, KilledAnywhereResumesToTheSameBits) {
   train(tiny_config(), {.out_dir = path("whole"), .threads = 2});
   // Steps 5 and 7 lie after the checkpoint of step 4, step 9 is after the last one but before
-  // policy.ckpt.
-  for (std::int64_t kill_at : {5, 7, 9}) {
+  // policy.ckpt; at step 2 there is no checkpoint yet.
+  for (std::int64_t kill_at : {2, 5, 7, 9}) {
     const std::string folder = path(fmt::format("killed-{}", kill_at));
     EXPECT_THROW(train(tiny_config(), {.out_dir = folder,
                                        .threads = 2,
@@ -111,7 +112,8 @@ TEST_F(Training, ResumingWithAnotherConfigIsRefused) {
   TrainConfig other = tiny_config();
   other.learning_rate *= 2;
   EXPECT_THROW(train(other, {.out_dir = path("run"), .start = StartFrom::kCheckpoint}), Error);
-  EXPECT_THROW(train(other, {.out_dir = path("nothing"), .start = StartFrom::kCheckpoint}), Error);
+  std::filesystem::remove(path("run/train.ckpt"));  // as if stopped before the first one
+  EXPECT_THROW(train(other, {.out_dir = path("run"), .start = StartFrom::kCheckpoint}), Error);
 }
 
 TEST_F(Training, PolicySurvivesSavingAndProposesTheSame) {
@@ -158,6 +160,37 @@ TEST_F(Training, DamagedFilesAndOtherVersionsAreInputErrors) {
                              testing::HasSubstr("train the policy again")));
 }
 
+// Most that this process has ever held.
+std::int64_t peak_resident_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss * 1024;
+}
+
+// A small file whose config asks for a network of a gigabyte.
+TEST_F(Training, ASmallFileCannotAskForALargeNetwork) {
+  TrainConfig config = tiny_config();
+  config.steps = 1;
+  const TrainSummary summary = train(config, {.out_dir = path("run")});
+  tensors::TensorFile file = tensors::unpack_tensors(read_file(summary.policy_path), "policy");
+  config.txl_width = 4096;
+  config.txl_inner_width = 16384;
+  config.txl_layers = 1;
+  ASSERT_GT(parameter_count(config), 200'000'000);
+  file.metadata["config"] = train_config_text(config);
+  write_file(path("greedy.ckpt"), tensors::pack_tensors(file));
+  const std::int64_t before = peak_resident_bytes();
+  try {
+    Policy::load(path("greedy.ckpt"));
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInput);
+    EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("greedy.ckpt: config"),
+                                             testing::HasSubstr("the file has")));
+  }
+  EXPECT_LT(peak_resident_bytes() - before, 100'000'000);
+}
+
 TEST_F(Training, FinetuningByEvaluationsIsReproducibleAndNeverLosesItsBest) {
   const Policy policy = Policy::load(train(tiny_config(), {.out_dir = path("run")}).policy_path);
   const auto problem = test_problem("vgg19-tiny", "heterog-8gpu", 64, 2000);
@@ -171,6 +204,30 @@ TEST_F(Training, FinetuningByEvaluationsIsReproducibleAndNeverLosesItsBest) {
   planner::Evaluator evaluator(*problem);
   EXPECT_EQ(evaluator.evaluate(a.strategy).step, a.evaluation.step);
   EXPECT_THROW(finetune(policy, *problem, one, {.name = "vgg"}), Error);
+}
+
+TEST_F(Training, EverySeedOfFinetuningIsARunOfItsOwn) {
+  TrainConfig config = tiny_config();
+  config.steps = 1;
+  const Policy policy = Policy::load(train(config, {.out_dir = path("run")}).policy_path);
+  const auto problem = test_problem("vgg19-tiny", "heterog-4gpu", 64, 2000);
+  ThreadPool pool(2);
+  const auto rewards = [&](std::uint64_t seed) {
+    std::vector<double> means;
+    finetune(policy, *problem, pool,
+             {.name = "vgg",
+              .seed = seed,
+              .budget = {.evaluations = 24},
+              .progress = [&](const TrainProgress& now) { means.push_back(now.mean_reward); }});
+    return means;
+  };
+  const std::uint64_t high = std::uint64_t{1} << 63;
+  const std::vector<std::vector<double>> runs = {rewards(0), rewards(1),    rewards(2),
+                                                 rewards(3), rewards(high), rewards(high + 1)};
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) EXPECT_NE(runs[i], runs[j]) << i << " and " << j;
+  }
+  EXPECT_EQ(rewards(1), runs[1]);
 }
 
 TEST_F(Training, LearnsAOneGroupProblem) {
@@ -188,9 +245,8 @@ TEST_F(Training, LearnsAOneGroupProblem) {
   planner::ActionSpace space(*problem);
   planner::Evaluator evaluator(*problem);
   Nanoseconds best = std::numeric_limits<Nanoseconds>::max();
-  for (int a = 0; a < space.size(); ++a) {
-    const std::vector<std::uint8_t> actions = {static_cast<std::uint8_t>(a)};
-    best = std::min(best, evaluator.evaluate(space.strategy(actions)).step);
+  for (const auto action : id_range<planner::ActionId>(space.size())) {
+    best = std::min(best, evaluator.evaluate(space.strategy(Actions{action})).step);
   }
   const auto greedy = propose(Policy::load(summary.policy_path), *problem, 0, Rng(0));
   EXPECT_EQ(evaluator.evaluate(greedy[0]).step, best);

@@ -180,6 +180,29 @@ TEST_F(JobRanks, AllEndWithTheLineOfTheRankThatFailedFirst) {
   }
 }
 
+// Whatever it throws, and on whatever thread: it ends the step, and nothing else.
+TEST_F(JobRanks, AHookThatThrowsFailsTheStep) {
+  for (const Queue queue : {Queue::kCompute, Queue::kCollective}) {
+    for (const bool known : {true, false}) {
+      worker_.before_each = [=](const Instruction& instruction) {
+        if (instruction.queue != queue) return;
+        if (known) throw std::runtime_error("the hook does not like it");
+        throw 7;
+      };
+      const auto ranks = in_threads();
+      try {
+        ranks->step(1, data_.inputs[0]);
+        FAIL() << "not noticed";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::kVerification);
+        EXPECT_THAT(error.what(), AllOf(StartsWith("rank "), HasSubstr(", task "),
+                                        HasSubstr(known ? "the hook does not like it"
+                                                        : "an exception of no known type")));
+      }
+    }
+  }
+}
+
 // A rank that goes without failing has no task: the others say in which of theirs they missed it.
 TEST_F(JobRanks, SaysWhoMissedARankThatIsLost) {
   const auto errors = as_processes([&](Ranks& ranks, std::size_t rank) {

@@ -4,8 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
+#include <type_traits>
 
+#include "runtime/job_fields.h"
 #include "runtime/jobs.h"
 #include "runtime/ranks.h"
 
@@ -49,6 +52,58 @@ TEST_F(Join, HashesWhatRanksDo) {
   auto& queue = moved.job.programs[DeviceId(1)].instructions;
   std::swap(queue[InstructionId(0)], queue[InstructionId(1)]);
   EXPECT_TRUE(is_new(terms(moved.job)));
+}
+
+template <class Tag>
+void change(Id<Tag>& id) {
+  id = id.valid() ? Id<Tag>() : Id<Tag>(7);
+}
+void change(bool& flag) { flag = !flag; }
+template <class Number>
+requires std::is_arithmetic_v<Number>
+void change(Number& number) { number = static_cast<Number>(number + 1); }
+template <class Enumerator>
+requires std::is_enum_v<Enumerator>
+void change(Enumerator& enumerator) {
+  enumerator = static_cast<Enumerator>(static_cast<int>(enumerator) + 1);
+}
+
+// Ranks that differ in anything would train something else, or wait for each other for ever.
+TEST_F(Join, HashesEveryFieldOfAJob) {
+  TestJob test = job({1, 3}, SyncMethod::kParameterServer);
+  const std::uint64_t hash = terms(test.job).hash;
+  std::size_t fields = 0;
+  visit_leaves(test.job, [&](auto& leaf) {
+    if constexpr (!std::is_const_v<std::remove_reference_t<decltype(leaf)>>) {
+      const auto before = leaf;
+      change(leaf);
+      EXPECT_NE(terms(test.job).hash, hash) << "field " << fields;
+      leaf = before;
+      ++fields;
+    }
+  });
+  EXPECT_GT(fields, 1000u);
+  EXPECT_EQ(terms(test.job).hash, hash);
+}
+
+// The fields that a hash by hand left out.
+TEST_F(Join, HashesRegistersSlotsAndCuts) {
+  const TestJob test = job({1, 3}, SyncMethod::kAllReduce);
+  const std::uint64_t hash = terms(test.job).hash;
+  const auto changed = [&](const auto& change) {
+    TestJob other = test;
+    Program& program = other.job.programs[DeviceId(0)];
+    for (Instruction& instruction : program.instructions) {
+      for (BodyStep& step : instruction.body) change(program, instruction, step);
+    }
+    return terms(other.job).hash != hash;
+  };
+  EXPECT_TRUE(changed([](Program&, Instruction&, BodyStep& s) { s.in_place = !s.in_place; }));
+  EXPECT_TRUE(changed([](Program&, Instruction&, BodyStep& s) { ++s.cut.dim; }));
+  EXPECT_TRUE(changed([](Program&, Instruction&, BodyStep& s) { ++s.cut.outer; }));
+  EXPECT_TRUE(changed([](Program&, Instruction&, BodyStep& s) { std::ranges::reverse(s.in); }));
+  EXPECT_TRUE(changed([](Program&, Instruction& i, BodyStep&) { i.slots.clear(); }));
+  EXPECT_TRUE(changed([](Program& p, Instruction&, BodyStep&) { p.captures.clear(); }));
 }
 
 TEST_F(Join, NeedsWhatThePlanHoldsBesideTheReserve) {

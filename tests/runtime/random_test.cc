@@ -1,10 +1,13 @@
 // Masks of dropout: the same for an element wherever it is computed, and random enough.
 #include "runtime/random.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "runtime/jobs.h"
 #include "runtime/slices.h"
 
 namespace heterog::runtime {
@@ -53,6 +56,76 @@ TEST(KeepMask, KeepsItsShareAndChangesWithEveryKey) {
     const double alike =
         mask.narrow(dim, 0, 999).eq(mask.narrow(dim, 1, 999)).to(at::kDouble).mean().item<double>();
     EXPECT_NEAR(alike, 0.5, 5 * 0.5e-3);
+  }
+}
+
+// ---- operators that draw from the generator of the process ----
+
+using graph::float_value;
+using graph::Value;
+
+Value bool_value(bool value) { return {.kind = Value::Kind::kBool, .integer = {0, value ? 1 : 0}}; }
+
+bool draws(const std::string& type, const std::vector<Value>& more = {}) {
+  support::GraphMaker maker;
+  std::vector<Value> args = {graph::tensor_value(maker.input("x", {support::kB, support::n(3)}))};
+  args.insert(args.end(), more.begin(), more.end());
+  maker.op(type, args, {support::kB, support::n(3)});
+  return draws_from_generator(std::move(maker).build(), OpId(0));
+}
+
+// All that ATen tags, whatever they are called: the runtime has none of them but native_dropout.
+TEST(RandomOperators, AreThoseThatAtenSaysAreRandom) {
+  int found = 0;
+  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
+    const auto handle = c10::Dispatcher::singleton().findSchema(name);
+    if (!handle || !name.name.starts_with("aten::")) continue;
+    if (!handle->hasTag(at::Tag::nondeterministic_seeded)) continue;
+    const std::string type = "aten." + name.name.substr(6) + "." +
+                             (name.overload_name.empty() ? "default" : name.overload_name);
+    // With every argument but x left out: what trains by default, or says nothing of it.
+    bool off = false;
+    for (const auto& argument : handle->schema().arguments()) {
+      const auto& by_default = argument.default_value();
+      off |= argument.name() == "training" && by_default && !by_default->toBool();
+      off |= argument.name() == "dropout_p" && by_default && by_default->toDouble() == 0;
+    }
+    EXPECT_EQ(draws(type), !off && type != "aten.native_dropout.default") << type;
+    ++found;
+  }
+  EXPECT_GT(found, 90);
+}
+
+TEST(RandomOperators, DrawNothingWhereTheirArgumentsSaySo) {
+  const Value low = float_value(0.1), high = float_value(0.3);
+  EXPECT_TRUE(draws("aten.exponential.default"));
+  EXPECT_TRUE(draws("aten.rrelu.default", {low, high, bool_value(true)}));
+  EXPECT_FALSE(draws("aten.rrelu.default", {low, high, bool_value(false)}));
+  EXPECT_FALSE(draws("aten.native_dropout.default", {low, bool_value(true)})) << "by counter";
+  EXPECT_FALSE(draws("aten.native_dropout.default", {low, bool_value(false)}));
+  EXPECT_FALSE(draws("aten.native_dropout.default", {low, Value{}})) << "by counter";
+  EXPECT_TRUE(draws("aten.dropout.default", {low, bool_value(true)}));
+  EXPECT_FALSE(draws("aten.relu.default"));
+}
+
+// Gumbel softmax, for one.
+TEST(RandomOperators, AreRefusedByName) {
+  support::GraphMaker maker;
+  const TensorId x = maker.input("x", {support::kB, support::n(3)});
+  const TensorId noise =
+      maker.op("aten.exponential.default", {graph::tensor_value(x)}, {support::kB, support::n(3)});
+  maker.loss(maker.op("aten.sum.default", {graph::tensor_value(noise)}, {},
+                      {.role = graph::TensorRole::kOutput}));
+  const std::shared_ptr<const cost::Problem> problem =
+      compiler::toy_problem(std::move(maker).build(), 2, 8);
+  try {
+    make_test_job(problem, weighted(*problem, {1, 1}, compiler::SyncMethod::kAllReduce));
+    FAIL() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInput);
+    EXPECT_THAT(error.what(),
+                testing::AllOf(testing::HasSubstr("op 'exponential' draws random numbers"),
+                               testing::HasSubstr("aten.exponential.default")));
   }
 }
 

@@ -1,6 +1,8 @@
 // Ranks of a job as threads of a test, each with a transport of its own.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <chrono>
 #include <functional>
 #include <string>
@@ -93,8 +95,14 @@ inline std::vector<std::string> run_ranks(
   });
 }
 
-inline double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+// For tests in which ranks have to meet before the time-out of one of them passes: with more and
+// more patience, as a busy machine may need. `attempt` says whether they had met.
+template <class Attempt>
+void with_patience(const Attempt& attempt) {
+  for (const int milliseconds : {600, 5'000, 60'000}) {
+    if (attempt(std::chrono::milliseconds(milliseconds))) return;
+  }
+  ADD_FAILURE() << "the ranks did not meet within a minute";
 }
 
 }  // namespace heterog::runtime

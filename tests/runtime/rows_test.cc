@@ -18,10 +18,10 @@ at::Tensor gradient(std::vector<std::int64_t> used) {
 TEST(Rows, AddUpToTheWhole) {
   at::manual_seed(1);
   const at::Tensor own = gradient({0, 3, 8}), other = gradient({3, 4}), none = gradient({});
-  const std::vector<at::Tensor> packed = {pack_rows(other, 5), pack_rows(none, 2), own};
+  const std::vector<at::Tensor> packed = {pack_rows(other, 5), pack_rows(none, 2)};
   EXPECT_EQ(packed[0].numel(), packed_bytes(own, 5));
   const at::Tensor before = own.clone();
-  EXPECT_TRUE(add_rows(own, packed, {}).allclose(own + other + own, 0, 1e-15));
+  EXPECT_TRUE(add_rows(own, packed, {}).allclose(own + other, 0, 1e-15));
   EXPECT_TRUE(own.equal(before)) << "not in place";
   const at::Tensor sum = add_rows(own, packed, {.in_place = true});
   EXPECT_TRUE(sum.is_same(own));

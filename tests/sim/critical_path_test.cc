@@ -110,13 +110,8 @@ TEST(CriticalPath, HasNoGapOnRealPlansAndBoundsHold) {
           *problem, compiler::uniform_strategy(*problem, compiler::even_decision(*problem, sync)));
       for (OrderPolicy order : kOrders) {
         expect_explained(plan, order);
-        const Bounds bound = bounds(*problem, plan);
-        const Nanoseconds step = simulate(plan, order).step;
-        EXPECT_LE(bound.of_plan(), step);
-        EXPECT_LE(bound.of_any(), step);
-        EXPECT_EQ(bound.of_plan(), lower_bound(plan));
-        EXPECT_GT(bound.total_speed, 0);
-        EXPECT_GT(bound.fastest_chain, 0);
+        EXPECT_GT(bounds(plan).step(), 0);
+        EXPECT_LE(bounds(plan).step(), simulate(plan, order).step);
       }
     }
   }

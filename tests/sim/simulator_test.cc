@@ -6,6 +6,7 @@
 
 #include "compiler/order.h"
 #include "compiler/plan_builder.h"
+#include "sim/bounds.h"
 #include "sim/memory.h"
 #include "sim/random_plan.h"
 #include "sim/reference_simulator.h"
@@ -198,7 +199,7 @@ TEST(Simulator, AgreesWithTheReferenceOnRandomPlans) {
         ASSERT_EQ(fast.out_of_memory->task, slow.out_of_memory->task);
         ASSERT_EQ(fast.out_of_memory->missing_bytes, slow.out_of_memory->missing_bytes);
       }
-      ASSERT_GE(fast.step, lower_bound(plan));
+      ASSERT_GE(fast.step, bounds(plan).step());
       const SimResult& bare = simulator.simulate(plan, order);
       ASSERT_EQ(bare.step, slow.step) << "plan " << i;
       ASSERT_EQ(bare.peak_bytes, slow.peak_bytes) << "plan " << i;

@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "compiler/order.h"
 #include "compiler/plan_builder.h"
+#include "sim/bounds.h"
 #include "sim/simulator.h"
 
 namespace heterog::sim {
@@ -251,7 +252,7 @@ TEST(WorstCase, BoundHoldsOnSmallPlans) {
     const Nanoseconds best = BruteForce(plan).best();
     const auto resources = std::count(used.begin(), used.end(), 1);
     EXPECT_LE(work, resources * best) << round;
-    EXPECT_LE(lower_bound(plan), best) << round;
+    EXPECT_LE(bounds(plan).step(), best) << round;
     for (OrderPolicy order : {OrderPolicy::kRank, OrderPolicy::kRankReserve, OrderPolicy::kFifo}) {
       const Nanoseconds step = simulate(plan, order).step;
       EXPECT_LE(best, step) << round;

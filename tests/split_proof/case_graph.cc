@@ -85,14 +85,23 @@ std::size_t add_operand(Writer& writer, const std::string& spec) {
     return result;
   }
   if (maker == "rows") {
-    const std::size_t rows = writer.add_tensor("activation", Json::array({"B"}), "int64");
-    writer.add_op("aten.arange.default", Json::array({"#B"}), Json::object(), {rows});
-    const std::size_t result = writer.add_tensor("activation", shape, "int64");
-    Json arguments = shape;
-    for (Json& size : arguments) {
-      if (size.is_string()) size = "#" + size.get<std::string>();
+    // A view that puts the rows where they belong, and an expand along the other sizes.
+    std::string count = "B";
+    Json apart = Json::array(), arguments = Json::array(), places = Json::array();
+    for (const Json& size : shape) {
+      if (size.is_string()) count = size.get<std::string>();
+      apart.push_back(size.is_string() ? size : Json(1));
+      arguments.push_back(size.is_string() ? Json("#" + count) : size);
+      places.push_back(size.is_string() ? Json("#" + count) : Json(1));
     }
-    writer.add_op("aten.view.default", Json::array({fmt::format("%{}", rows), arguments}),
+    const std::size_t rows = writer.add_tensor("activation", Json::array({count}), "int64");
+    writer.add_op("aten.arange.default", Json::array({"#" + count}), Json::object(), {rows});
+    const std::size_t view = writer.add_tensor("activation", apart, "int64");
+    writer.add_op("aten.view.default", Json::array({fmt::format("%{}", rows), places}),
+                  Json::object(), {view});
+    if (apart == shape) return view;
+    const std::size_t result = writer.add_tensor("activation", shape, "int64");
+    writer.add_op("aten.expand.default", Json::array({fmt::format("%{}", view), arguments}),
                   Json::object(), {result});
     return result;
   }
@@ -150,9 +159,12 @@ graph::ModelGraph graph_of(const Case& example) {
   trial.add_op(example.type, args, kwargs,
                {trial.add_tensor("activation", Json::array(), "float32")});
   const graph::ModelGraph draft = trial.graph();
-  constexpr std::array<std::int64_t, 2> kBatches = {4, 6};
-  const auto at_first = results_at(draft, kBatches[0]), at_second = results_at(draft, kBatches[1]);
+  constexpr std::array<std::int64_t, 3> kBatches = {4, 6, 10};  // as the exporter traces
+  const auto at_first = results_at(draft, kBatches[0]), at_second = results_at(draft, kBatches[1]),
+             at_third = results_at(draft, kBatches[2]);
 
+  VALIDATE(at_first.size() == at_second.size() && at_first.size() == at_third.size(),
+           "{}: the number of results depends on the batch", example.type);
   Json outputs = Json::array();
   for (std::size_t i = 0; i < at_first.size(); ++i) {
     if (!at_first[i].defined()) {
@@ -164,6 +176,9 @@ graph::ModelGraph graph_of(const Case& example) {
       const std::int64_t first = at_first[i].size(dim);
       const std::int64_t a = (at_second[i].size(dim) - first) / (kBatches[1] - kBatches[0]);
       const graph::Affine size{a, first - a * kBatches[0]};
+      VALIDATE(at_third[i].size(dim) == size.at(kBatches[2]) &&
+                   at_second[i].size(dim) == size.at(kBatches[1]),
+               "{}: a size of a result is not affine in the batch", example.type);
       shape.push_back(a == 0 ? Json(size.c) : Json(graph::affine_text(size)));
     }
     outputs.push_back(

@@ -14,7 +14,7 @@ namespace heterog::split_proof {
 //   outer2 6B,3    sizes whose first dimension with a batch is cut as 2 × 3B
 //   sum 3,4        partial sums of these sizes
 //   mean 3,4       partial means of these sizes
-//   rows B,1       the numbers of the slice's rows
+//   rows B,1       the numbers of the slice's rows, along the one size that depends on the batch
 struct Case {
   std::string type;                   // "aten.add.Tensor"
   std::vector<std::string> operands;  // %0, %1, … of the arguments

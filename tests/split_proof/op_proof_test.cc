@@ -5,6 +5,8 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "graph/graph_io.h"
 #include "graph/split_rules.h"
 #include "split_proof/cases.h"
+#include "split_proof/random_cases.h"
 #include "split_proof/zoo.h"
 
 namespace heterog::split_proof {
@@ -82,6 +85,50 @@ TEST(OpProof, ZooAndCasesCoverAndProveTheWholeTable) {
   for (std::string_view type : graph::rule_types()) {
     EXPECT_TRUE(proved.types.contains(type)) << "no graph and no case shows " << type;
   }
+}
+
+// How many random cases there are for each hand-written one: by hand, as many as one likes.
+std::uint64_t random_cases() {
+  const char* wanted = std::getenv("HETEROG_RANDOM_CASES");
+  return wanted ? std::strtoull(wanted, nullptr, 10) : 8;
+}
+
+struct Tally {
+  int proved = 0;
+  int refused = 0;     // by the rules: the op runs whole
+  int impossible = 0;  // nothing that the operator, the exporter or the reader takes
+};
+
+void prove_random_case(const Case& example, Proved& proved, Tally& tally) {
+  SCOPED_TRACE(text_of(example));
+  std::optional<ModelGraph> graph;
+  try {
+    graph = graph_of(example);
+  } catch (const std::exception&) {
+    ++tally.impossible;
+    return;
+  }
+  const SplitAnalysis splits = analyze_splits(*graph);
+  ++(splits.sliceable[OpId(graph->op_count() - 1)] ? tally.proved : tally.refused);
+  prove_graph(*graph, text_of(example), proved);
+}
+
+TEST(OpProof, RandomCasesAreProvedOrRefused) {
+  at::set_num_threads(1);
+  Rng rng(17);
+  Proved proved;
+  Tally tally;
+  for (const Case& example : cases()) {
+    for (std::uint64_t i = random_cases(); i > 0; --i) {
+      prove_random_case(random_case(example, rng), proved, tally);
+    }
+  }
+  // Rules are reached, and so are their refusals.
+  EXPECT_GT(tally.proved, tally.impossible / 10);
+  EXPECT_GT(tally.refused, tally.impossible / 20);
+  RecordProperty("proved", tally.proved);
+  RecordProperty("refused", tally.refused);
+  RecordProperty("impossible", tally.impossible);
 }
 
 // The proof of one op under an analysis that has been tampered with.

@@ -29,18 +29,6 @@ at::Tensor random_tensor(const graph::ModelGraph& graph, OpId op, std::size_t in
                                   .floats = runtime::Floats::kDouble});
 }
 
-// Row numbers 0 … n−1 along the dimension that depends on the batch.
-at::Tensor row_numbers(std::span<const Affine> shape, std::int64_t samples) {
-  std::vector<std::int64_t> sizes(shape.size(), 1);
-  for (std::size_t i = 0; i < shape.size(); ++i) {
-    if (!shape[i].constant()) sizes[i] = shape[i].at(samples);
-  }
-  const std::vector<std::int64_t> full = sizes_at(shape, samples);
-  std::int64_t rows = 1;
-  for (std::int64_t size : sizes) rows *= size;
-  return at::arange(rows, at::kLong).reshape(sizes).expand(full).contiguous();
-}
-
 OperandValues values_of(const graph::ModelGraph& graph, OpId op, std::size_t index, OperandUse use,
                         const SplitRule& rule, const SliceSizes& sizes, Content content) {
   const std::int64_t batch = whole_batch(sizes);
@@ -85,6 +73,17 @@ OperandValues values_of(const graph::ModelGraph& graph, OpId op, std::size_t ind
 }
 
 }  // namespace
+
+at::Tensor row_numbers(std::span<const Affine> shape, std::int64_t samples) {
+  std::vector<std::int64_t> sizes(shape.size(), 1);
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (!shape[i].constant()) sizes[i] = shape[i].at(samples);
+  }
+  const std::vector<std::int64_t> full = sizes_at(shape, samples);
+  std::int64_t rows = 1;
+  for (std::int64_t size : sizes) rows *= size;
+  return at::arange(rows, at::kLong).reshape(sizes).expand(full).contiguous();
+}
 
 at::Tensor random_operand(const graph::ModelGraph& graph, OpId op, std::size_t index,
                           std::int64_t samples) {

@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 
+#include <span>
 #include <vector>
 
 #include "graph/split.h"
@@ -24,6 +25,9 @@ enum class Content {
 // operator wants positive ones; row indices are in range, some labels are the ignored one.
 at::Tensor random_operand(const graph::ModelGraph& graph, OpId op, std::size_t index,
                           std::int64_t samples);
+
+// Row numbers 0 … n−1 along the dimension that depends on the batch, alike along the others.
+at::Tensor row_numbers(std::span<const graph::Affine> shape, std::int64_t samples);
 
 // Parallel to graph.inputs(op). Uses ATen's default generator: seed it first.
 std::vector<OperandValues> random_operands(const graph::ModelGraph& graph,

@@ -71,7 +71,9 @@ std::string graph_text(const graph::ModelGraph& graph) {
   json["format"] = "heterog-graph";
   json["version"] = 1;
   json["name"] = graph.name();
-  json["dtype"] = graph::dtype_name(graph.parameter_dtype());
+  const auto parameters = graph.parameters();
+  json["dtype"] = graph::dtype_name(parameters.empty() ? graph::DType::kFloat32
+                                                       : graph.tensor(parameters[0]).dtype);
   if (graph.loss().valid()) json["loss"] = graph.loss().value();
   json["tensors"] = Json::array();
   for (TensorId id : graph.tensor_ids()) json["tensors"].push_back(tensor_json(graph, id));

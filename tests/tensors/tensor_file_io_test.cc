@@ -103,6 +103,74 @@ TEST(TensorIo, ABrokenHeaderTakesNoMemory) {
                Error);
 }
 
+// One bit anywhere: in a name, a shape, the metadata, the checksum itself, a value. Without the key
+// the file is one without a checksum, and says so.
+TEST(TensorIo, AFlippedBitIsFound) {
+  const std::string whole = pack_tensors(example());
+  EXPECT_TRUE(unpack_tensors(whole, "test").checked);
+  const std::size_t key = whole.find("\"checksum\"") + 1;
+  int unchecked = 0;
+  for (std::size_t bit = 0; bit < 8 * whole.size(); ++bit) {
+    std::string bytes = whole;
+    bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << bit % 8));
+    const bool in_key = bit / 8 >= key && bit / 8 < key + std::strlen("checksum");
+    try {
+      const TensorFile file = unpack_tensors(bytes, "flipped");
+      EXPECT_TRUE(in_key) << "bit " << bit;
+      EXPECT_FALSE(file.checked) << "bit " << bit;
+      ++unchecked;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kInput) << error.what();
+    }
+  }
+  EXPECT_GT(unchecked, 0);
+}
+
+// Files of others have none, and load; one that is not XXH3 in the form that is written is refused.
+TEST(TensorIo, ChecksumsOfOthersAreRefused) {
+  const auto with_metadata = [](const std::string& metadata) {
+    const std::string header = R"({"__metadata__":{)" + metadata +
+                               R"(},"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
+    std::string bytes(8, '\0');
+    bytes[0] = static_cast<char>(header.size());
+    return bytes + header + "x";
+  };
+  EXPECT_FALSE(unpack_tensors(with_metadata(R"("a":"b")"), "test").checked);
+  for (const char* metadata :
+       {R"("checksum":"crc32c:00000000")", R"("checksum":"xxh3:0")", R"("checksum":"")",
+        R"("checksum": "xxh3:0000000000000000")", R"("checksum":"xxh3:0000000000000000")",
+        R"("a\"checksum":"xxh3:0000000000000000","checksum":"xxh3:")"}) {
+    try {
+      unpack_tensors(with_metadata(metadata), "test");
+      ADD_FAILURE() << metadata;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kInput);
+      EXPECT_THAT(error.what(), testing::HasSubstr("checksum")) << metadata;
+    }
+  }
+}
+
+// Strides are products of sizes, also of a tensor without elements.
+TEST(TensorIo, ImpossibleShapesAreInputErrors) {
+  const auto file_of = [](const std::string& shape, const std::string& dtype,
+                          const std::string& data) {
+    const std::string header =
+        fmt::format(R"({{"w":{{"dtype":"{}","shape":[{}],"data_offsets":[0,{}]}}}})", dtype, shape,
+                    data.size());
+    const std::uint64_t length = header.size();
+    std::string bytes(8, '\0');
+    std::memcpy(bytes.data(), &length, 8);
+    return bytes + header + data;
+  };
+  const std::string wide = "1099511627776";
+  EXPECT_THROW(unpack_tensors(file_of("0," + wide + "," + wide, "F32", ""), "wide"), Error);
+  std::string many = "1";
+  for (int i = 0; i < 1000; ++i) many += ",1";
+  EXPECT_THROW(unpack_tensors(file_of(many, "U8", "x"), "many"), Error);
+  EXPECT_THROW(unpack_tensors(file_of("2", "BOOL", std::string("\1\2")), "bool"), Error);
+  EXPECT_EQ(unpack_tensors(file_of("0," + wide, "F32", ""), "none").tensors.at("w").numel(), 0);
+}
+
 TEST(TensorIo, DamageIsAnInputError) {
   const std::string whole = pack_tensors(example());
   for (std::size_t length = 0; length < whole.size(); length += 7) {

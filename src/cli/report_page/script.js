@@ -81,7 +81,7 @@ function drawTiles() {
   const best = data.planners.filter((p) => p.baseline && p.feasible)
     .reduce((a, b) => (!a || b.step < a.step ? b : a), null);
   const fullest = plan.devices.reduce((a, b) => b.peak / b.capacity > a.peak / a.capacity ? b : a);
-  const bound = Math.max(plan.bounds.plan_chain, plan.bounds.plan_device, plan.bounds.plan_link);
+  const bound = plan.bounds.step;
   const busy = plan.devices.reduce((sum, d) => sum + d.busy, 0) / plan.devices.length;
   const tiles = [
     ['step', milliseconds(step), plan.feasible ? 'fits in memory' : 'does not fit in memory', !plan.feasible],
@@ -308,8 +308,7 @@ function drawWhy() {
     bound('its longest chain', b.plan_chain, 'Tasks of this plan that follow one another'),
     bound('its busiest device', b.plan_device, 'Work that this plan gives to one device'),
     bound('its busiest link', b.plan_link, 'Bytes over bandwidth of one link'),
-    bound('any plan: chain', b.any_chain, 'The graph\'s longest chain, every operator on the fastest device with an even share, nothing to move'),
-    bound('any plan: work', b.any_work, 'All work shared by all devices without loss'),
+    bound('its collectives', b.plan_collectives, 'Collectives of this plan that exclude one another'),
   ]);
   bars('kinds', plan.by_kind.map((k) => ({name: k.name, value: milliseconds(k.time), of: step,
     parts: [[kindColors[kindNames.indexOf(k.name)], k.time]]})));

@@ -1,0 +1,32 @@
+// Looks operators up in the table of those that a graph may hold.
+#include "graph/operators.h"
+
+#include <unordered_set>
+
+#include "base/check.h"
+
+namespace heterog::graph {
+
+std::vector<std::string> allowed_operators() {
+  std::vector<std::string> types;
+  for (std::string_view table = operator_table(); !table.empty();) {
+    const std::string_view line = table.substr(0, table.find('\n'));
+    table.remove_prefix(line.size() + 1);
+    const std::size_t name = line.find(' ');
+    for (std::size_t at = name; at < line.size();) {
+      const std::size_t end = std::min(line.find(' ', at + 1), line.size());
+      types.push_back(
+          fmt::format("aten.{}.{}", line.substr(0, name), line.substr(at + 1, end - at - 1)));
+      at = end;
+    }
+  }
+  return types;
+}
+
+bool is_allowed_operator(std::string_view type) {
+  static const std::vector<std::string> types = allowed_operators();
+  static const std::unordered_set<std::string_view> known(types.begin(), types.end());
+  return known.contains(type);
+}
+
+}  // namespace heterog::graph

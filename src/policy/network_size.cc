@@ -1,0 +1,44 @@
+// How many parameters a network has, counted without making it.
+#include "gnn/features.h"
+#include "planner/action_space.h"
+#include "policy/config.h"
+
+namespace heterog::policy {
+namespace {
+
+std::int64_t linear(std::int64_t from, std::int64_t to) { return from * to + to; }
+std::int64_t layer_norm(std::int64_t width) { return 2 * width; }
+
+// gnn/encoder.cc.
+std::int64_t encoder(const TrainConfig& c, std::int64_t width) {
+  const std::int64_t attention = width * width + 2 * width;
+  return linear(gnn::feature_count(gnn::Subject::kOp), width) + width * width +
+         c.gat_layers * (attention + layer_norm(width));
+}
+
+// policy/transformer_xl.cc.
+std::int64_t transformer(const TrainConfig& c) {
+  const std::int64_t attention = 5 * c.txl_width * c.txl_width + 2 * c.txl_width;
+  return c.txl_layers *
+         (attention + 2 * layer_norm(c.txl_width) + linear(c.txl_width, c.txl_inner_width) +
+          linear(c.txl_inner_width, c.txl_width));
+}
+
+// policy/action_head.cc.
+std::int64_t head(const TrainConfig& c) {
+  if (c.head == "fixed") return linear(c.txl_width, c.fixed_devices + planner::kSchemeCount);
+  return linear(c.txl_width, c.head_width) +
+         linear(gnn::feature_count(gnn::Subject::kDevice), c.head_width) +
+         linear(gnn::feature_count(gnn::Subject::kAction), c.head_width) + linear(c.head_width, 1) +
+         planner::kSchemeCount * c.head_width;
+}
+
+}  // namespace
+
+std::int64_t parameter_count(const TrainConfig& c) {
+  const std::int64_t width = c.gat_heads * c.gat_head_width;
+  return encoder(c, width) + linear(width + gnn::feature_count(gnn::Subject::kGroup), c.txl_width) +
+         linear(gnn::feature_count(gnn::Subject::kDevice), c.txl_width) + transformer(c) + head(c);
+}
+
+}  // namespace heterog::policy

@@ -1,0 +1,22 @@
+// The one place where PyTorch is asked for operators by name.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <optional>
+#include <string_view>
+
+namespace heterog::runtime {
+
+// An operator to look at: its arguments, its tags. Nothing if PyTorch has none of that name.
+std::optional<c10::OperatorHandle> find_operator(std::string_view type);  // "aten.mm.default"
+
+// An operator to call. Only those of the project's table are given out, whatever stands in a file:
+// the others could write files or change what is no tensor of the step (graph/operators.h).
+c10::OperatorHandle operator_to_call(std::string_view type);
+
+// The twin of an operator of one element at a time that writes over its first argument ("add_" of
+// "add"); nothing for all other operators.
+std::optional<c10::OperatorHandle> twin_to_call(std::string_view type);
+
+}  // namespace heterog::runtime

@@ -1,0 +1,78 @@
+// Graphs of which one op has another phase: refused in one line, or planned like any other.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/file.h"
+#include "base/json_reader.h"
+#include "cluster/cluster_io.h"
+#include "cost/cost_model.h"
+#include "cost/problem.h"
+#include "graph/graph_io.h"
+#include "planner/planner.h"
+
+namespace heterog::planner {
+namespace {
+
+struct Outcomes {
+  int refused = 0;
+  int planned = 0;
+};
+
+std::optional<graph::ModelGraph> read(const Json& json, Outcomes& outcomes) {
+  try {
+    return graph::parse_graph(json.dump(), "edited");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInput) << error.what();
+    EXPECT_EQ(std::string_view(error.what()).find('\n'), std::string_view::npos) << error.what();
+    ++outcomes.refused;
+    return std::nullopt;
+  }
+}
+
+// By parameter servers and by all-reduce: the two ways in which gradients travel.
+void plan(graph::ModelGraph graph, const std::shared_ptr<const cluster::Cluster>& cluster) {
+  const auto problem =
+      cost::make_problem(std::make_shared<const graph::ModelGraph>(std::move(graph)), cluster,
+                         cost::CalibratedModel(), 16);
+  for (const char* name : {"ev-ps", "cp-ar"}) {
+    ThreadPool pool(1);
+    PlannerContext context{.problem = *problem, .threads = pool, .rng = Rng(7)};
+    context.budget.evaluations = 2;
+    for (const PlannerEntry& entry : builtin_planners()) {
+      if (entry.name == name) entry.make()->plan(context);
+    }
+  }
+}
+
+TEST(PhaseEdits, EveryOneIsRefusedOrPlanned) {
+  const auto cluster = std::make_shared<const cluster::Cluster>(
+      cluster::load_cluster("configs/clusters/office-mixed.json"));
+  for (const char* path : {"tests/data/mlp_sgd.json.gz", "tests/data/mlp_adam_squares.json.gz",
+                           "tests/data/mlp_clipped.json.gz", "tests/data/batch_norm_sgd.json.gz"}) {
+    SCOPED_TRACE(path);
+    Json json = read_json_file(path);
+    Outcomes outcomes;
+    for (std::size_t i = 0; i < json["ops"].size(); ++i) {
+      const Json own = json["ops"][i];
+      for (const char* phase : {"forward", "backward", "update"}) {
+        if (own["phase"] == phase) continue;
+        SCOPED_TRACE(own["name"].get<std::string>() + " as " + phase);
+        json["ops"][i]["phase"] = phase;
+        json["ops"][i].erase("forward");
+        if (auto graph = read(json, outcomes)) {
+          plan(*std::move(graph), cluster);
+          ++outcomes.planned;
+        }
+        json["ops"][i] = own;
+      }
+    }
+    EXPECT_GT(outcomes.refused, 20);
+    EXPECT_GT(outcomes.planned, 0);
+  }
+}
+
+}  // namespace
+}  // namespace heterog::planner
