@@ -21,7 +21,7 @@ fi
 groups=(
   "Order.*:Job.*"
   "JobRanks.*:TrainingRunFile.*:Join.*:VerifyItself.*"
-  "TcpTransport.*:Rendezvous.*:Network.*"
+  "TcpTransport.*:Rendezvous.*:Network.*:LostStore.*:BoundedCalls.*"
 )
 failed=0
 for group in "${groups[@]}"; do

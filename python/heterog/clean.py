@@ -228,7 +228,7 @@ def drop_unneeded_operators(step: Step) -> None:
 
 def separate_results(step: Step) -> None:
     """Gives every gradient and every next value a tensor of its own, by an alias or a copy where
-    it is an input, the loss, or that of another. What outlives the step is no view, and nothing
+    it is an input, the loss, or that of another. A buffer's next value is no view, and nothing
     reads it in the step: it may lie where the old value is still read."""
     taken = {step.loss, *step.inputs}
     made_at = {t: i for i, op in enumerate(step.ops) for t in op.outputs if t is not None}
@@ -238,8 +238,8 @@ def separate_results(step: Step) -> None:
 
     def separate(results: dict[Tensor, Tensor], what: str) -> None:
         for of, result in list(results.items()):
-            outlives = what == "next" and (result in read or _is_view(maker_of.get(result)))
-            if result in taken or outlives:
+            buffer = what == "next" and of.role == "buffer"
+            if result in taken or (buffer and (result in read or _is_view(maker_of.get(result)))):
                 shape, strides = list(result.shape), list(result.strides)
                 own = Tensor(f"{of.name}/{what}", "activation", result.dtype, shape, strides)
                 at = made_at.get(result, -1)

@@ -12,7 +12,7 @@ import heterog
 planner, cache, folder, data = sys.argv[1:]
 case = CASES["mlp"]
 settings = {"batch": BATCH, "planner": planner, "cache": cache, "double": True}
-settings["timeout"] = 600.0 if "raises" in data else 60.0
+settings["timeout"] = 600.0 if "raises" in data else 300.0
 rank = int(os.environ["RANK"])
 torch.manual_seed(11 + rank)  # rank 0's weights are everybody's
 model = case.model()

@@ -22,7 +22,7 @@ def torchrun(*arguments) -> subprocess.CompletedProcess:
         env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(script.parents[1])},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,  # of what never ends
         check=False,
     )  # fmt: skip
 

@@ -15,6 +15,7 @@ namespace {
 
 std::vector<std::string> names_of(const std::vector<const CLI::App*>& verbs) {
   std::vector<std::string> names;
+  names.reserve(verbs.size());
   for (const CLI::App* verb : verbs) names.push_back(verb->get_name());
   return names;
 }

@@ -35,6 +35,7 @@ struct JobWatch::State {
   std::condition_variable changed;
   std::optional<std::string> wish;    // to be said to the others
   std::optional<std::string> reason;  // why the job ended
+  bool settled = false;               // it is known, and is being told
   bool leaving = false;
   Leave leave;      // set before `leaving`
   int missing = 0;  // the rank that is waited for
@@ -49,14 +50,17 @@ struct JobWatch::State {
 
   std::thread thread;  // last made: it uses all of the above
 
+  // Who sees the reason finds that on_end() knows it too.
   void settle(const std::string& why) {
     {
       const std::lock_guard lock(mutex);
-      if (reason) return;
-      reason = why;
+      if (settled) return;
+      settled = true;
     }
-    changed.notify_all();
     on_end(why);
+    const std::lock_guard lock(mutex);
+    reason = why;
+    changed.notify_all();
   }
 
   // Whether all ranks have come so far, from `next` on.
@@ -97,7 +101,10 @@ struct JobWatch::State {
           leaves = leave_now();
         }
       } catch (const Error& error) {
-        settle(error.what());
+        lock.lock();
+        const std::string why = wish.value_or(error.what());  // which came first
+        lock.unlock();
+        settle(why);
         lock.lock();
         break;
       }
@@ -136,6 +143,7 @@ std::string JobWatch::end(const std::string& reason) {
   lock.unlock();
   state_->settle(reason);
   lock.lock();
+  state_->changed.wait(lock, [&] { return state_->reason.has_value(); });
   return *state_->reason;
 }
 
@@ -145,7 +153,7 @@ std::optional<int> JobWatch::leave_together(const Leave& leave) {
   state_->leaving = true;
   state_->changed.notify_all();
   // A store that does not answer ends the job by itself, after the time-out of its calls.
-  state_->changed.wait_for(lock, leave.timeout + kPatience,
+  state_->changed.wait_for(lock, leave.timeout + 2 * kPatience,
                            [&] { return state_->left || state_->reason; });
   if (state_->left || state_->reason) return std::nullopt;
   return state_->missing;

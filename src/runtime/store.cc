@@ -33,7 +33,7 @@ using Clock = Store::Clock;
 
 // After c10d's own time-out, which knows more to say.
 constexpr std::chrono::milliseconds kSlack{500};
-constexpr std::chrono::milliseconds kLonger{1000};  // of another connection
+constexpr std::chrono::milliseconds kLonger{3000};  // of another connection
 
 std::vector<std::uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 

@@ -26,8 +26,8 @@ class Store {
   std::int64_t add(const std::string& key, std::int64_t amount) const;  // returns the new sum
 
   Store under(const std::string& prefix) const;  // the same connection, keys of their own
-  // Its calls may take a second longer: of a peer that is lost with the store, those that wait for
-  // it say so first.
+  // Its calls may take some seconds more: those that miss a peer, which is lost with the store, say
+  // so first.
   Store another_connection() const;
   Store until(Clock::time_point end) const;  // the same, for calls that are over by then
   // Ends the calls of this connection that still wait for an answer, and those to come.

@@ -1,17 +1,16 @@
 // Plans executed by real processes: the same losses as in threads, and what is left when one fails.
-#include <fcntl.h>
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
-#include <signal.h>
-#include <sys/wait.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <algorithm>
-#include <chrono>
 #include <fstream>
 #include <map>
-#include <sstream>
-#include <thread>
 
 #include "base/rng.h"
+#include "cli/process.h"
 #include "cli/program.h"
 
 namespace heterog::cli {
@@ -23,88 +22,8 @@ using testing::HasSubstr;
 using testing::MatchesRegex;
 using testing::StartsWith;
 
-using Clock = std::chrono::steady_clock;
-using Variables = std::map<std::string, std::string>;
-
 constexpr const char* kModel =
     " --graph models/lenet5-tiny.json.gz --cluster configs/clusters/local-2cpu.json";
-constexpr double kEndsWithin = 10;  // seconds; far more than it takes, on a busy machine
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-// A program that runs beside the test.
-class Process {
- public:
-  // `arguments` as in a shell.
-  Process(const std::string& arguments, const Variables& variables, std::string files)
-      : files_(std::move(files)) {
-    pid_ = fork();
-    if (pid_ != 0) return;
-    for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
-    const std::string command = "exec '" + std::string(HETEROG_PROGRAM) + "' " + arguments + " >'" +
-                                files_ + ".out' 2>'" + files_ + ".err' </dev/null";
-    execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
-    _exit(127);
-  }
-  ~Process() {
-    if (pid_ <= 0) return;
-    ::kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-  }
-  Process(const Process&) = delete;
-  Process& operator=(const Process&) = delete;
-
-  pid_t pid() const { return pid_; }
-  void kill(int number) const { ::kill(pid_, number); }
-
-  // Its exit code, or minus the signal that ended it; kLate if it has not ended in time.
-  static constexpr int kLate = 1000;
-  int wait(double seconds) {
-    for (const auto start = Clock::now(); seconds_since(start) < seconds;) {
-      int status = 0;
-      if (waitpid(pid_, &status, WNOHANG) == pid_) {
-        pid_ = -1;
-        return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    return kLate;
-  }
-  std::string out() const { return read_file(files_ + ".out"); }
-  std::string err() const { return read_file(files_ + ".err"); }
-
-  // Waits until `count` steps have been printed.
-  bool await_steps(int count) const {
-    for (const auto start = Clock::now(); seconds_since(start) < 60;) {
-      const std::string text = std::filesystem::exists(files_ + ".out") ? out() : "";
-      if (text.find("step " + std::to_string(count) + ":") != text.npos) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    return false;
-  }
-
- private:
-  pid_t pid_ = -1;
-  std::string files_;
-};
-
-// A zombie, whose parent has not asked for it yet, has ended.
-bool runs(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::stringstream text;
-  text << file.rdbuf();
-  const std::size_t name_end = text.str().rfind(") ");
-  return name_end != std::string::npos && text.str()[name_end + 2] != 'Z';
-}
-
-std::vector<pid_t> children_of(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/task/" + std::to_string(pid) + "/children");
-  std::vector<pid_t> children;
-  for (pid_t child; file >> child;) children.push_back(child);
-  return children;
-}
 
 class Run : public ProgramTest {
  protected:
@@ -119,8 +38,37 @@ class Run : public ProgramTest {
     return "run --plan " + plan_ + kModel + " " + more;
   }
   std::unique_ptr<Process> start(const std::string& name, const std::string& more,
-                                 const Variables& variables = {}) const {
-    return std::make_unique<Process>(arguments(more), variables, path(name));
+                                 const Variables& variables = {},
+                                 Process::Out out = Process::Out::kFile) const {
+    return std::make_unique<Process>(arguments(more), variables, path(name), out);
+  }
+  // Those that it has started.
+  static std::vector<pid_t> await_ranks(const Process& job, std::size_t count = 2) {
+    std::vector<pid_t> ranks;
+    EXPECT_TRUE(await([&] { return (ranks = children_of(job.pid())).size() == count; }));
+    return ranks;
+  }
+  static std::string name(int rank) {
+    return "rank " + std::to_string(rank) + " (local/gpu" + std::to_string(rank) + ")";
+  }
+  // Whether somebody listens on this port of 127.0.0.1.
+  static bool listens(int port) {
+    const int line = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{.sin_family = AF_INET,
+                        .sin_port = htons(static_cast<std::uint16_t>(port)),
+                        .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
+    const bool reached = connect(line, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+    close(line);
+    return reached;
+  }
+  // A test in which ranks have to meet before a time-out passes that it then waits for: with more
+  // and more patience, as a busy machine may need. `attempt` says whether they had met.
+  template <class Attempt>
+  static void with_patience(const Attempt& attempt) {
+    for (const int seconds : {3, 12, 60}) {
+      if (attempt(seconds)) return;
+    }
+    ADD_FAILURE() << "the ranks did not meet within a minute";
   }
   // A rank as torchrun would start it.
   static Variables rank(int number, int port, int ranks = 2) {
@@ -174,13 +122,21 @@ TEST_F(Run, MeasuresItsTasksUnlessToldNotTo) {
   EXPECT_THAT(both.err, AllOf(HasSubstr("--trace"), HasSubstr("--no-measure")));
 }
 
+// Beside the other device, in the same steps: whatever slows both down does not matter.
 TEST_F(Run, ASlowDeviceTakesLonger) {
-  const auto median = [&](const std::string& more) {
-    const Finished finished = run(arguments("--in-threads --steps 7 --threads 1 --json " + more));
-    EXPECT_EQ(finished.code, 0) << finished.err;
-    return json(finished)["median_step_seconds"].get<double>();
-  };
-  EXPECT_GT(median("--slow local/gpu1=40"), 2 * median(""));
+  const Finished finished =
+      run(arguments("--in-threads --steps 9 --threads 1 --json --slow local/gpu1=40"));
+  ASSERT_EQ(finished.code, 0) << finished.err;
+  const nlohmann::json said = json(finished);
+  double quick = 0, slow = 0;
+  for (const nlohmann::json& row : said["drift"]) {
+    const std::string what = row["what"];
+    const double seconds = row["measured_seconds"];
+    if (what.find("convolutions on local/gpu0") == 0) quick += seconds;
+    if (what.find("convolutions on local/gpu1") == 0) slow += seconds;
+  }
+  EXPECT_GT(quick, 0);
+  EXPECT_GT(slow, 4 * quick);
 }
 
 TEST_F(Run, RefusesWhatMakesNoSense) {
@@ -266,7 +222,7 @@ TEST_F(Run, TakesItsPlaceFromTheEnvironment) {
       variables["MASTER_PORT"] = std::to_string(port);
       processes.push_back(start(name + std::to_string(i), "--steps 2", variables));
     }
-    for (const auto& process : processes) EXPECT_EQ(process->wait(60), 0) << process->err();
+    for (const auto& process : processes) EXPECT_EQ(process->wait(), 0) << process->err();
     EXPECT_THAT(processes[0]->out(), HasSubstr("step 2: loss"));
     EXPECT_EQ(processes[1]->out(), "") << "one rank speaks for all";
   }
@@ -279,104 +235,141 @@ TEST_F(Run, StartsTheRanksOfAHostfile) {
                            std::to_string(free_port(6'000));
   const auto second = start("second", more + " --host second");
   const auto first = start("first", more + " --host first");
-  EXPECT_EQ(first->wait(60), 0) << first->err();
-  EXPECT_EQ(second->wait(60), 0) << second->err();
+  EXPECT_EQ(first->wait(), 0) << first->err();
+  EXPECT_EQ(second->wait(), 0) << second->err();
   EXPECT_THAT(first->out(), HasSubstr("step 2: loss"));
 }
 
-// Twenty random moments, from before the ranks meet to the middle of a step; half of the time
-// ranks are started by heterog, half by something else that does not end the others.
+// Twenty moments, from before the ranks meet to the middle of a step; half of the time ranks are
+// started by heterog, half by something else that does not end the others.
 TEST_F(Run, EndsWhenARankIsKilledAtAnyMoment) {
   for (int seed = 0; seed < 20; ++seed) {
     SCOPED_TRACE(seed);
     Rng rng(static_cast<std::uint64_t>(seed));
     const int victim = static_cast<int>(rng.below(2));
-    const auto moment = std::chrono::milliseconds(
-        seed % 4 < 2 ? rng.below(1'000) : rng.below(100));  // from the start, or from a step on
-    const std::string name = "job" + std::to_string(seed);
-    const std::string more = "--steps 1000000 --timeout 20 --threads 1";
-    const std::string device =
-        "rank " + std::to_string(victim) + " (local/gpu" + std::to_string(victim) + ")";
+    const int steps = static_cast<int>(rng.below(seed % 4 < 2 ? 2 : 30));  // it has done, or more
+    const std::string job_name = "job" + std::to_string(seed);
+    const std::string more = "--steps 1000000 --timeout 300 --threads 1";
     if (seed % 2 == 0) {
-      const auto job = start(name, more);
-      if (seed % 4 == 2) {
-        ASSERT_TRUE(job->await_steps(2)) << job->err();
+      const auto job = start(job_name, more);
+      const std::vector<pid_t> ranks = await_ranks(*job);
+      ASSERT_EQ(ranks.size(), 2u);
+      if (steps > 0) {
+        ASSERT_TRUE(job->await_step(steps)) << job->err();
       }
-      std::this_thread::sleep_for(moment);
-      std::vector<pid_t> ranks;
-      while ((ranks = children_of(job->pid())).size() < 2) std::this_thread::yield();
-      const auto killed = Clock::now();
       ::kill(ranks[static_cast<std::size_t>(victim)], SIGKILL);
-      EXPECT_EQ(job->wait(kEndsWithin), 4);
-      EXPECT_LT(seconds_since(killed), kEndsWithin);
+      EXPECT_EQ(job->wait(), 4);
       for (const pid_t rank : ranks) EXPECT_FALSE(runs(rank));
       expect_one_line(job->err());
-      EXPECT_THAT(job->err(), HasSubstr(device + ": ended by signal 9 (SIGKILL)"));
+      EXPECT_THAT(job->err(), HasSubstr(name(victim) + ": ended by signal 9 (SIGKILL)"));
       continue;
     }
     // A peer that never comes is another test: here both have met.
     const int port = free_port(seed);
-    const auto first = start(name + "rank0", more, rank(0, port));
-    const auto second = start(name + "rank1", more, rank(1, port));
-    ASSERT_TRUE(first->await_steps(1)) << first->err() << second->err();
-    std::this_thread::sleep_for(moment);
+    const auto first = start(job_name + "rank0", more, rank(0, port));
+    const auto second = start(job_name + "rank1", more, rank(1, port));
+    ASSERT_TRUE(first->await_step(1 + steps)) << first->err() << second->err();
     Process& killed = victim == 0 ? *first : *second;
     Process& left = victim == 0 ? *second : *first;
     killed.kill(SIGKILL);
-    EXPECT_EQ(left.wait(kEndsWithin), 4);
+    EXPECT_EQ(left.wait(), 4);
     expect_one_line(left.err());
-    EXPECT_THAT(left.err(), HasSubstr(device));
+    EXPECT_THAT(left.err(), HasSubstr(name(victim)));
     EXPECT_THAT(left.err(), HasSubstr("lost"));
-    EXPECT_EQ(killed.wait(1), -SIGKILL);
+    EXPECT_EQ(killed.wait(), -SIGKILL);
   }
 }
 
 TEST_F(Run, EndsWhenAPeerNeverComes) {
   const auto first = start("first", "--timeout 2", rank(0, free_port(7'000)));
-  EXPECT_EQ(first->wait(2 + kEndsWithin), 4);
+  EXPECT_EQ(first->wait(), 4);
   expect_one_line(first->err());
-  EXPECT_THAT(first->err(),
-              AllOf(HasSubstr("rank 1 (local/gpu1): did not come"), HasSubstr("within 2 s")));
+  EXPECT_THAT(first->err(), AllOf(HasSubstr(name(1) + ": did not come"), HasSubstr("within 2 s")));
   const auto second = start("second", "--timeout 2", rank(1, free_port(7'001)));
-  EXPECT_EQ(second->wait(2 + kEndsWithin), 4);
+  EXPECT_EQ(second->wait(), 4);
   expect_one_line(second->err());
-  EXPECT_THAT(second->err(), HasSubstr("rank 0 (local/gpu0): not reached at 127.0.0.1"));
+  EXPECT_THAT(second->err(), HasSubstr(name(0) + ": not reached at 127.0.0.1"));
 }
 
 TEST_F(Run, RefusesARankOfAnotherJob) {
-  const int port = free_port(7'002);
-  const auto first = start("first", "--timeout 4 --seed 1", rank(0, port));
-  const auto second = start("second", "--timeout 4 --seed 2", rank(1, port));
-  EXPECT_EQ(second->wait(4 + kEndsWithin), 2);
-  expect_one_line(second->err());
-  EXPECT_THAT(
-      second->err(),
-      MatchesRegex(".*rank 1 \\(local/gpu1\\): refused: .* of job [0-9a-f]{16}, rank 0 .* of "
-                   "job [0-9a-f]{16}: .*\n"));
-  EXPECT_EQ(first->wait(4 + kEndsWithin), 4);
-  EXPECT_THAT(first->err(), HasSubstr("rank 1 (local/gpu1): did not come"));
+  with_patience([&](int seconds) {
+    const int port = free_port(7'002 + seconds);
+    const std::string more = "--timeout " + std::to_string(seconds);
+    const auto first = start("first", more + " --seed 1", rank(0, port));
+    const auto second = start("second", more + " --seed 2", rank(1, port));
+    const int code = second->wait();
+    EXPECT_EQ(first->wait(), 4);
+    EXPECT_THAT(first->err(), HasSubstr(name(1) + ": did not come"));
+    expect_one_line(second->err());
+    if (code == 4) return false;
+    EXPECT_EQ(code, 2);
+    EXPECT_THAT(
+        second->err(),
+        MatchesRegex(".*rank 1 \\(local/gpu1\\): refused: .* of job [0-9a-f]{16}, rank 0 .* of "
+                     "job [0-9a-f]{16}: .*\n"));
+    return true;
+  });
 }
 
 // A host that hangs: nothing is closed, nothing is answered.
 TEST_F(Run, EndsWhenAPeerIsSilent) {
   for (const int victim : {0, 1}) {
-    const int port = free_port(7'003 + victim);
-    const std::string more = "--steps 1000000 --timeout 3 --threads 1";
-    const std::string name = "silent" + std::to_string(victim);
-    const auto first = start(name + "rank0", more, rank(0, port));
-    const auto second = start(name + "rank1", more, rank(1, port));
-    ASSERT_TRUE(first->await_steps(1)) << first->err() << second->err();
-    Process& stopped = victim == 0 ? *first : *second;
-    Process& left = victim == 0 ? *second : *first;
-    stopped.kill(SIGSTOP);
-    EXPECT_EQ(left.wait(3 + kEndsWithin), 4);
-    expect_one_line(left.err());
-    EXPECT_THAT(left.err(), HasSubstr("rank " + std::to_string(victim) + " (local/gpu" +
-                                      std::to_string(victim) + ")"));
-    EXPECT_THAT(left.err(), HasSubstr("for 3 s"));
-    stopped.kill(SIGCONT);
-    EXPECT_EQ(stopped.wait(3 + kEndsWithin), 4);
+    with_patience([&](int seconds) {
+      const int port = free_port(7'100 + 2 * seconds + victim);
+      const std::string more = "--steps 1000000 --threads 1 --timeout " + std::to_string(seconds);
+      const std::string job_name = "silent" + std::to_string(victim);
+      const auto first = start(job_name + "rank0", more, rank(0, port));
+      const auto second = start(job_name + "rank1", more, rank(1, port));
+      if (!first->await_step(1)) return false;
+      Process& stopped = victim == 0 ? *first : *second;
+      Process& left = victim == 0 ? *second : *first;
+      stopped.kill(SIGSTOP);
+      EXPECT_EQ(left.wait(), 4);
+      expect_one_line(left.err());
+      if (left.err().find(name(victim)) == std::string::npos) return false;  // it was slow before
+      EXPECT_THAT(left.err(), AnyOf(HasSubstr("for " + std::to_string(seconds) + " s"),
+                                    HasSubstr("job's store (no answer")));
+      stopped.kill(SIGCONT);
+      EXPECT_EQ(stopped.wait(), 4);
+      return true;
+    });
   }
+}
+
+// The kernel takes connections for a process that is stopped, so that its silence is all there is.
+TEST_F(Run, EndsWhenRankZeroIsStoppedWhileRanksMeet) {
+  const auto job = start("job", "--timeout 2");
+  const std::vector<pid_t> ranks = await_ranks(*job);
+  ASSERT_EQ(ranks.size(), 2u);
+  ::kill(ranks[0], SIGSTOP);
+  EXPECT_EQ(job->wait(), 4);
+  expect_one_line(job->err());
+  EXPECT_THAT(job->err(), HasSubstr(name(0) + ": not reached"));
+  for (const pid_t rank : ranks) EXPECT_FALSE(runs(rank));
+
+  // It listens, and the other comes only then.
+  const int port = free_port(7'300);
+  const auto first = start("first", "--timeout 300", rank(0, port));
+  ASSERT_TRUE(await([&] { return listens(port); }));
+  first->kill(SIGSTOP);
+  const auto second = start("second", "--timeout 2", rank(1, port));
+  EXPECT_EQ(second->wait(), 4);
+  expect_one_line(second->err());
+  EXPECT_THAT(second->err(), HasSubstr(name(0)));
+}
+
+// As rank 0 writes what there is to write after the last step, it comes to a stop.
+TEST_F(Run, EndsWhenARankFreezesAfterTheLastStep) {
+  ASSERT_EQ(mkfifo(path("fifo").c_str(), 0600), 0);  // that nobody ever reads
+  with_patience([&](int seconds) {
+    const auto job = start(
+        "job", "--steps 1 --timeout " + std::to_string(seconds) + " --checkpoint " + path("fifo"));
+    EXPECT_EQ(job->wait(), 4);
+    expect_one_line(job->err());
+    if (job->out().find("step 1:") == std::string::npos) return false;
+    EXPECT_THAT(job->err(), HasSubstr(name(0) + ": did not send for"));
+    return true;
+  });
 }
 
 // The network between ranks goes away in the middle of a step: nothing closes a connection, and the
@@ -385,40 +378,44 @@ TEST_F(Run, EndsWhenTheNetworkIsGone) {
   if (std::system("unshare -rn ip link set lo up >/dev/null 2>&1") != 0) {
     GTEST_SKIP() << "this machine lets nobody make a network namespace";
   }
-  const auto rank_of = [&](int number) {
-    std::string command;
-    for (const auto& [name, value] : rank(number, 29'500)) command += name + "=" + value + " ";
-    const std::string name = path("rank" + std::to_string(number));
-    return command + "'" + HETEROG_PROGRAM + "' " + arguments("--steps 1000000 --timeout 3") +
-           " >" + name + ".out 2>" + name + ".err & pid" + std::to_string(number) + "=$!\n";
-  };
-  const std::string script =
-      write("script", "ip link set lo up\n" + rank_of(0) + rank_of(1) +
-                          "for i in $(seq 600); do grep -q 'step 1:' " + path("rank0.out") +
-                          " && break; sleep 0.1; done\n"
-                          "ip link set lo down; date +%s >" +
-                          path("down") + "\nwait $pid0; echo $? >" + path("code0") +
-                          "; wait $pid1; echo $? >" + path("code1") + "; date +%s >" +
-                          path("ended") + "\n");
-  ASSERT_EQ(std::system(("timeout -s KILL 120 unshare -rn sh " + script).c_str()), 0);
-  for (const int number : {0, 1}) {
-    EXPECT_EQ(read_file(path("code" + std::to_string(number))), "4\n");
-    const std::string err = read_file(path("rank" + std::to_string(number) + ".err"));
-    expect_one_line(err);
-    EXPECT_THAT(err, HasSubstr("rank " + std::to_string(1 - number) + " (local/gpu" +
-                               std::to_string(1 - number) + ")"));
-  }
-  EXPECT_LT(std::stol(read_file(path("ended"))) - std::stol(read_file(path("down"))),
-            3 + static_cast<long>(kEndsWithin));
+  with_patience([&](int seconds) {
+    const auto rank_of = [&](int number) {
+      std::string command;
+      for (const auto& [key, value] : rank(number, 29'500)) command += key + "=" + value + " ";
+      const std::string files = path("rank" + std::to_string(number));
+      return command + "'" + HETEROG_PROGRAM + "' " +
+             arguments("--steps 1000000 --timeout " + std::to_string(seconds)) + " >" + files +
+             ".out 2>" + files + ".err & pid" + std::to_string(number) + "=$!\n";
+    };
+    const std::string script =
+        write("script", "ip link set lo up\n" + rank_of(0) + rank_of(1) +
+                            "until grep -q 'step 1:' " + path("rank0.out") +
+                            "; do kill -0 $pid0 2>/dev/null || break; sleep 0.1; done\n" +
+                            "ip link set lo down\nwait $pid0; echo $? >" + path("code0") +
+                            "; wait $pid1; echo $? >" + path("code1") + "\n");
+    const std::string limit = std::to_string(kForEver.count());
+    const std::string command = "timeout -s KILL " + limit + " unshare -rn sh " + script;
+    EXPECT_EQ(std::system(command.c_str()), 0) << "it does not end";
+    // Rank 0 that misses the store before it misses the other was too slow for the time-out.
+    const bool met = read_file(path("rank0.out")).find("step 1:") != std::string::npos &&
+                     read_file(path("rank0.err")).find("job's store") == std::string::npos;
+    for (const int number : {0, 1}) {
+      EXPECT_EQ(read_file(path("code" + std::to_string(number))), "4\n");
+      const std::string err = read_file(path("rank" + std::to_string(number) + ".err"));
+      expect_one_line(err);
+      EXPECT_THAT(err, HasSubstr(met ? name(1 - number) : "rank "));
+    }
+    return met;
+  });
 }
 
 TEST_F(Run, EndsWithItsRanksOnASignal) {
   const auto job = start("job", "--steps 1000000 --threads 1");
-  ASSERT_TRUE(job->await_steps(1)) << job->err();
+  ASSERT_TRUE(job->await_step(1)) << job->err();
   const std::vector<pid_t> ranks = children_of(job->pid());
   ASSERT_EQ(ranks.size(), 2u);
   job->kill(SIGTERM);
-  EXPECT_EQ(job->wait(kEndsWithin), 4);
+  EXPECT_EQ(job->wait(), 4);
   expect_one_line(job->err());
   EXPECT_THAT(job->err(), HasSubstr("signal 15 (SIGTERM)"));
   for (const pid_t rank : ranks) EXPECT_FALSE(runs(rank));
@@ -452,28 +449,69 @@ TEST_F(Run, RefusesACheckpointOfAnotherRun) {
   const std::string bytes = read_file(file);
   const std::string cut = write("cut.safetensors", bytes.substr(0, bytes.size() - 7));
   EXPECT_EQ(run(arguments("--in-threads --steps 2 --resume " + checkpoint(cut))).code, 2);
+  // One bit of a value, refused by every rank, and said once.
+  std::string flipped = bytes;
+  flipped[flipped.size() - 5] = static_cast<char>(flipped[flipped.size() - 5] ^ 0x10);
+  const Finished damaged =
+      run(arguments("--steps 2 --resume " + checkpoint(write("flipped.safetensors", flipped))));
+  EXPECT_EQ(damaged.code, 2);
+  expect_one_line(damaged.err);
+  EXPECT_THAT(damaged.err, AllOf(HasSubstr("flipped.safetensors"), HasSubstr("checksum")));
 }
 
-// Twenty kills, each at a random moment of a run that goes on where the last one was: while ranks
-// meet, in a step, while the file is written. In the end nothing is different.
+// What a file says a device's type is called becomes the name of a file of --profile-out.
+TEST_F(Run, WritesNothingOutsideTheFoldersItIsGiven) {
+  std::string devices = read_file("configs/devices.json");
+  const std::string cpu = "\"name\": \"CPU\"";
+  ASSERT_NE(devices.find(cpu), std::string::npos);
+  std::filesystem::create_directories(path("machines"));
+  for (const std::string type : {"../CPU", "CPU/../../CPU", ".CPU"}) {
+    std::string changed = devices;
+    changed.replace(changed.find(cpu), cpu.size(), "\"name\": \"" + type + "\"");
+    write("machines/devices.json", changed);
+    write("machines/cluster.json",
+          R"({"format": "heterog-cluster", "version": 1, "name": "one", "machines": [{"name": "a",
+              "devices": [{"model": ")" +
+              type + R"("}]}]})");
+    const Finished refused =
+        run("plan --planner single --batch 8 --out " + path("one.json") +
+            " --graph models/lenet5-tiny.json.gz --cluster " + path("machines/cluster.json"));
+    EXPECT_EQ(refused.code, 2) << type;
+    expect_one_line(refused.err);
+    EXPECT_THAT(refused.err, AllOf(HasSubstr("machines/devices.json"), HasSubstr(type)));
+  }
+}
+
+// Twenty kills of a run that goes on where the last one was: while ranks meet, in a step, while the
+// file is written. In the end nothing is different. The run goes no further than its lines are
+// taken, so that every kill finds it at work.
 TEST_F(Run, LosesNothingHoweverOftenItIsKilled) {
   const std::string straight = path("straight.safetensors"), file = path("killed.safetensors");
-  const std::string steps = "--steps 400 ";
+  const std::string steps = "--steps 200 ";  // more than twenty times the lines below
   ASSERT_EQ(run(arguments(steps + checkpoint(straight))).code, 0);
   const std::string more = steps + "--every 1 --resume " + checkpoint(file);
-  int killed = 0;
+  const auto writes = [&] {
+    for (const auto& entry : std::filesystem::directory_iterator(path(""))) {
+      const std::string name = entry.path().filename();
+      if (name.find("killed.safetensors.") == 0 && name.ends_with(".tmp")) return true;
+    }
+    return false;
+  };
   for (int seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(seed);
     Rng rng(static_cast<std::uint64_t>(seed));
-    const auto job = start("kill" + std::to_string(seed), more);
-    std::vector<pid_t> ranks;
-    while ((ranks = children_of(job->pid())).size() < 2) std::this_thread::yield();
-    std::this_thread::sleep_for(std::chrono::milliseconds(300 + rng.below(900)));
+    const auto job = start("kill" + std::to_string(seed), more, {}, Process::Out::kLines);
+    const std::vector<pid_t> ranks = await_ranks(*job);
+    ASSERT_EQ(ranks.size(), 2u);
+    for (std::uint64_t line = 0, lines = rng.below(5); line < lines; ++line) {
+      ASSERT_NE(job->line(), "") << job->err();
+    }
+    const bool in_the_middle = rng.below(2) == 0;  // of a file, if it can be caught at it
+    for (int look = 0; look < 2000 && in_the_middle && !writes(); ++look) continue;
     ::kill(ranks[rng.below(2)], SIGKILL);
-    const int code = job->wait(kEndsWithin);
-    EXPECT_THAT(code, testing::AnyOf(0, 4)) << job->err();
-    killed += code == 4;
+    job->hear_no_more();
+    EXPECT_EQ(job->wait(), 4) << job->err();
   }
-  EXPECT_GT(killed, 10);
   const Finished finished = run(arguments(more));
   ASSERT_EQ(finished.code, 0) << finished.err;
   EXPECT_TRUE(read_file(file) == read_file(straight));

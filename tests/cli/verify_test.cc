@@ -127,13 +127,13 @@ TEST_F(VerifyInProcesses, TakesItsPlaceFromTheEnvironment) {
   const std::string port = std::to_string(20'000 + (getpid() * 7 + 8'000) % 10'000);
   const std::string common = "MASTER_ADDR=127.0.0.1 MASTER_PORT=" + port + " WORLD_SIZE=2 '" +
                              std::string(HETEROG_PROGRAM) +
-                             "' verify --steps 1 --batch 8 --planner ev-ar --timeout 30" + kMlp +
+                             "' verify --steps 1 --batch 8 --planner ev-ar --timeout 300" + kMlp +
                              kTwo;
   const std::string script = write(
       "script", "RANK=1 LOCAL_RANK=1 " + common + " >" + path("second") + " 2>&1 &\n" +
                     "RANK=0 LOCAL_RANK=0 " + common + " >" + path("first") + " 2>&1\necho $? >" +
                     path("code0") + "\nwait $!\necho $? >" + path("code1") + "\n");
-  ASSERT_EQ(std::system(("timeout -s KILL 120 sh " + script).c_str()), 0);
+  ASSERT_EQ(std::system(("timeout -s KILL 600 sh " + script).c_str()), 0);
   EXPECT_EQ(read_file(path("code0")), "0\n") << read_file(path("first"));
   EXPECT_EQ(read_file(path("code1")), "0\n") << read_file(path("second"));
   EXPECT_THAT(read_file(path("first")), AllOf(HasSubstr("1 steps, processes"),

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "graph/types.h"
 
 namespace heterog::policy {
 namespace {

@@ -159,7 +159,7 @@ graph::ModelGraph graph_of(const Case& example) {
   trial.add_op(example.type, args, kwargs,
                {trial.add_tensor("activation", Json::array(), "float32")});
   const graph::ModelGraph draft = trial.graph();
-  constexpr std::array<std::int64_t, 3> kBatches = {4, 6, 10};  // as the exporter traces
+  constexpr std::array<std::int64_t, 3> kBatches = {4, 6, 10};
   const auto at_first = results_at(draft, kBatches[0]), at_second = results_at(draft, kBatches[1]),
              at_third = results_at(draft, kBatches[2]);
 
