@@ -152,8 +152,11 @@ def _check(source: str, seed: int, cache: Path, strategies: int) -> Outcome:
     optimizer = made.make_optimizer(model)
     try:
         step = export_training_step(
-            model, made.make_inputs, made.loss_fn, optimizer, "model", double=True, **made.config
-        )
+            model, made.make_inputs, made.loss_fn, optimizer, "model",
+            double=True, batch=made.batch,
+            check=False,  # what it would find is to be found here
+            **made.config,
+        )  # fmt: skip
     except HeterogError as error:
         return Outcome("refused", f"export: {error}")
     graph = step.graph
@@ -184,8 +187,9 @@ def by_interpreter(source: str) -> list[tuple[float, str]]:
     model = made.build()
     optimizer = made.make_optimizer(model)
     graph = export_training_step(
-        model, made.make_inputs, made.loss_fn, optimizer, "model", double=True, **made.config
-    ).graph
+        model, made.make_inputs, made.loss_fn, optimizer, "model",
+        double=True, batch=made.batch, check=False, **made.config,
+    ).graph  # fmt: skip
     names = input_names(made.loss_fn, made.make_inputs)
     values = initial_values(graph, dict(model.named_parameters()) | dict(model.named_buffers()))
     losses = []

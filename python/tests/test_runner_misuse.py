@@ -19,7 +19,7 @@ SETTINGS = [
     ("timeout", "x"), ("timeout", float("nan")), ("timeout", None), ("timeout", -1),
     ("profile", 3), ("profile", [3]), ("policy", 3), ("planner", 3), ("budget", "x"), ("budget", -1),
     ("budget", float("inf")), ("evaluations", 2.5), ("evaluations", 10**30), ("plan", 3),
-    ("cache", 3), ("graph", 3), ("batches", 3), ("batches", None), ("double", "x"), ("double", 1),
+    ("cache", 3), ("graph", 3), ("batches", 3), ("check", "x"), ("double", "x"), ("double", 1),
     ("dropout", None), ("clip_norm", "x"), ("processes", "x"), ("any_device", "x"),
     ("tune_process", 1), ("collectives", 3),
 ]  # fmt: skip

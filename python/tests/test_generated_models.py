@@ -1,0 +1,110 @@
+"""Small random models under random plans against plain PyTorch, and those that once differed."""
+
+import collections
+import sys
+from pathlib import Path
+
+import pytest
+from model_check import check
+from model_generator import generate, written
+from runner_support import STEPS  # noqa: F401  skips where nothing is built
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts"))
+
+from fuzz_models import fuzz  # noqa: E402
+
+MODELS = 160
+
+
+def test_random_models_train_as_in_pytorch(capsys):
+    """Not by refusing them: at most a fifth. `scripts/fuzz_models.py` runs thousands."""
+    kinds = fuzz(first=0, count=MODELS, jobs=2, strategies=2, verbose=False)
+    report = capsys.readouterr().out
+    assert kinds["different"] == kinds["failed"] == 0, report
+    assert kinds["refused"] <= MODELS / 5, report
+    assert kinds["invalid"] + kinds["unstable"] <= MODELS / 25, report
+
+
+def test_a_seed_is_one_model():
+    for seed in range(50):
+        assert generate(seed) == generate(seed)
+    sources = collections.Counter(generate(seed).source for seed in range(50))
+    assert len(sources) == 50
+
+
+LAYER = ("self.layer = nn.Linear(4, 3)",)
+TABLE = (*LAYER, "self.table = nn.Parameter(torch.randn(40, 3))")
+# Its samples are not alike: rows that are mixed up make another loss.
+LOSS = "((model(x) - x[:, :3]) ** 2).mean()"
+
+
+def rows(expression: str) -> dict:
+    return {"lines": ["h = self.layer(x)", f"h = {expression}"], "loss": LOSS, "init": LAYER}
+
+
+def table(expression: str) -> dict:
+    lines = ["h = self.layer(x)", f"h = h + {expression}"]
+    return {"lines": lines, "loss": LOSS, "init": TABLE}
+
+
+def buffer(line: str, value: str = "torch.zeros(())") -> dict:
+    init = (*LAYER, f"self.register_buffer('kept', {value})")
+    return {"lines": ["h = self.layer(x)", line], "loss": LOSS, "init": init}
+
+
+# Each was trained wrongly, or ended in something that is no refusal.
+FINDS = {
+    "rows backwards": rows("h[torch.arange(B - 1, -1, -1)]"),
+    "rows shifted": rows("h[(torch.arange(B) + 1) % B]"),
+    "rows shifted back": rows("h.index_select(0, (torch.arange(B) + B - 1) % B)"),
+    "rows doubled": rows("h[(torch.arange(B) * 2) % B]"),
+    "rows clamped": rows("h[torch.arange(B).clamp(max=B - 2)]"),
+    "the last row": rows("h + h[torch.full((B,), B - 1)].sum(0)"),
+    "a table from behind": table("self.table[B - 1 - torch.arange(B)]"),
+    "a table's row": table("self.table[B - 1]"),
+    "a table's selected row": table("self.table.select(0, B + 1)"),
+    "a table's summed row": table("self.table.cumsum(0)[B]"),
+    "a table's rows after B": table("self.table[torch.arange(B, B + 4)].mean(0)"),
+    "a table's window": table("self.table[B:B + 3].sum(0)"),
+    "a table rolled": table("self.table.roll(B, 0)[0]"),
+    "a buffer nobody reads": buffer("self.kept.copy_(h.detach().mean())"),
+    "a norm in eval": {
+        "lines": ["h = self.norm(self.layer(x))"], "loss": LOSS,
+        "init": (*LAYER, "self.norm = nn.BatchNorm1d(3)"), "setup": ("model.norm.eval()",),
+    },
+    "dropout in eval": {
+        "lines": ["h = self.drop(self.layer(x))"], "loss": LOSS,
+        "init": (*LAYER, "self.drop = nn.Dropout(0.5)"), "setup": ("model.drop.eval()",),
+    },
+    "a norm of sequences first": {
+        "lines": ["h = self.norm(self.layer(s)).movedim(1, 0).flatten(1)"],
+        "loss": "(model(x, s) ** 2).sum() / 10", "inputs": {"s": "torch.randn(3, batch, 4)"},
+        "init": (*LAYER, "self.norm = nn.LayerNorm(3)"),
+    },
+    "a circular convolution": {
+        "lines": ["h = self.conv(self.layer(x)[:, None])"], "loss": "(model(x) ** 2).mean()",
+        "init": (*LAYER, "self.conv = nn.Conv1d(1, 2, 3, padding=1, padding_mode='circular')"),
+    },
+    "a view of what is written in place": rows(
+        "F.relu(h.clone(), inplace=True).flatten(0, 1).view(B, 3)"
+    ),
+    "a norm that the forward pass keeps": {
+        "lines": ["h = self.layer(x) + self.words(k)"], "loss": "(model(x, k) ** 2).mean()",
+        "inputs": {"k": "torch.randint(0, 9, (batch,))"},
+        "init": (*LAYER, "self.words = nn.Embedding(9, 3, max_norm=0.5)"),
+    },
+    "a hook on a parameter": {
+        "lines": ["h = self.layer(x)"], "loss": LOSS, "init": LAYER,
+        "setup": ("model.layer.weight.register_hook(lambda g: 2 * g)",),
+    },
+    "a branch on B": rows("h * 2 if B % 2 else h"),
+    "the smaller of B and 3": rows("h * min(B, 3)"),
+}  # fmt: skip
+# What is done by refusing it, with a line that says why.
+REFUSED = {"a norm that the forward pass keeps", "a branch on B"}
+
+
+@pytest.mark.parametrize("name", FINDS)
+def test_what_once_differed(name, tmp_path):
+    outcome = check(written(**FINDS[name]), 3, tmp_path, strategies=4)
+    assert outcome.kind == ("refused" if name in REFUSED else "equal"), outcome
