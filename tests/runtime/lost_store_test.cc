@@ -134,7 +134,7 @@ class LostStore : public testing::Test {
 TEST_F(LostStore, EndsEveryCallWithinTheTimeout) {
   const Store store = connect(kPatient);
   store.set("key", "value");
-  EXPECT_EQ(served_.find("key"), "value");
+  EXPECT_EQ(store.find("key"), "value");
   const Store hasty = store.another_connection().until(Clock::now());
   gate_.freeze();
   for (const auto& call : std::vector<std::function<void()>>{
