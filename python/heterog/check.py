@@ -27,10 +27,11 @@ from heterog.optimizers import Update
 MOST_FLOPS = 2e10
 MOST_ELEMENTS = 5e7
 
-# Of the largest element. In float64 only the order of sums differs. In the model's own precision
-# rounding does too, and Adam divides by what rounding leaves of gradients near 0, so parameters are
+# Of the largest element. In float64 only the order of sums differs, which is some 1e-15, and 1e-8
+# where inputs of 1e7 are normalised; a graph that means something else is off by far more. In the
+# model's own precision rounding differs too, and Adam divides by what rounding leaves of gradients near 0, so parameters are
 # not compared then.
-_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3, torch.bfloat16: 5e-2}
+_TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3, torch.bfloat16: 5e-2}
 _NARROW = ("float16", "bfloat16", "float32")
 
 

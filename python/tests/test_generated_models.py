@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from model_check import check
 from model_generator import generate, written
 from runner_support import STEPS  # noqa: F401  skips where nothing is built
@@ -14,6 +15,14 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts"))
 from fuzz_models import fuzz  # noqa: E402
 
 MODELS = 160
+
+
+@pytest.fixture(autouse=True)
+def _own_default_dtype():
+    """The models set it to float64; the tests after them have another."""
+    before = torch.get_default_dtype()
+    yield
+    torch.set_default_dtype(before)
 
 
 def test_random_models_train_as_in_pytorch(capsys):

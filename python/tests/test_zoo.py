@@ -11,7 +11,7 @@ import torch
 
 import heterog
 from heterog import zoo
-from heterog.interpreter import dtype_of, initial_values, run, shape_of
+from heterog.interpreter import data_inputs, dtype_of, given_values, initial_values, run, shape_of
 from heterog.zoo import memory
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
@@ -80,11 +80,8 @@ def test_tiny_graph_runs_at_another_batch(name):
         warnings.simplefilter("ignore")
         model = spec.factory()
     values = initial_values(graph, dict(model.named_parameters()) | dict(model.named_buffers()))
-    double = torch.float64
-    values |= {"lr": torch.tensor(0.1, dtype=double), "step": torch.tensor(1.0, dtype=double)}
-    inputs = [t["name"] for t in graph["tensors"] if t["role"] == "input"]
-    inputs = [name for name in inputs if name not in ("lr", "step")]
-    values |= dict(zip(inputs, spec.make_inputs(BATCH), strict=True))
+    inputs = dict(zip(data_inputs(graph), spec.make_inputs(BATCH), strict=True))
+    values = given_values(graph, values, inputs, lr=0.1, step=1)
     seen = set()
 
     def observe(tensor_id, value):
