@@ -176,9 +176,11 @@ def without_checksum(header: bytes) -> bytes:
     checksum would answer for all the checks that come after it."""
     document = json.loads(header)
     metadata = document.get("__metadata__", {})
-    if metadata.pop("checksum", None):
-        if "version" in metadata:
-            metadata["version"] = "1"
+    metadata.pop("checksum", None)
+    if metadata.get("format") == "heterog-training":
+        metadata.pop("version", None)
+    elif "version" in metadata:
+        metadata["version"] = "1"
     return json.dumps(document, separators=(",", ":")).encode()
 
 
