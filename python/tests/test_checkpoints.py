@@ -1,6 +1,7 @@
 """Checkpoints: whole or refused, with one line, without numpy."""
 
 import json
+import os
 import subprocess
 import sys
 import textwrap
@@ -11,6 +12,7 @@ import safetensors.torch
 import torch
 from runner_support import STEPS  # noqa: F401  skips where nothing is built
 
+import heterog
 from heterog.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from heterog.errors import HeterogError
 
@@ -169,6 +171,7 @@ def test_a_run_needs_no_numpy(tmp_path):
             (packages / entry.name).symlink_to(entry)
     done = subprocess.run(
         [sys.executable, "-S", "-c", textwrap.dedent(_WITHOUT_NUMPY), tmp_path, packages],
+        env=os.environ | {"PYTHONPATH": str(Path(heterog.__file__).parents[1])},
         capture_output=True,
         text=True,
         check=False,
