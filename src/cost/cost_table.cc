@@ -62,16 +62,19 @@ Bytes CostTable::workspace_bytes(OpId op, DeviceTypeId type, std::int64_t sample
   return static_cast<Bytes>(std::ceil(at(workspace_, row(op, type), samples)));
 }
 
+// Nanoseconds of a million such ops still add up in 64 bits.
+constexpr double kMaxOpSeconds = 1e4;
+
 CostTable analyze(const graph::ModelGraph& graph, const cluster::Cluster& cluster,
                   const CostModel& model, std::int64_t batch) {
   VALIDATE(batch >= 1 && batch <= graph::kMaxSamples, "batch is {}; it must be between 1 and {}",
            batch, graph::kMaxSamples);
   const auto ask = [&](OpId op, std::int64_t samples, const cluster::DeviceType& type) {
     const double seconds = model.seconds(graph, op, samples, type);
-    VALIDATE(std::isfinite(seconds) && seconds >= 0,
-             "the cost model says {} seconds for op '{}' on {} with {} samples; times must be "
-             "finite and 0 or more",
-             seconds, graph.op(op).name, type.name, samples);
+    VALIDATE(seconds >= 0 && seconds <= kMaxOpSeconds,
+             "the cost model says {} seconds for op '{}' on {} with {} samples; times must be from "
+             "0 to {}",
+             seconds, graph.op(op).name, type.name, samples, kMaxOpSeconds);
     return seconds;
   };
 

@@ -16,7 +16,7 @@ namespace {
 using OrderedJson = nlohmann::ordered_json;
 
 constexpr int kVersion = 1;
-constexpr double kMaxSeconds = 1e6;  // of one operator: more than a week
+constexpr double kMaxSeconds = 1e4;  // of one operator: nearly three hours
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 50;
 
 // ---- writing ----
@@ -72,11 +72,16 @@ double read_cost(JsonObject& object, std::string_view key) {
   return object.number(key, 0, kMaxSeconds);
 }
 
+// A measured time: above 0, and bounded as costs are.
+double read_time(JsonObject& object) {
+  return object.number("seconds", std::numeric_limits<double>::min(), kMaxSeconds);
+}
+
 Measurement read_measurement(const JsonValue& value) {
   JsonObject object(value);
   Measurement m;
   m.samples = object.integer("samples", 1, graph::kMaxSamples);
-  m.seconds = object.positive("seconds");
+  m.seconds = read_time(object);
   m.spread_seconds = read_cost(object, "spread_seconds");
   object.number("residual_seconds", -kMaxSeconds, kMaxSeconds);  // follows from the rest
   object.finish();
@@ -123,7 +128,7 @@ ProfiledLink read_link(const JsonValue& value) {
     JsonObject transfer(item);
     Transfer t;
     t.bytes = transfer.integer("bytes", 0, kMaxBytes);
-    t.seconds = transfer.positive("seconds");
+    t.seconds = read_time(transfer);
     t.spread_seconds = read_cost(transfer, "spread_seconds");
     transfer.number("residual_seconds", -kMaxSeconds, kMaxSeconds);
     transfer.finish();

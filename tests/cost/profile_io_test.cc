@@ -78,6 +78,12 @@ TEST(ProfileFile, RefusesCostsThatMakeNoSense) {
               HasSubstr("links[0].bandwidth_bytes_per_second"));
 }
 
+// Of which nanoseconds overflow.
+TEST(ProfileFile, RefusesMeasuredTimesThatAreTooLong) {
+  EXPECT_THAT(refusal(with("\"seconds\":0.009", "\"seconds\":9007199254740992")),
+              AllOf(HasSubstr("p.json: operators[0]"), HasSubstr("seconds")));
+}
+
 TEST(ProfileFile, RefusesUnknownKeysAndOpsCostedTwice) {
   EXPECT_THAT(refusal(with("\"threads\"", "\"treads\"")), HasSubstr("threads"));
   EXPECT_THAT(refusal(with("[\"last\"]", "[\"first\"]")),
