@@ -1,6 +1,7 @@
 // What an op reads, brought to where it runs: as it is, the missing samples of a slice, or reduced.
 #include <algorithm>
 
+#include "base/check.h"
 #include "compiler/movement.h"
 
 namespace heterog::compiler {
@@ -55,6 +56,12 @@ void Movement::fetch(const Reader& reader, const graph::Read& read, std::vector<
     fetch_same(read.tensor, reader.op, reduced_locations_[reduced_[read.base]], device, sources);
     return;
   }
+  // What only one parameter's update makes has no layout of its own, and comes later.
+  VALIDATE(
+      layout_.of_op[read.producer].valid(),
+      "{}: op '{}' reads '{}', which is part of the update of one parameter; expected that only "
+      "that update reads it",
+      graph_.name(), graph_.op(reader.op).name, graph_.tensor(read.tensor).name);
   const std::uint32_t here = instance_on(layout_.of_op[read.producer], device);
   if (here != kNone) {
     sources.push_back(instance_source(read.base, read.producer, here));
