@@ -74,5 +74,28 @@ TEST(PhaseEdits, EveryOneIsRefusedOrPlanned) {
   }
 }
 
+// Cut off from its gradient, what one parameter's update makes is read by what belongs to none.
+TEST(UpdateEdits, WhatAnUpdateKeepsForItselfIsReadByNobodyElse) {
+  const auto cluster = std::make_shared<const cluster::Cluster>(
+      cluster::load_cluster("configs/clusters/office-mixed.json"));
+  Json json = read_json_file("tests/data/convolutions_adamw.json.gz");
+  std::string other;
+  for (std::size_t i = 0; i < json["tensors"].size(); ++i) {
+    if (json["tensors"][i]["name"] == "update/mul_10") other = "%" + std::to_string(i);
+  }
+  for (Json& op : json["ops"]) {
+    if (op["name"] == "3.weight/add_1") op["args"][0] = other;
+  }
+  try {
+    plan(graph::parse_graph(json.dump(), "edited"), cluster);
+    ADD_FAILURE() << "planned";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInput);
+    EXPECT_NE(std::string_view(error.what()).find("the update of one parameter"),
+              std::string_view::npos)
+        << error.what();
+  }
+}
+
 }  // namespace
 }  // namespace heterog::planner
