@@ -62,7 +62,7 @@ Outcome run_simgrid(sg4::Engine& engine, const compiler::Plan& plan,
   // A collective runs on a host of its own: it takes its time and meets nobody.
   std::vector<sg4::Host*> collective_hosts;
   for (compiler::TaskKind kind : plan.kind) {
-    if (kind != compiler::TaskKind::kAllReduce) continue;
+    if (!compiler::is_collective(kind)) continue;
     collective_hosts.push_back(
         zone->create_host("collective" + std::to_string(collective_hosts.size()), 1e9));
   }
@@ -81,7 +81,7 @@ Outcome run_simgrid(sg4::Engine& engine, const compiler::Plan& plan,
   std::vector<sg4::ExecPtr> execs(plan.task_count());
   for (TaskId task : plan.task_ids()) {
     const auto nanoseconds = plan.duration[task];
-    const bool is_collective = plan.kind[task] == compiler::TaskKind::kAllReduce;
+    const bool is_collective = compiler::is_collective(plan.kind[task]);
     if (compiler::is_communication(plan.kind[task]) && !is_collective) {
       sg4::CommPtr comm = sg4::Comm::sendto_init();
       comm->set_source(hosts[plan.peer[task].value()]);

@@ -70,7 +70,7 @@ class TextbookSimulator {
   using MinQueue = std::priority_queue<T, std::vector<T>, std::greater<>>;
 
   void make_ready(TaskId task) {
-    fronts_.push({fifo_ ? now_ : 0, plan_.order[task], task, ResourceId()});
+    fronts_.push({fifo_ ? now_ : 0, plan_.priority[task], task, ResourceId()});
   }
 
   ResourceId blocked_by(TaskId task) const {

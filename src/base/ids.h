@@ -53,6 +53,7 @@ class IdVector {
     items_.push_back(std::move(item));
     return IdType(items_.size() - 1);
   }
+  const T& back() const { return items_.back(); }
   std::size_t size() const { return items_.size(); }
   bool empty() const { return items_.empty(); }
   void resize(std::size_t size) { items_.resize(size); }

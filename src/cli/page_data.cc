@@ -26,8 +26,11 @@ int kind_number(const cost::Problem& problem, const Plan& plan, TaskId task) {
     case TaskKind::kTransfer:
       return 4;
     case TaskKind::kSum:
+    case TaskKind::kAccumulate:
       return 5;
     case TaskKind::kAllReduce:
+    case TaskKind::kReduceScatter:
+    case TaskKind::kAllGather:
       return 6;
     case TaskKind::kPush:
       return 7;

@@ -107,7 +107,7 @@ class Teller {
     if (!segment.waited_for.valid()) return "";
     const TaskId before = segment.waited_for;
     if (segment.cause == Cause::kInput) {
-      if (plan_.kind[segment.task] == TaskKind::kAllReduce && !moves(before)) {
+      if (compiler::is_collective(plan_.kind[segment.task]) && !moves(before)) {
         return fmt::format("the last to be there is {}", device_name(before));
       }
       if (moves(before))

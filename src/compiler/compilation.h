@@ -2,6 +2,7 @@
 #pragma once
 
 #include <utility>
+#include <vector>
 
 #include "compiler/compile.h"
 #include "compiler/layout.h"
@@ -35,6 +36,7 @@ class SectionRunner {
 
 struct Compilation {
   Bytes bucket_bytes = 0;
+  std::vector<OpPriority> priorities;  // empty: by rank
   Layout layout;
   PlanBuilder builder;
   Movement movement;
@@ -44,6 +46,7 @@ struct Compilation {
   Compilation(const cost::Problem& problem, const Strategy& strategy, const CompileOptions& options,
               Plan recycled)
       : bucket_bytes(strategy.bucket_bytes),
+        priorities(strategy.priorities),
         layout(lay_out(problem, strategy)),
         builder(problem.cluster->device_count(), problem.cluster->link_count(),
                 std::move(recycled)),

@@ -62,6 +62,7 @@ void build_plan(const cost::Problem& problem, Compilation& c, Reuse* reuse) {
   c.plan.batch = problem.batch;
   set_memory(problem, c.movement, c.plan);
   set_ranks(c.plan);
+  if (!c.priorities.empty()) set_priorities(c.plan, c.priorities);
 #ifdef HETEROG_CHECKS
   verify_plan(c.plan);
 #endif

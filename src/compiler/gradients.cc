@@ -79,6 +79,7 @@ void all_reduce_bucket(const cost::Problem& problem, const Bucket& bucket, PlanB
                                    bucket.bytes, Movement::InPlace::kNo);
   for (const Gradient& gradient : bucket.gradients) {
     if (gradient.tensor != first.tensor) {
+      movement.carry_too(fused.front().source.task, gradient.tensor);
       for (const auto& partial : movement.instances(gradient.tensor, gradient.producer)) {
         builder.depend(partial.source.task, fused.front().source.task);
         builder.read(fused.front().source.task, partial.source.buffer);
@@ -92,24 +93,28 @@ void all_reduce_bucket(const cost::Problem& problem, const Bucket& bucket, PlanB
 bool aggregate_rows(const cost::Problem& problem, const Layout& layout, const Gradient& gradient,
                     std::span<const Movement::Location> partial, Movement& movement) {
   const Bytes whole = problem.graph->bytes(gradient.tensor, problem.batch);
-  std::vector<Bytes> rows;
+  const auto shorter = [](const SparseRows& a, const SparseRows& b) { return a.bytes < b.bytes; };
+  std::vector<SparseRows> rows;
   for (const Slice& slice : layout.op_slices(gradient.producer)) {
-    rows.push_back(row_bytes(problem, gradient.tensor, slice.size()));
+    const auto of_slice = sparse_rows(problem, gradient.tensor, slice.size());
+    if (!of_slice) return false;
+    rows.push_back(*of_slice);
   }
-  const Bytes longest = *std::max_element(rows.begin(), rows.end());
+  const SparseRows longest = *std::max_element(rows.begin(), rows.end(), shorter);
   const Movement::InPlace where = in_place(problem, gradient.tensor);
   const DeviceId server = layout.home(gradient.parameter).server;
   if (!server.valid()) {
     // A ring moves 2(n−1)/n of the whole over each link, an all-gather (n−1)/n of n times the rows.
-    if (static_cast<Bytes>(rows.size()) * longest >= 2 * whole) return false;
+    if (static_cast<Bytes>(rows.size()) * longest.bytes >= 2 * whole) return false;
     movement.set_reduced(gradient.tensor,
                          movement.gather_rows(gradient.tensor, partial, longest, where));
     return true;
   }
   const bool serves_itself = std::any_of(partial.begin(), partial.end(),
                                          [&](const auto& own) { return own.device == server; });
-  const bool shorter = std::any_of(rows.begin(), rows.end(), [&](Bytes b) { return b < whole; });
-  if (!serves_itself || !shorter) return false;
+  const bool pays = std::any_of(rows.begin(), rows.end(),
+                                [&](const SparseRows& one) { return one.bytes < whole; });
+  if (!serves_itself || !pays) return false;
   movement.set_reduced(gradient.tensor,
                        {movement.sum_rows_at(gradient.tensor, partial, rows, server, where)});
   return true;

@@ -180,6 +180,20 @@ Layout lay_out(const cost::Problem& problem, const Strategy& strategy) {
   return layout;
 }
 
+OpId update_op(const cost::Problem& problem, const graph::UpdateChain& chain) {
+  const OpId updater = problem.folded->updater[chain.parameter];
+  return updater.valid() ? updater : chain.ops.back();
+}
+
+LayoutId task_layout(const cost::Problem& problem, const Layout& layout, OpId op) {
+  for (const graph::UpdateChain& chain : problem.folded->chains) {
+    if (update_op(problem, chain) != op) continue;
+    return layout.home_of[chain.parameter] == Layout::kNoHome ? LayoutId()
+                                                              : layout.home(chain.parameter).update;
+  }
+  return layout.of_op[op];
+}
+
 namespace {
 
 // What serving one byte of a parameter puts on the links: seconds of each link that a push from or

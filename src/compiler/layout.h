@@ -37,6 +37,14 @@ struct Layout {
 // it.
 Layout lay_out(const cost::Problem& problem, const Strategy& strategy);
 
+// The op by which tasks of a parameter's update are named: the one that makes the parameter's next
+// value, or the last, where none does.
+OpId update_op(const cost::Problem& problem, const graph::UpdateChain& chain);
+
+// The slices of the tasks that stand for an op in a plan: its own, or those of the update that it
+// ends; invalid if it is part of another op's task.
+LayoutId task_layout(const cost::Problem& problem, const Layout& layout, OpId op);
+
 // Parameter servers, in fixed parameter order: the replica that ends this aggregation first, given
 // the bytes that the earlier parameters already put on each link (decision 5; ties: lowest id).
 // Sets `server` of every home with several replicas whose method is kParameterServer and whose

@@ -127,15 +127,10 @@ void Movement::run(OpId op) {
   }
 }
 
-OpId Movement::updater_of(const graph::UpdateChain& chain) const {
-  const OpId updater = problem_.folded->updater[chain.parameter];
-  return updater.valid() ? updater : chain.ops.back();
-}
-
 void Movement::update(const graph::UpdateChain& chain) {
   if (layout_.home_of[chain.parameter] == Layout::kNoHome) return;
   const LayoutId layout = layout_.home(chain.parameter).update;
-  const OpId updater = updater_of(chain);
+  const OpId updater = update_op(problem_, chain);
   fetch_all(updater, layout, chain.reads);
   const auto& slices = layout_.slices[layout];
   PlanBuilder::Task task;
@@ -262,7 +257,8 @@ std::vector<Movement::Location> Movement::replaced(TensorId next) const {
   std::vector<Location> locations;
   const auto& slices = layout_.slices[layout_.home(parameter).update];
   for (std::size_t i = 0; i < slices.size(); ++i) {
-    locations.push_back({slices[i].device, {instance_task(updater_of(*chain), i), BufferId()}});
+    locations.push_back(
+        {slices[i].device, {instance_task(update_op(problem_, *chain), i), BufferId()}});
   }
   return locations;
 }

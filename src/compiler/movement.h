@@ -10,6 +10,7 @@
 #include "compiler/compile.h"
 #include "compiler/layout.h"
 #include "compiler/plan_builder.h"
+#include "compiler/rows.h"
 #include "compiler/sections.h"
 #include "cost/collective.h"
 #include "cost/problem.h"
@@ -53,8 +54,11 @@ class Movement {
   bool is_reduced(TensorId tensor) const { return reduced_[tensor] != kNone; }
   void set_reduced(TensorId tensor, std::vector<Location> locations);
 
-  // The producer's instances as locations.
+  // The producer's instances as locations. What adds partial values up takes these, all and in this
+  // order: the weights of a mean are the shares of the batch that they were made from.
   std::vector<Location> instances(TensorId base, OpId producer) const;
+  // What the latest task carries beside its first tensor.
+  void carry_too(TaskId task, TensorId tensor) { builder_.carry(task, {tensor, is_mean(tensor)}); }
 
   // Emits one collective over the locations. In place: the locations' buffers then hold the result.
   enum class InPlace : std::uint8_t { kNo, kYes };
@@ -63,14 +67,14 @@ class Movement {
   // Emits transfers of all locations to `root` and a sum there; returns the result's location.
   Location sum_at(TensorId tensor, std::span<const Location> locations, Bytes bytes, DeviceId root,
                   TaskKind transfer_kind, InPlace in_place);
-  // The same for gradients that travel as rows. `root` is one of the locations; `rows`: the bytes
-  // of each, parallel to them.
+  // The same for gradients that travel as rows. `root` is one of the locations; `rows`: those of
+  // each, parallel to them.
   Location sum_rows_at(TensorId tensor, std::span<const Location> locations,
-                       std::span<const Bytes> rows, DeviceId root, InPlace in_place);
-  // In place of an all-reduce: one all-gather of the rows, `rows` bytes from each device (short
-  // ones are padded), which every device then adds to its own gradient.
+                       std::span<const SparseRows> rows, DeviceId root, InPlace in_place);
+  // In place of an all-reduce: one all-gather of as many rows from each device (short ones are
+  // padded), which every device then adds to its own gradient.
   std::vector<Location> gather_rows(TensorId tensor, std::span<const Location> locations,
-                                    Bytes rows, InPlace in_place);
+                                    const SparseRows& rows, InPlace in_place);
 
   // Emits a transfer; the destination's buffer is allocated unless `bytes_at_destination` is 0.
   struct Transfer {
@@ -83,7 +87,11 @@ class Movement {
     std::int64_t end = 0;
     Bytes bytes = 0;
     Bytes bytes_at_destination = 0;
-    Payload payload = Payload::kWhole;
+    Encoding encoding = Encoding::kDense;
+    std::int64_t rows = 0;  // kRows: their number
+    // What is sent is an addend: of a mean, times its weight.
+    bool weighted = false;
+    double weight = 1;
   };
   Source transfer(const Transfer& spec, const Source& from);
 
@@ -126,7 +134,6 @@ class Movement {
     Bytes bytes = 0;
   };
 
-  OpId updater_of(const graph::UpdateChain& chain) const;
   std::uint32_t instance_on(LayoutId layout, DeviceId device) const {
     return instance_on_[layout.value() * devices_ + device.value()];
   }
@@ -170,10 +177,18 @@ class Movement {
   cost::CollectiveCost collective(const std::vector<DeviceId>& devices, Bytes bytes);
   TaskId add_collective(TensorId tensor, const std::vector<DeviceId>& devices,
                         const cost::CollectiveCost& cost, Bytes bytes,
-                        Payload payload = Payload::kWhole);
+                        TaskKind kind = TaskKind::kAllReduce);
   TaskId add_rows(TensorId tensor, DeviceId device, Bytes rows);
   Location added(TaskId sum, TensorId tensor, const Location& own, InPlace in_place);
   bool holds_samples(const graph::Read& read) const;
+  bool is_mean(TensorId tensor) const {
+    return problem_.splits->rules[tensor].kind == graph::SplitKind::kMean;
+  }
+  // The part of the batch that an instance of the op was given.
+  double share(OpId op, std::size_t instance) const {
+    return static_cast<double>(layout_.op_slices(op)[instance].size()) /
+           static_cast<double>(problem_.batch);
+  }
   void allocate_outputs(OpId op, std::size_t instance, TaskId task, const Slice& slice);
 
   const cost::Problem& problem_;

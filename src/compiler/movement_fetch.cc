@@ -224,9 +224,14 @@ Source Movement::merge(TensorId tensor, const Slice& slice, std::span<const Piec
       combine_duration(problem_.cluster->type_of(slice.device), 1, bytes, cluster::OpClass::kCopy);
   const TaskId id = builder_.add_task(task);
   builder_.hold(id, {builder_.plan().compute_stream(slice.device), task.duration});
+  builder_.carry(id, {tensor});
+  std::int64_t at = slice.begin;  // pieces may overlap: of each, what is new
   for (const Piece& piece : pieces) {
     builder_.depend(piece.source.task, id);
     builder_.read(id, piece.source.buffer);
+    const std::int64_t end = std::min(piece.end, slice.end);
+    builder_.contribute(id, {slice.device, piece.source.buffer, Encoding::kDense, at, end});
+    at = end;
   }
   return {id, builder_.allocate(id, slice.device, bytes, tensor)};
 }

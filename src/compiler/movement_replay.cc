@@ -59,7 +59,7 @@ void Movement::replay(const Movement& other, std::span<const Section> sections, 
       }
       buffers_per_instance_[op] = other.buffers_per_instance_[op];
     } else if (section.kind == SectionKind::kChain) {
-      op = updater_of(problem_.folded->chains[section.id]);
+      op = update_op(problem_, problem_.folded->chains[section.id]);
     }
     if (op.valid() && other.first_task_[op].valid()) {
       first_task_[op] = TaskId(names.task[other.first_task_[op].value()]);

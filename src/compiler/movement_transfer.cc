@@ -23,7 +23,6 @@ Source Movement::transfer(const Transfer& spec, const Source& from) {
   task.begin = spec.begin;
   task.end = spec.end;
   task.moved_bytes = spec.bytes;
-  task.payload = spec.payload;
   task.duration = cost::transfer_duration(*problem_.cluster, route, spec.bytes);
   const TaskId id = builder_.add_task(task);
   for (LinkId link : route.links) {
@@ -38,6 +37,14 @@ Source Movement::transfer(const Transfer& spec, const Source& from) {
     note_reader(graph_.root(spec.tensor), spec.source, id);
   }
   builder_.read(id, from.buffer);
+  const bool as_rows = spec.encoding == Encoding::kRows;
+  builder_.carry(id, {spec.tensor, spec.weighted});
+  builder_.contribute(id, {.device = spec.source,
+                           .buffer = from.buffer,
+                           .encoding = spec.encoding,
+                           .begin = as_rows ? 0 : spec.begin,
+                           .end = as_rows ? spec.rows : spec.end,
+                           .weight = spec.weight});
   Source arrived{id, BufferId()};
   if (spec.bytes_at_destination > 0) {
     arrived.buffer =
@@ -84,16 +91,15 @@ cost::CollectiveCost Movement::collective(const std::vector<DeviceId>& devices, 
 }
 
 TaskId Movement::add_collective(TensorId tensor, const std::vector<DeviceId>& devices,
-                                const cost::CollectiveCost& cost, Bytes bytes, Payload payload) {
+                                const cost::CollectiveCost& cost, Bytes bytes, TaskKind kind) {
   PlanBuilder::Task task;
-  task.kind = TaskKind::kAllReduce;
+  task.kind = kind;
   task.op = graph_.tensor(tensor).producer;
   task.tensor = tensor;
   task.device = devices.front();
   task.begin = 0;
   task.end = problem_.batch;
   task.moved_bytes = bytes;
-  task.payload = payload;
   task.duration = cost.duration;
   const TaskId id = builder_.add_task(task);
   for (DeviceId device : devices) {
@@ -117,6 +123,15 @@ std::vector<Movement::Location> Movement::all_reduce(TensorId tensor,
   for (const Location& location : locations) devices.push_back(location.device);
   std::sort(devices.begin(), devices.end());
   const TaskId id = add_collective(tensor, devices, collective(devices, bytes), bytes);
+  builder_.carry(id, {tensor, is_mean(tensor)});
+  const OpId producer = graph_.tensor(tensor).producer;
+  for (DeviceId device : devices) {
+    const auto at = std::find_if(locations.begin(), locations.end(),
+                                 [&](const Location& one) { return one.device == device; });
+    const auto instance = static_cast<std::size_t>(at - locations.begin());
+    builder_.contribute(
+        id, {.device = device, .end = problem_.batch, .weight = share(producer, instance)});
+  }
   std::vector<Location> results;
   for (const Location& location : locations) {
     builder_.depend(location.source.task, id);
@@ -133,16 +148,31 @@ Movement::Location Movement::sum_at(TensorId tensor, std::span<const Location> l
                                     Bytes bytes, DeviceId root, TaskKind transfer_kind,
                                     InPlace in_place) {
   const OpId producer = graph_.tensor(tensor).producer;
+  const bool weighted = is_mean(tensor);
+  std::vector<Contribution> arrived;
   std::vector<Source> addends;
   const Location* local = nullptr;
-  for (const Location& location : locations) {
+  double local_share = 1;
+  for (std::size_t i = 0; i < locations.size(); ++i) {
+    const Location& location = locations[i];
     if (location.device == root) {
       local = &location;
-    } else {
-      addends.push_back(transfer(
-          {transfer_kind, producer, tensor, location.device, root, 0, problem_.batch, bytes, bytes},
-          location.source));
+      local_share = share(producer, i);
+      continue;
     }
+    addends.push_back(transfer({.kind = transfer_kind,
+                                .op = producer,
+                                .tensor = tensor,
+                                .source = location.device,
+                                .destination = root,
+                                .end = problem_.batch,
+                                .bytes = bytes,
+                                .bytes_at_destination = bytes,
+                                .weighted = weighted,
+                                .weight = share(producer, i)},
+                               location.source));
+    arrived.push_back(
+        {.device = location.device, .buffer = addends.back().buffer, .end = problem_.batch});
   }
   if (addends.empty()) return *local;
   if (!local && addends.size() == 1) return {root, addends.front()};
@@ -158,6 +188,14 @@ Movement::Location Movement::sum_at(TensorId tensor, std::span<const Location> l
                                    cluster::OpClass::kElementwise);
   const TaskId id = builder_.add_task(task);
   builder_.hold(id, {builder_.plan().compute_stream(root), task.duration});
+  builder_.carry(id, {tensor, weighted});
+  if (local) {
+    builder_.contribute(id, {.device = root,
+                             .buffer = local->source.buffer,
+                             .end = problem_.batch,
+                             .weight = local_share});
+  }
+  for (const Contribution& one : arrived) builder_.contribute(id, one);
   for (const Source& addend : addends) {
     builder_.depend(addend.task, id);
     builder_.read(id, addend.buffer);

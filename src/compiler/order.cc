@@ -1,9 +1,11 @@
-// Computes ranks backwards and sorts the tasks by them.
+// Computes ranks backwards and sorts the tasks by them, or by what a planner gives.
 #include "compiler/order.h"
 
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <limits>
+#include <map>
 #include <tuple>
 #include <utility>
 
@@ -29,6 +31,12 @@ void sort_by_key(std::vector<Item>& items, std::uint64_t greatest_key) {
     for (const Item& item : items) other[next[item.key >> shift & kMask]++] = item;
     items.swap(other);
   }
+}
+
+// Breaks ties in a way that does not depend on what else the plan holds, as far as can be.
+auto tie(const Plan& plan, TaskId t) {
+  return std::tuple(plan.op[t], plan.kind[t], plan.device[t], plan.peer[t], plan.begin[t],
+                    plan.tensor[t], t);
 }
 
 }  // namespace
@@ -57,22 +65,89 @@ void set_ranks(Plan& plan) {
     sorted.push_back({static_cast<std::uint64_t>(greatest - plan.rank[task]), task});
   }
   sort_by_key(sorted, static_cast<std::uint64_t>(greatest));
-  const auto rest = [&](const Item& item) {
-    const TaskId t = item.task;
-    return std::tuple(plan.op[t], plan.kind[t], plan.device[t], plan.peer[t], plan.begin[t],
-                      plan.tensor[t], t);
-  };
   for (auto first = sorted.begin(); first != sorted.end();) {
     auto last = first + 1;
     while (last != sorted.end() && last->key == first->key) ++last;
-    const auto by_rest = [&](const Item& a, const Item& b) { return rest(a) < rest(b); };
+    const auto by_rest = [&](const Item& a, const Item& b) {
+      return tie(plan, a.task) < tie(plan, b.task);
+    };
     // Mostly the tasks of one op on equal devices, which were compiled in this order.
     if (last - first > 1 && !std::is_sorted(first, last, by_rest)) std::sort(first, last, by_rest);
     first = last;
   }
-  plan.order.assign(tasks, 0);
+  plan.priority.assign(tasks, 0);
   for (std::size_t i = 0; i < tasks; ++i) {
-    plan.order[sorted[i].task] = static_cast<std::uint32_t>(i);
+    plan.priority[sorted[i].task] = static_cast<std::uint32_t>(i);
+  }
+}
+
+namespace {
+
+constexpr std::int64_t kLast = std::numeric_limits<std::int64_t>::min();
+
+// What the planner says of compute and update tasks; kLast of all others.
+IdVector<TaskId, std::int64_t> given_priorities(const Plan& plan,
+                                                std::span<const OpPriority> priorities) {
+  std::map<std::pair<OpId, std::uint32_t>, std::int64_t> given;
+  for (const OpPriority& one : priorities) given[{one.op, one.instance}] = one.priority;
+  IdVector<TaskId, std::int64_t> priority(plan.task_count(), kLast);
+  std::map<OpId, std::uint32_t> instances;
+  for (TaskId task : plan.task_ids()) {
+    const bool computes = plan.kind[task] == TaskKind::kCompute;
+    if (!computes && plan.kind[task] != TaskKind::kUpdate) continue;
+    const auto at = given.find({plan.op[task], instances[plan.op[task]]++});
+    if (at != given.end()) {
+      priority[task] = at->second;
+    } else if (computes) {
+      priority[task] = 0;
+    }
+  }
+  return priority;
+}
+
+bool runs_an_op(TaskKind kind) { return kind == TaskKind::kCompute || kind == TaskKind::kUpdate; }
+
+bool serves_its_producers(TaskKind kind) {
+  return kind == TaskKind::kPush || kind == TaskKind::kOverhead || is_sum(kind) ||
+         is_collective(kind);
+}
+
+bool serves_its_readers(TaskKind kind) {
+  return kind == TaskKind::kTransfer || kind == TaskKind::kMerge;
+}
+
+}  // namespace
+
+void set_priorities(Plan& plan, std::span<const OpPriority> priorities) {
+  IdVector<TaskId, std::int64_t> key = given_priorities(plan, priorities);
+  // Forwards: what is made of partial values, by way of the transfers that bring them.
+  for (TaskId task : plan.task_ids()) {
+    for (TaskId next : plan.successors[task]) {
+      const TaskKind kind = plan.kind[next];
+      if (serves_its_producers(kind) || kind == TaskKind::kTransfer) {
+        key[next] = std::max(key[next], key[task]);
+      }
+    }
+  }
+  // Backwards: what brings a value to readers; what only a sum reads keeps what it has.
+  for (std::size_t i = plan.task_count(); i-- > 0;) {
+    const TaskId task(i);
+    if (!serves_its_readers(plan.kind[task])) continue;
+    std::int64_t most = kLast;
+    for (TaskId next : plan.successors[task]) {
+      const TaskKind kind = plan.kind[next];
+      if (runs_an_op(kind) || serves_its_readers(kind)) most = std::max(most, key[next]);
+    }
+    if (most != kLast) key[task] = most;
+  }
+  std::vector<TaskId> sorted;
+  for (TaskId task : plan.task_ids()) sorted.push_back(task);
+  std::sort(sorted.begin(), sorted.end(), [&](TaskId a, TaskId b) {
+    return std::tuple(key[b], plan.rank[b], tie(plan, a)) <
+           std::tuple(key[a], plan.rank[a], tie(plan, b));
+  });
+  for (std::size_t i = 0; i < sorted.size(); ++i) {
+    plan.priority[sorted[i]] = static_cast<std::uint32_t>(i);
   }
 }
 

@@ -13,8 +13,8 @@ struct End {
   double bytes = 0;  // sent and received
 };
 
-// Of an all-reduce each member sends and receives 2(n−1)/n of the bytes; of an all-gather, whose
-// bytes are those of all members together, (n−1)/n.
+// Of an all-reduce each member sends and receives 2(n−1)/n of the bytes; of a reduce-scatter or an
+// all-gather, whose bytes are those of the whole value, (n−1)/n.
 void add_ends(const Plan& plan, TaskId task, std::vector<End>& ends) {
   const auto bytes = static_cast<double>(plan.moved_bytes[task]);
   const auto members = plan.participants[task];
@@ -24,7 +24,7 @@ void add_ends(const Plan& plan, TaskId task, std::vector<End>& ends) {
     return;
   }
   const auto n = static_cast<double>(members.size());
-  const double rounds = plan.payload[task] == Payload::kRows ? 1 : 2;
+  const double rounds = plan.kind[task] == TaskKind::kAllReduce ? 2 : 1;
   for (DeviceId member : members) {
     ends.push_back({task, member, 2 * rounds * (n - 1) / n * bytes});
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,12 +10,12 @@
 #include "base/csr.h"
 #include "base/ids.h"
 #include "cluster/cluster.h"
+#include "compiler/payload.h"
 #include "graph/types.h"
 
 namespace heterog {
 
 using TaskId = Id<struct TaskTag>;
-using BufferId = Id<struct BufferTag>;
 // A device's compute stream, its collective channel, or one direction of a link.
 using ResourceId = Id<struct ResourceTag>;
 
@@ -25,25 +26,52 @@ enum class TaskKind : std::uint8_t {
   kMerge,      // slices put together on a device
   kTransfer,   // a slice of a tensor to another device
   kSum,        // partial values added on a device (the aggregation of a parameter server)
-  kAllReduce,  // a collective over a device set
+  kAllReduce,  // a collective over a device set: everyone gets the sum
   kPush,       // a gradient to its parameter server
   kPull,       // a new parameter from its server, or the new value of anything else that stays
   kUpdate,     // all ops that update one parameter and its optimizer state
   kOverhead,   // what a transfer or collective took of a device that moves bytes itself; nothing
                // waits for it, and nobody runs it: it stands for time
+  kReduceScatter,  // a collective: everyone gets an interval of the sum
+  kAllGather,      // a collective: everyone gets what all give
+  kAccumulate,     // partial values of one device added there, in place, before anything travels
 };
 std::string_view task_kind_name(TaskKind kind);
-inline bool is_communication(TaskKind kind) {
-  return kind == TaskKind::kTransfer || kind == TaskKind::kAllReduce || kind == TaskKind::kPush ||
-         kind == TaskKind::kPull;
-}
 
-// How a gradient travels and is added up.
-enum class Payload : std::uint8_t {
-  kWhole,
-  kRows,  // the rows that are not zero, with their indices; a collective of rows is an all-gather,
-          // and a sum of rows adds them to the device's own gradient
-};
+// A transfer between two devices.
+constexpr bool is_transfer(TaskKind kind) {
+  return kind == TaskKind::kTransfer || kind == TaskKind::kPush || kind == TaskKind::kPull;
+}
+// Over a set of devices, which all take part.
+constexpr bool is_collective(TaskKind kind) {
+  return kind == TaskKind::kAllReduce || kind == TaskKind::kReduceScatter ||
+         kind == TaskKind::kAllGather;
+}
+constexpr bool is_communication(TaskKind kind) { return is_transfer(kind) || is_collective(kind); }
+// Adds partial values on one device.
+constexpr bool is_sum(TaskKind kind) {
+  return kind == TaskKind::kSum || kind == TaskKind::kAccumulate;
+}
+// It moves, gathers or adds values, and says which.
+constexpr bool has_payload(TaskKind kind) {
+  return is_communication(kind) || is_sum(kind) || kind == TaskKind::kMerge;
+}
+// What a task of the kind does with what it carries.
+constexpr Reduction reduction_of(TaskKind kind) {
+  switch (kind) {
+    case TaskKind::kMerge:
+    case TaskKind::kAllGather:
+      return Reduction::kGather;
+    case TaskKind::kReduceScatter:
+      return Reduction::kScatter;
+    case TaskKind::kSum:
+    case TaskKind::kAccumulate:
+    case TaskKind::kAllReduce:
+      return Reduction::kSum;
+    default:
+      return Reduction::kNone;
+  }
+}
 
 // A resource that a task holds, for how long from its start, and what it moves over it.
 struct Hold {
@@ -69,23 +97,37 @@ struct Plan {
   IdVector<TaskId, TaskKind> kind;
   IdVector<TaskId, OpId> op;             // compute: the op; update: the one that makes the new
                                          // parameter; else the producer or reader concerned
-  IdVector<TaskId, TensorId> tensor;     // what is moved, summed or updated; invalid for compute
+  IdVector<TaskId, TensorId> tensor;     // what is moved, summed or updated, the first of several;
+                                         // invalid for compute
   IdVector<TaskId, DeviceId> device;     // where it runs; transfers: the destination;
                                          // collectives: the lowest device
   IdVector<TaskId, DeviceId> peer;       // transfers: the source; else invalid
   IdVector<TaskId, std::int64_t> begin;  // samples of the slice, [begin, end)
   IdVector<TaskId, std::int64_t> end;
   IdVector<TaskId, Nanoseconds> duration;
-  IdVector<TaskId, Bytes> moved_bytes;    // of a transfer or collective; else 0
-  IdVector<TaskId, Payload> payload;      // pushes, collectives, sums; else kWhole
-  IdVector<TaskId, Nanoseconds> rank;     // p + max over successors (decision 8); of an overhead,
-                                          // that of the most urgent one beside it
-  IdVector<TaskId, std::uint32_t> order;  // position in (rank, op, kind, device, peer, begin)
-                                          // order, 0 first
+  IdVector<TaskId, Bytes> moved_bytes;  // of a transfer or collective; else 0
+  IdVector<TaskId, PayloadId> payload;  // valid where has_payload(kind)
+  // The longest path to the end of the step, its own duration included: a bound (decision 8). Of an
+  // overhead, that of the most urgent task beside it.
+  IdVector<TaskId, Nanoseconds> rank;
+  // What dispatch follows: a place in the order of urgency, 0 first, no two alike.
+  IdVector<TaskId, std::uint32_t> priority;
   Csr<TaskId, TaskId> successors;
   IdVector<TaskId, std::uint32_t> predecessors;  // count
   Csr<TaskId, Hold> holds;
   Csr<TaskId, DeviceId> participants;  // collectives: their devices, ascending; else empty
+
+  // What payloads hold. Tensors: one, unless several share a collective. Contributions: of a
+  // collective, one per participant and in their order; of a sum, in the order in which they are
+  // added; of a merge, in that of samples; of a transfer, one.
+  Csr<PayloadId, Carried> carried;
+  Csr<PayloadId, Contribution> contributions;
+  std::span<const Carried> carried_by(TaskId task) const { return carried[payload[task]]; }
+  std::span<const Contribution> contributions_to(TaskId task) const {
+    return contributions[payload[task]];
+  }
+  // All that it carries is encoded alike, but for what sums add.
+  Encoding encoding_of(TaskId task) const { return contributions_to(task).front().encoding; }
 
   // Memory. A task's buffers are taken when it starts; a buffer is given back when all its readers
   // have ended (if it has none, when its task ends). Workspace is held while the task runs.

@@ -10,8 +10,8 @@ PlanBuilder::PlanBuilder(std::size_t devices, std::size_t links, Plan recycled)
   Plan& p = plan_;
   const auto clear = [](auto&... members) { (members.clear(), ...); };
   clear(p.kind, p.op, p.tensor, p.device, p.peer, p.begin, p.end, p.duration, p.moved_bytes,
-        p.payload, p.workspace, p.predecessors, p.holds, p.participants, p.buffers, p.allocates,
-        p.reads, p.readers);
+        p.payload, p.workspace, p.predecessors, p.holds, p.participants, p.carried, p.contributions,
+        p.buffers, p.allocates, p.reads, p.readers);
   p.device_count = devices;
   p.link_count = links;
   predecessors_.reserve(p.successors.rows(), p.successors.size());
@@ -25,6 +25,10 @@ void PlanBuilder::end_task() {
   plan_.allocates.end_row();
   plan_.reads.end_row();
   predecessors_.end_row();
+  if (plan_.payload.back().valid()) {
+    plan_.carried.end_row();
+    plan_.contributions.end_row();
+  }
 }
 
 TaskId PlanBuilder::add_task(const Task& task) {
@@ -38,9 +42,15 @@ TaskId PlanBuilder::add_task(const Task& task) {
   plan_.end.push_back(task.end);
   plan_.duration.push_back(task.duration);
   plan_.moved_bytes.push_back(task.moved_bytes);
-  plan_.payload.push_back(task.payload);
+  plan_.payload.push_back(PayloadId());
   plan_.workspace.push_back(task.workspace);
   return plan_.kind.push_back(task.kind);
+}
+
+void PlanBuilder::carry(TaskId task, const Carried& carried) {
+  EXPECT(is_latest(task) && has_payload(plan_.kind[task]));
+  if (!plan_.payload[task].valid()) plan_.payload[task] = PayloadId(plan_.carried.rows());
+  plan_.carried.push(carried);
 }
 
 BufferId PlanBuilder::allocate([[maybe_unused]] TaskId task, DeviceId device, Bytes bytes,
@@ -57,6 +67,28 @@ void PlanBuilder::read([[maybe_unused]] TaskId task, BufferId buffer) {
   if (!buffer.valid()) return;
   plan_.reads.push(buffer);
   ++plan_.readers[buffer];
+}
+
+// Payloads stand in the order of their tasks: those of a range of tasks follow one another.
+template <class Rename>
+void PlanBuilder::append_payloads(const Plan& plan, const Range& range, Rename rename) {
+  std::size_t first = 0, last = 0;
+  for (std::size_t i = range.first; i < range.last; ++i) {
+    const PayloadId old = plan.payload[TaskId(i)];
+    if (!old.valid()) {
+      plan_.payload.push_back(PayloadId());
+      continue;
+    }
+    if (first == last) first = old.value();
+    last = old.value() + 1;
+    plan_.payload.push_back(PayloadId(plan_.carried.rows() + old.value() - first));
+  }
+  if (first == last) return;
+  plan_.carried.append_rows(plan.carried, first, last, [](const Carried& one) { return one; });
+  plan_.contributions.append_rows(plan.contributions, first, last, [&](Contribution one) {
+    if (one.buffer.valid()) one.buffer = rename(one.buffer);
+    return one;
+  });
 }
 
 void PlanBuilder::append(const Plan& plan, const Csr<TaskId, TaskId>& predecessors,
@@ -80,13 +112,13 @@ void PlanBuilder::append(const Plan& plan, const Csr<TaskId, TaskId>& predecesso
   copy_tasks(plan_.end, plan.end);
   copy_tasks(plan_.duration, plan.duration);
   copy_tasks(plan_.moved_bytes, plan.moved_bytes);
-  copy_tasks(plan_.payload, plan.payload);
   copy_tasks(plan_.workspace, plan.workspace);
   copy(plan_.buffers, plan.buffers, range.first_buffer, range.last_buffer);
   plan_.readers.resize(plan_.buffers.size());
 
   const auto same = [](const auto& value) { return value; };
   const auto rename = [&](BufferId buffer) { return BufferId(names.buffer[buffer.value()]); };
+  append_payloads(plan, range, rename);
   plan_.holds.append_rows(plan.holds, range.first, range.last, same);
   plan_.participants.append_rows(plan.participants, range.first, range.last, same);
   plan_.allocates.append_rows(plan.allocates, range.first, range.last, rename);
@@ -98,6 +130,10 @@ void PlanBuilder::append(const Plan& plan, const Csr<TaskId, TaskId>& predecesso
                             [&](TaskId task) { return TaskId(names.task[task.value()]); });
   // The last task may still be added to, as after add_task.
   is_open_ = true;
+  if (plan_.payload.back().valid()) {
+    plan_.carried.reopen_row();
+    plan_.contributions.reopen_row();
+  }
   plan_.holds.reopen_row();
   plan_.participants.reopen_row();
   plan_.allocates.reopen_row();

@@ -19,7 +19,6 @@ class PlanBuilder {
     std::int64_t end = 0;
     Nanoseconds duration = 0;
     Bytes moved_bytes = 0;
-    Payload payload = Payload::kWhole;
     Bytes workspace = 0;
   };
 
@@ -44,6 +43,12 @@ class PlanBuilder {
   void depend(TaskId before, [[maybe_unused]] TaskId after) {
     EXPECT(is_latest(after) && before.value() < after.value());
     predecessors_.push(before);
+  }
+  // A payload is given its tensors and its contributions in their order (see Plan).
+  void carry(TaskId task, const Carried& carried);
+  void contribute([[maybe_unused]] TaskId task, const Contribution& contribution) {
+    EXPECT(is_latest(task) && plan_.payload[task].valid());
+    plan_.contributions.push(contribution);
   }
   BufferId allocate(TaskId task, DeviceId device, Bytes bytes, TensorId tensor);
   void read(TaskId task, BufferId buffer);
@@ -70,6 +75,8 @@ class PlanBuilder {
   Plan finish() &&;
 
  private:
+  template <class Rename>
+  void append_payloads(const Plan& plan, const Range& range, Rename rename);
   bool is_latest(TaskId task) const { return task.value() + 1 == plan_.task_count(); }
 
   Plan plan_;

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json_reader.h"
+#include "base/text.h"
 
 namespace heterog::compiler {
 namespace {
@@ -133,7 +134,7 @@ SyncMethod read_method(const JsonValue& value) {
 OrderPolicy read_order(const JsonValue& value) {
   const std::string text = value.as_string();
   const auto policy = find_order_policy(text);
-  VALIDATE(policy, "{}: '{}', expected rank, rank-reserve or fifo", value.where(), text);
+  VALIDATE(policy, "{}: '{}', expected rank, rank-reserve, fifo or priority", value.where(), text);
   return *policy;
 }
 
@@ -224,6 +225,32 @@ void read_predicted(const JsonValue& value, PlanRecord& record) {
   object.finish();
 }
 
+// [op, instance, priority], each a triple.
+void read_priorities(JsonObject& object, const cost::Problem& problem, Strategy& strategy) {
+  if (!object.has("priorities")) return;
+  std::map<std::string_view, OpId> ops;
+  for (OpId op : problem.graph->op_ids()) ops.emplace(problem.graph->op(op).name, op);
+  for (const JsonValue& item : object.list("priorities")) {
+    const std::vector<JsonValue> parts = item.as_list();
+    VALIDATE(parts.size() == 3, "{}: {} values, expected [op, instance, priority]", item.where(),
+             parts.size());
+    const std::string name = parts[0].as_string();
+    const auto op = ops.find(name);
+    VALIDATE(op != ops.end(), "{}: the graph has no op '{}'", parts[0].where(), printable(name));
+    strategy.priorities.push_back(
+        {op->second, static_cast<std::uint32_t>(parts[1].as_int(0, 0xfffffffe)),
+         parts[2].as_int(-(std::int64_t{1} << 53), std::int64_t{1} << 53)});
+  }
+}
+
+Json priorities_json(const Strategy& strategy, const cost::Problem& problem) {
+  Json list = Json::array();
+  for (const OpPriority& one : strategy.priorities) {
+    list.push_back({problem.graph->op(one.op).name, one.instance, one.priority});
+  }
+  return list;
+}
+
 // Every task at most once; which tasks there are is known once the plan is compiled.
 void read_dispatch(JsonObject& object, PlanRecord& record) {
   std::set<std::int64_t> seen;
@@ -256,6 +283,7 @@ PlanRecord read_record(const Json& json, const std::string& source, const cost::
   read_units(object, names, record.strategy);
   check_grouping(object, source, problem, record.strategy);
   read_sync(object, names, record.strategy);
+  read_priorities(object, problem, record.strategy);
   read_predicted(object.required("predicted"), record);
   read_dispatch(object, record);
   object.finish();
@@ -281,6 +309,9 @@ void write_plan(const std::string& path, const PlanRecord& record, const cost::P
   json["order"] = order_policy_name(record.strategy.order);
   json["bucket_bytes"] = record.strategy.bucket_bytes;
   json["sync"] = sync_json(record.strategy, problem);
+  if (!record.strategy.priorities.empty()) {
+    json["priorities"] = priorities_json(record.strategy, problem);
+  }
   Json decided;
   add_units(record.strategy, *problem.cluster, decided);
   for (const auto& [key, value] : decided.items()) json[key] = value;

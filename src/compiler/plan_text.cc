@@ -15,7 +15,7 @@ std::string task_label(const Plan& plan, const cost::Problem& problem, TaskId ta
   const std::string subject = plan.tensor[task].valid() ? graph.tensor(plan.tensor[task]).name
                                                         : graph.op(plan.op[task]).name;
   std::string place;
-  if (kind == TaskKind::kAllReduce) {
+  if (is_collective(kind)) {
     for (DeviceId device : plan.participants[task]) {
       place += (place.empty() ? "" : "+") + cluster.device(device).name;
     }
@@ -58,6 +58,12 @@ std::string_view task_kind_name(TaskKind kind) {
       return "update";
     case TaskKind::kOverhead:
       return "overhead";
+    case TaskKind::kReduceScatter:
+      return "reduce-scatter";
+    case TaskKind::kAllGather:
+      return "all-gather";
+    case TaskKind::kAccumulate:
+      return "accumulate";
   }
   return "";
 }

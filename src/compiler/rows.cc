@@ -11,8 +11,7 @@ namespace heterog::compiler {
 
 namespace {
 
-// The rows and indices of a sum of lookups' gradients; nothing if it has another addend.
-std::optional<Bytes> sparse_bytes(const graph::ModelGraph& graph, TensorId gradient,
+std::optional<SparseRows> rows_of(const graph::ModelGraph& graph, TensorId gradient,
                                   std::int64_t samples) {
   const OpId producer = graph.tensor(gradient).producer;
   if (!producer.valid()) return std::nullopt;
@@ -20,14 +19,16 @@ std::optional<Bytes> sparse_bytes(const graph::ModelGraph& graph, TensorId gradi
   const auto inputs = graph.inputs(producer);
   if (type == "aten.embedding_dense_backward.default") {
     // (gradient of what was looked up, indices, …)
-    return graph.bytes(inputs[0], samples) + graph.bytes(inputs[1], samples);
+    return SparseRows{graph.elements(inputs[1], samples),
+                      graph.bytes(inputs[0], samples) + graph.bytes(inputs[1], samples)};
   }
   if (type != "aten.add.Tensor") return std::nullopt;
-  Bytes total = 0;
+  SparseRows total;
   for (TensorId addend : inputs) {
-    const auto bytes = sparse_bytes(graph, addend, samples);
-    if (!bytes) return std::nullopt;
-    total += *bytes;
+    const auto one = rows_of(graph, addend, samples);
+    if (!one) return std::nullopt;
+    total.count += one->count;
+    total.bytes += one->bytes;
   }
   return total;
 }
@@ -39,9 +40,9 @@ Nanoseconds add_rows_duration(const cluster::DeviceType& type, Bytes rows) {
 
 }  // namespace
 
-Bytes row_bytes(const cost::Problem& problem, TensorId gradient, std::int64_t samples) {
-  const Bytes whole = problem.graph->bytes(gradient, problem.batch);
-  return std::min(whole, sparse_bytes(*problem.graph, gradient, samples).value_or(whole));
+std::optional<SparseRows> sparse_rows(const cost::Problem& problem, TensorId gradient,
+                                      std::int64_t samples) {
+  return rows_of(*problem.graph, gradient, samples);
 }
 
 TaskId Movement::add_rows(TensorId tensor, DeviceId device, Bytes rows) {
@@ -51,10 +52,10 @@ TaskId Movement::add_rows(TensorId tensor, DeviceId device, Bytes rows) {
   task.tensor = tensor;
   task.device = device;
   task.end = problem_.batch;
-  task.payload = Payload::kRows;
   task.duration = add_rows_duration(problem_.cluster->type_of(device), rows);
   const TaskId id = builder_.add_task(task);
   builder_.hold(id, {builder_.plan().compute_stream(device), task.duration});
+  builder_.carry(id, {tensor});
   return id;
 }
 
@@ -69,10 +70,11 @@ Movement::Location Movement::added(TaskId sum, TensorId tensor, const Location& 
 }
 
 Movement::Location Movement::sum_rows_at(TensorId tensor, std::span<const Location> locations,
-                                         std::span<const Bytes> rows, DeviceId root,
+                                         std::span<const SparseRows> rows, DeviceId root,
                                          InPlace in_place) {
   const OpId producer = graph_.tensor(tensor).producer;
   std::vector<Source> addends;
+  std::vector<Contribution> as_rows, dense;
   const Location* own = nullptr;
   Bytes added_bytes = 0;
   const Bytes whole = graph_.bytes(tensor, problem_.batch);
@@ -82,14 +84,31 @@ Movement::Location Movement::sum_rows_at(TensorId tensor, std::span<const Locati
       continue;
     }
     // A slice of as many rows as the table sends the whole.
-    const Payload payload = rows[i] < whole ? Payload::kRows : Payload::kWhole;
-    addends.push_back(transfer({TaskKind::kPush, producer, tensor, locations[i].device, root, 0,
-                                problem_.batch, rows[i], rows[i], payload},
+    const bool shorter = rows[i].bytes < whole;
+    const Bytes bytes = shorter ? rows[i].bytes : whole;
+    addends.push_back(transfer({.kind = TaskKind::kPush,
+                                .op = producer,
+                                .tensor = tensor,
+                                .source = locations[i].device,
+                                .destination = root,
+                                .end = problem_.batch,
+                                .bytes = bytes,
+                                .bytes_at_destination = bytes,
+                                .encoding = shorter ? Encoding::kRows : Encoding::kDense,
+                                .rows = rows[i].count},
                                locations[i].source));
-    added_bytes += rows[i];
+    (shorter ? as_rows : dense)
+        .push_back({.device = locations[i].device,
+                    .buffer = addends.back().buffer,
+                    .encoding = shorter ? Encoding::kRows : Encoding::kDense,
+                    .end = shorter ? rows[i].count : problem_.batch});
+    added_bytes += bytes;
   }
   ENSURE(own);
   const TaskId sum = add_rows(tensor, root, added_bytes);
+  builder_.contribute(sum, {.device = root, .buffer = own->source.buffer, .end = problem_.batch});
+  for (const Contribution& one : as_rows) builder_.contribute(sum, one);
+  for (const Contribution& one : dense) builder_.contribute(sum, one);
   for (const Source& addend : addends) {
     builder_.depend(addend.task, sum);
     builder_.read(sum, addend.buffer);
@@ -97,17 +116,28 @@ Movement::Location Movement::sum_rows_at(TensorId tensor, std::span<const Locati
   return added(sum, tensor, *own, in_place);
 }
 
+// Every device adds all members' rows, its own among them, in the order of members, in the place of
+// those that its gradient has: so all get the same bits.
 std::vector<Movement::Location> Movement::gather_rows(TensorId tensor,
                                                       std::span<const Location> locations,
-                                                      Bytes rows, InPlace in_place) {
+                                                      const SparseRows& rows, InPlace in_place) {
   std::vector<DeviceId> devices;
   for (const Location& location : locations) devices.push_back(location.device);
   std::sort(devices.begin(), devices.end());
-  const Bytes all = static_cast<Bytes>(devices.size()) * rows;
+  const Bytes all = static_cast<Bytes>(devices.size()) * rows.bytes;
   const TaskId gather =
       add_collective(tensor, devices,
                      cost::collective_cost(cost::all_gather_shape(*problem_.cluster, devices), all),
-                     all, Payload::kRows);
+                     all, TaskKind::kAllGather);
+  const auto contribute_rows = [&](TaskId task, BufferId buffer) {
+    for (DeviceId device : devices) {
+      builder_.contribute(
+          task,
+          {.device = device, .buffer = buffer, .encoding = Encoding::kRows, .end = rows.count});
+    }
+  };
+  builder_.carry(gather, {tensor});
+  contribute_rows(gather, BufferId());
   std::vector<BufferId> gathered;
   for (const Location& location : locations) {
     builder_.depend(location.source.task, gather);
@@ -116,7 +146,11 @@ std::vector<Movement::Location> Movement::gather_rows(TensorId tensor,
   }
   std::vector<Location> results;
   for (std::size_t i = 0; i < locations.size(); ++i) {
-    const TaskId sum = add_rows(tensor, locations[i].device, all - rows);
+    const TaskId sum = add_rows(tensor, locations[i].device, all - rows.bytes);
+    builder_.contribute(sum, {.device = locations[i].device,
+                              .buffer = locations[i].source.buffer,
+                              .end = problem_.batch});
+    contribute_rows(sum, gathered[i]);
     builder_.depend(gather, sum);
     builder_.read(sum, gathered[i]);
     results.push_back(added(sum, tensor, locations[i], in_place));

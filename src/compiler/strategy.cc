@@ -23,12 +23,15 @@ std::string_view order_policy_name(OrderPolicy policy) {
       return "rank-reserve";
     case OrderPolicy::kFifo:
       return "fifo";
+    case OrderPolicy::kPriority:
+      return "priority";
   }
   return "";
 }
 
 std::optional<OrderPolicy> find_order_policy(std::string_view name) {
-  for (OrderPolicy policy : {OrderPolicy::kRank, OrderPolicy::kRankReserve, OrderPolicy::kFifo}) {
+  for (OrderPolicy policy : {OrderPolicy::kRank, OrderPolicy::kRankReserve, OrderPolicy::kFifo,
+                             OrderPolicy::kPriority}) {
     if (name == order_policy_name(policy)) return policy;
   }
   return std::nullopt;
@@ -110,6 +113,38 @@ void check_servers(const cost::Problem& problem, const Strategy& strategy,
   }
 }
 
+// Each names an instance that runs, once.
+void check_priorities(const cost::Problem& problem, const Strategy& strategy,
+                      std::string_view source) {
+  const bool follows = strategy.order == OrderPolicy::kPriority;
+  VALIDATE(follows || strategy.priorities.empty(),
+           "{}: priorities: {} given, but the order is {}; expected order priority, or none",
+           source, strategy.priorities.size(), order_policy_name(strategy.order));
+  VALIDATE(!follows || !strategy.priorities.empty(),
+           "{}: order: priority, but no priorities are given; expected those of the ops, or order "
+           "rank, rank-reserve or fifo",
+           source);
+  if (!follows) return;
+  const graph::ModelGraph& graph = *problem.graph;
+  const Layout layout = lay_out(problem, strategy);
+  std::set<std::pair<OpId, std::uint32_t>> seen;
+  for (std::size_t i = 0; i < strategy.priorities.size(); ++i) {
+    const OpPriority& one = strategy.priorities[i];
+    VALIDATE(one.op.value() < graph.op_count(), "{}: priorities[{}]: op {}, the graph has {} ops",
+             source, i, one.op.value(), graph.op_count());
+    const std::string& name = graph.op(one.op).name;
+    const LayoutId at = task_layout(problem, layout, one.op);
+    VALIDATE(at.valid(), "{}: priorities[{}]: op '{}' has no task of its own in the plan", source,
+             i, name);
+    VALIDATE(one.instance < layout.slices[at].size(),
+             "{}: priorities[{}]: instance {} of op '{}', which has {}", source, i, one.instance,
+             name, layout.slices[at].size());
+    VALIDATE(seen.insert({one.op, one.instance}).second,
+             "{}: priorities[{}]: instance {} of op '{}' stands twice, expected one entry", source,
+             i, one.instance, name);
+  }
+}
+
 }  // namespace
 
 void check_strategy(const cost::Problem& problem, const Strategy& strategy,
@@ -150,6 +185,7 @@ void check_strategy(const cost::Problem& problem, const Strategy& strategy,
            strategy.bucket_bytes);
   check_sync(problem, strategy, source);
   check_servers(problem, strategy, source);
+  check_priorities(problem, strategy, source);
 }
 
 std::vector<Slice> slice_batch(const std::vector<Replica>& replicas, std::int64_t batch) {

@@ -62,9 +62,24 @@ struct Pipeline {
   friend bool operator==(const Pipeline&, const Pipeline&) = default;
 };
 
-enum class OrderPolicy : std::uint8_t { kRank, kRankReserve, kFifo };
-std::string_view order_policy_name(OrderPolicy policy);  // "rank", "rank-reserve", "fifo"
+enum class OrderPolicy : std::uint8_t {
+  kRank,         // of the ready tasks that can start, the one with the longest path to the end
+  kRankReserve,  // the same, and a ready task that cannot start keeps its resources from others
+  kFifo,         // the one that has been ready for longest
+  kPriority,     // the most urgent by Strategy::priorities
+};
+// "rank", "rank-reserve", "fifo", "priority"
+std::string_view order_policy_name(OrderPolicy policy);
 std::optional<OrderPolicy> find_order_policy(std::string_view name);
+
+// How urgent one instance of an op is, under OrderPolicy::kPriority: greater first. An op that
+// updates a parameter stands for the whole update.
+struct OpPriority {
+  OpId op;
+  std::uint32_t instance = 0;  // of the op's slices, in their order
+  std::int64_t priority = 0;
+  friend bool operator==(const OpPriority&, const OpPriority&) = default;
+};
 
 // The whole answer of a planner. Empty members mean the default named beside them.
 struct Strategy {
@@ -74,7 +89,8 @@ struct Strategy {
   std::vector<OpSplit> splits;           // empty: none
   Pipeline pipeline;                     // one micro-batch: none
   OrderPolicy order = OrderPolicy::kRank;
-  Bytes bucket_bytes = 0;  // gradients that share one all-reduce; 0: one each
+  std::vector<OpPriority> priorities;  // kPriority: of what is not named, 0; else empty
+  Bytes bucket_bytes = 0;              // gradients that share one all-reduce; 0: one each
   friend bool operator==(const Strategy&, const Strategy&) = default;
 };
 
@@ -87,8 +103,9 @@ UnitDecision single_decision(DeviceId device);
 
 // Throws an input error (prefixed by `source`) if the strategy does not fit the problem: wrong
 // counts, unknown devices, weights that are not positive and finite, no replica, two entries of
-// sync for one parameter, a server that has no replica of it or of an all-reduce, features that the
-// compiler does not have.
+// sync for one parameter, a server that has no replica of it or of an all-reduce, priorities of
+// what does not run or without the order that follows them, features that the compiler does not
+// have.
 void check_strategy(const cost::Problem& problem, const Strategy& strategy,
                     std::string_view source);
 

@@ -1,4 +1,7 @@
 // Checks a compiled plan against its own rules.
+#include <algorithm>
+#include <utility>
+
 #include "compiler/compile.h"
 
 namespace heterog::compiler {
@@ -15,6 +18,46 @@ void verify_edges(const Plan& plan) {
   ENSURE(seen == plan.predecessors);
 }
 
+// Who gives is who takes part, and what is given lies where the task can read it.
+void verify_payload(const Plan& plan, TaskId task) {
+  const TaskKind kind = plan.kind[task];
+  ENSURE(plan.payload[task].valid() == has_payload(kind));
+  if (!has_payload(kind)) return;
+  const auto carried = plan.carried_by(task);
+  const auto given = plan.contributions_to(task);
+  ENSURE(!carried.empty() && carried.front().tensor == plan.tensor[task]);
+  ENSURE(carried.size() == 1 || kind == TaskKind::kAllReduce);
+  ENSURE(!given.empty());
+  const auto reads = plan.reads[task];
+  for (const Contribution& one : given) {
+    ENSURE(one.begin <= one.end && one.weight > 0);
+    ENSURE(!one.buffer.valid() || std::find(reads.begin(), reads.end(), one.buffer) != reads.end());
+  }
+  if (is_collective(kind)) {
+    const auto members = plan.participants[task];
+    ENSURE(
+        std::equal(given.begin(), given.end(), members.begin(), members.end(),
+                   [](const Contribution& one, DeviceId member) { return one.device == member; }));
+  } else if (is_transfer(kind)) {
+    ENSURE(given.size() == 1 && given.front().device == plan.peer[task]);
+  } else if (kind == TaskKind::kMerge) {
+    std::int64_t at = plan.begin[task];
+    for (const Contribution& one : given) {
+      ENSURE(one.begin == at);
+      at = one.end;
+    }
+    ENSURE(at == plan.end[task]);
+  }
+  if (kind == TaskKind::kReduceScatter || kind == TaskKind::kAllGather) {
+    if (plan.encoding_of(task) == Encoding::kRows) return;
+    std::int64_t at = 0;  // the intervals are the whole, side by side
+    for (const Contribution& one : given) {
+      ENSURE(one.begin == at);
+      at = one.end;
+    }
+  }
+}
+
 void verify_tasks(const Plan& plan) {
   for (TaskId task : plan.task_ids()) {
     ENSURE(plan.duration[task] >= 0);
@@ -25,11 +68,20 @@ void verify_tasks(const Plan& plan) {
       ENSURE(hold.resource.value() < plan.resource_count());
       ENSURE(hold.duration >= 0 && hold.duration <= plan.duration[task]);
     }
-    ENSURE((plan.kind[task] == TaskKind::kAllReduce) == (plan.participants[task].size() > 1));
+    ENSURE(is_collective(plan.kind[task]) == (plan.participants[task].size() > 1));
     for (TaskId next : plan.successors[task]) {
       ENSURE(plan.rank[task] >= plan.duration[task] + plan.rank[next]);
-      ENSURE(plan.order[task] < plan.order[next] || plan.rank[task] == plan.rank[next]);
     }
+    verify_payload(plan, task);
+  }
+}
+
+// No two tasks are equally urgent.
+void verify_priorities(const Plan& plan) {
+  IdVector<TaskId, std::uint8_t> seen(plan.task_count(), 0);
+  for (TaskId task : plan.task_ids()) {
+    ENSURE(plan.priority[task] < plan.task_count());
+    ENSURE(!std::exchange(seen[TaskId(plan.priority[task])], 1));
   }
 }
 
@@ -57,6 +109,7 @@ void verify_buffers(const Plan& plan) {
 void verify_plan(const Plan& plan) {
   verify_edges(plan);
   verify_tasks(plan);
+  verify_priorities(plan);
   verify_buffers(plan);
 }
 

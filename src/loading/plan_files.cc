@@ -10,7 +10,8 @@ namespace {
 
 compiler::OrderPolicy parse_order(const std::string& text) {
   const auto policy = compiler::find_order_policy(text);
-  VALIDATE(policy, "--order: \"{}\" given; it is rank, rank-reserve or fifo", printable(text));
+  VALIDATE(policy && policy != compiler::OrderPolicy::kPriority,
+           "--order: \"{}\" given; it is rank, rank-reserve or fifo", printable(text));
   return *policy;
 }
 
@@ -32,7 +33,10 @@ LoadedPlan load_plan(const std::string& path, ProblemOptions options, const std:
   LoadedPlan loaded;
   loaded.problem = load_problem(options);
   loaded.record = compiler::read_plan(path, *loaded.problem);
-  if (!order.empty()) loaded.record.strategy.order = parse_order(order);
+  if (!order.empty()) {
+    loaded.record.strategy.order = parse_order(order);
+    loaded.record.strategy.priorities.clear();
+  }
   loaded.simulated =
       simulate_strategy(*loaded.problem, loaded.record.strategy, compile_options(options));
   return loaded;

@@ -23,21 +23,6 @@ Csr<TaskId, TaskId> reversed(const compiler::Plan& plan) {
   return Csr<TaskId, TaskId>::from_pairs(plan.task_count(), pairs);
 }
 
-// Tensors whose average a collective makes of what its predecessors left in place.
-std::vector<TensorId> averaged(const PlanView& view, TaskId collective) {
-  std::vector<TensorId> tensors;
-  for (TaskId before : view.predecessors[collective]) {
-    for (TensorId out : view.graph.outputs(view.plan.op[before])) {
-      if (!out.valid() || !view.graph.tensor(out).replaces.valid()) continue;
-      const SplitKind kind = view.splits.rules[out].kind;
-      if (kind == SplitKind::kMean || kind == SplitKind::kSum) tensors.push_back(out);
-    }
-  }
-  std::sort(tensors.begin(), tensors.end());
-  tensors.erase(std::unique(tensors.begin(), tensors.end()), tensors.end());
-  return tensors;
-}
-
 }  // namespace
 
 PlanView::PlanView(const cost::Problem& problem, const compiler::Plan& plan)
@@ -46,7 +31,6 @@ PlanView::PlanView(const cost::Problem& problem, const compiler::Plan& plan)
       splits(*problem.splits),
       plan(plan),
       maker(plan.buffers.size()),
-      bucket(plan.task_count()),
       chain_of(problem.graph->op_count(), kNone),
       predecessors(reversed(plan)) {
   for (std::size_t i = 0; i < problem.folded->chains.size(); ++i) {
@@ -55,37 +39,6 @@ PlanView::PlanView(const cost::Problem& problem, const compiler::Plan& plan)
   for (TaskId task : plan.task_ids()) {
     for (BufferId buffer : plan.allocates[task]) maker[buffer] = task;
   }
-  for (TaskId task : plan.task_ids()) {
-    if (plan.kind[task] != TaskKind::kAllReduce || gathers_rows(task)) continue;
-    if (graph.tensor(plan.tensor[task]).replaces.valid()) {
-      bucket[task] = averaged(*this, task);
-      continue;
-    }
-    const DeviceId device = plan.device[task];
-    for (BufferId buffer : plan.reads[task]) {
-      if (plan.buffers[buffer].device == device) {
-        bucket[task].push_back(plan.buffers[buffer].tensor);
-      }
-    }
-  }
-}
-
-bool PlanView::is_addend(TaskId task) const {
-  const auto next = plan.successors[task];
-  return std::any_of(next.begin(), next.end(), [&](TaskId sum) {
-    return plan.kind[sum] == TaskKind::kSum && plan.tensor[sum] == plan.tensor[task];
-  });
-}
-
-std::int64_t PlanView::lookups(TensorId gradient, std::int64_t samples) const {
-  const OpId producer = graph.tensor(gradient).producer;
-  const auto inputs = graph.inputs(producer);
-  if (graph.type_name(producer) == "aten.embedding_dense_backward.default") {
-    return graph.elements(inputs[1], samples);
-  }
-  std::int64_t total = 0;
-  for (TensorId addend : inputs) total += lookups(addend, samples);
-  return total;
 }
 
 SlotId SlotTable::outside(TensorId tensor) {
@@ -127,9 +80,9 @@ std::vector<BodyBuilder::Holder> BodyBuilder::holders(TensorId content) const {
   for (BufferId buffer : plan.reads[instruction_.task]) {
     if (plan.buffers[buffer].device != program_.device) continue;
     const TaskId maker = view_.maker[buffer];
-    const auto& bucket = view_.bucket[maker];
-    const bool holds = bucket.size() > 1
-                           ? std::find(bucket.begin(), bucket.end(), content) != bucket.end()
+    const auto holds_content = [&](const compiler::Carried& one) { return one.tensor == content; };
+    const bool holds = view_.shares_buffer(maker)
+                           ? std::ranges::any_of(plan.carried_by(maker), holds_content)
                            : plan.buffers[buffer].tensor == content;
     if (!holds) continue;
     found.push_back(

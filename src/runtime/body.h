@@ -17,32 +17,21 @@ struct PlanView {
   const graph::ModelGraph& graph;
   const graph::SplitAnalysis& splits;
   const compiler::Plan& plan;
-  IdVector<BufferId, TaskId> maker;  // which allocates it
-  // Gradients that share one all-reduce, in its order; empty for all other tasks.
-  IdVector<TaskId, std::vector<TensorId>> bucket;
+  IdVector<BufferId, TaskId> maker;        // which allocates it
   IdVector<OpId, std::uint32_t> chain_of;  // index into folded->chains; kNone
   static constexpr std::uint32_t kNone = 0xffffffff;
   Csr<TaskId, TaskId> predecessors;
 
-  // A collective that gathers rows and leaves the sum to its successors.
-  bool gathers_rows(TaskId task) const {
-    return plan.kind[task] == compiler::TaskKind::kAllReduce && carries_rows(task);
+  // The tensors of a collective that several share hold one buffer per device together.
+  bool shares_buffer(TaskId task) const {
+    return plan.payload[task].valid() && plan.carried_by(task).size() > 1;
   }
-  // A push of rows.
-  bool sends_rows(TaskId task) const {
-    return plan.kind[task] == compiler::TaskKind::kPush && carries_rows(task);
-  }
-  bool carries_rows(TaskId task) const { return plan.payload[task] == compiler::Payload::kRows; }
-  // What a transfer carries is an addend of a sum at its destination.
-  bool is_addend(TaskId task) const;
   double share(TaskId task) const {
     return static_cast<double>(plan.end[task] - plan.begin[task]) / static_cast<double>(plan.batch);
   }
   bool is_mean(TensorId tensor) const {
     return splits.rules[tensor].kind == graph::SplitKind::kMean;
   }
-  // Rows of the embeddings' gradients that `samples` samples make, repeats counted.
-  std::int64_t lookups(TensorId gradient, std::int64_t samples) const;
 };
 
 // The slots of one device; made as they are asked for.

@@ -17,6 +17,7 @@ std::uint32_t tag(const Instruction& instruction) { return instruction.task.valu
 Exchange::Exchange(const Job& job, const Program& program, Transport& transport,
                    IdVector<SlotId, at::Tensor>& values, const Options& options)
     : graph_(*job.problem->graph),
+      job_batch_(job.problem->batch),
       program_(program),
       transport_(transport),
       values_(values),
@@ -37,6 +38,10 @@ void Exchange::act(const Instruction& instruction, std::vector<at::Tensor>& give
       return receive_rows(instruction);
     case Action::kAllReduce:
       return all_reduce(instruction, given);
+    case Action::kReduceScatter:
+      return reduce_scatter(instruction, given[0]);
+    case Action::kAllGather:
+      return all_gather(instruction, given[0]);
     case Action::kGatherRows:
       values_[instruction.slots[0]] =
           at::stack(transport_.all_gather(pack_rows(given[0], instruction.rows), instruction.set));
@@ -103,6 +108,21 @@ void Exchange::all_reduce(const Instruction& instruction, std::vector<at::Tensor
       values_[slot] = stays ? part.clone() : part;
     }
   }
+}
+
+// The part is what its buffer holds, and keeps nothing else alive.
+void Exchange::reduce_scatter(const Instruction& instruction, const at::Tensor& given) {
+  at::Tensor value = given.contiguous();
+  if (!instruction.in_place && value.is_same(given)) value = value.clone();
+  transport_.reduce_scatter(value, instruction.cuts, instruction.set);
+  values_[instruction.slots[0]] = part_of(value, instruction.cuts, instruction.part).clone();
+}
+
+void Exchange::all_gather(const Instruction& instruction, const at::Tensor& given) {
+  at::Tensor value = empty(instruction.tensor, job_batch_, given.device());
+  part_of(value, instruction.cuts, instruction.part).copy_(given);
+  transport_.all_gather_rows(value, instruction.cuts, instruction.set);
+  values_[instruction.slots[0]] = value;
 }
 
 void Exchange::sum_rows(const Instruction& instruction, std::vector<at::Tensor>& given) {

@@ -30,9 +30,12 @@ class Exchange {
   void receive(const Instruction& instruction);
   void receive_rows(const Instruction& instruction);
   void all_reduce(const Instruction& instruction, std::vector<at::Tensor>& given);
+  void reduce_scatter(const Instruction& instruction, const at::Tensor& given);
+  void all_gather(const Instruction& instruction, const at::Tensor& given);
   void sum_rows(const Instruction& instruction, std::vector<at::Tensor>& given);
 
   const graph::ModelGraph& graph_;
+  std::int64_t job_batch_;
   const Program& program_;
   Transport& transport_;
   IdVector<SlotId, at::Tensor>& values_;

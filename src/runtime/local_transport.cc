@@ -60,9 +60,7 @@ class LocalHub::Shared {
     std::unique_lock lock(mutex_);
     Meeting& meeting = meetings_[set];
     const auto& members = sets_[set];
-    const auto place =
-        static_cast<std::size_t>(std::find(members.begin(), members.end(), rank) - members.begin());
-    ENSURE(place < members.size());
+    const std::size_t place = place_of(rank, set);
     wait(lock, [&] { return meeting.leaving == 0; });  // of the last time
     meeting.given.resize(members.size());
     meeting.given[place] = own;
@@ -73,6 +71,14 @@ class LocalHub::Shared {
       wait(lock, [&] { return meeting.leaving > 0; });
     }
     return meeting.given;
+  }
+
+  std::size_t place_of(DeviceId rank, std::size_t set) const {
+    const auto& members = sets_[set];
+    const auto place =
+        static_cast<std::size_t>(std::find(members.begin(), members.end(), rank) - members.begin());
+    ENSURE(place < members.size());
+    return place;
   }
 
   void leave(std::size_t set) {
@@ -136,6 +142,26 @@ class LocalHub::End final : public Transport {
     for (std::size_t i = 1; i < given.size(); ++i) sum.add_(given[i].to(value.device()));
     shared_.leave(set);
     value.copy_(sum);
+  }
+  void reduce_scatter(at::Tensor& value, const Cuts& cuts, std::size_t set) override {
+    const std::size_t own = shared_.place_of(rank_, set);
+    const std::vector<at::Tensor> given = shared_.meet(value, rank_, set);
+    at::Tensor sum =
+        part_of(given[0], cuts, own).to(value.device(), value.scalar_type(), false, true);
+    for (std::size_t i = 1; i < given.size(); ++i) {
+      sum.add_(part_of(given[i], cuts, own).to(value.device()));
+    }
+    shared_.leave(set);
+    part_of(value, cuts, own).copy_(sum);
+  }
+  void all_gather_rows(at::Tensor& value, const Cuts& cuts, std::size_t set) override {
+    const std::size_t own = shared_.place_of(rank_, set);
+    const std::vector<at::Tensor> given = shared_.meet(value, rank_, set);
+    // Nobody writes what another reads: a member's own rows stay as they are.
+    for (std::size_t i = 0; i < given.size(); ++i) {
+      if (i != own) part_of(value, cuts, i).copy_(part_of(given[i], cuts, i));
+    }
+    shared_.leave(set);
   }
   std::vector<at::Tensor> all_gather(const at::Tensor& own, std::size_t set) override {
     std::vector<at::Tensor> copies;

@@ -65,13 +65,16 @@ std::string class_of(const Job& job, const compiler::Plan& plan, TaskId task) {
       return fmt::format("updates on {}", name(plan.device[task]));
     case TaskKind::kMerge:
     case TaskKind::kSum:
+    case TaskKind::kAccumulate:
       return fmt::format("sums and merges on {}", name(plan.device[task]));
-    case TaskKind::kAllReduce: {
+    case TaskKind::kAllReduce:
+    case TaskKind::kReduceScatter:
+    case TaskKind::kAllGather: {
       std::string members;
       for (DeviceId device : plan.participants[task]) {
         members += (members.empty() ? "" : ", ") + name(device);
       }
-      return "all-reduce over " + members;
+      return fmt::format("{} over {}", compiler::task_kind_name(plan.kind[task]), members);
     }
     default:
       return fmt::format("{} -> {}", name(plan.peer[task]), name(plan.device[task]));

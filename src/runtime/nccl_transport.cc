@@ -117,6 +117,23 @@ class NcclTransport final : public Transport {
     });
   }
 
+  // NCCL's own forms of these want parts of one size: here each part is reduced to the member that
+  // has it, or sent out from it, all in one group of calls.
+  void reduce_scatter(at::Tensor& value, const Cuts& cuts, std::size_t set) override {
+    const ncclRedOp_t sum = value.scalar_type() == at::kBool ? ncclMax : ncclSum;
+    each_part(value, cuts, set, [&](const at::Tensor& part, int root, auto comm, auto stream) {
+      return ncclReduce(part.data_ptr(), part.data_ptr(), static_cast<std::size_t>(part.numel()),
+                        nccl_type(part.scalar_type()), sum, root, comm, stream);
+    });
+  }
+
+  void all_gather_rows(at::Tensor& value, const Cuts& cuts, std::size_t set) override {
+    each_part(value, cuts, set, [&](const at::Tensor& part, int root, auto comm, auto stream) {
+      return ncclBroadcast(part.data_ptr(), part.data_ptr(), part.nbytes(), ncclUint8, root, comm,
+                           stream);
+    });
+  }
+
   std::vector<at::Tensor> all_gather(const at::Tensor& own, std::size_t set) override {
     NcclCommunicator& group = *sets_[set];
     std::vector<std::int64_t> sizes = own.sizes().vec();
@@ -158,6 +175,21 @@ class NcclTransport final : public Transport {
       if (member != own_) peers.push_back(member);
     }
     return peers;
+  }
+
+  template <class Call>
+  void each_part(const at::Tensor& value, const Cuts& cuts, std::size_t set, Call call) {
+    NcclCommunicator& group = *sets_[set];
+    issue(group, [&](ncclComm_t comm, cudaStream_t stream) {
+      ncclResult_t result = ncclGroupStart();
+      for (std::size_t i = 0; i < group.members.size(); ++i) {
+        const at::Tensor part = part_of(value, cuts, i);
+        if (part.numel() == 0 || (result != ncclSuccess && result != ncclInProgress)) continue;
+        result = call(part, static_cast<int>(i), comm, stream);
+      }
+      const ncclResult_t ended = ncclGroupEnd();
+      return result != ncclSuccess && result != ncclInProgress ? result : ended;
+    });
   }
 
   // ---- connections ----

@@ -11,6 +11,9 @@
 namespace heterog::runtime {
 namespace {
 
+using compiler::Carried;
+using compiler::Contribution;
+using compiler::Encoding;
 using compiler::TaskKind;
 using graph::OperandUse;
 using graph::TensorRole;
@@ -30,7 +33,7 @@ class JobBuilder {
     }
     instruction_of_.resize(plan.task_count());
     for (TaskId task : plan.task_ids()) {
-      if (plan.kind[task] == TaskKind::kAllReduce) find_set(plan.participants[task]);
+      if (compiler::is_collective(plan.kind[task])) find_set(plan.participants[task]);
     }
   }
 
@@ -57,6 +60,7 @@ class JobBuilder {
       case TaskKind::kMerge:
         return add(task, plan_.device[task], Queue::kCompute, &JobBuilder::merge);
       case TaskKind::kSum:
+      case TaskKind::kAccumulate:
         return add(task, plan_.device[task], Queue::kCompute, &JobBuilder::sum);
       case TaskKind::kUpdate:
         return add(task, plan_.device[task], Queue::kCompute, &JobBuilder::update);
@@ -66,6 +70,8 @@ class JobBuilder {
         add(task, plan_.peer[task], Queue::kSend, &JobBuilder::send);
         return add(task, plan_.device[task], Queue::kReceive, &JobBuilder::receive);
       case TaskKind::kAllReduce:
+      case TaskKind::kReduceScatter:
+      case TaskKind::kAllGather:
         for (DeviceId device : plan_.participants[task]) {
           add(task, device, Queue::kCollective, &JobBuilder::collective);
         }
@@ -123,19 +129,19 @@ class JobBuilder {
     const TaskId task = instruction.task;
     const TensorId tensor = plan_.tensor[task];
     std::vector<Register> parts;
-    std::int64_t at = plan_.begin[task];
-    for (BufferId buffer : plan_.reads[task]) {
-      const TaskId maker = view_.maker[buffer];
-      const std::int64_t begin = plan_.begin[maker];
-      const std::int64_t end = std::min(plan_.end[maker], plan_.end[task]);
-      Register part = value_in(body, buffer, tensor);
-      part = body.cut(part, tensor, begin, plan_.end[maker], at, end);
-      parts.push_back(part);
-      at = end;
+    for (const Contribution& one : plan_.contributions_to(task)) {
+      parts.push_back(samples_in(body, one, tensor));
     }
-    ENSURE(at == plan_.end[task]);
     body.store(body.join(std::move(parts), tensor),
                tables_[program.device.value()].buffer(plan_.allocates[task][0], tensor));
+  }
+
+  // The samples of `tensor` that are given out of a buffer.
+  Register samples_in(BodyBuilder& body, const Contribution& given, TensorId tensor) {
+    const TaskId maker = view_.maker[given.buffer];
+    const Register held = view_.shares_buffer(maker) ? body.value(tensor, OperandUse::kReduced)
+                                                     : value_in(body, given.buffer, tensor);
+    return body.cut(held, tensor, plan_.begin[maker], plan_.end[maker], given.begin, given.end);
   }
 
   // `tensor` at the samples of a buffer that holds it or its base.
@@ -158,28 +164,21 @@ class JobBuilder {
     const TensorId tensor = plan_.tensor[task];
     instruction.peer = plan_.device[task];
     instruction.action = Action::kSend;
+    const Carried& carried = plan_.carried_by(task).front();
+    const Contribution& given = plan_.contributions_to(task).front();
     Register value;
-    if (plan_.kind[task] == TaskKind::kPull || plan_.reads[task].empty()) {
+    if (!given.buffer.valid()) {  // what stays: a new parameter, say
       value = body.value(tensor, OperandUse::kSame);
+    } else if (given.encoding == Encoding::kRows) {
+      value = value_in(body, given.buffer, tensor);
+      instruction.action = Action::kSendRows;
+      instruction.rows = given.end;
     } else {
-      const BufferId buffer = plan_.reads[task][0];
-      const TaskId maker = view_.maker[buffer];
-      value = bucketed(maker) ? body.value(tensor, OperandUse::kReduced)
-                              : value_in(body, buffer, tensor);
-      value = body.cut(value, tensor, plan_.begin[maker], plan_.end[maker], plan_.begin[task],
-                       plan_.end[task]);
-      if (view_.is_addend(task) && view_.is_mean(tensor)) {
-        value = body.scale(value, view_.share(maker));
-      }
-      if (view_.sends_rows(task)) {
-        instruction.action = Action::kSendRows;
-        instruction.rows = view_.lookups(tensor, plan_.end[maker] - plan_.begin[maker]);
-      }
+      value = samples_in(body, given, tensor);
     }
+    if (carried.weighted) value = body.scale(value, given.weight);
     instruction.values = {value};
   }
-
-  bool bucketed(TaskId maker) const { return view_.bucket[maker].size() > 1; }
 
   void receive(Program& program, Instruction& instruction, BodyBuilder&) {
     const TaskId task = instruction.task;
@@ -192,88 +191,97 @@ class JobBuilder {
       instruction.slots = {table.outside(instruction.tensor)};
       return;
     }
-    if (view_.sends_rows(task)) {
-      const TaskId maker = view_.maker[plan_.reads[task][0]];
+    const Contribution& given = plan_.contributions_to(task).front();
+    if (given.encoding == Encoding::kRows) {
       instruction.action = Action::kReceiveRows;
-      instruction.rows = view_.lookups(instruction.tensor, plan_.end[maker] - plan_.begin[maker]);
+      instruction.rows = given.end;
     }
     instruction.slots = {table.buffer(plan_.allocates[task][0], instruction.tensor)};
   }
 
+  // The first contribution is the device's own, where it has one; its memory may take the result.
   void sum(Program& program, Instruction& instruction, BodyBuilder& body) {
     const TaskId task = instruction.task;
     const TensorId tensor = plan_.tensor[task];
     SlotTable& table = tables_[program.device.value()];
-    std::vector<Register> own, packed, received;
-    BufferId result;
-    for (BufferId buffer : plan_.reads[task]) {
-      const TaskId maker = view_.maker[buffer];
-      const bool arrived = compiler::is_communication(plan_.kind[maker]);
-      Register value = body.load(buffer, tensor);
-      if (!arrived && view_.is_mean(tensor)) value = body.scale(value, view_.share(maker));
-      if (view_.gathers_rows(maker)) note_own_rows(program, instruction, maker);
-      (!arrived ? own : view_.carries_rows(maker) ? packed : received).push_back(value);
-      if (!arrived || !result.valid()) result = buffer;
-    }
+    const bool weighted = plan_.carried_by(task).front().weighted;
+    const auto given = plan_.contributions_to(task);
     instruction.in_place = plan_.allocates[task].empty();
-    if (!instruction.in_place) result = plan_.allocates[task][0];
-    std::vector<Register> all = own;
-    all.insert(all.end(), packed.begin(), packed.end());
-    all.insert(all.end(), received.begin(), received.end());
-    if (view_.carries_rows(task)) {
-      ENSURE(own.size() == 1);
+    const BufferId result =
+        instruction.in_place ? given.front().buffer : plan_.allocates[task].front();
+    std::vector<Register> addends;
+    for (const Contribution& one : given) {
+      if (one.encoding == Encoding::kRows) note_rows(program.device, one, given, instruction);
+      Register value = body.load(one.buffer, tensor);
+      if (weighted) value = body.scale(value, one.weight);
+      // Rows that were gathered lie in one buffer.
+      if (addends.empty() || addends.back() != value) addends.push_back(value);
+    }
+    if (instruction.packed > 0) {
       instruction.action = Action::kAddRows;
-      instruction.values = all;
-      instruction.packed = static_cast<std::uint32_t>(packed.size());
+      instruction.values = addends;
       instruction.slots = {table.buffer(result, tensor)};
       return;
     }
-    body.store(body.add(all, instruction.in_place), table.buffer(result, tensor));
+    body.store(body.add(addends, instruction.in_place), table.buffer(result, tensor));
   }
 
-  void note_own_rows(const Program& program, Instruction& instruction, TaskId gather) {
-    const auto members = plan_.participants[gather];
+  // Rows of this device among those that were gathered take the place of those that it has.
+  static void note_rows(DeviceId device, const Contribution& one,
+                        std::span<const Contribution> given, Instruction& instruction) {
+    const auto first = std::ranges::find(given, one.buffer, &Contribution::buffer);
+    const std::int64_t index = &one - &*first;
+    if (index == 0) ++instruction.packed;
+    if (one.device != device) return;
     instruction.own_is_packed = true;
-    instruction.own = std::find(members.begin(), members.end(), program.device) - members.begin();
+    instruction.own = index;
   }
 
   void collective(Program& program, Instruction& instruction, BodyBuilder& body) {
     const TaskId task = instruction.task;
     SlotTable& table = tables_[program.device.value()];
-    instruction.set = find_set(plan_.participants[task]);
+    const auto members = plan_.participants[task];
+    instruction.set = find_set(members);
+    const auto given = plan_.contributions_to(task);
+    const auto index =
+        static_cast<std::size_t>(std::ranges::find(members, program.device) - members.begin());
     BufferId own_result;
     for (BufferId buffer : plan_.allocates[task]) {
       if (plan_.buffers[buffer].device == program.device) own_result = buffer;
     }
-    if (view_.gathers_rows(task)) {
-      instruction.action = Action::kGatherRows;
-      const BufferId own = own_buffer(task, program.device, instruction.tensor);
-      instruction.values = {body.load(own, instruction.tensor)};
-      for (BufferId buffer : plan_.reads[task]) {
-        const TaskId maker = view_.maker[buffer];
-        instruction.rows =
-            std::max(instruction.rows,
-                     view_.lookups(instruction.tensor, plan_.end[maker] - plan_.begin[maker]));
-      }
-      instruction.slots = {table.buffer(own_result, instruction.tensor)};
-      return;
-    }
-    instruction.action = Action::kAllReduce;
     instruction.in_place = !own_result.valid();
-    for (TensorId tensor : view_.bucket[task]) {
-      const TensorId old = view_.graph.tensor(tensor).replaces;
+    for (const Carried& carried : plan_.carried_by(task)) {
+      const double weight = carried.weighted ? given[index].weight : 1.0;
+      const TensorId old = view_.graph.tensor(carried.tensor).replaces;
       if (old.valid()) {  // averaged where it stays
         const SlotId slot = table.outside(old);
-        instruction.values.push_back(body.scale(
-            body.load(slot), view_.is_mean(tensor) ? share_of(task, program, tensor) : 1.0));
+        instruction.values.push_back(body.scale(body.load(slot), weight));
         instruction.slots.push_back(slot);
         continue;
       }
-      const BufferId own = own_buffer(task, program.device, tensor);
-      const double share = view_.is_mean(tensor) ? view_.share(view_.maker[own]) : 1.0;
-      instruction.values.push_back(body.scale(body.load(own, tensor), share));
-      instruction.slots.push_back(table.buffer(own_result.valid() ? own_result : own, tensor));
+      const BufferId own = own_buffer(task, program.device, carried.tensor);
+      instruction.values.push_back(body.scale(body.load(own, carried.tensor), weight));
+      instruction.slots.push_back(
+          table.buffer(own_result.valid() ? own_result : own, carried.tensor));
     }
+    switch (plan_.kind[task]) {
+      case TaskKind::kAllReduce:
+        instruction.action = Action::kAllReduce;
+        return;
+      case TaskKind::kReduceScatter:
+        instruction.action = Action::kReduceScatter;
+        break;
+      default:
+        if (given.front().encoding == Encoding::kRows) {
+          instruction.action = Action::kGatherRows;
+          instruction.rows = given.front().end;
+          return;
+        }
+        instruction.action = Action::kAllGather;
+    }
+    instruction.part = index;
+    instruction.cuts = {0};
+    for (const Contribution& one : given) instruction.cuts.push_back(one.end);
   }
 
   BufferId own_buffer(TaskId task, DeviceId device, TensorId tensor) const {
@@ -283,19 +291,6 @@ class JobBuilder {
     }
     ENSURE(false);
     return {};
-  }
-
-  // The share of the slice on which a device made a value that it keeps in place.
-  double share_of(TaskId collective, const Program& program, TensorId tensor) const {
-    for (TaskId before : view_.predecessors[collective]) {
-      if (plan_.device[before] != program.device) continue;
-      const auto outputs = view_.graph.outputs(plan_.op[before]);
-      if (std::find(outputs.begin(), outputs.end(), tensor) != outputs.end()) {
-        return view_.share(before);
-      }
-    }
-    ENSURE(false);
-    return 0;
   }
 
   // ---- what is looked at from outside ----

@@ -72,14 +72,16 @@ struct BodyStep {
 // What is done once the body has run.
 enum class Action : std::uint8_t {
   kNone,
-  kSend,         // `values[0]` to `peer`
-  kReceive,      // from `peer` into `slots[0]`
-  kAllReduce,    // `values` over `set`, into `slots`
-  kSendRows,     // the rows of `values[0]` that are not zero
-  kReceiveRows,  // packed, into `slots[0]`
-  kGatherRows,   // the packed rows of `values[0]` of every member, into `slots[0]`
-  kAddRows,      // the packed rows in the next `packed` of `values`, and the rest, which came
-                 // whole, added to `values[0]`, into `slots[0]`
+  kSend,           // `values[0]` to `peer`
+  kReceive,        // from `peer` into `slots[0]`
+  kAllReduce,      // `values` over `set`, into `slots`
+  kReduceScatter,  // `values[0]` over `set`: of the sum, its own rows into `slots[0]`
+  kAllGather,      // `values[0]`, its own rows, over `set`: all rows into `slots[0]`
+  kSendRows,       // the rows of `values[0]` that are not zero
+  kReceiveRows,    // packed, into `slots[0]`
+  kGatherRows,     // the packed rows of `values[0]` of every member, into `slots[0]`
+  kAddRows,        // the packed rows in the next `packed` of `values`, and the rest, which came
+                   // whole, added to `values[0]`, into `slots[0]`
 };
 
 struct Instruction {
@@ -89,6 +91,9 @@ struct Instruction {
   bool in_place = false;  // kAllReduce, kAddRows: `values` may be overwritten
   DeviceId peer;
   std::uint32_t set = 0;  // of Job::sets
+  // kReduceScatter, kAllGather: member i has rows [cuts[i], cuts[i + 1]) along axis 0.
+  Cuts cuts;
+  std::size_t part = 0;  // kReduceScatter, kAllGather: the index of this device among the members
   // kReceive: what arrives, at `samples` samples. Rows: the gradient.
   TensorId tensor;
   std::int64_t samples = 0;

@@ -45,6 +45,11 @@ Transport& RoutedTransport::to_set(const at::Tensor& value, std::size_t set) con
   return !value.is_cpu() && routes_.sets[set] ? direct_ : host_;
 }
 
+// NCCL has no sum for one type of a graph's; all members see the same type.
+Transport& RoutedTransport::sums_in(const at::Tensor& value, std::size_t set) const {
+  return value.scalar_type() == at::kShort ? host_ : to_set(value, set);
+}
+
 void RoutedTransport::send(const at::Tensor& value, DeviceId to, std::uint32_t tag) {
   to_peer(value, to).send(value, to, tag);
 }
@@ -54,9 +59,15 @@ void RoutedTransport::receive(at::Tensor& value, DeviceId from, std::uint32_t ta
 }
 
 void RoutedTransport::all_reduce(at::Tensor& value, std::size_t set) {
-  // The one type of a graph's that NCCL has no sum for; all members see the same type.
-  Transport& transport = value.scalar_type() == at::kShort ? host_ : to_set(value, set);
-  transport.all_reduce(value, set);
+  sums_in(value, set).all_reduce(value, set);
+}
+
+void RoutedTransport::reduce_scatter(at::Tensor& value, const Cuts& cuts, std::size_t set) {
+  sums_in(value, set).reduce_scatter(value, cuts, set);
+}
+
+void RoutedTransport::all_gather_rows(at::Tensor& value, const Cuts& cuts, std::size_t set) {
+  to_set(value, set).all_gather_rows(value, cuts, set);
 }
 
 std::vector<at::Tensor> RoutedTransport::all_gather(const at::Tensor& own, std::size_t set) {

@@ -35,6 +35,8 @@ class RoutedTransport final : public Transport {
   void send(const at::Tensor& value, DeviceId to, std::uint32_t tag) override;
   void receive(at::Tensor& value, DeviceId from, std::uint32_t tag) override;
   void all_reduce(at::Tensor& value, std::size_t set) override;
+  void reduce_scatter(at::Tensor& value, const Cuts& cuts, std::size_t set) override;
+  void all_gather_rows(at::Tensor& value, const Cuts& cuts, std::size_t set) override;
   std::vector<at::Tensor> all_gather(const at::Tensor& own, std::size_t set) override;
   std::vector<at::Tensor> gather_all(const at::Tensor& own) override;
   void check() override;
@@ -43,6 +45,7 @@ class RoutedTransport final : public Transport {
  private:
   Transport& to_peer(const at::Tensor& value, DeviceId peer) const;
   Transport& to_set(const at::Tensor& value, std::size_t set) const;
+  Transport& sums_in(const at::Tensor& value, std::size_t set) const;
 
   Transport& host_;
   Transport& direct_;

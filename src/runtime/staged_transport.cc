@@ -43,6 +43,20 @@ void StagedTransport::all_reduce(at::Tensor& value, std::size_t set) {
   copy_in(value, std::move(host), reduced_);
 }
 
+void StagedTransport::reduce_scatter(at::Tensor& value, const Cuts& cuts, std::size_t set) {
+  if (value.is_cpu()) return host_.reduce_scatter(value, cuts, set);
+  at::Tensor host = copied_out(value);
+  host_.reduce_scatter(host, cuts, set);
+  copy_in(value, std::move(host), reduced_);
+}
+
+void StagedTransport::all_gather_rows(at::Tensor& value, const Cuts& cuts, std::size_t set) {
+  if (value.is_cpu()) return host_.all_gather_rows(value, cuts, set);
+  at::Tensor host = copied_out(value);
+  host_.all_gather_rows(host, cuts, set);
+  copy_in(value, std::move(host), reduced_);
+}
+
 std::vector<at::Tensor> StagedTransport::all_gather(const at::Tensor& own, std::size_t set) {
   if (own.is_cpu()) return host_.all_gather(own, set);
   std::vector<at::Tensor> gathered = host_.all_gather(copied_out(own), set);

@@ -22,6 +22,8 @@ class StagedTransport final : public Transport {
   void send(const at::Tensor& value, DeviceId to, std::uint32_t tag) override;
   void receive(at::Tensor& value, DeviceId from, std::uint32_t tag) override;
   void all_reduce(at::Tensor& value, std::size_t set) override;
+  void reduce_scatter(at::Tensor& value, const Cuts& cuts, std::size_t set) override;
+  void all_gather_rows(at::Tensor& value, const Cuts& cuts, std::size_t set) override;
   std::vector<at::Tensor> all_gather(const at::Tensor& own, std::size_t set) override;
   std::vector<at::Tensor> gather_all(const at::Tensor& own) override;
   void check() override;

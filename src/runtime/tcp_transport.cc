@@ -70,19 +70,31 @@ struct Group {
 
 // How the members of a group pass a value round: in as many segments as members, each in the same
 // number of pieces. In a step, a member sends a segment to the next one and takes another from the
-// one before it. In the first size − 1 steps, what comes is added to what is there; then the whole
-// sums are handed round.
+// one before it. In the first steps, what comes is added to what is there: after size − 1 of them
+// every member has one segment of the sum. In the others, what comes is taken as it is.
 struct Ring {
-  Ring(const at::Tensor& value, int size, int own) : flat(value.view({-1})), size(size), own(own) {
-    const std::int64_t segment = (flat.numel() + size - 1) / size;
+  enum class Work : std::uint8_t { kReduce, kScatter, kGather };
+  // `bounds`: of the segments, in elements.
+  Ring(Work work, const at::Tensor& value, std::vector<std::int64_t> bounds, int own)
+      : flat(value.view({-1})),
+        bounds(std::move(bounds)),
+        size(static_cast<int>(this->bounds.size()) - 1),
+        own(own),
+        steps(work == Work::kReduce ? 2 * (size - 1) : size - 1),
+        sum_steps(work == Work::kGather ? 0 : size - 1),
+        first(work == Work::kScatter ? own + size - 1 : own) {
+    std::int64_t longest = 0;
+    for (int i = 0; i < size; ++i) {
+      longest = std::max(longest, this->bounds[i + 1] - this->bounds[i]);
+    }
     const std::int64_t piece = kPieceBytes / static_cast<std::int64_t>(flat.element_size());
-    pieces = std::max<std::int64_t>(1, (segment + piece - 1) / piece);
+    pieces = std::max<std::int64_t>(1, (longest + piece - 1) / piece);
   }
 
   int next() const { return (own + 1) % size; }
   int previous() const { return (own + size - 1) % size; }
-  std::int64_t moves() const { return 2 * (size - 1) * pieces; }
-  bool sums(std::int64_t move) const { return move < (size - 1) * pieces; }
+  std::int64_t moves() const { return steps * pieces; }
+  bool sums(std::int64_t move) const { return move < sum_steps * pieces; }
 
   at::Tensor sent(std::int64_t move) const { return piece_of(move, 0); }
   at::Tensor received(std::int64_t move) const { return piece_of(move, 1); }
@@ -90,21 +102,39 @@ struct Ring {
   bool may_send(std::int64_t move, std::int64_t received) const { return move - pieces < received; }
 
   at::Tensor flat;
+  std::vector<std::int64_t> bounds;
   int size;
   int own;
+  std::int64_t steps;
+  std::int64_t sum_steps;
+  int first;  // the segment that is sent in the first step; scattered, the last to come is the own
   std::int64_t pieces = 1;
 
  private:
   at::Tensor piece_of(std::int64_t move, int behind) const {
     const std::int64_t step = move / pieces + behind;
-    const std::int64_t segment = (own - step % size + size) % size;
-    const std::int64_t count = flat.numel();
-    const std::int64_t begin = count * segment / size;
-    const std::int64_t length = count * (segment + 1) / size - begin;
+    const auto segment = static_cast<std::size_t>((first - step % size + size) % size);
+    const std::int64_t begin = bounds[segment];
+    const std::int64_t length = bounds[segment + 1] - begin;
     const std::int64_t from = length * (move % pieces) / pieces;
     return flat.narrow(0, begin + from, length * (move % pieces + 1) / pieces - from);
   }
 };
+
+std::vector<std::int64_t> even_bounds(std::int64_t count, int parts) {
+  std::vector<std::int64_t> bounds;
+  for (int i = 0; i <= parts; ++i) bounds.push_back(count * i / parts);
+  return bounds;
+}
+
+// Of rows along the first axis, in elements.
+std::vector<std::int64_t> element_bounds(const at::Tensor& value, const Cuts& cuts) {
+  ENSURE(value.dim() > 0 && cuts.back() == value.size(0));
+  const std::int64_t row = value.size(0) == 0 ? 0 : value.numel() / value.size(0);
+  std::vector<std::int64_t> bounds;
+  for (const std::int64_t cut : cuts) bounds.push_back(cut * row);
+  return bounds;
+}
 
 }  // namespace
 
@@ -323,7 +353,10 @@ void TcpTransport::Impl::go_round(const Group& group, const Ring& ring, std::uin
 // are handed round. What is exchanged is summed by everyone in the order of members.
 void TcpTransport::Impl::all_reduce(Group& group, at::Tensor& value) {
   if (value.nbytes() > (group.size() == 2 ? kExchangedBytesOfTwo : kExchangedBytes)) {
-    return go_round(group, Ring(value, group.size(), group.own), group.tag++);
+    return go_round(
+        group,
+        Ring(Ring::Work::kReduce, value, even_bounds(value.numel(), group.size()), group.own),
+        group.tag++);
   }
   std::vector<at::Tensor> addends = all_gather(group, value);
   at::Tensor& held = addends[static_cast<std::size_t>(group.own)];  // is value
@@ -370,6 +403,20 @@ void TcpTransport::receive(at::Tensor& value, DeviceId from, std::uint32_t tag) 
 void TcpTransport::all_reduce(at::Tensor& value, std::size_t set) {
   ENSURE(set < impl_->sets.size());
   impl_->all_reduce(impl_->sets[set], value);
+}
+
+void TcpTransport::reduce_scatter(at::Tensor& value, const Cuts& cuts, std::size_t set) {
+  ENSURE(set < impl_->sets.size());
+  Group& group = impl_->sets[set];
+  impl_->go_round(group, Ring(Ring::Work::kScatter, value, element_bounds(value, cuts), group.own),
+                  group.tag++);
+}
+
+void TcpTransport::all_gather_rows(at::Tensor& value, const Cuts& cuts, std::size_t set) {
+  ENSURE(set < impl_->sets.size());
+  Group& group = impl_->sets[set];
+  impl_->go_round(group, Ring(Ring::Work::kGather, value, element_bounds(value, cuts), group.own),
+                  group.tag++);
 }
 
 std::vector<at::Tensor> TcpTransport::all_gather(const at::Tensor& own, std::size_t set) {

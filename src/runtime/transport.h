@@ -15,6 +15,11 @@ namespace heterog::runtime {
 // communicators are made up front, in this order, by every rank.
 using DeviceSets = std::vector<std::vector<DeviceId>>;
 
+// Bounds of parts of a value along its first axis: one more than there are parts, the first 0.
+using Cuts = std::vector<std::int64_t>;
+// A part of the value, as a view.
+at::Tensor part_of(const at::Tensor& value, const Cuts& cuts, std::size_t part);
+
 // One rank's end; the rank of a job that runs device d is d. At any moment at most one thread of
 // the rank sends, one receives and one takes part in a collective. Every rank issues the sends
 // between two devices, and the collectives that two devices both take part in, in the same order.
@@ -36,6 +41,14 @@ class Transport {
   // In place: the sum over the set (an index into the job's DeviceSets), the same bits on every
   // member. `value` is contiguous.
   virtual void all_reduce(at::Tensor& value, std::size_t set) = 0;
+  // Both of these work on a value that is cut along its first axis, a part for each member in their
+  // order: member i has rows [cuts[i], cuts[i + 1]), which may be none. `value` is contiguous, and
+  // of one shape and dtype on all members.
+  //
+  // In place: the member's own rows become the sum over the set; of the others nothing can be said.
+  virtual void reduce_scatter(at::Tensor& value, const Cuts& cuts, std::size_t set) = 0;
+  // In place: the member's own rows are given to all, those of the others filled in.
+  virtual void all_gather_rows(at::Tensor& value, const Cuts& cuts, std::size_t set) = 0;
   // What each member gives, in the order of the set; all of one shape and dtype.
   virtual std::vector<at::Tensor> all_gather(const at::Tensor& own, std::size_t set) = 0;
 

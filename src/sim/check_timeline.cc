@@ -118,7 +118,7 @@ class Checker {
 
   // Smaller runs first.
   std::tuple<Nanoseconds, std::uint32_t> priority(TaskId task) const {
-    return {order_ == OrderPolicy::kFifo ? ready_[task] : 0, plan_.order[task]};
+    return {order_ == OrderPolicy::kFifo ? ready_[task] : 0, plan_.priority[task]};
   }
 
   // While the task waits, something must hold it up: at every moment a resource that is taken since

@@ -81,7 +81,7 @@ class Walk {
     return last;
   }
   auto priority(TaskId task) const {
-    return std::tuple(order_ == OrderPolicy::kFifo ? ready_[task] : 0, plan_.order[task]);
+    return std::tuple(order_ == OrderPolicy::kFifo ? ready_[task] : 0, plan_.priority[task]);
   }
   // Of two tasks that end at the same moment the longer one; of equals the one that started first.
   bool rather(TaskId a, TaskId b) const {

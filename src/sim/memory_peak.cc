@@ -138,8 +138,8 @@ class Purposes {
     const TensorId tensor = plan_.buffers[buffer].tensor;
     if (!tensor.valid()) return MemoryPurpose::kTemporaries;
     if (is_gradient_[graph_.root(tensor)]) {
-      return plan_.kind[maker] == TaskKind::kAllReduce ? MemoryPurpose::kBuckets
-                                                       : MemoryPurpose::kGradients;
+      return compiler::is_collective(plan_.kind[maker]) ? MemoryPurpose::kBuckets
+                                                        : MemoryPurpose::kGradients;
     }
     const OpId producer = graph_.tensor(graph_.root(tensor)).producer;
     const bool forward = producer.valid() && graph_.op(producer).phase == Phase::kForward;

@@ -96,7 +96,7 @@ void PreparedPlan::prepare(const Plan& plan) {
   for (TaskId task : plan.task_ids()) {
     TaskRecord& record = tasks[task.value()];
     record.waiting_for = plan.predecessors[task];
-    record.order = plan.order[task];
+    record.order = plan.priority[task];
     record.device = plan.device[task].value();
     const std::span<const Hold> holds = plan.holds[task];
     const std::uint32_t stream =

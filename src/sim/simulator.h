@@ -36,11 +36,12 @@ struct SimResult {
   std::vector<TaskId> dispatch;  // tasks in order of start
 };
 
-// Rule 8 of the design: at any moment, of the ready tasks whose resources are all free, the one of
-// the highest rank starts, until none can; nothing is pre-empted. A moment is: first every task
+// Decision 8: at any moment, of the ready tasks whose resources are all free, the one that the plan
+// gives the highest priority (by rank, unless the strategy has an order of its own) starts, until
+// none can; nothing is pre-empted. A moment is: first every task
 // that ends then ends, then tasks start; what takes no time ends at the same moment, which is then
 // gone through again. Under kRankReserve a ready task that cannot start keeps its resources from
-// lower ranks; under kFifo the time of becoming ready (ties: rank order) replaces the rank.
+// lower ranks; under kFifo the time of becoming ready comes before the priority.
 class Simulator {
  public:
   Simulator();

@@ -198,7 +198,7 @@ TEST(Compile, RandomStrategiesOnRealGraphs) {
       const Plan plan = compile(*problem, strategy);
       verify_plan(plan);
       const Plan again = compile(*problem, strategy);
-      EXPECT_EQ(plan.order, again.order);
+      EXPECT_EQ(plan.priority, again.priority);
       EXPECT_EQ(plan.duration, again.duration);
       EXPECT_EQ(sim::simulate(plan).dispatch, sim::simulate(again).dispatch);
     }

@@ -32,7 +32,7 @@ std::vector<TaskId> overheads(const Plan& plan) {
 Bytes moved(const Plan& plan, bool collectives) {
   Bytes bytes = 0;
   for (TaskId task : plan.task_ids()) {
-    const bool collective = plan.kind[task] == TaskKind::kAllReduce;
+    const bool collective = is_collective(plan.kind[task]);
     if (is_communication(plan.kind[task]) && collective == collectives) {
       bytes += plan.moved_bytes[task];
     }

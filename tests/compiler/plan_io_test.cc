@@ -50,7 +50,12 @@ TEST(PlanFile, ReadsBackWhatWasWritten) {
   const auto problem = toy_problem(support::tiny_mlp_graph(), 3, 12);
   Rng rng(1);
   for (int i = 0; i < 20; ++i) {
-    const PlanRecord record = random_record(*problem, rng);
+    PlanRecord record = random_record(*problem, rng);
+    if (i % 2 == 1) {
+      const OpId first = problem->folded->ops.front();
+      record.strategy.order = OrderPolicy::kPriority;
+      record.strategy.priorities = {{first, 0, -5}, {problem->folded->ops[1], 0, 1LL << 40}};
+    }
     write_plan(file_name(), record, *problem);
     const PlanHeader header = read_plan_header(file_name());
     EXPECT_EQ(header.batch, 12);

@@ -18,8 +18,9 @@ void expect_equal(const Plan& a, const Plan& b, int step) {
   EXPECT_TRUE(a.device == b.device && a.peer == b.peer) << "step " << step;
   EXPECT_TRUE(a.begin == b.begin && a.end == b.end) << "step " << step;
   EXPECT_TRUE(a.duration == b.duration && a.moved_bytes == b.moved_bytes) << "step " << step;
-  EXPECT_TRUE(a.payload == b.payload) << "step " << step;
-  EXPECT_TRUE(a.rank == b.rank && a.order == b.order) << "step " << step;
+  EXPECT_TRUE(a.payload == b.payload && a.carried == b.carried) << "step " << step;
+  EXPECT_TRUE(a.contributions == b.contributions) << "step " << step;
+  EXPECT_TRUE(a.rank == b.rank && a.priority == b.priority) << "step " << step;
   EXPECT_TRUE(a.successors == b.successors) << "step " << step;
   EXPECT_TRUE(a.predecessors == b.predecessors) << "step " << step;
   EXPECT_TRUE(a.holds == b.holds && a.participants == b.participants) << "step " << step;

@@ -88,15 +88,15 @@ std::vector<TaskId> of_kind(const Plan& plan, TaskKind kind) {
 }
 
 // A sample looks up 3 rows of 32 B by indices of 8: 120 B. The table is 3200.
-TEST(Rows, AreAtMostTheWhole) {
+TEST(Rows, AreThoseThatASliceLooksUp) {
   const Lookup t = lookup(40, 2);
-  EXPECT_EQ(row_bytes(*t.problem, t.gradient, 1), 120);
-  EXPECT_EQ(row_bytes(*t.problem, t.gradient, 26), 3120);
-  EXPECT_EQ(row_bytes(*t.problem, t.gradient, 27), 3200);
+  EXPECT_EQ(sparse_rows(*t.problem, t.gradient, 1)->bytes, 120);
+  EXPECT_EQ(sparse_rows(*t.problem, t.gradient, 1)->count, 3);
+  EXPECT_EQ(sparse_rows(*t.problem, t.gradient, 27)->bytes, 3240);
   const Lookup twice = lookup(40, 2, Use::kTwice);
-  EXPECT_EQ(row_bytes(*twice.problem, twice.gradient, 1), 240);
+  EXPECT_EQ(sparse_rows(*twice.problem, twice.gradient, 1)->bytes, 240);
   const Lookup tied = lookup(40, 2, Use::kTied);
-  EXPECT_EQ(row_bytes(*tied.problem, tied.gradient, 1), 3200);
+  EXPECT_EQ(sparse_rows(*tied.problem, tied.gradient, 1), std::nullopt);
 }
 
 // Slices of 2 and 6 of 8 samples: device 0 serves and gets 720 B, device 1 serves and gets 240. The
@@ -125,7 +125,7 @@ TEST(Rows, ArePushedToAServer) {
 TEST(Rows, AreGatheredInPlaceOfAnAllReduce) {
   const Lookup t = lookup(8, 3);
   const Plan plan = compile(*t.problem, on_all(*t.problem, {1, 1, 2}, SyncMethod::kAllReduce));
-  const auto gathers = of_kind(plan, TaskKind::kAllReduce);
+  const auto gathers = of_kind(plan, TaskKind::kAllGather);
   ASSERT_EQ(gathers.size(), 1u);
   EXPECT_EQ(plan.moved_bytes[gathers[0]], 1440);
   EXPECT_EQ(plan.duration[gathers[0]], 960);
@@ -157,8 +157,8 @@ TEST(Rows, StayAtHomeWhereTheWholeIsSmaller) {
        {std::pair{60, false}, {44, true}, {52, true}, {54, false}}) {
     const Lookup t = lookup(batch, 2);
     const Plan plan = compile(*t.problem, on_all(*t.problem, {1, 1}, SyncMethod::kAllReduce));
-    const TaskId task = of_kind(plan, TaskKind::kAllReduce).at(0);
-    EXPECT_EQ(plan.payload[task] == Payload::kRows, gathered) << batch;
+    EXPECT_EQ(of_kind(plan, TaskKind::kAllGather).size(), gathered ? 1u : 0u) << batch;
+    EXPECT_EQ(of_kind(plan, TaskKind::kAllReduce).size(), gathered ? 0u : 1u) << batch;
   }
   const Lookup t = lookup(60, 2);
   const Plan plan = compile(*t.problem, on_all(*t.problem, {1, 1}, SyncMethod::kParameterServer));
@@ -189,7 +189,7 @@ TEST(Rows, OnRealGraphs) {
       EXPECT_LE(plan.moved_bytes[push], whole);
       if (plan.moved_bytes[push] == whole) continue;
       EXPECT_TRUE(maker == "aten.embedding_dense_backward.default" || maker == "aten.add.Tensor");
-      EXPECT_EQ(plan.moved_bytes[push], row_bytes(*problem, gradient, batch / 4));
+      EXPECT_EQ(plan.moved_bytes[push], sparse_rows(*problem, gradient, batch / 4)->bytes);
       ++shorter;
     }
     EXPECT_GE(shorter, 3) << name;  // three workers push the table of words

@@ -58,7 +58,8 @@ TEST(SliceBatch, AlwaysCoversTheBatchOnceAndIsNearItsShare) {
 }
 
 TEST(OrderPolicy, IsFoundByTheNameThatItHas) {
-  for (OrderPolicy policy : {OrderPolicy::kRank, OrderPolicy::kRankReserve, OrderPolicy::kFifo}) {
+  for (OrderPolicy policy : {OrderPolicy::kRank, OrderPolicy::kRankReserve, OrderPolicy::kFifo,
+                             OrderPolicy::kPriority}) {
     EXPECT_EQ(find_order_policy(order_policy_name(policy)), policy);
   }
   EXPECT_EQ(find_order_policy("Rank"), std::nullopt);

@@ -47,7 +47,7 @@ Bytes moved(const cost::Problem& problem, const Plan& plan, TaskKind kind) {
   Bytes total = 0;
   for (TaskId task : plan.task_ids()) {
     if (plan.kind[task] != kind) continue;
-    if (kind == TaskKind::kAllReduce && !of_gradient(problem, plan, task)) continue;
+    if (compiler::is_collective(kind) && !of_gradient(problem, plan, task)) continue;
     total += plan.moved_bytes[task];
   }
   return total;
@@ -76,11 +76,14 @@ TEST_P(GradientBytes, AllReduceCarriesEveryParameterOnceAmongAll) {
                                           [](auto& a, auto& b) { return a.size() < b.size(); });
     const Bytes expected = gradient_bytes(*problem_, [&](TensorId gradient) {
       const Bytes whole = problem_->graph->bytes(gradient, problem_->batch);
-      const Bytes rows = static_cast<Bytes>(slices.size()) *
-                         compiler::row_bytes(*problem_, gradient, longest->size());
-      return rows < 2 * whole ? rows : whole;
+      const auto rows = compiler::sparse_rows(*problem_, gradient, longest->size());
+      if (!rows) return whole;
+      const Bytes gathered = static_cast<Bytes>(slices.size()) * rows->bytes;
+      return gathered < 2 * whole ? gathered : whole;
     });
-    EXPECT_EQ(moved(*problem_, plan, TaskKind::kAllReduce), expected);
+    EXPECT_EQ(
+        moved(*problem_, plan, TaskKind::kAllReduce) + moved(*problem_, plan, TaskKind::kAllGather),
+        expected);
     if (GetParam().gathers_rows) {
       EXPECT_LT(expected, parameter_bytes(*problem_));
     } else {
@@ -89,7 +92,7 @@ TEST_P(GradientBytes, AllReduceCarriesEveryParameterOnceAmongAll) {
     for (TaskId task : plan.task_ids()) {
       ASSERT_NE(plan.kind[task], TaskKind::kPush);
       ASSERT_NE(plan.kind[task], TaskKind::kPull);
-      if (plan.kind[task] != TaskKind::kAllReduce) continue;
+      if (!compiler::is_collective(plan.kind[task])) continue;
       ASSERT_EQ(plan.participants[task].size(), problem_->cluster->device_count());
     }
   }
@@ -102,9 +105,9 @@ TEST_P(GradientBytes, RingCrossesEveryNicWithItsShare) {
   const Plan plan = compiler::compile(*problem_, even_all_reduce(*problem_));
   std::size_t seen = 0;
   for (TaskId task : plan.task_ids()) {
-    if (plan.kind[task] != TaskKind::kAllReduce) continue;
+    if (!compiler::is_collective(plan.kind[task])) continue;
     const auto payload = static_cast<double>(plan.moved_bytes[task]);
-    const bool gathered = plan.payload[task] == compiler::Payload::kRows;
+    const bool gathered = plan.kind[task] == TaskKind::kAllGather;
     for (const compiler::Hold& hold : plan.holds[task]) {
       if (hold.resource < plan.link(LinkId(0)) || hold.resource >= plan.all_collectives()) continue;
       const LinkId link(hold.resource.value() - plan.link(LinkId(0)).value());

@@ -172,8 +172,7 @@ TEST(Rows, ThatWeighAsMuchAsTheTableTrainAsOneDevice) {
   const compiler::Plan plan = compiler::compile(*problem, even, {});
   bool gathers = false;
   for (TaskId task : plan.task_ids()) {
-    if (plan.kind[task] != compiler::TaskKind::kAllReduce) continue;
-    gathers |= plan.payload[task] == compiler::Payload::kRows && plan.moved_bytes[task] == 960;
+    gathers |= plan.kind[task] == compiler::TaskKind::kAllGather && plan.moved_bytes[task] == 960;
   }
   EXPECT_TRUE(gathers);
   EXPECT_LE(off_by(problem, even), kTolerance);
@@ -211,8 +210,8 @@ TEST(Rows, OfRandomTablesTrainAsOneDevice) {
                           rng.below(2) ? SyncMethod::kAllReduce : SyncMethod::kParameterServer);
     }
     const TestJob test = make_test_job(problem, strategy);
-    for (compiler::Payload payload : test.plan.payload) {
-      as_rows += payload == compiler::Payload::kRows ? 1 : 0;
+    for (const compiler::Contribution& one : test.plan.contributions.values()) {
+      as_rows += one.encoding == compiler::Encoding::kRows ? 1 : 0;
     }
     EXPECT_LE(verify(test.job, test.plan, {.steps = 2}).worst_relative(), kTolerance);
   }

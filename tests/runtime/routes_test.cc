@@ -130,6 +130,12 @@ class Noting final : public Transport {
   void send(const at::Tensor&, DeviceId, std::uint32_t) override { calls.emplace_back("send"); }
   void receive(at::Tensor&, DeviceId, std::uint32_t) override { calls.emplace_back("receive"); }
   void all_reduce(at::Tensor&, std::size_t) override { calls.emplace_back("reduce"); }
+  void reduce_scatter(at::Tensor&, const Cuts&, std::size_t) override {
+    calls.emplace_back("scatter");
+  }
+  void all_gather_rows(at::Tensor&, const Cuts&, std::size_t) override {
+    calls.emplace_back("gather rows");
+  }
   std::vector<at::Tensor> all_gather(const at::Tensor&, std::size_t) override {
     calls.emplace_back("gather");
     return {};

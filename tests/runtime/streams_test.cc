@@ -64,13 +64,13 @@ class Tap final : public Transport {
     fake::host_writes(value, "receiving");
   }
   void all_reduce(at::Tensor& value, std::size_t set) override {
-    fake::host_reads(value, "reducing");
-    const std::string key = arrive(set);
-    at::Tensor copy = value.clone();
-    inner_.all_reduce(copy, set);
-    learn(post_.take(key));
-    value.copy_(copy);
-    fake::host_writes(value, "reducing");
+    on_a_copy(value, set, [&](at::Tensor& copy) { inner_.all_reduce(copy, set); });
+  }
+  void reduce_scatter(at::Tensor& value, const Cuts& cuts, std::size_t set) override {
+    on_a_copy(value, set, [&](at::Tensor& copy) { inner_.reduce_scatter(copy, cuts, set); });
+  }
+  void all_gather_rows(at::Tensor& value, const Cuts& cuts, std::size_t set) override {
+    on_a_copy(value, set, [&](at::Tensor& copy) { inner_.all_gather_rows(copy, cuts, set); });
   }
   std::vector<at::Tensor> all_gather(const at::Tensor& own, std::size_t set) override {
     fake::host_reads(own, "gathering");
@@ -87,6 +87,16 @@ class Tap final : public Transport {
  private:
   static std::string key(DeviceId from, DeviceId to, std::uint32_t tag) {
     return fmt::format("{} to {}: {}", from.value(), to.value(), tag);
+  }
+  template <class Call>
+  void on_a_copy(at::Tensor& value, std::size_t set, Call call) {
+    fake::host_reads(value, "reducing");
+    const std::string key = arrive(set);
+    at::Tensor copy = value.clone();
+    call(copy);
+    learn(post_.take(key));
+    value.copy_(copy);
+    fake::host_writes(value, "reducing");
   }
   std::string arrive(std::size_t set) {
     std::string key = fmt::format("set {}: {}", set, rounds_[set]++);

@@ -163,7 +163,7 @@ Starvation starvation(std::size_t count) {
 TEST(Links, ACollectiveStarvesUnderRankAndNotUnderReservations) {
   for (std::size_t count : {1, 5, 50}) {
     const Starvation step = starvation(count);
-    EXPECT_EQ(step.plan.order[step.collective], 1u);  // after the gradient that it needs
+    EXPECT_EQ(step.plan.priority[step.collective], 1u);  // after the gradient that it needs
     EXPECT_EQ(simulate(step.plan, OrderPolicy::kRank).start[step.collective],
               static_cast<Nanoseconds>(2 * count + 1));
     EXPECT_EQ(simulate(step.plan, OrderPolicy::kRankReserve).start[step.collective], 2);

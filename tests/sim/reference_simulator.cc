@@ -79,7 +79,7 @@ SimResult reference_simulate(const compiler::Plan& plan, OrderPolicy order) {
     std::sort(ready.begin(), ready.end(), [&](TaskId a, TaskId b) {
       const Nanoseconds ta = order == OrderPolicy::kFifo ? ready_since[a.value()] : 0;
       const Nanoseconds tb = order == OrderPolicy::kFifo ? ready_since[b.value()] : 0;
-      return std::pair(ta, plan.order[a]) < std::pair(tb, plan.order[b]);
+      return std::pair(ta, plan.priority[a]) < std::pair(tb, plan.priority[b]);
     });
     std::set<ResourceId> reserved;
     for (TaskId task : ready) {

@@ -111,7 +111,7 @@ Nanoseconds strict_step(const Plan& plan, const std::vector<TaskId>& order) {
 
 std::vector<TaskId> by_rank(const Plan& plan) {
   std::vector<TaskId> order(plan.task_count());
-  for (TaskId task : plan.task_ids()) order[plan.order[task]] = task;
+  for (TaskId task : plan.task_ids()) order[plan.priority[task]] = task;
   return order;
 }
 

@@ -1,0 +1,57 @@
+// What a task that moves, gathers or adds values carries: which tensors, in what form, who gives
+// what of them, and how the parts make one value.
+#pragma once
+
+#include <cstdint>
+
+#include "base/ids.h"
+#include "graph/types.h"
+
+namespace heterog {
+
+using BufferId = Id<struct BufferTag>;
+
+namespace compiler {
+
+using PayloadId = Id<struct PayloadTag>;
+
+// The form in which a value travels, and in which it lies where it arrived.
+enum class Encoding : std::uint8_t {
+  kDense,  // every element, in the tensor's own type
+  kRows,   // the rows that are not zero, each with its index: the gradient of an embedding
+};
+
+// What becomes of the contributions; each kind of task has one (reduction_of).
+enum class Reduction : std::uint8_t {
+  kNone,     // there is one: it arrives as it is
+  kGather,   // put side by side, by everyone
+  kSum,      // added up, each times its weight
+  kScatter,  // added up, each times its weight; of the sum everyone keeps an interval of its own
+};
+
+// A tensor among those that a task carries.
+struct Carried {
+  TensorId tensor;
+  bool weighted = false;  // a mean over samples: contributions count by their weights
+  friend bool operator==(const Carried&, const Carried&) = default;
+};
+
+// What one device gives.
+struct Contribution {
+  DeviceId device;
+  BufferId buffer;  // merges, sums: where it lies on the task's device; transfers: at the source;
+                    // invalid: in static memory, or, of a collective, found by device and tensor
+  Encoding encoding = Encoding::kDense;
+  // Transfers and merges: samples of the value, of those that the buffer's maker made. Collectives
+  // that scatter or gather: rows along axis 0 that the device keeps or gives. kRows: [0, number of
+  // rows), the last of which may be padding. Else the whole value: [0, batch).
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  // By which what is weighted is multiplied: the share of the batch that the contribution was made
+  // from, or 1 where that has been done.
+  double weight = 1;
+  friend bool operator==(const Contribution&, const Contribution&) = default;
+};
+
+}  // namespace compiler
+}  // namespace heterog

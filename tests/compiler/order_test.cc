@@ -1,0 +1,188 @@
+// Priorities: ranks unless a planner gives its own, and what tasks between ops make of those.
+#include "compiler/order.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <map>
+
+#include "base/check.h"
+#include "base/rng.h"
+#include "compiler/compile.h"
+#include "compiler/layout.h"
+#include "compiler/problems.h"
+
+namespace heterog::compiler {
+namespace {
+
+std::unique_ptr<const cost::Problem> lenet() { return model_problem("lenet5-tiny", 3, 12); }
+
+Strategy replicated(const cost::Problem& problem, SyncMethod sync) {
+  return uniform_strategy(problem, even_decision(problem, sync));
+}
+
+// A random priority for every instance of every op that computes.
+std::vector<OpPriority> random_priorities(const cost::Problem& problem, const Strategy& strategy,
+                                          Rng& rng) {
+  const Layout layout = lay_out(problem, strategy);
+  std::vector<OpPriority> priorities;
+  for (OpId op : problem.folded->ops) {
+    for (std::uint32_t i = 0; i < layout.op_slices(op).size(); ++i) {
+      priorities.push_back({op, i, static_cast<std::int64_t>(rng.below(1000)) - 500});
+    }
+  }
+  return priorities;
+}
+
+// The places of the tasks in order of urgency.
+std::vector<TaskId> by_urgency(const Plan& plan) {
+  std::vector<TaskId> tasks(plan.task_count());
+  for (TaskId task : plan.task_ids()) tasks[plan.priority[task]] = task;
+  return tasks;
+}
+
+TEST(Priorities, AreRanksUnlessGiven) {
+  const auto problem = lenet();
+  const Plan plan = compile(*problem, replicated(*problem, SyncMethod::kParameterServer));
+  Nanoseconds last = std::numeric_limits<Nanoseconds>::max();
+  for (TaskId task : by_urgency(plan)) {
+    EXPECT_LE(plan.rank[task], last);
+    last = plan.rank[task];
+  }
+}
+
+TEST(Priorities, OfOpsAreThoseGiven) {
+  const auto problem = lenet();
+  Rng rng(3);
+  for (SyncMethod sync : {SyncMethod::kParameterServer, SyncMethod::kAllReduce}) {
+    Strategy strategy = replicated(*problem, sync);
+    const Plan by_rank = compile(*problem, strategy);
+    strategy.order = OrderPolicy::kPriority;
+    strategy.priorities = random_priorities(*problem, strategy, rng);
+    const Plan plan = compile(*problem, strategy);
+    EXPECT_EQ(plan.rank, by_rank.rank);  // a bound, whatever the order
+    EXPECT_EQ(plan.kind, by_rank.kind);
+    EXPECT_NE(plan.priority, by_rank.priority);
+
+    std::map<std::pair<OpId, std::int64_t>, std::int64_t> given;  // by op and first sample
+    const Layout layout = lay_out(*problem, strategy);
+    for (const OpPriority& one : strategy.priorities) {
+      given[{one.op, layout.op_slices(one.op)[one.instance].begin}] = one.priority;
+    }
+    std::int64_t last = std::numeric_limits<std::int64_t>::max();
+    for (TaskId task : by_urgency(plan)) {
+      if (plan.kind[task] != TaskKind::kCompute) continue;
+      const std::int64_t own = given.at({plan.op[task], plan.begin[task]});
+      EXPECT_LE(own, last);
+      last = own;
+    }
+  }
+}
+
+// The first op of two units on different devices: what one sends to the other is as urgent as its
+// reader; what is reduced, as its most urgent producer; updates and pulls come last.
+TEST(Priorities, OfTasksBetweenAreThoseOfWhomTheyServe) {
+  const auto problem = lenet();
+  Rng rng(4);
+  std::map<TaskKind, int> seen;
+  for (SyncMethod sync : {SyncMethod::kParameterServer, SyncMethod::kAllReduce}) {
+    Strategy strategy = replicated(*problem, sync);
+    strategy.units[UnitId(0)] = single_decision(DeviceId(1));
+    strategy.order = OrderPolicy::kPriority;
+    strategy.priorities = random_priorities(*problem, strategy, rng);
+    const Plan plan = compile(*problem, strategy);
+    std::map<std::pair<OpId, std::uint32_t>, std::int64_t> given;
+    for (const OpPriority& one : strategy.priorities) given[{one.op, one.instance}] = one.priority;
+    std::map<OpId, std::uint32_t> instances;
+    constexpr std::int64_t kLast = std::numeric_limits<std::int64_t>::min();
+    IdVector<TaskId, std::int64_t> key(plan.task_count(), kLast);
+    for (TaskId task : plan.task_ids()) {
+      if (plan.kind[task] != TaskKind::kCompute) continue;
+      key[task] = given.at({plan.op[task], instances[plan.op[task]]++});
+    }
+    // Only what touches a computing task directly, which is all that a reader can check by eye.
+    IdVector<TaskId, std::vector<TaskId>> before(plan.task_count());
+    for (TaskId task : plan.task_ids()) {
+      for (TaskId next : plan.successors[task]) before[next].push_back(task);
+    }
+    const auto urgency_of = [&](const auto& tasks) {
+      std::int64_t most = kLast;
+      for (TaskId task : tasks) most = std::max(most, key[task]);
+      return most;
+    };
+    const auto all_compute = [&](const auto& tasks) {
+      return !tasks.empty() && std::all_of(tasks.begin(), tasks.end(), [&](TaskId task) {
+        return plan.kind[task] == TaskKind::kCompute;
+      });
+    };
+    std::vector<std::pair<TaskId, std::int64_t>> expected;
+    for (TaskId task : plan.task_ids()) {
+      const TaskKind kind = plan.kind[task];
+      if (kind == TaskKind::kTransfer && all_compute(plan.successors[task])) {
+        expected.emplace_back(task, urgency_of(plan.successors[task]));
+      } else if ((kind == TaskKind::kPush || is_collective(kind)) && all_compute(before[task])) {
+        expected.emplace_back(task, urgency_of(before[task]));
+      } else if (kind == TaskKind::kUpdate || kind == TaskKind::kPull) {
+        expected.emplace_back(task, kLast);
+      } else {
+        continue;
+      }
+      ++seen[kind];
+    }
+    for (const auto& [task, urgency] : expected) {
+      for (TaskId other : plan.task_ids()) {
+        if (plan.kind[other] != TaskKind::kCompute || key[other] == urgency) continue;
+        EXPECT_EQ(plan.priority[task]<plan.priority[other], urgency> key[other]);
+      }
+    }
+  }
+  for (TaskKind kind : {TaskKind::kTransfer, TaskKind::kPush, TaskKind::kAllReduce,
+                        TaskKind::kUpdate, TaskKind::kPull}) {
+    EXPECT_GT(seen[kind], 0) << task_kind_name(kind);
+  }
+}
+
+std::string refusal(const cost::Problem& problem, const Strategy& strategy) {
+  try {
+    check_strategy(problem, strategy, "s");
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Priorities, ThatNameNothingAreRefused) {
+  const auto problem = lenet();
+  const Strategy plain = replicated(*problem, SyncMethod::kAllReduce);
+  Strategy strategy = plain;
+  const OpId op = problem->folded->ops.front();
+  const std::string name = problem->graph->op(op).name;
+  strategy.priorities = {{op, 0, 1}};
+  EXPECT_EQ(refusal(*problem, strategy),
+            "s: priorities: 1 given, but the order is rank; expected order priority, or none");
+  strategy.order = OrderPolicy::kPriority;
+  EXPECT_EQ(refusal(*problem, strategy), "accepted");
+  strategy.priorities = {};
+  EXPECT_EQ(refusal(*problem, strategy),
+            "s: order: priority, but no priorities are given; expected those of the ops, or order "
+            "rank, rank-reserve or fifo");
+  strategy.priorities = {{op, 3, 1}};
+  EXPECT_EQ(refusal(*problem, strategy),
+            "s: priorities[0]: instance 3 of op '" + name + "', which has 3");
+  strategy.priorities = {{op, 0, 1}, {op, 0, 2}};
+  EXPECT_EQ(refusal(*problem, strategy),
+            "s: priorities[1]: instance 0 of op '" + name + "' stands twice, expected one entry");
+  strategy.priorities = {{OpId(100000), 0, 1}};
+  EXPECT_EQ(refusal(*problem, strategy), "s: priorities[0]: op 100000, the graph has " +
+                                             std::to_string(problem->graph->op_count()) + " ops");
+  // An op in the middle of an update is part of its task.
+  const OpId inside = problem->folded->chains.front().ops.front();
+  ASSERT_GT(problem->folded->chains.front().ops.size(), 1u);
+  strategy.priorities = {{inside, 0, 1}};
+  EXPECT_EQ(refusal(*problem, strategy), "s: priorities[0]: op '" +
+                                             problem->graph->op(inside).name +
+                                             "' has no task of its own in the plan");
+}
+
+}  // namespace
+}  // namespace heterog::compiler
