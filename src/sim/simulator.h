@@ -36,7 +36,7 @@ struct SimResult {
   std::vector<TaskId> dispatch;  // tasks in order of start
 };
 
-// Rule 8 of the design: at any moment, of the ready tasks whose resources are all free, the one of
+// Decision 8: at any moment, of the ready tasks whose resources are all free, the one of
 // the highest rank starts, until none can; nothing is pre-empted. A moment is: first every task
 // that ends then ends, then tasks start; what takes no time ends at the same moment, which is then
 // gone through again. Under kRankReserve a ready task that cannot start keeps its resources from
