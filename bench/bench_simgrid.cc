@@ -3,7 +3,7 @@
 //     build/release/bin/bench_simgrid         (from the root of the repository)
 //
 // BERT-large, EV-PS on eight GPUs. SimGrid shares a host or a link among those who use
-// it at once, and rule 8 of the design does not; so SimGrid is given, beside the dependencies, the
+// it at once, and decision 8 does not; so SimGrid is given, beside the dependencies, the
 // order in which our simulator had each device and link work. Then nothing contends and the two
 // must agree: the program fails where the step times differ by more than 1e-6. Our simulator finds
 // the order by itself. Only SimGrid's run is timed, not the making of its activities.

@@ -1,4 +1,4 @@
-// Rule 8 of the design as a textbook has it: a priority queue a resource, and one of events.
+// Decision 8 as a textbook has it: a priority queue a resource, and one of events.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The one check before a commit: format, layers, clang-tidy on the C++ files that differ from the
-# last commit, build, every test. Usage: check.sh [--quick] [--tidy-all]
+# The one check before a commit: format, layers, pages, clang-tidy on the C++ files that differ from
+# the last commit, build, every test. Usage: check.sh [--quick] [--tidy-all]
 #   --quick     leaves out the sanitizer builds and the tests marked slow
 #   --tidy-all  runs clang-tidy on every file (minutes)
 set -euo pipefail
@@ -21,6 +21,7 @@ done
 
 scripts/check_format.sh
 scripts/check_layers.sh
+scripts/check_docs.sh
 scripts/setup.sh
 cmake --preset dev >/dev/null
 scripts/tidy.sh "$tidy"

@@ -154,6 +154,7 @@ def main():
 
     steps = [
         ("layers", lambda: one("Layers", ["scripts/check_layers.sh"])),
+        ("pages", lambda: one("Pages", ["scripts/check_docs.sh"])),
         ("format", lambda: one("Format", ["scripts/check_format.sh"])),
         ("C++", lambda: cpp_tests("dev")),
         ("Python", lambda: python_tests(quick)),

@@ -8,7 +8,7 @@
 
 namespace heterog {
 
-// What went wrong, in terms of the process's exit code (DESIGN §10).
+// What went wrong, in terms of the process's exit code (docs/design.md §9).
 enum class ErrorKind {
   kBug = 1,           // a broken invariant of ours
   kInput = 2,         // bad usage or input

@@ -11,7 +11,7 @@
 
 namespace heterog::cli {
 
-// In the order of DESIGN §10.
+// In the order of docs/design.md §9.
 const std::vector<planner::PlannerEntry>& all_planners();
 
 // By name, or "single:DEVICE". Throws an input error that names what exists.

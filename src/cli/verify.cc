@@ -37,7 +37,7 @@ struct VerifyOptions {
   ProcessOptions ranks;
 };
 
-// DESIGN §5.12.
+// Decision 12.
 double tolerance_of(const VerifyOptions& options) {
   if (options.tolerance > 0) return options.tolerance;
   return options.dtype == "float64" ? 1e-10 : 1e-4;

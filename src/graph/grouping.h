@@ -1,4 +1,4 @@
-// Groups of ops that share one decision (HeteroG §4.1.1, DESIGN §4).
+// Groups of ops that share one decision (HeteroG §4.1.1, docs/design.md §4.8).
 #pragma once
 
 #include <span>

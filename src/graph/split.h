@@ -1,4 +1,4 @@
-// What each op does when it runs on a slice of the batch (DESIGN §4, SplitRule).
+// What each op does when it runs on a slice of the batch (docs/design.md §4.2).
 #pragma once
 
 #include <cstdint>

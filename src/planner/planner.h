@@ -53,7 +53,7 @@ struct PlannerEntry {
   std::unique_ptr<const Planner> (*make)();
 };
 
-// Planners that need no learning, in the order of DESIGN §10.
+// Planners that need no learning, in the order of docs/design.md §9.
 std::span<const PlannerEntry> builtin_planners();
 
 }  // namespace heterog::planner

@@ -25,7 +25,7 @@ using Register = std::uint32_t;
 inline constexpr Register kNoRegister = 0xffffffff;
 
 // Each queue is worked off in the order of the plan's dispatch sequence by a thread of its own, and
-// blocks on its head alone (DESIGN §5.8).
+// blocks on its head alone (decision 8).
 enum class Queue : std::uint8_t { kCompute, kSend, kReceive, kCollective };
 inline constexpr std::size_t kQueueCount = 4;
 

@@ -24,7 +24,7 @@ struct NormalisedSlices {
   std::vector<Interval> slices;  // ascending; empty: the op runs on the whole batch
   std::int64_t outer = 1;        // the first dimension holds outer × samples
 };
-// Batch normalisation in training has the statistics of the slices that the plan makes (DESIGN §4),
+// Batch normalisation in training has the statistics of the plan's slices (docs/design.md §4.4),
 // so these operators, which are known by name, run slice after slice on the one device too. It is
 // all that the reference is told of a plan.
 IdVector<OpId, NormalisedSlices> normalised_slices(const cost::Problem& problem,

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::array<const char*, 5> kKinds = {"loss", "gradient", "parameter", "buffer",
                                                "optimizer state"};
-constexpr double kVanishing = 1e-6;  // of the norm of all of its kind (DESIGN §5.12)
+constexpr double kVanishing = 1e-6;  // of the norm of all of its kind (decision 12)
 
 std::size_t kind_of(TensorRole role) {
   switch (role) {

@@ -23,7 +23,7 @@ struct VerifyOptions {
 };
 
 // How far a tensor is from what one device has, relative to its norm; one whose norm is below 1e-6
-// of that of all tensors of its kind together is held to that norm instead (DESIGN §5.12).
+// of that of all tensors of its kind together is held to that norm instead (decision 12).
 // Integers: the share of elements that differ.
 struct Difference {
   std::string kind;  // "loss", "gradient", "parameter", "buffer", "optimizer state"

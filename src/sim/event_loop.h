@@ -14,7 +14,7 @@
 
 namespace heterog::sim {
 
-// Rule 8 (see Simulator). Queue is RankQueue or FifoQueue.
+// Decision 8 (see Simulator). Queue is RankQueue or FifoQueue.
 //
 // Within a moment, what starts on a stream depends on that stream alone, and what starts of the
 // hold sets on them alone; so the two are gone through one after the other. Only who is named as

@@ -55,8 +55,8 @@ struct MemoryPeak {
   Bytes total() const;  // equals SimResult::peak_bytes
 };
 
-// Replays the timeline in the order of rule 8, moment by moment: what ends, ends first; then tasks
-// start; tasks of no time end together before those that waited for them start.
+// Replays the timeline in the order of decision 8, moment by moment: what ends, ends first; then
+// tasks start; tasks of no time end together before those that waited for them start.
 IdVector<DeviceId, MemoryPeak> memory_peaks(const cost::Problem& problem,
                                             const compiler::Plan& plan, const SimResult& result);
 

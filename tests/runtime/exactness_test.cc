@@ -24,7 +24,7 @@ using support::GraphMaker;
 using support::kB;
 using support::n;
 
-constexpr double kTolerance = 1e-10;  // relative, in double precision (DESIGN §5.12)
+constexpr double kTolerance = 1e-10;  // relative, in double precision (decision 12)
 
 double off_by(std::shared_ptr<const cost::Problem> problem, const compiler::Strategy& strategy) {
   const TestJob test = make_test_job(problem, strategy);

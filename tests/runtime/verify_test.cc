@@ -14,7 +14,7 @@ namespace {
 
 using compiler::SyncMethod;
 
-constexpr double kTolerance = 1e-10;  // relative, in double precision (DESIGN §5.12)
+constexpr double kTolerance = 1e-10;  // relative, in double precision (decision 12)
 
 std::string text_of(const Verification& verification) {
   std::string text;

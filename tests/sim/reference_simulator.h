@@ -1,4 +1,4 @@
-// The slow, obvious simulator: rule 8 of the design written literally, for the fast one to agree
+// The slow, obvious simulator: decision 8 written literally, for the fast one to agree
 // with.
 #pragma once
 

@@ -163,7 +163,7 @@ TEST(WorstCase, TheBestScheduleIsOneOfAnotherStrictOrder) {
   EXPECT_EQ(strict_step(instance.plan(), order), instance.optimum());
 }
 
-// Rule 8 keeps no resource idle for a task that is yet to come. On resource 2 chain 1 goes on
+// Decision 8 keeps no resource idle for a task that is yet to come. On resource 2 chain 1 goes on
 // instead of waiting for chain 2, and the lone operations fill resource H from the start.
 TEST(WorstCase, AnOrderThatKeepsNothingIdleStaysBelow) {
   const WorstCase instance(2, 40, 1000, 1);

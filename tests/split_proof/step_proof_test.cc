@@ -20,7 +20,7 @@ using graph::SplitAnalysis;
 using graph::SplitKind;
 using graph::TensorRole;
 
-constexpr double kTolerance = 1e-10;  // relative, in double precision (DESIGN §5.12)
+constexpr double kTolerance = 1e-10;  // relative, in double precision (decision 12)
 
 bool normalises_batches(const ModelGraph& graph) {
   for (OpId op : graph.op_ids()) {
