@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <set>
+#include <utility>
 
 #include "base/json_reader.h"
 #include "base/text.h"
@@ -74,13 +76,18 @@ struct Writer {
   }
 };
 
+// A case that stands twice would be trained on twice in every round, and takes a step each time.
 std::vector<TrainGraph> read_graphs(JsonObject& object) {
   std::vector<TrainGraph> graphs;
+  std::set<std::pair<std::string, std::int64_t>> seen;
   for (const JsonValue& item : object.list("graphs")) {
     JsonObject entry(item);
     TrainGraph graph{.graph = entry.string("graph"), .batches = {}};
     for (const JsonValue& batch : entry.list("batches")) {
       graph.batches.push_back(batch.as_int(1, graph::kMaxSamples));
+      VALIDATE(seen.emplace(graph.graph, graph.batches.back()).second,
+               "{}: {} at batch {} stands twice, expected one entry", batch.where(),
+               printable(graph.graph), graph.batches.back());
     }
     VALIDATE(!graph.batches.empty(), "{}: \"batches\" is empty; name at least one batch size",
              item.where());
@@ -113,7 +120,10 @@ TrainConfig read_config(const Json& json, const std::string& source) {
   if (object.has("graphs")) config.graphs = read_graphs(object);
   if (object.has("clusters")) {
     for (const JsonValue& item : object.list("clusters")) {
-      config.clusters.push_back(item.as_string());
+      const std::string path = item.as_string();
+      VALIDATE(std::ranges::find(config.clusters, path) == config.clusters.end(),
+               "{}: {} stands twice, expected one entry", item.where(), printable(path));
+      config.clusters.push_back(path);
     }
   }
   visit_fields(config, Reader{object});
