@@ -67,9 +67,10 @@ TEST(TrainConfig, ErrorsNameFileFieldAndRemedy) {
   EXPECT_THAT(error_of(R"({"head": "round"})"), testing::HasSubstr("device-features"));
   EXPECT_THAT(error_of(R"({"head": "fixed"})"), testing::HasSubstr("fixed_devices"));
   EXPECT_THAT(error_of(R"({"txl_width": 10, "txl_heads": 4})"), testing::HasSubstr("divide"));
-  EXPECT_THAT(error_of(R"({"graphs": [{"graph": "g", "batches": [8]}, {"graph": "h", "batches": [8]},
+  EXPECT_THAT(
+      error_of(R"({"graphs": [{"graph": "g", "batches": [8]}, {"graph": "h", "batches": [8]},
                                       {"graph": "g", "batches": [16, 8]}]})"),
-              testing::HasSubstr("graphs[2].batches[1]: g at batch 8 stands twice, expected one entry"));
+      testing::HasSubstr("graphs[2].batches[1]: g at batch 8 stands twice, expected one entry"));
   EXPECT_THAT(error_of(R"({"clusters": ["a", "b", "a"]})"),
               testing::HasSubstr("clusters[2]: a stands twice, expected one entry"));
   EXPECT_THAT(error_of(R"({"graphs": [{"graph": "g", "batches": []}]})"),
