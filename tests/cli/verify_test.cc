@@ -1,10 +1,14 @@
 // Plans proved by real processes: the same verdict as in threads, and every break found.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 
+#include "base/rng.h"
 #include "cli/program.h"
+#include "support/graphs.h"
 
 namespace heterog::cli {
 namespace {
@@ -70,6 +74,25 @@ class VerifyInProcesses : public ProgramTest {
     EXPECT_EQ(in_threads.err, finished.err);
   }
 };
+
+// Tables whose gradients travel as rows or whole, in either precision, whatever the batch: also one
+// of fewer samples than devices.
+TEST_F(VerifyInProcesses, ProvesEmbeddings) {
+  Rng rng(11);
+  for (int i = 0; i < 6; ++i) {
+    const support::LookupTable table{
+        .rows = 30,
+        .width = 8,
+        .words = 1 + static_cast<std::int64_t>(rng.below(4)),
+        .twice = rng.below(3) == 0,
+        .gradient = i % 2 == 0 ? graph::DType::kBFloat16 : graph::DType::kFloat32};
+    const std::string graph =
+        write("lookups.json", support::graph_text(support::lookup_graph(table)));
+    const char* planner = std::array{"ev-ar", "cp-ar", "ev-ps"}[i % 3];
+    expect_proved(fmt::format(" --batch {} --planner {} --graph {}{}", 1 + rng.below(33), planner,
+                              graph, i % 2 == 0 ? kFour : kTwo));
+  }
+}
 
 TEST_F(VerifyInProcesses, ProvesEvenSlicesReducedByAll) {
   expect_proved(" --batch 8 --planner ev-ar" + kMlp + kTwo);

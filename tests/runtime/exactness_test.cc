@@ -118,56 +118,13 @@ TEST(VerifyItself, CountsWhatTheOneDeviceDoesNotRunAsItStands) {
 
 // ---- gradients that travel as rows ----
 
-struct Table {
-  std::int64_t rows = 1, width = 1, words = 1;
-  bool twice = false;  // looked up by two inputs of so many words
-};
-
-// loss = Σ table[words] · g, plain SGD.
-graph::ModelGraph lookups(const Table& of) {
-  GraphMaker maker("lookups");
-  const TensorId table = maker.parameter("table", {n(of.rows), n(of.width)});
-  const graph::Value no{.kind = graph::Value::Kind::kBool, .integer = {0, 0}};
-  std::vector<TensorId> losses, gradients;
-  for (int i = 0; i < (of.twice ? 2 : 1); ++i) {
-    const TensorId words =
-        maker.input(fmt::format("words{}", i), {kB, n(of.words)}, graph::DType::kInt64);
-    const GraphMaker::Shape shape = {kB, n(of.words), n(of.width)};
-    const TensorId g = maker.input(fmt::format("g{}", i), shape);
-    const TensorId found =
-        maker.op("aten.embedding.default", {tensor_value(table), tensor_value(words)}, shape);
-    const TensorId product =
-        maker.op("aten.mul.Tensor", {tensor_value(found), tensor_value(g)}, shape);
-    losses.push_back(maker.op("aten.sum.default", {tensor_value(product)}, {},
-                              {.role = of.twice ? TensorRole::kActivation : TensorRole::kOutput}));
-    support::OpOptions backward{.phase = Phase::kBackward, .forward = maker.maker(found)};
-    if (!of.twice) backward.role = TensorRole::kGradient, backward.of = table;
-    gradients.push_back(
-        maker.op("aten.embedding_dense_backward.default",
-                 {tensor_value(g), tensor_value(words), int_value(of.rows), int_value(-1), no},
-                 {n(of.rows), n(of.width)}, backward));
-  }
-  TensorId loss = losses[0], gradient = gradients[0];
-  if (of.twice) {
-    loss = maker.op("aten.add.Tensor", {tensor_value(losses[0]), tensor_value(losses[1])}, {},
-                    {.role = TensorRole::kOutput});
-    gradient = maker.op("aten.add.Tensor", {tensor_value(gradients[0]), tensor_value(gradients[1])},
-                        {n(of.rows), n(of.width)},
-                        {.phase = Phase::kBackward, .role = TensorRole::kGradient, .of = table});
-  }
-  maker.loss(loss);
-  const TensorId change = maker.op("aten.mul.Scalar", {tensor_value(gradient), float_value(0.1)},
-                                   {n(of.rows), n(of.width)}, {.phase = Phase::kUpdate});
-  maker.op("aten.sub.Tensor", {tensor_value(table), tensor_value(change)},
-           {n(of.rows), n(of.width)},
-           {.phase = Phase::kUpdate, .role = TensorRole::kOutput, .replaces = table});
-  return std::move(maker).build();
-}
+using support::lookup_graph;
+using Table = support::LookupTable;
 
 // 12 rows of 40 B from each of two devices: as many bytes as the table of 30 rows of 32 B.
 TEST(Rows, ThatWeighAsMuchAsTheTableTrainAsOneDevice) {
   const std::shared_ptr<const cost::Problem> problem =
-      compiler::toy_problem(lookups({.rows = 30, .width = 8, .words = 3}), 2, 8);
+      compiler::toy_problem(lookup_graph({.rows = 30, .width = 8, .words = 3}), 2, 8);
   const auto even = weighted(*problem, {1, 1}, SyncMethod::kAllReduce);
   const compiler::Plan plan = compiler::compile(*problem, even, {});
   bool gathers = false;
@@ -186,20 +143,23 @@ TEST(Rows, OfRandomTablesTrainAsOneDevice) {
                 .width = 1 + static_cast<std::int64_t>(rng.below(12)),
                 .words = 1 + static_cast<std::int64_t>(rng.below(4)),
                 .twice = rng.below(3) == 0};
+    if (rng.below(3) == 0) table.rows = 30, table.width = 8;
+    if (rng.below(2) == 0) table.gradient = graph::DType::kBFloat16;
     const std::size_t devices = 2 + rng.below(3);
-    auto batch = static_cast<std::int64_t>(devices + rng.below(14));
+    auto batch = static_cast<std::int64_t>(1 + rng.below(33));
     // Rows of 40 B with their indices, of all devices as many bytes as the table.
     const bool alike = i % 5 == 0;
+    if (alike) table.gradient = graph::DType::kFloat32;
     if (alike) {
       table.width = 8;
       table.rows = 5 * table.words * static_cast<std::int64_t>(devices) * (table.twice ? 2 : 1);
       batch = 4 * static_cast<std::int64_t>(devices);
     }
-    SCOPED_TRACE(fmt::format("{}: table {} × {}, {} words, {}, {} devices, batch {}", i, table.rows,
-                             table.width, table.words, table.twice ? "twice" : "once", devices,
-                             batch));
+    SCOPED_TRACE(fmt::format("{}: table {} × {}, {} words, {}, {}, {} devices, batch {}", i,
+                             table.rows, table.width, table.words, table.twice ? "twice" : "once",
+                             graph::dtype_name(table.gradient), devices, batch));
     const std::shared_ptr<const cost::Problem> problem =
-        compiler::toy_problem(lookups(table), devices, batch);
+        compiler::toy_problem(lookup_graph(table), devices, batch);
     compiler::Strategy strategy = random_mix(*problem, rng());
     if (alike || rng.below(2) == 0) {
       std::vector<double> weights;
@@ -236,7 +196,7 @@ TEST(Rows, AreFoundWithoutWaitingForTheDevice) {
       }).scopes({at::RecordScope::FUNCTION}));
   for (SyncMethod sync : {SyncMethod::kAllReduce, SyncMethod::kParameterServer}) {
     const std::shared_ptr<const cost::Problem> problem =
-        compiler::toy_problem(lookups({.rows = 60, .width = 8, .words = 3}), 2, 8);
+        compiler::toy_problem(lookup_graph({.rows = 60, .width = 8, .words = 3}), 2, 8);
     const TestJob test = make_test_job(problem, weighted(*problem, {1, 1}, sync));
     Team team(test.job, IdVector<DeviceId, WorkerOptions>(2));
     const auto values = random_residents(*problem->graph, 1, Floats::kOwn);

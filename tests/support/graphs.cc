@@ -6,6 +6,7 @@
 namespace heterog::support {
 
 using graph::DType;
+using graph::float_value;
 using graph::int_value;
 using graph::list_value;
 using graph::Phase;
@@ -171,6 +172,50 @@ graph::ModelGraph tiny_mlp_graph() {
     maker.op("aten.sub.Tensor", {tensor_value(parameter), tensor_value(step)}, shape,
              {.phase = Phase::kUpdate, .role = TensorRole::kOutput, .replaces = parameter});
   }
+  return std::move(maker).build();
+}
+
+graph::ModelGraph lookup_graph(const LookupTable& of) {
+  GraphMaker maker("lookups");
+  const TensorId table = maker.parameter("table", {n(of.rows), n(of.width)});
+  const Value no{.kind = graph::Value::Kind::kBool, .integer = {0, 0}};
+  std::vector<TensorId> losses, gradients;
+  for (int i = 0; i < (of.twice ? 2 : 1); ++i) {
+    const TensorId words = maker.input(fmt::format("words{}", i), {kB, n(of.words)}, DType::kInt64);
+    const GraphMaker::Shape shape = {kB, n(of.words), n(of.width)};
+    const TensorId g = maker.input(fmt::format("g{}", i), shape, of.gradient);
+    const TensorId found =
+        maker.op("aten.embedding.default", {tensor_value(table), tensor_value(words)}, shape);
+    const TensorId product =
+        maker.op("aten.mul.Tensor", {tensor_value(found), tensor_value(g)}, shape);
+    losses.push_back(maker.op("aten.sum.default", {tensor_value(product)}, {},
+                              {.role = of.twice ? TensorRole::kActivation : TensorRole::kOutput}));
+    OpOptions backward{
+        .phase = Phase::kBackward, .forward = maker.maker(found), .dtype = of.gradient};
+    if (!of.twice) backward.role = TensorRole::kGradient, backward.of = table;
+    gradients.push_back(
+        maker.op("aten.embedding_dense_backward.default",
+                 {tensor_value(g), tensor_value(words), int_value(of.rows), int_value(-1), no},
+                 {n(of.rows), n(of.width)}, backward));
+  }
+  TensorId loss = losses[0], gradient = gradients[0];
+  if (of.twice) {
+    loss = maker.op("aten.add.Tensor", {tensor_value(losses[0]), tensor_value(losses[1])}, {},
+                    {.role = TensorRole::kOutput});
+    gradient = maker.op("aten.add.Tensor", {tensor_value(gradients[0]), tensor_value(gradients[1])},
+                        {n(of.rows), n(of.width)},
+                        {.phase = Phase::kBackward,
+                         .role = TensorRole::kGradient,
+                         .dtype = of.gradient,
+                         .of = table});
+  }
+  maker.loss(loss);
+  const TensorId change =
+      maker.op("aten.mul.Scalar", {tensor_value(gradient), float_value(0.1)},
+               {n(of.rows), n(of.width)}, {.phase = Phase::kUpdate, .dtype = of.gradient});
+  maker.op("aten.sub.Tensor", {tensor_value(table), tensor_value(change)},
+           {n(of.rows), n(of.width)},
+           {.phase = Phase::kUpdate, .role = TensorRole::kOutput, .replaces = table});
   return std::move(maker).build();
 }
 

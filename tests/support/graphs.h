@@ -53,6 +53,16 @@ class GraphMaker {
 // form that the exporter gives it: sizes 8 → 16 → 4, 4 parameters, 28 ops.
 graph::ModelGraph tiny_mlp_graph();
 
+// What samples look up in a table.
+struct LookupTable {
+  std::int64_t rows = 1, width = 1, words = 1;
+  bool twice = false;  // looked up by two inputs of so many words
+  graph::DType gradient = graph::DType::kFloat32;
+};
+
+// A training step of loss = Σ table[words] · g, plain SGD: a gradient that may travel as rows.
+graph::ModelGraph lookup_graph(const LookupTable& of);
+
 // The text of the graph's file (docs/formats.md), not compressed.
 std::string graph_text(const graph::ModelGraph& graph);
 
