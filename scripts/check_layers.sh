@@ -9,17 +9,18 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
   BEGIN {
     # What a folder may include beside itself: folders, or single headers of a folder.
     may["base"] = ""
-    may["graph"] = "base"
+    may["operators"] = "base"
+    may["graph"] = "base operators"
     may["cluster"] = "base"
-    may["cost"] = "base graph cluster"
-    may["compiler"] = "base graph cluster cost"
+    may["cost"] = "base operators graph cluster"
+    may["compiler"] = "base operators graph cluster cost"
     # The simulator and the runtime know plans, not how they are made.
     may["sim"] = "base graph cluster cost/problem.h compiler/plan.h compiler/strategy.h"
     may["planner"] = "base graph cluster cost compiler sim"
     may["tensors"] = "base"
     may["gnn"] = "base graph cluster cost"
     may["policy"] = "base graph cluster cost compiler sim planner gnn tensors"
-    may["runtime"] = "base graph cluster cost compiler/plan.h tensors"
+    may["runtime"] = "base operators graph cluster cost compiler/plan.h tensors"
     may["loading"] = "base graph cluster cost compiler sim runtime"
     may["client"] = "base graph cluster cost compiler sim runtime loading"
     may["cli"] = "base graph cluster cost compiler sim planner gnn policy runtime loading"

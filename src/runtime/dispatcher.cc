@@ -5,7 +5,7 @@
 #include <iterator>
 
 #include "base/check.h"
-#include "graph/operators.h"
+#include "operators/allowed.h"
 #include "runtime/operators.h"
 
 namespace heterog::runtime {
@@ -33,7 +33,7 @@ std::optional<c10::OperatorHandle> find_operator(std::string_view type) {
 }
 
 c10::OperatorHandle operator_to_call(std::string_view type) {
-  ENSURE(graph::is_allowed_operator(type));
+  ENSURE(operators::is_allowed(type));
   const OperatorName name = operator_name(type);
   return c10::Dispatcher::singleton().findSchemaOrThrow(name.name.c_str(), name.overload.c_str());
 }
