@@ -2,35 +2,13 @@
 #include "compiler/rows.h"
 
 #include <algorithm>
-#include <optional>
-#include <string_view>
 
 #include "compiler/movement.h"
+#include "graph/lookups.h"
 
 namespace heterog::compiler {
 
 namespace {
-
-// The rows and indices of a sum of lookups' gradients; nothing if it has another addend.
-std::optional<Bytes> sparse_bytes(const graph::ModelGraph& graph, TensorId gradient,
-                                  std::int64_t samples) {
-  const OpId producer = graph.tensor(gradient).producer;
-  if (!producer.valid()) return std::nullopt;
-  const std::string_view type = graph.type_name(graph.op(producer).type);
-  const auto inputs = graph.inputs(producer);
-  if (type == "aten.embedding_dense_backward.default") {
-    // (gradient of what was looked up, indices, …)
-    return graph.bytes(inputs[0], samples) + graph.bytes(inputs[1], samples);
-  }
-  if (type != "aten.add.Tensor") return std::nullopt;
-  Bytes total = 0;
-  for (TensorId addend : inputs) {
-    const auto bytes = sparse_bytes(graph, addend, samples);
-    if (!bytes) return std::nullopt;
-    total += *bytes;
-  }
-  return total;
-}
 
 // Rows are read, and what they are added to is read and written.
 Nanoseconds add_rows_duration(const cluster::DeviceType& type, Bytes rows) {
@@ -41,7 +19,8 @@ Nanoseconds add_rows_duration(const cluster::DeviceType& type, Bytes rows) {
 
 Bytes row_bytes(const cost::Problem& problem, TensorId gradient, std::int64_t samples) {
   const Bytes whole = problem.graph->bytes(gradient, problem.batch);
-  return std::min(whole, sparse_bytes(*problem.graph, gradient, samples).value_or(whole));
+  const auto sparse = graph::lookups(*problem.graph, gradient, samples);
+  return sparse ? std::min(whole, sparse->row_bytes + sparse->index_bytes) : whole;
 }
 
 TaskId Movement::add_rows(TensorId tensor, DeviceId device, Bytes rows) {

@@ -2,8 +2,8 @@
 #include "runtime/body.h"
 
 #include <algorithm>
-#include <string_view>
 
+#include "graph/lookups.h"
 #include "runtime/random.h"
 
 namespace heterog::runtime {
@@ -78,14 +78,9 @@ bool PlanView::is_addend(TaskId task) const {
 }
 
 std::int64_t PlanView::lookups(TensorId gradient, std::int64_t samples) const {
-  const OpId producer = graph.tensor(gradient).producer;
-  const auto inputs = graph.inputs(producer);
-  if (graph.type_name(producer) == "aten.embedding_dense_backward.default") {
-    return graph.elements(inputs[1], samples);
-  }
-  std::int64_t total = 0;
-  for (TensorId addend : inputs) total += lookups(addend, samples);
-  return total;
+  const auto found = graph::lookups(graph, gradient, samples);
+  ENSURE(found);
+  return found->rows;
 }
 
 SlotId SlotTable::outside(TensorId tensor) {
