@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "graph/graph_io.h"
 #include "operators/allowed.h"
+#include "operators/facts.h"
 #include "runtime/dispatcher.h"
 #include "runtime/execute.h"
 
@@ -67,6 +68,7 @@ TEST(Operators, OnlyThoseOfTheTableAreCalled) {
     if (operators::is_allowed(type)) {
       const auto handle = operator_to_call(type);
       EXPECT_FALSE(handle.schema().is_mutable()) << type;
+      EXPECT_EQ(twin_to_call(type).has_value(), operators::facts(type).in_place_twin) << type;
       ++given;
     } else {
       EXPECT_THROW(operator_to_call(type), Error) << type;
@@ -76,6 +78,9 @@ TEST(Operators, OnlyThoseOfTheTableAreCalled) {
       EXPECT_TRUE(operators::is_allowed(type)) << type;
       EXPECT_EQ(twin->operator_name().name, name.name + "_");
     }
+  }
+  for (std::string_view other : {"aten.view.default", "aten._unsafe_view.default"}) {
+    EXPECT_NO_THROW(operator_to_call(operators::facts(other).called_as));
   }
   EXPECT_GT(given, 500);
   EXPECT_GT(refused, 1000);
