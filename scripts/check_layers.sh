@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks that includes in src/ point downwards only, that LibTorch stays in the folders that learn
-# or run, that JSON stays where files are read and written, and that PyTorch is asked for operators
-# in one place. Usage: check_layers.sh [ROOT]
+# or run, that JSON stays where files are read and written, that PyTorch is asked for operators in
+# one place, and that operators are named in one place. Usage: check_layers.sh [ROOT]
 set -euo pipefail
 cd "${1:-$(dirname "$0")/..}"
 
@@ -60,6 +60,15 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
   # What a file names is looked up in one place, which consults the table of operators.
   /Dispatcher::singleton/ && FILENAME != "src/runtime/dispatcher.cc" {
     complain("operators of PyTorch are looked up in src/runtime/dispatcher.cc alone")
+  }
+  # What an operator is known for stands in one table: whoever asks by name knows it a second time.
+  # The rules by which operators run on slices are functions of a graph, a table of them for each
+  # family, and so are above src/operators. Comments may name operators.
+  {
+    code = $0
+    sub(/\/\/.*/, "", code)
+    if (code ~ /"aten\./ && FILENAME !~ /^src\/(operators\/|graph\/split_rules_[a-z]+\.cc$)/)
+      complain("an operator by name; what is known of it belongs in src/operators/facts.cc")
   }
   END { exit bad }
 '
