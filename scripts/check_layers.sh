@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks that includes in src/ point downwards only, that LibTorch stays in the folders that learn
-# or run, that JSON stays where files are read and written, and that PyTorch is asked for operators
-# in one place. Usage: check_layers.sh [ROOT]
+# or run, that JSON stays where files are read and written, that PyTorch is asked for operators in
+# one place, and that operators are named in one place. Usage: check_layers.sh [ROOT]
 set -euo pipefail
 cd "${1:-$(dirname "$0")/..}"
 
@@ -9,17 +9,18 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
   BEGIN {
     # What a folder may include beside itself: folders, or single headers of a folder.
     may["base"] = ""
-    may["graph"] = "base"
+    may["operators"] = "base"
+    may["graph"] = "base operators"
     may["cluster"] = "base"
-    may["cost"] = "base graph cluster"
-    may["compiler"] = "base graph cluster cost"
+    may["cost"] = "base operators graph cluster"
+    may["compiler"] = "base operators graph cluster cost"
     # The simulator and the runtime know plans, not how they are made.
     may["sim"] = "base graph cluster cost/problem.h compiler/plan.h compiler/strategy.h"
     may["planner"] = "base graph cluster cost compiler sim"
     may["tensors"] = "base"
     may["gnn"] = "base graph cluster cost"
     may["policy"] = "base graph cluster cost compiler sim planner gnn tensors"
-    may["runtime"] = "base graph cluster cost compiler/plan.h tensors"
+    may["runtime"] = "base operators graph cluster cost compiler/plan.h tensors"
     may["loading"] = "base graph cluster cost compiler sim runtime"
     may["client"] = "base graph cluster cost compiler sim runtime loading"
     may["cli"] = "base graph cluster cost compiler sim planner gnn policy runtime loading"
@@ -59,6 +60,15 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
   # What a file names is looked up in one place, which consults the table of operators.
   /Dispatcher::singleton/ && FILENAME != "src/runtime/dispatcher.cc" {
     complain("operators of PyTorch are looked up in src/runtime/dispatcher.cc alone")
+  }
+  # What an operator is known for stands in one table: whoever asks by name knows it a second time.
+  # The rules by which operators run on slices are functions of a graph, a table of them for each
+  # family, and so are above src/operators. Comments may name operators.
+  {
+    code = $0
+    sub(/\/\/.*/, "", code)
+    if (code ~ /"aten\./ && FILENAME !~ /^src\/(operators\/|graph\/split_rules_[a-z]+\.cc$)/)
+      complain("an operator by name; what is known of it belongs in src/operators/facts.cc")
   }
   END { exit bad }
 '

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the table of the operators that a graph may hold (src/graph/operators_table.cc).
+"""Writes the table of the operators that a graph may hold (src/operators/allowed_table.cc).
 
 Run it with a new version of PyTorch, and read what changed: whatever stands in the table can be
 asked for by a file that somebody else wrote. An operator enters it if its schema says that it does
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import torch
 
-TABLE = Path(__file__).resolve().parent.parent / "src/graph/operators_table.cc"
+TABLE = Path(__file__).resolve().parent.parent / "src/operators/allowed_table.cc"
 BEGIN, END = 'R"(\n', ')"'
 
 # What an argument may be, lists and optional ones of it too. No storage, no file, no generator, no

@@ -11,6 +11,7 @@
 
 #include "compiler/layout.h"
 #include "cost/collective.h"
+#include "operators/facts.h"
 
 namespace heterog::compiler {
 namespace {
@@ -199,12 +200,13 @@ class Counter {
     while (!addends.empty()) {
       const OpId maker = graph_.tensor(addends.back()).producer;
       addends.pop_back();
-      const auto type = maker.valid() ? graph_.type_name(graph_.op(maker).type) : "";
-      if (type == "aten.add.Tensor") {
+      if (!maker.valid()) return whole(gradient.tensor);
+      const operators::Facts& facts = graph_.facts(maker);
+      if (facts.sum) {
         for (TensorId input : graph_.inputs(maker)) addends.push_back(input);
-      } else if (type == "aten.embedding_dense_backward.default") {
+      } else if (facts.sparse_gradient) {
         const Bytes row = whole(gradient.tensor) / graph_.shape(gradient.tensor)[0].c;
-        const TensorId indices = graph_.inputs(maker)[1];
+        const TensorId indices = graph_.inputs(maker)[facts.sparse_gradient->indices];
         const Bytes index = graph_.bytes(indices, 1) / graph_.elements(indices, 1);
         total += graph_.elements(indices, samples) * (row + index);
       } else {

@@ -2,36 +2,13 @@
 #include "compiler/rows.h"
 
 #include <algorithm>
-#include <optional>
-#include <string_view>
 
 #include "compiler/movement.h"
+#include "graph/lookups.h"
 
 namespace heterog::compiler {
 
 namespace {
-
-std::optional<SparseRows> rows_of(const graph::ModelGraph& graph, TensorId gradient,
-                                  std::int64_t samples) {
-  const OpId producer = graph.tensor(gradient).producer;
-  if (!producer.valid()) return std::nullopt;
-  const std::string_view type = graph.type_name(graph.op(producer).type);
-  const auto inputs = graph.inputs(producer);
-  if (type == "aten.embedding_dense_backward.default") {
-    // (gradient of what was looked up, indices, …)
-    return SparseRows{graph.elements(inputs[1], samples),
-                      graph.bytes(inputs[0], samples) + graph.bytes(inputs[1], samples)};
-  }
-  if (type != "aten.add.Tensor") return std::nullopt;
-  SparseRows total;
-  for (TensorId addend : inputs) {
-    const auto one = rows_of(graph, addend, samples);
-    if (!one) return std::nullopt;
-    total.count += one->count;
-    total.bytes += one->bytes;
-  }
-  return total;
-}
 
 // Rows are read, and what they are added to is read and written.
 Nanoseconds add_rows_duration(const cluster::DeviceType& type, Bytes rows) {
@@ -42,7 +19,9 @@ Nanoseconds add_rows_duration(const cluster::DeviceType& type, Bytes rows) {
 
 std::optional<SparseRows> sparse_rows(const cost::Problem& problem, TensorId gradient,
                                       std::int64_t samples) {
-  return rows_of(*problem.graph, gradient, samples);
+  const auto found = graph::lookups(*problem.graph, gradient, samples);
+  if (!found) return std::nullopt;
+  return SparseRows{found->rows, found->row_bytes + found->index_bytes};
 }
 
 TaskId Movement::add_rows(TensorId tensor, DeviceId device, Bytes rows) {

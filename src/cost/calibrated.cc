@@ -3,7 +3,7 @@
 
 #include "cost/cost_model.h"
 #include "cost/kernel.h"
-#include "cost/op_family.h"
+#include "cost/op_arguments.h"
 
 namespace heterog::cost {
 namespace {
@@ -104,8 +104,7 @@ double pool_visits(const ModelGraph& graph, OpId op, Family kind, std::int64_t s
   const TensorId pooled = backward ? tensor_arg(args, 0) : first_output(graph, op);
   if (!input.valid() || !pooled.valid()) return 0;
   const std::size_t kernel = backward ? 2 : 1;
-  if (graph.type_name(op).find("adaptive") != std::string_view::npos || kernel >= args.size() ||
-      args[kernel].items.empty()) {
+  if (graph.facts(op).adaptive || kernel >= args.size() || args[kernel].items.empty()) {
     return static_cast<double>(graph.elements(input, samples));
   }
   double places = 1;
@@ -153,7 +152,7 @@ double CalibratedModel::seconds(const ModelGraph& graph, OpId op, std::int64_t s
   if (!type.calibration) return RooflineModel().seconds(graph, op, samples, type);
   const Calibration& calibration = *type.calibration;
   const OpWork work = op_work(graph, op, samples);
-  const Family kind = family(graph.type_name(op));
+  const Family kind = graph.facts(op).family;
   switch (work.op_class) {
     case OpClass::kMatMul: {
       const std::size_t left = kind == Family::kMatMulAdd ? 1 : 0;

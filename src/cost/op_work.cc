@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "cost/cost_model.h"
-#include "cost/op_family.h"
+#include "cost/op_arguments.h"
 
 namespace heterog::cost {
 namespace {
@@ -97,7 +97,7 @@ graph::DType operand_dtype(const ModelGraph& graph, OpId op) {
 }
 
 OpWork work_of(const ModelGraph& graph, OpId op, std::int64_t samples) {
-  const Family kind = family(graph.type_name(op));
+  const Family kind = graph.facts(op).family;
   const std::span<const Value> args = graph.args(op);
   const Bytes written = outputs_bytes(graph, op, samples);
   OpWork work;
@@ -190,7 +190,7 @@ OpWork op_work(const ModelGraph& graph, OpId op, std::int64_t samples) {
 }
 
 Bytes unfold_bytes(const ModelGraph& graph, OpId op, std::int64_t samples) {
-  const Family kind = family(graph.type_name(op));
+  const Family kind = graph.facts(op).family;
   if (kind != Family::kConvolution && kind != Family::kConvolutionBackward) return 0;
   const Convolution conv = convolution(graph, op, kind);
   if (!conv.input.valid() || !conv.weight.valid() || !conv.output.valid()) return 0;

@@ -17,51 +17,6 @@ constexpr std::size_t kMaxRank = 64;  // as in PyTorch
 // the devices of a cluster fit as well, at the batch that is asked for.
 constexpr std::int64_t kMaxTotalBytes = std::int64_t{1} << 58;
 
-// Sorted. Operators with several results (split, unbind) view the same base with each of them.
-constexpr std::string_view kAliasTypes[] = {
-    "aten._conj.default",
-    "aten._neg_view.default",
-    "aten._reshape_alias.default",
-    "aten._unsafe_view.default",  // the functional form of a view of a temporary
-    "aten.alias.default",
-    "aten.as_strided.default",
-    "aten.chunk.default",
-    "aten.detach.default",
-    "aten.diagonal.default",
-    "aten.expand.default",
-    "aten.expand_as.default",
-    "aten.lift_fresh.default",
-    "aten.movedim.int",
-    "aten.movedim.intlist",
-    "aten.narrow.default",
-    "aten.permute.default",
-    "aten.real.default",
-    "aten.reshape.default",
-    "aten.select.int",
-    "aten.slice.Tensor",
-    "aten.split.Tensor",
-    "aten.split_with_sizes.default",
-    "aten.squeeze.default",
-    "aten.squeeze.dim",
-    "aten.squeeze.dims",
-    "aten.swapaxes.default",
-    "aten.swapdims.default",
-    "aten.t.default",
-    "aten.transpose.int",
-    "aten.unbind.int",
-    "aten.unfold.default",
-    "aten.unsafe_chunk.default",
-    "aten.unsafe_split.Tensor",
-    "aten.unsafe_split_with_sizes.default",
-    "aten.unsqueeze.default",
-    "aten.view.default",
-    "aten.view.dtype",
-    "aten.view_as.default",
-    "aten.view_as_complex.default",
-    "aten.view_as_real.default",
-};
-static_assert(std::ranges::is_sorted(kAliasTypes));
-
 // "namespace.operator.overload", each a C identifier.
 bool is_type_name(std::string_view name) {
   int parts = 0;
@@ -186,8 +141,8 @@ class Checker {
       VALIDATE(seen.insert(name).second, "{}: {}.name: another op has the same name", source_,
                label(id));
       VALIDATE(is_type_name(graph_.type_name(id)),
-               "{}: {}.op: unknown operator \"{}\", expected namespace.operator.overload, as "
-               "aten.mm.default",
+               "{}: {}.op: unknown operator \"{}\", expected namespace.operator.overload, "
+               "as aten.mm.default",
                source_, label(id), printable(graph_.type_name(id)));
     }
   }
@@ -357,8 +312,6 @@ class Checker {
 
 }  // namespace
 
-bool is_alias_type(std::string_view type) { return std::ranges::binary_search(kAliasTypes, type); }
-
 ModelGraph GraphBuilder::build(const std::string& source) && {
   ModelGraph& graph = graph_;
   const Checker checker(graph, source);
@@ -405,7 +358,7 @@ ModelGraph GraphBuilder::build(const std::string& source) && {
   graph.roots_.resize(tensors);
   for (TensorId id : graph.tensor_ids()) graph.roots_[id] = id;
   for (OpId id : graph.op_ids()) {
-    if (!is_alias_type(graph.type_name(id))) continue;
+    if (!graph.facts(id).alias) continue;
     VALIDATE(!graph.inputs(id).empty(), "{}: {}.args: {} needs a tensor", checker.source(),
              checker.label(id), graph.type_name(id));
     graph.ops_[id].alias = true;

@@ -10,8 +10,8 @@
 #include "base/file.h"
 #include "base/json_reader.h"
 #include "base/text.h"
-#include "graph/operators.h"
 #include "graph/value_text.h"
+#include "operators/allowed.h"
 
 namespace heterog::graph {
 namespace {
@@ -207,7 +207,7 @@ class Reader {
         name = true;
       } else if (key == "op") {
         spec.type = text(*field, key);
-        if (!is_allowed_operator(spec.type)) {
+        if (!operators::is_allowed(spec.type)) {
           fail(
               key,
               "\"{}\" is no operator that a graph may hold; expected one that computes tensors and "

@@ -59,7 +59,10 @@ OpId GraphBuilder::add_op(OpSpec spec) {
   op.forward = spec.forward;
   const auto [type, new_type] =
       types_.try_emplace(std::move(spec.type), OpTypeId(graph_.type_names_.size()));
-  if (new_type) graph_.type_names_.push_back(type->first);
+  if (new_type) {
+    graph_.type_names_.push_back(type->first);
+    graph_.facts_.push_back(&operators::facts(type->first));
+  }
   op.type = type->second;
   const auto [scope, new_scope] =
       scopes_.try_emplace(std::move(spec.scope), static_cast<std::uint32_t>(graph_.scopes_.size()));

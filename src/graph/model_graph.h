@@ -14,6 +14,7 @@
 #include "base/ids.h"
 #include "graph/types.h"
 #include "graph/value.h"
+#include "operators/facts.h"
 
 namespace heterog::graph {
 
@@ -58,6 +59,9 @@ class ModelGraph {
   std::span<const std::pair<std::string, Value>> kwargs(OpId id) const { return kwargs_[id]; }
   std::string_view type_name(OpTypeId id) const { return type_names_[id]; }  // "aten.mm.default"
   std::string_view type_name(OpId id) const { return type_names_[ops_[id].type]; }
+  // What is known of the operator.
+  const operators::Facts& facts(OpTypeId id) const { return *facts_[id]; }
+  const operators::Facts& facts(OpId id) const { return *facts_[ops_[id].type]; }
   std::size_t type_count() const { return type_names_.size(); }
   std::string_view scope(OpId id) const { return scopes_[ops_[id].scope]; }
 
@@ -101,6 +105,7 @@ class ModelGraph {
   Csr<OpId, Value> args_;
   Csr<OpId, std::pair<std::string, Value>> kwargs_;
   IdVector<OpTypeId, std::string> type_names_;
+  IdVector<OpTypeId, const operators::Facts*> facts_;  // rows of a table that never changes
   IdVector<TensorId, TensorId> roots_;
   std::vector<std::string> scopes_;
   std::vector<TensorId> parameters_;
@@ -147,9 +152,6 @@ class GraphBuilder {
   std::unordered_map<std::string, OpTypeId> types_;  // looked up, never walked
   std::unordered_map<std::string, std::uint32_t> scopes_;
 };
-
-// True for operators whose results are views of their first tensor argument ("aten.t.default").
-bool is_alias_type(std::string_view type);
 
 // Argument makers for builders and tests.
 Value tensor_value(TensorId id);

@@ -2,7 +2,6 @@
 #include "runtime/body.h"
 
 #include <algorithm>
-#include <string_view>
 
 #include "runtime/random.h"
 

@@ -12,7 +12,7 @@ namespace heterog::runtime {
 std::optional<c10::OperatorHandle> find_operator(std::string_view type);  // "aten.mm.default"
 
 // An operator to call. Only those of the project's table are given out, whatever stands in a file:
-// the others could write files or change what is no tensor of the step (graph/operators.h).
+// the others could write files or change what is no tensor of the step (operators/allowed.h).
 c10::OperatorHandle operator_to_call(std::string_view type);
 
 // The twin of an operator of one element at a time that writes over its first argument ("add_" of

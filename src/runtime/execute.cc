@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "base/check.h"
+#include "operators/facts.h"
 #include "runtime/dispatcher.h"
 
 namespace heterog::runtime {
@@ -14,13 +15,14 @@ namespace {
 
 using graph::Value;
 
-bool is_view(std::string_view type) {
-  return type == "aten.view.default" || type == "aten._unsafe_view.default";
+// What a slice is cut out of may lie otherwise in memory than what the graph was traced with.
+std::string_view called_type(const graph::ModelGraph& graph, OpId op) {
+  const std::string_view other = graph.facts(op).called_as;
+  return other.empty() ? graph.type_name(op) : other;
 }
 
 std::optional<c10::OperatorHandle> find_twin(const graph::ModelGraph& graph, OpId op) {
-  const std::string_view type = graph.type_name(op);
-  if (graph.outputs(op).size() != 1) return std::nullopt;
+  if (!graph.facts(op).in_place_twin || graph.outputs(op).size() != 1) return std::nullopt;
   const auto args = graph.args(op);
   if (args.empty() || args[0].kind != Value::Kind::kTensor) return std::nullopt;
   const TensorId first = graph.inputs(op)[0];
@@ -31,7 +33,7 @@ std::optional<c10::OperatorHandle> find_twin(const graph::ModelGraph& graph, OpI
       !std::equal(from.begin(), from.end(), to.begin(), to.end())) {
     return std::nullopt;
   }
-  return twin_to_call(type);
+  return twin_to_call(graph.type_name(op));
 }
 
 double number_of(const Value& value, Samples samples) {
@@ -188,16 +190,14 @@ void append(std::vector<at::Tensor>& results, c10::IValue value) {
 
 // Sets the arguments of a normalisation as inference would: in the backward operator, the saved
 // statistics, which `results` makes the running ones, stand in for the running ones.
-void use_running_statistics(std::string_view type, std::vector<c10::IValue>& arguments) {
-  if (type == "aten._native_batch_norm_legit_functional.default") {
-    arguments[5] = false;
-    return;
-  }
-  ENSURE(type == "aten.native_batch_norm_backward.default");
+void use_running_statistics(const operators::BatchStatistics& statistics,
+                            std::vector<c10::IValue>& arguments) {
+  ENSURE(statistics.running);
+  arguments[statistics.training] = false;
+  if (!statistics.backward) return;
   const at::Tensor deviation = arguments[6].toTensor();
   arguments[3] = arguments[5];
   arguments[4] = deviation.pow(-2) - arguments[8].toDouble();
-  arguments[7] = false;
 }
 
 }  // namespace
@@ -212,13 +212,9 @@ std::vector<std::int64_t> sizes_at(std::span<const graph::Affine> shape, std::in
   return sizes;
 }
 
-// What a slice is cut out of may lie otherwise in memory than what the graph was traced with:
-// hence reshape for view.
 OperatorCall::OperatorCall(const graph::ModelGraph& graph, OpId op, Samples samples,
                            const ExecuteOptions& options)
-    : handle_(operator_to_call(is_view(graph.type_name(op)) ? "aten.reshape.default"
-                                                            : graph.type_name(op))),
-      over_(find_twin(graph, op)) {
+    : handle_(operator_to_call(called_type(graph, op))), over_(find_twin(graph, op)) {
   const auto& formal = handle_.schema().arguments();
   const auto args = graph.args(op);
   const auto kwargs = graph.kwargs(op);
@@ -280,9 +276,9 @@ PreparedOp::PreparedOp(const graph::ModelGraph& graph, OpId op,
                        std::span<const at::Tensor> operands, Samples samples,
                        const ExecuteOptions& options)
     : call_(graph, op, samples, options), arguments_(call_.bind(operands)) {
-  const std::string_view type = graph.type_name(op);
-  if (options.batch_norm == BatchNorm::kInference && type.find("batch_norm") != type.npos) {
-    use_running_statistics(type, arguments_);
+  const auto& statistics = graph.facts(op).batch_statistics;
+  if (options.batch_norm == BatchNorm::kInference && statistics) {
+    use_running_statistics(*statistics, arguments_);
     saves_running_statistics_ = true;
   }
 }

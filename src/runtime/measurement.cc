@@ -7,7 +7,7 @@
 #include <map>
 
 #include "base/check.h"
-#include "cost/op_family.h"
+#include "operators/facts.h"
 #include "runtime/median.h"
 
 namespace heterog::runtime {
@@ -24,8 +24,8 @@ Nanoseconds now() {
       .count();
 }
 
-std::string family_text(cost::Family family) {
-  using cost::Family;
+std::string family_text(operators::Family family) {
+  using operators::Family;
   switch (family) {
     case Family::kMatMul:
     case Family::kMatMulAdd:
@@ -58,8 +58,7 @@ std::string class_of(const Job& job, const compiler::Plan& plan, TaskId task) {
   const auto name = [&](DeviceId device) { return cluster.device(device).name; };
   switch (plan.kind[task]) {
     case TaskKind::kCompute:
-      return fmt::format("{} on {}",
-                         family_text(cost::family(job.problem->graph->type_name(plan.op[task]))),
+      return fmt::format("{} on {}", family_text(job.problem->graph->facts(plan.op[task]).family),
                          name(plan.device[task]));
     case TaskKind::kUpdate:
       return fmt::format("updates on {}", name(plan.device[task]));

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <map>
-#include <string_view>
 #include <utility>
 
 #include "base/check.h"
+#include "operators/facts.h"
 
 namespace heterog::runtime {
 namespace {
@@ -32,18 +32,6 @@ Place place_of(const graph::ModelGraph& graph, OpId op, std::size_t index) {
   return {args.size(), 0};
 }
 
-bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
-
-bool wants_positive(std::string_view type) {
-  for (std::string_view part : {"log.", "log1p", "sqrt", "pow.", "addcdiv", "batch_norm",
-                                "binary_cross_entropy.", "binary_cross_entropy_backward"}) {
-    if (contains(type, part)) return true;
-  }
-  return false;
-}
-
 // Integers of this operand are below the result; labels may be the ignored one.
 struct IntegerRange {
   std::int64_t end = 3;
@@ -52,7 +40,6 @@ struct IntegerRange {
 
 IntegerRange integer_range(const graph::ModelGraph& graph, OpId op, Place place,
                            std::int64_t samples) {
-  const std::string_view type = graph.type_name(op);
   const auto inputs = graph.inputs(op);
   const auto args = graph.args(op);
   // A file may say anything: what is not there is for the operator to refuse.
@@ -66,21 +53,22 @@ IntegerRange integer_range(const graph::ModelGraph& graph, OpId op, Place place,
   const auto number = [&](std::size_t argument) -> std::int64_t {
     return argument < args.size() ? args[argument].integer.c : 1;
   };
-  if (type == "aten.embedding.default" && place.argument == 1) return {size(0, 0)};
-  if (type == "aten.embedding_dense_backward.default" && place.argument == 1) {
-    return {number(2)};
-  }
-  if ((contains(type, "aten.gather.") || contains(type, "aten.scatter") ||
-       contains(type, "aten.index_select.") || contains(type, "aten.index_add.")) &&
-      place.argument == 2) {
-    return {size(0, number(1))};
-  }
-  if ((type == "aten.index.Tensor" || type == "aten.index_put.default") && place.argument == 1) {
-    return {size(0, static_cast<std::int64_t>(place.item))};
-  }
-  if (contains(type, "nll_loss")) {
-    const std::size_t x = contains(type, "backward") ? 1 : 0;
-    if (place.argument == x + 1) return {size(x, 1), number(x + 4)};
+  const operators::Indices& indices = graph.facts(op).indices;
+  if (place.argument != indices.argument) return {};
+  using Of = operators::Indices::Of;
+  switch (indices.of) {
+    case Of::kNone:
+      break;
+    case Of::kRows:
+      return {size(indices.in, 0)};
+    case Of::kClasses:
+      return {size(indices.in, 1), number(indices.in + 4)};
+    case Of::kDimension:
+      return {size(indices.in, number(1))};
+    case Of::kItem:
+      return {size(indices.in, static_cast<std::int64_t>(place.item))};
+    case Of::kNumber:
+      return {number(indices.in)};
   }
   return {};
 }
@@ -125,9 +113,8 @@ at::Tensor random_operand(const graph::ModelGraph& graph, OpId op, const Operand
   if (at::isFloatingType(type)) {
     // Half-precision values are drawn in single precision.
     const at::ScalarType drawn = type == at::kDouble ? at::kDouble : at::kFloat;
-    const at::Tensor value = wants_positive(graph.type_name(op))
-                                 ? at::rand(spec.sizes, drawn) * 0.8 + 0.1
-                                 : at::randn(spec.sizes, drawn);
+    const at::Tensor value = graph.facts(op).positive ? at::rand(spec.sizes, drawn) * 0.8 + 0.1
+                                                      : at::randn(spec.sizes, drawn);
     return value.to(type);
   }
   const IntegerRange range =
@@ -142,7 +129,8 @@ at::Tensor random_operand(const graph::ModelGraph& graph, OpId op, const Operand
 
 std::optional<at::Tensor> pooling_indices(const graph::ModelGraph& graph, OpId op,
                                           const at::Tensor& x) {
-  const std::string_view type = graph.type_name(op);
+  const operators::Facts& facts = graph.facts(op);
+  if (!facts.pooled_places) return std::nullopt;
   const auto args = graph.args(op);
   const auto ints = [&](std::size_t place) {
     std::vector<std::int64_t> list;
@@ -151,16 +139,13 @@ std::optional<at::Tensor> pooling_indices(const graph::ModelGraph& graph, OpId o
     }
     return list;
   };
-  if (type == "aten.max_pool2d_with_indices_backward.default") {
-    const bool ceil = args.size() > 6 && args[6].integer.c != 0;
-    return std::get<1>(at::max_pool2d_with_indices(x, ints(2), ints(3), ints(4), ints(5), ceil));
-  }
-  if (type == "aten.adaptive_max_pool2d_backward.default") {
+  if (facts.adaptive) {
     const auto grad = graph.shape(graph.inputs(op)[0]);
     if (grad.size() != 4) return std::nullopt;
     return std::get<1>(at::adaptive_max_pool2d(x, {grad[2].c, grad[3].c}));
   }
-  return std::nullopt;
+  const bool ceil = args.size() > 6 && args[6].integer.c != 0;
+  return std::get<1>(at::max_pool2d_with_indices(x, ints(2), ints(3), ints(4), ints(5), ceil));
 }
 
 std::vector<at::Tensor> random_operands(const graph::ModelGraph& graph, OpId op,

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "operators/facts.h"
 #include "runtime/dispatcher.h"
 
 namespace heterog::runtime {
@@ -56,7 +57,7 @@ Blocks blocks_of(const std::vector<std::int64_t>& sizes, const Cut& cut) {
 
 // native_dropout(x, rate, train): without a `train` it draws as well.
 bool is_drawn_by_counter(const graph::ModelGraph& graph, OpId op) {
-  if (graph.type_name(op) != "aten.native_dropout.default") return false;
+  if (graph.facts(op).random != operators::Random::kCounter) return false;
   const auto args = graph.args(op);
   return args.size() < 3 || args[2].kind == graph::Value::Kind::kNone || args[2].integer.c != 0;
 }
@@ -96,9 +97,10 @@ bool is_off(const graph::ModelGraph& graph, OpId op, const c10::FunctionSchema& 
 }  // namespace
 
 bool draws_from_generator(const graph::ModelGraph& graph, OpId op) {
+  if (graph.facts(op).random == operators::Random::kNone) return false;
   if (is_drawn_by_counter(graph, op)) return false;
   const auto handle = find_operator(graph.type_name(op));
-  if (!handle || !handle->hasTag(at::Tag::nondeterministic_seeded)) return false;
+  if (!handle) return false;
   for (std::string_view off : {"train", "training", "dropout_p"}) {
     if (is_off(graph, op, handle->schema(), off)) return false;
   }

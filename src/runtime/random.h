@@ -22,9 +22,9 @@ bool is_drawn_by_counter(const graph::ModelGraph& graph, OpId op);
 // Its share of elements that are dropped.
 double dropout_rate(const graph::ModelGraph& graph, OpId op);
 
-// Whether the op draws from PyTorch's generator, of which there is one for all threads: by the tag
-// that ATen gives such operators, unless its arguments say that nothing is drawn (not in training,
-// a dropout of 0). A dropout that is drawn by counter does not.
+// Whether the op draws from PyTorch's generator, of which there is one for all threads, unless its
+// arguments say that nothing is drawn (not in training, a dropout of 0). A dropout that is drawn by
+// counter does not.
 bool draws_from_generator(const graph::ModelGraph& graph, OpId op);
 
 // For every element of a slice, whether a number in [0, 1) that its index in the whole batch

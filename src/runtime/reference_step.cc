@@ -5,11 +5,10 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
-#include <array>
-#include <string_view>
 
 #include "base/check.h"
 #include "base/text.h"
+#include "operators/facts.h"
 #include "runtime/random.h"
 #include "runtime/slices.h"
 #include "runtime/step.h"
@@ -20,29 +19,12 @@ using graph::TensorRole;
 
 namespace {
 
-// Operators that take statistics over the samples while they train.
-struct BatchNormOperator {
-  std::string_view type;
-  std::size_t training;  // place of the flag
-  std::size_t cut;       // so many operands, the first ones, are cut to the slice
-  bool backward;
-};
-constexpr std::array<BatchNormOperator, 3> kBatchNorms = {
-    {{"aten._native_batch_norm_legit_functional.default", 5, 1, false},
-     {"aten._native_batch_norm_legit.no_stats", 3, 1, false},
-     {"aten.native_batch_norm_backward.default", 7, 2, true}}};
-
-// Null for all other operators.
-const BatchNormOperator* batch_norm(const graph::ModelGraph& graph, OpId op) {
-  for (const BatchNormOperator& one : kBatchNorms) {
-    if (graph.type_name(op) == one.type) return &one;
-  }
-  return nullptr;
-}
-
-bool trains(const graph::ModelGraph& graph, OpId op, const BatchNormOperator& one) {
+// Whether the op takes statistics over the samples.
+bool takes_statistics(const graph::ModelGraph& graph, OpId op) {
+  const auto& statistics = graph.facts(op).batch_statistics;
   const auto args = graph.args(op);
-  return one.training < args.size() && args[one.training].integer.c != 0;
+  return statistics && statistics->training < args.size() &&
+         args[statistics->training].integer.c != 0;
 }
 
 }  // namespace
@@ -54,8 +36,7 @@ IdVector<OpId, NormalisedSlices> normalised_slices(const cost::Problem& problem,
   for (TaskId task : plan.task_ids()) {
     if (plan.kind[task] != compiler::TaskKind::kCompute) continue;
     const OpId op = plan.op[task];
-    const BatchNormOperator* one = batch_norm(graph, op);
-    if (!one || !trains(graph, op, *one)) continue;
+    if (!takes_statistics(graph, op)) continue;
     const TensorId x = graph.inputs(op)[0];
     if (graph.shape(x)[0].constant()) continue;  // of no sample: the same on every slice
     normalised[op].outer = graph::seen_rule(graph, *problem.splits, x).outer;
@@ -81,7 +62,7 @@ ReferenceStep::ReferenceStep(const graph::ModelGraph& graph,
 ReferenceStep::Exceptions ReferenceStep::exceptions() const {
   Exceptions exceptions;
   for (OpId op : graph_.op_ids()) {
-    if (!normalised_[op].slices.empty() && !batch_norm(graph_, op)->backward) {
+    if (!normalised_[op].slices.empty() && !graph_.facts(op).batch_statistics->backward) {
       ++exceptions.batch_norms;
     }
     if (is_drawn_by_counter(graph_, op)) ++exceptions.masks;
@@ -165,7 +146,7 @@ void ReferenceStep::run_views(OpId op) {
 // Forward: (x, …) → result, saved mean, saved 1/deviation and, with running statistics, their next
 // values. Backward: (gradient, x, …) → the gradients of x, weight and bias.
 void ReferenceStep::normalise(OpId op) {
-  const BatchNormOperator& one = *batch_norm(graph_, op);
+  const operators::BatchStatistics& one = *graph_.facts(op).batch_statistics;
   const auto& [slices, outer] = normalised_[op];
   const auto inputs = graph_.inputs(op);
   const auto outputs = graph_.outputs(op);
@@ -174,7 +155,7 @@ void ReferenceStep::normalise(OpId op) {
     const std::int64_t size = slices[s].end - slices[s].begin;
     std::vector<at::Tensor> operands;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      if (i < one.cut) {
+      if (i < one.samples) {
         operands.push_back(
             cut_samples(values_[inputs[i]], {0, outer, options_.batch, slices[s].begin, size}));
       } else if (!statistics_[inputs[i]].empty()) {

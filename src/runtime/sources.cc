@@ -10,15 +10,13 @@
 #include <string_view>
 #include <vector>
 
+#include "operators/facts.h"
+
 namespace heterog::runtime {
 namespace {
 
 using graph::DType;
 using graph::TensorRole;
-
-bool ends_with_any(std::string_view text, std::initializer_list<std::string_view> ends) {
-  return std::any_of(ends.begin(), ends.end(), [&](auto end) { return text.ends_with(end); });
-}
 
 // What integers mean follows from who reads them: rows of a table, labels of a loss.
 struct Meaning {
@@ -36,19 +34,15 @@ Meaning meaning_of(const graph::ModelGraph& graph, TensorId id) {
     open.pop_back();
     if (!seen.insert(tensor).second) continue;
     for (OpId op : graph.consumers(tensor)) {
-      const std::string_view type = graph.type_name(op);
+      const operators::Facts& facts = graph.facts(op);
       const auto inputs = graph.inputs(op);
-      if (type == "aten.embedding.default") {
+      if (facts.indices.of == operators::Indices::Of::kRows) {
         const std::int64_t size = graph.shape(inputs[0])[0].c;
         rows = rows == 0 ? size : std::min(rows, size);
-      } else if (type.find("nll_loss") != std::string_view::npos &&
-                 type.find("forward") != std::string_view::npos) {
+      } else if (facts.family == operators::Family::kIndexedLoss) {
         classes = graph.shape(inputs[0])[1].c;
         ignored = graph.args(op)[4].integer.c;
-      } else if (ends_with_any(type, {".view.default", ".transpose.int", ".slice.Tensor",
-                                      ".clone.default", ".unsqueeze.default", ".expand.default",
-                                      "._unsafe_view.default", ".permute.default", ".t.default",
-                                      ".select.int", "._to_copy.default"})) {
+      } else if (facts.same_elements) {
         open.push_back(graph.outputs(op)[0]);
       }
     }
@@ -119,7 +113,7 @@ at::Tensor random_source(const graph::ModelGraph& graph, TensorId id, std::int64
     case TensorRole::kOptimizerState:
       return at::rand(sizes, type) * 0.01 + 0.001;
     case TensorRole::kBuffer:
-      if (ends_with_any(tensor.name, {"running_var"})) return at::rand(sizes, type) + 0.5;
+      if (tensor.name.ends_with("running_var")) return at::rand(sizes, type) + 0.5;
       return at::randn(sizes, type) * 0.1;
     default:
       return at::randn(sizes, type);

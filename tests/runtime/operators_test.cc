@@ -14,7 +14,8 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "graph/graph_io.h"
-#include "graph/operators.h"
+#include "operators/allowed.h"
+#include "operators/facts.h"
 #include "runtime/dispatcher.h"
 #include "runtime/execute.h"
 
@@ -64,18 +65,22 @@ TEST(Operators, OnlyThoseOfTheTableAreCalled) {
     const std::string type =
         fmt::format("{}.{}.{}", name.name.substr(0, colons), name.name.substr(colons + 2),
                     name.overload_name.empty() ? "default" : name.overload_name);
-    if (graph::is_allowed_operator(type)) {
+    if (operators::is_allowed(type)) {
       const auto handle = operator_to_call(type);
       EXPECT_FALSE(handle.schema().is_mutable()) << type;
+      EXPECT_EQ(twin_to_call(type).has_value(), operators::facts(type).in_place_twin) << type;
       ++given;
     } else {
       EXPECT_THROW(operator_to_call(type), Error) << type;
       ++refused;
     }
     if (const auto twin = twin_to_call(type)) {
-      EXPECT_TRUE(graph::is_allowed_operator(type)) << type;
+      EXPECT_TRUE(operators::is_allowed(type)) << type;
       EXPECT_EQ(twin->operator_name().name, name.name + "_");
     }
+  }
+  for (std::string_view other : {"aten.view.default", "aten._unsafe_view.default"}) {
+    EXPECT_NO_THROW(operator_to_call(operators::facts(other).called_as));
   }
   EXPECT_GT(given, 500);
   EXPECT_GT(refused, 1000);
@@ -214,7 +219,7 @@ TEST(Operators, AGraphHoldsNoneThatDoesMoreThanComputeTensors) {
     if (const std::size_t colons = type.find("::"); colons != type.npos)
       type.replace(colons, 2, ".");
     type += "." + (name.overload_name.empty() ? std::string("default") : name.overload_name);
-    if (graph::is_allowed_operator(type)) {
+    if (operators::is_allowed(type)) {
       ++allowed;
       EXPECT_EQ(danger_of(handle->schema()), "") << type;
     } else {
@@ -225,11 +230,11 @@ TEST(Operators, AGraphHoldsNoneThatDoesMoreThanComputeTensors) {
     }
   }
   // None of the table is unknown to PyTorch, and the walk has seen the rest.
-  EXPECT_EQ(allowed, graph::allowed_operators().size());
+  EXPECT_EQ(allowed, operators::allowed_overloads().size());
   EXPECT_GT(refused, 2000u);
   for (const char* type : {"aten.from_file.default", "aten.fill_.Scalar", "aten.set_.default",
                            "aten.resize_.default", "aten.add.out", "aten.record_stream.default"}) {
-    EXPECT_FALSE(graph::is_allowed_operator(type)) << type;
+    EXPECT_FALSE(operators::is_allowed(type)) << type;
   }
 }
 

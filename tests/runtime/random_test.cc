@@ -1,12 +1,14 @@
 // Masks of dropout: the same for an element wherever it is computed, and random enough.
 #include "runtime/random.h"
 
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "operators/allowed.h"
+#include "operators/facts.h"
+#include "runtime/dispatcher.h"
 #include "runtime/jobs.h"
 #include "runtime/slices.h"
 
@@ -74,15 +76,16 @@ bool draws(const std::string& type, const std::vector<Value>& more = {}) {
   return draws_from_generator(std::move(maker).build(), OpId(0));
 }
 
-// All that ATen tags, whatever they are called: the runtime has none of them but native_dropout.
+// All of a graph that ATen tags, whatever they are called: the runtime has none of them but
+// native_dropout.
 TEST(RandomOperators, AreThoseThatAtenSaysAreRandom) {
   int found = 0;
-  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
-    const auto handle = c10::Dispatcher::singleton().findSchema(name);
-    if (!handle || !name.name.starts_with("aten::")) continue;
-    if (!handle->hasTag(at::Tag::nondeterministic_seeded)) continue;
-    const std::string type = "aten." + name.name.substr(6) + "." +
-                             (name.overload_name.empty() ? "default" : name.overload_name);
+  for (const std::string& type : operators::allowed_overloads()) {
+    const auto handle = find_operator(type);
+    ASSERT_TRUE(handle) << type;
+    const bool random = handle->hasTag(at::Tag::nondeterministic_seeded);
+    EXPECT_EQ(operators::facts(type).random != operators::Random::kNone, random) << type;
+    if (!random) continue;
     // With every argument but x left out: what trains by default, or says nothing of it.
     bool off = false;
     for (const auto& argument : handle->schema().arguments()) {
@@ -93,14 +96,18 @@ TEST(RandomOperators, AreThoseThatAtenSaysAreRandom) {
     EXPECT_EQ(draws(type), !off && type != "aten.native_dropout.default") << type;
     ++found;
   }
-  EXPECT_GT(found, 90);
+  EXPECT_GT(found, 25);
 }
 
 TEST(RandomOperators, DrawNothingWhereTheirArgumentsSaySo) {
-  const Value low = float_value(0.1), high = float_value(0.3);
-  EXPECT_TRUE(draws("aten.exponential.default"));
-  EXPECT_TRUE(draws("aten.rrelu.default", {low, high, bool_value(true)}));
-  EXPECT_FALSE(draws("aten.rrelu.default", {low, high, bool_value(false)}));
+  const Value low = float_value(0.1), none = float_value(0);
+  EXPECT_TRUE(draws("aten.rand_like.default"));
+  EXPECT_TRUE(draws("aten.alpha_dropout.default", {low, bool_value(true)}));
+  EXPECT_FALSE(draws("aten.alpha_dropout.default", {low, bool_value(false)}));
+  const std::string attention = "aten.scaled_dot_product_attention.default";
+  EXPECT_TRUE(draws(attention, {Value{}, Value{}, Value{}, low}));
+  EXPECT_FALSE(draws(attention, {Value{}, Value{}, Value{}, none}));
+  EXPECT_FALSE(draws(attention));
   EXPECT_FALSE(draws("aten.native_dropout.default", {low, bool_value(true)})) << "by counter";
   EXPECT_FALSE(draws("aten.native_dropout.default", {low, bool_value(false)}));
   EXPECT_FALSE(draws("aten.native_dropout.default", {low, Value{}})) << "by counter";
@@ -108,12 +115,12 @@ TEST(RandomOperators, DrawNothingWhereTheirArgumentsSaySo) {
   EXPECT_FALSE(draws("aten.relu.default"));
 }
 
-// Gumbel softmax, for one.
+// Noise that is added, for one.
 TEST(RandomOperators, AreRefusedByName) {
   support::GraphMaker maker;
   const TensorId x = maker.input("x", {support::kB, support::n(3)});
   const TensorId noise =
-      maker.op("aten.exponential.default", {graph::tensor_value(x)}, {support::kB, support::n(3)});
+      maker.op("aten.rand_like.default", {graph::tensor_value(x)}, {support::kB, support::n(3)});
   maker.loss(maker.op("aten.sum.default", {graph::tensor_value(noise)}, {},
                       {.role = graph::TensorRole::kOutput}));
   const std::shared_ptr<const cost::Problem> problem =
@@ -124,8 +131,8 @@ TEST(RandomOperators, AreRefusedByName) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kInput);
     EXPECT_THAT(error.what(),
-                testing::AllOf(testing::HasSubstr("op 'exponential' draws random numbers"),
-                               testing::HasSubstr("aten.exponential.default")));
+                testing::AllOf(testing::HasSubstr("op 'rand_like' draws random numbers"),
+                               testing::HasSubstr("aten.rand_like.default")));
   }
 }
 

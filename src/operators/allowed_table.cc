@@ -1,10 +1,10 @@
 // The operators of ATen that a graph may hold: a packet a line, then its overloads. Made and
 // reviewed with scripts/list_operators.py, which says what is left out and why.
-#include "graph/operators.h"
+#include "operators/allowed.h"
 
-namespace heterog::graph {
+namespace heterog::operators {
 
-std::string_view operator_table() {
+std::string_view allowed_table() {
   return R"(
 __and__ Scalar Tensor
 __lshift__ Scalar Tensor
@@ -841,4 +841,4 @@ zeros_like default
 )";
 }
 
-}  // namespace heterog::graph
+}  // namespace heterog::operators

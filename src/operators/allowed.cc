@@ -1,15 +1,16 @@
 // Looks operators up in the table of those that a graph may hold.
-#include "graph/operators.h"
+#include "operators/allowed.h"
 
+#include <algorithm>
 #include <unordered_set>
 
 #include "base/check.h"
 
-namespace heterog::graph {
+namespace heterog::operators {
 
-std::vector<std::string> allowed_operators() {
+std::vector<std::string> allowed_overloads() {
   std::vector<std::string> types;
-  for (std::string_view table = operator_table(); !table.empty();) {
+  for (std::string_view table = allowed_table(); !table.empty();) {
     const std::string_view line = table.substr(0, table.find('\n'));
     table.remove_prefix(line.size() + 1);
     const std::size_t name = line.find(' ');
@@ -23,10 +24,10 @@ std::vector<std::string> allowed_operators() {
   return types;
 }
 
-bool is_allowed_operator(std::string_view type) {
-  static const std::vector<std::string> types = allowed_operators();
+bool is_allowed(std::string_view type) {
+  static const std::vector<std::string> types = allowed_overloads();
   static const std::unordered_set<std::string_view> known(types.begin(), types.end());
   return known.contains(type);
 }
 
-}  // namespace heterog::graph
+}  // namespace heterog::operators

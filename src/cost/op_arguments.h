@@ -1,0 +1,37 @@
+// The arguments of operators that decide how much they compute and move.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "base/units.h"
+#include "graph/model_graph.h"
+#include "operators/facts.h"
+
+namespace heterog::cost {
+
+using operators::Family;
+
+// A tensor argument, invalid where the argument is missing or no tensor.
+TensorId tensor_arg(std::span<const graph::Value> args, std::size_t index);
+TensorId first_output(const graph::ModelGraph& graph, OpId op);
+
+// Bytes that reading a tensor moves: a view that repeats its base (expand) reads the base.
+Bytes read_bytes(const graph::ModelGraph& graph, TensorId id, std::int64_t samples);
+
+// Arguments that convolution and convolution_backward have in common.
+struct Convolution {
+  TensorId input, weight, output;  // backward: output is its gradient
+  const graph::Value* stride = nullptr;
+  const graph::Value* dilation = nullptr;
+  bool transposed = false;
+  std::int64_t groups = 1;
+};
+Convolution convolution(const graph::ModelGraph& graph, OpId op, Family kind);
+// Which gradients convolution_backward computes: of the input, the weight, the bias.
+std::array<bool, 3> gradient_mask(const graph::ModelGraph& graph, OpId op);
+// Strides or dilations that all are 1.
+bool all_ones(const graph::Value* steps);
+
+}  // namespace heterog::cost

@@ -1,0 +1,264 @@
+// The table of facts, and the look-up of an operator in it.
+#include "operators/facts.h"
+
+#include <unordered_map>
+
+#include "base/check.h"
+
+namespace heterog::operators {
+namespace {
+
+using enum Family;
+using enum Indices::Of;
+using Random::kCounter;
+using Random::kGenerator;
+
+// A row for a packet, all of whose overloads are alike, or for one overload alone; an overload's
+// own row then says everything of it. An operator that is not listed has the defaults.
+struct Row {
+  std::string_view name;
+  Facts facts;
+};
+
+constexpr std::string_view kReshape = "aten.reshape.default";
+
+constexpr Row kTable[] = {
+    // Products.
+    {"mm", {.family = kMatMul}},
+    {"bmm", {.family = kMatMul}},
+    {"mv", {.family = kMatMul}},
+    {"dot", {.family = kMatMul}},
+    {"addmm", {.family = kMatMulAdd}},
+    {"baddbmm", {.family = kMatMulAdd}},
+    {"addmv", {.family = kMatMulAdd}},
+    {"convolution", {.family = kConvolution}},
+    {"convolution_backward", {.family = kConvolutionBackward}},
+
+    // Normalisation, softmax.
+    {"_native_batch_norm_legit_functional",
+     {.family = kBatchNorm,
+      .positive = true,
+      .batch_statistics = BatchStatistics{.training = 5, .samples = 1}}},
+    {"_native_batch_norm_legit",
+     {.family = kBatchNorm,
+      .positive = true,
+      .batch_statistics = BatchStatistics{.training = 3, .samples = 1, .running = false}}},
+    {"native_batch_norm_backward",
+     {.family = kBatchNormBackward,
+      .positive = true,
+      .batch_statistics = BatchStatistics{.training = 7, .samples = 2, .backward = true}}},
+    {"native_batch_norm", {.family = kBatchNorm, .positive = true}},
+    {"_native_batch_norm_legit_no_training", {.positive = true}},
+    {"batch_norm", {.positive = true}},
+    {"batch_norm_backward", {.positive = true}},
+    {"native_group_norm", {.family = kBatchNorm}},
+    {"native_group_norm_backward", {.family = kBatchNormBackward}},
+    {"native_layer_norm", {.family = kLayerNorm}},
+    {"native_layer_norm_backward", {.family = kLayerNormBackward}},
+    {"_softmax", {.family = kSoftmax}},
+    {"_softmax_backward_data", {.family = kSoftmax}},
+    {"_log_softmax", {.family = kSoftmax}},
+    {"_log_softmax_backward_data", {.family = kSoftmax}},
+    {"_safe_softmax", {.family = kSoftmax}},
+    {"logsumexp", {.family = kSoftmax}},
+
+    // Pooling.
+    {"max_pool2d_with_indices", {.family = kPooling}},
+    {"max_pool2d_with_indices_backward", {.family = kPoolingBackward, .pooled_places = true}},
+    {"avg_pool2d", {.family = kPooling}},
+    {"avg_pool2d_backward", {.family = kPoolingBackward}},
+    {"_adaptive_avg_pool2d", {.family = kPooling, .adaptive = true}},
+    {"_adaptive_avg_pool2d_backward", {.family = kPoolingBackward, .adaptive = true}},
+    {"adaptive_max_pool2d_backward", {.adaptive = true, .pooled_places = true}},
+
+    // Reductions.
+    {"sum", {.family = kReduction}},
+    {"mean", {.family = kReduction}},
+    {"amax", {.family = kReduction}},
+    {"amin", {.family = kReduction}},
+    {"max", {.family = kReduction}},
+    {"min", {.family = kReduction}},
+    {"argmax", {.family = kReduction}},
+    {"any", {.family = kReduction}},
+    {"all", {.family = kReduction}},
+    {"prod", {.family = kReduction}},
+    {"var", {.family = kReduction}},
+    {"var_mean", {.family = kReduction}},
+    {"std", {.family = kReduction}},
+    {"norm", {.family = kReduction}},
+    {"linalg_vector_norm", {.family = kReduction}},
+    {"cumsum", {.family = kReduction}},
+
+    // Look-ups, losses of labels.
+    {"embedding", {.family = kGather, .indices = {kRows, 1, 0}}},
+    {"embedding_dense_backward",
+     {.family = kScatterAdd,
+      .indices = {kNumber, 1, 2},
+      .sparse_gradient = SparseGradient{.rows = 0, .indices = 1}}},
+    {"index", {.family = kGather, .indices = {kItem, 1, 0}}},
+    {"index_select", {.family = kGather, .indices = {kDimension, 2, 0}}},
+    {"gather", {.family = kGather, .indices = {kDimension, 2, 0}}},
+    {"index_put", {.indices = {kItem, 1, 0}}},
+    {"index_add", {.indices = {kDimension, 2, 0}}},
+    {"scatter", {.indices = {kDimension, 2, 0}}},
+    {"scatter_add", {.indices = {kDimension, 2, 0}}},
+    {"scatter_reduce", {.indices = {kDimension, 2, 0}}},
+    {"nll_loss", {.indices = {kClasses, 1, 0}}},
+    {"nll_loss2d", {.indices = {kClasses, 1, 0}}},
+    {"nll_loss_nd", {.indices = {kClasses, 1, 0}}},
+    {"nll_loss_forward", {.family = kIndexedLoss, .indices = {kClasses, 1, 0}}},
+    {"nll_loss_backward", {.family = kIndexedLossBackward, .indices = {kClasses, 2, 1}}},
+    {"nll_loss2d_forward", {.family = kIndexedLoss, .indices = {kClasses, 1, 0}}},
+    {"nll_loss2d_backward", {.family = kIndexedLossBackward, .indices = {kClasses, 2, 1}}},
+
+    // Views. Those with several results (split, unbind) view the same base with each of them.
+    {"_conj", {.alias = true}},
+    {"_neg_view", {.alias = true}},
+    {"_reshape_alias", {.alias = true}},
+    {"_unsafe_view",
+     {.family = kEmpty, .alias = true, .called_as = kReshape, .same_elements = true}},
+    {"alias", {.alias = true}},
+    {"as_strided", {.alias = true}},
+    {"chunk", {.alias = true}},
+    {"detach", {.alias = true}},
+    {"diagonal", {.alias = true}},
+    {"expand", {.alias = true, .same_elements = true}},
+    {"expand_as", {.alias = true}},
+    {"lift_fresh", {.alias = true}},
+    {"movedim", {.alias = true}},
+    {"narrow.default", {.alias = true}},
+    {"permute", {.alias = true, .same_elements = true}},
+    {"real", {.alias = true}},
+    {"reshape", {.alias = true}},
+    {"select", {.alias = true, .same_elements = true}},
+    {"slice", {.alias = true, .same_elements = true}},
+    {"split.Tensor", {.alias = true}},
+    {"split_with_sizes", {.alias = true}},
+    {"squeeze", {.alias = true}},
+    {"swapaxes", {.alias = true}},
+    {"swapdims", {.alias = true}},
+    {"t", {.alias = true, .same_elements = true}},
+    {"transpose", {.alias = true, .same_elements = true}},
+    {"unbind", {.alias = true}},
+    {"unfold", {.alias = true}},
+    {"unsafe_chunk", {.alias = true}},
+    {"unsafe_split", {.alias = true}},
+    {"unsafe_split_with_sizes", {.alias = true}},
+    {"unsqueeze", {.alias = true, .same_elements = true}},
+    {"view.default", {.alias = true, .called_as = kReshape, .same_elements = true}},
+    {"view", {.alias = true}},
+    {"view_as", {.alias = true}},
+    {"view_as_complex", {.alias = true}},
+    {"view_as_real", {.alias = true}},
+
+    // Copies.
+    {"clone", {.family = kCopy, .same_elements = true}},
+    {"copy", {.family = kCopy}},
+    {"_to_copy", {.family = kCopy, .same_elements = true}},
+    {"cat", {.family = kCopy}},
+    {"stack", {.family = kCopy}},
+    {"constant_pad_nd", {.family = kCopy}},
+    {"repeat", {.family = kCopy}},
+    {"flip", {.family = kCopy}},
+    {"roll", {.family = kCopy}},
+    {"slice_backward", {.family = kCopy}},
+    {"select_backward", {.family = kCopy}},
+    {"slice_scatter", {.family = kCopy}},
+    {"select_scatter", {.family = kCopy}},
+
+    // One element at a time.
+    {"add.Tensor", {.sum = true, .in_place_twin = true}},
+    {"add.Scalar", {.in_place_twin = true}},
+    {"sub.Tensor", {.in_place_twin = true}},
+    {"mul", {.in_place_twin = true}},
+    {"div.Tensor", {.in_place_twin = true}},
+    {"div.Scalar", {.in_place_twin = true}},
+    {"addcmul", {.in_place_twin = true}},
+    {"addcdiv", {.in_place_twin = true, .positive = true}},
+    {"lerp", {.in_place_twin = true}},
+    {"masked_fill.Scalar", {.in_place_twin = true}},
+    {"neg", {.in_place_twin = true}},
+    {"reciprocal", {.in_place_twin = true}},
+    {"exp", {.in_place_twin = true}},
+    {"tanh", {.in_place_twin = true}},
+    {"sigmoid", {.in_place_twin = true}},
+    {"relu", {.in_place_twin = true}},
+    {"sqrt", {.in_place_twin = true, .positive = true}},
+    {"rsqrt", {.in_place_twin = true, .positive = true}},
+    {"pow", {.positive = true}},
+    {"log", {.positive = true}},
+    {"log1p", {.positive = true}},
+    {"special_log1p", {.positive = true}},
+    {"special_xlog1py", {.positive = true}},
+    {"binary_cross_entropy", {.positive = true}},
+    {"binary_cross_entropy_backward", {.positive = true}},
+
+    // Random numbers.
+    {"native_dropout", {.random = kCounter}},
+    {"dropout", {.random = kGenerator}},
+    {"alpha_dropout", {.random = kGenerator}},
+    {"feature_dropout", {.random = kGenerator}},
+    {"feature_alpha_dropout", {.random = kGenerator}},
+    {"bernoulli", {.random = kGenerator}},
+    {"rand", {.random = kGenerator}},
+    {"rand_like", {.random = kGenerator}},
+    {"randint", {.random = kGenerator}},
+    {"randint_like", {.random = kGenerator}},
+    {"randn", {.random = kGenerator}},
+    {"randn_like", {.random = kGenerator}},
+    {"randperm", {.random = kGenerator}},
+    {"scaled_dot_product_attention", {.random = kGenerator}},
+    {"_scaled_dot_product_attention_math", {.random = kGenerator}},
+    {"_scaled_dot_product_efficient_attention", {.random = kGenerator}},
+    {"_scaled_dot_product_efficient_attention_backward", {.random = kGenerator}},
+    {"_scaled_dot_product_flash_attention_for_cpu", {.random = kGenerator}},
+    {"gru", {.random = kGenerator}},
+    {"lstm", {.random = kGenerator}},
+    {"rnn_relu", {.random = kGenerator}},
+    {"rnn_tanh", {.random = kGenerator}},
+
+    // What is made of nothing.
+    {"empty", {.family = kEmpty}},
+    {"empty_like", {.family = kEmpty}},
+    {"new_empty", {.family = kEmpty}},
+    {"empty_strided", {.family = kEmpty}},
+    {"new_empty_strided", {.family = kEmpty}},
+    {"zeros", {.family = kFill}},
+    {"ones", {.family = kFill}},
+    {"full", {.family = kFill}},
+    {"arange", {.family = kFill}},
+    {"scalar_tensor", {.family = kFill}},
+    {"zeros_like", {.family = kFill}},
+    {"ones_like", {.family = kFill}},
+    {"full_like", {.family = kFill}},
+    {"new_zeros", {.family = kFill}},
+    {"new_ones", {.family = kFill}},
+    {"new_full", {.family = kFill}},
+};
+
+constexpr std::string_view kNamespace = "aten.";
+
+}  // namespace
+
+const Facts& facts(std::string_view type) {
+  static constexpr Facts kUnlisted;
+  static const auto index = [] {
+    std::unordered_map<std::string_view, const Facts*> map;
+    for (const Row& row : kTable) ENSURE(map.emplace(row.name, &row.facts).second);
+    return map;
+  }();
+  if (!type.starts_with(kNamespace)) return kUnlisted;
+  type.remove_prefix(kNamespace.size());
+  for (std::string_view name : {type, type.substr(0, type.rfind('.'))}) {
+    if (const auto found = index.find(name); found != index.end()) return *found->second;
+  }
+  return kUnlisted;
+}
+
+std::vector<std::string_view> rows_of_facts() {
+  std::vector<std::string_view> names;
+  for (const Row& row : kTable) names.push_back(row.name);
+  return names;
+}
+
+}  // namespace heterog::operators
