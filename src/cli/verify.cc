@@ -11,9 +11,9 @@
 #include "base/text.h"
 #include "cli/loaded_plan.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/planner_table.h"
 #include "cli/processes.h"
-#include "cli/report.h"
 #include "cli/verbs.h"
 #include "cluster/cluster_io.h"
 #include "runtime/gpus.h"
@@ -141,7 +141,7 @@ OrderedJson verification_json(const runtime::Verification& verification, double 
 // A plan made ready to be compared with one device.
 struct Prepared {
   Verified verified;
-  Simulated simulated;
+  sim::Simulated simulated;
   runtime::Job job;
 };
 

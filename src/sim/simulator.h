@@ -36,6 +36,12 @@ struct SimResult {
   std::vector<TaskId> dispatch;  // tasks in order of start
 };
 
+// A compiled plan with what its simulation gave.
+struct Simulated {
+  compiler::Plan plan;
+  SimResult result;
+};
+
 // Rule 8 of the design: at any moment, of the ready tasks whose resources are all free, the one of
 // the highest rank starts, until none can; nothing is pre-empted. A moment is: first every task
 // that ends then ends, then tasks start; what takes no time ends at the same moment, which is then

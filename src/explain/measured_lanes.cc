@@ -1,5 +1,5 @@
 // Chrome trace events, back to tasks and times.
-#include "cli/measured_lanes.h"
+#include "explain/measured_lanes.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,7 @@
 
 #include "base/json_reader.h"
 
-namespace heterog::cli {
+namespace heterog::explain {
 
 namespace {
 
@@ -91,4 +91,4 @@ MeasuredLanes measured_lanes(const std::string& folder, const cost::Problem& pro
   return measured;
 }
 
-}  // namespace heterog::cli
+}  // namespace heterog::explain
