@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "compiler/plan_io.h"
 #include "explain/simulation.h"
-#include "sim/trace.h"
+#include "sim/trace_io.h"
 
 namespace heterog::cli {
 

@@ -23,7 +23,7 @@
 #include "runtime/rank_device.h"
 #include "runtime/run_profile.h"
 #include "runtime/training_run.h"
-#include "sim/trace.h"
+#include "sim/trace_io.h"
 
 namespace heterog::cli {
 

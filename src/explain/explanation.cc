@@ -38,6 +38,7 @@ std::vector<Spent> spent_by_kind(const cost::Problem& problem, const sim::Simula
     times[task_phase(problem, simulated.plan, segment.task)] += segment.end - segment.begin;
   }
   std::vector<Spent> spent;
+  spent.reserve(times.size());
   for (const auto& [what, time] : times) spent.push_back({what, time});
   return longest_first(std::move(spent));
 }
