@@ -30,7 +30,7 @@ std::int64_t nanoseconds(JsonObject& event, const char* field) {
   return std::llround(event.number(field, 0, kMaxMicroseconds) * 1e3);
 }
 
-// As sim/trace_io.cc numbers them: a process a device, with two threads, and one for the links.
+// As sim/trace_io.cc numbers them: a process per device, with two threads, and one for the links.
 void read_rank(const std::string& path, const cost::Problem& problem, std::size_t tasks,
                Lanes& lanes) {
   const auto devices = static_cast<std::int64_t>(problem.cluster->device_count());

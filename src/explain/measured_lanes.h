@@ -8,9 +8,9 @@
 
 namespace heterog::explain {
 
-// Reads DIR/rank0.json, rank1.json, … (heterog run --trace): one lane a device's computation, its
-// collectives, and what arrived over each link. `tasks`: of the plan. Throws an input error if a
-// file is missing, or is not of such a run.
+// Reads DIR/rank0.json, rank1.json, … (heterog run --trace): one lane for each device's
+// computation, one for its collectives, and one for what arrived over each link. `tasks`: of the
+// plan. Throws an input error if a file is missing, or is not of such a run.
 struct MeasuredLanes {
   OrderedJson lanes;
   Nanoseconds end = 0;  // of the last task

@@ -79,7 +79,7 @@ void add_tasks(const cost::Problem& problem, const DrawnPlan& drawn, OrderedJson
   json["strings"] = strings.list();
 }
 
-// One lane a compute stream and a link; what holds them, in order of time. Tasks of no time are
+// One lane per compute stream and per link; what holds them, in order of time. Tasks of no time are
 // left out: there is nothing to see.
 OrderedJson lanes_data(const cost::Problem& problem, const sim::Simulated& simulated) {
   const Plan& plan = simulated.plan;

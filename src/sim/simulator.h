@@ -42,6 +42,17 @@ struct Simulated {
   SimResult result;
 };
 
+// Simulates plans, one after another. Nothing of a plan carries over to the next but memory: one
+// that it has seen is simulated again without an allocation. Not for several threads: keep one per
+// thread.
+//
+//   Simulator simulator;
+//   const SimResult& result = simulator.simulate(plan, strategy.order);
+//   if (result.feasible() && result.step < best) ...
+//
+// Inside are two event loops, one by rank (and rank-reserve) and one by time (fifo), and the result
+// that both write: totals always, `start`, `end` and `dispatch` by simulate_timeline alone.
+//
 // Rule 8 of the design: at any moment, of the ready tasks whose resources are all free, the one of
 // the highest rank starts, until none can; nothing is pre-empted. A moment is: first every task
 // that ends then ends, then tasks start; what takes no time ends at the same moment, which is then
