@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks that includes in src/ point downwards only, that LibTorch stays in the folders that learn
-# or run, that JSON stays where files are read and written, that PyTorch is asked for operators in
-# one place, and that operators are named in one place. Usage: check_layers.sh [ROOT]
+# or run, that JSON stays where files and results are read and written, that PyTorch is asked for
+# operators in one place, and that operators are named in one place. Usage: check_layers.sh [ROOT]
 set -euo pipefail
 cd "${1:-$(dirname "$0")/..}"
 
@@ -17,13 +17,14 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
     # The simulator and the runtime know plans, not how they are made.
     may["sim"] = "base graph cluster cost/problem.h compiler/plan.h compiler/strategy.h"
     may["planner"] = "base graph cluster cost compiler sim"
+    may["explain"] = "base graph cluster cost compiler sim planner"
     may["tensors"] = "base"
     may["gnn"] = "base graph cluster cost"
     may["policy"] = "base graph cluster cost compiler sim planner gnn tensors"
     may["runtime"] = "base operators graph cluster cost compiler/plan.h tensors"
     may["loading"] = "base graph cluster cost compiler sim runtime"
     may["client"] = "base graph cluster cost compiler sim runtime loading"
-    may["cli"] = "base graph cluster cost compiler sim planner gnn policy runtime loading"
+    may["cli"] = "base graph cluster cost compiler sim planner explain gnn policy runtime loading"
     for (folder in may) {
       n = split(may[folder], parts, " ")
       for (i = 1; i <= n; ++i) allowed[folder, parts[i]] = 1
@@ -54,8 +55,8 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
     if (target ~ /^(torch|ATen|c10|c10d)\// && !(folder in torch))
       complain("LibTorch (" target ") in src/" folder "; it belongs in tensors, gnn, policy, runtime, client and cli")
     if ((target ~ /^nlohmann\// || target == "base/json_reader.h") &&
-        FILENAME !~ /_io\.cc$|^src\/base\/json_reader\.(h|cc)$|^src\/cli\//)
-      complain("JSON (" target ") outside *_io.cc, base/json_reader and cli")
+        FILENAME !~ /_io\.cc$|^src\/base\/json_reader\.(h|cc)$|^src\/(explain|cli)\//)
+      complain("JSON (" target ") outside *_io.cc, base/json_reader, explain and cli")
   }
   # What a file names is looked up in one place, which consults the table of operators.
   /Dispatcher::singleton/ && FILENAME != "src/runtime/dispatcher.cc" {

@@ -7,9 +7,9 @@
 
 #include "base/log.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/planner_table.h"
 #include "cli/progress.h"
-#include "cli/report.h"
 #include "cli/verbs.h"
 
 namespace heterog::cli {

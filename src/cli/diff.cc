@@ -1,18 +1,13 @@
 // heterog diff: what two plans for the same problem decide differently, and what comes of it.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
-#include <cstdlib>
-#include <map>
 #include <memory>
-#include <set>
 
-#include "cli/decision_text.h"
-#include "cli/explanation.h"
 #include "cli/loaded_plan.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/verbs.h"
+#include "explain/plan_diff.h"
 
 namespace heterog::cli {
 
@@ -24,263 +19,12 @@ struct DiffOptions {
   std::vector<std::string> plans;
 };
 
-// Operators, or parameters, that are decided in one way by A and in another by B.
-struct Change {
-  std::string a, b;
-  double time_share = 0;  // of the operators' mean time
-  std::set<GroupId> groups;
-  std::size_t parameters = 0;
-  Bytes bytes = 0;
-};
-
-class Diff {
- public:
-  Diff(const LoadedPlan& a, const LoadedPlan& b) : a_(a), b_(b), problem_(*a.problem) {
-    compare_decisions();
-    compare_parameters();
-  }
-
-  std::string text(const std::vector<std::string>& names) const;
-  OrderedJson json(const std::vector<std::string>& names) const;
-
- private:
-  using Key = std::pair<std::string, std::string>;
-
-  void compare_decisions() {
-    std::map<Key, Change> changes;
-    double total = 0;
-    for (OpId op : problem_.graph->op_ids()) {
-      if (problem_.graph->op(op).alias) continue;
-      const double seconds = problem_.costs.mean_seconds(op);
-      total += seconds;
-      groups_seen_.insert(problem_.grouping.group_of[op]);
-      const auto& by_a = decision_of(problem_, a_.record.strategy, op);
-      const auto& by_b = decision_of(*b_.problem, b_.record.strategy, op);
-      if (by_a == by_b) continue;
-      const std::string text_a = decision_text(problem_, by_a);
-      const std::string text_b = decision_text(problem_, by_b);
-      if (text_a == text_b) continue;  // other weights that come to the same samples
-      Change& change = changes[{text_a, text_b}];
-      change.time_share += seconds;
-      change.groups.insert(problem_.grouping.group_of[op]);
-      groups_changed_.insert(problem_.grouping.group_of[op]);
-    }
-    for (auto& [key, change] : changes) {
-      change.time_share /= total;
-      changed_share_ += change.time_share;
-    }
-    decisions_ = sorted(std::move(changes), [](const Change& change) { return change.time_share; });
-  }
-
-  void compare_parameters() {
-    const compiler::Layout by_a = compiler::lay_out(problem_, a_.record.strategy);
-    const compiler::Layout by_b = compiler::lay_out(*b_.problem, b_.record.strategy);
-    std::map<Key, Change> changes;
-    for (TensorId parameter : problem_.graph->parameters()) {
-      if (by_a.home_of[parameter] == compiler::Layout::kNoHome) continue;
-      const std::string text_a = home_text(problem_, by_a.home(parameter));
-      const std::string text_b = home_text(problem_, by_b.home(parameter));
-      if (text_a == text_b) continue;
-      Change& change = changes[{text_a, text_b}];
-      ++change.parameters;
-      change.bytes += problem_.graph->bytes(parameter, 1);
-    }
-    parameters_ = sorted(std::move(changes), [](const Change& change) { return change.bytes; });
-  }
-
-  template <class Weight>
-  static std::vector<Change> sorted(std::map<Key, Change> changes, const Weight& weight) {
-    std::vector<Change> list;
-    for (auto& [key, change] : changes) {
-      change.a = key.first;
-      change.b = key.second;
-      list.push_back(std::move(change));
-    }
-    std::stable_sort(list.begin(), list.end(),
-                     [&](const Change& x, const Change& y) { return weight(x) > weight(y); });
-    return list;
-  }
-
-  // The groups of a change, those that take longest first.
-  std::vector<std::string> largest_groups(const Change& change, std::size_t most) const {
-    std::vector<std::pair<double, GroupId>> groups;
-    for (GroupId group : change.groups) {
-      double seconds = 0;
-      for (OpId op : problem_.grouping.members[group]) seconds += problem_.costs.mean_seconds(op);
-      groups.emplace_back(-seconds, group);
-    }
-    std::sort(groups.begin(), groups.end());
-    std::vector<std::string> names;
-    for (std::size_t i = 0; i < std::min(most, groups.size()); ++i) {
-      names.push_back(group_name(problem_, groups[i].second));
-    }
-    return names;
-  }
-
-  // Kind of task → its time on either critical path.
-  std::map<std::string, std::pair<Nanoseconds, Nanoseconds>> path_kinds() const {
-    std::map<std::string, std::pair<Nanoseconds, Nanoseconds>> kinds;
-    const auto add = [&](const LoadedPlan& loaded, bool second) {
-      Explanation path{.path = sim::critical_path(loaded.simulated.plan, loaded.simulated.result,
-                                                  loaded.record.strategy.order)};
-      for (const Spent& spent : spent_by_kind(problem_, loaded.simulated, path)) {
-        (second ? kinds[spent.what].second : kinds[spent.what].first) = spent.time;
-      }
-    };
-    add(a_, false);
-    add(b_, true);
-    return kinds;
-  }
-
-  const LoadedPlan& a_;
-  const LoadedPlan& b_;
-  const cost::Problem& problem_;
-  std::vector<Change> decisions_;   // by share of time
-  std::vector<Change> parameters_;  // by bytes
-  double changed_share_ = 0;
-  std::set<GroupId> groups_seen_, groups_changed_;
-};
-
-constexpr std::size_t kChangesShown = 8;
-constexpr std::size_t kGroupsNamed = 3;
-constexpr Bytes kWorthALine = 5'000'000;  // what shows in GB with two digits
-
-std::string signed_milliseconds(Nanoseconds time) {
-  return fmt::format("{:+.1f} ms", to_seconds(time) * 1e3);
-}
-std::string signed_gigabytes(Bytes bytes) {
-  return fmt::format("{:+.2f} GB", static_cast<double>(bytes) * 1e-9);
-}
-
-std::string Diff::text(const std::vector<std::string>& names) const {
-  const sim::SimResult &a = a_.simulated.result, &b = b_.simulated.result;
-  const auto heading = [](const LoadedPlan& loaded, const std::string& name) {
-    return fmt::format("{} (by {}): step {}, order {}, buckets of {}{}", name,
-                       loaded.record.planner,
-                       milliseconds_text(to_seconds(loaded.simulated.result.step)),
-                       compiler::order_policy_name(loaded.record.strategy.order),
-                       bytes_text(loaded.record.strategy.bucket_bytes),
-                       loaded.simulated.result.feasible() ? "" : ", does not fit in memory");
-  };
-  std::string text = fmt::format(
-      "{} on {}, batch {}\nA  {}\nB  {}\nB - A: {}, speed-up of B over A {}\n\n",
-      problem_.graph->name(), problem_.cluster->name(), problem_.batch, heading(a_, names[0]),
-      heading(b_, names[1]), signed_milliseconds(b.step - a.step),
-      speedup_text(to_seconds(a.step), to_seconds(b.step)));
-
-  text += fmt::format("decided differently: {} of {} groups, {:.1f} % of the operators' time\n",
-                      groups_changed_.size(), groups_seen_.size(), 100 * changed_share_);
-  for (std::size_t i = 0; i < std::min(kChangesShown, decisions_.size()); ++i) {
-    const Change& change = decisions_[i];
-    text += fmt::format("{:>7.1f} %  {} groups: {}{}\n           A  {}\n           B  {}\n",
-                        100 * change.time_share, change.groups.size(),
-                        fmt::join(largest_groups(change, kGroupsNamed), ", "),
-                        change.groups.size() > kGroupsNamed ? ", …" : "", change.a, change.b);
-  }
-  if (decisions_.size() > kChangesShown) {
-    text += fmt::format("           and {} kinds of change more (--json has all)\n",
-                        decisions_.size() - kChangesShown);
-  }
-  if (!parameters_.empty()) {
-    text += "\nparameters kept or aggregated differently\n";
-    for (std::size_t i = 0; i < std::min(kChangesShown, parameters_.size()); ++i) {
-      const Change& change = parameters_[i];
-      text += fmt::format("{:>9} in {:>3}  {}  ->  {}\n", bytes_text(change.bytes),
-                          change.parameters, change.a, change.b);
-    }
-    if (parameters_.size() > kChangesShown) {
-      text += fmt::format("           and {} kinds of change more\n",
-                          parameters_.size() - kChangesShown);
-    }
-  }
-
-  Table path({"on the critical path", "A", "B", "B - A"});
-  for (const auto& [kind, times] : path_kinds()) {
-    path.add_row({kind, milliseconds_text(to_seconds(times.first)),
-                  milliseconds_text(to_seconds(times.second)),
-                  signed_milliseconds(times.second - times.first)});
-  }
-  text += "\n" + path.text();
-  Table devices({"device", "busy A", "busy B", "B - A", "peak A", "peak B", "B - A"});
-  for (DeviceId device : problem_.cluster->device_ids()) {
-    devices.add_row({problem_.cluster->device(device).name,
-                     milliseconds_text(to_seconds(a.device_busy[device])),
-                     milliseconds_text(to_seconds(b.device_busy[device])),
-                     signed_milliseconds(b.device_busy[device] - a.device_busy[device]),
-                     gigabytes_text(a.peak_bytes[device]), gigabytes_text(b.peak_bytes[device]),
-                     signed_gigabytes(b.peak_bytes[device] - a.peak_bytes[device])});
-  }
-  text += "\n" + devices.text();
-  Table links({"link", "moved A", "moved B", "B - A", "busy A", "busy B"});
-  bool any = false;
-  for (LinkId link : id_range<LinkId>(problem_.cluster->link_count())) {
-    if (std::abs(a.link_bytes[link] - b.link_bytes[link]) < kWorthALine) continue;
-    any = true;
-    links.add_row({problem_.cluster->link(link).name, gigabytes_text(a.link_bytes[link]),
-                   gigabytes_text(b.link_bytes[link]),
-                   signed_gigabytes(b.link_bytes[link] - a.link_bytes[link]),
-                   milliseconds_text(to_seconds(a.link_busy[link])),
-                   milliseconds_text(to_seconds(b.link_busy[link]))});
-  }
-  if (any) text += "\n" + links.text();
-  return text;
-}
-
-OrderedJson Diff::json(const std::vector<std::string>& names) const {
-  const sim::SimResult &a = a_.simulated.result, &b = b_.simulated.result;
-  const auto side = [](const LoadedPlan& loaded, const std::string& name) -> OrderedJson {
-    return {{"plan", name},
-            {"planner", loaded.record.planner},
-            {"step_seconds", to_seconds(loaded.simulated.result.step)},
-            {"feasible", loaded.simulated.result.feasible()},
-            {"order", compiler::order_policy_name(loaded.record.strategy.order)},
-            {"bucket_bytes", loaded.record.strategy.bucket_bytes}};
-  };
-  OrderedJson json = {{"graph", problem_.graph->name()},
-                      {"cluster", problem_.cluster->name()},
-                      {"batch", problem_.batch},
-                      {"a", side(a_, names[0])},
-                      {"b", side(b_, names[1])},
-                      {"groups", groups_seen_.size()},
-                      {"groups_changed", groups_changed_.size()},
-                      {"time_share_changed", changed_share_},
-                      {"decisions", OrderedJson::array()},
-                      {"parameters", OrderedJson::array()},
-                      {"critical_path", OrderedJson::array()},
-                      {"devices", OrderedJson::array()},
-                      {"links", OrderedJson::array()}};
-  for (const Change& change : decisions_) {
-    json["decisions"].push_back({{"a", change.a},
-                                 {"b", change.b},
-                                 {"time_share", change.time_share},
-                                 {"groups", largest_groups(change, change.groups.size())}});
-  }
-  for (const Change& change : parameters_) {
-    json["parameters"].push_back({{"a", change.a},
-                                  {"b", change.b},
-                                  {"parameters", change.parameters},
-                                  {"bytes", change.bytes}});
-  }
-  for (const auto& [kind, times] : path_kinds()) {
-    json["critical_path"].push_back({{"kind", kind},
-                                     {"a_seconds", to_seconds(times.first)},
-                                     {"b_seconds", to_seconds(times.second)}});
-  }
-  for (DeviceId device : problem_.cluster->device_ids()) {
-    json["devices"].push_back({{"name", problem_.cluster->device(device).name},
-                               {"a_busy_seconds", to_seconds(a.device_busy[device])},
-                               {"b_busy_seconds", to_seconds(b.device_busy[device])},
-                               {"a_peak_bytes", a.peak_bytes[device]},
-                               {"b_peak_bytes", b.peak_bytes[device]}});
-  }
-  for (LinkId link : id_range<LinkId>(problem_.cluster->link_count())) {
-    json["links"].push_back({{"name", problem_.cluster->link(link).name},
-                             {"a_bytes", a.link_bytes[link]},
-                             {"b_bytes", b.link_bytes[link]},
-                             {"a_busy_seconds", to_seconds(a.link_busy[link])},
-                             {"b_busy_seconds", to_seconds(b.link_busy[link])}});
-  }
-  return json;
+explain::ComparedPlan side(const std::string& name, const LoadedPlan& loaded) {
+  return {.name = name,
+          .planner = loaded.record.planner,
+          .problem = *loaded.problem,
+          .strategy = loaded.record.strategy,
+          .simulated = loaded.simulated};
 }
 
 int run_diff(const DiffOptions& options) {
@@ -289,11 +33,12 @@ int run_diff(const DiffOptions& options) {
   VALIDATE(a.problem->batch == b.problem->batch,
            "{} is for batch {}, {} for batch {}: only plans for one batch can be compared",
            options.plans[0], a.problem->batch, options.plans[1], b.problem->batch);
-  const Diff diff(a, b);
+  const explain::ComparedPlan side_a = side(options.plans[0], a);
+  const explain::ComparedPlan side_b = side(options.plans[1], b);
   if (options.common.json) {
-    print_json(diff.json(options.plans));
+    print_json(explain::diff_json(side_a, side_b));
   } else {
-    fmt::print("{}", diff.text(options.plans));
+    fmt::print("{}", explain::diff_text(side_a, side_b));
   }
   return 0;
 }

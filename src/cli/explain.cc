@@ -3,10 +3,13 @@
 
 #include <memory>
 
-#include "cli/explanation.h"
 #include "cli/loaded_plan.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/verbs.h"
+#include "explain/explanation.h"
+#include "explain/explanation_json.h"
+#include "explain/explanation_text.h"
 
 namespace heterog::cli {
 
@@ -23,15 +26,15 @@ int run_explain(const ExplainOptions& options) {
   const LoadedPlan loaded = load_plan(options.plan, options.problem, options.order);
   const cost::Problem& problem = *loaded.problem;
   const compiler::Strategy& strategy = loaded.record.strategy;
-  const Explanation explanation =
-      explain(problem, strategy, loaded.simulated, compile_options(options.problem));
+  const explain::Explanation explanation =
+      explain::explain_plan(problem, strategy, loaded.simulated, compile_options(options.problem));
   if (options.common.json) {
     OrderedJson json = {{"graph", problem.graph->name()},
                         {"cluster", problem.cluster->name()},
                         {"batch", problem.batch},
                         {"planner", loaded.record.planner},
                         {"order", compiler::order_policy_name(strategy.order)}};
-    json.update(explanation_json(problem, loaded.simulated, explanation));
+    json.update(explain::explanation_json(problem, loaded.simulated, explanation));
     print_json(json);
   } else {
     fmt::print("{} on {}, batch {}, plan of {}, order {}: step {}{}\n{}", problem.graph->name(),
@@ -39,7 +42,7 @@ int run_explain(const ExplainOptions& options) {
                compiler::order_policy_name(strategy.order),
                milliseconds_text(to_seconds(loaded.simulated.result.step)),
                loaded.simulated.result.feasible() ? "" : ", does not fit in memory",
-               explanation_text(problem, loaded.simulated, explanation));
+               explain::explanation_text(problem, loaded.simulated, explanation));
   }
   return 0;
 }

@@ -4,11 +4,13 @@
 #include <memory>
 
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/planner_table.h"
 #include "cli/planning.h"
 #include "cli/progress.h"
 #include "cli/training.h"
 #include "cli/verbs.h"
+#include "explain/simulation.h"
 #include "policy/api.h"
 
 namespace heterog::cli {
@@ -86,7 +88,7 @@ int run_finetune(const FinetuneVerbOptions& options) {
     return 0;
   }
   const planner::PortfolioResult found = plan_with(tuned, options, *problem, threads);
-  const Simulated simulated =
+  const sim::Simulated simulated =
       simulate_strategy(*problem, found.best.strategy, compile_options(options.problem));
   if (simulated.result.feasible()) {
     write_plan_file(
@@ -95,11 +97,11 @@ int run_finetune(const FinetuneVerbOptions& options) {
     write_trace(options.trace, *problem, simulated);
   }
   if (options.common.json) {
-    json["plan"] = simulation_json(*problem, simulated);
+    json["plan"] = explain::simulation_json(*problem, simulated);
     json["plan"]["planner"] = found.found_by;
     print_json(json);
   } else {
-    fmt::print("plan of {}\n{}", found.found_by, simulation_text(*problem, simulated));
+    fmt::print("plan of {}\n{}", found.found_by, explain::simulation_text(*problem, simulated));
   }
   expect_fit(*problem, simulated);
   return 0;

@@ -67,8 +67,8 @@ void add_graph_and_cluster(CLI::App& verb, ProblemOptions& options) {
                   "per-device: all-reduces of disjoint devices may overlap; serial: none may")
       ->capture_default_str();
   verb.add_option("--profile", options.profiles,
-                  "Measured costs (heterog profile), one file a device type; the others' costs are "
-                  "analytic");
+                  "Measured costs (heterog profile), one file per device type; the others' costs "
+                  "are analytic");
 }
 
 void add_batch(CLI::App& verb, ProblemOptions& options) {

@@ -4,10 +4,12 @@
 #include <memory>
 
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/planner_table.h"
 #include "cli/planning.h"
 #include "cli/progress.h"
 #include "cli/verbs.h"
+#include "explain/simulation.h"
 
 namespace heterog::cli {
 
@@ -57,7 +59,8 @@ int run_plan(const PlanOptions& options) {
   context.budget = {};  // wipes the progress line
   const double plan_seconds = watch.seconds();
 
-  const Simulated simulated = simulate_strategy(*problem, found.best.strategy, context.compile);
+  const sim::Simulated simulated =
+      simulate_strategy(*problem, found.best.strategy, context.compile);
   // Files first: what is printed has been saved.
   if (simulated.result.feasible()) {
     write_plan_file(
@@ -66,7 +69,7 @@ int run_plan(const PlanOptions& options) {
     write_trace(options.trace, *problem, simulated);
   }
   if (options.common.json) {
-    OrderedJson json = simulation_json(*problem, simulated);
+    OrderedJson json = explain::simulation_json(*problem, simulated);
     json["planner"] = found.found_by;
     json["plan_seconds"] = plan_seconds;
     json["evaluations"] = found.best.evaluations;
@@ -75,7 +78,7 @@ int run_plan(const PlanOptions& options) {
     fmt::print("{} on {}, batch {}: found by {} in {:.2f} s, {} plans simulated\n",
                problem->graph->name(), problem->cluster->name(), problem->batch, found.found_by,
                plan_seconds, found.best.evaluations);
-    fmt::print("{}", simulation_text(*problem, simulated));
+    fmt::print("{}", explain::simulation_text(*problem, simulated));
     if (!found.baselines.empty()) fmt::print("\n{}", baselines_text(found));
   }
   expect_fit(*problem, simulated);

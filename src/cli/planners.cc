@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/planner_table.h"
-#include "cli/report.h"
 #include "cli/verbs.h"
 
 namespace heterog::cli {

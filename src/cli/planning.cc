@@ -5,26 +5,27 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "compiler/plan_io.h"
-#include "sim/trace.h"
+#include "explain/simulation.h"
+#include "sim/trace_io.h"
 
 namespace heterog::cli {
 
 void write_trace(const std::string& path, const cost::Problem& problem,
-                 const Simulated& simulated) {
+                 const sim::Simulated& simulated) {
   if (path.empty()) return;
   const std::string trace = sim::chrome_trace(problem, simulated.plan, simulated.result);
   write_file(path, trace);
   spdlog::info("{}: trace written, {} bytes", printable(path, 400), trace.size());
 }
 
-void expect_fit(const cost::Problem& problem, const Simulated& simulated) {
+void expect_fit(const cost::Problem& problem, const sim::Simulated& simulated) {
   if (simulated.result.feasible()) return;
   throw Error(ErrorKind::kInfeasible, "no plan fits in memory; in the closest one " +
-                                          out_of_memory_text(problem, simulated));
+                                          explain::out_of_memory_text(problem, simulated));
 }
 
 void write_plan_file(const PlanFile& file, const cost::Problem& problem,
-                     const compiler::Strategy& strategy, const Simulated& simulated) {
+                     const compiler::Strategy& strategy, const sim::Simulated& simulated) {
   compiler::PlanRecord record{.strategy = strategy,
                               .planner = file.planner,
                               .max_groups = file.max_groups,

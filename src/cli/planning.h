@@ -3,20 +3,21 @@
 
 #include <string>
 
-#include "cli/report.h"
 #include "compiler/strategy.h"
 #include "cost/problem.h"
 #include "loading/plan_files.h"
+#include "sim/simulator.h"
 
 namespace heterog::cli {
 
 using loading::simulate_strategy;
 
 // Chrome trace of the simulated step; nothing if the path is empty.
-void write_trace(const std::string& path, const cost::Problem& problem, const Simulated& simulated);
+void write_trace(const std::string& path, const cost::Problem& problem,
+                 const sim::Simulated& simulated);
 
 // Throws the error of exit code 3, with what is missing, if the strategy does not fit in memory.
-void expect_fit(const cost::Problem& problem, const Simulated& simulated);
+void expect_fit(const cost::Problem& problem, const sim::Simulated& simulated);
 
 // The plan file, with the predictions.
 struct PlanFile {
@@ -25,6 +26,6 @@ struct PlanFile {
   int max_groups = 2000;
 };
 void write_plan_file(const PlanFile& file, const cost::Problem& problem,
-                     const compiler::Strategy& strategy, const Simulated& simulated);
+                     const compiler::Strategy& strategy, const sim::Simulated& simulated);
 
 }  // namespace heterog::cli

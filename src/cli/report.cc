@@ -1,241 +1,134 @@
-// Writes simulation results as JSON and text.
-#include "cli/report.h"
-
+// heterog report: one HTML page that shows plans beside the baselines and needs nothing else.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <utility>
 
-#include "sim/bounds.h"
-#include "sim/memory.h"
+#include "base/file.h"
+#include "cli/loaded_plan.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/planner_table.h"
+#include "cli/progress.h"
+#include "cli/verbs.h"
+#include "explain/explanation.h"
+#include "explain/html_page.h"
+#include "explain/measured_lanes.h"
+#include "explain/page_data.h"
+#include "explain/simulation.h"
 
 namespace heterog::cli {
 
 namespace {
 
-// What an allocation is called and who makes it.
-std::string held_name(const cost::Problem& problem, const compiler::Plan& plan,
-                      const sim::HeldMemory& held) {
-  if (held.tensor.valid()) return problem.graph->tensor(held.tensor).name;
-  return "workspace of " + problem.graph->op(plan.op[held.maker]).name;
-}
-std::string maker_name(const cost::Problem& problem, const compiler::Plan& plan, TaskId task) {
-  std::string name = task_name(problem, plan, task);
-  if (plan.peer[task].valid()) name += " from " + problem.cluster->device(plan.peer[task]).name;
-  return name;
-}
+struct ReportOptions {
+  CommonOptions common;
+  ProblemOptions problem;
+  std::vector<std::string> plans;
+  std::vector<std::string> measured;
+  std::string out;
+};
 
-constexpr std::size_t kLargestShown = 10;
-
-OrderedJson memory_json(const cost::Problem& problem, const compiler::Plan& plan,
-                        const sim::MemoryPeak& peak) {
-  OrderedJson json = {{"at_seconds", to_seconds(peak.time)}, {"task", nullptr}};
-  if (peak.task.valid()) json["task"] = task_name(problem, plan, peak.task);
-  for (int i = 0; i < sim::kMemoryPurposeCount; ++i) {
-    const auto purpose = static_cast<sim::MemoryPurpose>(i);
-    json[std::string(sim::memory_purpose_name(purpose)) + "_bytes"] = peak.of(purpose);
+std::vector<explain::PlannerRow> run_baselines(const ReportOptions& options,
+                                               const cost::Problem& problem) {
+  ThreadPool threads(options.common.threads);
+  std::vector<explain::PlannerRow> rows;
+  for (const planner::PlannerEntry& entry : all_planners()) {
+    if (!entry.baseline) continue;
+    planner::PlannerContext context{.problem = problem,
+                                    .threads = threads,
+                                    .rng = Rng(options.common.seed),
+                                    .compile = compile_options(options.problem)};
+    const planner::Evaluation evaluation = entry.make()->plan(context).evaluation;
+    rows.push_back({std::string(entry.name), true, evaluation.step, evaluation.feasible,
+                    evaluation.missing_bytes});
   }
-  json["largest"] = OrderedJson::array();
-  for (const sim::HeldMemory& held : peak.held) {
-    if (json["largest"].size() == kLargestShown) break;
-    json["largest"].push_back({{"name", held_name(problem, plan, held)},
-                               {"bytes", held.bytes},
-                               {"purpose", sim::memory_purpose_name(held.purpose)},
-                               {"made_by", maker_name(problem, plan, held.maker)},
-                               {"kept_until", task_name(problem, plan, held.until)}});
+  return rows;
+}
+
+// What stands for a plan on the page: its file's name, whole where two are called alike.
+std::vector<std::string> short_names(const std::vector<std::string>& paths) {
+  std::vector<std::string> names;
+  for (const std::string& path : paths) {
+    names.push_back(std::filesystem::path(path).filename().string());
   }
-  return json;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const auto alike = std::count_if(paths.begin(), paths.end(), [&](const std::string& other) {
+      return std::filesystem::path(other).filename() == std::filesystem::path(paths[i]).filename();
+    });
+    if (alike > 1) names[i] = paths[i];
+  }
+  return names;
 }
 
-Bytes missing(const Simulated& simulated, DeviceId device) {
-  return std::max<Bytes>(0, simulated.result.peak_bytes[device] - simulated.plan.capacity[device]);
-}
-
-// Characters, not bytes: names may hold any UTF-8.
-std::size_t width(const std::string& text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+int run_report(const ReportOptions& options) {
+  VALIDATE(options.measured.size() <= options.plans.size(),
+           "--measured: {} folders given for {} plans; each belongs to the plan at its place",
+           options.measured.size(), options.plans.size());
+  const std::vector<std::string> names = short_names(options.plans);
+  std::vector<explain::PlannerRow> rows;
+  OrderedJson plans = OrderedJson::array();
+  std::shared_ptr<const cost::Problem> problem;
+  Progress progress("drawing");
+  for (std::size_t i = 0; i < options.plans.size(); ++i) {
+    progress.show(static_cast<double>(i) / static_cast<double>(options.plans.size()), names[i]);
+    const LoadedPlan loaded = load_plan(options.plans[i], options.problem);
+    if (!problem) {
+      problem = loaded.problem;
+      rows = run_baselines(options, *problem);
+    }
+    VALIDATE(loaded.problem->batch == problem->batch,
+             "{} is for batch {}, {} for batch {}: one page shows plans for one batch",
+             options.plans[0], problem->batch, options.plans[i], loaded.problem->batch);
+    const compiler::Strategy& strategy = loaded.record.strategy;
+    const explain::Explanation explanation = explain::explain_plan(
+        *loaded.problem, strategy, loaded.simulated, compile_options(options.problem));
+    explain::DrawnPlan drawn{.name = names[i],
+                             .planner = loaded.record.planner,
+                             .strategy = strategy,
+                             .simulated = loaded.simulated,
+                             .explanation = explanation};
+    if (i < options.measured.size()) {
+      drawn.measured = explain::measured_lanes(options.measured[i], *loaded.problem,
+                                               loaded.simulated.plan.task_count());
+    }
+    plans.push_back(explain::plan_data(*loaded.problem, std::move(drawn)));
+    rows.push_back({names[i], false, loaded.simulated.result.step,
+                    loaded.simulated.result.feasible(), explain::missing_bytes(loaded.simulated)});
+  }
+  const std::string page =
+      explain::html_page(problem->graph->name() + " on " + problem->cluster->name(),
+                         explain::page_data(*problem, rows, std::move(plans)));
+  write_file(options.out, page);
+  if (options.common.json) {
+    print_json({{"out", options.out}, {"bytes", page.size()}, {"plans", options.plans.size()}});
+  } else {
+    fmt::print("{}: {}, {} plan{}\n", options.out, bytes_text(static_cast<Bytes>(page.size())),
+               options.plans.size(), options.plans.size() == 1 ? "" : "s");
+  }
+  return 0;
 }
 
 }  // namespace
 
-std::string task_name(const cost::Problem& problem, const compiler::Plan& plan, TaskId task) {
-  std::string name(compiler::task_kind_name(plan.kind[task]));
-  if (plan.op[task].valid()) name += " " + problem.graph->op(plan.op[task]).name;
-  return name;
-}
-
-std::string task_phase(const cost::Problem& problem, const compiler::Plan& plan, TaskId task) {
-  if (plan.kind[task] != compiler::TaskKind::kCompute) {
-    return std::string(compiler::task_kind_name(plan.kind[task]));
-  }
-  return std::string(graph::phase_name(problem.graph->op(plan.op[task]).phase));
-}
-
-std::string resource_name(const cost::Problem& problem, const compiler::Plan& plan,
-                          ResourceId resource) {
-  const std::size_t number = resource.value(), devices = plan.device_count;
-  if (number < devices) return problem.cluster->device(DeviceId(number)).name;
-  if (number < 2 * devices) {
-    return problem.cluster->device(DeviceId(number - devices)).name + "'s collectives";
-  }
-  if (resource == plan.all_collectives()) return "the serial collectives";
-  return problem.cluster->link(LinkId(number - 2 * devices)).name;
-}
-
-std::string bytes_text(Bytes bytes) {
-  const auto value = static_cast<double>(bytes);
-  if (bytes >= 1'000'000'000) return fmt::format("{:.2f} GB", value * 1e-9);
-  if (bytes >= 1'000'000) return fmt::format("{:.1f} MB", value * 1e-6);
-  if (bytes >= 1'000) return fmt::format("{:.1f} kB", value * 1e-3);
-  return fmt::format("{} B", bytes);
-}
-
-std::string milliseconds_text(double seconds) { return fmt::format("{:.1f} ms", seconds * 1e3); }
-std::string gigabytes_text(Bytes bytes) {
-  return fmt::format("{:.2f} GB", static_cast<double>(bytes) * 1e-9);
-}
-std::string speedup_text(double base, double time) {
-  return fmt::format("{:+.1f} %", 100 * (base - time) / time);
-}
-
-OrderedJson simulation_json(const cost::Problem& problem, const Simulated& simulated) {
-  const sim::SimResult& result = simulated.result;
-  OrderedJson json;
-  json["step_seconds"] = to_seconds(result.step);
-  json["feasible"] = result.feasible();
-  json["tasks"] = simulated.plan.task_count();
-  const auto peaks = sim::memory_peaks(problem, simulated.plan, result);
-  json["devices"] = OrderedJson::array();
-  for (DeviceId device : problem.cluster->device_ids()) {
-    json["devices"].push_back({{"name", problem.cluster->device(device).name},
-                               {"busy_seconds", to_seconds(result.device_busy[device])},
-                               {"peak_bytes", result.peak_bytes[device]},
-                               {"capacity_bytes", simulated.plan.capacity[device]},
-                               {"memory", memory_json(problem, simulated.plan, peaks[device])}});
-  }
-  json["links"] = OrderedJson::array();
-  for (LinkId link : id_range<LinkId>(problem.cluster->link_count())) {
-    json["links"].push_back({{"name", problem.cluster->link(link).name},
-                             {"busy_seconds", to_seconds(result.link_busy[link])},
-                             {"bytes", result.link_bytes[link]}});
-  }
-  json["computation_seconds"] = to_seconds(result.computation);
-  json["communication_seconds"] = to_seconds(result.communication);
-  json["lower_bound_seconds"] = to_seconds(sim::bounds(simulated.plan).step());
-  if (result.out_of_memory) {
-    const sim::OutOfMemory& reason = *result.out_of_memory;
-    json["reason"] = {{"device", problem.cluster->device(reason.device).name},
-                      {"task", nullptr},
-                      {"missing_bytes", reason.missing_bytes}};
-    if (reason.task.valid()) {
-      json["reason"]["task"] = task_name(problem, simulated.plan, reason.task);
-    }
-  }
-  return json;
-}
-
-void print_json(const OrderedJson& json) { fmt::print("{}\n", json.dump(2)); }
-
-std::string simulation_text(const cost::Problem& problem, const Simulated& simulated) {
-  const sim::SimResult& result = simulated.result;
-  std::string text = fmt::format(
-      "step {}   feasible {}   {} tasks\ncomputation {}   communication {}   no order of this plan "
-      "under {}\n\n",
-      milliseconds_text(to_seconds(result.step)), result.feasible() ? "yes" : "no",
-      simulated.plan.task_count(), milliseconds_text(to_seconds(result.computation)),
-      milliseconds_text(to_seconds(result.communication)),
-      milliseconds_text(to_seconds(sim::bounds(simulated.plan).step())));
-  Table devices({"device", "type", "busy", "of step", "peak memory", "of", "used"});
-  for (DeviceId device : problem.cluster->device_ids()) {
-    const double busy = to_seconds(result.device_busy[device]);
-    devices.add_row(
-        {problem.cluster->device(device).name, problem.cluster->type_of(device).name,
-         milliseconds_text(busy),
-         fmt::format("{:.0f} %", result.step > 0 ? 100 * busy / to_seconds(result.step) : 0.0),
-         gigabytes_text(result.peak_bytes[device]), gigabytes_text(simulated.plan.capacity[device]),
-         fmt::format("{:.0f} %{}",
-                     100 * static_cast<double>(result.peak_bytes[device]) /
-                         static_cast<double>(simulated.plan.capacity[device]),
-                     missing(simulated, device) > 0 ? " !" : "")});
-  }
-  text += devices.text() + "\n" + memory_text(problem, simulated);
-  Table links({"link", "busy", "of step", "moved"});
-  bool any = false;
-  for (LinkId link : id_range<LinkId>(problem.cluster->link_count())) {
-    if (result.link_bytes[link] == 0) continue;
-    any = true;
-    const double busy = to_seconds(result.link_busy[link]);
-    links.add_row({problem.cluster->link(link).name, milliseconds_text(busy),
-                   fmt::format("{:.0f} %", 100 * busy / to_seconds(result.step)),
-                   gigabytes_text(result.link_bytes[link])});
-  }
-  if (any) text += "\n" + links.text();
-  if (!result.feasible()) {
-    text += "\nout of memory: " + out_of_memory_text(problem, simulated) + "\n";
-  }
-  return text;
-}
-
-std::string memory_text(const cost::Problem& problem, const Simulated& simulated) {
-  using sim::MemoryPurpose;
-  const auto peaks = sim::memory_peaks(problem, simulated.plan, simulated.result);
-  Table table({"memory at the peak", "parameters", "optimizer", "gradients", "activations", "other",
-               "workspace", "reserve", "peak at", "largest tensor"});
-  for (DeviceId device : problem.cluster->device_ids()) {
-    const sim::MemoryPeak& peak = peaks[device];
-    const auto cell = [&](MemoryPurpose purpose) { return gigabytes_text(peak.of(purpose)); };
-    const Bytes other = peak.of(MemoryPurpose::kBuffers) + peak.of(MemoryPurpose::kTemporaries) +
-                        peak.of(MemoryPurpose::kBuckets);
-    table.add_row({problem.cluster->device(device).name, cell(MemoryPurpose::kParameters),
-                   cell(MemoryPurpose::kOptimizerState), cell(MemoryPurpose::kGradients),
-                   cell(MemoryPurpose::kActivations), gigabytes_text(other),
-                   cell(MemoryPurpose::kWorkspace), cell(MemoryPurpose::kReserve),
-                   milliseconds_text(to_seconds(peak.time)),
-                   peak.held.empty()
-                       ? "-"
-                       : fmt::format("{} {}", held_name(problem, simulated.plan, peak.held.front()),
-                                     gigabytes_text(peak.held.front().bytes))});
-  }
-  return table.text();
-}
-
-std::string out_of_memory_text(const cost::Problem& problem, const Simulated& simulated) {
-  std::string text;
-  const auto& first = simulated.result.out_of_memory;
-  for (DeviceId device : problem.cluster->device_ids()) {
-    const bool is_first = first && first->device == device;
-    if (missing(simulated, device) == 0 && !is_first) continue;
-    if (!text.empty()) text += ", ";
-    text +=
-        fmt::format("{} lacks {} of {}", problem.cluster->device(device).name,
-                    gigabytes_text(is_first ? first->missing_bytes : missing(simulated, device)),
-                    gigabytes_text(simulated.plan.capacity[device]));
-    if (!is_first) continue;
-    text += first->task.valid()
-                ? fmt::format(" (first at {})", task_name(problem, simulated.plan, first->task))
-                : " (parameters and optimizer state alone do not fit)";
-  }
-  return text;
-}
-
-std::string Table::text() const {
-  std::vector<std::size_t> widths;
-  for (const auto& row : rows_) {
-    widths.resize(std::max(widths.size(), row.size()), 0);
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width(row[i]));
-  }
-  std::string text;
-  for (const auto& row : rows_) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      const std::string padding(widths[i] - width(row[i]), ' ');
-      line += i == 0 ? row[i] + padding : "  " + padding + row[i];
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
-  }
-  return text;
+void add_report(CLI::App& app, Action& chosen) {
+  auto options = std::make_shared<ReportOptions>();
+  CLI::App& verb = *app.add_subcommand("report", "Draws plans as one HTML page");
+  add_graph_and_cluster(verb, options->problem);
+  add_batch_of_plan(verb, options->problem);
+  verb.add_option("--plan", options->plans, "Plan files, the first is shown first")->required();
+  verb.add_option("--measured", options->measured,
+                  "Folders that heterog run --trace wrote, of the plans at the same places: what "
+                  "was measured is drawn below what is predicted");
+  verb.add_option("--out", options->out, "HTML file to write")->required();
+  add_common(verb, options->common);
+  verb.footer(
+      "Example:\n  heterog report --graph models/bert_large24.json.gz "
+      "--cluster configs/clusters/heterog-8gpu.json --plan plan.json --out plan.html\n"
+      "The page asks for nothing from outside itself: it can be sent as it is.");
+  verb.callback([options, &chosen] { chosen = [options] { return run_report(*options); }; });
 }
 
 }  // namespace heterog::cli

@@ -1,4 +1,4 @@
-// heterog run: executes a plan, one process a device, and says how far the prediction was off.
+// heterog run: executes a plan, one process per device, and says how far the prediction was off.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 #include "base/text.h"
 #include "cli/loaded_plan.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/processes.h"
-#include "cli/report.h"
 #include "cli/verbs.h"
 #include "cluster/cluster_io.h"
 #include "cost/profile_io.h"
@@ -23,7 +23,7 @@
 #include "runtime/rank_device.h"
 #include "runtime/run_profile.h"
 #include "runtime/training_run.h"
-#include "sim/trace.h"
+#include "sim/trace_io.h"
 
 namespace heterog::cli {
 
@@ -212,7 +212,7 @@ void make_folder(const std::string& folder, const char* option) {
   VALIDATE(!error, "{} {}: {}", option, printable(folder), error.message());
 }
 
-// DIR/rankN.json, one a rank.
+// DIR/rankN.json, one per rank.
 void write_rank_trace(const RunOptions& options, const LoadedPlan& loaded, const Records& records,
                       DeviceId rank) {
   if (options.trace.empty()) return;
@@ -222,7 +222,7 @@ void write_rank_trace(const RunOptions& options, const LoadedPlan& loaded, const
       sim::chrome_trace(*loaded.problem, plan, median_step(plan, records.steps()), {.rank = rank}));
 }
 
-// DIR/TYPE.profile.json, one a type of device.
+// DIR/TYPE.profile.json, one per type of device.
 void write_profiles(const RunOptions& options, const LoadedPlan& loaded, const runtime::Job& job,
                     const Records& records) {
   if (options.profile_out.empty()) return;
@@ -338,7 +338,8 @@ int run_run(const RunOptions& options) {
 
 void add_run(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<RunOptions>();
-  CLI::App& verb = *app.add_subcommand("run", "Executes a plan on random data, a process a device");
+  CLI::App& verb =
+      *app.add_subcommand("run", "Executes a plan on random data, a process per device");
   add_graph_and_cluster(verb, options->problem);
   verb.add_option("--plan", options->plan, "Plan file")->required();
   add_integer(verb, "--steps", options->steps, kCounts, "Training steps");
@@ -357,10 +358,10 @@ void add_run(CLI::App& app, Action& chosen) {
       "--no-measure", options->no_measure,
       "Take the time of whole steps alone, not of their tasks: nothing is recorded or gathered");
   verb.add_option("--trace", options->trace,
-                  "Folder for a Chrome trace of the median step, one file a rank")
+                  "Folder for a Chrome trace of the median step, one file per rank")
       ->excludes(no_measure);
   verb.add_option("--profile-out", options->profile_out,
-                  "Folder for what the operators took, one profile a type of device (--profile)")
+                  "Folder for what the operators took, one profile per type of device (--profile)")
       ->excludes(no_measure);
   auto* checkpoint = verb.add_option(
       "--checkpoint", options->checkpoint,

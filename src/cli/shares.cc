@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/planning.h"
 #include "cli/progress.h"
 #include "cli/verbs.h"
@@ -31,7 +32,7 @@ struct SharesOptions {
 struct Found {
   planner::SharesResult all;
   planner::Shares chosen;
-  Simulated simulated;  // the chosen ones
+  sim::Simulated simulated;  // the chosen ones
   std::string planner;
 };
 

@@ -8,9 +8,11 @@
 #include "base/text.h"
 #include "cli/loaded_plan.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/verbs.h"
 #include "compiler/check_bytes.h"
 #include "compiler/plan_io.h"
+#include "explain/simulation.h"
 #include "sim/check_timeline.h"
 
 namespace heterog::cli {
@@ -37,7 +39,7 @@ void write_dump(const std::string& path, const cost::Problem& problem, const com
 // Exit code 4 if the simulated step is not a schedule of the plan, or the plan moves other bytes
 // than its strategy says.
 void check_step(const cost::Problem& problem, const compiler::Strategy& strategy,
-                const Simulated& simulated) {
+                const sim::Simulated& simulated) {
   std::vector<std::string> wrong =
       sim::check_timeline(simulated.plan, simulated.result, strategy.order);
   for (std::string& line : compiler::check_bytes(problem, strategy, simulated.plan)) {
@@ -55,14 +57,14 @@ int run_simulate(const SimulateOptions& options) {
   write_trace(options.trace, *problem, simulated);
   write_dump(options.dump, *problem, simulated.plan);
   if (options.common.json) {
-    OrderedJson json = simulation_json(*problem, simulated);
+    OrderedJson json = explain::simulation_json(*problem, simulated);
     if (options.check) json["checked"] = true;
     print_json(json);
   } else {
     fmt::print("{} on {}, batch {}, plan of {}, order {}\n{}", problem->graph->name(),
                problem->cluster->name(), problem->batch, record.planner,
                compiler::order_policy_name(record.strategy.order),
-               simulation_text(*problem, simulated));
+               explain::simulation_text(*problem, simulated));
     if (options.check)
       fmt::print(
           "\nchecked: a schedule of the plan, memory and links add up, bytes as the strategy "

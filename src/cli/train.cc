@@ -5,8 +5,8 @@
 
 #include "base/text.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/progress.h"
-#include "cli/report.h"
 #include "cli/training.h"
 #include "cli/verbs.h"
 #include "policy/api.h"

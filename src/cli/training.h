@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/report.h"
+#include "cli/output.h"
 #include "policy/api.h"
 
 namespace heterog::cli {

@@ -11,9 +11,9 @@
 #include "base/text.h"
 #include "cli/loaded_plan.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/planner_table.h"
 #include "cli/processes.h"
-#include "cli/report.h"
 #include "cli/verbs.h"
 #include "cluster/cluster_io.h"
 #include "runtime/gpus.h"
@@ -80,7 +80,7 @@ std::optional<runtime::Fault> fault_of(const std::string& name) {
   return runtime::Fault::kSkipPull;
 }
 
-// One a rank; none: all on the CPU.
+// One per rank; none: all on the CPU.
 std::vector<at::Device> devices_of(const VerifyOptions& options, const cluster::Cluster& cluster) {
   if (options.devices == "cpu") return {};
   VALIDATE(options.devices == "plan", "--devices: \"{}\" given; it is cpu or plan",
@@ -141,7 +141,7 @@ OrderedJson verification_json(const runtime::Verification& verification, double 
 // A plan made ready to be compared with one device.
 struct Prepared {
   Verified verified;
-  Simulated simulated;
+  sim::Simulated simulated;
   runtime::Job job;
 };
 
@@ -271,10 +271,10 @@ void add_verify(CLI::App& app, Action& chosen) {
   verb.footer(
       "Example:\n  heterog verify --graph models/bert_large24-tiny.json.gz "
       "--cluster configs/clusters/heterog-4gpu.json --batch 16 --planner cp-ar\n"
-      "Runs the plan, a thread a device, beside the same steps on one CPU from the "
+      "Runs the plan, a thread per device, beside the same steps on one CPU from the "
       "same weights and data, and compares loss, gradients, parameters, buffers and optimizer "
-      "state. With --processes, or started by torchrun, Slurm or mpirun, a process a device. Exit "
-      "code 4 if they differ.");
+      "state. With --processes, or started by torchrun, Slurm or mpirun, a process per device. "
+      "Exit code 4 if they differ.");
   verb.callback([options, &chosen] { chosen = [options] { return run_verify(*options); }; });
 }
 

@@ -17,9 +17,9 @@ compiler::OrderPolicy parse_order(const std::string& text) {
 
 }  // namespace
 
-Simulated simulate_strategy(const cost::Problem& problem, const compiler::Strategy& strategy,
-                            const compiler::CompileOptions& options) {
-  Simulated simulated{.plan = compiler::compile(problem, strategy, options)};
+sim::Simulated simulate_strategy(const cost::Problem& problem, const compiler::Strategy& strategy,
+                                 const compiler::CompileOptions& options) {
+  sim::Simulated simulated{.plan = compiler::compile(problem, strategy, options)};
   simulated.result = sim::simulate(simulated.plan, strategy.order);
   return simulated;
 }

@@ -13,19 +13,13 @@
 
 namespace heterog::loading {
 
-// A compiled plan with its simulated timeline.
-struct Simulated {
-  compiler::Plan plan;
-  sim::SimResult result;
-};
-
-Simulated simulate_strategy(const cost::Problem& problem, const compiler::Strategy& strategy,
-                            const compiler::CompileOptions& options);
+sim::Simulated simulate_strategy(const cost::Problem& problem, const compiler::Strategy& strategy,
+                                 const compiler::CompileOptions& options);
 
 struct LoadedPlan {
   std::shared_ptr<const cost::Problem> problem;
   compiler::PlanRecord record;
-  Simulated simulated;
+  sim::Simulated simulated;
 };
 
 // Batch and grouping are the plan's; a batch that is given must be the same. `order`: in place of

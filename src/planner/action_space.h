@@ -36,7 +36,7 @@ class ActionSpace {
   }
   std::string name(ActionId action) const;  // "v100-0/gpu0", "EV-PS"
   const compiler::UnitDecision& decision(ActionId action) const { return decisions_[action]; }
-  // One action a group.
+  // One action per group.
   compiler::Strategy strategy(std::span<const ActionId> actions) const;
 
  private:

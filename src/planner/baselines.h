@@ -29,7 +29,7 @@ struct NamedStrategy {
 };
 // Every strategy that a baseline of the registry stands for, under the baseline's name: data
 // parallelism in rank order and in FIFO order (a baseline counts at its better one, so that no gain
-// over it comes from a bad order), "single" once a device.
+// over it comes from a bad order), "single" once per device.
 std::vector<NamedStrategy> baseline_strategies(const cost::Problem& problem);
 
 // For the registry.

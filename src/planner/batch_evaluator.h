@@ -20,7 +20,7 @@ struct Measured {
   IdVector<DeviceId, Bytes> peak_bytes;
 };
 
-// Keeps one Evaluator a worker and remembers what it has seen. What it returns depends on the
+// Keeps one Evaluator per worker and remembers what it has seen. What it returns depends on the
 // strategies alone, never on the number of threads.
 class BatchEvaluator {
  public:
@@ -48,7 +48,7 @@ class BatchEvaluator {
   const cost::Problem& problem_;
   ThreadPool& threads_;
   Budget budget_;
-  std::vector<std::unique_ptr<Evaluator>> evaluators_;  // one a worker
+  std::vector<std::unique_ptr<Evaluator>> evaluators_;  // one per worker
   std::unordered_map<Key, Measured, KeyHash> seen_;     // looked up, never walked
   std::int64_t evaluations_ = 0;
 };

@@ -1,4 +1,4 @@
-// Strategy → step time and reward: compile, simulate, reward. One evaluator a thread.
+// Strategy → step time and reward: compile, simulate, reward. One evaluator per thread.
 #pragma once
 
 #include "compiler/recompile.h"
@@ -21,6 +21,18 @@ double reward(Nanoseconds step, bool feasible);
 // Feasible before infeasible, then less missing memory, then the shorter step.
 bool better(const Evaluation& a, const Evaluation& b);
 
+// Evaluates strategies, one after another: compiles one, simulates the plan, and makes the reward
+// of step time and memory. Search and training see only this. The problem has to outlive it.
+//
+//   Evaluator evaluator(problem);
+//   const Evaluation found = evaluator.evaluate(strategy);
+//   if (better(found, best)) ...
+//
+//   strategy --recompiler_--> plan --simulator_--> step, peaks --reward()--> evaluation
+//
+// Both parts keep memory from call to call, and the recompiler the last plan: a strategy that
+// differs from the last one in a few units is cheap. The result does not depend on what was
+// evaluated before. Not for several threads; BatchEvaluator has one per worker.
 class Evaluator {
  public:
   explicit Evaluator(const cost::Problem& problem, compiler::CompileOptions options = {})

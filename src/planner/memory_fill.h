@@ -20,8 +20,8 @@ struct BlockTemplate {
   bool fill_first = false;
 };
 
-// One block on all devices and on the faster ones; blocks of like mixtures of devices; one a
-// machine, a type, a device; each forwards and backwards.
+// One block on all devices and on the faster ones; blocks of like mixtures of devices; one per
+// machine, type and device; each forwards and backwards.
 std::vector<BlockTemplate> block_templates(const cost::Problem& problem);
 
 struct FilledBlocks {

@@ -16,7 +16,7 @@ enum class MoveKind : std::uint8_t {
   kRun,       // neighbours in topological order
   kAlike,     // groups of the same operators and sizes (the layers of a stack), all or a stretch
   kBoundary,  // where two neighbours differ, one side takes some of the other's groups
-  kHeaviest,  // the groups with most parameter bytes a second of computation
+  kHeaviest,  // the groups with most parameter bytes per second of computation
   kSync,      // parameter server ↔ all-reduce, for a set of groups
   kReweigh,   // samples from one device to another, wherever those shares are used
   kReplace,   // one set of replicas for another, wherever it is used
@@ -44,7 +44,7 @@ class MoveMaker {
   std::vector<double> time_sums_;  // running sums over the groups, for drawing
   std::vector<double> parameter_sums_;
   std::vector<std::vector<GroupId>> alike_;  // classes of two or more
-  std::vector<GroupId> heaviest_;            // those with parameters, most bytes a second first
+  std::vector<GroupId> heaviest_;            // those with parameters, most bytes per second first
   std::vector<Replicas> palette_;
 };
 

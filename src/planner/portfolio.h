@@ -21,7 +21,7 @@ struct PortfolioResult {
     std::string name;
     Evaluation evaluation;
   };
-  std::vector<Baseline> baselines;  // one a name; "single" is its best device
+  std::vector<Baseline> baselines;  // one per name; "single" is its best device
 };
 
 // Baselines, `propose`'s strategies (may be empty), shares by speed and memory, blocks of layers

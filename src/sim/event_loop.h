@@ -14,7 +14,24 @@
 
 namespace heterog::sim {
 
-// Decision 8 (see Simulator). Queue is RankQueue or FifoQueue.
+// Runs a plan in simulated time, in the order of decision 8 (see Simulator). Queue is RankQueue or
+// FifoQueue: which of the ready tasks goes first. Simulator keeps one loop for each, and a loop
+// keeps its memory from plan to plan:
+//
+//   EventLoop<RankQueue> loop;
+//   SimResult result;
+//   loop.run(plan, {.timeline = true}, result);
+//
+// run() goes from moment to moment: start_streams and start_sets start what can start, end_moment
+// writes it down, the clock goes on to the earliest time of tree_, and end_all_at_now ends what
+// ends there, which makes its successors ready. In between:
+//
+//   streams_[s]   ready tasks, and the one that runs: its end stands in slot s of tree_
+//   sets_[h]      ready tasks that hold the same resources; the first of them is on trial in
+//                 fronts_, or waits in waiting_[r] for resource r
+//   events_       ends of tasks of hold sets and of those that take no time, and releases that
+//                 someone waits for; the earliest stands in the last slot of tree_
+//   live_[d]      bytes on device d now
 //
 // Within a moment, what starts on a stream depends on that stream alone, and what starts of the
 // hold sets on them alone; so the two are gone through one after the other. Only who is named as

@@ -18,8 +18,8 @@ struct MemoryPoint {
   Bytes bytes = 0;  // from this time on, static memory included
 };
 
-// Replays allocations and releases of a result with its timeline. One point a device and time at
-// which its memory changes (what it is at the end of that moment), plus one a device at time 0.
+// Replays allocations and releases of a result with its timeline. One point per device and time at
+// which its memory changes (what it is at the end of that moment), plus one per device at time 0.
 std::vector<MemoryPoint> memory_curve(const compiler::Plan& plan, const SimResult& result);
 
 enum class MemoryPurpose : std::uint8_t {

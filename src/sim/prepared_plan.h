@@ -1,4 +1,4 @@
-// A plan as the event loop reads it: one record a task, and the tasks sorted by what they hold.
+// A plan as the event loop reads it: one record per task, and the tasks sorted by what they hold.
 #pragma once
 
 #include <cstdint>

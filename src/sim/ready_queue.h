@@ -48,8 +48,18 @@ class MinHeap {
   std::vector<T> items_;
 };
 
-// By the plan's order. The first task stands beside the heap: along a chain each task is ready
-// alone in front of many that can wait, and passes without touching them.
+// The ready tasks of a stream or hold set, as EventLoop keeps them, by the plan's order. A task is
+// pushed at the moment at which it becomes ready, with its place in the order, and popped when it
+// starts:
+//
+//   queue.push(now, order, task);
+//   const Key next = queue.top();
+//   queue.pop();
+//
+// The first task stands beside the heap: along a chain each task is ready alone in front of many
+// that can wait, and passes without touching them.
+//
+//   first_ < rest_: heap of (order << 32 | task)
 class RankQueue {
  public:
   bool empty() const { return first_ == kNone && rest_.empty(); }
@@ -85,8 +95,10 @@ class RankQueue {
   MinHeap<std::uint64_t> rest_;  // order in the upper half, task in the lower
 };
 
-// By the time of becoming ready, then by the plan's order. Time never goes back, so only the tasks
-// of the latest moment are still to be sorted.
+// The same, and used in the same way, by the time of becoming ready, then by the plan's order. Time
+// never goes back, so only the tasks of the latest moment are still to be sorted.
+//
+//   items_: popped ... | head_: sorted ... | moment_: of the latest time, sorted when asked for
 class FifoQueue {
  public:
   bool empty() const { return head_ == items_.size(); }

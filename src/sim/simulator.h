@@ -36,6 +36,23 @@ struct SimResult {
   std::vector<TaskId> dispatch;  // tasks in order of start
 };
 
+// A compiled plan with what its simulation gave.
+struct Simulated {
+  compiler::Plan plan;
+  SimResult result;
+};
+
+// Simulates plans, one after another. Nothing of a plan carries over to the next but memory: one
+// that it has seen is simulated again without an allocation. Not for several threads: keep one per
+// thread.
+//
+//   Simulator simulator;
+//   const SimResult& result = simulator.simulate(plan, strategy.order);
+//   if (result.feasible() && result.step < best) ...
+//
+// Inside are two event loops, one by rank (and rank-reserve) and one by time (fifo), and the result
+// that both write: totals always, `start`, `end` and `dispatch` by simulate_timeline alone.
+//
 // Decision 8: at any moment, of the ready tasks whose resources are all free, the one that the plan
 // gives the highest priority (by rank, unless the strategy has an order of its own) starts, until
 // none can; nothing is pre-empted. A moment is: first every task

@@ -1,12 +1,12 @@
 // Writes decisions by what they come to: devices, samples, aggregation.
-#include "cli/decision_text.h"
+#include "explain/decision_text.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
-namespace heterog::cli {
+namespace heterog::explain {
 
 const compiler::UnitDecision& decision_of(const cost::Problem& problem,
                                           const compiler::Strategy& strategy, OpId op) {
@@ -54,4 +54,4 @@ std::string home_text(const cost::Problem& problem, const compiler::ParameterHom
   return fmt::format("all-reduce over {} devices", home.replicas.size());
 }
 
-}  // namespace heterog::cli
+}  // namespace heterog::explain

@@ -1,10 +1,11 @@
-// Writes a simulated step as Chrome trace events.
-#include "sim/trace.h"
+// Writes a simulated step as Chrome trace events, each as it comes: large steps have 100,000.
+#include "sim/trace_io.h"
 
 #include <fmt/format.h>
 
-#include <iterator>
+#include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
 
 #include "sim/memory.h"
 
@@ -17,21 +18,7 @@ using compiler::TaskKind;
 constexpr int kComputeThread = 0;
 constexpr int kCollectiveThread = 1;
 
-// JSON strings of names: quotes, backslashes and control characters escaped.
-std::string quoted(std::string_view text) {
-  std::string out = "\"";
-  for (char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-    } else {
-      out += c;
-    }
-  }
-  return out + '"';
-}
+using Event = nlohmann::ordered_json;
 
 class TraceWriter {
  public:
@@ -40,41 +27,56 @@ class TraceWriter {
       : problem_(problem), plan_(plan), result_(result), options_(options) {}
 
   std::string write() {
+    begin();
     name_tracks();
     for (TaskId task : result_.dispatch) add_task(task);
     if (!options_.rank) {
       add_flows();
       add_memory();
     }
-    return fmt::format(
-        "{{\"displayTimeUnit\": \"ms\", \"distributedInfo\": {{\"rank\": {}}},\n"
-        "\"otherData\": {{\"graph\": {}, \"cluster\": {}, \"batch\": {}, \"source\": "
-        "\"{}\"}},\n\"traceEvents\": [\n{}\n]}}\n",
-        options_.rank ? options_.rank->value() : 0, quoted(problem_.graph->name()),
-        quoted(problem_.cluster->name()), plan_.batch, options_.rank ? "measured" : "simulated",
-        events_);
+    return std::move(text_) + "\n]}\n";
   }
 
  private:
   // Devices are processes 0 … M−1; process M holds the links, one thread each.
   int links_process() const { return static_cast<int>(plan_.device_count); }
 
-  template <class... Args>
-  void add(fmt::format_string<Args...> format, Args&&... args) {
-    if (!events_.empty()) events_ += ",\n";
-    fmt::format_to(std::back_inserter(events_), format, std::forward<Args>(args)...);
+  // Everything but the events, and the list that they are added to.
+  void begin() {
+    text_ = dump({{"displayTimeUnit", "ms"},
+                  {"distributedInfo", {{"rank", options_.rank ? options_.rank->value() : 0}}},
+                  {"otherData",
+                   {{"graph", problem_.graph->name()},
+                    {"cluster", problem_.cluster->name()},
+                    {"batch", plan_.batch},
+                    {"source", options_.rank ? "measured" : "simulated"}}}});
+    text_.pop_back();  // the object goes on
+    text_ += ",\n\"traceEvents\":[";
+  }
+  // Bytes that are not UTF-8 become U+FFFD.
+  static std::string dump(const Event& json) {
+    return json.dump(-1, ' ', false, Event::error_handler_t::replace);
+  }
+  // Takes the fields of an object: to find out that lists of pairs are one takes as long again.
+  void add(Event::object_t fields) {
+    text_ += text_.ends_with('[') ? "\n" : ",\n";
+    text_ += dump(std::move(fields));
   }
   static double microseconds(Nanoseconds time) { return static_cast<double>(time) / 1e3; }
 
-  void name_process(int pid, std::string_view name) {
-    add(R"({{"ph": "M", "name": "process_name", "pid": {}, "args": {{"name": {}}}}})", pid,
-        quoted(name));
-    add(R"({{"ph": "M", "name": "process_sort_index", "pid": {}, "args": {{"sort_index": {}}}}})",
-        pid, pid);
+  void name_process(int pid, const std::string& name) {
+    add({{"ph", "M"}, {"name", "process_name"}, {"pid", pid}, {"args", {{"name", name}}}});
+    add({{"ph", "M"},
+         {"name", "process_sort_index"},
+         {"pid", pid},
+         {"args", {{"sort_index", pid}}}});
   }
-  void name_thread(int pid, int tid, std::string_view name) {
-    add(R"({{"ph": "M", "name": "thread_name", "pid": {}, "tid": {}, "args": {{"name": {}}}}})",
-        pid, tid, quoted(name));
+  void name_thread(int pid, int tid, const std::string& name) {
+    add({{"ph", "M"},
+         {"name", "thread_name"},
+         {"pid", pid},
+         {"tid", tid},
+         {"args", {{"name", name}}}});
   }
 
   void name_tracks() {
@@ -98,14 +100,21 @@ class TraceWriter {
   }
 
   void add_slice(TaskId task, int pid, int tid, Nanoseconds duration, Bytes bytes) {
-    add(R"x({{"ph": "X", "name": {}, "cat": "{}", "pid": {}, "tid": {}, "ts": {:.3f}, "dur": {:.3f}, "args": {{"task": {}, "samples": "[{}, {})"{}{}}}}})x",
-        quoted(task_name(task)), compiler::task_kind_name(plan_.kind[task]), pid, tid,
-        microseconds(result_.start[task]), microseconds(duration), task.value(), plan_.begin[task],
-        plan_.end[task],
-        plan_.op[task].valid() && plan_.kind[task] == TaskKind::kCompute
-            ? fmt::format(", \"op\": {}", quoted(problem_.graph->type_name(plan_.op[task])))
-            : "",
-        bytes > 0 ? fmt::format(", \"bytes\": {}", bytes) : "");
+    Event::object_t args = {
+        {"task", task.value()},
+        {"samples", fmt::format("[{}, {})", plan_.begin[task], plan_.end[task])}};
+    if (plan_.op[task].valid() && plan_.kind[task] == TaskKind::kCompute) {
+      args.emplace("op", problem_.graph->type_name(plan_.op[task]));
+    }
+    if (bytes > 0) args.emplace("bytes", bytes);
+    add({{"ph", "X"},
+         {"name", task_name(task)},
+         {"cat", compiler::task_kind_name(plan_.kind[task])},
+         {"pid", pid},
+         {"tid", tid},
+         {"ts", microseconds(result_.start[task])},
+         {"dur", microseconds(duration)},
+         {"args", std::move(args)}});
   }
 
   // What a rank tells: its computation, its collectives, and what arrives at it.
@@ -164,15 +173,24 @@ class TraceWriter {
   }
   bool compute_track(TaskId task) const { return !compiler::is_communication(plan_.kind[task]); }
   void add_flow(std::string_view phase, TaskId task, DeviceId device, Nanoseconds time) {
-    add(R"({{"ph": "{}", "name": "{}", "cat": "flow", "id": {}, "pid": {}, "tid": {}, "ts": {:.3f}{}}})",
-        phase, compiler::task_kind_name(plan_.kind[task]), task.value(), device.value(),
-        kComputeThread, microseconds(time), phase == "f" ? ", \"bp\": \"e\"" : "");
+    Event::object_t event = {{"ph", phase},
+                             {"name", compiler::task_kind_name(plan_.kind[task])},
+                             {"cat", "flow"},
+                             {"id", task.value()},
+                             {"pid", device.value()},
+                             {"tid", kComputeThread},
+                             {"ts", microseconds(time)}};
+    if (phase == "f") event.emplace("bp", "e");
+    add(std::move(event));
   }
 
   void add_memory() {
     for (const MemoryPoint& point : memory_curve(plan_, result_)) {
-      add(R"({{"ph": "C", "name": "memory", "pid": {}, "ts": {:.3f}, "args": {{"bytes": {}}}}})",
-          point.device.value(), microseconds(point.time), point.bytes);
+      add({{"ph", "C"},
+           {"name", "memory"},
+           {"pid", point.device.value()},
+           {"ts", microseconds(point.time)},
+           {"args", {{"bytes", point.bytes}}}});
     }
   }
 
@@ -180,7 +198,7 @@ class TraceWriter {
   const Plan& plan_;
   const SimResult& result_;
   TraceOptions options_;
-  std::string events_;
+  std::string text_;
 };
 
 }  // namespace

@@ -1,13 +1,16 @@
-// The critical path in sentences: what each stretch does, and what it waited for.
+// Tells what each stretch of the critical path does, and what it waited for.
+#include "explain/path_lines.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
 
-#include "cli/explanation.h"
+#include "explain/amounts.h"
+#include "explain/names.h"
 
-namespace heterog::cli {
+namespace heterog::explain {
 
 namespace {
 
@@ -20,7 +23,8 @@ constexpr std::size_t kOpsNamed = 3;
 
 class Teller {
  public:
-  Teller(const cost::Problem& problem, const Simulated& simulated, const Explanation& explanation)
+  Teller(const cost::Problem& problem, const sim::Simulated& simulated,
+         const Explanation& explanation)
       : problem_(problem), plan_(simulated.plan), path_(explanation.path) {}
 
   PathLine line(const sim::Stretch& stretch) const {
@@ -128,7 +132,7 @@ class Teller {
 
 }  // namespace
 
-std::vector<PathLine> path_lines(const cost::Problem& problem, const Simulated& simulated,
+std::vector<PathLine> path_lines(const cost::Problem& problem, const sim::Simulated& simulated,
                                  const Explanation& explanation, std::size_t most) {
   const Teller teller(problem, simulated, explanation);
   std::vector<PathLine> lines;
@@ -138,4 +142,4 @@ std::vector<PathLine> path_lines(const cost::Problem& problem, const Simulated& 
   return lines;
 }
 
-}  // namespace heterog::cli
+}  // namespace heterog::explain

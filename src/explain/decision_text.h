@@ -8,7 +8,7 @@
 #include "compiler/strategy.h"
 #include "cost/problem.h"
 
-namespace heterog::cli {
+namespace heterog::explain {
 
 // Each op's decision: of its unit, whether units are the problem's groups or the strategy's own.
 const compiler::UnitDecision& decision_of(const cost::Problem& problem,
@@ -21,4 +21,4 @@ std::string decision_text(const cost::Problem& problem, const compiler::UnitDeci
 // "on v100/gpu0", "ps at v100/gpu0 for 8 devices", "all-reduce over 8 devices".
 std::string home_text(const cost::Problem& problem, const compiler::ParameterHome& home);
 
-}  // namespace heterog::cli
+}  // namespace heterog::explain

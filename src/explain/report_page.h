@@ -3,10 +3,10 @@
 
 #include <string_view>
 
-namespace heterog::cli {
+namespace heterog::explain {
 
 extern const std::string_view kReportPage;   // page.html, with marks for title, style, data, script
 extern const std::string_view kReportStyle;  // style.css
 extern const std::string_view kReportScript;  // script.js
 
-}  // namespace heterog::cli
+}  // namespace heterog::explain

@@ -1,5 +1,5 @@
 // Chrome trace events, back to tasks and times.
-#include "cli/measured_lanes.h"
+#include "explain/measured_lanes.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,7 @@
 
 #include "base/json_reader.h"
 
-namespace heterog::cli {
+namespace heterog::explain {
 
 namespace {
 
@@ -30,7 +30,7 @@ std::int64_t nanoseconds(JsonObject& event, const char* field) {
   return std::llround(event.number(field, 0, kMaxMicroseconds) * 1e3);
 }
 
-// As sim/trace.cc numbers them: a process a device, with two threads, and one for the links.
+// As sim/trace_io.cc numbers them: a process per device, with two threads, and one for the links.
 void read_rank(const std::string& path, const cost::Problem& problem, std::size_t tasks,
                Lanes& lanes) {
   const auto devices = static_cast<std::int64_t>(problem.cluster->device_count());
@@ -91,4 +91,4 @@ MeasuredLanes measured_lanes(const std::string& folder, const cost::Problem& pro
   return measured;
 }
 
-}  // namespace heterog::cli
+}  // namespace heterog::explain

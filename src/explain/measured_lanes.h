@@ -3,14 +3,14 @@
 
 #include <string>
 
-#include "cli/report.h"
 #include "cost/problem.h"
+#include "explain/json.h"
 
-namespace heterog::cli {
+namespace heterog::explain {
 
-// Reads DIR/rank0.json, rank1.json, … (heterog run --trace): one lane a device's computation, its
-// collectives, and what arrived over each link. `tasks`: of the plan. Throws an input error if a
-// file is missing, or is not of such a run.
+// Reads DIR/rank0.json, rank1.json, … (heterog run --trace): one lane for each device's
+// computation, one for its collectives, and one for what arrived over each link. `tasks`: of the
+// plan. Throws an input error if a file is missing, or is not of such a run.
 struct MeasuredLanes {
   OrderedJson lanes;
   Nanoseconds end = 0;  // of the last task
@@ -18,4 +18,4 @@ struct MeasuredLanes {
 MeasuredLanes measured_lanes(const std::string& folder, const cost::Problem& problem,
                              std::size_t tasks);
 
-}  // namespace heterog::cli
+}  // namespace heterog::explain

@@ -1,13 +1,16 @@
 // Lays out tasks by lane, memory by device and decisions by group, in flat arrays.
-#include "cli/page_data.h"
+#include "explain/page_data.h"
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
-#include "cli/decision_text.h"
+#include "explain/decision_text.h"
+#include "explain/names.h"
+#include "explain/path_lines.h"
 #include "sim/memory.h"
 
-namespace heterog::cli {
+namespace heterog::explain {
 
 namespace {
 
@@ -79,9 +82,9 @@ void add_tasks(const cost::Problem& problem, const DrawnPlan& drawn, OrderedJson
   json["strings"] = strings.list();
 }
 
-// One lane a compute stream and a link; what holds them, in order of time. Tasks of no time are
+// One lane per compute stream and per link; what holds them, in order of time. Tasks of no time are
 // left out: there is nothing to see.
-OrderedJson lanes_data(const cost::Problem& problem, const Simulated& simulated) {
+OrderedJson lanes_data(const cost::Problem& problem, const sim::Simulated& simulated) {
   const Plan& plan = simulated.plan;
   struct Lane {
     std::vector<std::int64_t> start, length;
@@ -115,7 +118,7 @@ OrderedJson lanes_data(const cost::Problem& problem, const Simulated& simulated)
   return json;
 }
 
-void add_memory(const cost::Problem& problem, const Simulated& simulated, OrderedJson& json) {
+void add_memory(const cost::Problem& problem, const sim::Simulated& simulated, OrderedJson& json) {
   constexpr std::size_t kLargest = 5;
   const auto peaks = sim::memory_peaks(problem, simulated.plan, simulated.result);
   json["devices"] = OrderedJson::array();
@@ -160,10 +163,9 @@ void add_memory(const cost::Problem& problem, const Simulated& simulated, Ordere
 }
 
 void add_explanation(const cost::Problem& problem, const DrawnPlan& drawn, OrderedJson& json) {
-  constexpr std::size_t kLines = 24;
   const Explanation& explanation = drawn.explanation;
   json["path"] = OrderedJson::array();
-  for (const PathLine& line : path_lines(problem, drawn.simulated, explanation, kLines)) {
+  for (const PathLine& line : path_lines(problem, drawn.simulated, explanation)) {
     json["path"].push_back(
         {{"begin", line.begin}, {"length", line.length}, {"what", line.what}, {"why", line.why}});
   }
@@ -220,8 +222,6 @@ void add_groups(const cost::Problem& problem, const DrawnPlan& drawn, OrderedJso
   for (const std::string& text : decisions.list()) json["decisions"].push_back({{"text", text}});
 }
 
-}  // namespace
-
 OrderedJson planners_data(const std::vector<PlannerRow>& rows) {
   OrderedJson json = OrderedJson::array();
   for (const PlannerRow& row : rows) {
@@ -234,7 +234,9 @@ OrderedJson planners_data(const std::vector<PlannerRow>& rows) {
   return json;
 }
 
-OrderedJson plan_data(const cost::Problem& problem, const DrawnPlan& drawn) {
+}  // namespace
+
+OrderedJson plan_data(const cost::Problem& problem, DrawnPlan drawn) {
   OrderedJson json = {{"name", drawn.name},
                       {"planner", drawn.planner},
                       {"order", compiler::order_policy_name(drawn.strategy.order)},
@@ -245,7 +247,20 @@ OrderedJson plan_data(const cost::Problem& problem, const DrawnPlan& drawn) {
   add_tasks(problem, drawn, json);
   add_explanation(problem, drawn, json);
   add_groups(problem, drawn, json);
+  if (drawn.measured) {
+    json["measured"] = drawn.measured->end;
+    for (OrderedJson& lane : drawn.measured->lanes) json["lanes"].push_back(std::move(lane));
+  }
   return json;
 }
 
-}  // namespace heterog::cli
+OrderedJson page_data(const cost::Problem& problem, const std::vector<PlannerRow>& planners,
+                      OrderedJson plans) {
+  return {{"graph", problem.graph->name()},
+          {"cluster", problem.cluster->name()},
+          {"batch", problem.batch},
+          {"planners", planners_data(planners)},
+          {"plans", std::move(plans)}};
+}
+
+}  // namespace heterog::explain

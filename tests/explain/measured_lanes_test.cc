@@ -1,5 +1,5 @@
 // Traces of a run: each field that is read is checked, with file and place.
-#include "cli/measured_lanes.h"
+#include "explain/measured_lanes.h"
 
 #include <gmock/gmock.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 #include "cost/cost_model.h"
 #include "graph/graph_io.h"
 
-namespace heterog::cli {
+namespace heterog::explain {
 namespace {
 
 using testing::AllOf;
@@ -126,4 +126,4 @@ TEST_F(MeasuredLanesTest, RefusesWhatIsNoTrace) {
 }
 
 }  // namespace
-}  // namespace heterog::cli
+}  // namespace heterog::explain

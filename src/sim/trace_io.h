@@ -16,7 +16,7 @@ struct TraceOptions {
   std::optional<DeviceId> rank = {};
 };
 
-// Object form, µs from 0; one pid a device (and one for links), one tid a stream, counters for
+// Object form, µs from 0; one pid per device (and one for links), one tid per stream, counters for
 // memory, flows for transfers. Needs a result with the timeline.
 std::string chrome_trace(const cost::Problem& problem, const compiler::Plan& plan,
                          const SimResult& result, const TraceOptions& options = {});

@@ -1,0 +1,19 @@
+// What every verb prints with.
+#pragma once
+
+#include "explain/amounts.h"
+#include "explain/json.h"
+#include "explain/table.h"
+
+namespace heterog::cli {
+
+using explain::bytes_text;
+using explain::gigabytes_text;
+using explain::milliseconds_text;
+using explain::OrderedJson;
+using explain::speedup_text;
+using explain::Table;
+
+void print_json(const OrderedJson& json);
+
+}  // namespace heterog::cli

@@ -1,0 +1,26 @@
+// What two plans for the same problem decide differently, and what comes of it.
+#pragma once
+
+#include <string>
+
+#include "compiler/strategy.h"
+#include "cost/problem.h"
+#include "explain/json.h"
+#include "sim/simulator.h"
+
+namespace heterog::explain {
+
+struct ComparedPlan {
+  std::string name;
+  std::string planner;
+  const cost::Problem& problem;  // of the same graph, cluster and batch; grouped as the plan is
+  const compiler::Strategy& strategy;
+  const sim::Simulated& simulated;
+};
+
+// The keys of `diff --json`.
+OrderedJson diff_json(const ComparedPlan& a, const ComparedPlan& b);
+// The largest changes of each kind.
+std::string diff_text(const ComparedPlan& a, const ComparedPlan& b);
+
+}  // namespace heterog::explain

@@ -1,0 +1,62 @@
+// Decisions are told by the samples that each device gets.
+#include "explain/decision_text.h"
+
+#include <gtest/gtest.h>
+
+#include "explain/plans.h"
+
+namespace heterog::explain {
+namespace {
+
+using compiler::SyncMethod;
+
+TEST(DecisionText, SaysDevicesSharesAndAggregation) {
+  const auto problem = compiler::model_problem("lenet5-tiny", 3, 12);
+  const auto text = [&](const std::vector<compiler::Replica>& replicas, SyncMethod sync) {
+    return decision_text(*problem, {.replicas = replicas, .sync = sync});
+  };
+  const DeviceId a(0), b(1), c(2);
+  const auto name = [&](DeviceId device) { return problem->cluster->device(device).name; };
+  EXPECT_EQ(text({{a}}, SyncMethod::kAllReduce), name(a));
+  EXPECT_EQ(text({{a}, {b}, {c}}, SyncMethod::kParameterServer), "all devices equally, ps");
+  // 12 samples by 3 : 2 : 1.
+  EXPECT_EQ(text({{a, 3}, {b, 2}, {c, 1}}, SyncMethod::kAllReduce),
+            "all devices 6:4:2, all-reduce");
+  EXPECT_EQ(text({{c, 3}, {a, 1}}, SyncMethod::kParameterServer),
+            name(c) + " + " + name(a) + " 9:3, ps");
+}
+
+// Sizes that differ by one sample are as equal as whole samples can be.
+TEST(DecisionText, OneSampleMoreIsStillEqual) {
+  const auto problem = compiler::model_problem("lenet5-tiny", 3, 13);
+  EXPECT_EQ(decision_text(*problem, compiler::even_decision(*problem, SyncMethod::kAllReduce)),
+            "all devices equally, all-reduce");
+}
+
+TEST(HomeText, SaysWhereAParameterIsKept) {
+  const auto problem = compiler::model_problem("lenet5-tiny", 3, 12);
+  const DeviceId a(0), b(1);
+  const std::string name = problem->cluster->device(b).name;
+  EXPECT_EQ(home_text(*problem, {.replicas = {b}}), "on " + name);
+  EXPECT_EQ(home_text(*problem, {.replicas = {a, b}}), "all-reduce over 2 devices");
+  EXPECT_EQ(home_text(*problem, {.replicas = {a, b}, .server = b}),
+            "ps at " + name + " for 2 devices");
+}
+
+TEST(DecisionOf, FindsTheUnitOfAnOp) {
+  const auto problem = compiler::model_problem("lenet5-tiny", 2, 8);
+  compiler::Strategy strategy =
+      compiler::uniform_strategy(*problem, compiler::single_decision(DeviceId(0)));
+  const OpId op(0);
+  strategy.units[UnitId(problem->grouping.group_of[op].value())] =
+      compiler::single_decision(DeviceId(1));
+  EXPECT_EQ(decision_of(*problem, strategy, op).replicas.front().device, DeviceId(1));
+  // Units of the strategy's own: all ops in one.
+  strategy.unit_of_op = IdVector<OpId, UnitId>(problem->graph->op_count(), UnitId(0));
+  strategy.units =
+      IdVector<UnitId, compiler::UnitDecision>(1, compiler::single_decision(DeviceId(0)));
+  EXPECT_EQ(decision_of(*problem, strategy, op).replicas.front().device, DeviceId(0));
+}
+
+}  // namespace
+}  // namespace heterog::explain

@@ -1,0 +1,60 @@
+// Plans differ by what they decide, whatever units they decide it for.
+#include "explain/plan_diff.h"
+
+#include <gmock/gmock.h>
+
+#include "explain/plans.h"
+
+namespace heterog::explain {
+namespace {
+
+using compiler::SyncMethod;
+using testing::HasSubstr;
+
+class PlanDiff : public testing::Test {
+ protected:
+  OrderedJson diff_of(const compiler::Strategy& a, const compiler::Strategy& b) {
+    const sim::Simulated by_a = simulated_plan(*problem_, a), by_b = simulated_plan(*problem_, b);
+    const ComparedPlan one{"a.json", "hand", *problem_, a, by_a};
+    const ComparedPlan other{"b.json", "hand", *problem_, b, by_b};
+    text_ = diff_text(one, other);
+    return diff_json(one, other);
+  }
+
+  std::unique_ptr<const cost::Problem> problem_ = compiler::model_problem("vgg19-tiny", 3, 12);
+  compiler::Strategy even_ = even_strategy(*problem_, SyncMethod::kAllReduce);
+  std::string text_;
+};
+
+// The same weights times two come to the same samples; one unit for all ops to the same decisions.
+TEST_F(PlanDiff, TheSameSamplesAreNoDifference) {
+  compiler::Strategy doubled = even_;
+  for (UnitId unit : id_range<UnitId>(doubled.units.size())) {
+    for (compiler::Replica& replica : doubled.units[unit].replicas) replica.weight *= 2;
+  }
+  compiler::Strategy one_unit = even_;
+  one_unit.unit_of_op = IdVector<OpId, UnitId>(problem_->graph->op_count(), UnitId(0));
+  one_unit.units = IdVector<UnitId, compiler::UnitDecision>(1, even_.units[UnitId(0)]);
+  for (const compiler::Strategy& same : {even_, doubled, one_unit}) {
+    const OrderedJson diff = diff_of(even_, same);
+    EXPECT_EQ(diff["groups_changed"], 0);
+    EXPECT_EQ(diff["time_share_changed"].get<double>(), 0);
+    EXPECT_TRUE(diff["decisions"].empty());
+    EXPECT_TRUE(diff["parameters"].empty());
+  }
+}
+
+TEST_F(PlanDiff, OneGroupThatMovesIsTheOnlyChange) {
+  compiler::Strategy moved = even_;
+  moved.units[UnitId(0)] = compiler::single_decision(DeviceId(1));
+  const OrderedJson diff = diff_of(even_, moved);
+  EXPECT_EQ(diff["groups_changed"], 1);
+  ASSERT_EQ(diff["decisions"].size(), 1u);
+  EXPECT_EQ(diff["decisions"][0]["a"], "all devices equally, all-reduce");
+  EXPECT_EQ(diff["decisions"][0]["b"], problem_->cluster->device(DeviceId(1)).name);
+  EXPECT_EQ(diff["decisions"][0]["groups"].size(), 1u);
+  EXPECT_THAT(text_, HasSubstr("decided differently: 1 of "));
+}
+
+}  // namespace
+}  // namespace heterog::explain
