@@ -1,22 +1,12 @@
 // From a problem and a strategy to the plan of a distributed step.
 #pragma once
 
-#include <cstdint>
-
+#include "compiler/compile_options.h"
 #include "compiler/plan.h"
 #include "compiler/strategy.h"
 #include "cost/problem.h"
 
 namespace heterog::compiler {
-
-struct CompileOptions {
-  // All collectives one after another, as HeteroG §6.2 says of NCCL. Off: only those that share a
-  // device (decision 6).
-  enum class Collectives : std::uint8_t {
-    kPerDevice,
-    kSerial
-  } collectives = Collectives::kPerDevice;
-};
 
 // The strategy must fit the problem (check_strategy). Deterministic. O(tasks). A plan that is no
 // longer needed may be given back: its memory is used again.

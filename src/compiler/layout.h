@@ -20,6 +20,12 @@ struct ParameterHome {
   DeviceId server;  // kParameterServer, or one replica: where the update runs
 };
 
+// Where everything runs, before any task is emitted: lay_out() decides it once for a strategy, and
+// Movement, the check of bytes and priorities read it.
+//
+//   slices[of_op[op]]               the instances of an op: devices with intervals of the batch
+//   home(parameter).replicas        who holds the parameter
+//   slices[home(parameter).update]  where its update runs: on its server, or on every replica
 struct Layout {
   // Distinct slice lists; ops refer to them.
   IdVector<LayoutId, std::vector<Slice>> slices;

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/compile.h"
+#include "compiler/compile_options.h"
 #include "compiler/layout.h"
 #include "compiler/plan_builder.h"
 #include "compiler/rows.h"
@@ -24,7 +24,19 @@ struct Source {
   BufferId buffer;
 };
 
-// The state of a compilation: where every tensor is, as tasks are emitted in topological order.
+// The state of a compilation: where every tensor is, as tasks are emitted in topological order. To
+// emit an op is to bring what it reads to where it runs, and to note what it leaves there:
+//
+//   Movement movement(problem, layout, options, builder);
+//   for (OpId op : forward_and_backward) movement.run(op);
+//   movement.set_reduced(gradient, movement.all_reduce(gradient, movement.instances(…), …));
+//   for (const graph::UpdateChain& chain : chains) movement.update(chain);
+//
+//   first_task_[op], first_buffer_[tensor]   of instance 0; the others follow one another
+//   pieces_at_[tensor, device]               samples of it that were brought to the device
+//   reduced_[tensor]                         where its total is, once it was added up
+//   resident_[tensor, device]                bytes of it that are there before the step
+//   readers_at_[tensor, device]              who read its old value there: updates wait for them
 class Movement {
  public:
   Movement(const cost::Problem& problem, const Layout& layout, const CompileOptions& options,

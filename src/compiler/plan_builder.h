@@ -7,6 +7,15 @@
 
 namespace heterog::compiler {
 
+// Appends tasks in a topological order, each whole before the next is begun:
+//
+//   const TaskId task = builder.add_task({.kind = TaskKind::kTransfer, …});
+//   builder.hold(task, {link, duration, bytes});
+//   builder.depend(earlier, task);
+//   builder.read(task, buffer);
+//   builder.carry(task, {tensor});
+//   builder.contribute(task, {.device = source, .buffer = buffer, …});
+//   Plan plan = std::move(builder).finish();
 class PlanBuilder {
  public:
   struct Task {

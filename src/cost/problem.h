@@ -13,6 +13,14 @@
 
 namespace heterog::cost {
 
+// One training step to be planned: all that a planner, the compiler and the policy read, built once
+// by make_problem() and never changed, so that any number of threads share it.
+//
+//   const auto problem = make_problem(graph, cluster, CalibratedModel(), 192);
+//   problem->folded->ops                             ops that become tasks
+//   problem->splits->rules[tensor]                   what slices of a tensor make together
+//   problem->costs.duration(op, type, samples)       how long an op takes on a slice
+//   problem->grouping.group_of[op]                   what is decided together
 struct Problem {
   std::shared_ptr<const graph::ModelGraph> graph;
   std::shared_ptr<const graph::SplitAnalysis> splits;

@@ -136,7 +136,14 @@ struct Program {
   std::vector<Capture> captures;
 };
 
-// A plan made ready to run on all its devices.
+// A plan made ready to run on all its devices: make_job() splits its tasks, in the order of
+// dispatch, into the instructions of each device. Without tensors: every rank makes the same job,
+// takes the program of its device and compares the rest by its hash.
+//
+//   Job job = make_job(problem, plan, simulated.dispatch, {}, "plan.json");
+//   job.programs[device].queues[queue]    instructions, each a body and an action
+//   job.programs[device].slots            where values lie: instructions load and store them
+//   job.sets[instruction.set]             the members of a collective
 struct Job {
   std::shared_ptr<const cost::Problem> problem;
   DeviceSets sets;

@@ -11,7 +11,7 @@
 #include "runtime/execute.h"
 #include "runtime/program.h"
 #include "runtime/streams.h"
-#include "runtime/worker.h"
+#include "runtime/worker_types.h"
 
 namespace heterog::runtime {
 

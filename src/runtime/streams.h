@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "runtime/program.h"
-#include "runtime/worker.h"
+#include "runtime/worker_types.h"
 
 namespace heterog::runtime {
 

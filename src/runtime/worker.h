@@ -4,45 +4,31 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <utility>
 #include <vector>
 
-#include "runtime/execute.h"
 #include "runtime/program.h"
 #include "runtime/transport.h"
+#include "runtime/worker_types.h"
 
 namespace heterog::runtime {
 
-struct WorkerOptions {
-  at::Device device = at::kCPU;
-  Floats floats = Floats::kOwn;
-  std::uint64_t seed = 0;  // of the random operators: the same on every rank
-  int threads = 1;         // of one operator
-  int repeat = 1;          // computes everything so many times: a device that much slower
-  bool record = false;     // when each instruction ran
-  // Called by the queue's thread before an instruction runs; for tests, which delay it here.
-  std::function<void(const Instruction&)> before_each = {};
-};
-
-// Inputs of a step: of the whole batch, also where a device needs a part.
-using StepInputs = std::vector<std::pair<TensorId, at::Tensor>>;
-
-// Nanoseconds from the start of the step on this rank.
-struct Span {
-  Nanoseconds begin = 0;
-  Nanoseconds end = 0;
-};
-
-struct StepResult {
-  std::vector<at::Tensor> captures;  // parallel to Program::captures
-  Nanoseconds start = 0;             // by this machine's steady clock
-  Nanoseconds duration = 0;
-  std::int64_t overwrites = 0;          // operators that wrote their result over an operand
-  IdVector<InstructionId, Span> spans;  // empty unless recorded
-};
-
+// One rank. A worker runs the instructions of its device's program in four queues, each worked off
+// by a thread of its own, in the order of dispatch:
+//
+//   Worker worker(job, device, transport, {.threads = 2});
+//   for (TensorId tensor : worker.residents()) worker.set_resident(tensor, values.at(tensor));
+//   for (std::int64_t step = 1; step <= steps; ++step) results.push_back(worker.step(step,
+//   inputs));
+//
+//   compute, send, receive, collective     a queue: its instructions, and how many of other queues
+//                                          the one at its head still waits for
+//   slots                                  what stays (residents), the step's inputs, buffers: each
+//                                          with the instructions that have yet to read it
+//
+// An instruction is a body (BodyRunner: operators on registers, loaded from and stored to slots)
+// and then an action (Exchange: what is sent, received or reduced). On a device with streams the
+// threads only launch (QueueStreams).
 class Worker {
  public:
   // Prepares every operator. Throws an Error (kVerification) if one cannot be.
