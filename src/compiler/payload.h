@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "base/ids.h"
 #include "graph/types.h"
@@ -28,6 +29,9 @@ enum class Reduction : std::uint8_t {
   kSum,      // added up, each times its weight
   kScatter,  // added up, each times its weight; of the sum everyone keeps an interval of its own
 };
+
+std::string_view encoding_name(Encoding encoding);     // "dense", "rows"
+std::string_view reduction_name(Reduction reduction);  // "none", "gather", "sum", "scatter"
 
 // A tensor among those that a task carries.
 struct Carried {

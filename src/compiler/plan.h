@@ -126,7 +126,7 @@ struct Plan {
   std::span<const Contribution> contributions_to(TaskId task) const {
     return contributions[payload[task]];
   }
-  // All that it carries is encoded alike, but for what sums add.
+  // Of the first contribution; only those of a sum may differ.
   Encoding encoding_of(TaskId task) const { return contributions_to(task).front().encoding; }
 
   // Memory. A task's buffers are taken when it starts; a buffer is given back when all its readers

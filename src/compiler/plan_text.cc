@@ -68,6 +68,24 @@ std::string_view task_kind_name(TaskKind kind) {
   return "";
 }
 
+std::string_view encoding_name(Encoding encoding) {
+  return encoding == Encoding::kRows ? "rows" : "dense";
+}
+
+std::string_view reduction_name(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::kNone:
+      return "none";
+    case Reduction::kGather:
+      return "gather";
+    case Reduction::kSum:
+      return "sum";
+    case Reduction::kScatter:
+      return "scatter";
+  }
+  return "";
+}
+
 std::string plan_text(const Plan& plan, const cost::Problem& problem) {
   const auto before = predecessors(plan);
   std::string text;

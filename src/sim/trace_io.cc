@@ -107,6 +107,7 @@ class TraceWriter {
       args.emplace("op", problem_.graph->type_name(plan_.op[task]));
     }
     if (bytes > 0) args.emplace("bytes", bytes);
+    if (plan_.payload[task].valid()) add_payload(task, args);
     add({{"ph", "X"},
          {"name", task_name(task)},
          {"cat", compiler::task_kind_name(plan_.kind[task])},
@@ -115,6 +116,13 @@ class TraceWriter {
          {"ts", microseconds(result_.start[task])},
          {"dur", microseconds(duration)},
          {"args", std::move(args)}});
+  }
+
+  // How it travels, what becomes of it, and how many tensors share it.
+  void add_payload(TaskId task, Event::object_t& args) const {
+    args.emplace("encoding", compiler::encoding_name(plan_.encoding_of(task)));
+    args.emplace("reduction", compiler::reduction_name(compiler::reduction_of(plan_.kind[task])));
+    if (plan_.carried_by(task).size() > 1) args.emplace("tensors", plan_.carried_by(task).size());
   }
 
   // What a rank tells: its computation, its collectives, and what arrives at it.

@@ -49,6 +49,7 @@ TEST_F(TraceTest, SlicesOfATrackAddUpToItsBusyTime) {
       const TaskId task(event["args"]["task"].get<std::uint32_t>());
       EXPECT_EQ(nanoseconds(event["ts"]), result_.start[task]);
       EXPECT_EQ(event["args"].contains("op"), plan_.kind[task] == compiler::TaskKind::kCompute);
+      EXPECT_EQ(event["args"].contains("reduction"), compiler::has_payload(plan_.kind[task]));
     }
     if (phase == "C") {
       Bytes& bytes = peak[event["pid"]];
