@@ -21,7 +21,6 @@ _cdist_forward default
 _conj default
 _conj_copy default
 _conj_physical default
-_conv_depthwise2d default
 _convolution default deprecated
 _ctc_loss Tensor default
 _ctc_loss_backward Tensor default
@@ -33,15 +32,11 @@ _embedding_bag_dense_backward default
 _embedding_bag_forward_only default
 _embedding_bag_per_sample_weights_backward default
 _euclidean_dist default
-_fft_c2c default
-_fft_c2r default
-_fft_r2c default
 _fused_rms_norm default
 _fused_rms_norm_backward default
 _grouped_mm default
 _linalg_det default
 _linalg_eigh default
-_linalg_eigvals default
 _linalg_slogdet default
 _linalg_solve_ex default
 _linalg_svd default
@@ -50,8 +45,6 @@ _log_softmax_backward_data default
 _logcumsumexp default
 _lu_with_info default
 _masked_scale default
-_masked_softmax default
-_masked_softmax_backward default
 _native_batch_norm_legit no_stats
 _native_batch_norm_legit_functional default
 _native_batch_norm_legit_no_training default
@@ -62,7 +55,6 @@ _pdist_forward default
 _prelu_kernel default
 _prelu_kernel_backward default
 _reshape_alias default
-_reshape_alias_copy default
 _reshape_copy default
 _safe_softmax default
 _scaled_dot_product_attention_math default
@@ -71,9 +63,6 @@ _scaled_dot_product_efficient_attention_backward default
 _scaled_dot_product_flash_attention_backward default
 _scaled_dot_product_flash_attention_for_cpu default
 _scaled_dot_product_flash_attention_for_cpu_backward default
-_segment_reduce_backward default
-_slow_conv2d_backward output_mask
-_slow_conv2d_forward default
 _softmax default
 _softmax_backward_data default
 _standard_gamma_grad default
@@ -92,8 +81,6 @@ _upsample_nearest_exact2d default vec
 _upsample_nearest_exact2d_backward default
 _upsample_nearest_exact3d default vec
 _upsample_nearest_exact3d_backward default
-_weight_norm default
-_weight_norm_differentiable_backward default
 _weight_norm_interface default
 _weight_norm_interface_backward default
 abs default
@@ -158,7 +145,6 @@ avg_pool3d_backward default
 baddbmm default dtype
 bartlett_window default periodic
 batch_norm default
-batch_norm_backward default
 bernoulli p
 bilinear default
 binary_cross_entropy default
@@ -207,7 +193,6 @@ contiguous default
 conv1d default padding
 conv2d default padding
 conv3d default padding
-conv_depthwise3d default
 conv_tbc default
 conv_tbc_backward default
 conv_transpose1d default
@@ -226,7 +211,6 @@ count_nonzero default dim_IntList
 cov default
 cross default
 cross_entropy_loss default
-ctc_loss IntList Tensor
 cummax default
 cummaxmin_backward default
 cummin default
@@ -258,8 +242,6 @@ einsum default
 elu default
 elu_backward default
 embedding default
-embedding_backward default
-embedding_bag default padding_idx
 embedding_dense_backward default
 embedding_renorm default
 empty memory_format
@@ -344,7 +326,6 @@ grid_sampler_2d_backward default
 grid_sampler_3d default
 grid_sampler_3d_backward default
 group_norm default
-gru data input
 gru_cell default
 gt Scalar Tensor
 hamming_window default periodic periodic_alpha periodic_alpha_beta
@@ -417,21 +398,17 @@ linalg_cond default p_str
 linalg_cross default
 linalg_det default
 linalg_diagonal default
-linalg_eig default
 linalg_eigh default
-linalg_eigvals default
 linalg_eigvalsh default
 linalg_householder_product default
 linalg_inv default
 linalg_inv_ex default
 linalg_ldl_factor default
 linalg_ldl_factor_ex default
-linalg_ldl_solve default
 linalg_lstsq default
 linalg_lu default
 linalg_lu_factor default
 linalg_lu_factor_ex default
-linalg_lu_solve default
 linalg_matmul default
 linalg_matrix_exp default
 linalg_matrix_norm default str_ord
@@ -475,11 +452,8 @@ logit default
 logit_backward default
 logspace Scalar_Tensor Tensor_Scalar Tensor_Tensor default
 logsumexp default
-lstm data input
 lstm_cell default
 lt Scalar Tensor
-lu_solve default
-lu_unpack default
 mH default
 mT default
 margin_ranking_loss default
@@ -601,7 +575,6 @@ randint_like Tensor default low_dtype
 randn default
 randn_like default
 randperm default
-range default step
 ravel default
 real default
 reciprocal default
@@ -628,9 +601,7 @@ reshape_as default
 resolve_conj default
 resolve_neg default
 rms_norm default
-rnn_relu data input
 rnn_relu_cell default
-rnn_tanh data input
 rnn_tanh_cell default
 roll default
 rot90 default
@@ -645,7 +616,6 @@ scatter reduce src value value_reduce
 scatter_add default
 scatter_reduce two
 searchsorted Scalar Tensor
-segment_reduce default
 select int
 select_backward default
 select_copy int
@@ -667,12 +637,6 @@ slice_copy Tensor
 slice_inverse default
 slice_scatter default
 slogdet default
-slow_conv3d default
-slow_conv3d_forward default
-slow_conv_dilated2d default
-slow_conv_dilated3d default
-slow_conv_transpose2d default
-slow_conv_transpose3d default
 smooth_l1_loss default
 smooth_l1_loss_backward default
 soft_margin_loss default
@@ -688,10 +652,6 @@ special_bessel_j0 default
 special_bessel_j1 default
 special_bessel_y0 default
 special_bessel_y1 default
-special_chebyshev_polynomial_t default n_scalar x_scalar
-special_chebyshev_polynomial_u default n_scalar x_scalar
-special_chebyshev_polynomial_v default n_scalar x_scalar
-special_chebyshev_polynomial_w default n_scalar x_scalar
 special_digamma default
 special_entr default
 special_erf default
@@ -704,14 +664,10 @@ special_expm1 default
 special_gammainc default
 special_gammaincc default
 special_gammaln default
-special_hermite_polynomial_h default n_scalar x_scalar
-special_hermite_polynomial_he default n_scalar x_scalar
 special_i0 default
 special_i0e default
 special_i1 default
 special_i1e default
-special_laguerre_polynomial_l default n_scalar x_scalar
-special_legendre_polynomial_p default n_scalar x_scalar
 special_log1p default
 special_log_ndtr default
 special_log_softmax default
@@ -729,10 +685,6 @@ special_psi default
 special_round default
 special_scaled_modified_bessel_k0 default
 special_scaled_modified_bessel_k1 default
-special_shifted_chebyshev_polynomial_t default n_scalar x_scalar
-special_shifted_chebyshev_polynomial_u default n_scalar x_scalar
-special_shifted_chebyshev_polynomial_v default n_scalar x_scalar
-special_shifted_chebyshev_polynomial_w default n_scalar x_scalar
 special_sinc default
 special_softmax default
 special_spherical_bessel_j0 default
@@ -767,7 +719,6 @@ tanh default
 tanh_backward default
 tensor_split indices sections tensor_indices_or_sections
 tensordot default
-thnn_conv2d default
 threshold default
 threshold_backward default
 tile default

@@ -2,13 +2,17 @@
 #include "runtime/execute.h"
 
 #include <algorithm>
+#include <exception>
+#include <new>
 #include <optional>
 #include <string>
 #include <unordered_map>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "operators/facts.h"
 #include "runtime/dispatcher.h"
+#include "runtime/operand_checks.h"
 
 namespace heterog::runtime {
 namespace {
@@ -214,7 +218,10 @@ std::vector<std::int64_t> sizes_at(std::span<const graph::Affine> shape, std::in
 
 OperatorCall::OperatorCall(const graph::ModelGraph& graph, OpId op, Samples samples,
                            const ExecuteOptions& options)
-    : handle_(operator_to_call(called_type(graph, op))), over_(find_twin(graph, op)) {
+    : handle_(operator_to_call(called_type(graph, op))),
+      over_(find_twin(graph, op)),
+      check_(operand_check(graph.type_name(op))),
+      op_(printable(graph.op(op).name)) {
   const auto& formal = handle_.schema().arguments();
   const auto args = graph.args(op);
   const auto kwargs = graph.kwargs(op);
@@ -235,6 +242,7 @@ OperatorCall::OperatorCall(const graph::ModelGraph& graph, OpId op, Samples samp
   places_ = arguments.places();
   outputs_ = graph.outputs(op).size();
   arguments_ = std::move(arguments).stack();
+  check_lists(handle_.schema(), arguments_);
   ENSURE(places_.size() == graph.inputs(op).size());
 }
 
@@ -244,21 +252,52 @@ torch::jit::Stack OperatorCall::bind(std::span<const at::Tensor> operands) const
   std::uint32_t copied = kNoItem;  // the list that has been copied last
   for (std::size_t i = 0; i < places_.size(); ++i) {
     const Place place = places_[i];
+    c10::IValue value = operands[i].defined() ? c10::IValue(operands[i]) : undefined_at(place);
     if (place.item == kNoItem) {
-      stack[place.argument] = operands[i];
+      stack[place.argument] = std::move(value);
       continue;
     }
     if (copied != place.argument) {
       stack[place.argument] = stack[place.argument].toList().copy();
       copied = place.argument;
     }
-    stack[place.argument].toList().set(place.item, operands[i]);
+    stack[place.argument].toList().set(place.item, std::move(value));
   }
   return stack;
 }
 
+c10::IValue OperatorCall::undefined_at(Place place) const {
+  const c10::Argument& formal = handle_.schema().arguments()[place.argument];
+  c10::TypePtr type = formal.real_type();
+  if (const auto list = type->cast<c10::ListType>()) type = list->getElementType();
+  VALIDATE(type->kind() == c10::TypeKind::OptionalType,
+           "op '{}' ({}): '{}' is a result that its operator leaves undefined", op_,
+           handle_.schema().name(), formal.name());
+  return {};
+}
+
+torch::jit::Stack OperatorCall::call_boxed(torch::jit::Stack arguments) const {
+  if (check_) {
+    try {
+      check_operands(check_, handle_.schema(), arguments);
+    } catch (const Error& error) {
+      fail_input("op '{}': {}", op_, error.what());
+    }
+  }
+  try {
+    handle_.callBoxed(arguments);
+  } catch (const c10::Error&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {  // of a library that PyTorch calls, oneDNN say
+    TORCH_CHECK(false, error.what());
+  }
+  return arguments;
+}
+
 std::vector<at::Tensor> OperatorCall::call(torch::jit::Stack stack) const {
-  handle_.callBoxed(stack);
+  stack = call_boxed(std::move(stack));
   std::vector<at::Tensor> results;
   results.reserve(stack.size());
   for (c10::IValue& value : stack) append(results, std::move(value));

@@ -8,11 +8,14 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "graph/model_graph.h"
 
 namespace heterog::runtime {
+
+class Operands;  // runtime/named_operands.h
 
 // Sample counts: that of the slice for sizes, that of the whole batch for arithmetic scalars.
 struct Samples {
@@ -46,10 +49,7 @@ class OperatorCall {
   // What the operator returns, flat: undefined results are undefined tensors.
   std::vector<at::Tensor> call(torch::jit::Stack arguments) const;
   // The same, as the dispatcher leaves it.
-  torch::jit::Stack call_boxed(torch::jit::Stack arguments) const {
-    handle_.callBoxed(arguments);
-    return arguments;
-  }
+  torch::jit::Stack call_boxed(torch::jit::Stack arguments) const;
 
   // Whether the operator can write its result, which has the shape and dtype of its first operand,
   // over that operand: the same bits, in the same time or less, without memory of its own.
@@ -64,11 +64,16 @@ class OperatorCall {
   static constexpr std::uint32_t kNoItem = 0xffffffff;
 
  private:
+  // What stands for a result that its operator left undefined: nothing, where that may be.
+  c10::IValue undefined_at(Place place) const;
+
   c10::OperatorHandle handle_;
-  std::optional<c10::OperatorHandle> over_;  // "add_" of "add"
-  torch::jit::Stack arguments_;              // without tensors
-  std::vector<Place> places_;                // one an operand
-  std::size_t outputs_ = 0;                  // of the graph's op
+  std::optional<c10::OperatorHandle> over_;   // "add_" of "add"
+  void (*check_)(const Operands&) = nullptr;  // null: the kernel checks for itself
+  torch::jit::Stack arguments_;               // without tensors
+  std::vector<Place> places_;                 // one an operand
+  std::size_t outputs_ = 0;                   // of the graph's op
+  std::string op_;                            // its name, for errors
 };
 
 // A call with its operands, which may be repeated.

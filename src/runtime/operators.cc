@@ -43,7 +43,15 @@ bool fits(const Value& value, c10::TypePtr type) {
       return type->kind() == c10::TypeKind::TensorType;
     case Value::Kind::kString:
       return type->kind() == c10::TypeKind::StringType;
+    case Value::Kind::kSymbol:
+      return type->kind() != c10::TypeKind::StringType;
     default:
+      // A number for a dtype could be one that PyTorch does not have.
+      if (type->kind() == c10::TypeKind::ScalarTypeType ||
+          type->kind() == c10::TypeKind::LayoutType ||
+          type->kind() == c10::TypeKind::MemoryFormatType) {
+        return false;
+      }
       return type->kind() != c10::TypeKind::StringType;
   }
 }
