@@ -11,7 +11,7 @@
 
 #include "base/check.h"
 #include "graph/graph_io.h"
-#include "graph/operators.h"
+#include "operators/allowed.h"
 #include "runtime/dispatcher.h"
 #include "runtime/execute.h"
 
@@ -303,7 +303,7 @@ std::vector<Example> examples() {
 TEST(OperandChecks, NameOperatorsThatAGraphMayHold) {
   for (std::string_view type : checked_operators()) {
     EXPECT_TRUE(find_operator(type)) << type;
-    EXPECT_TRUE(graph::is_allowed_operator(type)) << type;
+    EXPECT_TRUE(operators::is_allowed_operator(type)) << type;
   }
 }
 

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/check.h"
@@ -183,6 +184,24 @@ TEST(Profiler, NamesAnOpThatDoesNotRun) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kVerification);
     EXPECT_THAT(error.what(), AllOf(HasSubstr("aten.mm.default"), HasSubstr("does not run")));
+  }
+}
+
+// What the libraries below PyTorch throw is its error like any other: oneDNN has no convolution of
+// so wide a stride here.
+TEST(Profiler, NamesAnOpThatALibraryRefuses) {
+  const std::string text = support::graph_text(graph::read_graph("models/lenet5-tiny.json.gz"));
+  nlohmann::json json = nlohmann::json::parse(text);
+  for (nlohmann::json& op : json["ops"]) {
+    if (op["op"] == "aten.convolution_backward.default") op["args"][4][0] = 28;
+  }
+  const ModelGraph graph = graph::parse_graph(json.dump(), "damaged");
+  try {
+    measure_profile(graph, quick(), begin_profile(graph, quick()), {});
+    ADD_FAILURE() << "ran";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kVerification);
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("convolution_backward"), HasSubstr("does not run")));
   }
 }
 
