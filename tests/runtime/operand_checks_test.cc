@@ -303,7 +303,7 @@ std::vector<Example> examples() {
 TEST(OperandChecks, NameOperatorsThatAGraphMayHold) {
   for (std::string_view type : checked_operators()) {
     EXPECT_TRUE(find_operator(type)) << type;
-    EXPECT_TRUE(operators::is_allowed_operator(type)) << type;
+    EXPECT_TRUE(operators::is_allowed(type)) << type;
   }
 }
 
