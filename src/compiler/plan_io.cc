@@ -109,13 +109,13 @@ class Names {
   DeviceId device(const JsonValue& value) const {
     const auto at = devices_.find(value.as_string());
     VALIDATE(at != devices_.end(), "{}: no device '{}' in the cluster", value.where(),
-             value.as_string());
+             printable(value.as_string()));
     return at->second;
   }
   TensorId parameter(const JsonValue& value) const {
     const auto at = parameters_.find(value.as_string());
     VALIDATE(at != parameters_.end(), "{}: no parameter '{}' in the graph", value.where(),
-             value.as_string());
+             printable(value.as_string()));
     return at->second;
   }
 
@@ -127,14 +127,16 @@ class Names {
 SyncMethod read_method(const JsonValue& value) {
   const std::string text = value.as_string();
   if (text == "ps") return SyncMethod::kParameterServer;
-  VALIDATE(text == "all-reduce", "{}: '{}', expected ps or all-reduce", value.where(), text);
+  VALIDATE(text == "all-reduce", "{}: '{}', expected ps or all-reduce", value.where(),
+           printable(text));
   return SyncMethod::kAllReduce;
 }
 
 OrderPolicy read_order(const JsonValue& value) {
   const std::string text = value.as_string();
   const auto policy = find_order_policy(text);
-  VALIDATE(policy, "{}: '{}', expected rank, rank-reserve, fifo or priority", value.where(), text);
+  VALIDATE(policy, "{}: '{}', expected rank, rank-reserve, fifo or priority", value.where(),
+           printable(text));
   return *policy;
 }
 

@@ -43,6 +43,10 @@ bool fits(const Value& value, c10::TypePtr type) {
       return type->kind() == c10::TypeKind::TensorType;
     case Value::Kind::kString:
       return type->kind() == c10::TypeKind::StringType;
+    case Value::Kind::kFloat:
+    case Value::Kind::kReciprocal:  // none of them is made an integer
+      return type->kind() == c10::TypeKind::FloatType ||
+             type->kind() == c10::TypeKind::NumberType || type->kind() == c10::TypeKind::TensorType;
     case Value::Kind::kSymbol:
       return type->kind() != c10::TypeKind::StringType;
     default:

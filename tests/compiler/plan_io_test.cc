@@ -114,6 +114,11 @@ TEST(PlanFile, RefusesASyncThatContradictsItself) {
   EXPECT_EQ(with(served), "accepted");
   EXPECT_EQ(with(served + "," + served),
             "p.json: sync[1]: parameter 'first.weight' stands twice, expected one entry");
+  EXPECT_LT(with(R"({"parameter": ")" + std::string(5000, 'x') + R"(", "method": "ps"})").size(),
+            200u);
+  EXPECT_LT(
+      with(R"({"parameter": "first.weight", "method": ")" + std::string(5000, 'x') + "\"}").size(),
+      200u);
   EXPECT_EQ(with(R"({"parameter": "first.weight", "method": "all-reduce", "server": "m1/gpu0"})"),
             "p.json: sync[0]: parameter 'first.weight' has a server, m1/gpu0, and method "
             "all-reduce; expected method ps, or no server");

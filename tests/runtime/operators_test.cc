@@ -118,6 +118,7 @@ TEST(Operators, ArgumentsAreThoseOfTheOperator) {
   refused("aten.tanh.default", R"("args": ["%23"], "kwargs": {"self": 1})", "among the args");
   refused("aten.tanh.default", R"("args": [["%23"]])", "'self' is of another kind");
   refused("aten._log_softmax.default", R"("args": ["%37", "%37", false])", "'dim' is of another");
+  refused("aten._log_softmax.default", R"("args": ["%37", 1e300, false])", "'dim' is of another");
   refused("aten._log_softmax_backward_data.default", R"("args": ["%37", "%37", 1, 200])",
           "'input_dtype' is of another");
 }
