@@ -44,7 +44,7 @@ from kernel_samples import DTYPES, capture, made_up, numel
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "out/fuzz_kernels"
-SECONDS = 5  # of a case
+SECONDS = 10  # of a case
 OUTSIDE = 77  # exit code: a result that is a view beyond its storage
 DEATHS = 2  # of an overload, after which it is left
 
@@ -63,7 +63,7 @@ def overloads() -> dict:
 
 # ------------------------------------------------------------------------------------ damage
 
-WIDE = [2**31 - 1, 2**31, 2**40, -(2**40), 2**63 - 1, -(2**63), 10**5, -(10**5), 2**20]
+WIDE = [2**31 - 1, 2**31, 2**40, -(2**40), 2**63 - 1, -(2**63), 3000, -3000]
 
 
 def resized(x, shape):
@@ -125,7 +125,7 @@ def other_leaf(x, leaves, rng: random.Random):
     if isinstance(x, bool):
         return not x
     if isinstance(x, int):
-        return rng.choice((0, 0, -1, 1, 2, 3, x + 1, x - 1, 2 * x, x // 2, -x, 1000, *WIDE))
+        return rng.choice((0, 0, -1, 1, 2, 3, x + 1, x - 1, 2 * x, x // 2, -x, 100, *WIDE))
     if isinstance(x, float):
         return rng.choice((0.0, -1.0, 1e-30, 1e30, float("nan"), float("inf"), -x, 2.5, 1e9))
     if isinstance(x, torch.dtype):
@@ -222,8 +222,9 @@ def built() -> tuple:
     OUT.mkdir(parents=True, exist_ok=True)
     for name, sources, libraries in (
         ("guard_allocator", [], ["-lc10"]),
-        ("kernel_checks", ["src/runtime/operand_checks.cc", "src/runtime/named_operands.cc", "src/base/check.cc"],
-         ["-lfmt", "-ltorch_python", "-ltorch", "-ltorch_cpu", "-lc10"]),
+        ("kernel_checks",
+         ["src/runtime/operand_checks.cc", "src/runtime/named_operands.cc", "src/base/check.cc"],
+         ["-ltorch_python", "-ltorch", "-ltorch_cpu", "-lc10"]),
     ):  # fmt: skip
         sources = [ROOT / source for source in (f"tests/fuzz/{name}.cc", *sources)]
         library = OUT / f"{name}.so"

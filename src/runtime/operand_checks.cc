@@ -183,6 +183,7 @@ void embedding_bag_backward(const Operands& o) {
 void batch_norm(const Operands& o) {
   o.have_dims("input", 2, 5);
   const std::int64_t channels = o.size("input", 1);
+  o.lie_in("input", channels, 1, std::int64_t{1} << 31);
   for (const char* name : {"weight", "bias", "running_mean", "running_var"}) {
     o.have_elements(name, channels);
   }
@@ -195,14 +196,16 @@ void batch_norm_backward(const Operands& o) {
   o.have_dims("input", 2, 5);
   o.be_like("grad_out", "input");
   const std::int64_t channels = o.size("input", 1);
-  for (const char* name : {"weight", "running_mean", "running_var", "save_mean", "save_invstd"}) {
+  o.lie_in("input", channels, 1, std::int64_t{1} << 31);
+  for (const char* name : {"weight", "running_mean", "running_var"}) {
     o.have_elements(name, channels);
   }
-  for (const char* name : {"save_mean", "save_invstd"}) {
-    if (o.flag("train") && !o.given(name)) o.refuse(name, "is missing");
-  }
-  for (const char* name : {"running_mean", "running_var"}) {
-    if (!o.flag("train") && !o.given(name)) o.refuse(name, "is missing");
+  // Which statistics are read; those of a step in training mode alone are saved.
+  const bool saved = o.flag("train");
+  for (const char* name :
+       {saved ? "save_mean" : "running_mean", saved ? "save_invstd" : "running_var"}) {
+    if (!o.given(name)) o.refuse(name, "is missing");
+    o.have_elements(name, channels);
   }
 }
 
@@ -407,6 +410,7 @@ void cdist_backward(const Operands& o) {
 void pdist_backward(const Operands& o) {
   o.have_dims("self", 2, 2);
   const std::int64_t rows = o.size("self", 0);
+  o.lie_in("self", rows, 1, std::int64_t{1} << 31);
   o.have_sizes("grad", {rows * (rows - 1) / 2});
   o.have_sizes("pdist", {rows * (rows - 1) / 2});
 }
@@ -559,6 +563,7 @@ void check_lists(const c10::FunctionSchema& schema, const torch::jit::Stack& sta
 void check_operands(OperandCheck check, const c10::FunctionSchema& schema,
                     torch::jit::Stack& stack) {
   check(Operands(schema, stack));
+  if (check == attention) return;  // goes by strides, and cuts of one projection are usual
   for (c10::IValue& value : stack) {
     if (!value.isTensor() || !value.toTensor().defined() || !value.toTensor().is_cpu()) continue;
     const at::Tensor& tensor = value.toTensor();

@@ -83,7 +83,7 @@ std::vector<Example> losses() {
        {{1, i({1, 3, 2, 1}, {2, 2}), "'targets' holds 3, outside 0 … 2"},
         {2, n({4, 5}), "'input_lengths' holds 5, outside 0 … 4"},
         {3, n({2, 3}), "'target_lengths' holds 3, outside 0 … 2"},
-        {3, n({2}), "'target_lengths' holds 1 lengths, not 2"},
+        {3, n(Ints{2}), "'target_lengths' holds 1 lengths, not 2"},
         {4, n(3), "'blank' holds 3, outside 0 … 2"}}},
       {{"_ctc_loss.Tensor"}, ctc_tensor, {{2, i({4, 5}), "'input_lengths' holds 5"}}},
       {{"_ctc_loss_backward.default"},
@@ -319,7 +319,11 @@ TEST(OperandChecks, TakeWhatFitsAndRefuseWhatDoesNot) {
       const c10::OperatorHandle handle = operator_to_call(type);
       torch::jit::Stack good = example.arguments;
       EXPECT_NO_THROW(check_operands(check, handle.schema(), good));
-      EXPECT_NO_THROW(handle.callBoxed(good));
+      try {
+        handle.callBoxed(good);
+      } catch (const c10::NotImplementedError&) {  // a GPU's alone, in this version of PyTorch
+        EXPECT_EQ(type, "aten._fused_rms_norm_backward.default");
+      }
       for (const Wrong& wrong : example.wrong) {
         torch::jit::Stack bad = example.arguments;
         bad[wrong.argument] = wrong.value;
