@@ -1,14 +1,25 @@
 #include "runtime/host_memory.h"
 
+#include <fmt/format.h>
 #include <malloc.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <limits>
 #include <mutex>
 
+#include "base/check.h"
 #include "runtime/process_settings.h"
 
 namespace heterog::runtime {
+
+void check_host_has(Bytes bytes, const std::string& what) {
+  const Bytes all = Bytes{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+  if (bytes <= all) return;
+  throw Error(ErrorKind::kVerification,
+              fmt::format("{} would take {:.1f} GB, this host has {:.1f} GB of memory", what,
+                          static_cast<double>(bytes) / 1e9, static_cast<double>(all) / 1e9));
+}
 
 void keep_freed_memory() {
   if (!process_settings_allowed()) return;

@@ -1,7 +1,15 @@
-// How this process keeps memory of the host that tensors have given up.
+// The host's memory: how much there is, and how this process keeps what tensors have given up.
 #pragma once
 
+#include <string>
+
+#include "base/units.h"
+
 namespace heterog::runtime {
+
+// Throws an Error (kVerification) if the host has less memory than `bytes`, which `what` is to
+// take: an allocation would succeed, and the system kill whoever fills it.
+void check_host_has(Bytes bytes, const std::string& what);
 
 // From now on, memory that is freed stays with the process, for the next step: glibc would give
 // large blocks back and get them anew, page by page, each filled with zeros by the kernel: time

@@ -1,12 +1,16 @@
 // Makes operands: by type, by what the operator does with them, through the views before it.
 #include "runtime/operands.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <utility>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "operators/facts.h"
+#include "runtime/host_memory.h"
 
 namespace heterog::runtime {
 namespace {
@@ -151,6 +155,12 @@ std::optional<at::Tensor> pooling_indices(const graph::ModelGraph& graph, OpId o
 std::vector<at::Tensor> random_operands(const graph::ModelGraph& graph, OpId op,
                                         std::int64_t samples, at::Device device) {
   const auto inputs = graph.inputs(op);
+  if (device.is_cpu()) {
+    Bytes bytes = 0;
+    for (TensorId input : inputs) bytes += graph.bytes(input, samples);
+    check_host_has(bytes, fmt::format("op '{}' ({}): what it reads at {} samples",
+                                      printable(graph.op(op).name), graph.type_name(op), samples));
+  }
   std::vector<at::Tensor> values;
   std::map<TensorId, std::size_t> known;  // an op that reads a tensor twice reads the same value
   for (std::size_t i = 0; i < inputs.size(); ++i) {

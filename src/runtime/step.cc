@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
+#include <fmt/format.h>
 
 #include <chrono>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "runtime/execute.h"
+#include "runtime/host_memory.h"
 #include "runtime/median.h"
 #include "runtime/sources.h"
 
@@ -23,6 +25,11 @@ class Interpreter {
  public:
   Interpreter(const graph::ModelGraph& graph, std::int64_t samples)
       : graph_(graph), samples_(samples), dead_(dead_after(graph)), values_(graph.tensor_count()) {
+    Bytes bytes = 0;
+    for (TensorId id : graph.tensor_ids()) {
+      if (!graph.tensor(id).producer.valid()) bytes += graph.bytes(id, samples);
+    }
+    check_host_has(bytes, fmt::format("what a step reads at {} samples", samples));
     for (TensorId id : graph.tensor_ids()) {
       if (graph.tensor(id).producer.valid()) continue;
       values_[id] = random_source(graph, id, samples, Floats::kOwn);

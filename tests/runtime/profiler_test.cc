@@ -187,6 +187,29 @@ TEST(Profiler, NamesAnOpThatDoesNotRun) {
   }
 }
 
+// 2^32 rows of 16 floats: an allocation of 275 GB may succeed, and filling it would not.
+TEST(Profiler, RefusesWhatTheHostHasNoMemoryFor) {
+  GraphMaker maker;
+  const TensorId x = maker.input("x", {kB, n(8)});
+  const TensorId w = maker.parameter("w", {n(std::int64_t{1} << 32), n(16)});
+  const TensorId y =
+      maker.op("aten.relu.default", {tensor_value(w)}, {n(std::int64_t{1} << 32), n(16)});
+  maker.op("aten.relu.default", {tensor_value(x)}, {kB, n(8)});
+  maker.loss(maker.op("aten.sum.default", {tensor_value(y)}, {}, {.role = TensorRole::kOutput}));
+  const ModelGraph graph = std::move(maker).build();
+  const auto refused = [](const auto& measure) {
+    try {
+      measure();
+      ADD_FAILURE() << "ran";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kVerification);
+      EXPECT_THAT(error.what(), HasSubstr("would take 274.9 GB, this host has"));
+    }
+  };
+  refused([&] { measure_profile(graph, quick(), begin_profile(graph, quick()), {}); });
+  refused([&] { measure_step(graph, {.samples = 2, .repeat = 1}); });
+}
+
 // What the libraries below PyTorch throw is its error like any other: oneDNN has no convolution of
 // so wide a stride here.
 TEST(Profiler, NamesAnOpThatALibraryRefuses) {
