@@ -50,7 +50,6 @@ constexpr Row kTable[] = {
     {"native_batch_norm", {.family = kBatchNorm, .positive = true}},
     {"_native_batch_norm_legit_no_training", {.positive = true}},
     {"batch_norm", {.positive = true}},
-    {"batch_norm_backward", {.positive = true}},
     {"native_group_norm", {.family = kBatchNorm}},
     {"native_group_norm_backward", {.family = kBatchNormBackward}},
     {"native_layer_norm", {.family = kLayerNorm}},
@@ -212,10 +211,6 @@ constexpr Row kTable[] = {
     {"_scaled_dot_product_efficient_attention", {.random = kGenerator}},
     {"_scaled_dot_product_efficient_attention_backward", {.random = kGenerator}},
     {"_scaled_dot_product_flash_attention_for_cpu", {.random = kGenerator}},
-    {"gru", {.random = kGenerator}},
-    {"lstm", {.random = kGenerator}},
-    {"rnn_relu", {.random = kGenerator}},
-    {"rnn_tanh", {.random = kGenerator}},
 
     // What is made of nothing.
     {"empty", {.family = kEmpty}},

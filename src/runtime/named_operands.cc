@@ -111,6 +111,15 @@ void Operands::lie_in(std::string_view name, std::int64_t value, std::int64_t le
                              : fmt::format("holds {}, outside {} … {}", value, least, most));
 }
 
+namespace {
+
+// Of a tensor of one element in host memory. Not by item(), which is what waits for a device.
+std::int64_t number_in(const at::Tensor& tensor) {
+  return *tensor.to(at::kLong).const_data_ptr<std::int64_t>();
+}
+
+}  // namespace
+
 void Operands::hold(std::string_view name, std::int64_t least, std::int64_t end) const {
   if (!given(name)) return;
   const at::Tensor& tensor = this->tensor(name);
@@ -119,8 +128,8 @@ void Operands::hold(std::string_view name, std::int64_t least, std::int64_t end)
   }
   if (!tensor.is_cpu() || tensor.numel() == 0) return;
   const auto [low, high] = at::aminmax(tensor);
-  lie_in(name, low.item<std::int64_t>(), least, end - 1);
-  lie_in(name, high.item<std::int64_t>(), least, end - 1);
+  lie_in(name, number_in(low), least, end - 1);
+  lie_in(name, number_in(high), least, end - 1);
 }
 
 void Operands::hold_or(std::string_view name, std::int64_t end, std::int64_t also) const {

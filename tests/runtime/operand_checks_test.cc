@@ -368,6 +368,16 @@ TEST(OperandChecks, ListsAreAsLongAsTheOperatorSays) {
   EXPECT_EQ(refused({1, 1}), "aten.reflection_pad3d.default: 'padding' holds 2 items, not 6");
 }
 
+// What autograd writes for a pooling without a stride.
+TEST(OperandChecks, APoolingWithoutAStrideIsTaken) {
+  const auto handle = operator_to_call("aten.avg_pool2d_backward.default");
+  torch::jit::Stack stack = {f({2, 3, 2, 2}), f({2, 3, 4, 4}), n({2, 2}), n(Ints{}),
+                             n({0, 0}),       false,           true,      kNone};
+  EXPECT_NO_THROW(check_lists(handle.schema(), stack));
+  EXPECT_NO_THROW(
+      check_operands(operand_check("aten.avg_pool2d_backward.default"), handle.schema(), stack));
+}
+
 // As an op of a graph: the message names the op.
 TEST(OperandChecks, AreMadeBeforeAnOpRuns) {
   const graph::ModelGraph graph = graph::parse_graph(
