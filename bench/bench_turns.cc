@@ -20,20 +20,22 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/median.h"
 #include "base/stopwatch.h"
 #include "cost/profile_io.h"
+#include "launch/join.h"
 #include "loading/one_device.h"
 #include "loading/plan_files.h"
-#include "runtime/join.h"
-#include "runtime/median.h"
-#include "runtime/run_profile.h"
-#include "runtime/step_profile.h"
-#include "runtime/training_run.h"
+#include "measure/run_profile.h"
+#include "measure/step_profile.h"
+#include "runtime/program/job_terms.h"
+#include "runtime/program/traffic.h"
+#include "runtime/ranks/training_run.h"
 
 namespace heterog::bench {
 namespace {
 
-using runtime::SizeSteps;
+using measure::SizeSteps;
 
 struct TurnsOptions {
   loading::ProblemOptions problem;
@@ -68,17 +70,16 @@ Ticks read_ticks() {
 class Case {
  public:
   Case(const TurnsOptions& options, const std::string& text, int number,
-       const runtime::RankPlace& place)
+       const launch::RankPlace& place)
       : loaded_(loading::load_plan(text.substr(0, text.rfind('=')), options.problem,
                                    text.substr(text.rfind('=') + 1))),
         job_(runtime::make_job(loaded_.problem, loaded_.simulated.plan,
                                loaded_.simulated.result.dispatch, {}, options.problem.graph)) {
-    runtime::RankPlace own = place;
+    launch::RankPlace own = place;
     own.master_port = static_cast<std::uint16_t>(own.master_port + number);  // all at once
-    joined_ = runtime::join(job_,
-                            runtime::terms_of(job_, loaded_.simulated.result.peak_bytes,
-                                              {.any_device = true, .others = {text}}),
-                            own, std::chrono::minutes(5));
+    joined_ = launch::join(runtime::terms_of(job_, loaded_.simulated.result.peak_bytes,
+                                             {.any_device = true, .others = {text}}),
+                           runtime::traffic_of(job_), own, std::chrono::minutes(5));
     const runtime::WorkerOptions worker{.repeat = options.slow[joined_.rank.value()],
                                         .record = true};
     auto ranks = runtime::rank_among_processes(job_, loaded_.simulated.plan,
@@ -108,19 +109,19 @@ class Case {
     const cluster::Cluster& cluster = *loaded_.problem->cluster;
     for (const DeviceTypeId type : id_range<DeviceTypeId>(cluster.type_count())) {
       const cost::Profile profile =
-          runtime::profile_of_run(job_, loaded_.simulated.plan, measured_, type);
+          measure::profile_of_run(job_, loaded_.simulated.plan, measured_, type);
       if (!profile.finished) continue;
       cost::write_profile(fmt::format("{}.{}.profile.json", folder, cluster.type(type).name),
                           profile);
     }
   }
   const loading::LoadedPlan& loaded() const { return loaded_; }
-  runtime::Transport& transport() { return joined_.transport->get(); }
+  comm::Transport& transport() { return joined_.transport->get(); }
 
  private:
   const loading::LoadedPlan loaded_;
   const runtime::Job job_;
-  runtime::Joined joined_;
+  launch::Joined joined_;
   runtime::Ranks* ranks_ = nullptr;
   std::unique_ptr<runtime::TrainingRun> run_;
   std::vector<double> seconds_;
@@ -136,7 +137,7 @@ std::vector<double> pick(const std::vector<double>& values, const std::vector<st
 
 double mean_of_middle(const std::vector<double>& values) {
   double total = 0;
-  const std::vector<std::size_t> middle = runtime::middle_half(values);
+  const std::vector<std::size_t> middle = middle_half(values);
   for (std::size_t i : middle) total += values[i];
   return total / static_cast<double>(middle.size());
 }
@@ -192,7 +193,7 @@ std::vector<std::size_t> quiet_rounds(const std::vector<double>& stolen) {
 // the steps take for each byte that this rank sends or receives.
 class Loaded {
  public:
-  Loaded(Size& size, runtime::Transport& transport, std::size_t ranks)
+  Loaded(Size& size, comm::Transport& transport, std::size_t ranks)
       : size_(size), transport_(transport), ranks_(static_cast<double>(ranks)) {}
 
   void step() {
@@ -235,13 +236,13 @@ class Loaded {
   double passed() const { return 2 * (ranks_ - 1) / ranks_ * 4 * static_cast<double>(kElements); }
 
   Size& size_;
-  runtime::Transport& transport_;
+  comm::Transport& transport_;
   const double ranks_;
   std::vector<double> seconds_, bytes_, bandwidths_;
 };
 
 void run(const TurnsOptions& options) {
-  const auto place = runtime::read_rank_place(runtime::process_environment());
+  const auto place = launch::read_rank_place(launch::process_environment());
   VALIDATE(place, "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are not set");
   VALIDATE(options.slow.size() == static_cast<std::size_t>(place->world_size),
            "--slow: {} factors given for {} ranks", options.slow.size(), place->world_size);
@@ -253,7 +254,7 @@ void run(const TurnsOptions& options) {
   const std::shared_ptr<const graph::ModelGraph> graph = loaded.problem->graph;
   const DeviceId rank = cases.front()->rank();
   const cluster::Cluster& cluster = *loaded.problem->cluster;
-  const runtime::ProfilerOptions profiler{.device = cluster.type(cluster.device(rank).type).name,
+  const measure::ProfilerOptions profiler{.device = cluster.type(cluster.device(rank).type).name,
                                           .repeat = options.rounds,
                                           .slices = options.slices,
                                           .slow = options.slow[rank.value()]};
@@ -300,7 +301,7 @@ void run(const TurnsOptions& options) {
   }
   cost::write_profile(
       fmt::format("{}/{}.profile.json", options.out, profiler.device),
-      runtime::profile_of_sizes(*graph, seconds, runtime::begin_profile(*graph, profiler)));
+      measure::profile_of_sizes(*graph, seconds, measure::begin_profile(*graph, profiler)));
   write_file(
       fmt::format("{}/link{}.json", options.out, rank.value()),
       loaded_link

@@ -19,48 +19,60 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
     may["planner"] = "base graph cluster cost compiler sim"
     may["explain"] = "base graph cluster cost compiler sim planner"
     may["tensors"] = "base"
+    # How processes talk and meet: below all that trains.
+    may["comm"] = "base cluster tensors"
+    may["launch"] = "base cluster comm"
     may["gnn"] = "base graph cluster cost"
-    may["policy"] = "base graph cluster cost compiler sim planner gnn tensors"
-    may["runtime"] = "base operators graph cluster cost compiler/plan.h tensors"
-    may["loading"] = "base graph cluster cost compiler sim runtime"
-    may["client"] = "base graph cluster cost compiler sim runtime loading"
-    may["cli"] = "base graph cluster cost compiler sim planner explain gnn policy runtime loading"
+    may["policy"] = "base graph cluster cost compiler sim planner gnn tensors comm launch"
+    may["runtime/program"] = "base operators graph cluster cost compiler/plan.h comm/device_sets.h launch/terms.h"
+    may["runtime/exec"] = "base operators graph cluster cost compiler/plan.h tensors comm runtime/program"
+    may["runtime/ranks"] = may["runtime/exec"] " runtime/exec"
+    may["runtime/check"] = may["runtime/ranks"] " runtime/ranks"
+    may["measure"] = may["runtime/ranks"] " runtime/ranks launch"
+    may["loading"] = "base graph cluster cost compiler sim runtime/exec"
+    may["client"] = "base graph cluster cost compiler sim launch runtime/program runtime/exec runtime/ranks loading"
+    may["cli"] = "base graph cluster cost compiler sim planner explain gnn policy launch runtime/program runtime/exec runtime/ranks runtime/check measure loading"
     for (folder in may) {
       n = split(may[folder], parts, " ")
       for (i = 1; i <= n; ++i) allowed[folder, parts[i]] = 1
       allowed[folder, folder] = 1
     }
-    torch["tensors"]; torch["gnn"]; torch["policy"]; torch["runtime"]; torch["client"]; torch["cli"]
+    # The rest of comm and launch is built without LibTorch too, which tells.
+    n = split("tensors comm launch gnn policy runtime/exec runtime/ranks runtime/check measure client cli", parts, " ")
+    for (i = 1; i <= n; ++i) torch[parts[i]]
   }
   function complain(what) {
     printf "%s:%d: %s\n", FILENAME, FNR, what
     bad = 1
   }
   FNR == 1 {
-    split(FILENAME, path, "/")
+    n = split(FILENAME, path, "/")
     folder = path[2]
+    if (n > 3 && (folder "/" path[3]) in may) folder = folder "/" path[3]
     if (!(folder in may)) complain("folder src/" folder " is not in the table of check_layers.sh")
   }
   /^[ \t]*#[ \t]*include[ \t]*[<"]/ {
     target = $0
     sub(/^[ \t]*#[ \t]*include[ \t]*[<"]/, "", target)
     sub(/[>"].*/, "", target)
-    split(target, name, "/")
+    n = split(target, name, "/")
+    to = name[1]
+    if (n > 2 && (to "/" name[2]) in may) to = to "/" name[2]
     if ($0 ~ /"/) {
-      if (!(name[1] in may))
+      if (!(to in may))
         complain("include of \"" target "\": write it from src/, as \"folder/file.h\"")
-      else if (!((folder, name[1]) in allowed) && !((folder, target) in allowed))
+      else if (!((folder, to) in allowed) && !((folder, target) in allowed))
         complain("src/" folder " may not include \"" target "\"; it may use: " folder " " may[folder])
     }
     if (target ~ /^(torch|ATen|c10|c10d)\// && !(folder in torch))
-      complain("LibTorch (" target ") in src/" folder "; it belongs in tensors, gnn, policy, runtime, client and cli")
+      complain("LibTorch (" target ") in src/" folder "; it belongs where things learn, run or talk")
     if ((target ~ /^nlohmann\// || target == "base/json_reader.h") &&
         FILENAME !~ /_io\.cc$|^src\/base\/json_reader\.(h|cc)$|^src\/(explain|cli)\//)
       complain("JSON (" target ") outside *_io.cc, base/json_reader, explain and cli")
   }
   # What a file names is looked up in one place, which consults the table of operators.
-  /Dispatcher::singleton/ && FILENAME != "src/runtime/dispatcher.cc" {
-    complain("operators of PyTorch are looked up in src/runtime/dispatcher.cc alone")
+  /Dispatcher::singleton/ && FILENAME != "src/runtime/exec/dispatcher.cc" {
+    complain("operators of PyTorch are looked up in src/runtime/exec/dispatcher.cc alone")
   }
   # What an operator is known for stands in one table: whoever asks by name knows it a second time.
   # The rules by which operators run on slices are functions of a graph, a table of them for each
@@ -69,7 +81,7 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
   {
     code = $0
     sub(/\/\/.*/, "", code)
-    if (code ~ /"aten\./ && FILENAME !~ /^src\/(operators\/|graph\/split_rules_[a-z]+\.cc$|runtime\/operand_checks\.cc$)/)
+    if (code ~ /"aten\./ && FILENAME !~ /^src\/(operators\/|graph\/split_rules_[a-z]+\.cc$|runtime\/exec\/operand_checks\.cc$)/)
       complain("an operator by name; what is known of it belongs in src/operators/facts.cc")
   }
   END { exit bad }

@@ -69,7 +69,7 @@ INTERNAL = set(
 
 # Whose kernels read or write where their operands tell them to (scripts/fuzz_kernels.py finds them),
 # and that no exported training step has. Those that steps do have are held to what their kernels
-# take on trust: src/runtime/operand_checks.cc.
+# take on trust: src/runtime/exec/operand_checks.cc.
 TRUSTING = re.compile(
     # The kernels behind `convolution`.
     r"slow_conv.*|thnn_conv2d|conv_depthwise3d"

@@ -5,23 +5,18 @@
 #include <string>
 #include <string_view>
 
-#include "base/rng.h"
-
 namespace heterog {
 
+// XXH3 of what is added, each seeded by all before it: the order counts, and so does where one
+// text ends and the next begins.
 class Hasher {
  public:
-  void add(std::uint64_t value) { state_ = mix64(state_ ^ mix64(value)); }
-  void add(std::string_view text) {
-    add(text.size());
-    std::uint64_t h = 0xcbf29ce484222325ULL;  // FNV-1a over the bytes, then mixed
-    for (unsigned char c : text) h = (h ^ c) * 0x100000001b3ULL;
-    add(h);
-  }
+  void add(std::uint64_t value);
+  void add(std::string_view text);
   std::uint64_t value() const { return state_; }
 
  private:
-  std::uint64_t state_ = 0x6865746572306721ULL;
+  std::uint64_t state_ = 0;
 };
 
 // 16 hexadecimal digits.

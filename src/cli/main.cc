@@ -12,9 +12,9 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/process_settings.h"
 #include "base/text.h"
 #include "cli/app.h"
-#include "runtime/process_settings.h"
 
 namespace heterog::cli {
 namespace {
@@ -38,7 +38,7 @@ void flush_output() {
 
 int run(int argc, char** argv) {
   start_logging();
-  runtime::allow_process_settings();
+  allow_process_settings();
   Action chosen;
   const auto app = make_app(chosen);
   try {

@@ -11,14 +11,15 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/options.h"
-#include "runtime/hostfile.h"
-#include "runtime/launcher.h"
+#include "launch/hostfile.h"
+#include "launch/launcher.h"
+#include "runtime/program/traffic.h"
 
 namespace heterog::cli {
 
 namespace {
 
-using runtime::LaunchOptions;
+using launch::LaunchOptions;
 
 constexpr std::uint16_t kDefaultPort = 29500;  // torchrun's too
 const std::string kProcessesFlag = "--processes";
@@ -44,9 +45,9 @@ std::string host_name() {
 // The ranks of this host, as the hostfile says.
 void place_by_hostfile(const ProcessOptions& options, const cluster::Cluster& cluster,
                        LaunchOptions& launch) {
-  const auto hosts = runtime::parse_hostfile(read_file(options.hostfile), options.hostfile);
+  const auto hosts = launch::parse_hostfile(read_file(options.hostfile), options.hostfile);
   const std::string host = options.host.empty() ? host_name() : options.host;
-  const runtime::HostRanks ranks = runtime::ranks_of_host(hosts, host, options.hostfile);
+  const launch::HostRanks ranks = launch::ranks_of_host(hosts, host, options.hostfile);
   VALIDATE(static_cast<std::size_t>(ranks.world_size) == cluster.device_count(),
            "{}: has {} slots in all, cluster {} has {} devices; each device is a slot",
            options.hostfile, ranks.world_size, cluster.name(), cluster.device_count());
@@ -98,16 +99,16 @@ void check_processes(const ProcessOptions& options) {
            "--hostfile: starts processes; --in-threads starts none");
 }
 
-std::optional<runtime::RankPlace> own_place(const ProcessOptions& options) {
+std::optional<launch::RankPlace> own_place(const ProcessOptions& options) {
   if (options.in_threads || options.processes) return std::nullopt;
-  return runtime::read_rank_place(runtime::process_environment());
+  return launch::read_rank_place(launch::process_environment());
 }
 
-runtime::Joined join_ranks(const runtime::Job& job, const runtime::JobTerms& terms,
-                           const runtime::RankPlace& place, const ProcessOptions& options) {
+launch::Joined join_ranks(const runtime::Job& job, const launch::JobTerms& terms,
+                          const launch::RankPlace& place, const ProcessOptions& options) {
   // LibTorch writes to the connections of ranks that may be gone: that is an error, not the end.
   std::signal(SIGPIPE, SIG_IGN);
-  return runtime::join(job, terms, place, options.timeout());
+  return launch::join(terms, runtime::traffic_of(job), place, options.timeout());
 }
 
 void start_ranks(const ProcessOptions& options, const cluster::Cluster& cluster) {
@@ -122,7 +123,7 @@ void start_ranks(const ProcessOptions& options, const cluster::Cluster& cluster)
     if (!options.master_address.empty()) launch.master_address = options.master_address;
   }
   if (options.master_port) launch.master_port = *options.master_port;
-  runtime::launch_ranks(launch);
+  launch::launch_ranks(launch);
 }
 
 std::vector<std::string> device_names(const cluster::Cluster& cluster) {

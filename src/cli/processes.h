@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "cluster/cluster.h"
-#include "runtime/join.h"
-#include "runtime/rank_place.h"
+#include "launch/join.h"
+#include "launch/rank_place.h"
 
 namespace heterog::cli {
 
@@ -30,11 +30,11 @@ void check_processes(const ProcessOptions& options);
 
 // Which rank this process is, if a starter's variables say so and it is not told to start ranks or
 // to hold them as threads.
-std::optional<runtime::RankPlace> own_place(const ProcessOptions& options);
+std::optional<launch::RankPlace> own_place(const ProcessOptions& options);
 
 // Meets the other ranks and connects to them.
-runtime::Joined join_ranks(const runtime::Job& job, const runtime::JobTerms& terms,
-                           const runtime::RankPlace& place, const ProcessOptions& options);
+launch::Joined join_ranks(const runtime::Job& job, const launch::JobTerms& terms,
+                          const launch::RankPlace& place, const ProcessOptions& options);
 
 // Runs this command again, a process for each rank of this host, and returns once all have ended
 // well. Throws what the first of them failed with.

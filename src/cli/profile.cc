@@ -17,12 +17,12 @@
 #include "cluster/cluster_io.h"
 #include "cost/profile_io.h"
 #include "graph/graph_io.h"
+#include "launch/gpus.h"
 #include "loading/one_device.h"
-#include "runtime/gpus.h"
-#include "runtime/operators.h"
-#include "runtime/profiler.h"
-#include "runtime/step.h"
-#include "runtime/step_profile.h"
+#include "measure/profiler.h"
+#include "measure/step_profile.h"
+#include "measure/step_time.h"
+#include "runtime/exec/operators.h"
 
 namespace heterog::cli {
 
@@ -33,7 +33,7 @@ struct ProfileOptions {
   std::string out;
   std::string device = "CPU";
   std::vector<std::int64_t> slices = {1, 2, 4, 8, 16};
-  int repeat = runtime::ProfilerOptions{}.repeat;
+  int repeat = measure::ProfilerOptions{}.repeat;
   int threads = hardware_threads();
   std::optional<double> limit;
   std::optional<std::int64_t> step;  // samples of the whole step to compare with
@@ -43,7 +43,7 @@ struct ProfileOptions {
   int slow = 1;
 };
 
-bool is_gpu(const std::string& device) { return !runtime::is_cpu_type(device); }
+bool is_gpu(const std::string& device) { return !launch::is_cpu_type(device); }
 
 void check_device(const std::string& device) {
   const cluster::DeviceDatabase devices =
@@ -54,11 +54,11 @@ void check_device(const std::string& device) {
            printable(device), names);
 }
 
-runtime::ProfilerOptions profiler_options(const ProfileOptions& options) {
+measure::ProfilerOptions profiler_options(const ProfileOptions& options) {
   check_device(options.device);
   VALIDATE(!options.step || !is_gpu(options.device),
            "--step: whole steps run on the CPU alone, and --device is {}", options.device);
-  runtime::ProfilerOptions profiler{.device = options.device,
+  measure::ProfilerOptions profiler{.device = options.device,
                                     .gpu = is_gpu(options.device),
                                     .threads = options.threads,
                                     .repeat = options.repeat,
@@ -83,8 +83,8 @@ std::string list_text(const std::vector<std::int64_t>& values) {
 
 // What an interrupted run of the same command left, or nothing yet.
 cost::Profile begin_or_go_on(const graph::ModelGraph& graph,
-                             const runtime::ProfilerOptions& options, const std::string& partial) {
-  cost::Profile begun = runtime::begin_profile(graph, options);
+                             const measure::ProfilerOptions& options, const std::string& partial) {
+  cost::Profile begun = measure::begin_profile(graph, options);
   if (!std::filesystem::exists(partial)) return begun;
   cost::Profile found = cost::read_profile(partial);
   const auto expect_same = [&](const char* field, const std::string& theirs,
@@ -120,7 +120,7 @@ std::optional<StepCheck> check_step(const ProfileOptions& options, const graph::
     check.predicted_seconds +=
         static_cast<double>(op.ops.size()) * cost::CostCurve(op).at(check.samples);
   }
-  check.measured_seconds = runtime::measure_step(
+  check.measured_seconds = measure::measure_step(
       graph, {.samples = check.samples, .threads = options.threads, .seed = options.seed});
   return check;
 }
@@ -222,7 +222,7 @@ int run_profile(const ProfileOptions& options) {
   const auto shared = std::make_shared<const graph::ModelGraph>(graph::read_graph(options.graph));
   const graph::ModelGraph& graph = *shared;
   runtime::check_operators(graph, options.graph);
-  const runtime::ProfilerOptions profiler = profiler_options(options);
+  const measure::ProfilerOptions profiler = profiler_options(options);
   const std::string partial = options.out + ".partial";
   cost::Profile profile = begin_or_go_on(graph, profiler, partial);
   VALIDATE(options.slow == 1 || options.in_steps, "--slow: needs --in-steps");
@@ -231,7 +231,7 @@ int run_profile(const ProfileOptions& options) {
   {
     Progress progress("profiling");
     double saved = 0;
-    const runtime::ProfilerHooks hooks{
+    const measure::ProfilerHooks hooks{
         .progress = [&](double done,
                         const std::string& form) { progress.show(done, printable(form, 60)); },
         .save =
@@ -243,14 +243,14 @@ int run_profile(const ProfileOptions& options) {
         .expired = [&] { return options.limit && watch.seconds() >= *options.limit; }};
     profile =
         options.in_steps
-            ? runtime::measure_in_steps(
+            ? measure::measure_in_steps(
                   graph,
                   [&](std::int64_t samples) {
                     const auto one = loading::one_device_plan(shared, samples);
                     return runtime::make_job(one.problem, one.plan, one.dispatch, {}, graph.name());
                   },
                   profiler, std::move(profile), hooks)
-            : runtime::measure_profile(graph, profiler, std::move(profile), hooks);
+            : measure::measure_profile(graph, profiler, std::move(profile), hooks);
   }
   cost::write_profile(profile.finished ? options.out : partial, profile);
   if (profile.finished) std::filesystem::remove(partial);

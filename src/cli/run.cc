@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "base/file.h"
+#include "base/median.h"
 #include "base/text.h"
 #include "cli/loaded_plan.h"
 #include "cli/options.h"
@@ -19,17 +20,18 @@
 #include "cli/verbs.h"
 #include "cluster/cluster_io.h"
 #include "cost/profile_io.h"
-#include "runtime/median.h"
-#include "runtime/rank_device.h"
-#include "runtime/run_profile.h"
-#include "runtime/training_run.h"
+#include "launch/rank_device.h"
+#include "measure/drift.h"
+#include "measure/run_profile.h"
+#include "runtime/program/job_terms.h"
+#include "runtime/ranks/training_run.h"
 #include "sim/trace_io.h"
 
 namespace heterog::cli {
 
 namespace {
 
-using runtime::RankPlace;
+using launch::RankPlace;
 using runtime::WorkerOptions;
 
 struct RunOptions {
@@ -82,7 +84,7 @@ void check_options(const RunOptions& options) { check_processes(options.ranks); 
 
 WorkerOptions worker_options(const RunOptions& options, const std::string& device, int ranks_here) {
   return {.seed = options.seed,
-          .threads = runtime::operator_threads(options.threads, ranks_here),
+          .threads = launch::operator_threads(options.threads, ranks_here),
           .repeat = slowness(options, device),
           .record = !options.no_measure};
 }
@@ -123,20 +125,20 @@ class Printer {
 
   // The first step, which warms up, is not counted if there are others. `drift`: empty if the tasks
   // were not measured.
-  void end(const std::vector<runtime::Drift>& drift) {
+  void end(const std::vector<measure::Drift>& drift) {
     if (seconds_.empty()) {
       if (options_.json) return print_json(json_);
       return fmt::print("all {} steps had been done before\n", options_.steps);
     }
     std::vector<double> counted = seconds_;
     if (counted.size() > 1) counted.erase(counted.begin());
-    const double measured = runtime::median(counted);
+    const double measured = median(counted);
     const double predicted = to_seconds(loaded_.simulated.result.step);
     json_["median_step_seconds"] = measured;
     json_["predicted_step_seconds"] = predicted;
     json_["measured_over_predicted"] = measured / predicted;
     if (!options_.no_measure) json_["drift"] = OrderedJson::array();
-    for (const runtime::Drift& row : drift) {
+    for (const measure::Drift& row : drift) {
       json_["drift"].push_back({{"what", row.what},
                                 {"tasks", row.tasks},
                                 {"predicted_seconds", row.predicted_seconds},
@@ -144,7 +146,7 @@ class Printer {
     }
     if (options_.json) return print_json(json_);
     Table table({"drift", "tasks", "predicted", "measured", "ratio"});
-    for (const runtime::Drift& row : drift) {
+    for (const measure::Drift& row : drift) {
       table.add_row({row.what, std::to_string(row.tasks), milliseconds_text(row.predicted_seconds),
                      milliseconds_text(row.measured_seconds), fmt::format("{:.2f}", row.ratio())});
     }
@@ -229,17 +231,17 @@ void write_profiles(const RunOptions& options, const LoadedPlan& loaded, const r
   const cluster::Cluster& cluster = *loaded.problem->cluster;
   for (const DeviceTypeId type : id_range<DeviceTypeId>(cluster.type_count())) {
     const cost::Profile profile =
-        runtime::profile_of_run(job, loaded.simulated.plan, records.steps(), type);
+        measure::profile_of_run(job, loaded.simulated.plan, records.steps(), type);
     if (!profile.finished) continue;
     cost::write_profile(
         fmt::format("{}/{}.profile.json", options.profile_out, cluster.type(type).name), profile);
   }
 }
 
-std::vector<runtime::Drift> drift_of(const LoadedPlan& loaded, const runtime::Job& job,
+std::vector<measure::Drift> drift_of(const LoadedPlan& loaded, const runtime::Job& job,
                                      const Records& records) {
   if (records.steps().empty()) return {};
-  return runtime::drift(job, loaded.simulated.plan, records.steps());
+  return measure::drift(job, loaded.simulated.plan, records.steps());
 }
 
 // All steps that are left, with a checkpoint after every so many and the last. `printer`: of rank 0
@@ -262,7 +264,7 @@ int run_threads(const RunOptions& options) {
   const runtime::Job job = job_of(loaded, options);
   IdVector<DeviceId, WorkerOptions> workers;
   const std::vector<std::string> names = device_names(*loaded.problem->cluster);
-  const auto devices = runtime::thread_devices(*loaded.problem->cluster);
+  const auto devices = launch::thread_devices(*loaded.problem->cluster);
   for (std::size_t i = 0; i < names.size(); ++i) {
     WorkerOptions worker = worker_options(options, names[i], static_cast<int>(names.size()));
     worker.device = devices[i];
@@ -282,8 +284,8 @@ int run_threads(const RunOptions& options) {
   return 0;
 }
 
-runtime::JobTerms terms_of(const LoadedPlan& loaded, const runtime::Job& job,
-                           const RunOptions& options) {
+launch::JobTerms terms_of(const LoadedPlan& loaded, const runtime::Job& job,
+                          const RunOptions& options) {
   return runtime::terms_of(job, loaded.simulated.result.peak_bytes,
                            {.seed = options.seed,
                             .any_device = options.any_device,
@@ -296,7 +298,7 @@ runtime::JobTerms terms_of(const LoadedPlan& loaded, const runtime::Job& job,
 int run_one_rank(const RunOptions& options, const RankPlace& place) {
   const LoadedPlan loaded = load(options);
   const runtime::Job job = job_of(loaded, options);
-  const runtime::Joined joined =
+  const launch::Joined joined =
       join_ranks(job, terms_of(loaded, job, options), place, options.ranks);
   joined.transport->run_until_finished([&] {
     const std::string& device = loaded.problem->cluster->device(joined.rank).name;

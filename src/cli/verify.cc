@@ -1,5 +1,5 @@
 // heterog verify: proves that a plan trains as one device does.
-#include "runtime/verify.h"
+#include "runtime/check/verify.h"
 
 #include <fmt/format.h>
 
@@ -16,9 +16,11 @@
 #include "cli/processes.h"
 #include "cli/verbs.h"
 #include "cluster/cluster_io.h"
-#include "runtime/gpus.h"
-#include "runtime/operators.h"
-#include "runtime/rank_device.h"
+#include "launch/gpus.h"
+#include "launch/rank_device.h"
+#include "runtime/exec/operators.h"
+#include "runtime/program/faults.h"
+#include "runtime/program/job_terms.h"
 
 namespace heterog::cli {
 
@@ -85,13 +87,13 @@ std::vector<at::Device> devices_of(const VerifyOptions& options, const cluster::
   if (options.devices == "cpu") return {};
   VALIDATE(options.devices == "plan", "--devices: \"{}\" given; it is cpu or plan",
            printable(options.devices));
-  const std::vector<runtime::Gpu> gpus = runtime::visible_gpus();
+  const std::vector<launch::Gpu> gpus = launch::visible_gpus();
   for (const DeviceId device : cluster.device_ids()) {
     const std::string& type = cluster.type_of(device).name;
-    VALIDATE(runtime::is_cpu_type(type) || !gpus.empty(), "--devices plan: {} is a {}, and {}",
-             cluster.device(device).name, type, runtime::no_gpu_reason());
+    VALIDATE(launch::is_cpu_type(type) || !gpus.empty(), "--devices plan: {} is a {}, and {}",
+             cluster.device(device).name, type, launch::no_gpu_reason());
   }
-  return runtime::thread_devices(cluster);
+  return launch::thread_devices(cluster);
 }
 
 std::string table_text(const runtime::Verification& verification) {
@@ -170,7 +172,7 @@ std::string whose(const runtime::Difference& difference, const cluster::Cluster&
   const std::vector<std::string> names = device_names(cluster);
   const auto at = std::find(names.begin(), names.end(), difference.device);
   if (at == names.end()) return "";
-  return runtime::rank_text(DeviceId(static_cast<std::size_t>(at - names.begin())), names) + ": ";
+  return comm::rank_text(DeviceId(static_cast<std::size_t>(at - names.begin())), names) + ": ";
 }
 
 // Exit code 4 if anything differs by more than the tolerance. `how` the ranks ran.
@@ -210,15 +212,15 @@ int verify_in_threads(const VerifyOptions& options) {
 }
 
 // Every rank compares; that of rank 0 judges, once all have ended.
-int verify_one_rank(const VerifyOptions& options, const runtime::RankPlace& place) {
+int verify_one_rank(const VerifyOptions& options, const launch::RankPlace& place) {
   const Prepared made = prepare(options);
   const std::string others =
       fmt::format("verify {} steps in {}", options.steps, options.dtype) + options.broken;
   // All ranks run on CPUs, whatever the plan's devices are.
-  const runtime::JobTerms terms =
+  const launch::JobTerms terms =
       runtime::terms_of(made.job, made.simulated.result.peak_bytes,
                         {.seed = options.common.seed, .any_device = true, .others = {others}});
-  const runtime::Joined joined = join_ranks(made.job, terms, place, options.ranks);
+  const launch::Joined joined = join_ranks(made.job, terms, place, options.ranks);
   runtime::Verification verification;
   joined.transport->run_until_finished([&] {
     verification = runtime::verify_among_processes(made.job, made.simulated.plan,
@@ -233,7 +235,7 @@ int run_verify(const VerifyOptions& options) {
   VALIDATE(options.dtype == "float64" || options.dtype == "float32",
            "--dtype: \"{}\" given; it is float64 or float32", printable(options.dtype));
   check_processes(options.ranks);
-  const std::optional<runtime::RankPlace> place = own_place(options.ranks);
+  const std::optional<launch::RankPlace> place = own_place(options.ranks);
   const bool among_processes = place || options.ranks.processes || !options.ranks.hostfile.empty();
   VALIDATE(options.devices == "cpu" || !among_processes,
            "--devices: \"{}\" given; ranks that are processes verify on the CPU",

@@ -14,10 +14,10 @@
 
 #include "base/check.h"
 #include "base/checksum.h"
+#include "base/process_settings.h"
 #include "base/text.h"
 #include "client/ranks.h"
-#include "runtime/execute.h"
-#include "runtime/process_settings.h"
+#include "runtime/exec/execute.h"
 
 struct heterog_runner {
   std::unique_ptr<heterog::client::Ranks> ranks;
@@ -87,7 +87,7 @@ RanksOptions ranks_options(const heterog_options& given) {
   options.seed = given.seed;
   options.earlier = given.earlier;
   options.any_device = given.any_device != 0;
-  if (given.tune_process != 0) runtime::allow_process_settings();
+  if (given.tune_process != 0) allow_process_settings();
   options.timeout = std::chrono::milliseconds(std::llround(given.timeout_seconds * 1e3));
   return options;
 }

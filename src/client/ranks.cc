@@ -9,9 +9,11 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "runtime/gpus.h"
-#include "runtime/rank_device.h"
-#include "runtime/rank_place.h"
+#include "launch/gpus.h"
+#include "launch/rank_device.h"
+#include "launch/rank_place.h"
+#include "runtime/program/job_terms.h"
+#include "runtime/program/traffic.h"
 
 namespace heterog::client {
 
@@ -50,39 +52,39 @@ WorkerOptions worker_options(const RanksOptions& options, const std::string& dev
                              int ranks_here) {
   const auto slow = options.slow.find(device);
   return {.seed = options.seed,
-          .threads = runtime::operator_threads(options.threads, ranks_here),
+          .threads = launch::operator_threads(options.threads, ranks_here),
           .repeat = slow == options.slow.end() ? 1 : slow->second};
 }
 
-runtime::Joined join_job(const RanksOptions& options, const runtime::Job& job,
-                         const IdVector<DeviceId, Bytes>& peak_bytes) {
-  auto place = runtime::read_rank_place(runtime::process_environment());
+launch::Joined join_job(const RanksOptions& options, const runtime::Job& job,
+                        const IdVector<DeviceId, Bytes>& peak_bytes) {
+  auto place = launch::read_rank_place(launch::process_environment());
   VALIDATE(place,
            "no starter says which rank this is; RANK, WORLD_SIZE, MASTER_ADDR and "
            "MASTER_PORT are set by torchrun");
   // The store of the starter still holds what the ranks of earlier jobs said.
   if (options.earlier > 0) place->attempt += fmt::format("+{}", options.earlier);
-  const runtime::JobTerms terms = runtime::terms_of(
+  const launch::JobTerms terms = runtime::terms_of(
       job, peak_bytes,
       {.seed = options.seed, .any_device = options.any_device, .others = {options.terms}});
-  return runtime::join(job, terms, *place, options.timeout);
+  return launch::join(terms, runtime::traffic_of(job), *place, options.timeout);
 }
 
 // Threads of this process, each on what the plan means it for, unless others will do too.
 std::vector<at::Device> checked_devices(const RanksOptions& options,
                                         const cluster::Cluster& cluster) {
-  const std::vector<runtime::Gpu> gpus = runtime::visible_gpus();
-  const std::vector<std::string> types = runtime::device_types(cluster);
-  const std::vector<at::Device> devices = runtime::thread_devices(types, gpus);
+  const std::vector<launch::Gpu> gpus = launch::visible_gpus();
+  const std::vector<std::string> types = launch::device_types(cluster);
+  const std::vector<at::Device> devices = launch::thread_devices(types, gpus);
   std::map<at::DeviceIndex, std::string> taken;
   for (std::size_t i = 0; i < types.size() && !options.any_device; ++i) {
     const std::string& name = cluster.device(DeviceId(i)).name;
     const bool on_cpu = devices[i].is_cpu();
     VALIDATE(
-        !on_cpu || runtime::is_cpu_type(types[i]),
+        !on_cpu || launch::is_cpu_type(types[i]),
         "device_info: {} is a {}, and would run on the CPU ({}): name CPUs (\"cpu:2\"), or set "
         "any_device to try a plan for other devices out here",
-        name, types[i], runtime::no_gpu_reason());
+        name, types[i], launch::no_gpu_reason());
     if (on_cpu) continue;
     const std::string& found = gpus[static_cast<std::size_t>(devices[i].index())].type;
     VALIDATE(found == types[i],

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "launch/join.h"
 #include "loading/plan_files.h"
-#include "runtime/job_ranks.h"
-#include "runtime/join.h"
+#include "runtime/ranks/job_ranks.h"
 
 namespace heterog::client {
 
@@ -55,7 +55,7 @@ class Ranks {
  private:
   loading::LoadedPlan loaded_;
   runtime::Job job_;
-  runtime::Joined joined_;  // to no transport where ranks are threads
+  launch::Joined joined_;  // to no transport where ranks are threads
   std::unique_ptr<runtime::Ranks> ranks_;
   std::vector<PlannedDevice> devices_;
 };

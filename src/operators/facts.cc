@@ -20,6 +20,8 @@ struct Row {
   Facts facts;
 };
 
+// Of dropouts by their own names; "dropout_p" is that of attention.
+constexpr RandomSwitch kTrain = {"train", 2, false};
 constexpr std::string_view kReshape = "aten.reshape.default";
 
 constexpr Row kTable[] = {
@@ -193,11 +195,11 @@ constexpr Row kTable[] = {
     {"binary_cross_entropy_backward", {.positive = true}},
 
     // Random numbers.
-    {"native_dropout", {.random = kCounter}},
-    {"dropout", {.random = kGenerator}},
-    {"alpha_dropout", {.random = kGenerator}},
-    {"feature_dropout", {.random = kGenerator}},
-    {"feature_alpha_dropout", {.random = kGenerator}},
+    {"native_dropout", {.random = kCounter, .random_switch = kTrain}},
+    {"dropout", {.random = kGenerator, .random_switch = kTrain}},
+    {"alpha_dropout", {.random = kGenerator, .random_switch = kTrain}},
+    {"feature_dropout", {.random = kGenerator, .random_switch = kTrain}},
+    {"feature_alpha_dropout", {.random = kGenerator, .random_switch = kTrain}},
     {"bernoulli", {.random = kGenerator}},
     {"rand", {.random = kGenerator}},
     {"rand_like", {.random = kGenerator}},
@@ -206,11 +208,16 @@ constexpr Row kTable[] = {
     {"randn", {.random = kGenerator}},
     {"randn_like", {.random = kGenerator}},
     {"randperm", {.random = kGenerator}},
-    {"scaled_dot_product_attention", {.random = kGenerator}},
-    {"_scaled_dot_product_attention_math", {.random = kGenerator}},
-    {"_scaled_dot_product_efficient_attention", {.random = kGenerator}},
-    {"_scaled_dot_product_efficient_attention_backward", {.random = kGenerator}},
-    {"_scaled_dot_product_flash_attention_for_cpu", {.random = kGenerator}},
+    {"scaled_dot_product_attention",
+     {.random = kGenerator, .random_switch = {{"dropout_p", 4, true}}}},
+    {"_scaled_dot_product_attention_math",
+     {.random = kGenerator, .random_switch = {{"dropout_p", 4, true}}}},
+    {"_scaled_dot_product_efficient_attention",
+     {.random = kGenerator, .random_switch = {{"dropout_p", 5, true}}}},
+    {"_scaled_dot_product_efficient_attention_backward",
+     {.random = kGenerator, .random_switch = {{"dropout_p", 9, false}}}},
+    {"_scaled_dot_product_flash_attention_for_cpu",
+     {.random = kGenerator, .random_switch = {{"dropout_p", 3, true}}}},
 
     // What is made of nothing.
     {"empty", {.family = kEmpty}},

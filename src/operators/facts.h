@@ -39,6 +39,13 @@ enum class Random : std::uint8_t {
   kGenerator,  // from PyTorch's generator, unless its arguments switch it off
 };
 
+// The argument that switches an operator's random numbers off, by being zero or false.
+struct RandomSwitch {
+  std::string_view name;
+  std::uint8_t argument = 0;
+  bool off_by_default = false;  // where a graph does not give it
+};
+
 // An argument of integers that number something, and how many of it there are.
 struct Indices {
   enum class Of : std::uint8_t {
@@ -91,6 +98,7 @@ struct Facts {
   // A pooling's gradient: operands past the second, of integers, are places that pooling found.
   bool pooled_places = false;
   Random random = Random::kNone;
+  std::optional<RandomSwitch> random_switch = {};
   Indices indices = {};
   std::optional<SparseGradient> sparse_gradient = {};
   std::optional<BatchStatistics> batch_statistics = {};

@@ -1,5 +1,5 @@
 // Checkpoints of runs: what is damaged or out of range is refused, and nothing goes on from it.
-#include "runtime/checkpoint.h"
+#include "runtime/ranks/checkpoint.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/rng.h"
 #include "runtime/jobs.h"
-#include "runtime/training_run.h"
+#include "runtime/ranks/training_run.h"
 #include "tensors/tensor_file_io.h"
 
 namespace heterog::runtime {

@@ -2,10 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "comm/local_transport.h"
+#include "comm/ranks.h"
 #include "compiler/scattered_plan.h"
+#include "runtime/check/verify.h"
 #include "runtime/jobs.h"
-#include "runtime/local_transport.h"
-#include "runtime/ranks.h"
 
 namespace heterog::runtime {
 namespace {
@@ -13,23 +14,24 @@ namespace {
 using ::testing::Each;
 using ::testing::IsEmpty;
 
-using Body = std::function<void(Transport&, std::size_t rank)>;
+using Body = std::function<void(comm::Transport&, std::size_t rank)>;
 
 struct Kind {
   const char* name;
-  std::function<std::vector<std::string>(int ranks, const DeviceSets& sets, const Body& body)> run;
+  std::function<std::vector<std::string>(int ranks, const comm::DeviceSets& sets, const Body& body)>
+      run;
 };
 
-std::vector<std::string> run_local(int ranks, const DeviceSets& sets, const Body& body) {
-  LocalHub hub(static_cast<std::size_t>(ranks), sets);
-  return run_threads(ranks, [&](int rank) {
+std::vector<std::string> run_local(int ranks, const comm::DeviceSets& sets, const Body& body) {
+  comm::LocalHub hub(static_cast<std::size_t>(ranks), sets);
+  return comm::run_threads(ranks, [&](int rank) {
     const auto transport = hub.end_of(DeviceId(static_cast<std::size_t>(rank)));
     body(*transport, static_cast<std::size_t>(rank));
   });
 }
 
-std::vector<std::string> run_tcp(int ranks, const DeviceSets& sets, const Body& body) {
-  return run_ranks(ranks, {.sets = sets}, body);
+std::vector<std::string> run_tcp(int ranks, const comm::DeviceSets& sets, const Body& body) {
+  return comm::run_ranks(ranks, {.sets = sets}, body);
 }
 
 class Collectives : public testing::TestWithParam<Kind> {};
@@ -44,7 +46,7 @@ at::Tensor numbers(std::size_t rank, std::int64_t rows, std::int64_t width) {
 
 struct Parts {
   std::int64_t width;
-  Cuts cuts;
+  comm::Cuts cuts;
 };
 
 // Even and uneven, with empty parts, of less than a piece of a message and of many.
@@ -53,7 +55,7 @@ std::vector<Parts> parts_of(int ranks) {
   Rng rng(static_cast<std::uint64_t>(ranks));
   for (const std::int64_t rows : {0, 1, 7, 1000, 300'000}) {
     for (int i = 0; i < 3; ++i) {
-      Cuts cuts = {0, rows};
+      comm::Cuts cuts = {0, rows};
       for (int c = 1; c < ranks; ++c) {
         cuts.push_back(
             i == 0 ? rows * c / ranks
@@ -68,49 +70,53 @@ std::vector<Parts> parts_of(int ranks) {
 
 TEST_P(Collectives, LeaveEveryMemberItsPartOfTheSum) {
   for (const int ranks : {2, 3, 5}) {
-    const auto errors = GetParam().run(ranks, {everyone(ranks)}, [&](auto& transport, auto rank) {
-      for (const Parts& parts : parts_of(ranks)) {
-        const std::int64_t rows = parts.cuts.back();
-        at::Tensor expected = at::zeros({rows, parts.width}, at::kDouble);
-        for (int r = 0; r < ranks; ++r) {
-          expected += numbers(static_cast<std::size_t>(r), rows, parts.width);
-        }
-        at::Tensor value = numbers(rank, rows, parts.width);
-        transport.reduce_scatter(value, parts.cuts, 0);
-        EXPECT_TRUE(part_of(value, parts.cuts, rank).equal(part_of(expected, parts.cuts, rank)))
-            << ranks << " ranks, " << rows << " rows";
-      }
-    });
+    const auto errors =
+        GetParam().run(ranks, {comm::everyone(ranks)}, [&](auto& transport, auto rank) {
+          for (const Parts& parts : parts_of(ranks)) {
+            const std::int64_t rows = parts.cuts.back();
+            at::Tensor expected = at::zeros({rows, parts.width}, at::kDouble);
+            for (int r = 0; r < ranks; ++r) {
+              expected += numbers(static_cast<std::size_t>(r), rows, parts.width);
+            }
+            at::Tensor value = numbers(rank, rows, parts.width);
+            transport.reduce_scatter(value, parts.cuts, 0);
+            EXPECT_TRUE(comm::part_of(value, parts.cuts, rank)
+                            .equal(comm::part_of(expected, parts.cuts, rank)))
+                << ranks << " ranks, " << rows << " rows";
+          }
+        });
     EXPECT_THAT(errors, Each(IsEmpty()));
   }
 }
 
 TEST_P(Collectives, PutTheMembersPartsTogether) {
   for (const int ranks : {2, 3, 5}) {
-    const auto errors = GetParam().run(ranks, {everyone(ranks)}, [&](auto& transport, auto rank) {
-      for (const Parts& parts : parts_of(ranks)) {
-        const at::Tensor expected = numbers(7, parts.cuts.back(), parts.width);
-        at::Tensor value = at::full_like(expected, -1);
-        part_of(value, parts.cuts, rank).copy_(part_of(expected, parts.cuts, rank));
-        transport.all_gather_rows(value, parts.cuts, 0);
-        EXPECT_TRUE(value.equal(expected)) << ranks << " ranks, " << parts.cuts.back() << " rows";
-      }
-    });
+    const auto errors =
+        GetParam().run(ranks, {comm::everyone(ranks)}, [&](auto& transport, auto rank) {
+          for (const Parts& parts : parts_of(ranks)) {
+            const at::Tensor expected = numbers(7, parts.cuts.back(), parts.width);
+            at::Tensor value = at::full_like(expected, -1);
+            comm::part_of(value, parts.cuts, rank).copy_(comm::part_of(expected, parts.cuts, rank));
+            transport.all_gather_rows(value, parts.cuts, 0);
+            EXPECT_TRUE(value.equal(expected))
+                << ranks << " ranks, " << parts.cuts.back() << " rows";
+          }
+        });
     EXPECT_THAT(errors, Each(IsEmpty()));
   }
 }
 
 // Of members that are not the first ranks, in turn with sums, so that neither is taken for another.
 TEST_P(Collectives, OfSeveralSetsInTurn) {
-  const DeviceSets sets{devices({1, 3}), devices({0, 1, 3})};
-  const auto errors = GetParam().run(4, sets, [&](Transport& transport, std::size_t rank) {
+  const comm::DeviceSets sets{devices({1, 3}), devices({0, 1, 3})};
+  const auto errors = GetParam().run(4, sets, [&](comm::Transport& transport, std::size_t rank) {
     for (int round = 0; round < 3; ++round) {
       for (std::size_t set = 0; set < sets.size(); ++set) {
         const auto& members = sets[set];
         const auto at = std::find(members.begin(), members.end(), DeviceId(rank));
         if (at == members.end()) continue;
         const auto own = static_cast<std::size_t>(at - members.begin());
-        Cuts cuts = {0};
+        comm::Cuts cuts = {0};
         for (std::size_t i = 0; i < members.size(); ++i) {
           cuts.push_back(cuts.back() + static_cast<std::int64_t>(2 * i + 1));
         }

@@ -7,8 +7,10 @@
 
 #include "base/rng.h"
 #include "compiler/check_bytes.h"
+#include "runtime/check/verify.h"
+#include "runtime/exec/random_data.h"
 #include "runtime/jobs.h"
-#include "runtime/team.h"
+#include "runtime/ranks/team.h"
 
 namespace heterog::runtime {
 namespace {
@@ -261,7 +263,7 @@ graph::ModelGraph normalised_rows() {
   return std::move(builder).build("normalised rows");
 }
 
-TEST(Cuts, LeaveNoGapsThatAKernelWouldReadAsRows) {
+TEST(comm::Cuts, LeaveNoGapsThatAKernelWouldReadAsRows) {
   const std::shared_ptr<const cost::Problem> problem =
       compiler::toy_problem(normalised_rows(), 3, 11);
   for (std::uint64_t seed = 0; seed < 40; ++seed) {

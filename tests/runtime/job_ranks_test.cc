@@ -1,5 +1,5 @@
 // Ranks as threads and as one among processes: the same steps, reports and failures.
-#include "runtime/job_ranks.h"
+#include "runtime/ranks/job_ranks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,9 +7,10 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "comm/ranks.h"
+#include "runtime/exec/random_data.h"
 #include "runtime/jobs.h"
-#include "runtime/ranks.h"
-#include "runtime/training_run.h"
+#include "runtime/ranks/training_run.h"
 
 namespace heterog::runtime {
 namespace {
@@ -54,7 +55,7 @@ class JobRanks : public testing::Test {
     }
   }
   std::size_t count() const { return names_.size(); }
-  std::string name(std::size_t rank) const { return rank_text(DeviceId(rank), names_); }
+  std::string name(std::size_t rank) const { return comm::rank_text(DeviceId(rank), names_); }
 
   std::unique_ptr<Ranks> in_threads() const {
     auto ranks = ranks_in_threads(test_.job, test_.plan,
@@ -65,13 +66,13 @@ class JobRanks : public testing::Test {
   // What each failed with.
   std::vector<std::string> as_processes(
       const std::function<void(Ranks&, std::size_t rank)>& body) const {
-    return run_ranks(static_cast<int>(count()), {.sets = test_.job.sets},
-                     [&](TcpTransport& transport, std::size_t rank) {
-                       const auto ranks = rank_among_processes(
-                           test_.job, test_.plan, {DeviceId(rank), transport}, worker_);
-                       begin(*ranks, data_);
-                       body(*ranks, rank);
-                     });
+    return comm::run_ranks(static_cast<int>(count()), {.sets = test_.job.sets},
+                           [&](comm::TcpTransport& transport, std::size_t rank) {
+                             const auto ranks = rank_among_processes(
+                                 test_.job, test_.plan, {DeviceId(rank), transport}, worker_);
+                             begin(*ranks, data_);
+                             body(*ranks, rank);
+                           });
   }
   // A parameter that all ranks keep.
   TensorId parameter() const {

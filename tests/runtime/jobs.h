@@ -9,8 +9,7 @@
 #include "base/rng.h"
 #include "compiler/compile.h"
 #include "compiler/problems.h"
-#include "runtime/program.h"
-#include "runtime/verify.h"
+#include "runtime/program/program.h"
 #include "sim/simulator.h"
 
 namespace heterog::runtime {

@@ -2,8 +2,9 @@
 // is what the verification shows).
 #include <gtest/gtest.h>
 
+#include "runtime/exec/random_data.h"
 #include "runtime/jobs.h"
-#include "runtime/team.h"
+#include "runtime/ranks/team.h"
 
 namespace heterog::runtime {
 namespace {

@@ -1,5 +1,5 @@
 // Gradients of embeddings as rows: packed, added, the same as adding them whole.
-#include "runtime/rows.h"
+#include "runtime/exec/rows.h"
 
 #include <gtest/gtest.h>
 

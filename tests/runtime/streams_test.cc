@@ -1,6 +1,6 @@
 // Ranks on a device with streams: the same bits as on CPUs, and every two accesses to one memory in
 // an order that events, waits or messages make.
-#include "runtime/streams.h"
+#include "runtime/exec/streams.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,11 +10,12 @@
 #include <map>
 #include <thread>
 
-#include "runtime/fake_device.h"
+#include "comm/fake_device.h"
+#include "comm/local_transport.h"
+#include "comm/staged_transport.h"
+#include "runtime/exec/random_data.h"
 #include "runtime/jobs.h"
-#include "runtime/local_transport.h"
-#include "runtime/staged_transport.h"
-#include "runtime/team.h"
+#include "runtime/ranks/team.h"
 
 namespace heterog::runtime {
 namespace {
@@ -26,54 +27,54 @@ using testing::IsEmpty;
 // What messages between ranks carry beside their bytes: what the sender knew.
 class Post {
  public:
-  void give(const std::string& key, const fake::VectorClock& clock) {
+  void give(const std::string& key, const comm::fake::VectorClock& clock) {
     const std::lock_guard lock(mutex_);
     clocks_[key].join(clock);
   }
-  fake::VectorClock take(const std::string& key) {
+  comm::fake::VectorClock take(const std::string& key) {
     const std::lock_guard lock(mutex_);
     return clocks_[key];
   }
 
  private:
   std::mutex mutex_;
-  std::map<std::string, fake::VectorClock> clocks_;
+  std::map<std::string, comm::fake::VectorClock> clocks_;
 };
 
 // A transport of host memory that tells the checker who hears of what. Tensors are handed on as
 // copies: in one process, the last to let go of one may be another rank, of which nobody could say
 // that it knows what the first has waited for.
-class Tap final : public Transport {
+class Tap final : public comm::Transport {
  public:
   struct Options {
     DeviceId own;
     bool on_cpu = false;
-    DeviceSets sets;
+    comm::DeviceSets sets;
   };
-  Tap(Transport& inner, Post& post, Options options)
+  Tap(comm::Transport& inner, Post& post, Options options)
       : inner_(inner), post_(post), options_(std::move(options)), rounds_(options_.sets.size()) {}
 
   void send(const at::Tensor& value, DeviceId to, std::uint32_t tag) override {
-    fake::host_reads(value, "sending");
+    comm::fake::host_reads(value, "sending");
     post_.give(key(options_.own, to, tag), known());
     inner_.send(value.clone(), to, tag);
   }
   void receive(at::Tensor& value, DeviceId from, std::uint32_t tag) override {
     inner_.receive(value, from, tag);
     learn(post_.take(key(from, options_.own, tag)));
-    fake::host_writes(value, "receiving");
+    comm::fake::host_writes(value, "receiving");
   }
   void all_reduce(at::Tensor& value, std::size_t set) override {
     on_a_copy(value, set, [&](at::Tensor& copy) { inner_.all_reduce(copy, set); });
   }
-  void reduce_scatter(at::Tensor& value, const Cuts& cuts, std::size_t set) override {
+  void reduce_scatter(at::Tensor& value, const comm::Cuts& cuts, std::size_t set) override {
     on_a_copy(value, set, [&](at::Tensor& copy) { inner_.reduce_scatter(copy, cuts, set); });
   }
-  void all_gather_rows(at::Tensor& value, const Cuts& cuts, std::size_t set) override {
+  void all_gather_rows(at::Tensor& value, const comm::Cuts& cuts, std::size_t set) override {
     on_a_copy(value, set, [&](at::Tensor& copy) { inner_.all_gather_rows(copy, cuts, set); });
   }
   std::vector<at::Tensor> all_gather(const at::Tensor& own, std::size_t set) override {
-    fake::host_reads(own, "gathering");
+    comm::fake::host_reads(own, "gathering");
     const std::string key = arrive(set);
     auto gathered = inner_.all_gather(own.clone(), set);
     learn(post_.take(key));
@@ -90,13 +91,13 @@ class Tap final : public Transport {
   }
   template <class Call>
   void on_a_copy(at::Tensor& value, std::size_t set, Call call) {
-    fake::host_reads(value, "reducing");
+    comm::fake::host_reads(value, "reducing");
     const std::string key = arrive(set);
     at::Tensor copy = value.clone();
     call(copy);
     learn(post_.take(key));
     value.copy_(copy);
-    fake::host_writes(value, "reducing");
+    comm::fake::host_writes(value, "reducing");
   }
   std::string arrive(std::size_t set) {
     std::string key = fmt::format("set {}: {}", set, rounds_[set]++);
@@ -104,25 +105,25 @@ class Tap final : public Transport {
     return key;
   }
   // A rank on a CPU hands what it learns from thread to thread, unseen: it is taken as one.
-  fake::VectorClock known() {
-    fake::VectorClock clock = fake::checker().known();
+  comm::fake::VectorClock known() {
+    comm::fake::VectorClock clock = comm::fake::checker().known();
     if (!options_.on_cpu) return clock;
     const std::lock_guard lock(mutex_);
     clock.join(rank_);
     return clock;
   }
-  void learn(const fake::VectorClock& clock) {
-    fake::checker().learn(clock);
+  void learn(const comm::fake::VectorClock& clock) {
+    comm::fake::checker().learn(clock);
     const std::lock_guard lock(mutex_);
     rank_.join(clock);
   }
 
-  Transport& inner_;
+  comm::Transport& inner_;
   Post& post_;
   const Options options_;
   std::vector<int> rounds_;
   std::mutex mutex_;
-  fake::VectorClock rank_;
+  comm::fake::VectorClock rank_;
 };
 
 struct Trained {
@@ -141,7 +142,7 @@ Trained train(const TestJob& test, const TrainOptions& options) {
   const Job& job = test.job;
   const graph::ModelGraph& graph = *job.problem->graph;
   const std::size_t ranks = job.programs.size();
-  LocalHub hub(ranks, job.sets);
+  comm::LocalHub hub(ranks, job.sets);
   Post post;
   const auto values = random_residents(graph, 1, Floats::kOwn);
   std::vector<StepInputs> inputs;
@@ -153,8 +154,8 @@ Trained train(const TestJob& test, const TrainOptions& options) {
     const at::Device device = options.devices[rank];
     const auto end = hub.end_of(DeviceId(rank));
     Tap tap(*end, post, {.own = DeviceId(rank), .on_cpu = device.is_cpu(), .sets = job.sets});
-    StagedTransport staged(tap);
-    Transport& transport = device.is_cpu() ? static_cast<Transport&>(tap) : staged;
+    comm::StagedTransport staged(tap);
+    comm::Transport& transport = device.is_cpu() ? static_cast<comm::Transport&>(tap) : staged;
     Worker worker(job, DeviceId(rank), transport, {.device = device, .record = options.record});
     for (TensorId id : worker.residents()) worker.set_resident(id, values[id]);
     for (int step = 1; step <= options.steps; ++step) {
@@ -193,7 +194,7 @@ bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   return x.nbytes() == 0 || std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
 }
 
-at::Device on(int index) { return index < 0 ? at::Device(at::kCPU) : fake::device(index); }
+at::Device on(int index) { return index < 0 ? at::Device(at::kCPU) : comm::fake::device(index); }
 
 std::vector<at::Device> places(const std::vector<int>& indices) {
   std::vector<at::Device> devices;
@@ -207,22 +208,22 @@ const std::vector<std::vector<int>> kPlacements = {{0, 1, 2}, {3, -1, 3}, {-1, 2
 class Streams : public testing::Test {
  protected:
   void SetUp() override {
-    fake::install();
-    fake::set_faults({});
-    fake::reset_counts();
-    fake::checker().reset();
+    comm::fake::install();
+    comm::fake::set_faults({});
+    comm::fake::reset_counts();
+    comm::fake::checker().reset();
   }
-  void TearDown() override { fake::set_faults({}); }
+  void TearDown() override { comm::fake::set_faults({}); }
 };
 
 void expect_as_on_cpus(const TestJob& test, const std::vector<int>& placement) {
   SCOPED_TRACE(fmt::format("ranks on {}", fmt::join(placement, ", ")));
   const Trained expected = train(test, {.devices = places({-1, -1, -1})});
-  fake::checker().reset();
+  comm::fake::checker().reset();
   const Trained found = train(test, {.devices = places(placement)});
   ASSERT_THAT(found.errors, IsEmpty());
-  EXPECT_GT(fake::checker().acts(), 0u);
-  EXPECT_THAT(fake::checker().races(), IsEmpty());
+  EXPECT_GT(comm::fake::checker().acts(), 0u);
+  EXPECT_THAT(comm::fake::checker().races(), IsEmpty());
   ASSERT_EQ(found.values.size(), expected.values.size());
   std::size_t differing = 0;
   for (std::size_t i = 0; i < found.values.size(); ++i) {
@@ -250,8 +251,8 @@ TEST_P(Graphs, TrainAsOnCpusInAnOrderThatHolds) {
     if (!large) expect_as_on_cpus(test, kPlacements[(i + 1) % kPlacements.size()]);
   }
   // The allocator did hand memory on that another stream had used.
-  EXPECT_GT(fake::counts().reused_after_other_streams, 0u);
-  EXPECT_GT(fake::counts().pinned_reused, 0u);
+  EXPECT_GT(comm::fake::counts().reused_after_other_streams, 0u);
+  EXPECT_GT(comm::fake::counts().pinned_reused, 0u);
 }
 
 // All but NASNet, of 11,000 operators.
@@ -288,14 +289,14 @@ TestJob broken_job(SyncMethod sync) {
   return make_test_job(problem, weighted(*problem, {1, 5, 2}, sync));
 }
 
-std::vector<std::string> races_with(const fake::Faults& faults, SyncMethod sync) {
+std::vector<std::string> races_with(const comm::fake::Faults& faults, SyncMethod sync) {
   const TestJob test = broken_job(sync);
-  fake::checker().reset();
-  fake::set_faults(faults);
+  comm::fake::checker().reset();
+  comm::fake::set_faults(faults);
   const Trained trained = train(test, {.devices = places({0, 1, 2}), .steps = 3});
-  fake::set_faults({});
+  comm::fake::set_faults({});
   EXPECT_THAT(trained.errors, IsEmpty());
-  return fake::checker().races();
+  return comm::fake::checker().races();
 }
 
 TEST_F(Streams, FindsStreamsThatDoNotWaitForEvents) {
@@ -312,12 +313,12 @@ TEST_F(Streams, FindsMemoryThatIsHandedOnTooEarly) {
   const TestJob test =
       make_test_job(problem, weighted(*problem, {1, 5, 2}, SyncMethod::kParameterServer));
   const auto races_where = [&](bool ignores) {
-    fake::checker().reset();
-    fake::set_faults({.memory_ignores_streams = ignores});
+    comm::fake::checker().reset();
+    comm::fake::set_faults({.memory_ignores_streams = ignores});
     const Trained trained = train(test, {.devices = places({0, 1, 2}), .steps = 3});
-    fake::set_faults({});
+    comm::fake::set_faults({});
     EXPECT_THAT(trained.errors, IsEmpty());
-    return fake::checker().races();
+    return comm::fake::checker().races();
   };
   EXPECT_THAT(races_where(false), IsEmpty());
   EXPECT_FALSE(races_where(true).empty());
@@ -335,22 +336,22 @@ TEST_F(Streams, FindsPinnedMemoryThatIsUsedAgainTooEarly) {
 // ---- the checker itself ----
 
 TEST_F(Streams, TwoStreamsAreInOrderOnlyByAnEvent) {
-  const c10::impl::VirtualGuardImpl device(fake::device(0).type());
-  const c10::Stream first = device.getStreamFromGlobalPool(fake::device(0));
-  const c10::Stream second = device.getStreamFromGlobalPool(fake::device(0));
+  const c10::impl::VirtualGuardImpl device(comm::fake::device(0).type());
+  const c10::Stream first = device.getStreamFromGlobalPool(comm::fake::device(0));
+  const c10::Stream second = device.getStreamFromGlobalPool(comm::fake::device(0));
   const auto add_on_both = [&](bool waits) {
-    fake::checker().reset();
+    comm::fake::checker().reset();
     at::Tensor value;
     {
       const c10::StreamGuard guard(first);
-      value = at::zeros({4}, at::TensorOptions().device(fake::device(0)));
+      value = at::zeros({4}, at::TensorOptions().device(comm::fake::device(0)));
     }
-    c10::Event event(fake::device(0).type());
+    c10::Event event(comm::fake::device(0).type());
     event.record(first);
     if (waits) event.block(second);
     const c10::StreamGuard guard(second);
     value.add_(1);
-    return fake::checker().races();
+    return comm::fake::checker().races();
   };
   EXPECT_THAT(add_on_both(true), IsEmpty());
   const auto races = add_on_both(false);
@@ -360,14 +361,14 @@ TEST_F(Streams, TwoStreamsAreInOrderOnlyByAnEvent) {
 
 TEST_F(Streams, OperatorsOfTheFakeDeviceAreThoseOfTheCpu) {
   const at::Tensor a = at::randn({5, 7}), b = at::randn({7, 3});
-  const auto there = [](const at::Tensor& value) { return value.to(fake::device(1)); };
+  const auto there = [](const at::Tensor& value) { return value.to(comm::fake::device(1)); };
   const at::Tensor product = at::mm(there(a), there(b)).t().slice(0, 1).add(2.5);
-  EXPECT_EQ(product.device(), fake::device(1));
+  EXPECT_EQ(product.device(), comm::fake::device(1));
   EXPECT_TRUE(product.cpu().equal(at::mm(a, b).t().slice(0, 1).add(2.5)));
   const auto kept = std::get<0>(there(a).flatten().topk(3));
   EXPECT_TRUE(kept.cpu().equal(std::get<0>(a.flatten().topk(3))));
   EXPECT_TRUE(
-      at::arange(5, at::TensorOptions().device(fake::device(1))).cpu().equal(at::arange(5)));
+      at::arange(5, at::TensorOptions().device(comm::fake::device(1))).cpu().equal(at::arange(5)));
 }
 
 // ---- times ----

@@ -1,5 +1,5 @@
 // Whole training steps of the tiny zoo under plans of every kind equal those of one device.
-#include "runtime/verify.h"
+#include "runtime/check/verify.h"
 
 #include <gtest/gtest.h>
 
@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "runtime/jobs.h"
+#include "runtime/program/faults.h"
 
 namespace heterog::runtime {
 namespace {

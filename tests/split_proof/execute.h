@@ -1,7 +1,7 @@
 // How the proofs run operators: in double precision on the CPU.
 #pragma once
 
-#include "runtime/execute.h"
+#include "runtime/exec/execute.h"
 
 namespace heterog::split_proof {
 

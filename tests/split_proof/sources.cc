@@ -1,5 +1,5 @@
 // Random parameters, states and inputs for a whole step.
-#include "runtime/sources.h"
+#include "runtime/exec/sources.h"
 
 #include <vector>
 

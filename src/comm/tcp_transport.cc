@@ -1,0 +1,468 @@
+// Messages straight from the thread that sends to the one that receives, and collectives of them.
+//
+// Not Gloo's: there a message wakes a thread of the library on either side, which spins while the
+// sender holds the lock of the connection. Where ranks have no core to spare, that takes more of
+// the processor than the message; and a call of its collectives cannot be ended from another
+// thread, nor does it say which peer it waits for.
+#include "comm/tcp_transport.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "base/check.h"
+#include "comm/job_watch.h"
+#include "tensors/torch_error.h"
+
+namespace heterog::comm {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A ring works on pieces of this many bytes, so that summing one overlaps with the next on its way.
+constexpr std::int64_t kPieceBytes = std::int64_t{256} << 10;
+// Up to here everyone sends everyone all of it: more bytes than round a ring, in one exchange where
+// a ring of n takes 2(n - 1), each of which waits for threads to wake.
+constexpr std::size_t kExchangedBytes = std::size_t{32} << 10;
+// Two send no more bytes in an exchange than round a ring; but each sums all of them.
+constexpr std::size_t kExchangedBytesOfTwo = std::size_t{1} << 20;
+
+// Ahead of every message: both ends check that they mean the same.
+struct Header {
+  std::uint64_t tag = 0;  // of a message: its own; of a collective: the set, and how many it had
+  std::uint64_t bytes = 0;
+};
+
+// A message on its way to or from a peer.
+struct Move {
+  DeviceId peer;
+  int connection = -1;
+  bool sends = false;
+  Header header;    // sent, or due
+  Header received;  // as it came
+  char* data = nullptr;
+  std::size_t done = 0;  // bytes, those of the header first
+
+  std::size_t size() const { return sizeof(Header) + header.bytes; }
+  bool finished() const { return done == size(); }
+};
+
+// Ranks that reduce together, in the order of their ids.
+struct Group {
+  std::vector<DeviceId> members;
+  int own = 0;            // index of this rank
+  std::uint64_t tag = 0;  // of its next collective
+
+  int size() const { return static_cast<int>(members.size()); }
+};
+
+// How the members of a group pass a value round: in as many segments as members, each in the same
+// number of pieces. In a step, a member sends a segment to the next one and takes another from the
+// one before it. In the first steps, what comes is added to what is there: after size − 1 of them
+// every member has one segment of the sum. In the others, what comes is taken as it is.
+struct Ring {
+  enum class Work : std::uint8_t { kReduce, kScatter, kGather };
+  // `bounds`: of the segments, in elements.
+  Ring(Work work, const at::Tensor& value, std::vector<std::int64_t> bounds, int own)
+      : flat(value.view({-1})),
+        bounds(std::move(bounds)),
+        size(static_cast<int>(this->bounds.size()) - 1),
+        own(own),
+        steps(work == Work::kReduce ? 2 * (size - 1) : size - 1),
+        sum_steps(work == Work::kGather ? 0 : size - 1),
+        first(work == Work::kScatter ? own + size - 1 : own) {
+    std::int64_t longest = 0;
+    for (int i = 0; i < size; ++i) {
+      longest = std::max(longest, this->bounds[i + 1] - this->bounds[i]);
+    }
+    const std::int64_t piece = kPieceBytes / static_cast<std::int64_t>(flat.element_size());
+    pieces = std::max<std::int64_t>(1, (longest + piece - 1) / piece);
+  }
+
+  int next() const { return (own + 1) % size; }
+  int previous() const { return (own + size - 1) % size; }
+  std::int64_t moves() const { return steps * pieces; }
+  bool sums(std::int64_t move) const { return move < sum_steps * pieces; }
+
+  at::Tensor sent(std::int64_t move) const { return piece_of(move, 0); }
+  at::Tensor received(std::int64_t move) const { return piece_of(move, 1); }
+  // What goes out is what came in one step earlier.
+  bool may_send(std::int64_t move, std::int64_t received) const { return move - pieces < received; }
+
+  at::Tensor flat;
+  std::vector<std::int64_t> bounds;
+  int size;
+  int own;
+  std::int64_t steps;
+  std::int64_t sum_steps;
+  int first;  // the segment that is sent in the first step; scattered, the last to come is the own
+  std::int64_t pieces = 1;
+
+ private:
+  at::Tensor piece_of(std::int64_t move, int behind) const {
+    const std::int64_t step = move / pieces + behind;
+    const auto segment = static_cast<std::size_t>((first - step % size + size) % size);
+    const std::int64_t begin = bounds[segment];
+    const std::int64_t length = bounds[segment + 1] - begin;
+    const std::int64_t from = length * (move % pieces) / pieces;
+    return flat.narrow(0, begin + from, length * (move % pieces + 1) / pieces - from);
+  }
+};
+
+std::vector<std::int64_t> even_bounds(std::int64_t count, int parts) {
+  std::vector<std::int64_t> bounds;
+  for (int i = 0; i <= parts; ++i) bounds.push_back(count * i / parts);
+  return bounds;
+}
+
+// Of rows along the first axis, in elements.
+std::vector<std::int64_t> element_bounds(const at::Tensor& value, const Cuts& cuts) {
+  ENSURE(value.dim() > 0 && cuts.back() == value.size(0));
+  const std::int64_t row = value.size(0) == 0 ? 0 : value.numel() / value.size(0);
+  std::vector<std::int64_t> bounds;
+  for (const std::int64_t cut : cuts) bounds.push_back(cut * row);
+  return bounds;
+}
+
+}  // namespace
+
+struct TcpTransport::Impl {
+  Impl(const Store& given_store, DeviceId rank, TcpOptions given);
+
+  Move sending(Channel channel, const at::Tensor& value, DeviceId to, std::uint64_t tag) const;
+  Move receiving(Channel channel, const at::Tensor& value, DeviceId from, std::uint64_t tag) const;
+  // As much as goes without waiting; whether anything went.
+  bool advance(Move& move);
+  void complete(std::span<Move> moves);
+  // Waits until one of them can go on, or the job ends.
+  void wait(std::span<Move* const> moves);
+
+  void go_round(const Group& group, const Ring& ring, std::uint64_t tag);
+  void all_reduce(Group& group, at::Tensor& value);
+  std::vector<at::Tensor> all_gather(Group& group, const at::Tensor& value);
+
+  [[noreturn]] void fail(const Move& move, const std::string& why);
+  void end_calls(const std::string& why);
+  void check_not_ended();
+  Group group_of(std::vector<DeviceId> members, std::uint64_t id) const;
+  std::string text_of(DeviceId rank) const { return rank_text(rank, options.connect.device_names); }
+
+  Store store;  // which rank 0 serves for as long as it holds it
+  TcpOptions options;
+  DeviceId own;
+  Descriptor woken;  // can be read once the job has ended
+  Connections connections;
+  Group all;
+  std::vector<Group> sets;
+
+  std::mutex mutex;
+  std::optional<std::string> reason;  // why every call fails
+  bool finished = false;
+
+  std::unique_ptr<JobWatch> watch;  // last made, first gone: its thread calls end_calls()
+};
+
+TcpTransport::Impl::Impl(const Store& given_store, DeviceId rank, TcpOptions given)
+    : store(given_store),
+      options(std::move(given)),
+      own(rank),
+      woken(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  ENSURE(woken.valid());
+  std::vector<DeviceId> everyone;
+  for (const DeviceId one : id_range<DeviceId>(options.connect.device_names.size())) {
+    everyone.push_back(one);
+  }
+  all = group_of(std::move(everyone), options.sets.size());
+  for (const std::vector<DeviceId>& members : options.sets) {
+    sets.push_back(group_of(members, sets.size()));
+  }
+  connections = connect_ranks(store.under("connections"), own, options.connect);
+  watch = std::make_unique<JobWatch>(store.another_connection().under("job"),
+                                     [this](const std::string& why) { end_calls(why); });
+}
+
+Group TcpTransport::Impl::group_of(std::vector<DeviceId> members, std::uint64_t id) const {
+  const auto index = std::find(members.begin(), members.end(), own) - members.begin();
+  return {.members = std::move(members), .own = static_cast<int>(index), .tag = id << 32};
+}
+
+void TcpTransport::Impl::check_not_ended() {
+  const std::lock_guard lock(mutex);
+  if (reason) throw Error(ErrorKind::kVerification, *reason);
+}
+
+// Wakes what waits; what is still to come sees the reason.
+void TcpTransport::Impl::end_calls(const std::string& why) {
+  {
+    const std::lock_guard lock(mutex);
+    if (reason) return;
+    reason = why;
+  }
+  const std::uint64_t one = 1;
+  ENSURE(write(woken.get(), &one, sizeof one) == sizeof one);
+}
+
+void TcpTransport::Impl::fail(const Move& move, const std::string& why) {
+  check_not_ended();  // woken by end_calls(), or a consequence of what another rank has said
+  const std::string stands = watch->end(fmt::format("{}: {}", text_of(move.peer), why));
+  end_calls(stands);
+  throw Error(ErrorKind::kVerification, stands);
+}
+
+Move TcpTransport::Impl::receiving(Channel channel, const at::Tensor& value, DeviceId from,
+                                   std::uint64_t tag) const {
+  EXPECT(value.is_contiguous() && value.is_cpu() && from != own);
+  Move move;
+  move.peer = from;
+  move.connection = connections[from][static_cast<std::size_t>(channel)].get();
+  move.header = {.tag = tag, .bytes = value.nbytes()};
+  move.data = static_cast<char*>(value.data_ptr());
+  return move;
+}
+
+Move TcpTransport::Impl::sending(Channel channel, const at::Tensor& value, DeviceId to,
+                                 std::uint64_t tag) const {
+  Move move = receiving(channel, value, to, tag);
+  move.sends = true;
+  return move;
+}
+
+bool TcpTransport::Impl::advance(Move& move) {
+  bool went = false;
+  while (!move.finished()) {
+    Header& header = move.sends ? move.header : move.received;
+    const std::size_t of_header = std::min(move.done, sizeof(Header));
+    const std::size_t of_data = move.done - of_header;
+    std::array<iovec, 2> places{{
+        {.iov_base = reinterpret_cast<char*>(&header) + of_header,
+         .iov_len = sizeof(Header) - of_header},
+        {.iov_base = move.data + of_data, .iov_len = move.header.bytes - of_data},
+    }};
+    msghdr message{};
+    message.msg_iov = places.data();
+    message.msg_iovlen = places.size();
+    const ssize_t count = move.sends ? sendmsg(move.connection, &message, MSG_NOSIGNAL)
+                                     : recvmsg(move.connection, &message, 0);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return went;
+    if (count <= 0) {
+      fail(move, fmt::format("connection to {} lost ({})", text_of(own),
+                             count == 0 ? "closed" : std::strerror(errno)));
+    }
+    move.done += static_cast<std::size_t>(count);
+    went = true;
+    if (move.sends || move.done < sizeof(Header)) continue;
+    if (move.received.tag != move.header.tag || move.received.bytes != move.header.bytes) {
+      fail(move, fmt::format("sent {} bytes of {} where {} bytes of {} were due at {}",
+                             move.received.bytes, move.received.tag, move.header.bytes,
+                             move.header.tag, text_of(own)));
+    }
+  }
+  return went;
+}
+
+void TcpTransport::Impl::wait(std::span<Move* const> moves) {
+  std::vector<pollfd> waited{{.fd = woken.get(), .events = POLLIN, .revents = 0}};
+  for (const Move* move : moves) {
+    waited.push_back({.fd = move->connection,
+                      .events = static_cast<short>(move->sends ? POLLOUT : POLLIN),
+                      .revents = 0});
+  }
+  const auto until = Clock::now() + options.connect.timeout;
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
+    const int ready = poll(waited.data(), waited.size(), static_cast<int>(std::max(left, 0L)));
+    if (ready < 0 && errno == EINTR) continue;
+    if (waited.front().revents != 0) check_not_ended();
+    if (ready > 0) return;
+    fail(*moves.front(), fmt::format("did not {} for {} s, {} waits for it",
+                                     moves.front()->sends ? "take what it was sent" : "send",
+                                     seconds_of(options.connect.timeout), text_of(own)));
+  }
+}
+
+void TcpTransport::Impl::complete(std::span<Move> moves) {
+  check_not_ended();
+  std::vector<Move*> unfinished;
+  for (Move& move : moves) unfinished.push_back(&move);
+  for (;;) {
+    bool went = false;
+    for (Move* move : unfinished) went |= advance(*move);
+    std::erase_if(unfinished, [](const Move* move) { return move->finished(); });
+    if (unfinished.empty()) return;
+    if (!went) wait(unfinished);
+  }
+}
+
+void TcpTransport::Impl::go_round(const Group& group, const Ring& ring, std::uint64_t tag) {
+  check_not_ended();
+  const DeviceId next = group.members[static_cast<std::size_t>(ring.next())];
+  const DeviceId previous = group.members[static_cast<std::size_t>(ring.previous())];
+  std::int64_t sent = 0;
+  std::int64_t received = 0;
+  std::optional<Move> out;
+  std::optional<Move> in;
+  at::Tensor place;
+  at::Tensor taken;
+  while (received < ring.moves() || sent < ring.moves()) {
+    bool went = false;
+    if (!out && sent < ring.moves() && ring.may_send(sent, received)) {
+      out = sending(Channel::kCollectives, ring.sent(sent), next, tag);
+    }
+    if (out) {
+      went |= advance(*out);
+      if (out->finished()) {
+        out.reset();
+        ++sent;
+      }
+    }
+    if (!in && received < ring.moves()) {
+      place = ring.received(received);
+      taken = ring.sums(received) ? at::empty_like(place) : place;
+      in = receiving(Channel::kCollectives, taken, previous, tag);
+    }
+    if (in) {
+      went |= advance(*in);
+      if (in->finished()) {
+        if (ring.sums(received)) place.add_(taken);
+        in.reset();
+        ++received;
+      }
+    }
+    if (went) continue;
+    std::vector<Move*> waited;
+    if (in) waited.push_back(&*in);
+    if (out) waited.push_back(&*out);
+    wait(waited);
+  }
+}
+
+// Round a ring, the sum of a segment is made by one member after another, and the last one's bits
+// are handed round. What is exchanged is summed by everyone in the order of members.
+void TcpTransport::Impl::all_reduce(Group& group, at::Tensor& value) {
+  if (value.nbytes() > (group.size() == 2 ? kExchangedBytesOfTwo : kExchangedBytes)) {
+    return go_round(
+        group,
+        Ring(Ring::Work::kReduce, value, even_bounds(value.numel(), group.size()), group.own),
+        group.tag++);
+  }
+  std::vector<at::Tensor> addends = all_gather(group, value);
+  at::Tensor& held = addends[static_cast<std::size_t>(group.own)];  // is value
+  if (group.own > 1) held = held.clone();
+  at::add_out(value, addends[0], addends[1]);
+  for (std::size_t i = 2; i < addends.size(); ++i) value.add_(addends[i]);
+}
+
+std::vector<at::Tensor> TcpTransport::Impl::all_gather(Group& group, const at::Tensor& value) {
+  const std::uint64_t tag = group.tag++;
+  std::vector<at::Tensor> gathered;
+  std::vector<Move> moves;
+  for (int index = 0; index < group.size(); ++index) {
+    if (index == group.own) {
+      gathered.push_back(value);
+      continue;
+    }
+    const DeviceId peer = group.members[static_cast<std::size_t>(index)];
+    gathered.push_back(at::empty_like(value));
+    moves.push_back(receiving(Channel::kCollectives, gathered.back(), peer, tag));
+    moves.push_back(sending(Channel::kCollectives, value, peer, tag));
+  }
+  complete(moves);
+  return gathered;
+}
+
+TcpTransport::TcpTransport(const Store& store, DeviceId own, TcpOptions options)
+    : impl_(std::make_unique<Impl>(store, own, std::move(options))) {}
+
+TcpTransport::~TcpTransport() {
+  if (!impl_->finished) abort("ended before the job was done");
+}
+
+void TcpTransport::send(const at::Tensor& value, DeviceId to, std::uint32_t tag) {
+  Move move = impl_->sending(Channel::kMessages, value, to, tag);
+  impl_->complete({&move, 1});
+}
+
+void TcpTransport::receive(at::Tensor& value, DeviceId from, std::uint32_t tag) {
+  Move move = impl_->receiving(Channel::kMessages, value, from, tag);
+  impl_->complete({&move, 1});
+}
+
+void TcpTransport::all_reduce(at::Tensor& value, std::size_t set) {
+  ENSURE(set < impl_->sets.size());
+  impl_->all_reduce(impl_->sets[set], value);
+}
+
+void TcpTransport::reduce_scatter(at::Tensor& value, const Cuts& cuts, std::size_t set) {
+  ENSURE(set < impl_->sets.size());
+  Group& group = impl_->sets[set];
+  impl_->go_round(group, Ring(Ring::Work::kScatter, value, element_bounds(value, cuts), group.own),
+                  group.tag++);
+}
+
+void TcpTransport::all_gather_rows(at::Tensor& value, const Cuts& cuts, std::size_t set) {
+  ENSURE(set < impl_->sets.size());
+  Group& group = impl_->sets[set];
+  impl_->go_round(group, Ring(Ring::Work::kGather, value, element_bounds(value, cuts), group.own),
+                  group.tag++);
+}
+
+std::vector<at::Tensor> TcpTransport::all_gather(const at::Tensor& own, std::size_t set) {
+  ENSURE(set < impl_->sets.size());
+  return impl_->all_gather(impl_->sets[set], own);
+}
+
+std::vector<at::Tensor> TcpTransport::gather_all(const at::Tensor& own) {
+  return impl_->all_gather(impl_->all, own);
+}
+
+void TcpTransport::abort(const std::string& reason) {
+  const bool named = reason.starts_with("rank ");  // by the transport that it comes from
+  const std::string why = named ? reason : impl_->text_of(impl_->own) + ": " + reason;
+  impl_->end_calls(why);
+  impl_->watch->end(why);
+}
+
+void TcpTransport::run_until_finished(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    abort(error.what());
+    throw;
+  } catch (const std::bad_alloc&) {
+    abort("out of host memory");
+    throw;
+  } catch (const std::exception& error) {
+    abort(tensors::one_line(error));
+    throw;
+  }
+  finish();
+}
+
+void TcpTransport::finish() {
+  const auto missing = impl_->watch->leave_together({.rank = static_cast<int>(impl_->own.value()),
+                                                     .ranks = impl_->all.size(),
+                                                     .timeout = impl_->options.connect.timeout});
+  impl_->check_not_ended();
+  if (missing) {
+    abort(fmt::format("{}: did not end with the others within {} s",
+                      impl_->text_of(DeviceId(static_cast<std::size_t>(*missing))),
+                      seconds_of(impl_->options.connect.timeout)));
+    impl_->check_not_ended();
+  }
+  impl_->finished = true;
+}
+
+}  // namespace heterog::comm

@@ -1,0 +1,47 @@
+// A Transport of processes: over TCP, of tensors in host memory.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/connections.h"
+#include "comm/store.h"
+#include "comm/transport.h"
+
+namespace heterog::comm {
+
+struct TcpOptions {
+  ConnectOptions connect;  // its time-out is also that of a call in which nothing moves
+  DeviceSets sets;
+};
+
+class TcpTransport final : public Transport {
+ public:
+  // Every rank makes its own at the same time, from connections to one store.
+  TcpTransport(const Store& store, DeviceId own, TcpOptions options);
+  // Ends the job for the others, unless finish() was called.
+  ~TcpTransport() override;
+
+  void send(const at::Tensor& value, DeviceId to, std::uint32_t tag) override;
+  void receive(at::Tensor& value, DeviceId from, std::uint32_t tag) override;
+  void all_reduce(at::Tensor& value, std::size_t set) override;
+  void reduce_scatter(at::Tensor& value, const Cuts& cuts, std::size_t set) override;
+  void all_gather_rows(at::Tensor& value, const Cuts& cuts, std::size_t set) override;
+  std::vector<at::Tensor> all_gather(const at::Tensor& own, std::size_t set) override;
+  std::vector<at::Tensor> gather_all(const at::Tensor& own) override;
+  void abort(const std::string& reason) override;
+
+  // The last call of every rank: waits until all have come, so that none takes the end of another
+  // for a failure.
+  void finish();
+  // `work`, then finish(); if it throws, the others are told why.
+  void run_until_finished(const std::function<void()>& work);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace heterog::comm

@@ -1,0 +1,35 @@
+// Meets the other ranks, connects.
+#include "launch/join.h"
+
+#include <algorithm>
+
+#include "base/thread_pool.h"
+#include "launch/rank_device.h"
+#include "launch/rendezvous.h"
+
+namespace heterog::launch {
+
+Joined join(const JobTerms& terms, const comm::Traffic& traffic, const RankPlace& place,
+            std::chrono::milliseconds timeout) {
+  const RankDevice own = rank_device(terms, place);
+  Meeting meeting = meet(place, terms, own.facts, timeout);
+  Joined joined{.rank = DeviceId(static_cast<std::size_t>(place.rank)),
+                .ranks_here = meeting.ranks_here,
+                .device = own.device};
+  const comm::ConnectOptions connect{
+      .device_names = device_names(terms), .address = meeting.address, .timeout = timeout};
+  joined.transport = std::make_unique<comm::RankTransport>(
+      meeting.store, traffic,
+      comm::RankTransport::Options{.own = joined.rank,
+                                   .device = own.device,
+                                   .connect = connect,
+                                   .gpus = std::move(meeting.gpus)});
+  return joined;
+}
+
+int operator_threads(int wanted, int ranks_here) {
+  if (wanted > 0) return wanted;
+  return std::max(1, hardware_threads() / std::max(1, ranks_here));
+}
+
+}  // namespace heterog::launch

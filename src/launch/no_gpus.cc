@@ -1,0 +1,16 @@
+// What stands for GPUs in a build without CUDA.
+#include "base/check.h"
+#include "launch/gpus.h"
+
+namespace heterog::launch {
+
+std::vector<Gpu> visible_gpus() { return {}; }
+
+Bytes free_memory(std::size_t) {
+  ENSURE(false);
+  return 0;
+}
+
+std::string no_gpu_reason() { return "this build of heterog has no CUDA (preset cuda)"; }
+
+}  // namespace heterog::launch

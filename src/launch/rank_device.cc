@@ -1,0 +1,78 @@
+// Counts the GPUs of the ranks before.
+#include "launch/rank_device.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace heterog::launch {
+namespace {
+
+bool is_gpu(const std::string& type) { return !is_cpu_type(type); }
+
+c10::Device nth_gpu(std::size_t position, std::size_t count) {
+  return {c10::kCUDA, static_cast<c10::DeviceIndex>(position % count)};
+}
+
+}  // namespace
+
+std::vector<std::string> device_types(const cluster::Cluster& cluster) {
+  std::vector<std::string> types;
+  for (const DeviceId device : cluster.device_ids()) types.push_back(cluster.type_of(device).name);
+  return types;
+}
+
+RankDevice rank_device(const std::vector<std::string>& types, const RankPlace& place,
+                       const std::vector<Gpu>& gpus) {
+  const auto rank = static_cast<std::size_t>(place.rank);
+  const auto local = static_cast<std::size_t>(place.local_rank);
+  VALIDATE(rank < types.size(),
+           "{} starts {} ranks, the plan's cluster has {} devices; each device "
+           "is a rank",
+           place.starter, place.world_size, types.size());
+  RankDevice chosen{.facts = cpu_facts()};
+  if (!is_gpu(types[rank])) return chosen;
+  if (gpus.empty()) {
+    chosen.facts.note = no_gpu_reason();
+    return chosen;
+  }
+  std::size_t position = local;
+  if (!std::all_of(types.begin(), types.end(), is_gpu)) {
+    const auto end = types.begin() + place.rank;
+    position = static_cast<std::size_t>(
+        std::count_if(end - static_cast<std::ptrdiff_t>(std::min(local, rank)), end, is_gpu));
+  }
+  chosen.device = nth_gpu(position, gpus.size());
+  const Gpu& gpu = gpus[static_cast<std::size_t>(chosen.device.index())];
+  chosen.facts.type = gpu.type;
+  chosen.facts.memory_bytes = gpu.memory_bytes;
+  chosen.facts.shares = chosen.facts.gpu = gpu.id;
+  return chosen;
+}
+
+RankDevice rank_device(const JobTerms& terms, const RankPlace& place) {
+  std::vector<std::string> types;
+  for (const JobTerms::Rank& rank : terms.ranks) types.push_back(rank.type);
+  RankDevice chosen = rank_device(types, place, visible_gpus());
+  if (!chosen.device.is_cpu()) {
+    chosen.facts.memory_bytes = free_memory(static_cast<std::size_t>(chosen.device.index()));
+  }
+  return chosen;
+}
+
+std::vector<c10::Device> thread_devices(const std::vector<std::string>& types,
+                                        const std::vector<Gpu>& gpus) {
+  std::vector<c10::Device> devices;
+  std::size_t position = 0;
+  for (const std::string& type : types) {
+    const bool on_gpu = is_gpu(type) && !gpus.empty();
+    devices.push_back(on_gpu ? nth_gpu(position++, gpus.size()) : c10::Device(c10::kCPU));
+  }
+  return devices;
+}
+
+std::vector<c10::Device> thread_devices(const cluster::Cluster& cluster) {
+  return thread_devices(device_types(cluster), visible_gpus());
+}
+
+}  // namespace heterog::launch

@@ -1,0 +1,40 @@
+// Which rank of its job a process is, as whoever started it says: torchrun, Slurm, mpirun, or
+// heterog itself.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace heterog::launch {
+
+struct RankPlace {
+  int rank = 0;
+  int local_rank = 0;  // among the ranks of this host
+  int world_size = 1;
+  std::string master_address = "127.0.0.1";  // where the ranks meet
+  std::uint16_t master_port = 0;
+  std::string starter;               // "torchrun", for messages
+  std::string attempt;               // told apart from an earlier start of the same job
+  bool starter_serves = false;       // torchrun's agent serves the store, not rank 0
+  std::optional<int> listen_socket;  // of rank 0, inherited; else it opens its own
+};
+
+// Null if a variable is not set.
+using Environment = std::function<const char*(const char* name)>;
+Environment process_environment();
+
+// Nothing if no starter has set its variables; an input error that names the variable if one is
+// missing or makes no sense. In this order: RANK, LOCAL_RANK, WORLD_SIZE (torchrun); SLURM_PROCID,
+// SLURM_LOCALID, SLURM_NTASKS in a step of srun; OMPI_COMM_WORLD_RANK, …; PMI_RANK, PMI_SIZE.
+// Where the ranks meet is MASTER_ADDR and MASTER_PORT for all of them.
+std::optional<RankPlace> read_rank_place(const Environment& environment);
+
+// "1 to 65535", named as in the message.
+std::uint16_t parse_port(const std::string& text, const std::string& name);
+
+// Set by `heterog run` for the rank 0 that it starts: the number of the inherited socket.
+inline constexpr const char* kListenSocketVariable = "HETEROG_LISTEN_SOCKET";
+
+}  // namespace heterog::launch

@@ -1,0 +1,12 @@
+// Lists parts of the terms.
+#include "launch/terms.h"
+
+namespace heterog::launch {
+
+std::vector<std::string> device_names(const JobTerms& terms) {
+  std::vector<std::string> names;
+  for (const JobTerms::Rank& rank : terms.ranks) names.push_back(rank.device);
+  return names;
+}
+
+}  // namespace heterog::launch

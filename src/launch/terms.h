@@ -1,0 +1,25 @@
+// What the ranks of a job are told to run.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+
+namespace heterog::launch {
+
+// The same for all ranks of a job.
+struct JobTerms {
+  std::uint64_t hash = 0;  // of plan, graph, cluster, batch and all else that steps depend on
+  struct Rank {
+    std::string device;      // "a/gpu1"
+    std::string type;        // "V100-PCIE-16GB"
+    Bytes needed_bytes = 0;  // for tensors, as the plan predicts
+  };
+  std::vector<Rank> ranks;
+  bool any_device = false;  // ranks may be other devices than the plan's
+};
+std::vector<std::string> device_names(const JobTerms& terms);
+
+}  // namespace heterog::launch

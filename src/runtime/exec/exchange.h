@@ -1,0 +1,45 @@
+// What an instruction does once its body has run: sends, receives, reduces, adds rows.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "comm/transport.h"
+#include "runtime/exec/execute.h"
+#include "runtime/program/program.h"
+
+namespace heterog::runtime {
+
+class Exchange {
+ public:
+  struct Options {
+    at::Device device = at::kCPU;
+    Floats floats = Floats::kOwn;
+  };
+  // `values`: of the slots of `program`, into which results go.
+  Exchange(const Job& job, const Program& program, comm::Transport& transport,
+           IdVector<SlotId, at::Tensor>& values, const Options& options);
+
+  // `given`: what the body left in the registers that are the instruction's values.
+  void act(const Instruction& instruction, std::vector<at::Tensor>& given);
+
+ private:
+  at::Tensor empty(TensorId tensor, std::int64_t samples, at::Device device) const;
+  void receive(const Instruction& instruction);
+  void receive_rows(const Instruction& instruction);
+  void all_reduce(const Instruction& instruction, std::vector<at::Tensor>& given);
+  void reduce_scatter(const Instruction& instruction, const at::Tensor& given);
+  void all_gather(const Instruction& instruction, const at::Tensor& given);
+  void sum_rows(const Instruction& instruction, std::vector<at::Tensor>& given);
+
+  const graph::ModelGraph& graph_;
+  std::int64_t job_batch_;
+  const Program& program_;
+  comm::Transport& transport_;
+  IdVector<SlotId, at::Tensor>& values_;
+  Options options_;
+};
+
+}  // namespace heterog::runtime

@@ -1,0 +1,36 @@
+// Seeds ATen's generator, and fills one source after the other.
+#include "runtime/exec/random_data.h"
+
+#include "runtime/exec/sources.h"
+
+namespace heterog::runtime {
+
+bool stays_between_steps(const graph::ModelGraph& graph, TensorId id) {
+  const graph::Tensor& tensor = graph.tensor(id);
+  return !tensor.producer.valid() && tensor.role != graph::TensorRole::kInput;
+}
+
+IdVector<TensorId, at::Tensor> random_residents(const graph::ModelGraph& graph, std::uint64_t seed,
+                                                Floats floats) {
+  at::manual_seed(seed);
+  IdVector<TensorId, at::Tensor> values(graph.tensor_count());
+  for (TensorId id : graph.tensor_ids()) {
+    if (stays_between_steps(graph, id)) values[id] = random_source(graph, id, 1, floats);
+  }
+  return values;
+}
+
+StepInputs random_inputs(const graph::ModelGraph& graph, std::int64_t batch, std::uint64_t seed,
+                         std::int64_t step, Floats floats) {
+  at::manual_seed(seed * 1000003 + static_cast<std::uint64_t>(step));
+  StepInputs inputs;
+  for (TensorId id : graph.tensor_ids()) {
+    if (graph.tensor(id).role != graph::TensorRole::kInput) continue;
+    at::Tensor value = random_source(graph, id, batch, floats);
+    if (is_setting(graph, id, "step")) value.fill_(static_cast<double>(step));
+    inputs.emplace_back(id, value);
+  }
+  return inputs;
+}
+
+}  // namespace heterog::runtime

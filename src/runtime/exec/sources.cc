@@ -1,0 +1,123 @@
+// Random parameters, states, buffers and inputs: what no op of a step makes.
+#include "runtime/exec/sources.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include "operators/facts.h"
+
+namespace heterog::runtime {
+namespace {
+
+using graph::DType;
+using graph::TensorRole;
+
+// What integers mean follows from who reads them: rows of a table, labels of a loss.
+struct Meaning {
+  std::int64_t end = 2;
+  std::optional<std::int64_t> ignored;  // read by losses alone: the label that they leave out
+};
+
+Meaning meaning_of(const graph::ModelGraph& graph, TensorId id) {
+  std::int64_t rows = 0, classes = 0;
+  std::optional<std::int64_t> ignored;
+  std::set<TensorId> seen;
+  std::vector<TensorId> open = {id};
+  while (!open.empty()) {
+    const TensorId tensor = open.back();
+    open.pop_back();
+    if (!seen.insert(tensor).second) continue;
+    for (OpId op : graph.consumers(tensor)) {
+      const operators::Facts& facts = graph.facts(op);
+      const auto inputs = graph.inputs(op);
+      if (facts.indices.of == operators::Indices::Of::kRows) {
+        const std::int64_t size = graph.shape(inputs[0])[0].c;
+        rows = rows == 0 ? size : std::min(rows, size);
+      } else if (facts.family == operators::Family::kIndexedLoss) {
+        classes = graph.shape(inputs[0])[1].c;
+        ignored = graph.args(op)[4].integer.c;
+      } else if (facts.same_elements) {
+        open.push_back(graph.outputs(op)[0]);
+      }
+    }
+  }
+  if (rows > 0) return {classes > 0 ? std::min(rows, classes) : rows, std::nullopt};
+  if (classes > 0) return {classes, ignored};
+  return {};
+}
+
+at::Tensor integers(const graph::ModelGraph& graph, TensorId id, std::vector<std::int64_t> sizes,
+                    at::ScalarType type) {
+  const Meaning meaning = meaning_of(graph, id);
+  if (graph.tensor(id).role == TensorRole::kBuffer) {
+    if (sizes.empty()) return at::ones(sizes, type);
+    return at::arange(sizes.back(), type).remainder(meaning.end).expand(sizes).contiguous();
+  }
+  at::Tensor result = at::randint(meaning.end, sizes, type);
+  // Zeros mark padding, in tokens and masks: no sequence is all padding.
+  if (sizes.size() >= 2 && meaning.end > 1) result.select(1, 0).fill_(1);
+  if (meaning.ignored) {
+    const at::Tensor left_out = at::rand(sizes) < 0.2;
+    result = at::where(left_out, at::full_like(result, *meaning.ignored), result);
+  }
+  return result;
+}
+
+at::Tensor parameter(std::string_view name, const std::vector<std::int64_t>& sizes,
+                     at::ScalarType type) {
+  if (sizes.size() >= 2) {
+    std::int64_t fan_in = 1;
+    for (std::size_t i = 1; i < sizes.size(); ++i) fan_in *= sizes[i];
+    return at::randn(sizes, type) / std::sqrt(static_cast<double>(fan_in));
+  }
+  return at::randn(sizes, type) * 0.1 + (name.ends_with("weight") ? 1.0 : 0.0);
+}
+
+}  // namespace
+
+bool is_setting(const graph::ModelGraph& graph, TensorId id, std::string_view name) {
+  const auto called = [&](TensorId tensor, std::string_view as) {
+    return graph.tensor(tensor).role == TensorRole::kInput && graph.tensor(tensor).name == as;
+  };
+  if (called(id, fmt::format("optimizer/{}", name))) return true;
+  // Older files have the bare names. An argument of a loss may be called so where there is both.
+  if (!called(id, name) || !graph.shape(id).empty()) return false;
+  for (TensorId other : graph.tensor_ids()) {
+    if (called(other, "optimizer/lr")) return false;
+  }
+  return true;
+}
+
+at::Tensor random_source(const graph::ModelGraph& graph, TensorId id, std::int64_t samples,
+                         Floats floats) {
+  const graph::Tensor& tensor = graph.tensor(id);
+  const std::vector<std::int64_t> sizes = sizes_at(graph.shape(id), samples);
+  const at::ScalarType type = scalar_type(tensor.dtype, floats);
+  if (is_setting(graph, id, "lr")) return at::scalar_tensor(0.01, type);
+  if (is_setting(graph, id, "step")) return at::scalar_tensor(3, type);
+  if (tensor.dtype == DType::kBool) {
+    // A mask of what may not be seen: in a square one, what comes later.
+    if (sizes.size() == 2 && sizes[0] == sizes[1]) return at::ones(sizes).triu(1).to(at::kBool);
+    return at::rand(sizes) < 0.5;
+  }
+  if (!at::isFloatingType(type)) return integers(graph, id, sizes, type);
+  switch (tensor.role) {
+    case TensorRole::kParameter:
+      return parameter(tensor.name, sizes, type);
+    case TensorRole::kOptimizerState:
+      return at::rand(sizes, type) * 0.01 + 0.001;
+    case TensorRole::kBuffer:
+      if (tensor.name.ends_with("running_var")) return at::rand(sizes, type) + 0.5;
+      return at::randn(sizes, type) * 0.1;
+    default:
+      return at::randn(sizes, type);
+  }
+}
+
+}  // namespace heterog::runtime

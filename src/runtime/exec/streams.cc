@@ -1,0 +1,137 @@
+// Events for the edges of a program that go from queue to queue.
+#include "runtime/exec/streams.h"
+
+#include <cmath>
+
+#include "base/check.h"
+#include "comm/device_copies.h"
+
+namespace heterog::runtime {
+namespace {
+
+std::size_t index_of(Queue queue) { return static_cast<std::size_t>(queue); }
+
+// For each instruction, those of other queues that its stream must wait for: of one queue the last
+// says it for all before it, and nobody waits twice.
+IdVector<InstructionId, std::vector<InstructionId>> fewest_waits(
+    const Program& program, const IdVector<InstructionId, std::size_t>& place) {
+  IdVector<InstructionId, std::array<std::size_t, kQueueCount>> last(program.instructions.size());
+  for (InstructionId id : id_range<InstructionId>(program.instructions.size())) {
+    const std::size_t queue = index_of(program.instructions[id].queue);
+    for (InstructionId woken : program.instructions[id].wakes) {
+      last[woken][queue] = std::max(last[woken][queue], place[id] + 1);
+    }
+  }
+  IdVector<InstructionId, std::vector<InstructionId>> waits(program.instructions.size());
+  for (const auto& queue : program.queues) {
+    std::array<std::size_t, kQueueCount> seen{};
+    for (InstructionId id : queue) {
+      for (std::size_t other = 0; other < kQueueCount; ++other) {
+        if (last[id][other] <= seen[other]) continue;
+        seen[other] = last[id][other];
+        waits[id].push_back(program.queues[other][seen[other] - 1]);
+      }
+    }
+  }
+  return waits;
+}
+
+c10::EventFlag flag_of(bool timed) {
+  return timed ? c10::EventFlag::BACKEND_DEFAULT : c10::EventFlag::PYTORCH_DEFAULT;
+}
+
+std::vector<c10::Event> make_events(std::size_t count, c10::DeviceType type, c10::EventFlag flag) {
+  std::vector<c10::Event> events;
+  events.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) events.emplace_back(type, flag);
+  return events;
+}
+
+}  // namespace
+
+QueueStreams::QueueStreams(const Program& program, const Options& options)
+    : program_(program),
+      options_(options),
+      device_(options.device.type()),
+      place_(program.instructions.size()),
+      zero_(options.device.type(), flag_of(options.record)),
+      inputs_(options.device.type()) {
+  for (std::size_t queue = 0; queue < kQueueCount; ++queue) {
+    // What others wait for goes before what is computed meanwhile.
+    const bool urgent = queue != index_of(Queue::kCompute);
+    streams_.push_back(device_.getStreamFromGlobalPool(options.device, urgent));
+    for (std::size_t i = 0; i < program.queues[queue].size(); ++i) {
+      place_[program.queues[queue][i]] = i;
+    }
+  }
+  waits_ = fewest_waits(program, place_);
+  const std::size_t count = program.instructions.size();
+  ends_ = make_events(count, options.device.type(), flag_of(options.record));
+  if (options.record) begins_ = make_events(count, options.device.type(), flag_of(true));
+}
+
+void QueueStreams::begin() { zero_.record(stream(Queue::kCompute)); }
+
+at::Tensor QueueStreams::copy_in(const at::Tensor& value) {
+  const c10::StreamGuard guard(stream(Queue::kCompute));
+  at::Tensor host = value;
+  if (!value.is_pinned()) {
+    host = comm::pinned_like(value);
+    host.copy_(value);
+  }
+  at::Tensor there = at::empty(value.sizes(), value.options().device(options_.device));
+  there.copy_(host, true);
+  copied_.push_back(std::move(host));  // what is pinned already stays the caller's too
+  return there;
+}
+
+void QueueStreams::end_of_inputs() { inputs_.record(stream(Queue::kCompute)); }
+
+void QueueStreams::synchronize() {
+  for (const c10::Stream& stream : streams_) stream.synchronize();
+  copied_.clear();
+}
+
+IdVector<InstructionId, Span> QueueStreams::spans() const {
+  ENSURE(options_.record);
+  const auto since_zero = [&](const c10::Event& event) {
+    return static_cast<Nanoseconds>(std::llround(1e6 * zero_.elapsedTime(event)));
+  };
+  IdVector<InstructionId, Span> spans(ends_.size());
+  for (InstructionId id : id_range<InstructionId>(ends_.size())) {
+    spans[id] = {since_zero(begins_[id.value()]), since_zero(ends_[id.value()])};
+  }
+  return spans;
+}
+
+at::Tensor QueueStreams::copy_out(const at::Tensor& value) const {
+  if (!value.defined()) return value;
+  const c10::StreamGuard guard(stream(Queue::kCompute));
+  return value.to(at::kCPU);
+}
+
+c10::StreamGuard QueueStreams::enter(Queue queue) const {
+  inputs_.block(stream(queue));
+  return c10::StreamGuard(stream(queue));
+}
+
+void QueueStreams::before(InstructionId id) {
+  const Queue queue = program_.instructions[id].queue;
+  if (place_[id] >= kAhead) {
+    const InstructionId behind = program_.queues[index_of(queue)][place_[id] - kAhead];
+    ends_[behind.value()].synchronize();
+  }
+  for (InstructionId other : waits_[id]) ends_[other.value()].block(stream(queue));
+  if (options_.record) begins_[id.value()].record(stream(queue));
+}
+
+void QueueStreams::after(InstructionId id) {
+  ends_[id.value()].record(stream(program_.instructions[id].queue));
+}
+
+void QueueStreams::use(const at::Tensor& value, Queue queue) const {
+  if (value.device() != options_.device) return;
+  device_.recordDataPtrOnStream(value.storage().data_ptr(), stream(queue));
+}
+
+}  // namespace heterog::runtime

@@ -1,0 +1,80 @@
+// The queues of a rank on a device that works while the host goes on: a stream for each, ordered
+// among each other by events.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <c10/core/Event.h>
+#include <c10/core/Stream.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <array>
+#include <vector>
+
+#include "runtime/exec/worker_types.h"
+#include "runtime/program/program.h"
+
+namespace heterog::runtime {
+
+// The thread of a queue launches the instructions of the queue on the queue's stream, and does not
+// wait for them. Where an instruction wakes one of another queue, on the host, the device is told
+// the same: the woken one's stream waits for an event behind the first. What is launched when an
+// instruction begins therefore runs after all that the plan puts before it.
+//
+// A thread stays at most kAhead instructions in front of its stream, so that no launch ever blocks
+// because the device's own queue of launches is full, and so that memory is given back soon. That
+// cannot hang: it is a wait for an earlier instruction of the same queue, and the earliest
+// unfinished task of the plan waits for none.
+//
+// Written against c10's interface of devices: needs no header of a device's maker.
+class QueueStreams {
+ public:
+  static constexpr std::size_t kAhead = 64;
+
+  struct Options {
+    at::Device device = at::kCPU;
+    bool record = false;  // when each instruction ran
+  };
+  QueueStreams(const Program& program, const Options& options);
+
+  // ---- by the thread that runs the steps ----
+
+  // From here times count.
+  void begin();
+  // A copy on the device, made on the stream of the compute queue.
+  at::Tensor copy_in(const at::Tensor& value);
+  // Whatever a queue launches once it has entered comes after what was copied in.
+  void end_of_inputs();
+  // Waits for all that was launched. Throws what the device says if it failed.
+  void synchronize();
+  // Of the step that was waited for.
+  IdVector<InstructionId, Span> spans() const;
+  // A copy in host memory, once nothing runs any more.
+  at::Tensor copy_out(const at::Tensor& value) const;
+
+  // ---- by the thread of a queue ----
+
+  // While this lives, the calling thread launches on the stream of the queue.
+  c10::StreamGuard enter(Queue queue) const;
+  void before(InstructionId id);
+  void after(InstructionId id);
+  // The memory of `value` may not be given to others before the queue's stream is done with it.
+  void use(const at::Tensor& value, Queue queue) const;
+
+ private:
+  const c10::Stream& stream(Queue queue) const { return streams_[static_cast<std::size_t>(queue)]; }
+
+  const Program& program_;
+  const Options options_;
+  const c10::impl::VirtualGuardImpl device_;
+  std::vector<c10::Stream> streams_;                           // one a queue
+  IdVector<InstructionId, std::size_t> place_;                 // in its queue
+  IdVector<InstructionId, std::vector<InstructionId>> waits_;  // the fewest that say it all
+  std::vector<c10::Event> begins_;                             // by instruction, if recorded
+  std::vector<c10::Event> ends_;                               // by instruction
+  c10::Event zero_;
+  c10::Event inputs_;
+  std::vector<at::Tensor> copied_;  // what the device may still be copying from
+};
+
+}  // namespace heterog::runtime

@@ -1,0 +1,56 @@
+// Runs one device's part of a plan, step by step.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "comm/transport.h"
+#include "runtime/exec/worker_types.h"
+#include "runtime/program/program.h"
+
+namespace heterog::runtime {
+
+// One rank. A worker runs the instructions of its device's program in four queues, each worked off
+// by a thread of its own, in the order of dispatch:
+//
+//   Worker worker(job, device, transport, {.threads = 2});
+//   for (TensorId tensor : worker.residents()) worker.set_resident(tensor, values.at(tensor));
+//   for (std::int64_t step = 1; step <= steps; ++step) results.push_back(worker.step(step,
+//   inputs));
+//
+//   compute, send, receive, collective     a queue: its instructions, and how many of other queues
+//                                          the one at its head still waits for
+//   slots                                  what stays (residents), the step's inputs, buffers: each
+//                                          with the instructions that have yet to read it
+//
+// An instruction is a body (BodyRunner: operators on registers, loaded from and stored to slots)
+// and then an action (Exchange: what is sent, received or reduced). On a device with streams the
+// threads only launch (QueueStreams).
+class Worker {
+ public:
+  // Prepares every operator. Throws an Error (kVerification) if one cannot be.
+  Worker(const Job& job, DeviceId device, comm::Transport& transport, const WorkerOptions& options);
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  // What stays between steps: parameters, optimizer state, buffers that this device reads or
+  // writes, ascending. All must be given before the first step; they are copied.
+  const std::vector<TensorId>& residents() const;
+  void set_resident(TensorId tensor, const at::Tensor& value);
+  // As the last step left it; valid until the next one.
+  at::Tensor resident(TensorId tensor) const;
+
+  // Runs a step; `number` counts from 1. If anything fails, here or at a peer, the transport is
+  // aborted and an Error (kVerification) of one line names this rank, its device and the task.
+  StepResult step(std::int64_t number, const StepInputs& inputs);
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace heterog::runtime

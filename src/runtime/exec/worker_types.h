@@ -1,0 +1,44 @@
+// What a worker is told, what it is given for a step, and what it gives back.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "runtime/exec/execute.h"
+#include "runtime/program/program.h"
+
+namespace heterog::runtime {
+
+struct WorkerOptions {
+  at::Device device = at::kCPU;
+  Floats floats = Floats::kOwn;
+  std::uint64_t seed = 0;  // of the random operators: the same on every rank
+  int threads = 1;         // of one operator
+  int repeat = 1;          // computes everything so many times: a device that much slower
+  bool record = false;     // when each instruction ran
+  // Called by the queue's thread before an instruction runs; for tests, which delay it here.
+  std::function<void(const Instruction&)> before_each = {};
+};
+
+// Inputs of a step: of the whole batch, also where a device needs a part.
+using StepInputs = std::vector<std::pair<TensorId, at::Tensor>>;
+
+// Nanoseconds from the start of the step on this rank.
+struct Span {
+  Nanoseconds begin = 0;
+  Nanoseconds end = 0;
+};
+
+struct StepResult {
+  std::vector<at::Tensor> captures;  // parallel to Program::captures
+  Nanoseconds start = 0;             // by this machine's steady clock
+  Nanoseconds duration = 0;
+  std::int64_t overwrites = 0;          // operators that wrote their result over an operand
+  IdVector<InstructionId, Span> spans;  // empty unless recorded
+};
+
+}  // namespace heterog::runtime

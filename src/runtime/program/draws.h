@@ -1,0 +1,18 @@
+// Which operators of a graph draw random numbers, and where these come from.
+#pragma once
+
+#include "graph/model_graph.h"
+
+namespace heterog::runtime {
+
+// Whether the op is a dropout that draws: its mask then comes from keep_mask (runtime/exec/random),
+// by whoever runs it.
+bool is_drawn_by_counter(const graph::ModelGraph& graph, OpId op);
+// The share of its elements that are dropped.
+double dropout_rate(const graph::ModelGraph& graph, OpId op);
+
+// Whether the op draws from PyTorch's generator, of which there is one for all threads. An op whose
+// arguments say that nothing is drawn (not in training, a dropout of 0) does not.
+bool draws_from_generator(const graph::ModelGraph& graph, OpId op);
+
+}  // namespace heterog::runtime

@@ -1,0 +1,387 @@
+// Splits a plan into the instructions of its devices, in queues, with who waits for whom.
+#include "runtime/program/program.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "runtime/program/body.h"
+#include "runtime/program/check_job.h"
+
+namespace heterog::runtime {
+namespace {
+
+using compiler::Carried;
+using compiler::Contribution;
+using compiler::Encoding;
+using compiler::TaskKind;
+using graph::OperandUse;
+using graph::TensorRole;
+
+class JobBuilder {
+ public:
+  JobBuilder(std::shared_ptr<const cost::Problem> problem, const compiler::Plan& plan,
+             const JobOptions& options)
+      : view_(*problem, plan), plan_(plan), options_(options) {
+    job_.problem = std::move(problem);
+    job_.programs.resize(plan.device_count);
+    for (DeviceId device : id_range<DeviceId>(plan.device_count)) {
+      Program& program = job_.programs[device];
+      program.device = device;
+      program.slot_of.assign(view_.graph.tensor_count(), SlotId());
+      tables_.emplace_back(view_, program);
+    }
+    instruction_of_.resize(plan.task_count());
+    for (TaskId task : plan.task_ids()) {
+      if (compiler::is_collective(plan.kind[task])) find_set(plan.participants[task]);
+    }
+  }
+
+  Job build(std::span<const TaskId> dispatch) && {
+    for (TaskId task : dispatch) add_task(task);
+    for (TaskId task : dispatch) connect(task);
+    for (Program& program : job_.programs) count_readers(program);
+    return std::move(job_);
+  }
+
+ private:
+  std::uint32_t find_set(std::span<const DeviceId> members) {
+    const std::vector<DeviceId> set(members.begin(), members.end());
+    const auto known = std::find(job_.sets.begin(), job_.sets.end(), set);
+    if (known != job_.sets.end()) return static_cast<std::uint32_t>(known - job_.sets.begin());
+    job_.sets.push_back(set);
+    return static_cast<std::uint32_t>(job_.sets.size() - 1);
+  }
+
+  void add_task(TaskId task) {
+    switch (plan_.kind[task]) {
+      case TaskKind::kCompute:
+        return add(task, plan_.device[task], Queue::kCompute, &JobBuilder::compute);
+      case TaskKind::kMerge:
+        return add(task, plan_.device[task], Queue::kCompute, &JobBuilder::merge);
+      case TaskKind::kSum:
+      case TaskKind::kAccumulate:
+        return add(task, plan_.device[task], Queue::kCompute, &JobBuilder::sum);
+      case TaskKind::kUpdate:
+        return add(task, plan_.device[task], Queue::kCompute, &JobBuilder::update);
+      case TaskKind::kTransfer:
+      case TaskKind::kPush:
+      case TaskKind::kPull:
+        add(task, plan_.peer[task], Queue::kSend, &JobBuilder::send);
+        return add(task, plan_.device[task], Queue::kReceive, &JobBuilder::receive);
+      case TaskKind::kAllReduce:
+      case TaskKind::kReduceScatter:
+      case TaskKind::kAllGather:
+        for (DeviceId device : plan_.participants[task]) {
+          add(task, device, Queue::kCollective, &JobBuilder::collective);
+        }
+        return;
+      case TaskKind::kOverhead:
+        return;  // is part of what moving the bytes takes
+    }
+  }
+
+  using Fill = void (JobBuilder::*)(Program&, Instruction&, BodyBuilder&);
+  void add(TaskId task, DeviceId device, Queue queue, Fill fill) {
+    Program& program = job_.programs[device];
+    Instruction instruction;
+    instruction.task = task;
+    instruction.queue = queue;
+    instruction.tensor = plan_.tensor[task];
+    BodyBuilder body(view_, tables_[device.value()], program, instruction);
+    (this->*fill)(program, instruction, body);
+    body.finish();
+    const InstructionId id = program.instructions.push_back(std::move(instruction));
+    program.queues[static_cast<std::size_t>(queue)].push_back(id);
+    instruction_of_[task].emplace_back(device, id);
+  }
+
+  // ---- what each kind of task does ----
+
+  void compute(Program& program, Instruction& instruction, BodyBuilder& body) {
+    const TaskId task = instruction.task;
+    const OpId op = plan_.op[task];
+    body.call(op);
+    if (view_.graph.op(op).phase == graph::Phase::kUpdate) capture_gradients(program, op, body);
+    body.store_outputs(op, task);
+    capture_loss(instruction, op, body);
+  }
+
+  void update(Program& program, Instruction& instruction, BodyBuilder& body) {
+    const std::uint32_t chain = view_.chain_of[plan_.op[instruction.task]];
+    ENSURE(chain != PlanView::kNone);
+    const auto& ops = view_.problem.folded->chains[chain].ops;
+    for (OpId op : ops) {
+      body.call(op);
+      capture_gradients(program, op, body);
+    }
+    // What is replaced may be read by any op of the chain: it is written last.
+    for (OpId op : ops) {
+      for (TensorId out : view_.graph.outputs(op)) {
+        if (!out.valid() || !view_.graph.tensor(out).replaces.valid()) continue;
+        body.store(body.value(out, OperandUse::kSame),
+                   tables_[program.device.value()].outside(view_.graph.tensor(out).replaces));
+      }
+    }
+  }
+
+  void merge(Program& program, Instruction& instruction, BodyBuilder& body) {
+    const TaskId task = instruction.task;
+    const TensorId tensor = plan_.tensor[task];
+    std::vector<Register> parts;
+    for (const Contribution& one : plan_.contributions_to(task)) {
+      parts.push_back(samples_in(body, one, tensor));
+    }
+    body.store(body.join(std::move(parts), tensor),
+               tables_[program.device.value()].buffer(plan_.allocates[task][0], tensor));
+  }
+
+  // The samples of `tensor` that are given out of a buffer.
+  Register samples_in(BodyBuilder& body, const Contribution& given, TensorId tensor) {
+    const TaskId maker = view_.maker[given.buffer];
+    const Register held = view_.shares_buffer(maker) ? body.value(tensor, OperandUse::kReduced)
+                                                     : value_in(body, given.buffer, tensor);
+    return body.cut(held, tensor, plan_.begin[maker], plan_.end[maker], given.begin, given.end);
+  }
+
+  // `tensor` at the samples of a buffer that holds it or its base.
+  Register value_in(BodyBuilder& body, BufferId buffer, TensorId tensor) {
+    const TensorId held = plan_.buffers[buffer].tensor;
+    if (held == tensor) return body.load(buffer, held);
+    const TaskId maker = view_.maker[buffer];
+    BodyStep step;
+    step.kind = BodyStep::Kind::kCall;
+    step.op = view_.graph.tensor(tensor).producer;
+    ENSURE(step.op.valid() && view_.graph.op(step.op).alias);
+    step.begin = plan_.begin[maker];
+    step.end = plan_.end[maker];
+    step.in = {value_in(body, buffer, view_.graph.inputs(step.op)[0])};
+    return body.call_view(std::move(step), tensor);
+  }
+
+  void send(Program&, Instruction& instruction, BodyBuilder& body) {
+    const TaskId task = instruction.task;
+    const TensorId tensor = plan_.tensor[task];
+    instruction.peer = plan_.device[task];
+    instruction.action = Action::kSend;
+    const Carried& carried = plan_.carried_by(task).front();
+    const Contribution& given = plan_.contributions_to(task).front();
+    Register value;
+    if (!given.buffer.valid()) {  // what stays: a new parameter, say
+      value = body.value(tensor, OperandUse::kSame);
+    } else if (given.encoding == Encoding::kRows) {
+      value = value_in(body, given.buffer, tensor);
+      instruction.action = Action::kSendRows;
+      instruction.rows = given.end;
+    } else {
+      value = samples_in(body, given, tensor);
+    }
+    if (carried.weighted) value = body.scale(value, given.weight);
+    instruction.values = {value};
+  }
+
+  void receive(Program& program, Instruction& instruction, BodyBuilder&) {
+    const TaskId task = instruction.task;
+    SlotTable& table = tables_[program.device.value()];
+    instruction.peer = plan_.peer[task];
+    instruction.action = Action::kReceive;
+    instruction.samples = plan_.end[task] - plan_.begin[task];
+    if (plan_.kind[task] == TaskKind::kPull) {
+      instruction.resident = true;
+      instruction.slots = {table.outside(instruction.tensor)};
+      return;
+    }
+    const Contribution& given = plan_.contributions_to(task).front();
+    if (given.encoding == Encoding::kRows) {
+      instruction.action = Action::kReceiveRows;
+      instruction.rows = given.end;
+    }
+    instruction.slots = {table.buffer(plan_.allocates[task][0], instruction.tensor)};
+  }
+
+  // The first contribution is the device's own, where it has one; its memory may take the result.
+  void sum(Program& program, Instruction& instruction, BodyBuilder& body) {
+    const TaskId task = instruction.task;
+    const TensorId tensor = plan_.tensor[task];
+    SlotTable& table = tables_[program.device.value()];
+    const bool weighted = plan_.carried_by(task).front().weighted;
+    const auto given = plan_.contributions_to(task);
+    instruction.in_place = plan_.allocates[task].empty();
+    const BufferId result =
+        instruction.in_place ? given.front().buffer : plan_.allocates[task].front();
+    std::vector<Register> addends;
+    for (const Contribution& one : given) {
+      if (one.encoding == Encoding::kRows) note_rows(program.device, one, given, instruction);
+      Register value = body.load(one.buffer, tensor);
+      if (weighted) value = body.scale(value, one.weight);
+      // Rows that were gathered lie in one buffer.
+      if (addends.empty() || addends.back() != value) addends.push_back(value);
+    }
+    if (instruction.packed > 0) {
+      instruction.action = Action::kAddRows;
+      instruction.values = addends;
+      instruction.slots = {table.buffer(result, tensor)};
+      return;
+    }
+    body.store(body.add(addends, instruction.in_place), table.buffer(result, tensor));
+  }
+
+  // Rows of this device among those that were gathered take the place of those that it has.
+  static void note_rows(DeviceId device, const Contribution& one,
+                        std::span<const Contribution> given, Instruction& instruction) {
+    const auto first = std::ranges::find(given, one.buffer, &Contribution::buffer);
+    const std::int64_t index = &one - &*first;
+    if (index == 0) ++instruction.packed;
+    if (one.device != device) return;
+    instruction.own_is_packed = true;
+    instruction.own = index;
+  }
+
+  void collective(Program& program, Instruction& instruction, BodyBuilder& body) {
+    const TaskId task = instruction.task;
+    SlotTable& table = tables_[program.device.value()];
+    const auto members = plan_.participants[task];
+    instruction.set = find_set(members);
+    const auto given = plan_.contributions_to(task);
+    const auto index =
+        static_cast<std::size_t>(std::ranges::find(members, program.device) - members.begin());
+    BufferId own_result;
+    for (BufferId buffer : plan_.allocates[task]) {
+      if (plan_.buffers[buffer].device == program.device) own_result = buffer;
+    }
+    instruction.in_place = !own_result.valid();
+    for (const Carried& carried : plan_.carried_by(task)) {
+      const double weight = carried.weighted ? given[index].weight : 1.0;
+      const TensorId old = view_.graph.tensor(carried.tensor).replaces;
+      if (old.valid()) {  // averaged where it stays
+        const SlotId slot = table.outside(old);
+        instruction.values.push_back(body.scale(body.load(slot), weight));
+        instruction.slots.push_back(slot);
+        continue;
+      }
+      const BufferId own = own_buffer(task, program.device, carried.tensor);
+      instruction.values.push_back(body.scale(body.load(own, carried.tensor), weight));
+      instruction.slots.push_back(
+          table.buffer(own_result.valid() ? own_result : own, carried.tensor));
+    }
+    switch (plan_.kind[task]) {
+      case TaskKind::kAllReduce:
+        instruction.action = Action::kAllReduce;
+        return;
+      case TaskKind::kReduceScatter:
+        instruction.action = Action::kReduceScatter;
+        break;
+      default:
+        if (given.front().encoding == Encoding::kRows) {
+          instruction.action = Action::kGatherRows;
+          instruction.rows = given.front().end;
+          return;
+        }
+        instruction.action = Action::kAllGather;
+    }
+    instruction.part = index;
+    instruction.cuts = {0};
+    for (const Contribution& one : given) instruction.cuts.push_back(one.end);
+  }
+
+  BufferId own_buffer(TaskId task, DeviceId device, TensorId tensor) const {
+    for (BufferId buffer : plan_.reads[task]) {
+      const auto& info = plan_.buffers[buffer];
+      if (info.device == device && info.tensor == tensor) return buffer;
+    }
+    ENSURE(false);
+    return {};
+  }
+
+  // ---- what is looked at from outside ----
+
+  void capture_loss(const Instruction& instruction, OpId op, BodyBuilder& body) {
+    const TensorId loss = view_.graph.loss();
+    if (!loss.valid()) return;
+    // The loss may be a view of what the op makes.
+    TensorId base = loss;
+    while (true) {
+      const OpId producer = view_.graph.tensor(base).producer;
+      if (!producer.valid() || !view_.graph.op(producer).alias ||
+          !view_.splits.sliceable[producer]) {
+        break;
+      }
+      base = view_.graph.inputs(producer)[0];
+    }
+    if (view_.graph.tensor(base).producer != op) return;
+    const TaskId task = instruction.task;
+    const graph::SplitKind kind = view_.splits.rules[base].kind;
+    const bool partial = kind == graph::SplitKind::kSum || kind == graph::SplitKind::kMean;
+    if (!partial && plan_.begin[task] != 0) return;
+    body.capture(body.value(loss, OperandUse::kPartial),
+                 {loss, view_.is_mean(base) ? view_.share(task) : 1.0, partial});
+  }
+
+  void capture_gradients(const Program& program, OpId op, BodyBuilder& body) {
+    if (!options_.capture_gradients) return;
+    for (TensorId in : view_.graph.inputs(op)) {
+      if (view_.graph.tensor(in).role != TensorRole::kGradient) continue;
+      const bool known = std::any_of(program.captures.begin(), program.captures.end(),
+                                     [&](const Capture& c) { return c.tensor == in; });
+      if (!known) body.capture(body.value(in, OperandUse::kReduced), {in, 1.0, false});
+    }
+  }
+
+  // ---- who waits for whom ----
+
+  void connect(TaskId task) {
+    for (const auto& [device, id] : instruction_of_[task]) {
+      Program& program = job_.programs[device];
+      for (TaskId before : view_.predecessors[task]) {
+        for (const auto& [other_device, other] : instruction_of_[before]) {
+          if (other_device != device) continue;
+          // Of one queue the earlier has ended anyway.
+          if (program.instructions[other].queue == program.instructions[id].queue) continue;
+          program.instructions[other].wakes.push_back(id);
+          ++program.instructions[id].waits_for;
+        }
+      }
+    }
+  }
+
+  void count_readers(Program& program) {
+    SlotTable& table = tables_[program.device.value()];
+    IdVector<SlotId, std::uint8_t> read_by_somebody(program.slots.size(), 0);
+    for (Instruction& instruction : program.instructions) {
+      for (BufferId buffer : plan_.reads[instruction.task]) {
+        if (plan_.buffers[buffer].device != program.device) continue;
+        for (const auto& [content, slot] : table.of_buffer(buffer)) {
+          instruction.reads.push_back(slot);
+          ++program.slots[slot].readers;
+        }
+      }
+    }
+    for (Instruction& instruction : program.instructions) {
+      for (BufferId buffer : plan_.allocates[instruction.task]) {
+        if (plan_.buffers[buffer].device != program.device) continue;
+        for (const auto& [content, slot] : table.of_buffer(buffer)) {
+          if (program.slots[slot].readers == 0) instruction.drops.push_back(slot);
+        }
+      }
+    }
+  }
+
+  PlanView view_;
+  const compiler::Plan& plan_;
+  JobOptions options_;
+  Job job_;
+  std::vector<SlotTable> tables_;
+  IdVector<TaskId, std::vector<std::pair<DeviceId, InstructionId>>> instruction_of_;
+};
+
+}  // namespace
+
+Job make_job(std::shared_ptr<const cost::Problem> problem, const compiler::Plan& plan,
+             std::span<const TaskId> dispatch, const JobOptions& options,
+             const std::string& source) {
+  check_dispatch(plan, dispatch, source);
+  check_runnable(*problem, source);
+  return JobBuilder(std::move(problem), plan, options).build(dispatch);
+}
+
+}  // namespace heterog::runtime

@@ -1,0 +1,11 @@
+// What the ranks of a job move in a step.
+#pragma once
+
+#include "comm/device_sets.h"
+#include "runtime/program/program.h"
+
+namespace heterog::runtime {
+
+comm::Traffic traffic_of(const Job& job);
+
+}  // namespace heterog::runtime

@@ -1,0 +1,106 @@
+// Brings the tensors of all ranks together, and gives them back.
+#include "runtime/ranks/checkpoint.h"
+
+#include <charconv>
+#include <utility>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "tensors/tensor_file_io.h"
+
+namespace heterog::runtime {
+namespace {
+
+constexpr const char* kFormat = "heterog-training";
+constexpr const char* kVersion = "2";  // 1, which had no number, had no checksum
+
+std::string graph_hash(const Job& job) {
+  return fmt::format("{:016x}", job.problem->graph->hash());
+}
+
+void write(const std::string& path, const Job& job, tensors::TensorFile file,
+           const CheckpointInfo& info) {
+  file.metadata = {{"format", kFormat},
+                   {"version", kVersion},
+                   {"graph", graph_hash(job)},
+                   {"seed", std::to_string(info.seed)},
+                   {"step", std::to_string(info.step)}};
+  try {
+    write_file(path, tensors::pack_tensors(file));
+  } catch (const Error& error) {
+    throw Error(
+        ErrorKind::kVerification,
+        fmt::format("rank 0 ({}): step {} was not saved, the file of an earlier one is "
+                    "whole: {}",
+                    job.problem->cluster->device(DeviceId(0)).name, info.step, error.what()));
+  }
+}
+
+const std::string& text(const tensors::TensorFile& file, const std::string& key,
+                        const std::string& path) {
+  const auto at = file.metadata.find(key);
+  VALIDATE(at != file.metadata.end(), "{}: metadata lacks '{}'; it is no checkpoint of a run", path,
+           key);
+  return at->second;
+}
+
+std::int64_t step_of(const tensors::TensorFile& file, const std::string& path) {
+  const std::string& said = text(file, "step", path);
+  std::int64_t step = -1;
+  const auto [end, error] = std::from_chars(said.data(), said.data() + said.size(), step);
+  VALIDATE(
+      error == std::errc() && end == said.data() + said.size() && step >= 0 && step <= kMostSteps,
+      "{}: metadata.step: \"{}\", expected a number from 0 to {}", path, printable(said),
+      kMostSteps);
+  return step;
+}
+
+}  // namespace
+
+void save_checkpoint(const std::string& path, Ranks& ranks, const CheckpointInfo& info) {
+  const graph::ModelGraph& graph = *ranks.job().problem->graph;
+  tensors::TensorFile file;
+  for (TensorId id : graph.tensor_ids()) {
+    if (!ranks.keeps(id)) continue;
+    const at::Tensor value = ranks.get_where_it_speaks(id);
+    if (ranks.speaks()) file.tensors[graph.tensor(id).name] = value;
+  }
+  if (ranks.speaks()) write(path, ranks.job(), std::move(file), info);
+  ranks.meet(0);
+}
+
+CheckpointInfo load_checkpoint(const std::string& path, Ranks& ranks, std::uint64_t seed) {
+  const Job& job = ranks.job();
+  const graph::ModelGraph& graph = *job.problem->graph;
+  const tensors::TensorFile file = tensors::read_tensors(path);
+  VALIDATE(text(file, "format", path) == kFormat, "{}: metadata.format: \"{}\", expected {}", path,
+           printable(text(file, "format", path)), kFormat);
+  const bool numbered = file.metadata.contains("version");
+  VALIDATE(!numbered || text(file, "version", path) == kVersion,
+           "{}: metadata.version: \"{}\", this program's is {}", path,
+           printable(text(file, "version", path)), kVersion);
+  VALIDATE(!numbered || file.checked, "{}: metadata lacks 'checksum': the file is damaged", path);
+  VALIDATE(text(file, "graph", path) == graph_hash(job),
+           "{}: metadata.graph: made for graph {}, this one is {}", path,
+           printable(text(file, "graph", path)), graph_hash(job));
+  VALIDATE(text(file, "seed", path) == std::to_string(seed),
+           "{}: metadata.seed: {}, and --seed is {}; the data would be other", path,
+           printable(text(file, "seed", path)), seed);
+  const CheckpointInfo info{.step = step_of(file, path), .seed = seed};
+  for (const DeviceId rank : ranks.here()) {
+    Worker& worker = ranks.worker(rank);
+    for (const TensorId id : worker.residents()) {
+      const auto at = file.tensors.find(graph.tensor(id).name);
+      VALIDATE(at != file.tensors.end(), "{}: lacks '{}'", path, graph.tensor(id).name);
+      const at::Tensor& value = at->second;
+      VALIDATE(value.sizes() == at::IntArrayRef(sizes_at(graph.shape(id), 1)) &&
+                   value.scalar_type() == scalar_type(graph.tensor(id).dtype, Floats::kOwn),
+               "{}: '{}' has another shape or type than in the graph", path, graph.tensor(id).name);
+      worker.set_resident(id, value);
+    }
+  }
+  return info;
+}
+
+}  // namespace heterog::runtime

@@ -1,0 +1,247 @@
+// Exchanges what the ranks of a job report of each step.
+#include "runtime/ranks/job_ranks.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "runtime/ranks/team.h"
+
+namespace heterog::runtime {
+
+namespace {
+
+// What a rank says of a step, as numbers: what it captured of the loss (its addend, or 0; the whole
+// loss, or 0; 1 if it has it), and the seconds that the step took it.
+constexpr std::size_t kAddend = 0, kWhole = 1, kHasWhole = 2, kSeconds = 3;
+using Said = std::array<double, 4>;
+
+Said said_of(const Program& program, const graph::ModelGraph& graph, const StepResult& result) {
+  Said said{};
+  said[kSeconds] = to_seconds(result.duration);
+  for (std::size_t i = 0; i < program.captures.size(); ++i) {
+    const Capture& capture = program.captures[i];
+    if (capture.tensor != graph.loss()) continue;
+    const double value = result.captures[i].to(at::kDouble).item<double>();
+    if (capture.partial) {
+      said[kAddend] = value * capture.weight;
+    } else {
+      said[kWhole] = value;
+      said[kHasWhole] = 1;
+    }
+  }
+  return said;
+}
+
+std::uint64_t hash_of(const StepInputs& inputs) {
+  Hasher hasher;
+  for (const auto& [id, value] : inputs) {
+    hasher.add(std::string_view(static_cast<const char*>(value.const_data_ptr()), value.nbytes()));
+  }
+  return hasher.value();
+}
+
+class Threads final : public Ranks {
+ public:
+  Threads(const Job& job, const compiler::Plan& plan,
+          const IdVector<DeviceId, WorkerOptions>& workers)
+      : Ranks(job, plan, all_of(job)),
+        recorded_(workers[DeviceId(0)].record),
+        team_(job, workers) {}
+
+  Worker& worker(DeviceId rank) override { return team_.worker(rank); }
+  void set(TensorId tensor, const at::Tensor& value) override { team_.set_resident(tensor, value); }
+  at::Tensor get(TensorId tensor) override {
+    return team_.worker(keeper_[tensor]).resident(tensor);
+  }
+  at::Tensor get_where_it_speaks(TensorId tensor) override { return get(tensor); }
+  std::vector<at::Tensor> gather(const at::Tensor& own) override { return {own}; }
+
+ protected:
+  std::vector<StepResult> run(std::int64_t number, const StepInputs& inputs) override {
+    std::vector<StepResult> results;
+    for (StepResult& result : team_.step(number, inputs)) results.push_back(std::move(result));
+    return results;
+  }
+  std::optional<IdVector<DeviceId, RankRecord>> records() override {
+    if (!recorded_) return std::nullopt;
+    IdVector<DeviceId, RankRecord> records;
+    for (const StepResult& result : results_) {
+      records.push_back({result.start, result.duration, result.spans});
+    }
+    return records;
+  }
+
+ private:
+  static std::vector<DeviceId> all_of(const Job& job) {
+    std::vector<DeviceId> all;
+    for (DeviceId rank : id_range<DeviceId>(job.programs.size())) all.push_back(rank);
+    return all;
+  }
+
+  const bool recorded_;
+  Team team_;
+};
+
+class OneRank final : public Ranks {
+ public:
+  OneRank(const Job& job, const compiler::Plan& plan, const OwnRank& own,
+          const WorkerOptions& options)
+      : Ranks(job, plan, {own.rank}),
+        rank_(own.rank),
+        transport_(own.transport),
+        worker_(job, own.rank, own.transport, options) {
+    if (options.record) clock_offset_ = clock_offset(transport_);
+  }
+
+  Worker& worker(DeviceId rank) override {
+    ENSURE(rank == rank_);
+    return worker_;
+  }
+
+  // As under DistributedDataParallel.
+  void set(TensorId tensor, const at::Tensor& value) override {
+    const at::Tensor first = gather(value.contiguous())[0];
+    if (keeps_here(tensor)) worker_.set_resident(tensor, first);
+  }
+
+  at::Tensor get(TensorId tensor) override {
+    const bool everywhere =
+        std::all_of(job_.programs.begin(), job_.programs.end(),
+                    [&](const Program& program) { return program.slot_of[tensor].valid(); });
+    if (everywhere) return worker_.resident(tensor);
+    const at::Tensor own =
+        keeps_here(tensor) ? worker_.resident(tensor).contiguous() : at::zeros_like(empty(tensor));
+    return gather(own)[keeper_[tensor].value()];
+  }
+
+  at::Tensor get_where_it_speaks(TensorId tensor) override {
+    const DeviceId first(0), from = keeper_[tensor];
+    if (rank_ == from && from == first) return worker_.resident(tensor);
+    if (rank_ == from)
+      transport_.send(worker_.resident(tensor).contiguous(), first, tensor.value());
+    if (rank_ != first) return {};
+    at::Tensor value = empty(tensor);
+    transport_.receive(value, from, tensor.value());
+    return value;
+  }
+
+  std::vector<at::Tensor> gather(const at::Tensor& own) override {
+    return transport_.gather_all(own);
+  }
+
+ protected:
+  std::vector<StepResult> run(std::int64_t number, const StepInputs& inputs) override {
+    start_together(number, inputs);
+    std::vector<StepResult> results;
+    results.push_back(worker_.step(number, inputs));
+    return results;
+  }
+
+  std::optional<IdVector<DeviceId, RankRecord>> records() override {
+    if (!clock_offset_) return std::nullopt;
+    const StepResult& result = results_.front();
+    const RankRecord own{result.start + *clock_offset_, result.duration, result.spans};
+    return gather_records(job_, own, transport_);
+  }
+
+ private:
+  bool keeps_here(TensorId tensor) const { return job_.programs[rank_].slot_of[tensor].valid(); }
+
+  // Its shape and type are those of what all ranks were given: of the graph.
+  at::Tensor empty(TensorId tensor) const {
+    const graph::ModelGraph& graph = *job_.problem->graph;
+    return at::empty(sizes_at(graph.shape(tensor), 1),
+                     scalar_type(graph.tensor(tensor).dtype, Floats::kOwn));
+  }
+
+  // The first time also finds data that was shuffled apart.
+  void start_together(std::int64_t number, const StepInputs& inputs) {
+    const auto own = static_cast<std::int64_t>(compared_ ? 0 : hash_of(inputs));
+    compared_ = true;
+    const std::vector<at::Tensor> all = gather(at::full({1}, own, at::kLong));
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      VALIDATE(all[rank].item<std::int64_t>() == all[0].item<std::int64_t>(),
+               "step {}: rank {} was given another batch than rank 0; every rank is given the same "
+               "whole batch, and the same learning rate",
+               number, rank);
+    }
+  }
+
+  const DeviceId rank_;
+  comm::Transport& transport_;
+  Worker worker_;
+  std::optional<Nanoseconds> clock_offset_;  // if the worker records
+  bool compared_ = false;
+};
+
+}  // namespace
+
+Ranks::Ranks(const Job& job, const compiler::Plan& plan, std::vector<DeviceId> here)
+    : job_(job), plan_(plan), here_(std::move(here)), keeper_(job.problem->graph->tensor_count()) {
+  for (DeviceId rank : id_range<DeviceId>(job.programs.size())) {
+    for (const Slot& slot : job.programs[rank].slots) {
+      if (slot.kind != Slot::Kind::kResident) continue;
+      if (!keeper_[slot.tensor].valid()) keeper_[slot.tensor] = rank;
+    }
+  }
+}
+
+const StepResult& Ranks::result(DeviceId rank) const {
+  const auto at = std::find(here_.begin(), here_.end(), rank);
+  ENSURE(at != here_.end() && results_.size() == here_.size());
+  return results_[static_cast<std::size_t>(at - here_.begin())];
+}
+
+StepReport Ranks::step(std::int64_t number, const StepInputs& inputs) {
+  results_ = run(number, inputs);
+  const graph::ModelGraph& graph = *job_.problem->graph;
+  const auto width = static_cast<std::int64_t>(Said{}.size());
+  const at::Tensor own = at::empty({static_cast<std::int64_t>(here_.size()), width}, at::kDouble);
+  for (std::size_t i = 0; i < here_.size(); ++i) {
+    const Said said = said_of(job_.programs[here_[i]], graph, results_[i]);
+    std::copy(said.begin(), said.end(), own.data_ptr<double>() + i * said.size());
+  }
+  // A row a rank: addends make the loss, or wholes over their number.
+  const at::Tensor all = at::cat(gather(own));
+  StepReport report;
+  Said sum{};
+  for (std::int64_t rank = 0; rank < all.size(0); ++rank) {
+    const double* said = all.const_data_ptr<double>() + rank * width;
+    if (!std::isfinite(said[kAddend]) || !std::isfinite(said[kWhole])) {
+      const DeviceId device(static_cast<std::size_t>(rank));
+      throw Error(ErrorKind::kVerification,
+                  fmt::format("rank {} ({}): the loss is not a finite number in step {}", rank,
+                              job_.problem->cluster->device(device).name, number));
+    }
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += said[i];
+    report.seconds = std::max(report.seconds, said[kSeconds]);
+  }
+  report.loss = sum[kHasWhole] > 0 ? sum[kWhole] / sum[kHasWhole] : sum[kAddend];
+  if (const auto recorded = records()) report.measured = merge_records(job_, plan_, *recorded);
+  return report;
+}
+
+int Ranks::meet(int own) {
+  int worst = own;
+  for (const at::Tensor& other : gather(at::full({1}, own, at::kInt))) {
+    worst = std::max(worst, other.item<int>());
+  }
+  return worst;
+}
+
+std::unique_ptr<Ranks> ranks_in_threads(const Job& job, const compiler::Plan& plan,
+                                        const IdVector<DeviceId, WorkerOptions>& workers) {
+  return std::make_unique<Threads>(job, plan, workers);
+}
+
+std::unique_ptr<Ranks> rank_among_processes(const Job& job, const compiler::Plan& plan,
+                                            const OwnRank& own, const WorkerOptions& worker) {
+  return std::make_unique<OneRank>(job, plan, own, worker);
+}
+
+}  // namespace heterog::runtime

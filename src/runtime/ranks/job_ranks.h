@@ -1,0 +1,84 @@
+// The ranks of a job that this process runs, all as threads or one among processes, behind one
+// face: how they start a step together, and how each comes to know what all of them report.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "comm/transport.h"
+#include "runtime/exec/worker.h"
+#include "runtime/program/program.h"
+#include "runtime/ranks/records.h"
+
+namespace heterog::runtime {
+
+struct StepReport {
+  double loss = 0;                       // of the whole batch
+  double seconds = 0;                    // of the slowest rank
+  std::optional<MeasuredStep> measured;  // if the workers record
+};
+
+// What is said to be of all processes is called by all of them, in the same order.
+class Ranks {
+ public:
+  virtual ~Ranks() = default;
+  Ranks(const Ranks&) = delete;
+  Ranks& operator=(const Ranks&) = delete;
+
+  const Job& job() const { return job_; }
+  // Those that this process runs, ascending, their workers, and what each got out of the last step.
+  const std::vector<DeviceId>& here() const { return here_; }
+  virtual Worker& worker(DeviceId rank) = 0;
+  const StepResult& result(DeviceId rank) const;
+  // One process speaks for all: that of rank 0.
+  bool speaks() const { return here_.front() == DeviceId(0); }
+
+  // Whether any rank keeps the tensor between steps.
+  bool keeps(TensorId tensor) const { return keeper_[tensor].valid(); }
+  // On every rank that keeps it: the value that the process of rank 0 gives. Of all processes.
+  virtual void set(TensorId tensor, const at::Tensor& value) = 0;
+  // As the last step left it: on every process, or on that of rank 0 (undefined on the others). Of
+  // all processes.
+  virtual at::Tensor get(TensorId tensor) = 0;
+  virtual at::Tensor get_where_it_speaks(TensorId tensor) = 0;
+
+  // One step; the report is of all ranks, in every process. Throws an input error if processes are
+  // given other inputs in the first step, and an Error (kVerification) that names the rank if one
+  // fails or its part of the loss is not finite. Of all processes.
+  StepReport step(std::int64_t number, const StepInputs& inputs);
+  // What each process gives, in the order of ranks; all of one shape and dtype. Of all processes.
+  virtual std::vector<at::Tensor> gather(const at::Tensor& own) = 0;
+  // Waits for all processes; the largest number that any of them gives. Of all processes.
+  int meet(int own);
+
+ protected:
+  Ranks(const Job& job, const compiler::Plan& plan, std::vector<DeviceId> here);
+
+  // A result for each rank that is here.
+  virtual std::vector<StepResult> run(std::int64_t number, const StepInputs& inputs) = 0;
+  // Of all ranks, by the clock of rank 0; nothing if the workers do not record. Of all processes.
+  virtual std::optional<IdVector<DeviceId, RankRecord>> records() = 0;
+
+  const Job& job_;
+  const compiler::Plan& plan_;
+  const std::vector<DeviceId> here_;
+  std::vector<StepResult> results_;      // parallel to `here_`
+  IdVector<TensorId, DeviceId> keeper_;  // the lowest rank that keeps it
+};
+
+// `plan`: that of the job; both outlive the ranks. `workers`: one a device.
+std::unique_ptr<Ranks> ranks_in_threads(const Job& job, const compiler::Plan& plan,
+                                        const IdVector<DeviceId, WorkerOptions>& workers);
+// This process as one rank; `transport` outlives it.
+struct OwnRank {
+  DeviceId rank;
+  comm::Transport& transport;
+};
+std::unique_ptr<Ranks> rank_among_processes(const Job& job, const compiler::Plan& plan,
+                                            const OwnRank& own, const WorkerOptions& worker);
+
+}  // namespace heterog::runtime

@@ -1,0 +1,46 @@
+// Makes the data of each step.
+#include "runtime/ranks/training_run.h"
+
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "runtime/exec/random_data.h"
+#include "runtime/ranks/checkpoint.h"
+
+namespace heterog::runtime {
+
+TrainingRun::TrainingRun(std::unique_ptr<Ranks> ranks, const WorkerOptions& options)
+    : ranks_(std::move(ranks)), seed_(options.seed), floats_(options.floats) {
+  const auto values = random_residents(*ranks_->job().problem->graph, seed_, floats_);
+  for (const DeviceId rank : ranks_->here()) {
+    Worker& worker = ranks_->worker(rank);
+    for (const TensorId id : worker.residents()) worker.set_resident(id, values[id]);
+  }
+}
+
+StepReport TrainingRun::step(std::int64_t number) {
+  const cost::Problem& problem = *ranks_->job().problem;
+  return ranks_->step(number, random_inputs(*problem.graph, problem.batch, seed_, number, floats_));
+}
+
+void TrainingRun::save(const std::string& path, std::int64_t step) {
+  save_checkpoint(path, *ranks_, {.step = step, .seed = seed_});
+}
+
+std::int64_t TrainingRun::load(const std::string& path) {
+  std::int64_t step = 0;
+  if (std::filesystem::exists(path)) step = load_checkpoint(path, *ranks_, seed_).step;
+  const std::vector<at::Tensor> steps = ranks_->gather(at::full({1}, step, at::kLong));
+  for (std::size_t process = 0; process < steps.size(); ++process) {
+    const auto other = steps[process].item<std::int64_t>();
+    VALIDATE(other == step,
+             "{}: rank {} goes on after step {}, rank {} after step {}; every host needs the same "
+             "file",
+             path, ranks_->here().front().value(), step, process, other);
+  }
+  return step;
+}
+
+}  // namespace heterog::runtime

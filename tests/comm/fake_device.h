@@ -1,0 +1,42 @@
+// A device that is none: memory of the host, operators of the CPU, and streams and events that only
+// note what they are asked for, so that what is not in order can be found.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include "runtime/order_checker.h"
+
+namespace heterog::comm::fake {
+
+inline constexpr int kDevices = 4;
+
+// Registers the device with PyTorch, once a process.
+void install();
+
+at::Device device(int index);
+
+// What the device leaves undone, to see that the checker notices.
+struct Faults {
+  bool streams_ignore_events = false;   // waiting for an event does nothing
+  bool memory_ignores_streams = false;  // so does recording a tensor on a stream
+  bool synchronize_returns_at_once = false;
+  bool events_are_always_done = false;  // a query says so before the thread could know
+};
+void set_faults(const Faults& faults);
+
+OrderChecker& checker();
+
+// Blocks that were handed out again after another stream had used them, since reset_counts().
+struct Counts {
+  std::uint64_t reused = 0;
+  std::uint64_t reused_after_other_streams = 0;
+  std::uint64_t pinned_reused = 0;
+};
+Counts counts();
+void reset_counts();
+
+// Pinned memory that a message is read from or written to by the calling thread.
+void host_reads(const at::Tensor& value, const std::string& what);
+void host_writes(const at::Tensor& value, const std::string& what);
+
+}  // namespace heterog::comm::fake

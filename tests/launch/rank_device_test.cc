@@ -1,0 +1,77 @@
+// Which GPU is whose.
+#include "launch/rank_device.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace heterog::launch {
+namespace {
+
+using testing::ElementsAre;
+
+TEST(Gpus, DriversNameThemOtherwise) {
+  EXPECT_EQ(gpu_type("Tesla V100-PCIE-16GB"), "V100-PCIE-16GB");
+  EXPECT_EQ(gpu_type("NVIDIA A100-SXM4-40GB"), "A100-SXM4-40GB");
+  EXPECT_EQ(gpu_type("NVIDIA GeForce GTX 1080 Ti"), "GTX-1080-Ti");
+  EXPECT_EQ(gpu_type("GeForce GTX TITAN X"), "TITAN-X-Maxwell");
+  EXPECT_EQ(gpu_type("NVIDIA H100 80GB HBM3"), "H100-SXM5-80GB");
+  EXPECT_EQ(gpu_type("NVIDIA H200"), "H200-SXM5-141GB");
+  EXPECT_EQ(gpu_type("Tesla T4"), "T4");
+  EXPECT_EQ(gpu_type("Some Other 5"), "Some-Other-5");
+  EXPECT_TRUE(is_cpu_type("CPU-slow"));
+  EXPECT_FALSE(is_cpu_type("P4"));
+}
+
+const std::vector<Gpu> kTwo = {{"T4", 15'000, "first"}, {"V100-PCIE-16GB", 16'000, "second"}};
+
+RankPlace place(int rank, int local, int ranks) {
+  return {.rank = rank, .local_rank = local, .world_size = ranks, .starter = "torchrun"};
+}
+
+// Two hosts: a processor and two GPUs each.
+TEST(RankDevice, IsTheNextGpuOfItsHost) {
+  const std::vector<std::string> types = {"T4", "CPU", "V100", "CPU", "T4", "V100"};
+  const auto index = [&](int rank) {
+    const RankDevice own = rank_device(types, place(rank, rank % 3, 6), kTwo);
+    return own.device.is_cpu() ? -1 : static_cast<int>(own.device.index());
+  };
+  EXPECT_EQ(index(0), 0);
+  EXPECT_EQ(index(1), -1);
+  EXPECT_EQ(index(2), 1);
+  EXPECT_EQ(index(3), -1);
+  EXPECT_EQ(index(4), 0);
+  EXPECT_EQ(index(5), 1);
+  const RankDevice last = rank_device(types, place(5, 2, 6), kTwo);
+  EXPECT_EQ(last.facts.type, "V100-PCIE-16GB");
+  EXPECT_EQ(last.facts.memory_bytes, 16'000);
+  EXPECT_EQ(last.facts.gpu, "second");
+  EXPECT_EQ(last.facts.shares, "second");
+  EXPECT_EQ(rank_device(types, place(1, 1, 6), kTwo).facts.gpu, "");
+}
+
+// Hosts take turns where all are GPUs; a rank that sees one GPU alone takes it.
+TEST(RankDevice, IsByThePlaceOnTheHostWhereAllAreGpus) {
+  const std::vector<std::string> types(4, "T4");
+  EXPECT_EQ(rank_device(types, place(2, 1, 4), kTwo).device.index(), 1);
+  EXPECT_EQ(rank_device(types, place(3, 1, 4), {kTwo[0]}).device.index(), 0);
+}
+
+TEST(RankDevice, IsACpuThatSaysWhyWhereThereIsNoGpu) {
+  const RankDevice own = rank_device({"T4", "T4"}, place(1, 1, 2), {});
+  EXPECT_TRUE(own.device.is_cpu());
+  EXPECT_EQ(own.facts.type, "CPU");
+  EXPECT_EQ(own.facts.note, no_gpu_reason());
+  EXPECT_EQ(rank_device({"T4", "CPU"}, place(1, 1, 2), {}).facts.note, "");
+}
+
+TEST(RankDevice, ThreadsTakeTurns) {
+  const auto devices = thread_devices({"T4", "CPU", "T4", "P4"}, kTwo);
+  const auto cuda = [](int index) {
+    return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index));
+  };
+  EXPECT_THAT(devices, ElementsAre(cuda(0), c10::Device(c10::kCPU), cuda(1), cuda(0)));
+  EXPECT_THAT(thread_devices({"T4"}, {}), ElementsAre(c10::Device(c10::kCPU)));
+}
+
+}  // namespace
+}  // namespace heterog::launch
