@@ -14,22 +14,22 @@
 #include "base/rng.h"
 #include "base/thread_pool.h"
 #include "compiler/recompile.h"
-#include "planner/action_space.h"
 #include "planner/evaluator.h"
 #include "problems.h"
+#include "space/action_space.h"
 
 namespace heterog::bench {
 namespace {
 
 std::vector<compiler::Strategy> draw(const cost::Problem& problem, std::size_t count) {
-  const planner::ActionSpace space(problem);
+  const space::ActionSpace space(problem);
   Rng rng(1);
   std::vector<compiler::Strategy> strategies;
   for (std::size_t i = 0; i < count; ++i) {
-    const auto base = space.action(static_cast<planner::Scheme>(i % planner::kSchemeCount));
-    std::vector<planner::ActionId> actions;
+    const auto base = space.id(space::kReplicated[i % space::kReplicated.size()]);
+    std::vector<space::ActionId> actions;
     for (std::size_t g = 0; g < problem.grouping.count(); ++g) {
-      const planner::ActionId other(rng.below(space.size()));
+      const space::ActionId other(rng.below(space.size()));
       actions.push_back(rng.below(10) > 0 ? base : other);
     }
     strategies.push_back(space.strategy(actions));
@@ -121,9 +121,9 @@ BENCHMARK(evaluate_drawn)
 // each.
 void change_one_group(benchmark::State& state) {
   const auto problem = bert_large();
-  const planner::ActionSpace space(*problem);
-  const planner::ActionId even = space.action(planner::Scheme::kEvenAllReduce);
-  std::vector<planner::ActionId> actions(problem->grouping.count(), even);
+  const space::ActionSpace space(*problem);
+  const space::ActionId even = space.id({.placement = space::Placement::kEven});
+  std::vector<space::ActionId> actions(problem->grouping.count(), even);
   const compiler::Strategy base = space.strategy(actions);
   constexpr int kChanges = 50;
   compiler::Recompiler recompiler(*problem);
@@ -134,7 +134,7 @@ void change_one_group(benchmark::State& state) {
     full = changed = copied = 0;
     for (int i = 0; i < kChanges; ++i) {
       const std::size_t group = rng.below(actions.size());
-      actions[group] = planner::ActionId(rng.below(space.size()));
+      actions[group] = space::ActionId(rng.below(space.size()));
       const compiler::Strategy strategy = space.strategy(actions);
       actions[group] = even;
       Counter from_nothing, from_last;

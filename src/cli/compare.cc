@@ -33,9 +33,10 @@ struct Row {
   bool feasible() const { return result.evaluation.feasible; }
 };
 
+// Not one with options of its own: it is compared with the one that has none.
 bool is_baseline(const std::string& name) {
-  const auto& all = all_planners();
-  return std::any_of(all.begin(), all.end(), [&](const planner::PlannerEntry& entry) {
+  const auto entries = planner_registry().entries();
+  return std::any_of(entries.begin(), entries.end(), [&](const planner::PlannerEntry& entry) {
     return entry.baseline && entry.name == name;
   });
 }
@@ -47,10 +48,10 @@ std::vector<std::string> names_to_run(const std::vector<std::string>& asked) {
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   };
   const bool all = asked.empty() || std::find(asked.begin(), asked.end(), "all") != asked.end();
-  for (const planner::PlannerEntry& entry : all_planners()) {
+  for (const planner::PlannerEntry& entry : planner_registry().entries()) {
     if (entry.baseline) add(std::string(entry.name));
   }
-  for (const planner::PlannerEntry& entry : all_planners()) {
+  for (const planner::PlannerEntry& entry : planner_registry().entries()) {
     if (all) add(std::string(entry.name));
   }
   for (const std::string& name : asked) {
@@ -113,7 +114,9 @@ int run_compare(const CompareOptions& options) {
   ThreadPool threads(options.common.threads);
   const std::vector<std::string> names = names_to_run(options.planners);
   // Refuses a wrong name before any long work.
-  for (const std::string& name : names) find_planner(name, *problem->cluster);
+  for (const std::string& name : names) {
+    find_planner(name, *problem->cluster, options.policy);
+  }
   std::vector<Row> rows;
   for (const std::string& name : names) {
     Progress progress("comparing");
@@ -123,10 +126,9 @@ int run_compare(const CompareOptions& options) {
                                     .threads = threads,
                                     .rng = Rng(options.common.seed),
                                     .budget = start_budget(options.budget, name),
-                                    .compile = compile_options(options.problem),
-                                    .policy_path = options.policy};
+                                    .compile = compile_options(options.problem)};
     Row row{.name = name, .baseline = is_baseline(name)};
-    row.result = find_planner(name, *problem->cluster)->plan(context);
+    row.result = find_planner(name, *problem->cluster, options.policy)->plan(context);
     row.plan_seconds = watch.seconds();
     rows.push_back(std::move(row));
   }
@@ -147,9 +149,10 @@ void add_compare(CLI::App& app, Action& chosen) {
   add_graph_and_cluster(verb, options->problem);
   add_batch(verb, options->problem);
   verb.add_option("--planner", options->planners,
-                  "Planners to compare with the baselines (default: all)");
+                  "Planners to compare with the baselines (default: all), with options as "
+                  "NAME:option=value,option=value");
   verb.add_option("--policy", options->policy,
-                  "Checkpoint of the policy (default: the shipped one)");
+                  "Checkpoint of planners with a policy (default: the shipped one)");
   add_budget(verb, options->budget);
   add_common(verb, options->common);
   verb.footer(

@@ -5,7 +5,6 @@
 
 #include "cli/options.h"
 #include "cli/output.h"
-#include "cli/planner_table.h"
 #include "cli/planning.h"
 #include "cli/progress.h"
 #include "cli/training.h"
@@ -28,9 +27,9 @@ struct FinetuneVerbOptions {
 };
 
 // What the tuned policy proposes, its best find first, through the planner of `heterog plan`.
-planner::PortfolioResult plan_with(const policy::FinetuneResult& tuned,
-                                   const FinetuneVerbOptions& options, const cost::Problem& problem,
-                                   ThreadPool& threads) {
+planner::PlannerResult plan_with(const policy::FinetuneResult& tuned,
+                                 const FinetuneVerbOptions& options, const cost::Problem& problem,
+                                 ThreadPool& threads) {
   planner::PlannerContext context{.problem = problem,
                                   .threads = threads,
                                   .rng = Rng(options.common.seed),
@@ -87,13 +86,13 @@ int run_finetune(const FinetuneVerbOptions& options) {
     if (options.common.json) print_json(json);
     return 0;
   }
-  const planner::PortfolioResult found = plan_with(tuned, options, *problem, threads);
+  const planner::PlannerResult found = plan_with(tuned, options, *problem, threads);
   const sim::Simulated simulated =
-      simulate_strategy(*problem, found.best.strategy, compile_options(options.problem));
+      simulate_strategy(*problem, found.strategy, compile_options(options.problem));
   if (simulated.result.feasible()) {
     write_plan_file(
         {.path = options.plan, .planner = found.found_by, .max_groups = options.problem.max_groups},
-        *problem, found.best.strategy, simulated);
+        *problem, found.strategy, simulated);
     write_trace(options.trace, *problem, simulated);
   }
   if (options.common.json) {

@@ -3,42 +3,9 @@
 
 #include <fmt/ranges.h>
 
-#include <charconv>
-
-#include "base/text.h"
 #include "cli/progress.h"
 
 namespace heterog::cli {
-
-namespace {
-
-template <class Number>
-std::optional<Number> whole_word(const std::string& word) {
-  Number number{};
-  const char* end = word.data() + word.size();
-  const auto [stop, error] = std::from_chars(word.data(), end, number);
-  if (error != std::errc() || stop != end) return std::nullopt;
-  return number;
-}
-
-}  // namespace
-
-std::int64_t parse_integer(const std::string& option, const std::string& word, IntegerRange range) {
-  const auto number = whole_word<std::int64_t>(word);
-  VALIDATE(number && *number >= range.least && *number <= range.most,
-           "{}: \"{}\" given; it is an integer from {} to {}", option, printable(word), range.least,
-           range.most);
-  return *number;
-}
-
-double parse_number(const std::string& option, const std::string& word, NumberRange range) {
-  const auto number = whole_word<double>(word);
-  // Not a number compares with nothing.
-  VALIDATE(number && *number >= range.least && *number <= range.most,
-           "{}: \"{}\" given; it is a number from {:g} to {:g}", option, printable(word),
-           range.least, range.most);
-  return *number;
-}
 
 CLI::Option* add_integers(CLI::App& verb, const std::string& name, std::vector<std::int64_t>& value,
                           IntegerRange range, const std::string& help) {

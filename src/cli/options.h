@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/numbers.h"
 #include "base/thread_pool.h"
 #include "compiler/compile.h"
 #include "compiler/strategy.h"
@@ -23,25 +24,12 @@
 
 namespace heterog::cli {
 
-// A number on a command line is the whole word, in decimals, and in range; anything else is an
-// input error that names option, word and range. Every option that takes numbers is added by one of
-// these.
-struct IntegerRange {
-  std::int64_t least = 0;
-  std::int64_t most = 0;
-};
-struct NumberRange {
-  double least = 0;
-  double most = 0;
-};
+// Every option that takes numbers is added by add_integer, add_integers or add_number.
 inline constexpr IntegerRange kSeeds = {0, std::numeric_limits<std::int64_t>::max()};
 inline constexpr IntegerRange kThreads = {1, 1024};
 inline constexpr IntegerRange kBatches = {1, graph::kMaxSamples};
 inline constexpr IntegerRange kCounts = {1, 1'000'000'000'000};  // of steps and evaluations
 inline constexpr NumberRange kDurations = {1e-3, 1e7};           // seconds: up to 116 days
-
-std::int64_t parse_integer(const std::string& option, const std::string& word, IntegerRange range);
-double parse_number(const std::string& option, const std::string& word, NumberRange range);
 
 // What such options are called in --help.
 inline constexpr const char* kIntegerWord = "INTEGER";

@@ -25,14 +25,14 @@ struct PlanOptions {
   std::string trace;
 };
 
-std::string baselines_text(const planner::PortfolioResult& result) {
+std::string baselines_text(const planner::PlannerResult& result) {
   Table table({"baseline", "step", "feasible", "speed-up over it"});
   for (const auto& baseline : result.baselines) {
-    const bool comparable = baseline.evaluation.feasible && result.best.evaluation.feasible;
+    const bool comparable = baseline.evaluation.feasible && result.evaluation.feasible;
     table.add_row({baseline.name, milliseconds_text(to_seconds(baseline.evaluation.step)),
                    baseline.evaluation.feasible ? "yes" : "no",
                    comparable ? speedup_text(to_seconds(baseline.evaluation.step),
-                                             to_seconds(result.best.evaluation.step))
+                                             to_seconds(result.evaluation.step))
                               : "-"});
   }
   return table.text();
@@ -47,37 +47,31 @@ int run_plan(const PlanOptions& options) {
                                   .threads = threads,
                                   .rng = Rng(options.common.seed),
                                   .budget = budget,
-                                  .compile = compile_options(options.problem),
-                                  .policy_path = options.policy};
-  planner::PortfolioResult found;
-  if (options.planner == kPortfolio) {
-    found = plan_with_policy(context);
-  } else {
-    found.best = find_planner(options.planner, *problem->cluster)->plan(context);
-    found.found_by = options.planner;
-  }
+                                  .compile = compile_options(options.problem)};
+  planner::PlannerResult found =
+      find_planner(options.planner, *problem->cluster, options.policy)->plan(context);
+  if (found.found_by.empty()) found.found_by = options.planner;
   context.budget = {};  // wipes the progress line
   const double plan_seconds = watch.seconds();
 
-  const sim::Simulated simulated =
-      simulate_strategy(*problem, found.best.strategy, context.compile);
+  const sim::Simulated simulated = simulate_strategy(*problem, found.strategy, context.compile);
   // Files first: what is printed has been saved.
   if (simulated.result.feasible()) {
     write_plan_file(
         {.path = options.out, .planner = found.found_by, .max_groups = options.problem.max_groups},
-        *problem, found.best.strategy, simulated);
+        *problem, found.strategy, simulated);
     write_trace(options.trace, *problem, simulated);
   }
   if (options.common.json) {
     OrderedJson json = explain::simulation_json(*problem, simulated);
     json["planner"] = found.found_by;
     json["plan_seconds"] = plan_seconds;
-    json["evaluations"] = found.best.evaluations;
+    json["evaluations"] = found.evaluations;
     print_json(json);
   } else {
     fmt::print("{} on {}, batch {}: found by {} in {:.2f} s, {} plans simulated\n",
                problem->graph->name(), problem->cluster->name(), problem->batch, found.found_by,
-               plan_seconds, found.best.evaluations);
+               plan_seconds, found.evaluations);
     fmt::print("{}", explain::simulation_text(*problem, simulated));
     if (!found.baselines.empty()) fmt::print("\n{}", baselines_text(found));
   }
@@ -94,9 +88,8 @@ void add_plan(CLI::App& app, Action& chosen) {
   add_batch(verb, options->problem);
   verb.add_option("--out", options->out, "Plan file to write")->required();
   verb.add_option("--policy", options->policy,
-                  "Checkpoint of the policy (default: the shipped one)");
-  verb.add_option("--planner", options->planner, "One of `heterog planners`")
-      ->capture_default_str();
+                  "Checkpoint of a planner with a policy (default: the shipped one)");
+  verb.add_option("--planner", options->planner, kPlannerHelp)->capture_default_str();
   verb.add_option("--trace", options->trace, "Also write a Chrome trace of the simulated step");
   add_budget(verb, options->budget);
   add_common(verb, options->common);

@@ -1,31 +1,28 @@
-// Every planner that the program has: the built-in ones, the learned one, and their portfolio.
+// The planners that the program has, and how a command line asks for one.
 #pragma once
 
 #include <memory>
 #include <string>
-#include <vector>
 
-#include "base/rng.h"
-#include "planner/planner.h"
-#include "planner/portfolio.h"
+#include "planner/registry.h"
 
 namespace heterog::cli {
 
-// In the order of docs/design.md §9.
-const std::vector<planner::PlannerEntry>& all_planners();
-
-// By name, or "single:DEVICE". Throws an input error that names what exists.
-std::unique_ptr<const planner::Planner> find_planner(const std::string& name,
-                                                     const cluster::Cluster& cluster);
+// Joined from the tables of the folders that have planners, in the order of docs/design.md §9.
+const planner::Registry& planner_registry();
 
 // The name of what `plan` does unless told otherwise.
-inline constexpr std::string_view kPortfolio = "portfolio";
+inline constexpr const char* kPortfolio = "portfolio";
 
-// Samples of the policy in `path` for the problem; the most likely strategy comes first. An empty
-// path means the shipped policy; if that is not installed, warns and gives no proposer.
-planner::Proposer policy_proposer(const std::string& path, const cost::Problem& problem, Rng rng);
+// What --help says of the word after --planner.
+inline constexpr const char* kPlannerHelp =
+    "One of `heterog planners`, with options as NAME:option=value,option=value";
 
-// best_plan with the policy of context.policy_path.
-planner::PortfolioResult plan_with_policy(planner::PlannerContext& context);
+// "NAME:option=value,…" as after --planner. A policy that is named (`--policy`) is the checkpoint
+// of a planner that has one, unless its own options say otherwise. Throws an input error that names
+// what is wrong, and what there is.
+std::unique_ptr<const planner::Planner> find_planner(const std::string& request,
+                                                     const cluster::Cluster& cluster,
+                                                     const std::string& policy = "");
 
 }  // namespace heterog::cli

@@ -35,13 +35,14 @@ std::vector<explain::PlannerRow> run_baselines(const ReportOptions& options,
                                                const cost::Problem& problem) {
   ThreadPool threads(options.common.threads);
   std::vector<explain::PlannerRow> rows;
-  for (const planner::PlannerEntry& entry : all_planners()) {
+  for (const planner::PlannerEntry& entry : planner_registry().entries()) {
     if (!entry.baseline) continue;
     planner::PlannerContext context{.problem = problem,
                                     .threads = threads,
                                     .rng = Rng(options.common.seed),
                                     .compile = compile_options(options.problem)};
-    const planner::Evaluation evaluation = entry.make()->plan(context).evaluation;
+    const planner::Evaluation evaluation =
+        entry.make({}, *problem.cluster)->plan(context).evaluation;
     rows.push_back({std::string(entry.name), true, evaluation.step, evaluation.feasible,
                     evaluation.missing_bytes});
   }

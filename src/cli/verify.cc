@@ -255,7 +255,8 @@ void add_verify(CLI::App& app, Action& chosen) {
   add_integer(verb, "--batch", options->problem.batch, kBatches,
               "Samples of a step (default: the plan's)");
   verb.add_option("--plan", options->plan, "Plan file");
-  verb.add_option("--planner", options->planner, "Or: the plan of this planner");
+  verb.add_option("--planner", options->planner,
+                  "Or: the plan of this planner (see `heterog planners`)");
   add_integer(verb, "--steps", options->steps, {1, 1000}, "Steps to train");
   verb.add_option("--dtype", options->dtype, "float64, or float32: the graph's own types")
       ->capture_default_str();

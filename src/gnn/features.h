@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "gnn/feature_context.h"
+#include "cost/problem.h"
 
 namespace heterog::gnn {
 
@@ -46,8 +46,7 @@ struct FeatureMatrix {
   float at(std::int64_t row, std::int64_t column) const { return values[row * columns + column]; }
 };
 
-// A problem as the network reads it. Actions are in the order of the action space: one a device,
-// then even and proportional replication with parameter server and all-reduce.
+// A problem as the network reads it. Actions are in the order of space::ActionSpace.
 struct Features {
   FeatureMatrix ops;      // one row an op that is not an alias
   FeatureMatrix groups;   // one row a group

@@ -39,35 +39,6 @@ std::int64_t total(const Samples& samples) {
 
 }  // namespace
 
-ModelSeconds::ModelSeconds(const cost::Problem& problem)
-    : knots_(problem.costs.knots().begin(), problem.costs.knots().end()) {
-  const cluster::Cluster& cluster = *problem.cluster;
-  for (DeviceId device : cluster.device_ids()) type_.push_back(cluster.device(device).type);
-  seconds_.resize(cluster.type_count());
-  for (DeviceTypeId type : id_range<DeviceTypeId>(cluster.type_count())) {
-    for (std::int64_t knot : knots_) {
-      double sum = 0;
-      for (OpId op : problem.graph->op_ids()) {
-        sum += to_seconds(problem.costs.duration(op, type, knot));
-      }
-      seconds_[type].push_back(sum);
-    }
-  }
-}
-
-double ModelSeconds::operator()(DeviceId device, std::int64_t samples) const {
-  if (samples <= 0) return 0;  // it takes no part
-  const std::vector<double>& at = seconds_[type_[device]];
-  if (knots_.size() == 1) return at[0];
-  const auto above = std::upper_bound(knots_.begin(), knots_.end(), samples);
-  const auto last = static_cast<std::ptrdiff_t>(knots_.size()) - 1;
-  const std::ptrdiff_t right = std::clamp<std::ptrdiff_t>(above - knots_.begin(), 1, last);
-  const auto i = static_cast<std::size_t>(right);
-  const double part =
-      static_cast<double>(samples - knots_[i - 1]) / static_cast<double>(knots_[i] - knots_[i - 1]);
-  return at[i - 1] + part * (at[i] - at[i - 1]);
-}
-
 std::optional<Samples> balance(const ModelSeconds& seconds, std::int64_t batch,
                                const Samples& most) {
   Samples room = most;

@@ -1,6 +1,8 @@
 // Planners that try a few fixed strategies.
 #include "planner/baselines.h"
 
+#include <array>
+
 #include "planner/batch_evaluator.h"
 
 namespace heterog::planner {
@@ -10,48 +12,91 @@ namespace {
 using compiler::Strategy;
 using compiler::SyncMethod;
 
-// The best of the strategies that stand under one name.
-class BaselinePlanner final : public Planner {
+constexpr std::array<std::string_view, 3> kOrderWords = {"better", "rank", "fifo"};
+constexpr std::string_view kOrderHelp =
+    "which ready task starts first: by rank, the one ready longest, or the better of the two";
+
+template <class Options>
+constexpr Field<Options> order_field() {
+  return {"order", kOrderHelp, choice<Options, &Options::order>(kOrderWords)};
+}
+constexpr std::array<Field<BaselineOptions>, 1> kBaselineFields = {order_field<BaselineOptions>()};
+constexpr std::array<Field<HorovodOptions>, 2> kHorovodFields = {
+    {{"bucket_bytes", "gradients that share one all-reduce",
+      IntegerField<HorovodOptions>{&HorovodOptions::bucket_bytes, {1, std::int64_t{1} << 40}}},
+     order_field<HorovodOptions>()}};
+constexpr std::array<Field<SingleOptions>, 1> kSingleFields = {
+    {{"device", "the device that runs everything",
+      DeviceField<SingleOptions>{&SingleOptions::device, "the best one"}}}};
+
+bool in_order(const Strategy& strategy, BaselineOrder order) {
+  switch (order) {
+    case BaselineOrder::kBetter:
+      return true;
+    case BaselineOrder::kRank:
+      return strategy.order == compiler::OrderPolicy::kRank;
+    case BaselineOrder::kFifo:
+      return strategy.order == compiler::OrderPolicy::kFifo;
+  }
+  ENSURE(false);
+}
+
+// The best of a few strategies.
+PlannerResult best_of(std::vector<Strategy> strategies, PlannerContext& context) {
+  BatchEvaluator evaluator(context.problem, context.threads, context.compile);
+  const std::vector<Measured> measured = evaluator.evaluate(strategies);
+  std::size_t best = 0;
+  for (std::size_t i = 1; i < measured.size(); ++i) {
+    if (better(measured[i].evaluation, measured[best].evaluation)) best = i;
+  }
+  return {.strategy = std::move(strategies[best]),
+          .evaluation = measured[best].evaluation,
+          .evaluations = evaluator.evaluations()};
+}
+
+// Data parallelism under one name of baseline_strategies.
+class DataParallel final : public Planner {
  public:
-  explicit BaselinePlanner(std::string_view name) : name_(name) {}
+  DataParallel(std::string_view name, BaselineOrder order, Bytes bucket_bytes)
+      : name_(name), order_(order), bucket_bytes_(bucket_bytes) {}
   PlannerResult plan(PlannerContext& context) const override {
     std::vector<Strategy> strategies;
     for (NamedStrategy& baseline : baseline_strategies(context.problem)) {
-      if (baseline.name == name_) strategies.push_back(std::move(baseline.strategy));
+      if (baseline.name != name_ || !in_order(baseline.strategy, order_)) continue;
+      strategies.push_back(std::move(baseline.strategy));
+      strategies.back().bucket_bytes = bucket_bytes_;
     }
     return best_of(std::move(strategies), context);
   }
 
  private:
-  static PlannerResult best_of(std::vector<Strategy> strategies, PlannerContext& context) {
-    BatchEvaluator evaluator(context.problem, context.threads, context.compile);
-    const std::vector<Measured> measured = evaluator.evaluate(strategies);
-    std::size_t best = 0;
-    for (std::size_t i = 1; i < measured.size(); ++i) {
-      if (better(measured[i].evaluation, measured[best].evaluation)) best = i;
-    }
-    return {.strategy = std::move(strategies[best]),
-            .evaluation = measured[best].evaluation,
-            .evaluations = evaluator.evaluations()};
-  }
-
   std::string_view name_;
+  BaselineOrder order_;
+  Bytes bucket_bytes_;
 };
 
-class SinglePlanner final : public Planner {
+class Single final : public Planner {
  public:
-  explicit SinglePlanner(DeviceId device) : device_(device) {}
+  explicit Single(const SingleOptions& options) : options_(options) {}
   PlannerResult plan(PlannerContext& context) const override {
-    PlannerResult result{.strategy = single_device(context.problem, device_)};
-    Evaluator evaluator(context.problem, context.compile);
-    result.evaluation = evaluator.evaluate(result.strategy);
-    result.evaluations = evaluator.evaluations();
-    return result;
+    std::vector<Strategy> strategies;
+    for (DeviceId device : context.problem.cluster->device_ids()) {
+      if (options_.device.valid() && options_.device != device) continue;
+      strategies.push_back(single_device(context.problem, device));
+    }
+    return best_of(std::move(strategies), context);
   }
 
  private:
-  DeviceId device_;
+  SingleOptions options_;
 };
+
+PlannerEntry data_parallel_entry(std::string_view name, std::string_view one_line) {
+  return planner_entry<BaselineOptions>(
+      name, one_line, kBaselineFields, [name](const BaselineOptions& options) {
+        return std::make_unique<DataParallel>(name, options.order, 0);
+      });
+}
 
 }  // namespace
 
@@ -95,22 +140,23 @@ std::vector<NamedStrategy> baseline_strategies(const cost::Problem& problem) {
   return all;
 }
 
-std::unique_ptr<const Planner> make_even_ps() { return std::make_unique<BaselinePlanner>("ev-ps"); }
-std::unique_ptr<const Planner> make_even_all_reduce() {
-  return std::make_unique<BaselinePlanner>("ev-ar");
-}
-std::unique_ptr<const Planner> make_proportional_ps() {
-  return std::make_unique<BaselinePlanner>("cp-ps");
-}
-std::unique_ptr<const Planner> make_proportional_all_reduce() {
-  return std::make_unique<BaselinePlanner>("cp-ar");
-}
-std::unique_ptr<const Planner> make_horovod() {
-  return std::make_unique<BaselinePlanner>("horovod");
-}
-std::unique_ptr<const Planner> make_single() { return std::make_unique<BaselinePlanner>("single"); }
-std::unique_ptr<const Planner> make_single_on(DeviceId device) {
-  return std::make_unique<SinglePlanner>(device);
+std::vector<PlannerEntry> baseline_entries() {
+  std::vector<PlannerEntry> entries = {
+      data_parallel_entry("ev-ps", "a replica on every device, parameter servers"),
+      data_parallel_entry("ev-ar", "a replica on every device, all-reduce"),
+      data_parallel_entry("cp-ps", "replicas in proportion to speed, parameter servers"),
+      data_parallel_entry("cp-ar", "replicas in proportion to speed, all-reduce"),
+      planner_entry<SingleOptions>(
+          "single", "everything on one device, the best one (single:DEVICE for a given one)",
+          kSingleFields,
+          [](const SingleOptions& options) { return std::make_unique<Single>(options); }),
+      planner_entry<HorovodOptions>("horovod", "ev-ar with gradients in buckets of 64 MiB",
+                                    kHorovodFields, [](const HorovodOptions& options) {
+                                      return std::make_unique<DataParallel>(
+                                          "horovod", options.order, options.bucket_bytes);
+                                    })};
+  for (PlannerEntry& entry : entries) entry.baseline = true;
+  return entries;
 }
 
 }  // namespace heterog::planner

@@ -1,12 +1,13 @@
 // The strategies that need no search: plain data parallelism, Horovod, one device.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "compiler/strategy.h"
 #include "cost/problem.h"
-#include "planner/planner.h"
+#include "planner/registry.h"
 
 namespace heterog::planner {
 
@@ -32,14 +33,19 @@ struct NamedStrategy {
 // over it comes from a bad order), "single" once per device.
 std::vector<NamedStrategy> baseline_strategies(const cost::Problem& problem);
 
-// For the registry.
-std::unique_ptr<const Planner> make_even_ps();
-std::unique_ptr<const Planner> make_even_all_reduce();
-std::unique_ptr<const Planner> make_proportional_ps();
-std::unique_ptr<const Planner> make_proportional_all_reduce();
-std::unique_ptr<const Planner> make_horovod();
-std::unique_ptr<const Planner> make_single();
-// One device, chosen.
-std::unique_ptr<const Planner> make_single_on(DeviceId device);
+// In which order the tasks of a baseline start.
+enum class BaselineOrder : std::uint8_t { kBetter, kRank, kFifo };  // kBetter: of the other two
+
+struct BaselineOptions {
+  BaselineOrder order = BaselineOrder::kBetter;
+};
+struct HorovodOptions : BaselineOptions {
+  std::int64_t bucket_bytes = kHorovodBucketBytes;
+};
+struct SingleOptions {
+  DeviceId device;  // invalid: the best one
+};
+// Rows of the registry, in the order of baseline_strategies.
+std::vector<PlannerEntry> baseline_entries();
 
 }  // namespace heterog::planner

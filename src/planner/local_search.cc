@@ -10,10 +10,6 @@ namespace heterog::planner {
 
 namespace {
 
-// Moves of a round. Few enough that little is wasted when the first one helps, enough to keep
-// several threads busy.
-constexpr std::size_t kRound = 8;
-
 // Draws kinds of move in proportion to how often they helped lately.
 class KindChooser {
  public:
@@ -61,7 +57,7 @@ SearchResult local_search(BatchEvaluator& evaluator, const compiler::Strategy& s
     if (options.patience > 0 && in_vain >= options.patience) break;
 
     std::vector<Proposal> round;
-    const std::size_t size = std::min<std::size_t>(kRound, static_cast<std::size_t>(left));
+    const auto size = static_cast<std::size_t>(std::min(options.round, left));
     if (!helpful.empty()) {
       // What helped the last incumbent may still help this one: all of it, and the best of it.
       Candidate all = incumbent;

@@ -13,6 +13,9 @@ struct LocalSearchOptions {
   std::int64_t evaluations = 0;  // at most this many more
   // Give up after this many proposals in a row that did not help; 0: never.
   std::int64_t patience = 0;
+  // Moves that are evaluated at a time: few enough that little is wasted when the first one helps,
+  // enough to keep several threads busy. Another number is another search.
+  std::int64_t round = 8;
 };
 
 struct SearchResult {
@@ -20,8 +23,7 @@ struct SearchResult {
   Evaluation evaluation;
 };
 
-// `start` must be plain (is_plain). Proposals are made and evaluated in rounds of a fixed size, so
-// that the result does not depend on the number of threads.
+// `start` must be plain (is_plain). The result does not depend on the number of threads.
 SearchResult local_search(BatchEvaluator& evaluator, const compiler::Strategy& start, Rng& rng,
                           const LocalSearchOptions& options);
 

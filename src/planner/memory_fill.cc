@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "cost/collective.h"
+#include "space/cluster_summary.h"
 
 namespace heterog::planner {
 
@@ -14,20 +15,21 @@ using compiler::SyncMethod;
 
 // Sums over the groups before each place, so that any block is a difference.
 struct Prefix {
-  std::vector<double> parameters{0}, optimizer{0}, saved{0};
-  std::vector<std::vector<double>> seconds;  // by device type
+  std::vector<double> parameters{0}, optimizer{0}, activations{0};
+  IdVector<DeviceTypeId, std::vector<double>> seconds;
 };
 
-Prefix prefix_sums(const cost::Problem& problem, const IdVector<GroupId, GroupStats>& stats) {
+Prefix prefix_sums(const cost::Problem& problem, const space::GroupSummaries& groups) {
   Prefix prefix;
   prefix.seconds.assign(problem.cluster->type_count(), {0});
-  for (const GroupStats& group : stats) {
+  for (const space::GroupSummary& group : groups) {
     prefix.parameters.push_back(prefix.parameters.back() +
                                 static_cast<double>(group.parameter_bytes));
     prefix.optimizer.push_back(prefix.optimizer.back() +
                                static_cast<double>(group.optimizer_bytes));
-    prefix.saved.push_back(prefix.saved.back() + static_cast<double>(group.saved_bytes));
-    for (std::size_t type = 0; type < prefix.seconds.size(); ++type) {
+    prefix.activations.push_back(prefix.activations.back() +
+                                 static_cast<double>(group.activation_bytes));
+    for (DeviceTypeId type : id_range<DeviceTypeId>(prefix.seconds.size())) {
       prefix.seconds[type].push_back(prefix.seconds[type].back() + group.seconds_on[type]);
     }
   }
@@ -42,7 +44,7 @@ class Filler {
 
   // End of each block at this share of the budgets; empty if the groups do not all find a place.
   std::vector<std::size_t> cut(double share) const {
-    const std::size_t groups = prefix_.saved.size() - 1;
+    const std::size_t groups = prefix_.activations.size() - 1;
     std::vector<std::size_t> ends;
     std::size_t begin = 0;
     for (std::size_t block = 0; block < template_.blocks.size(); ++block) {
@@ -105,7 +107,7 @@ class Filler {
   std::vector<std::int64_t> most_samples(std::size_t block, std::size_t begin, std::size_t end,
                                          double share) const {
     const double fixed = fixed_bytes(block, begin, end);
-    const double a_sample = saved_bytes(begin, end) / static_cast<double>(problem_.batch);
+    const double a_sample = activation_bytes(begin, end) / static_cast<double>(problem_.batch);
     std::vector<std::int64_t> samples;
     for (DeviceId device : template_.blocks[block]) {
       const double room = budget_[device] * share - fixed;
@@ -119,8 +121,8 @@ class Filler {
     }
     return samples;
   }
-  double saved_bytes(std::size_t begin, std::size_t end) const {
-    return prefix_.saved[end] - prefix_.saved[begin];
+  double activation_bytes(std::size_t begin, std::size_t end) const {
+    return prefix_.activations[end] - prefix_.activations[begin];
   }
   bool fits(std::size_t block, std::size_t begin, std::size_t end, double share) const {
     const std::vector<std::int64_t> samples = most_samples(block, begin, end, share);
@@ -136,8 +138,7 @@ class Filler {
     const std::vector<std::int64_t> most = most_samples(block, begin, end, 1);
     std::vector<double> seconds;  // a sample
     for (DeviceId device : devices) {
-      const std::vector<double>& sums =
-          prefix_.seconds[problem_.cluster->device(device).type.value()];
+      const std::vector<double>& sums = prefix_.seconds[problem_.cluster->device(device).type];
       seconds.push_back(std::max(1e-9, sums[end] - sums[begin]) /
                         static_cast<double>(problem_.batch));
     }
@@ -163,7 +164,7 @@ class Filler {
       decision.replicas.push_back({devices[i], static_cast<double>(samples[i])});
       used.push_back(devices[i]);
       filled.bytes[devices[i]] += fixed_bytes(block, begin, end) +
-                                  saved_bytes(begin, end) * static_cast<double>(samples[i]) /
+                                  activation_bytes(begin, end) * static_cast<double>(samples[i]) /
                                       static_cast<double>(problem_.batch);
     }
     filled.seconds += slowest;
@@ -220,8 +221,7 @@ struct Trial {
 IdVector<DeviceId, double> whole_budget(const cost::Problem& problem) {
   IdVector<DeviceId, double> budget;
   for (DeviceId device : problem.cluster->device_ids()) {
-    budget.push_back(static_cast<double>(problem.cluster->device(device).memory_bytes -
-                                         problem.cluster->type_of(device).reserve_bytes));
+    budget.push_back(space::capacity_bytes(problem, device));
   }
   return budget;
 }
@@ -270,17 +270,17 @@ std::vector<BlockTemplate> block_templates(const cost::Problem& problem) {
 }
 
 std::optional<FilledBlocks> fill_blocks(const cost::Problem& problem,
-                                        const IdVector<GroupId, GroupStats>& stats,
+                                        const space::GroupSummaries& groups,
                                         const BlockTemplate& blocks,
                                         const IdVector<DeviceId, double>& budget) {
-  const Prefix prefix = prefix_sums(problem, stats);
+  const Prefix prefix = prefix_sums(problem, groups);
   return Filler(problem, prefix, blocks, budget).fill();
 }
 
 std::vector<Tried> memory_fill(BatchEvaluator& evaluator, const MemoryFillOptions& options) {
   const cost::Problem& problem = evaluator.problem();
-  const IdVector<GroupId, GroupStats> stats = group_stats(problem);
-  const Prefix prefix = prefix_sums(problem, stats);
+  const space::GroupSummaries groups = space::summarize_groups(problem);
+  const Prefix prefix = prefix_sums(problem, groups);
   std::vector<Trial> trials;
   for (BlockTemplate& blocks : block_templates(problem)) {
     if (options.single_block && blocks.blocks.size() > 1) continue;

@@ -7,7 +7,7 @@
 
 #include "compiler/strategy.h"
 #include "planner/batch_evaluator.h"
-#include "planner/group_stats.h"
+#include "space/group_summary.h"
 
 namespace heterog::planner {
 
@@ -34,7 +34,7 @@ struct FilledBlocks {
 // estimate of what it keeps, and shares the batch of a block for the least time. Empty if that
 // cannot be done.
 std::optional<FilledBlocks> fill_blocks(const cost::Problem& problem,
-                                        const IdVector<GroupId, GroupStats>& stats,
+                                        const space::GroupSummaries& groups,
                                         const BlockTemplate& blocks,
                                         const IdVector<DeviceId, double>& budget);
 

@@ -5,6 +5,8 @@
 #include <map>
 #include <numeric>
 
+#include "space/group_summary.h"
+
 namespace heterog::planner {
 
 namespace {
@@ -83,20 +85,20 @@ std::vector<Replicas> replica_palette(const cost::Problem& problem) {
 
 MoveMaker::MoveMaker(const cost::Problem& problem)
     : problem_(problem), count_(problem.grouping.count()), palette_(replica_palette(problem)) {
-  const IdVector<GroupId, GroupStats> stats = group_stats(problem);
+  const space::GroupSummaries groups = space::summarize_groups(problem);
   double time = 0, parameters = 0;
   std::map<std::uint64_t, std::vector<GroupId>> classes;
   for (GroupId group : id_range<GroupId>(count_)) {
-    time_sums_.push_back(time += stats[group].seconds);
-    parameter_sums_.push_back(parameters += static_cast<double>(stats[group].parameter_bytes));
-    classes[stats[group].likeness].push_back(group);
-    if (stats[group].parameter_bytes > 0) heaviest_.push_back(group);
+    time_sums_.push_back(time += groups[group].seconds);
+    parameter_sums_.push_back(parameters += static_cast<double>(groups[group].parameter_bytes));
+    classes[groups[group].likeness].push_back(group);
+    if (groups[group].parameter_bytes > 0) heaviest_.push_back(group);
   }
-  for (auto& [likeness, groups] : classes) {
-    if (groups.size() > 1) alike_.push_back(std::move(groups));
+  for (auto& [likeness, alike] : classes) {
+    if (alike.size() > 1) alike_.push_back(std::move(alike));
   }
   const auto density = [&](GroupId group) {
-    return static_cast<double>(stats[group].parameter_bytes) / (stats[group].seconds + 1e-9);
+    return static_cast<double>(groups[group].parameter_bytes) / (groups[group].seconds + 1e-9);
   };
   std::stable_sort(heaviest_.begin(), heaviest_.end(),
                    [&](GroupId a, GroupId b) { return density(a) > density(b); });

@@ -6,7 +6,6 @@
 
 #include "base/rng.h"
 #include "planner/candidate.h"
-#include "planner/group_stats.h"
 
 namespace heterog::planner {
 

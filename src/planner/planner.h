@@ -3,11 +3,8 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
-#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/rng.h"
@@ -30,13 +27,22 @@ struct PlannerContext {
   Rng rng{0};
   Budget budget;
   compiler::CompileOptions compile = {};
-  std::string policy_path;  // of the learned planner; empty: the shipped one
+};
+
+// A baseline at its better order.
+struct BaselineResult {
+  std::string name;
+  Evaluation evaluation;
 };
 
 struct PlannerResult {
   compiler::Strategy strategy;
   Evaluation evaluation;
   std::int64_t evaluations = 0;  // simulated strategies
+  // Of a planner that tries several ways: which one found it ("ev-ar", "policy + local-search").
+  std::string found_by;
+  // Of one that looks at the baselines, one per name; "single" is its best device.
+  std::vector<BaselineResult> baselines;
 };
 
 class Planner {
@@ -44,16 +50,5 @@ class Planner {
   virtual ~Planner() = default;
   virtual PlannerResult plan(PlannerContext& context) const = 0;
 };
-
-// A row of the registry: explicit, no static-initialiser magic.
-struct PlannerEntry {
-  std::string_view name;      // "ev-ar"
-  std::string_view one_line;  // for `heterog planners`
-  bool baseline = false;      // one of the bars that `plan` never falls below
-  std::unique_ptr<const Planner> (*make)();
-};
-
-// Planners that need no learning, in the order of docs/design.md §9.
-std::span<const PlannerEntry> builtin_planners();
 
 }  // namespace heterog::planner

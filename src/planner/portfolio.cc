@@ -2,6 +2,7 @@
 #include "planner/portfolio.h"
 
 #include <algorithm>
+#include <array>
 #include <span>
 
 #include "base/log.h"
@@ -18,11 +19,6 @@ namespace {
 
 using compiler::Strategy;
 
-constexpr int kOneShotProposals = 8;
-constexpr int kMoreProposals = 8;
-// Local search is stuck after this many proposals in vain.
-constexpr std::int64_t kPatience = 160;
-
 // Evaluations that a plan without budget spends on local search: so many that plans of any size
 // take about the same time. An evaluation takes about half a microsecond an op and device.
 std::int64_t one_shot_evaluations(const cost::Problem& problem) {
@@ -34,37 +30,38 @@ std::int64_t one_shot_evaluations(const cost::Problem& problem) {
 
 class Search {
  public:
-  Search(PlannerContext& context, const Proposer& propose)
+  Search(PlannerContext& context, const Proposer& propose, const PortfolioOptions& options)
       : context_(context),
         propose_(propose),
+        options_(options),
         evaluator_(context.problem, context.threads, context.compile, context.budget) {}
 
-  PortfolioResult run() {
+  PlannerResult run() {
     try_baselines();
     // A budget of evaluations that the baselines have used up ends here.
     if (evaluator_.spent()) return finish();
-    try_proposals(kOneShotProposals);
+    try_proposals();
     try_fills();
     const std::int64_t polish = one_shot_evaluations(context_.problem);
     rescue(polish / 4);
-    climb(result_.best.strategy, result_.best.evaluation, result_.found_by, polish);
+    climb(result_.strategy, result_.evaluation, result_.found_by, polish);
     if (context_.budget.evaluations || context_.budget.expired) spend_budget();
     return finish();
   }
 
  private:
-  PortfolioResult finish() {
-    result_.best.evaluations = evaluator_.evaluations();
+  PlannerResult finish() {
+    result_.evaluations = evaluator_.evaluations();
     return std::move(result_);
   }
 
   // Keeps the best, and what would be better if it fitted.
   bool consider(const Strategy& strategy, const Evaluation& evaluation, const std::string& name) {
     if (!evaluation.feasible) misfits_.push_back({strategy, evaluation});
-    if (found_ && !better(evaluation, result_.best.evaluation)) return false;
+    if (found_ && !better(evaluation, result_.evaluation)) return false;
     found_ = true;
-    result_.best.strategy = strategy;
-    result_.best.evaluation = evaluation;
+    result_.strategy = strategy;
+    result_.evaluation = evaluation;
     result_.found_by = name;
     spdlog::debug("{} plans: {:.6f} s by {}{}", evaluator_.evaluations(),
                   to_seconds(evaluation.step), name,
@@ -89,9 +86,9 @@ class Search {
     }
   }
 
-  void try_proposals(int count) {
+  void try_proposals() {
     if (!propose_) return;
-    const std::vector<Strategy> strategies = propose_(count);
+    const std::vector<Strategy> strategies = propose_(static_cast<int>(options_.proposals));
     if (strategies.empty()) return;
     const std::vector<Measured> measured = evaluator_.evaluate(strategies);
     std::vector<Tried> tried;
@@ -106,7 +103,7 @@ class Search {
 
   // Shares by speed and memory are cheap to try; blocks only where nothing fits yet, or with time.
   void try_fills() {
-    const bool feasible = result_.best.evaluation.feasible;
+    const bool feasible = result_.evaluation.feasible;
     MemoryFillOptions options{.single_block = feasible};
     if (feasible) options.rounds = 2;
     consider_all(memory_fill(evaluator_, options), "memory-fill");
@@ -144,8 +141,9 @@ class Search {
   Tried climb(const Strategy& start, const Evaluation& at_start, const std::string& name,
               std::int64_t evaluations) {
     Strategy plain = to_plain(context_.problem, start);
-    const SearchResult found = local_search(evaluator_, plain, context_.rng,
-                                            {.evaluations = evaluations, .patience = kPatience});
+    const SearchResult found =
+        local_search(evaluator_, plain, context_.rng,
+                     {.evaluations = evaluations, .patience = options_.patience});
     const bool helped = better(found.evaluation, at_start);
     const bool again = name.ends_with("local-search");
     consider(found.strategy, found.evaluation, helped && !again ? name + " + local-search" : name);
@@ -161,8 +159,8 @@ class Search {
     });
     std::size_t rescued = 0;
     for (const Tried& misfit : misfits) {
-      const bool worth = !result_.best.evaluation.feasible ||
-                         misfit.evaluation.step < result_.best.evaluation.step;
+      const bool worth =
+          !result_.evaluation.feasible || misfit.evaluation.step < result_.evaluation.step;
       if (!worth || rescued == kRescued || evaluator_.spent()) continue;
       ++rescued;
       climb(misfit.strategy, misfit.evaluation, "memory-fill", evaluations);
@@ -184,13 +182,13 @@ class Search {
 
   void spend_budget() {
     constexpr std::int64_t kAll = std::int64_t{1} << 40;
-    climb(result_.best.strategy, result_.best.evaluation, result_.found_by, kAll);
+    climb(result_.strategy, result_.evaluation, result_.found_by, kAll);
     // Nothing new to evaluate for this many rounds: the space is exhausted.
     int stale = 0;
     while (!evaluator_.spent() && stale < 64) {
       const std::int64_t before = evaluator_.evaluations();
-      try_proposals(kMoreProposals);
-      const Strategy start = kick(result_.best.strategy);
+      try_proposals();
+      const Strategy start = kick(result_.strategy);
       const Evaluation at_start = evaluator_.evaluate(start).evaluation;
       climb(start, at_start, result_.found_by, kAll);
       stale = evaluator_.evaluations() == before ? stale + 1 : 0;
@@ -199,15 +197,23 @@ class Search {
 
   PlannerContext& context_;
   const Proposer& propose_;
+  PortfolioOptions options_;
   BatchEvaluator evaluator_;
-  PortfolioResult result_;
+  PlannerResult result_;
   std::vector<Tried> misfits_;
   bool found_ = false;
 };
 
+constexpr std::array<Field<LocalSearchOptions>, 2> kLocalSearchFields = {
+    {{"patience", "give up after so many moves in a row that did not help; 0: never",
+      IntegerField<LocalSearchOptions>{&LocalSearchOptions::patience, {0, 1'000'000'000}}},
+     {"round", "moves that are tried from one plan before the best is taken",
+      IntegerField<LocalSearchOptions>{&LocalSearchOptions::round, {1, 4096}}}}};
+
 // From the best baseline or, where none fits, from the best filling of memory.
 class LocalSearch final : public Planner {
  public:
+  explicit LocalSearch(const LocalSearchOptions& options) : options_(options) {}
   PlannerResult plan(PlannerContext& context) const override {
     Budget budget = context.budget;
     if (!budget.evaluations && !budget.expired) {
@@ -229,20 +235,29 @@ class LocalSearch final : public Planner {
         if (better(tried.evaluation, start.evaluation)) start = tried;
       }
     }
-    const SearchResult found = local_search(evaluator, start.strategy, context.rng,
-                                            {.evaluations = std::int64_t{1} << 40});
+    LocalSearchOptions options = options_;
+    options.evaluations = std::int64_t{1} << 40;  // the evaluator keeps the budget
+    const SearchResult found = local_search(evaluator, start.strategy, context.rng, options);
     return {.strategy = found.strategy,
             .evaluation = found.evaluation,
             .evaluations = evaluator.evaluations()};
   }
+
+ private:
+  LocalSearchOptions options_;
 };
 
 }  // namespace
 
-PortfolioResult best_plan(PlannerContext& context, const Proposer& propose) {
-  return Search(context, propose).run();
+PlannerResult best_plan(PlannerContext& context, const Proposer& propose,
+                        const PortfolioOptions& options) {
+  return Search(context, propose, options).run();
 }
 
-std::unique_ptr<const Planner> make_local_search() { return std::make_unique<LocalSearch>(); }
+PlannerEntry local_search_entry() {
+  return planner_entry<LocalSearchOptions>(
+      "local-search", "changes a few groups and keeps what helps", kLocalSearchFields,
+      [](const LocalSearchOptions& options) { return std::make_unique<LocalSearch>(options); });
+}
 
 }  // namespace heterog::planner

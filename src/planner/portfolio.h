@@ -3,34 +3,29 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
-#include <string>
 #include <vector>
 
-#include "planner/planner.h"
+#include "planner/registry.h"
 
 namespace heterog::planner {
 
 // Gives up to `count` strategies that somebody else made (the policy's samples), each call others.
 using Proposer = std::function<std::vector<compiler::Strategy>(int count)>;
 
-struct PortfolioResult {
-  PlannerResult best;
-  std::string found_by;  // "ev-ar", "policy", "memory-fill"; "… + local-search" where that helped
-  struct Baseline {
-    std::string name;
-    Evaluation evaluation;
-  };
-  std::vector<Baseline> baselines;  // one per name; "single" is its best device
+struct PortfolioOptions {
+  std::int64_t proposals = 8;   // that are asked for at a time
+  std::int64_t patience = 160;  // local search is stuck after so many proposals in vain
 };
 
 // Baselines, `propose`'s strategies (may be empty), shares by speed and memory, blocks of layers
 // where nothing else fits; the best of these through a short local search. With a budget it goes on
 // until that is spent: local search from the best, kicks where it is stuck, more proposals. Never
 // worse than the best baseline, whatever the budget: the baselines are always evaluated.
-PortfolioResult best_plan(PlannerContext& context, const Proposer& propose);
+// `found_by` is "ev-ar", "policy", "memory-fill", …, with " + local-search" where that helped.
+PlannerResult best_plan(PlannerContext& context, const Proposer& propose,
+                        const PortfolioOptions& options = {});
 
-// For the registry: the search alone, from the best baseline or the best filling of memory.
-std::unique_ptr<const Planner> make_local_search();
+// The search alone, from the best baseline or the best filling of memory.
+PlannerEntry local_search_entry();
 
 }  // namespace heterog::planner

@@ -2,6 +2,7 @@
 #include "planner/random_search.h"
 
 #include <algorithm>
+#include <array>
 
 #include "planner/batch_evaluator.h"
 
@@ -11,12 +12,19 @@ namespace {
 
 constexpr std::int64_t kRound = 16;  // fixed, so that the result does not depend on the threads
 
+constexpr std::array<Field<RandomSearchOptions>, 1> kFields = {
+    {{"evaluations", "strategies to try where no budget is given",
+      IntegerField<RandomSearchOptions>{&RandomSearchOptions::evaluations, {1, 1'000'000'000}}}}};
+
 class RandomSearch final : public Planner {
  public:
+  explicit RandomSearch(const RandomSearchOptions& options) : options_(options) {}
   PlannerResult plan(PlannerContext& context) const override {
     Budget budget = context.budget;
-    if (!budget.evaluations && !budget.expired) budget.evaluations = kRandomEvaluations;
-    const ActionSpace actions(context.problem);
+    if (!budget.evaluations && !budget.expired) {
+      budget.evaluations = options_.evaluations;
+    }
+    const space::ActionSpace actions(context.problem);
     BatchEvaluator evaluator(context.problem, context.threads, context.compile, budget);
     PlannerResult best;
     bool found = false;
@@ -41,11 +49,16 @@ class RandomSearch final : public Planner {
     best.evaluations = evaluator.evaluations();
     return best;
   }
+
+ private:
+  RandomSearchOptions options_;
 };
 
 }  // namespace
 
-std::vector<ActionId> random_actions(const ActionSpace& actions, std::size_t groups, Rng& rng) {
+std::vector<space::ActionId> random_actions(const space::ActionSpace& actions, std::size_t groups,
+                                            Rng& rng) {
+  using space::ActionId;
   // 1, 2, 4, … runs, each as likely: uniform choices group by group would all be nearly the same,
   // and all bad.
   std::size_t levels = 1;
@@ -63,6 +76,10 @@ std::vector<ActionId> random_actions(const ActionSpace& actions, std::size_t gro
   return chosen;
 }
 
-std::unique_ptr<const Planner> make_random_search() { return std::make_unique<RandomSearch>(); }
+PlannerEntry random_search_entry() {
+  return planner_entry<RandomSearchOptions>(
+      "random", "the best of random strategies", kFields,
+      [](const RandomSearchOptions& options) { return std::make_unique<RandomSearch>(options); });
+}
 
 }  // namespace heterog::planner

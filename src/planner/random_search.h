@@ -1,21 +1,23 @@
 // The best of many random strategies: what any learning planner must beat.
 #pragma once
 
-#include <memory>
+#include <cstdint>
 #include <vector>
 
 #include "base/rng.h"
-#include "planner/action_space.h"
-#include "planner/planner.h"
+#include "planner/registry.h"
+#include "space/action_space.h"
 
 namespace heterog::planner {
 
 // A random assignment of HeteroG's M+4 actions: the groups, in topological order, are cut into a
 // random number of runs, each run with one action.
-std::vector<ActionId> random_actions(const ActionSpace& actions, std::size_t groups, Rng& rng);
+std::vector<space::ActionId> random_actions(const space::ActionSpace& actions, std::size_t groups,
+                                            Rng& rng);
 
-// Strategies that random search tries without a budget.
-inline constexpr std::int64_t kRandomEvaluations = 200;
-std::unique_ptr<const Planner> make_random_search();
+struct RandomSearchOptions {
+  std::int64_t evaluations = 200;  // strategies that it tries without a budget
+};
+PlannerEntry random_search_entry();
 
 }  // namespace heterog::planner

@@ -3,10 +3,13 @@
 
 #include <torch/torch.h>
 
-#include "planner/action_space.h"
+#include "space/action_space.h"
 
 namespace heterog::policy {
 namespace {
+
+// Rows of the table of actions that are not a single device.
+constexpr auto kReplicated = static_cast<std::int64_t>(space::kReplicated.size());
 
 // Small enough that the logits begin at the prior: exploration is then even among equals.
 constexpr double kScoreScale = 0.1;
@@ -21,8 +24,7 @@ void shrink(torch::nn::Linear& linear) {
 
 torch::Tensor data_parallel_bias(std::int64_t devices, double prior,
                                  const torch::TensorOptions& options) {
-  return torch::cat(
-      {torch::zeros({devices}, options), torch::full({planner::kSchemeCount}, prior, options)});
+  return torch::cat({torch::zeros({devices}, options), torch::full({kReplicated}, prior, options)});
 }
 
 DeviceHeadImpl::DeviceHeadImpl(const ActionHeadOptions& options)
@@ -33,8 +35,7 @@ DeviceHeadImpl::DeviceHeadImpl(const ActionHeadOptions& options)
       pair_(register_module(
           "pair", torch::nn::Linear(gnn::feature_count(gnn::Subject::kAction), options.width))),
       score_(register_module("score", torch::nn::Linear(options.width, 1))),
-      schemes_(register_parameter("schemes",
-                                  0.1 * torch::randn({planner::kSchemeCount, options.width}))) {
+      schemes_(register_parameter("schemes", 0.1 * torch::randn({kReplicated, options.width}))) {
   shrink(score_);
 }
 
@@ -51,15 +52,15 @@ torch::Tensor DeviceHeadImpl::forward(const torch::Tensor& groups,
 
 FixedHeadImpl::FixedHeadImpl(const ActionHeadOptions& options, std::int64_t devices)
     : options_(options),
-      score_(register_module(
-          "score", torch::nn::Linear(options.group_width, devices + planner::kSchemeCount))) {
+      score_(
+          register_module("score", torch::nn::Linear(options.group_width, devices + kReplicated))) {
   shrink(score_);
 }
 
 torch::Tensor FixedHeadImpl::forward(const torch::Tensor& groups) {
   const auto logits = score_(groups);
-  return logits + data_parallel_bias(logits.size(1) - planner::kSchemeCount,
-                                     options_.data_parallel_prior, logits.options());
+  return logits + data_parallel_bias(logits.size(1) - kReplicated, options_.data_parallel_prior,
+                                     logits.options());
 }
 
 }  // namespace heterog::policy

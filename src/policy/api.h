@@ -12,7 +12,8 @@
 #include "base/thread_pool.h"
 #include "compiler/strategy.h"
 #include "cost/problem.h"
-#include "planner/planner.h"
+#include "planner/portfolio.h"
+#include "planner/registry.h"
 #include "policy/config.h"
 
 namespace heterog::policy {
@@ -103,8 +104,22 @@ FinetuneResult finetune(const Policy& policy, const cost::Problem& problem, Thre
 // program, else above the working directory. Throws an input error if there is none.
 std::string shipped_policy_path();
 
-// The registry row of planner "policy": proposes from context.policy_path (empty: the shipped one),
-// simulates, fine-tunes while the budget lasts, and is never worse than the best baseline.
-planner::PlannerEntry policy_planner();
+struct PolicyPlannerOptions {
+  std::string checkpoint;       // empty: the shipped one
+  std::int64_t proposals = 15;  // draws beside the most likely strategy, from the one forward pass
+  double finetune_share = 0.7;  // of a budget; the rest is local search around the best strategy
+};
+// Planner "policy": proposes, simulates, fine-tunes while the budget lasts, and is never worse than
+// the best baseline.
+planner::PlannerEntry policy_planner_entry();
+
+struct PortfolioPlannerOptions : planner::PortfolioOptions {
+  std::string checkpoint;  // empty: the shipped one or, if that is not installed, no policy
+};
+// Planner "portfolio": planner::best_plan with a policy that proposes.
+planner::PlannerEntry portfolio_entry();
+
+// Both, for the table of a program.
+std::vector<planner::PlannerEntry> learned_planners();
 
 }  // namespace heterog::policy

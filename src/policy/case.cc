@@ -2,28 +2,27 @@
 #include "policy/case.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 
 #include "base/text.h"
 #include "cluster/cluster_io.h"
 #include "cost/cost_model.h"
-#include "gnn/feature_context.h"
 #include "graph/graph_io.h"
 #include "planner/baselines.h"
+#include "space/spans.h"
 
 namespace heterog::policy {
 namespace {
 
-using Spans = std::vector<std::array<double, 2>>;
-
 // Every group on the device whose span of the line holds the group's middle.
-Actions blocks(const Spans& groups, const Spans& devices) {
+Actions blocks(const space::ActionSpace& space, const IdVector<GroupId, space::Span>& groups,
+               const IdVector<DeviceId, space::Span>& devices) {
   Actions actions;
   std::size_t device = 0;
   for (const auto& [begin, end] : groups) {
-    while (device + 1 < devices.size() && (begin + end) / 2 >= devices[device][1]) ++device;
-    actions.push_back(planner::ActionId(device));
+    while (device + 1 < devices.size() && (begin + end) / 2 >= devices[DeviceId(device)][1])
+      ++device;
+    actions.push_back(space.single(DeviceId(device)));
   }
   return actions;
 }
@@ -44,7 +43,7 @@ compiler::OrderPolicy find_order(const Case& c, const std::string& order) {
 Case make_case(std::string name, std::unique_ptr<const cost::Problem> problem,
                const std::string& order) {
   Case c{.name = std::move(name), .problem = std::move(problem), .space = nullptr, .features = {}};
-  c.space = std::make_unique<const planner::ActionSpace>(*c.problem);
+  c.space = std::make_unique<const space::ActionSpace>(*c.problem);
   c.features = gnn::to_tensors(gnn::make_features(*c.problem));
   c.order = find_order(c, order);
   return c;
@@ -115,16 +114,15 @@ std::vector<planner::Evaluation> evaluate_samples(const Case& c, std::span<const
 }
 
 std::vector<Actions> plain_strategies(const Case& c) {
-  using planner::Scheme;
   const std::size_t groups = c.problem->grouping.count();
   std::vector<Actions> strategies;
-  for (Scheme scheme : {Scheme::kEvenPs, Scheme::kEvenAllReduce, Scheme::kProportionalPs,
-                        Scheme::kProportionalAllReduce}) {
-    strategies.emplace_back(groups, c.space->action(scheme));
+  for (const space::Action& action : space::kReplicated) {
+    strategies.emplace_back(groups, c.space->id(action));
   }
-  const gnn::FeatureContext context(*c.problem);
-  strategies.push_back(blocks(context.group_memory_span, context.device_memory_span));
-  strategies.push_back(blocks(context.group_time_span, context.device_speed_span));
+  const space::Spans spans = space::lay_end_to_end(space::summarize_groups(*c.problem),
+                                                   space::summarize_cluster(*c.problem));
+  strategies.push_back(blocks(*c.space, spans.group_memory, spans.device_memory));
+  strategies.push_back(blocks(*c.space, spans.group_time, spans.device_speed));
   return strategies;
 }
 

@@ -10,11 +10,11 @@
 #include "compiler/compile.h"
 #include "cost/problem.h"
 #include "gnn/encoder.h"
-#include "planner/action_space.h"
 #include "planner/evaluator.h"
 #include "policy/config.h"
 #include "policy/reinforce.h"
 #include "policy/rollout.h"
+#include "space/action_space.h"
 
 namespace heterog::policy {
 
@@ -22,7 +22,7 @@ namespace heterog::policy {
 struct Case {
   std::string name;
   std::unique_ptr<const cost::Problem> problem;  // on the policy's groups
-  std::unique_ptr<const planner::ActionSpace> space;
+  std::unique_ptr<const space::ActionSpace> space;
   gnn::FeatureTensors features;
   compiler::OrderPolicy order = compiler::OrderPolicy::kRank;  // of every strategy of the case
 };
@@ -55,7 +55,8 @@ compiler::Strategy strategy_of(const Case& c, const Actions& actions);
 // problem's own groups are.
 compiler::Strategy standalone_strategy(const Case& c, const Actions& actions);
 
-// Strategies that everybody knows: every group EV or CP × PS or AR (the first kSchemeCount), then
+// Strategies that everybody knows: every group EV or CP × PS or AR (the first of them,
+// as many as space::kReplicated has), then
 // the groups in contiguous blocks on single devices, in proportion to their memory and their speed.
 std::vector<Actions> plain_strategies(const Case& c);
 

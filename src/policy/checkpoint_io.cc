@@ -37,7 +37,7 @@ Json state_json(const CaseState& state, const std::string& name) {
   Json best = Json::array();
   for (const Scored& scored : state.best) {
     Json actions = Json::array();
-    for (const planner::ActionId action : scored.actions) actions.push_back(action.value());
+    for (const space::ActionId action : scored.actions) actions.push_back(action.value());
     best.push_back({{"actions", actions}, {"evaluation", evaluation_json(scored.evaluation)}});
   }
   return {{"name", name},

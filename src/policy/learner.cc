@@ -45,8 +45,8 @@ void begin_case(Learner& learner, const LearningContext& context, std::size_t in
   const auto plain = plain_strategies(c);
   const auto evaluations = evaluate_samples(c, plain, context.threads, context.compile);
   learner.evaluations += static_cast<std::int64_t>(plain.size());
-  state.baseline = *std::min_element(evaluations.begin(),
-                                     evaluations.begin() + planner::kSchemeCount, planner::better);
+  state.baseline = *std::min_element(
+      evaluations.begin(), evaluations.begin() + space::kReplicated.size(), planner::better);
   if (learner.config.imitate_plain) {
     keep_best(state.best, plain, evaluations, elites_kept(learner.config));
   }

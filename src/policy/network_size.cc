@@ -1,7 +1,7 @@
 // How many parameters a network has, counted without making it.
 #include "gnn/features.h"
-#include "planner/action_space.h"
 #include "policy/config.h"
+#include "space/action_space.h"
 
 namespace heterog::policy {
 namespace {
@@ -26,11 +26,12 @@ std::int64_t transformer(const TrainConfig& c) {
 
 // policy/action_head.cc.
 std::int64_t head(const TrainConfig& c) {
-  if (c.head == "fixed") return linear(c.txl_width, c.fixed_devices + planner::kSchemeCount);
+  const auto replicated = static_cast<std::int64_t>(space::kReplicated.size());
+  if (c.head == "fixed") return linear(c.txl_width, c.fixed_devices + replicated);
   return linear(c.txl_width, c.head_width) +
          linear(gnn::feature_count(gnn::Subject::kDevice), c.head_width) +
          linear(gnn::feature_count(gnn::Subject::kAction), c.head_width) + linear(c.head_width, 1) +
-         planner::kSchemeCount * c.head_width;
+         replicated * c.head_width;
 }
 
 }  // namespace

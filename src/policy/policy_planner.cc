@@ -1,5 +1,6 @@
 // The learned planner: proposes, simulates, and keeps improving while there is budget.
 #include <algorithm>
+#include <array>
 
 #include "planner/baselines.h"
 #include "planner/batch_evaluator.h"
@@ -14,19 +15,24 @@ using planner::BatchEvaluator;
 using planner::PlannerContext;
 using planner::PlannerResult;
 
-// Draws beside the most likely strategy, from the one forward pass.
-constexpr int kProposals = 15;
-// Of a budget: the rest is local search around the best strategy.
-constexpr double kFinetuneShare = 0.7;
+constexpr std::array<planner::Field<PolicyPlannerOptions>, 3> kFields = {
+    {{"checkpoint", "the trained policy",
+      planner::FileField<PolicyPlannerOptions>{&PolicyPlannerOptions::checkpoint,
+                                               "the shipped one"}},
+     {"proposals", "strategies that are drawn beside the most likely one",
+      planner::IntegerField<PolicyPlannerOptions>{&PolicyPlannerOptions::proposals, {0, 10'000}}},
+     {"finetune_share", "share of a budget for fine-tuning; the rest is local search",
+      planner::NumberField<PolicyPlannerOptions>{&PolicyPlannerOptions::finetune_share, {0, 1}}}}};
 
 class PolicyPlanner final : public planner::Planner {
  public:
+  explicit PolicyPlanner(PolicyPlannerOptions options) : options_(std::move(options)) {}
   PlannerResult plan(PlannerContext& context) const override {
     const Policy policy =
-        Policy::load(context.policy_path.empty() ? shipped_policy_path() : context.policy_path);
+        Policy::load(options_.checkpoint.empty() ? shipped_policy_path() : options_.checkpoint);
     BatchEvaluator evaluator(context.problem, context.threads, context.compile, context.budget);
-    std::vector<compiler::Strategy> strategies =
-        propose(policy, context.problem, kProposals, context.rng.split(1));
+    std::vector<compiler::Strategy> strategies = propose(
+        policy, context.problem, static_cast<int>(options_.proposals), context.rng.split(1));
     for (planner::NamedStrategy& baseline : planner::baseline_strategies(context.problem)) {
       strategies.push_back(std::move(baseline.strategy));
     }
@@ -49,7 +55,7 @@ class PolicyPlanner final : public planner::Planner {
     }
   }
 
-  static void improve(const Policy& policy, PlannerContext& context, PlannerResult& result) {
+  void improve(const Policy& policy, PlannerContext& context, PlannerResult& result) const {
     const auto left = [&] {
       return context.budget.evaluations
                  ? std::max<std::int64_t>(*context.budget.evaluations - result.evaluations, 0)
@@ -59,7 +65,7 @@ class PolicyPlanner final : public planner::Planner {
     planner::Budget learning = context.budget;
     if (context.budget.evaluations) {
       learning.evaluations =
-          static_cast<std::int64_t>(kFinetuneShare * static_cast<double>(left()));
+          static_cast<std::int64_t>(options_.finetune_share * static_cast<double>(left()));
     }
     if (!learning.evaluations || *learning.evaluations > 0) {
       FinetuneResult tuned = finetune(policy, context.problem, context.threads,
@@ -83,19 +89,16 @@ class PolicyPlanner final : public planner::Planner {
     consider(result, found.strategy, found.evaluation);
     result.evaluations += evaluator.evaluations();
   }
-};
 
-std::unique_ptr<const planner::Planner> make_policy_planner() {
-  return std::make_unique<PolicyPlanner>();
-}
+  PolicyPlannerOptions options_;
+};
 
 }  // namespace
 
-planner::PlannerEntry policy_planner() {
-  return {.name = "policy",
-          .one_line = "graph attention and Transformer-XL, pretrained on the zoo (HeteroG)",
-          .baseline = false,
-          .make = make_policy_planner};
+planner::PlannerEntry policy_planner_entry() {
+  return planner::planner_entry<PolicyPlannerOptions>(
+      "policy", "graph attention and Transformer-XL, pretrained on the zoo (HeteroG)", kFields,
+      [](const PolicyPlannerOptions& options) { return std::make_unique<PolicyPlanner>(options); });
 }
 
 }  // namespace heterog::policy

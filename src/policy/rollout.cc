@@ -43,8 +43,8 @@ std::vector<Actions> sample_actions(const torch::Tensor& log_probabilities, std:
       // one of probability 0 never is.
       const double target = draw.uniform() * row[columns - 1];
       const auto it = std::upper_bound(row, row + columns, target);
-      result[s][n] = planner::ActionId(
-          static_cast<std::size_t>(std::min<std::int64_t>(it - row, columns - 1)));
+      result[s][n] =
+          space::ActionId(static_cast<std::size_t>(std::min<std::int64_t>(it - row, columns - 1)));
     }
   }
   return result;
@@ -58,7 +58,7 @@ Actions greedy_actions(const torch::Tensor& log_probabilities) {
   for (std::size_t n = 0; n < actions.size(); ++n) {
     const double* row = p + n * columns;
     actions[n] =
-        planner::ActionId(static_cast<std::size_t>(std::max_element(row, row + columns) - row));
+        space::ActionId(static_cast<std::size_t>(std::max_element(row, row + columns) - row));
   }
   return actions;
 }
@@ -69,7 +69,7 @@ torch::Tensor to_tensor(const std::vector<Actions>& actions) {
   std::int64_t* out = tensor.data_ptr<std::int64_t>();
   for (const Actions& row : actions) {
     ENSURE(static_cast<std::int64_t>(row.size()) == groups);
-    for (const planner::ActionId action : row) *out++ = action.value();
+    for (const space::ActionId action : row) *out++ = action.value();
   }
   return tensor;
 }

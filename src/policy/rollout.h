@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "planner/action_space.h"
+#include "space/action_space.h"
 
 namespace heterog::policy {
 
-using Actions = std::vector<planner::ActionId>;  // one action a group
+using Actions = std::vector<space::ActionId>;  // one action a group
 
 // Sample s draws every group's action from π by inverting its cumulative distribution with numbers
 // of rng.split(s): it depends on (rng, s) alone.  log_probabilities [N, M + 4]

@@ -213,6 +213,16 @@ TEST_F(Errors, UnknownOptionsVerbsAndPlanners) {
                  {"ev-pss", "did you mean ev-ps?"});
   expect_refused("plan " + kTiny + " --planner single:v100/gpu7 --out " + path("p"),
                  {"did you mean v100/gpu0?"});
+  expect_refused("plan " + kTiny + " --planner random:evaluations=x --out " + path("p"),
+                 {"planner random: option evaluations", "\"x\"", "an integer from 1 to"});
+  expect_refused("plan " + kTiny + " --planner random:evaluation=3 --out " + path("p"),
+                 {"planner random", "did you mean evaluations?"});
+  expect_refused("plan " + kTiny + " --planner policy:finetune_share=2 --out " + path("p"),
+                 {"planner policy: option finetune_share", "a number from 0 to 1"});
+  expect_refused("plan " + kTiny + " --planner portfolio: --out " + path("p"), {"option=value"});
+  expect_refused("compare " + kTiny + " --planner ev-ar:order=fife",
+                 {"planner ev-ar: option order", "did you mean fifo?", "better, rank or fifo"});
+  expect_refused("planners policyy", {"did you mean policy?"});
   expect_refused("train --config configs/train/small.json --set stpes=3 --out " + path("t"),
                  {"stpes", "did you mean steps?"});
   expect_refused("diff --graph g --cluster c only-one.json", {"--help"});

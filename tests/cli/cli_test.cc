@@ -113,9 +113,35 @@ TEST_F(ProgramTest, PlannersAreListed) {
   ASSERT_EQ(listed.code, 0) << listed.err;
   std::vector<std::string> names;
   const auto table = json(listed);
-  for (const auto& planner : table["planners"]) names.push_back(planner["name"]);
+  for (const auto& planner : table["planners"]) {
+    names.push_back(planner["name"]);
+    for (const auto& option : planner["options"]) {
+      EXPECT_TRUE(option.contains("takes") && option.contains("default")) << option.dump();
+    }
+  }
   EXPECT_THAT(names, testing::IsSupersetOf({"ev-ps", "ev-ar", "cp-ps", "cp-ar", "single", "horovod",
                                             "random", "local-search", "policy", "portfolio"}));
+}
+
+TEST_F(ProgramTest, PlannersSayTheirOptionsAndTakeThem) {
+  const Finished one = run("planners random");
+  ASSERT_EQ(one.code, 0) << one.err;
+  EXPECT_THAT(one.out, testing::AllOf(HasSubstr("evaluations"), HasSubstr("default: 200")));
+  const Finished policy = run("planners policy");
+  EXPECT_THAT(policy.out, testing::AllOf(HasSubstr("checkpoint"), HasSubstr("finetune_share")));
+
+  const Finished planned =
+      run("plan " + kTiny + " --planner random:evaluations=7 --json --out " + path("plan.json"));
+  ASSERT_EQ(planned.code, 0) << planned.err;
+  EXPECT_EQ(json(planned)["evaluations"], 7);
+  EXPECT_EQ(json(planned)["planner"], "random:evaluations=7");
+  // Beside the baselines, not in place of one.
+  const Finished compared = run("compare " + kTiny + " --planner horovod:bucket_bytes=1000 --json");
+  ASSERT_EQ(compared.code, 0) << compared.err;
+  std::vector<std::string> names;
+  for (const auto& row : json(compared)["planners"]) names.push_back(row["name"]);
+  EXPECT_THAT(names, testing::ElementsAre("ev-ps", "ev-ar", "cp-ps", "cp-ar", "single", "horovod",
+                                          "horovod:bucket_bytes=1000"));
 }
 
 // Killed as soon as its log has so many steps, and begun anew if that is before its first

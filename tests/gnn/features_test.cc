@@ -9,6 +9,7 @@
 
 #include "base/hash.h"
 #include "problems.h"
+#include "space/summary.h"
 
 namespace heterog::gnn {
 namespace {
@@ -116,23 +117,12 @@ TEST(Features, MasksDevicesThatCannotHoldAGroupsParameters) {
       std::make_shared<const graph::ModelGraph>(graph::read_graph("models/vgg19.json.gz")),
       std::make_shared<const cluster::Cluster>(std::move(builder).build("two")),
       cost::CalibratedModel(), 8, {.max_groups = 1});
-  const FeatureContext context(*problem);
+  const space::Summary summary(*problem);
   const Features features = make_features(*problem);
-  EXPECT_LT(context.action(GroupId(0), 0).state_share, 1.0);
-  EXPECT_GT(context.action(GroupId(0), 1).state_share, 1.0);
+  EXPECT_LT(summary.estimates.at(GroupId(0), space::ActionId(0)).state_share, 1.0);
+  EXPECT_GT(summary.estimates.at(GroupId(0), space::ActionId(1)).state_share, 1.0);
   // Replicas need the room on every device, so the four schemes are out as well.
   EXPECT_THAT(features.allowed, testing::ElementsAre(1, 0, 0, 0, 0, 0));
-}
-
-TEST(Features, MemoryMatchLaysTheModelOutOverTheDevices) {
-  const auto problem = test_problem("vgg19-tiny", "heterog-8gpu", 32, 64);
-  const FeatureContext context(*problem);
-  for (const auto& spans : {context.group_memory_span, context.device_memory_span,
-                            context.group_time_span, context.device_speed_span}) {
-    EXPECT_EQ(spans.front()[0], 0.0);
-    EXPECT_NEAR(spans.back()[1], 1.0, 1e-9);
-    for (std::size_t i = 1; i < spans.size(); ++i) EXPECT_EQ(spans[i][0], spans[i - 1][1]);
-  }
 }
 
 TEST(Features, NormalizersByHand) {

@@ -5,8 +5,8 @@
 #include <map>
 #include <string>
 
-#include "planner/planner.h"
 #include "planner/problems.h"
+#include "planner/registry.h"
 
 namespace heterog::planner {
 namespace {
@@ -24,7 +24,7 @@ PlannerResult run(const PlannerEntry& entry, const cost::Problem& problem, int t
   ThreadPool pool(threads);
   PlannerContext context{.problem = problem, .threads = pool, .rng = Rng(7)};
   context.budget.evaluations = 24;
-  return entry.make()->plan(context);
+  return entry.make({}, *problem.cluster)->plan(context);
 }
 
 // Every sample of every op has a task, and every parameter an update.

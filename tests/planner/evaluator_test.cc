@@ -3,13 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include <set>
-
-#include "planner/action_space.h"
 #include "planner/baselines.h"
 #include "planner/batch_evaluator.h"
 #include "planner/problems.h"
-#include "planner/random_search.h"
 #include "support/wide_cluster.h"
 
 namespace heterog::planner {
@@ -33,47 +29,20 @@ TEST(Better, PutsFeasibilityThenMemoryThenTime) {
   EXPECT_TRUE(better(short_by_one, short_by_two));
 }
 
-TEST(ActionSpace, HasMPlusFourActionsThatAreTheBaselines) {
-  const auto problem = load_test_problem("vgg19-tiny", "heterog-8gpu", 16);
-  const ActionSpace actions(*problem);
-  ASSERT_EQ(actions.size(), 12u);
-  EXPECT_EQ(actions.name(ActionId(0)), problem->cluster->device(DeviceId(0)).name);
-  EXPECT_EQ(actions.name(actions.action(Scheme::kProportionalPs)), "CP-PS");
-  const auto all = [&](Scheme scheme) {
-    return actions.strategy(
-        std::vector<ActionId>(problem->grouping.count(), actions.action(scheme)));
-  };
-  EXPECT_EQ(all(Scheme::kEvenPs), even_ps(*problem));
-  EXPECT_EQ(all(Scheme::kEvenAllReduce), even_all_reduce(*problem));
-  EXPECT_EQ(all(Scheme::kProportionalPs), proportional_ps(*problem));
-  EXPECT_EQ(all(Scheme::kProportionalAllReduce), proportional_all_reduce(*problem));
-  EXPECT_EQ(actions.decision(ActionId(3)).replicas,
-            (std::vector<compiler::Replica>{{DeviceId(3), 1}}));
-}
-
-// 304 actions: those beyond 255 are drawn, and mean what they are called.
-TEST(ActionSpace, NumbersMoreActionsThanAByteHolds) {
+// The last of 1,024 devices computes, and keeps what it computes, alone.
+TEST(Evaluator, RunsWhatDevice1023AloneIsGiven) {
   const auto problem = support::wide_problem();
-  const ActionSpace actions(*problem);
-  ASSERT_EQ(actions.size(), 304u);
-  EXPECT_EQ(actions.name(ActionId(299)), "g-14/gpu9");
-  EXPECT_EQ(actions.name(ActionId(301)), "EV-AR");
-  const std::vector<ActionId> all(problem->grouping.count(),
-                                  actions.action(Scheme::kEvenAllReduce));
-  EXPECT_EQ(actions.strategy(all), even_all_reduce(*problem));
-  // Random search draws every action: in 4000 draws a given one of 304 is missed with
-  // probability (303/304)^4000 < 2e-6.
-  Rng rng(1);
-  std::set<ActionId> seen;
-  std::size_t draws = 0;
-  while (draws < 4000) {
-    const auto drawn = random_actions(actions, problem->grouping.count(), rng);
-    seen.insert(drawn.begin(), drawn.end());
-    draws += drawn.size();
+  const DeviceId last(support::kWideDevices - 1);
+  const compiler::Strategy strategy = single_device(*problem, last);
+  const compiler::Plan plan = compiler::compile(*problem, strategy);
+  const sim::SimResult result = sim::simulate(plan, strategy.order);
+  Evaluator evaluator(*problem);
+  EXPECT_EQ(evaluator.evaluate(strategy).step, result.step);
+  for (DeviceId device : problem->cluster->device_ids()) {
+    EXPECT_EQ(result.device_busy[device] > 0, device == last) << device.value();
+    const Bytes reserve = problem->cluster->type_of(device).reserve_bytes;
+    EXPECT_EQ(evaluator.last_peaks()[device] > reserve, device == last) << device.value();
   }
-  EXPECT_EQ(seen.contains(actions.action(Scheme::kEvenAllReduce)), true);
-  EXPECT_GT(seen.size(), 256u);
-  EXPECT_EQ(*seen.rbegin(), ActionId(303));
 }
 
 TEST(BatchEvaluator, EvaluatesRepeatsOnceAndEqualsTheEvaluator) {

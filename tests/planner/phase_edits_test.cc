@@ -11,7 +11,7 @@
 #include "cost/cost_model.h"
 #include "cost/problem.h"
 #include "graph/graph_io.h"
-#include "planner/planner.h"
+#include "planner/registry.h"
 
 namespace heterog::planner {
 namespace {
@@ -41,9 +41,7 @@ void plan(graph::ModelGraph graph, const std::shared_ptr<const cluster::Cluster>
     ThreadPool pool(1);
     PlannerContext context{.problem = *problem, .threads = pool, .rng = Rng(7)};
     context.budget.evaluations = 2;
-    for (const PlannerEntry& entry : builtin_planners()) {
-      if (entry.name == name) entry.make()->plan(context);
-    }
+    Registry(builtin_planners()).make(name, *cluster)->plan(context);
   }
 }
 

@@ -1,6 +1,8 @@
 // Candidates, moves, local search, the filling of memory, and the portfolio.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "planner/baselines.h"
 #include "planner/candidate.h"
 #include "planner/local_search.h"
@@ -8,6 +10,8 @@
 #include "planner/moves.h"
 #include "planner/portfolio.h"
 #include "planner/problems.h"
+#include "planner/random_search.h"
+#include "support/wide_cluster.h"
 
 namespace heterog::planner {
 namespace {
@@ -55,6 +59,19 @@ TEST(Candidate, PlainFormOfCoarserUnitsIsTheSamePlan) {
   EXPECT_EQ(evaluator.evaluate(halves).step, evaluator.evaluate(plain).step);
 }
 
+// A given one of 1,028 actions is missed in 40,000 draws with probability (1027/1028)^40000 <
+// 1e-16.
+TEST(RandomActions, AreAnyOfThoseOf1024Devices) {
+  const auto problem = support::wide_problem();
+  const space::ActionSpace actions(*problem);
+  Rng rng(1);
+  std::set<space::ActionId> seen;
+  for (int draw = 0; draw < 40'000; ++draw) {
+    seen.insert(random_actions(actions, /*groups=*/1, rng).front());
+  }
+  EXPECT_EQ(seen.size(), 1028u);
+}
+
 // Whatever is proposed from whatever came out of earlier proposals is a strategy of the problem.
 TEST(Moves, AlwaysGiveStrategiesThatFitTheProblem) {
   const auto problem = load_test_problem("bert_large24-tiny", "heterog-8gpu", 12);
@@ -90,7 +107,7 @@ TEST(LocalSearch, ImprovesAndNeverReturnsWorseThanItsStart) {
 
 TEST(MemoryFill, PutsEveryGroupOfATemplateInOrderOnItsBlocks) {
   const auto problem = load_test_problem("bert_large24", "heterog-8gpu", 48);
-  const auto stats = group_stats(*problem);
+  const auto groups = space::summarize_groups(*problem);
   IdVector<DeviceId, double> budget(8, 8e9);
   const BlockTemplate halves{.blocks = {{DeviceId(0), DeviceId(1)}, {DeviceId(6), DeviceId(7)}}};
   // Two devices of 8 GB on each side hold the parameters and saved activations of a half or not;
@@ -98,14 +115,14 @@ TEST(MemoryFill, PutsEveryGroupOfATemplateInOrderOnItsBlocks) {
   IdVector<DeviceId, double> unlimited(8, 1e15);
   BlockTemplate first = halves;
   first.fill_first = true;
-  const auto all = fill_blocks(*problem, stats, first, unlimited);
+  const auto all = fill_blocks(*problem, groups, first, unlimited);
   ASSERT_TRUE(all);
   ASSERT_EQ(all->strategy.units.size(), problem->grouping.count());
   for (const auto& unit : all->strategy.units) {
     ASSERT_EQ(unit.replicas.front().device, DeviceId(0));
   }
   // Filled alike, both blocks are used, the first one first, and never again after the second.
-  const auto both = fill_blocks(*problem, stats, halves, unlimited);
+  const auto both = fill_blocks(*problem, groups, halves, unlimited);
   ASSERT_TRUE(both);
   bool second = false, used_first = false;
   for (const auto& unit : both->strategy.units) {
@@ -116,7 +133,7 @@ TEST(MemoryFill, PutsEveryGroupOfATemplateInOrderOnItsBlocks) {
   }
   EXPECT_TRUE(second && used_first);
   // Nothing fits in nothing.
-  EXPECT_FALSE(fill_blocks(*problem, stats, halves, IdVector<DeviceId, double>(8, 1e6)));
+  EXPECT_FALSE(fill_blocks(*problem, groups, halves, IdVector<DeviceId, double>(8, 1e6)));
 }
 
 // No baseline fits BERT-large at twice the paper's batch size; the portfolio's plan does.
@@ -125,11 +142,11 @@ TEST(Portfolio, FindsAFeasiblePlanWhereNoBaselineFits) {
   ThreadPool pool(2);
   PlannerContext context{.problem = *problem, .threads = pool, .rng = Rng(0)};
   context.budget.evaluations = 60;
-  const PortfolioResult result = best_plan(context, {});
+  const PlannerResult result = best_plan(context, {});
   for (const auto& baseline : result.baselines) {
     EXPECT_FALSE(baseline.evaluation.feasible) << baseline.name;
   }
-  EXPECT_TRUE(result.best.evaluation.feasible);
+  EXPECT_TRUE(result.evaluation.feasible);
 }
 
 TEST(Portfolio, IsNeverWorseThanABaselineAndTakesABetterProposal) {
@@ -138,21 +155,21 @@ TEST(Portfolio, IsNeverWorseThanABaselineAndTakesABetterProposal) {
   for (std::int64_t evaluations : {1, 20, 60}) {
     PlannerContext context{.problem = *problem, .threads = pool, .rng = Rng(5)};
     context.budget.evaluations = evaluations;
-    const PortfolioResult result = best_plan(context, {});
+    const PlannerResult result = best_plan(context, {});
     ASSERT_EQ(result.baselines.size(), 6u);
     for (const auto& baseline : result.baselines) {
-      EXPECT_FALSE(better(baseline.evaluation, result.best.evaluation)) << baseline.name;
+      EXPECT_FALSE(better(baseline.evaluation, result.evaluation)) << baseline.name;
     }
   }
   // A proposal that is already good is where the search begins.
   PlannerContext first{.problem = *problem, .threads = pool, .rng = Rng(5)};
   first.budget.evaluations = 200;
-  const PortfolioResult good = best_plan(first, {});
+  const PlannerResult good = best_plan(first, {});
   PlannerContext second{.problem = *problem, .threads = pool, .rng = Rng(5)};
   second.budget.evaluations = 20;
-  const PortfolioResult from_good =
-      best_plan(second, [&](int) { return std::vector{good.best.strategy}; });
-  EXPECT_FALSE(better(good.best.evaluation, from_good.best.evaluation));
+  const PlannerResult from_good =
+      best_plan(second, [&](int) { return std::vector{good.strategy}; });
+  EXPECT_FALSE(better(good.evaluation, from_good.evaluation));
   EXPECT_TRUE(from_good.found_by.starts_with("policy"));
 }
 

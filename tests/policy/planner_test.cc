@@ -26,12 +26,10 @@ class PolicyPlannerTest : public testing::Test {
   static planner::PlannerResult plan(const cost::Problem& problem, int threads,
                                      planner::Budget budget) {
     ThreadPool pool(threads);
-    planner::PlannerContext context{.problem = problem,
-                                    .threads = pool,
-                                    .rng = Rng(5),
-                                    .budget = std::move(budget),
-                                    .policy_path = path_};
-    return policy_planner().make()->plan(context);
+    planner::PlannerContext context{
+        .problem = problem, .threads = pool, .rng = Rng(5), .budget = std::move(budget)};
+    const std::vector<planner::Setting> settings = {{"checkpoint", path_}};
+    return policy_planner_entry().make(settings, *problem.cluster)->plan(context);
   }
 
   static inline std::filesystem::path folder_;

@@ -19,7 +19,7 @@ TEST(Rollout, DrawsWithTheGivenProbabilities) {
   std::array<int, 4> counts{};
   for (const Actions& a : samples) {
     ++counts[a[0].value()];
-    EXPECT_EQ(a[1], planner::ActionId(2));
+    EXPECT_EQ(a[1], space::ActionId(2));
   }
   EXPECT_EQ(counts[2], 0);
   // Standard deviation of the counts is at most √(4000 / 4) ≈ 32.
@@ -42,12 +42,12 @@ TEST(Rollout, GreedyTakesTheFirstOfTheMostLikely) {
   EXPECT_EQ(greedy_actions(log_p), actions({1, 0}));
 }
 
-// Of 300 devices: 304 columns, more than a byte counts.
+// Of 1,024 devices: 1,028 columns, more than a byte counts.
 TEST(Rollout, DecodesActionsBeyond255) {
-  auto p = torch::zeros({3, 304});
-  p[0][301] = p[1][255] = p[2][256] = 1;
+  auto p = torch::zeros({3, 1028});
+  p[0][1023] = p[1][255] = p[2][1025] = 1;
   const auto log_p = p.log().clamp_min(-1e9);
-  const Actions expected = actions({301, 255, 256});
+  const Actions expected = actions({1023, 255, 1025});
   EXPECT_EQ(greedy_actions(log_p), expected);
   EXPECT_EQ(sample_actions(log_p, 2, Rng(1)), (std::vector<Actions>{expected, expected}));
 }
@@ -58,11 +58,11 @@ TEST(Rollout, ActionsOfAWideClusterMeanWhatTheyAreCalled) {
   const auto shares = [&](std::size_t i) {
     return strategy_of(c, plain[i]).units[UnitId(0)].replicas.size();
   };
-  for (std::size_t scheme = 0; scheme < planner::kSchemeCount; ++scheme) {
-    EXPECT_EQ(shares(scheme), 300u) << scheme;
+  for (std::size_t scheme = 0; scheme < space::kReplicated.size(); ++scheme) {
+    EXPECT_EQ(shares(scheme), support::kWideDevices) << scheme;
   }
-  EXPECT_EQ(shares(4), 1u);  // blocks on single devices
-  EXPECT_EQ(c.features.allowed.size(1), 304);
+  EXPECT_EQ(shares(space::kReplicated.size()), 1u);  // blocks on single devices
+  EXPECT_EQ(c.features.allowed.size(1), 1028);
 }
 
 TEST(Rollout, TensorOfActions) {

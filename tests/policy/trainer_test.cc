@@ -242,11 +242,11 @@ TEST_F(Training, LearnsAOneGroupProblem) {
   config.learning_rate = 1e-2;
   const TrainSummary summary = train(config, {.out_dir = path("run")});
   const auto problem = test_problem("vgg19-tiny", "heterog-4gpu", 256, 1);
-  planner::ActionSpace space(*problem);
+  const space::ActionSpace actions(*problem);
   planner::Evaluator evaluator(*problem);
   Nanoseconds best = std::numeric_limits<Nanoseconds>::max();
-  for (const auto action : id_range<planner::ActionId>(space.size())) {
-    best = std::min(best, evaluator.evaluate(space.strategy(Actions{action})).step);
+  for (const auto action : actions.ids()) {
+    best = std::min(best, evaluator.evaluate(actions.strategy(Actions{action})).step);
   }
   const auto greedy = propose(Policy::load(summary.policy_path), *problem, 0, Rng(0));
   EXPECT_EQ(evaluator.evaluate(greedy[0]).step, best);

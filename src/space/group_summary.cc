@@ -1,9 +1,9 @@
 // One walk over the graph that sums times and bytes by group.
-#include "planner/group_stats.h"
+#include "space/group_summary.h"
 
 #include "base/hash.h"
 
-namespace heterog::planner {
+namespace heterog::space {
 
 namespace {
 
@@ -12,18 +12,19 @@ using graph::Phase;
 using graph::TensorRole;
 
 // Bytes of the tensors that forward makes and backward reads, aliases followed to their base.
-void add_saved(const cost::Problem& problem, IdVector<GroupId, GroupStats>& stats) {
+void add_activations(const cost::Problem& problem, GroupSummaries& groups) {
   const ModelGraph& graph = *problem.graph;
-  std::vector<bool> saved(graph.tensor_count(), false);
+  std::vector<bool> counted(graph.tensor_count(), false);
   for (OpId op : graph.op_ids()) {
     if (graph.op(op).phase == Phase::kForward || graph.op(op).alias) continue;
     for (TensorId input : graph.inputs(op)) {
       const TensorId root = graph.root(input);
       const OpId producer = graph.tensor(root).producer;
       if (!producer.valid() || graph.op(producer).phase != Phase::kForward) continue;
-      if (saved[root.value()]) continue;
-      saved[root.value()] = true;
-      stats[problem.grouping.group_of[producer]].saved_bytes += graph.bytes(root, problem.batch);
+      if (counted[root.value()]) continue;
+      counted[root.value()] = true;
+      groups[problem.grouping.group_of[producer]].activation_bytes +=
+          graph.bytes(root, problem.batch);
     }
   }
 }
@@ -45,38 +46,41 @@ IdVector<TensorId, GroupId> parameter_groups(const cost::Problem& problem) {
   return owner;
 }
 
-IdVector<GroupId, GroupStats> group_stats(const cost::Problem& problem) {
+GroupSummaries summarize_groups(const cost::Problem& problem) {
   const ModelGraph& graph = *problem.graph;
   const cluster::Cluster& cluster = *problem.cluster;
-  IdVector<GroupId, GroupStats> stats(problem.grouping.count());
-  for (GroupStats& group : stats) group.seconds_on.assign(cluster.type_count(), 0);
+  GroupSummaries groups(problem.grouping.count());
+  for (GroupSummary& group : groups) group.seconds_on.assign(cluster.type_count(), 0);
 
   for (OpId op : graph.op_ids()) {
     if (graph.op(op).alias) continue;
-    GroupStats& group = stats[problem.grouping.group_of[op]];
-    group.seconds += problem.costs.mean_seconds(op);
-    for (std::size_t type = 0; type < cluster.type_count(); ++type) {
-      group.seconds_on[type] +=
-          to_seconds(problem.costs.duration(op, DeviceTypeId(type), problem.batch));
+    GroupSummary& group = groups[problem.grouping.group_of[op]];
+    const double seconds = problem.costs.mean_seconds(op);
+    ++group.ops;
+    group.seconds += seconds;
+    if (graph.op(op).phase == Phase::kForward) group.forward_seconds += seconds;
+    if (!problem.splits->sliceable[op]) group.whole_seconds += seconds;
+    for (DeviceTypeId type : id_range<DeviceTypeId>(cluster.type_count())) {
+      group.seconds_on[type] += to_seconds(problem.costs.duration(op, type, problem.batch));
     }
   }
   const IdVector<TensorId, GroupId> owner = parameter_groups(problem);
   for (TensorId tensor : graph.tensor_ids()) {
     const graph::Tensor& info = graph.tensor(tensor);
     if (info.role == TensorRole::kParameter && owner[tensor].valid()) {
-      stats[owner[tensor]].parameter_bytes += graph.bytes(tensor, problem.batch);
+      groups[owner[tensor]].parameter_bytes += graph.bytes(tensor, problem.batch);
     }
     if (info.role == TensorRole::kOptimizerState && info.of.valid() && owner[info.of].valid()) {
-      stats[owner[info.of]].optimizer_bytes += graph.bytes(tensor, problem.batch);
+      groups[owner[info.of]].optimizer_bytes += graph.bytes(tensor, problem.batch);
     }
   }
-  add_saved(problem, stats);
+  add_activations(problem, groups);
 
-  for (GroupId id : id_range<GroupId>(stats.size())) {
-    GroupStats& group = stats[id];
+  for (GroupId id : id_range<GroupId>(groups.size())) {
+    GroupSummary& group = groups[id];
     Hasher hasher;
     hasher.add(static_cast<std::uint64_t>(group.parameter_bytes));
-    hasher.add(static_cast<std::uint64_t>(group.saved_bytes));
+    hasher.add(static_cast<std::uint64_t>(group.activation_bytes));
     for (OpId op : problem.grouping.members[id]) {
       if (graph.op(op).phase == Phase::kForward && !graph.op(op).alias) {
         hasher.add(graph.type_name(op));
@@ -84,7 +88,7 @@ IdVector<GroupId, GroupStats> group_stats(const cost::Problem& problem) {
     }
     group.likeness = hasher.value();
   }
-  return stats;
+  return groups;
 }
 
-}  // namespace heterog::planner
+}  // namespace heterog::space

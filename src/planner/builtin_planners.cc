@@ -1,0 +1,16 @@
+// The table of planners that need no learning.
+#include "planner/baselines.h"
+#include "planner/portfolio.h"
+#include "planner/random_search.h"
+#include "planner/registry.h"
+
+namespace heterog::planner {
+
+std::vector<PlannerEntry> builtin_planners() {
+  std::vector<PlannerEntry> entries = baseline_entries();
+  entries.push_back(random_search_entry());
+  entries.push_back(local_search_entry());
+  return entries;
+}
+
+}  // namespace heterog::planner

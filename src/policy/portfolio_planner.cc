@@ -1,0 +1,74 @@
+// The portfolio with a policy among its proposers, and the table of planners that learn.
+#include <array>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "policy/api.h"
+
+namespace heterog::policy {
+namespace {
+
+using planner::Field;
+
+constexpr std::array<Field<PortfolioPlannerOptions>, 3> kFields = {
+    {{"checkpoint", "the policy that proposes",
+      planner::FileField<PortfolioPlannerOptions>{&PortfolioPlannerOptions::checkpoint,
+                                                  "the shipped one"}},
+     {"proposals", "strategies that the policy gives at a time",
+      planner::IntegerField<PortfolioPlannerOptions>{&PortfolioPlannerOptions::proposals,
+                                                     {1, 10'000}}},
+     {"patience", "local search is stuck after so many moves in a row that did not help; 0: never",
+      planner::IntegerField<PortfolioPlannerOptions>{&PortfolioPlannerOptions::patience,
+                                                     {0, 1'000'000'000}}}}};
+
+// Path of the policy; nothing if none was named and the shipped one is not installed.
+std::optional<std::string> checkpoint_of(const PortfolioPlannerOptions& options) {
+  if (!options.checkpoint.empty()) return options.checkpoint;
+  try {
+    return shipped_policy_path();
+  } catch (const Error& error) {
+    spdlog::warn("planning without a policy: {}", error.what());
+    return std::nullopt;
+  }
+}
+
+// Samples of the policy in `path`; the most likely strategy comes first.
+planner::Proposer policy_proposer(const std::string& path, const cost::Problem& problem, Rng rng) {
+  spdlog::info("{}: the policy that proposes", printable(path, 400));
+  return [policy = Policy::load(path), &problem, rng, calls = 0](int count) mutable {
+    return propose(policy, problem, count - 1, rng.split(calls++));
+  };
+}
+
+class PortfolioPlanner final : public planner::Planner {
+ public:
+  explicit PortfolioPlanner(PortfolioPlannerOptions options) : options_(std::move(options)) {}
+  planner::PlannerResult plan(planner::PlannerContext& context) const override {
+    // A stream of its own: the search draws the same numbers with and without a policy.
+    constexpr std::uint64_t kPolicyStream = 0x706f6c;
+    planner::Proposer propose;
+    if (const auto path = checkpoint_of(options_)) {
+      propose = policy_proposer(*path, context.problem, context.rng.split(kPolicyStream));
+    }
+    return planner::best_plan(context, propose, options_);
+  }
+
+ private:
+  PortfolioPlannerOptions options_;
+};
+
+}  // namespace
+
+planner::PlannerEntry portfolio_entry() {
+  return planner::planner_entry<PortfolioPlannerOptions>(
+      "portfolio", "the best of baselines, policy, shares by memory and local search", kFields,
+      [](const PortfolioPlannerOptions& options) {
+        return std::make_unique<PortfolioPlanner>(options);
+      });
+}
+
+std::vector<planner::PlannerEntry> learned_planners() {
+  return {policy_planner_entry(), portfolio_entry()};
+}
+
+}  // namespace heterog::policy

@@ -1,0 +1,78 @@
+// The table of actions that a policy or a search chooses among for each group: HeteroG's M+4
+// (§4.1.2).
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+
+#include "base/ids.h"
+#include "compiler/strategy.h"
+#include "cost/problem.h"
+
+namespace heterog::space {
+
+// Which devices run a group, and how they share the batch.
+enum class Placement : std::uint8_t {
+  kSingle,        // one device has the whole batch
+  kEven,          // all devices, equal shares
+  kProportional,  // all devices, shares in proportion to speed
+};
+
+// One row of the table, by what it decides. A further choice is a further member, with a default
+// that means what was meant before.
+struct Action {
+  Placement placement = Placement::kSingle;
+  DeviceId device;  // of kSingle; else invalid
+  // Of the gradients of replicas. A single device aggregates nothing: kAllReduce there.
+  compiler::SyncMethod sync = compiler::SyncMethod::kAllReduce;
+  friend auto operator<=>(const Action&, const Action&) = default;
+};
+
+// The row of an action. Of the width of every id: clusters have more devices than a byte counts.
+using ActionId = Id<struct ActionTag>;
+
+// The actions on all devices, in the order of their rows.
+inline constexpr std::array<Action, 4> kReplicated = {
+    {{Placement::kEven, {}, compiler::SyncMethod::kParameterServer},
+     {Placement::kEven, {}, compiler::SyncMethod::kAllReduce},
+     {Placement::kProportional, {}, compiler::SyncMethod::kParameterServer},
+     {Placement::kProportional, {}, compiler::SyncMethod::kAllReduce}}};
+
+// The actions of one problem. First each device alone, in the order of the cluster, then
+// kReplicated: trained weights are laid out by this order. Who wants an action asks for it by what
+// it decides, and for what a row decides by its id:
+//
+//   const ActionSpace actions(problem);
+//   const ActionId even = actions.id({.placement = Placement::kEven});   // EV-AR
+//   actions[even].sync                                                   // all-reduce
+//   actions.decision(even)                                               // for the compiler
+//
+// The problem has to outlive it.
+class ActionSpace {
+ public:
+  explicit ActionSpace(const cost::Problem& problem);
+  std::size_t size() const { return actions_.size(); }
+  IdRange<ActionId> ids() const { return id_range<ActionId>(size()); }
+  const Action& operator[](ActionId id) const { return actions_[id]; }
+  // The row of an action, which must be one of the table.
+  ActionId id(const Action& action) const;
+  ActionId single(DeviceId device) const { return id({.device = device}); }
+  std::string name(ActionId id) const;  // "v100-0/gpu0", "EV-PS"
+  const compiler::UnitDecision& decision(ActionId id) const { return decisions_[id]; }
+  // One action per group.
+  compiler::Strategy strategy(std::span<const ActionId> actions) const;
+
+ private:
+  void add(const Action& action);
+
+  const cost::Problem& problem_;
+  IdVector<ActionId, Action> actions_;
+  IdVector<ActionId, compiler::UnitDecision> decisions_;
+  std::map<Action, ActionId> ids_;
+};
+
+}  // namespace heterog::space

@@ -1,0 +1,20 @@
+// What each group would send: data to and from other groups, and its gradients, by formula.
+#pragma once
+
+#include "space/group_summary.h"
+#include "space/op_graph.h"
+
+namespace heterog::space {
+
+struct GroupCommunication {
+  Bytes bytes_in = 0;   // from other groups, on the whole batch
+  Bytes bytes_out = 0;  // to other groups
+  // Of its gradients over every device, parameter after parameter.
+  double all_reduce_seconds = 0;
+  double parameter_server_seconds = 0;  // push to and pull from the best single server
+};
+
+IdVector<GroupId, GroupCommunication> summarize_communication(const cost::Problem& problem,
+                                                              const OpGraph& ops);
+
+}  // namespace heterog::space
