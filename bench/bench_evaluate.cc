@@ -13,7 +13,6 @@
 
 #include "base/rng.h"
 #include "base/thread_pool.h"
-#include "compiler/recompile.h"
 #include "planner/evaluator.h"
 #include "problems.h"
 #include "space/action_space.h"
@@ -52,7 +51,6 @@ class Counter {
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
     fastest_ = std::max(fastest_, static_cast<double>(evaluations) / elapsed.count());
   }
-  double per_second() const { return fastest_; }
   void report(benchmark::State& state) const {
     state.counters["evaluations_per_second"] = fastest_;
   }
@@ -116,46 +114,33 @@ BENCHMARK(evaluate_drawn)
     ->MinTime(2)
     ->UseRealTime();
 
-// One group at a time takes another action, from EV-AR: compiled from nothing, and from the plan
-// before (see compiler/recompile.h). Seconds are means over the changes of the fastest turn of
-// each.
-void change_one_group(benchmark::State& state) {
+// EV-AR with one group at a time on another action: the moves of a local search.
+void evaluate_local_moves(benchmark::State& state) {
   const auto problem = bert_large();
   const space::ActionSpace space(*problem);
-  const space::ActionId even = space.id({.placement = space::Placement::kEven});
-  std::vector<space::ActionId> actions(problem->grouping.count(), even);
-  const compiler::Strategy base = space.strategy(actions);
-  constexpr int kChanges = 50;
-  compiler::Recompiler recompiler(*problem);
-  compiler::Plan plan;
-  double full = 0, changed = 0, copied = 0;
-  for (auto _ : state) {
-    Rng rng(1);
-    full = changed = copied = 0;
-    for (int i = 0; i < kChanges; ++i) {
-      const std::size_t group = rng.below(actions.size());
-      actions[group] = space::ActionId(rng.below(space.size()));
-      const compiler::Strategy strategy = space.strategy(actions);
-      actions[group] = even;
-      Counter from_nothing, from_last;
-      for (int turn = 0; turn < 5; ++turn) {
-        from_nothing.turn(
-            1, [&] { plan = compiler::compile(*problem, strategy, {}, std::move(plan)); });
-        recompiler.compile(base);
-        from_last.turn(1, [&] { recompiler.compile(strategy); });
-      }
-      full += 1 / from_nothing.per_second() / kChanges;
-      changed += 1 / from_last.per_second() / kChanges;
-      copied += static_cast<double>(recompiler.copied_tasks()) /
-                static_cast<double>(plan.task_count()) / kChanges;
-    }
+  std::vector<space::ActionId> actions(problem->grouping.count(),
+                                       space.id({.placement = space::Placement::kEven}));
+  std::vector<compiler::Strategy> strategies;
+  Rng rng(1);
+  for (int i = 0; i < 50; ++i) {
+    space::ActionId& action = actions[rng.below(actions.size())];
+    const space::ActionId before = action;
+    action = space::ActionId(rng.below(space.size()));
+    strategies.push_back(space.strategy(actions));
+    action = before;
   }
-  state.counters["compile_seconds"] = full;
-  state.counters["recompile_seconds"] = changed;
-  state.counters["ratio"] = full / changed;
-  state.counters["copied_share"] = copied;
+  planner::Evaluator evaluator(*problem);
+  Counter counter;
+  for (auto _ : state) {
+    counter.turn(strategies.size(), [&] {
+      for (const compiler::Strategy& strategy : strategies) {
+        benchmark::DoNotOptimize(evaluator.evaluate(strategy));
+      }
+    });
+  }
+  counter.report(state);
 }
-BENCHMARK(change_one_group)->Unit(benchmark::kMillisecond)->Iterations(3);
+BENCHMARK(evaluate_local_moves)->Unit(benchmark::kMillisecond)->MinTime(2);
 
 }  // namespace
 }  // namespace heterog::bench

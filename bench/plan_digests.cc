@@ -8,6 +8,7 @@
 // order than that of ranks.
 #include <fmt/format.h>
 
+#include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -66,6 +67,14 @@ class Digest {
   Checksum sum_;
 };
 
+void add_payload(Digest& d, const compiler::Plan& plan, TaskId task) {
+  for (const compiler::Carried& one : plan.carried_by(task)) d.add(one.tensor, one.weighted);
+  for (const compiler::Contribution& one : plan.contributions_to(task)) {
+    d.add(one.device, one.buffer, one.encoding, one.begin, one.end,
+          std::bit_cast<std::int64_t>(one.weight));
+  }
+}
+
 std::uint64_t digest(const compiler::Plan& plan) {
   Digest d;
   for (TaskId t : plan.task_ids()) {
@@ -79,6 +88,8 @@ std::uint64_t digest(const compiler::Plan& plan) {
     for (DeviceId device : plan.participants[t]) d.add(device);
     for (BufferId buffer : plan.allocates[t]) d.add(buffer);
     for (BufferId buffer : plan.reads[t]) d.add(buffer);
+    d.add(plan.payload[t]);
+    if (plan.payload[t].valid()) add_payload(d, plan, t);
   }
   for (BufferId b : id_range<BufferId>(plan.buffers.size())) {
     d.add(plan.buffers[b].device, plan.buffers[b].bytes, plan.buffers[b].tensor, plan.readers[b]);

@@ -41,6 +41,15 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
     # The rest of comm and launch is built without LibTorch too, which tells.
     n = split("tensors comm launch gnn policy runtime/exec runtime/ranks runtime/check measure client cli", parts, " ")
     for (i = 1; i <= n; ++i) torch[parts[i]]
+    # Folders inside a folder: what of it they may include beside themselves. Others that may include
+    # them: none outside, but for what is named.
+    inner["compiler/emit"] = "compiler/compile_options.h compiler/layout.h compiler/plan.h compiler/plan_builder.h"
+    inner["compiler/check"] = "compiler/layout.h compiler/plan.h compiler/strategy.h"
+    open["compiler/check"]
+    for (folder in inner) {
+      n = split(inner[folder], parts, " ")
+      for (i = 1; i <= n; ++i) inside[folder, parts[i]] = 1
+    }
   }
   function complain(what) {
     printf "%s:%d: %s\n", FILENAME, FNR, what
@@ -50,6 +59,7 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
     n = split(FILENAME, path, "/")
     folder = path[2]
     if (n > 3 && (folder "/" path[3]) in may) folder = folder "/" path[3]
+    own = path[2] "/" path[3]
     if (!(folder in may)) complain("folder src/" folder " is not in the table of check_layers.sh")
   }
   /^[ \t]*#[ \t]*include[ \t]*[<"]/ {
@@ -64,6 +74,11 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
         complain("include of \"" target "\": write it from src/, as \"folder/file.h\"")
       else if (!((folder, to) in allowed) && !((folder, target) in allowed))
         complain("src/" folder " may not include \"" target "\"; it may use: " folder " " may[folder])
+      into = name[1] "/" name[2]
+      if (own in inner && name[1] == folder && into != own && !((own, target) in inside))
+        complain("src/" own " may not include \"" target "\"; of " folder " it may use: " inner[own])
+      if (into in inner && name[1] != folder && !(into in open))
+        complain("src/" folder " may not include \"" target "\"; only src/" name[1] " may use " into)
     }
     if (target ~ /^(torch|ATen|c10|c10d)\// && !(folder in torch))
       complain("LibTorch (" target ") in src/" folder "; it belongs where things learn, run or talk")

@@ -35,21 +35,6 @@ class Csr {
     end_row();
   }
 
-  // Appends rows [first, last) of `other`, each value as map(value).
-  template <class Map>
-  void append_rows(const Csr& other, std::size_t first, std::size_t last, Map map) {
-    const std::uint32_t begin = other.offsets_[first], end = other.offsets_[last];
-    const auto shift = static_cast<std::uint32_t>(values_.size()) - begin;  // wraps, as it should
-    values_.resize(values_.size() + (end - begin));
-    Value* out = values_.data() + values_.size() - (end - begin);
-    for (std::uint32_t i = begin; i < end; ++i) *out++ = map(other.values_[i]);
-    for (std::size_t row = first; row < last; ++row) {
-      offsets_.push_back(other.offsets_[row + 1] + shift);
-    }
-  }
-  // The last row is open again.
-  void reopen_row() { offsets_.pop_back(); }
-
   // Counting sort of (row, value) pairs; within a row the order of `pairs` is kept. O(rows+pairs).
   static Csr from_pairs(std::size_t rows, const std::vector<std::pair<Row, Value>>& pairs) {
     Csr csr;

@@ -11,6 +11,8 @@
 #include "cluster/cluster.h"
 #include "launch/join.h"
 #include "launch/rank_place.h"
+#include "launch/terms.h"
+#include "runtime/program/program.h"
 
 namespace heterog::cli {
 

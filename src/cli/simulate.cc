@@ -10,8 +10,8 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
-#include "compiler/check_bytes.h"
-#include "compiler/plan_io.h"
+#include "compiler/check/check_bytes.h"
+#include "compiler/plan_text.h"
 #include "explain/simulation.h"
 #include "sim/check_timeline.h"
 

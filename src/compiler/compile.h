@@ -13,8 +13,4 @@ namespace heterog::compiler {
 Plan compile(const cost::Problem& problem, const Strategy& strategy,
              const CompileOptions& options = {}, Plan recycled = {});
 
-// Proves the plan's own consistency (acyclic, counts, holds, buffers); ENSUREs. Run by compile() in
-// builds with checks on.
-void verify_plan(const Plan& plan);
-
 }  // namespace heterog::compiler

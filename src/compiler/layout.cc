@@ -13,7 +13,7 @@ namespace {
 using graph::OperandUse;
 using graph::Phase;
 
-// Hands out layout ids, one a distinct list of slices.
+// Hands out layout ids, one per distinct list of slices.
 class LayoutPool {
  public:
   explicit LayoutPool(Layout& layout) : layout_(layout) {}
@@ -22,7 +22,14 @@ class LayoutPool {
     for (LayoutId id : id_range<LayoutId>(layout_.slices.size())) {
       if (layout_.slices[id] == slices) return id;
     }
-    return layout_.slices.push_back(std::move(slices));
+    std::vector<Slice> merged = merge_by_device(slices);
+    const LayoutId id = layout_.slices.push_back(std::move(slices));
+    layout_.merged.push_back(id);
+    if (merged.size() < layout_.slices[id].size()) {
+      const LayoutId of_devices = intern(std::move(merged));
+      layout_.merged[id] = of_devices;
+    }
+    return id;
   }
 
  private:
@@ -42,7 +49,7 @@ DeviceId primary_device(const std::vector<Slice>& slices) {
 }
 
 struct UnitLayout {
-  LayoutId replicated;
+  LayoutId sliced;
   LayoutId whole;
 };
 
@@ -51,14 +58,17 @@ IdVector<UnitId, UnitLayout> unit_layouts(const Strategy& strategy, std::int64_t
   IdVector<UnitId, UnitLayout> units(strategy.units.size());
   for (UnitId unit : id_range<UnitId>(strategy.units.size())) {
     // Neighbouring units often decide alike: reuse the layout of the one before.
-    if (unit.value() > 0 &&
-        strategy.units[unit].replicas == strategy.units[UnitId(unit.value() - 1)].replicas) {
-      units[unit] = units[UnitId(unit.value() - 1)];
-      continue;
+    if (unit.value() > 0) {
+      const UnitId before(unit.value() - 1);
+      if (strategy.units[unit].replicas == strategy.units[before].replicas &&
+          strategy.units[unit].instances == strategy.units[before].instances) {
+        units[unit] = units[before];
+        continue;
+      }
     }
-    std::vector<Slice> slices = slice_batch(strategy.units[unit].replicas, batch);
-    const DeviceId primary = primary_device(slices);
-    units[unit].replicated = pool.intern(std::move(slices));
+    std::vector<Slice> slices = slice_batch(strategy.units[unit], batch);
+    const DeviceId primary = primary_device(merge_by_device(slices));
+    units[unit].sliced = pool.intern(std::move(slices));
     units[unit].whole = pool.intern({{primary, 0, batch}});
   }
   return units;
@@ -69,20 +79,48 @@ bool bound_to_producer(OperandUse use) {
   return use == OperandUse::kLocal || use == OperandUse::kPartial;
 }
 
+// Several instances on one device would replace a value that only the first of them finds there, or
+// make the same value again.
+bool runs_once_per_device(const cost::Problem& problem, OpId op) {
+  bool same = true;
+  for (TensorId out : problem.graph->outputs(op)) {
+    if (!out.valid()) continue;
+    if (problem.graph->tensor(out).replaces.valid()) return true;
+    same = same && problem.splits->rules[out].kind == graph::SplitKind::kSame;
+  }
+  return same;
+}
+
+// The layout of an op whose slices, of its unit or of what it reads, are those of `sliced`.
+LayoutId instances_of(const cost::Problem& problem, const Layout& layout, OpId op,
+                      LayoutId sliced) {
+  const LayoutId merged = layout.merged[sliced];
+  if (merged == sliced || !runs_once_per_device(problem, op)) return sliced;
+  for (const graph::Read& read : problem.folded->reads[op]) {
+    VALIDATE(!read.producer.valid() || read.use != OperandUse::kLocal ||
+                 layout.of_op[read.producer] == merged,
+             "{}: op '{}' runs once per device, but reads '{}', of which each of several instances "
+             "on one device has its own; expected one instance per device in the unit of op '{}'",
+             problem.graph->name(), problem.graph->op(op).name,
+             problem.graph->tensor(read.tensor).name, problem.graph->op(read.producer).name);
+  }
+  return merged;
+}
+
 void lay_out_forward_and_backward(const cost::Problem& problem,
                                   const IdVector<OpId, UnitId>& unit_of_op,
                                   const IdVector<UnitId, UnitLayout>& units, Layout& layout) {
   for (OpId op : problem.folded->ops) {
     if (problem.graph->op(op).phase == Phase::kUpdate) continue;
     const UnitLayout& unit = units[unit_of_op[op]];
-    LayoutId chosen = problem.splits->sliceable[op] ? unit.replicated : unit.whole;
+    LayoutId chosen = problem.splits->sliceable[op] ? unit.sliced : unit.whole;
     for (const graph::Read& read : problem.folded->reads[op]) {
       if (read.producer.valid() && bound_to_producer(read.use)) {
         chosen = layout.of_op[read.producer];
         break;
       }
     }
-    layout.of_op[op] = chosen;
+    layout.of_op[op] = instances_of(problem, layout, op, chosen);
   }
 }
 
@@ -114,7 +152,7 @@ void place_parameters(const cost::Problem& problem, const Strategy& strategy,
     const UnitId unit = unit_of_op[updater.valid() ? updater : readers.front()];
     home.replicas = reader_devices(problem, layout, parameter);
     if (home.replicas.empty()) {
-      home.replicas = {primary_device(layout.slices[units[unit].replicated])};
+      home.replicas = {layout.slices[units[unit].whole].front().device};
     }
     home.method = strategy.units[unit].sync;
     if (home.replicas.size() == 1) home.server = home.replicas.front();
@@ -151,7 +189,7 @@ void lay_out_update(const cost::Problem& problem, const IdVector<OpId, UnitId>& 
       layout.of_op[op] = layout.home(parameter).update;
     } else {
       std::vector<DeviceId> devices;
-      for (const Slice& slice : layout.slices[units[unit_of_op[op]].replicated]) {
+      for (const Slice& slice : layout.slices[layout.merged[units[unit_of_op[op]].sliced]]) {
         devices.push_back(slice.device);
       }
       layout.of_op[op] = whole_on(devices);

@@ -21,14 +21,16 @@ struct ParameterHome {
 };
 
 // Where everything runs, before any task is emitted: lay_out() decides it once for a strategy, and
-// Movement, the check of bytes and priorities read it.
+// emission, the check of bytes and priorities read it.
 //
 //   slices[of_op[op]]               the instances of an op: devices with intervals of the batch
+//   slices[merged[of_op[op]]]       the same with one instance per device
 //   home(parameter).replicas        who holds the parameter
 //   slices[home(parameter).update]  where its update runs: on its server, or on every replica
 struct Layout {
-  // Distinct slice lists; ops refer to them.
+  // Distinct slice lists; ops refer to them. A device may stand in one several times.
   IdVector<LayoutId, std::vector<Slice>> slices;
+  IdVector<LayoutId, LayoutId> merged;        // as merge_by_device() does
   IdVector<OpId, LayoutId> of_op;             // invalid for folded aliases, members of chains
   IdVector<TensorId, std::uint32_t> home_of;  // index into homes; kNoHome for non-parameters
   std::vector<ParameterHome> homes;           // in id order of the parameters
@@ -39,8 +41,10 @@ struct Layout {
 };
 
 // Decisions 1 and 5. An op reads a value that only its own slice has (kLocal, kPartial) on the
-// slices of its producer, whatever its own unit says. A parameter lives on every device that reads
-// it.
+// slices of its producer, whatever its own unit says. An op that replaces what stays, or whose
+// results do not depend on the batch, runs once per device. A parameter lives on every device that
+// reads it. Throws an input error if an op would have to run once per device and reads what several
+// instances there keep for themselves.
 Layout lay_out(const cost::Problem& problem, const Strategy& strategy);
 
 // The op by which tasks of a parameter's update are named: the one that makes the parameter's next

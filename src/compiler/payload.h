@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/ids.h"
+#include "cluster/cluster.h"
 #include "graph/types.h"
 
 namespace heterog {

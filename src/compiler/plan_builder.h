@@ -62,30 +62,10 @@ class PlanBuilder {
   BufferId allocate(TaskId task, DeviceId device, Bytes bytes, TensorId tensor);
   void read(TaskId task, BufferId buffer);
 
-  // The new names of another plan's tasks and buffers; kNone for those that this plan lacks.
-  struct Names {
-    static constexpr std::uint32_t kNone = 0xffffffff;
-    std::vector<std::uint32_t> task;
-    std::vector<std::uint32_t> buffer;
-  };
-  // Appends tasks [first, last) and buffers [first_buffer, last_buffer), which they allocate, of a
-  // finished plan, all that they refer to renamed.
-  struct Range {
-    std::size_t first = 0, last = 0;
-    std::size_t first_buffer = 0, last_buffer = 0;
-  };
-  void append(const Plan& plan, const Csr<TaskId, TaskId>& predecessors, const Range& range,
-              const Names& names);
-
-  // Of each task, ascending once the plan is finished.
-  const Csr<TaskId, TaskId>& predecessors() const { return predecessors_; }
-
   // Freezes adjacency. Dependencies named twice are kept once.
   Plan finish() &&;
 
  private:
-  template <class Rename>
-  void append_payloads(const Plan& plan, const Range& range, Rename rename);
   bool is_latest(TaskId task) const { return task.value() + 1 == plan_.task_count(); }
 
   Plan plan_;

@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/json_reader.h"
 #include "base/text.h"
+#include "compiler/check_strategy.h"
 
 namespace heterog::compiler {
 namespace {
@@ -25,7 +26,12 @@ Json decision_json(const UnitDecision& decision, const cluster::Cluster& cluster
     devices.push_back(cluster.device(replica.device).name);
     weights.push_back(replica.weight);
   }
-  return {{"devices", devices}, {"weights", weights}, {"sync", sync_method_name(decision.sync)}};
+  Json json = {
+      {"devices", devices}, {"weights", weights}, {"sync", sync_method_name(decision.sync)}};
+  if (decision.instances != Instances::kPerDevice) {
+    json["instances"] = instances_name(decision.instances);
+  }
+  return json;
 }
 
 // Distinct decisions once, and for each unit which one.
@@ -140,6 +146,14 @@ OrderPolicy read_order(const JsonValue& value) {
   return *policy;
 }
 
+Instances read_instances(const JsonValue& value) {
+  const std::string text = value.as_string();
+  if (text == "per-device") return Instances::kPerDevice;
+  VALIDATE(text == "per-entry", "{}: '{}', expected per-device or per-entry", value.where(),
+           printable(text));
+  return Instances::kPerEntry;
+}
+
 UnitDecision read_decision(const JsonValue& value, const Names& names) {
   JsonObject object(value);
   UnitDecision decision;
@@ -152,6 +166,7 @@ UnitDecision read_decision(const JsonValue& value, const Names& names) {
     decision.replicas.push_back({names.device(devices[i]), weights[i].as_positive()});
   }
   decision.sync = read_method(object.required("sync"));
+  if (object.has("instances")) decision.instances = read_instances(object.required("instances"));
   object.finish();
   return decision;
 }

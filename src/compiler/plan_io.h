@@ -1,4 +1,4 @@
-// The forms of plans: text and DOT of a compiled plan; the plan file with its decisions.
+// The plan file: the decisions, what they refer to, what was predicted.
 #pragma once
 
 #include <string>
@@ -8,10 +8,6 @@
 #include "cost/problem.h"
 
 namespace heterog::compiler {
-
-// One line a task, in order of id: "t12 compute addmm@v100/gpu0 [0,24) 1.250 ms <- t3 t9".
-std::string plan_text(const Plan& plan, const cost::Problem& problem);
-std::string plan_dot(const Plan& plan, const cost::Problem& problem);
 
 // What a plan file says beside the strategy. Predictions are copied from the simulator.
 struct PlanRecord {

@@ -1,9 +1,9 @@
-// Text and DOT forms of a compiled plan, for eyes and golden files.
+// Tasks by what they do to what, and where.
+#include "compiler/plan_text.h"
+
 #include <fmt/format.h>
 
 #include <iterator>
-
-#include "compiler/plan_io.h"
 
 namespace heterog::compiler {
 namespace {
@@ -37,54 +37,6 @@ Csr<TaskId, TaskId> predecessors(const Plan& plan) {
 }
 
 }  // namespace
-
-std::string_view task_kind_name(TaskKind kind) {
-  switch (kind) {
-    case TaskKind::kCompute:
-      return "compute";
-    case TaskKind::kMerge:
-      return "merge";
-    case TaskKind::kTransfer:
-      return "transfer";
-    case TaskKind::kSum:
-      return "sum";
-    case TaskKind::kAllReduce:
-      return "all-reduce";
-    case TaskKind::kPush:
-      return "push";
-    case TaskKind::kPull:
-      return "pull";
-    case TaskKind::kUpdate:
-      return "update";
-    case TaskKind::kOverhead:
-      return "overhead";
-    case TaskKind::kReduceScatter:
-      return "reduce-scatter";
-    case TaskKind::kAllGather:
-      return "all-gather";
-    case TaskKind::kAccumulate:
-      return "accumulate";
-  }
-  return "";
-}
-
-std::string_view encoding_name(Encoding encoding) {
-  return encoding == Encoding::kRows ? "rows" : "dense";
-}
-
-std::string_view reduction_name(Reduction reduction) {
-  switch (reduction) {
-    case Reduction::kNone:
-      return "none";
-    case Reduction::kGather:
-      return "gather";
-    case Reduction::kSum:
-      return "sum";
-    case Reduction::kScatter:
-      return "scatter";
-  }
-  return "";
-}
 
 std::string plan_text(const Plan& plan, const cost::Problem& problem) {
   const auto before = predecessors(plan);

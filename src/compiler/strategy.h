@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -25,11 +26,19 @@ struct Replica {
   friend bool operator==(const Replica&, const Replica&) = default;
 };
 
+// What the entries of a list of replicas that name one device come to.
+enum class Instances : std::uint8_t {
+  kPerDevice,  // together they are one instance on a larger slice, at the place of the first
+  kPerEntry,   // each is an instance on a slice of its own: micro-batches
+};
+std::string_view instances_name(Instances instances);  // "per-device", "per-entry"
+
 // Decision for one unit. One replica is model parallelism; the order of replicas is the order of
-// their slices; replicas on one device are one instance on a larger slice (decision 1).
+// their slices (decision 1).
 struct UnitDecision {
   std::vector<Replica> replicas;
   SyncMethod sync = SyncMethod::kAllReduce;
+  Instances instances = Instances::kPerDevice;
   friend bool operator==(const UnitDecision&, const UnitDecision&) = default;
 };
 
@@ -40,26 +49,6 @@ struct ParameterSync {
   DeviceId server;  // of a parameter server, one of the replicas; invalid: chosen by the compiler
                     // (decision 5)
   friend bool operator==(const ParameterSync&, const ParameterSync&) = default;
-};
-
-// An op cut along an axis other than the batch (FastT's operation splits).
-struct OpSplit {
-  UnitId unit;
-  enum class Join : std::uint8_t { kConcat, kSum } join = Join::kConcat;
-  std::uint8_t axis = 0;
-  std::vector<DeviceId> parts;
-  friend bool operator==(const OpSplit&, const OpSplit&) = default;
-};
-
-// Micro-batches and stages (SPP, GPipe, PipeDream). One micro-batch: no pipeline.
-struct Pipeline {
-  int micro_batches = 1;
-  std::vector<std::uint32_t> stage_of_unit;
-  enum class Replicas : std::uint8_t {
-    kSplitMicroBatch,
-    kTakeTurns
-  } replicas = Replicas::kSplitMicroBatch;
-  friend bool operator==(const Pipeline&, const Pipeline&) = default;
 };
 
 enum class OrderPolicy : std::uint8_t {
@@ -86,8 +75,6 @@ struct Strategy {
   IdVector<OpId, UnitId> unit_of_op;     // empty: the problem's groups are the units
   IdVector<UnitId, UnitDecision> units;  // one a unit
   std::vector<ParameterSync> sync;       // empty: every parameter as its unit says
-  std::vector<OpSplit> splits;           // empty: none
-  Pipeline pipeline;                     // one micro-batch: none
   OrderPolicy order = OrderPolicy::kRank;
   std::vector<OpPriority> priorities;  // kPriority: of what is not named, 0; else empty
   Bytes bucket_bytes = 0;              // gradients that share one all-reduce; 0: one each
@@ -101,14 +88,6 @@ UnitDecision even_decision(const cost::Problem& problem, SyncMethod sync);
 UnitDecision proportional_decision(const cost::Problem& problem, SyncMethod sync);
 UnitDecision single_decision(DeviceId device);
 
-// Throws an input error (prefixed by `source`) if the strategy does not fit the problem: wrong
-// counts, unknown devices, weights that are not positive and finite, no replica, two entries of
-// sync for one parameter, a server that has no replica of it or of an all-reduce, priorities of
-// what does not run or without the order that follows them, features that the compiler does not
-// have.
-void check_strategy(const cost::Problem& problem, const Strategy& strategy,
-                    std::string_view source);
-
 // A contiguous interval of the batch's samples on a device.
 struct Slice {
   DeviceId device;
@@ -119,8 +98,12 @@ struct Slice {
 };
 
 // Slices of `batch` in the order of the replicas: sizes by largest remainder (ties: the earlier
-// replica), replicas of one device merged at its first place, empty slices left out. (decision 1)
+// replica), empty slices left out (decision 1). The first: one slice per device, at the place of
+// its first replica.
 std::vector<Slice> slice_batch(const std::vector<Replica>& replicas, std::int64_t batch);
+std::vector<Slice> slice_batch(const UnitDecision& decision, std::int64_t batch);
+// One slice per device, as large as all of its slices together, at the place of the first.
+std::vector<Slice> merge_by_device(std::span<const Slice> slices);
 
 }  // namespace compiler
 }  // namespace heterog

@@ -15,11 +15,14 @@ const compiler::UnitDecision& decision_of(const cost::Problem& problem,
 }
 
 std::string decision_text(const cost::Problem& problem, const compiler::UnitDecision& decision) {
-  const auto slices = compiler::slice_batch(decision.replicas, problem.batch);
+  const auto instances = compiler::slice_batch(decision, problem.batch);
+  const auto slices = compiler::merge_by_device(instances);
+  const std::string repeated =
+      instances.size() > slices.size() ? fmt::format(", in {} instances", instances.size()) : "";
   const auto name = [&](const compiler::Slice& slice) {
     return problem.cluster->device(slice.device).name;
   };
-  if (slices.size() == 1) return name(slices.front());
+  if (slices.size() == 1) return name(slices.front()) + repeated;
   std::vector<std::string> names;
   std::vector<std::int64_t> sizes;
   for (const compiler::Slice& slice : slices) {
@@ -40,7 +43,8 @@ std::string decision_text(const cost::Problem& problem, const compiler::UnitDeci
   const std::string shares =
       equal ? "equally"
             : fmt::format("{}{}", fmt::join(sizes, ":"), slices.size() > kSized ? ":…" : "");
-  return fmt::format("{} {}, {}", devices, shares, compiler::sync_method_name(decision.sync));
+  return fmt::format("{} {}, {}{}", devices, shares, compiler::sync_method_name(decision.sync),
+                     repeated);
 }
 
 std::string home_text(const cost::Problem& problem, const compiler::ParameterHome& home) {

@@ -15,7 +15,8 @@ namespace {
 void add_decisions(Hasher& hasher, const compiler::Strategy& strategy) {
   for (UnitId unit : strategy.unit_of_op) hasher.add(unit.value());
   for (const compiler::UnitDecision& decision : strategy.units) {
-    hasher.add(decision.replicas.size() * 2 + static_cast<std::uint64_t>(decision.sync));
+    hasher.add(decision.replicas.size() * 4 + static_cast<std::uint64_t>(decision.instances) * 2 +
+               static_cast<std::uint64_t>(decision.sync));
     for (const compiler::Replica& replica : decision.replicas) {
       hasher.add(replica.device.value());
       hasher.add(std::bit_cast<std::uint64_t>(replica.weight));
@@ -30,15 +31,12 @@ void add_options(Hasher& hasher, const compiler::Strategy& strategy) {
     hasher.add(static_cast<std::uint64_t>(sync.method));
     hasher.add(sync.server.value());
   }
-  hasher.add(strategy.splits.size());
-  for (const compiler::OpSplit& split : strategy.splits) {
-    hasher.add(split.unit.value());
-    hasher.add(static_cast<std::uint64_t>(split.join) * 256 + split.axis);
-    for (DeviceId device : split.parts) hasher.add(device.value());
+  hasher.add(strategy.priorities.size());
+  for (const compiler::OpPriority& one : strategy.priorities) {
+    hasher.add(one.op.value());
+    hasher.add(one.instance);
+    hasher.add(static_cast<std::uint64_t>(one.priority));
   }
-  hasher.add(static_cast<std::uint64_t>(strategy.pipeline.micro_batches));
-  hasher.add(static_cast<std::uint64_t>(strategy.pipeline.replicas));
-  for (std::uint32_t stage : strategy.pipeline.stage_of_unit) hasher.add(stage);
   hasher.add(static_cast<std::uint64_t>(strategy.order));
   hasher.add(static_cast<std::uint64_t>(strategy.bucket_bytes));
 }

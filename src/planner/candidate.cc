@@ -1,6 +1,9 @@
 // Between strategies and candidates, and the application of moves.
 #include "planner/candidate.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace heterog::planner {
 
 ShareId intern(Candidate& candidate, const Replicas& replicas) {
@@ -11,8 +14,11 @@ ShareId intern(Candidate& candidate, const Replicas& replicas) {
 }
 
 bool is_plain(const compiler::Strategy& strategy) {
-  return strategy.unit_of_op.empty() && strategy.sync.empty() && strategy.splits.empty() &&
-         strategy.pipeline.micro_batches == 1;
+  const auto merges = [](const compiler::UnitDecision& unit) {
+    return unit.instances == compiler::Instances::kPerDevice;
+  };
+  return strategy.unit_of_op.empty() && strategy.sync.empty() &&
+         std::all_of(strategy.units.begin(), strategy.units.end(), merges);
 }
 
 compiler::Strategy to_plain(const cost::Problem& problem, const compiler::Strategy& strategy) {
@@ -21,7 +27,9 @@ compiler::Strategy to_plain(const cost::Problem& problem, const compiler::Strate
     const UnitId unit = strategy.unit_of_op.empty()
                             ? UnitId(group.value())
                             : strategy.unit_of_op[problem.grouping.members[group][0]];
-    plain.units.push_back(strategy.units[unit]);
+    compiler::UnitDecision decision = strategy.units[unit];
+    decision.instances = compiler::Instances::kPerDevice;
+    plain.units.push_back(std::move(decision));
   }
   return plain;
 }

@@ -26,8 +26,8 @@ struct Candidate {
 // The entry with these replicas, added if there is none.
 ShareId intern(Candidate& candidate, const Replicas& replicas);
 
-// On the problem's groups, without the optional parts (sync of single parameters, splits,
-// pipeline).
+// On the problem's groups, one instance per device, without the optional part (sync of single
+// parameters).
 bool is_plain(const compiler::Strategy& strategy);
 // The nearest plain strategy: every group as its first op has it; the same strategy if the units
 // are unions of groups and nothing optional is used.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace heterog::planner {
 
@@ -17,14 +18,14 @@ bool better(const Evaluation& a, const Evaluation& b) {
 }
 
 Evaluation Evaluator::evaluate(const compiler::Strategy& strategy) {
-  const compiler::Plan& plan = recompiler_.compile(strategy);
-  const sim::SimResult& result = simulator_.simulate(plan, strategy.order);
+  plan_ = compiler::compile(problem_, strategy, options_, std::move(plan_));
+  const sim::SimResult& result = simulator_.simulate(plan_, strategy.order);
   ++evaluations_;
   last_peaks_ = result.peak_bytes;
   Evaluation evaluation{.step = result.step, .feasible = result.feasible()};
-  for (DeviceId device : id_range<DeviceId>(plan.device_count)) {
+  for (DeviceId device : id_range<DeviceId>(plan_.device_count)) {
     evaluation.missing_bytes +=
-        std::max<Bytes>(0, result.peak_bytes[device] - plan.capacity[device]);
+        std::max<Bytes>(0, result.peak_bytes[device] - plan_.capacity[device]);
   }
   evaluation.reward = reward(evaluation.step, evaluation.feasible);
   return evaluation;

@@ -1,7 +1,7 @@
 // Strategy → step time and reward: compile, simulate, reward. One evaluator per thread.
 #pragma once
 
-#include "compiler/recompile.h"
+#include "compiler/compile.h"
 #include "compiler/strategy.h"
 #include "cost/problem.h"
 #include "sim/simulator.h"
@@ -28,15 +28,14 @@ bool better(const Evaluation& a, const Evaluation& b);
 //   const Evaluation found = evaluator.evaluate(strategy);
 //   if (better(found, best)) ...
 //
-//   strategy --recompiler_--> plan --simulator_--> step, peaks --reward()--> evaluation
+//   strategy --compile()--> plan --simulator_--> step, peaks --reward()--> evaluation
 //
-// Both parts keep memory from call to call, and the recompiler the last plan: a strategy that
-// differs from the last one in a few units is cheap. The result does not depend on what was
-// evaluated before. Not for several threads; BatchEvaluator has one per worker.
+// Both parts keep memory from call to call. The result does not depend on what was evaluated
+// before. Not for several threads; BatchEvaluator has one per worker.
 class Evaluator {
  public:
   explicit Evaluator(const cost::Problem& problem, compiler::CompileOptions options = {})
-      : problem_(problem), recompiler_(problem, options) {}
+      : problem_(problem), options_(options) {}
   Evaluation evaluate(const compiler::Strategy& strategy);
   // Of the strategy last evaluated: peak memory of each device.
   const IdVector<DeviceId, Bytes>& last_peaks() const { return last_peaks_; }
@@ -45,7 +44,8 @@ class Evaluator {
 
  private:
   const cost::Problem& problem_;
-  compiler::Recompiler recompiler_;
+  compiler::CompileOptions options_;
+  compiler::Plan plan_;  // the last one
   sim::Simulator simulator_;
   IdVector<DeviceId, Bytes> last_peaks_;
   std::int64_t evaluations_ = 0;

@@ -35,7 +35,7 @@ TEST(Connections, LeadToEachOtherRankOnEachChannel) {
     const DeviceId own(static_cast<std::size_t>(rank));
     const Connections all =
         connect_ranks(store.another_connection(), own, options(kRanks, kPatient));
-    const auto letter = [](DeviceId from, DeviceId to, std::size_t channel) {
+    const auto letter = [kRanks](DeviceId from, DeviceId to, std::size_t channel) {
       return static_cast<char>('A' + (from.value() * kRanks + to.value()) * 2 + channel);
     };
     for (const DeviceId peer : everyone(kRanks)) {

@@ -4,7 +4,7 @@
 
 #include <ATen/ATen.h>
 
-#include "runtime/order_checker.h"
+#include "comm/order_checker.h"
 
 namespace heterog::comm::fake {
 

@@ -1,5 +1,5 @@
 // Plans of random strategies on real graphs move what the strategies' formulas say.
-#include "compiler/check_bytes.h"
+#include "compiler/check/check_bytes.h"
 
 #include <gtest/gtest.h>
 

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/rng.h"
+#include "compiler/check/verify_plan.h"
 #include "compiler/problems.h"
 #include "sim/simulator.h"
 

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/rng.h"
+#include "compiler/check_strategy.h"
 #include "compiler/compile.h"
 #include "compiler/layout.h"
 #include "compiler/problems.h"

@@ -1,5 +1,5 @@
 // What moving bytes takes of the devices that move them themselves.
-#include "compiler/overhead.h"
+#include "compiler/emit/overhead.h"
 
 #include <gtest/gtest.h>
 

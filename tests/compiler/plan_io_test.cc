@@ -24,6 +24,10 @@ PlanRecord random_record(const cost::Problem& problem, Rng& rng) {
     UnitDecision decision = rng.below(2) ? even_decision(problem, SyncMethod::kParameterServer)
                                          : single_decision(DeviceId(rng.below(3)));
     if (rng.below(3) == 0) decision.replicas[0].weight = 0.1 + rng.uniform();
+    if (rng.below(3) == 0) {
+      decision.instances = Instances::kPerEntry;
+      decision.replicas.push_back(decision.replicas[0]);
+    }
     record.strategy.units.push_back(decision);
   }
   const TensorId parameter = problem.graph->parameters()[0];
@@ -125,6 +129,24 @@ TEST(PlanFile, RefusesASyncThatContradictsItself) {
   EXPECT_EQ(with(R"({"parameter": "first.bias", "method": "ps", "server": "m2/gpu0"})"),
             "p.json: sync[0]: server m2/gpu0 has no replica of parameter 'first.bias', which is on "
             "m0/gpu0, m1/gpu0");
+}
+
+TEST(PlanFile, RefusesInstancesOfAnotherKind) {
+  const auto problem = toy_problem(support::tiny_mlp_graph(), 3, 12);
+  PlanRecord record;
+  record.strategy = uniform_strategy(*problem, even_decision(*problem, SyncMethod::kAllReduce));
+  for (UnitDecision& unit : record.strategy.units) unit.instances = Instances::kPerEntry;
+  write_plan(file_name(), record, *problem);
+  const std::string text = read_file(file_name());
+  std::filesystem::remove(file_name());
+  const auto with = [&](const std::string& word) {
+    std::string changed = text;
+    const std::string per_entry = R"("per-entry")";
+    return refusal(changed.replace(changed.find(per_entry), per_entry.size(), word), *problem);
+  };
+  EXPECT_EQ(with(R"("per-device")"), "accepted");
+  EXPECT_EQ(with(R"("each")"),
+            "p.json: decisions[0].instances: 'each', expected per-device or per-entry");
 }
 
 // Later ops cost more: seeds of groups are others than where all cost the same.

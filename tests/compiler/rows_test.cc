@@ -1,5 +1,5 @@
 // Gradients of embeddings travel as rows where that is smaller.
-#include "compiler/rows.h"
+#include "compiler/emit/rows.h"
 
 #include <gtest/gtest.h>
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "compiler/check/verify_plan.h"
 #include "compiler/compile.h"
 #include "compiler/order.h"
 #include "compiler/plan_builder.h"

@@ -24,6 +24,13 @@ TEST(DecisionText, SaysDevicesSharesAndAggregation) {
             "all devices 6:4:2, all-reduce");
   EXPECT_EQ(text({{c, 3}, {a, 1}}, SyncMethod::kParameterServer),
             name(c) + " + " + name(a) + " 9:3, ps");
+  compiler::UnitDecision apart{.replicas = {{a}, {b}, {a}},
+                               .sync = SyncMethod::kAllReduce,
+                               .instances = compiler::Instances::kPerEntry};
+  EXPECT_EQ(decision_text(*problem, apart),
+            name(a) + " + " + name(b) + " 8:4, all-reduce, in 3 instances");
+  apart.replicas = {{a}, {a}};
+  EXPECT_EQ(decision_text(*problem, apart), name(a) + ", in 2 instances");
 }
 
 // Sizes that differ by one sample are as equal as whole samples can be.

@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "compiler/check_strategy.h"
 #include "planner/baselines.h"
 #include "planner/candidate.h"
 #include "planner/local_search.h"

@@ -108,7 +108,7 @@ TEST_P(Collectives, PutTheMembersPartsTogether) {
 
 // Of members that are not the first ranks, in turn with sums, so that neither is taken for another.
 TEST_P(Collectives, OfSeveralSetsInTurn) {
-  const comm::DeviceSets sets{devices({1, 3}), devices({0, 1, 3})};
+  const comm::DeviceSets sets{comm::devices({1, 3}), comm::devices({0, 1, 3})};
   const auto errors = GetParam().run(4, sets, [&](comm::Transport& transport, std::size_t rank) {
     for (int round = 0; round < 3; ++round) {
       for (std::size_t set = 0; set < sets.size(); ++set) {

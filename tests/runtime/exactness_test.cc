@@ -6,7 +6,7 @@
 #include <atomic>
 
 #include "base/rng.h"
-#include "compiler/check_bytes.h"
+#include "compiler/check/check_bytes.h"
 #include "runtime/check/verify.h"
 #include "runtime/exec/random_data.h"
 #include "runtime/jobs.h"
@@ -263,7 +263,7 @@ graph::ModelGraph normalised_rows() {
   return std::move(builder).build("normalised rows");
 }
 
-TEST(comm::Cuts, LeaveNoGapsThatAKernelWouldReadAsRows) {
+TEST(Cuts, LeaveNoGapsThatAKernelWouldReadAsRows) {
   const std::shared_ptr<const cost::Problem> problem =
       compiler::toy_problem(normalised_rows(), 3, 11);
   for (std::uint64_t seed = 0; seed < 40; ++seed) {

@@ -1,5 +1,5 @@
 // Adds a task to each end of each transfer and collective.
-#include "compiler/overhead.h"
+#include "compiler/emit/overhead.h"
 
 #include <algorithm>
 #include <vector>

@@ -1,5 +1,5 @@
 // Counts what a strategy has to move, op by op and gradient by gradient, without tasks.
-#include "compiler/check_bytes.h"
+#include "compiler/check/check_bytes.h"
 
 #include <fmt/format.h>
 
@@ -129,10 +129,28 @@ class Counter {
     need_value(read.tensor, reduced != total_at_.end() ? reduced->second : devices(made),
                slice.device);
   }
+  // Each once, in the order of their first slices: what several instances of one device make of a
+  // sum is added up there before anything moves.
   std::vector<DeviceId> devices(LayoutId layout) const {
     std::vector<DeviceId> list;
-    for (const Slice& slice : layout_.slices[layout]) list.push_back(slice.device);
+    for (const Slice& slice : layout_.slices[layout]) {
+      if (std::find(list.begin(), list.end(), slice.device) == list.end()) {
+        list.push_back(slice.device);
+      }
+    }
     return list;
+  }
+  // `once` has one slice per device, each as large as all that the device has in `made`.
+  bool is_merged(LayoutId once, LayoutId made) const {
+    const auto& slices = layout_.slices[once];
+    if (devices(once) != devices(made) || devices(once).size() != slices.size()) return false;
+    return std::all_of(slices.begin(), slices.end(), [&](const Slice& whole) {
+      std::int64_t samples = 0;
+      for (const Slice& slice : layout_.slices[made]) {
+        if (slice.device == whole.device) samples += slice.size();
+      }
+      return samples == whole.size();
+    });
   }
 
   // Partial sums become a total: where it is read, if that is one place or where they are.
@@ -141,7 +159,7 @@ class Counter {
     const LayoutId made = layout_.of_op[read.producer];
     std::vector<DeviceId>& at = total_at_[read.base] = devices(made);
     if (at.size() == 1) return;
-    if (readers == made) return all_reduce(at, whole(read.base));
+    if (readers == made || is_merged(readers, made)) return all_reduce(at, whole(read.base));
     const DeviceId root = layout_.slices[readers].front().device;
     for (DeviceId device : at) send(device, root, whole(read.base));
     at = {root};
@@ -193,7 +211,15 @@ class Counter {
     }
   };
 
-  // What `samples` of the batch add to the gradient, as indices and rows if it is a lookup's.
+  // What the slices of a device add to the gradient, as indices and rows if it is a lookup's.
+  Bytes as_rows(const Gradient& gradient, DeviceId device) const {
+    Bytes total = 0;
+    for (const Slice& slice : layout_.op_slices(gradient.producer)) {
+      if (slice.device == device) total += as_rows(gradient, slice.size());
+    }
+    return std::min(whole(gradient.tensor), total);
+  }
+  // The same of so many samples.
   Bytes as_rows(const Gradient& gradient, std::int64_t samples) const {
     Bytes total = 0;
     std::vector<TensorId> addends = {gradient.tensor};
@@ -247,18 +273,17 @@ class Counter {
   }
   void aggregate(const Gradient& gradient, Bytes& bucket) {
     const LayoutId layout = layout_.of_op[gradient.producer];
-    const std::vector<Slice>& slices = layout_.slices[layout];
     const std::vector<DeviceId> at = devices(layout);
     const Bytes full = whole(gradient.tensor);
     total_at_[gradient.tensor] = at;
     if (at.size() == 1) return;
     Bytes longest = 0;
-    for (const Slice& s : slices) longest = std::max(longest, as_rows(gradient, s.size()));
+    for (DeviceId device : at) longest = std::max(longest, as_rows(gradient, device));
     const ParameterHome& home = layout_.home(gradient.parameter);
     if (home.server.valid()) {
       const bool rows = std::find(at.begin(), at.end(), home.server) != at.end();
-      for (const Slice& s : slices) {
-        send(s.device, home.server, rows ? as_rows(gradient, s.size()) : full);
+      for (DeviceId device : at) {
+        send(device, home.server, rows ? as_rows(gradient, device) : full);
       }
       total_at_[gradient.tensor] = {home.server};
       return;

@@ -5,7 +5,11 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <vector>
 
+#include "compiler/emit/emission.h"
+#include "compiler/emit/sums.h"
 #include "cost/problem.h"
 
 namespace heterog::compiler {
@@ -21,5 +25,14 @@ struct SparseRows {
 // is full.
 std::optional<SparseRows> sparse_rows(const cost::Problem& problem, TensorId gradient,
                                       std::int64_t samples);
+
+// Pushes to `root`, which is one of the locations (one per device), and a sum there. `rows`: those
+// of each, parallel to them.
+Location sum_rows_at(Emission& e, TensorId tensor, std::span<const Location> locations,
+                     std::span<const SparseRows> rows, DeviceId root, InPlace in_place);
+// In place of an all-reduce: one all-gather of as many rows from each device (short ones are
+// padded), which every device then adds to its own gradient.
+std::vector<Location> gather_rows(Emission& e, TensorId tensor, std::span<const Location> locations,
+                                  const SparseRows& rows, InPlace in_place);
 
 }  // namespace heterog::compiler

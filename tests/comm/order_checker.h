@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace heterog::runtime::fake {
+namespace heterog::comm::fake {
 
 // Who does things one after another: a stream or a host thread.
 using Actor = std::size_t;
@@ -89,4 +89,4 @@ class OrderChecker {
   std::uint64_t acts_ = 0;
 };
 
-}  // namespace heterog::runtime::fake
+}  // namespace heterog::comm::fake

@@ -1,11 +1,11 @@
 // Clocks, and for each block of memory the accesses that may still matter.
-#include "runtime/order_checker.h"
+#include "comm/order_checker.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-namespace heterog::runtime::fake {
+namespace heterog::comm::fake {
 
 void VectorClock::join(const VectorClock& other) {
   if (counts_.size() < other.counts_.size()) counts_.resize(other.counts_.size());
@@ -155,4 +155,4 @@ void OrderChecker::touch_block(std::vector<Access>& accesses, const Access& now,
   accesses.push_back(now);
 }
 
-}  // namespace heterog::runtime::fake
+}  // namespace heterog::comm::fake

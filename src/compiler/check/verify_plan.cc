@@ -1,8 +1,9 @@
 // Checks a compiled plan against its own rules.
-#include <algorithm>
-#include <utility>
+#include "compiler/check/verify_plan.h"
 
-#include "compiler/compile.h"
+#include <algorithm>
+#include <functional>
+#include <utility>
 
 namespace heterog::compiler {
 namespace {
@@ -38,8 +39,11 @@ void verify_payload(const Plan& plan, TaskId task) {
     ENSURE(
         std::equal(given.begin(), given.end(), members.begin(), members.end(),
                    [](const Contribution& one, DeviceId member) { return one.device == member; }));
+    ENSURE(std::is_sorted(members.begin(), members.end(), std::less_equal<>()));  // no two alike
   } else if (is_transfer(kind)) {
     ENSURE(given.size() == 1 && given.front().device == plan.peer[task]);
+  } else if (kind == TaskKind::kAccumulate) {
+    for (const Contribution& one : given) ENSURE(one.device == plan.device[task]);
   } else if (kind == TaskKind::kMerge) {
     std::int64_t at = plan.begin[task];
     for (const Contribution& one : given) {

@@ -1,0 +1,141 @@
+// Refuses what does not fit: units, devices, weights, servers, priorities.
+#include "compiler/check_strategy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "compiler/layout.h"
+
+namespace heterog::compiler {
+namespace {
+
+// A task of each op for each: more than any pipeline has.
+constexpr std::size_t kMaxInstances = 1 << 16;
+
+// Each entry by itself, and that none contradicts another.
+void check_sync(const cost::Problem& problem, const Strategy& strategy, std::string_view source) {
+  const std::size_t devices = problem.cluster->device_count();
+  std::set<TensorId> seen;
+  for (std::size_t i = 0; i < strategy.sync.size(); ++i) {
+    const ParameterSync& sync = strategy.sync[i];
+    VALIDATE(sync.parameter.value() < problem.graph->tensor_count() &&
+                 problem.graph->tensor(sync.parameter).role == graph::TensorRole::kParameter,
+             "{}: sync[{}]: tensor {} is not a parameter", source, i, sync.parameter.value());
+    const std::string& name = problem.graph->tensor(sync.parameter).name;
+    VALIDATE(seen.insert(sync.parameter).second,
+             "{}: sync[{}]: parameter '{}' stands twice, expected one entry", source, i, name);
+    VALIDATE(!sync.server.valid() || sync.server.value() < devices,
+             "{}: sync[{}]: server {}, the cluster has {} devices", source, i, sync.server.value(),
+             devices);
+    VALIDATE(
+        !sync.server.valid() || sync.method == SyncMethod::kParameterServer,
+        "{}: sync[{}]: parameter '{}' has a server, {}, and method all-reduce; expected method "
+        "ps, or no server",
+        source, i, name, problem.cluster->device(sync.server).name);
+  }
+}
+
+// A server is one of the devices that hold the parameter (decision 5), which does not depend on how
+// its gradients travel.
+void check_servers(const cost::Problem& problem, const Strategy& strategy,
+                   std::string_view source) {
+  const auto names_server = [](const ParameterSync& sync) { return sync.server.valid(); };
+  if (std::none_of(strategy.sync.begin(), strategy.sync.end(), names_server)) return;
+  Strategy without = strategy;
+  without.sync.clear();
+  const Layout layout = lay_out(problem, without);
+  for (std::size_t i = 0; i < strategy.sync.size(); ++i) {
+    const ParameterSync& sync = strategy.sync[i];
+    if (!sync.server.valid()) continue;
+    std::string held;
+    bool holds = false;
+    if (layout.home_of[sync.parameter] != Layout::kNoHome) {
+      for (DeviceId replica : layout.home(sync.parameter).replicas) {
+        holds |= replica == sync.server;
+        held += (held.empty() ? "" : ", ") + problem.cluster->device(replica).name;
+      }
+    }
+    VALIDATE(holds, "{}: sync[{}]: server {} has no replica of parameter '{}', which is on {}",
+             source, i, problem.cluster->device(sync.server).name,
+             problem.graph->tensor(sync.parameter).name, held.empty() ? "no device" : held);
+  }
+}
+
+// Each names an instance that runs, once.
+void check_priorities(const cost::Problem& problem, const Strategy& strategy,
+                      std::string_view source) {
+  const bool follows = strategy.order == OrderPolicy::kPriority;
+  VALIDATE(follows || strategy.priorities.empty(),
+           "{}: priorities: {} given, but the order is {}; expected order priority, or none",
+           source, strategy.priorities.size(), order_policy_name(strategy.order));
+  VALIDATE(!follows || !strategy.priorities.empty(),
+           "{}: order: priority, but no priorities are given; expected those of the ops, or order "
+           "rank, rank-reserve or fifo",
+           source);
+  if (!follows) return;
+  const graph::ModelGraph& graph = *problem.graph;
+  const Layout layout = lay_out(problem, strategy);
+  std::set<std::pair<OpId, std::uint32_t>> seen;
+  for (std::size_t i = 0; i < strategy.priorities.size(); ++i) {
+    const OpPriority& one = strategy.priorities[i];
+    VALIDATE(one.op.value() < graph.op_count(), "{}: priorities[{}]: op {}, the graph has {} ops",
+             source, i, one.op.value(), graph.op_count());
+    const std::string& name = graph.op(one.op).name;
+    const LayoutId at = task_layout(problem, layout, one.op);
+    VALIDATE(at.valid(), "{}: priorities[{}]: op '{}' has no task of its own in the plan", source,
+             i, name);
+    VALIDATE(one.instance < layout.slices[at].size(),
+             "{}: priorities[{}]: instance {} of op '{}', which has {}", source, i, one.instance,
+             name, layout.slices[at].size());
+    VALIDATE(seen.insert({one.op, one.instance}).second,
+             "{}: priorities[{}]: instance {} of op '{}' stands twice, expected one entry", source,
+             i, one.instance, name);
+  }
+}
+
+}  // namespace
+
+void check_strategy(const cost::Problem& problem, const Strategy& strategy,
+                    std::string_view source) {
+  const std::size_t devices = problem.cluster->device_count();
+  const bool own_units = !strategy.unit_of_op.empty();
+  if (own_units) {
+    VALIDATE(strategy.unit_of_op.size() == problem.graph->op_count(),
+             "{}: unit_of_op has {} entries, the graph has {} ops", source,
+             strategy.unit_of_op.size(), problem.graph->op_count());
+    for (UnitId unit : strategy.unit_of_op) {
+      VALIDATE(unit.value() < strategy.units.size(), "{}: unit_of_op names unit {}, there are {}",
+               source, unit.value(), strategy.units.size());
+    }
+  } else {
+    VALIDATE(strategy.units.size() == problem.grouping.count(),
+             "{}: decisions for {} units, the problem has {} groups", source, strategy.units.size(),
+             problem.grouping.count());
+  }
+  for (std::size_t i = 0; i < strategy.units.size(); ++i) {
+    const UnitDecision& decision = strategy.units[UnitId(i)];
+    VALIDATE(!decision.replicas.empty(), "{}: units[{}]: no replica, give at least one device",
+             source, i);
+    VALIDATE(
+        decision.instances == Instances::kPerDevice || decision.replicas.size() <= kMaxInstances,
+        "{}: units[{}]: {} replicas, each an instance, expected at most {}", source, i,
+        decision.replicas.size(), kMaxInstances);
+    for (const Replica& replica : decision.replicas) {
+      VALIDATE(replica.device.value() < devices, "{}: units[{}]: device {}, the cluster has {}",
+               source, i, replica.device.value(), devices);
+      VALIDATE(std::isfinite(replica.weight) && replica.weight > 0 && replica.weight <= 1e9,
+               "{}: units[{}]: weight {}, expected a positive number up to 1e9", source, i,
+               replica.weight);
+    }
+  }
+  VALIDATE(strategy.bucket_bytes >= 0, "{}: bucket_bytes: {}, expected 0 or more", source,
+           strategy.bucket_bytes);
+  check_sync(problem, strategy, source);
+  check_servers(problem, strategy, source);
+  check_priorities(problem, strategy, source);
+}
+
+}  // namespace heterog::compiler

@@ -1,0 +1,47 @@
+// What everything that emits tasks of one plan shares.
+#pragma once
+
+#include <vector>
+
+#include "compiler/compile_options.h"
+#include "compiler/emit/costs.h"
+#include "compiler/emit/whereabouts.h"
+#include "compiler/layout.h"
+#include "compiler/plan_builder.h"
+#include "cost/problem.h"
+
+namespace heterog::compiler {
+
+// One plan while it is emitted. The functions of this folder take it, append tasks to `builder` and
+// tell `where` what they bring about; they are called in the order of compile.cc, ops in
+// topological order, so that what a task reads is there already.
+struct Emission {
+  const cost::Problem& problem;
+  const Layout& layout;
+  CompileOptions options;
+  PlanBuilder& builder;
+  Whereabouts where;
+  CollectiveCosts costs;
+  // Kept from op to op for their memory: what each instance reads, and what it reads of makers on
+  // the same slices.
+  std::vector<std::vector<Source>> sources = {};
+  std::vector<Made> direct = {};
+
+  Emission(const cost::Problem& one_problem, const Layout& one_layout,
+           const CompileOptions& one_options, PlanBuilder& one_builder)
+      : problem(one_problem),
+        layout(one_layout),
+        options(one_options),
+        builder(one_builder),
+        where(one_problem, one_layout),
+        costs(*one_problem.cluster) {}
+};
+
+// The writer of what stays on a device waits for those who read its old value there.
+inline void wait_for_readers(Emission& e, TensorId tensor, DeviceId device, TaskId writer) {
+  e.where.each_reader(tensor, device, [&](TaskId reader) {
+    if (reader != writer) e.builder.depend(reader, writer);
+  });
+}
+
+}  // namespace heterog::compiler

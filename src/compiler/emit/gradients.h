@@ -1,0 +1,14 @@
+// Aggregation of the gradients of replicated parameters.
+#pragma once
+
+#include "compiler/emit/emission.h"
+
+namespace heterog::compiler {
+
+// After all forward and backward ops. What several instances of one device made is accumulated
+// there; then pushes and sums at parameter servers, all-reduces (buckets of up to `bucket_bytes`)
+// among replicas (decisions 4 to 6). Gradients of embeddings travel as rows, each alone, where that
+// moves fewer bytes.
+void aggregate_gradients(Emission& e, Bytes bucket_bytes);
+
+}  // namespace heterog::compiler

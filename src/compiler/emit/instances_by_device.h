@@ -1,0 +1,40 @@
+// Which instances of a layout a device runs.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "compiler/layout.h"
+
+namespace heterog::compiler {
+
+// The slices of every layout, found by device. A device that stands in a layout several times has
+// several instances; they are linked in the order of the layout:
+//
+//   for (std::uint32_t i = by_device.first(layout, device); i != InstancesByDevice::kNone;
+//        i = by_device.next(layout, i))
+class InstancesByDevice {
+ public:
+  static constexpr std::uint32_t kNone = 0xffffffff;
+
+  InstancesByDevice(const Layout& layout, std::size_t devices);
+  std::uint32_t first(LayoutId layout, DeviceId device) const {
+    return first_[layout.value() * devices_ + device.value()];
+  }
+  std::uint32_t next(LayoutId layout, std::uint32_t instance) const {
+    return next_[begin_[layout] + instance];
+  }
+  // Of all instances of the layout on the device together.
+  std::int64_t samples(LayoutId layout, DeviceId device) const {
+    return samples_[layout.value() * devices_ + device.value()];
+  }
+
+ private:
+  std::size_t devices_;
+  std::vector<std::uint32_t> first_;         // [layout][device]
+  std::vector<std::int64_t> samples_;        // [layout][device]
+  IdVector<LayoutId, std::uint32_t> begin_;  // of its instances in next_
+  std::vector<std::uint32_t> next_;
+};
+
+}  // namespace heterog::compiler

@@ -1,0 +1,177 @@
+// Tasks of one op follow one another, and so do their buffers: what all instances read is brought
+// first.
+#include "compiler/emit/ops.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "compiler/emit/fetch.h"
+
+namespace heterog::compiler {
+namespace {
+
+using graph::OperandUse;
+using graph::SplitKind;
+using graph::TensorRole;
+
+void fetch_all(Emission& e, OpId op, LayoutId layout, std::span<const graph::Read> reads) {
+  const std::size_t instances = e.layout.slices[layout].size();
+  if (e.sources.size() < instances) e.sources.resize(instances);
+  for (std::size_t i = 0; i < instances; ++i) {
+    e.sources[i].clear();
+    for (const graph::Read& read : reads) fetch(e, {op, layout, i}, read, e.sources[i]);
+  }
+}
+
+void read_all(Emission& e, TaskId task, std::size_t instance) {
+  for (const Source& source : e.sources[instance]) {
+    if (source.task.valid()) e.builder.depend(source.task, task);
+    e.builder.read(task, source.buffer);
+  }
+}
+
+// Whether each read of each instance i is what instance i of its producer made, or was there before
+// the step: what most ops do. Then `e.direct` has what is read, and nothing needs to be fetched.
+bool reads_directly(Emission& e, LayoutId layout, std::span<const graph::Read> reads) {
+  e.direct.clear();
+  for (const graph::Read& read : reads) {
+    if (!read.producer.valid()) {
+      if (e.problem.graph->tensor(read.base).role == TensorRole::kParameter) {
+        for (const Slice& slice : e.layout.slices[layout]) {
+          if (e.where.resident(read.base, slice.device) == 0) return false;
+        }
+      }
+      continue;
+    }
+    const bool adds_up =
+        (read.rule.kind == SplitKind::kSum || read.rule.kind == SplitKind::kMean) &&
+        read.use != OperandUse::kPartial;
+    if (layout != e.layout.of_op[read.producer] || adds_up || read.use == OperandUse::kOnce ||
+        e.where.total(read.base)) {
+      return false;
+    }
+    e.direct.push_back(e.where.made(read.base, read.producer));
+  }
+  return true;
+}
+
+void read_direct(Emission& e, TaskId task, std::size_t instance) {
+  for (const Made& made : e.direct) {
+    const Source source = made.of(instance);
+    e.builder.depend(source.task, task);
+    e.builder.read(task, source.buffer);
+  }
+}
+
+// Written in place, after everyone who reads the old value.
+void replace(Emission& e, TensorId tensor, DeviceId device, Bytes bytes, TaskId writer) {
+  wait_for_readers(e, tensor, device, writer);
+  e.where.keep(tensor, device, bytes);
+}
+
+void allocate_outputs(Emission& e, OpId op, std::size_t instance, TaskId task, const Slice& slice) {
+  const graph::ModelGraph& graph = *e.problem.graph;
+  for (TensorId out : graph.outputs(op)) {
+    if (!out.valid()) continue;
+    const Bytes bytes = graph.bytes(out, slice.size());
+    if (graph.tensor(out).replaces.valid()) {
+      replace(e, graph.tensor(out).replaces, slice.device, bytes, task);
+      continue;
+    }
+    const BufferId buffer = e.builder.allocate(task, slice.device, bytes, out);
+    if (instance == 0) e.where.made_buffer(op, out, buffer);
+  }
+}
+
+}  // namespace
+
+void emit_op(Emission& e, OpId op) {
+  const LayoutId layout = e.layout.of_op[op];
+  const auto reads = e.problem.folded->reads[op];
+  const bool direct = reads_directly(e, layout, reads);
+  if (!direct) fetch_all(e, op, layout, reads);
+  const bool alias = e.problem.graph->op(op).alias;
+  const auto& slices = e.layout.slices[layout];
+  PlanBuilder::Task task;
+  task.kind = TaskKind::kCompute;
+  task.op = op;
+  DeviceTypeId last_type;
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    const Slice& slice = slices[i];
+    const DeviceTypeId type = e.problem.cluster->device(slice.device).type;
+    // Neighbours are mostly alike: what the one before costs is not looked up again.
+    if (!alias && (type != last_type || slice.size() != task.end - task.begin)) {
+      task.duration = e.problem.costs.duration(op, type, slice.size());
+      task.workspace = e.problem.costs.workspace_bytes(op, type, slice.size());
+    }
+    last_type = type;
+    task.device = slice.device;
+    task.begin = slice.begin;
+    task.end = slice.end;
+    const TaskId id = e.builder.add_task(task);
+    if (i == 0) e.where.ran(op, id);
+    e.builder.hold(id, {e.builder.plan().compute_stream(slice.device), task.duration});
+    if (direct) {
+      read_direct(e, id, i);
+    } else {
+      read_all(e, id, i);
+    }
+    for (const graph::Read& read : reads) {
+      if (read.producer.valid() || (read.use == OperandUse::kOnce && i != 0)) continue;
+      if (direct) keep_external(e, read.base, layout, slice.device);
+      e.where.note_reader(read.base, slice.device, id);
+    }
+    allocate_outputs(e, op, i, id, slice);
+  }
+}
+
+void emit_update(Emission& e, const graph::UpdateChain& chain) {
+  if (e.layout.home_of[chain.parameter] == Layout::kNoHome) return;
+  const graph::ModelGraph& graph = *e.problem.graph;
+  const LayoutId layout = e.layout.home(chain.parameter).update;
+  const OpId updater = update_op(e.problem, chain);
+  fetch_all(e, updater, layout, chain.reads);
+  const auto& slices = e.layout.slices[layout];
+  PlanBuilder::Task task;
+  task.kind = TaskKind::kUpdate;
+  task.op = updater;
+  task.tensor = chain.parameter;
+  task.end = e.problem.batch;
+  task.workspace = chain.temporary_bytes;
+  std::vector<std::pair<TensorId, Bytes>> replaced;
+  for (OpId op : chain.ops) {
+    for (TensorId out : graph.outputs(op)) {
+      if (!out.valid() || !graph.tensor(out).replaces.valid()) continue;
+      replaced.emplace_back(graph.tensor(out).replaces, graph.bytes(out, e.problem.batch));
+    }
+  }
+  // What the chain replaces itself need not wait for it.
+  std::vector<TensorId> noted;
+  for (const graph::Read& read : chain.reads) {
+    const bool is_own = std::any_of(replaced.begin(), replaced.end(),
+                                    [&](const auto& own) { return own.first == read.base; });
+    if (!read.producer.valid() && !is_own) noted.push_back(read.base);
+  }
+  DeviceTypeId last_type;
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    const DeviceId device = slices[i].device;
+    const DeviceTypeId type = e.problem.cluster->device(device).type;
+    if (type != last_type) {
+      task.duration = 0;
+      for (OpId op : chain.ops) {
+        task.duration += e.problem.costs.duration(op, type, e.problem.batch);
+      }
+    }
+    last_type = type;
+    task.device = device;
+    const TaskId id = e.builder.add_task(task);
+    if (i == 0) e.where.ran(updater, id);
+    e.builder.hold(id, {e.builder.plan().compute_stream(device), task.duration});
+    read_all(e, id, i);
+    for (TensorId tensor : noted) e.where.note_reader(tensor, device, id);
+    for (const auto& [tensor, bytes] : replaced) replace(e, tensor, device, bytes, id);
+  }
+}
+
+}  // namespace heterog::compiler

@@ -1,0 +1,194 @@
+// Collectives, sums at a root, and accumulation on a device.
+#include "compiler/emit/sums.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "compiler/emit/transfers.h"
+
+namespace heterog::compiler {
+namespace {
+
+bool is_mean(const Emission& e, TensorId tensor) {
+  return e.problem.splits->rules[tensor].kind == graph::SplitKind::kMean;
+}
+
+// A task that adds `operands` values of `bytes` on a device, to which nothing is contributed yet.
+TaskId add_sum(Emission& e, TaskKind kind, TensorId tensor, DeviceId device, int operands,
+               Bytes bytes) {
+  PlanBuilder::Task task;
+  task.kind = kind;
+  task.op = e.problem.graph->tensor(tensor).producer;
+  task.tensor = tensor;
+  task.device = device;
+  task.end = e.problem.batch;
+  task.duration = combine_duration(e.problem.cluster->type_of(device), operands, bytes,
+                                   cluster::OpClass::kElementwise);
+  const TaskId id = e.builder.add_task(task);
+  e.builder.hold(id, {e.builder.plan().compute_stream(device), task.duration});
+  e.builder.carry(id, {tensor, is_mean(e, tensor)});
+  return id;
+}
+
+// The sum of two addends of one device, where the first was or in a new buffer.
+Location accumulated(Emission& e, TensorId tensor, const Location& sum, const Location& addend,
+                     Bytes bytes, InPlace in_place) {
+  const TaskId id = add_sum(e, TaskKind::kAccumulate, tensor, sum.device, 2, bytes);
+  for (const Location* one : {&sum, &addend}) {
+    e.builder.contribute(id, {.device = one->device,
+                              .buffer = one->source.buffer,
+                              .end = e.problem.batch,
+                              .weight = one->weight});
+    e.builder.depend(one->source.task, id);
+    e.builder.read(id, one->source.buffer);
+  }
+  const BufferId result = in_place == InPlace::kYes
+                              ? sum.source.buffer
+                              : e.builder.allocate(id, sum.device, bytes, tensor);
+  return {sum.device, {id, result}, 1};
+}
+
+}  // namespace
+
+InPlace may_be_overwritten(const cost::Problem& problem, TensorId tensor) {
+  for (OpId op : problem.graph->consumers(tensor)) {
+    const graph::Op& info = problem.graph->op(op);
+    if (info.phase != graph::Phase::kUpdate && !info.alias) return InPlace::kNo;
+  }
+  return InPlace::kYes;
+}
+
+std::vector<Location> accumulate(Emission& e, TensorId tensor, std::vector<Location> addends,
+                                 Bytes bytes, InPlace in_place) {
+  constexpr std::size_t kNone = ~std::size_t{0};
+  IdVector<DeviceId, std::size_t> sum_of(e.problem.cluster->device_count(), kNone);
+  std::vector<Location> sums;
+  std::vector<InPlace> lies_in_addend;  // parallel to sums: the first addition may need a buffer
+  for (const Location& addend : addends) {
+    std::size_t& at = sum_of[addend.device];
+    if (at == kNone) {
+      at = sums.size();
+      sums.push_back(addend);
+      lies_in_addend.push_back(in_place);
+      continue;
+    }
+    sums[at] = accumulated(e, tensor, sums[at], addend, bytes, lies_in_addend[at]);
+    lies_in_addend[at] = InPlace::kYes;
+  }
+  return sums;
+}
+
+std::vector<DeviceId> devices_of(std::span<const Location> locations) {
+  std::vector<DeviceId> devices;
+  devices.reserve(locations.size());
+  for (const Location& location : locations) devices.push_back(location.device);
+  std::sort(devices.begin(), devices.end());
+  return devices;
+}
+
+TaskId add_collective(Emission& e, TaskKind kind, TensorId tensor,
+                      std::span<const DeviceId> devices, const cost::CollectiveCost& cost,
+                      Bytes bytes) {
+  const Plan& plan = e.builder.plan();
+  PlanBuilder::Task task;
+  task.kind = kind;
+  task.op = e.problem.graph->tensor(tensor).producer;
+  task.tensor = tensor;
+  task.device = devices.front();
+  task.end = e.problem.batch;
+  task.moved_bytes = bytes;
+  task.duration = cost.duration;
+  const TaskId id = e.builder.add_task(task);
+  for (DeviceId device : devices) {
+    e.builder.hold(id, {plan.collective_channel(device), cost.duration});
+    e.builder.participate(id, device);
+  }
+  for (const auto& [link, held] : cost.links) {
+    const double crossed = to_seconds(held) * e.problem.cluster->link(link).bytes_per_second;
+    e.builder.hold(id, {plan.link(link), held, std::llround(crossed)});
+  }
+  if (e.options.collectives == CompileOptions::Collectives::kSerial) {
+    e.builder.hold(id, {plan.all_collectives(), cost.duration});
+  }
+  return id;
+}
+
+std::vector<Location> all_reduce(Emission& e, TensorId tensor, std::span<const Location> locations,
+                                 Bytes bytes, InPlace in_place) {
+  std::vector<const Location*> by_device;
+  for (const Location& location : locations) by_device.push_back(&location);
+  std::sort(by_device.begin(), by_device.end(),
+            [](const Location* a, const Location* b) { return a->device < b->device; });
+  std::vector<DeviceId> devices;
+  for (const Location* location : by_device) devices.push_back(location->device);
+  const TaskId id = add_collective(e, TaskKind::kAllReduce, tensor, devices,
+                                   e.costs.all_reduce(devices, bytes), bytes);
+  e.builder.carry(id, {tensor, is_mean(e, tensor)});
+  for (const Location* location : by_device) {
+    e.builder.contribute(
+        id, {.device = location->device, .end = e.problem.batch, .weight = location->weight});
+  }
+  std::vector<Location> results;
+  for (const Location& location : locations) {
+    e.builder.depend(location.source.task, id);
+    e.builder.read(id, location.source.buffer);
+    const BufferId buffer = in_place == InPlace::kYes
+                                ? location.source.buffer
+                                : e.builder.allocate(id, location.device, bytes, tensor);
+    results.push_back({location.device, {id, buffer}});
+  }
+  return results;
+}
+
+Location sum_at(Emission& e, TensorId tensor, std::span<const Location> locations, Bytes bytes,
+                DeviceId root, TaskKind transfer_kind, InPlace in_place) {
+  const OpId producer = e.problem.graph->tensor(tensor).producer;
+  std::vector<Contribution> arrived;
+  std::vector<Source> addends;
+  const Location* local = nullptr;
+  for (const Location& location : locations) {
+    if (location.device == root) {
+      local = &location;
+      continue;
+    }
+    addends.push_back(transfer(e,
+                               {.kind = transfer_kind,
+                                .op = producer,
+                                .tensor = tensor,
+                                .source = location.device,
+                                .destination = root,
+                                .end = e.problem.batch,
+                                .bytes = bytes,
+                                .bytes_at_destination = bytes,
+                                .weighted = is_mean(e, tensor),
+                                .weight = location.weight},
+                               location.source));
+    arrived.push_back(
+        {.device = location.device, .buffer = addends.back().buffer, .end = e.problem.batch});
+  }
+  if (addends.empty()) return *local;
+  if (!local && addends.size() == 1) return {root, addends.front()};
+  const int operands = static_cast<int>(addends.size()) + (local ? 1 : 0);
+  const TaskId id = add_sum(e, TaskKind::kSum, tensor, root, operands, bytes);
+  if (local) {
+    e.builder.contribute(id, {.device = root,
+                              .buffer = local->source.buffer,
+                              .end = e.problem.batch,
+                              .weight = local->weight});
+  }
+  for (const Contribution& one : arrived) e.builder.contribute(id, one);
+  for (const Source& addend : addends) {
+    e.builder.depend(addend.task, id);
+    e.builder.read(id, addend.buffer);
+  }
+  if (local) {
+    e.builder.depend(local->source.task, id);
+    e.builder.read(id, local->source.buffer);
+  }
+  if (in_place == InPlace::kYes) {
+    return {root, {id, local ? local->source.buffer : addends.front().buffer}};
+  }
+  return {root, {id, e.builder.allocate(id, root, bytes, tensor)}};
+}
+
+}  // namespace heterog::compiler

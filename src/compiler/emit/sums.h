@@ -1,0 +1,39 @@
+// Addends that are added up: on one device, or over several.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "compiler/emit/emission.h"
+
+namespace heterog::compiler {
+
+// Whether the result of a sum or collective lies where an addend did.
+enum class InPlace : std::uint8_t { kNo, kYes };
+// Yes if only update ops (through aliases) read the tensor.
+InPlace may_be_overwritten(const cost::Problem& problem, TensorId tensor);
+
+// The addends of one device become one, where it has several: two at a time, in their order, so
+// that an addend can be given back as soon as it is added. The result has one location per device,
+// in the order of their first addends; where every device has one, nothing is emitted.
+std::vector<Location> accumulate(Emission& e, TensorId tensor, std::vector<Location> addends,
+                                 Bytes bytes, InPlace in_place);
+
+// One all-reduce. Locations: the addends, one per device, on two devices or more; the results come
+// in the same order. In place: the locations' buffers then hold the result.
+std::vector<Location> all_reduce(Emission& e, TensorId tensor, std::span<const Location> locations,
+                                 Bytes bytes, InPlace in_place);
+
+// Transfers of all locations (one per device) to `root`, and a sum there: where the result is.
+Location sum_at(Emission& e, TensorId tensor, std::span<const Location> locations, Bytes bytes,
+                DeviceId root, TaskKind transfer_kind, InPlace in_place);
+
+// A collective over `devices` (ascending), to which nothing is contributed yet.
+TaskId add_collective(Emission& e, TaskKind kind, TensorId tensor,
+                      std::span<const DeviceId> devices, const cost::CollectiveCost& cost,
+                      Bytes bytes);
+// The devices of locations, ascending.
+std::vector<DeviceId> devices_of(std::span<const Location> locations);
+
+}  // namespace heterog::compiler

@@ -1,0 +1,47 @@
+// Transfers hold the links of their route.
+#include "compiler/emit/transfers.h"
+
+namespace heterog::compiler {
+
+Source transfer(Emission& e, const Transfer& spec, const Source& from) {
+  const cluster::Cluster& cluster = *e.problem.cluster;
+  const cluster::Route& route = cluster.route(spec.source, spec.destination);
+  PlanBuilder::Task task;
+  task.kind = spec.kind;
+  task.op = spec.op;
+  task.tensor = spec.tensor;
+  task.device = spec.destination;
+  task.peer = spec.source;
+  task.begin = spec.begin;
+  task.end = spec.end;
+  task.moved_bytes = spec.bytes;
+  task.duration = cost::transfer_duration(cluster, route, spec.bytes);
+  const TaskId id = e.builder.add_task(task);
+  for (LinkId link : route.links) {
+    e.builder.hold(
+        id, {e.builder.plan().link(link),
+             transfer_nanoseconds(spec.bytes, cluster.link(link).bytes_per_second), spec.bytes});
+  }
+  if (from.task.valid()) {
+    e.builder.depend(from.task, id);
+  } else {
+    e.where.note_reader(e.problem.graph->root(spec.tensor), spec.source, id);
+  }
+  e.builder.read(id, from.buffer);
+  const bool as_rows = spec.encoding == Encoding::kRows;
+  e.builder.carry(id, {spec.tensor, spec.weighted});
+  e.builder.contribute(id, {.device = spec.source,
+                            .buffer = from.buffer,
+                            .encoding = spec.encoding,
+                            .begin = as_rows ? 0 : spec.begin,
+                            .end = as_rows ? spec.rows : spec.end,
+                            .weight = spec.weight});
+  Source arrived{id, BufferId()};
+  if (spec.bytes_at_destination > 0) {
+    arrived.buffer =
+        e.builder.allocate(id, spec.destination, spec.bytes_at_destination, spec.tensor);
+  }
+  return arrived;
+}
+
+}  // namespace heterog::compiler

@@ -1,0 +1,66 @@
+// Lists by tensor and device, each linked from its latest entry.
+#include "compiler/emit/whereabouts.h"
+
+namespace heterog::compiler {
+
+Whereabouts::Whereabouts(const cost::Problem& problem, const Layout& layout)
+    : problem_(problem),
+      layout_(layout),
+      devices_(problem.cluster->device_count()),
+      instances_by_device_(layout, devices_),
+      first_task_(problem.graph->op_count()),
+      first_buffer_(problem.graph->tensor_count()),
+      buffers_per_instance_(problem.graph->op_count(), 0),
+      latest_piece_(problem.graph->tensor_count() * devices_, kNone),
+      total_(problem.graph->tensor_count(), kNone),
+      resident_(problem.graph->tensor_count() * devices_, 0),
+      latest_reader_(problem.graph->tensor_count() * devices_, kNone) {
+  for (TensorId parameter : problem.graph->parameters()) {
+    if (layout.home_of[parameter] == Layout::kNoHome) continue;
+    for (DeviceId device : layout.home(parameter).replicas) {
+      keep(parameter, device, problem.graph->bytes(parameter, 1));
+    }
+  }
+}
+
+std::vector<Location> Whereabouts::instances(TensorId base, OpId producer) const {
+  std::vector<Location> locations;
+  const Made all = made(base, producer);
+  const auto slices = layout_.op_slices(producer);
+  locations.reserve(slices.size());
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    const double share =
+        static_cast<double>(slices[i].size()) / static_cast<double>(problem_.batch);
+    locations.push_back({slices[i].device, all.of(i), share});
+  }
+  return locations;
+}
+
+void Whereabouts::add_piece(TensorId tensor, DeviceId device, std::int64_t begin, std::int64_t end,
+                            const Source& source) {
+  std::uint32_t& latest = latest_piece_[cell(tensor, device)];
+  pieces_.push_back({begin, end, source, latest});
+  latest = static_cast<std::uint32_t>(pieces_.size() - 1);
+}
+
+void Whereabouts::set_total(TensorId tensor, std::vector<Location> locations) {
+  total_[tensor] = static_cast<std::uint32_t>(totals_.size());
+  totals_.push_back(std::move(locations));
+}
+
+std::vector<DeviceId> Whereabouts::keepers(TensorId tensor) const {
+  std::vector<DeviceId> devices;
+  for (DeviceId device : problem_.cluster->device_ids()) {
+    if (resident(tensor, device) > 0) devices.push_back(device);
+  }
+  return devices;
+}
+
+void Whereabouts::note_reader(TensorId tensor, DeviceId device, TaskId reader) {
+  if (!problem_.folded->updater[tensor].valid()) return;
+  std::uint32_t& latest = latest_reader_[cell(tensor, device)];
+  readers_.emplace_back(reader, latest);
+  latest = static_cast<std::uint32_t>(readers_.size() - 1);
+}
+
+}  // namespace heterog::compiler

@@ -1,0 +1,144 @@
+// Where every value is while a plan is emitted.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "compiler/emit/instances_by_device.h"
+#include "compiler/layout.h"
+#include "compiler/plan.h"
+#include "cost/problem.h"
+
+namespace heterog::compiler {
+
+// A value, or some samples of it, on a device: the task that brings it there (invalid: it was there
+// before the step) and the buffer that holds it (invalid: static memory).
+struct Source {
+  TaskId task;
+  BufferId buffer;
+};
+
+// A whole value, or an addend of one, on a device.
+struct Location {
+  DeviceId device;
+  Source source;
+  // Of an addend: by what it counts if the value is a mean, the share of the batch that it was made
+  // from, or 1 where it is multiplied already.
+  double weight = 1;
+};
+
+// What an op made of a tensor: tasks and buffers of its instances follow one another.
+struct Made {
+  TaskId first_task;
+  BufferId first_buffer;  // invalid: it was written over what stays
+  std::uint32_t buffers_per_instance = 0;
+
+  Source of(std::size_t instance) const {
+    Source source{TaskId(first_task.value() + instance), BufferId()};
+    if (first_buffer.valid()) {
+      source.buffer = BufferId(first_buffer.value() + instance * buffers_per_instance);
+    }
+    return source;
+  }
+};
+
+// The state of an emission, told of everything that was emitted and asked before anything else is.
+// It holds no tasks and emits none.
+//
+//   where.ran(op, first_task);  where.made_buffer(op, out, buffer);     // instance 0 of an op
+//   where.made(tensor, producer).of(i)                                  // what instance i made
+//   where.add_piece(tensor, device, {begin, end, source})               // samples that arrived
+//   where.set_total(tensor, locations);  where.total(tensor)            // what was added up
+//   where.keep(tensor, device, bytes);  where.note_reader(tensor, device, task)  // what stays
+class Whereabouts {
+ public:
+  // Parameters are at their homes; nothing else is anywhere.
+  Whereabouts(const cost::Problem& problem, const Layout& layout);
+
+  const InstancesByDevice& instances_by_device() const { return instances_by_device_; }
+
+  // ---- what the instances of ops made ----
+
+  void ran(OpId op, TaskId first) { first_task_[op] = first; }
+  void made_buffer(OpId op, TensorId out, BufferId first) {
+    first_buffer_[out] = first;
+    ++buffers_per_instance_[op];
+  }
+  Made made(TensorId base, OpId producer) const {
+    return {first_task_[producer], first_buffer_[base], buffers_per_instance_[producer]};
+  }
+  TaskId instance_task(OpId op, std::size_t instance) const {
+    return TaskId(first_task_[op].value() + instance);
+  }
+  // All of them, each with its share of the batch.
+  std::vector<Location> instances(TensorId base, OpId producer) const;
+
+  // ---- samples, and whole values, that were brought to a device ----
+
+  struct Piece {  // samples [begin, end)
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+    Source source;
+    std::uint32_t earlier = kNone;
+  };
+  void add_piece(TensorId tensor, DeviceId device, std::int64_t begin, std::int64_t end,
+                 const Source& source);
+  // The piece that came last, and the one before it; null: none. Valid until one is added.
+  const Piece* latest_piece(TensorId tensor, DeviceId device) const {
+    return piece(latest_piece_[cell(tensor, device)]);
+  }
+  const Piece* earlier(const Piece& later) const { return piece(later.earlier); }
+
+  // ---- values that were added up ----
+
+  // Null: it was not, or not yet.
+  const std::vector<Location>* total(TensorId tensor) const {
+    return total_[tensor] == kNone ? nullptr : &totals_[total_[tensor]];
+  }
+  void set_total(TensorId tensor, std::vector<Location> locations);
+
+  // ---- what stays between steps ----
+
+  // Bytes of it that are on the device before the step.
+  Bytes resident(TensorId tensor, DeviceId device) const { return resident_[cell(tensor, device)]; }
+  void keep(TensorId tensor, DeviceId device, Bytes bytes) {
+    Bytes& resident = resident_[cell(tensor, device)];
+    if (bytes > resident) resident = bytes;
+  }
+  // Devices on which something reads it, or writes it, ascending.
+  std::vector<DeviceId> keepers(TensorId tensor) const;
+  // Who reads the value that it had before the step. Only of what the step replaces is it noted.
+  void note_reader(TensorId tensor, DeviceId device, TaskId reader);
+  template <class Visit>
+  void each_reader(TensorId tensor, DeviceId device, Visit visit) const {
+    for (std::uint32_t at = latest_reader_[cell(tensor, device)]; at != kNone;
+         at = readers_[at].second) {
+      visit(readers_[at].first);
+    }
+  }
+
+ private:
+  static constexpr std::uint32_t kNone = 0xffffffff;
+  std::size_t cell(TensorId tensor, DeviceId device) const {
+    return tensor.value() * devices_ + device.value();
+  }
+  const Piece* piece(std::uint32_t at) const { return at == kNone ? nullptr : &pieces_[at]; }
+
+  const cost::Problem& problem_;
+  const Layout& layout_;
+  std::size_t devices_;
+  InstancesByDevice instances_by_device_;
+  IdVector<OpId, TaskId> first_task_;
+  IdVector<TensorId, BufferId> first_buffer_;
+  IdVector<OpId, std::uint32_t> buffers_per_instance_;
+  std::vector<std::uint32_t> latest_piece_;  // [tensor][device]
+  std::vector<Piece> pieces_;
+  IdVector<TensorId, std::uint32_t> total_;  // index into totals_
+  std::vector<std::vector<Location>> totals_;
+  std::vector<Bytes> resident_;                            // [tensor][device]
+  std::vector<std::uint32_t> latest_reader_;               // [tensor][device]
+  std::vector<std::pair<TaskId, std::uint32_t>> readers_;  // with the earlier one
+};
+
+}  // namespace heterog::compiler

@@ -1,0 +1,87 @@
+// Plans in whose layouts devices stand several times train as one device.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "compiler/random_instances.h"
+#include "runtime/check/verify.h"
+#include "runtime/jobs.h"
+
+namespace heterog::runtime {
+namespace {
+
+using compiler::Instances;
+using compiler::SyncMethod;
+using compiler::TaskKind;
+
+constexpr double kTolerance = 1e-10;  // relative, in double precision (decision 12)
+
+std::shared_ptr<const cost::Problem> problem_of(const std::string& graph, std::int64_t batch) {
+  return compiler::toy_problem(graph::read_graph(graph), 3, batch);
+}
+
+std::size_t accumulations(const compiler::Plan& plan) {
+  return static_cast<std::size_t>(
+      std::count(plan.kind.begin(), plan.kind.end(), TaskKind::kAccumulate));
+}
+
+class RepeatedDevices : public testing::TestWithParam<const char*> {};
+
+TEST_P(RepeatedDevices, TrainAsOneDevice) {
+  const auto problem = problem_of(GetParam(), 11);
+  std::size_t added = 0;
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    SCOPED_TRACE(seed);
+    const TestJob test = make_test_job(problem, compiler::random_instances(*problem, seed));
+    added += accumulations(test.plan);
+    EXPECT_LE(verify(test.job, test.plan, {.steps = 2}).worst_relative(), kTolerance);
+  }
+  EXPECT_GT(added, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Graphs, RepeatedDevices,
+    testing::Values("tests/data/batch_norm_sgd.json.gz", "tests/data/convolutions_adamw.json.gz",
+                    "tests/data/exact_batch_norm.json.gz", "tests/data/lstm.json.gz",
+                    "tests/data/mlp_adam_squares.json.gz", "tests/data/mlp_clipped.json.gz",
+                    "tests/data/mlp_penalised.json.gz", "tests/data/mlp_sgd.json.gz",
+                    "tests/data/sequence_first.json.gz", "tests/data/transformer_dropout.json.gz",
+                    "tests/data/transformer_tied.json.gz", "models/resnet50-tiny.json.gz",
+                    "models/ncf-tiny.json.gz", "models/gnmt4-tiny.json.gz"),
+    [](const auto& info) {
+      std::string name = info.param;
+      name = name.substr(name.rfind('/') + 1);
+      name = name.substr(0, name.find('.'));
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
+
+// GPipe's plan: two stages, four micro-batches each, nothing replicated.
+TEST(MicroBatches, OfTwoStagesTrainAsOneDevice) {
+  const auto problem = problem_of("models/bert_large24-tiny.json.gz", 8);
+  compiler::Strategy strategy;
+  const std::size_t groups = problem->grouping.count();
+  for (std::size_t group = 0; group < groups; ++group) {
+    compiler::UnitDecision decision{.replicas = {}, .instances = Instances::kPerEntry};
+    decision.replicas.resize(4, {DeviceId(2 * group / groups), 1});
+    strategy.units.push_back(decision);
+  }
+  const TestJob test = make_test_job(problem, strategy);
+  EXPECT_GT(accumulations(test.plan), 0u);
+  EXPECT_EQ(std::count(test.plan.kind.begin(), test.plan.kind.end(), TaskKind::kAllReduce), 0);
+  EXPECT_LE(verify(test.job, test.plan, {.steps = 2}).worst_relative(), kTolerance);
+}
+
+// A fault in one of a device's instances is seen.
+TEST(RepeatedDevices, AreNotExactWithoutOneOfTheirGradients) {
+  const auto problem = problem_of("tests/data/mlp_sgd.json.gz", 12);
+  compiler::UnitDecision decision{.replicas = {}, .instances = Instances::kPerEntry};
+  decision.replicas.resize(3, {DeviceId(0), 1});
+  TestJob test = make_test_job(problem, compiler::uniform_strategy(*problem, decision));
+  inject(test.job, test.plan, Fault::kDropContribution);
+  EXPECT_GT(verify(test.job, test.plan, {.steps = 1}).worst_relative(), 1e-3);
+}
+
+}  // namespace
+}  // namespace heterog::runtime
