@@ -79,7 +79,7 @@ class Case {
     own.master_port = static_cast<std::uint16_t>(own.master_port + number);  // all at once
     joined_ = launch::join(runtime::terms_of(job_, loaded_.simulated.result.peak_bytes,
                                              {.any_device = true, .others = {text}}),
-                           runtime::traffic_of(job_), own, std::chrono::minutes(5));
+                           runtime::traffic_of(job_), own, {});
     const runtime::WorkerOptions worker{.repeat = options.slow[joined_.rank.value()],
                                         .record = true};
     auto ranks = runtime::rank_among_processes(job_, loaded_.simulated.plan,

@@ -16,7 +16,7 @@ export TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp history_size=7 exitcode=6
 
 runs=(
   "runtime_test Order.*:JobRanks.*:TrainingRunFile.*:VerifyItself.*"
-  "transport_test TcpTransport.*:LostStore.*"
+  "transport_test All/*Transports.*/threads:All/*Transports.*/tcp:TcpTransport.*:LostStore.*"
   "join_test Join.*:Rendezvous.*"
 )
 failed=0

@@ -29,6 +29,7 @@ class RunnerConfig:
     any_device: bool = False  # what runs may be other devices than the plan's, a CPU for GPUs too
     tune_process: bool = False  # may set malloc, c10d's log level and NCCL for this whole process
     timeout: float = 300.0  # seconds of one wait for another process
+    transport: str = "tcp"  # by what tensors travel between processes; "gloo": that of torch
     # What is exported, as in export_training_step.
     name: str = "model"
     batches: tuple[int, ...] | None = None  # None: 2, 3 and `batch`
@@ -130,6 +131,7 @@ _SETTINGS = {
     "any_device": _YES_OR_NO,
     "tune_process": _YES_OR_NO,
     "timeout": (lambda value: _is_number(value) and 0.001 <= value <= 1e6, "a number of seconds"),
+    "transport": (lambda value: isinstance(value, str), "the name of a transport: 'tcp', 'gloo'"),
     "batches": (_maybe(lambda value: isinstance(value, (list, tuple))), "a list of batch sizes"),
     "check": (_maybe(_YES_OR_NO[0]), "True, False or None"),
     "dropout": _YES_OR_NO,

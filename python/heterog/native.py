@@ -15,7 +15,7 @@ from heterog_command import program_environment
 
 from heterog.errors import HeterogError
 
-_API_VERSION = 2
+_API_VERSION = 3
 _PACKAGE = Path(__file__).resolve().parent
 _CHECKOUT = _PACKAGE.parent.parent
 
@@ -46,6 +46,7 @@ class _Options(ctypes.Structure):
         ("earlier", ctypes.c_int32),
         ("any_device", ctypes.c_int32),
         ("timeout_seconds", ctypes.c_double),
+        ("transport", ctypes.c_char_p),
         ("terms", ctypes.c_char_p),
         ("tune_process", ctypes.c_int32),
     ]
@@ -83,6 +84,7 @@ class NativeOptions:
     one_rank: bool = False
     any_device: bool = False
     timeout: float = 300.0
+    transport: str = "tcp"
     terms: str = ""
     tune_process: bool = False
 
@@ -234,6 +236,7 @@ class NativeRunner:
             earlier=NativeRunner._made,
             any_device=options.any_device,
             timeout_seconds=options.timeout,
+            transport=options.transport.encode(),
             terms=options.terms.encode(),
             tune_process=options.tune_process,
         )

@@ -390,6 +390,7 @@ def _native_options(files: RunFiles, config: RunnerConfig) -> NativeOptions:
         any_device=config.any_device,
         tune_process=config.tune_process,
         timeout=config.timeout,
+        transport=config.transport,
         terms=f"clip {config.clip_norm} double {config.double}",
     )
 

@@ -1,4 +1,4 @@
-"""One rank of a runner of processes, started by torchrun: PLANNER CACHE FOLDER DATA."""
+"""One rank of a runner of processes, started by torchrun: PLANNER CACHE FOLDER DATA TRANSPORT."""
 
 import os
 import signal
@@ -9,9 +9,10 @@ from runner_cases import BATCH, CASES, batches
 
 import heterog
 
-planner, cache, folder, data = sys.argv[1:]
+planner, cache, folder, data, transport = sys.argv[1:]
 case = CASES["mlp"]
 settings = {"batch": BATCH, "planner": planner, "cache": cache, "double": True}
+settings["transport"] = transport
 settings["timeout"] = 600.0 if "raises" in data else 300.0
 rank = int(os.environ["RANK"])
 torch.manual_seed(11 + rank)  # rank 0's weights are everybody's

@@ -21,7 +21,7 @@ SETTINGS = [
     ("budget", float("inf")), ("evaluations", 2.5), ("evaluations", 10**30), ("plan", 3),
     ("cache", 3), ("graph", 3), ("batches", 3), ("check", "x"), ("double", "x"), ("double", 1),
     ("dropout", None), ("clip_norm", "x"), ("processes", "x"), ("any_device", "x"),
-    ("tune_process", 1), ("collectives", 3),
+    ("tune_process", 1), ("collectives", 3), ("transport", 3),
 ]  # fmt: skip
 
 

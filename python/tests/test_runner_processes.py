@@ -27,11 +27,13 @@ def torchrun(*arguments) -> subprocess.CompletedProcess:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("planner", ["ev-ps", "ev-ar"])
-def test_processes_of_torchrun_train_as_threads_do(make, cache, tmp_path, planner):
+@pytest.mark.parametrize(
+    ("planner", "transport"), [("ev-ps", "tcp"), ("ev-ar", "tcp"), ("ev-ps", "gloo"), ("ev-ar", "gloo")]
+)
+def test_processes_of_torchrun_train_as_threads_do(make, cache, tmp_path, planner, transport):
     runner = make("mlp", planner, devices="cpu:2")
     expected = [runner.step(batch) for batch in batches(CASES["mlp"], STEPS)]
-    done = torchrun(planner, cache, str(tmp_path), "same")
+    done = torchrun(planner, cache, str(tmp_path), "same", transport)
     assert done.returncode == 0, done.stderr
     for rank in range(2):
         found = torch.load(tmp_path / f"rank{rank}.pt", weights_only=False)
@@ -41,14 +43,20 @@ def test_processes_of_torchrun_train_as_threads_do(make, cache, tmp_path, planne
     assert heterog.load_checkpoint(tmp_path / "at.safetensors").steps == STEPS
 
 
+def test_a_transport_that_is_not_there_is_refused(make):
+    with pytest.raises(heterog.HeterogError, match="transport: \"nccl\" given; .* has tcp, gloo"):
+        make("mlp", "ev-ar", devices="cpu:2", transport="nccl")
+
+
 def test_processes_with_data_of_their_own_are_refused(cache, tmp_path):
-    done = torchrun("ev-ar", cache, str(tmp_path), "apart")
+    done = torchrun("ev-ar", cache, str(tmp_path), "apart", "tcp")
     assert done.returncode != 0
     assert "rank 1 was given another batch than rank 0" in done.stderr
 
 
+@pytest.mark.parametrize("transport", ["tcp", "gloo"])
 @pytest.mark.parametrize("end", ["raises", "loader raises", "is killed"])
-def test_a_process_that_fails_ends_the_others(cache, tmp_path, end):
+def test_a_process_that_fails_ends_the_others(cache, tmp_path, end, transport):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -59,7 +67,7 @@ def test_a_process_that_fails_ends_the_others(cache, tmp_path, end):
         variables |= {"MASTER_ADDR": "127.0.0.1", "PYTHONPATH": script.parents[1]}
         ranks.append(
             subprocess.Popen(
-                [sys.executable, str(script), "ev-ar", cache, str(tmp_path), end],
+                [sys.executable, str(script), "ev-ar", cache, str(tmp_path), end, transport],
                 env=os.environ | {name: str(value) for name, value in variables.items()},
                 stderr=subprocess.PIPE,
                 text=True,

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -223,35 +224,82 @@ void InputFile::read(void* to, std::size_t begin, std::size_t count) const {
   }
 }
 
-void write_file(const std::string& path, std::string_view content) {
-  const std::string target = resolved(path);
+struct OutputFile::State {
+  explicit State(const std::string& given) : path(given), target(resolved(given)) {}
+  ~State() {
+    if (!temporary.empty()) ::unlink(temporary.c_str());
+  }
+
+  const std::string path;    // as given, for messages
+  const std::string target;  // where it leads
+  std::optional<struct stat> replaced;
+  bool in_place = false;  // a pipe or /dev/null is written, never replaced
+  std::string kept;       // for those, which cannot go back in what they were given
+  std::string temporary;  // empty once it has the target's name
+  std::optional<Descriptor> file;
+};
+
+OutputFile::OutputFile(const std::string& path) : state_(std::make_unique<State>(path)) {
+  State& state = *state_;
   struct stat status = {};
-  const bool exists = ::stat(target.c_str(), &status) == 0;
-  VALIDATE(!exists || !S_ISDIR(status.st_mode), "{}: is a folder, expected a file name",
+  if (::stat(state.target.c_str(), &status) == 0) state.replaced = status;
+  VALIDATE(!state.replaced || !S_ISDIR(status.st_mode), "{}: is a folder, expected a file name",
            shown(path));
-  if (exists && !S_ISREG(status.st_mode)) {  // a pipe or /dev/null is written, never replaced
-    Descriptor file(::open(target.c_str(), O_WRONLY | O_CLOEXEC));
-    VALIDATE(file.get() >= 0, "{}: cannot write: {}", shown(path), std::strerror(errno));
-    write_all(file.get(), content, path);
+  state.in_place = state.replaced && !S_ISREG(status.st_mode);
+  if (state.in_place) {
+    state.file.emplace(::open(state.target.c_str(), O_WRONLY | O_CLOEXEC));
+  } else {
+    const Temporary temporary = open_temporary(state.target, state.replaced.has_value());
+    state.file.emplace(temporary.descriptor);
+    if (temporary.descriptor >= 0) state.temporary = temporary.name;
+  }
+  VALIDATE(state.file->get() >= 0, "{}: cannot write: {}", shown(path), std::strerror(errno));
+}
+
+OutputFile::~OutputFile() = default;
+
+void OutputFile::append(std::string_view content) {
+  if (state_->in_place) {
+    state_->kept += content;
+  } else {
+    write_all(state_->file->get(), content, state_->path);
+  }
+}
+
+void OutputFile::overwrite(std::size_t begin, std::string_view content) {
+  if (state_->in_place) {
+    state_->kept.replace(begin, content.size(), content);
     return;
   }
-  const Temporary temporary = open_temporary(target, exists);
-  Descriptor file(temporary.descriptor);
-  VALIDATE(file.get() >= 0, "{}: cannot write: {}", shown(path), std::strerror(errno));
-  try {
-    write_all(file.get(), content, path);
-    VALIDATE((!exists || inherit(file.get(), status)) && ::fsync(file.get()) == 0 && file.close() &&
-                 ::rename(temporary.name.c_str(), target.c_str()) == 0,
-             "{}: cannot write: {}", shown(path), std::strerror(errno));
-  } catch (...) {
-    ::unlink(temporary.name.c_str());
-    throw;
+  while (!content.empty()) {
+    const ssize_t wrote =
+        ::pwrite(state_->file->get(), content.data(), content.size(), static_cast<off_t>(begin));
+    if (wrote < 0 && errno == EINTR) continue;
+    VALIDATE(wrote >= 0, "{}: cannot write: {}", shown(state_->path), std::strerror(errno));
+    begin += static_cast<std::size_t>(wrote);
+    content.remove_prefix(static_cast<std::size_t>(wrote));
   }
+}
+
+void OutputFile::commit() {
+  State& state = *state_;
+  if (state.in_place) return write_all(state.file->get(), state.kept, state.path);
+  VALIDATE((!state.replaced || inherit(state.file->get(), *state.replaced)) &&
+               ::fsync(state.file->get()) == 0 && state.file->close() &&
+               ::rename(state.temporary.c_str(), state.target.c_str()) == 0,
+           "{}: cannot write: {}", shown(state.path), std::strerror(errno));
+  state.temporary.clear();
   // The new name is on disk once the folder is.
-  const auto slash = target.rfind('/');
-  const std::string folder = slash == target.npos ? "." : target.substr(0, slash + 1);
+  const auto slash = state.target.rfind('/');
+  const std::string folder = slash == state.target.npos ? "." : state.target.substr(0, slash + 1);
   Descriptor directory(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (directory.get() >= 0) ::fsync(directory.get());
+}
+
+void write_file(const std::string& path, std::string_view content) {
+  OutputFile file(path);
+  file.append(content);
+  file.commit();
 }
 
 void append_file(const std::string& path, std::string_view content) {

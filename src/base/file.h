@@ -1,7 +1,8 @@
-// Whole-file reading (plain or gzip) and atomic writing.
+// Reading of files, whole (plain or gzip) or in pieces, and atomic writing.
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -39,6 +40,27 @@ class InputFile {
 // replaced leaves its mode and, where that is allowed, its owner to the new one. A link is kept and
 // its target replaced; a device or pipe is written in place.
 void write_file(const std::string& path, std::string_view content);
+
+// The same in pieces: what `path` leads to is replaced by commit(), and by nothing before. Errors
+// as of write_file, from any of its calls; what comes after one is undefined but for the
+// destructor.
+class OutputFile {
+ public:
+  explicit OutputFile(const std::string& path);
+  ~OutputFile();  // leaves nothing behind that was not committed
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  void append(std::string_view content);
+  // In place of as many bytes from `begin` on, all of which have been appended.
+  void overwrite(std::size_t begin, std::string_view content);
+  void commit();
+
+ private:
+  struct State;
+  const std::unique_ptr<State> state_;
+};
+
 // Adds to the end of a file, or makes it, and syncs. Interrupted, it may leave a part.
 void append_file(const std::string& path, std::string_view content);
 void write_gzip_file(const std::string& path, std::string_view content);

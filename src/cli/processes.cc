@@ -83,6 +83,11 @@ void add_processes(CLI::App& verb, ProcessOptions& options) {
       ->excludes(in_threads);
   add_number(verb, "--timeout", options.timeout_seconds, {1e-3, 1e6},
              "Seconds after which a rank that others wait for counts as lost");
+  verb.add_option("--transport", options.transport,
+                  fmt::format("By what tensors travel between processes: {}",
+                              fmt::join(comm::transport_names(), ", ")))
+      ->capture_default_str()
+      ->excludes(in_threads);
   verb.add_option("--hostfile", options.hostfile,
                   "Lines HOST slots=N: start the ranks of this host among those of all");
   verb.add_option("--host", options.host,
@@ -97,6 +102,7 @@ void add_processes(CLI::App& verb, ProcessOptions& options) {
 void check_processes(const ProcessOptions& options) {
   VALIDATE(options.hostfile.empty() || !options.in_threads,
            "--hostfile: starts processes; --in-threads starts none");
+  comm::check_transport(options.transport, "--transport");
 }
 
 std::optional<launch::RankPlace> own_place(const ProcessOptions& options) {
@@ -108,7 +114,8 @@ launch::Joined join_ranks(const runtime::Job& job, const launch::JobTerms& terms
                           const launch::RankPlace& place, const ProcessOptions& options) {
   // LibTorch writes to the connections of ranks that may be gone: that is an error, not the end.
   std::signal(SIGPIPE, SIG_IGN);
-  return launch::join(terms, runtime::traffic_of(job), place, options.timeout());
+  return launch::join(terms, runtime::traffic_of(job), place,
+                      {.timeout = options.timeout(), .transport = options.transport});
 }
 
 void start_ranks(const ProcessOptions& options, const cluster::Cluster& cluster) {

@@ -20,6 +20,7 @@ struct ProcessOptions {
   bool processes = false;
   bool in_threads = false;
   double timeout_seconds = 300;
+  std::string transport = comm::transport_names().front();
   std::string hostfile;
   std::string host;
   std::string master_address;

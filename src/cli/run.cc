@@ -289,6 +289,7 @@ launch::JobTerms terms_of(const LoadedPlan& loaded, const runtime::Job& job,
   return runtime::terms_of(job, loaded.simulated.result.peak_bytes,
                            {.seed = options.seed,
                             .any_device = options.any_device,
+                            .transport = options.ranks.transport,
                             .others = {fmt::format("{} steps, {}{}save every {} to ", options.steps,
                                                    options.no_measure ? "not measured, " : "",
                                                    options.resume ? "go on, " : "", options.every) +

@@ -217,9 +217,11 @@ int verify_one_rank(const VerifyOptions& options, const launch::RankPlace& place
   const std::string others =
       fmt::format("verify {} steps in {}", options.steps, options.dtype) + options.broken;
   // All ranks run on CPUs, whatever the plan's devices are.
-  const launch::JobTerms terms =
-      runtime::terms_of(made.job, made.simulated.result.peak_bytes,
-                        {.seed = options.common.seed, .any_device = true, .others = {others}});
+  const launch::JobTerms terms = runtime::terms_of(made.job, made.simulated.result.peak_bytes,
+                                                   {.seed = options.common.seed,
+                                                    .any_device = true,
+                                                    .transport = options.ranks.transport,
+                                                    .others = {others}});
   const launch::Joined joined = join_ranks(made.job, terms, place, options.ranks);
   runtime::Verification verification;
   joined.transport->run_until_finished([&] {
@@ -240,6 +242,9 @@ int run_verify(const VerifyOptions& options) {
   VALIDATE(options.devices == "cpu" || !among_processes,
            "--devices: \"{}\" given; ranks that are processes verify on the CPU",
            printable(options.devices));
+  VALIDATE(among_processes || options.ranks.transport == comm::transport_names().front(),
+           "--transport: \"{}\" given; it is of ranks that are processes: give --processes",
+           printable(options.ranks.transport));
   if (place) return verify_one_rank(options, *place);
   if (!options.ranks.processes && options.ranks.hostfile.empty()) return verify_in_threads(options);
   start_ranks(options.ranks, cluster::load_cluster(options.problem.cluster));

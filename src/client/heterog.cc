@@ -71,6 +71,8 @@ RanksOptions ranks_options(const heterog_options& given) {
   options.files.cluster = text_of(given.cluster, "cluster");
   options.files.collectives = text_of(given.collectives, "collectives");
   options.plan = text_of(given.plan, "plan");
+  options.transport = text_of(given.transport, "transport");
+  comm::check_transport(options.transport, "transport");
   options.terms = text_of(given.terms, "terms");
   for (std::int32_t i = 0; i < given.profile_count; ++i) {
     options.files.profiles.emplace_back(text_of(given.profiles[i], "profiles"));

@@ -9,7 +9,7 @@ extern "C" {
 #endif
 
 /* Raised whenever a struct or a function below changes its form. */
-#define HETEROG_API_VERSION 2
+#define HETEROG_API_VERSION 3
 int32_t heterog_api_version(void);
 
 /* Every other function returns 0, or the exit code that the program `heterog` would end with: 1 a
@@ -42,6 +42,7 @@ typedef struct heterog_options {
   int32_t earlier;        /* runners that this process has made before; the same on all ranks */
   int32_t any_device;     /* ranks may be other devices than the plan's, threads of a CPU too */
   double timeout_seconds; /* of one wait for another rank */
+  const char* transport;  /* of ranks that are processes: "tcp", "gloo" */
   const char* terms;      /* whatever else must be the same on all ranks */
   /* May set what holds for the whole process, from then on: thresholds of malloc, so that a step
      keeps its memory; no log lines of c10d below fatal ones; NCCL_RUNTIME_CONNECT=0. */

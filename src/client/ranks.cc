@@ -64,10 +64,13 @@ launch::Joined join_job(const RanksOptions& options, const runtime::Job& job,
            "MASTER_PORT are set by torchrun");
   // The store of the starter still holds what the ranks of earlier jobs said.
   if (options.earlier > 0) place->attempt += fmt::format("+{}", options.earlier);
-  const launch::JobTerms terms = runtime::terms_of(
-      job, peak_bytes,
-      {.seed = options.seed, .any_device = options.any_device, .others = {options.terms}});
-  return launch::join(terms, runtime::traffic_of(job), *place, options.timeout);
+  const launch::JobTerms terms = runtime::terms_of(job, peak_bytes,
+                                                   {.seed = options.seed,
+                                                    .any_device = options.any_device,
+                                                    .transport = options.transport,
+                                                    .others = {options.terms}});
+  return launch::join(terms, runtime::traffic_of(job), *place,
+                      {.timeout = options.timeout, .transport = options.transport});
 }
 
 // Threads of this process, each on what the plan means it for, unless others will do too.

@@ -23,6 +23,7 @@ struct RanksOptions {
   bool any_device = false;
   int earlier = 0;  // jobs that these processes have run before
   std::chrono::milliseconds timeout{300'000};
+  std::string transport = comm::transport_names().front();
   std::string terms;  // whatever else must be the same on all ranks
 };
 

@@ -3,8 +3,12 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+#include "base/text.h"
+#include "comm/c10d_transport.h"
 #include "comm/nccl_transport.h"
 #include "comm/staged_transport.h"
+#include "comm/tcp_transport.h"
 
 namespace heterog::comm {
 namespace {
@@ -22,6 +26,17 @@ NcclOptions nccl_options(const Traffic& traffic, const RankTransport::Options& o
   return nccl;
 }
 
+std::unique_ptr<ProcessTransport> host_transport(const Store& store, const Traffic& traffic,
+                                                 const RankTransport::Options& options) {
+  for (const BackendKind& kind : c10d_backends()) {
+    if (options.transport != kind.name) continue;
+    return std::make_unique<C10dTransport>(
+        kind, store, options.own, C10dOptions{.connect = options.connect, .sets = traffic.sets});
+  }
+  return std::make_unique<TcpTransport>(
+      store, options.own, TcpOptions{.connect = options.connect, .sets = traffic.sets});
+}
+
 bool is_needed(const NcclOptions& options) {
   return !options.pairs.empty() || std::any_of(options.sets.begin(), options.sets.end(),
                                                [](const auto& set) { return !set.empty(); });
@@ -29,10 +44,23 @@ bool is_needed(const NcclOptions& options) {
 
 }  // namespace
 
+std::vector<std::string> transport_names() {
+  std::vector<std::string> names{"tcp"};
+  for (const BackendKind& kind : c10d_backends()) names.emplace_back(kind.name);
+  return names;
+}
+
+void check_transport(const std::string& name, const std::string& field) {
+  const std::vector<std::string> names = transport_names();
+  VALIDATE(std::ranges::find(names, name) != names.end(),
+           "{}: \"{}\" given; this build of heterog has {}", field, printable(name),
+           fmt::join(names, ", "));
+}
+
 RankTransport::RankTransport(const Store& store, const Traffic& traffic, const Options& options)
-    : tcp_(store, options.own, {.connect = options.connect, .sets = traffic.sets}), top_(&tcp_) {
+    : host_(host_transport(store, traffic, options)), top_(host_.get()) {
   if (options.device.is_cpu()) return;
-  staged_ = std::make_unique<StagedTransport>(tcp_);
+  staged_ = std::make_unique<StagedTransport>(*host_);
   top_ = staged_.get();
   NcclOptions nccl = nccl_options(traffic, options);
   if (!is_needed(nccl)) return;

@@ -1,6 +1,6 @@
 // Messages straight from the thread that sends to the one that receives, and collectives of them.
 //
-// Not Gloo's: there a message wakes a thread of the library on either side, which spins while the
+// Gloo's (c10d_transport.h) wake a thread of the library on either side, which spins while the
 // sender holds the lock of the connection. Where ranks have no core to spare, that takes more of
 // the processor than the message; and a call of its collectives cannot be ended from another
 // thread, nor does it say which peer it waits for.
@@ -15,15 +15,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <mutex>
-#include <new>
 #include <optional>
 #include <span>
 #include <utility>
 
 #include "base/check.h"
-#include "comm/job_watch.h"
-#include "tensors/torch_error.h"
 
 namespace heterog::comm {
 
@@ -153,11 +149,9 @@ struct TcpTransport::Impl {
   void all_reduce(Group& group, at::Tensor& value);
   std::vector<at::Tensor> all_gather(Group& group, const at::Tensor& value);
 
-  [[noreturn]] void fail(const Move& move, const std::string& why);
-  void end_calls(const std::string& why);
-  void check_not_ended();
+  void wake();
   Group group_of(std::vector<DeviceId> members, std::uint64_t id) const;
-  std::string text_of(DeviceId rank) const { return rank_text(rank, options.connect.device_names); }
+  std::string text_of(DeviceId rank) const { return job->text_of(rank); }
 
   Store store;  // which rank 0 serves for as long as it holds it
   TcpOptions options;
@@ -167,11 +161,7 @@ struct TcpTransport::Impl {
   Group all;
   std::vector<Group> sets;
 
-  std::mutex mutex;
-  std::optional<std::string> reason;  // why every call fails
-  bool finished = false;
-
-  std::unique_ptr<JobWatch> watch;  // last made, first gone: its thread calls end_calls()
+  std::unique_ptr<JobEnd> job;  // last made, first gone: it calls wake()
 };
 
 TcpTransport::Impl::Impl(const Store& given_store, DeviceId rank, TcpOptions given)
@@ -189,8 +179,11 @@ TcpTransport::Impl::Impl(const Store& given_store, DeviceId rank, TcpOptions giv
     sets.push_back(group_of(members, sets.size()));
   }
   connections = connect_ranks(store.under("connections"), own, options.connect);
-  watch = std::make_unique<JobWatch>(store.another_connection().under("job"),
-                                     [this](const std::string& why) { end_calls(why); });
+  job = std::make_unique<JobEnd>(store,
+                                 JobEnd::Options{.own = own,
+                                                 .device_names = options.connect.device_names,
+                                                 .timeout = options.connect.timeout},
+                                 [this] { wake(); });
 }
 
 Group TcpTransport::Impl::group_of(std::vector<DeviceId> members, std::uint64_t id) const {
@@ -198,27 +191,9 @@ Group TcpTransport::Impl::group_of(std::vector<DeviceId> members, std::uint64_t 
   return {.members = std::move(members), .own = static_cast<int>(index), .tag = id << 32};
 }
 
-void TcpTransport::Impl::check_not_ended() {
-  const std::lock_guard lock(mutex);
-  if (reason) throw Error(ErrorKind::kVerification, *reason);
-}
-
-// Wakes what waits; what is still to come sees the reason.
-void TcpTransport::Impl::end_calls(const std::string& why) {
-  {
-    const std::lock_guard lock(mutex);
-    if (reason) return;
-    reason = why;
-  }
+void TcpTransport::Impl::wake() {
   const std::uint64_t one = 1;
   ENSURE(write(woken.get(), &one, sizeof one) == sizeof one);
-}
-
-void TcpTransport::Impl::fail(const Move& move, const std::string& why) {
-  check_not_ended();  // woken by end_calls(), or a consequence of what another rank has said
-  const std::string stands = watch->end(fmt::format("{}: {}", text_of(move.peer), why));
-  end_calls(stands);
-  throw Error(ErrorKind::kVerification, stands);
 }
 
 Move TcpTransport::Impl::receiving(Channel channel, const at::Tensor& value, DeviceId from,
@@ -258,16 +233,16 @@ bool TcpTransport::Impl::advance(Move& move) {
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return went;
     if (count <= 0) {
-      fail(move, fmt::format("connection to {} lost ({})", text_of(own),
-                             count == 0 ? "closed" : std::strerror(errno)));
+      job->fail(move.peer, fmt::format("connection to {} lost ({})", text_of(own),
+                                       count == 0 ? "closed" : std::strerror(errno)));
     }
     move.done += static_cast<std::size_t>(count);
     went = true;
     if (move.sends || move.done < sizeof(Header)) continue;
     if (move.received.tag != move.header.tag || move.received.bytes != move.header.bytes) {
-      fail(move, fmt::format("sent {} bytes of {} where {} bytes of {} were due at {}",
-                             move.received.bytes, move.received.tag, move.header.bytes,
-                             move.header.tag, text_of(own)));
+      job->fail(move.peer, fmt::format("sent {} bytes of {} where {} bytes of {} were due at {}",
+                                       move.received.bytes, move.received.tag, move.header.bytes,
+                                       move.header.tag, text_of(own)));
     }
   }
   return went;
@@ -285,16 +260,17 @@ void TcpTransport::Impl::wait(std::span<Move* const> moves) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
     const int ready = poll(waited.data(), waited.size(), static_cast<int>(std::max(left, 0L)));
     if (ready < 0 && errno == EINTR) continue;
-    if (waited.front().revents != 0) check_not_ended();
+    if (waited.front().revents != 0) job->check();
     if (ready > 0) return;
-    fail(*moves.front(), fmt::format("did not {} for {} s, {} waits for it",
-                                     moves.front()->sends ? "take what it was sent" : "send",
-                                     seconds_of(options.connect.timeout), text_of(own)));
+    job->fail(moves.front()->peer,
+              fmt::format("did not {} for {} s, {} waits for it",
+                          moves.front()->sends ? "take what it was sent" : "send",
+                          seconds_of(options.connect.timeout), text_of(own)));
   }
 }
 
 void TcpTransport::Impl::complete(std::span<Move> moves) {
-  check_not_ended();
+  job->check();
   std::vector<Move*> unfinished;
   for (Move& move : moves) unfinished.push_back(&move);
   for (;;) {
@@ -307,7 +283,7 @@ void TcpTransport::Impl::complete(std::span<Move> moves) {
 }
 
 void TcpTransport::Impl::go_round(const Group& group, const Ring& ring, std::uint64_t tag) {
-  check_not_ended();
+  job->check();
   const DeviceId next = group.members[static_cast<std::size_t>(ring.next())];
   const DeviceId previous = group.members[static_cast<std::size_t>(ring.previous())];
   std::int64_t sent = 0;
@@ -386,9 +362,7 @@ std::vector<at::Tensor> TcpTransport::Impl::all_gather(Group& group, const at::T
 TcpTransport::TcpTransport(const Store& store, DeviceId own, TcpOptions options)
     : impl_(std::make_unique<Impl>(store, own, std::move(options))) {}
 
-TcpTransport::~TcpTransport() {
-  if (!impl_->finished) abort("ended before the job was done");
-}
+TcpTransport::~TcpTransport() = default;
 
 void TcpTransport::send(const at::Tensor& value, DeviceId to, std::uint32_t tag) {
   Move move = impl_->sending(Channel::kMessages, value, to, tag);
@@ -428,41 +402,7 @@ std::vector<at::Tensor> TcpTransport::gather_all(const at::Tensor& own) {
   return impl_->all_gather(impl_->all, own);
 }
 
-void TcpTransport::abort(const std::string& reason) {
-  const bool named = reason.starts_with("rank ");  // by the transport that it comes from
-  const std::string why = named ? reason : impl_->text_of(impl_->own) + ": " + reason;
-  impl_->end_calls(why);
-  impl_->watch->end(why);
-}
-
-void TcpTransport::run_until_finished(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    abort(error.what());
-    throw;
-  } catch (const std::bad_alloc&) {
-    abort("out of host memory");
-    throw;
-  } catch (const std::exception& error) {
-    abort(tensors::one_line(error));
-    throw;
-  }
-  finish();
-}
-
-void TcpTransport::finish() {
-  const auto missing = impl_->watch->leave_together({.rank = static_cast<int>(impl_->own.value()),
-                                                     .ranks = impl_->all.size(),
-                                                     .timeout = impl_->options.connect.timeout});
-  impl_->check_not_ended();
-  if (missing) {
-    abort(fmt::format("{}: did not end with the others within {} s",
-                      impl_->text_of(DeviceId(static_cast<std::size_t>(*missing))),
-                      seconds_of(impl_->options.connect.timeout)));
-    impl_->check_not_ended();
-  }
-  impl_->finished = true;
-}
+void TcpTransport::abort(const std::string& reason) { impl_->job->abort(reason); }
+void TcpTransport::finish() { impl_->job->finish(); }
 
 }  // namespace heterog::comm

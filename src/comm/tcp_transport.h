@@ -1,14 +1,13 @@
 // A Transport of processes: over TCP, of tensors in host memory.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "comm/connections.h"
+#include "comm/process_transport.h"
 #include "comm/store.h"
-#include "comm/transport.h"
 
 namespace heterog::comm {
 
@@ -17,7 +16,7 @@ struct TcpOptions {
   DeviceSets sets;
 };
 
-class TcpTransport final : public Transport {
+class TcpTransport final : public ProcessTransport {
  public:
   // Every rank makes its own at the same time, from connections to one store.
   TcpTransport(const Store& store, DeviceId own, TcpOptions options);
@@ -32,12 +31,7 @@ class TcpTransport final : public Transport {
   std::vector<at::Tensor> all_gather(const at::Tensor& own, std::size_t set) override;
   std::vector<at::Tensor> gather_all(const at::Tensor& own) override;
   void abort(const std::string& reason) override;
-
-  // The last call of every rank: waits until all have come, so that none takes the end of another
-  // for a failure.
-  void finish();
-  // `work`, then finish(); if it throws, the others are told why.
-  void run_until_finished(const std::function<void()>& work);
+  void finish() override;
 
  private:
   struct Impl;

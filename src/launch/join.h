@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <memory>
+#include <string>
 
 #include "comm/rank_transport.h"
 #include "launch/rank_place.h"
@@ -16,10 +17,15 @@ struct Joined {
   at::Device device = at::kCPU;  // that it runs on
   std::unique_ptr<comm::RankTransport> transport;
 };
+struct JoinOptions {
+  std::chrono::milliseconds timeout{300'000};
+  // One of comm::transport_names(), the same on all ranks.
+  std::string transport = comm::transport_names().front();
+};
 // Chooses a device, meets the others, and connects to them. `traffic`: the same on all ranks.
-// Errors as of meet() and TcpTransport.
+// Errors as of meet() and of transports.
 Joined join(const JobTerms& terms, const comm::Traffic& traffic, const RankPlace& place,
-            std::chrono::milliseconds timeout);
+            const JoinOptions& options);
 
 // Threads of one operator: as wanted, or, for 0, an equal share of this host's processors.
 int operator_threads(int wanted, int ranks_here);

@@ -12,9 +12,9 @@
 
 namespace heterog::policy {
 
-using tensors::pack_tensors;
 using tensors::read_tensors;
 using tensors::TensorFile;
+using tensors::write_tensors;
 
 namespace {
 
@@ -227,7 +227,7 @@ void read_progress(const TensorFile& file, std::span<const Case> cases, Learner&
 }  // namespace
 
 void save_policy(const PolicyNetwork& network, const TrainConfig& config, const std::string& path) {
-  write_file(path, pack_tensors(head_and_network(config, network)));
+  write_tensors(path, head_and_network(config, network));
 }
 
 LoadedPolicy load_policy(const std::string& path) {
@@ -251,7 +251,7 @@ void save_learner(Learner& learner, std::span<const Case> cases, const std::stri
                                    {"cases", states},
                                    {"adam_steps", write_optimizer(learner, file)}}
                                   .dump();
-  write_file(path, pack_tensors(file));
+  write_tensors(path, file);
 }
 
 Learner load_learner(const TrainConfig& config, std::span<const Case> cases,

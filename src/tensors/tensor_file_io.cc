@@ -25,6 +25,7 @@ constexpr std::size_t kLengthBytes = 8;
 constexpr std::size_t kAlignment = 8;        // of the first tensor
 constexpr std::size_t kMostDimensions = 64;  // of LibTorch's own operators
 constexpr const char* kMetadata = "__metadata__";
+constexpr std::size_t kChunk = std::size_t{1} << 20;  // that is checked at a time
 
 const std::string kChecksum = "checksum";  // of metadata
 constexpr std::string_view kAlgorithm = "xxh3:";
@@ -57,6 +58,12 @@ torch::ScalarType type_of(const JsonValue& value) {
   fail_input("{}: type '{}' is not supported", value.where(), printable(name));
 }
 
+std::size_t bytes_of(const TensorForm& form) {
+  std::size_t bytes = c10::elementSize(form.type);
+  for (const std::int64_t size : form.shape) bytes *= static_cast<std::size_t>(size);
+  return bytes;
+}
+
 // Bytes that are fetched piece by piece.
 struct Contents {
   std::size_t size = 0;
@@ -77,27 +84,27 @@ std::optional<std::size_t> find_digits(std::string_view header) {
   return std::nullopt;
 }
 
-// What a header says of a tensor.
 struct Described {
   std::string name;
   std::string where;  // for messages
-  torch::ScalarType type;
-  std::vector<std::int64_t> shape;
+  TensorForm form;
   std::size_t first = 0;  // bytes of the data
   std::size_t last = 0;
 };
 
 Described describe(const JsonValue& value, const std::string& name, std::size_t data_bytes) {
   JsonObject object(value);
-  Described tensor{.name = name, .where = value.where(), .type = type_of(object.required("dtype"))};
-  std::size_t bytes = c10::elementSize(tensor.type);
+  Described tensor{.name = name, .where = value.where(), .form = {}};
+  tensor.form.type = type_of(object.required("dtype"));
+  std::size_t bytes = c10::elementSize(tensor.form.type);
   std::size_t extent = 1;  // with 1 in place of 0: strides are made of it
   const std::vector<JsonValue> sizes = object.list("shape");
   VALIDATE(sizes.size() <= kMostDimensions, "{}: shape: {} sizes, at most {} are read",
            value.where(), sizes.size(), kMostDimensions);
   for (const JsonValue& size : sizes) {
-    tensor.shape.push_back(size.as_int(0, std::int64_t{1} << 40));
-    const auto factor = static_cast<std::size_t>(tensor.shape.back());
+    const std::int64_t said = size.as_int(0, std::int64_t{1} << 40);
+    tensor.form.shape.push_back(said);
+    const auto factor = static_cast<std::size_t>(said);
     const std::size_t wide = std::max<std::size_t>(factor, 1);
     VALIDATE(
         (factor == 0 || bytes <= data_bytes / factor) && extent <= (std::size_t{1} << 60) / wide,
@@ -140,8 +147,8 @@ std::vector<Described> describe_all(const Json& header, const std::string& sourc
   return all;
 }
 
-std::map<std::string, std::string> read_metadata(const Json& header, const std::string& source) {
-  std::map<std::string, std::string> texts;
+Metadata read_metadata(const Json& header, const std::string& source) {
+  Metadata texts;
   if (!header.contains(kMetadata)) return texts;
   const JsonValue metadata(header.at(kMetadata), source, kMetadata);
   VALIDATE(metadata.json().is_object(), "{}: expected an object", metadata.where());
@@ -152,102 +159,213 @@ std::map<std::string, std::string> read_metadata(const Json& header, const std::
   return texts;
 }
 
-TensorFile unpack(const Contents& contents, const std::string& source) {
+void check_bools(const Described& tensor, const unsigned char* data, std::size_t count) {
+  VALIDATE(tensor.form.type != torch::kBool ||
+               std::all_of(data, data + count, [](unsigned char byte) { return byte <= 1; }),
+           "{}: a BOOL that is neither 0 nor 1", tensor.where);
+}
+
+// A file whose header has been read.
+struct Opened {
+  Contents contents;
+  std::string source;     // for messages
+  std::size_t begin = 0;  // of the data
+  std::string said;       // checksum, empty if there is none
+  Checksum sum;           // of all before the data, if there is
+  Metadata metadata;
+  std::vector<Described> tensors;  // in the order of their bytes
+
+  Opened(Contents given, std::string name);
+  void check_data();
+  torch::Tensor read(const Described& tensor) const;
+};
+
+Opened::Opened(Contents given, std::string name)
+    : contents(std::move(given)), source(std::move(name)) {
   std::uint64_t length = 0;
   if (contents.size >= kLengthBytes) contents.fetch(&length, 0, kLengthBytes);
   VALIDATE(length >= 2 && length <= contents.size - kLengthBytes && length <= kMaxHeaderBytes,
            "{}: not a file of tensors, or cut off", source);
   std::string text(length, '\0');
   contents.fetch(text.data(), kLengthBytes, length);
-  const std::size_t begin = kLengthBytes + length;
-  TensorFile file;
-  std::vector<Described> described;
+  begin = kLengthBytes + length;
   {
     const Json header = parse_json(text, source);
     VALIDATE(header.is_object(), "{}: the header is not a JSON object", source);
-    file.metadata = read_metadata(header, source);
-    described = describe_all(header, source, contents.size - begin);
+    metadata = read_metadata(header, source);
+    tensors = describe_all(header, source, contents.size - begin);
   }
+  const auto field = metadata.find(kChecksum);
+  if (field == metadata.end()) return;
+  said = field->second;
+  metadata.erase(field);
+  const auto digits = find_digits(text);
+  VALIDATE(digits && said == std::string(kAlgorithm) + text.substr(*digits, kDigits),
+           "{}: metadata.checksum: \"{}\", expected \"{}\" and {} hexadecimal digits, in JSON "
+           "without spaces",
+           source, printable(said), kAlgorithm, kDigits);
+  text.replace(*digits, kDigits, kNoDigits);
+  sum.add(&length, kLengthBytes);
+  sum.add(text);
+}
 
-  const auto said = file.metadata.find(kChecksum);
-  Checksum sum;
-  if (said != file.metadata.end()) {
-    const auto digits = find_digits(text);
-    VALIDATE(digits && said->second == std::string(kAlgorithm) + text.substr(*digits, kDigits),
-             "{}: metadata.checksum: \"{}\", expected \"{}\" and {} hexadecimal digits, in JSON "
-             "without spaces",
-             source, printable(said->second), kAlgorithm, kDigits);
-    text.replace(*digits, kDigits, kNoDigits);
-    sum.add(&length, kLengthBytes);
-    sum.add(text);
+// Goes through all bytes, a chunk at a time. Once.
+void Opened::check_data() {
+  std::vector<unsigned char> chunk(std::min(kChunk, contents.size));
+  for (const Described& tensor : tensors) {
+    if (said.empty() && tensor.form.type != torch::kBool) continue;
+    for (std::size_t at = tensor.first; at < tensor.last; at += chunk.size()) {
+      const std::size_t count = std::min(chunk.size(), tensor.last - at);
+      contents.fetch(chunk.data(), begin + at, count);
+      check_bools(tensor, chunk.data(), count);
+      sum.add(chunk.data(), count);
+    }
   }
-  for (const Described& tensor : described) {
-    const std::size_t bytes = tensor.last - tensor.first;
-    torch::Tensor value = torch::empty(tensor.shape, tensor.type);
-    auto* data = static_cast<unsigned char*>(value.data_ptr());
-    if (bytes > 0) contents.fetch(data, begin + tensor.first, bytes);
-    VALIDATE(tensor.type != torch::kBool ||
-                 std::all_of(data, data + bytes, [](unsigned char byte) { return byte <= 1; }),
-             "{}: a BOOL that is neither 0 nor 1", tensor.where);
-    if (said != file.metadata.end()) sum.add(data, bytes);
-    file.tensors[tensor.name] = value;
-  }
-  if (said == file.metadata.end()) return file;
+  if (said.empty()) return;
   const std::string found = std::string(kAlgorithm) + hash_text(sum.value());
-  VALIDATE(found == said->second,
+  VALIDATE(found == said,
            "{}: checksum: the file's bytes give {}, its metadata says {}: it is damaged, or was "
            "changed without a new checksum",
-           source, found, said->second);
-  file.metadata.erase(said);
-  file.checked = true;
+           source, found, said);
+}
+
+torch::Tensor Opened::read(const Described& tensor) const {
+  torch::Tensor value = torch::empty(tensor.form.shape, tensor.form.type);
+  const std::size_t bytes = tensor.last - tensor.first;
+  auto* data = static_cast<unsigned char*>(value.data_ptr());
+  if (bytes > 0) contents.fetch(data, begin + tensor.first, bytes);
+  check_bools(tensor, data, bytes);  // whoever may write to the file may have done so since
+  return value;
+}
+
+Contents contents_of(const std::string& path) {
+  const auto file = std::make_shared<InputFile>(path);
+  return {.size = file->size(), .fetch = [file](void* to, std::size_t begin, std::size_t count) {
+            file->read(to, begin, count);
+          }};
+}
+
+TensorFile whole(Opened opened) {
+  opened.check_data();
+  TensorFile file{.metadata = opened.metadata, .tensors = {}, .checked = !opened.said.empty()};
+  for (const Described& tensor : opened.tensors) file.tensors[tensor.name] = opened.read(tensor);
   return file;
 }
 
-}  // namespace
+// Where a file goes, piece by piece.
+struct Sink {
+  std::function<void(std::string_view)> append;
+  std::function<void(std::size_t begin, std::string_view)> overwrite;
+};
 
-std::string pack_tensors(const TensorFile& file) {
-  ENSURE(!file.metadata.contains(kChecksum));
+using ValueOf = std::function<torch::Tensor(const std::string& name)>;
+
+void write(const Sink& sink, const Metadata& metadata, const TensorForms& forms,
+           const ValueOf& value_of) {
+  ENSURE(!metadata.contains(kChecksum));
   nlohmann::ordered_json header;
-  header[kMetadata] = file.metadata;
+  header[kMetadata] = metadata;
   header[kMetadata][kChecksum] = std::string(kAlgorithm) + kNoDigits;
   std::size_t data_bytes = 0;
-  for (const auto& [name, tensor] : file.tensors) {
-    const std::size_t end = data_bytes + tensor.nbytes();
-    header[name] = {{"dtype", name_of(tensor.scalar_type())},
-                    {"shape", tensor.sizes().vec()},
-                    {"data_offsets", {data_bytes, end}}};
+  for (const auto& [name, form] : forms) {
+    const std::size_t end = data_bytes + bytes_of(form);
+    header[name] = {
+        {"dtype", name_of(form.type)}, {"shape", form.shape}, {"data_offsets", {data_bytes, end}}};
     data_bytes = end;
   }
   std::string text = header.dump();
   text.append((kAlignment - (kLengthBytes + text.size()) % kAlignment) % kAlignment, ' ');
   const std::uint64_t length = text.size();
-  std::string bytes;
-  bytes.reserve(kLengthBytes + text.size() + data_bytes);
-  bytes.append(reinterpret_cast<const char*>(&length), kLengthBytes);
-  bytes += text;
-  for (const auto& [name, tensor] : file.tensors) {
-    const torch::Tensor whole = tensor.detach().cpu().contiguous();
-    bytes.append(static_cast<const char*>(whole.data_ptr()), whole.nbytes());
+  Checksum sum;
+  const auto append = [&](std::string_view bytes) {
+    sum.add(bytes);
+    sink.append(bytes);
+  };
+  append({reinterpret_cast<const char*>(&length), kLengthBytes});
+  append(text);
+  for (const auto& [name, form] : forms) {
+    const torch::Tensor value = value_of(name).detach().cpu().contiguous();
+    ENSURE(value.scalar_type() == form.type && value.sizes() == at::IntArrayRef(form.shape));
+    append({static_cast<const char*>(value.const_data_ptr()), value.nbytes()});
   }
   const auto digits = find_digits(text);
   ENSURE(digits);
-  bytes.replace(kLengthBytes + *digits, kDigits, hash_text(checksum(bytes.data(), bytes.size())));
+  sink.overwrite(kLengthBytes + *digits, hash_text(sum.value()));
+}
+
+TensorForms forms_of(const TensorFile& file) {
+  TensorForms forms;
+  for (const auto& [name, tensor] : file.tensors) {
+    forms[name] = {.type = tensor.scalar_type(), .shape = tensor.sizes().vec()};
+  }
+  return forms;
+}
+
+ValueOf values_of(const TensorFile& file) {
+  return [&file](const std::string& name) { return file.tensors.at(name); };
+}
+
+}  // namespace
+
+std::string pack_tensors(const TensorFile& file) {
+  const TensorForms forms = forms_of(file);
+  std::size_t data_bytes = 0;
+  for (const auto& [name, form] : forms) data_bytes += bytes_of(form);
+  std::string bytes;
+  bytes.reserve(data_bytes + data_bytes / 64 + 4096);  // with the header of most files
+  const Sink sink{
+      .append = [&](std::string_view piece) { bytes += piece; },
+      .overwrite = [&](std::size_t begin,
+                       std::string_view piece) { bytes.replace(begin, piece.size(), piece); }};
+  write(sink, file.metadata, forms, values_of(file));
   return bytes;
 }
 
-TensorFile unpack_tensors(const std::string& bytes, const std::string& source) {
-  return unpack({.size = bytes.size(),
-                 .fetch = [&](void* to, std::size_t begin,
-                              std::size_t count) { std::memcpy(to, bytes.data() + begin, count); }},
-                source);
+void write_tensors(const std::string& path, const Metadata& metadata, const TensorForms& forms,
+                   const ValueOf& value_of) {
+  OutputFile file(path);
+  const Sink sink{.append = [&](std::string_view piece) { file.append(piece); },
+                  .overwrite = [&](std::size_t begin,
+                                   std::string_view piece) { file.overwrite(begin, piece); }};
+  write(sink, metadata, forms, value_of);
+  file.commit();
 }
 
-TensorFile read_tensors(const std::string& path) {
-  const InputFile file(path);
-  return unpack({.size = file.size(),
-                 .fetch = [&](void* to, std::size_t begin,
-                              std::size_t count) { file.read(to, begin, count); }},
-                path);
+void write_tensors(const std::string& path, const TensorFile& file) {
+  write_tensors(path, file.metadata, forms_of(file), values_of(file));
+}
+
+TensorFile unpack_tensors(const std::string& bytes, const std::string& source) {
+  const auto fetch = [&](void* to, std::size_t begin, std::size_t count) {
+    std::memcpy(to, bytes.data() + begin, count);
+  };
+  return whole({{.size = bytes.size(), .fetch = fetch}, source});
+}
+
+TensorFile read_tensors(const std::string& path) { return whole({contents_of(path), path}); }
+
+struct TensorReader::State {
+  Opened opened;
+  TensorForms forms;
+  std::map<std::string, const Described*> places;
+};
+
+TensorReader::TensorReader(const std::string& path)
+    : state_(new State{.opened = {contents_of(path), path}, .forms = {}, .places = {}}) {
+  state_->opened.check_data();
+  for (const Described& tensor : state_->opened.tensors) {
+    state_->forms[tensor.name] = tensor.form;
+    state_->places[tensor.name] = &tensor;
+  }
+}
+
+TensorReader::~TensorReader() = default;
+const Metadata& TensorReader::metadata() const { return state_->opened.metadata; }
+bool TensorReader::checked() const { return !state_->opened.said.empty(); }
+const TensorForms& TensorReader::forms() const { return state_->forms; }
+
+torch::Tensor TensorReader::read(const std::string& name) const {
+  return state_->opened.read(*state_->places.at(name));
 }
 
 }  // namespace heterog::tensors

@@ -1,11 +1,13 @@
 // Files: plain and gzip, whole or refused, replaced at once.
 #include "base/file.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 
@@ -95,6 +97,37 @@ TEST_F(FileTest, KeepsLinksAndReplacesTheirTargets) {
   write_file(path("link"), "new");
   EXPECT_TRUE(fs::is_symlink(path("link")));
   EXPECT_EQ(read_file(path("target")), "new");
+}
+
+TEST_F(FileTest, AFileInPiecesIsThereOnceItIsCommitted) {
+  write_file(path("file"), "old");
+  {
+    OutputFile file(path("file"));
+    file.append("0000, and ");
+    file.append("more");
+    file.overwrite(0, "some");
+    EXPECT_EQ(read_file(path("file")), "old");
+    file.commit();
+  }
+  EXPECT_EQ(read_file(path("file")), "some, and more");
+  OutputFile(path("file")).append("lost");
+  EXPECT_EQ(read_file(path("file")), "some, and more");
+  EXPECT_EQ(entries(), 1u);  // nothing temporary stays
+}
+
+// A pipe cannot go back: it gets the pieces at the end.
+TEST_F(FileTest, APipeGetsAFileInPieces) {
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  const int reader = ::open(path("pipe").c_str(), O_RDONLY | O_NONBLOCK);
+  OutputFile file(path("pipe"));
+  file.append("0000, and more");
+  file.overwrite(0, "some");
+  file.commit();
+  char bytes[32];
+  const ssize_t count = ::read(reader, bytes, sizeof bytes);
+  ::close(reader);
+  EXPECT_EQ(std::string(bytes, static_cast<std::size_t>(std::max<ssize_t>(count, 0))),
+            "some, and more");
 }
 
 mode_t mode_of(const std::string& path) {

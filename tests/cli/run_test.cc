@@ -108,6 +108,33 @@ TEST_F(Run, TrainsAlikeInThreadsAndInProcesses) {
   EXPECT_EQ(processes["ranks_are"], "processes");
 }
 
+TEST_F(Run, TrainsAlikeByEveryTransport) {
+  const nlohmann::json expected = json(run(arguments("--steps 3 --json")));
+  const nlohmann::json found = json(run(arguments("--steps 3 --json --transport gloo")));
+  for (std::size_t step = 0; step < 3; ++step) {
+    const double loss = expected["steps"][step]["loss"];
+    EXPECT_NEAR(found["steps"][step]["loss"], loss, 1e-5 * std::abs(loss));
+  }
+  const Finished verified =
+      run("verify --planner ev-ps --batch 8 --processes --transport gloo" + std::string(kModel));
+  EXPECT_EQ(verified.code, 0) << verified.err;
+}
+
+TEST_F(Run, SaysWhichTransportsThereAre) {
+  for (const std::string verb : {"run --plan " + plan_, std::string("verify --planner ev-ar")}) {
+    const Finished finished = run(verb + " --transport nccl" + kModel);
+    EXPECT_EQ(finished.code, 2);
+    EXPECT_EQ(finished.err,
+              "heterog: error: --transport: \"nccl\" given; this build of heterog has tcp, gloo\n");
+  }
+  // Threads pass tensors in memory.
+  EXPECT_EQ(run(arguments("--in-threads --transport gloo")).code, 2);
+  const Finished threads =
+      run("verify --planner ev-ar --batch 8 --transport gloo" + std::string(kModel));
+  EXPECT_EQ(threads.code, 2);
+  EXPECT_THAT(threads.err, HasSubstr("--transport: \"gloo\" given; it is of ranks"));
+}
+
 TEST_F(Run, MeasuresItsTasksUnlessToldNotTo) {
   const nlohmann::json measured = json(run(arguments("--steps 2 --in-threads --json")));
   EXPECT_FALSE(measured["drift"].empty());
@@ -241,7 +268,7 @@ TEST_F(Run, StartsTheRanksOfAHostfile) {
 }
 
 // Twenty moments, from before the ranks meet to the middle of a step; half of the time ranks are
-// started by heterog, half by something else that does not end the others.
+// started by heterog, half by something else that does not end the others; by each transport.
 TEST_F(Run, EndsWhenARankIsKilledAtAnyMoment) {
   for (int seed = 0; seed < 20; ++seed) {
     SCOPED_TRACE(seed);
@@ -249,7 +276,8 @@ TEST_F(Run, EndsWhenARankIsKilledAtAnyMoment) {
     const int victim = static_cast<int>(rng.below(2));
     const int steps = static_cast<int>(rng.below(seed % 4 < 2 ? 2 : 30));  // it has done, or more
     const std::string job_name = "job" + std::to_string(seed);
-    const std::string more = "--steps 1000000 --timeout 300 --threads 1";
+    const std::string more = "--steps 1000000 --timeout 300 --threads 1 --transport " +
+                             std::string(seed % 8 < 4 ? "tcp" : "gloo");
     if (seed % 2 == 0) {
       const auto job = start(job_name, more);
       const std::vector<pid_t> ranks = await_ranks(*job);
@@ -313,10 +341,12 @@ TEST_F(Run, RefusesARankOfAnotherJob) {
 
 // A host that hangs: nothing is closed, nothing is answered.
 TEST_F(Run, EndsWhenAPeerIsSilent) {
-  for (const int victim : {0, 1}) {
-    with_patience([&](int seconds) {
-      const int port = free_port(7'100 + 2 * seconds + victim);
-      const std::string more = "--steps 1000000 --threads 1 --timeout " + std::to_string(seconds);
+  for (const auto& [victim, transport] :
+       {std::pair{0, "tcp"}, {1, "tcp"}, {0, "gloo"}, {1, "gloo"}}) {
+    with_patience([&, victim = victim, transport = std::string(transport)](int seconds) {
+      const int port = free_port(7'100 + 4 * seconds + victim + (transport == "gloo" ? 2 : 0));
+      const std::string more = "--steps 1000000 --threads 1 --timeout " + std::to_string(seconds) +
+                               " --transport " + transport;
       const std::string job_name = "silent" + std::to_string(victim);
       const auto first = start(job_name + "rank0", more, rank(0, port));
       const auto second = start(job_name + "rank1", more, rank(1, port));

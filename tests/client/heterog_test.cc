@@ -80,6 +80,7 @@ class Interface : public cli::ProgramTest {
                 .collectives = "per-device",
                 .threads = 1,
                 .timeout_seconds = 20,
+                .transport = "tcp",
                 .terms = ""};
   }
   void TearDown() override {
@@ -216,6 +217,10 @@ TEST_F(Interface, RefusesBadInput) {
   options = options_;
   options.collectives = "sometimes";
   expect_refused(heterog_open(&options, &runner_), "sometimes");
+  options = options_;
+  options.transport = "pigeon";
+  expect_refused(heterog_open(&options, &runner_),
+                 "transport: \"pigeon\" given; this build of heterog has tcp");
   options = options_;
   options.timeout_seconds = 0;
   expect_refused(heterog_open(&options, &runner_), "timeout");

@@ -2,36 +2,48 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "comm/process_transport.h"
 #include "comm/tcp_transport.h"
 #include "comm/threads.h"
 
 namespace heterog::comm {
 
+using MakeTransport = std::function<std::unique_ptr<ProcessTransport>(
+    const Store& store, DeviceId own, ConnectOptions connect, DeviceSets sets)>;
+
+inline std::unique_ptr<ProcessTransport> make_tcp(const Store& store, DeviceId own,
+                                                  ConnectOptions connect, DeviceSets sets) {
+  return std::make_unique<TcpTransport>(
+      store, own, TcpOptions{.connect = std::move(connect), .sets = std::move(sets)});
+}
+
 struct RanksOptions {
   DeviceSets sets;
   std::chrono::milliseconds timeout = kPatient;
+  MakeTransport make = make_tcp;
 };
 
 // The same with transports over a store in memory; a rank that does not fail finishes.
 inline std::vector<std::string> run_ranks(
     int ranks, const RanksOptions& options,
-    const std::function<void(TcpTransport&, std::size_t rank)>& body) {
+    const std::function<void(ProcessTransport&, std::size_t rank)>& body) {
   const Store store = make_local_store();
   return run_threads(ranks, [&](int rank) {
-    TcpTransport transport(
+    const auto transport = options.make(
         store, DeviceId(static_cast<std::size_t>(rank)),
-        {.connect = {.device_names = device_names(ranks), .timeout = options.timeout},
-         .sets = options.sets});
+        {.device_names = device_names(ranks), .timeout = options.timeout}, options.sets);
     try {
-      body(transport, static_cast<std::size_t>(rank));
+      body(*transport, static_cast<std::size_t>(rank));
     } catch (const Error& error) {
-      transport.abort(error.what());
+      transport->abort(error.what());
       throw;
     }
-    transport.finish();
+    transport->finish();
   });
 }
 

@@ -29,7 +29,7 @@ TEST(Join, ConnectsThoseOfOneJob) {
   const comm::Traffic traffic{.sets = {comm::everyone(2)}};
   const auto at = places(2);
   const auto errors = run_threads(2, [&](int rank) {
-    const Joined joined = join(two_processors(1), traffic, at[rank], kPatient);
+    const Joined joined = join(two_processors(1), traffic, at[rank], {.timeout = kPatient});
     EXPECT_EQ(joined.rank, DeviceId(static_cast<std::size_t>(rank)));
     EXPECT_EQ(joined.ranks_here, 2);
     at::Tensor value = at::full({3}, rank + 1.0);
@@ -42,8 +42,9 @@ TEST(Join, ConnectsThoseOfOneJob) {
 
 TEST(Join, RefusesThoseOfAnother) {
   const auto at = places(2);
-  const auto errors = run_threads(
-      2, [&](int rank) { join(two_processors(rank == 0 ? 1 : 2), {}, at[rank], kHasty); });
+  const auto errors = run_threads(2, [&](int rank) {
+    join(two_processors(rank == 0 ? 1 : 2), {}, at[rank], {.timeout = kHasty});
+  });
   EXPECT_THAT(errors[1], HasSubstr("refused"));
   EXPECT_THAT(errors[0], HasSubstr("did not come"));
 }

@@ -67,7 +67,7 @@ class JobRanks : public testing::Test {
   std::vector<std::string> as_processes(
       const std::function<void(Ranks&, std::size_t rank)>& body) const {
     return comm::run_ranks(static_cast<int>(count()), {.sets = test_.job.sets},
-                           [&](comm::TcpTransport& transport, std::size_t rank) {
+                           [&](comm::ProcessTransport& transport, std::size_t rank) {
                              const auto ranks = rank_among_processes(
                                  test_.job, test_.plan, {DeviceId(rank), transport}, worker_);
                              begin(*ranks, data_);

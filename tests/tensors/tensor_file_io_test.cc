@@ -8,9 +8,13 @@
 
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <functional>
 
 #include "base/check.h"
+#include "base/checksum.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/rng.h"
 
 namespace heterog::tensors {
@@ -37,6 +41,17 @@ TEST(TensorIo, ComesBackAsItWas) {
     EXPECT_EQ(read.scalar_type(), tensor.scalar_type()) << name;
     EXPECT_TRUE(torch::equal(read, tensor)) << name;
   }
+}
+
+// Of the bytes that the first version of this code wrote: files do not change.
+TEST(TensorIo, WritesTheSameBytesAsEver) {
+  const std::string bytes = pack_tensors(example());
+  EXPECT_EQ(bytes.size(), 491u);
+  EXPECT_EQ(hash_text(checksum(bytes.data(), bytes.size())), "da7f6ff81bb07059");
+  const std::string path = testing::TempDir() + "heterog_same_" + std::to_string(getpid());
+  write_tensors(path, example());
+  EXPECT_EQ(read_file(path), bytes);
+  std::filesystem::remove(path);
 }
 
 // The header as the format's description has it, written by hand.
@@ -76,6 +91,118 @@ TEST(TensorIo, ReadsFilesOfAnySize) {
   std::filesystem::remove(path);
   EXPECT_THROW(read_tensors(path), Error) << "not there";
   EXPECT_THROW(read_tensors(testing::TempDir()), Error) << "a folder";
+}
+
+class StreamTest : public testing::Test {
+ protected:
+  ~StreamTest() override { std::filesystem::remove(path_); }
+  const std::string path_ = testing::TempDir() + "heterog_stream_" + std::to_string(getpid());
+};
+
+TEST_F(StreamTest, GivesTensorsWhenTheyAreWanted) {
+  write_tensors(path_, example());
+  const TensorReader reader(path_);
+  EXPECT_EQ(reader.metadata(), example().metadata);
+  EXPECT_TRUE(reader.checked());
+  ASSERT_EQ(reader.forms().size(), example().tensors.size());
+  for (const auto& [name, tensor] : example().tensors) {
+    EXPECT_EQ(reader.forms().at(name).type, tensor.scalar_type()) << name;
+    EXPECT_EQ(reader.forms().at(name).shape, tensor.sizes().vec()) << name;
+    EXPECT_TRUE(reader.read(name).equal(tensor)) << name;
+    EXPECT_TRUE(reader.read(name).equal(tensor)) << name << ", again";
+  }
+}
+
+// In any tensor, also one that nobody asks for: nothing is read of such a file.
+TEST_F(StreamTest, RefusesDamageBeforeTheFirstTensor) {
+  const std::string whole = pack_tensors(example());
+  for (std::size_t byte = 0; byte < whole.size(); byte += 5) {
+    std::string bytes = whole;
+    bytes[byte] = static_cast<char>(bytes[byte] ^ 2);
+    write_file(path_, bytes);
+    std::string streamed = "none";
+    std::string at_once = "none";
+    try {
+      EXPECT_FALSE(TensorReader(path_).checked());
+    } catch (const Error& error) {
+      streamed = error.what();
+    }
+    try {
+      unpack_tensors(bytes, path_);
+    } catch (const Error& error) {
+      at_once = error.what();
+    }
+    EXPECT_EQ(streamed, at_once) << byte;
+  }
+}
+
+// Longer than what is checked at a time, and not a multiple of it.
+TEST_F(StreamTest, ChecksLongTensorsToTheirEnd) {
+  const TensorFile file{.metadata = {},
+                        .tensors = {{"long", torch::arange(300'001, torch::kInt64)},
+                                    {"flags", torch::ones({(1 << 20) + 1}, torch::kBool)}}};
+  write_tensors(path_, file);
+  EXPECT_EQ(read_file(path_), pack_tensors(file));
+  EXPECT_TRUE(TensorReader(path_).read("long").equal(file.tensors.at("long")));
+  std::string bytes = read_file(path_);
+  bytes.back() ^= 1;
+  write_file(path_, bytes);
+  EXPECT_THROW(TensorReader reader(path_), Error);
+}
+
+// A rank is lost, or says what it should not: the file that was there stays, and nothing beside it.
+TEST_F(StreamTest, AWriteThatFailsLeavesTheFile) {
+  write_tensors(path_, example());
+  const TensorForms forms{{"a", {torch::kFloat32, {2}}}, {"b", {torch::kFloat32, {2}}}};
+  const auto fails = [](const std::string& name) {
+    if (name == "b") throw Error(ErrorKind::kVerification, "lost");
+    return torch::ones({2});
+  };
+  EXPECT_THROW(write_tensors(path_, {}, forms, fails), Error);
+  const auto other = [](const std::string&) { return torch::ones({3}); };
+  EXPECT_THROW(write_tensors(path_, {}, forms, other), Error);
+  EXPECT_EQ(read_file(path_), pack_tensors(example()));
+  for (const auto& entry : std::filesystem::directory_iterator(testing::TempDir())) {
+    const std::string name = entry.path().string();
+    EXPECT_FALSE(name.starts_with(path_) && name != path_) << name;
+  }
+}
+
+// Peak of what this process has had in memory since `work` began, beyond what it had then.
+std::size_t peak_bytes_of(const std::function<void()>& work) {
+  const auto kilobytes = [](const std::string& field) {
+    std::ifstream status("/proc/self/status");
+    std::string line;
+    while (std::getline(status, line)) {
+      if (line.starts_with(field)) return std::stoul(line.substr(field.size()));
+    }
+    return 0ul;
+  };
+  std::ofstream("/proc/self/clear_refs") << "5";  // the peak begins at what there is now
+  const std::size_t before = kilobytes("VmRSS:");
+  work();
+  return (kilobytes("VmHWM:") - before) * 1024;
+}
+
+// 64 MiB in 16 tensors: at once all of them are in memory a second time; in a stream one is, and
+// what is read is let go as soon as it has been seen.
+TEST_F(StreamTest, TakesTheMemoryOfOneTensor) {
+  constexpr std::size_t kTensor = std::size_t{4} << 20;
+  constexpr std::size_t kAll = 16 * kTensor;
+  TensorFile file;
+  for (int i = 0; i < 16; ++i) {
+    file.tensors[fmt::format("w{:02}", i)] = torch::full({kTensor}, i, torch::kUInt8);
+  }
+  EXPECT_LT(peak_bytes_of([&] { write_tensors(path_, file); }), 2 * kTensor);
+  EXPECT_GT(peak_bytes_of([&] { write_file(path_, pack_tensors(file)); }), kAll / 2);
+  EXPECT_LT(peak_bytes_of([&] {
+              const TensorReader reader(path_);
+              for (const auto& [name, form] : reader.forms()) {
+                EXPECT_TRUE(reader.read(name).equal(file.tensors.at(name)));
+              }
+            }),
+            3 * kTensor);
+  EXPECT_GT(peak_bytes_of([&] { read_tensors(path_); }), kAll / 2);
 }
 
 // What a header says is held against the file before anything is made room for.

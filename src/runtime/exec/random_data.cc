@@ -10,13 +10,19 @@ bool stays_between_steps(const graph::ModelGraph& graph, TensorId id) {
   return !tensor.producer.valid() && tensor.role != graph::TensorRole::kInput;
 }
 
+void each_random_resident(const graph::ModelGraph& graph, std::uint64_t seed, Floats floats,
+                          const std::function<void(TensorId, const at::Tensor&)>& take) {
+  at::manual_seed(seed);
+  for (TensorId id : graph.tensor_ids()) {
+    if (stays_between_steps(graph, id)) take(id, random_source(graph, id, 1, floats));
+  }
+}
+
 IdVector<TensorId, at::Tensor> random_residents(const graph::ModelGraph& graph, std::uint64_t seed,
                                                 Floats floats) {
-  at::manual_seed(seed);
   IdVector<TensorId, at::Tensor> values(graph.tensor_count());
-  for (TensorId id : graph.tensor_ids()) {
-    if (stays_between_steps(graph, id)) values[id] = random_source(graph, id, 1, floats);
-  }
+  each_random_resident(graph, seed, floats,
+                       [&](TensorId id, const at::Tensor& value) { values[id] = value; });
   return values;
 }
 

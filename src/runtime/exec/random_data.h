@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <functional>
 
 #include "graph/model_graph.h"
 #include "runtime/exec/worker_types.h"
@@ -17,6 +18,9 @@ bool stays_between_steps(const graph::ModelGraph& graph, TensorId id);
 // of the same seed.
 IdVector<TensorId, at::Tensor> random_residents(const graph::ModelGraph& graph, std::uint64_t seed,
                                                 Floats floats);
+// The same parameters, state and buffers one after another, each let go before the next is made.
+void each_random_resident(const graph::ModelGraph& graph, std::uint64_t seed, Floats floats,
+                          const std::function<void(TensorId, const at::Tensor&)>& take);
 StepInputs random_inputs(const graph::ModelGraph& graph, std::int64_t batch, std::uint64_t seed,
                          std::int64_t step, Floats floats);
 

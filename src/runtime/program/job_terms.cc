@@ -27,6 +27,7 @@ launch::JobTerms terms_of(const Job& job, const IdVector<DeviceId, Bytes>& peak_
   Hasher hasher;
   visit_leaves(job, [&](const auto& leaf) { hasher.add(bits_of(leaf)); });
   hasher.add(options.seed);
+  hasher.add(options.transport);
   for (const std::string& other : options.others) hasher.add(other);
   launch::JobTerms terms{.hash = hasher.value(), .any_device = options.any_device};
   const cluster::Cluster& cluster = *job.problem->cluster;

@@ -14,6 +14,7 @@ namespace heterog::runtime {
 struct TermsOptions {
   std::uint64_t seed = 0;
   bool any_device = false;          // ranks may be other devices than the plan's
+  std::string transport;            // by what tensors travel
   std::vector<std::string> others;  // whatever else steps depend on, in words
 };
 

@@ -2,10 +2,9 @@
 #include "runtime/ranks/checkpoint.h"
 
 #include <charconv>
-#include <utility>
+#include <map>
 
 #include "base/check.h"
-#include "base/file.h"
 #include "base/text.h"
 #include "tensors/tensor_file_io.h"
 
@@ -19,16 +18,38 @@ std::string graph_hash(const Job& job) {
   return fmt::format("{:016x}", job.problem->graph->hash());
 }
 
-void write(const std::string& path, const Job& job, tensors::TensorFile file,
-           const CheckpointInfo& info) {
-  file.metadata = {{"format", kFormat},
-                   {"version", kVersion},
-                   {"graph", graph_hash(job)},
-                   {"seed", std::to_string(info.seed)},
-                   {"step", std::to_string(info.step)}};
+// Of the tensors that ranks keep, by the names of the file; the same on all of them.
+std::map<std::string, TensorId> kept(const Ranks& ranks) {
+  const graph::ModelGraph& graph = *ranks.job().problem->graph;
+  std::map<std::string, TensorId> ids;
+  for (TensorId id : graph.tensor_ids()) {
+    if (ranks.keeps(id)) ids.emplace(graph.tensor(id).name, id);
+  }
+  return ids;
+}
+
+tensors::TensorForm form_of(const graph::ModelGraph& graph, TensorId id) {
+  return {.type = scalar_type(graph.tensor(id).dtype, Floats::kOwn),
+          .shape = sizes_at(graph.shape(id), 1)};
+}
+
+// Each tensor is written as it comes from the rank that keeps it.
+void write(const std::string& path, Ranks& ranks, const CheckpointInfo& info) {
+  const Job& job = ranks.job();
+  const std::map<std::string, TensorId> ids = kept(ranks);
+  tensors::TensorForms forms;
+  for (const auto& [name, id] : ids) forms[name] = form_of(*job.problem->graph, id);
+  const tensors::Metadata metadata{{"format", kFormat},
+                                   {"version", kVersion},
+                                   {"graph", graph_hash(job)},
+                                   {"seed", std::to_string(info.seed)},
+                                   {"step", std::to_string(info.step)}};
   try {
-    write_file(path, tensors::pack_tensors(file));
+    tensors::write_tensors(path, metadata, forms, [&](const std::string& name) {
+      return ranks.get_where_it_speaks(ids.at(name));
+    });
   } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kInput) throw;  // of a rank, not of the file
     throw Error(
         ErrorKind::kVerification,
         fmt::format("rank 0 ({}): step {} was not saved, the file of an earlier one is "
@@ -37,15 +58,15 @@ void write(const std::string& path, const Job& job, tensors::TensorFile file,
   }
 }
 
-const std::string& text(const tensors::TensorFile& file, const std::string& key,
+const std::string& text(const tensors::TensorReader& file, const std::string& key,
                         const std::string& path) {
-  const auto at = file.metadata.find(key);
-  VALIDATE(at != file.metadata.end(), "{}: metadata lacks '{}'; it is no checkpoint of a run", path,
-           key);
+  const auto at = file.metadata().find(key);
+  VALIDATE(at != file.metadata().end(), "{}: metadata lacks '{}'; it is no checkpoint of a run",
+           path, key);
   return at->second;
 }
 
-std::int64_t step_of(const tensors::TensorFile& file, const std::string& path) {
+std::int64_t step_of(const tensors::TensorReader& file, const std::string& path) {
   const std::string& said = text(file, "step", path);
   std::int64_t step = -1;
   const auto [end, error] = std::from_chars(said.data(), said.data() + said.size(), step);
@@ -59,28 +80,25 @@ std::int64_t step_of(const tensors::TensorFile& file, const std::string& path) {
 }  // namespace
 
 void save_checkpoint(const std::string& path, Ranks& ranks, const CheckpointInfo& info) {
-  const graph::ModelGraph& graph = *ranks.job().problem->graph;
-  tensors::TensorFile file;
-  for (TensorId id : graph.tensor_ids()) {
-    if (!ranks.keeps(id)) continue;
-    const at::Tensor value = ranks.get_where_it_speaks(id);
-    if (ranks.speaks()) file.tensors[graph.tensor(id).name] = value;
+  if (ranks.speaks()) {
+    write(path, ranks, info);
+  } else {
+    for (const auto& [name, id] : kept(ranks)) ranks.get_where_it_speaks(id);
   }
-  if (ranks.speaks()) write(path, ranks.job(), std::move(file), info);
   ranks.meet(0);
 }
 
 CheckpointInfo load_checkpoint(const std::string& path, Ranks& ranks, std::uint64_t seed) {
   const Job& job = ranks.job();
   const graph::ModelGraph& graph = *job.problem->graph;
-  const tensors::TensorFile file = tensors::read_tensors(path);
+  const tensors::TensorReader file(path);
   VALIDATE(text(file, "format", path) == kFormat, "{}: metadata.format: \"{}\", expected {}", path,
            printable(text(file, "format", path)), kFormat);
-  const bool numbered = file.metadata.contains("version");
+  const bool numbered = file.metadata().contains("version");
   VALIDATE(!numbered || text(file, "version", path) == kVersion,
            "{}: metadata.version: \"{}\", this program's is {}", path,
            printable(text(file, "version", path)), kVersion);
-  VALIDATE(!numbered || file.checked, "{}: metadata lacks 'checksum': the file is damaged", path);
+  VALIDATE(!numbered || file.checked(), "{}: metadata lacks 'checksum': the file is damaged", path);
   VALIDATE(text(file, "graph", path) == graph_hash(job),
            "{}: metadata.graph: made for graph {}, this one is {}", path,
            printable(text(file, "graph", path)), graph_hash(job));
@@ -91,13 +109,13 @@ CheckpointInfo load_checkpoint(const std::string& path, Ranks& ranks, std::uint6
   for (const DeviceId rank : ranks.here()) {
     Worker& worker = ranks.worker(rank);
     for (const TensorId id : worker.residents()) {
-      const auto at = file.tensors.find(graph.tensor(id).name);
-      VALIDATE(at != file.tensors.end(), "{}: lacks '{}'", path, graph.tensor(id).name);
-      const at::Tensor& value = at->second;
-      VALIDATE(value.sizes() == at::IntArrayRef(sizes_at(graph.shape(id), 1)) &&
-                   value.scalar_type() == scalar_type(graph.tensor(id).dtype, Floats::kOwn),
-               "{}: '{}' has another shape or type than in the graph", path, graph.tensor(id).name);
-      worker.set_resident(id, value);
+      const std::string& name = graph.tensor(id).name;
+      const auto at = file.forms().find(name);
+      VALIDATE(at != file.forms().end(), "{}: lacks '{}'", path, name);
+      const tensors::TensorForm due = form_of(graph, id);
+      VALIDATE(at->second.shape == due.shape && at->second.type == due.type,
+               "{}: '{}' has another shape or type than in the graph", path, name);
+      worker.set_resident(id, file.read(name));
     }
   }
   return info;

@@ -18,13 +18,15 @@ struct CheckpointInfo {
   std::uint64_t seed = 0;
 };
 
-// Every tensor comes to rank 0, whose process writes the file under a temporary name and renames
-// it. All processes call it together, between steps; it returns in every one once the file is
-// whole. Throws an Error (kVerification) naming rank and file if it cannot be written.
+// The tensors come to rank 0 one after another, whose process writes each before the next comes,
+// under a temporary name, and renames the file. All processes call it together, between steps; it
+// returns in every one once the file is whole. Throws an Error (kVerification) naming rank and file
+// if it cannot be written.
 void save_checkpoint(const std::string& path, Ranks& ranks, const CheckpointInfo& info);
 
-// Gives the ranks of this process what they keep. Throws an input error if the file is not a
-// checkpoint of this graph and seed, is damaged, or lacks a tensor.
+// Gives the ranks of this process what they keep, one tensor after another, once all of the file
+// has been checked. Throws an input error if it is not a checkpoint of this graph and seed, is
+// damaged, or lacks a tensor.
 CheckpointInfo load_checkpoint(const std::string& path, Ranks& ranks, std::uint64_t seed);
 
 }  // namespace heterog::runtime

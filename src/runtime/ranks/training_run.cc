@@ -1,6 +1,7 @@
 // Makes the data of each step.
 #include "runtime/ranks/training_run.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 #include <vector>
@@ -13,11 +14,14 @@ namespace heterog::runtime {
 
 TrainingRun::TrainingRun(std::unique_ptr<Ranks> ranks, const WorkerOptions& options)
     : ranks_(std::move(ranks)), seed_(options.seed), floats_(options.floats) {
-  const auto values = random_residents(*ranks_->job().problem->graph, seed_, floats_);
-  for (const DeviceId rank : ranks_->here()) {
-    Worker& worker = ranks_->worker(rank);
-    for (const TensorId id : worker.residents()) worker.set_resident(id, values[id]);
-  }
+  each_random_resident(*ranks_->job().problem->graph, seed_, floats_,
+                       [&](TensorId id, const at::Tensor& value) {
+                         for (const DeviceId rank : ranks_->here()) {
+                           Worker& worker = ranks_->worker(rank);
+                           if (std::ranges::binary_search(worker.residents(), id))
+                             worker.set_resident(id, value);
+                         }
+                       });
 }
 
 StepReport TrainingRun::step(std::int64_t number) {
