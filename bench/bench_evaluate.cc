@@ -13,7 +13,7 @@
 
 #include "base/rng.h"
 #include "base/thread_pool.h"
-#include "planner/evaluator.h"
+#include "oracle/evaluator.h"
 #include "problems.h"
 #include "space/action_space.h"
 
@@ -74,7 +74,7 @@ void evaluate_all_reduce(benchmark::State& state) {
                                                                    {DeviceId(6), 1},
                                                                    {DeviceId(7), 1}},
                                                                   sync})};
-  planner::Evaluator evaluator(*problem);
+  oracle::Evaluator evaluator(*problem);
   Counter counter;
   for (auto _ : state) {
     counter.turn(2, [&] {
@@ -92,9 +92,9 @@ void evaluate_drawn(benchmark::State& state) {
   const auto problem = bert_large();
   const auto strategies = draw(*problem, 64);
   ThreadPool pool(static_cast<int>(state.range(0)));
-  std::vector<std::unique_ptr<planner::Evaluator>> evaluators;
+  std::vector<std::unique_ptr<oracle::Evaluator>> evaluators;
   for (int i = 0; i < pool.threads(); ++i) {
-    evaluators.push_back(std::make_unique<planner::Evaluator>(*problem));
+    evaluators.push_back(std::make_unique<oracle::Evaluator>(*problem));
   }
   Counter counter;
   for (auto _ : state) {
@@ -129,7 +129,7 @@ void evaluate_local_moves(benchmark::State& state) {
     strategies.push_back(space.strategy(actions));
     action = before;
   }
-  planner::Evaluator evaluator(*problem);
+  oracle::Evaluator evaluator(*problem);
   Counter counter;
   for (auto _ : state) {
     counter.turn(strategies.size(), [&] {

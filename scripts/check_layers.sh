@@ -17,14 +17,16 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
     may["space"] = "base graph cluster cost compiler/strategy.h"
     # The simulator and the runtime know plans, not how they are made.
     may["sim"] = "base graph cluster cost/problem.h compiler/plan.h compiler/strategy.h"
-    may["planner"] = "base graph cluster cost compiler space sim"
-    may["explain"] = "base graph cluster cost compiler sim planner"
+    may["oracle"] = "base graph cluster cost compiler sim"
+    # A planner sees the interface of an oracle, never who answers.
+    may["planner"] = "base graph cluster cost compiler/strategy.h space oracle/oracle.h oracle/batch_evaluator.h"
+    may["explain"] = "base graph cluster cost compiler sim"
     may["tensors"] = "base"
     # How processes talk and meet: below all that trains.
     may["comm"] = "base cluster tensors"
     may["launch"] = "base cluster comm"
     may["gnn"] = "base graph cluster cost compiler/strategy.h space"
-    may["policy"] = "base graph cluster cost compiler space sim planner gnn tensors comm launch"
+    may["policy"] = "base graph cluster cost compiler/strategy.h space oracle planner gnn tensors comm launch"
     may["runtime/program"] = "base operators graph cluster cost compiler/plan.h comm/device_sets.h launch/terms.h"
     may["runtime/exec"] = "base operators graph cluster cost compiler/plan.h tensors comm runtime/program"
     may["runtime/ranks"] = may["runtime/exec"] " runtime/exec"
@@ -32,7 +34,7 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
     may["measure"] = may["runtime/ranks"] " runtime/ranks launch"
     may["loading"] = "base graph cluster cost compiler sim runtime/exec"
     may["client"] = "base graph cluster cost compiler sim launch runtime/program runtime/exec runtime/ranks loading"
-    may["cli"] = "base graph cluster cost compiler sim planner explain gnn policy launch runtime/program runtime/exec runtime/ranks runtime/check measure loading"
+    may["cli"] = "base graph cluster cost compiler sim oracle planner explain gnn policy launch runtime/program runtime/exec runtime/ranks runtime/check measure loading"
     for (folder in may) {
       n = split(may[folder], parts, " ")
       for (i = 1; i <= n; ++i) allowed[folder, parts[i]] = 1

@@ -11,6 +11,7 @@
 #include "cli/planner_table.h"
 #include "cli/progress.h"
 #include "cli/verbs.h"
+#include "oracle/simulated_oracle.h"
 
 namespace heterog::cli {
 
@@ -117,16 +118,15 @@ int run_compare(const CompareOptions& options) {
   for (const std::string& name : names) {
     find_planner(name, *problem->cluster, options.policy);
   }
+  oracle::SimulatedOracle oracle(*problem, threads, compile_options(options.problem));
   std::vector<Row> rows;
   for (const std::string& name : names) {
     Progress progress("comparing");
     progress.show(static_cast<double>(rows.size()) / static_cast<double>(names.size()), name);
     const Stopwatch watch;
-    planner::PlannerContext context{.problem = *problem,
-                                    .threads = threads,
+    planner::PlannerContext context{.oracle = oracle,
                                     .rng = Rng(options.common.seed),
-                                    .budget = start_budget(options.budget, name),
-                                    .compile = compile_options(options.problem)};
+                                    .budget = start_budget(options.budget, name)};
     Row row{.name = name, .baseline = is_baseline(name)};
     row.result = find_planner(name, *problem->cluster, options.policy)->plan(context);
     row.plan_seconds = watch.seconds();

@@ -10,6 +10,7 @@
 #include "cli/training.h"
 #include "cli/verbs.h"
 #include "explain/simulation.h"
+#include "oracle/simulated_oracle.h"
 #include "policy/api.h"
 
 namespace heterog::cli {
@@ -27,16 +28,12 @@ struct FinetuneVerbOptions {
 };
 
 // What the tuned policy proposes, its best find first, through the planner of `heterog plan`.
-planner::PlannerResult plan_with(const policy::FinetuneResult& tuned,
-                                 const FinetuneVerbOptions& options, const cost::Problem& problem,
-                                 ThreadPool& threads) {
-  planner::PlannerContext context{.problem = problem,
-                                  .threads = threads,
-                                  .rng = Rng(options.common.seed),
-                                  .compile = compile_options(options.problem)};
-  const planner::Proposer propose = [&](int count) {
+planner::PlannerResult plan_with(const policy::FinetuneResult& tuned, std::uint64_t seed,
+                                 oracle::Oracle& oracle) {
+  planner::PlannerContext context{.oracle = oracle, .rng = Rng(seed)};
+  const planner::Proposer propose = [&](oracle::BatchEvaluator& evaluator, int count) {
     std::vector<compiler::Strategy> strategies =
-        policy::propose(tuned.policy, problem, count - 1, context.rng.split(1));
+        policy::propose(tuned.policy, evaluator, count - 1, context.rng.split(1));
     strategies.insert(strategies.begin(), tuned.strategy);
     return strategies;
   };
@@ -51,15 +48,15 @@ int run_finetune(const FinetuneVerbOptions& options) {
   const policy::Policy policy = policy::Policy::load(start);
   const auto problem = load_problem(options.problem);
   ThreadPool threads(options.common.threads);
+  oracle::SimulatedOracle oracle(*problem, threads, compile_options(options.problem));
   const policy::FinetuneResult tuned = [&] {
     Progress progress("fine-tuning");
     const planner::Budget budget = start_budget(options.budget, "fine-tuning");
-    return policy::finetune(policy, *problem, threads,
+    return policy::finetune(policy, oracle,
                             {.name = fmt::format("{} {} {}", problem->graph->name(), problem->batch,
                                                  problem->cluster->name()),
                              .seed = options.common.seed,
                              .budget = budget,
-                             .compile = compile_options(options.problem),
                              .progress = [&](const policy::TrainProgress& now) {
                                const double done =
                                    options.budget.seconds
@@ -86,7 +83,7 @@ int run_finetune(const FinetuneVerbOptions& options) {
     if (options.common.json) print_json(json);
     return 0;
   }
-  const planner::PlannerResult found = plan_with(tuned, options, *problem, threads);
+  const planner::PlannerResult found = plan_with(tuned, options.common.seed, oracle);
   const sim::Simulated simulated =
       simulate_strategy(*problem, found.strategy, compile_options(options.problem));
   if (simulated.result.feasible()) {

@@ -55,8 +55,8 @@ void add_budget(CLI::App& verb, BudgetOptions& options) {
       ->excludes(seconds);
 }
 
-planner::Budget start_budget(const BudgetOptions& options, const std::string& title) {
-  planner::Budget budget{.evaluations = options.evaluations};
+oracle::Budget start_budget(const BudgetOptions& options, const std::string& title) {
+  oracle::Budget budget{.evaluations = options.evaluations};
   if (options.seconds) {
     auto progress = std::make_shared<Progress>(title);
     budget.expired = [progress, seconds = *options.seconds] {

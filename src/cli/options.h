@@ -20,7 +20,7 @@
 #include "cost/problem.h"
 #include "graph/types.h"
 #include "loading/problem_files.h"
-#include "planner/planner.h"
+#include "oracle/batch_evaluator.h"
 
 namespace heterog::cli {
 
@@ -98,6 +98,6 @@ struct BudgetOptions {
 };
 void add_budget(CLI::App& verb, BudgetOptions& options);
 // Wall seconds count from now; while it is asked, it reports progress under this title.
-planner::Budget start_budget(const BudgetOptions& options, const std::string& title);
+oracle::Budget start_budget(const BudgetOptions& options, const std::string& title);
 
 }  // namespace heterog::cli

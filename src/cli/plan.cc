@@ -10,6 +10,7 @@
 #include "cli/progress.h"
 #include "cli/verbs.h"
 #include "explain/simulation.h"
+#include "oracle/simulated_oracle.h"
 
 namespace heterog::cli {
 
@@ -43,18 +44,17 @@ int run_plan(const PlanOptions& options) {
   const planner::Budget budget = start_budget(options.budget, "planning");
   const auto problem = load_problem(options.problem);
   ThreadPool threads(options.common.threads);
-  planner::PlannerContext context{.problem = *problem,
-                                  .threads = threads,
-                                  .rng = Rng(options.common.seed),
-                                  .budget = budget,
-                                  .compile = compile_options(options.problem)};
+  oracle::SimulatedOracle oracle(*problem, threads, compile_options(options.problem));
+  planner::PlannerContext context{
+      .oracle = oracle, .rng = Rng(options.common.seed), .budget = budget};
   planner::PlannerResult found =
       find_planner(options.planner, *problem->cluster, options.policy)->plan(context);
   if (found.found_by.empty()) found.found_by = options.planner;
   context.budget = {};  // wipes the progress line
   const double plan_seconds = watch.seconds();
 
-  const sim::Simulated simulated = simulate_strategy(*problem, found.strategy, context.compile);
+  const sim::Simulated simulated =
+      simulate_strategy(*problem, found.strategy, compile_options(options.problem));
   // Files first: what is printed has been saved.
   if (simulated.result.feasible()) {
     write_plan_file(

@@ -18,6 +18,7 @@
 #include "explain/measured_lanes.h"
 #include "explain/page_data.h"
 #include "explain/simulation.h"
+#include "oracle/simulated_oracle.h"
 
 namespace heterog::cli {
 
@@ -34,13 +35,11 @@ struct ReportOptions {
 std::vector<explain::PlannerRow> run_baselines(const ReportOptions& options,
                                                const cost::Problem& problem) {
   ThreadPool threads(options.common.threads);
+  oracle::SimulatedOracle oracle(problem, threads, compile_options(options.problem));
   std::vector<explain::PlannerRow> rows;
   for (const planner::PlannerEntry& entry : planner_registry().entries()) {
     if (!entry.baseline) continue;
-    planner::PlannerContext context{.problem = problem,
-                                    .threads = threads,
-                                    .rng = Rng(options.common.seed),
-                                    .compile = compile_options(options.problem)};
+    planner::PlannerContext context{.oracle = oracle, .rng = Rng(options.common.seed)};
     const planner::Evaluation evaluation =
         entry.make({}, *problem.cluster)->plan(context).evaluation;
     rows.push_back({std::string(entry.name), true, evaluation.step, evaluation.feasible,

@@ -15,6 +15,7 @@
 #include "cli/planning.h"
 #include "cli/progress.h"
 #include "cli/verbs.h"
+#include "oracle/simulated_oracle.h"
 #include "planner/shares.h"
 
 namespace heterog::cli {
@@ -38,9 +39,9 @@ struct Found {
 
 planner::SharesResult search(const SharesOptions& options, const cost::Problem& problem) {
   ThreadPool threads(options.common.threads);
+  oracle::SimulatedOracle oracle(problem, threads, compile_options(options.problem));
   planner::BatchEvaluator evaluator(
-      problem, threads, compile_options(options.problem),
-      start_budget({.seconds = options.budget.seconds}, "sharing the batch"));
+      oracle, start_budget({.seconds = options.budget.seconds}, "sharing the batch"));
   planner::SharesOptions search;
   if (options.budget.evaluations) search.evaluations = *options.budget.evaluations;
   // Time alone ends the search, if it does not end by itself.

@@ -18,6 +18,7 @@
 #include "cluster/cluster_io.h"
 #include "launch/gpus.h"
 #include "launch/rank_device.h"
+#include "oracle/simulated_oracle.h"
 #include "runtime/exec/operators.h"
 #include "runtime/program/faults.h"
 #include "runtime/program/job_terms.h"
@@ -63,10 +64,8 @@ Verified chosen_plan(const VerifyOptions& options) {
   verified.problem = load_problem(options.problem);
   verified.planner = options.planner;
   ThreadPool threads(options.common.threads);
-  planner::PlannerContext context{.problem = *verified.problem,
-                                  .threads = threads,
-                                  .rng = Rng(options.common.seed),
-                                  .compile = compile_options(options.problem)};
+  oracle::SimulatedOracle oracle(*verified.problem, threads, compile_options(options.problem));
+  planner::PlannerContext context{.oracle = oracle, .rng = Rng(options.common.seed)};
   verified.strategy =
       find_planner(options.planner, *verified.problem->cluster)->plan(context).strategy;
   return verified;

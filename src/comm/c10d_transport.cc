@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "comm/bounded_calls.h"
+#include "comm/c10d_view.h"
 #include "comm/lifelines.h"
 #include "tensors/torch_error.h"
 

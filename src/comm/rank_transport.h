@@ -7,11 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "comm/connections.h"
 #include "comm/device_sets.h"
 #include "comm/process_transport.h"
 #include "comm/routes.h"
 #include "comm/store.h"
-#include #include "comm/transport.h"
+#include "comm/transport.h"
 
 namespace heterog::comm {
 

@@ -23,12 +23,11 @@ std::vector<Spent> longest_first(std::vector<Spent> spent) {
 
 Explanation explain_plan(const cost::Problem& problem, const compiler::Strategy& strategy,
                          const sim::Simulated& simulated, const compiler::CompileOptions& compile) {
-  return {
-      .path = sim::critical_path(simulated.plan, simulated.result, strategy.order),
-      .times = sim::device_times(simulated.plan, simulated.result),
-      .bounds = sim::bounds(simulated.plan),
-      .upgrades = planner::what_if(problem, strategy, planner::possible_upgrades(*problem.cluster),
-                                   {.compile = compile})};
+  return {.path = sim::critical_path(simulated.plan, simulated.result, strategy.order),
+          .times = sim::device_times(simulated.plan, simulated.result),
+          .bounds = sim::bounds(simulated.plan),
+          .upgrades = what_if(problem, strategy, possible_upgrades(*problem.cluster),
+                              {.compile = compile})};
 }
 
 std::vector<Spent> spent_by_kind(const cost::Problem& problem, const sim::Simulated& simulated,

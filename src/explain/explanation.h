@@ -7,7 +7,7 @@
 #include "compiler/compile.h"
 #include "compiler/strategy.h"
 #include "cost/problem.h"
-#include "planner/what_if.h"
+#include "explain/what_if.h"
 #include "sim/bounds.h"
 #include "sim/critical_path.h"
 #include "sim/simulator.h"
@@ -18,7 +18,7 @@ struct Explanation {
   std::vector<sim::Segment> path;
   IdVector<DeviceId, sim::DeviceTime> times;
   sim::Bounds bounds;
-  std::vector<planner::WhatIf> upgrades;
+  std::vector<WhatIf> upgrades;
 };
 Explanation explain_plan(const cost::Problem& problem, const compiler::Strategy& strategy,
                          const sim::Simulated& simulated, const compiler::CompileOptions& compile);

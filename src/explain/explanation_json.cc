@@ -73,7 +73,7 @@ OrderedJson explanation_json(const cost::Problem& problem, const sim::Simulated&
   }
   json["busiest"] = spent_json(busiest(problem, simulated), "name");
   json["twice_as_fast"] = OrderedJson::array();
-  for (const planner::WhatIf& what : explanation.upgrades) {
+  for (const WhatIf& what : explanation.upgrades) {
     json["twice_as_fast"].push_back({{"name", what.upgrade.name},
                                      {"step_seconds", to_seconds(what.step)},
                                      {"saved_seconds", to_seconds(step - what.step)}});

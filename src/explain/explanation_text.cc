@@ -93,7 +93,7 @@ std::string explanation_text(const cost::Problem& problem, const sim::Simulated&
   Table upgrades({"twice as fast", "step", "saves", "of step"});
   bool any = false;
   for (std::size_t i = 0; i < std::min(kUpgradeLines, explanation.upgrades.size()); ++i) {
-    const planner::WhatIf& what = explanation.upgrades[i];
+    const WhatIf& what = explanation.upgrades[i];
     if (1000 * (step - what.step) < step) break;  // the rest save less than 0.1 %
     any = true;
     upgrades.add_row({what.upgrade.name, milliseconds_text(to_seconds(what.step)),

@@ -180,7 +180,7 @@ void add_explanation(const cost::Problem& problem, const DrawnPlan& drawn, Order
     json["by_kind"].push_back({{"name", spent.what}, {"time", spent.time}});
   }
   json["upgrades"] = OrderedJson::array();
-  for (const planner::WhatIf& what : explanation.upgrades) {
+  for (const WhatIf& what : explanation.upgrades) {
     json["upgrades"].push_back({{"name", what.upgrade.name}, {"step", what.step}});
   }
   json["times"] = OrderedJson::array();

@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "planner/batch_evaluator.h"
+#include "planner/planner.h"
 
 namespace heterog::planner {
 
@@ -43,7 +43,7 @@ bool in_order(const Strategy& strategy, BaselineOrder order) {
 
 // The best of a few strategies.
 PlannerResult best_of(std::vector<Strategy> strategies, PlannerContext& context) {
-  BatchEvaluator evaluator(context.problem, context.threads, context.compile);
+  BatchEvaluator evaluator(context.oracle);
   const std::vector<Measured> measured = evaluator.evaluate(strategies);
   std::size_t best = 0;
   for (std::size_t i = 1; i < measured.size(); ++i) {
@@ -61,7 +61,7 @@ class DataParallel final : public Planner {
       : name_(name), order_(order), bucket_bytes_(bucket_bytes) {}
   PlannerResult plan(PlannerContext& context) const override {
     std::vector<Strategy> strategies;
-    for (NamedStrategy& baseline : baseline_strategies(context.problem)) {
+    for (NamedStrategy& baseline : baseline_strategies(context.problem())) {
       if (baseline.name != name_ || !in_order(baseline.strategy, order_)) continue;
       strategies.push_back(std::move(baseline.strategy));
       strategies.back().bucket_bytes = bucket_bytes_;
@@ -80,9 +80,9 @@ class Single final : public Planner {
   explicit Single(const SingleOptions& options) : options_(options) {}
   PlannerResult plan(PlannerContext& context) const override {
     std::vector<Strategy> strategies;
-    for (DeviceId device : context.problem.cluster->device_ids()) {
+    for (DeviceId device : context.problem().cluster->device_ids()) {
       if (options_.device.valid() && options_.device != device) continue;
-      strategies.push_back(single_device(context.problem, device));
+      strategies.push_back(single_device(context.problem(), device));
     }
     return best_of(std::move(strategies), context);
   }

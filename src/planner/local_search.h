@@ -4,8 +4,8 @@
 #include <span>
 
 #include "base/rng.h"
-#include "planner/batch_evaluator.h"
 #include "planner/candidate.h"
+#include "planner/planner.h"
 
 namespace heterog::planner {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "compiler/strategy.h"
-#include "planner/batch_evaluator.h"
+#include "planner/planner.h"
 #include "space/group_summary.h"
 
 namespace heterog::planner {

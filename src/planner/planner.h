@@ -2,31 +2,25 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/rng.h"
-#include "base/thread_pool.h"
-#include "compiler/compile.h"
-#include "planner/evaluator.h"
+#include "oracle/batch_evaluator.h"
 
 namespace heterog::planner {
 
-// How long a planner that searches may go on. `expired` is asked between evaluations; a budget of
-// evaluations is reproducible, one of time is not.
-struct Budget {
-  std::optional<std::int64_t> evaluations;
-  std::function<bool()> expired;  // empty: never
-};
+using oracle::BatchEvaluator;
+using oracle::better;
+using oracle::Budget;
+using oracle::Evaluation;
+using oracle::Measured;
 
 struct PlannerContext {
-  const cost::Problem& problem;
-  ThreadPool& threads;
+  oracle::Oracle& oracle;  // what strategies cost; it knows the problem
   Rng rng{0};
   Budget budget;
-  compiler::CompileOptions compile = {};
+  const cost::Problem& problem() const { return oracle.problem(); }
 };
 
 // A baseline at its better order.
@@ -38,7 +32,7 @@ struct BaselineResult {
 struct PlannerResult {
   compiler::Strategy strategy;
   Evaluation evaluation;
-  std::int64_t evaluations = 0;  // simulated strategies
+  std::int64_t evaluations = 0;  // strategies that the oracle was asked about
   // Of a planner that tries several ways: which one found it ("ev-ar", "policy + local-search").
   std::string found_by;
   // Of one that looks at the baselines, one per name; "single" is its best device.

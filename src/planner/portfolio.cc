@@ -7,11 +7,11 @@
 
 #include "base/log.h"
 #include "planner/baselines.h"
-#include "planner/batch_evaluator.h"
 #include "planner/candidate.h"
 #include "planner/local_search.h"
 #include "planner/memory_fill.h"
 #include "planner/moves.h"
+#include "planner/planner.h"
 
 namespace heterog::planner {
 
@@ -34,7 +34,7 @@ class Search {
       : context_(context),
         propose_(propose),
         options_(options),
-        evaluator_(context.problem, context.threads, context.compile, context.budget) {}
+        evaluator_(context.oracle, context.budget) {}
 
   PlannerResult run() {
     try_baselines();
@@ -42,7 +42,7 @@ class Search {
     if (evaluator_.spent()) return finish();
     try_proposals();
     try_fills();
-    const std::int64_t polish = one_shot_evaluations(context_.problem);
+    const std::int64_t polish = one_shot_evaluations(context_.problem());
     rescue(polish / 4);
     climb(result_.strategy, result_.evaluation, result_.found_by, polish);
     if (context_.budget.evaluations || context_.budget.expired) spend_budget();
@@ -70,7 +70,7 @@ class Search {
   }
 
   void try_baselines() {
-    const std::vector<NamedStrategy> baselines = baseline_strategies(context_.problem);
+    const std::vector<NamedStrategy> baselines = baseline_strategies(context_.problem());
     std::vector<Strategy> strategies;
     strategies.reserve(baselines.size());
     for (const NamedStrategy& baseline : baselines) strategies.push_back(baseline.strategy);
@@ -88,7 +88,8 @@ class Search {
 
   void try_proposals() {
     if (!propose_) return;
-    const std::vector<Strategy> strategies = propose_(static_cast<int>(options_.proposals));
+    const std::vector<Strategy> strategies =
+        propose_(evaluator_, static_cast<int>(options_.proposals));
     if (strategies.empty()) return;
     const std::vector<Measured> measured = evaluator_.evaluate(strategies);
     std::vector<Tried> tried;
@@ -140,7 +141,7 @@ class Search {
   // Local search from `start`; its find becomes the best if it is.
   Tried climb(const Strategy& start, const Evaluation& at_start, const std::string& name,
               std::int64_t evaluations) {
-    Strategy plain = to_plain(context_.problem, start);
+    Strategy plain = to_plain(context_.problem(), start);
     const SearchResult found =
         local_search(evaluator_, plain, context_.rng,
                      {.evaluations = evaluations, .patience = options_.patience});
@@ -170,8 +171,8 @@ class Search {
 
   // A few moves at once, whatever they cost, to leave a local optimum.
   Strategy kick(const Strategy& strategy) {
-    const MoveMaker maker(context_.problem);
-    Candidate candidate = to_candidate(to_plain(context_.problem, strategy));
+    const MoveMaker maker(context_.problem());
+    Candidate candidate = to_candidate(to_plain(context_.problem(), strategy));
     const int moves = 1 + static_cast<int>(context_.rng.below(3));
     for (int i = 0; i < moves; ++i) {
       const auto kind = static_cast<MoveKind>(context_.rng.below(kMoveKindCount));
@@ -217,11 +218,11 @@ class LocalSearch final : public Planner {
   PlannerResult plan(PlannerContext& context) const override {
     Budget budget = context.budget;
     if (!budget.evaluations && !budget.expired) {
-      budget.evaluations = one_shot_evaluations(context.problem);
+      budget.evaluations = one_shot_evaluations(context.problem());
     }
-    BatchEvaluator evaluator(context.problem, context.threads, context.compile, budget);
+    BatchEvaluator evaluator(context.oracle, budget);
     std::vector<Strategy> strategies;
-    for (NamedStrategy& baseline : baseline_strategies(context.problem)) {
+    for (NamedStrategy& baseline : baseline_strategies(context.problem())) {
       strategies.push_back(std::move(baseline.strategy));
     }
     const std::vector<Measured> measured = evaluator.evaluate(strategies);

@@ -10,7 +10,9 @@
 namespace heterog::planner {
 
 // Gives up to `count` strategies that somebody else made (the policy's samples), each call others.
-using Proposer = std::function<std::vector<compiler::Strategy>(int count)>;
+// What it wants evaluated for that counts as the planner's evaluations.
+using Proposer =
+    std::function<std::vector<compiler::Strategy>(BatchEvaluator& evaluator, int count)>;
 
 struct PortfolioOptions {
   std::int64_t proposals = 8;   // that are asked for at a time

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "planner/batch_evaluator.h"
+#include "planner/planner.h"
 
 namespace heterog::planner {
 
@@ -24,8 +24,8 @@ class RandomSearch final : public Planner {
     if (!budget.evaluations && !budget.expired) {
       budget.evaluations = options_.evaluations;
     }
-    const space::ActionSpace actions(context.problem);
-    BatchEvaluator evaluator(context.problem, context.threads, context.compile, budget);
+    const space::ActionSpace actions(context.problem());
+    BatchEvaluator evaluator(context.oracle, budget);
     PlannerResult best;
     bool found = false;
     std::int64_t drawn = 0;
@@ -34,7 +34,7 @@ class RandomSearch final : public Planner {
       std::vector<compiler::Strategy> strategies;
       for (std::int64_t i = 0; i < size; ++i) {
         strategies.push_back(actions.strategy(
-            random_actions(actions, context.problem.grouping.count(), context.rng)));
+            random_actions(actions, context.problem().grouping.count(), context.rng)));
       }
       const std::vector<Measured> measured = evaluator.evaluate(strategies);
       for (std::size_t i = 0; i < measured.size(); ++i) {

@@ -24,7 +24,7 @@ PlannerRequest parse_request(const std::string& text) {
     const std::string word = text.substr(begin, end - begin);
     VALIDATE(!word.empty(),
              "planner {}: an empty option; options are written NAME:option=value,option=value",
-             printable(text));
+             printable(request.name));
     const std::size_t equals = word.find('=');
     if (equals == std::string::npos) {
       request.settings.push_back({"", word});

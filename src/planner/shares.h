@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "planner/balance.h"
-#include "planner/batch_evaluator.h"
+#include "planner/planner.h"
 
 namespace heterog::planner {
 

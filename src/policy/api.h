@@ -9,9 +9,8 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "base/thread_pool.h"
 #include "compiler/strategy.h"
-#include "cost/problem.h"
+#include "oracle/batch_evaluator.h"
 #include "planner/portfolio.h"
 #include "planner/registry.h"
 #include "policy/config.h"
@@ -77,27 +76,28 @@ class Policy {
 
 // One shot, one forward pass: the most likely action of every group first, then `samples` draws.
 // The strategies are on the policy's own groups (unit_of_op is filled in), so they fit every
-// problem of the same graph and cluster. Nothing is simulated.
-std::vector<compiler::Strategy> propose(const Policy& policy, const cost::Problem& problem,
+// problem of the same graph and cluster. Two plain strategies are evaluated where the policy's
+// config leaves the order to whichever of rank and FIFO is faster, nothing else.
+std::vector<compiler::Strategy> propose(const Policy& policy, oracle::BatchEvaluator& evaluator,
                                         int samples, const Rng& rng);
 
 struct FinetuneOptions {
   std::string name;  // of the case in progress reports
   std::uint64_t seed = 0;
   planner::Budget budget;  // evaluations: reproducible; expired: asked once a step
-  compiler::CompileOptions compile = {};
   std::function<void(const TrainProgress&)> progress;
 };
 
 struct FinetuneResult {
   Policy policy;
-  compiler::Strategy strategy;     // the best one simulated
+  compiler::Strategy strategy;     // the best one evaluated
   planner::Evaluation evaluation;  // of it
-  std::int64_t evaluations = 0;
+  std::int64_t evaluations = 0;    // strategies that it has learnt from
 };
 
-// Goes on training on one problem. Throws an input error without any budget.
-FinetuneResult finetune(const Policy& policy, const cost::Problem& problem, ThreadPool& threads,
+// Goes on training on the oracle's problem, by what it says. Throws an input error without any
+// budget.
+FinetuneResult finetune(const Policy& policy, oracle::Oracle& oracle,
                         const FinetuneOptions& options);
 
 // Path of the shipped checkpoint: models/policies/zoo-small.ckpt in the nearest folder above the

@@ -8,6 +8,7 @@
 #include "cluster/cluster_io.h"
 #include "cost/cost_model.h"
 #include "graph/graph_io.h"
+#include "oracle/simulated_oracle.h"
 #include "planner/baselines.h"
 #include "space/spans.h"
 
@@ -27,25 +28,24 @@ Actions blocks(const space::ActionSpace& space, const IdVector<GroupId, space::S
   return actions;
 }
 
-compiler::OrderPolicy find_order(const Case& c, const std::string& order) {
-  using compiler::OrderPolicy;
-  if (const auto given = compiler::find_order_policy(order)) return *given;
-  planner::Evaluator evaluator(*c.problem);
-  compiler::Strategy strategy = planner::even_all_reduce(*c.problem);
-  const planner::Evaluation by_rank = evaluator.evaluate(strategy);
-  strategy.order = OrderPolicy::kFifo;
-  return planner::better(evaluator.evaluate(strategy), by_rank) ? OrderPolicy::kFifo
-                                                                : OrderPolicy::kRank;
-}
-
 }  // namespace
 
+compiler::OrderPolicy find_order(oracle::BatchEvaluator& evaluator, const std::string& order) {
+  using compiler::OrderPolicy;
+  if (const auto given = compiler::find_order_policy(order)) return *given;
+  compiler::Strategy strategy = planner::even_all_reduce(evaluator.problem());
+  const planner::Evaluation by_rank = evaluator.evaluate(strategy).evaluation;
+  strategy.order = OrderPolicy::kFifo;
+  return planner::better(evaluator.evaluate(strategy).evaluation, by_rank) ? OrderPolicy::kFifo
+                                                                           : OrderPolicy::kRank;
+}
+
 Case make_case(std::string name, std::unique_ptr<const cost::Problem> problem,
-               const std::string& order) {
+               compiler::OrderPolicy order) {
   Case c{.name = std::move(name), .problem = std::move(problem), .space = nullptr, .features = {}};
   c.space = std::make_unique<const space::ActionSpace>(*c.problem);
   c.features = gnn::to_tensors(gnn::make_features(*c.problem));
-  c.order = find_order(c, order);
+  c.order = order;
   return c;
 }
 
@@ -67,11 +67,13 @@ std::vector<Case> load_cases(const TrainConfig& config) {
                printable(entry.graph, 400), file.smallest_batch);
       for (const std::string& path : config.clusters) {
         const auto& cluster = clusters.at(path);
-        cases.push_back(
-            make_case(fmt::format("{} {} {}", graph->name(), batch, cluster->name()),
-                      cost::make_problem(graph, cluster, cost::CalibratedModel(), batch,
-                                         {.max_groups = static_cast<int>(config.max_groups)}),
-                      config.order));
+        auto problem = cost::make_problem(graph, cluster, cost::CalibratedModel(), batch,
+                                          {.max_groups = static_cast<int>(config.max_groups)});
+        oracle::Evaluator simulator(*problem);
+        oracle::BatchEvaluator evaluator(simulator);
+        const compiler::OrderPolicy order = find_order(evaluator, config.order);
+        cases.push_back(make_case(fmt::format("{} {} {}", graph->name(), batch, cluster->name()),
+                                  std::move(problem), order));
       }
     }
   }
@@ -99,17 +101,21 @@ compiler::Strategy standalone_strategy(const Case& c, const Actions& actions) {
   return strategy;
 }
 
+Measure simulated(ThreadPool& threads) {
+  return [&threads](const Case& c, std::span<const compiler::Strategy> strategies) {
+    return oracle::SimulatedOracle(*c.problem, threads).measure(strategies);
+  };
+}
+
 std::vector<planner::Evaluation> evaluate_samples(const Case& c, std::span<const Actions> samples,
-                                                  ThreadPool& threads,
-                                                  const compiler::CompileOptions& compile) {
-  std::vector<planner::Evaluation> evaluations(samples.size());
-  std::vector<std::unique_ptr<planner::Evaluator>> evaluators(threads.threads());
-  for (auto& evaluator : evaluators) {
-    evaluator = std::make_unique<planner::Evaluator>(*c.problem, compile);
+                                                  const Measure& measure) {
+  std::vector<compiler::Strategy> strategies;
+  for (const Actions& actions : samples) strategies.push_back(standalone_strategy(c, actions));
+  std::vector<planner::Evaluation> evaluations;
+  for (const oracle::Measured& measured : measure(c, strategies)) {
+    evaluations.push_back(measured.evaluation);
   }
-  threads.run(samples.size(), [&](int worker, std::size_t i) {
-    evaluations[i] = evaluators[worker]->evaluate(strategy_of(c, samples[i]));
-  });
+  ENSURE(evaluations.size() == samples.size());
   return evaluations;
 }
 

@@ -1,16 +1,17 @@
 // One (graph, cluster, batch) as the trainer sees it, and what it has learnt about it so far.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/thread_pool.h"
-#include "compiler/compile.h"
 #include "cost/problem.h"
 #include "gnn/encoder.h"
-#include "planner/evaluator.h"
+#include "oracle/batch_evaluator.h"
+#include "planner/planner.h"
 #include "policy/config.h"
 #include "policy/reinforce.h"
 #include "policy/rollout.h"
@@ -39,10 +40,12 @@ struct CaseState {
   planner::Evaluation baseline;  // the best of EV/CP × PS/AR; step 0: not simulated yet
 };
 
-// `order` as in TrainConfig: "faster" simulates even all-reduce once in rank order and once in FIFO
+// `order` as in TrainConfig: "faster" evaluates even all-reduce once in rank order and once in FIFO
 // order, and takes the faster for all strategies.
+compiler::OrderPolicy find_order(oracle::BatchEvaluator& evaluator, const std::string& order);
+
 Case make_case(std::string name, std::unique_ptr<const cost::Problem> problem,
-               const std::string& order);
+               compiler::OrderPolicy order);
 // Every graph × batch × cluster of the config, in that order.
 std::vector<Case> load_cases(const TrainConfig& config);
 
@@ -55,15 +58,20 @@ compiler::Strategy strategy_of(const Case& c, const Actions& actions);
 // problem's own groups are.
 compiler::Strategy standalone_strategy(const Case& c, const Actions& actions);
 
-// Strategies that everybody knows: every group EV or CP × PS or AR (the first of them,
-// as many as space::kReplicated has), then
+// Strategies that everybody knows: every group by one of space::kReplicated, in their order; then
 // the groups in contiguous blocks on single devices, in proportion to their memory and their speed.
 std::vector<Actions> plain_strategies(const Case& c);
 
-// Parallel to `samples`, whatever the number of threads.
+// Asks an oracle about strategies of a case. Their units are spelled out.
+using Measure = std::function<std::vector<oracle::Measured>(
+    const Case& c, std::span<const compiler::Strategy> strategies)>;
+// The simulator's answers, on these threads. Its memory is given back after each call: that of all
+// cases would be too much.
+Measure simulated(ThreadPool& threads);
+
+// Parallel to `samples`.
 std::vector<planner::Evaluation> evaluate_samples(const Case& c, std::span<const Actions> samples,
-                                                  ThreadPool& threads,
-                                                  const compiler::CompileOptions& compile);
+                                                  const Measure& measure);
 
 // Keeps the best `count` distinct strategies, the best first; ties keep the older.
 void keep_best(std::vector<Scored>& best, std::span<const Actions> samples,

@@ -43,7 +43,7 @@ void begin_case(Learner& learner, const LearningContext& context, std::size_t in
   const Case& c = context.cases[index];
   CaseState& state = learner.states[index];
   const auto plain = plain_strategies(c);
-  const auto evaluations = evaluate_samples(c, plain, context.threads, context.compile);
+  const auto evaluations = evaluate_samples(c, plain, context.measure);
   learner.evaluations += static_cast<std::int64_t>(plain.size());
   state.baseline = *std::min_element(
       evaluations.begin(), evaluations.begin() + space::kReplicated.size(), planner::better);
@@ -91,7 +91,7 @@ TrainProgress learn_step(Learner& learner, const LearningContext& context, doubl
     if (state.baseline.step == 0) begin_case(learner, context, chosen[position]);
     CaseLossInput input{.log_probabilities = learner.network->forward(c.features)};
     input.samples = sample_actions(input.log_probabilities, config.samples, rng.split(position));
-    const auto evaluations = evaluate_samples(c, input.samples, context.threads, context.compile);
+    const auto evaluations = evaluate_samples(c, input.samples, context.measure);
     keep_best(state.best, input.samples, evaluations, elites_kept(config));
 
     std::vector<double> rewards;

@@ -8,7 +8,6 @@
 #include <span>
 #include <vector>
 
-#include "base/thread_pool.h"
 #include "policy/api.h"
 #include "policy/case.h"
 #include "policy/network.h"
@@ -31,8 +30,7 @@ struct Learner {
 // What the loop needs but does not learn.
 struct LearningContext {
   std::span<const Case> cases;
-  ThreadPool& threads;
-  compiler::CompileOptions compile = {};
+  Measure measure;
 };
 
 // The best strategies of a case that are remembered: at least one, even if none is imitated.

@@ -34,12 +34,13 @@ void Policy::save(const std::string& path) const {
 
 const TrainConfig& Policy::config() const { return impl_->config; }
 
-std::vector<compiler::Strategy> propose(const Policy& policy, const cost::Problem& problem,
+std::vector<compiler::Strategy> propose(const Policy& policy, oracle::BatchEvaluator& evaluator,
                                         int samples, const Rng& rng) {
   use_one_network_thread();
   torch::NoGradGuard no_grad;
-  const Case c = make_case("", regrouped(problem, static_cast<int>(policy.config().max_groups)),
-                           policy.config().order);
+  const auto max_groups = static_cast<int>(policy.config().max_groups);
+  const Case c = make_case("", regrouped(evaluator.problem(), max_groups),
+                           find_order(evaluator, policy.config().order));
   const auto log_probabilities = policy.impl().network->forward(c.features);
   std::vector<compiler::Strategy> strategies = {
       standalone_strategy(c, greedy_actions(log_probabilities))};

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <array>
 
+#include "oracle/batch_evaluator.h"
 #include "planner/baselines.h"
-#include "planner/batch_evaluator.h"
 #include "planner/candidate.h"
 #include "planner/local_search.h"
 #include "policy/api.h"
@@ -30,10 +30,10 @@ class PolicyPlanner final : public planner::Planner {
   PlannerResult plan(PlannerContext& context) const override {
     const Policy policy =
         Policy::load(options_.checkpoint.empty() ? shipped_policy_path() : options_.checkpoint);
-    BatchEvaluator evaluator(context.problem, context.threads, context.compile, context.budget);
-    std::vector<compiler::Strategy> strategies = propose(
-        policy, context.problem, static_cast<int>(options_.proposals), context.rng.split(1));
-    for (planner::NamedStrategy& baseline : planner::baseline_strategies(context.problem)) {
+    BatchEvaluator evaluator(context.oracle, context.budget);
+    std::vector<compiler::Strategy> strategies =
+        propose(policy, evaluator, static_cast<int>(options_.proposals), context.rng.split(1));
+    for (planner::NamedStrategy& baseline : planner::baseline_strategies(context.problem())) {
       strategies.push_back(std::move(baseline.strategy));
     }
     PlannerResult result;
@@ -68,11 +68,10 @@ class PolicyPlanner final : public planner::Planner {
           static_cast<std::int64_t>(options_.finetune_share * static_cast<double>(left()));
     }
     if (!learning.evaluations || *learning.evaluations > 0) {
-      FinetuneResult tuned = finetune(policy, context.problem, context.threads,
-                                      {.name = context.problem.graph->name(),
+      FinetuneResult tuned = finetune(policy, context.oracle,
+                                      {.name = context.problem().graph->name(),
                                        .seed = context.rng.split(2)(),
-                                       .budget = learning,
-                                       .compile = context.compile});
+                                       .budget = learning});
       consider(result, tuned.strategy, tuned.evaluation);
       result.evaluations += tuned.evaluations;
     }
@@ -80,9 +79,9 @@ class PolicyPlanner final : public planner::Planner {
   }
 
   static void polish(PlannerContext& context, PlannerResult& result, std::int64_t evaluations) {
-    BatchEvaluator evaluator(context.problem, context.threads, context.compile,
+    BatchEvaluator evaluator(context.oracle,
                              {.evaluations = evaluations, .expired = context.budget.expired});
-    const compiler::Strategy start = planner::to_plain(context.problem, result.strategy);
+    const compiler::Strategy start = planner::to_plain(context.problem(), result.strategy);
     Rng rng = context.rng.split(3);
     const planner::SearchResult found =
         planner::local_search(evaluator, start, rng, {.evaluations = evaluations, .patience = 0});

@@ -1,5 +1,6 @@
 // The portfolio with a policy among its proposers, and the table of planners that learn.
 #include <array>
+#include <optional>
 
 #include "base/log.h"
 #include "base/text.h"
@@ -33,10 +34,11 @@ std::optional<std::string> checkpoint_of(const PortfolioPlannerOptions& options)
 }
 
 // Samples of the policy in `path`; the most likely strategy comes first.
-planner::Proposer policy_proposer(const std::string& path, const cost::Problem& problem, Rng rng) {
+planner::Proposer policy_proposer(const std::string& path, Rng rng) {
   spdlog::info("{}: the policy that proposes", printable(path, 400));
-  return [policy = Policy::load(path), &problem, rng, calls = 0](int count) mutable {
-    return propose(policy, problem, count - 1, rng.split(calls++));
+  return [policy = Policy::load(path), rng, calls = 0](oracle::BatchEvaluator& evaluator,
+                                                       int count) mutable {
+    return propose(policy, evaluator, count - 1, rng.split(calls++));
   };
 }
 
@@ -48,7 +50,7 @@ class PortfolioPlanner final : public planner::Planner {
     constexpr std::uint64_t kPolicyStream = 0x706f6c;
     planner::Proposer propose;
     if (const auto path = checkpoint_of(options_)) {
-      propose = policy_proposer(*path, context.problem, context.rng.split(kPolicyStream));
+      propose = policy_proposer(*path, context.rng.split(kPolicyStream));
     }
     return planner::best_plan(context, propose, options_);
   }

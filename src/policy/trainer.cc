@@ -88,7 +88,7 @@ TrainSummary train(const TrainConfig& config, const TrainOptions& options) {
     folder.begin(config);
   }
   folder.open_log(learner.step);
-  const LearningContext context{.cases = cases, .threads = threads};
+  const LearningContext context{.cases = cases, .measure = simulated(threads)};
   while (learner.step < config.steps) {
     const TrainProgress progress =
         learn_step(learner, context, entropy_weight_at(config, learner.step));
@@ -104,7 +104,7 @@ TrainSummary train(const TrainConfig& config, const TrainOptions& options) {
   return summary;
 }
 
-FinetuneResult finetune(const Policy& policy, const cost::Problem& problem, ThreadPool& threads,
+FinetuneResult finetune(const Policy& policy, oracle::Oracle& oracle,
                         const FinetuneOptions& options) {
   VALIDATE(options.budget.evaluations || options.budget.expired,
            "finetune: needs a budget, of seconds or of evaluations");
@@ -118,14 +118,19 @@ FinetuneResult finetune(const Policy& policy, const cost::Problem& problem, Thre
   VALIDATE(config.samples > 0, "finetune: a budget of 0 evaluations; give at least 1");
 
   std::vector<Case> cases;
-  cases.push_back(make_case(options.name, regrouped(problem, static_cast<int>(config.max_groups)),
-                            config.order));
+  oracle::BatchEvaluator evaluator(oracle);
+  cases.push_back(make_case(options.name,
+                            regrouped(oracle.problem(), static_cast<int>(config.max_groups)),
+                            find_order(evaluator, config.order)));
   Learner learner(config);
   learner.network = clone(policy.impl().network, config);
   learner.optimizer = torch::optim::Adam(learner.network->parameters(),
                                          torch::optim::AdamOptions(config.learning_rate));
   learner.states.resize(1);
-  const LearningContext context{.cases = cases, .threads = threads, .compile = options.compile};
+  const LearningContext context{
+      .cases = cases, .measure = [&](const Case&, std::span<const compiler::Strategy> strategies) {
+        return oracle.measure(strategies);
+      }};
 
   const auto spent = [&] {
     if (options.budget.expired && options.budget.expired()) return true;

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "oracle/simulated_oracle.h"
 #include "planner/problems.h"
 #include "planner/registry.h"
 
@@ -22,7 +23,8 @@ struct Case {
 
 PlannerResult run(const PlannerEntry& entry, const cost::Problem& problem, int threads) {
   ThreadPool pool(threads);
-  PlannerContext context{.problem = problem, .threads = pool, .rng = Rng(7)};
+  oracle::SimulatedOracle simulator(problem, pool);
+  PlannerContext context{.oracle = simulator, .rng = Rng(7)};
   context.budget.evaluations = 24;
   return entry.make({}, *problem.cluster)->plan(context);
 }

@@ -1,6 +1,7 @@
 // The bytes that data parallelism moves for gradients are those of the textbook formulas.
 #include <gtest/gtest.h>
 
+#include "compiler/compile.h"
 #include "compiler/emit/rows.h"
 #include "planner/baselines.h"
 #include "planner/problems.h"

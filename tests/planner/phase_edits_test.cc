@@ -11,6 +11,7 @@
 #include "cost/cost_model.h"
 #include "cost/problem.h"
 #include "graph/graph_io.h"
+#include "oracle/simulated_oracle.h"
 #include "planner/registry.h"
 
 namespace heterog::planner {
@@ -39,7 +40,8 @@ void plan(graph::ModelGraph graph, const std::shared_ptr<const cluster::Cluster>
                          cost::CalibratedModel(), 16);
   for (const char* name : {"ev-ps", "cp-ar"}) {
     ThreadPool pool(1);
-    PlannerContext context{.problem = *problem, .threads = pool, .rng = Rng(7)};
+    oracle::SimulatedOracle simulator(*problem, pool);
+    PlannerContext context{.oracle = simulator, .rng = Rng(7)};
     context.budget.evaluations = 2;
     Registry(builtin_planners()).make(name, *cluster)->plan(context);
   }

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "oracle/simulated_oracle.h"
 #include "planner/baselines.h"
 #include "planner/problems.h"
 
@@ -56,7 +57,8 @@ class RegistryTest : public testing::Test {
   }
   PlannerResult plan(const std::string& request, std::optional<std::int64_t> evaluations = {}) {
     ThreadPool pool(1);
-    PlannerContext context{.problem = *problem_, .threads = pool, .rng = Rng(3)};
+    oracle::SimulatedOracle simulator(*problem_, pool);
+    PlannerContext context{.oracle = simulator, .rng = Rng(3)};
     context.budget.evaluations = evaluations;
     return registry_.make(request, cluster_)->plan(context);
   }

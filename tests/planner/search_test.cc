@@ -4,6 +4,7 @@
 #include <set>
 
 #include "compiler/check_strategy.h"
+#include "oracle/simulated_oracle.h"
 #include "planner/baselines.h"
 #include "planner/candidate.h"
 #include "planner/local_search.h"
@@ -56,8 +57,11 @@ TEST(Candidate, PlainFormOfCoarserUnitsIsTheSamePlan) {
   halves.units.push_back(compiler::single_decision(DeviceId(0)));
   const compiler::Strategy plain = to_plain(*problem, halves);
   EXPECT_TRUE(is_plain(plain));
-  Evaluator evaluator(*problem);
+  oracle::Evaluator evaluator(*problem);
   EXPECT_EQ(evaluator.evaluate(halves).step, evaluator.evaluate(plain).step);
+  // Search knows one instance per device.
+  halves.units[UnitId(0)].instances = compiler::Instances::kPerEntry;
+  EXPECT_EQ(to_plain(*problem, halves), plain);
 }
 
 // A given one of 1,028 actions is missed in 40,000 draws with probability (1027/1028)^40000 <
@@ -96,7 +100,8 @@ TEST(Moves, AlwaysGiveStrategiesThatFitTheProblem) {
 TEST(LocalSearch, ImprovesAndNeverReturnsWorseThanItsStart) {
   const auto problem = load_test_problem("vgg19", "heterog-8gpu", 192);
   ThreadPool pool(2);
-  BatchEvaluator evaluator(*problem, pool, {});
+  oracle::SimulatedOracle simulator(*problem, pool);
+  BatchEvaluator evaluator(simulator);
   const compiler::Strategy start = even_ps(*problem);
   const Evaluation before = evaluator.evaluate(start).evaluation;
   Rng rng(1);
@@ -141,7 +146,8 @@ TEST(MemoryFill, PutsEveryGroupOfATemplateInOrderOnItsBlocks) {
 TEST(Portfolio, FindsAFeasiblePlanWhereNoBaselineFits) {
   const auto problem = load_test_problem("bert_large24", "heterog-8gpu", 96);
   ThreadPool pool(2);
-  PlannerContext context{.problem = *problem, .threads = pool, .rng = Rng(0)};
+  oracle::SimulatedOracle simulator(*problem, pool);
+  PlannerContext context{.oracle = simulator, .rng = Rng(0)};
   context.budget.evaluations = 60;
   const PlannerResult result = best_plan(context, {});
   for (const auto& baseline : result.baselines) {
@@ -154,7 +160,8 @@ TEST(Portfolio, IsNeverWorseThanABaselineAndTakesABetterProposal) {
   const auto problem = load_test_problem("vgg19", "heterog-8gpu", 192);
   ThreadPool pool(2);
   for (std::int64_t evaluations : {1, 20, 60}) {
-    PlannerContext context{.problem = *problem, .threads = pool, .rng = Rng(5)};
+    oracle::SimulatedOracle simulator(*problem, pool);
+    PlannerContext context{.oracle = simulator, .rng = Rng(5)};
     context.budget.evaluations = evaluations;
     const PlannerResult result = best_plan(context, {});
     ASSERT_EQ(result.baselines.size(), 6u);
@@ -163,13 +170,15 @@ TEST(Portfolio, IsNeverWorseThanABaselineAndTakesABetterProposal) {
     }
   }
   // A proposal that is already good is where the search begins.
-  PlannerContext first{.problem = *problem, .threads = pool, .rng = Rng(5)};
+  oracle::SimulatedOracle first_oracle(*problem, pool);
+  PlannerContext first{.oracle = first_oracle, .rng = Rng(5)};
   first.budget.evaluations = 200;
   const PlannerResult good = best_plan(first, {});
-  PlannerContext second{.problem = *problem, .threads = pool, .rng = Rng(5)};
+  oracle::SimulatedOracle second_oracle(*problem, pool);
+  PlannerContext second{.oracle = second_oracle, .rng = Rng(5)};
   second.budget.evaluations = 20;
   const PlannerResult from_good =
-      best_plan(second, [&](int) { return std::vector{good.strategy}; });
+      best_plan(second, [&](BatchEvaluator&, int) { return std::vector{good.strategy}; });
   EXPECT_FALSE(better(good.evaluation, from_good.evaluation));
   EXPECT_TRUE(from_good.found_by.starts_with("policy"));
 }

@@ -5,6 +5,7 @@
 
 #include <numeric>
 
+#include "oracle/simulated_oracle.h"
 #include "planner/baselines.h"
 #include "planner/problems.h"
 
@@ -19,7 +20,8 @@ std::int64_t sum(const Samples& samples) {
 
 SharesResult search(const cost::Problem& problem, int threads) {
   ThreadPool pool(threads);
-  BatchEvaluator evaluator(problem, pool, {});
+  oracle::SimulatedOracle simulator(problem, pool);
+  BatchEvaluator evaluator(simulator);
   return search_shares(evaluator);
 }
 
@@ -52,7 +54,8 @@ Nanoseconds best_of_all(const cost::Problem& problem) {
     }
   }
   ThreadPool pool(2);
-  BatchEvaluator evaluator(problem, pool, {});
+  oracle::SimulatedOracle simulator(problem, pool);
+  BatchEvaluator evaluator(simulator);
   Nanoseconds best = 0;
   for (const Measured& measured : evaluator.evaluate(strategies)) {
     if (!measured.evaluation.feasible) continue;
@@ -78,7 +81,7 @@ TEST(Shares, GainOverBalancedComputation) {
   const auto problem = load_test_problem("transformer6", "heterog-8gpu", 720);
   const auto balanced = balance(ModelSeconds(*problem), 720, Samples(8, 720));
   ASSERT_TRUE(balanced);
-  Evaluator evaluator(*problem);
+  oracle::Evaluator evaluator(*problem);
   const SharesResult found = search(*problem, 2);
   compiler::Strategy strategy = shares_strategy(*problem, *balanced);
   strategy.order = found.best.strategy.order;
@@ -100,7 +103,7 @@ TEST(Shares, AreNeverWorseThanEvenAndProportional) {
     const SharesResult found = search(*problem, 2);
     EXPECT_EQ(sum(found.best.samples), 48);
     EXPECT_TRUE(found.best.evaluation.feasible);
-    Evaluator evaluator(*problem);
+    oracle::Evaluator evaluator(*problem);
     for (const NamedStrategy& baseline : baseline_strategies(*problem)) {
       if (baseline.name != "ev-ar" && baseline.name != "cp-ar") continue;
       const Evaluation bar = evaluator.evaluate(baseline.strategy);
@@ -130,7 +133,8 @@ TEST(Shares, DoNotDependOnTheNumberOfThreads) {
 TEST(Shares, FitInMemoryWhereEvenAndProportionalDoNot) {
   const auto problem = load_test_problem("bert_large24", "heterog-8gpu", 72);
   ThreadPool pool(2);
-  BatchEvaluator evaluator(*problem, pool, {});
+  oracle::SimulatedOracle simulator(*problem, pool);
+  BatchEvaluator evaluator(simulator);
   const SharesResult found = search_shares(evaluator, {.evaluations = 60});
   EXPECT_FALSE(found.even.evaluation.feasible);
   EXPECT_FALSE(found.proportional.evaluation.feasible);
@@ -141,7 +145,8 @@ TEST(Shares, FitInMemoryWhereEvenAndProportionalDoNot) {
 TEST(Shares, KeepTheirBudget) {
   const auto problem = load_test_problem("vgg19", "heterog-8gpu", 192);
   ThreadPool pool(2);
-  BatchEvaluator evaluator(*problem, pool, {});
+  oracle::SimulatedOracle simulator(*problem, pool);
+  BatchEvaluator evaluator(simulator);
   const SharesResult found = search_shares(evaluator, {.evaluations = 20});
   EXPECT_LE(found.evaluations, 2 * 4 + 20 + 4);
   EXPECT_FALSE(better(found.even.evaluation, found.best.evaluation));

@@ -61,7 +61,7 @@ class CheckpointIo : public testing::Test {
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
   void learn(Learner& learner) {
-    learn_step(learner, {.cases = cases_, .threads = threads_}, 0.01);
+    learn_step(learner, {.cases = cases_, .measure = simulated(threads_)}, 0.01);
   }
 
   // The message of the input error; empty if the state is accepted, and learning went on from it.

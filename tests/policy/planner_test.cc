@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "gnn/problems.h"
+#include "oracle/simulated_oracle.h"
 #include "planner/baselines.h"
 #include "policy/api.h"
 
@@ -26,8 +27,8 @@ class PolicyPlannerTest : public testing::Test {
   static planner::PlannerResult plan(const cost::Problem& problem, int threads,
                                      planner::Budget budget) {
     ThreadPool pool(threads);
-    planner::PlannerContext context{
-        .problem = problem, .threads = pool, .rng = Rng(5), .budget = std::move(budget)};
+    oracle::SimulatedOracle oracle(problem, pool);
+    planner::PlannerContext context{.oracle = oracle, .rng = Rng(5), .budget = std::move(budget)};
     const std::vector<planner::Setting> settings = {{"checkpoint", path_}};
     return policy_planner_entry().make(settings, *problem.cluster)->plan(context);
   }
@@ -41,7 +42,7 @@ TEST_F(PolicyPlannerTest, NeverWorseThanABaseline) {
                                      std::pair{"bert_large24-tiny", 16}}) {
     const auto problem = test_problem(graph, "heterog-8gpu", batch, 2000);
     const auto result = plan(*problem, 2, {});
-    planner::Evaluator evaluator(*problem);
+    oracle::Evaluator evaluator(*problem);
     EXPECT_EQ(evaluator.evaluate(result.strategy).step, result.evaluation.step);
     for (const auto& baseline : planner::baseline_strategies(*problem)) {
       EXPECT_FALSE(planner::better(evaluator.evaluate(baseline.strategy), result.evaluation))

@@ -53,7 +53,7 @@ TEST(Rollout, DecodesActionsBeyond255) {
 }
 
 TEST(Rollout, ActionsOfAWideClusterMeanWhatTheyAreCalled) {
-  const Case c = make_case("wide", support::wide_problem(), "rank");
+  const Case c = make_case("wide", support::wide_problem(), compiler::OrderPolicy::kRank);
   const std::vector<Actions> plain = plain_strategies(c);
   const auto shares = [&](std::size_t i) {
     return strategy_of(c, plain[i]).units[UnitId(0)].replicas.size();

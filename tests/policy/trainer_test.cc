@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "gnn/problems.h"
+#include "oracle/simulated_oracle.h"
 #include "policy/api.h"
 #include "policy/checkpoint_io.h"
 #include "tensors/tensor_file_io.h"
@@ -122,10 +123,12 @@ TEST_F(Training, PolicySurvivesSavingAndProposesTheSame) {
   policy.save(path("copy.ckpt"));
   EXPECT_TRUE(read_file(path("copy.ckpt")) == read_file(summary.policy_path));
   const auto problem = test_problem("vgg19-tiny", "heterog-12gpu", 48, 2000);
-  const auto proposals = propose(policy, *problem, 3, Rng(4));
+  oracle::Evaluator evaluator(*problem);
+  oracle::BatchEvaluator ask(evaluator);
+  const auto proposals = propose(policy, ask, 3, Rng(4));
   ASSERT_EQ(proposals.size(), 4u);
-  EXPECT_EQ(proposals, propose(Policy::load(path("copy.ckpt")), *problem, 3, Rng(4)));
-  planner::Evaluator evaluator(*problem);
+  EXPECT_EQ(proposals, propose(Policy::load(path("copy.ckpt")), ask, 3, Rng(4)));
+  EXPECT_EQ(ask.evaluations(), 2);  // to find the faster order, once
   for (const auto& strategy : proposals) EXPECT_GT(evaluator.evaluate(strategy).step, 0);
 }
 
@@ -196,14 +199,15 @@ TEST_F(Training, FinetuningByEvaluationsIsReproducibleAndNeverLosesItsBest) {
   const auto problem = test_problem("vgg19-tiny", "heterog-8gpu", 64, 2000);
   ThreadPool one(1), two(2);
   const FinetuneOptions options{.name = "vgg", .seed = 3, .budget = {.evaluations = 40}};
-  const FinetuneResult a = finetune(policy, *problem, one, options);
-  const FinetuneResult b = finetune(policy, *problem, two, options);
+  oracle::SimulatedOracle on_one(*problem, one), on_two(*problem, two);
+  const FinetuneResult a = finetune(policy, on_one, options);
+  const FinetuneResult b = finetune(policy, on_two, options);
   EXPECT_LE(a.evaluations, 40);
   EXPECT_EQ(a.strategy, b.strategy);
   EXPECT_EQ(a.evaluation.step, b.evaluation.step);
-  planner::Evaluator evaluator(*problem);
+  oracle::Evaluator evaluator(*problem);
   EXPECT_EQ(evaluator.evaluate(a.strategy).step, a.evaluation.step);
-  EXPECT_THROW(finetune(policy, *problem, one, {.name = "vgg"}), Error);
+  EXPECT_THROW(finetune(policy, on_one, {.name = "vgg"}), Error);
 }
 
 TEST_F(Training, EverySeedOfFinetuningIsARunOfItsOwn) {
@@ -212,9 +216,10 @@ TEST_F(Training, EverySeedOfFinetuningIsARunOfItsOwn) {
   const Policy policy = Policy::load(train(config, {.out_dir = path("run")}).policy_path);
   const auto problem = test_problem("vgg19-tiny", "heterog-4gpu", 64, 2000);
   ThreadPool pool(2);
+  oracle::SimulatedOracle oracle(*problem, pool);
   const auto rewards = [&](std::uint64_t seed) {
     std::vector<double> means;
-    finetune(policy, *problem, pool,
+    finetune(policy, oracle,
              {.name = "vgg",
               .seed = seed,
               .budget = {.evaluations = 24},
@@ -243,12 +248,13 @@ TEST_F(Training, LearnsAOneGroupProblem) {
   const TrainSummary summary = train(config, {.out_dir = path("run")});
   const auto problem = test_problem("vgg19-tiny", "heterog-4gpu", 256, 1);
   const space::ActionSpace actions(*problem);
-  planner::Evaluator evaluator(*problem);
+  oracle::Evaluator evaluator(*problem);
+  oracle::BatchEvaluator ask(evaluator);
   Nanoseconds best = std::numeric_limits<Nanoseconds>::max();
   for (const auto action : actions.ids()) {
     best = std::min(best, evaluator.evaluate(actions.strategy(Actions{action})).step);
   }
-  const auto greedy = propose(Policy::load(summary.policy_path), *problem, 0, Rng(0));
+  const auto greedy = propose(Policy::load(summary.policy_path), ask, 0, Rng(0));
   EXPECT_EQ(evaluator.evaluate(greedy[0]).step, best);
 }
 

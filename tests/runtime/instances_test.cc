@@ -74,7 +74,7 @@ TEST(MicroBatches, OfTwoStagesTrainAsOneDevice) {
 }
 
 // A fault in one of a device's instances is seen.
-TEST(RepeatedDevices, AreNotExactWithoutOneOfTheirGradients) {
+TEST(MicroBatches, AreNotExactWithoutOneOfTheirGradients) {
   const auto problem = problem_of("tests/data/mlp_sgd.json.gz", 12);
   compiler::UnitDecision decision{.replicas = {}, .instances = Instances::kPerEntry};
   decision.replicas.resize(3, {DeviceId(0), 1});

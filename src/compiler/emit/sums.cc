@@ -60,6 +60,8 @@ InPlace may_be_overwritten(const cost::Problem& problem, TensorId tensor) {
 
 std::vector<Location> accumulate(Emission& e, TensorId tensor, std::vector<Location> addends,
                                  Bytes bytes, InPlace in_place) {
+  const LayoutId made = e.layout.of_op[e.problem.graph->tensor(tensor).producer];
+  if (e.layout.merged[made] == made) return addends;  // mostly
   constexpr std::size_t kNone = ~std::size_t{0};
   IdVector<DeviceId, std::size_t> sum_of(e.problem.cluster->device_count(), kNone);
   std::vector<Location> sums;

@@ -15,8 +15,9 @@ enum class InPlace : std::uint8_t { kNo, kYes };
 InPlace may_be_overwritten(const cost::Problem& problem, TensorId tensor);
 
 // The addends of one device become one, where it has several: two at a time, in their order, so
-// that an addend can be given back as soon as it is added. The result has one location per device,
-// in the order of their first addends; where every device has one, nothing is emitted.
+// that an addend can be given back as soon as it is added. `addends`: what the instances of the
+// tensor's producer made. The result has one location per device, in the order of their first
+// addends; where every device has one, nothing is emitted.
 std::vector<Location> accumulate(Emission& e, TensorId tensor, std::vector<Location> addends,
                                  Bytes bytes, InPlace in_place);
 

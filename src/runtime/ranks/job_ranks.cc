@@ -28,7 +28,7 @@ Said said_of(const Program& program, const graph::ModelGraph& graph, const StepR
     if (capture.tensor != graph.loss()) continue;
     const double value = result.captures[i].to(at::kDouble).item<double>();
     if (capture.partial) {
-      said[kAddend] = value * capture.weight;
+      said[kAddend] += value * capture.weight;  // one per instance
     } else {
       said[kWhole] = value;
       said[kHasWhole] = 1;

@@ -8,7 +8,7 @@
 #include "compiler/strategy.h"
 #include "cost/problem.h"
 
-namespace heterog::planner {
+namespace heterog::explain {
 
 // Devices or links that become faster together: one device, all devices of one type, both
 // directions of one link, all links of one kind (nic, port, socket, bus).
@@ -39,4 +39,4 @@ struct WhatIfOptions {
 std::vector<WhatIf> what_if(const cost::Problem& problem, const compiler::Strategy& strategy,
                             const std::vector<Upgrade>& upgrades, const WhatIfOptions& options);
 
-}  // namespace heterog::planner
+}  // namespace heterog::explain

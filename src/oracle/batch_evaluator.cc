@@ -1,6 +1,7 @@
-// Remembers strategies by a 128-bit hash; the new ones of a batch are shared out over the threads.
-#include "planner/batch_evaluator.h"
+// Remembers strategies by a 128-bit hash; the oracle is asked about the new ones of a batch.
+#include "oracle/batch_evaluator.h"
 
+#include <algorithm>
 #include <bit>
 #include <limits>
 #include <optional>
@@ -8,7 +9,7 @@
 
 #include "base/hash.h"
 
-namespace heterog::planner {
+namespace heterog::oracle {
 
 namespace {
 
@@ -54,14 +55,6 @@ BatchEvaluator::Key BatchEvaluator::key_of(const compiler::Strategy& strategy) {
   return {first.value(), second.value()};
 }
 
-BatchEvaluator::BatchEvaluator(const cost::Problem& problem, ThreadPool& threads,
-                               compiler::CompileOptions options, Budget budget)
-    : problem_(problem), threads_(threads), budget_(std::move(budget)) {
-  for (int worker = 0; worker < threads.threads(); ++worker) {
-    evaluators_.push_back(std::make_unique<Evaluator>(problem, options));
-  }
-}
-
 std::int64_t BatchEvaluator::evaluations_left() const {
   if (!budget_.evaluations) return std::numeric_limits<std::int64_t>::max();
   return std::max<std::int64_t>(0, *budget_.evaluations - evaluations_);
@@ -73,23 +66,24 @@ bool BatchEvaluator::spent() const {
 
 std::vector<Measured> BatchEvaluator::evaluate(std::span<const compiler::Strategy> strategies) {
   std::vector<Key> keys;
-  std::vector<std::size_t> fresh;  // the first of each strategy not seen before
+  std::vector<compiler::Strategy> fresh;  // the first of each strategy not seen before
+  std::vector<Key> fresh_keys;
   std::unordered_set<Key, KeyHash> begun;
-  for (std::size_t i = 0; i < strategies.size(); ++i) {
-    keys.push_back(key_of(strategies[i]));
-    if (!seen_.contains(keys.back()) && begun.insert(keys.back()).second) fresh.push_back(i);
+  for (const compiler::Strategy& strategy : strategies) {
+    const Key key = keys.emplace_back(key_of(strategy));
+    if (seen_.contains(key) || !begun.insert(key).second) continue;
+    fresh.push_back(strategy);
+    fresh_keys.push_back(key);
   }
-  std::vector<Measured> made(fresh.size());
-  threads_.run(fresh.size(), [&](int worker, std::size_t i) {
-    Evaluator& evaluator = *evaluators_[worker];
-    made[i].evaluation = evaluator.evaluate(strategies[fresh[i]]);
-    made[i].peak_bytes = evaluator.last_peaks();
-  });
-  // Only now that all of them have come out: one that throws leaves nothing behind.
-  for (std::size_t i = 0; i < fresh.size(); ++i) {
-    seen_.emplace(keys[fresh[i]], std::move(made[i]));
+  if (!fresh.empty()) {
+    std::vector<Measured> made = oracle_.measure(fresh);
+    ENSURE(made.size() == fresh.size());
+    // Only now that all of them have come out: one that throws leaves nothing behind.
+    for (std::size_t i = 0; i < fresh.size(); ++i) {
+      seen_.emplace(fresh_keys[i], std::move(made[i]));
+    }
+    evaluations_ += static_cast<std::int64_t>(fresh.size());
   }
-  evaluations_ += static_cast<std::int64_t>(fresh.size());
 
   std::vector<Measured> results;
   results.reserve(strategies.size());
@@ -97,4 +91,4 @@ std::vector<Measured> BatchEvaluator::evaluate(std::span<const compiler::Strateg
   return results;
 }
 
-}  // namespace heterog::planner
+}  // namespace heterog::oracle

@@ -1,5 +1,5 @@
 // Compiles and simulates a strategy on machines that are a little better.
-#include "planner/what_if.h"
+#include "explain/what_if.h"
 
 #include <algorithm>
 #include <map>
@@ -9,7 +9,7 @@
 #include "compiler/order.h"
 #include "sim/simulator.h"
 
-namespace heterog::planner {
+namespace heterog::explain {
 namespace {
 
 // "v100/nic.in" and "v100/nic.out" are one wire.
@@ -102,4 +102,4 @@ std::vector<WhatIf> what_if(const cost::Problem& problem, const compiler::Strate
   return results;
 }
 
-}  // namespace heterog::planner
+}  // namespace heterog::explain

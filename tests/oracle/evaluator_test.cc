@@ -1,15 +1,22 @@
 // Reward, the order of evaluations, and the batch evaluator's memory and determinism.
-#include "planner/evaluator.h"
+#include "oracle/evaluator.h"
 
 #include <gtest/gtest.h>
 
+#include "oracle/batch_evaluator.h"
+#include "oracle/simulated_oracle.h"
 #include "planner/baselines.h"
-#include "planner/batch_evaluator.h"
 #include "planner/problems.h"
 #include "support/wide_cluster.h"
 
-namespace heterog::planner {
+namespace heterog::oracle {
 namespace {
+
+using planner::even_all_reduce;
+using planner::even_ps;
+using planner::horovod;
+using planner::load_test_problem;
+using planner::single_device;
 
 TEST(Reward, IsTheNegativeRootOfSecondsTenfoldWithoutMemory) {
   EXPECT_DOUBLE_EQ(reward(250'000'000, true), -0.5);
@@ -30,6 +37,29 @@ TEST(Better, PutsFeasibilityThenMemoryThenTime) {
 }
 
 // The last of 1,024 devices computes, and keeps what it computes, alone.
+// 100 bytes too many on one device, 30 on another; a third has a byte left.
+TEST(Judge, AddsUpWhatIsAboveEachMemory) {
+  const auto problem = load_test_problem("vgg19-tiny", "heterog-4gpu", 16);
+  IdVector<DeviceId, Bytes> peaks(4, 0);
+  const auto memory = [&](std::size_t device) {
+    return problem->cluster->device(DeviceId(device)).memory_bytes;
+  };
+  peaks[DeviceId(0)] = memory(0) + 100;
+  peaks[DeviceId(2)] = memory(2) + 30;
+  peaks[DeviceId(3)] = memory(3) - 1;
+  const Measured over = judge(*problem, 250'000'000, peaks);
+  EXPECT_FALSE(over.evaluation.feasible);
+  EXPECT_EQ(over.evaluation.missing_bytes, 130);
+  EXPECT_DOUBLE_EQ(over.evaluation.reward, -5);
+  EXPECT_EQ(over.peak_bytes, peaks);
+  peaks[DeviceId(0)] = memory(0);
+  peaks[DeviceId(2)] = 0;
+  const Measured fits = judge(*problem, 250'000'000, peaks);
+  EXPECT_TRUE(fits.evaluation.feasible);
+  EXPECT_EQ(fits.evaluation.missing_bytes, 0);
+  EXPECT_DOUBLE_EQ(fits.evaluation.reward, -0.5);
+}
+
 TEST(Evaluator, RunsWhatDevice1023AloneIsGiven) {
   const auto problem = support::wide_problem();
   const DeviceId last(support::kWideDevices - 1);
@@ -37,11 +67,12 @@ TEST(Evaluator, RunsWhatDevice1023AloneIsGiven) {
   const compiler::Plan plan = compiler::compile(*problem, strategy);
   const sim::SimResult result = sim::simulate(plan, strategy.order);
   Evaluator evaluator(*problem);
-  EXPECT_EQ(evaluator.evaluate(strategy).step, result.step);
+  const Measured measured = evaluator.measure(strategy);
+  EXPECT_EQ(measured.evaluation.step, result.step);
   for (DeviceId device : problem->cluster->device_ids()) {
     EXPECT_EQ(result.device_busy[device] > 0, device == last) << device.value();
     const Bytes reserve = problem->cluster->type_of(device).reserve_bytes;
-    EXPECT_EQ(evaluator.last_peaks()[device] > reserve, device == last) << device.value();
+    EXPECT_EQ(measured.peak_bytes[device] > reserve, device == last) << device.value();
   }
 }
 
@@ -52,14 +83,16 @@ TEST(BatchEvaluator, EvaluatesRepeatsOnceAndEqualsTheEvaluator) {
   Evaluator plain(*problem);
   for (int threads : {1, 2}) {
     ThreadPool pool(threads);
-    BatchEvaluator batch(*problem, pool, {});
+    SimulatedOracle simulator(*problem, pool);
+    BatchEvaluator batch(simulator);
     const std::vector<Measured> measured = batch.evaluate(strategies);
     EXPECT_EQ(batch.evaluations(), 2);
     batch.evaluate(strategies);
     EXPECT_EQ(batch.evaluations(), 2);
     for (std::size_t i = 0; i < strategies.size(); ++i) {
-      EXPECT_EQ(measured[i].evaluation.step, plain.evaluate(strategies[i]).step);
-      EXPECT_EQ(measured[i].peak_bytes, plain.last_peaks());
+      const Measured alone = plain.measure(strategies[i]);
+      EXPECT_EQ(measured[i].evaluation.step, alone.evaluation.step);
+      EXPECT_EQ(measured[i].peak_bytes, alone.peak_bytes);
     }
   }
 }
@@ -74,7 +107,8 @@ TEST(BatchEvaluator, AFailureReachesTheCallerAndLeavesNoResult) {
   const Nanoseconds expected = plain.evaluate(strategies[2]).step;
   for (int threads : {1, 2}) {
     ThreadPool pool(threads);
-    BatchEvaluator batch(*problem, pool, {});
+    SimulatedOracle simulator(*problem, pool);
+    BatchEvaluator batch(simulator);
     EXPECT_THROW(batch.evaluate(strategies), Error);
     EXPECT_EQ(batch.evaluations(), 0);
     EXPECT_THROW(batch.evaluate(broken), Error);  // not a result of zero
@@ -83,15 +117,22 @@ TEST(BatchEvaluator, AFailureReachesTheCallerAndLeavesNoResult) {
   }
 }
 
-TEST(BatchEvaluator, TellsBucketsAndOrdersApart) {
+TEST(BatchEvaluator, TellsBucketsOrdersPrioritiesAndInstancesApart) {
   const auto problem = load_test_problem("vgg19-tiny", "heterog-8gpu", 16);
   ThreadPool pool(1);
-  BatchEvaluator batch(*problem, pool, {});
+  SimulatedOracle simulator(*problem, pool);
+  BatchEvaluator batch(simulator);
   compiler::Strategy fifo = even_all_reduce(*problem);
   fifo.order = compiler::OrderPolicy::kFifo;
-  batch.evaluate(std::vector{even_all_reduce(*problem), horovod(*problem), fifo});
-  EXPECT_EQ(batch.evaluations(), 3);
+  compiler::Strategy first = even_all_reduce(*problem), last = first, apart = first;
+  first.order = last.order = compiler::OrderPolicy::kPriority;
+  first.priorities = {{problem->folded->ops.front(), 0, 1}};
+  last.priorities = {{problem->folded->ops.front(), 0, -1}};
+  apart.units[UnitId(0)].instances = compiler::Instances::kPerEntry;
+  batch.evaluate(
+      std::vector{even_all_reduce(*problem), horovod(*problem), fifo, first, last, apart});
+  EXPECT_EQ(batch.evaluations(), 6);
 }
 
 }  // namespace
-}  // namespace heterog::planner
+}  // namespace heterog::oracle

@@ -1,14 +1,13 @@
 // Faster devices and links: the same speed changes nothing, known steps shorten as they must.
-#include "planner/what_if.h"
+#include "explain/what_if.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "compiler/problems.h"
-#include "planner/baselines.h"
 #include "sim/simulator.h"
 
-namespace heterog::planner {
+namespace heterog::explain {
 namespace {
 
 Nanoseconds step_of(const cost::Problem& problem, const compiler::Strategy& strategy) {
@@ -89,4 +88,4 @@ TEST(FasterLinks, LeaveTheOriginalAsItIs) {
 }
 
 }  // namespace
-}  // namespace heterog::planner
+}  // namespace heterog::explain

@@ -1,0 +1,54 @@
+// What planners ask an oracle through: every distinct strategy once, within a budget.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "oracle/oracle.h"
+
+namespace heterog::oracle {
+
+// How long a planner that searches may go on. `expired` is asked between evaluations; a budget of
+// evaluations is reproducible, one of time is not.
+struct Budget {
+  std::optional<std::int64_t> evaluations;
+  std::function<bool()> expired;  // empty: never
+};
+
+// Remembers what the oracle has said: a repeat costs nothing and is no evaluation. The budget is
+// counted, not enforced: whoever searches asks what is left.
+class BatchEvaluator {
+ public:
+  explicit BatchEvaluator(Oracle& oracle, Budget budget = {})
+      : oracle_(oracle), budget_(std::move(budget)) {}
+
+  // Parallel to `strategies`. What one of them throws reaches the caller, and then none of this
+  // call counts as seen or evaluated.
+  std::vector<Measured> evaluate(std::span<const compiler::Strategy> strategies);
+  Measured evaluate(const compiler::Strategy& strategy) { return evaluate({&strategy, 1})[0]; }
+
+  std::int64_t evaluations() const { return evaluations_; }  // repeats not counted
+  // Of the budget's evaluations; huge if it has none.
+  std::int64_t evaluations_left() const;
+  bool spent() const;
+  const cost::Problem& problem() const { return oracle_.problem(); }
+
+ private:
+  using Key = std::pair<std::uint64_t, std::uint64_t>;
+  struct KeyHash {
+    std::size_t operator()(const Key& key) const { return key.first; }
+  };
+  static Key key_of(const compiler::Strategy& strategy);
+
+  Oracle& oracle_;
+  Budget budget_;
+  std::unordered_map<Key, Measured, KeyHash> seen_;  // looked up, never walked
+  std::int64_t evaluations_ = 0;
+};
+
+}  // namespace heterog::oracle

@@ -1,0 +1,22 @@
+// Compile, simulate, judge.
+#include "oracle/evaluator.h"
+
+#include <utility>
+
+namespace heterog::oracle {
+
+Measured Evaluator::measure(const compiler::Strategy& strategy) {
+  plan_ = compiler::compile(problem_, strategy, options_, std::move(plan_));
+  const sim::SimResult& result = simulator_.simulate(plan_, strategy.order);
+  Measured measured = judge(problem_, result.step, result.peak_bytes);
+  EXPECT(measured.evaluation.feasible == result.feasible());
+  return measured;
+}
+
+std::vector<Measured> Evaluator::measure(std::span<const compiler::Strategy> strategies) {
+  std::vector<Measured> measured;
+  for (const compiler::Strategy& strategy : strategies) measured.push_back(measure(strategy));
+  return measured;
+}
+
+}  // namespace heterog::oracle

@@ -1,0 +1,39 @@
+// Strategy → step time and memory: compile, simulate, judge. One evaluator per thread.
+#pragma once
+
+#include "compiler/compile.h"
+#include "compiler/strategy.h"
+#include "cost/problem.h"
+#include "oracle/oracle.h"
+#include "sim/simulator.h"
+
+namespace heterog::oracle {
+
+// Evaluates strategies, one after another: compiles one, simulates the plan, and judges step time
+// and memory. The problem has to outlive it.
+//
+//   Evaluator evaluator(problem);
+//   const Evaluation found = evaluator.evaluate(strategy);
+//   if (better(found, best)) ...
+//
+//   strategy --compile()--> plan --simulator_--> step, peaks --judge()--> evaluation
+//
+// Both parts keep memory from call to call. Not for several threads; SimulatedOracle has one per
+// worker.
+class Evaluator final : public Oracle {
+ public:
+  explicit Evaluator(const cost::Problem& problem, compiler::CompileOptions options = {})
+      : problem_(problem), options_(options) {}
+  Measured measure(const compiler::Strategy& strategy);
+  Evaluation evaluate(const compiler::Strategy& strategy) { return measure(strategy).evaluation; }
+  std::vector<Measured> measure(std::span<const compiler::Strategy> strategies) override;
+  const cost::Problem& problem() const override { return problem_; }
+
+ private:
+  const cost::Problem& problem_;
+  compiler::CompileOptions options_;
+  compiler::Plan plan_;  // the last one
+  sim::Simulator simulator_;
+};
+
+}  // namespace heterog::oracle

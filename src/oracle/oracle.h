@@ -1,0 +1,53 @@
+// What planners and the policy ask for the cost of a strategy.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "compiler/strategy.h"
+#include "cost/problem.h"
+
+namespace heterog::oracle {
+
+struct Evaluation {
+  Nanoseconds step = 0;
+  bool feasible = false;
+  Bytes missing_bytes = 0;  // summed over devices; 0 if feasible
+  double reward = 0;
+};
+
+// R = −√T, T in seconds; ten times R when memory overflows (HeteroG §4.1.3).
+double reward(Nanoseconds step, bool feasible);
+
+// Feasible before infeasible, then less missing memory, then the shorter step.
+bool better(const Evaluation& a, const Evaluation& b);
+
+// An evaluation, and the peak memory of each device behind it.
+struct Measured {
+  Evaluation evaluation;
+  IdVector<DeviceId, Bytes> peak_bytes;
+};
+
+// The verdict on a step of this length with these peaks: what is above a device's memory is
+// missing.
+Measured judge(const cost::Problem& problem, Nanoseconds step,
+               IdVector<DeviceId, Bytes> peak_bytes);
+
+// Says what strategies cost: the simulator (SimulatedOracle), or whatever else can tell step and
+// memory of a strategy, such as runs of it or a learned model. Planners see this interface alone:
+//
+//   strategies --measure()--> step, peaks of memory --judge()--> evaluation, for each
+//
+// One strategy that is handed over is one evaluation; BatchEvaluator, through which planners ask,
+// hands over every distinct one once and keeps their budget.
+class Oracle {
+ public:
+  virtual ~Oracle() = default;
+  // Parallel to `strategies`. An answer depends on its strategy alone, not on what was asked before
+  // or beside it. Throws an input error for a strategy that does not fit the problem.
+  virtual std::vector<Measured> measure(std::span<const compiler::Strategy> strategies) = 0;
+  // What the strategies are for.
+  virtual const cost::Problem& problem() const = 0;
+};
+
+}  // namespace heterog::oracle

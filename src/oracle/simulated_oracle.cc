@@ -1,0 +1,22 @@
+// Shares strategies out over the threads.
+#include "oracle/simulated_oracle.h"
+
+namespace heterog::oracle {
+
+SimulatedOracle::SimulatedOracle(const cost::Problem& problem, ThreadPool& threads,
+                                 compiler::CompileOptions options)
+    : problem_(problem), threads_(threads) {
+  for (int worker = 0; worker < threads.threads(); ++worker) {
+    evaluators_.push_back(std::make_unique<Evaluator>(problem, options));
+  }
+}
+
+std::vector<Measured> SimulatedOracle::measure(std::span<const compiler::Strategy> strategies) {
+  std::vector<Measured> measured(strategies.size());
+  threads_.run(strategies.size(), [&](int worker, std::size_t i) {
+    measured[i] = evaluators_[worker]->measure(strategies[i]);
+  });
+  return measured;
+}
+
+}  // namespace heterog::oracle

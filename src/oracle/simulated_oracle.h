@@ -1,0 +1,26 @@
+// The oracle of planning: every strategy compiled and simulated, many at a time on all cores.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "oracle/evaluator.h"
+
+namespace heterog::oracle {
+
+// Problem and threads have to outlive it. Answers do not depend on the number of threads.
+class SimulatedOracle final : public Oracle {
+ public:
+  SimulatedOracle(const cost::Problem& problem, ThreadPool& threads,
+                  compiler::CompileOptions options = {});
+  std::vector<Measured> measure(std::span<const compiler::Strategy> strategies) override;
+  const cost::Problem& problem() const override { return problem_; }
+
+ private:
+  const cost::Problem& problem_;
+  ThreadPool& threads_;
+  std::vector<std::unique_ptr<Evaluator>> evaluators_;  // one per worker
+};
+
+}  // namespace heterog::oracle
