@@ -5,6 +5,7 @@
 // Rank 0 listens on 127.0.0.1:PORT and prints a JSON object: all-reduces a second of 4 KiB, and
 // bytes a second of all-reduces of 64 MiB and of messages of 64 MiB; medians.
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <cstdio>

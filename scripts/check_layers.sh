@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Checks that includes in src/ point downwards only, that LibTorch stays in the folders that learn
 # or run, that JSON stays where files and results are read and written, that PyTorch is asked for
-# operators in one place, and that operators are named in one place. Usage: check_layers.sh [ROOT]
+# operators in one place, that operators are named in one place, and that no folder holds more
+# than one can know one's way in. Usage: check_layers.sh [ROOT]
 set -euo pipefail
 cd "${1:-$(dirname "$0")/..}"
 
@@ -87,6 +88,11 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
     if ((target ~ /^nlohmann\// || target == "base/json_reader.h") &&
         FILENAME !~ /_io\.cc$|^src\/base\/json_reader\.(h|cc)$|^src\/(explain|cli)\//)
       complain("JSON (" target ") outside *_io.cc, base/json_reader, explain and cli")
+  }
+  {
+    home = FILENAME
+    sub(/\/[^\/]*$/, "", home)
+    if (++lines[home] == 4501) complain("src/ folders hold 4,500 lines at most; cut this one by its ideas")
   }
   # What a file names is looked up in one place, which consults the table of operators.
   /Dispatcher::singleton/ && FILENAME != "src/runtime/exec/dispatcher.cc" {

@@ -1,6 +1,8 @@
 // Calls of a backend, each with an end, and collectives of what a backend has.
 #include "comm/c10d_transport.h"
 
+#include <c10/core/InferenceMode.h>
+
 #include <algorithm>
 #include <mutex>
 #include <optional>
@@ -66,6 +68,7 @@ using Start = std::function<Works(c10d::Backend& backend)>;
 // Owns all that it touches: it may be left behind.
 std::function<void()> call_of(const std::shared_ptr<Group>& group, Start start) {
   return [group, start = std::move(start)] {
+    const c10::InferenceMode no_gradients;  // as where the tensors were made
     Works works;
     {
       const std::lock_guard lock(group->starting);

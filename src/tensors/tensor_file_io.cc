@@ -1,7 +1,7 @@
 // Writes and reads the safetensors format.
 #include "tensors/tensor_file_io.h"
 
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 #include <algorithm>
 #include <array>
@@ -34,23 +34,22 @@ const std::string kNoDigits(kDigits, '0');
 
 struct NamedType {
   const char* name;
-  torch::ScalarType type;
+  at::ScalarType type;
 };
 constexpr std::array kTypes = {
-    NamedType{"F32", torch::kFloat32}, NamedType{"F64", torch::kFloat64},
-    NamedType{"F16", torch::kFloat16}, NamedType{"BF16", torch::kBFloat16},
-    NamedType{"I64", torch::kInt64},   NamedType{"I32", torch::kInt32},
-    NamedType{"U8", torch::kUInt8},    NamedType{"BOOL", torch::kBool},
+    NamedType{"F32", at::kFloat},     NamedType{"F64", at::kDouble}, NamedType{"F16", at::kHalf},
+    NamedType{"BF16", at::kBFloat16}, NamedType{"I64", at::kLong},   NamedType{"I32", at::kInt},
+    NamedType{"U8", at::kByte},       NamedType{"BOOL", at::kBool},
 };
 
-std::string name_of(torch::ScalarType type) {
+std::string name_of(at::ScalarType type) {
   for (const NamedType& known : kTypes) {
     if (known.type == type) return known.name;
   }
   throw Error(ErrorKind::kBug, fmt::format("no name for tensors of {}", c10::toString(type)));
 }
 
-torch::ScalarType type_of(const JsonValue& value) {
+at::ScalarType type_of(const JsonValue& value) {
   const std::string name = value.as_string();
   for (const NamedType& known : kTypes) {
     if (name == known.name) return known.type;
@@ -160,7 +159,7 @@ Metadata read_metadata(const Json& header, const std::string& source) {
 }
 
 void check_bools(const Described& tensor, const unsigned char* data, std::size_t count) {
-  VALIDATE(tensor.form.type != torch::kBool ||
+  VALIDATE(tensor.form.type != at::kBool ||
                std::all_of(data, data + count, [](unsigned char byte) { return byte <= 1; }),
            "{}: a BOOL that is neither 0 nor 1", tensor.where);
 }
@@ -177,7 +176,8 @@ struct Opened {
 
   Opened(Contents given, std::string name);
   void check_data();
-  torch::Tensor read(const Described& tensor) const;
+  // Into memory of the tensor's size.
+  void read(const Described& tensor, void* to) const;
 };
 
 Opened::Opened(Contents given, std::string name)
@@ -213,7 +213,7 @@ Opened::Opened(Contents given, std::string name)
 void Opened::check_data() {
   std::vector<unsigned char> chunk(std::min(kChunk, contents.size));
   for (const Described& tensor : tensors) {
-    if (said.empty() && tensor.form.type != torch::kBool) continue;
+    if (said.empty() && tensor.form.type != at::kBool) continue;
     for (std::size_t at = tensor.first; at < tensor.last; at += chunk.size()) {
       const std::size_t count = std::min(chunk.size(), tensor.last - at);
       contents.fetch(chunk.data(), begin + at, count);
@@ -229,13 +229,11 @@ void Opened::check_data() {
            source, found, said);
 }
 
-torch::Tensor Opened::read(const Described& tensor) const {
-  torch::Tensor value = torch::empty(tensor.form.shape, tensor.form.type);
+void Opened::read(const Described& tensor, void* to) const {
   const std::size_t bytes = tensor.last - tensor.first;
-  auto* data = static_cast<unsigned char*>(value.data_ptr());
-  if (bytes > 0) contents.fetch(data, begin + tensor.first, bytes);
-  check_bools(tensor, data, bytes);  // whoever may write to the file may have done so since
-  return value;
+  if (bytes > 0) contents.fetch(to, begin + tensor.first, bytes);
+  // Whoever may write to the file may have done so since.
+  check_bools(tensor, static_cast<const unsigned char*>(to), bytes);
 }
 
 Contents contents_of(const std::string& path) {
@@ -248,7 +246,11 @@ Contents contents_of(const std::string& path) {
 TensorFile whole(Opened opened) {
   opened.check_data();
   TensorFile file{.metadata = opened.metadata, .tensors = {}, .checked = !opened.said.empty()};
-  for (const Described& tensor : opened.tensors) file.tensors[tensor.name] = opened.read(tensor);
+  for (const Described& tensor : opened.tensors) {
+    at::Tensor& value = file.tensors[tensor.name];
+    value = at::empty(tensor.form.shape, tensor.form.type);
+    opened.read(tensor, value.data_ptr());
+  }
   return file;
 }
 
@@ -258,7 +260,7 @@ struct Sink {
   std::function<void(std::size_t begin, std::string_view)> overwrite;
 };
 
-using ValueOf = std::function<torch::Tensor(const std::string& name)>;
+using ValueOf = std::function<at::Tensor(const std::string& name)>;
 
 void write(const Sink& sink, const Metadata& metadata, const TensorForms& forms,
            const ValueOf& value_of) {
@@ -284,7 +286,7 @@ void write(const Sink& sink, const Metadata& metadata, const TensorForms& forms,
   append({reinterpret_cast<const char*>(&length), kLengthBytes});
   append(text);
   for (const auto& [name, form] : forms) {
-    const torch::Tensor value = value_of(name).detach().cpu().contiguous();
+    const at::Tensor value = value_of(name).detach().cpu().contiguous();
     ENSURE(value.scalar_type() == form.type && value.sizes() == at::IntArrayRef(form.shape));
     append({static_cast<const char*>(value.const_data_ptr()), value.nbytes()});
   }
@@ -348,10 +350,12 @@ struct TensorReader::State {
   Opened opened;
   TensorForms forms;
   std::map<std::string, const Described*> places;
+  at::Tensor memory;  // of the largest tensor, once one has been read
 };
 
 TensorReader::TensorReader(const std::string& path)
-    : state_(new State{.opened = {contents_of(path), path}, .forms = {}, .places = {}}) {
+    : state_(
+          new State{.opened = {contents_of(path), path}, .forms = {}, .places = {}, .memory = {}}) {
   state_->opened.check_data();
   for (const Described& tensor : state_->opened.tensors) {
     state_->forms[tensor.name] = tensor.form;
@@ -364,8 +368,18 @@ const Metadata& TensorReader::metadata() const { return state_->opened.metadata;
 bool TensorReader::checked() const { return !state_->opened.said.empty(); }
 const TensorForms& TensorReader::forms() const { return state_->forms; }
 
-torch::Tensor TensorReader::read(const std::string& name) const {
-  return state_->opened.read(*state_->places.at(name));
+at::Tensor TensorReader::read(const std::string& name) const {
+  if (!state_->memory.defined()) {
+    std::size_t most = 1;
+    for (const Described& tensor : state_->opened.tensors) {
+      most = std::max(most, tensor.last - tensor.first);
+    }
+    state_->memory = at::empty({static_cast<std::int64_t>(most)}, at::kByte);
+  }
+  const Described& tensor = *state_->places.at(name);
+  void* to = state_->memory.data_ptr();
+  state_->opened.read(tensor, to);
+  return at::from_blob(to, tensor.form.shape, tensor.form.type);
 }
 
 }  // namespace heterog::tensors

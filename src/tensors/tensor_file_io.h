@@ -1,7 +1,7 @@
 // Named tensors and texts in one file: the safetensors format, which other tools read as well.
 #pragma once
 
-#include <torch/types.h>
+#include <ATen/ATen.h>
 
 #include <cstddef>
 #include <functional>
@@ -16,13 +16,13 @@ using Metadata = std::map<std::string, std::string>;  // without the checksum
 
 struct TensorFile {
   Metadata metadata;
-  std::map<std::string, torch::Tensor> tensors;  // on the CPU, contiguous once read
-  bool checked = false;                          // read, and a checksum held
+  std::map<std::string, at::Tensor> tensors;  // on the CPU, contiguous once read
+  bool checked = false;                       // read, and a checksum held
 };
 
 // What a header says of a tensor.
 struct TensorForm {
-  torch::ScalarType type = torch::kFloat32;
+  at::ScalarType type = at::kFloat;
   std::vector<std::int64_t> shape;
 };
 using TensorForms = std::map<std::string, TensorForm>;
@@ -38,7 +38,7 @@ std::string pack_tensors(const TensorFile& file);
 // the order of names, when it is about to be written, and let go before the next: of all tensors,
 // one at a time is in memory. Throws what `value_of` throws, and input errors that name the path.
 void write_tensors(const std::string& path, const Metadata& metadata, const TensorForms& forms,
-                   const std::function<torch::Tensor(const std::string& name)>& value_of);
+                   const std::function<at::Tensor(const std::string& name)>& value_of);
 void write_tensors(const std::string& path, const TensorFile& file);
 
 // Throws an input error naming `source` on anything that is not such a file, whole, and where the
@@ -59,8 +59,9 @@ class TensorReader {
   const Metadata& metadata() const;
   bool checked() const;  // there was a checksum, and it held
   const TensorForms& forms() const;
-  // One of `forms`, on the CPU and contiguous: memory of its own.
-  torch::Tensor read(const std::string& name) const;
+  // One of `forms`, on the CPU and contiguous, in memory of the reader: as large as the largest
+  // tensor, and overwritten by the next call. From one thread.
+  at::Tensor read(const std::string& name) const;
 
  private:
   struct State;

@@ -139,7 +139,8 @@ TEST_F(ProgramTest, PlannersSayTheirOptionsAndTakeThem) {
   const Finished compared = run("compare " + kTiny + " --planner horovod:bucket_bytes=1000 --json");
   ASSERT_EQ(compared.code, 0) << compared.err;
   std::vector<std::string> names;
-  for (const auto& row : json(compared)["planners"]) names.push_back(row["name"]);
+  const auto table = json(compared);
+  for (const auto& row : table["planners"]) names.push_back(row["name"]);
   EXPECT_THAT(names, testing::ElementsAre("ev-ps", "ev-ar", "cp-ps", "cp-ar", "single", "horovod",
                                           "horovod:bucket_bytes=1000"));
 }

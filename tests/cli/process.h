@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -48,6 +49,8 @@ class Process {
   Process(const std::string& arguments, const Variables& variables, std::string files,
           Out out = Out::kFile)
       : files_(std::move(files)) {
+    // What an earlier process of that name said is not taken for this one's.
+    for (const char* ending : {".out", ".err"}) std::remove((files_ + ending).c_str());
     int ends[2] = {-1, -1};
     if (out == Out::kLines) {
       // With O_DIRECT what is written stays apart, and a page has room for one piece.

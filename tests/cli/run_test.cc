@@ -121,7 +121,7 @@ TEST_F(Run, TrainsAlikeByEveryTransport) {
 }
 
 TEST_F(Run, SaysWhichTransportsThereAre) {
-  for (const std::string verb : {"run --plan " + plan_, std::string("verify --planner ev-ar")}) {
+  for (const std::string& verb : {"run --plan " + plan_, std::string("verify --planner ev-ar")}) {
     const Finished finished = run(verb + " --transport nccl" + kModel);
     EXPECT_EQ(finished.code, 2);
     EXPECT_EQ(finished.err,

@@ -1,6 +1,7 @@
 // Every transport keeps the contract of transport.h: what arrives, sums and gathers.
 #include "comm/transport.h"
 
+#include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -58,6 +59,26 @@ at::Tensor rows_of(std::size_t rank, std::int64_t rows, std::int64_t width) {
       .remainder(1000)
       .add(static_cast<double>(1000 * rank))
       .view({rows, width});
+}
+
+// Ranks train in inference mode; what a transport does on threads of its own may not mind.
+TEST_P(Transports, TakesTensorsOfInferenceMode) {
+  const auto errors = GetParam().run(2, {everyone(2)}, [](Transport& transport, std::size_t rank) {
+    const c10::InferenceMode mode;
+    const at::Tensor expected = rows_of(0, 5, 3) + rows_of(1, 5, 3);
+    const Cuts cuts = {0, 2, 5};
+    at::Tensor whole = rows_of(rank, 5, 3), parts = whole.clone(), moved = whole.clone();
+    transport.all_reduce(whole, 0);
+    EXPECT_TRUE(whole.equal(expected));
+    transport.reduce_scatter(parts, cuts, 0);
+    transport.all_gather_rows(parts, cuts, 0);
+    EXPECT_TRUE(parts.equal(expected));
+    EXPECT_TRUE(transport.all_gather(moved, 0)[1].equal(rows_of(1, 5, 3)));
+    if (rank == 0) transport.send(moved, DeviceId(1), 7);
+    if (rank == 1) transport.receive(moved, DeviceId(0), 7);
+    EXPECT_TRUE(moved.equal(rows_of(0, 5, 3)));
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
 }
 
 TEST_P(Transports, SendsAnyDtypeAndShape) {

@@ -1,5 +1,5 @@
 // A plan with the kinds of tasks that no planner asks for yet: every all-reduce of one tensor made
-// a reduce-scatter and an all-gather of uneven parts, every sum in place an accumulation.
+// a reduce-scatter and an all-gather of uneven parts.
 #pragma once
 
 #include <algorithm>
@@ -66,10 +66,7 @@ class PlanScatterer {
   }
 
   void copy(TaskId task) {
-    PlanBuilder::Task made = task_of(task);
-    if (made.kind == TaskKind::kSum && plan_.allocates[task].empty()) {
-      made.kind = TaskKind::kAccumulate;
-    }
+    const PlanBuilder::Task made = task_of(task);
     const TaskId id = builder_.add_task(made);
     task_[task] = id;
     for (const Hold& hold : plan_.holds[task]) builder_.hold(id, hold);

@@ -1,5 +1,5 @@
 // What is measured of a plan with tasks that nobody runs.
-#include "runtime/ranks/records.h"
+#include "measure/drift.h"
 
 #include <gtest/gtest.h>
 

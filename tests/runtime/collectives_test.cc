@@ -12,7 +12,7 @@ namespace {
 
 // Plans whose all-reduces are scattered and gathered train as one device.
 TEST(ScatteredPlans, TrainAsOneDevice) {
-  std::size_t scatters = 0, accumulations = 0;
+  std::size_t scatters = 0;
   // Batch normalisation over a few samples per slice magnifies what sums round.
   for (const auto& [model, tolerance] :
        {std::pair{"lenet5-tiny", 1e-10}, {"ncf-tiny", 1e-10}, {"resnet50-tiny", 1e-6}}) {
@@ -25,14 +25,12 @@ TEST(ScatteredPlans, TrainAsOneDevice) {
       TestJob test;
       test.plan = compiler::scattered(*problem, compiler::compile(*problem, strategy), seed);
       scatters += compiler::count_kind(test.plan, compiler::TaskKind::kReduceScatter);
-      accumulations += compiler::count_kind(test.plan, compiler::TaskKind::kAccumulate);
       const sim::SimResult result = sim::simulate(test.plan, strategy.order);
       test.job = make_job(problem, test.plan, result.dispatch, {.capture_gradients = true}, "test");
       EXPECT_LE(verify(test.job, test.plan, {.steps = 2}).worst_relative(), tolerance);
     }
   }
   EXPECT_GT(scatters, 30u);
-  EXPECT_GT(accumulations, 10u);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "compiler/random_instances.h"
 #include "runtime/check/verify.h"
 #include "runtime/jobs.h"
+#include "runtime/program/faults.h"
 
 namespace heterog::runtime {
 namespace {

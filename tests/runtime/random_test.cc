@@ -11,6 +11,7 @@
 #include "runtime/exec/dispatcher.h"
 #include "runtime/exec/slices.h"
 #include "runtime/jobs.h"
+#include "runtime/program/draws.h"
 
 namespace heterog::runtime {
 namespace {

@@ -13,6 +13,7 @@
 #include "comm/fake_device.h"
 #include "comm/local_transport.h"
 #include "comm/staged_transport.h"
+#include "runtime/check/verify.h"
 #include "runtime/exec/random_data.h"
 #include "runtime/jobs.h"
 #include "runtime/ranks/team.h"

@@ -69,4 +69,10 @@ expect_line 0 src/graph/model_graph.h '  std::string type;  // "aten.mm.default"
 expect_line 1 src/graph/split_rules.cc 'if (type == "aten.mm.default") return;'
 expect_line 1 src/runtime/program/body.cc 'return type == "aten.add.Tensor";  // a sum'
 expect_line 1 src/client/ranks.cc 'return type.starts_with("aten.");'
+rm -rf "$work/src"
+mkdir -p "$work/src/base"
+for i in 1 2; do seq -f '// Line %g.' 2250 >"$work/src/base/file$i.cc"; done
+"$check" "$work" || { echo "check_layers_test: 4,500 lines are refused"; exit 1; }
+echo '// One more.' >>"$work/src/base/file2.cc"
+if "$check" "$work" >"$work/out"; then echo "check_layers_test: 4,501 lines pass"; exit 1; fi
 echo "check_layers_test: ok"

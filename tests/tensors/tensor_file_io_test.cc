@@ -1,9 +1,9 @@
 // Tensor files come back as they were, and damage is an input error.
 #include "tensors/tensor_file_io.h"
 
+#include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -22,11 +22,11 @@ namespace {
 
 TensorFile example() {
   return {.metadata = {{"format", "example"}, {"quote", "a \"b\"\n"}},
-          .tensors = {{"a", torch::arange(6, torch::kFloat32).reshape({2, 3})},
-                      {"empty", torch::empty({0, 4})},
-                      {"flag", torch::tensor({true, false, true})},
-                      {"scalar", torch::tensor(2.5, torch::kFloat64)},
-                      {"transposed", torch::arange(6, torch::kInt64).reshape({2, 3}).t()}}};
+          .tensors = {{"a", at::arange(6, at::kFloat).reshape({2, 3})},
+                      {"empty", at::empty({0, 4})},
+                      {"flag", at::arange(3).ne(1)},
+                      {"scalar", at::scalar_tensor(2.5, at::kDouble)},
+                      {"transposed", at::arange(6, at::kLong).reshape({2, 3}).t()}}};
 }
 
 TEST(TensorIo, ComesBackAsItWas) {
@@ -37,9 +37,9 @@ TEST(TensorIo, ComesBackAsItWas) {
   EXPECT_EQ(back.metadata, file.metadata);
   ASSERT_EQ(back.tensors.size(), file.tensors.size());
   for (const auto& [name, tensor] : file.tensors) {
-    const torch::Tensor& read = back.tensors.at(name);
+    const at::Tensor& read = back.tensors.at(name);
     EXPECT_EQ(read.scalar_type(), tensor.scalar_type()) << name;
-    EXPECT_TRUE(torch::equal(read, tensor)) << name;
+    EXPECT_TRUE(at::equal(read, tensor)) << name;
   }
 }
 
@@ -64,8 +64,8 @@ TEST(TensorIo, ReadsFilesOfOthers) {
   bytes += header;
   bytes.append(reinterpret_cast<const char*>(values), sizeof(values));
   const TensorFile file = unpack_tensors(bytes, "test");
-  EXPECT_TRUE(torch::equal(file.tensors.at("b"), torch::tensor({1.0f})));
-  EXPECT_TRUE(torch::equal(file.tensors.at("w"), torch::tensor({2.0f, 3.0f})));
+  EXPECT_TRUE(at::equal(file.tensors.at("b"), at::tensor({1.0f})));
+  EXPECT_TRUE(at::equal(file.tensors.at("w"), at::tensor({2.0f, 3.0f})));
 }
 
 // Read from a file as from memory; and a file larger than a graph or plan may be.
@@ -82,7 +82,7 @@ TEST(TensorIo, ReadsFilesOfAnySize) {
   // Zeros that take no room on the disk, and one 7 at the end.
   std::filesystem::resize_file(path, bytes.size() + header.size() + count - 1);
   append_file(path, "\7");
-  const torch::Tensor read = read_tensors(path).tensors.at("w");
+  const at::Tensor read = read_tensors(path).tensors.at("w");
   ASSERT_EQ(read.numel(), static_cast<std::int64_t>(count));
   EXPECT_EQ(read[-1].item<int>(), 7);
   EXPECT_EQ(read[-2].item<int>(), 0);
@@ -139,8 +139,8 @@ TEST_F(StreamTest, RefusesDamageBeforeTheFirstTensor) {
 // Longer than what is checked at a time, and not a multiple of it.
 TEST_F(StreamTest, ChecksLongTensorsToTheirEnd) {
   const TensorFile file{.metadata = {},
-                        .tensors = {{"long", torch::arange(300'001, torch::kInt64)},
-                                    {"flags", torch::ones({(1 << 20) + 1}, torch::kBool)}}};
+                        .tensors = {{"long", at::arange(300'001, at::kLong)},
+                                    {"flags", at::ones({(1 << 20) + 1}, at::kBool)}}};
   write_tensors(path_, file);
   EXPECT_EQ(read_file(path_), pack_tensors(file));
   EXPECT_TRUE(TensorReader(path_).read("long").equal(file.tensors.at("long")));
@@ -153,13 +153,13 @@ TEST_F(StreamTest, ChecksLongTensorsToTheirEnd) {
 // A rank is lost, or says what it should not: the file that was there stays, and nothing beside it.
 TEST_F(StreamTest, AWriteThatFailsLeavesTheFile) {
   write_tensors(path_, example());
-  const TensorForms forms{{"a", {torch::kFloat32, {2}}}, {"b", {torch::kFloat32, {2}}}};
+  const TensorForms forms{{"a", {at::kFloat, {2}}}, {"b", {at::kFloat, {2}}}};
   const auto fails = [](const std::string& name) {
     if (name == "b") throw Error(ErrorKind::kVerification, "lost");
-    return torch::ones({2});
+    return at::ones({2});
   };
   EXPECT_THROW(write_tensors(path_, {}, forms, fails), Error);
-  const auto other = [](const std::string&) { return torch::ones({3}); };
+  const auto other = [](const std::string&) { return at::ones({3}); };
   EXPECT_THROW(write_tensors(path_, {}, forms, other), Error);
   EXPECT_EQ(read_file(path_), pack_tensors(example()));
   for (const auto& entry : std::filesystem::directory_iterator(testing::TempDir())) {
@@ -191,7 +191,7 @@ TEST_F(StreamTest, TakesTheMemoryOfOneTensor) {
   constexpr std::size_t kAll = 16 * kTensor;
   TensorFile file;
   for (int i = 0; i < 16; ++i) {
-    file.tensors[fmt::format("w{:02}", i)] = torch::full({kTensor}, i, torch::kUInt8);
+    file.tensors[fmt::format("w{:02}", i)] = at::full({kTensor}, i, at::kByte);
   }
   EXPECT_LT(peak_bytes_of([&] { write_tensors(path_, file); }), 2 * kTensor);
   EXPECT_GT(peak_bytes_of([&] { write_file(path_, pack_tensors(file)); }), kAll / 2);
