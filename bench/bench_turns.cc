@@ -295,7 +295,7 @@ void run(const TurnsOptions& options) {
     }
     if (rank.value() == 0) fmt::print(stderr, "round {} of {}\n", round, options.rounds);
   }
-  runtime::SecondsOfSizes seconds;
+  measure::SecondsOfSizes seconds;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     seconds[sizes[i].samples] = sizes[i].seconds_of_ops(quiet_rounds(stolen[cases.size() + i]));
   }

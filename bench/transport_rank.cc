@@ -89,7 +89,6 @@ int main(int argc, char** argv) {
     return 2;
   }
   at::set_num_threads(1);
-  heterog::runtime::run(std::atoi(argv[1]), static_cast<std::uint16_t>(std::atoi(argv[2])),
-                        argv[3]);
+  heterog::comm::run(std::atoi(argv[1]), static_cast<std::uint16_t>(std::atoi(argv[2])), argv[3]);
   return 0;
 }

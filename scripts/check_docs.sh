@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks that pages and comments refer to what is in the repository: decisions and sections of
-# docs/design.md, pages of docs/, and the relative links of every page. Usage: check_docs.sh [ROOT]
+# docs/design.md, pages of docs/, sources and scripts, and the relative links of every page. Usage: check_docs.sh [ROOT]
 set -euo pipefail
 cd "${1:-$(dirname "$0")/..}"
 bad=0
@@ -11,7 +11,7 @@ mapfile -t files < <(
   find . \( -name '.[a-z]*' -o -name build -o -name dist -o -name out -o -name models \
     -o -name __pycache__ \) -prune -o -type f -printf '%P\n' | sort)
 # "FILE:LINE:MATCH", one a match.
-matches() { printf '%s\0' "${files[@]}" | xargs -0 grep -HnoIE "$1" || true; }
+matches() { printf '%s\0' "${files[@]}" | xargs -0 grep -HnoIP "$1" || true; }
 # The name of each heading of a page, as links give it.
 anchors() {
   sed -nE 's/^#+ +//p' "$1" | tr '[:upper:]' '[:lower:]' | sed 's/[^[:alnum:] _-]//g; s/ /-/g'
@@ -35,6 +35,11 @@ done < <(matches 'design\.md §[0-9]+(\.[0-9]+)?')
 while IFS=: read -r file line match; do
   [[ -e "$match" ]] || complain "$file:$line" "\"$match\" does not exist"
 done < <(matches '\bdocs/[a-z_]+\.md\b')
+
+while IFS=: read -r file line match; do
+  [[ -e "$match" || "$file" == tests/scripts/* ]] ||
+    complain "$file:$line" "\"$match\" does not exist"
+done < <(matches '(?<![A-Za-z0-9_/.*])(src|tests|scripts|bench)/[A-Za-z0-9_/-]+\.(cc|h|py|sh)\b')
 
 for page in *.md docs/*.md src/*.md models/*.md configs/*/*.md; do
   [[ -f "$page" ]] || continue

@@ -52,7 +52,6 @@ struct Group {
   std::vector<DeviceId> members;
   int own = 0;  // index of this rank
   c10::intrusive_ptr<c10d::Backend> backend;
-  std::mutex starting;     // a backend is made for calls by one thread
   std::int64_t calls = 0;  // collectives so far
 
   int size() const { return static_cast<int>(members.size()); }
@@ -65,13 +64,18 @@ struct Group {
 
 using Start = std::function<Works(c10d::Backend& backend)>;
 
+// Calls are started one at a time in the whole process: a backend is made for calls by one thread,
+// and all backends note what they start in one table of c10d's (its flight recorder), which takes
+// no lock for that.
+std::mutex starting;
+
 // Owns all that it touches: it may be left behind.
 std::function<void()> call_of(const std::shared_ptr<Group>& group, Start start) {
   return [group, start = std::move(start)] {
     const c10::InferenceMode no_gradients;  // as where the tensors were made
     Works works;
     {
-      const std::lock_guard lock(group->starting);
+      const std::lock_guard lock(starting);
       works = start(*group->backend);
     }
     for (const auto& work : works) {

@@ -12,7 +12,7 @@
 // What may be in the way are kernels that compute, which end by themselves, and kernels of NCCL
 // that wait for their own peers: at most one a stream, so two others. They leave room because
 // every communicator is held to a quarter of the multiprocessors (maxCTAs). Streams have queues of
-// the hardware to themselves (CUDA_DEVICE_MAX_CONNECTIONS, src/runtime/gpus_cuda.cc), so that none
+// the hardware to themselves (CUDA_DEVICE_MAX_CONNECTIONS, src/launch/gpus_cuda.cc), so that none
 // stands behind another's wait. So the earliest task ends, and after it the next.
 //
 // What could still wait inside a step is taken out of it: all connections and their buffers are

@@ -141,7 +141,7 @@ TEST(Rendezvous, GoesOnAfterAStranger) {
         stranger = error.what();
       }
     }
-    meet(at[rank], terms, facts_of(), kPatient);
+    serve_until_met(meet(at[rank], terms, facts_of(), kPatient), at[rank]);
   });
   EXPECT_THAT(stranger, HasSubstr("refused"));
   EXPECT_THAT(errors, Each(IsEmpty()));
