@@ -31,9 +31,10 @@ std::size_t bytes_of_rows(const Rows&... rows) {
 
 std::size_t plan_bytes(const compiler::Plan& p) {
   return bytes_of(p.kind, p.op, p.tensor, p.device, p.peer, p.begin, p.end, p.duration,
-                  p.moved_bytes, p.rank, p.order, p.predecessors, p.buffers, p.readers,
-                  p.workspace) +
-         bytes_of_rows(p.successors, p.holds, p.participants, p.allocates, p.reads);
+                  p.moved_bytes, p.payload, p.rank, p.priority, p.predecessors, p.buffers,
+                  p.readers, p.workspace) +
+         bytes_of_rows(p.successors, p.holds, p.participants, p.carried, p.contributions,
+                       p.allocates, p.reads);
 }
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {

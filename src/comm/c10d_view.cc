@@ -10,7 +10,7 @@
 namespace heterog::comm {
 namespace {
 
-using Bytes = std::vector<std::uint8_t>;
+using Blob = std::vector<std::uint8_t>;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kLook{2};
@@ -19,12 +19,12 @@ class View final : public c10d::Store {
  public:
   explicit View(comm::Store store) : store_(std::move(store)) {}
 
-  void set(const std::string& key, const Bytes& value) override { store_.set(key, text_of(value)); }
-  Bytes get(const std::string& key) override {
+  void set(const std::string& key, const Blob& value) override { store_.set(key, text_of(value)); }
+  Blob get(const std::string& key) override {
     wait({key});
     return bytes_of(store_.find(key).value());
   }
-  Bytes compareSet(const std::string& key, const Bytes& expected, const Bytes& desired) override {
+  Blob compareSet(const std::string& key, const Blob& expected, const Blob& desired) override {
     ENSURE(expected.empty());  // our store knows a first value alone
     return bytes_of(store_.set_first(key, text_of(desired)));
   }
@@ -59,8 +59,8 @@ class View final : public c10d::Store {
   bool deleteKey(const std::string&) override { return false; }
 
  private:
-  static Bytes bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
-  static std::string text_of(const Bytes& bytes) { return {bytes.begin(), bytes.end()}; }
+  static Blob bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
+  static std::string text_of(const Blob& bytes) { return {bytes.begin(), bytes.end()}; }
 
   const comm::Store store_;
 };

@@ -17,6 +17,7 @@
 
 #include "base/check.h"
 #include "base/median.h"
+#include "comm/connections.h"
 
 namespace heterog::measure {
 namespace {
@@ -26,20 +27,6 @@ constexpr std::array<Bytes, 8> kSizes = {64,      1 << 10, 16 << 10, 64 << 10,
                                          1 << 18, 1 << 20, 4 << 20,  16 << 20};
 constexpr int kTimeoutSeconds = 60;     // of one read or write, so that nothing hangs
 constexpr double kEnoughSeconds = 0.5;  // for one size; at least three messages
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 [[noreturn]] void fail(const char* what) {
   throw Error(ErrorKind::kVerification,
@@ -132,7 +119,7 @@ cost::Transfer measure(int fd, char* buffer, Bytes bytes, int repeat) {
 cost::ProfiledLink measure_loopback(int repeat) {
   // Allocated and touched before the fork; the child calls nothing that may allocate.
   std::vector<char> buffer(static_cast<std::size_t>(kSizes.back()), 'x');
-  const Descriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const comm::Descriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   require(listener.get() >= 0, "socket");
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -148,7 +135,7 @@ cost::ProfiledLink measure_loopback(int repeat) {
   require(pid >= 0, "fork");
   if (pid == 0) echo(address, buffer.data());
   const Child child(pid);
-  const Descriptor connection(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  const comm::Descriptor connection(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
   require(connection.get() >= 0, "accept");
   set_options(connection.get());
   std::vector<cost::Transfer> measured;
