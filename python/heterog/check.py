@@ -8,6 +8,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from heterog import attention_reference
 from heterog.autocast import autocast
 from heterog.dropout import without_dropout
 from heterog.errors import ExportError
@@ -47,6 +48,7 @@ class Checked:
     dropout: bool
     autocast: torch.dtype | None
     clip_norm: float | None
+    constants: dict[str, torch.Tensor]
 
 
 class _Differs(Exception):
@@ -85,7 +87,7 @@ def _compare(graph: dict, checked: Checked, batches: list[int]) -> str:
     done = f"equal to PyTorch at batches {batches[0]} and {batches[1]}"
     if not checked.dropout:
         aside = ", without dropout"
-    elif any(op["op"] == "aten.native_dropout.default" for op in graph["ops"]):
+    elif any(_drops(op) for op in graph["ops"]):
         aside = ", dropout keeping every element"
     else:
         aside = ""
@@ -110,6 +112,12 @@ def _compare(graph: dict, checked: Checked, batches: list[int]) -> str:
             raise
         raise ExportError(f"{exact}; and in its own precision: {reason}") from reason
     return f"{done}, in its own precision without the updated parameters{aside}"
+
+
+def _drops(op: dict) -> bool:
+    if op["op"] == attention_reference.FORWARD:
+        return len(op["args"]) > 3 and op["args"][3] != 0
+    return op["op"] == "aten.native_dropout.default"
 
 
 def _refusal(difference: _Differs) -> ExportError:
@@ -305,18 +313,20 @@ def _default(dtype: torch.dtype):
 
 def _one_step(graph: dict, eager: _Eager, inputs: list, batch: int, number: int) -> None:
     tensors = graph["tensors"]
-    before = eager.values()
+    before = eager.checked.constants | eager.values()
     values = {}
     for entry in tensors:
         if entry["role"] in ("parameter", "buffer", "optimizer_state"):
             zeros = torch.zeros(shape_of(entry, batch), dtype=dtype_of(entry))
-            values[entry["name"]] = before.get(entry["name"], zeros)
+            values[entry["name"]] = before.get(entry["name"], zeros).to(zeros.dtype)
     given = dict(zip(eager.checked.names, [x.detach().clone() for x in inputs], strict=True))
     given = given_values(graph, values, given, lr=eager.lr, step=number)
     loss, gradients = eager.step(inputs)
     after = eager.values()
+    instead = {"aten.native_dropout.default": _native_dropout}
+    instead |= attention_reference.operators(attention_reference.all_kept)
     try:
-        found = run(graph, given, batch, instead={"aten.native_dropout.default": _native_dropout})
+        found = run(graph, given, batch, instead=instead)
     except Exception as error:
         raise _Computes(f"at batch {batch} the exported step stops at {_brief(error)}") from error
 

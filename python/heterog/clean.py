@@ -2,6 +2,7 @@
 
 import torch
 
+from heterog.creation import drop_empty_parts, say_sizes
 from heterog.ir import Op, Step, Tensor, replace_tensors, tensors_in
 from heterog.refusals import check_buffers, check_random, check_written
 
@@ -17,6 +18,8 @@ _PURE_ALIASES = {
 # Operators that copy: dropped where neither dtype nor layout changes.
 _COPIES = {_aten.clone.default, _aten._to_copy.default}
 
+_ATTENTION = _aten._scaled_dot_product_flash_attention_for_cpu.default
+
 _TRANSPOSES = {_aten.t.default, _aten.transpose.int}
 
 
@@ -24,10 +27,13 @@ def clean(step: Step) -> Step:
     """The same step with fewer operators; see each function."""
     check_written(step)
     step.written = {}
+    say_sizes(step)
+    drop_empty_parts(step)
     drop_copies(step)
     drop_double_transposes(step)
     forget_running_statistics(step)
     correct_statistics(step)
+    correct_log_sums(step)
     use_step_number(step)
     share_scalars(step)
     drop_dead(step)
@@ -58,7 +64,8 @@ def drop_copies(step: Step) -> None:
     mapping: dict[Tensor, Tensor] = {}
     kept = []
     for op in step.ops:
-        source = replace_tensors(op.args[0], mapping) if op.args else None
+        first = op.args[0] if op.args else None
+        source = replace_tensors(first, mapping) if isinstance(first, Tensor) else None
         target = op.outputs[0]
         if op.target in _PURE_ALIASES:
             mapping[target] = source
@@ -66,6 +73,12 @@ def drop_copies(step: Step) -> None:
             mapping[target] = source
         elif op.target is _aten.expand.default and _same_layout(source, target):
             mapping[target] = source
+        elif op.target is _aten.cat.default and len(op.args[0]) == 1:
+            only = replace_tensors(op.args[0][0], mapping)
+            if _same_layout(only, target):
+                mapping[target] = only
+            else:
+                kept.append(op)
         elif op.target is _aten.copy.default:
             written = replace_tensors(op.args[1], mapping)
             if _same_layout(written, target):
@@ -123,6 +136,14 @@ def correct_statistics(step: Step) -> None:
             running_mean = op.args[3]
             for saved in op.outputs[1:3]:
                 saved.dtype = running_mean.dtype
+
+
+def correct_log_sums(step: Step) -> None:
+    """What attention keeps of its softmax has the precision of its sums."""
+    for op in step.ops:
+        if op.target is _ATTENTION and op.outputs[1] is not None:
+            if op.args[0].dtype == torch.float64:
+                op.outputs[1].dtype = torch.float64
 
 
 def use_step_number(step: Step) -> None:

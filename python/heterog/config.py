@@ -38,6 +38,7 @@ class RunnerConfig:
     autocast: str | None = None
     clip_norm: float | None = None
     batch_norm: str = "per-slice"
+    attention: str = "one"
     check: bool | None = None
     # Where files go.
     cache: str | None = None  # folder; None: heterog/runs in the user's cache

@@ -36,12 +36,20 @@ def _huber_loss(input, target, reduction=1, delta=1.0):
 
 def _shown_divisor(operator):
     """A mean over the labels that are not ignored, as a sum and a quotient: how many labels a slice
-    of the batch ignores is known only when it runs, so the divisor must stand in the graph."""
+    of the batch ignores is known only when it runs, so the divisor must stand in the graph. It is
+    computed from labels and weights alone: the backward pass, which divides by it too, then waits
+    for no slice's forward pass."""
 
     def decomposed(input, target, weight, reduction, ignore_index):
         if reduction != 1:
             return NotImplemented
-        total, divisor = operator(input, target, weight, 2, ignore_index)
+        total, _ = operator(input, target, weight, 2, ignore_index)
+        counted = target != ignore_index
+        if weight is None:
+            weights = counted.to(input.dtype)
+        else:
+            weights = torch.where(counted, weight[torch.where(counted, target, 0)], 0)
+        divisor = weights.sum()
         return total / divisor, divisor
 
     return decomposed

@@ -6,7 +6,7 @@ import torch
 
 _aten = torch.ops.aten
 # Attributes under which layers of common libraries keep the rate of dropping paths or layers.
-_RATES = ("dropout_prob", "drop_prob", "drop_path_prob", "drop_path", "stochastic_depth_prob", "layerdrop")
+RATES = ("dropout_prob", "drop_prob", "drop_path_prob", "drop_path", "stochastic_depth_prob", "layerdrop")
 
 
 def identity_decompositions() -> dict:
@@ -25,7 +25,7 @@ def without_dropout(model: torch.nn.Module):
     """Rates kept as numbers in modules are set to 0 meanwhile."""
     before = []
     for module in model.modules():
-        names = list(_RATES)
+        names = list(RATES)
         if isinstance(module, torch.nn.RNNBase):
             names.append("dropout")
         drops = isinstance(module, torch.nn.modules.dropout._DropoutNd)

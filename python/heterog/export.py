@@ -49,6 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
             autocast=options.autocast,
             clip_norm=options.clip_norm,
             batch_norm="exact" if options.exact_batch_norm else "per-slice",
+            attention=options.attention,
             check=options.check,
         )
         step.save(options.out)
@@ -63,6 +64,13 @@ def main(arguments: list[str] | None = None) -> int:
         _complain(error, str(unexpected("heterog.export", error)))
         return 1
     graph = step.graph
+    if step.untrained:
+        names = ", ".join(step.untrained[:3]) + (", …" if len(step.untrained) > 3 else "")
+        print(
+            f"{options.out}: the loss does not depend on {len(step.untrained)} "
+            f"parameter{'s' if len(step.untrained) > 1 else ''}, which stay as they are: {names}",
+            file=sys.stderr,
+        )
     print(
         f"{options.out}: {graph['name']}, {len(graph['ops'])} operators, "
         f"{len(graph['tensors'])} tensors; {step.checked}",
@@ -111,6 +119,12 @@ def _parse(arguments):
         "--exact-batch-norm",
         action="store_true",
         help="batch normalisation by the statistics of the whole batch, however it is sliced",
+    )
+    parser.add_argument(
+        "--attention",
+        choices=["one", "math"],
+        default="one",
+        help="scaled_dot_product_attention as one operator, or written out (default: one)",
     )
     parser.add_argument(
         "--check",

@@ -23,9 +23,12 @@ def buffer_values(tensor: torch.Tensor) -> dict:
         steady = row == [row[0] + step * i for i in range(len(row))]
         if steady and step and bool((rows == rows[:1]).all()):
             return {"values": {"start": row[0], "step": step}}
-    if values.numel() <= _MOST_VALUES:
-        return {"values": {"list": [_number(v) for v in values.flatten().tolist()]}}
-    return {}
+    return list_values(values) if values.numel() <= _MOST_VALUES else {}
+
+
+def list_values(tensor: torch.Tensor) -> dict:
+    """{"list": […]}: every value, in row-major order."""
+    return {"values": {"list": [_number(v) for v in tensor.flatten().tolist()]}}
 
 
 def input_values(samples: list[torch.Tensor]) -> dict:

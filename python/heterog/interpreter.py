@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import torch
 
+from heterog import attention_reference
+
 _NUMBER = r"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?)"
 _AFFINE = re.compile(rf"(?P<a>{_NUMBER})?B(?P<c>[+-]{_NUMBER.removeprefix('[+-]?')})?")
 
@@ -103,7 +105,7 @@ def run(
     `observe(tensor_id, value)` sees each one that an operator makes. `instead`: functions by the
     names of the operators in whose place they run.
     """
-    instead = instead or {}
+    instead = attention_reference.operators(attention_reference.drawn) | (instead or {})
     setting = Setting(batch, whole or batch, torch.device(device))
     tensors: list = [values.get(entry["name"]) for entry in graph["tensors"]]
     with torch.no_grad():
@@ -142,6 +144,9 @@ def buffer_from_file(entry: dict) -> torch.Tensor:
     hint = entry.get("values")
     if hint is None:
         raise ValueError(f"buffer {entry['name']}: the file does not say what it holds")
+    if "file" in hint:
+        raise ValueError(f"buffer {entry['name']}: its values are in the file of constants beside the "
+                         "graph; pass what heterog.writer.read_constants reads")  # fmt: skip
     shape, dtype = shape_of(entry, 0), dtype_of(entry)
     if "fill" in hint:
         return torch.full(shape, _value(hint["fill"]), dtype=dtype)

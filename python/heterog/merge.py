@@ -4,9 +4,10 @@ import operator
 
 import torch
 
-from heterog.affine import Affine, fit_scalar, fit_size
+from heterog.affine import Affine, Reciprocal, fit_scalar, fit_size
+from heterog.constants import fit_constant, has_values
 from heterog.errors import ExportError, unexpected
-from heterog.ir import Op, Scalar, Size, Step, Tensor
+from heterog.ir import Op, Scalar, Size, Step, Tensor, contiguous_strides
 from heterog.trace import Trace
 
 _aten = torch.ops.aten
@@ -46,6 +47,7 @@ class Merger:
         self.values: dict[torch.fx.Node, object] = {}  # node of the first graph → Tensor or Op
         self.inputs: list[Tensor] = []
         self.ops: list[Op] = []
+        self.constants: dict[object, Tensor] = {}
 
     def run(self, inputs: list) -> list[Tensor]:
         """Adds the operators; returns the outputs. Each input: a Tensor, or (name, role) of one."""
@@ -72,7 +74,8 @@ class Merger:
         if first.op == "placeholder":
             self._placeholder(nodes, next(inputs))
         elif first.op == "get_attr":
-            self._constant(nodes)
+            modules = zip(self.modules, nodes, strict=True)
+            self._constant(nodes, [getattr(module, node.target) for module, node in modules])
         elif first.op == "call_function":
             if first.target is operator.getitem:
                 source = self.values[first.args[0]]
@@ -93,43 +96,51 @@ class Merger:
     def _placeholder(self, nodes, given) -> None:
         if isinstance(given, tuple):
             name, role = given
+            if role == "constant":
+                self._constant(nodes, [node.meta["constant"] for node in nodes])
+                return
             given = self._tensor(name, role, nodes, [node.meta["val"] for node in nodes])
         self.inputs.append(given)
         self.values[nodes[0]] = given
 
-    def _constant(self, nodes) -> None:
-        """A tensor that the model made from Python numbers: only uniform ones have a place."""
+    def _constant(self, nodes, column: list[torch.Tensor]) -> None:
+        """A tensor that the model made of Python numbers: an operator that fills, or a table."""
         first = nodes[0]
-        user = next(iter(first.users), None)
-        if user is None:
+        if not first.users:
             return
-        tensors = [getattr(m, n.target) for m, n in zip(self.modules, nodes, strict=True)]
-        value = tensors[0]
-        uniform = (
-            not isinstance(value, torch._subclasses.FakeTensor)
-            and value.device.type != "meta"
-            and value.numel() > 0
-            and bool((value == value.flatten()[0]).all())
-        )
-        same = uniform and all(
-            t.shape == value.shape and bool((t == value).all()) for t in tensors[1:]
-        )
-        if not same:
+        user = next(iter(first.users))
+        fitted = fit_constant(self.batches, column) if all(map(has_values, column)) else None
+        if fitted is None:
+            shapes = [list(value.shape) for value in column]
             raise ExportError(
-                f"{_place(user)}: a constant tensor of shape "
-                f"{list(value.shape)} is made while the step runs; register it as a buffer of the "
+                f"{_place(user)}: a tensor that is made of numbers while the step runs, of shape "
+                f"{shapes[0]}, is another at another batch size, and not one number everywhere that "
+                "follows the batch; compute it from the inputs, or register it as a buffer of the "
                 "module"
             )
-        output = Tensor(
-            self.prefix + first.name.lstrip("_"), "activation", value.dtype, list(value.shape), []
-        )
-        output.strides = list(torch.empty(value.shape, device="meta").stride())
-        kwargs = {"dtype": value.dtype, "device": torch.device("cpu")}
+        dtype = column[0].dtype
+        if str(dtype).removeprefix("torch.") not in DTYPES:
+            raise ExportError(f"{_place(user)}: a constant is a tensor of {dtype}; a graph has "
+                              f"tensors of {', '.join(DTYPES)}")  # fmt: skip
+        name = self.prefix + f"constant/{len(self.constants)}"
+        if isinstance(fitted, torch.Tensor):
+            key = (dtype, tuple(fitted.shape), fitted.cpu().view(torch.uint8).numpy().tobytes()
+                   if fitted.dim() else repr(fitted.item()))  # fmt: skip
+            if key not in self.constants:
+                shape, strides = list(fitted.shape), list(fitted.stride())
+                self.constants[key] = Tensor(name, "buffer", dtype, shape, strides, constant=fitted)
+                self.inputs.append(self.constants[key])
+            self.values[first] = self.constants[key]
+            return
+        output = Tensor(name, "activation", dtype, fitted.shape, contiguous_strides(fitted.shape))
+        self.constants[output] = output
+        number = fitted.value
+        sizes = [Size(dim) if isinstance(dim, Affine) else dim for dim in fitted.shape]
         op = Op(
             output.name,
             _aten.full.default,
-            [list(value.shape), value.flatten()[0].item()],
-            kwargs,
+            [sizes, Scalar(number) if isinstance(number, (Affine, Reciprocal)) else number],
+            {"dtype": dtype, "device": torch.device("cpu")},
             [output],
             *_annotation(user),
         )
@@ -262,7 +273,9 @@ def _place(node) -> str:
 
 
 def _describe(node) -> str:
-    return str(node.target) if node.op == "call_function" else node.op
+    if node.op == "call_function":
+        return str(node.target)
+    return "a constant" if "constant" in node.meta else node.op
 
 
 def _type(tensor) -> str:

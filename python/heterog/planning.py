@@ -11,7 +11,7 @@ from heterog.errors import HeterogError
 from heterog.files import locked, make_folder, replace_file
 from heterog.native import find_program, run_program
 from heterog.step import TrainingStep
-from heterog.writer import pack_graph
+from heterog.writer import pack_graph, write_constants
 
 
 @dataclass
@@ -37,6 +37,7 @@ def make_files(step: TrainingStep, device_info, config: RunnerConfig) -> RunFile
 
 def _graph_file(step: TrainingStep, config: RunnerConfig, cache: Path) -> str:
     if config.graph is not None:
+        write_constants(step.graph, step.constants, config.graph)
         replace_file(config.graph, pack_graph(step.graph))
         return os.fspath(config.graph)
     packed = pack_graph(step.graph)

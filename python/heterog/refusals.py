@@ -7,6 +7,12 @@ from heterog.ir import Step, Tensor
 
 _aten = torch.ops.aten
 
+# Random operators whose numbers follow from seed, step and element, on any device.
+_BY_COUNTER = {
+    _aten.native_dropout.default,
+    _aten._scaled_dot_product_flash_attention_for_cpu.default,
+}
+
 # Operators that change no value: what comes out of them is what went in.
 _PASSING = {
     _aten.alias.default,
@@ -66,7 +72,7 @@ def check_random(step: Step) -> None:
     for op in step.ops:
         if torch.Tag.nondeterministic_seeded not in op.target.tags:
             continue
-        if op.target is not _aten.native_dropout.default:
+        if op.target not in _BY_COUNTER:
             where = f"module {op.scope}" if op.scope else f"{op.phase} of the model"
             raise ExportError(
                 f"{where}: {op.target} draws random numbers, and only dropout (nn.Dropout, "

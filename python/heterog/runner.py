@@ -17,7 +17,7 @@ from heterog.interpreter import buffer_from_file, dtype_of, settings_of, shape_o
 from heterog.native import NativeOptions, NativeRunner, load_library
 from heterog.optimizer_state import OptimizerState
 from heterog.planning import RunFiles, make_files
-from heterog.step import export_training_step, held_tensors, input_names
+from heterog.step import TrainingStep, export_training_step, held_tensors, input_names
 
 # What tells a process that it is one rank of several (torchrun, srun, mpirun).
 _STARTERS = (
@@ -65,11 +65,12 @@ def get_runner(model, make_inputs, loss_fn, optimizer, device_info, config=None)
         autocast=config.autocast,
         clip_norm=config.clip_norm,
         batch_norm=config.batch_norm,
+        attention=config.attention,
         check=config.check,
     )
     files = make_files(step, device_info, config)
     names = input_names(loss_fn, make_inputs)
-    return Runner(built, optimizer, make_inputs, names, step.graph, files, config)
+    return Runner(built, optimizer, make_inputs, names, step, files, config)
 
 
 def _made(what: str, function, *arguments):
@@ -98,16 +99,18 @@ class Runner:
         optimizer: torch.optim.Optimizer,
         make_inputs,
         names: list[str],
-        graph: dict,
+        step: TrainingStep,
         files: RunFiles,
         config: RunnerConfig,
     ):
+        graph = step.graph
         self.model = model
         self.optimizer = optimizer
         self.config = config
         self.graph_path, self.cluster_path, self.plan_path = files.graph, files.cluster, files.plan
         self._make_inputs = make_inputs
         self._tensors = graph["tensors"]
+        self._constants = step.constants
         self._native = NativeRunner(_native_options(files, config))
         # Ends with the process, if nobody has closed it.
         self._fate = _Fate()
@@ -317,7 +320,7 @@ class Runner:
 
     def _start(self) -> None:
         """From the model's parameters and buffers and the optimizer's state."""
-        names = self._names_of_model()
+        names = self._constants | self._names_of_model()
         state, self._steps = self._state.initial()
         for name, place in self._kept.items():
             if self._role(name) == "optimizer_state":

@@ -3,7 +3,7 @@
 import contextlib
 import inspect
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -11,6 +11,7 @@ import heterog.version
 from heterog.batch_norm import batch_norm_decompositions, check_exact
 from heterog.check import Checked, check_step
 from heterog.clean import clean
+from heterog.constants import constant_values
 from heterog.dropout import identity_decompositions, without_dropout
 from heterog.errors import ExportError, HeterogError, unexpected
 from heterog.hints import buffer_values, input_values
@@ -18,10 +19,10 @@ from heterog.ir import Step
 from heterog.light import light_init
 from heterog.merge import merge_traces
 from heterog.names import give_names
-from heterog.optimizers import describe_optimizer
-from heterog.trace import StepSpec, python_line, trace_gradients
+from heterog.optimizers import Update, describe_optimizer
+from heterog.trace import StepSpec, WithoutGradient, python_line, trace_gradients
 from heterog.update import add_update
-from heterog.writer import dtype_name, to_graph, write_graph
+from heterog.writer import dtype_name, to_graph, write_constants, write_graph
 
 
 @dataclass(frozen=True)
@@ -30,9 +31,15 @@ class TrainingStep:
 
     graph: dict
     checked: str = ""  # what was compared with PyTorch, or why nothing was
+    # What the model makes of numbers while it runs, by the names of the buffers that hold it.
+    constants: dict[str, torch.Tensor] = field(default_factory=dict)
+    # Parameters that the loss does not depend on: as in PyTorch, the optimizer passes them over.
+    untrained: list[str] = field(default_factory=list)
 
     def save(self, path) -> None:
-        """Writes `.json.gz`; the same graph gives the same bytes."""
+        """Writes `.json.gz`; the same graph gives the same bytes. Constants that are too large for
+        it go into a file beside it (`heterog.writer.read_constants`)."""
+        write_constants(self.graph, self.constants, path)
         write_graph(self.graph, path)
 
 
@@ -45,6 +52,7 @@ class Options:
     autocast: torch.dtype | None
     clip_norm: float | None
     exact: bool  # batch normalisation
+    attention: str
 
 
 def export_training_step(
@@ -61,6 +69,7 @@ def export_training_step(
     autocast: str | None = None,
     clip_norm: float | None = None,
     batch_norm: str = "per-slice",
+    attention: str = "one",
     check: bool | None = None,
 ) -> TrainingStep:
     """Exports forward, backward and update of one training step.
@@ -81,6 +90,8 @@ def export_training_step(
     batch_norm   "exact": batch normalisation in training mode takes the statistics of the whole
                  batch however it is sliced, at the price of four small all-reduces for each;
                  "per-slice": those of each slice, as data parallelism elsewhere
+    attention    "one": scaled_dot_product_attention is one operator, forward and backward, whose
+                 scores are never kept; "math": written out
     check        compares the graph with eager PyTorch on random data at two more batch sizes. True:
                  always, False: never, None: if it takes a few seconds
     """
@@ -88,7 +99,7 @@ def export_training_step(
         return _export(
             model, make_inputs, loss_fn, optimizer, name, batches=batches, batch=batch,
             dropout=dropout, double=double, autocast=autocast, clip_norm=clip_norm,
-            batch_norm=batch_norm, check=check,
+            batch_norm=batch_norm, attention=attention, check=check,
         )  # fmt: skip
     except HeterogError:
         raise
@@ -98,15 +109,18 @@ def export_training_step(
 
 def _export(
     model, make_inputs, loss_fn, optimizer, name, *, batches, batch, dropout, double, autocast,
-    clip_norm, batch_norm, check,
+    clip_norm, batch_norm, attention, check,
 ) -> TrainingStep:  # fmt: skip
     _check_options(name, batches, double, autocast, clip_norm)
     if batch_norm not in ("per-slice", "exact"):
         raise ExportError(f"batch_norm: {batch_norm!r} is not known; use 'per-slice' or 'exact'")
+    if attention not in ("one", "math"):
+        raise ExportError(f"attention: {attention!r} is not known; use 'one' or 'math'")
     given = model
     options = Options(
-        dropout, double, torch.bfloat16 if autocast else None, clip_norm, batch_norm == "exact"
-    )
+        dropout, double, torch.bfloat16 if autocast else None, clip_norm, batch_norm == "exact",
+        attention,
+    )  # fmt: skip
     model = _build(model)
     trained = [n for n, p in model.named_parameters() if p.requires_grad]
     if not trained:
@@ -118,21 +132,33 @@ def _export(
     held, attributes = held_tensors(model)
     decompositions = {} if dropout else identity_decompositions()
     decompositions |= batch_norm_decompositions(options.exact)
-    spec = StepSpec(model, loss_fn, options.autocast, trained, held, attributes, decompositions)
+    spec = StepSpec(
+        model, loss_fn, options.autocast, trained, held, attributes, decompositions,
+        options.attention, dropout,
+    )  # fmt: skip
 
+    untrained: list[str] = []
     ladder = [tuple(batches)] if batches is not None else default_batches(batch)
     for sizes in ladder:
         try:
             samples = [_make_inputs(make_inputs, size) for size in sizes]
-            step = _trace(spec, samples, sizes, update, options)
+            try:
+                step = _trace(spec, samples, sizes, update, options)
+            except WithoutGradient as found:
+                untrained = found.names
+                spec, update = _without(spec, update, untrained)
+                step = _trace(spec, samples, sizes, update, options)
             break
         except ExportError:
             if sizes is ladder[-1]:
                 raise
     for tensor in step.inputs:
-        if tensor.role == "buffer":
-            tensor.hints = buffer_values(held[tensor.name])
+        if tensor.constant is not None:
+            tensor.hints = constant_values(tensor.constant)
+        elif tensor.role == "buffer":
+            tensor.hints = buffer_values(spec.held[tensor.name])
     give_names(step)
+    constants = {t.name: t.constant for t in step.inputs if t.constant is not None}
     parameters = [t for t in step.inputs if t.role == "parameter"]
     header = {
         "format": "heterog-graph",
@@ -145,12 +171,29 @@ def _export(
     }
     graph = to_graph(step, header)
     if check is False:
-        return TrainingStep(graph, "not checked against PyTorch")
+        return TrainingStep(graph, "not checked against PyTorch", constants, untrained)
     names = _names_of(loss_fn, len(samples[0]))
     checked = Checked(
-        given, make_inputs, names, loss_fn, update, dropout, options.autocast, clip_norm
+        given, make_inputs, names, loss_fn, update, dropout, options.autocast, clip_norm, constants
     )
-    return TrainingStep(graph, check_step(graph, checked, always=check is True))
+    line = check_step(graph, checked, always=check is True)
+    return TrainingStep(graph, line, constants, untrained)
+
+
+def _without(spec: StepSpec, update: Update, names: list[str]) -> tuple[StepSpec, Update]:
+    """The same step, in which these parameters stay as they are."""
+    if set(names) >= set(spec.trained):
+        raise ExportError(
+            "no parameter gets a gradient: the loss depends on none that requires one"
+        )
+    parameters = dict(spec.model.named_parameters())
+    groups = [
+        replace(group, names=[name for name in group.names if name not in names])
+        for group in update.groups
+    ]
+    left = [name for name in spec.trained if name not in names]
+    held = {name: parameters[name] for name in names} | spec.held
+    return replace(spec, trained=left, held=held), replace(update, groups=groups)
 
 
 def default_batches(batch: int | None) -> list[tuple[int, int, int]]:

@@ -26,12 +26,16 @@ _MARK = b'"checksum":"xxh3:'
 _DIGITS = 16
 
 
-def packed(tensors: dict[str, torch.Tensor], metadata: dict[str, str]) -> bytearray:
-    """The bytes of a file. Tensors of one memory are written once for each of their names."""
+def packed(
+    tensors: dict[str, torch.Tensor], metadata: dict[str, str], checksum: bool = True
+) -> bytearray:
+    """The bytes of a file. Tensors of one memory are written once for each of their names. The
+    checksum wants the C library."""
     whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     # The largest elements first: every tensor then begins at a multiple of its element's size.
     order = sorted(whole, key=lambda name: (-whole[name].element_size(), name))
-    header: dict = {"__metadata__": metadata | {_KEY: f"xxh3:{0:0{_DIGITS}x}"}}
+    room = {_KEY: f"xxh3:{0:0{_DIGITS}x}"} if checksum else {}
+    header: dict = {"__metadata__": metadata | room}
     end = 0
     for name in order:
         tensor = whole[name]
@@ -49,8 +53,9 @@ def packed(tensors: dict[str, torch.Tensor], metadata: dict[str, str]) -> bytear
     for name in order:
         tensor = whole[name]
         made += ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.element_size())
-    at = made.index(_MARK) + len(_MARK)
-    made[at : at + _DIGITS] = f"{xxh3(made):0{_DIGITS}x}".encode()
+    if checksum:
+        at = made.index(_MARK) + len(_MARK)
+        made[at : at + _DIGITS] = f"{xxh3(made):0{_DIGITS}x}".encode()
     return made
 
 

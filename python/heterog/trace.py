@@ -18,8 +18,12 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.utils.stateless import _reparametrize_module
 
+from heterog.attention import attention_as
 from heterog.autocast import autocast
+from heterog.constants import lift_constants
+from heterog.decisions import Decisions, OpenDecision
 from heterog.decompositions import decomposition_table, recurrent_dropout
+from heterog.dropout import RATES
 from heterog.errors import ExportError, unexpected
 
 
@@ -28,7 +32,7 @@ class Slot:
     """One input of the traced function, in order. A name may occur once in each role."""
 
     name: str
-    role: str  # input, parameter, buffer
+    role: str  # input, parameter, buffer, constant (made of numbers while the step runs)
 
 
 @dataclass
@@ -61,6 +65,16 @@ class StepSpec:
     held: dict[str, torch.Tensor]  # buffers, frozen parameters, tensors kept as plain attributes
     attributes: dict[str, tuple[torch.nn.Module, str]] = field(default_factory=dict)
     decompositions: dict = field(default_factory=dict)  # beside those that every step gets
+    attention: str = "one"  # operator, or "math": written out
+    dropout: bool = True
+
+
+class WithoutGradient(Exception):
+    """Parameters that the loss does not depend on."""
+
+    def __init__(self, names: list[str]):
+        super().__init__(names)
+        self.names = names
 
 
 class _Recorder:
@@ -146,7 +160,46 @@ def fake_like(mode: FakeTensorMode, tensor: torch.Tensor, dtype: torch.dtype) ->
 
 
 def trace_gradients(spec: StepSpec, batch: int, inputs: tuple, names: list[str], cast) -> Trace:
-    """Loss, gradients and next buffers at one batch size. `cast`: tensor → dtype given to it."""
+    """Loss, gradients and next buffers at one batch size. `cast`: tensor → dtype given to it.
+
+    Where Python branches on a random number, both ways are traced; they must run the same.
+    """
+    recorder = _Recorder()
+    try:
+        return _trace(spec, batch, inputs, names, cast, recorder, Decisions())
+    except OpenDecision as decision:
+        where, module = place_of(decision, recorder, spec.model)
+        refusal = ExportError(
+            f"{where}: a branch on a random number decides which operators a step runs; set "
+            f"{_rate_of(spec.model, module)} to 0, or put the module in eval()"
+        )
+    try:
+        ways = [
+            _trace(spec, batch, inputs, names, cast, _Recorder(), Decisions(outcome))
+            for outcome in (False, True)
+        ]
+    except ExportError as error:
+        raise refusal from error
+    if ways[0].module.code != ways[1].module.code:
+        raise refusal
+    return ways[0]
+
+
+def _rate_of(model: torch.nn.Module, path: str) -> str:
+    """The setting of a module, or of the nearest one around it, that looks like such a rate."""
+    while True:
+        module = model.get_submodule(path)
+        for place in (module, getattr(module, "config", None)):
+            for name in RATES:
+                value = getattr(place, name, None)
+                if isinstance(value, float) and value > 0:
+                    return f"{name} of {type(module).__name__} (now {value})"
+        if not path:
+            return "its rate"
+        path = path.rpartition(".")[0]
+
+
+def _trace(spec, batch, inputs, names, cast, recorder, decisions) -> Trace:
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     slots: list[Slot] = []
     arguments: list[torch.Tensor] = []
@@ -163,18 +216,17 @@ def trace_gradients(spec: StepSpec, batch: int, inputs: tuple, names: list[str],
     for name, tensor in spec.held.items():
         add(Slot(name, "buffer"), tensor, cast(tensor))
 
-    recorder = _Recorder()
     results: list[Result] = []
 
     def step(*flat):
-        return _step(spec, slots, flat, recorder, results)
+        return _step(spec, slots, flat, recorder, results, decisions)
 
     table = decomposition_table() | spec.decompositions
     try:
         with fx_traceback.preserve_node_meta(), enable_python_dispatcher():
             recorder.write()
             first = _make_fx(step, table)(*arguments)
-    except ExportError:
+    except (ExportError, OpenDecision, WithoutGradient):
         raise
     except Exception as error:
         raise explain(error, recorder, spec.model) from error
@@ -186,8 +238,13 @@ def trace_gradients(spec: StepSpec, batch: int, inputs: tuple, names: list[str],
         custom = node.meta.get("custom")
         if custom is not None and custom["phase"] == "forward":
             node.meta["custom"] = custom | {"sequence": node.meta.get("seq_nr")}
+    constants = lift_constants(first)
+    for number, value in enumerate(constants):
+        slots.append(Slot(f"constant_{number}", "constant"))
+        # Its numbers matter no more, and a real tensor among fake ones is computed with.
+        arguments.append(fake_like(mode, value, value.dtype))
     if not any(_writes(node) for node in first.graph.nodes):
-        return Trace(batch, first.graph, first, slots, results)
+        return _with_constants(Trace(batch, first.graph, first, slots, results), constants)
 
     def again(*flat):
         return _SecondPass(first).run(*flat, enable_io_processing=False)
@@ -200,7 +257,15 @@ def trace_gradients(spec: StepSpec, batch: int, inputs: tuple, names: list[str],
         raise unexpected("in-place writes", error) from error
     finally:
         fx_traceback.current_meta.clear()
-    return Trace(batch, second.graph, second, slots, results)
+    return _with_constants(Trace(batch, second.graph, second, slots, results), constants)
+
+
+def _with_constants(trace: Trace, constants: list[torch.Tensor]) -> Trace:
+    """Notes the values of constants at their placeholders, the last ones."""
+    places = [node for node in trace.graph.nodes if node.op == "placeholder"]
+    for node, value in zip(places[len(places) - len(constants) :], constants, strict=True):
+        node.meta["constant"] = value
+    return trace
 
 
 def _check_renormalised(graph: torch.fx.Graph) -> None:
@@ -229,7 +294,7 @@ def _make_fx(function, table):
     return make_fx(function, decomposition_table=table, _disable_torch_fn_metadata_mode=True)
 
 
-def _step(spec, slots, flat, recorder, results):
+def _step(spec, slots, flat, recorder, results, decisions):
     """The function that is traced: loss, gradients, next buffers."""
     # A copy of each, so that in-place writes never reach the arguments themselves.
     values = dict(zip(slots, flat, strict=True))
@@ -252,10 +317,11 @@ def _step(spec, slots, flat, recorder, results):
         _replaced_attributes(spec, held),
         recorder.modules(spec.model),
         sdpa_kernel(SDPBackend.MATH),
+        attention_as(spec.attention, spec.dropout),
         _without_onednn(),
         recurrent_dropout(),
     ):
-        with autocast(spec.autocast):
+        with autocast(spec.autocast), decisions:
             loss = spec.loss_fn(spec.model, *inputs)
         _check_loss(loss)
         recorder.stack.clear()
@@ -264,11 +330,7 @@ def _step(spec, slots, flat, recorder, results):
         grads = torch.autograd.grad(loss, list(params.values()), allow_unused=True)
     missing = [name for name, grad in zip(params, grads, strict=True) if grad is None]
     if missing:
-        others = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
-        raise ExportError(
-            f"parameter {missing[0]}{others} gets no gradient: the loss does not depend on it; use "
-            "it, delete it, or set its requires_grad to False"
-        )
+        raise WithoutGradient(missing)
 
     results.clear()
     results.append(Result("loss"))
@@ -370,10 +432,7 @@ def _check_loss(loss) -> None:
 
 def explain(error: Exception, recorder: _Recorder, model: torch.nn.Module) -> ExportError:
     """The one line that a person can act on, from whatever the trace stopped at."""
-    where = python_line(error)
-    module = recorder.stack[-1] if recorder.stack else ""
-    if module:
-        where = f"{where} in module {module} ({type(model.get_submodule(module)).__name__})"
+    where, _ = place_of(error, recorder, model)
     name = type(error).__name__
     reason = str(error).strip().split("\n")[0][:200]
     if "DataDependent" in name or "DynamicOutputShape" in name or "_local_scalar_dense" in reason:
@@ -383,6 +442,15 @@ def explain(error: Exception, recorder: _Recorder, model: torch.nn.Module) -> Ex
             "(torch.where) or take it out of the step"
         )
     return ExportError(f"{where}: {name}: {reason}")
+
+
+def place_of(error: Exception, recorder: _Recorder, model: torch.nn.Module) -> tuple[str, str]:
+    """Where a trace stopped, in words, and the path of the module that ran."""
+    where = python_line(error)
+    module = recorder.stack[-1] if recorder.stack else ""
+    if module:
+        where = f"{where} in module {module} ({type(model.get_submodule(module)).__name__})"
+    return where, module
 
 
 def python_line(error: BaseException) -> str:

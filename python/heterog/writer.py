@@ -12,6 +12,7 @@ from heterog.affine import Affine
 from heterog.errors import unexpected
 from heterog.files import put_in_place
 from heterog.ir import Scalar, Size, Step, Tensor, contiguous_strides
+from heterog.tensor_file import packed, read
 
 FORMAT = "heterog-graph"
 VERSION = 1
@@ -131,6 +132,32 @@ def pack_graph(graph: dict) -> bytes:
 def write_graph(graph: dict, path) -> None:
     """No reader ever sees half a file."""
     put_in_place(os.fspath(path), pack_graph(graph))
+
+
+def constants_path(path) -> str:
+    """Where constants lie that are too large for the graph at `path`: `gpt2.json.gz` has
+    `gpt2.constants.safetensors`."""
+    folder, name = os.path.split(os.fspath(path))
+    return os.path.join(folder, name.removesuffix(".gz").removesuffix(".json") + ".constants.safetensors")
+
+
+def write_constants(graph: dict, constants: dict, path) -> None:
+    """Those whose values are not in the graph itself, if there are any."""
+    apart = {t["name"]: constants[t["name"]] for t in graph["tensors"] if _is_apart(t)}
+    if apart:
+        made = packed(apart, {"format": "heterog-constants"}, checksum=False)
+        put_in_place(constants_path(path), bytes(made))
+
+
+def read_constants(path) -> dict:
+    """name → tensor of the constants beside the graph at `path`."""
+    if not any(_is_apart(tensor) for tensor in read_graph(path)["tensors"]):
+        return {}
+    return read(constants_path(path))[0]
+
+
+def _is_apart(tensor: dict) -> bool:
+    return tensor["role"] == "buffer" and "file" in tensor.get("values", {})
 
 
 def read_graph(path) -> dict:

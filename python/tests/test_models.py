@@ -8,6 +8,8 @@ from support import BATCH, Case, compare, export, operators
 from torch import nn
 from torch.nn import functional as F
 
+import heterog
+
 DOUBLE = {"double": True}
 
 
@@ -139,14 +141,15 @@ class SequenceFirst(nn.Module):
         return self.head(self.layer(x, src_mask=mask)).transpose(0, 1)
 
 
-def test_sequence_first_transformer_decomposes_attention():
+@pytest.mark.parametrize("attention", ["one", "math"])
+def test_sequence_first_transformer(attention):
     def loss(model, words, labels):
         return F.cross_entropy(model(words).flatten(0, 1), labels.flatten())
 
-    graph = compare(case(SequenceFirst, tokens, loss))
-    names = operators(graph)
-    assert not [n for n in names if "scaled_dot_product" in n or "flash" in n]
-    assert "aten.bmm.default" in names
+    names = operators(compare(case(SequenceFirst, tokens, loss, attention=attention)))
+    found = [name for name in names if "scaled_dot_product" in name]
+    assert len(found) == (2 if attention == "one" else 0)
+    assert ("aten._safe_softmax.default" in names or "aten._softmax.default" in names) != bool(found)
 
 
 @pytest.mark.parametrize(
@@ -380,6 +383,27 @@ def test_rows_made_from_the_batch_and_constants():
     assert any("'#B'" in t for op, t in zip(graph["ops"], text) if "arange" in op["op"])
     assert any("'$3B'" in t for t in text)
     assert any("':-inf'" in t for t in text)
+
+
+def test_a_parameter_that_the_loss_does_not_use():
+    class Spare(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.used, self.spare = nn.Linear(6, 4), nn.Linear(2, 2)
+
+        def forward(self, x):
+            return self.used(x)
+
+    step = heterog.export_training_step(
+        Spare,
+        lambda batch: (torch.randn(batch, 6), torch.randn(batch, 4)),
+        lambda model, x, y: F.l1_loss(model(x), y),
+        lambda parameters: torch.optim.AdamW(parameters, weight_decay=0.1),
+        "spare",
+    )
+    assert step.checked.startswith("equal to PyTorch")
+    assert step.untrained == ["spare.weight", "spare.bias"]
+    assert not any("spare" in tensor["name"] for tensor in step.graph["tensors"])
 
 
 def test_frozen_parameters_are_buffers():

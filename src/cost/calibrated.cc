@@ -155,6 +155,19 @@ double CalibratedModel::seconds(const ModelGraph& graph, OpId op, std::int64_t s
   const Family kind = graph.facts(op).family;
   switch (work.op_class) {
     case OpClass::kMatMul: {
+      if (kind == Family::kAttention || kind == Family::kAttentionBackward) {
+        // One kernel at the rate of its products, which are all of a size; its scores never leave
+        // the chip.
+        const AttentionSize a = attention_size(graph, op, samples);
+        return product_seconds({.kind = ProductKind::kMatMul,
+                                .dtype = work.dtype,
+                                .size = {.batch = std::max(1.0, a.heads * a.products),
+                                         .m = a.queries,
+                                         .n = a.keys,
+                                         .k = a.width},
+                                .bytes = work.bytes},
+                               type, calibration);
+      }
       const std::size_t left = kind == Family::kMatMulAdd ? 1 : 0;
       return product_seconds({.kind = ProductKind::kMatMul,
                               .dtype = work.dtype,

@@ -51,6 +51,34 @@ std::array<bool, 3> gradient_mask(const ModelGraph& graph, OpId op) {
   return mask;
 }
 
+// attention(query [N, H, L, E], key, value [N, H, S, E], dropout_p, is_causal);
+// its gradient(gradient, query, key, value, result, log_sums, dropout_p, is_causal).
+AttentionSize attention_size(const ModelGraph& graph, OpId op, std::int64_t samples) {
+  const bool backward = graph.facts(op).family == Family::kAttentionBackward;
+  const std::span<const Value> args = graph.args(op);
+  const std::size_t first = backward ? 1 : 0, dropout = backward ? 6 : 3;
+  const TensorId query = tensor_arg(args, first), key = tensor_arg(args, first + 1);
+  AttentionSize size;
+  if (!query.valid() || !key.valid()) return size;
+  const std::span<const Affine> q = graph.shape(query), k = graph.shape(key);
+  if (q.size() != 4 || k.size() != 4) return size;
+  const auto at = [&](const Affine& dimension) {
+    return std::max(1.0, static_cast<double>(dimension.at(samples)));
+  };
+  const bool causal = args.size() > dropout + 1 && args[dropout + 1].integer.c != 0;
+  size.products = backward ? 5 : 2;
+  size.heads_of_sample = at(q[1]);
+  size.heads = at(q[0]) * at(q[1]) * (causal ? 0.5 : 1.0);
+  size.queries = at(q[2]);
+  size.keys = at(k[2]);
+  size.width = at(q[3]);
+  if (args.size() > dropout) {
+    size.drops = args[dropout].kind == Value::Kind::kFloat ? args[dropout].number != 0
+                                                           : args[dropout].integer.c != 0;
+  }
+  return size;
+}
+
 bool all_ones(const Value* steps) {
   return !steps || std::all_of(steps->items.begin(), steps->items.end(), [](const Value& step) {
     return step.integer == Affine{0, 1};

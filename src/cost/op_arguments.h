@@ -31,6 +31,16 @@ struct Convolution {
 Convolution convolution(const graph::ModelGraph& graph, OpId op, Family kind);
 // Which gradients convolution_backward computes: of the input, the weight, the bias.
 std::array<bool, 3> gradient_mask(const graph::ModelGraph& graph, OpId op);
+// The products of an attention, forward or backward: so many of [heads, queries, width] by
+// [heads, width, keys]. Under a causal mask the heads count half: half of the scores are left out.
+struct AttentionSize {
+  double products = 0;
+  double heads = 0;            // of all samples
+  double heads_of_sample = 0;  // whatever the mask
+  double queries = 0, keys = 0, width = 0;
+  bool drops = false;  // weights, so that it runs sample by sample
+};
+AttentionSize attention_size(const graph::ModelGraph& graph, OpId op, std::int64_t samples);
 // Strides or dilations that all are 1.
 bool all_ones(const graph::Value* steps);
 

@@ -88,6 +88,14 @@ double matmul_flop(const ModelGraph& graph, OpId op, TensorId left, std::int64_t
   return 2 * static_cast<double>(graph.elements(result, samples)) * inner;
 }
 
+// A product of queries and keys, [N·H, L, E] · [N·H, E, S], as often as the op makes one of that
+// size: forward QKᵀ and PV, backward QKᵀ again and the gradients of both products' operands. Under
+// a causal mask half of the scores are left out.
+double attention_flop(const ModelGraph& graph, OpId op, std::int64_t samples) {
+  const AttentionSize size = attention_size(graph, op, samples);
+  return 2 * size.products * size.heads * size.queries * size.keys * size.width;
+}
+
 graph::DType operand_dtype(const ModelGraph& graph, OpId op) {
   for (TensorId input : graph.inputs(op)) {
     const graph::DType dtype = graph.tensor(input).dtype;
@@ -139,6 +147,11 @@ OpWork work_of(const ModelGraph& graph, OpId op, std::int64_t samples) {
       work.flop =
           matmul_flop(graph, op, tensor_arg(args, kind == Family::kMatMulAdd ? 1 : 0), samples);
       break;
+    case Family::kAttention:
+    case Family::kAttentionBackward:
+      traffic(OpClass::kMatMul, inputs_bytes(graph, op, samples) + written);
+      work.flop = attention_flop(graph, op, samples);
+      break;
     case Family::kConvolution: {
       const Convolution conv = convolution(graph, op, kind);
       traffic(convolution_class(graph, conv), inputs_bytes(graph, op, samples) + written);
@@ -187,6 +200,16 @@ OpWork op_work(const ModelGraph& graph, OpId op, std::int64_t samples) {
     work.op_class = OpClass::kOptimizer;
   }
   return work;
+}
+
+Bytes weights_bytes(const ModelGraph& graph, OpId op, std::int64_t samples) {
+  const Family kind = graph.facts(op).family;
+  if (kind != Family::kAttention && kind != Family::kAttentionBackward) return 0;
+  const AttentionSize size = attention_size(graph, op, samples);
+  if (!size.drops || samples < 1) return 0;
+  const double heads = size.heads_of_sample;
+  const double weight_bytes = kind == Family::kAttention ? 2 * 4 + 1 : 4 * 4 + 1;
+  return static_cast<Bytes>(heads * size.queries * size.keys * weight_bytes);
 }
 
 Bytes unfold_bytes(const ModelGraph& graph, OpId op, std::int64_t samples) {

@@ -60,7 +60,8 @@ double RooflineModel::seconds(const graph::ModelGraph& graph, OpId op, std::int6
 
 Bytes RooflineModel::workspace_bytes(const graph::ModelGraph& graph, OpId op, std::int64_t samples,
                                      const DeviceType&) const {
-  return std::min(unfold_bytes(graph, op, samples), kMaxWorkspaceBytes);
+  return std::min(unfold_bytes(graph, op, samples), kMaxWorkspaceBytes) +
+         weights_bytes(graph, op, samples);
 }
 
 }  // namespace heterog::cost

@@ -59,6 +59,29 @@ Reason layer_norm_backward(RuleContext& op) {
   return {};
 }
 
+// Attention, every sample apart: query, key, value [N, …], a mask that is each sample's own or one
+// for all and, backward, what forward gave and its gradient. All that is cut is cut along N, and so
+// are the results. `trait`: positional operands, which all have samples.
+Reason attention(RuleContext& op) {
+  const auto operands = op.operands();
+  if (operands.size() < op.trait() || any_local(operands)) return kReadsLocal;
+  reduce_all(operands);
+  if (!any_sliced(operands)) {
+    op.set_outputs(kSameRule);
+    return {};
+  }
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const bool mask = i >= op.trait();
+    if (mask && operands[i].same()) continue;
+    if (!cut_alike(operands[i], operands[0])) return kCutApart;
+    if (operands[i].rule.dim != 0 || operands[i].rule.outer != 1) return kAcrossBatch;
+    if (operands[i].shape[0] != operands[0].shape[0]) return kAcrossBatch;
+    if (mask && operands[i].shape.size() != 4) return kAcrossBatch;
+  }
+  op.set_outputs(operands[0].rule);
+  return {};
+}
+
 // The number of samples, which the group normalisations are told.
 bool is_count_of(const Value* value, const Operand& x) {
   return value && !x.shape.empty() && value->kind == Value::Kind::kSize &&
@@ -157,6 +180,8 @@ constexpr RuleEntry kRules[] = {
     {"aten.native_layer_norm_backward.default", layer_norm_backward},
     {"aten.native_group_norm.default", group_norm},
     {"aten.native_group_norm_backward.default", group_norm_backward},
+    {"aten._scaled_dot_product_flash_attention_for_cpu.default", attention, 3},
+    {"aten._scaled_dot_product_flash_attention_for_cpu_backward.default", attention, 6},
     {"aten._native_batch_norm_legit_functional.default", batch_norm, 5},
     {"aten._native_batch_norm_legit.no_stats", batch_norm, 3},
     {"aten.native_batch_norm_backward.default", batch_norm_backward},

@@ -19,6 +19,8 @@ std::string family_text(operators::Family family) {
   switch (family) {
     case Family::kMatMul:
     case Family::kMatMulAdd:
+    case Family::kAttention:
+    case Family::kAttentionBackward:
       return "matrix products";
     case Family::kConvolution:
     case Family::kConvolutionBackward:

@@ -216,8 +216,12 @@ constexpr Row kTable[] = {
      {.random = kGenerator, .random_switch = {{"dropout_p", 5, true}}}},
     {"_scaled_dot_product_efficient_attention_backward",
      {.random = kGenerator, .random_switch = {{"dropout_p", 9, false}}}},
+    // Named after the CPU, this is the one fused form of which forward and backward are the same on
+    // every kind of device: exported steps have it, and the runtime finds the device's kernel.
     {"_scaled_dot_product_flash_attention_for_cpu",
-     {.random = kGenerator, .random_switch = {{"dropout_p", 3, true}}}},
+     {.family = kAttention, .random = kCounter, .random_switch = {{"dropout_p", 3, true}}}},
+    {"_scaled_dot_product_flash_attention_for_cpu_backward",
+     {.family = kAttentionBackward, .random = kCounter, .random_switch = {{"dropout_p", 6, true}}}},
 
     // What is made of nothing.
     {"empty", {.family = kEmpty}},

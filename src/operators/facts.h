@@ -30,6 +30,8 @@ enum class Family : std::uint8_t {
   kIndexedLoss,          // reads one element a row
   kIndexedLossBackward,  // clears the result, writes one element a row
   kPoolingBackward,      // its forward's input, operand 1, gives a shape and no values
+  kAttention,            // two products a head; the scores between them stay on the chip
+  kAttentionBackward,    // five: the scores again, and the gradients of both products
 };
 
 // Where the numbers of an operator that draws some come from.

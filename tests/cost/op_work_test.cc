@@ -57,6 +57,10 @@ class OpWorkTest : public testing::Test {
     if (!graph_) graph_.emplace(std::move(builder_).build("test"));
     return op_work(*graph_, OpId(graph_->op_count() - 1), samples);
   }
+  Bytes weights(std::int64_t samples) {
+    if (!graph_) graph_.emplace(std::move(builder_).build("test"));
+    return weights_bytes(*graph_, OpId(graph_->op_count() - 1), samples);
+  }
   Bytes unfold(std::int64_t samples) {
     if (!graph_) graph_.emplace(std::move(builder_).build("test"));
     return unfold_bytes(*graph_, OpId(graph_->op_count() - 1), samples);
@@ -341,6 +345,41 @@ TEST_F(OpWorkTest, FillingReadsNothing) {
   const TensorId x = input({kBatch, size(10)});
   op("aten.zeros_like.default", {tensor_value(x)}, {result({kBatch, size(10)})});
   EXPECT_EQ(work(2).bytes, 2 * 10 * 4);
+}
+
+// 2 heads of 5 queries and 7 keys, 4 wide: a product is 2 · 2 · 5 · 7 · 4 = 560 a sample.
+TEST_F(OpWorkTest, AttentionIsTwoProductsThatLeaveNoScores) {
+  const TensorId q = input({kBatch, size(2), size(5), size(4)});
+  const TensorId k = input({kBatch, size(2), size(7), size(4)});
+  const TensorId v = input({kBatch, size(2), size(7), size(4)});
+  const TensorId out = result({kBatch, size(2), size(5), size(4)});
+  const TensorId sums = result({kBatch, size(2), size(5)});
+  op("aten._scaled_dot_product_flash_attention_for_cpu.default",
+     {tensor_value(q), tensor_value(k), tensor_value(v), graph::float_value(0.0),
+      bool_value(false)},
+     {out, sums});
+  const OpWork work = this->work(3);
+  EXPECT_EQ(work.op_class, OpClass::kMatMul);
+  EXPECT_DOUBLE_EQ(work.flop, 3 * 2 * 560);
+  // Query and result of 40 elements, key and value of 56, sums of 10.
+  EXPECT_EQ(work.bytes, 3 * (40 + 56 + 56 + 40 + 10) * 4);
+  EXPECT_EQ(weights(3), 0);
+}
+
+TEST_F(OpWorkTest, AttentionsGradientIsFiveProductsHalfOfThemUnderACausalMask) {
+  const std::vector<Affine> whole = {kBatch, size(2), size(5), size(4)};
+  std::vector<Value> args;
+  for (int i = 0; i < 5; ++i) args.push_back(tensor_value(input(whole)));
+  args.push_back(tensor_value(input({kBatch, size(2), size(5)})));
+  args.push_back(graph::float_value(0.1));
+  args.push_back(bool_value(true));
+  op("aten._scaled_dot_product_flash_attention_for_cpu_backward.default", args,
+     {result(whole), result(whole), result(whole)});
+  EXPECT_DOUBLE_EQ(work(3).flop, 3 * 5 * 400 / 2.0);
+  // It drops weights, so it runs sample by sample: whatever the batch, four times the 2 · 5 · 5
+  // weights of one, in single precision, and which are kept.
+  EXPECT_EQ(weights(3), 50 * (4 * 4 + 1));
+  EXPECT_EQ(weights(6), weights(3));
 }
 
 }  // namespace

@@ -241,6 +241,7 @@ TEST_F(Training, LearnsAOneGroupProblem) {
   config.graphs = {{"models/vgg19-tiny.json.gz", {256}}};
   config.clusters = {"configs/clusters/heterog-4gpu.json"};
   config.max_groups = 1;
+  config.order = "rank";  // that of the strategies below
   config.steps = 120;
   config.cases_per_step = 1;
   config.elite_weight = 0;  // the policy gradient alone

@@ -154,6 +154,7 @@ graph::ModelGraph graph_of(const Case& example) {
   for (const std::string& operand : example.operands) ids.push_back(add_operand(writer, operand));
   Json args = Json::parse(example.args), kwargs = Json::parse(example.kwargs);
   rename(args, ids);
+  for (Json& value : kwargs) rename(value, ids);
 
   Writer trial = writer;
   trial.add_op(example.type, args, kwargs,

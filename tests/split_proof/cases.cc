@@ -467,6 +467,28 @@ void normalisations(Cases& list) {
   list.push_back({"aten.native_layer_norm_backward.default",
                   {"in 3,B,4", "in 3,B,4", "in 3,B,1", "in 3,B,1", "in 4", "in 4"},
                   back});
+  for (const char* dropout : {"0.0", "0.3"}) {
+    const std::string forward = "aten._scaled_dot_product_flash_attention_for_cpu.default";
+    const std::string args = std::string(R"(["%0", "%1", "%2", )") + dropout + ", ";
+    const std::string mask = R"({"attn_mask": "%3", "scale": 0.7})";
+    list.push_back({forward, {"in B,2,4,3", "in B,2,5,3", "in B,2,5,3"}, args + "false]"});
+    list.push_back({forward, {"in 2B,2,4,3", "in 2B,2,4,3", "in 2B,2,4,3"}, args + "true]"});
+    list.push_back({forward, {"in 2,2,4,3", "in 2,2,4,3", "sum 2,2,4,3"}, args + "false]"});
+    for (const char* of : {"in B,1,4,5", "in 1,2,4,5", "in 4,5"}) {
+      list.push_back(
+          {forward, {"in B,2,4,3", "in B,2,5,3", "in B,2,5,3", of}, args + "false]", mask});
+    }
+  }
+  // With weights that are dropped, its forward op says which: step_proof_test has such graphs.
+  const std::string backward = "aten._scaled_dot_product_flash_attention_for_cpu_backward.default";
+  const std::vector<std::string> of_backward = {"in B,2,4,3", "in B,2,5,3", "in B,2,5,3",
+                                                "in B,2,4,3", "in B,2,4"};
+  std::vector<std::string> given = {"in B,2,4,3"};
+  given.insert(given.end(), of_backward.begin(), of_backward.end());
+  const std::string args = R"(["%0", "%1", "%2", "%3", "%4", "%5", 0.0, false])";
+  list.push_back({backward, given, args});
+  given.push_back("in B,1,4,5");
+  list.push_back({backward, given, args, R"({"attn_mask": "%6"})"});
   list.push_back({"aten.native_group_norm.default",
                   {"in B,4,3", "in 4", "in 4"},
                   R"(["%0", "%1", "%2", "#B", 4, 3, 2, 1e-5])"});

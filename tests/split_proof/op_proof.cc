@@ -55,10 +55,17 @@ Run run(const graph::ModelGraph& graph, const graph::SplitAnalysis& splits, OpId
   std::vector<at::Tensor> arguments;
   for (const OperandValues& values : result.operands) arguments.push_back(values.whole);
   result.whole = execute(graph, op, arguments, {.slice = batch, .whole = batch});
+  const auto inputs = graph.inputs(op);
+  const bool is_cut =
+      !inputs.empty() && seen_rule(graph, splits, inputs[0]).kind == SplitKind::kConcat;
+  std::int64_t before = 0;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     arguments.clear();
     for (const OperandValues& values : result.operands) arguments.push_back(values.slices[i]);
-    result.slices.push_back(execute(graph, op, arguments, {.slice = sizes[i], .whole = batch}));
+    const runtime::Cut held{0, 1, batch, before, sizes[i]};
+    result.slices.push_back(execute(graph, op, arguments, {.slice = sizes[i], .whole = batch},
+                                    BatchNorm::kTraining, is_cut ? held : runtime::Cut{}));
+    before += sizes[i];
   }
   return result;
 }

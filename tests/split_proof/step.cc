@@ -44,7 +44,8 @@ class Lockstep {
       run_whole(op);
     } else {
       for (std::size_t i = 0; i < slices(); ++i) {
-        hold(op, execute(graph_, op, operands(op, i), samples(i), options_.batch_norm));
+        hold(op,
+             execute(graph_, op, operands(op, i), samples(i), options_.batch_norm, held(op, i)));
       }
     }
   }
@@ -55,6 +56,18 @@ class Lockstep {
 
  private:
   std::size_t slices() const { return options_.sizes.size(); }
+  // What the first operand of an op holds of the whole batch.
+  runtime::Cut held(OpId op, std::size_t slice) const {
+    // Where the samples of the whole are repeated, so would their random numbers have to be.
+    ENSURE(options_.repeats == 1 || !drops_weights(graph_, op));
+    const auto inputs = graph_.inputs(op);
+    if (inputs.empty() || seen_rule(graph_, splits_, inputs[0]).kind != SplitKind::kConcat) {
+      return {};
+    }
+    std::int64_t before = 0;
+    for (std::size_t i = 0; i < slice; ++i) before += options_.sizes[i];
+    return {0, 1, batch_, before, options_.sizes[slice]};
+  }
   Samples samples(std::size_t slice) const {
     return {.slice = options_.sizes[slice], .whole = batch_};
   }

@@ -5,11 +5,13 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "base/check.h"
 #include "base/text.h"
 #include "graph/last_reads.h"
 #include "operators/facts.h"
+#include "runtime/exec/attention.h"
 #include "runtime/exec/random.h"
 #include "runtime/exec/slices.h"
 #include "runtime/program/draws.h"
@@ -66,7 +68,7 @@ ReferenceStep::Exceptions ReferenceStep::exceptions() const {
     if (!normalised_[op].slices.empty() && !graph_.facts(op).batch_statistics->backward) {
       ++exceptions.batch_norms;
     }
-    if (is_drawn_by_counter(graph_, op)) ++exceptions.masks;
+    if (is_drawn_by_counter(graph_, op) && drawn_for(graph_, op) == op) ++exceptions.masks;
   }
   return exceptions;
 }
@@ -192,14 +194,48 @@ void ReferenceStep::normalise(OpId op) {
 
 // native_dropout(x, rate, train) → x · mask / (1 − rate), mask.
 void ReferenceStep::draw(OpId op) {
+  if (is_attention(graph_, op)) return attend(op);
   const at::Tensor& x = values_[graph_.inputs(op)[0]];
-  const double rate = dropout_rate(graph_, op);
+  const double rate = dropped_share(graph_, op);
   const auto outputs = graph_.outputs(op);
   const at::Tensor mask =
       keep_mask({options_.seed, step_, op}, rate, x.sizes().vec(), Cut{}, at::kCPU);
   const double scale = rate < 1 ? 1 / (1 - rate) : 0.0;
   if (outputs[0].valid()) values_[outputs[0]] = x * mask * scale;
   if (outputs.size() > 1 && outputs[1].valid()) values_[outputs[1]] = mask;
+}
+
+// Attention that drops weights, by plain operators over the whole batch: P = softmax(Q Kᵀ · scale +
+// mask), D what is kept of it, result (P ∘ D) V; backward the product rule and softmax's gradient.
+void ReferenceStep::attend(OpId op) {
+  std::vector<at::Tensor> operands;
+  for (TensorId id : graph_.inputs(op)) operands.push_back(values_[id]);
+  const Attention a = attention_of(graph_, op, operands);
+  at::Tensor scores = at::matmul(a.query, a.key.transpose(2, 3)) * a.scale;
+  const double never = -std::numeric_limits<double>::infinity();
+  if (a.mask.defined()) {
+    scores =
+        a.mask.scalar_type() == at::kBool ? scores.masked_fill(~a.mask, never) : scores + a.mask;
+  }
+  if (a.causal) scores = scores.masked_fill(~at::ones_like(scores, at::kBool).tril(), never);
+  const at::Tensor nothing = (scores == never).all(3, /*keepdim=*/true);
+  const at::Tensor p = at::softmax(scores, 3).masked_fill(nothing, 0);
+  const at::Tensor kept = keep_mask({options_.seed, step_, drawn_for(graph_, op)}, a.rate,
+                                    scores.sizes().vec(), Cut{}, at::kCPU);
+  const at::Tensor d = kept * (a.rate < 1 ? 1 / (1 - a.rate) : 0.0);
+  std::vector<at::Tensor> results;
+  if (!a.gradient.defined()) {
+    results = {at::matmul(p * d, a.value), at::logsumexp(scores, 3)};
+  } else {
+    const at::Tensor to_p = at::matmul(a.gradient, a.value.transpose(2, 3)) * d;
+    const at::Tensor to_scores = p * (to_p - (to_p * p).sum(3, /*keepdim=*/true)) * a.scale;
+    results = {at::matmul(to_scores, a.key), at::matmul(to_scores.transpose(2, 3), a.query),
+               at::matmul((p * d).transpose(2, 3), a.gradient)};
+  }
+  const auto outputs = graph_.outputs(op);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].valid()) values_[outputs[i]] = results[i];
+  }
 }
 
 }  // namespace heterog::runtime

@@ -68,6 +68,7 @@ class ReferenceStep {
   void run_views(OpId op);
   void normalise(OpId op);
   void draw(OpId op);
+  void attend(OpId op);
   bool reads_statistics(OpId op) const;
 
   const graph::ModelGraph& graph_;

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "runtime/exec/attention.h"
 #include "runtime/exec/random.h"
 #include "runtime/exec/slices.h"
 #include "runtime/program/draws.h"
@@ -109,7 +110,7 @@ void BodyRunner::take(const BodyStep& step, std::size_t call, Registers& registe
     case Kind::kCall:
       return run_call(step, calls_[call], registers, queue);
     case Kind::kRandom:
-      return run_dropout(step, registers);
+      return run_random(step, registers);
     case Kind::kCut:
       registers[step.out[0]] = cut_samples(registers[step.in[0]], step.cut);
       return;
@@ -169,6 +170,10 @@ bool BodyRunner::may_overwrite(const BodyStep& step, const OperatorCall& call,
 
 void BodyRunner::run_call(const BodyStep& step, const OperatorCall& call, Registers& registers,
                           Queue queue) {
+  // The graph's operator has a kernel on CPUs alone.
+  if (options_.device.is_cuda() && is_attention(graph_, step.op)) {
+    return run_attention(step, registers);
+  }
   const bool overwrites = may_overwrite(step, call, registers);
   std::vector<at::Tensor> operands;
   operands.reserve(step.in.size());
@@ -193,22 +198,40 @@ void BodyRunner::run_call(const BodyStep& step, const OperatorCall& call, Regist
   }
 }
 
+void BodyRunner::run_random(const BodyStep& step, Registers& registers) const {
+  if (is_attention(graph_, step.op)) return run_attention(step, registers);
+  run_dropout(step, registers);
+}
+
+// What the step's first operand holds of the whole batch.
+Cut BodyRunner::held_samples(const BodyStep& step) const {
+  const graph::SplitRule rule =
+      graph::seen_rule(graph_, *job_.problem->splits, graph_.inputs(step.op)[0]);
+  if (rule.kind != graph::SplitKind::kConcat) return {};
+  return {rule.dim, rule.outer, job_.problem->batch, step.begin, step.end - step.begin};
+}
+
 // native_dropout(x, rate, train) → x · mask / (1 − rate), mask.
 void BodyRunner::run_dropout(const BodyStep& step, Registers& registers) const {
   const at::Tensor x = registers[step.in[0]];
-  const double rate = dropout_rate(graph_, step.op);
-  const graph::SplitRule rule =
-      graph::seen_rule(graph_, *job_.problem->splits, graph_.inputs(step.op)[0]);
-  Cut cut;
-  if (rule.kind == graph::SplitKind::kConcat) {
-    cut = {rule.dim, rule.outer, job_.problem->batch, step.begin, step.end - step.begin};
-  }
-  const at::Tensor mask =
-      keep_mask({options_.seed, step_, step.op}, rate, x.sizes().vec(), cut, options_.device);
+  const double rate = dropped_share(graph_, step.op);
+  const at::Tensor mask = keep_mask({options_.seed, step_, step.op}, rate, x.sizes().vec(),
+                                    held_samples(step), options_.device);
   if (step.out[0] != kNoRegister) {
     registers[step.out[0]] = rate < 1 ? at::mul(x, mask).mul_(1 / (1 - rate)) : at::zeros_like(x);
   }
   if (step.out.size() > 1 && step.out[1] != kNoRegister) registers[step.out[1]] = mask;
+}
+
+void BodyRunner::run_attention(const BodyStep& step, Registers& registers) const {
+  std::vector<at::Tensor> operands;
+  for (Register r : step.in) operands.push_back(registers[r]);
+  std::vector<at::Tensor> results = runtime::run_attention(
+      graph_, step.op, operands, {options_.seed, step_, drawn_for(graph_, step.op)},
+      held_samples(step));
+  for (std::size_t i = 0; i < step.out.size(); ++i) {
+    if (step.out[i] != kNoRegister) registers[step.out[i]] = std::move(results[i]);
+  }
 }
 
 }  // namespace heterog::runtime

@@ -65,6 +65,14 @@ void check_runnable(const cost::Problem& problem, const std::string& source) {
              "{}: op '{}' draws random numbers by {}, which gives other training under every plan; "
              "of random operators native_dropout can be run",
              source, graph.op(op).name, type);
+    if (is_drawn_by_counter(graph, op)) {
+      const OpId drawn = drawn_for(graph, op);
+      VALIDATE(drawn.valid() && graph.facts(drawn).random == operators::Random::kCounter &&
+                   dropped_share(graph, drawn) == dropped_share(graph, op),
+               "{}: op '{}' drops weights of an attention that its field forward does not name; "
+               "expected the attention whose gradient it is, with the same dropout_p",
+               source, graph.op(op).name);
+    }
     for (TensorId out : graph.outputs(op)) {
       if (!out.valid() || !graph.tensor(out).replaces.valid()) continue;
       const graph::SplitKind kind = problem.splits->rules[out].kind;

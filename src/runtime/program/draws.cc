@@ -35,9 +35,18 @@ bool is_drawn_by_counter(const graph::ModelGraph& graph, OpId op) {
   return graph.facts(op).random == operators::Random::kCounter && draws(graph, op);
 }
 
-double dropout_rate(const graph::ModelGraph& graph, OpId op) {
-  const Value& rate = graph.args(op)[1];
-  return rate.kind == Value::Kind::kInt ? static_cast<double>(rate.integer.c) : rate.number;
+double dropped_share(const graph::ModelGraph& graph, OpId op) {
+  const operators::Facts& facts = graph.facts(op);
+  const bool attention = facts.family == operators::Family::kAttention ||
+                         facts.family == operators::Family::kAttentionBackward;
+  const Value* rate = attention ? given(graph, op, *facts.random_switch) : &graph.args(op)[1];
+  if (!rate) return 0;
+  return rate->kind == Value::Kind::kInt ? static_cast<double>(rate->integer.c) : rate->number;
+}
+
+OpId drawn_for(const graph::ModelGraph& graph, OpId op) {
+  const bool backward = graph.facts(op).family == operators::Family::kAttentionBackward;
+  return backward ? graph.op(op).forward : op;
 }
 
 bool draws_from_generator(const graph::ModelGraph& graph, OpId op) {

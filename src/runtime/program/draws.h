@@ -5,11 +5,13 @@
 
 namespace heterog::runtime {
 
-// Whether the op is a dropout that draws: its mask then comes from keep_mask (runtime/exec/random),
-// by whoever runs it.
+// Whether the op is a dropout or an attention that draws: its mask then comes from keep_mask
+// (runtime/exec/random), by whoever runs it.
 bool is_drawn_by_counter(const graph::ModelGraph& graph, OpId op);
-// The share of its elements that are dropped.
-double dropout_rate(const graph::ModelGraph& graph, OpId op);
+// The share of its elements, or of an attention's weights, that are dropped.
+double dropped_share(const graph::ModelGraph& graph, OpId op);
+// Whose numbers the op draws: its own, or, of an attention's gradient, those of the forward op.
+OpId drawn_for(const graph::ModelGraph& graph, OpId op);
 
 // Whether the op draws from PyTorch's generator, of which there is one for all threads. An op whose
 // arguments say that nothing is drawn (not in training, a dropout of 0) does not.

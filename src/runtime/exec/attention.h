@@ -1,0 +1,44 @@
+// Scaled dot-product attention as one operator: the kernel of a device, or sample by sample.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <span>
+#include <vector>
+
+#include "graph/model_graph.h"
+#include "runtime/exec/random.h"
+#include "runtime/program/program.h"
+
+namespace heterog::runtime {
+
+// Whether `op` is attention, forward or backward (aten._scaled_dot_product_flash_attention_for_cpu
+// and its gradient: the one fused form whose results do not depend on the kind of device).
+bool is_attention(const graph::ModelGraph& graph, OpId op);
+
+// An attention's arguments; backward alone has what stands in the second paragraph.
+struct Attention {
+  at::Tensor query, key, value;  // [N, H, L, E], [N, H, S, E]
+  at::Tensor mask;               // undefined: none
+  double rate = 0;               // of weights that are dropped
+  bool causal = false;
+  double scale = 1;
+
+  at::Tensor gradient, result;  // [N, H, L, E]
+  at::Tensor log_sums;          // [N, H, L]
+};
+
+Attention attention_of(const graph::ModelGraph& graph, OpId op,
+                       std::span<const at::Tensor> operands);
+
+// What the op gives, parallel to its outputs in the graph's signature: result and logarithms of the
+// softmax's sums, or the gradients of query, key and value. `operands`: parallel to
+// graph.inputs(op). Of a GPU, by its fused kernels; where those have no form for the types at hand,
+// and where weights are dropped, sample by sample, each [heads, queries, keys]. Which weights are
+// dropped follows from `stream` and their place in the whole batch, of which the operands hold
+// `cut`, along dimension 0; cut.held == cut.count: they are the whole.
+std::vector<at::Tensor> run_attention(const graph::ModelGraph& graph, OpId op,
+                                      std::span<const at::Tensor> operands,
+                                      const RandomStream& stream, const Cut& cut);
+
+}  // namespace heterog::runtime

@@ -1,0 +1,229 @@
+// Attention sample by sample: what the kernel of CPUs gives, and dropout that any slice repeats.
+#include "runtime/exec/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "runtime/exec/execute.h"
+#include "runtime/program/draws.h"
+#include "support/graphs.h"
+
+namespace heterog::runtime {
+namespace {
+
+using graph::tensor_value;
+using support::kB;
+using support::n;
+
+const std::string kForward = "aten._scaled_dot_product_flash_attention_for_cpu.default";
+const std::string kBackward = "aten._scaled_dot_product_flash_attention_for_cpu_backward.default";
+
+struct Form {
+  double rate = 0;
+  bool causal = false;
+  bool mask = false;
+  double scale = 0;  // 0: PyTorch's own
+};
+
+graph::Value bool_value(bool value) {
+  graph::Value result;
+  result.kind = graph::Value::Kind::kBool;
+  result.integer.c = value ? 1 : 0;
+  return result;
+}
+
+// Forward and backward over [B, 2, 4, 3] and [B, 2, 5, 3].
+class AttentionTest : public testing::TestWithParam<Form> {
+ protected:
+  AttentionTest() {
+    const Form& form = GetParam();
+    graph::GraphBuilder builder("attention");
+    const auto tensor = [&](const std::string& name, std::vector<graph::Affine> shape,
+                            graph::TensorRole role) {
+      return builder.add_tensor({.name = name, .role = role, .shape = std::move(shape)});
+    };
+    const auto input = graph::TensorRole::kInput, made = graph::TensorRole::kActivation;
+    const std::vector<graph::Affine> few = {kB, n(2), n(4), n(3)}, many = {kB, n(2), n(5), n(3)};
+    const TensorId q = tensor("q", few, input), k = tensor("k", many, input),
+                   v = tensor("v", many, input), g = tensor("g", few, input);
+    const TensorId mask = form.mask ? tensor("mask", {kB, n(1), n(4), n(5)}, input) : TensorId();
+    const TensorId out = tensor("out", few, made), sums = tensor("sums", {kB, n(2), n(4)}, made);
+    const TensorId dq = tensor("dq", few, made), dk = tensor("dk", many, made),
+                   dv = tensor("dv", many, made);
+    const TensorId loss = tensor("loss", {}, graph::TensorRole::kOutput);
+    std::vector<std::pair<std::string, graph::Value>> more;
+    if (form.mask) more.emplace_back("attn_mask", tensor_value(mask));
+    if (form.scale != 0) more.emplace_back("scale", graph::float_value(form.scale));
+    forward_ = builder.add_op({.name = "attend",
+                               .type = kForward,
+                               .args = {tensor_value(q), tensor_value(k), tensor_value(v),
+                                        graph::float_value(form.rate), bool_value(form.causal)},
+                               .outputs = {out, sums},
+                               .kwargs = more});
+    builder.add_op({.name = "sum",
+                    .type = "aten.sum.default",
+                    .args = {tensor_value(out)},
+                    .outputs = {loss}});
+    backward_ = builder.add_op({.name = "attend_back",
+                                .type = kBackward,
+                                .phase = graph::Phase::kBackward,
+                                .args = {tensor_value(g), tensor_value(q), tensor_value(k),
+                                         tensor_value(v), tensor_value(out), tensor_value(sums),
+                                         graph::float_value(form.rate), bool_value(form.causal)},
+                                .outputs = {dq, dk, dv},
+                                .forward = forward_,
+                                .kwargs = more});
+    builder.set_loss(loss);
+    graph_.emplace(std::move(builder).build("test"));
+    at::manual_seed(3);
+  }
+
+  // Query, key, value, mask; the gradient of the result.
+  struct Operands {
+    std::vector<at::Tensor> forward;
+    at::Tensor gradient;
+    std::vector<at::Tensor> backward(const std::vector<at::Tensor>& made) const {
+      std::vector<at::Tensor> given = {gradient,   forward[0], forward[1],
+                                       forward[2], made[0],    made[1]};
+      given.insert(given.end(), forward.begin() + 3, forward.end());
+      return given;
+    }
+    Operands slice(std::int64_t begin, std::int64_t end) const {
+      Operands part{{}, gradient.slice(0, begin, end)};
+      for (const at::Tensor& x : forward) part.forward.push_back(x.slice(0, begin, end));
+      return part;
+    }
+  };
+  Operands random(std::int64_t samples, at::ScalarType dtype) const {
+    const auto make = [&](at::IntArrayRef sizes) { return at::randn(sizes, dtype); };
+    Operands given{{make({samples, 2, 4, 3}), make({samples, 2, 5, 3}), make({samples, 2, 5, 3})},
+                   make({samples, 2, 4, 3})};
+    if (GetParam().mask) {
+      at::Tensor mask = make({samples, 1, 4, 5});
+      mask[0][0][1].fill_(-std::numeric_limits<double>::infinity());  // looks at nothing
+      given.forward.push_back(mask);
+    }
+    return given;
+  }
+
+  std::optional<graph::ModelGraph> graph_;
+  OpId forward_, backward_;
+};
+
+void expect_close(const std::vector<at::Tensor>& found, const std::vector<at::Tensor>& expected,
+                  double tolerance) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    EXPECT_EQ(found[i].scalar_type(), expected[i].scalar_type()) << i;
+    if (found[i].dim() == 4) {
+      EXPECT_EQ(found[i].strides(), expected[i].strides()) << i;
+    }
+    EXPECT_TRUE(at::allclose(found[i].to(at::kDouble), expected[i].to(at::kDouble), tolerance,
+                             tolerance, /*equal_nan=*/false))
+        << i << "\n"
+        << found[i] << "\n"
+        << expected[i];
+  }
+}
+
+TEST_P(AttentionTest, IsWhatTheKernelOfCpusGives) {
+  if (GetParam().rate > 0) GTEST_SKIP() << "the kernel drops nothing";
+  for (const auto& [dtype, tolerance] :
+       {std::pair{at::kDouble, 1e-12}, {at::kFloat, 1e-5}, {at::kBFloat16, 3e-2}}) {
+    const Operands given = random(3, dtype);
+    // The logarithm of a sum over nothing is -inf here, and anything there: nobody reads it.
+    const auto made = run_attention(*graph_, forward_, given.forward, {}, {});
+    const auto by_kernel = execute(*graph_, forward_, given.forward, {3, 3}, {});
+    expect_close({made[0]}, {by_kernel[0]}, tolerance);
+    if (!GetParam().mask) expect_close({made[1]}, {by_kernel[1]}, tolerance);
+    const auto operands = given.backward(by_kernel);
+    expect_close(run_attention(*graph_, backward_, operands, {}, {}),
+                 execute(*graph_, backward_, operands, {3, 3}, {}), tolerance);
+  }
+}
+
+TEST_P(AttentionTest, DropsOnASliceWhatItDropsOnTheWhole) {
+  const RandomStream stream{.seed = 5, .step = 2, .op = forward_};
+  const Operands given = random(5, at::kDouble);
+  const auto whole = run_attention(*graph_, forward_, given.forward, stream, {});
+  const auto back = run_attention(*graph_, backward_, given.backward(whole), stream, {});
+  std::vector<std::vector<at::Tensor>> parts(5);
+  for (const auto& [begin, end] : {std::pair{0, 2}, {2, 5}}) {
+    const Cut cut{0, 1, 5, begin, end - begin};
+    const Operands slice = given.slice(begin, end);
+    const auto made = run_attention(*graph_, forward_, slice.forward, stream, cut);
+    const auto gradients = run_attention(*graph_, backward_, slice.backward(made), stream, cut);
+    for (int i = 0; i < 2; ++i) parts[i].push_back(made[i]);
+    for (int i = 0; i < 3; ++i) parts[i + 2].push_back(gradients[i]);
+  }
+  std::vector<at::Tensor> joined;
+  for (const auto& of : parts) joined.push_back(at::cat(of, 0));
+  std::vector<at::Tensor> expected = {whole[0], whole[1], back[0], back[1], back[2]};
+  for (auto* tensors : {&joined, &expected}) {
+    for (at::Tensor& of : *tensors) of = of.contiguous();
+  }
+  expect_close(joined, expected, 1e-15);
+}
+
+// d/dx of Σ g ∘ out at x, in a random direction, by a central difference.
+TEST_P(AttentionTest, HasTheGradientThatDifferencesGive) {
+  if (GetParam().mask) GTEST_SKIP() << "a difference of infinities";
+  const RandomStream stream{.seed = 5, .step = 2, .op = forward_};
+  const Operands given = random(3, at::kDouble);
+  const auto made = run_attention(*graph_, forward_, given.forward, stream, {});
+  const auto gradients = run_attention(*graph_, backward_, given.backward(made), stream, {});
+  for (std::size_t i = 0; i < 3; ++i) {
+    const at::Tensor direction = at::randn_like(given.forward[i]);
+    const auto objective = [&](double by) {
+      std::vector<at::Tensor> moved = given.forward;
+      moved[i] = moved[i] + by * direction;
+      const auto out = run_attention(*graph_, forward_, moved, stream, {})[0];
+      return (out * given.gradient).sum().item<double>();
+    };
+    const double difference = (objective(1e-6) - objective(-1e-6)) / 2e-6;
+    EXPECT_NEAR((gradients[i] * direction).sum().item<double>(), difference, 1e-6) << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, AttentionTest,
+                         testing::Values(Form{}, Form{.causal = true}, Form{.mask = true},
+                                         Form{.scale = 0.3}, Form{.rate = 0.4},
+                                         Form{.rate = 0.4, .causal = true},
+                                         Form{.rate = 0.4, .mask = true},
+                                         Form{.rate = 1, .scale = 0.3}));
+
+TEST(AttentionThatDrops, KeepsTheShareThatItSays) {
+  // With equal scores and ones as values every result is the mean of what its weights became.
+  graph::GraphBuilder builder("mean");
+  const std::vector<graph::Affine> shape = {kB, n(4), n(50), n(1)};
+  const auto input = [&](const char* name) {
+    return builder.add_tensor({.name = name, .role = graph::TensorRole::kInput, .shape = shape});
+  };
+  const TensorId q = input("q"), k = input("k"), v = input("v");
+  const TensorId out = builder.add_tensor({.name = "out", .shape = shape});
+  const TensorId loss =
+      builder.add_tensor({.name = "loss", .role = graph::TensorRole::kOutput, .shape = {}});
+  const OpId op = builder.add_op(
+      {.name = "attend",
+       .type = kForward,
+       .args = {tensor_value(q), tensor_value(k), tensor_value(v), graph::float_value(0.25)},
+       .outputs = {out, TensorId()}});
+  builder.add_op(
+      {.name = "sum", .type = "aten.sum.default", .args = {tensor_value(out)}, .outputs = {loss}});
+  builder.set_loss(loss);
+  const graph::ModelGraph graph = std::move(builder).build("test");
+  const std::vector<at::Tensor> given(3, at::ones({6, 4, 50, 1}, at::kDouble));
+  const auto mean = [&](std::int64_t step) {
+    const auto made = run_attention(graph, op, given, {.seed = 1, .step = step, .op = op}, {});
+    return made[0].mean().item<double>();
+  };
+  // 60,000 weights, each 4/3 with probability 3/4: the mean's deviation is 0.0024.
+  EXPECT_NEAR(mean(1), 1, 0.012);
+  EXPECT_NE(mean(1), mean(2));
+}
+
+}  // namespace
+}  // namespace heterog::runtime
