@@ -20,8 +20,10 @@ from heterog.interpreter import (
     resolve,
     run,
     shape_of,
+    state_from_file,
 )
-from heterog.optimizers import Update
+from heterog.one_step import first_state, stand_in
+from heterog.optimizers import Update, momentum_of
 
 # A step of so many operations and elements takes a few seconds on two cores, in float64, together
 # with PyTorch's own; larger ones are checked when that is asked for.
@@ -93,7 +95,7 @@ def _compare(graph: dict, checked: Checked, batches: list[int]) -> str:
         aside = ""
     exact = None
     try:
-        _run_both(_in_double(graph), checked, batches, torch.float64)
+        _run_both(_in_double(graph, graph["dtype"]), checked, batches, torch.float64)
         return f"{done}, in float64{aside}"
     except _Computes as difference:
         exact = difference
@@ -153,20 +155,26 @@ def work(graph: dict, batch: int) -> tuple[float, float]:
     return flops, float(sum(t.numel() for t in tensors))
 
 
-def _in_double(value):
-    """The same graph with float64 for every narrower float."""
+def _in_double(value, own: str, narrow=_NARROW):
+    """The same graph with float64 for every narrower float; in the update only for the model's own,
+    `own`, and for float32: what an optimizer rounds to less it does in any precision."""
     if isinstance(value, dict):
         tensor = "role" in value
-        return {k: _wide(v) if tensor and k == "dtype" else _in_double(v) for k, v in value.items()}
+        if value.get("phase") == "update" or value.get("role") == "optimizer_state":
+            narrow = (own, "float32")
+        return {
+            k: _wide(v, narrow) if tensor and k == "dtype" else _in_double(v, own, narrow)
+            for k, v in value.items()
+        }
     if isinstance(value, list):
-        return [_in_double(item) for item in value]
+        return [_in_double(item, own, narrow) for item in value]
     if isinstance(value, str) and value[:1] == ":":
-        return f":{_wide(value[1:])}"
+        return f":{_wide(value[1:], narrow)}"
     return value
 
 
-def _wide(name: str) -> str:
-    return "float64" if name in _NARROW else name
+def _wide(name: str, narrow) -> str:
+    return "float64" if name in narrow and name in _NARROW else name
 
 
 class _EveryElementKept(TorchDispatchMode):
@@ -205,18 +213,30 @@ class _Eager:
         if dtype == torch.float64:
             _make_double(self.model)
         self.parameters = dict(self.model.named_parameters())
-        kind = getattr(torch.optim, checked.update.kind)
-        self.optimizer = kind(
-            [
-                {k: v for k, v in group.options.items() if k not in ("fused", "capturable")}
-                | {"params": [self.parameters[name] for name in group.names]}
-                | {"lr": float(group.options["lr"])}
-                for group in checked.update.groups
-            ],
-            lr=1.0,
-        )
+        self.optimizer = self._optimizer()
         self.lr = self.optimizer.param_groups[0]["lr"]
         self.names = set(self._held())  # what forward keeps beside it is no part of the step
+
+    def _optimizer(self) -> torch.optim.Optimizer:
+        """A new one of the same kind, over the copy's parameters."""
+        update = self.checked.update
+        plain = {"lr": None, "foreach": None, "fused": None, "capturable": False}
+        groups, state = [], {}
+        for group in update.groups:
+            options = {k: plain.get(k, v) for k, v in group.options.items()}
+            options["lr"] = float(group.options["lr"])
+            # A used optimizer has counted already.
+            for name in group.names[:1]:
+                counts = update.forms[name].group_counts
+                options |= {key: count.start for key, count in counts.items()}
+            members = [self.parameters[name] for name in group.names]
+            groups.append(options | {"params": members})
+            state |= {p: first_state(update.optimizer, options, p) for p in members}
+        made = stand_in(update.optimizer, groups)
+        for parameter, entries in state.items():
+            if entries:
+                made.state[parameter] = entries
+        return made
 
     def _held(self) -> dict[str, torch.Tensor]:
         held = dict(self.parameters) | dict(self.model.named_buffers())
@@ -229,10 +249,14 @@ class _Eager:
     def values(self) -> dict[str, torch.Tensor]:
         """All that outlives a step, by its name in the graph."""
         held = {name: value for name, value in self._held().items() if name in self.names}
-        for name, parameter in self.parameters.items():
-            for state, value in self.optimizer.state.get(parameter, {}).items():
-                if state != "step" and isinstance(value, torch.Tensor):
-                    held[f"{name}/{state}"] = value
+        for name, form in self.checked.update.forms.items():
+            state = self.optimizer.state.get(self.parameters[name], {})
+            for kept in form.kept:
+                if kept.name in state:
+                    value = state[kept.name]
+                    if not isinstance(value, torch.Tensor):
+                        value = torch.tensor(value, dtype=torch.float64)
+                    held[f"{name}/{kept.name}"] = value
         return {name: value.detach().clone() for name, value in held.items()}
 
     def step(self, inputs: list[torch.Tensor]) -> tuple[torch.Tensor, dict]:
@@ -317,10 +341,11 @@ def _one_step(graph: dict, eager: _Eager, inputs: list, batch: int, number: int)
     values = {}
     for entry in tensors:
         if entry["role"] in ("parameter", "buffer", "optimizer_state"):
-            zeros = torch.zeros(shape_of(entry, batch), dtype=dtype_of(entry))
-            values[entry["name"]] = before.get(entry["name"], zeros).to(zeros.dtype)
+            name, form = entry["name"], dtype_of(entry)
+            values[name] = before[name].to(form) if name in before else state_from_file(entry)
     given = dict(zip(eager.checked.names, [x.detach().clone() for x in inputs], strict=True))
-    given = given_values(graph, values, given, lr=eager.lr, step=number)
+    momentum = momentum_of(eager.optimizer.param_groups[0])
+    given = given_values(graph, values, given, lr=eager.lr, step=number, momentum=momentum)
     loss, gradients = eager.step(inputs)
     after = eager.values()
     instead = {"aten.native_dropout.default": _native_dropout}

@@ -70,6 +70,7 @@ def load_checkpoint(path) -> Checkpoint:
             if "checksum" not in found:
                 raise HeterogError(f"{file}: no checksum in its metadata: it is damaged")
     state, others = _sorted_by_kind(second, tensors)
+    _add_numbers(second, facts, state)
     groups = _from_json(second, facts, "param_groups")
     if not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
         raise HeterogError(f"{second}: param_groups is no list of groups: it is damaged")
@@ -116,16 +117,37 @@ def _sorted_by_kind(path: str, tensors: dict) -> tuple[dict, dict]:
     return state, others
 
 
+def _add_numbers(path: str, facts: dict, state: dict) -> None:
+    """What the optimizer keeps of its parameters beside tensors: counts, flags."""
+    if "numbers" not in facts:
+        return
+    numbers = _from_json(path, facts, "numbers")
+    if not isinstance(numbers, dict) or not all(
+        key.isdecimal() and isinstance(entry, dict) for key, entry in numbers.items()
+    ):
+        raise HeterogError(f"{path}: numbers is no dict of the optimizer's numbers: it is damaged")
+    for number, entry in numbers.items():
+        state.setdefault(int(number), {}).update(entry)
+
+
 def _second_file(checkpoint: Checkpoint) -> bytearray:
     tensors = {f"others/{name}": tensor for name, tensor in checkpoint.others.items()}
+    numbers: dict = {}
     for number, entry in checkpoint.optimizer["state"].items():
-        tensors |= {f"optimizer/{number}/{key}": tensor for key, tensor in entry.items()}
+        for key, value in entry.items():
+            if isinstance(value, torch.Tensor):
+                tensors[f"optimizer/{number}/{key}"] = value
+            else:
+                numbers.setdefault(str(number), {})[key] = value
     try:
         extra = json.dumps(checkpoint.extra)
     except (TypeError, ValueError, RecursionError) as error:
         raise HeterogError(f"extra: {error}; it is kept as JSON") from error
     groups = json.dumps(checkpoint.optimizer["param_groups"], default=_number)
-    return tensor_file.packed(tensors, {"param_groups": groups, "extra": extra})
+    facts = {"param_groups": groups, "extra": extra}
+    if numbers:
+        facts["numbers"] = json.dumps(numbers)
+    return tensor_file.packed(tensors, facts)
 
 
 def _number(value):

@@ -20,6 +20,9 @@ _COPIES = {_aten.clone.default, _aten._to_copy.default}
 
 _ATTENTION = _aten._scaled_dot_product_flash_attention_for_cpu.default
 
+# Begins the names of what all parameters share in the update.
+_SHARED = "update/"
+
 _TRANSPOSES = {_aten.t.default, _aten.transpose.int}
 
 
@@ -34,7 +37,6 @@ def clean(step: Step) -> Step:
     forget_running_statistics(step)
     correct_statistics(step)
     correct_log_sums(step)
-    use_step_number(step)
     share_scalars(step)
     drop_dead(step)
     tie_backward(step)
@@ -146,23 +148,6 @@ def correct_log_sums(step: Step) -> None:
                 op.outputs[1].dtype = torch.float64
 
 
-def use_step_number(step: Step) -> None:
-    """torch counts up inside the update; the graph takes the number of the step being done."""
-    number = next((t for t in step.inputs if t.setting == "step"), None)
-    if number is None:
-        return
-    mapping = {}
-    kept = []
-    for op in step.ops:
-        if op.target is _aten.add.Tensor and op.args[0] is number and op.args[1] == 1:
-            mapping[op.outputs[0]] = number
-        else:
-            assert number not in set(tensors_in([op.args, op.kwargs])), "step read before counting"
-            kept.append(op)
-    step.ops = kept
-    _substitute(step, mapping)
-
-
 def share_scalars(step: Step) -> None:
     """Keeps one of equal computations on the rate and the step number (bias corrections)."""
     shared = {t for t in step.inputs if t.setting is not None}
@@ -181,7 +166,7 @@ def share_scalars(step: Step) -> None:
                     continue
                 seen[key] = op.outputs[0]
                 shared.add(op.outputs[0])
-                op.name = op.outputs[0].name = f"update/{op.target.overloadpacket.__name__}_{len(seen)}"
+                op.name = op.outputs[0].name = f"{_SHARED}{op.target.overloadpacket.__name__}_{len(seen)}"
                 op.scope = ""
         kept.append(op)
     step.ops = kept
@@ -250,28 +235,36 @@ def drop_unneeded_operators(step: Step) -> None:
 def separate_results(step: Step) -> None:
     """Gives every gradient and every next value a tensor of its own, by an alias or a copy where
     it is an input, the loss, or that of another. A buffer's next value is no view, and nothing
-    reads it in the step: it may lie where the old value is still read."""
+    reads it in the step: it may lie where the old value is still read. The next value of what the
+    optimizer changes is made after everything has read the old one."""
     taken = {step.loss, *step.inputs}
     made_at = {t: i for i, op in enumerate(step.ops) for t in op.outputs if t is not None}
     maker_of = {t: step.ops[i] for t, i in made_at.items()}
     read = {t for op in step.ops for t in tensors_in([op.args, op.kwargs])}
+    last_read = _last_reads(step)
     inserts: list[tuple[int, Op]] = []
 
     def separate(results: dict[Tensor, Tensor], what: str) -> None:
         for of, result in list(results.items()):
             buffer = what == "next" and of.role == "buffer"
-            if result in taken or (buffer and (result in read or _is_view(maker_of.get(result)))):
+            at = made_at.get(result, -1)
+            updated = what == "next" and not buffer
+            after = max(at, last_read.get(of, -1)) if updated else at
+            unfit = buffer and (result in read or _is_view(maker_of.get(result)))
+            # What all parameters share is made before any of them is updated.
+            unfit |= updated and at >= 0 and step.ops[at].name.startswith(_SHARED)
+            if result in taken or unfit or after > at:
                 shape, strides = list(result.shape), list(result.strides)
                 own = Tensor(f"{of.name}/{what}", "activation", result.dtype, shape, strides)
-                at = made_at.get(result, -1)
                 maker = step.ops[at] if at >= 0 else None
                 phase = "backward" if what == "gradient" else maker.phase if maker else "forward"
+                phase = "update" if updated else phase
                 # What outlives the step has memory of its own.
                 copy = _aten.alias.default if what == "gradient" else _aten.clone.default
                 op = Op(own.name, copy, [result], {}, [own], phase, "", None)
-                if maker is not None:
+                if maker is not None and phase == maker.phase:
                     op.forward, op.scope = maker.forward, maker.scope
-                inserts.append((at + 1, op))
+                inserts.append((after + 1, op))
                 results[of] = own
             taken.add(results[of])
 
@@ -279,6 +272,18 @@ def separate_results(step: Step) -> None:
     separate(step.next, "next")
     for at, op in sorted(inserts, key=lambda pair: pair[0], reverse=True):
         step.ops.insert(at, op)
+
+
+def _last_reads(step: Step) -> dict[Tensor, int]:
+    """By tensor, the last operator that reads it, or a view of it."""
+    base: dict[Tensor, Tensor] = {}
+    last: dict[Tensor, int] = {}
+    for place, op in enumerate(step.ops):
+        for tensor in tensors_in([op.args, op.kwargs]):
+            last[base.get(tensor, tensor)] = place
+        if _is_view(op) and isinstance(op.args[0], Tensor):
+            base[op.outputs[0]] = base.get(op.args[0], op.args[0])
+    return last
 
 
 def _is_view(op: Op | None) -> bool:

@@ -39,6 +39,7 @@ class RunnerConfig:
     clip_norm: float | None = None
     batch_norm: str = "per-slice"
     attention: str = "one"
+    momentum_input: bool = False
     check: bool | None = None
     # Where files go.
     cache: str | None = None  # folder; None: heterog/runs in the user's cache
@@ -137,6 +138,7 @@ _SETTINGS = {
     "check": (_maybe(_YES_OR_NO[0]), "True, False or None"),
     "dropout": _YES_OR_NO,
     "double": _YES_OR_NO,
+    "momentum_input": _YES_OR_NO,
     "clip_norm": (_maybe(_is_number), "a number"),
     "cache": _PATH,
     "graph": _PATH,

@@ -50,6 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
             clip_norm=options.clip_norm,
             batch_norm="exact" if options.exact_batch_norm else "per-slice",
             attention=options.attention,
+            momentum_input=options.momentum_input,
             check=options.check,
         )
         step.save(options.out)
@@ -125,6 +126,11 @@ def _parse(arguments):
         choices=["one", "math"],
         default="one",
         help="scaled_dot_product_attention as one operator, or written out (default: one)",
+    )
+    parser.add_argument(
+        "--momentum-input",
+        action="store_true",
+        help="the momentum (or the first of betas) is an input of the step, as the rate is",
     )
     parser.add_argument(
         "--check",

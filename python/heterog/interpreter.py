@@ -125,18 +125,24 @@ def run(
 
 
 def initial_values(graph: dict, model_values: dict) -> dict:
-    """name → tensor: parameters from the model, buffers from it or the file, optimizer state 0."""
+    """name → tensor: parameters from the model, buffers from it or the file, optimizer state as it
+    is before the first step."""
     values = {}
     for entry in graph["tensors"]:
         name = entry["name"]
         if entry["role"] == "optimizer_state":
-            values[name] = torch.zeros(shape_of(entry, 0), dtype=dtype_of(entry))
+            values[name] = state_from_file(entry)
         elif entry["role"] in ("parameter", "buffer"):
             if name in model_values:
                 values[name] = model_values[name].detach().clone().to(dtype_of(entry))
             else:
                 values[name] = buffer_from_file(entry)
     return values
+
+
+def state_from_file(entry: dict) -> torch.Tensor:
+    """Optimizer state before the first step: zeros, unless its `values` say otherwise."""
+    return buffer_from_file(entry | {"values": entry.get("values", {"fill": 0})})
 
 
 def buffer_from_file(entry: dict) -> torch.Tensor:
@@ -161,11 +167,12 @@ def _value(value):
 
 
 def settings_of(graph: dict) -> dict[str, int]:
-    """What the program sets at every step, `lr` and `step` → place of the tensor."""
+    """What the program sets at every step, `lr`, `momentum` and `step` → place of the tensor."""
     places = {t["name"]: i for i, t in enumerate(graph["tensors"]) if t["role"] == "input"}
     # Older files have the bare names.
     prefix = "optimizer/" if "optimizer/lr" in places else ""
-    return {s: places[prefix + s] for s in ("lr", "step") if prefix + s in places}
+    known = ("lr", "momentum", "step") if prefix else ("lr", "step")
+    return {s: places[prefix + s] for s in known if prefix + s in places}
 
 
 def data_inputs(graph: dict) -> dict[str, int]:
@@ -178,22 +185,27 @@ def data_inputs(graph: dict) -> dict[str, int]:
     }
 
 
-def given_values(graph: dict, values: dict, inputs: dict, *, lr: float, step: int) -> dict:
+def given_values(
+    graph: dict, values: dict, inputs: dict, *, lr: float, step: int, momentum: float | None = None
+) -> dict:
     """name → tensor for all that a step starts from. `values`: parameters, buffers and optimizer
     state by name; `inputs`: by the arguments of loss_fn."""
     tensors = graph["tensors"]
     given = dict(values)
     for argument, place in data_inputs(graph).items():
         given[tensors[place]["name"]] = inputs[argument]
-    settings = {"lr": lr, "step": float(step)}
+    settings = {"lr": lr, "momentum": momentum, "step": float(step)}
     for setting, place in settings_of(graph).items():
         given[tensors[place]["name"]] = torch.tensor(settings[setting], dtype=torch.float64)
     return given
 
 
-def run_step(graph: dict, values: dict, inputs: dict, batch: int, *, lr: float, step: int):
-    """One step from `values`; returns (loss, next values)."""
-    tensors = run(graph, given_values(graph, values, inputs, lr=lr, step=step), batch)
+def run_step(
+    graph: dict, values: dict, inputs: dict, batch: int, *, lr: float, step: int, momentum=None
+):
+    """One step from `values`; returns (loss, next values). `momentum`: where it is an input."""
+    given = given_values(graph, values, inputs, lr=lr, step=step, momentum=momentum)
+    tensors = run(graph, given, batch)
     following = dict(values)
     for tensor, entry in zip(tensors, graph["tensors"], strict=True):
         if "replaces" in entry:

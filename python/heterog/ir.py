@@ -22,7 +22,7 @@ class Tensor:
     of: "Tensor | None" = None
     replaces: "Tensor | None" = None
     hints: dict = field(default_factory=dict)  # what the file says of its values, if anything
-    setting: str | None = None  # "lr" or "step": an input that the exporter made
+    setting: str | None = None  # "lr", "momentum" or "step": an input that the exporter made
     argument: str | None = None  # what loss_fn calls an input whose name was taken
     constant: torch.Tensor | None = None  # a buffer that the model made while it ran: its values
 

@@ -6,40 +6,90 @@ import math
 import torch
 
 from heterog.errors import HeterogError
-from heterog.optimizers import IMPLEMENTATION_KEYS
+from heterog.optimizer_form import Form
+from heterog.optimizers import IMPLEMENTATION_KEYS, Update, momentum_of
 
-_STATES = ("momentum_buffer", "exp_avg", "exp_avg_sq", "max_exp_avg_sq")
 _RATE_TOLERANCE = 1e-9  # of the ratio of two groups' rates, which schedulers round apart
 
 
 class OptimizerState:
     """Between a torch optimizer and tensors named `PARAMETER/STATE`."""
 
-    def __init__(self, optimizer: torch.optim.Optimizer, model: torch.nn.Module, names: set[str]):
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        model: torch.nn.Module,
+        update: Update,
+        reads_step: bool,
+    ):
         known = {id(parameter): name for name, parameter in model.named_parameters()}
         self.optimizer = optimizer
-        self._counts = not isinstance(optimizer, torch.optim.SGD)
-        self._names = names  # of all optimizer state in the graph
+        self._forms = update.forms  # by parameter
+        self._momentum = update.momentum
+        self._reads_step = reads_step
+        # Settings of the groups that count the steps.
+        self._group_counts = {
+            key: count for form in update.forms.values() for key, count in form.group_counts.items()
+        }
         self._parameters = [  # in the order of torch.optim's numbers
             (known[id(parameter)], parameter)
             for group in optimizer.param_groups
             for parameter in group["params"]
         ]
         self._members = [[id(p) for p in group["params"]] for group in optimizer.param_groups]
-        self._exported = [_options(group) for group in optimizer.param_groups]
+        self._exported = [self._constants(group) for group in optimizer.param_groups]
         self._rates = [float(group["lr"]) for group in optimizer.param_groups]
+
+    def settings(self) -> dict[str, float]:
+        """What a step is given, by the names of its inputs."""
+        given = {"lr": self.rate()}
+        if self._momentum is not None:
+            given["momentum"] = self._momentum_now()
+        return given
+
+    def _momentum_now(self) -> float:
+        found = [momentum_of(group) for group in self.optimizer.param_groups]
+        for index, value in enumerate(found):
+            plain = isinstance(value, (int, float)) and math.isfinite(value)
+            if not plain or value != found[0]:
+                raise HeterogError(
+                    f"optimizer: param_groups[{index}]: the momentum is {value!r}, and "
+                    f"param_groups[0]'s {found[0]!r}; it is a number, the same in all"
+                )
+        if not self._momentum.holds(found[0]):
+            raise HeterogError(
+                f"optimizer: the momentum is {found[0]}; the step was exported at "
+                f"{self._momentum.value} and would be another one (a momentum of 0 is left out); make "
+                "another runner"
+            )
+        return float(found[0])
+
+    def _constants(self, group: dict) -> dict:
+        """The settings of a group that the step has as constants."""
+        found = {
+            key: value
+            for key, value in group.items()
+            if key not in IMPLEMENTATION_KEYS | {"params", "lr"} | self._group_counts.keys()
+        }
+        if self._momentum is not None:
+            if "betas" in found:
+                found["betas"] = tuple(found["betas"][1:])
+            else:
+                found.pop("momentum", None)
+        return found
 
     def rate(self) -> float:
         """The first group's learning rate now. The step has the others' as multiples of it and all
         other settings as constants: an error if they have changed."""
         groups = self._groups()
         for index, (group, exported) in enumerate(zip(groups, self._exported, strict=True)):
-            now = _options(group)
+            now = self._constants(group)
             for key, value in exported.items():
                 if now.get(key) != value:
                     raise HeterogError(
                         f"optimizer: param_groups[{index}]: {key} is {now.get(key)}, the runner was "
-                        f"made with {value}; the learning rate alone may change, make another runner"
+                        f"made with {value}; the learning rate alone may change (with momentum_input "
+                        "the momentum too), make another runner"
                     )
         rate = _rate_of(groups[0], 0)
         for index in range(1, len(groups)):
@@ -82,25 +132,37 @@ class OptimizerState:
         return self._read(by_number)
 
     def _read(self, by_number: dict) -> tuple[dict[str, torch.Tensor], int]:
-        values, steps = {}, set()
+        values, steps, begun = {}, set(), False
         for number, (name, _) in enumerate(self._parameters):
+            form = self._forms.get(name)
+            if form is None:
+                continue
             state = by_number.get(number, {})
-            kept = [key for key in _STATES if f"{name}/{key}" in self._names]
-            for key in kept:
-                if isinstance(state.get(key), torch.Tensor):
-                    values[f"{name}/{key}"] = state[key]
-                elif state.get(key) is not None:
+            for kept in form.kept:
+                value = state.get(kept.name)
+                if kept.number is not None and isinstance(value, (int, float)):
+                    value = torch.tensor(float(value), dtype=kept.dtype)
+                if isinstance(value, torch.Tensor):
+                    values[f"{name}/{kept.name}"] = value
+                    begun = True
+                elif value is not None:
                     raise HeterogError(
-                        f"optimizer state: {key} of {name} is a {type(state[key]).__name__}, no tensor"
+                        f"optimizer state: {kept.name} of {name} is a {type(value).__name__}, no "
+                        + ("tensor" if kept.number is None else "number")
                     )
-            if kept and self._counts:
-                steps.add(_steps_of(state, name))
+            for key, count in form.counts.items():
+                steps.add(_steps_of(state, key, name, count.start))
+        for key, count in self._group_counts.items():
+            for group in self.optimizer.param_groups:
+                steps.add(_steps_of(group, key, "param_groups", count.start))
         if len(steps) > 1:
             raise HeterogError(
                 f"optimizer: its parameters have done {min(steps)} to {max(steps)} steps; a step of "
                 "the runner updates all of them alike"
             )
-        return values, steps.pop() if steps else 0
+        # Where nothing counts, state says that there was a first step.
+        begun = begun and self._reads_step and not any(f.early for f in self._forms.values())
+        return values, steps.pop() if steps else int(begun)
 
     def state_dict(self, values: dict[str, torch.Tensor], steps: int) -> dict:
         """In the form of torch.optim. `values`: by name."""
@@ -108,14 +170,15 @@ class OptimizerState:
         for group in self._groups():
             count = len(group["params"])
             packed = {key: value for key, value in group.items() if key != "params"}
+            if steps > 0:
+                packed |= {key: count.after(steps) for key, count in self._group_counts.items()}
             groups.append(packed | {"params": list(range(number, number + count))})
             number += count
         state = {}
         for number, (name, _) in enumerate(self._parameters):
-            entry = {k: values[f"{name}/{k}"] for k in _STATES if f"{name}/{k}" in self._names}
-            if entry and steps > 0:
-                count = {"step": torch.tensor(float(steps))} if self._counts else {}
-                state[number] = count | entry
+            form = self._forms.get(name)
+            if form is not None and form.order and (steps > 0 or form.early):
+                state[number] = _entry(form, name, values, steps)
         return {"state": state, "param_groups": groups}
 
     def load(self, state: dict) -> tuple[dict[str, torch.Tensor], int]:
@@ -175,15 +238,28 @@ def _rate_of(group: dict, index: int) -> float:
     return rate
 
 
-def _steps_of(state: dict, name: str) -> int:
+def _entry(form: Form, name: str, values: dict[str, torch.Tensor], steps: int) -> dict:
+    """What torch.optim holds of one parameter."""
+    kept = {kept.name: kept for kept in form.kept}
+    entry: dict = {}
+    for key in form.order:
+        if key in form.counts:
+            entry[key] = form.counts[key].after(steps)
+        elif key in form.constants:
+            entry[key] = form.constants[key]
+        else:
+            # What no step reads or changes, no worker keeps.
+            start = torch.full(kept[key].shape, kept[key].start, dtype=kept[key].dtype)
+            value = values.get(f"{name}/{key}", start)
+            entry[key] = value if kept[key].number is None else kept[key].number(value.item())
+    return entry
+
+
+def _steps_of(state: dict, key: str, name: str, start: int) -> int:
     try:
-        steps = int(state.get("step", 0))
+        steps = int(state.get(key, start)) - start
     except (TypeError, ValueError, OverflowError, RuntimeError):
         steps = -1
     if steps < 0:
-        raise HeterogError(f"optimizer state: step of {name} is {state['step']!r}; it is a number")
+        raise HeterogError(f"optimizer state: {key} of {name} is {state[key]!r}; it is a number")
     return steps
-
-
-def _options(group: dict) -> dict:
-    return {k: v for k, v in group.items() if k not in IMPLEMENTATION_KEYS | {"params", "lr"}}

@@ -1,16 +1,16 @@
-"""The update of a training step: torch.optim's own functional forms, with lr and step as tensors."""
+"""What the exporter knows of an optimizer before it looks at its step(): groups and settings."""
 
+import inspect
+import json
 from dataclasses import dataclass, field
 
 import torch
-from torch.optim.adam import adam
-from torch.optim.adamw import adamw
-from torch.optim.sgd import sgd
 
 from heterog.errors import ExportError
+from heterog.number import Known
 from heterog.refusals import check_hooks
 
-# Defaults of an optimizer that say how to compute, not what: they do not enter the graph's header.
+# Settings of an optimizer that say how to compute, not what: they do not enter the graph's header.
 IMPLEMENTATION_KEYS = {"foreach", "fused", "capturable", "differentiable", "initial_lr"}
 
 
@@ -27,19 +27,16 @@ class Group:
 class Update:
     """What the exporter needs to know of an optimizer."""
 
-    kind: str  # "SGD", "Adam", "AdamW"
+    kind: str  # "SGD", "Lion", …
+    optimizer: torch.optim.Optimizer
     groups: list[Group]
     defaults: dict
-    state_names: list[str] = field(default_factory=list)  # for each parameter, zero at the start
-
-    @property
-    def counts(self) -> bool:
-        """Whether the formula needs the number of the step."""
-        return self.kind != "SGD"
+    momentum: Known | None  # None: a constant, else an input of the step
+    forms: dict[str, object] = field(default_factory=dict)  # by parameter, what add_update found
 
 
-def describe_optimizer(optimizer, model: torch.nn.Module) -> Update:
-    """Reads kind, groups and hyperparameters of a torch.optim instance or of a factory of one."""
+def describe_optimizer(optimizer, model: torch.nn.Module, momentum_input: bool = False) -> Update:
+    """Reads kind, groups and hyperparameters of an optimizer or of a factory of one."""
     if not isinstance(optimizer, torch.optim.Optimizer):
         if not callable(optimizer):
             raise ExportError(
@@ -54,34 +51,76 @@ def describe_optimizer(optimizer, model: torch.nn.Module) -> Update:
                 f"optimizer: making it stopped at {type(error).__name__}: {error}; it is called "
                 "with the list of the model's parameters"
             ) from error
-    kinds = {torch.optim.SGD: "SGD", torch.optim.Adam: "Adam", torch.optim.AdamW: "AdamW"}
-    kind = kinds.get(type(optimizer))
-    if kind is None:
-        raise ExportError(
-            f"optimizer: {type(optimizer).__name__} is not supported; use torch.optim.SGD, Adam or "
-            "AdamW"
-        )
+        if not isinstance(optimizer, torch.optim.Optimizer):
+            raise ExportError(
+                f"optimizer: the function returned {type(optimizer).__name__}, no torch.optim "
+                "optimizer"
+            )
+    kind = type(optimizer).__name__
+    _check_step(optimizer)
     check_hooks(model, optimizer)
+    groups = _groups(optimizer, model)
+    defaults = {"name": kind}
+    for key, value in optimizer.param_groups[0].items():
+        if isinstance(value, torch.Tensor):
+            value = value.item()
+        if key not in IMPLEMENTATION_KEYS | {"params"} and value is not None and _is_json(value):
+            defaults[key] = value
+    momentum = _momentum(groups) if momentum_input else None
+    return Update(kind, optimizer, groups, defaults, momentum)
+
+
+def momentum_of(options: dict):
+    """The momentum of a group, as schedulers call it: of some, the first of its betas."""
+    return options["betas"][0] if "betas" in options else options.get("momentum")
+
+
+def _check_step(optimizer) -> None:
+    kind = type(optimizer).__name__
+    if isinstance(optimizer, torch.optim.SparseAdam):
+        raise ExportError(
+            f"optimizer: {kind} is for sparse gradients, which a graph has not; use Adam, with "
+            "embeddings of sparse=False"
+        )
+    needed = [
+        name
+        for name, parameter in list(inspect.signature(type(optimizer).step).parameters.items())[1:]
+        if parameter.default is parameter.empty
+        and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    if needed:
+        raise ExportError(
+            f"optimizer: {kind}: its step() needs a {needed[0]}, so it would evaluate the model again; "
+            "a training step does so once; use an optimizer whose step() takes nothing"
+        )
+
+
+def _groups(optimizer, model: torch.nn.Module) -> list[Group]:
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     seen: set[str] = set()
     groups = []
-    first_lr = float(optimizer.param_groups[0]["lr"])
+    first_lr = 0.0
     for index, group in enumerate(optimizer.param_groups):
         options = {k: v for k, v in group.items() if k != "params"}
-        _check_options(kind, index, options)
+        where = f"optimizer: param_groups[{index}]"
+        if "lr" not in options:
+            raise ExportError(f"{where} has no 'lr', where the step takes its learning rate from")
+        for key, value in options.items():
+            if isinstance(value, torch.Tensor) and key != "lr":
+                raise ExportError(f"{where}: {key} is a tensor; give it as a number")
         members = []
         for parameter in group["params"]:
             name = names.get(id(parameter))
             if name is None:
                 raise ExportError(
-                    f"optimizer: param_groups[{index}] holds a tensor of shape "
-                    f"{list(parameter.shape)} that is no parameter of the model; build the "
-                    "optimizer from the parameters of the exported model"
+                    f"{where} holds a tensor of shape {list(parameter.shape)} that is no parameter "
+                    "of the model; build the optimizer from the parameters of the exported model"
                 )
             if parameter.requires_grad:
                 members.append(name)
                 seen.add(name)
         lr = float(options["lr"])
+        first_lr = lr if index == 0 else first_lr
         if first_lr == 0.0 and lr != 0.0:
             raise ExportError(
                 "optimizer: the first group's lr is 0, the others are written relative to it; give "
@@ -94,91 +133,27 @@ def describe_optimizer(optimizer, model: torch.nn.Module) -> Update:
                 f"optimizer: parameter {name} is in no group; add it, or set its requires_grad to "
                 "False"
             )
-    defaults = {
-        k: list(v) if isinstance(v, tuple) else v.item() if isinstance(v, torch.Tensor) else v
-        for k, v in optimizer.param_groups[0].items()
-        if k not in IMPLEMENTATION_KEYS and k != "params" and v is not None
-    }
-    update = Update(kind, groups, {"name": kind} | defaults)
-    options = [group.options for group in groups]
-    if kind == "SGD":
-        if any(o["momentum"] != 0 for o in options):
-            update.state_names = ["momentum_buffer"]
-    else:
-        update.state_names = ["exp_avg", "exp_avg_sq"]
-        if any(o["amsgrad"] for o in options):
-            update.state_names.append("max_exp_avg_sq")
-    return update
+    return groups
 
 
-def _check_options(kind: str, index: int, options: dict) -> None:
-    where = f"optimizer: param_groups[{index}]"
-    for key, value in options.items():
-        if isinstance(value, torch.Tensor) and key != "lr":
-            raise ExportError(f"{where}: {key} is a tensor; give it as a number")
-    if kind == "SGD" and options["momentum"] != 0 and options["dampening"] != 0:
+def _momentum(groups: list[Group]) -> Known:
+    found = [momentum_of(group.options) for group in groups]
+    if not isinstance(found[0], float):
         raise ExportError(
-            f"{where}: dampening {options['dampening']} makes the first step differ from all later "
-            "ones, which one graph cannot say; use dampening=0"
+            "momentum_input: the optimizer has neither a momentum nor betas; leave it out"
         )
+    for index, value in enumerate(found):
+        if value != found[0]:
+            raise ExportError(
+                f"momentum_input: param_groups[{index}] has the momentum {value}, param_groups[0] "
+                f"{found[0]}; one input gives it to all, so make them alike"
+            )
+    return Known(found[0])
 
 
-def has_state(update: Update, options: dict, state: str) -> bool:
-    """Whether a parameter of a group with these options carries this state."""
-    if state == "momentum_buffer":
-        return options["momentum"] != 0
-    if state == "max_exp_avg_sq":
-        return options["amsgrad"]
+def _is_json(value) -> bool:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        return False
     return True
-
-
-def apply_update(update: Update, group: Group, param, grad, states: dict, lr, step_before) -> None:
-    """One step of the optimizer for one parameter, in place on `param` and `states`.
-
-    `lr` and `step_before` (the number of steps done) are zero-dimensional tensors.
-    """
-    options = group.options
-    if group.lr_factor != 1.0:
-        lr = lr * group.lr_factor
-
-    def column(state: str) -> list:
-        return [states[state]] if state in states else []
-
-    common = {"foreach": False, "fused": False, "maximize": options["maximize"]}
-    if update.kind == "SGD":
-        # With a rate that asks for a gradient, torch multiplies by the tensor where it would
-        # otherwise read the number out of it.
-        sgd(
-            [param],
-            [grad],
-            column("momentum_buffer") or [None],
-            has_sparse_grad=False,
-            weight_decay=options["weight_decay"],
-            momentum=options["momentum"],
-            lr=lr.detach().requires_grad_(),
-            dampening=options["dampening"],
-            nesterov=options["nesterov"],
-            **common,
-        )
-        return
-    decoupled = options.get("decoupled_weight_decay", update.kind == "AdamW")
-    form = adamw if decoupled else adam
-    beta1, beta2 = options["betas"]
-    # `differentiable` selects the formula that keeps step and lr as tensors on every device.
-    form(
-        [param],
-        [grad],
-        column("exp_avg"),
-        column("exp_avg_sq"),
-        column("max_exp_avg_sq"),
-        [step_before.clone()],
-        capturable=False,
-        differentiable=True,
-        amsgrad=options["amsgrad"],
-        beta1=beta1,
-        beta2=beta2,
-        lr=lr,
-        weight_decay=options["weight_decay"],
-        eps=options["eps"],
-        **common,
-    )

@@ -13,7 +13,13 @@ from heterog.batches import Inputs
 from heterog.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from heterog.config import RunnerConfig, read_config
 from heterog.errors import HeterogError
-from heterog.interpreter import buffer_from_file, dtype_of, settings_of, shape_of
+from heterog.interpreter import (
+    buffer_from_file,
+    dtype_of,
+    settings_of,
+    shape_of,
+    state_from_file,
+)
 from heterog.native import NativeOptions, NativeRunner, load_library
 from heterog.optimizer_state import OptimizerState
 from heterog.planning import RunFiles, make_files
@@ -34,8 +40,8 @@ def get_runner(model, make_inputs, loss_fn, optimizer, device_info, config=None)
     model        an nn.Module, or a function that builds one; training begins with its weights
     make_inputs  batch size → tuple of tensors
     loss_fn      (model, *inputs) → scalar tensor
-    optimizer    a torch.optim SGD, Adam or AdamW over the model's parameters, or a function
-                 parameters → optimizer; training goes on from its state
+    optimizer    a torch.optim.Optimizer over the model's parameters, or a function parameters →
+                 optimizer; training goes on from its state
     device_info  a cluster file; "cpu:2"; a list of device models; or a dict as in a cluster file
     config       a dict of the settings of heterog.RunnerConfig; `batch` or `plan` is needed
 
@@ -66,6 +72,7 @@ def get_runner(model, make_inputs, loss_fn, optimizer, device_info, config=None)
         clip_norm=config.clip_norm,
         batch_norm=config.batch_norm,
         attention=config.attention,
+        momentum_input=config.momentum_input,
         check=config.check,
     )
     files = make_files(step, device_info, config)
@@ -109,6 +116,7 @@ class Runner:
         self.config = config
         self.graph_path, self.cluster_path, self.plan_path = files.graph, files.cluster, files.plan
         self._make_inputs = make_inputs
+        graph = step.graph
         self._tensors = graph["tensors"]
         self._constants = step.constants
         self._native = NativeRunner(_native_options(files, config))
@@ -137,8 +145,7 @@ class Runner:
         }
         self._of_model: list[str] = []
         self._of_model = [name for name in self._names_of_model() if name in self._kept]
-        state_names = {t["name"] for t in self._tensors if t["role"] == "optimizer_state"}
-        self._state = OptimizerState(optimizer, model, state_names)
+        self._state = OptimizerState(optimizer, model, step.update, "step" in self._settings)
         self._steps = 0
         self._start()
 
@@ -157,7 +164,7 @@ class Runner:
     def _step(self, batch) -> float:
         inputs = self._inputs.of(batch)
         number = self._steps + 1
-        settings = {"lr": self._state.rate(), "step": number}
+        settings = self._state.settings() | {"step": number}
         for setting, place in self._settings.items():
             inputs[place] = torch.tensor(float(settings[setting]), dtype=torch.float64)
         loss, self.last_step_seconds = self._native.step(number, inputs)
@@ -329,12 +336,12 @@ class Runner:
         self._put_optimizer_state(state)
 
     def _put_optimizer_state(self, values: dict) -> None:
-        """What is not given is zero."""
+        """What is not given is as before the first step."""
         for name, place in self._kept.items():
             if self._role(name) == "optimizer_state":
-                entry = self._tensors[place]
-                zeros = torch.zeros(shape_of(entry, self.batch), dtype=dtype_of(entry))
-                self._set(place, values.get(name, zeros))
+                fresh = name not in values
+                value = state_from_file(self._tensors[place]) if fresh else values[name]
+                self._set(place, value)
 
     def _put(self, name: str, value: torch.Tensor) -> None:
         """Into the workers, or into the model where they do not know it."""

@@ -35,6 +35,7 @@ class TrainingStep:
     constants: dict[str, torch.Tensor] = field(default_factory=dict)
     # Parameters that the loss does not depend on: as in PyTorch, the optimizer passes them over.
     untrained: list[str] = field(default_factory=list)
+    update: Update | None = None  # what was found out about the optimizer
 
     def save(self, path) -> None:
         """Writes `.json.gz`; the same graph gives the same bytes. Constants that are too large for
@@ -70,6 +71,7 @@ def export_training_step(
     clip_norm: float | None = None,
     batch_norm: str = "per-slice",
     attention: str = "one",
+    momentum_input: bool = False,
     check: bool | None = None,
 ) -> TrainingStep:
     """Exports forward, backward and update of one training step.
@@ -79,7 +81,8 @@ def export_training_step(
                  allocated
     make_inputs  batch size → tuple of tensors
     loss_fn      (model, *inputs) → scalar tensor
-    optimizer    a torch.optim SGD, Adam or AdamW, or a function parameters → optimizer
+    optimizer    any torch.optim.Optimizer whose step() computes with tensors and takes no closure,
+                 or a function parameters → optimizer
     batches      the batch sizes to trace at: three or more, each at least 2. The graph holds from
                  the smallest on. By default 2, 3 and 64, or where those do not agree 4, 5 and 64
     batch        with the default `batches`, a size at which the step will run, in place of 64
@@ -92,6 +95,8 @@ def export_training_step(
                  "per-slice": those of each slice, as data parallelism elsewhere
     attention    "one": scaled_dot_product_attention is one operator, forward and backward, whose
                  scores are never kept; "math": written out
+    momentum_input  the momentum (of some optimizers the first of `betas`) becomes an input of the
+                 step, as the learning rate is, for schedulers that change it
     check        compares the graph with eager PyTorch on random data at two more batch sizes. True:
                  always, False: never, None: if it takes a few seconds
     """
@@ -99,7 +104,7 @@ def export_training_step(
         return _export(
             model, make_inputs, loss_fn, optimizer, name, batches=batches, batch=batch,
             dropout=dropout, double=double, autocast=autocast, clip_norm=clip_norm,
-            batch_norm=batch_norm, attention=attention, check=check,
+            batch_norm=batch_norm, attention=attention, momentum_input=momentum_input, check=check,
         )  # fmt: skip
     except HeterogError:
         raise
@@ -109,7 +114,7 @@ def export_training_step(
 
 def _export(
     model, make_inputs, loss_fn, optimizer, name, *, batches, batch, dropout, double, autocast,
-    clip_norm, batch_norm, attention, check,
+    clip_norm, batch_norm, attention, momentum_input, check,
 ) -> TrainingStep:  # fmt: skip
     _check_options(name, batches, double, autocast, clip_norm)
     if batch_norm not in ("per-slice", "exact"):
@@ -128,7 +133,7 @@ def _export(
             "the model has no parameter that requires a gradient; set requires_grad to True on "
             "those to train"
         )
-    update = describe_optimizer(optimizer, model)
+    update = describe_optimizer(optimizer, model, momentum_input)
     held, attributes = held_tensors(model)
     decompositions = {} if dropout else identity_decompositions()
     decompositions |= batch_norm_decompositions(options.exact)
@@ -171,13 +176,13 @@ def _export(
     }
     graph = to_graph(step, header)
     if check is False:
-        return TrainingStep(graph, "not checked against PyTorch", constants, untrained)
+        return TrainingStep(graph, "not checked against PyTorch", constants, untrained, update)
     names = _names_of(loss_fn, len(samples[0]))
     checked = Checked(
         given, make_inputs, names, loss_fn, update, dropout, options.autocast, clip_norm, constants
     )
     line = check_step(graph, checked, always=check is True)
-    return TrainingStep(graph, line, constants, untrained)
+    return TrainingStep(graph, line, constants, untrained, update)
 
 
 def _without(spec: StepSpec, update: Update, names: list[str]) -> tuple[StepSpec, Update]:

@@ -108,9 +108,26 @@ def compare(case: Case, tolerance: float = 1e-12) -> dict:
     return graph
 
 
+@contextlib.contextmanager
+def default_dtype(case: Case):
+    """State without dimensions has it: with `double`, as everything, float64."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64 if case.options.get("double") else before)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
 def compare_steps(case: Case, steps: int = 5, tolerance: float = 1e-12, clip=None) -> dict:
     """Checks that several steps, state carried on, equal eager torch.optim."""
     graph = export(case)
+    with default_dtype(case):
+        _compare_steps(graph, case, steps, tolerance, clip)
+    return graph
+
+
+def _compare_steps(graph: dict, case: Case, steps: int, tolerance: float, clip) -> None:
     eager = build(case)
     optimizer = case.optimizer(list(eager.parameters()))
     lr = float(optimizer.param_groups[0]["lr"])
@@ -131,7 +148,6 @@ def compare_steps(case: Case, steps: int = 5, tolerance: float = 1e-12, clip=Non
             close(values.get(name, before[name]), tensor, tolerance, f"{name} after step {number}")
     moved = [n for n, t in eager.named_parameters() if not torch.equal(t, before[n])]
     assert moved == [n for n, t in eager.named_parameters() if t.requires_grad]
-    return graph
 
 
 def close(actual, expected, tolerance: float, what: str) -> None:

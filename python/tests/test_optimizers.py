@@ -111,8 +111,9 @@ def test_computations_on_the_rate_are_shared():
 @pytest.mark.parametrize(
     ("optimizer", "message"),
     [
-        (lambda params: SGD(params, lr=0.1, momentum=0.9, dampening=0.5), "use dampening=0"),
-        (lambda params: torch.optim.RMSprop(params), "RMSprop is not supported; use torch.optim"),
+        (lambda params: torch.optim.LBFGS(params), r"LBFGS: its step\(\) needs a closure"),
+        (lambda params: torch.optim.SparseAdam(params), "SparseAdam is for sparse gradients"),
+        (lambda params: params, "the function returned list, no torch.optim optimizer"),
         (lambda params: SGD(params[:1], lr=0.1), "parameter 0.bias is in no group"),
         (lambda params: SGD([torch.zeros(3)], lr=0.1), "that is no parameter of the model"),
         (lambda params: SGD(params, lr=-1), "making it stopped at ValueError: Invalid learning"),

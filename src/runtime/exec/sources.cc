@@ -86,8 +86,9 @@ bool is_setting(const graph::ModelGraph& graph, TensorId id, std::string_view na
     return graph.tensor(tensor).role == TensorRole::kInput && graph.tensor(tensor).name == as;
   };
   if (called(id, fmt::format("optimizer/{}", name))) return true;
-  // Older files have the bare names. An argument of a loss may be called so where there is both.
-  if (!called(id, name) || !graph.shape(id).empty()) return false;
+  // Files from before there was a momentum have the bare names. An argument of a loss may be called
+  // so where there is both.
+  if (name == "momentum" || !called(id, name) || !graph.shape(id).empty()) return false;
   for (TensorId other : graph.tensor_ids()) {
     if (called(other, "optimizer/lr")) return false;
   }
@@ -100,6 +101,7 @@ at::Tensor random_source(const graph::ModelGraph& graph, TensorId id, std::int64
   const std::vector<std::int64_t> sizes = sizes_at(graph.shape(id), samples);
   const at::ScalarType type = scalar_type(tensor.dtype, floats);
   if (is_setting(graph, id, "lr")) return at::scalar_tensor(0.01, type);
+  if (is_setting(graph, id, "momentum")) return at::scalar_tensor(0.9, type);
   if (is_setting(graph, id, "step")) return at::scalar_tensor(3, type);
   if (tensor.dtype == DType::kBool) {
     // A mask of what may not be seen: in a square one, what comes later.

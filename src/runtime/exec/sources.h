@@ -11,8 +11,8 @@
 
 namespace heterog::runtime {
 
-// Whether an input is what the program itself sets at every step: "lr", the learning rate, or
-// "step", its number from 1.
+// Whether an input is what the program itself sets at every step: "lr", the learning rate,
+// "momentum", or "step", its number from 1.
 bool is_setting(const graph::ModelGraph& graph, TensorId id, std::string_view name);
 
 // A plausible value at `samples` samples: weights scaled by their fan-in, rows and labels in the
