@@ -1,16 +1,20 @@
-"""One rank of a runner of processes, started by torchrun: PLANNER CACHE FOLDER DATA TRANSPORT."""
+"""One rank of a runner of processes, started by torchrun: PLANNER CACHE FOLDER DATA TRANSPORT
+[OPTIMIZER]."""
 
 import os
 import signal
 import sys
 
 import torch
+from optimizer_cases import maker
 from runner_cases import BATCH, CASES, batches
 
 import heterog
 
-planner, cache, folder, data, transport = sys.argv[1:]
+planner, cache, folder, data, transport, *optimizer = sys.argv[1:]
 case = CASES["mlp"]
+if optimizer:
+    case.optimizer = maker(*optimizer)
 settings = {"batch": BATCH, "planner": planner, "cache": cache, "double": True}
 settings["transport"] = transport
 settings["timeout"] = 600.0 if "raises" in data else 300.0

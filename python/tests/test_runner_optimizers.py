@@ -105,6 +105,11 @@ def test_training_on_two_devices_is_plain_pytorchs(runner_of, cache, name):
     check_state(runner.state_dict(), other.state_dict(), 1e-9)
     check_optimizer(runner.optimizer_state_dict(), other_optimizer.state_dict(), 1e-9)
 
+    verify(runner)
+
+
+def verify(runner) -> None:
+    """On random data, beside one device."""
     done = subprocess.run(
         [find_program(), "verify", "--graph", runner.graph_path, "--cluster", runner.cluster_path,
          "--batch", str(BATCH), "--planner", "cp-ps", "--steps", "3"],
@@ -166,6 +171,7 @@ def test_one_cycle_cycles_the_momentum(runner_of, name):
         scheduler.step()
     assert losses == pytest.approx(expected, rel=1e-9)
     check_state(runner.state_dict(), model.state_dict(), 1e-9)
+    verify(runner)
 
 
 def test_a_momentum_that_changes_is_refused_where_it_is_a_constant(runner_of):

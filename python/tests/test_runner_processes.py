@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from optimizer_cases import maker
 from runner_cases import CASES, batches
 from runner_support import STEPS, check_optimizer, check_state
 
@@ -40,6 +41,20 @@ def test_processes_of_torchrun_train_as_threads_do(make, cache, tmp_path, planne
         check_state(found["state"], runner.state_dict(), 1e-10)
         check_optimizer(found["optimizer"], runner.optimizer_state_dict(), 1e-10)
     assert heterog.load_checkpoint(tmp_path / "at.safetensors").steps == STEPS
+
+
+@pytest.mark.parametrize("name", ["Adafactor", "Switching"])
+def test_optimizers_in_processes(make, cache, tmp_path, monkeypatch, name):
+    monkeypatch.setattr(CASES["mlp"], "optimizer", maker(name))
+    runner = make("mlp", "ev-ar", devices="cpu:2")
+    expected = [runner.step(batch) for batch in batches(CASES["mlp"], STEPS)]
+    done = torchrun("ev-ar", cache, str(tmp_path), "same", "tcp", name)
+    assert done.returncode == 0, done.stderr
+    for rank in range(2):
+        found = torch.load(tmp_path / f"rank{rank}.pt", weights_only=False)
+        assert found["losses"] == pytest.approx(expected, rel=1e-10)
+        check_state(found["state"], runner.state_dict(), 1e-10)
+        check_optimizer(found["optimizer"], runner.optimizer_state_dict(), 1e-10)
 
 
 def test_a_transport_that_is_not_there_is_refused(make):
