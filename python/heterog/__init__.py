@@ -3,6 +3,7 @@
 from heterog.checkpoint import Checkpoint, load_checkpoint
 from heterog.config import RunnerConfig
 from heterog.errors import ExportError, HeterogError
+from heterog.loss_scaling import LossScaling
 from heterog.runner import Runner, get_runner
 from heterog.step import TrainingStep, export_training_step
 from heterog.uneven import UnevenBatchSampler, weighted_gradients
@@ -12,6 +13,7 @@ __all__ = [
     "Checkpoint",
     "ExportError",
     "HeterogError",
+    "LossScaling",
     "Runner",
     "RunnerConfig",
     "TrainingStep",

@@ -22,6 +22,7 @@ from heterog.interpreter import (
     shape_of,
     state_from_file,
 )
+from heterog.ir import SCALE
 from heterog.one_step import first_state, stand_in
 from heterog.optimizers import Update, momentum_of
 
@@ -34,7 +35,8 @@ MOST_ELEMENTS = 5e7
 # where inputs of 1e7 are normalised; a graph that means something else is off by far more. In the
 # model's own precision rounding differs too, and Adam divides by what rounding leaves of gradients near 0, so parameters are
 # not compared then.
-_TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3, torch.bfloat16: 5e-2}
+_TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3, torch.bfloat16: 5e-2,
+              torch.float16: 5e-2}  # fmt: skip
 _NARROW = ("float16", "bfloat16", "float32")
 
 
@@ -356,13 +358,14 @@ def _one_step(graph: dict, eager: _Eager, inputs: list, batch: int, number: int)
         raise _Computes(f"at batch {batch} the exported step stops at {_brief(error)}") from error
 
     comparison = _Comparison(batch, _tolerance(eager), _Computes)
+    scale = values.get(SCALE, 1)
     comparison.add("the loss", found[graph["loss"]], loss)
     for tensor, entry in zip(found, tensors, strict=True):
         if entry["role"] == "gradient":
             name = tensors[entry["of"]]["name"]
             if name not in gradients:
                 raise _Computes(f"at batch {batch} PyTorch gives {name} no gradient")
-            comparison.add(f"the gradient of {name}", tensor, gradients[name])
+            comparison.add(f"the gradient of {name}", tensor / scale, gradients[name])
     comparison.end()
     comparison = _Comparison(batch, _tolerance(eager), _Differs)
     left = {tensors[t["replaces"]]["name"]: v for t, v in zip(tensors, found) if "replaces" in t}

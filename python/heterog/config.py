@@ -36,6 +36,7 @@ class RunnerConfig:
     dropout: bool = True
     double: bool = False
     autocast: str | None = None
+    loss_scaling: "dict | bool | None" = None
     clip_norm: float | None = None
     batch_norm: str = "per-slice"
     attention: str = "one"

@@ -50,6 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
             clip_norm=options.clip_norm,
             batch_norm="exact" if options.exact_batch_norm else "per-slice",
             attention=options.attention,
+            loss_scaling=False if options.no_loss_scaling else None,
             momentum_input=options.momentum_input,
             check=options.check,
         )
@@ -112,7 +113,8 @@ def _parse(arguments):
     )
     parser.add_argument("--no-dropout", action="store_true", help="as if every rate were 0")
     parser.add_argument("--double", action="store_true", help="parameters and inputs in float64")
-    parser.add_argument("--autocast", choices=["bfloat16"], help="forward under torch.autocast")
+    parser.add_argument("--autocast", choices=["bfloat16", "float16"],
+                        help="forward under torch.autocast; float16 with a dynamic loss scale")  # fmt: skip
     parser.add_argument(
         "--clip-norm", type=float, metavar="X", help="clip gradients to this global 2-norm"
     )
@@ -120,6 +122,9 @@ def _parse(arguments):
         "--exact-batch-norm",
         action="store_true",
         help="batch normalisation by the statistics of the whole batch, however it is sliced",
+    )
+    parser.add_argument(
+        "--no-loss-scaling", action="store_true", help="float16 without a loss scale"
     )
     parser.add_argument(
         "--attention",

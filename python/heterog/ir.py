@@ -6,6 +6,9 @@ import torch
 
 from heterog.affine import Affine, Reciprocal
 
+# The buffer that holds what the loss is multiplied by before it is differentiated.
+SCALE = "loss_scale/scale"
+
 # A dimension or stride: a number or a·B + c.
 Dim = int | Affine
 

@@ -20,6 +20,7 @@ from heterog.interpreter import (
     shape_of,
     state_from_file,
 )
+from heterog.ir import SCALE
 from heterog.native import NativeOptions, NativeRunner, load_library
 from heterog.optimizer_state import OptimizerState
 from heterog.planning import RunFiles, make_files
@@ -72,6 +73,7 @@ def get_runner(model, make_inputs, loss_fn, optimizer, device_info, config=None)
         clip_norm=config.clip_norm,
         batch_norm=config.batch_norm,
         attention=config.attention,
+        loss_scaling=config.loss_scaling,
         momentum_input=config.momentum_input,
         check=config.check,
     )
@@ -154,6 +156,11 @@ class Runner:
     @property
     def steps_done(self) -> int:
         return self._steps
+
+    @property
+    def loss_scale(self) -> float | None:
+        """By what the loss is multiplied now; None: it is not. Of several processes, each one asks."""
+        return self._fetch([SCALE])[SCALE].item() if SCALE in self._kept else None
 
     def step(self, batch) -> float:
         """One training step on a whole batch: a tensor, or a tuple or list in the order of

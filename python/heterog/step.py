@@ -17,6 +17,7 @@ from heterog.errors import ExportError, HeterogError, unexpected
 from heterog.hints import buffer_values, input_values
 from heterog.ir import Step
 from heterog.light import light_init
+from heterog.loss_scaling import LossScaling, read_scaling
 from heterog.merge import merge_traces
 from heterog.names import give_names
 from heterog.optimizers import Update, describe_optimizer
@@ -54,6 +55,7 @@ class Options:
     clip_norm: float | None
     exact: bool  # batch normalisation
     attention: str
+    scaling: LossScaling | None
 
 
 def export_training_step(
@@ -72,6 +74,7 @@ def export_training_step(
     batch_norm: str = "per-slice",
     attention: str = "one",
     momentum_input: bool = False,
+    loss_scaling: "LossScaling | dict | bool | None" = None,
     check: bool | None = None,
 ) -> TrainingStep:
     """Exports forward, backward and update of one training step.
@@ -88,7 +91,9 @@ def export_training_step(
     batch        with the default `batches`, a size at which the step will run, in place of 64
     dropout      False: as if every dropout rate were 0
     double       parameters and floating inputs in float64
-    autocast     "bfloat16": the forward pass and the loss under torch.autocast
+    autocast     "bfloat16" or "float16": the forward pass and the loss under torch.autocast
+    loss_scaling  a LossScaling, or a dict of its fields: the loss is scaled as
+                 torch.amp.GradScaler does, inside the step. None: with float16 alone. False: never
     clip_norm    gradients are scaled to at most this global 2-norm before the update
     batch_norm   "exact": batch normalisation in training mode takes the statistics of the whole
                  batch however it is sliced, at the price of four small all-reduces for each;
@@ -104,7 +109,8 @@ def export_training_step(
         return _export(
             model, make_inputs, loss_fn, optimizer, name, batches=batches, batch=batch,
             dropout=dropout, double=double, autocast=autocast, clip_norm=clip_norm,
-            batch_norm=batch_norm, attention=attention, momentum_input=momentum_input, check=check,
+            batch_norm=batch_norm, attention=attention, momentum_input=momentum_input,
+            loss_scaling=loss_scaling, check=check,
         )  # fmt: skip
     except HeterogError:
         raise
@@ -114,7 +120,7 @@ def export_training_step(
 
 def _export(
     model, make_inputs, loss_fn, optimizer, name, *, batches, batch, dropout, double, autocast,
-    clip_norm, batch_norm, attention, momentum_input, check,
+    clip_norm, batch_norm, attention, momentum_input, loss_scaling, check,
 ) -> TrainingStep:  # fmt: skip
     _check_options(name, batches, double, autocast, clip_norm)
     if batch_norm not in ("per-slice", "exact"):
@@ -123,8 +129,8 @@ def _export(
         raise ExportError(f"attention: {attention!r} is not known; use 'one' or 'math'")
     given = model
     options = Options(
-        dropout, double, torch.bfloat16 if autocast else None, clip_norm, batch_norm == "exact",
-        attention,
+        dropout, double, getattr(torch, autocast) if autocast else None, clip_norm,
+        batch_norm == "exact", attention, read_scaling(loss_scaling, autocast),
     )  # fmt: skip
     model = _build(model)
     trained = [n for n, p in model.named_parameters() if p.requires_grad]
@@ -139,7 +145,7 @@ def _export(
     decompositions |= batch_norm_decompositions(options.exact)
     spec = StepSpec(
         model, loss_fn, options.autocast, trained, held, attributes, decompositions,
-        options.attention, dropout,
+        options.attention, dropout, options.scaling is not None,
     )  # fmt: skip
 
     untrained: list[str] = []
@@ -160,7 +166,7 @@ def _export(
     for tensor in step.inputs:
         if tensor.constant is not None:
             tensor.hints = constant_values(tensor.constant)
-        elif tensor.role == "buffer":
+        elif tensor.name in spec.held:
             tensor.hints = buffer_values(spec.held[tensor.name])
     give_names(step)
     constants = {t.name: t.constant for t in step.inputs if t.constant is not None}
@@ -223,7 +229,7 @@ def _trace(spec: StepSpec, samples: list[tuple], sizes, update, options: Options
                 for size, inputs in zip(sizes, samples, strict=True)
             ]
         step = merge_traces(traces)
-        add_update(step, update, options.clip_norm)
+        add_update(step, update, options.clip_norm, options.scaling)
     step = clean(step)
     if options.exact:
         check_exact(step)
@@ -243,8 +249,10 @@ def _check_options(name, batches, double, autocast, clip_norm) -> None:
             f"batches: {list(batches)}; give three different batch sizes of 2 or more (at 1, "
             "operators specialise)"
         )
-    if autocast not in (None, "bfloat16"):
-        raise ExportError(f"autocast: {autocast!r} is not known; use None or 'bfloat16'")
+    if autocast not in (None, "bfloat16", "float16"):
+        raise ExportError(
+            f"autocast: {autocast!r} is not known; use None, 'bfloat16' or 'float16'"
+        )
     if autocast and double:
         raise ExportError("autocast and double exclude each other")
     if clip_norm is not None and not clip_norm > 0:

@@ -25,6 +25,7 @@ from heterog.decisions import Decisions, OpenDecision
 from heterog.decompositions import decomposition_table, recurrent_dropout
 from heterog.dropout import RATES
 from heterog.errors import ExportError, unexpected
+from heterog.ir import SCALE
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class StepSpec:
     decompositions: dict = field(default_factory=dict)  # beside those that every step gets
     attention: str = "one"  # operator, or "math": written out
     dropout: bool = True
+    scaled: bool = False  # the loss, by the buffer loss_scale/scale, before it is differentiated
 
 
 class WithoutGradient(Exception):
@@ -215,6 +217,8 @@ def _trace(spec, batch, inputs, names, cast, recorder, decisions) -> Trace:
         add(Slot(name, "parameter"), parameters[name], cast(parameters[name]))
     for name, tensor in spec.held.items():
         add(Slot(name, "buffer"), tensor, cast(tensor))
+    if spec.scaled:
+        add(Slot(SCALE, "buffer"), torch.empty(()), torch.float32)
 
     results: list[Result] = []
 
@@ -325,9 +329,11 @@ def _step(spec, slots, flat, recorder, results, decisions):
             loss = spec.loss_fn(spec.model, *inputs)
         _check_loss(loss)
         recorder.stack.clear()
+        recorder.write()
+        start = loss * values[Slot(SCALE, "buffer")] if spec.scaled else loss
         recorder.set_phase("backward")
-        recorder.follow_backward(loss)
-        grads = torch.autograd.grad(loss, list(params.values()), allow_unused=True)
+        recorder.follow_backward(start)
+        grads = torch.autograd.grad(start, list(params.values()), allow_unused=True)
     missing = [name for name, grad in zip(params, grads, strict=True) if grad is None]
     if missing:
         raise WithoutGradient(missing)

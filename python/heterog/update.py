@@ -9,20 +9,26 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from heterog.hints import buffer_values
 from heterog.ir import Op, Step, Tensor
+from heterog.loss_scaling import LossScaling, masked, unscale
 from heterog.merge import Merger
 from heterog.optimizer_form import Kept, Reader
 from heterog.optimizers import Update
 from heterog.record import record
 
 
-def add_update(step: Step, update: Update, clip_norm: float | None) -> None:
+def add_update(
+    step: Step, update: Update, clip_norm: float | None, scaling: LossScaling | None = None
+) -> None:
     """Appends the operators, the optimizer's state, `lr` and, where they count, `momentum` and
-    `step`."""
+    `step`. `scaling`: how the scale moves of a loss that forward has scaled."""
     parameters = {t.name: t for t in step.inputs if t.role == "parameter"}
     lr, momentum, number = _setting("lr"), _setting("momentum"), _setting("step")
     first_parameter = sum(t.role == "input" for t in step.inputs)
 
-    grads = dict(step.gradients)
+    grads, counted, scaled = dict(step.gradients), number, None
+    if scaling is not None:
+        scaled = unscale(step, number, scaling)
+        grads, counted = scaled.grads, scaled.number
     if clip_norm is not None:
         merger = Merger([_trace_clip(list(grads.values()), clip_norm)], [0], "clip/")
         grads = dict(zip(grads, merger.run(list(grads.values())), strict=True))
@@ -41,11 +47,10 @@ def add_update(step: Step, update: Update, clip_norm: float | None) -> None:
             states = [_state(parameter, kept) for kept in form.kept]
             step.inputs.extend(states)
             merger = Merger([form.module], [0], f"{name}/")
-            outputs = merger.run([parameter, grad, lr, momentum, number, *states])
-            step.next[parameter] = outputs[0]
-            for state, output in zip(states, outputs[1:], strict=True):
-                step.next[state] = output
+            outputs = merger.run([parameter, grad, lr, momentum, counted, *states])
             _append(step, merger.ops, name.rpartition(".")[0])
+            for old, new in zip([parameter, *states], outputs, strict=True):
+                step.next[old] = new if scaled is None else masked(step, scaled, old, new)
     settings = [lr]
     if update.momentum is not None:
         settings.append(momentum)
