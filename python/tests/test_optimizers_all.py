@@ -49,6 +49,41 @@ def test_single_precision(name):
     compare_steps(regression(name), steps=4, tolerance=3e-2 if name == "Muon" else 3e-6)
 
 
+class Shapes(nn.Module):
+    """Parameters of four dimensions, of one and of none."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(2, 3, 3)
+        self.scale = nn.Parameter(torch.tensor(0.7))
+
+    def forward(self, x):
+        return self.conv(x) * self.scale
+
+
+def shapes(name: str, **options) -> Case:
+    def optimizer(parameters):
+        one, *rest = parameters
+        kind, settings = ALL[name]
+        return kind([{"params": rest}, {"params": [one], "lr": 0.01}], lr=0.03, **settings)
+
+    return Case(
+        Shapes,
+        lambda batch: (torch.randn(batch, 2, 5, 5),),
+        lambda model, x: model(x).square().mean(),
+        optimizer,
+        options,
+    )
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if has_biases(name)])
+def test_parameters_of_all_shapes_in_groups_with_their_own_rates(name):
+    compare_steps(shapes(name, double=True), steps=4)
+    for tensor in export(shapes(name))["tensors"]:  # no number makes a float32 wider
+        if tensor["dtype"] == "float64":
+            assert tensor["shape"] == [] and tensor["role"] != "parameter"
+
+
 def test_how_state_starts_stands_in_the_graph():
     def starts(name):
         graph = export(regression(name, lr=0.25))
