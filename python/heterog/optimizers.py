@@ -65,7 +65,8 @@ def describe_optimizer(optimizer, model: torch.nn.Module, momentum_input: bool =
         if isinstance(value, torch.Tensor):
             value = value.item()
         if key not in IMPLEMENTATION_KEYS | {"params"} and value is not None and _is_json(value):
-            defaults[key] = value
+            # As the file gives it back.
+            defaults[key] = list(value) if isinstance(value, tuple) else value
     momentum = _momentum(groups) if momentum_input else None
     return Update(kind, optimizer, groups, defaults, momentum)
 

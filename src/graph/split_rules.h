@@ -34,7 +34,7 @@ struct Operand {
 // One op under analysis. Reused from op to op, so that the walk does not allocate.
 class RuleContext {
  public:
-  RuleContext(const ModelGraph& graph) : graph_(&graph) {}
+  explicit RuleContext(const ModelGraph& graph) : graph_(&graph) {}
   // Points it at `op`; the caller fills in the operands' rules.
   void start(OpId op, std::uint8_t trait);
 

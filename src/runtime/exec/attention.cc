@@ -52,9 +52,9 @@ at::Tensor scores(const Attention& a, std::int64_t index) {
 
 // exp(scores − log of their sum); zeros for a query that may look at nothing, as the kernels have
 // it.
-at::Tensor weights(at::Tensor scores, const at::Tensor& log_sums) {
+at::Tensor weights(const at::Tensor& scores, const at::Tensor& log_sums) {
   const at::Tensor sums = log_sums.unsqueeze(-1);
-  return scores.sub_(sums.masked_fill(sums.isinf(), 0)).exp_();
+  return scores.sub(sums.masked_fill(sums.isinf(), 0)).exp_();
 }
 
 // [H, L, S]: 1 / (1 − rate) where a weight stays, else 0. Undefined: all stay as they are.
@@ -89,7 +89,7 @@ std::vector<at::Tensor> forward_by_sample(const Attention& a, const RandomStream
     at::Tensor p = scores(a, i);
     const at::Tensor sums = at::logsumexp(p, -1);
     log_sums.select(0, i).copy_(sums);
-    p = weights(std::move(p), sums);
+    p = weights(p, sums);
     const at::Tensor keep = kept(a, p, i, stream, cut);
     if (keep.defined()) p.mul_(keep);
     result.select(0, i).copy_(at::matmul(p, wide(sample(a.value, i))));
@@ -111,7 +111,7 @@ std::vector<at::Tensor> backward_by_sample(const Attention& a, const RandomStrea
     at::Tensor to_weights = at::matmul(gradient, wide(sample(a.value, i)).transpose(-2, -1));
     if (keep.defined()) to_weights.mul_(keep);
     const at::Tensor shared = (gradient * wide(sample(a.result, i))).sum(-1, /*keepdim=*/true);
-    const at::Tensor to_scores = p * to_weights.sub_(shared) * a.scale;
+    const at::Tensor& to_scores = to_weights.sub_(shared).mul_(p).mul_(a.scale);
     to_query.select(0, i).copy_(at::matmul(to_scores, wide(sample(a.key, i))));
     to_key.select(0, i).copy_(at::matmul(to_scores.transpose(-2, -1), wide(sample(a.query, i))));
   }
