@@ -284,7 +284,7 @@ def _under(made: Made, step, graph_path: Path, plan: dict, cache: Path, expected
         path.write_text(json.dumps(plan))
         try:
             runner = Runner(
-                model, optimizer, made.make_inputs, names, step.graph, files, read_config(config)
+                model, optimizer, made.make_inputs, names, step, files, read_config(config)
             )
             break
         except HeterogError as error:
