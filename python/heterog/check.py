@@ -352,20 +352,32 @@ def _one_step(graph: dict, eager: _Eager, inputs: list, batch: int, number: int)
     after = eager.values()
     instead = {"aten.native_dropout.default": _native_dropout}
     instead |= attention_reference.operators(attention_reference.all_kept)
-    try:
-        found = run(graph, given, batch, instead=instead)
-    except Exception as error:
-        raise _Computes(f"at batch {batch} the exported step stops at {_brief(error)}") from error
-
-    comparison = _Comparison(batch, _tolerance(eager), _Computes)
     scale = values.get(SCALE, 1)
-    comparison.add("the loss", found[graph["loss"]], loss)
-    for tensor, entry in zip(found, tensors, strict=True):
+    own: dict[int, torch.Tensor] = {}  # the graph's gradients by place
+    # The update goes on with PyTorch's gradients: what is no more than rounding of one that is
+    # nearly 0 becomes much more where an optimizer divides by it.
+    theirs = {}
+    for place, entry in enumerate(tensors):
         if entry["role"] == "gradient":
             name = tensors[entry["of"]]["name"]
             if name not in gradients:
                 raise _Computes(f"at batch {batch} PyTorch gives {name} no gradient")
-            comparison.add(f"the gradient of {name}", tensor / scale, gradients[name])
+            theirs[place] = gradients[name].to(dtype_of(entry)) * scale
+
+    def observe(place: int, value: torch.Tensor) -> None:
+        if place in theirs:
+            own[place] = value
+
+    try:
+        found = run(graph, given, batch, instead=instead, observe=observe, go_on_with=theirs)
+    except Exception as error:
+        raise _Computes(f"at batch {batch} the exported step stops at {_brief(error)}") from error
+
+    comparison = _Comparison(batch, _tolerance(eager), _Computes)
+    comparison.add("the loss", found[graph["loss"]], loss)
+    for place, value in own.items():
+        name = tensors[tensors[place]["of"]]["name"]
+        comparison.add(f"the gradient of {name}", value / scale, gradients[name])
     comparison.end()
     comparison = _Comparison(batch, _tolerance(eager), _Differs)
     left = {tensors[t["replaces"]]["name"]: v for t, v in zip(tensors, found) if "replaces" in t}

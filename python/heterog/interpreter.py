@@ -97,13 +97,15 @@ def operator_of(name: str) -> torch._ops.OpOverload:
 
 
 def run(
-    graph: dict, values: dict, batch: int, *, whole=None, device="cpu", observe=None, instead=None
-) -> list:
+    graph: dict, values: dict, batch: int, *, whole=None, device="cpu", observe=None, instead=None,
+    go_on_with=None,
+) -> list:  # fmt: skip
     """Executes one step. `values`: name → tensor for every tensor that no operator makes.
 
     `whole`: samples of the whole batch where this is a slice of it. Returns all tensors by id.
     `observe(tensor_id, value)` sees each one that an operator makes. `instead`: functions by the
-    names of the operators in whose place they run.
+    names of the operators in whose place they run. `go_on_with`: tensors by id that take the place
+    of what an operator has made, once it has been observed.
     """
     instead = attention_reference.operators(attention_reference.drawn) | (instead or {})
     setting = Setting(batch, whole or batch, torch.device(device))
@@ -121,6 +123,8 @@ def run(
                     tensors[tensor_id] = value
                     if observe is not None:
                         observe(tensor_id, value)
+                    if go_on_with is not None and tensor_id in go_on_with:
+                        tensors[tensor_id] = go_on_with[tensor_id]
     return tensors
 
 

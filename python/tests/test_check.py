@@ -190,3 +190,25 @@ def test_the_command_writes_nothing_that_differs(options, code, said, tmp_path, 
     assert main([f"{source}:training", "--out", str(out), *options]) == code
     assert said in capsys.readouterr().err
     assert out.exists() == (code == 0)
+
+
+def test_an_update_that_magnifies_rounding():
+    """Gradients of key biases are 0 but for rounding, which AdamW divides by itself."""
+    transformers = pytest.importorskip("transformers")
+    config = transformers.OPTConfig(
+        vocab_size=60, hidden_size=32, ffn_dim=64, num_hidden_layers=2, num_attention_heads=4,
+        max_position_embeddings=16, word_embed_proj_dim=32,
+    )  # fmt: skip
+    def sentences(batch):
+        words, mask = torch.randint(4, 59, (batch, 12)), torch.ones(batch, 12, dtype=torch.int64)
+        mask[::2, -2:] = 0
+        return words, mask, torch.where(mask == 1, words, -100)
+
+    step = heterog.export_training_step(
+        lambda: transformers.OPTForCausalLM(config).train(),
+        sentences,
+        lambda model, x, mask, y: model(input_ids=x, attention_mask=mask, labels=y).loss,
+        lambda parameters: torch.optim.AdamW(parameters, lr=1e-3),
+        "opt",
+    )
+    assert step.checked.startswith("equal to PyTorch at batches 5 and 6, in float64")
