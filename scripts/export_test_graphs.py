@@ -101,6 +101,37 @@ class Recurrent(nn.Module):
         return self.output(self.lstm(self.words(tokens))[0])
 
 
+class Drawing(nn.Module):
+    """Random numbers of every kind: of each sample, of each element, of sequences before the batch,
+    of no sample, and of the batch as a whole."""
+
+    def __init__(self):
+        super().__init__()
+        self.levels = nn.Embedding(5, 8)
+        self.into = nn.Linear(8, WIDTH)
+        self.slopes = nn.RReLU()
+        self.code = nn.Linear(WIDTH, WIDTH)
+        self.channels = nn.Dropout2d(0.25)
+        self.elements = nn.AlphaDropout(0.1)
+        self.output = nn.Linear(WIDTH // 2, CLASSES)
+
+    def forward(self, x):
+        x = x + self.levels(torch.randint(0, 5, (x.shape[0],)))
+        share = torch.rand(x.shape[0], 1)
+        x = share * x + (1 - share) * x[torch.randperm(x.shape[0])]
+        x = self.slopes(self.into(x * torch.normal(1.0, 0.1, (8,))))
+        sequence = x.reshape(-1, 4, 4).transpose(0, 1)
+        sequence = sequence + 0.1 * torch.randn(sequence.shape)
+        x = self.channels(sequence.transpose(0, 1).reshape(-1, 4, 2, 2)).flatten(1)
+        x = x * torch.empty(x.shape[0], 1).bernoulli_(0.8) + self.elements(x)
+        mean, deviation = self.code(x).chunk(2, 1)
+        code = mean + torch.randn_like(mean) * torch.exp(0.5 * deviation)
+        gate = torch.bernoulli(deviation.detach().sigmoid())
+        choice = torch.multinomial(deviation.detach().softmax(1), 2)
+        chosen = code.gather(1, choice).mean(1, keepdim=True)
+        return self.output(F.gumbel_softmax(code) * (1 + gate) + chosen)
+
+
 def vectors(batch):
     return torch.randn(batch, 8), torch.randint(0, CLASSES, (batch,))
 
@@ -185,6 +216,7 @@ GRAPHS = {
     "transformer_dropout": (dropping_transformer, texts, masked_mean, adam, {}),
     "transformer_bfloat16": (Transformer, texts, by_word, sgd, {"autocast": "bfloat16"}),
     "sequence_first": (SequenceFirst, texts, by_word, adam, {}),
+    "random_numbers": (Drawing, vectors, classify, sgd, {}),
     "lstm": (Recurrent, texts, masked_mean, sgd_decay, {}),
 }
 

@@ -87,9 +87,17 @@ TRUSTING = re.compile(
     r"|special_.*_polynomial_.*"
 )
 
-# Take a generator, which a file cannot name: they draw from the process's. Only where the table of
-# split rules has one.
-RANDOM = {"aten::bernoulli.p"}
+# Take a generator, which a file cannot name. Only those that run draws by counter
+# (src/runtime/exec/draw.cc) and never calls, or calls where their arguments say that nothing is
+# drawn.
+RANDOM = {
+    f"aten::{name}"
+    for name in """
+    bernoulli bernoulli.Tensor bernoulli.p uniform exponential log_normal geometric cauchy
+    normal_functional normal.Tensor_Tensor normal.Tensor_float normal.float_Tensor
+    normal.float_float multinomial rrelu_with_noise_functional
+    """.split()
+}
 
 
 def plain(kind) -> str:

@@ -5,13 +5,14 @@ import copy
 from dataclasses import dataclass
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from heterog import attention_reference
 from heterog.autocast import autocast
+from heterog.draws import BY_COUNTER
 from heterog.dropout import without_dropout
 from heterog.errors import ExportError
+from heterog.fixed_draws import FixedDraws, fixed_operators
 from heterog.interpreter import (
     Setting,
     dtype_of,
@@ -89,12 +90,12 @@ def check_step(graph: dict, checked: Checked, always: bool) -> str:
 
 def _compare(graph: dict, checked: Checked, batches: list[int]) -> str:
     done = f"equal to PyTorch at batches {batches[0]} and {batches[1]}"
-    if not checked.dropout:
-        aside = ", without dropout"
-    elif any(_drops(op) for op in graph["ops"]):
+    drawn = {op["op"] for op in graph["ops"]} & BY_COUNTER
+    aside = "" if checked.dropout else ", without dropout"
+    if any(_drops(op) for op in graph["ops"]):
         aside = ", dropout keeping every element"
-    else:
-        aside = ""
+    if drawn - {"aten.native_dropout.default"}:
+        aside += ", numbers in place of random ones"
     exact = None
     try:
         _run_both(_in_double(graph, graph["dtype"]), checked, batches, torch.float64)
@@ -179,29 +180,6 @@ def _wide(name: str, narrow) -> str:
     return "float64" if name in narrow and name in _NARROW else name
 
 
-class _EveryElementKept(TorchDispatchMode):
-    """Eager dropout draws its mask with bernoulli_: all ones here, or what its scaling undoes."""
-
-    def __init__(self, dropout: bool):
-        super().__init__()
-        self._dropout = dropout
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if func is torch.ops.aten.bernoulli_.float:
-            kept = args[1] if len(args) > 1 else 0.5
-            return args[0].fill_(1.0 if self._dropout else kept)
-        return func(*args, **(kwargs or {}))
-
-
-def _native_dropout(x, p, train):
-    kept = torch.ones_like(x, dtype=torch.bool)
-    if not train or p == 0:
-        return x.clone(), kept
-    if p == 1:
-        return torch.zeros_like(x), ~kept
-    return x * (1 / (1 - p)), kept
-
-
 class _Eager:
     """PyTorch's own training of a copy of the model."""
 
@@ -268,7 +246,7 @@ class _Eager:
         self.optimizer.zero_grad()
         try:
             with (
-                _EveryElementKept(drops),
+                FixedDraws(drops),
                 contextlib.nullcontext() if drops else without_dropout(self.model),
             ):
                 with autocast(self.checked.autocast if own else None):
@@ -350,7 +328,7 @@ def _one_step(graph: dict, eager: _Eager, inputs: list, batch: int, number: int)
     given = given_values(graph, values, given, lr=eager.lr, step=number, momentum=momentum)
     loss, gradients = eager.step(inputs)
     after = eager.values()
-    instead = {"aten.native_dropout.default": _native_dropout}
+    instead = fixed_operators(eager.checked.dropout)
     instead |= attention_reference.operators(attention_reference.all_kept)
     scale = values.get(SCALE, 1)
     own: dict[int, torch.Tensor] = {}  # the graph's gradients by place

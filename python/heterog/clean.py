@@ -3,8 +3,9 @@
 import torch
 
 from heterog.creation import drop_empty_parts, say_sizes
+from heterog.draws import check_random, drop_generators, share_recomputed
 from heterog.ir import Op, Step, Tensor, replace_tensors, tensors_in
-from heterog.refusals import check_buffers, check_random, check_written
+from heterog.refusals import check_buffers, check_written
 
 _aten = torch.ops.aten
 
@@ -32,6 +33,8 @@ def clean(step: Step) -> Step:
     step.written = {}
     say_sizes(step)
     drop_empty_parts(step)
+    drop_generators(step)
+    share_recomputed(step)
     drop_copies(step)
     drop_double_transposes(step)
     forget_running_statistics(step)

@@ -6,6 +6,8 @@ from unittest import mock
 import torch
 from torch._decomp import decompositions, get_decompositions
 
+from heterog import draws
+
 _aten = torch.ops.aten
 
 # Losses that divide by their own number of elements inside: a slice of the batch would divide by
@@ -86,7 +88,7 @@ def recurrent_dropout():
 
 def decomposition_table() -> dict:
     """Operator overload → the function that says the same in plainer operators."""
-    table = dict(get_decompositions(_HIDDEN_DIVISORS))
+    table = dict(get_decompositions(_HIDDEN_DIVISORS)) | draws.decompositions()
     table[_aten.huber_loss.default] = _huber_loss
     for operator in (_aten.nll_loss_forward.default, _aten.nll_loss2d_forward.default):
         table[operator] = _shown_divisor(operator)

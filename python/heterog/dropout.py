@@ -3,10 +3,28 @@
 import contextlib
 
 import torch
+import torch.nn.functional as F
+from torch.overrides import TorchFunctionMode
 
 _aten = torch.ops.aten
 # Attributes under which layers of common libraries keep the rate of dropping paths or layers.
 RATES = ("dropout_prob", "drop_prob", "drop_path_prob", "drop_path", "stochastic_depth_prob", "layerdrop")
+
+
+# Functions of dropout that become no operator of their own.
+_FUNCTIONS = {
+    F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout,
+    torch.alpha_dropout, torch.alpha_dropout_, torch.feature_dropout, torch.feature_dropout_,
+    torch.feature_alpha_dropout, torch.feature_alpha_dropout_,
+}  # fmt: skip
+
+
+class _NothingDropped(TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if func in _FUNCTIONS:
+            return args[0] if args else kwargs["input"]
+        return func(*args, **kwargs)
 
 
 def identity_decompositions() -> dict:
@@ -22,7 +40,7 @@ def identity_decompositions() -> dict:
 
 @contextlib.contextmanager
 def without_dropout(model: torch.nn.Module):
-    """Rates kept as numbers in modules are set to 0 meanwhile."""
+    """Rates kept as numbers in modules are set to 0 meanwhile; functions give their operand back."""
     before = []
     for module in model.modules():
         names = list(RATES)
@@ -37,7 +55,8 @@ def without_dropout(model: torch.nn.Module):
                 before.append((module, name, value))
                 setattr(module, name, 0.0)
     try:
-        yield
+        with _NothingDropped():
+            yield
     finally:
         for module, name, value in before:
             setattr(module, name, value)

@@ -57,6 +57,7 @@ class Op:
     scope: str
     sequence: int | None
     forward: "Op | None" = None
+    draw: int | None = None  # its number, if it draws random ones (heterog.draws)
 
 
 @dataclass

@@ -171,6 +171,7 @@ class Merger:
             for key in {key: None for node in nodes for key in node.kwargs}
         }
         op = Op(self.prefix + first.name, first.target, args, kwargs, [], *_annotation(first))
+        op.draw = (first.meta.get("custom") or {}).get("draw")
         values = [node.meta.get("val") for node in nodes]
         if isinstance(values[0], (list, tuple)):
             for value in values:

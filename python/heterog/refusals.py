@@ -7,12 +7,6 @@ from heterog.ir import Step, Tensor
 
 _aten = torch.ops.aten
 
-# Random operators whose numbers follow from seed, step and element, on any device.
-_BY_COUNTER = {
-    _aten.native_dropout.default,
-    _aten._scaled_dot_product_flash_attention_for_cpu.default,
-}
-
 # Operators that change no value: what comes out of them is what went in.
 _PASSING = {
     _aten.alias.default,
@@ -64,20 +58,6 @@ def check_buffers(step: Step) -> None:
             raise ExportError(
                 f"buffer {buffer.name} is {_form(buffer)} before the step and {_form(left)} after "
                 "it; a buffer keeps its shape and dtype"
-            )
-
-
-def check_random(step: Step) -> None:
-    """Only dropout can be run: its mask follows from seed, step and element, on any device."""
-    for op in step.ops:
-        if torch.Tag.nondeterministic_seeded not in op.target.tags:
-            continue
-        if op.target not in _BY_COUNTER:
-            where = f"module {op.scope}" if op.scope else f"{op.phase} of the model"
-            raise ExportError(
-                f"{where}: {op.target} draws random numbers, and only dropout (nn.Dropout, "
-                "F.dropout) can be run so that every device draws its own; take it out of the step, "
-                "put its module in eval(), or pass dropout=False if it is a kind of dropout"
             )
 
 

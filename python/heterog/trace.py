@@ -24,6 +24,7 @@ from heterog.constants import lift_constants
 from heterog.decisions import Decisions, OpenDecision
 from heterog.decompositions import decomposition_table, recurrent_dropout
 from heterog.dropout import RATES
+from heterog.draws import DrawsNumbered
 from heterog.errors import ExportError, unexpected
 from heterog.ir import SCALE
 
@@ -86,13 +87,19 @@ class _Recorder:
         self.stack: list[str] = []
         self.phase = "forward"
         self.sequence: int | None = None
+        self.draw: int | None = None
 
     def write(self) -> None:
         fx_traceback.current_meta["custom"] = {
             "phase": self.phase,
             "scope": self.stack[-1] if self.stack else "",
             "sequence": self.sequence,
+            "draw": self.draw,
         }
+
+    def set_draw(self, number: int | None) -> None:
+        self.draw = number
+        self.write()
 
     def set_phase(self, phase: str) -> None:
         self.phase = phase
@@ -314,7 +321,10 @@ def _step(spec, slots, flat, recorder, results, decisions):
                 params[name].register_hook(hook)
 
     in_module = params | {n: t for n, t in held.items() if n not in spec.attributes}
+    draws = DrawsNumbered(recorder.set_draw, lambda: recorder.stack[-1] if recorder.stack else "")
     with (
+        draws,
+        draws.states(),
         _compiling(),
         _same_attributes(spec.model),
         _reparametrize_module(spec.model, in_module, tie_weights=True),

@@ -4,6 +4,7 @@ import copy
 from dataclasses import dataclass, field
 
 import torch
+from draw_models import MODELS
 from torch import nn
 from torch.nn import functional as F
 
@@ -173,6 +174,7 @@ CASES = {
     "tied": Case(Tied, token_inputs, tokens_loss, sgd),
     "records": Case(Records, record_inputs, record_loss, adamw),
 }
+CASES |= {name: Case(model, mlp_inputs, squares, sgd) for name, model in MODELS.items()}
 
 
 def build(case: Case) -> tuple[nn.Module, torch.optim.Optimizer]:

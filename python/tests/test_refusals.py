@@ -145,21 +145,3 @@ def test_buffers_that_change_their_form():
     message = refused(lambda: Grows(lambda x: x.mean(0).double()), make_inputs=vectors)
     assert "torch.float64 of shape [4] after" in message
     assert "leaves NoneType in its place" in refused(lambda: Grows(lambda x: None), make_inputs=vectors)
-
-
-@pytest.mark.parametrize(
-    ("function", "operator"),
-    [
-        (lambda x: F.gumbel_softmax(x), "aten.exponential"),
-        (lambda x: F.rrelu(x, training=True), "aten.rrelu_with_noise"),
-        (lambda x: x + torch.randn_like(x), "aten.randn_like"),
-        (lambda x: x * torch.bernoulli(x.sigmoid().detach()), "aten.bernoulli"),
-        (lambda x: x[torch.randperm(x.shape[0])], "aten.randperm"),
-        (lambda x: F.alpha_dropout(x, 0.2, True), "aten.bernoulli"),
-        (lambda x: F.dropout2d(x[None], 0.2, True), "aten.bernoulli"),
-        (lambda x: x.gather(1, x.softmax(1).multinomial(1)), "aten.multinomial"),
-    ],
-)
-def test_random_operators(function, operator):
-    message = refused(lambda: Net(Does(function)), make_inputs=vectors)
-    assert message.startswith(f"module inner: {operator}") and "draws random numbers" in message

@@ -112,8 +112,8 @@ std::string exceptions_text(const runtime::ReferenceStep::Exceptions& exceptions
     text += fmt::format("per slice: {} batch norm{}\n", exceptions.batch_norms,
                         exceptions.batch_norms == 1 ? "" : "s");
   }
-  if (exceptions.masks > 0) {
-    text += fmt::format("masks by counter: {}\n", exceptions.masks);
+  if (exceptions.random > 0) {
+    text += fmt::format("random by counter: {}\n", exceptions.random);
   }
   return text;
 }
@@ -123,7 +123,7 @@ OrderedJson verification_json(const runtime::Verification& verification, double 
                       {"tolerance", tolerance},
                       {"compared", verification.compared},
                       {"batch_norms_per_slice", verification.exceptions.batch_norms},
-                      {"masks_by_counter", verification.exceptions.masks}};
+                      {"random_by_counter", verification.exceptions.random}};
   json["worst"] = OrderedJson::array();
   for (const runtime::Difference& worst : verification.worst) {
     if (worst.tensor.empty()) continue;

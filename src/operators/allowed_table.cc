@@ -145,7 +145,7 @@ avg_pool3d_backward default
 baddbmm default dtype
 bartlett_window default periodic
 batch_norm default
-bernoulli p
+bernoulli Tensor default p
 bilinear default
 binary_cross_entropy default
 binary_cross_entropy_backward default
@@ -165,6 +165,7 @@ broadcast_to default
 bucketize Scalar Tensor
 cartesian_prod default
 cat default
+cauchy default
 cdist default
 ceil default
 celu default
@@ -258,6 +259,7 @@ expand default
 expand_as default
 expand_copy default
 expm1 default
+exponential default
 eye default m
 feature_alpha_dropout default
 feature_dropout default
@@ -311,6 +313,7 @@ gcd default
 ge Scalar Tensor
 gelu default
 gelu_backward default
+geometric default
 geqrf default
 ger default
 glu default
@@ -436,6 +439,7 @@ log default
 log10 default
 log1p default
 log2 default
+log_normal default
 log_sigmoid default
 log_sigmoid_backward default
 log_sigmoid_forward default
@@ -501,6 +505,7 @@ multi_margin_loss_backward default
 multilabel_margin_loss default
 multilabel_margin_loss_backward default
 multilabel_margin_loss_forward default
+multinomial default
 multiply Scalar Tensor
 mv default
 mvlgamma default
@@ -540,6 +545,8 @@ nonzero default
 nonzero_static default
 norm Scalar ScalarOpt_dim ScalarOpt_dim_dtype ScalarOpt_dtype
 norm_except_dim default
+normal Tensor_Tensor Tensor_float float_Tensor float_float
+normal_functional default
 not_equal Scalar Tensor
 nuclear_norm default dim
 numpy_T default
@@ -608,6 +615,7 @@ rot90 default
 round decimals default
 row_stack default
 rrelu_with_noise_backward default
+rrelu_with_noise_functional default
 rsqrt default
 rsub Scalar Tensor
 scalar_tensor default
@@ -748,6 +756,7 @@ unflatten_dense_tensors default
 unfold default
 unfold_backward default
 unfold_copy default
+uniform default
 unique_consecutive default
 unique_dim default
 unique_dim_consecutive default

@@ -41,6 +41,23 @@ enum class Random : std::uint8_t {
   kGenerator,  // from PyTorch's generator, unless its arguments switch it off
 };
 
+// What an operator of Random::kCounter draws. Its numbers are arguments of the operator, by name.
+enum class Draw : std::uint8_t {
+  kMask,         // dropout: whether it keeps an element of its operand
+  kWeights,      // attention: whether it keeps a weight
+  kBernoulli,    // 1 with probability `p`, or with that which its operand gives, else 0
+  kUniform,      // in [`from`, `to`), or in [0, 1)
+  kNormal,       // of `mean` and `std`, numbers or tensors, or of 0 and 1
+  kExponential,  // of rate `lambd`
+  kLogNormal,    // the exponential function of a normal one
+  kGeometric,    // how many trials of probability `p` it takes
+  kCauchy,       // of `median` and `sigma`
+  kIntegers,     // in [`low`, `high`), or in [0, `high`)
+  kPermutation,  // of the numbers below `n`
+  kSlopes,       // of a leaky ReLU, in [`lower`, `upper`)
+  kChoices,      // `num_samples` categories for each row of weights
+};
+
 // The argument that switches an operator's random numbers off, by being zero or false.
 struct RandomSwitch {
   std::string_view name;
@@ -100,6 +117,7 @@ struct Facts {
   // A pooling's gradient: operands past the second, of integers, are places that pooling found.
   bool pooled_places = false;
   Random random = Random::kNone;
+  Draw draw = Draw::kMask;
   std::optional<RandomSwitch> random_switch = {};
   Indices indices = {};
   std::optional<SparseGradient> sparse_gradient = {};

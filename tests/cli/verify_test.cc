@@ -54,7 +54,7 @@ class VerifyInProcesses : public ProgramTest {
     EXPECT_EQ(threads["ranks_are"], "threads of one process");
     EXPECT_EQ(found["compared"], threads["compared"]);
     EXPECT_EQ(found["batch_norms_per_slice"], threads["batch_norms_per_slice"]);
-    EXPECT_EQ(found["masks_by_counter"], threads["masks_by_counter"]);
+    EXPECT_EQ(found["random_by_counter"], threads["random_by_counter"]);
   }
 
   void expect_found(const std::string& broken, const std::string& arguments) const {

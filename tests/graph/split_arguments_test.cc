@@ -221,5 +221,35 @@ TEST(SplitArguments, PartialSumsThatAreRoundedAreWhole) {
   }
 }
 
+// A limit that is the batch, an order of its rows, and choices among its samples.
+TEST(SplitArguments, OfRandomNumbersKeepTheOpWholeWhereTheyMeanTheBatch) {
+  const Value two = int_value(2);
+  const auto list = [](Value first) { return list_value({std::move(first), int_value(3)}); };
+  const std::vector<std::pair<Example, bool>> examples = {
+      {{"aten.randint.default", {}, {int_value(9), list(kRows)}, {kB, n(3)}, false}, true},
+      {{"aten.randint.default", {}, {kRows, list(kRows)}, {kB, n(3)}, false}, false},
+      {{"aten.randint.low", {}, {int_value(0), kRows, list(kRows)}, {kB, n(3)}, false}, false},
+      {{"aten.randn.default", {}, {list(kTwiceRows)}, {kB, n(3)}, false}, false},
+      {{"aten.randperm.default", {}, {kRows}, {kB}, false}, false},
+      {{"aten.randperm.default", {}, {int_value(9)}, {n(9)}, false}, true},
+      {{"aten.multinomial.default", {kB, n(4)}, {two}, {kB, n(2)}}, true},
+      {{"aten.multinomial.default", {n(4), kB}, {two}, {n(4), n(2)}}, false},
+      {{"aten.multinomial.default", {kB}, {two}, {n(2)}}, false},
+      {{"aten.multinomial.default", {n(4)}, {kRows}, {kB}}, false}};
+  for (const auto& [example, sliceable] : examples) {
+    EXPECT_EQ(is_sliceable(example), sliceable) << text_of(example);
+  }
+}
+
+// A dimension that a table does not have is for the operator to refuse.
+TEST(SplitArguments, ThatNameNoDimensionKeepTheOpWhole) {
+  GraphMaker maker;
+  const TensorId x = maker.input("x", {n(5), n(4)});
+  const TensorId rows = maker.input("rows", {kB}, DType::kInt64);
+  maker.op("aten.index_select.default", {tensor_value(x), int_value(300), tensor_value(rows)},
+           {kB, n(4)});
+  EXPECT_FALSE(analyze_splits(std::move(maker).build()).sliceable[OpId(0)]);
+}
+
 }  // namespace
 }  // namespace heterog::graph

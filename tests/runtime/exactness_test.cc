@@ -114,8 +114,8 @@ TEST(VerifyItself, CountsWhatTheOneDeviceDoesNotRunAsItStands) {
   EXPECT_EQ(exceptions("tests/data/batch_norm_sgd.json.gz", {1, 1}).batch_norms, 4);
   EXPECT_EQ(exceptions("tests/data/batch_norm_sgd.json.gz", {1}).batch_norms, 0);
   EXPECT_EQ(exceptions("tests/data/exact_batch_norm.json.gz", {1, 1}).batch_norms, 0);
-  EXPECT_EQ(exceptions("tests/data/transformer_dropout.json.gz", {1, 1}).masks, 8);
-  EXPECT_EQ(exceptions("tests/data/mlp_sgd.json.gz", {1, 1}).masks, 0);
+  EXPECT_EQ(exceptions("tests/data/transformer_dropout.json.gz", {1, 1}).random, 8);
+  EXPECT_EQ(exceptions("tests/data/mlp_sgd.json.gz", {1, 1}).random, 0);
 }
 
 // ---- gradients that travel as rows ----

@@ -184,7 +184,15 @@ bool is_tensors(const c10::TypePtr& type) {
   return type->kind() == c10::TypeKind::TensorType;
 }
 
-// Why a graph must not hold the operator; empty if it may.
+// "aten::add" and "Tensor" → "aten.add.Tensor".
+std::string type_of(const c10::OperatorName& name) {
+  std::string type = name.name;
+  if (const std::size_t colons = type.find("::"); colons != type.npos) type.replace(colons, 2, ".");
+  return type + "." + (name.overload_name.empty() ? std::string("default") : name.overload_name);
+}
+
+// Why a graph must not hold the operator; empty if it may. Those that draw by counter are never
+// called with a generator.
 std::string danger_of(const c10::FunctionSchema& schema) {
   if (!schema.name().starts_with("aten::")) return "is no operator of ATen";
   if (schema.is_vararg() || schema.is_varret()) return "takes or returns anything";
@@ -193,9 +201,8 @@ std::string danger_of(const c10::FunctionSchema& schema) {
     if (argument.type()->kind() == c10::TypeKind::OptionalType &&
         argument.type()->expectRef<c10::OptionalType>().getElementType()->kind() ==
             c10::TypeKind::GeneratorType) {
-      if (schema.name() != "aten::bernoulli" || schema.overload_name() != "p") {
-        return "takes a generator";
-      }
+      const std::string type = type_of(schema.operator_name());
+      if (operators::facts(type).random != operators::Random::kCounter) return "takes a generator";
       continue;
     }
     if (!is_harmless(argument.type())) return "takes " + argument.type()->str();
@@ -218,10 +225,7 @@ TEST(Operators, AGraphHoldsNoneThatDoesMoreThanComputeTensors) {
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
     const auto handle = dispatcher.findSchema(name);
     if (!handle) continue;
-    std::string type = name.name;
-    if (const std::size_t colons = type.find("::"); colons != type.npos)
-      type.replace(colons, 2, ".");
-    type += "." + (name.overload_name.empty() ? std::string("default") : name.overload_name);
+    const std::string type = type_of(name);
     if (operators::is_allowed(type)) {
       ++allowed;
       EXPECT_EQ(danger_of(handle->schema()), "") << type;

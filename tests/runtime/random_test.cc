@@ -77,10 +77,9 @@ bool draws(const std::string& type, const std::vector<Value>& more = {}) {
   return draws_from_generator(std::move(maker).build(), OpId(0));
 }
 
-// All of a graph that ATen tags, whatever they are called: the runtime has none of them but
-// native_dropout.
+// All of a graph that ATen tags, whatever they are called.
 TEST(RandomOperators, AreThoseThatAtenSaysAreRandom) {
-  int found = 0;
+  int found = 0, counted = 0;
   for (const std::string& type : operators::allowed_overloads()) {
     const auto handle = find_operator(type);
     ASSERT_TRUE(handle) << type;
@@ -96,15 +95,19 @@ TEST(RandomOperators, AreThoseThatAtenSaysAreRandom) {
       off |= argument.name() == "training" && by_default && !by_default->toBool();
       off |= argument.name() == "dropout_p" && by_default && by_default->toDouble() == 0;
     }
-    EXPECT_EQ(draws(type), !off && type != "aten.native_dropout.default") << type;
+    const bool by_counter = operators::facts(type).random == operators::Random::kCounter;
+    EXPECT_EQ(draws(type), !off && !by_counter) << type;
     ++found;
+    counted += by_counter ? 1 : 0;
   }
   EXPECT_GT(found, 15);
+  EXPECT_EQ(counted, 25);
 }
 
 TEST(RandomOperators, DrawNothingWhereTheirArgumentsSaySo) {
   const Value low = float_value(0.1), none = float_value(0);
-  EXPECT_TRUE(draws("aten.rand_like.default"));
+  EXPECT_TRUE(draws("aten.randint_like.Tensor"));
+  EXPECT_FALSE(draws("aten.rand_like.default")) << "by counter";
   EXPECT_TRUE(draws("aten.alpha_dropout.default", {low, bool_value(true)}));
   EXPECT_FALSE(draws("aten.alpha_dropout.default", {low, bool_value(false)}));
   const std::string attention = "aten.scaled_dot_product_attention.default";
@@ -118,12 +121,14 @@ TEST(RandomOperators, DrawNothingWhereTheirArgumentsSaySo) {
   EXPECT_FALSE(draws("aten.relu.default"));
 }
 
-// Noise that is added, for one.
+// How many numbers there are is what another tensor says.
 TEST(RandomOperators, AreRefusedByName) {
   support::GraphMaker maker;
   const TensorId x = maker.input("x", {support::kB, support::n(3)});
+  const TensorId high = maker.input("high", {}, graph::DType::kInt64);
   const TensorId noise =
-      maker.op("aten.rand_like.default", {graph::tensor_value(x)}, {support::kB, support::n(3)});
+      maker.op("aten.randint_like.Tensor", {graph::tensor_value(x), graph::tensor_value(high)},
+               {support::kB, support::n(3)});
   maker.loss(maker.op("aten.sum.default", {graph::tensor_value(noise)}, {},
                       {.role = graph::TensorRole::kOutput}));
   const std::shared_ptr<const cost::Problem> problem =
@@ -134,8 +139,8 @@ TEST(RandomOperators, AreRefusedByName) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kInput);
     EXPECT_THAT(error.what(),
-                testing::AllOf(testing::HasSubstr("op 'rand_like' draws random numbers"),
-                               testing::HasSubstr("aten.rand_like.default")));
+                testing::AllOf(testing::HasSubstr("op 'randint_like' draws random numbers"),
+                               testing::HasSubstr("aten.randint_like.Tensor")));
   }
 }
 

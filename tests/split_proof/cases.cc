@@ -271,7 +271,7 @@ void joins(Cases& list) {
 
 void creations(Cases& list) {
   for (const char* type : {"aten.zeros.default", "aten.ones.default", "aten.empty.memory_format",
-                           "aten.rand.default"}) {
+                           "aten.rand.default", "aten.randn.default"}) {
     list.push_back({type, {}, R"([["#B", 3]])"});
     list.push_back({type, {}, R"([[2, 3]])"});
   }
@@ -286,11 +286,50 @@ void creations(Cases& list) {
     list.push_back({"aten." + std::string(name) + ".default", {"sum 3"}, R"(["%0", [4, 2]])"});
   }
   list.push_back({"aten.new_full.default", {"in B,3"}, R"(["%0", ["#B"], 2.5])"});
-  for (const char* name : {"zeros_like", "ones_like", "empty_like", "rand_like"}) {
+  for (const char* name : {"zeros_like", "ones_like", "empty_like"}) {
     unary(list, "aten." + std::string(name) + ".default");
   }
   unary(list, "aten.full_like.default", R"(["%0", 2.5])");
+}
+
+void draws(Cases& list) {
+  for (const char* size : {"\"#B\", 3", "2, \"#3B\"", "2, 3"}) {
+    const std::string sizes = "[" + std::string(size) + "]]";
+    list.push_back({"aten.randint.default", {}, "[10, " + sizes, R"({"dtype": ":float32"})"});
+    list.push_back({"aten.randint.low", {}, "[-3, 10, " + sizes, R"({"dtype": ":float32"})"});
+    list.push_back({"aten.normal.float_float", {}, "[0.5, 2.0, " + sizes});
+  }
+  for (const char* name : {"rand_like", "randn_like", "uniform", "normal_functional", "exponential",
+                           "log_normal", "cauchy"}) {
+    unary(list, "aten." + std::string(name) + ".default");
+  }
   unary(list, "aten.bernoulli.p", R"(["%0", 0.5])");
+  unary(list, "aten.geometric.default", R"(["%0", 0.3])");
+  unary(list, "aten.randint_like.default", R"(["%0", 10])");
+  unary(list, "aten.randint_like.low_dtype", R"(["%0", -3, 10])");
+  unary(list, "aten.bernoulli.default");
+  unary(list, "aten.normal.Tensor_float", R"(["%0", 2.0])");
+  unary(list, "aten.normal.float_Tensor", R"([0.5, "%0"])");
+  list.push_back({"aten.normal.Tensor_Tensor", {"in B,3", "in 3"}, R"(["%0", "%1"])"});
+  for (const std::string& operand : kAnyKind) {
+    const std::string two = R"(["%0", "%1")";
+    list.push_back({"aten.bernoulli.Tensor", {operand, operand}, two + "]"});
+    list.push_back({"aten.normal.Tensor_Tensor", {operand, operand}, two + "]"});
+    const std::string slopes = two + ", 0.125, 0.25, ";
+    for (const char* training : {"true]", "false]"}) {
+      list.push_back(
+          {"aten.rrelu_with_noise_functional.default", {operand, operand}, slopes + training});
+    }
+    list.push_back({"aten.rrelu_with_noise_backward.default",
+                    {operand, operand, operand},
+                    R"(["%0", "%1", "%2", 0.125, 0.25, true, false])"});
+  }
+  list.push_back({"aten.randperm.default", {}, "[5]"});
+  for (const char* operand : {"in B,4", "outer2 4B,4", "in 3,4", "in 4", "sum 4", "mean 3,4"}) {
+    for (const char* chosen : {", 1]", ", 3]", ", 6, true]"}) {
+      list.push_back({"aten.multinomial.default", {operand}, R"(["%0")" + std::string(chosen)});
+    }
+  }
 }
 
 void reductions(Cases& list) {
@@ -552,6 +591,7 @@ std::vector<Case> cases() {
   shapes(list);
   joins(list);
   creations(list);
+  draws(list);
   reductions(list);
   lookups(list);
   losses(list);

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "graph/split_rules.h"
+#include "runtime/exec/draw.h"
+#include "runtime/program/draws.h"
 #include "split_proof/execute.h"
 #include "split_proof/operands.h"
 
@@ -28,11 +30,8 @@ bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-// Contents are left to chance, or to what was in memory.
-bool undetermined(std::string_view type) {
-  return contains(type, "dropout.") || contains(type, "rand") || contains(type, "bernoulli") ||
-         contains(type, "empty");
-}
+// Contents are what was in memory.
+bool undetermined(std::string_view type) { return contains(type, "empty"); }
 
 // One execution of the whole and of every slice.
 struct Run {
@@ -47,6 +46,24 @@ struct Run {
   }
 };
 
+// Random numbers follow from the place in the batch, which is [begin, end) of `batch`.
+std::vector<at::Tensor> execute_slice(const graph::ModelGraph& graph,
+                                      const graph::SplitAnalysis& splits, OpId op,
+                                      std::span<const at::Tensor> operands, std::int64_t begin,
+                                      std::int64_t end, std::int64_t batch) {
+  const Samples samples{.slice = end - begin, .whole = batch};
+  if (!runtime::is_drawn_by_counter(graph, op)) return execute(graph, op, operands, samples);
+  const runtime::DrawnSlice slice{{5, 1, runtime::drawn_for(graph, op)}, begin, end, batch};
+  if (runtime::is_attention(graph, op)) {
+    const SplitRule& held = seen_rule(graph, splits, graph.inputs(op)[0]);
+    return runtime::run_attention(graph, op, operands, slice.stream,
+                                  runtime::drawn_cut(held, slice));
+  }
+  const runtime::ExecuteOptions options{.floats = runtime::Floats::kDouble};
+  const runtime::OperatorCall call(graph, op, samples, options);
+  return runtime::draw(graph, call, operands, slice, splits.rules[graph.outputs(op)[0]], options);
+}
+
 Run run(const graph::ModelGraph& graph, const graph::SplitAnalysis& splits, OpId op,
         const SliceSizes& sizes, Content content) {
   Run result;
@@ -54,18 +71,14 @@ Run run(const graph::ModelGraph& graph, const graph::SplitAnalysis& splits, OpId
   const std::int64_t batch = whole_batch(sizes);
   std::vector<at::Tensor> arguments;
   for (const OperandValues& values : result.operands) arguments.push_back(values.whole);
-  result.whole = execute(graph, op, arguments, {.slice = batch, .whole = batch});
-  const auto inputs = graph.inputs(op);
-  const bool is_cut =
-      !inputs.empty() && seen_rule(graph, splits, inputs[0]).kind == SplitKind::kConcat;
-  std::int64_t before = 0;
+  result.whole = execute_slice(graph, splits, op, arguments, 0, batch, batch);
+  std::int64_t begin = 0;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     arguments.clear();
     for (const OperandValues& values : result.operands) arguments.push_back(values.slices[i]);
-    const runtime::Cut held{0, 1, batch, before, sizes[i]};
-    result.slices.push_back(execute(graph, op, arguments, {.slice = sizes[i], .whole = batch},
-                                    BatchNorm::kTraining, is_cut ? held : runtime::Cut{}));
-    before += sizes[i];
+    result.slices.push_back(
+        execute_slice(graph, splits, op, arguments, begin, begin + sizes[i], batch));
+    begin += sizes[i];
   }
   return result;
 }

@@ -1,10 +1,11 @@
 // Runs a whole training step in lockstep over the slices of a batch, as the split analysis says.
 #include "split_proof/step.h"
 
-#include <string_view>
 #include <vector>
 
 #include "base/check.h"
+#include "operators/facts.h"
+#include "runtime/program/draws.h"
 #include "split_proof/operands.h"
 
 namespace heterog::split_proof {
@@ -113,13 +114,14 @@ class Lockstep {
                      options_.batch_norm));
   }
 
-  // Dropouts are the only random operators of the zoo; others would have to be added here.
+  // Beside attention, dropouts are the only random operators of the zoo; others would have to be
+  // added here.
   bool is_random(OpId op) const {
-    const std::string_view type = graph_.type_name(op);
-    for (std::string_view other : {"aten.rand", "aten.bernoulli", "aten.multinomial"}) {
-      ENSURE(!type.starts_with(other));
+    if (!runtime::is_drawn_by_counter(graph_, op) || runtime::is_attention(graph_, op)) {
+      return false;
     }
-    return type == "aten.native_dropout.default" && graph_.args(op)[2].integer.c != 0;
+    ENSURE(graph_.facts(op).draw == operators::Draw::kMask);
+    return true;
   }
 
   // native_dropout(x, p, train) → x · mask / (1 − p), mask.

@@ -1,10 +1,10 @@
-// Split rules of operators that make a tensor from sizes alone.
+// Split rules of operators that make a tensor from sizes, or by chance.
 #include "graph/split_rules.h"
 
 namespace heterog::graph {
 namespace {
 
-// zeros, full, rand: every sample is made alike. Operands only lend their type.
+// zeros, full, rand, randint: every sample is made alike. Operands only lend their type.
 Reason create(RuleContext& op) {
   const auto shape = op.output_shape(0);
   const auto dim = batch_dim(shape);
@@ -13,7 +13,7 @@ Reason create(RuleContext& op) {
   return {};
 }
 
-// zeros_like, rand_like: as their operand is cut.
+// zeros_like, rand_like, normal: as their operand is cut.
 Reason create_like(RuleContext& op) {
   Operand* like = op.operand(0);
   if (!like) return kUnusualArguments;
@@ -22,10 +22,24 @@ Reason create_like(RuleContext& op) {
   return {};
 }
 
-// eye: the ones go on from slice to slice.
-Reason eye(RuleContext& op) {
+// eye: the ones go on from slice to slice. randperm: so do the numbers.
+Reason in_order(RuleContext& op) {
   if (has_batch(op.output_shape(0))) return kAcrossBatch;
   op.set_output(0, kSameRule);
+  return {};
+}
+
+// multinomial(weights, …): each row of weights has its own choices.
+Reason choices(RuleContext& op) {
+  Operand* weights = op.operand(0);
+  if (!weights) return kUnusualArguments;
+  if (weights->local()) return kReadsLocal;
+  reduce(*weights);
+  if (weights->sliced() && (weights->rule.dim != 0 || weights->shape.size() != 2)) {
+    return kAcrossBatch;
+  }
+  if (!weights->sliced() && has_batch(op.output_shape(0))) return kAcrossBatch;
+  op.set_output(0, weights->rule);
   return {};
 }
 
@@ -68,13 +82,28 @@ constexpr RuleEntry kRules[] = {
     {"aten.new_full.default", create, 0, 1},
     {"aten.new_empty.default", create, 0, 1},
     {"aten.rand.default", create, 0, 0},
+    {"aten.randn.default", create, 0, 0},
+    {"aten.randint.default", create, 0, 1},
+    {"aten.randint.low", create, 0, 2},
+    {"aten.normal.float_float", create, 0, 2},
     {"aten.zeros_like.default", create_like},
     {"aten.ones_like.default", create_like},
     {"aten.full_like.default", create_like},
     {"aten.empty_like.default", create_like},
     {"aten.rand_like.default", create_like},
+    {"aten.randn_like.default", create_like},
+    {"aten.randint_like.default", create_like},
+    {"aten.randint_like.low_dtype", create_like},
     {"aten.bernoulli.p", create_like},
-    {"aten.eye.default", eye},
+    {"aten.uniform.default", create_like},
+    {"aten.normal_functional.default", create_like},
+    {"aten.exponential.default", create_like},
+    {"aten.log_normal.default", create_like},
+    {"aten.geometric.default", create_like},
+    {"aten.cauchy.default", create_like},
+    {"aten.multinomial.default", choices},
+    {"aten.eye.default", in_order},
+    {"aten.randperm.default", in_order},
     {"aten.arange.default", arange, 0},
     {"aten.arange.start", arange, 1},
     {"aten.arange.start_step", arange, 1},

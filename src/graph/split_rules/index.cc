@@ -93,6 +93,7 @@ Reason index_select(RuleContext& op) {
     if (index->sliced() || x->rule.dim == dim) return kAcrossBatch;
     op.set_output(0, x->rule);
   } else if (index->sliced()) {
+    if (dim >= x->shape.size()) return kUnusualArguments;
     reduce(*x);
     op.set_output(0, concat_rule(dim, index->rule.outer));
   } else {

@@ -222,6 +222,13 @@ constexpr RuleEntry kRules[] = {
     {"aten.threshold_backward.default", pointwise},
     {"aten.native_dropout.default", pointwise},
     {"aten.native_dropout_backward.default", pointwise},
+    {"aten.bernoulli.default", pointwise},
+    {"aten.bernoulli.Tensor", pointwise},
+    {"aten.normal.Tensor_float", pointwise},
+    {"aten.normal.float_Tensor", pointwise},
+    {"aten.normal.Tensor_Tensor", pointwise},
+    {"aten.rrelu_with_noise_functional.default", pointwise},
+    {"aten.rrelu_with_noise_backward.default", pointwise},
 };
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "graph/last_reads.h"
 #include "operators/facts.h"
 #include "runtime/exec/attention.h"
+#include "runtime/exec/draw.h"
 #include "runtime/exec/random.h"
 #include "runtime/exec/slices.h"
 #include "runtime/program/draws.h"
@@ -68,7 +69,7 @@ ReferenceStep::Exceptions ReferenceStep::exceptions() const {
     if (!normalised_[op].slices.empty() && !graph_.facts(op).batch_statistics->backward) {
       ++exceptions.batch_norms;
     }
-    if (is_drawn_by_counter(graph_, op) && drawn_for(graph_, op) == op) ++exceptions.masks;
+    if (is_drawn_by_counter(graph_, op) && drawn_for(graph_, op) == op) ++exceptions.random;
   }
   return exceptions;
 }
@@ -192,17 +193,30 @@ void ReferenceStep::normalise(OpId op) {
   }
 }
 
-// native_dropout(x, rate, train) → x · mask / (1 − rate), mask.
+// The numbers of the whole batch. Dropout, native_dropout(x, rate, train), is x · mask / (1 −
+// rate).
 void ReferenceStep::draw(OpId op) {
   if (is_attention(graph_, op)) return attend(op);
-  const at::Tensor& x = values_[graph_.inputs(op)[0]];
-  const double rate = dropped_share(graph_, op);
+  std::vector<at::Tensor> operands;
+  for (TensorId id : graph_.inputs(op)) operands.push_back(values_[id]);
   const auto outputs = graph_.outputs(op);
-  const at::Tensor mask =
-      keep_mask({options_.seed, step_, op}, rate, x.sizes().vec(), Cut{}, at::kCPU);
-  const double scale = rate < 1 ? 1 / (1 - rate) : 0.0;
-  if (outputs[0].valid()) values_[outputs[0]] = x * mask * scale;
-  if (outputs.size() > 1 && outputs[1].valid()) values_[outputs[1]] = mask;
+  std::vector<at::Tensor> results;
+  if (graph_.facts(op).draw == operators::Draw::kMask) {
+    const at::Tensor& x = operands[0];
+    const double rate = dropped_share(graph_, op);
+    const at::Tensor mask =
+        keep_mask({options_.seed, step_, op}, rate, x.sizes().vec(), Cut{}, at::kCPU);
+    results = {x * mask * (rate < 1 ? 1 / (1 - rate) : 0.0), mask};
+  } else {
+    const ExecuteOptions execute_options{.floats = options_.floats};
+    const OperatorCall call(graph_, op, {options_.batch, options_.batch}, execute_options);
+    results = runtime::draw(graph_, call, operands,
+                            {{options_.seed, step_, op}, 0, options_.batch, options_.batch},
+                            {graph::SplitKind::kSame}, execute_options);
+  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].valid()) values_[outputs[i]] = results.at(i);
+  }
 }
 
 // Attention that drops weights, by plain operators over the whole batch: P = softmax(Q Kᵀ · scale +

@@ -31,8 +31,8 @@ IdVector<OpId, NormalisedSlices> normalised_slices(const cost::Problem& problem,
                                                    const compiler::Plan& plan);
 
 // Shares no code with rank programs, and knows no split rules: an op that is cut wrongly there is
-// run on the whole batch here. Two exceptions, by name: batch normalisation (above), and dropout,
-// whose masks are drawn by the element's place in the whole batch.
+// run on the whole batch here. Two exceptions: batch normalisation (above), and operators that draw
+// random numbers, which follow from the element's place in the whole batch.
 class ReferenceStep {
  public:
   struct Options {
@@ -58,7 +58,7 @@ class ReferenceStep {
   // How many ops are exceptions.
   struct Exceptions {
     std::int64_t batch_norms = 0;  // per slice; forward
-    std::int64_t masks = 0;        // by counter
+    std::int64_t random = 0;       // by counter
   };
   Exceptions exceptions() const;
 

@@ -51,6 +51,8 @@ class OperatorCall {
   // The same, as the dispatcher leaves it.
   torch::jit::Stack call_boxed(torch::jit::Stack arguments) const;
 
+  const c10::FunctionSchema& schema() const { return handle_.schema(); }
+
   // Whether the operator can write its result, which has the shape and dtype of its first operand,
   // over that operand: the same bits, in the same time or less, without memory of its own.
   bool can_overwrite() const { return over_.has_value(); }

@@ -29,4 +29,43 @@ at::Tensor keep_mask_by_tensors(const RandomStream& stream, double rate,
                                 const std::vector<std::int64_t>& sizes, const Cut& cut,
                                 at::Device device);
 
+// A distribution of real numbers, and its parameters.
+struct Law {
+  enum class Kind : std::uint8_t {
+    kUniform,      // in [a, b); of `digits` random binary digits
+    kNormal,       // of mean a and standard deviation b
+    kExponential,  // of rate a
+    kLogNormal,    // e to the power of a normal number
+    kGeometric,    // trials until the first success, whose probability is a
+    kCauchy,       // of median a and scale b
+  };
+  Kind kind = Kind::kUniform;
+  double a = 0;
+  double b = 1;
+  int digits = 53;
+};
+
+// What the elements of a slice draw, as those of keep_mask do: float64, by runtime/exec/variates.h.
+at::Tensor random_numbers(const RandomStream& stream, const Law& law,
+                          const std::vector<std::int64_t>& sizes, const Cut& cut,
+                          at::Device device);
+at::Tensor random_numbers_by_tensors(const RandomStream& stream, const Law& law,
+                                     const std::vector<std::int64_t>& sizes, const Cut& cut,
+                                     at::Device device);
+
+// The same for whole numbers in [low, low + count), count up to 2^63: int64.
+struct Range {
+  std::int64_t low = 0;
+  std::uint64_t count = 1;
+};
+at::Tensor random_integers(const RandomStream& stream, const Range& range,
+                           const std::vector<std::int64_t>& sizes, const Cut& cut,
+                           at::Device device);
+at::Tensor random_integers_by_tensors(const RandomStream& stream, const Range& range,
+                                      const std::vector<std::int64_t>& sizes, const Cut& cut,
+                                      at::Device device);
+
+// The numbers below `count` in a random order, all of them: int64.
+at::Tensor random_order(const RandomStream& stream, std::int64_t count, at::Device device);
+
 }  // namespace heterog::runtime

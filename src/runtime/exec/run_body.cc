@@ -3,13 +3,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <tuple>
 
 #include "base/check.h"
 #include "base/text.h"
 #include "runtime/exec/attention.h"
-#include "runtime/exec/random.h"
+#include "runtime/exec/draw.h"
 #include "runtime/exec/slices.h"
 #include "runtime/program/draws.h"
 
@@ -52,7 +53,7 @@ BodyRunner::BodyRunner(const Job& job, const Program& program, const WorkerOptio
     const Instruction& instruction = program_.instructions[id];
     for (const BodyStep& step : instruction.body) {
       std::size_t index = 0;
-      if (step.kind == Kind::kCall) {
+      if (step.kind == Kind::kCall || step.kind == Kind::kRandom) {
         const std::int64_t samples = step.end - step.begin;
         const auto [at, is_new] = known.try_emplace({step.op, samples}, calls_.size());
         index = at->second;
@@ -110,7 +111,7 @@ void BodyRunner::take(const BodyStep& step, std::size_t call, Registers& registe
     case Kind::kCall:
       return run_call(step, calls_[call], registers, queue);
     case Kind::kRandom:
-      return run_random(step, registers);
+      return run_random(step, calls_[call], registers);
     case Kind::kCut:
       registers[step.out[0]] = cut_samples(registers[step.in[0]], step.cut);
       return;
@@ -198,37 +199,32 @@ void BodyRunner::run_call(const BodyStep& step, const OperatorCall& call, Regist
   }
 }
 
-void BodyRunner::run_random(const BodyStep& step, Registers& registers) const {
+void BodyRunner::run_random(const BodyStep& step, const OperatorCall& call,
+                            Registers& registers) const {
   if (is_attention(graph_, step.op)) return run_attention(step, registers);
-  run_dropout(step, registers);
-}
-
-// What the step's first operand holds of the whole batch.
-Cut BodyRunner::held_samples(const BodyStep& step) const {
-  const graph::SplitRule rule =
-      graph::seen_rule(graph_, *job_.problem->splits, graph_.inputs(step.op)[0]);
-  if (rule.kind != graph::SplitKind::kConcat) return {};
-  return {rule.dim, rule.outer, job_.problem->batch, step.begin, step.end - step.begin};
-}
-
-// native_dropout(x, rate, train) → x · mask / (1 − rate), mask.
-void BodyRunner::run_dropout(const BodyStep& step, Registers& registers) const {
-  const at::Tensor x = registers[step.in[0]];
-  const double rate = dropped_share(graph_, step.op);
-  const at::Tensor mask = keep_mask({options_.seed, step_, step.op}, rate, x.sizes().vec(),
-                                    held_samples(step), options_.device);
-  if (step.out[0] != kNoRegister) {
-    registers[step.out[0]] = rate < 1 ? at::mul(x, mask).mul_(1 / (1 - rate)) : at::zeros_like(x);
+  std::vector<at::Tensor> operands;
+  for (Register r : step.in) operands.push_back(registers[r]);
+  const auto outputs = graph_.outputs(step.op);
+  const TensorId made = *std::ranges::find_if(outputs, [](TensorId out) { return out.valid(); });
+  std::vector<at::Tensor> results =
+      draw(graph_, call, operands,
+           {{options_.seed, step_, step.op}, step.begin, step.end, job_.problem->batch},
+           graph::seen_rule(graph_, *job_.problem->splits, made),
+           {.floats = options_.floats, .device = options_.device});
+  for (std::size_t i = 0; i < step.out.size(); ++i) {
+    if (step.out[i] != kNoRegister) registers[step.out[i]] = std::move(results.at(i));
   }
-  if (step.out.size() > 1 && step.out[1] != kNoRegister) registers[step.out[1]] = mask;
 }
 
 void BodyRunner::run_attention(const BodyStep& step, Registers& registers) const {
   std::vector<at::Tensor> operands;
   for (Register r : step.in) operands.push_back(registers[r]);
-  std::vector<at::Tensor> results = runtime::run_attention(
-      graph_, step.op, operands, {options_.seed, step_, drawn_for(graph_, step.op)},
-      held_samples(step));
+  const RandomStream stream{options_.seed, step_, drawn_for(graph_, step.op)};
+  const graph::SplitRule& held =
+      graph::seen_rule(graph_, *job_.problem->splits, graph_.inputs(step.op)[0]);
+  std::vector<at::Tensor> results =
+      runtime::run_attention(graph_, step.op, operands, stream,
+                             drawn_cut(held, {stream, step.begin, step.end, job_.problem->batch}));
   for (std::size_t i = 0; i < step.out.size(); ++i) {
     if (step.out[i] != kNoRegister) registers[step.out[i]] = std::move(results[i]);
   }

@@ -48,10 +48,8 @@ class BodyRunner {
   bool may_overwrite(const BodyStep& step, const OperatorCall& call,
                      const Registers& registers) const;
   void run_call(const BodyStep& step, const OperatorCall& call, Registers& registers, Queue queue);
-  void run_random(const BodyStep& step, Registers& registers) const;
-  void run_dropout(const BodyStep& step, Registers& registers) const;
+  void run_random(const BodyStep& step, const OperatorCall& call, Registers& registers) const;
   void run_attention(const BodyStep& step, Registers& registers) const;
-  Cut held_samples(const BodyStep& step) const;
 
   const Job& job_;
   const graph::ModelGraph& graph_;

@@ -62,8 +62,8 @@ void check_runnable(const cost::Problem& problem, const std::string& source) {
   for (OpId op : graph.op_ids()) {
     const std::string_view type = graph.type_name(op);
     VALIDATE(!draws_from_generator(graph, op),
-             "{}: op '{}' draws random numbers by {}, which gives other training under every plan; "
-             "of random operators native_dropout can be run",
+             "{}: op '{}' draws random numbers by {}, which gives other training under every plan "
+             "and has no form that does not; take it out of the step",
              source, graph.op(op).name, type);
     if (is_drawn_by_counter(graph, op)) {
       const OpId drawn = drawn_for(graph, op);

@@ -5,10 +5,10 @@
 
 namespace heterog::runtime {
 
-// Whether the op is a dropout or an attention that draws: its mask then comes from keep_mask
-// (runtime/exec/random), by whoever runs it.
+// Whether the op draws numbers that follow from where its elements stand in the batch: runtime/exec
+// draws them (draw.h, attention.h), and the operator itself is not called.
 bool is_drawn_by_counter(const graph::ModelGraph& graph, OpId op);
-// The share of its elements, or of an attention's weights, that are dropped.
+// Of a dropout, the share of its elements that are dropped; of an attention, of its weights.
 double dropped_share(const graph::ModelGraph& graph, OpId op);
 // Whose numbers the op draws: its own, or, of an attention's gradient, those of the forward op.
 OpId drawn_for(const graph::ModelGraph& graph, OpId op);
