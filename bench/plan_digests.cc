@@ -86,6 +86,7 @@ std::uint64_t digest(const compiler::Plan& plan) {
       d.add(hold.resource, hold.duration, hold.bytes);
     }
     for (DeviceId device : plan.participants[t]) d.add(device);
+    for (TensorId parameter : plan.updated[t]) d.add(parameter);
     for (BufferId buffer : plan.allocates[t]) d.add(buffer);
     for (BufferId buffer : plan.reads[t]) d.add(buffer);
     d.add(plan.payload[t]);

@@ -2,15 +2,27 @@
 
 # LibTorch's headers take 13 s (ATen's) or more (all of torch/torch.h) to read, so the targets whose
 # sources include them share a precompiled header: ATEN, what runs operators, or TORCH, what learns.
-# A file compiles three times as fast by the smaller one.
+# A file compiles three times as fast by the smaller one. What torch/torch.h leaves to be instantiated
+# at the end of every source takes 9 s each, so sources of TORCH libraries are compiled a few at a
+# time, and those that include nothing of it do without (heterog_without_headers).
 if(HETEROG_LEARNING)
   foreach(headers "aten <ATen/ATen.h> <ATen/core/dispatch/Dispatcher.h>" "torch <torch/torch.h>")
     separate_arguments(headers)
     list(POP_FRONT headers kind)
-    add_library(heterog_${kind}_headers OBJECT ${CMAKE_CURRENT_LIST_DIR}/torch_headers.cc)
+    add_library(heterog_${kind}_headers OBJECT ${CMAKE_CURRENT_LIST_DIR}/precompiled_headers.cc)
     target_link_libraries(heterog_${kind}_headers PRIVATE heterog_options LibTorch::cpu)
     target_precompile_headers(heterog_${kind}_headers PRIVATE ${headers})
   endforeach()
+endif()
+
+# Other libraries share one of what most of them include. Not where we develop: a source must name
+# what it includes.
+if(HETEROG_COMMON_HEADERS)
+  add_library(heterog_common_headers OBJECT ${CMAKE_CURRENT_LIST_DIR}/precompiled_headers.cc)
+  target_link_libraries(heterog_common_headers PRIVATE heterog_options fmt::fmt
+    nlohmann_json::nlohmann_json)
+  target_precompile_headers(heterog_common_headers PRIVATE <fmt/format.h> <algorithm> <functional>
+    <map> <memory> <optional> <set> <span> <string> <unordered_map> <vector> <nlohmann/json.hpp>)
 endif()
 
 # heterog_use_headers(TARGET aten|torch): compile the target with that precompiled header.
@@ -24,6 +36,12 @@ function(heterog_use_headers target kind)
   endif()
 endfunction()
 
+# heterog_without_headers(SOURCE …): of a target with such a header, sources that need none of it.
+function(heterog_without_headers)
+  set_source_files_properties(${ARGN} PROPERTIES
+    SKIP_PRECOMPILE_HEADERS ON SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
 # heterog_library(NAME [ATEN|TORCH] SOURCES … DEPENDS …): static library heterog_NAME.
 function(heterog_library name)
   cmake_parse_arguments(arg "ATEN;TORCH" "" "SOURCES;DEPENDS" ${ARGN})
@@ -31,8 +49,11 @@ function(heterog_library name)
   target_link_libraries(heterog_${name} PUBLIC heterog_options ${arg_DEPENDS})
   if(arg_TORCH)
     heterog_use_headers(heterog_${name} torch)
+    set_target_properties(heterog_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4)
   elseif(arg_ATEN)
     heterog_use_headers(heterog_${name} aten)
+  elseif(HETEROG_COMMON_HEADERS)
+    target_precompile_headers(heterog_${name} REUSE_FROM heterog_common_headers)
   endif()
 endfunction()
 

@@ -210,14 +210,14 @@ GRAPHS = {
     "mlp_adam_squares": (Mlp, vectors, squares, adam, {}),
     "mlp_penalised": (Mlp, vectors, penalised, sgd_decay, {}),
     "mlp_clipped": (Mlp, vectors, smoothed, adamw, {"clip_norm": 0.05}),
-    "convolutions_adamw": (Convolutions, images, smoothed, adamw, {}),
+    "convolutions_adamw": (Convolutions, images, smoothed, adamw, {"fused_update": False}),
     "batch_norm_sgd": (Normalised, images, classify, sgd, {}),
     "transformer_tied": (Transformer, texts, by_word, adamw, {"clip_norm": 0.1}),
     "transformer_dropout": (dropping_transformer, texts, masked_mean, adam, {}),
     "transformer_bfloat16": (Transformer, texts, by_word, sgd, {"autocast": "bfloat16"}),
     "sequence_first": (SequenceFirst, texts, by_word, adam, {}),
     "random_numbers": (Drawing, vectors, classify, sgd, {}),
-    "lstm": (Recurrent, texts, masked_mean, sgd_decay, {}),
+    "lstm": (Recurrent, texts, masked_mean, sgd_decay, {"fused_update": False}),
 }
 
 

@@ -50,7 +50,7 @@ INTERNAL = set(
     _conj_physical _convolution _ctc_loss _ctc_loss_backward _dirichlet_grad _efficientzerotensor
     _embedding_bag _embedding_bag_backward _embedding_bag_dense_backward
     _embedding_bag_forward_only _embedding_bag_per_sample_weights_backward _euclidean_dist
-    _fused_rms_norm _fused_rms_norm_backward _grouped_mm _linalg_det _linalg_eigh _linalg_slogdet
+    _fused_adam _fused_adamw _fused_rms_norm _fused_rms_norm_backward _fused_sgd _grouped_mm _linalg_det _linalg_eigh _linalg_slogdet
     _linalg_solve_ex _linalg_svd _log_softmax _log_softmax_backward_data _logcumsumexp
     _lu_with_info _masked_scale _native_batch_norm_legit _native_batch_norm_legit_functional
     _native_batch_norm_legit_no_training _neg_view _neg_view_copy _pdist_backward _pdist_forward

@@ -41,6 +41,7 @@ class RunnerConfig:
     batch_norm: str = "per-slice"
     attention: str = "one"
     momentum_input: bool = False
+    fused_update: bool = True
     check: bool | None = None
     # Where files go.
     cache: str | None = None  # folder; None: heterog/runs in the user's cache

@@ -52,6 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
             attention=options.attention,
             loss_scaling=False if options.no_loss_scaling else None,
             momentum_input=options.momentum_input,
+            fused_update=not options.no_fused_update,
             check=options.check,
         )
         step.save(options.out)
@@ -136,6 +137,11 @@ def _parse(arguments):
         "--momentum-input",
         action="store_true",
         help="the momentum (or the first of betas) is an input of the step, as the rate is",
+    )
+    parser.add_argument(
+        "--no-fused-update",
+        action="store_true",
+        help="Adam, AdamW and SGD operator by operator, not by one kernel",
     )
     parser.add_argument(
         "--check",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from heterog import attention_reference
+from heterog import attention_reference, fused_update
 
 _NUMBER = r"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?)"
 _AFFINE = re.compile(rf"(?P<a>{_NUMBER})?B(?P<c>[+-]{_NUMBER.removeprefix('[+-]?')})?")
@@ -107,7 +107,8 @@ def run(
     names of the operators in whose place they run. `go_on_with`: tensors by id that take the place
     of what an operator has made, once it has been observed.
     """
-    instead = attention_reference.operators(attention_reference.drawn) | (instead or {})
+    own = attention_reference.operators(attention_reference.drawn) | fused_update.operators()
+    instead = own | (instead or {})
     setting = Setting(batch, whole or batch, torch.device(device))
     tensors: list = [values.get(entry["name"]) for entry in graph["tensors"]]
     with torch.no_grad():

@@ -61,6 +61,7 @@ class Scaled:
 
     grads: dict[Tensor, Tensor]  # divided by the scale
     overflow: Tensor  # whether any of them is infinite or no number
+    flag: Tensor  # the same as a number, 0 or 1
     number: Tensor  # of the step, counted over those that were not left out
 
 
@@ -92,7 +93,8 @@ def unscale(step: Step, number: Tensor, rules: LossScaling) -> Scaled:
         next_scale = torch.where(overflow, scale * rules.backoff_factor, kept)
         next_steady = torch.where(overflow | grows, torch.zeros_like(steady), longer)
         next_left_out = left_out + overflow.to(left_out.dtype)
-        return [overflow, counted, next_scale, next_steady, next_left_out, *unscaled]
+        flag = overflow.to(torch.float32)
+        return [overflow, flag, counted, next_scale, next_steady, next_left_out, *unscaled]
 
     mode = FakeTensorMode()
     given = [scale, steady, left_out, number, *step.gradients.values()]
@@ -101,11 +103,11 @@ def unscale(step: Step, number: Tensor, rules: LossScaling) -> Scaled:
             torch.empty_strided(t.shape, t.strides, dtype=t.dtype, device="cpu") for t in given
         ]
     merger = Merger([record(run, fakes, mode)], [0], "loss_scale/")
-    overflow, counted, *following = merger.run(given)
+    overflow, flag, counted, *following = merger.run(given)
     _append(step, merger.ops)
     step.next |= dict(zip([scale, steady, left_out], following, strict=False))
     grads = dict(zip(step.gradients, following[3:], strict=True))
-    return Scaled(grads, overflow, counted)
+    return Scaled(grads, overflow, flag, counted)
 
 
 def masked(step: Step, scaled: Scaled, of: Tensor, result: Tensor) -> Tensor:

@@ -44,7 +44,8 @@ class Merger:
         self.modules = modules
         self.batches = tuple(batches)
         self.prefix = prefix  # of every name
-        self.values: dict[torch.fx.Node, object] = {}  # node of the first graph → Tensor or Op
+        # Node of the first graph → Tensor, or a list of them where an operator returns several.
+        self.values: dict[torch.fx.Node, object] = {}
         self.inputs: list[Tensor] = []
         self.ops: list[Op] = []
         self.constants: dict[object, Tensor] = {}
@@ -78,8 +79,7 @@ class Merger:
             self._constant(nodes, [getattr(module, node.target) for module, node in modules])
         elif first.op == "call_function":
             if first.target is operator.getitem:
-                source = self.values[first.args[0]]
-                self.values[first] = source.outputs[first.args[1]]
+                self.values[first] = self.values[first.args[0]][first.args[1]]
             else:
                 self._call(nodes)
 
@@ -172,24 +172,25 @@ class Merger:
         }
         op = Op(self.prefix + first.name, first.target, args, kwargs, [], *_annotation(first))
         op.draw = (first.meta.get("custom") or {}).get("draw")
-        values = [node.meta.get("val") for node in nodes]
-        if isinstance(values[0], (list, tuple)):
-            for value in values:
-                if len(value) != len(values[0]):
-                    raise ExportError(
-                        f"{_place(first)}: {first.target} returns {len(values[0])} tensors at batch "
-                        f"{self.batches[0]} and {len(value)} at another; the number must not depend "
-                        "on the batch"
-                    )
-            for index in range(len(values[0])):
-                column = [value[index] for value in values]
-                name = op.name if index == 0 else f"{op.name}.{index}"
-                op.outputs.append(self._tensor(name, "activation", nodes, column))
-            self.values[first] = op
-        else:
-            op.outputs.append(self._tensor(op.name, "activation", nodes, values))
-            self.values[first] = op.outputs[0]
+        self.values[first] = self._results(op, nodes, [node.meta.get("val") for node in nodes])
         self.ops.append(op)
+
+    def _results(self, op: Op, nodes, values):
+        """What the operator returns, in its form; `op.outputs` gets the same, flat."""
+        first = values[0]
+        if not isinstance(first, (list, tuple)):
+            count = len(op.outputs)
+            name = op.name if count == 0 else f"{op.name}.{count}"
+            op.outputs.append(self._tensor(name, "activation", nodes, values))
+            return op.outputs[-1]
+        for value in values:
+            if len(value) != len(first):
+                raise ExportError(
+                    f"{_place(nodes[0])}: {nodes[0].target} returns {len(first)} tensors at batch "
+                    f"{self.batches[0]} and {len(value)} at another; the number must not depend on "
+                    "the batch"
+                )
+        return [self._results(op, nodes, [value[i] for value in values]) for i in range(len(first))]
 
     def _tensor(self, name, role, nodes, values) -> Tensor | None:
         first = values[0]

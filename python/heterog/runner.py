@@ -75,6 +75,7 @@ def get_runner(model, make_inputs, loss_fn, optimizer, device_info, config=None)
         attention=config.attention,
         loss_scaling=config.loss_scaling,
         momentum_input=config.momentum_input,
+        fused_update=config.fused_update,
         check=config.check,
     )
     files = make_files(step, device_info, config)

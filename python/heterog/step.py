@@ -56,6 +56,7 @@ class Options:
     exact: bool  # batch normalisation
     attention: str
     scaling: LossScaling | None
+    fused: bool  # the update
 
 
 def export_training_step(
@@ -74,6 +75,7 @@ def export_training_step(
     batch_norm: str = "per-slice",
     attention: str = "one",
     momentum_input: bool = False,
+    fused_update: bool = True,
     loss_scaling: "LossScaling | dict | bool | None" = None,
     check: bool | None = None,
 ) -> TrainingStep:
@@ -102,6 +104,8 @@ def export_training_step(
                  scores are never kept; "math": written out
     momentum_input  the momentum (of some optimizers the first of `betas`) becomes an input of the
                  step, as the learning rate is, for schedulers that change it
+    fused_update  Adam, AdamW and SGD by PyTorch's fused kernels, one operator a parameter in the
+                 graph and one call for many when it runs; False: written out
     check        compares the graph with eager PyTorch on random data at two more batch sizes. True:
                  always, False: never, None: if it takes a few seconds
     """
@@ -110,7 +114,7 @@ def export_training_step(
             model, make_inputs, loss_fn, optimizer, name, batches=batches, batch=batch,
             dropout=dropout, double=double, autocast=autocast, clip_norm=clip_norm,
             batch_norm=batch_norm, attention=attention, momentum_input=momentum_input,
-            loss_scaling=loss_scaling, check=check,
+            fused_update=fused_update, loss_scaling=loss_scaling, check=check,
         )  # fmt: skip
     except HeterogError:
         raise
@@ -120,7 +124,7 @@ def export_training_step(
 
 def _export(
     model, make_inputs, loss_fn, optimizer, name, *, batches, batch, dropout, double, autocast,
-    clip_norm, batch_norm, attention, momentum_input, loss_scaling, check,
+    clip_norm, batch_norm, attention, momentum_input, fused_update, loss_scaling, check,
 ) -> TrainingStep:  # fmt: skip
     _check_options(name, batches, double, autocast, clip_norm)
     if batch_norm not in ("per-slice", "exact"):
@@ -130,7 +134,7 @@ def _export(
     given = model
     options = Options(
         dropout, double, getattr(torch, autocast) if autocast else None, clip_norm,
-        batch_norm == "exact", attention, read_scaling(loss_scaling, autocast),
+        batch_norm == "exact", attention, read_scaling(loss_scaling, autocast), fused_update,
     )  # fmt: skip
     model = _build(model)
     trained = [n for n, p in model.named_parameters() if p.requires_grad]
@@ -180,6 +184,8 @@ def _export(
         "dtype": dtype_name(parameters[0].dtype),
         "optimizer": update.defaults,
     }
+    if (allowed := _tf32()) != ["convolutions"]:  # PyTorch's own setting
+        header["tf32"] = allowed
     graph = to_graph(step, header)
     if check is False:
         return TrainingStep(graph, "not checked against PyTorch", constants, untrained, update)
@@ -207,6 +213,21 @@ def _without(spec: StepSpec, update: Update, names: list[str]) -> tuple[StepSpec
     return replace(spec, trained=left, held=held), replace(update, groups=groups)
 
 
+def _tf32() -> list[str]:
+    """What PyTorch is set to multiply in TF32 of operands in float32, on GPUs that have it."""
+    cublas, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    parts = {"products": (cublas, cublas), "convolutions": (cudnn, cudnn.conv)}
+    allowed = []
+    for name, (old, new) in parts.items():
+        try:
+            allows = old.allow_tf32
+        except RuntimeError:  # it was set by the newer name
+            allows = new.fp32_precision == "tf32"
+        if allows:
+            allowed.append(name)
+    return allowed
+
+
 def default_batches(batch: int | None) -> list[tuple[int, int, int]]:
     """What is traced at, best first. Even and odd sizes far apart, so that what a model decides by
     its batch shows; at 2, a size B - 1 is 1, where some operators specialise."""
@@ -229,7 +250,7 @@ def _trace(spec: StepSpec, samples: list[tuple], sizes, update, options: Options
                 for size, inputs in zip(sizes, samples, strict=True)
             ]
         step = merge_traces(traces)
-        add_update(step, update, options.clip_norm, options.scaling)
+        add_update(step, update, options.clip_norm, options.scaling, options.fused)
     step = clean(step)
     if options.exact:
         check_exact(step)

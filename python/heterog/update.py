@@ -7,6 +7,7 @@ form is traced once and written out for every parameter that has it.
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from heterog.fused_update import forget_gradients, fused_module
 from heterog.hints import buffer_values
 from heterog.ir import Op, Step, Tensor
 from heterog.loss_scaling import LossScaling, masked, unscale
@@ -17,10 +18,15 @@ from heterog.record import record
 
 
 def add_update(
-    step: Step, update: Update, clip_norm: float | None, scaling: LossScaling | None = None
+    step: Step,
+    update: Update,
+    clip_norm: float | None,
+    scaling: LossScaling | None = None,
+    fused: bool = True,
 ) -> None:
     """Appends the operators, the optimizer's state, `lr` and, where they count, `momentum` and
-    `step`. `scaling`: how the scale moves of a loss that forward has scaled."""
+    `step`. `scaling`: how the scale moves of a loss that forward has scaled. `fused`: one operator
+    for each parameter where PyTorch has a kernel of the optimizer."""
     parameters = {t.name: t for t in step.inputs if t.role == "parameter"}
     lr, momentum, number = _setting("lr"), _setting("momentum"), _setting("step")
     first_parameter = sum(t.role == "input" for t in step.inputs)
@@ -42,19 +48,30 @@ def add_update(
             grad = grads[parameter]
             key = (index, _form(parameter), _form(grad))
             if key not in forms:
-                forms[key] = reader.form(*key[1:])
-            form = update.forms[name] = forms[key]
+                form = reader.form(*key[1:])
+                kernel = None
+                if fused:
+                    kernel = fused_module(update, group, *key[1:], form, scaled is not None)
+                forms[key] = form, kernel
+            form, kernel = forms[key]
+            update.forms[name] = form
             states = [_state(parameter, kept) for kept in form.kept]
             step.inputs.extend(states)
-            merger = Merger([form.module], [0], f"{name}/")
-            outputs = merger.run([parameter, grad, lr, momentum, counted, *states])
+            merger = Merger([form.module if kernel is None else kernel], [0], f"{name}/")
+            given = [parameter, grad, lr, momentum, counted, *states]
+            if kernel is not None and scaled is not None:
+                given.append(scaled.flag)
+            outputs = merger.run(given)
+            if kernel is not None:
+                forget_gradients(merger.ops)
             _append(step, merger.ops, name.rpartition(".")[0])
             for old, new in zip([parameter, *states], outputs, strict=True):
-                step.next[old] = new if scaled is None else masked(step, scaled, old, new)
+                keeps = scaled is not None and kernel is None
+                step.next[old] = masked(step, scaled, old, new) if keeps else new
     settings = [lr]
     if update.momentum is not None:
         settings.append(momentum)
-    if any(form.reads_step() for form in forms.values()):
+    if any(form.reads_step() for form, _ in forms.values()):
         settings.append(number)
     step.inputs[first_parameter:first_parameter] = settings
 

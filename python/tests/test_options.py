@@ -163,3 +163,16 @@ def test_a_large_model_takes_no_memory():
 def test_options_that_make_no_sense(options, message):
     with pytest.raises(ExportError, match=message):
         export(Case(lambda: nn.Linear(6, 4), vectors, squares, options=options))
+
+
+def test_tf32_is_as_pytorch_is_set():
+    case = Case(Drops(), lambda b: (torch.randn(b, 6),), lambda m, x: m(x).mean())
+    usual = export(case)
+    assert "tf32" not in usual
+    torch.set_float32_matmul_precision("high")
+    try:
+        faster = export(case)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert faster["tf32"] == ["products", "convolutions"]
+    assert faster["ops"] == usual["ops"]

@@ -9,6 +9,7 @@
 #include "compiler/emit/next_values.h"
 #include "compiler/emit/ops.h"
 #include "compiler/emit/overhead.h"
+#include "compiler/emit/updates.h"
 #include "compiler/layout.h"
 #include "compiler/order.h"
 
@@ -29,7 +30,7 @@ void emit_updates(Emission& e) {
   for (OpId op : e.problem.folded->ops) {
     if (e.problem.graph->op(op).phase == Phase::kUpdate) emit_op(e, op);
   }
-  for (const graph::UpdateChain& chain : e.problem.folded->chains) emit_update(e, chain);
+  update_parameters(e);
 }
 
 void set_memory(const cost::Problem& problem, const Whereabouts& where, Plan& plan) {

@@ -29,7 +29,8 @@ enum class TaskKind : std::uint8_t {
   kAllReduce,  // a collective over a device set: everyone gets the sum
   kPush,       // a gradient to its parameter server
   kPull,       // a new parameter from its server, or the new value of anything else that stays
-  kUpdate,     // all ops that update one parameter and its optimizer state
+  kUpdate,     // all ops that update parameters and their optimizer state: of one, or of several
+               // that become ready together and are updated alike
   kOverhead,   // what a transfer or collective took of a device that moves bytes itself; nothing
                // waits for it, and nobody runs it: it stands for time
   kReduceScatter,  // a collective: everyone gets an interval of the sum
@@ -116,6 +117,7 @@ struct Plan {
   IdVector<TaskId, std::uint32_t> predecessors;  // count
   Csr<TaskId, Hold> holds;
   Csr<TaskId, DeviceId> participants;  // collectives: their devices, ascending; else empty
+  Csr<TaskId, TensorId> updated;       // updates: their parameters; else empty
 
   // What payloads hold. Tensors: one, unless several share a collective. Contributions: of a
   // collective, one per participant and in their order; of a sum, in the order in which they are

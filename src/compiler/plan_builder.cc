@@ -10,8 +10,8 @@ PlanBuilder::PlanBuilder(std::size_t devices, std::size_t links, Plan recycled)
   Plan& p = plan_;
   const auto clear = [](auto&... members) { (members.clear(), ...); };
   clear(p.kind, p.op, p.tensor, p.device, p.peer, p.begin, p.end, p.duration, p.moved_bytes,
-        p.payload, p.workspace, p.predecessors, p.holds, p.participants, p.carried, p.contributions,
-        p.buffers, p.allocates, p.reads, p.readers);
+        p.payload, p.workspace, p.predecessors, p.holds, p.participants, p.updated, p.carried,
+        p.contributions, p.buffers, p.allocates, p.reads, p.readers);
   p.device_count = devices;
   p.link_count = links;
   predecessors_.reserve(p.successors.rows(), p.successors.size());
@@ -22,6 +22,7 @@ void PlanBuilder::end_task() {
   is_open_ = false;
   plan_.holds.end_row();
   plan_.participants.end_row();
+  plan_.updated.end_row();
   plan_.allocates.end_row();
   plan_.reads.end_row();
   predecessors_.end_row();

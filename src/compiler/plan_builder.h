@@ -11,6 +11,7 @@ namespace heterog::compiler {
 //
 //   const TaskId task = builder.add_task({.kind = TaskKind::kTransfer, …});
 //   builder.hold(task, {link, duration, bytes});
+//   builder.update(task, parameter);
 //   builder.depend(earlier, task);
 //   builder.read(task, buffer);
 //   builder.carry(task, {tensor});
@@ -48,6 +49,10 @@ class PlanBuilder {
   void participate([[maybe_unused]] TaskId task, DeviceId device) {
     EXPECT(is_latest(task));
     plan_.participants.push(device);
+  }
+  void update([[maybe_unused]] TaskId task, TensorId parameter) {
+    EXPECT(is_latest(task) && plan_.kind[task] == TaskKind::kUpdate);
+    plan_.updated.push(parameter);
   }
   void depend(TaskId before, [[maybe_unused]] TaskId after) {
     EXPECT(is_latest(after) && before.value() < after.value());

@@ -12,8 +12,7 @@ std::string task_label(const Plan& plan, const cost::Problem& problem, TaskId ta
   const graph::ModelGraph& graph = *problem.graph;
   const cluster::Cluster& cluster = *problem.cluster;
   const TaskKind kind = plan.kind[task];
-  const std::string subject = plan.tensor[task].valid() ? graph.tensor(plan.tensor[task]).name
-                                                        : graph.op(plan.op[task]).name;
+  const std::string subject = task_subject(plan, graph, task);
   std::string place;
   if (is_collective(kind)) {
     for (DeviceId device : plan.participants[task]) {
@@ -37,6 +36,13 @@ Csr<TaskId, TaskId> predecessors(const Plan& plan) {
 }
 
 }  // namespace
+
+std::string task_subject(const Plan& plan, const graph::ModelGraph& graph, TaskId task) {
+  if (!plan.tensor[task].valid()) return graph.op(plan.op[task]).name;
+  const std::string& name = graph.tensor(plan.tensor[task]).name;
+  const std::size_t updated = plan.updated[task].size();
+  return updated > 1 ? fmt::format("{} and {} more", name, updated - 1) : name;
+}
 
 std::string plan_text(const Plan& plan, const cost::Problem& problem) {
   const auto before = predecessors(plan);

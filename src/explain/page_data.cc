@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "compiler/plan_text.h"
 #include "explain/decision_text.h"
 #include "explain/names.h"
 #include "explain/path_lines.h"
@@ -70,9 +71,7 @@ void add_tasks(const cost::Problem& problem, const DrawnPlan& drawn, OrderedJson
   std::vector<std::int64_t> begin, end, bytes;
   for (TaskId task : plan.task_ids()) {
     kind.push_back(kind_number(problem, plan, task));
-    name.push_back(strings.number(plan.tensor[task].valid()
-                                      ? problem.graph->tensor(plan.tensor[task]).name
-                                      : problem.graph->op(plan.op[task]).name));
+    name.push_back(strings.number(compiler::task_subject(plan, *problem.graph, task)));
     begin.push_back(plan.begin[task]);
     end.push_back(plan.end[task]);
     bytes.push_back(plan.moved_bytes[task]);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 
+#include "compiler/plan_text.h"
 #include "explain/amounts.h"
 #include "explain/names.h"
 
@@ -44,8 +45,7 @@ class Teller {
   std::string name(DeviceId device) const { return problem_.cluster->device(device).name; }
   std::string device_name(TaskId task) const { return name(plan_.device[task]); }
   std::string subject(TaskId task) const {
-    return plan_.tensor[task].valid() ? problem_.graph->tensor(plan_.tensor[task]).name
-                                      : problem_.graph->op(plan_.op[task]).name;
+    return compiler::task_subject(plan_, *problem_.graph, task);
   }
   std::string way(TaskId task) const {
     if (plan_.peer[task].valid()) return name(plan_.peer[task]) + " > " + device_name(task);

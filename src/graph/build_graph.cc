@@ -114,6 +114,10 @@ std::uint64_t hash_of(const ModelGraph& graph) {
     for (TensorId output : graph.outputs(id)) hasher.add(output.value());
   }
   hasher.add(graph.loss().value());
+  if (graph.tf32() != Tf32{}) {
+    hasher.add("tf32");
+    hasher.add((graph.tf32().products ? 2 : 0) + (graph.tf32().convolutions ? 1 : 0));
+  }
   return hasher.value();
 }
 

@@ -26,6 +26,9 @@ struct UpdateChain {
   std::vector<OpId> ops;      // ascending; aliases left out
   std::vector<Read> reads;    // what the chain reads from outside itself
   Bytes temporary_bytes = 0;  // the most that its own intermediate values take at one time
+  // Chains of one form do the same, op by op, with the same numbers and with tensors of their own.
+  std::uint32_t form = 0;
+  bool multi_tensor = false;  // an op of it can serve several chains of its form in one call
 };
 
 struct FoldedGraph {
@@ -47,6 +50,9 @@ struct FoldedGraph {
   // not run where the next one is made. Ascending.
   std::vector<TensorId> read_elsewhere;
 };
+
+// The chain of a parameter that has one.
+const UpdateChain& chain_of(const FoldedGraph& folded, TensorId parameter);
 
 FoldedGraph fold_aliases(const ModelGraph& graph, const SplitAnalysis& splits);
 

@@ -37,6 +37,7 @@ class Reader {
     GraphBuilder builder(object.string("name"));
     for (const char* key : {"producer", "optimizer"}) object.skip(key);
     const std::int64_t smallest_batch = smallest_traced(object);
+    builder.set_tf32(read_tf32(object));
     const std::string dtype_text = object.string("dtype");
     const auto dtype = find_dtype(dtype_text);
     if (!dtype) fail("dtype", "unknown dtype \"{}\"", printable(dtype_text));
@@ -77,6 +78,23 @@ class Reader {
       smallest = std::min(smallest, batch.as_int(1, kMaxSamples));
     }
     return smallest;
+  }
+
+  static Tf32 read_tf32(JsonObject& object) {
+    if (!object.has("tf32")) return {};
+    Tf32 tf32{.products = false, .convolutions = false};
+    for (const JsonValue& what : object.list("tf32")) {
+      const std::string text = what.as_string();
+      if (text == "products") {
+        tf32.products = true;
+      } else if (text == "convolutions") {
+        tf32.convolutions = true;
+      } else {
+        fail_input("{}: expected \"products\" or \"convolutions\", not \"{}\"", what.where(),
+                   printable(text));
+      }
+    }
+    return tf32;
   }
 
   std::string shown_source() const { return printable(source_, 400); }

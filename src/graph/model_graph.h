@@ -38,6 +38,14 @@ struct Op {
 };
 
 // Ops are in topological order. Built once, by GraphBuilder; never changed.
+// What of operands in float32 may be multiplied in TF32 (10 digits behind the point) on devices
+// that have it. As PyTorch, unless told otherwise.
+struct Tf32 {
+  bool products = false;
+  bool convolutions = true;
+  friend bool operator==(const Tf32&, const Tf32&) = default;
+};
+
 class ModelGraph {
  public:
   const std::string& name() const { return name_; }
@@ -77,6 +85,7 @@ class ModelGraph {
     return elements(id, samples) * element_bytes(tensors_[id].dtype);
   }
   TensorId loss() const { return loss_; }
+  const Tf32& tf32() const { return tf32_; }
   // Sizes of the whole: parameters() elements, and ids by role in id order.
   std::span<const TensorId> parameters() const { return parameters_; }
   std::int64_t parameter_elements() const;
@@ -95,6 +104,7 @@ class ModelGraph {
   };
 
   std::string name_;
+  Tf32 tf32_;
   IdVector<TensorId, Tensor> tensors_;
   IdVector<TensorId, Elements> elements_;
   IdVector<OpId, Op> ops_;
@@ -139,6 +149,7 @@ class GraphBuilder {
   TensorId add_tensor(TensorSpec spec);
   OpId add_op(OpSpec spec);
   void set_loss(TensorId loss) { graph_.loss_ = loss; }
+  void set_tf32(const Tf32& tf32) { graph_.tf32_ = tf32; }
 
   // Throws an input error (prefixed by `source`, a file name) on: an op that reads a tensor not yet
   // produced, a tensor produced twice, an id out of range, a size that is negative at B ≥ 1 or

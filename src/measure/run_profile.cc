@@ -22,11 +22,12 @@ using Times = std::map<std::int64_t, std::vector<double>>;
 // The ops that a task runs.
 std::vector<OpId> ops_of(const cost::Problem& problem, const compiler::Plan& plan, TaskId task) {
   if (plan.kind[task] == TaskKind::kCompute) return {plan.op[task]};
-  if (plan.kind[task] != TaskKind::kUpdate) return {};
-  for (const graph::UpdateChain& chain : problem.folded->chains) {
-    if (chain.parameter == plan.tensor[task]) return chain.ops;
+  std::vector<OpId> ops;
+  for (TensorId parameter : plan.updated[task]) {
+    const graph::UpdateChain& chain = graph::chain_of(*problem.folded, parameter);
+    ops.insert(ops.end(), chain.ops.begin(), chain.ops.end());
   }
-  return {};
+  return ops;
 }
 
 }  // namespace

@@ -32,8 +32,11 @@ _embedding_bag_dense_backward default
 _embedding_bag_forward_only default
 _embedding_bag_per_sample_weights_backward default
 _euclidean_dist default
+_fused_adam default tensor_lr
+_fused_adamw default tensor_lr
 _fused_rms_norm default
 _fused_rms_norm_backward default
+_fused_sgd default tensor_lr
 _grouped_mm default
 _linalg_det default
 _linalg_eigh default

@@ -110,6 +110,9 @@ struct Facts {
   // PyTorch has it as an operator that writes over its first argument too, an element at a time:
   // "add_", with an overload of the same name.
   bool in_place_twin = false;
+  // Takes lists, an item for each of the tensors that it updates, and makes of each what it would
+  // make of it alone: one call serves many. Its first list is what it updates; the twin writes it.
+  bool multi_tensor = false;
   // Not defined for operands below zero.
   bool positive = false;
   // A pooling whose windows follow from the sizes, not from arguments.

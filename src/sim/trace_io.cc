@@ -95,8 +95,10 @@ class TraceWriter {
 
   std::string task_name(TaskId task) const {
     if (!plan_.tensor[task].valid()) return problem_.graph->op(plan_.op[task]).name;
-    return fmt::format("{} {}", compiler::task_kind_name(plan_.kind[task]),
-                       problem_.graph->tensor(plan_.tensor[task]).name);
+    const std::size_t updated = plan_.updated[task].size();
+    return fmt::format("{} {}{}", compiler::task_kind_name(plan_.kind[task]),
+                       problem_.graph->tensor(plan_.tensor[task]).name,
+                       updated > 1 ? fmt::format(" and {} more", updated - 1) : "");
   }
 
   void add_slice(TaskId task, int pid, int tid, Nanoseconds duration, Bytes bytes) {
@@ -106,6 +108,7 @@ class TraceWriter {
     if (plan_.op[task].valid() && plan_.kind[task] == TaskKind::kCompute) {
       args.emplace("op", problem_.graph->type_name(plan_.op[task]));
     }
+    if (plan_.updated[task].size() > 1) args.emplace("parameters", plan_.updated[task].size());
     if (bytes > 0) args.emplace("bytes", bytes);
     if (plan_.payload[task].valid()) add_payload(task, args);
     add({{"ph", "X"},

@@ -322,13 +322,20 @@ class OnCpu {
  public:
   explicit OnCpu(const c10::OperatorHandle& op) : op_(op) {}
 
+  // Kernels of optimizers write gradients where they divide them by a scale, and nowhere else.
+  bool kept(const c10::Argument& formal, const torch::jit::Stack& stack, std::size_t first) const {
+    const auto scale = op_.schema().argumentIndexWithName("grad_scale");
+    return scale && formal.name() == "grads" &&
+           stack[first + static_cast<std::size_t>(*scale)].isNone();
+  }
+
   void run(torch::jit::Stack* stack) {
     const auto& formal = op_.schema().arguments();
     const std::size_t first = stack->size() - formal.size();
     for (std::size_t i = 0; i < formal.size(); ++i) {
       c10::IValue& value = (*stack)[first + i];
       const auto* alias = formal[i].alias_info();
-      value = taken(value, alias != nullptr && alias->isWrite());
+      value = taken(value, alias != nullptr && alias->isWrite() && !kept(formal[i], *stack, first));
     }
     ENSURE(on_.has_value());
     std::vector<Touch> touches;

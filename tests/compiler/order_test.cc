@@ -177,12 +177,15 @@ TEST(Priorities, ThatNameNothingAreRefused) {
   EXPECT_EQ(refusal(*problem, strategy), "s: priorities[0]: op 100000, the graph has " +
                                              std::to_string(problem->graph->op_count()) + " ops");
   // An op in the middle of an update is part of its task.
-  const OpId inside = problem->folded->chains.front().ops.front();
-  ASSERT_GT(problem->folded->chains.front().ops.size(), 1u);
-  strategy.priorities = {{inside, 0, 1}};
-  EXPECT_EQ(refusal(*problem, strategy), "s: priorities[0]: op '" +
-                                             problem->graph->op(inside).name +
-                                             "' has no task of its own in the plan");
+  const auto clipped = toy_problem(graph::read_graph("tests/data/mlp_clipped.json.gz"), 3, 24);
+  const OpId inside = clipped->folded->chains.front().ops.front();
+  ASSERT_GT(clipped->folded->chains.front().ops.size(), 1u);
+  Strategy of_clipped = replicated(*clipped, SyncMethod::kAllReduce);
+  of_clipped.order = OrderPolicy::kPriority;
+  of_clipped.priorities = {{inside, 0, 1}};
+  EXPECT_EQ(refusal(*clipped, of_clipped), "s: priorities[0]: op '" +
+                                               clipped->graph->op(inside).name +
+                                               "' has no task of its own in the plan");
 }
 
 }  // namespace

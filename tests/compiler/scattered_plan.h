@@ -71,6 +71,7 @@ class PlanScatterer {
     task_[task] = id;
     for (const Hold& hold : plan_.holds[task]) builder_.hold(id, hold);
     for (DeviceId device : plan_.participants[task]) builder_.participate(id, device);
+    for (TensorId parameter : plan_.updated[task]) builder_.update(id, parameter);
     for (TaskId earlier : before_[task]) builder_.depend(task_.at(earlier), id);
     for (BufferId buffer : plan_.reads[task]) builder_.read(id, buffer_.at(buffer));
     for (BufferId buffer : plan_.allocates[task]) {

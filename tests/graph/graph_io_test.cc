@@ -100,6 +100,22 @@ TEST(GraphIo, ReadsFromWhichBatchOnTheGraphHolds) {
               HasSubstr("traced_batches"));
 }
 
+TEST(GraphIo, ReadsWhatMayBeInTf32) {
+  const ModelGraph usual = parse_graph(kText, "f.json");
+  EXPECT_EQ(usual.tf32(), (Tf32{.products = false, .convolutions = true}));
+  Json json = parse_json(kText, "f.json");
+  json["tf32"] = {"convolutions"};
+  EXPECT_EQ(parse_graph(json.dump(), "f.json").hash(), usual.hash());
+  json["tf32"] = {"products"};
+  const ModelGraph other = parse_graph(json.dump(), "f.json");
+  EXPECT_EQ(other.tf32(), (Tf32{.products = true, .convolutions = false}));
+  EXPECT_NE(other.hash(), usual.hash());
+  EXPECT_EQ(error_of([](Json& file) {
+              file["tf32"] = {"products", "softmax"};
+            }),
+            "f.json: tf32[1]: expected \"products\" or \"convolutions\", not \"softmax\"");
+}
+
 TEST(GraphIo, AnInputMaySayWhatItsArgumentIsCalled) {
   EXPECT_EQ(error_of([](Json& json) { json["tensors"][0]["argument"] = "t"; }), "no error");
   EXPECT_THAT(error_of([](Json& json) { json["tensors"][0]["argument"] = 3; }),

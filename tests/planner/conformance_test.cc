@@ -37,7 +37,7 @@ void expect_every_op_placed(const cost::Problem& problem, const Plan& plan) {
     if (plan.kind[task] == TaskKind::kCompute) {
       samples[plan.op[task]] += plan.end[task] - plan.begin[task];
     }
-    if (plan.kind[task] == TaskKind::kUpdate) ++updates[plan.tensor[task]];
+    for (TensorId parameter : plan.updated[task]) ++updates[parameter];
   }
   for (OpId op : problem.folded->ops) {
     ASSERT_GE(samples[op], problem.batch) << problem.graph->op(op).name;

@@ -32,8 +32,8 @@ std::int64_t overwrites_of(const std::string& path, int devices) {
   return overwrites;
 }
 
-// Of each of four parameters momentum · state and parameter − rate · state, and the division of the
-// loss: 9 operators, three times on three devices.
+// Each of four parameters and its momentum, and the division of the loss: 9 tensors, three times on
+// three devices.
 TEST(Overwrite, UpdatesReplaceWhatTheyRead) {
   EXPECT_EQ(overwrites_of("tests/data/mlp_sgd.json.gz", 1), 9);
   EXPECT_EQ(overwrites_of("tests/data/mlp_sgd.json.gz", 3), 27);
@@ -42,7 +42,7 @@ TEST(Overwrite, UpdatesReplaceWhatTheyRead) {
 // Adam's updates, residual sums, rectifiers whose input nobody wants.
 TEST(Overwrite, OfRealModels) {
   for (const char* path : {"tests/data/transformer_tied.json.gz", "models/resnet50-tiny.json.gz"}) {
-    EXPECT_GT(overwrites_of(path, 1), 100) << path;
+    EXPECT_GT(overwrites_of(path, 1), 80) << path;
   }
 }
 

@@ -292,6 +292,21 @@ void creations(Cases& list) {
   unary(list, "aten.full_like.default", R"(["%0", 2.5])");
 }
 
+void updates(Cases& list) {
+  for (const char* name : {"_fused_adam", "_fused_adamw"}) {
+    list.push_back({"aten." + std::string(name) + ".tensor_lr",
+                    {"in 3", "sum 3", "in 3", "in 3", "in 1", "in 1"},
+                    R"([["%0"], ["%1"], ["%2"], ["%3"], [], ["%4"]])",
+                    R"({"lr": "%5", "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.1, "eps": 1e-8,
+                        "amsgrad": false, "maximize": false})"});
+  }
+  list.push_back({"aten._fused_sgd.tensor_lr",
+                  {"in 3", "sum 3", "in 3", "in 1"},
+                  R"([["%0"], ["%1"], ["%2"]])",
+                  R"({"lr": "%3", "weight_decay": 0.1, "momentum": 0.9, "dampening": 0.0,
+                      "nesterov": true, "maximize": false, "is_first_step": false})"});
+}
+
 void draws(Cases& list) {
   for (const char* size : {"\"#B\", 3", "2, \"#3B\"", "2, 3"}) {
     const std::string sizes = "[" + std::string(size) + "]]";
@@ -592,6 +607,7 @@ std::vector<Case> cases() {
   joins(list);
   creations(list);
   draws(list);
+  updates(list);
   reductions(list);
   lookups(list);
   losses(list);

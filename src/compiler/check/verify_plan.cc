@@ -77,6 +77,9 @@ void verify_tasks(const Plan& plan) {
       ENSURE(plan.rank[task] >= plan.duration[task] + plan.rank[next]);
     }
     verify_payload(plan, task);
+    const auto updated = plan.updated[task];
+    ENSURE(updated.empty() == (plan.kind[task] != TaskKind::kUpdate));
+    ENSURE(updated.empty() || updated.front() == plan.tensor[task]);
   }
 }
 

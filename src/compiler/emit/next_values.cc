@@ -35,14 +35,11 @@ std::vector<Location> replaced(const Emission& e, TensorId next) {
   if (e.layout.of_op[maker].valid()) return e.where.instances(next, maker);
   const TensorId parameter = e.problem.folded->home[maker];
   if (e.layout.home_of[parameter] == Layout::kNoHome) return {};
-  const auto& chains = e.problem.folded->chains;
-  const auto chain = std::find_if(chains.begin(), chains.end(),
-                                  [&](const auto& one) { return one.parameter == parameter; });
-  ENSURE(chain != chains.end());
+  const OpId updater = update_op(e.problem, chain_of(*e.problem.folded, parameter));
   std::vector<Location> locations;
   const auto& slices = e.layout.slices[e.layout.home(parameter).update];
   for (std::size_t i = 0; i < slices.size(); ++i) {
-    const TaskId task = e.where.instance_task(update_op(e.problem, *chain), i);
+    const TaskId task = e.where.instance_task(updater, i);
     locations.push_back({slices[i].device, {task, BufferId()}});
   }
   return locations;

@@ -9,7 +9,6 @@
 #include "compiler/emit/fetch.h"
 
 namespace heterog::compiler {
-namespace {
 
 using graph::OperandUse;
 using graph::SplitKind;
@@ -30,6 +29,13 @@ void read_all(Emission& e, TaskId task, std::size_t instance) {
     e.builder.read(task, source.buffer);
   }
 }
+
+void replace(Emission& e, TensorId tensor, DeviceId device, Bytes bytes, TaskId writer) {
+  wait_for_readers(e, tensor, device, writer);
+  e.where.keep(tensor, device, bytes);
+}
+
+namespace {
 
 // Whether each read of each instance i is what instance i of its producer made, or was there before
 // the step: what most ops do. Then `e.direct` has what is read, and nothing needs to be fetched.
@@ -62,12 +68,6 @@ void read_direct(Emission& e, TaskId task, std::size_t instance) {
     e.builder.depend(source.task, task);
     e.builder.read(task, source.buffer);
   }
-}
-
-// Written in place, after everyone who reads the old value.
-void replace(Emission& e, TensorId tensor, DeviceId device, Bytes bytes, TaskId writer) {
-  wait_for_readers(e, tensor, device, writer);
-  e.where.keep(tensor, device, bytes);
 }
 
 void allocate_outputs(Emission& e, OpId op, std::size_t instance, TaskId task, const Slice& slice) {
@@ -123,54 +123,6 @@ void emit_op(Emission& e, OpId op) {
       e.where.note_reader(read.base, slice.device, id);
     }
     allocate_outputs(e, op, i, id, slice);
-  }
-}
-
-void emit_update(Emission& e, const graph::UpdateChain& chain) {
-  if (e.layout.home_of[chain.parameter] == Layout::kNoHome) return;
-  const graph::ModelGraph& graph = *e.problem.graph;
-  const LayoutId layout = e.layout.home(chain.parameter).update;
-  const OpId updater = update_op(e.problem, chain);
-  fetch_all(e, updater, layout, chain.reads);
-  const auto& slices = e.layout.slices[layout];
-  PlanBuilder::Task task;
-  task.kind = TaskKind::kUpdate;
-  task.op = updater;
-  task.tensor = chain.parameter;
-  task.end = e.problem.batch;
-  task.workspace = chain.temporary_bytes;
-  std::vector<std::pair<TensorId, Bytes>> replaced;
-  for (OpId op : chain.ops) {
-    for (TensorId out : graph.outputs(op)) {
-      if (!out.valid() || !graph.tensor(out).replaces.valid()) continue;
-      replaced.emplace_back(graph.tensor(out).replaces, graph.bytes(out, e.problem.batch));
-    }
-  }
-  // What the chain replaces itself need not wait for it.
-  std::vector<TensorId> noted;
-  for (const graph::Read& read : chain.reads) {
-    const bool is_own = std::any_of(replaced.begin(), replaced.end(),
-                                    [&](const auto& own) { return own.first == read.base; });
-    if (!read.producer.valid() && !is_own) noted.push_back(read.base);
-  }
-  DeviceTypeId last_type;
-  for (std::size_t i = 0; i < slices.size(); ++i) {
-    const DeviceId device = slices[i].device;
-    const DeviceTypeId type = e.problem.cluster->device(device).type;
-    if (type != last_type) {
-      task.duration = 0;
-      for (OpId op : chain.ops) {
-        task.duration += e.problem.costs.duration(op, type, e.problem.batch);
-      }
-    }
-    last_type = type;
-    task.device = device;
-    const TaskId id = e.builder.add_task(task);
-    if (i == 0) e.where.ran(updater, id);
-    e.builder.hold(id, {e.builder.plan().compute_stream(device), task.duration});
-    read_all(e, id, i);
-    for (TensorId tensor : noted) e.where.note_reader(tensor, device, id);
-    for (const auto& [tensor, bytes] : replaced) replace(e, tensor, device, bytes, id);
   }
 }
 

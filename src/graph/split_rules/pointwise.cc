@@ -128,6 +128,17 @@ Reason with_buffer(RuleContext& op) {
   return reason;
 }
 
+// A parameter, its gradient and its state, none of which knows of samples.
+Reason update_kernel(RuleContext& op) {
+  const auto operands = op.operands();
+  if (operands.empty()) return kUnusualArguments;
+  if (any_local(operands)) return kReadsLocal;
+  if (any_sliced(operands)) return kAcrossBatch;
+  reduce_all(operands);
+  op.set_outputs(kSameRule);
+  return {};
+}
+
 constexpr RuleEntry kRules[] = {
     {"aten.alias.default", pointwise, kIdentity},
     {"aten.clone.default", pointwise, kIdentity},
@@ -221,6 +232,9 @@ constexpr RuleEntry kRules[] = {
     {"aten.threshold.default", pointwise},
     {"aten.threshold_backward.default", pointwise},
     {"aten.native_dropout.default", pointwise},
+    {"aten._fused_adam.tensor_lr", update_kernel},
+    {"aten._fused_adamw.tensor_lr", update_kernel},
+    {"aten._fused_sgd.tensor_lr", update_kernel},
     {"aten.native_dropout_backward.default", pointwise},
     {"aten.bernoulli.default", pointwise},
     {"aten.bernoulli.Tensor", pointwise},

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "operators/facts.h"
 #include "runtime/exec/dispatcher.h"
+#include "runtime/exec/fused_update.h"
 #include "runtime/exec/operand_checks.h"
 
 namespace heterog::runtime {
@@ -222,6 +223,7 @@ OperatorCall::OperatorCall(const graph::ModelGraph& graph, OpId op, Samples samp
       over_(find_twin(graph, op)),
       check_(operand_check(graph.type_name(op))),
       op_(printable(graph.op(op).name)) {
+  if (graph.facts(op).multi_tensor) fits_ = options;
   const auto& formal = handle_.schema().arguments();
   const auto args = graph.args(op);
   const auto kwargs = graph.kwargs(op);
@@ -263,6 +265,7 @@ torch::jit::Stack OperatorCall::bind(std::span<const at::Tensor> operands) const
     }
     stack[place.argument].toList().set(place.item, std::move(value));
   }
+  if (fits_) fit_lists(op_, handle_.schema(), stack, *fits_);
   return stack;
 }
 

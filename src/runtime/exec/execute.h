@@ -42,6 +42,13 @@ struct ExecuteOptions {
 // times, by any number of threads.
 class OperatorCall {
  public:
+  // Where a tensor goes: an argument, or an item of one that is a list.
+  struct Place {
+    std::uint32_t argument = 0;
+    std::uint32_t item = 0;
+  };
+  static constexpr std::uint32_t kNoItem = 0xffffffff;
+
   OperatorCall(const graph::ModelGraph& graph, OpId op, Samples samples,
                const ExecuteOptions& options);
   // The arguments of a call; `operands`: parallel to graph.inputs(op).
@@ -52,18 +59,12 @@ class OperatorCall {
   torch::jit::Stack call_boxed(torch::jit::Stack arguments) const;
 
   const c10::FunctionSchema& schema() const { return handle_.schema(); }
+  std::span<const Place> places() const { return places_; }  // of the operands
 
   // Whether the operator can write its result, which has the shape and dtype of its first operand,
   // over that operand: the same bits, in the same time or less, without memory of its own.
   bool can_overwrite() const { return over_.has_value(); }
   at::Tensor call_over(torch::jit::Stack arguments) const;
-
-  // Where a tensor goes: an argument, or an item of one that is a list.
-  struct Place {
-    std::uint32_t argument = 0;
-    std::uint32_t item = 0;
-  };
-  static constexpr std::uint32_t kNoItem = 0xffffffff;
 
  private:
   // What stands for a result that its operator left undefined: nothing, where that may be.
@@ -76,6 +77,7 @@ class OperatorCall {
   std::vector<Place> places_;                 // one an operand
   std::size_t outputs_ = 0;                   // of the graph's op
   std::string op_;                            // its name, for errors
+  std::optional<ExecuteOptions> fits_;        // it takes lists, which are made to fit
 };
 
 // A call with its operands, which may be repeated.

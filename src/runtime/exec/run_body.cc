@@ -58,6 +58,9 @@ BodyRunner::BodyRunner(const Job& job, const Program& program, const WorkerOptio
         const auto [at, is_new] = known.try_emplace({step.op, samples}, calls_.size());
         index = at->second;
         if (is_new) prepare(instruction, step, samples);
+      } else if (step.kind == Kind::kFused) {
+        index = updates_.size();
+        prepare(instruction, step, step.end - step.begin);
       }
       calls_of_[id].push_back(index);
     }
@@ -77,9 +80,14 @@ std::vector<at::Tensor> BodyRunner::take_captures() {
 
 void BodyRunner::prepare(const Instruction& instruction, const BodyStep& step,
                          std::int64_t samples) {
+  const Samples of_whole{.slice = samples, .whole = job_.problem->batch};
+  const ExecuteOptions options{.floats = options_.floats, .device = options_.device};
   try {
-    calls_.emplace_back(graph_, step.op, Samples{.slice = samples, .whole = job_.problem->batch},
-                        ExecuteOptions{.floats = options_.floats, .device = options_.device});
+    if (step.kind == Kind::kFused) {
+      updates_.emplace_back(graph_, step.ops, of_whole, options);
+    } else {
+      calls_.emplace_back(graph_, step.op, of_whole, options);
+    }
   } catch (const c10::Error& error) {
     throw Error(ErrorKind::kVerification,
                 fmt::format("{}: {} cannot be prepared: {}",
@@ -112,6 +120,8 @@ void BodyRunner::take(const BodyStep& step, std::size_t call, Registers& registe
       return run_call(step, calls_[call], registers, queue);
     case Kind::kRandom:
       return run_random(step, calls_[call], registers);
+    case Kind::kFused:
+      return run_fused(step, updates_[call], registers, queue);
     case Kind::kCut:
       registers[step.out[0]] = cut_samples(registers[step.in[0]], step.cut);
       return;
@@ -194,6 +204,31 @@ void BodyRunner::run_call(const BodyStep& step, const OperatorCall& call, Regist
   for (Register r : step.dead) registers[r].reset();  // held by the stack alone
   std::vector<at::Tensor> results = call.call(std::move(stack));
   EXPECT(step.out.size() <= results.size());
+  for (std::size_t i = 0; i < step.out.size(); ++i) {
+    if (step.out[i] != kNoRegister) registers[step.out[i]] = std::move(results[i]);
+  }
+}
+
+// Whether only this body, and the slot whose next value it makes, hold the tensor.
+bool BodyRunner::is_given_away(const at::Tensor& value, SlotId slot) const {
+  return slot.valid() && slots_.value[slot].is_same(value) && value.use_count() == 2 &&
+         value.storage().use_count() == 1 && value.is_non_overlapping_and_dense();
+}
+
+void BodyRunner::run_fused(const BodyStep& step, const FusedUpdate& update, Registers& registers,
+                           Queue queue) {
+  std::vector<bool> given_away;
+  for (std::size_t i = 0; i < step.in.size(); ++i) {
+    given_away.push_back(is_given_away(registers[step.in[i]], step.replaced[i]));
+  }
+  std::vector<at::Tensor> operands;
+  for (Register r : step.in) operands.push_back(registers[r]);
+  if (queue == Queue::kCompute) {
+    const std::vector<bool> kept(operands.size(), false);
+    for (int i = 1; i < options_.repeat; ++i) update.run(operands, kept);
+  }
+  for (const bool written : given_away) overwrites_.fetch_add(written ? 1 : 0);
+  std::vector<at::Tensor> results = update.run(operands, given_away);
   for (std::size_t i = 0; i < step.out.size(); ++i) {
     if (step.out[i] != kNoRegister) registers[step.out[i]] = std::move(results[i]);
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/exec/execute.h"
+#include "runtime/exec/fused_update.h"
 #include "runtime/exec/streams.h"
 #include "runtime/exec/worker_types.h"
 #include "runtime/program/program.h"
@@ -44,11 +45,14 @@ class BodyRunner {
  private:
   using Registers = std::vector<at::Tensor>;
   void prepare(const Instruction& instruction, const BodyStep& step, std::int64_t samples);
+  bool is_given_away(const at::Tensor& value, SlotId slot) const;
   void take(const BodyStep& step, std::size_t call, Registers& registers, Queue queue);
   bool may_overwrite(const BodyStep& step, const OperatorCall& call,
                      const Registers& registers) const;
   void run_call(const BodyStep& step, const OperatorCall& call, Registers& registers, Queue queue);
   void run_random(const BodyStep& step, const OperatorCall& call, Registers& registers) const;
+  void run_fused(const BodyStep& step, const FusedUpdate& update, Registers& registers,
+                 Queue queue);
   void run_attention(const BodyStep& step, Registers& registers) const;
 
   const Job& job_;
@@ -58,7 +62,9 @@ class BodyRunner {
   SlotValues& slots_;
   const QueueStreams* streams_;
   std::vector<OperatorCall> calls_;
-  IdVector<InstructionId, std::vector<std::size_t>> calls_of_;  // parallel to the bodies
+  std::vector<FusedUpdate> updates_;
+  // Parallel to the bodies: indices into calls_, or updates_.
+  IdVector<InstructionId, std::vector<std::size_t>> calls_of_;
   std::int64_t step_ = 0;
   std::vector<at::Tensor> captures_;
   std::atomic<std::int64_t> overwrites_{0};  // in this step

@@ -45,6 +45,8 @@ class Worker::State {
     if (options.device.is_cpu()) {
       keep_freed_memory();
     } else {
+      at::globalContext().setAllowTF32CuBLAS(graph_.tf32().products);
+      at::globalContext().setAllowTF32CuDNN(graph_.tf32().convolutions);
       streams_.emplace(program_,
                        QueueStreams::Options{.device = options.device, .record = options.record});
     }

@@ -2,6 +2,7 @@
 #include "runtime/program/body.h"
 
 #include <algorithm>
+#include <set>
 
 #include "runtime/program/draws.h"
 
@@ -30,11 +31,7 @@ PlanView::PlanView(const cost::Problem& problem, const compiler::Plan& plan)
       splits(*problem.splits),
       plan(plan),
       maker(plan.buffers.size()),
-      chain_of(problem.graph->op_count(), kNone),
       predecessors(reversed(plan)) {
-  for (std::size_t i = 0; i < problem.folded->chains.size(); ++i) {
-    for (OpId op : problem.folded->chains[i].ops) chain_of[op] = static_cast<std::uint32_t>(i);
-  }
   for (TaskId task : plan.task_ids()) {
     for (BufferId buffer : plan.allocates[task]) maker[buffer] = task;
   }
@@ -230,6 +227,27 @@ void BodyBuilder::call(OpId op) {
   instruction_.body.push_back(std::move(step));
 }
 
+void BodyBuilder::call_fused(const std::vector<OpId>& ops) {
+  BodyStep step;
+  step.kind = BodyStep::Kind::kFused;
+  step.op = ops.front();
+  step.ops = ops;
+  step.begin = begin_;
+  step.end = end_;
+  for (OpId op : ops) {
+    const auto inputs = view_.graph.inputs(op);
+    const auto uses = view_.splits.uses[op];
+    for (std::size_t i = 0; i < inputs.size(); ++i) step.in.push_back(value(inputs[i], uses[i]));
+  }
+  for (OpId op : ops) {
+    for (TensorId out : view_.graph.outputs(op)) {
+      step.out.push_back(out.valid() ? instruction_.registers++ : kNoRegister);
+      if (out.valid()) made_[out] = step.out.back();
+    }
+  }
+  instruction_.body.push_back(std::move(step));
+}
+
 void BodyBuilder::store_outputs(OpId op, TaskId task) {
   for (TensorId out : view_.graph.outputs(op)) {
     if (!out.valid()) continue;
@@ -248,6 +266,7 @@ void BodyBuilder::finish() {
   note_last_reads();
   for (std::size_t i = 0; i < instruction_.body.size(); ++i) {
     if (instruction_.body[i].kind == BodyStep::Kind::kCall) note_overwritable(i);
+    if (instruction_.body[i].kind == BodyStep::Kind::kFused) note_replaced(i);
   }
 }
 
@@ -272,6 +291,27 @@ void BodyBuilder::note_overwritable(std::size_t call) {
   const Slot::Kind kind = program_.slots[step.slot].kind;
   const bool replaced = std::any_of(body.begin() + static_cast<long>(call), body.end(), replaces);
   step.in_place = kind == Slot::Kind::kBuffer || (kind == Slot::Kind::kResident && replaced);
+}
+
+void BodyBuilder::note_replaced(std::size_t call) {
+  std::vector<BodyStep>& body = instruction_.body;
+  BodyStep& step = body[call];
+  std::map<Register, SlotId> loaded_from;
+  std::set<SlotId> stored;
+  for (std::size_t i = 0; i < body.size(); ++i) {
+    if (i < call && body[i].kind == BodyStep::Kind::kLoad)
+      loaded_from[body[i].out[0]] = body[i].slot;
+    if (i > call && body[i].kind == BodyStep::Kind::kStore) stored.insert(body[i].slot);
+  }
+  for (Register r : step.in) {
+    const auto load = loaded_from.find(r);
+    const bool dies = std::find(step.dead.begin(), step.dead.end(), r) != step.dead.end() &&
+                      std::count(step.in.begin(), step.in.end(), r) == 1;
+    const bool resident =
+        load != loaded_from.end() && program_.slots[load->second].kind == Slot::Kind::kResident;
+    step.replaced.push_back(dies && resident && stored.contains(load->second) ? load->second
+                                                                              : SlotId());
+  }
 }
 
 void BodyBuilder::note_last_reads() {

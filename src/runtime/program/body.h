@@ -17,9 +17,7 @@ struct PlanView {
   const graph::ModelGraph& graph;
   const graph::SplitAnalysis& splits;
   const compiler::Plan& plan;
-  IdVector<BufferId, TaskId> maker;        // which allocates it
-  IdVector<OpId, std::uint32_t> chain_of;  // index into folded->chains; kNone
-  static constexpr std::uint32_t kNone = 0xffffffff;
+  IdVector<BufferId, TaskId> maker;  // which allocates it
   Csr<TaskId, TaskId> predecessors;
 
   // The tensors of a collective that several share hold one buffer per device together.
@@ -71,6 +69,8 @@ class BodyBuilder {
   Register call_view(BodyStep step, TensorId tensor);
   // Runs an op and keeps what it makes in this body.
   void call(OpId op);
+  // Runs ops that do the same in chains of one form, as one call.
+  void call_fused(const std::vector<OpId>& ops);
   // The results of the last calls, to where the plan keeps them.
   void store_outputs(OpId op, TaskId task);
 
@@ -89,6 +89,7 @@ class BodyBuilder {
  private:
   void note_last_reads();
   void note_overwritable(std::size_t call);
+  void note_replaced(std::size_t call);
   Register add_step(BodyStep step);
   Register zeros(TensorId tensor);
   bool samples_of(TensorId tensor) const;

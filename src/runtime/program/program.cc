@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "operators/facts.h"
 #include "runtime/program/body.h"
 #include "runtime/program/check_job.h"
 
@@ -107,20 +108,31 @@ class JobBuilder {
     capture_loss(instruction, op, body);
   }
 
+  // The chains of all parameters side by side, op by op.
   void update(Program& program, Instruction& instruction, BodyBuilder& body) {
-    const std::uint32_t chain = view_.chain_of[plan_.op[instruction.task]];
-    ENSURE(chain != PlanView::kNone);
-    const auto& ops = view_.problem.folded->chains[chain].ops;
-    for (OpId op : ops) {
-      body.call(op);
-      capture_gradients(program, op, body);
+    std::vector<const graph::UpdateChain*> chains;
+    for (TensorId parameter : plan_.updated[instruction.task]) {
+      chains.push_back(&graph::chain_of(*view_.problem.folded, parameter));
+      ENSURE(chains.back()->form == chains.front()->form);
     }
-    // What is replaced may be read by any op of the chain: it is written last.
-    for (OpId op : ops) {
-      for (TensorId out : view_.graph.outputs(op)) {
-        if (!out.valid() || !view_.graph.tensor(out).replaces.valid()) continue;
-        body.store(body.value(out, OperandUse::kSame),
-                   tables_[program.device.value()].outside(view_.graph.tensor(out).replaces));
+    for (std::size_t i = 0; i < chains.front()->ops.size(); ++i) {
+      std::vector<OpId> ops;
+      for (const graph::UpdateChain* chain : chains) ops.push_back(chain->ops[i]);
+      if (view_.graph.facts(ops.front()).multi_tensor) {
+        body.call_fused(ops);
+      } else {
+        for (OpId op : ops) body.call(op);
+      }
+      for (OpId op : ops) capture_gradients(program, op, body);
+    }
+    // What is replaced may be read by any op of its chain: it is written last.
+    for (const graph::UpdateChain* chain : chains) {
+      for (OpId op : chain->ops) {
+        for (TensorId out : view_.graph.outputs(op)) {
+          if (!out.valid() || !view_.graph.tensor(out).replaces.valid()) continue;
+          body.store(body.value(out, OperandUse::kSame),
+                     tables_[program.device.value()].outside(view_.graph.tensor(out).replaces));
+        }
       }
     }
   }

@@ -1,0 +1,1 @@
+// The one source of each library that precompiles headers.

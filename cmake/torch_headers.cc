@@ -1,1 +1,0 @@
-// The one source of the library that precompiles the headers of LibTorch.

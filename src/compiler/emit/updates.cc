@@ -1,0 +1,175 @@
+// Finds the parameters that become ready together, and emits a task for each such set.
+#include "compiler/emit/updates.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "compiler/emit/ops.h"
+#include "graph/folded.h"
+
+namespace heterog::compiler {
+namespace {
+
+using graph::Read;
+using graph::UpdateChain;
+
+// Chains that one task runs, in their order.
+using Together = std::vector<const UpdateChain*>;
+
+bool holds(const std::vector<Location>& locations, DeviceId device) {
+  return std::ranges::any_of(locations, [&](const Location& l) { return l.device == device; });
+}
+
+// The collective that brings a gradient to all devices of the update; invalid: it lies there
+// already. Nothing: it has to be fetched.
+std::optional<TaskId> ready_after(const Emission& e, const UpdateChain& chain) {
+  const auto& devices = e.layout.slices[e.layout.home(chain.parameter).update];
+  TaskId last;
+  for (const Read& read : chain.reads) {
+    // A number of the step (a rate, a factor of clipping) is there or comes soon.
+    if (!read.producer.valid() || e.problem.graph->shape(read.base).empty()) continue;
+    const auto* total = e.where.total(read.base);
+    const auto locations = total ? *total : e.where.instances(read.base, read.producer);
+    for (const Slice& slice : devices) {
+      if (!holds(locations, slice.device)) return std::nullopt;
+    }
+    const TaskId task = locations.front().source.task;
+    if (is_collective(e.builder.plan().kind[task])) {
+      if (!last.valid() || last < task) last = task;
+    } else if (devices.size() > 1) {
+      return std::nullopt;  // rows that were gathered and added up, each gradient for itself
+    }
+  }
+  return last;
+}
+
+std::vector<Together> find_sets(const Emission& e) {
+  std::vector<Together> sets;
+  // By form, layout and collective: the set that is open, and what it holds.
+  std::map<std::tuple<std::uint32_t, LayoutId, TaskId>, std::pair<std::size_t, Bytes>> open;
+  for (const UpdateChain& chain : e.problem.folded->chains) {
+    if (e.layout.home_of[chain.parameter] == Layout::kNoHome) continue;
+    const ParameterHome& home = e.layout.home(chain.parameter);
+    // Whoever waits for a new value from a server waits for this one alone.
+    const bool pulled = home.server.valid() && home.replicas.size() > 1;
+    const auto ready = chain.multi_tensor && !pulled ? ready_after(e, chain) : std::nullopt;
+    if (!ready) {
+      sets.push_back({&chain});
+      continue;
+    }
+    const Bytes bytes = e.problem.graph->bytes(chain.parameter, 1);
+    const auto [at, is_new] =
+        open.try_emplace({chain.form, home.update, *ready}, std::pair(sets.size(), Bytes{0}));
+    auto& [set, held] = at->second;
+    if (!is_new && !ready->valid() && held + bytes > kTogetherBytes) {
+      set = sets.size();
+      held = 0;
+    }
+    if (set == sets.size()) sets.emplace_back();
+    sets[set].push_back(&chain);
+    held += bytes;
+  }
+  return sets;
+}
+
+// One launch for all of an operator that takes lists; of others one each.
+Nanoseconds duration(const cost::Problem& problem, const Together& set, DeviceTypeId type) {
+  const Nanoseconds launch = to_nanoseconds(problem.cluster->type(type).launch_seconds);
+  Nanoseconds total = 0;
+  for (std::size_t i = 0; i < set.front()->ops.size(); ++i) {
+    Nanoseconds apart = 0, work = 0;
+    for (const UpdateChain* chain : set) {
+      const Nanoseconds one = problem.costs.duration(chain->ops[i], type, problem.batch);
+      apart += one;
+      work += std::max<Nanoseconds>(one - launch, 0);
+    }
+    const bool once = problem.graph->facts(set.front()->ops[i]).multi_tensor;
+    total += once ? std::min(apart, launch + work) : apart;
+  }
+  return total;
+}
+
+// What the chains read from outside of themselves, each once.
+std::vector<Read> reads_of(const Together& set) {
+  if (set.size() == 1) return set.front()->reads;
+  std::vector<Read> reads;
+  std::map<std::pair<TensorId, graph::OperandUse>, bool> known;
+  for (const UpdateChain* chain : set) {
+    for (const Read& read : chain->reads) {
+      if (known.try_emplace({read.tensor, read.use}, true).second) reads.push_back(read);
+    }
+  }
+  return reads;
+}
+
+// Gradients of a bucket lie in one buffer.
+void drop_repeated(std::vector<Source>& sources) {
+  const auto place = [](const Source& s) { return std::pair(s.task, s.buffer); };
+  std::ranges::sort(sources, {}, place);
+  const auto repeated = std::ranges::unique(sources, {}, place);
+  sources.erase(repeated.begin(), repeated.end());
+}
+
+void emit_update(Emission& e, const Together& set) {
+  const graph::ModelGraph& graph = *e.problem.graph;
+  const LayoutId layout = e.layout.home(set.front()->parameter).update;
+  const OpId updater = update_op(e.problem, *set.front());
+  const std::vector<Read> reads = reads_of(set);
+  fetch_all(e, updater, layout, reads);
+  for (std::vector<Source>& sources : e.sources) drop_repeated(sources);
+  const auto& slices = e.layout.slices[layout];
+  PlanBuilder::Task task;
+  task.kind = TaskKind::kUpdate;
+  task.op = updater;
+  task.tensor = set.front()->parameter;
+  task.end = e.problem.batch;
+  std::vector<std::pair<TensorId, Bytes>> replaced;
+  std::vector<TensorId> own;  // sorted
+  for (const UpdateChain* chain : set) {
+    task.workspace += chain->temporary_bytes;
+    for (OpId op : chain->ops) {
+      for (TensorId out : graph.outputs(op)) {
+        if (!out.valid() || !graph.tensor(out).replaces.valid()) continue;
+        replaced.emplace_back(graph.tensor(out).replaces, graph.bytes(out, e.problem.batch));
+        own.push_back(replaced.back().first);
+      }
+    }
+  }
+  std::ranges::sort(own);
+  // What the chains replace themselves need not wait for them.
+  std::vector<TensorId> noted;
+  for (const Read& read : reads) {
+    if (!read.producer.valid() && !std::ranges::binary_search(own, read.base)) {
+      noted.push_back(read.base);
+    }
+  }
+  DeviceTypeId last_type;
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    const DeviceId device = slices[i].device;
+    const DeviceTypeId type = e.problem.cluster->device(device).type;
+    if (type != last_type) task.duration = duration(e.problem, set, type);
+    last_type = type;
+    task.device = device;
+    const TaskId id = e.builder.add_task(task);
+    for (const UpdateChain* chain : set) {
+      if (i == 0) e.where.ran(update_op(e.problem, *chain), id);
+      e.builder.update(id, chain->parameter);
+    }
+    e.builder.hold(id, {e.builder.plan().compute_stream(device), task.duration});
+    read_all(e, id, i);
+    for (TensorId tensor : noted) e.where.note_reader(tensor, device, id);
+    for (const auto& [tensor, bytes] : replaced) replace(e, tensor, device, bytes, id);
+  }
+}
+
+}  // namespace
+
+void update_parameters(Emission& e) {
+  for (const Together& set : find_sets(e)) emit_update(e, set);
+}
+
+}  // namespace heterog::compiler
