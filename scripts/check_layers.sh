@@ -32,20 +32,21 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
     may["gnn"] = "base graph cluster cost compiler/strategy.h space"
     may["policy"] = "base graph cluster cost compiler/strategy.h space oracle planner gnn tensors comm launch"
     may["runtime/program"] = "base operators graph cluster cost compiler/plan.h comm/device_sets.h launch/terms.h"
-    may["runtime/exec"] = "base operators graph cluster cost compiler/plan.h tensors comm runtime/program"
+    may["runtime/kernels"] = "base operators graph cluster cost compiler/plan.h tensors runtime/program"
+    may["runtime/exec"] = may["runtime/kernels"] " comm runtime/kernels"
     may["runtime/ranks"] = may["runtime/exec"] " runtime/exec"
     may["runtime/check"] = may["runtime/ranks"] " runtime/ranks"
     may["measure"] = may["runtime/ranks"] " runtime/ranks launch"
-    may["loading"] = "base graph cluster cost compiler sim runtime/exec"
-    may["client"] = "base graph cluster cost compiler sim launch runtime/program runtime/exec runtime/ranks loading"
-    may["cli"] = "base graph cluster cost compiler compiler/check sim oracle planner explain gnn policy launch runtime/program runtime/exec runtime/ranks runtime/check measure loading"
+    may["loading"] = "base graph cluster cost compiler sim runtime/kernels runtime/exec"
+    may["client"] = "base graph cluster cost compiler sim launch runtime/program runtime/kernels runtime/exec runtime/ranks loading"
+    may["cli"] = "base graph cluster cost compiler compiler/check sim oracle planner explain gnn policy launch runtime/program runtime/kernels runtime/exec runtime/ranks runtime/check measure loading"
     for (folder in may) {
       n = split(may[folder], parts, " ")
       for (i = 1; i <= n; ++i) allowed[folder, parts[i]] = 1
       allowed[folder, folder] = 1
     }
     # The rest of comm and launch is built without LibTorch too, which tells.
-    n = split("tensors comm launch gnn policy runtime/exec runtime/ranks runtime/check measure client cli", parts, " ")
+    n = split("tensors comm launch gnn policy runtime/kernels runtime/exec runtime/ranks runtime/check measure client cli", parts, " ")
     for (i = 1; i <= n; ++i) torch[parts[i]]
   }
   function complain(what) {
@@ -83,8 +84,8 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
     if (++lines[home] == 4501) complain("src/ folders hold 4,500 lines at most; cut this one by its ideas")
   }
   # What a file names is looked up in one place, which consults the table of operators.
-  /Dispatcher::singleton/ && FILENAME != "src/runtime/exec/dispatcher.cc" {
-    complain("operators of PyTorch are looked up in src/runtime/exec/dispatcher.cc alone")
+  /Dispatcher::singleton/ && FILENAME != "src/runtime/kernels/dispatcher.cc" {
+    complain("operators of PyTorch are looked up in src/runtime/kernels/dispatcher.cc alone")
   }
   # What an operator is known for stands in one table: whoever asks by name knows it a second time.
   # The rules by which operators run on slices are functions of a graph, a table of them for each
@@ -93,7 +94,7 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
   {
     code = $0
     sub(/\/\/.*/, "", code)
-    if (code ~ /"aten\./ && FILENAME !~ /^src\/(operators\/|graph\/split_rules\/[a-z]+\.cc$|runtime\/exec\/operand_checks\.cc$)/)
+    if (code ~ /"aten\./ && FILENAME !~ /^src\/(operators\/|graph\/split_rules\/[a-z]+\.cc$|runtime\/kernels\/operand_checks\.cc$)/)
       complain("an operator by name; what is known of it belongs in src/operators/facts.cc")
   }
   END { exit bad }

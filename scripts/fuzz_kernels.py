@@ -7,7 +7,7 @@ damaged: sizes, ranks, types, layouts and values of tensors, numbers, lists. Eac
 process where every tensor ends, or begins, at a page that cannot be touched
 (tests/fuzz/guard_allocator.cc). A kernel that reads or writes outside of its tensors, divides an
 integer by zero, hands out a view beyond its storage, or does not come back ends the child, and is
-reported. Calls with operands that src/runtime/exec/operand_checks.cc refuses are not made.
+reported. Calls with operands that src/runtime/kernels/operand_checks.cc refuses are not made.
 
     .venv/bin/python scripts/fuzz_kernels.py --cases 400 --seed 0
     .venv/bin/python scripts/fuzz_kernels.py --only nll_loss_backward --cases 5000
@@ -223,7 +223,7 @@ def built() -> tuple:
     for name, sources, libraries in (
         ("guard_allocator", [], ["-lc10"]),
         ("kernel_checks",
-         ["src/runtime/exec/operand_checks.cc", "src/runtime/exec/named_operands.cc", "src/base/check.cc"],
+         ["src/runtime/kernels/operand_checks.cc", "src/runtime/kernels/named_operands.cc", "src/base/check.cc"],
          ["-ltorch_python", "-ltorch", "-ltorch_cpu", "-lc10"]),
     ):  # fmt: skip
         sources = [ROOT / source for source in (f"tests/fuzz/{name}.cc", *sources)]

@@ -69,7 +69,7 @@ INTERNAL = set(
 
 # Whose kernels read or write where their operands tell them to (scripts/fuzz_kernels.py finds them),
 # and that no exported training step has. Those that steps do have are held to what their kernels
-# take on trust: src/runtime/exec/operand_checks.cc.
+# take on trust: src/runtime/kernels/operand_checks.cc.
 TRUSTING = re.compile(
     # The kernels behind `convolution`.
     r"slow_conv.*|thnn_conv2d|conv_depthwise3d"
@@ -88,7 +88,7 @@ TRUSTING = re.compile(
 )
 
 # Take a generator, which a file cannot name. Only those that run draws by counter
-# (src/runtime/exec/draw.cc) and never calls, or calls where their arguments say that nothing is
+# (src/runtime/kernels/draw.cc) and never calls, or calls where their arguments say that nothing is
 # drawn.
 RANDOM = {
     f"aten::{name}"

@@ -13,7 +13,7 @@ from heterog.ir import Op, Step, Tensor, replace_tensors, tensors_in
 _aten = torch.ops.aten
 
 # Those whose numbers a plan's devices draw by the place of each element in the batch
-# (src/runtime/exec/draw.cc).
+# (src/runtime/kernels/draw.cc).
 BY_COUNTER = {
     f"aten.{name}"
     for name in """

@@ -125,7 +125,15 @@ def _training(draft: Draft, plain: bool) -> str:
     parameters = "trained(model)"
     if rng.random() < 0.2:
         parameters = "two_groups(model)"
-    kind = rng.choice(("SGD",) * 5 + ("momentum", "momentum", "nesterov", "Adam", "AdamW", "amsgrad"))
+    if rng.random() < 0.3:
+        draft.config["fused_update"] = False
+    kind = rng.choice(
+        ("SGD",) * 5
+        + ("momentum", "momentum", "nesterov", "Adam", "AdamW", "AdamW", "amsgrad", "other", "other")
+    )
+    if kind == "other":
+        # Those that divide by what was rounding are left out, as below.
+        return rng.choice(_OTHERS).format(parameters=parameters, decay=decay)
     if kind == "SGD":
         return f"torch.optim.SGD({parameters}, lr=0.05{decay}{maximize})"
     if kind in ("momentum", "nesterov"):
@@ -135,6 +143,18 @@ def _training(draft: Draft, plain: bool) -> str:
     amsgrad = ", amsgrad=True" if kind == "amsgrad" else ""
     # With the usual eps of 1e-8, a gradient that is zero but for rounding becomes a step of its own.
     return f"torch.optim.{name}({parameters}, lr=0.02, eps=1e-3{amsgrad}{decay}{maximize})"
+
+
+_OTHERS = (
+    "torch.optim.SGD({parameters}, lr=0.05, momentum=0.9, dampening=0.3{decay})",
+    "torch.optim.RMSprop({parameters}, lr=0.01, eps=1e-2, momentum=0.5{decay})",
+    "torch.optim.Adagrad({parameters}, lr=0.02, eps=1e-2{decay})",
+    "torch.optim.Adadelta({parameters}, lr=0.1, eps=1e-2{decay})",
+    "torch.optim.Adamax({parameters}, lr=0.02, eps=1e-2{decay})",
+    "torch.optim.NAdam({parameters}, lr=0.02, eps=1e-2{decay})",
+    "torch.optim.RAdam({parameters}, lr=0.02, eps=1e-2{decay})",
+    "torch.optim.ASGD({parameters}, lr=0.05{decay})",
+)
 
 
 _FRAME = '''\

@@ -22,7 +22,7 @@
 #include "measure/profiler.h"
 #include "measure/step_profile.h"
 #include "measure/step_time.h"
-#include "runtime/exec/operators.h"
+#include "runtime/kernels/operators.h"
 
 namespace heterog::cli {
 

@@ -19,7 +19,7 @@
 #include "launch/gpus.h"
 #include "launch/rank_device.h"
 #include "oracle/simulated_oracle.h"
-#include "runtime/exec/operators.h"
+#include "runtime/kernels/operators.h"
 #include "runtime/program/faults.h"
 #include "runtime/program/job_terms.h"
 

@@ -17,7 +17,7 @@
 #include "base/process_settings.h"
 #include "base/text.h"
 #include "client/ranks.h"
-#include "runtime/exec/execute.h"
+#include "runtime/kernels/execute.h"
 
 struct heterog_runner {
   std::unique_ptr<heterog::client::Ranks> ranks;

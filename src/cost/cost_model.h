@@ -32,7 +32,7 @@ OpWork op_work(const graph::ModelGraph& graph, OpId op, std::int64_t samples);
 // for kernels of one element at stride 1, which need none.
 Bytes unfold_bytes(const graph::ModelGraph& graph, OpId op, std::int64_t samples);
 // Of an attention that drops weights: the weights of one sample and what is computed with them,
-// which the runtime keeps for no longer than the sample takes (runtime/exec/attention.cc).
+// which the runtime keeps for no longer than the sample takes (runtime/kernels/attention.cc).
 Bytes weights_bytes(const graph::ModelGraph& graph, OpId op, std::int64_t samples);
 
 // Roofline: max((flop + half_efficiency_flop) / (peak · efficiency), bytes / (bandwidth ·

@@ -10,7 +10,7 @@
 #include "cost/cost_model.h"
 #include "cost/profile_io.h"
 #include "graph/graph_io.h"
-#include "runtime/exec/operators.h"
+#include "runtime/kernels/operators.h"
 
 namespace heterog::loading {
 

@@ -17,8 +17,8 @@
 #include "measure/distinct_ops.h"
 #include "measure/links.h"
 #include "measure/timing.h"
-#include "runtime/exec/execute.h"
-#include "runtime/exec/operands.h"
+#include "runtime/kernels/execute.h"
+#include "runtime/kernels/operands.h"
 
 namespace heterog::measure {
 namespace {

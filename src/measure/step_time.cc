@@ -13,9 +13,9 @@
 #include "base/median.h"
 #include "base/text.h"
 #include "graph/last_reads.h"
-#include "runtime/exec/execute.h"
-#include "runtime/exec/host_memory.h"
 #include "runtime/exec/sources.h"
+#include "runtime/kernels/execute.h"
+#include "runtime/kernels/host_memory.h"
 
 namespace heterog::measure {
 namespace {

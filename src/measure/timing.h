@@ -6,7 +6,7 @@
 #include <span>
 
 #include "base/median.h"
-#include "runtime/exec/execute.h"
+#include "runtime/kernels/execute.h"
 
 namespace heterog::measure {
 

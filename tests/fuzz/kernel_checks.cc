@@ -3,7 +3,7 @@
 #include <torch/csrc/jit/python/pybind_utils.h>
 #include <torch/extension.h>
 
-#include "runtime/exec/operand_checks.h"
+#include "runtime/kernels/operand_checks.h"
 
 namespace {
 

@@ -14,7 +14,7 @@
 #include "measure/links.h"
 #include "measure/step_time.h"
 #include "measure/timing.h"
-#include "runtime/exec/operands.h"
+#include "runtime/kernels/operands.h"
 #include "support/graphs.h"
 
 namespace heterog::measure {

@@ -1,5 +1,5 @@
 // Attention sample by sample: what the kernel of CPUs gives, and dropout that any slice repeats.
-#include "runtime/exec/attention.h"
+#include "runtime/kernels/attention.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "runtime/exec/execute.h"
+#include "runtime/kernels/execute.h"
 #include "runtime/program/draws.h"
 #include "support/graphs.h"
 

@@ -1,5 +1,5 @@
 // Operators that draw random numbers: what they make of their arguments, in every type.
-#include "runtime/exec/draw.h"
+#include "runtime/kernels/draw.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Kernels that take lists: one call for many gives what a call for each gives, whatever lies where.
-#include "runtime/exec/fused_update.h"
+#include "runtime/kernels/fused_update.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "runtime/exec/execute.h"
+#include "runtime/kernels/execute.h"
 #include "support/fused_graph.h"
 #include "support/graphs.h"
 

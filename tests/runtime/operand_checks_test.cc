@@ -1,6 +1,6 @@
 // What kernels take on trust is checked: for every row of the table a call that is taken, and calls
 // that are refused before the kernel sees them.
-#include "runtime/exec/operand_checks.h"
+#include "runtime/kernels/operand_checks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,8 +12,8 @@
 #include "base/check.h"
 #include "graph/graph_io.h"
 #include "operators/allowed.h"
-#include "runtime/exec/dispatcher.h"
-#include "runtime/exec/execute.h"
+#include "runtime/kernels/dispatcher.h"
+#include "runtime/kernels/execute.h"
 
 namespace heterog::runtime {
 namespace {

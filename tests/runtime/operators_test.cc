@@ -1,6 +1,6 @@
 // Operators of graphs: all of the zoo's exist, what a graph may not hold is refused, and so are
 // arguments that an operator does not take.
-#include "runtime/exec/operators.h"
+#include "runtime/kernels/operators.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,8 +16,8 @@
 #include "graph/graph_io.h"
 #include "operators/allowed.h"
 #include "operators/facts.h"
-#include "runtime/exec/dispatcher.h"
-#include "runtime/exec/execute.h"
+#include "runtime/kernels/dispatcher.h"
+#include "runtime/kernels/execute.h"
 
 namespace heterog::runtime {
 namespace {

@@ -1,5 +1,5 @@
 // Masks of dropout: the same for an element wherever it is computed, and random enough.
-#include "runtime/exec/random.h"
+#include "runtime/kernels/random.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,9 +8,9 @@
 
 #include "operators/allowed.h"
 #include "operators/facts.h"
-#include "runtime/exec/dispatcher.h"
 #include "runtime/exec/slices.h"
 #include "runtime/jobs.h"
+#include "runtime/kernels/dispatcher.h"
 #include "runtime/program/draws.h"
 
 namespace heterog::runtime {

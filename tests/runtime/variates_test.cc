@@ -1,6 +1,6 @@
 // Random numbers of every distribution: their formulas, their statistics, and that a slice has
 // exactly what the whole has there.
-#include "runtime/exec/variates.h"
+#include "runtime/kernels/variates.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include <functional>
 #include <numeric>
 
-#include "runtime/exec/random.h"
 #include "runtime/exec/slices.h"
+#include "runtime/kernels/random.h"
 
 namespace heterog::runtime {
 namespace {

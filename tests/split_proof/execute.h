@@ -1,8 +1,8 @@
 // How the proofs run operators: in double precision on the CPU.
 #pragma once
 
-#include "runtime/exec/attention.h"
-#include "runtime/exec/execute.h"
+#include "runtime/kernels/attention.h"
+#include "runtime/kernels/execute.h"
 #include "runtime/program/draws.h"
 
 namespace heterog::split_proof {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "graph/split_rules.h"
-#include "runtime/exec/draw.h"
+#include "runtime/kernels/draw.h"
 #include "runtime/program/draws.h"
 #include "split_proof/execute.h"
 #include "split_proof/operands.h"

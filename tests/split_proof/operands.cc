@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "runtime/exec/operands.h"
+#include "runtime/kernels/operands.h"
 #include "split_proof/execute.h"
 
 namespace heterog::split_proof {

@@ -11,10 +11,10 @@
 #include "base/text.h"
 #include "graph/last_reads.h"
 #include "operators/facts.h"
-#include "runtime/exec/attention.h"
-#include "runtime/exec/draw.h"
-#include "runtime/exec/random.h"
 #include "runtime/exec/slices.h"
+#include "runtime/kernels/attention.h"
+#include "runtime/kernels/draw.h"
+#include "runtime/kernels/random.h"
 #include "runtime/program/draws.h"
 
 namespace heterog::runtime {

@@ -9,8 +9,8 @@
 
 #include "compiler/plan.h"
 #include "cost/problem.h"
-#include "runtime/exec/execute.h"
 #include "runtime/exec/worker.h"
+#include "runtime/kernels/execute.h"
 
 namespace heterog::runtime {
 

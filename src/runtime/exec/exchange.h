@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "comm/transport.h"
-#include "runtime/exec/execute.h"
+#include "runtime/kernels/execute.h"
 #include "runtime/program/program.h"
 
 namespace heterog::runtime {

@@ -9,9 +9,9 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "runtime/exec/attention.h"
-#include "runtime/exec/draw.h"
 #include "runtime/exec/slices.h"
+#include "runtime/kernels/attention.h"
+#include "runtime/kernels/draw.h"
 #include "runtime/program/draws.h"
 
 namespace heterog::runtime {

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "runtime/exec/execute.h"
-#include "runtime/exec/fused_update.h"
 #include "runtime/exec/streams.h"
 #include "runtime/exec/worker_types.h"
+#include "runtime/kernels/execute.h"
+#include "runtime/kernels/fused_update.h"
 #include "runtime/program/program.h"
 
 namespace heterog::runtime {

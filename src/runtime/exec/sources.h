@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "graph/model_graph.h"
-#include "runtime/exec/execute.h"
+#include "runtime/kernels/execute.h"
 
 namespace heterog::runtime {
 

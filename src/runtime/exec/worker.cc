@@ -15,9 +15,9 @@
 #include "base/check.h"
 #include "comm/time_slice.h"
 #include "runtime/exec/exchange.h"
-#include "runtime/exec/host_memory.h"
 #include "runtime/exec/run_body.h"
 #include "runtime/exec/streams.h"
+#include "runtime/kernels/host_memory.h"
 
 namespace heterog::runtime {
 

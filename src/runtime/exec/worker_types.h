@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/exec/execute.h"
+#include "runtime/kernels/execute.h"
 #include "runtime/program/program.h"
 
 namespace heterog::runtime {

@@ -1,4 +1,4 @@
-#include "runtime/exec/host_memory.h"
+#include "runtime/kernels/host_memory.h"
 
 #include <fmt/format.h>
 #include <malloc.h>

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/exec/named_operands.h"
+#include "runtime/kernels/named_operands.h"
 
 namespace heterog::runtime {
 

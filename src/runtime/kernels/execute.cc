@@ -1,5 +1,5 @@
 // Turns the arguments of a graph's op into those of an ATen operator, and calls it.
-#include "runtime/exec/execute.h"
+#include "runtime/kernels/execute.h"
 
 #include <algorithm>
 #include <exception>
@@ -11,9 +11,9 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "operators/facts.h"
-#include "runtime/exec/dispatcher.h"
-#include "runtime/exec/fused_update.h"
-#include "runtime/exec/operand_checks.h"
+#include "runtime/kernels/dispatcher.h"
+#include "runtime/kernels/fused_update.h"
+#include "runtime/kernels/operand_checks.h"
 
 namespace heterog::runtime {
 namespace {

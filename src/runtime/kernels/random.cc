@@ -1,12 +1,12 @@
 // A hash of (seed, step, op, index) in place of a generator with a state.
-#include "runtime/exec/random.h"
+#include "runtime/kernels/random.h"
 
 #include <ATen/Parallel.h>
 
 #include <cmath>
 
 #include "base/check.h"
-#include "runtime/exec/variates.h"
+#include "runtime/kernels/variates.h"
 
 namespace heterog::runtime {
 namespace {

@@ -1,5 +1,5 @@
 // Holds the ops of a graph against the schemas of PyTorch's dispatcher.
-#include "runtime/exec/operators.h"
+#include "runtime/kernels/operators.h"
 
 #include <algorithm>
 #include <map>
@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "runtime/exec/dispatcher.h"
+#include "runtime/kernels/dispatcher.h"
 
 namespace heterog::runtime {
 

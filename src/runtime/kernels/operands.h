@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "graph/model_graph.h"
-#include "runtime/exec/execute.h"
+#include "runtime/kernels/execute.h"
 
 namespace heterog::runtime {
 

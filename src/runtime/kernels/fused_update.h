@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/exec/execute.h"
+#include "runtime/kernels/execute.h"
 
 namespace heterog::runtime {
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "graph/split.h"
-#include "runtime/exec/execute.h"
-#include "runtime/exec/random.h"
+#include "runtime/kernels/execute.h"
+#include "runtime/kernels/random.h"
 
 namespace heterog::runtime {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "graph/model_graph.h"
-#include "runtime/exec/random.h"
+#include "runtime/kernels/random.h"
 #include "runtime/program/program.h"
 
 namespace heterog::runtime {

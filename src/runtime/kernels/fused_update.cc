@@ -1,12 +1,12 @@
 // Puts the lists of several calls together, item by item.
-#include "runtime/exec/fused_update.h"
+#include "runtime/kernels/fused_update.h"
 
 #include <algorithm>
 #include <string_view>
 #include <utility>
 
 #include "base/check.h"
-#include "runtime/exec/dispatcher.h"
+#include "runtime/kernels/dispatcher.h"
 
 namespace heterog::runtime {
 namespace {

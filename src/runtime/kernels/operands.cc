@@ -1,5 +1,5 @@
 // Makes operands: by type, by what the operator does with them, through the views before it.
-#include "runtime/exec/operands.h"
+#include "runtime/kernels/operands.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "operators/facts.h"
-#include "runtime/exec/host_memory.h"
+#include "runtime/kernels/host_memory.h"
 
 namespace heterog::runtime {
 namespace {

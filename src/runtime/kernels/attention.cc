@@ -1,7 +1,7 @@
 // Attention by PyTorch's kernels of GPUs, and written out for one sample at a time: weights
 // P = softmax(scale · Q Kᵀ + mask), result (P ∘ D) V with D the dropout of weights. Its gradient is
 // that of FlashAttention (Dao et al. 2022, appendix B), with P from the sums that forward kept.
-#include "runtime/exec/attention.h"
+#include "runtime/kernels/attention.h"
 
 #include <cmath>
 #include <limits>

@@ -1,5 +1,5 @@
 // Finds arguments by name, and names them in errors.
-#include "runtime/exec/named_operands.h"
+#include "runtime/kernels/named_operands.h"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 // The table of operators whose CPU kernels read or write where their operands tell them to, each
 // with what has to hold. scripts/fuzz_kernels.py found them; operators that trust more than a row
 // says are not in operators/allowed_table.cc.
-#include "runtime/exec/operand_checks.h"
+#include "runtime/kernels/operand_checks.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,10 +1,10 @@
 // Looks operators up in PyTorch's dispatcher.
-#include "runtime/exec/dispatcher.h"
+#include "runtime/kernels/dispatcher.h"
 
 #include "base/check.h"
 #include "operators/allowed.h"
 #include "operators/facts.h"
-#include "runtime/exec/operators.h"
+#include "runtime/kernels/operators.h"
 
 namespace heterog::runtime {
 

@@ -1,5 +1,5 @@
 // One function for each thing that operators draw.
-#include "runtime/exec/draw.h"
+#include "runtime/kernels/draw.h"
 
 #include <algorithm>
 #include <string_view>
@@ -37,7 +37,7 @@ class Drawing {
       case Draw::kMask:
         return mask();
       case Draw::kWeights:
-        EXPECT(false);  // runtime/exec/attention
+        EXPECT(false);  // runtime/kernels/attention
         return {};
       case Draw::kBernoulli:
         return {bernoulli()};
