@@ -12,7 +12,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
+
+from heterog.large_values import values_of, without_values
 
 _UNIFORM = {torch.rand, torch.rand_like, torch.Tensor.uniform_}
 _T = torch.Tensor
@@ -47,8 +49,9 @@ class Decisions(TorchFunctionMode):
     `outcome`: what every comparison that is open comes to; None: an OpenDecision is raised.
     """
 
-    def __init__(self, outcome: bool | None = None):
+    def __init__(self, fake_mode, outcome: bool | None = None):
         super().__init__()
+        self._fake_mode = fake_mode
         self._outcome = outcome
         self._drawn: dict[int, torch.Tensor] = {}  # kept, so that no other tensor gets its id
         self._compared: dict[int, tuple[torch.Tensor, bool | None]] = {}
@@ -60,11 +63,21 @@ class Decisions(TorchFunctionMode):
             return self._decide(self._compared[id(first)][1])
         if func in (_T.item, _T.__float__) and id(first) in self._drawn:
             return _Drawn(self)
-        if func in _READS and all(map(self._has_values, _tensors((args, kwargs)))):
+        if func in _READS:
+            tensors = _tensors((args, kwargs))
             with disable_proxy_modes_tracing():
-                return func(*args, **(kwargs or {}))
+                if all(map(self._has_values, tensors)):
+                    return func(*args, **(kwargs or {}))
+            values = None if any(id(t) in self._random for t in tensors) else values_of(tensors)
+            if values is not None:
+                by_id = {id(t): value for t, value in zip(tensors, values, strict=True)}
+                args, kwargs = tree_map(lambda x: by_id.get(id(x), x), (args, kwargs or {}))
+                with disable_proxy_modes_tracing():
+                    return func(*args, **kwargs)
         result = func(*args, **(kwargs or {}))
         self._follow(func, args, kwargs, result)
+        if type(result) is torch.Tensor and not any(result is t for t in _tensors((args, kwargs))):
+            result = without_values(result, self._fake_mode)
         if not isinstance(result, torch.Tensor) or result.numel() != 1:
             return result
         if func in _UNIFORM and not _bounds(func, args, kwargs or {}):

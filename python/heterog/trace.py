@@ -1,8 +1,8 @@
 """Traces loss and gradients at one batch size into a functional FX graph of ATen operators.
 
-Two passes: the first records forward and gradient as they run, in-place writes included, with each
-node's phase, module and autograd sequence number; the second, where there are such writes, records
-the first through functionalisation, which removes them and keeps views as views.
+Forward and gradient are recorded as they run, in-place writes included, with each node's phase, module
+and autograd sequence number. Writes are then removed (writes.py); where that is not simple, by a
+second pass, which records the first through functionalisation and keeps views as views.
 """
 
 import contextlib
@@ -14,6 +14,7 @@ import torch
 import torch.fx.traceback as fx_traceback
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.utils.stateless import _reparametrize_module
@@ -27,6 +28,7 @@ from heterog.dropout import RATES
 from heterog.draws import DrawsNumbered
 from heterog.errors import ExportError, unexpected
 from heterog.ir import SCALE
+from heterog.writes import without_writes, writes
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,7 @@ def trace_gradients(spec: StepSpec, batch: int, inputs: tuple, names: list[str],
     """
     recorder = _Recorder()
     try:
-        return _trace(spec, batch, inputs, names, cast, recorder, Decisions())
+        return _trace(spec, batch, inputs, names, cast, recorder, None)
     except OpenDecision as decision:
         where, module = place_of(decision, recorder, spec.model)
         refusal = ExportError(
@@ -184,7 +186,7 @@ def trace_gradients(spec: StepSpec, batch: int, inputs: tuple, names: list[str],
         )
     try:
         ways = [
-            _trace(spec, batch, inputs, names, cast, _Recorder(), Decisions(outcome))
+            _trace(spec, batch, inputs, names, cast, _Recorder(), outcome)
             for outcome in (False, True)
         ]
     except ExportError as error:
@@ -208,8 +210,9 @@ def _rate_of(model: torch.nn.Module, path: str) -> str:
         path = path.rpartition(".")[0]
 
 
-def _trace(spec, batch, inputs, names, cast, recorder, decisions) -> Trace:
+def _trace(spec, batch, inputs, names, cast, recorder, outcome) -> Trace:
     mode = FakeTensorMode(allow_non_fake_inputs=True)
+    decisions = Decisions(mode, outcome)
     slots: list[Slot] = []
     arguments: list[torch.Tensor] = []
 
@@ -254,8 +257,11 @@ def _trace(spec, batch, inputs, names, cast, recorder, decisions) -> Trace:
         slots.append(Slot(f"constant_{number}", "constant"))
         # Its numbers matter no more, and a real tensor among fake ones is computed with.
         arguments.append(fake_like(mode, value, value.dtype))
-    if not any(_writes(node) for node in first.graph.nodes):
+    if not any(writes(node) for node in first.graph.nodes):
         return _with_constants(Trace(batch, first.graph, first, slots, results), constants)
+    copied = without_writes(first, mode)
+    if copied is not None:
+        return _with_constants(Trace(batch, copied.graph, copied, slots, results), constants)
 
     def again(*flat):
         return _SecondPass(first).run(*flat, enable_io_processing=False)
@@ -290,19 +296,15 @@ def _check_renormalised(graph: torch.fx.Graph) -> None:
             )
 
 
-def _writes(node: torch.fx.Node) -> bool:
-    """Whether an operator changes an argument; old batch norms do so without saying it."""
-    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
-        return False
-    return node.target._schema.is_mutable or node.target in (
-        torch.ops.aten.native_batch_norm.default,
-        torch.ops.aten.cudnn_batch_norm.default,
-        torch.ops.aten.miopen_batch_norm.default,
-    )
-
-
 def _make_fx(function, table):
-    return make_fx(function, decomposition_table=table, _disable_torch_fn_metadata_mode=True)
+    """make_fx, but for the text of the graph: it is written only where somebody asks for it."""
+    made = make_fx(function, decomposition_table=table, _disable_torch_fn_metadata_mode=True)
+
+    def lazily(*arguments):
+        with _use_lazy_graph_module(True):
+            return made(*arguments)
+
+    return lazily
 
 
 def _step(spec, slots, flat, recorder, results, decisions):
