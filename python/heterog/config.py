@@ -1,7 +1,11 @@
 """The settings of get_runner: one list for defaults, checks and documentation."""
 
+import atexit
+import functools
 import math
 import os
+import shutil
+import tempfile
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
@@ -44,7 +48,8 @@ class RunnerConfig:
     fused_update: bool = True
     check: bool | None = None
     # Where files go.
-    cache: str | None = None  # folder; None: heterog/runs in the user's cache
+    # A folder; None: heterog/runs in the user's cache; False: nothing is kept from process to process.
+    cache: "str | bool | None" = None
     graph: str | None = None  # the graph file to write; None: in the cache
 
     @property
@@ -54,10 +59,25 @@ class RunnerConfig:
 
     @property
     def folder(self) -> Path:
+        if self.cache is False:
+            return _folder_of_process()
         if self.cache is not None:
             return Path(self.cache)
         base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         return Path(base) / "heterog" / "runs"
+
+
+@functools.cache
+def _folder_of_process() -> Path:
+    """Goes when the process ends."""
+    made, process = tempfile.mkdtemp(prefix="heterog-"), os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == process:  # no child of it
+            shutil.rmtree(made, ignore_errors=True)
+
+    atexit.register(remove)
+    return Path(made)
 
 
 def read_config(config) -> RunnerConfig:
@@ -142,6 +162,6 @@ _SETTINGS = {
     "double": _YES_OR_NO,
     "momentum_input": _YES_OR_NO,
     "clip_norm": (_maybe(_is_number), "a number"),
-    "cache": _PATH,
+    "cache": (lambda value: value is False or _PATH[0](value), "a path, or False"),
     "graph": _PATH,
 }

@@ -54,6 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
             momentum_input=options.momentum_input,
             fused_update=not options.no_fused_update,
             check=options.check,
+            cache=options.cache,
         )
         step.save(options.out)
     except ExportError as error:
@@ -142,6 +143,12 @@ def _parse(arguments):
         "--no-fused-update",
         action="store_true",
         help="Adam, AdamW and SGD operator by operator, not by one kernel",
+    )
+    parser.add_argument(
+        "--cache",
+        metavar="FOLDER",
+        help="keep the step there, and take it from there while nothing that it depends on has "
+        "changed",
     )
     parser.add_argument(
         "--check",

@@ -11,14 +11,14 @@ from heterog.record import record
 
 _aten = torch.ops.aten
 
-# What a form's module takes before what is kept, if it leaves steps out too (optimizer_form.py).
+# What a form's module takes before what is kept (optimizer_form.py), and after it.
 _SCALAR = ((), (), torch.float64)
 _FLAG = ((), (), torch.float32)
 _FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
 
 def fused_module(update, group, parameter: tuple, gradient: tuple, form, leaves_out: bool):
-    """The module of `form` by one operator, or None where no kernel does what the optimizer does.
+    """The module of a form whose state is `form`, by one operator, or None where no kernel does what the optimizer does.
     `leaves_out`: its last argument is 1 where the step is to change nothing, else 0."""
     if update.momentum is not None or parameter[2] not in _FLOATS or gradient[2] != parameter[2]:
         return None

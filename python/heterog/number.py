@@ -22,18 +22,19 @@ class ReadsValue(Exception):
 class Known:
     """The value that a setting has while it is traced, and what was decided by it."""
 
-    def __init__(self, value: float):
+    def __init__(self, value: float, answers: list[list] | None = None):
         self.value = value
-        self.answers: list[tuple] = []  # comparison, what with, and what it said
+        # Name of the comparison, what with, and what it said.
+        self.answers: list[list] = list(answers or [])
 
     def decide(self, compare, other) -> bool:
         answer = bool(compare(self.value, other))
-        self.answers.append((compare, other, answer))
+        self.answers.append([compare.__name__, other, answer])
         return answer
 
     def holds(self, value: float) -> bool:
         """Whether another value would have been treated alike."""
-        return all(bool(compare(value, other)) == said for compare, other, said in self.answers)
+        return all(bool(getattr(operator, how)(value, other)) == said for how, other, said in self.answers)
 
 
 class Number(torch.SymFloat):

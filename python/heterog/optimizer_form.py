@@ -11,37 +11,12 @@ from heterog.errors import ExportError
 from heterog.number import Number, ReadsValue
 from heterog.one_step import Entry, Left, all_ways, first_state, left_by_step
 from heterog.record import constant, reads, record, results, tidy
+from heterog.state_form import Count, Kept, StateForm
 from heterog.trace import python_line
 
 _aten = torch.ops.aten
 _SCALAR = ((), (), torch.float64)  # shape, strides, dtype
 _STEP = 4  # of the arguments of a form's module
-
-
-@dataclass(frozen=True)
-class Kept:
-    """An entry of an optimizer's state that is a tensor of the graph, one for each parameter."""
-
-    name: str
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: torch.dtype
-    number: type | None  # int or float: Python's own, a tensor without dimensions in the graph
-    start: float  # what it holds before the first step
-
-
-@dataclass(frozen=True)
-class Count:
-    """An entry that counts the steps; in its place the graph takes the number of the step."""
-
-    start: int  # before the first step
-    form: object  # the dtype of a tensor without dimensions, or Python's int or float
-
-    def after(self, steps: int):
-        value = self.start + steps
-        if isinstance(self.form, torch.dtype):
-            return torch.tensor(value, dtype=self.form)
-        return self.form(value)
 
 
 @dataclass
@@ -50,12 +25,7 @@ class Form:
     step, and what is kept; it returns the next parameter, and what is kept next."""
 
     module: torch.fx.GraphModule
-    kept: list[Kept]
-    counts: dict[str, Count]
-    constants: dict[str, object]  # neither tensor nor number, after the first step
-    order: list[str]  # of all entries
-    early: bool  # they are there before the first step
-    group_counts: dict[str, Count]  # entries of param_groups that count
+    state: StateForm
 
     def reads_step(self) -> bool:
         places = [node for node in self.module.graph.nodes if node.op == "placeholder"]
@@ -181,7 +151,8 @@ def _read(update, group, parameter, gradient, begun: "_Begun") -> Form:
             kept.append(Kept(entry.name, shape, strides, dtype, entry.python, start))
     constants = {e.name: e.after for e in left.entries if e.kind == "constant"}
     order = [entry.name for entry in left.entries]
-    return Form(module, kept, counts, constants, order, begun.early, group_counts)
+    state = StateForm(kept, counts, constants, order, begun.early, group_counts)
+    return Form(module, state)
 
 
 @dataclass

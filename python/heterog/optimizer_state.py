@@ -6,8 +6,8 @@ import math
 import torch
 
 from heterog.errors import HeterogError
-from heterog.optimizer_form import Form
 from heterog.optimizers import IMPLEMENTATION_KEYS, Update, momentum_of
+from heterog.state_form import StateForm
 
 _RATE_TOLERANCE = 1e-9  # of the ratio of two groups' rates, which schedulers round apart
 
@@ -238,7 +238,7 @@ def _rate_of(group: dict, index: int) -> float:
     return rate
 
 
-def _entry(form: Form, name: str, values: dict[str, torch.Tensor], steps: int) -> dict:
+def _entry(form: StateForm, name: str, values: dict[str, torch.Tensor], steps: int) -> dict:
     """What torch.optim holds of one parameter."""
     kept = {kept.name: kept for kept in form.kept}
     entry: dict = {}

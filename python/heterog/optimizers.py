@@ -9,6 +9,7 @@ import torch
 from heterog.errors import ExportError
 from heterog.number import Known
 from heterog.refusals import check_hooks
+from heterog.state_form import StateForm
 
 # Settings of an optimizer that say how to compute, not what: they do not enter the graph's header.
 IMPLEMENTATION_KEYS = {"foreach", "fused", "capturable", "differentiable", "initial_lr"}
@@ -32,7 +33,8 @@ class Update:
     groups: list[Group]
     defaults: dict
     momentum: Known | None  # None: a constant, else an input of the step
-    forms: dict[str, object] = field(default_factory=dict)  # by parameter, what add_update found
+    # By parameter, what add_update found.
+    forms: dict[str, StateForm] = field(default_factory=dict)
 
 
 def describe_optimizer(optimizer, model: torch.nn.Module, momentum_input: bool = False) -> Update:

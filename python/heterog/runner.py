@@ -24,7 +24,8 @@ from heterog.ir import SCALE
 from heterog.native import NativeOptions, NativeRunner, load_library
 from heterog.optimizer_state import OptimizerState
 from heterog.planning import RunFiles, make_files
-from heterog.step import TrainingStep, export_training_step, held_tensors, input_names
+from heterog.samples import input_names
+from heterog.step import TrainingStep, export_training_step, held_tensors
 
 # What tells a process that it is one rank of several (torchrun, srun, mpirun).
 _STARTERS = (
@@ -46,7 +47,8 @@ def get_runner(model, make_inputs, loss_fn, optimizer, device_info, config=None)
     device_info  a cluster file; "cpu:2"; a list of device models; or a dict as in a cluster file
     config       a dict of the settings of heterog.RunnerConfig; `batch` or `plan` is needed
 
-    Devices are threads of this process, or, where torchrun started it, one process each.
+    Devices are threads of this process, or, where torchrun started it, one process each; of those
+    of one host the first exports and plans, and the others take what it has found.
     """
     config = read_config(config)
     load_library()  # before the long work of exporting
@@ -77,6 +79,7 @@ def get_runner(model, make_inputs, loss_fn, optimizer, device_info, config=None)
         momentum_input=config.momentum_input,
         fused_update=config.fused_update,
         check=config.check,
+        cache=None if config.cache is False else config.folder,
     )
     files = make_files(step, device_info, config)
     names = input_names(loss_fn, make_inputs)

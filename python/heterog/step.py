@@ -1,9 +1,8 @@
 """export_training_step: from a PyTorch model to the graph of one whole training step."""
 
 import contextlib
-import inspect
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 
 import torch
 
@@ -14,13 +13,20 @@ from heterog.clean import clean
 from heterog.constants import constant_values
 from heterog.dropout import identity_decompositions, without_dropout
 from heterog.errors import ExportError, HeterogError, unexpected
+from heterog.export_cache import Stored, cache_folder, stored_or_made
+from heterog.export_key import export_key
+from heterog.fingerprint import Unhashable
 from heterog.hints import buffer_values, input_values
 from heterog.ir import Step
 from heterog.light import light_init
 from heterog.loss_scaling import LossScaling, read_scaling
 from heterog.merge import merge_traces
 from heterog.names import give_names
+from heterog.number import Known
 from heterog.optimizers import Update, describe_optimizer
+from heterog.progress import phase, progress, say_once
+from heterog.samples import Samples, check_samples, default_batches, names_of
+from heterog.tf32 import PYTORCHS_OWN, tf32_allowed
 from heterog.trace import StepSpec, WithoutGradient, python_line, trace_gradients
 from heterog.update import add_update
 from heterog.writer import dtype_name, to_graph, write_constants, write_graph
@@ -78,6 +84,7 @@ def export_training_step(
     fused_update: bool = True,
     loss_scaling: "LossScaling | dict | bool | None" = None,
     check: bool | None = None,
+    cache=None,
 ) -> TrainingStep:
     """Exports forward, backward and update of one training step.
 
@@ -108,93 +115,162 @@ def export_training_step(
                  graph and one call for many when it runs; False: written out
     check        compares the graph with eager PyTorch on random data at two more batch sizes. True:
                  always, False: never, None: if it takes a few seconds
+    cache        a folder where the step is kept, and from which the same is taken the next time;
+                 True: the folder of get_runner. None: it is exported anew
     """
     try:
-        return _export(
-            model, make_inputs, loss_fn, optimizer, name, batches=batches, batch=batch,
-            dropout=dropout, double=double, autocast=autocast, clip_norm=clip_norm,
-            batch_norm=batch_norm, attention=attention, momentum_input=momentum_input,
-            fused_update=fused_update, loss_scaling=loss_scaling, check=check,
-        )  # fmt: skip
+        with progress(f"the export of {name}"):
+            return _export(
+                model, make_inputs, loss_fn, optimizer, name, batches=batches, batch=batch,
+                dropout=dropout, double=double, autocast=autocast, clip_norm=clip_norm,
+                batch_norm=batch_norm, attention=attention, momentum_input=momentum_input,
+                fused_update=fused_update, loss_scaling=loss_scaling, check=check, cache=cache,
+            )  # fmt: skip
     except HeterogError:
         raise
     except Exception as error:
         raise unexpected(python_line(error), error) from error
 
 
+@dataclass(frozen=True)
+class _Job:
+    """What is to be exported, with all options read."""
+
+    name: str
+    given: object  # the model, or the function that builds one
+    spec: StepSpec
+    samples: Samples
+    ladder: list[tuple]  # batch sizes to trace at, best first
+    update: Update
+    options: Options
+    check: bool | None
+
+
 def _export(
     model, make_inputs, loss_fn, optimizer, name, *, batches, batch, dropout, double, autocast,
-    clip_norm, batch_norm, attention, momentum_input, fused_update, loss_scaling, check,
+    clip_norm, batch_norm, attention, momentum_input, fused_update, loss_scaling, check, cache,
 ) -> TrainingStep:  # fmt: skip
     _check_options(name, batches, double, autocast, clip_norm)
     if batch_norm not in ("per-slice", "exact"):
         raise ExportError(f"batch_norm: {batch_norm!r} is not known; use 'per-slice' or 'exact'")
     if attention not in ("one", "math"):
         raise ExportError(f"attention: {attention!r} is not known; use 'one' or 'math'")
-    given = model
+    folder = cache_folder(cache)
     options = Options(
         dropout, double, getattr(torch, autocast) if autocast else None, clip_norm,
         batch_norm == "exact", attention, read_scaling(loss_scaling, autocast), fused_update,
     )  # fmt: skip
-    model = _build(model)
-    trained = [n for n, p in model.named_parameters() if p.requires_grad]
+    phase("builds the model")
+    built = _build(model)
+    trained = [n for n, p in built.named_parameters() if p.requires_grad]
     if not trained:
         raise ExportError(
             "the model has no parameter that requires a gradient; set requires_grad to True on "
             "those to train"
         )
-    update = describe_optimizer(optimizer, model, momentum_input)
-    held, attributes = held_tensors(model)
+    update = describe_optimizer(optimizer, built, momentum_input)
+    held, attributes = held_tensors(built)
     decompositions = {} if dropout else identity_decompositions()
     decompositions |= batch_norm_decompositions(options.exact)
     spec = StepSpec(
-        model, loss_fn, options.autocast, trained, held, attributes, decompositions,
+        built, loss_fn, options.autocast, trained, held, attributes, decompositions,
         options.attention, dropout, options.scaling is not None,
     )  # fmt: skip
-
-    untrained: list[str] = []
     ladder = [tuple(batches)] if batches is not None else default_batches(batch)
-    for sizes in ladder:
+    job = _Job(name, model, spec, Samples(make_inputs), ladder, update, options, check)
+    key = _key_of(job) if folder is not None else None
+    if key is None:
+        return _as_step(job, _made(job))
+    return _as_step(job, stored_or_made(folder, key, lambda: _made(job)))
+
+
+def _key_of(job: _Job) -> str | None:
+    """None: who knows whether it is the same step."""
+    phase("looks for the step in the cache")
+    settings = asdict(job.options) | {
+        "name": job.name,
+        "batches": job.ladder,
+        "check": job.check,
+        "built here": job.given is not job.spec.model,
+        "momentum input": job.update.momentum is not None,
+    }
+    sizes = {size for rung in job.ladder for size in rung}
+    try:
+        return export_key(
+            job.spec.model, job.spec.loss_fn, job.update, job.samples, sizes, settings
+        )
+    except Unhashable as reason:
+        say_once(f"the export of {job.name} is not kept for the next time: {reason}")
+        return None
+
+
+def _made(job: _Job) -> Stored:
+    """Exports the step, and compares it with PyTorch."""
+    spec, update = job.spec, job.update
+    untrained: list[str] = []
+    for sizes in job.ladder:
         try:
-            samples = [_make_inputs(make_inputs, size) for size in sizes]
+            samples = [job.samples.at(size) for size in sizes]
             try:
-                step = _trace(spec, samples, sizes, update, options)
+                step = _trace(spec, samples, sizes, update, job.options)
             except WithoutGradient as found:
                 untrained = found.names
                 spec, update = _without(spec, update, untrained)
-                step = _trace(spec, samples, sizes, update, options)
+                step = _trace(spec, samples, sizes, update, job.options)
             break
         except ExportError:
-            if sizes is ladder[-1]:
+            if sizes is job.ladder[-1]:
                 raise
     for tensor in step.inputs:
         if tensor.constant is not None:
             tensor.hints = constant_values(tensor.constant)
-        elif tensor.name in spec.held:
-            tensor.hints = buffer_values(spec.held[tensor.name])
     give_names(step)
     constants = {t.name: t.constant for t in step.inputs if t.constant is not None}
     parameters = [t for t in step.inputs if t.role == "parameter"]
     header = {
         "format": "heterog-graph",
         "version": 1,
-        "name": name,
+        "name": job.name,
         "producer": {"torch": torch.__version__.split("+")[0], "heterog": heterog.version.VERSION},
         "traced_batches": list(sizes),
         "dtype": dtype_name(parameters[0].dtype),
         "optimizer": update.defaults,
     }
-    if (allowed := _tf32()) != ["convolutions"]:  # PyTorch's own setting
+    if (allowed := tf32_allowed()) != PYTORCHS_OWN
         header["tf32"] = allowed
     graph = to_graph(step, header)
-    if check is False:
-        return TrainingStep(graph, "not checked against PyTorch", constants, untrained, update)
-    names = _names_of(loss_fn, len(samples[0]))
-    checked = Checked(
-        given, make_inputs, names, loss_fn, update, dropout, options.autocast, clip_norm, constants
-    )
-    line = check_step(graph, checked, always=check is True)
-    return TrainingStep(graph, line, constants, untrained, update)
+    line = "not checked against PyTorch"
+    if job.check is not False:
+        phase("compares the step with PyTorch")
+        names = names_of(spec.loss_fn, len(samples[0]))
+        checked = Checked(
+            job.given, job.samples.make_inputs, names, spec.loss_fn, update, job.options.dropout,
+            job.options.autocast, job.options.clip_norm, constants,
+        )  # fmt: skip
+        line = check_step(graph, checked, always=job.check is True)
+    momentum = update.momentum and update.momentum.answers
+    return Stored(graph, line, constants, untrained, update.forms, momentum)
+
+
+def _as_step(job: _Job, stored: Stored) -> TrainingStep:
+    """With what belongs to this model: its optimizer, and what is said of its values."""
+    spec, update = job.spec, job.update
+    if stored.untrained:
+        spec, update = _without(spec, update, stored.untrained)
+    momentum = update.momentum and Known(update.momentum.value, stored.momentum)
+    update = replace(update, forms=stored.forms, momentum=momentum)
+    samples = [job.samples.at(size) for size in stored.graph["traced_batches"]]
+    names = names_of(spec.loss_fn, len(samples[0]))
+    for entry in stored.graph["tensors"]:
+        name = entry["name"]
+        if entry["role"] == "buffer" and name in spec.held and name not in stored.constants:
+            entry.pop("values", None)
+            entry |= buffer_values(spec.held[name])
+        elif entry["role"] == "input" and entry.get("argument", name) in names:
+            entry.pop("values", None)
+            place = names.index(entry.get("argument", name))
+            entry |= input_values([sample[place] for sample in samples])
+    return TrainingStep(stored.graph, stored.checked, stored.constants, stored.untrained, update)
 
 
 def _without(spec: StepSpec, update: Update, names: list[str]) -> tuple[StepSpec, Update]:
@@ -213,50 +289,27 @@ def _without(spec: StepSpec, update: Update, names: list[str]) -> tuple[StepSpec
     return replace(spec, trained=left, held=held), replace(update, groups=groups)
 
 
-def _tf32() -> list[str]:
-    """What PyTorch is set to multiply in TF32 of operands in float32, on GPUs that have it."""
-    cublas, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-    parts = {"products": (cublas, cublas), "convolutions": (cudnn, cudnn.conv)}
-    allowed = []
-    for name, (old, new) in parts.items():
-        try:
-            allows = old.allow_tf32
-        except RuntimeError:  # it was set by the newer name
-            allows = new.fp32_precision == "tf32"
-        if allows:
-            allowed.append(name)
-    return allowed
-
-
-def default_batches(batch: int | None) -> list[tuple[int, int, int]]:
-    """What is traced at, best first. Even and odd sizes far apart, so that what a model decides by
-    its batch shows; at 2, a size B - 1 is 1, where some operators specialise."""
-    far = 64 if batch is None else batch
-    return [(2, 3, far if far > 3 else 64), (4, 5, far if far > 5 else 64)]
-
-
 def _trace(spec: StepSpec, samples: list[tuple], sizes, update, options: Options) -> Step:
-    """The whole step, cleaned, with what was seen of its inputs."""
+    """The whole step, cleaned."""
 
     def cast(tensor: torch.Tensor) -> torch.dtype:
         return torch.float64 if options.double and tensor.is_floating_point() else tensor.dtype
 
-    names = _names_of(spec.loss_fn, len(samples[0]))
-    _check_samples(samples, sizes)
+    names = names_of(spec.loss_fn, len(samples[0]))
+    check_samples(samples, sizes)
     with _default_dtype(options.double):
         with contextlib.nullcontext() if options.dropout else without_dropout(spec.model):
-            traces = [
-                trace_gradients(spec, size, inputs, names, cast)
-                for size, inputs in zip(sizes, samples, strict=True)
-            ]
+            traces = []
+            for size, inputs in zip(sizes, samples, strict=True):
+                phase(f"traces it at batch {size}, {len(traces) + 1} of {len(sizes)}")
+                traces.append(trace_gradients(spec, size, inputs, names, cast))
+        phase("makes one graph of what was traced")
         step = merge_traces(traces)
+        phase("traces the optimizer")
         add_update(step, update, options.clip_norm, options.scaling, options.fused)
     step = clean(step)
     if options.exact:
         check_exact(step)
-    for tensor in step.inputs:
-        if tensor.role == "input" and tensor.setting is None:
-            tensor.hints = input_values([sample[names.index(tensor.name)] for sample in samples])
     return step
 
 
@@ -312,70 +365,6 @@ def held_tensors(model):
                 held[name] = value
                 attributes[name] = (module, attribute)
     return held, attributes
-
-
-def _make_inputs(make_inputs, batch: int) -> tuple:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        try:
-            inputs = make_inputs(batch)
-        except Exception as error:
-            raise ExportError(
-                f"{python_line(error)}: make_inputs({batch}) stopped at {type(error).__name__}: {error}"
-            ) from error
-    if not isinstance(inputs, (tuple, list)) or not inputs:
-        raise ExportError(
-            f"make_inputs({batch}) returned {type(inputs).__name__}; it must return a tuple of tensors"
-        )
-    for index, value in enumerate(inputs):
-        if not isinstance(value, torch.Tensor):
-            raise ExportError(
-                f"make_inputs({batch}) returned {type(value).__name__} at place {index}; it must "
-                "return a tuple of tensors"
-            )
-    return tuple(inputs)
-
-
-def _check_samples(samples: list[tuple], batches) -> None:
-    for batch, inputs in zip(batches, samples, strict=True):
-        if len(inputs) != len(samples[0]):
-            raise ExportError(
-                f"make_inputs returned {len(samples[0])} tensors at batch {batches[0]} and "
-                f"{len(inputs)} at batch {batch}; it must return the same ones for all"
-            )
-    if all(first.shape == last.shape for first, last in zip(samples[0], samples[-1])):
-        raise ExportError(
-            f"make_inputs returned tensors of the same shapes at batch {batches[0]} and "
-            f"{batches[-1]}; their size must follow its argument"
-        )
-
-
-def input_names(loss_fn, make_inputs) -> list[str]:
-    """How the graph names what make_inputs returns, in its order."""
-    return _names_of(loss_fn, len(_make_inputs(make_inputs, 2)))
-
-
-def _names_of(loss_fn, count: int) -> list[str]:
-    """The argument names of loss_fn after the model, else input_0, input_1, …"""
-    plain = [f"input_{i}" for i in range(count)]
-    try:
-        parameters = list(inspect.signature(loss_fn).parameters.values())[1:]
-    except (TypeError, ValueError):
-        return plain
-    if any(p.kind in (p.VAR_POSITIONAL, p.KEYWORD_ONLY, p.VAR_KEYWORD) for p in parameters):
-        return plain
-    if len(parameters) < count:
-        raise ExportError(
-            f"make_inputs returned {count} tensors, loss_fn takes {len(parameters)} after the "
-            "model; make them agree"
-        )
-    required = [p for p in parameters if p.default is p.empty]
-    if len(required) > count:
-        raise ExportError(
-            f"make_inputs returned {count} tensors, loss_fn needs {len(required)} after the "
-            "model; make them agree"
-        )
-    return [p.name for p in parameters[:count]]
 
 
 @contextlib.contextmanager

@@ -12,9 +12,10 @@ from heterog.hints import buffer_values
 from heterog.ir import Op, Step, Tensor
 from heterog.loss_scaling import LossScaling, masked, unscale
 from heterog.merge import Merger
-from heterog.optimizer_form import Kept, Reader
+from heterog.optimizer_form import Reader
 from heterog.optimizers import Update
 from heterog.record import record
+from heterog.state_form import Kept
 
 
 def add_update(
@@ -51,11 +52,11 @@ def add_update(
                 form = reader.form(*key[1:])
                 kernel = None
                 if fused:
-                    kernel = fused_module(update, group, *key[1:], form, scaled is not None)
+                    kernel = fused_module(update, group, *key[1:], form.state, scaled is not None)
                 forms[key] = form, kernel
             form, kernel = forms[key]
-            update.forms[name] = form
-            states = [_state(parameter, kept) for kept in form.kept]
+            update.forms[name] = form.state
+            states = [_state(parameter, kept) for kept in form.state.kept]
             step.inputs.extend(states)
             merger = Merger([form.module if kernel is None else kernel], [0], f"{name}/")
             given = [parameter, grad, lr, momentum, counted, *states]

@@ -25,7 +25,8 @@ from heterog.devices import cluster_file
 from heterog.errors import HeterogError
 from heterog.interpreter import initial_values, run_step
 from heterog.planning import RunFiles
-from heterog.step import export_training_step, input_names
+from heterog.samples import input_names
+from heterog.step import export_training_step
 from heterog.writer import pack_graph
 
 STEPS = 5
