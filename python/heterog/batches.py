@@ -15,9 +15,11 @@ class Inputs:
         self._places = data_inputs(graph)
         self._batch = batch
 
-    def of(self, given) -> dict[int, torch.Tensor]:
-        """Place in the graph → tensor, contiguous on the CPU, for a tensor, tuple, list or dict."""
+    def of(self, given) -> tuple[int, dict[int, torch.Tensor]]:
+        """For a tensor, tuple, list or dict: the number of its samples, and place in the graph →
+        tensor, contiguous on the CPU."""
         values = self._in_order(given)
+        batch = self._batch_of(values)
         inputs = {}
         for name, value in zip(self._names, values, strict=True):
             if name not in self._places:
@@ -33,8 +35,36 @@ class Inputs:
                     "dense ones that hold values"
                 )
             place = self._places[name]
-            inputs[place] = self._fitting(self._tensors[place], value)
-        return inputs
+            inputs[place] = self._fitting(self._tensors[place], value, batch)
+        return batch, inputs
+
+    def _batch_of(self, values: list) -> int:
+        """The number of samples of the first input that has some; the plan's, if none fits any."""
+        for name, value in zip(self._names, values, strict=True):
+            if name not in self._places or not isinstance(value, torch.Tensor):
+                continue
+            shape = self._tensors[self._places[name]]["shape"]
+            for dim, size in zip(shape, value.shape, strict=False):
+                samples = _samples(dim, size)
+                if samples is not None and samples > 0:
+                    return samples
+        return self._batch
+
+    def fit(self, given) -> bool:
+        """Whether every input has the shape that it has in the graph, at any number of samples."""
+        for name, value in zip(self._names, self._in_order(given), strict=True):
+            if name not in self._places or not isinstance(value, torch.Tensor):
+                continue
+            shape = self._tensors[self._places[name]]["shape"]
+            if len(shape) != value.dim():
+                return False
+            if any(_samples(dim, n) is None for dim, n in zip(shape, value.shape, strict=True)):
+                return False
+        return True
+
+    def shapes(self) -> str:
+        entries = [self._tensors[place] for place in self._places.values()]
+        return ", ".join(f"{_shown(entry)} {_sizes(entry['shape'])}" for entry in entries)
 
     def samples_of(self, given) -> int | None:
         """How many samples a batch has, as far as its shapes tell; None if they fit none."""
@@ -76,7 +106,7 @@ class Inputs:
             )
         return list(given)
 
-    def _fitting(self, entry: dict, value: torch.Tensor) -> torch.Tensor:
+    def _fitting(self, entry: dict, value: torch.Tensor, batch: int) -> torch.Tensor:
         wanted = getattr(torch, entry["dtype"])
         if value.dtype != wanted:
             # As on export: everything floating is float64 with `double`.
@@ -85,18 +115,21 @@ class Inputs:
                     f"batch: '{_shown(entry)}' is {value.dtype}; make_inputs makes {wanted}"
                 )
             value = value.to(wanted)
-        shape = [dimension(dim, self._batch) for dim in entry["shape"]]
+        shape = [dimension(dim, batch) for dim in entry["shape"]]
         if list(value.shape) != shape:
             raise HeterogError(
-                f"batch: '{_shown(entry)}' has shape {list(value.shape)}; the plan is for "
-                f"{self._batch} samples, {shape} (drop the last incomplete batch: DataLoader(…, "
-                "drop_last=True))"
+                f"batch: '{_shown(entry)}' has shape {list(value.shape)}; in a batch of {batch} "
+                f"samples it has {shape}"
             )
         return value.detach().cpu().contiguous()
 
 
 def _shown(entry: dict) -> str:
     return entry.get("argument", entry["name"])
+
+
+def _sizes(shape: list) -> str:
+    return f"[{', '.join(str(dim) for dim in shape)}]"
 
 
 def _samples(dim, size: int) -> int | None:

@@ -25,6 +25,7 @@ class RunnerConfig:
     policy: str | None = None  # checkpoint of the learned planner; None: the shipped one
     profile: str | list[str] = field(default_factory=list)  # measured costs (heterog profile)
     collectives: str = "per-device"
+    accumulate: int = 1  # micro-batches of a step, over which gradients are accumulated
     # How it is run.
     seed: int = 0  # of dropout, of planning, and of the batches that run() makes itself
     threads: int = 0  # of one operator of one device; 0: an equal share of the processors
@@ -98,6 +99,11 @@ def read_config(config) -> RunnerConfig:
             raise HeterogError(f"config: {name} {_shown(value)}; it is {what}")
     if made.batch is None and made.plan is None:
         raise HeterogError("config: give 'batch', the samples of one step over all devices")
+    if made.plan is not None and made.accumulate > 1:
+        raise HeterogError(
+            f"config: accumulate {made.accumulate} given beside a plan, which says that itself: "
+            "`heterog plan --accumulate` makes such a plan"
+        )
     if made.budget is not None and made.evaluations is not None:
         raise HeterogError("config: give 'budget' or 'evaluations', and not both")
     return made
@@ -144,6 +150,7 @@ _SETTINGS = {
         "a path or a list of paths",
     ),
     "collectives": (lambda value: value in ("per-device", "serial"), "'per-device' or 'serial'"),
+    "accumulate": (_whole(1, 2**20), "a number of micro-batches, 1 or more"),
     "seed": (_whole(0, 2**63), "a whole number, 0 or more"),
     "threads": (_whole(0, 2**16), "a number of threads, or 0 for a share"),
     "slow": (

@@ -15,7 +15,7 @@ from heterog_command import program_environment
 
 from heterog.errors import HeterogError
 
-_API_VERSION = 3
+_API_VERSION = 4
 _PACKAGE = Path(__file__).resolve().parent
 _CHECKOUT = _PACKAGE.parent.parent
 
@@ -37,6 +37,8 @@ class _Options(ctypes.Structure):
         ("collectives", ctypes.c_char_p),
         ("profiles", ctypes.POINTER(ctypes.c_char_p)),
         ("profile_count", ctypes.c_int32),
+        ("more_graphs", ctypes.POINTER(ctypes.c_char_p)),
+        ("more_graph_count", ctypes.c_int32),
         ("threads", ctypes.c_int32),
         ("seed", ctypes.c_uint64),
         ("slow_devices", ctypes.POINTER(ctypes.c_char_p)),
@@ -78,6 +80,7 @@ class NativeOptions:
     plan: str
     collectives: str = "per-device"
     profiles: list[str] = field(default_factory=list)
+    more_graphs: list[str] = field(default_factory=list)  # of the same step, at other shapes
     threads: int = 0
     seed: int = 0
     slow: dict[str, int] = field(default_factory=dict)
@@ -179,6 +182,8 @@ def load_library() -> ctypes.CDLL:
     library.heterog_step.argtypes = [
         runner,
         ctypes.c_int64,
+        ctypes.c_int32,
+        ctypes.c_int64,
         ctypes.POINTER(ctypes.c_uint32),
         ctypes.POINTER(_Tensor),
         ctypes.c_int32,
@@ -227,6 +232,8 @@ class NativeRunner:
             collectives=options.collectives.encode(),
             profiles=_texts(options.profiles),
             profile_count=len(options.profiles),
+            more_graphs=_texts(options.more_graphs),
+            more_graph_count=len(options.more_graphs),
             threads=options.threads,
             seed=options.seed,
             slow_devices=_texts(list(options.slow)),
@@ -278,8 +285,11 @@ class NativeRunner:
         self._call("get", self._open(), index, ctypes.byref(_view(value)))
         return value
 
-    def step(self, number: int, inputs: dict[int, torch.Tensor]) -> tuple[float, float]:
-        """Loss and seconds of one step. Inputs are contiguous, on the CPU."""
+    def step(
+        self, number: int, graph: int, samples: int, inputs: dict[int, torch.Tensor]
+    ) -> tuple[float, float]:
+        """Loss and seconds of one step of a graph (0: the first) on so many samples. Inputs are
+        contiguous, on the CPU."""
         count = len(inputs)
         indices = (ctypes.c_uint32 * count)(*inputs)
         views = (_Tensor * count)(*[_view(tensor) for tensor in inputs.values()])
@@ -288,6 +298,8 @@ class NativeRunner:
             "step",
             self._open(),
             number,
+            graph,
+            samples,
             indices,
             views,
             count,

@@ -18,28 +18,28 @@ from heterog.writer import pack_graph, write_constants
 class RunFiles:
     """Paths of what a run needs."""
 
-    graph: str
+    graphs: list[str]  # the first is planned, the others run the same plan
     cluster: str
     plan: str
 
 
-def make_files(step: TrainingStep, device_info, config: RunnerConfig) -> RunFiles:
+def make_files(steps: list[TrainingStep], device_info, config: RunnerConfig) -> RunFiles:
     """Writes what was exported, and finds or makes the plan."""
     cache = make_folder(config.folder)
     cluster = cluster_file(device_info, cache)
-    graph = _graph_file(step, config, cache)
+    graphs = [_graph_file(step, config.graph if i == 0 else None, cache) for i, step in enumerate(steps)]
     if config.plan is not None:
         if not os.path.isfile(config.plan):
             raise HeterogError(f"config: plan {config.plan}: no such file")
-        return RunFiles(graph, cluster, os.fspath(config.plan))
-    return RunFiles(graph, cluster, _plan_file(graph, cluster, config, cache))
+        return RunFiles(graphs, cluster, os.fspath(config.plan))
+    return RunFiles(graphs, cluster, _plan_file(graphs[0], cluster, config, cache))
 
 
-def _graph_file(step: TrainingStep, config: RunnerConfig, cache: Path) -> str:
-    if config.graph is not None:
-        write_constants(step.graph, step.constants, config.graph)
-        replace_file(config.graph, pack_graph(step.graph))
-        return os.fspath(config.graph)
+def _graph_file(step: TrainingStep, wanted, cache: Path) -> str:
+    if wanted is not None:
+        write_constants(step.graph, step.constants, wanted)
+        replace_file(wanted, pack_graph(step.graph))
+        return os.fspath(wanted)
     packed = pack_graph(step.graph)
     path = cache / f"graph-{hashlib.sha256(packed).hexdigest()[:16]}.json.gz"
     if not path.is_file():
@@ -54,6 +54,8 @@ def _plan_file(graph: str, cluster: str, config: RunnerConfig, cache: Path) -> s
         value = getattr(config, name)
         if value is not None:
             arguments += [f"--{name}", str(value)]
+    if config.accumulate > 1:
+        arguments += ["--accumulate", str(config.accumulate)]
     for path in config.profiles:
         arguments += ["--profile", path]
     arguments += ["--seed", str(config.seed)]

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 
 import torch
 
-from heterog.batches import Inputs
 from heterog.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from heterog.config import RunnerConfig, read_config
 from heterog.errors import HeterogError
@@ -21,6 +20,7 @@ from heterog.interpreter import (
     state_from_file,
 )
 from heterog.ir import SCALE
+from heterog.lengths import Lengths, makers_of
 from heterog.native import NativeOptions, NativeRunner, load_library
 from heterog.optimizer_state import OptimizerState
 from heterog.planning import RunFiles, make_files
@@ -40,7 +40,8 @@ def get_runner(model, make_inputs, loss_fn, optimizer, device_info, config=None)
     """Exports the training step, plans it for the devices, and makes their workers.
 
     model        an nn.Module, or a function that builds one; training begins with its weights
-    make_inputs  batch size → tuple of tensors
+    make_inputs  batch size → tuple of tensors; or a list of such functions, one for each length of
+                 sentences or size of images that steps will have: the first is planned
     loss_fn      (model, *inputs) → scalar tensor
     optimizer    a torch.optim.Optimizer over the model's parameters, or a function parameters →
                  optimizer; training goes on from its state
@@ -61,29 +62,33 @@ def get_runner(model, make_inputs, loss_fn, optimizer, device_info, config=None)
     if not isinstance(optimizer, torch.optim.Optimizer):
         trained = [p for p in built.parameters() if p.requires_grad]
         optimizer = _made("optimizer", optimizer, trained)
-    step = export_training_step(
-        built,
-        make_inputs,
-        loss_fn,
-        optimizer,
-        config.name,
-        batches=config.batches,
-        batch=config.batch,
-        dropout=config.dropout,
-        double=config.double,
-        autocast=config.autocast,
-        clip_norm=config.clip_norm,
-        batch_norm=config.batch_norm,
-        attention=config.attention,
-        loss_scaling=config.loss_scaling,
-        momentum_input=config.momentum_input,
-        fused_update=config.fused_update,
-        check=config.check,
-        cache=None if config.cache is False else config.folder,
-    )
-    files = make_files(step, device_info, config)
-    names = input_names(loss_fn, make_inputs)
-    return Runner(built, optimizer, make_inputs, names, step, files, config)
+    makers = makers_of(make_inputs)
+    steps = [
+        export_training_step(
+            built,
+            maker,
+            loss_fn,
+            optimizer,
+            config.name,
+            batches=config.batches,
+            batch=config.batch,
+            dropout=config.dropout,
+            double=config.double,
+            autocast=config.autocast,
+            clip_norm=config.clip_norm,
+            batch_norm=config.batch_norm,
+            attention=config.attention,
+            loss_scaling=config.loss_scaling,
+            momentum_input=config.momentum_input,
+            fused_update=config.fused_update,
+            check=config.check,
+            cache=None if config.cache is False else config.folder,
+        )
+        for maker in makers
+    ]
+    files = make_files(steps, device_info, config)
+    names = input_names(loss_fn, makers[0])
+    return Runner(built, optimizer, makers, names, steps, files, config)
 
 
 def _made(what: str, function, *arguments):
@@ -110,19 +115,18 @@ class Runner:
         self,
         model: torch.nn.Module,
         optimizer: torch.optim.Optimizer,
-        make_inputs,
+        makers: list,
         names: list[str],
-        step: TrainingStep,
+        steps: list[TrainingStep],
         files: RunFiles,
         config: RunnerConfig,
     ):
-        graph = step.graph
+        step, graph = steps[0], steps[0].graph
         self.model = model
         self.optimizer = optimizer
         self.config = config
-        self.graph_path, self.cluster_path, self.plan_path = files.graph, files.cluster, files.plan
-        self._make_inputs = make_inputs
-        graph = step.graph
+        self.graph_path, self.cluster_path, self.plan_path = files.graphs[0], files.cluster, files.plan
+        self._makers = makers
         self._tensors = graph["tensors"]
         self._constants = step.constants
         self._native = NativeRunner(_native_options(files, config))
@@ -141,7 +145,7 @@ class Runner:
             raise HeterogError(
                 f"config: batch {config.batch} given, {files.plan} is for batch {self.batch}"
             )
-        self._inputs = Inputs(graph, names, self.batch)
+        self._lengths = Lengths(steps, names, self.batch)
         self._settings = settings_of(graph)
         self._kept = {  # name → place
             tensor["name"]: place
@@ -154,6 +158,14 @@ class Runner:
         self._state = OptimizerState(optimizer, model, step.update, "step" in self._settings)
         self._steps = 0
         self._start()
+        # What a model makes of the length comes with every step, and is no part of a checkpoint.
+        made = {
+            name: place
+            for name, place in self._kept.items()
+            if self._role(name) == "buffer" and name not in self._of_model
+        }
+        for name in self._lengths.take_tables(made):
+            del self._kept[name]
 
     # ---- training ----
 
@@ -168,17 +180,19 @@ class Runner:
 
     def step(self, batch) -> float:
         """One training step on a whole batch: a tensor, or a tuple or list in the order of
-        make_inputs, or a dict by the names of loss_fn's arguments. Returns the loss."""
+        make_inputs, or a dict by the names of loss_fn's arguments. Returns the loss.
+
+        A batch of another number of samples runs the same plan, cut anew in proportion."""
         with self._fate.watched():
             return self._step(batch)
 
     def _step(self, batch) -> float:
-        inputs = self._inputs.of(batch)
+        graph, samples, inputs = self._lengths.of(batch)
         number = self._steps + 1
         settings = self._state.settings() | {"step": number}
         for setting, place in self._settings.items():
             inputs[place] = torch.tensor(float(settings[setting]), dtype=torch.float64)
-        loss, self.last_step_seconds = self._native.step(number, inputs)
+        loss, self.last_step_seconds = self._native.step(number, graph, samples, inputs)
         self._steps = number
         # What a scheduler looks at to warn of a step that was left out.
         self.optimizer._opt_called = True
@@ -188,8 +202,8 @@ class Runner:
         """So many steps; their losses. `iterable`, a DataLoader say, is gone through again and
         again; without one, make_inputs makes the batches, from the seed and the step's number.
 
-        A batch of fewer samples than the plan's is left out, as DataLoader(drop_last=True) would;
-        with drop_last=False it is an error.
+        A batch of fewer samples than the plan's is left out, as DataLoader(drop_last=True) would,
+        unless drop_last is False.
         """
         if not isinstance(steps, int) or isinstance(steps, bool) or steps < 0:
             raise HeterogError(f"run: {steps!r} steps; it is a number of steps, 0 or more")
@@ -224,10 +238,10 @@ class Runner:
     def _own_batch(self) -> tuple:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.config.seed * 1_000_003 + self._steps)
-            return self._make_inputs(self.batch)
+            return self._makers[self._steps % len(self._makers)](self.batch)
 
     def _is_incomplete(self, batch) -> bool:
-        samples = self._inputs.samples_of(batch)
+        samples = self._lengths.samples_of(batch)
         return samples is not None and samples < self.batch
 
     # ---- what has been learnt ----
@@ -399,7 +413,8 @@ class Runner:
 def _native_options(files: RunFiles, config: RunnerConfig) -> NativeOptions:
     rank_of = any(all(name in os.environ for name in names) for names in _STARTERS)
     return NativeOptions(
-        graph=files.graph,
+        graph=files.graphs[0],
+        more_graphs=files.graphs[1:],
         cluster=files.cluster,
         plan=files.plan,
         collectives=config.collectives,

@@ -236,7 +236,7 @@ def _made(job: _Job) -> Stored:
         "dtype": dtype_name(parameters[0].dtype),
         "optimizer": update.defaults,
     }
-    if (allowed := tf32_allowed()) != PYTORCHS_OWN
+    if (allowed := tf32_allowed()) != PYTORCHS_OWN:
         header["tf32"] = allowed
     graph = to_graph(step, header)
     line = "not checked against PyTorch"

@@ -43,6 +43,26 @@ def test_processes_of_torchrun_train_as_threads_do(make, cache, tmp_path, planne
     assert heterog.load_checkpoint(tmp_path / "at.safetensors").steps == STEPS
 
 
+@pytest.mark.parametrize("planner", ["ev-ps", "ev-ar"])
+def test_batches_of_other_sizes_in_processes(make, cache, tmp_path, planner):
+    runner = make("mlp", planner, devices="cpu:2")
+    given = batches(CASES["mlp"], STEPS)
+    sizes = (None, 7, 2, None)
+    expected = [runner.step([x[:n] for x in one]) for one, n in zip(given, sizes, strict=True)]
+    done = torchrun(planner, cache, str(tmp_path), "sizes", "tcp")
+    assert done.returncode == 0, done.stderr
+    for rank in range(2):
+        found = torch.load(tmp_path / f"rank{rank}.pt", weights_only=False)
+        assert found["losses"] == pytest.approx(expected, rel=1e-10)
+        check_state(found["state"], runner.state_dict(), 1e-10)
+
+
+def test_processes_with_other_numbers_of_samples_are_refused(cache, tmp_path):
+    done = torchrun("ev-ar", cache, str(tmp_path), "sizes apart", "tcp")
+    assert done.returncode != 0
+    assert "step 2: rank 1 was given 6 samples, and rank 0 7" in done.stderr
+
+
 @pytest.mark.parametrize("name", ["Adafactor", "Switching"])
 def test_optimizers_in_processes(make, cache, tmp_path, monkeypatch, name):
     monkeypatch.setattr(CASES["mlp"], "optimizer", maker(name))

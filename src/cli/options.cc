@@ -43,6 +43,11 @@ void add_batch(CLI::App& verb, ProblemOptions& options) {
       ->required();
 }
 
+void add_accumulate(CLI::App& verb, std::int64_t& micro_batches) {
+  add_integer(verb, "--accumulate", micro_batches, {1, graph::kMaxSamples},
+              "Accumulate gradients over so many micro-batches, one after the other");
+}
+
 void add_batch_of_plan(CLI::App& verb, ProblemOptions& options) {
   add_integer(verb, "--batch", options.batch, kBatches, "The plan's batch (it is what it is for)");
 }

@@ -88,6 +88,7 @@ using loading::load_problem;
 using loading::ProblemOptions;
 void add_graph_and_cluster(CLI::App& verb, ProblemOptions& options);
 void add_batch(CLI::App& verb, ProblemOptions& options);
+void add_accumulate(CLI::App& verb, std::int64_t& micro_batches);
 // Of a plan file, which has one: this only says it again.
 void add_batch_of_plan(CLI::App& verb, ProblemOptions& options);
 

@@ -9,6 +9,7 @@
 #include "cli/planning.h"
 #include "cli/progress.h"
 #include "cli/verbs.h"
+#include "compiler/accumulate.h"
 #include "explain/simulation.h"
 #include "oracle/simulated_oracle.h"
 
@@ -23,18 +24,19 @@ struct PlanOptions {
   std::string out;
   std::string policy;
   std::string planner{kPortfolio};
+  std::int64_t accumulate = 1;
   std::string trace;
 };
 
-std::string baselines_text(const planner::PlannerResult& result) {
+std::string baselines_text(const planner::PlannerResult& result, const sim::SimResult& planned) {
   Table table({"baseline", "step", "feasible", "speed-up over it"});
   for (const auto& baseline : result.baselines) {
-    const bool comparable = baseline.evaluation.feasible && result.evaluation.feasible;
-    table.add_row({baseline.name, milliseconds_text(to_seconds(baseline.evaluation.step)),
-                   baseline.evaluation.feasible ? "yes" : "no",
-                   comparable ? speedup_text(to_seconds(baseline.evaluation.step),
-                                             to_seconds(result.evaluation.step))
-                              : "-"});
+    const bool comparable = baseline.evaluation.feasible && planned.feasible();
+    table.add_row(
+        {baseline.name, milliseconds_text(to_seconds(baseline.evaluation.step)),
+         baseline.evaluation.feasible ? "yes" : "no",
+         comparable ? speedup_text(to_seconds(baseline.evaluation.step), to_seconds(planned.step))
+                    : "-"});
   }
   return table.text();
 }
@@ -50,6 +52,10 @@ int run_plan(const PlanOptions& options) {
   planner::PlannerResult found =
       find_planner(options.planner, *problem->cluster, options.policy)->plan(context);
   if (found.found_by.empty()) found.found_by = options.planner;
+  if (options.accumulate > 1) {
+    found.strategy = compiler::accumulate(*problem, found.strategy, options.accumulate);
+    found.found_by += fmt::format(", {} micro-batches", options.accumulate);
+  }
   context.budget = {};  // wipes the progress line
   const double plan_seconds = watch.seconds();
 
@@ -73,7 +79,7 @@ int run_plan(const PlanOptions& options) {
                problem->graph->name(), problem->cluster->name(), problem->batch, found.found_by,
                plan_seconds, found.evaluations);
     fmt::print("{}", explain::simulation_text(*problem, simulated));
-    if (!found.baselines.empty()) fmt::print("\n{}", baselines_text(found));
+    if (!found.baselines.empty()) fmt::print("\n{}", baselines_text(found, simulated.result));
   }
   expect_fit(*problem, simulated);
   return 0;
@@ -90,6 +96,7 @@ void add_plan(CLI::App& app, Action& chosen) {
   verb.add_option("--policy", options->policy,
                   "Checkpoint of a planner with a policy (default: the shipped one)");
   verb.add_option("--planner", options->planner, kPlannerHelp)->capture_default_str();
+  add_accumulate(verb, options->accumulate);
   verb.add_option("--trace", options->trace, "Also write a Chrome trace of the simulated step");
   add_budget(verb, options->budget);
   add_common(verb, options->common);

@@ -10,6 +10,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
+#include "compiler/accumulate.h"
 #include "compiler/check/check_bytes.h"
 #include "compiler/plan_text.h"
 #include "explain/simulation.h"
@@ -24,6 +25,7 @@ struct SimulateOptions {
   ProblemOptions problem;
   std::string plan;
   std::string order;
+  std::int64_t accumulate = 1;
   std::string trace;
   std::string dump;
   bool check = false;
@@ -51,8 +53,17 @@ void check_step(const cost::Problem& problem, const compiler::Strategy& strategy
 }
 
 int run_simulate(const SimulateOptions& options) {
-  const LoadedPlan loaded = load_plan(options.plan, options.problem, options.order);
-  const auto& [problem, record, simulated] = loaded;
+  LoadedPlan loaded = load_plan(options.plan, options.problem, options.order);
+  if (options.accumulate > 1) {
+    VALIDATE(options.order.empty(),
+             "--order: \"{}\" given beside --accumulate, which orders the plan",
+             printable(options.order));
+    compiler::Strategy& strategy = loaded.record.strategy;
+    strategy = compiler::accumulate(*loaded.problem, strategy, options.accumulate);
+    loaded.simulated =
+        loading::simulate_strategy(*loaded.problem, strategy, compile_options(options.problem));
+  }
+  const auto& [problem, record, simulated, smallest_batch] = loaded;
   if (options.check) check_step(*problem, record.strategy, simulated);
   write_trace(options.trace, *problem, simulated);
   write_dump(options.dump, *problem, simulated.plan);
@@ -82,6 +93,7 @@ void add_simulate(CLI::App& app, Action& chosen) {
   verb.add_option("--plan", options->plan, "Plan file")->required();
   verb.add_option("--order", options->order,
                   "rank, rank-reserve or fifo, in place of the plan's own");
+  add_accumulate(verb, options->accumulate);
   verb.add_option("--trace", options->trace, "Write a Chrome trace of the simulated step");
   verb.add_option("--dump", options->dump, "Write the compiled plan: NAME.txt or NAME.dot");
   verb.add_flag(

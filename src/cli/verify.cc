@@ -16,6 +16,8 @@
 #include "cli/processes.h"
 #include "cli/verbs.h"
 #include "cluster/cluster_io.h"
+#include "compiler/accumulate.h"
+#include "compiler/rescale.h"
 #include "launch/gpus.h"
 #include "launch/rank_device.h"
 #include "oracle/simulated_oracle.h"
@@ -32,6 +34,8 @@ struct VerifyOptions {
   ProblemOptions problem;
   std::string plan;
   std::string planner;
+  std::int64_t accumulate = 1;
+  std::int64_t at_batch = 0;  // 0: the plan's own
   int steps = 3;
   std::string dtype = "float64";
   std::string devices = "cpu";
@@ -50,6 +54,7 @@ struct Verified {
   std::shared_ptr<const cost::Problem> problem;
   std::string planner;
   compiler::Strategy strategy;
+  std::int64_t smallest_batch = 1;
 };
 
 Verified chosen_plan(const VerifyOptions& options) {
@@ -57,11 +62,13 @@ Verified chosen_plan(const VerifyOptions& options) {
            "give --plan or --planner, and not both");
   if (!options.plan.empty()) {
     LoadedPlan loaded = load_plan(options.plan, options.problem);
-    return {loaded.problem, loaded.record.planner, loaded.record.strategy};
+    return {loaded.problem, loaded.record.planner, loaded.record.strategy, loaded.smallest_batch};
   }
   VALIDATE(options.problem.batch > 0, "--planner needs --batch");
   Verified verified;
-  verified.problem = load_problem(options.problem);
+  loading::LoadedProblem read = loading::load_problem_file(options.problem);
+  verified.problem = std::move(read.problem);
+  verified.smallest_batch = read.smallest_batch;
   verified.planner = options.planner;
   ThreadPool threads(options.common.threads);
   oracle::SimulatedOracle oracle(*verified.problem, threads, compile_options(options.problem));
@@ -141,19 +148,29 @@ OrderedJson verification_json(const runtime::Verification& verification, double 
 
 // A plan made ready to be compared with one device.
 struct Prepared {
-  Verified verified;
+  Verified verified;  // `problem`: at the batch that is run
   sim::Simulated simulated;
   runtime::Job job;
 };
 
+// The plan for another number of samples; it keeps the order that was simulated.
+void cut_anew(const VerifyOptions& options, Prepared& made) {
+  const std::string& graph = options.problem.graph;
+  loading::check_batch(options.at_batch, made.verified.smallest_batch, graph);
+  made.verified.problem = compiler::at_batch(*made.verified.problem, options.at_batch);
+  made.simulated.plan = compiler::rescaled(*made.verified.problem, made.simulated.plan);
+}
+
 Prepared prepare(const VerifyOptions& options) {
   Prepared made{.verified = chosen_plan(options)};
-  const auto& problem = made.verified.problem;
-  runtime::check_operators(*problem->graph, options.problem.graph);
-  made.simulated =
-      simulate_strategy(*problem, made.verified.strategy, compile_options(options.problem));
+  runtime::check_operators(*made.verified.problem->graph, options.problem.graph);
+  made.verified.strategy =
+      compiler::accumulate(*made.verified.problem, made.verified.strategy, options.accumulate);
+  made.simulated = simulate_strategy(*made.verified.problem, made.verified.strategy,
+                                     compile_options(options.problem));
+  if (options.at_batch != 0) cut_anew(options, made);
   const compiler::Plan& plan = made.simulated.plan;
-  made.job = runtime::make_job(problem, plan, made.simulated.result.dispatch,
+  made.job = runtime::make_job(made.verified.problem, plan, made.simulated.result.dispatch,
                                {.capture_gradients = true}, options.problem.graph);
   if (const auto fault = fault_of(options.broken)) runtime::inject(made.job, plan, *fault);
   return made;
@@ -261,6 +278,9 @@ void add_verify(CLI::App& app, Action& chosen) {
   verb.add_option("--plan", options->plan, "Plan file");
   verb.add_option("--planner", options->planner,
                   "Or: the plan of this planner (see `heterog planners`)");
+  add_accumulate(verb, options->accumulate);
+  add_integer(verb, "--at-batch", options->at_batch, kBatches,
+              "Run the plan at this number of samples (default: that it was made for)");
   add_integer(verb, "--steps", options->steps, {1, 1000}, "Steps to train");
   verb.add_option("--dtype", options->dtype, "float64, or float32: the graph's own types")
       ->capture_default_str();

@@ -77,6 +77,9 @@ RanksOptions ranks_options(const heterog_options& given) {
   for (std::int32_t i = 0; i < given.profile_count; ++i) {
     options.files.profiles.emplace_back(text_of(given.profiles[i], "profiles"));
   }
+  for (std::int32_t i = 0; i < given.more_graph_count; ++i) {
+    options.more_graphs.emplace_back(text_of(given.more_graphs[i], "more_graphs"));
+  }
   for (std::int32_t i = 0; i < given.slow_count; ++i) {
     options.slow[text_of(given.slow_devices[i], "slow")] = given.slow_factors[i];
   }
@@ -100,14 +103,14 @@ TensorId tensor_id(const Ranks& ranks, std::uint32_t tensor) {
   return TensorId(tensor);
 }
 
-// The caller's memory as a tensor, once it is what the graph says of it.
-at::Tensor view_of(const Ranks& ranks, TensorId id, const heterog_tensor& given) {
-  const graph::Tensor& info = ranks.graph().tensor(id);
+// The caller's memory as a tensor, once it is what the graph says of it at so many samples.
+at::Tensor view_of(const graph::ModelGraph& graph, TensorId id, const heterog_tensor& given,
+                   std::int64_t samples) {
+  const graph::Tensor& info = graph.tensor(id);
   const auto dtype = graph::find_dtype(text_of(given.dtype, "dtype"));
   VALIDATE(dtype && *dtype == info.dtype, "'{}': {} given; the graph wants {}", info.name,
            printable(given.dtype), graph::dtype_name(info.dtype));
-  const std::vector<std::int64_t> wanted =
-      runtime::sizes_at(ranks.graph().shape(id), ranks.loaded().problem->batch);
+  const std::vector<std::int64_t> wanted = runtime::sizes_at(graph.shape(id), samples);
   const std::vector<std::int64_t> sizes(given.sizes, given.sizes + given.dimensions);
   VALIDATE(sizes == wanted, "'{}': shape [{}] given; it is [{}]", info.name, fmt::join(sizes, ", "),
            fmt::join(wanted, ", "));
@@ -218,7 +221,8 @@ int32_t heterog_set(heterog_runner* runner, uint32_t tensor, const heterog_tenso
     Ranks& ranks = usable(runner);
     const c10::InferenceMode no_gradients;
     const TensorId id = kept_id(ranks, tensor);
-    ranks.of_job().set(id, view_of(ranks, id, present(value)));
+    const std::int64_t batch = ranks.loaded().problem->batch;
+    ranks.of_job().set(id, view_of(ranks.graph(), id, present(value), batch));
   });
 }
 
@@ -227,34 +231,37 @@ int32_t heterog_get(heterog_runner* runner, uint32_t tensor, heterog_tensor* val
     Ranks& ranks = usable(runner);
     const c10::InferenceMode no_gradients;
     const TensorId id = kept_id(ranks, tensor);
-    at::Tensor place = view_of(ranks, id, present(value));
+    const std::int64_t batch = ranks.loaded().problem->batch;
+    at::Tensor place = view_of(ranks.graph(), id, present(value), batch);
     const at::Tensor found = ranks.of_job().get(id);
     VALIDATE(found.defined(), "'{}' was not given a value", ranks.graph().tensor(id).name);
     place.copy_(found);
   });
 }
 
-int32_t heterog_step(heterog_runner* runner, int64_t number, const uint32_t* tensors,
-                     const heterog_tensor* values, int32_t count, double* loss, double* seconds) {
+int32_t heterog_step(heterog_runner* runner, int64_t number, int32_t graph, int64_t samples,
+                     const uint32_t* tensors, const heterog_tensor* values, int32_t count,
+                     double* loss, double* seconds) {
   // Inputs that do not fit leave the runner as it was.
   std::optional<runtime::StepInputs> inputs;
   const int32_t code = guarded([&] {
-    const Ranks& ranks = usable(runner);
+    Ranks& ranks = usable(runner);
     const c10::InferenceMode no_gradients;
     VALIDATE((tensors && values) || count == 0, "inputs: not given");
     VALIDATE(loss && seconds, "the places of loss and seconds: not given");
+    const graph::ModelGraph& of_inputs = ranks.prepare({graph, samples});
     runtime::StepInputs made;
     for (int32_t i = 0; i < count; ++i) {
       const TensorId id = tensor_id(ranks, tensors[i]);
       // A copy: what a step leaves behind may be a view of its input.
-      made.emplace_back(id, view_of(ranks, id, present(&values[i])).clone());
+      made.emplace_back(id, view_of(of_inputs, id, present(&values[i]), samples).clone());
     }
     inputs = std::move(made);
   });
   if (code != 0) return code;
   return guarded_or_failed(runner, [&] {
     const c10::InferenceMode no_gradients;
-    const runtime::StepReport report = runner->ranks->step(number, *inputs);
+    const runtime::StepReport report = runner->ranks->step(number, *inputs, {graph, samples});
     *loss = report.loss;
     *seconds = report.seconds;
   });

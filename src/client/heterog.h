@@ -9,7 +9,7 @@ extern "C" {
 #endif
 
 /* Raised whenever a struct or a function below changes its form. */
-#define HETEROG_API_VERSION 3
+#define HETEROG_API_VERSION 4
 int32_t heterog_api_version(void);
 
 /* Every other function returns 0, or the exit code that the program `heterog` would end with: 1 a
@@ -33,6 +33,9 @@ typedef struct heterog_options {
   const char* collectives; /* "per-device" or "serial" */
   const char* const* profiles;
   int32_t profile_count;
+  /* Of the same step on inputs of other sizes, which run the same plan. */
+  const char* const* more_graphs;
+  int32_t more_graph_count;
   int32_t threads;                 /* of one operator; 0: an equal share of the processors */
   uint64_t seed;                   /* of dropout */
   const char* const* slow_devices; /* by name, which repeat their work … */
@@ -80,11 +83,15 @@ int32_t heterog_set(heterog_runner* runner, uint32_t tensor, const heterog_tenso
 /* Copies a kept tensor out. Every rank calls it, for the same tensors in the same order. */
 int32_t heterog_get(heterog_runner* runner, uint32_t tensor, heterog_tensor* value);
 
-/* One step, on inputs of the whole batch, the same on every rank; `number` counts from 1. `loss` is
-   that of the whole batch, `seconds` what the slowest rank took. After an error, the runner can
-   only be closed. */
-int32_t heterog_step(heterog_runner* runner, int64_t number, const uint32_t* tensors,
-                     const heterog_tensor* values, int32_t count, double* loss, double* seconds);
+/* One step, on inputs of the whole batch, the same on every rank; `number` counts from 1. `graph`:
+   0, or 1 and up for those of `more_graphs`. `samples` are in the batch: the plan is cut anew for
+   another number than its own. What a graph keeps and never replaces may be among the inputs, where
+   graphs differ in it. `loss` is that of the
+   whole batch, `seconds` what the slowest rank took. After an error that is not of the inputs, the
+   runner can only be closed. */
+int32_t heterog_step(heterog_runner* runner, int64_t number, int32_t graph, int64_t samples,
+                     const uint32_t* tensors, const heterog_tensor* values, int32_t count,
+                     double* loss, double* seconds);
 
 /* Waits for all ranks; `worst` is the largest `own` of them. */
 int32_t heterog_meet(heterog_runner* runner, int32_t own, int32_t* worst);

@@ -9,9 +9,12 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "compiler/rescale.h"
+#include "graph/graph_io.h"
 #include "launch/gpus.h"
 #include "launch/rank_device.h"
 #include "launch/rank_place.h"
+#include "runtime/kernels/operators.h"
 #include "runtime/program/job_terms.h"
 #include "runtime/program/traffic.h"
 
@@ -124,6 +127,14 @@ Ranks::Ranks(const RanksOptions& options, bool one_rank)
     : loaded_(load_checked(options)),
       job_(runtime::make_job(loaded_.problem, loaded_.simulated.plan,
                              loaded_.simulated.result.dispatch, {}, options.files.graph)) {
+  steps_.push_back({loaded_.problem, options.files.graph, loaded_.smallest_batch});
+  for (const std::string& path : options.more_graphs) {
+    graph::GraphFile file = graph::read_graph_file(path);
+    auto graph = std::make_shared<const graph::ModelGraph>(std::move(file.graph));
+    runtime::check_operators(*graph, path);
+    steps_.push_back({compiler::with_graph(*loaded_.problem, std::move(graph), path), path,
+                      file.smallest_batch});
+  }
   const cluster::Cluster& cluster = *loaded_.problem->cluster;
   const auto worker = [&](DeviceId rank, int ranks_here, at::Device device) {
     WorkerOptions made = worker_options(options, cluster.device(rank).name, ranks_here);
@@ -154,9 +165,32 @@ Ranks::Ranks(const RanksOptions& options, bool one_rank)
   devices_ = planned_devices(cluster, indices);
 }
 
-runtime::StepReport Ranks::step(std::int64_t number, const runtime::StepInputs& inputs) {
+bool Ranks::is_own(const Form& form) const {
+  return form.graph == 0 && form.samples == loaded_.problem->batch;
+}
+
+const graph::ModelGraph& Ranks::prepare(const Form& form) {
+  VALIDATE(form.graph >= 0 && static_cast<std::size_t>(form.graph) < steps_.size(),
+           "graph {}: the runner has {}", form.graph, steps_.size());
+  const Step& step = steps_[static_cast<std::size_t>(form.graph)];
+  if (!is_own(form) && !others_.contains(form)) {
+    loading::check_batch(form.samples, step.smallest_batch, step.file);
+    const auto problem = compiler::at_batch(*step.problem, form.samples);
+    Other made{.plan = compiler::rescaled(*problem, loaded_.simulated.plan)};
+    made.job =
+        runtime::make_job(problem, made.plan, loaded_.simulated.result.dispatch, {}, step.file);
+    others_.emplace(form, std::move(made));
+  }
+  return *step.problem->graph;
+}
+
+runtime::StepReport Ranks::step(std::int64_t number, const runtime::StepInputs& inputs,
+                                const Form& form) {
   const ThreadsKept threads;
-  return ranks_->step(number, inputs);
+  if (is_own(form)) return ranks_->step(number, inputs);
+  Other& other = others_.at(form);
+  if (!other.number) other.number = ranks_->add(other.job, other.plan);
+  return ranks_->step(number, inputs, *other.number);
 }
 
 void Ranks::finish() {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ namespace heterog::client {
 
 struct RanksOptions {
   loading::ProblemOptions files;
+  std::vector<std::string> more_graphs;  // of the same step on inputs of other sizes
   std::string plan;
   int threads = 0;  // of one operator; 0: an equal share of this host's processors
   std::uint64_t seed = 0;
@@ -49,14 +51,41 @@ class Ranks {
   runtime::Ranks& of_job() { return *ranks_; }
   const runtime::Ranks& of_job() const { return *ranks_; }
 
-  runtime::StepReport step(std::int64_t number, const runtime::StepInputs& inputs);
+  // What a step is of: a graph (0: the plan's own, then those of `more_graphs`) and samples.
+  struct Form {
+    std::int32_t graph = 0;
+    std::int64_t samples = 0;
+    friend auto operator<=>(const Form&, const Form&) = default;
+  };
+  // Before a step of such inputs; their graph. Another form than the plan's own runs the plan cut
+  // anew (compiler/rescale.h), which is made here the first time. After an input error of this one,
+  // other steps can follow.
+  const graph::ModelGraph& prepare(const Form& form);
+  runtime::StepReport step(std::int64_t number, const runtime::StepInputs& inputs,
+                           const Form& form);
   // The last call of every process.
   void finish();
 
  private:
+  // A graph of the step, in a problem of the plan's batch.
+  struct Step {
+    std::shared_ptr<const cost::Problem> problem;
+    std::string file;
+    std::int64_t smallest_batch = 1;
+  };
+  // The plan for another form.
+  struct Other {
+    compiler::Plan plan;
+    runtime::Job job;
+    std::optional<std::size_t> number = {};  // of the job, once the ranks have it
+  };
+  bool is_own(const Form& form) const;
+
   loading::LoadedPlan loaded_;
+  std::vector<Step> steps_;
   runtime::Job job_;
-  launch::Joined joined_;  // to no transport where ranks are threads
+  std::map<Form, Other> others_;  // the ranks refer to them
+  launch::Joined joined_;         // to no transport where ranks are threads
   std::unique_ptr<runtime::Ranks> ranks_;
   std::vector<PlannedDevice> devices_;
 };

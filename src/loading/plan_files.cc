@@ -1,6 +1,8 @@
 // Reads a plan file and what it names.
 #include "loading/plan_files.h"
 
+#include <utility>
+
 #include "base/check.h"
 #include "base/text.h"
 
@@ -31,7 +33,9 @@ LoadedPlan load_plan(const std::string& path, ProblemOptions options, const std:
   options.batch = header.batch;
   options.max_groups = header.max_groups;
   LoadedPlan loaded;
-  loaded.problem = load_problem(options);
+  LoadedProblem read = load_problem_file(options);
+  loaded.problem = std::move(read.problem);
+  loaded.smallest_batch = read.smallest_batch;
   loaded.record = compiler::read_plan(path, *loaded.problem);
   if (!order.empty()) {
     loaded.record.strategy.order = parse_order(order);

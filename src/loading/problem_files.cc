@@ -28,15 +28,19 @@ std::vector<cost::ProfileSource> load_profiles(const ProblemOptions& options,
 
 }  // namespace
 
-std::unique_ptr<const cost::Problem> load_problem(const ProblemOptions& options) {
+void check_batch(std::int64_t batch, std::int64_t smallest, const std::string& graph) {
+  VALIDATE(
+      batch >= smallest,
+      "batch {}: {} is known to hold from {} samples on, the least that it was traced at; take "
+      "a larger batch, or export it with smaller --batches",
+      batch, printable(graph, 400), smallest);
+}
+
+LoadedProblem load_problem_file(const ProblemOptions& options) {
   VALIDATE(options.batch >= 1, "--batch: {} given; a step has at least 1 sample", options.batch);
   auto cluster = std::make_shared<const cluster::Cluster>(cluster::load_cluster(options.cluster));
   graph::GraphFile file = graph::read_graph_file(options.graph);
-  VALIDATE(
-      options.batch >= file.smallest_batch,
-      "batch {}: {} is known to hold from {} samples on, the least that it was traced at; take "
-      "a larger batch, or export it with smaller --batches",
-      options.batch, printable(options.graph, 400), file.smallest_batch);
+  check_batch(options.batch, file.smallest_batch, options.graph);
   auto graph = std::make_shared<const graph::ModelGraph>(std::move(file.graph));
   runtime::check_operators(*graph, options.graph);
   const cost::CalibratedModel analytic;
@@ -49,7 +53,11 @@ std::unique_ptr<const cost::Problem> load_problem(const ProblemOptions& options)
   spdlog::info("{}: {} devices of {} types, {} links", printable(options.cluster, 400),
                problem->cluster->device_count(), problem->cluster->type_count(),
                problem->cluster->link_count());
-  return problem;
+  return {std::move(problem), file.smallest_batch};
+}
+
+std::unique_ptr<const cost::Problem> load_problem(const ProblemOptions& options) {
+  return load_problem_file(options).problem;
 }
 
 compiler::CompileOptions compile_options(const ProblemOptions& options) {

@@ -37,6 +37,33 @@ TEST_F(ProgramTest, PlanThenSimulateAgree) {
   EXPECT_GT(trace["traceEvents"].size(), plan["tasks"].get<std::size_t>() / 2);
 }
 
+TEST_F(ProgramTest, AccumulatingTakesLessMemory) {
+  const std::string files =
+      " --graph models/bert_large24-tiny.json.gz --cluster configs/clusters/heterog-4gpu.json";
+  const auto plan = [&](const std::string& more, const std::string& out) {
+    const Finished planned =
+        run("plan --planner cp-ar --batch 64 --json" + files + more + " --out " + path(out));
+    EXPECT_EQ(planned.code, 0) << planned.err;
+    return json(planned);
+  };
+  const auto activations = [](const nlohmann::json& made) {
+    return made["devices"][0]["memory"]["activations_bytes"].get<double>();
+  };
+  const nlohmann::json whole = plan("", "whole.json");
+  const nlohmann::json parts = plan(" --accumulate 4", "parts.json");
+  EXPECT_EQ(parts["planner"], "cp-ar, 4 micro-batches");
+  EXPECT_LT(activations(parts), activations(whole) / 2);
+  // The plan file says it, and `simulate` does the same to a plan that does not.
+  const auto simulate = [&](const std::string& file, const std::string& more) {
+    const Finished simulated = run("simulate --json --check --plan " + path(file) + files + more);
+    EXPECT_EQ(simulated.code, 0) << simulated.err;
+    return json(simulated)["step_seconds"];
+  };
+  EXPECT_EQ(simulate("parts.json", ""), parts["step_seconds"]);
+  EXPECT_EQ(simulate("whole.json", " --accumulate 4"), parts["step_seconds"]);
+  EXPECT_EQ(run("simulate --accumulate 65 --plan " + path("whole.json") + files).code, 2);
+}
+
 TEST_F(ProgramTest, TheSameSeedGivesTheSamePlanOnAnyNumberOfThreads) {
   for (const char* threads : {"1", "2"}) {
     ASSERT_EQ(run("plan " + kTiny + " --seed 5 --evaluations 80 --threads " + threads + " --out " +

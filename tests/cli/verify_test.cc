@@ -115,6 +115,17 @@ TEST_F(VerifyInProcesses, ProvesARandomMix) {
   expect_proved(" --batch 12 --planner random --seed 5" + dropout + kFour);
 }
 
+TEST_F(VerifyInProcesses, ProvesOtherBatchesAndMicroBatches) {
+  const std::string plan = " --plan " + unequal_plan(kLeNet, "ev-ar") + kLeNet + kTwo;
+  expect_proved(" --at-batch 13" + plan);
+  expect_proved(" --at-batch 3 --accumulate 4" + plan);
+  EXPECT_THAT(run("verify --steps 1 --at-batch 3" + plan).out, HasSubstr("batch 3, plan of ev-ar"));
+  expect_found("equal-weights", " --at-batch 5" + plan);
+  const Finished small = run("verify --at-batch 1" + plan);
+  EXPECT_EQ(small.code, 2);
+  EXPECT_THAT(small.err, HasSubstr("batch 1: models/lenet5-tiny.json.gz is known to hold from"));
+}
+
 TEST_F(VerifyInProcesses, FindsWhatIsBroken) {
   const std::string reduced = " --plan " + unequal_plan(kLeNet, "ev-ar") + kLeNet + kTwo;
   expect_found("drop-contribution", reduced);

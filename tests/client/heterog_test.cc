@@ -26,11 +26,11 @@ constexpr std::int64_t kBatch = 8;
 
 // A tensor of the graph in memory of ours, filled with one value.
 struct Owned {
-  Owned(const graph::ModelGraph& graph, TensorId id, double value)
+  Owned(const graph::ModelGraph& graph, TensorId id, double value, std::int64_t batch = kBatch)
       : id(id.value()), name(graph::dtype_name(graph.tensor(id).dtype)) {
     std::size_t count = 1;
     for (const graph::Affine& size : graph.shape(id)) {
-      sizes.push_back(size.at(kBatch));
+      sizes.push_back(size.at(batch));
       count *= static_cast<std::size_t>(sizes.back());
     }
     if (name == "float32") {
@@ -100,22 +100,22 @@ class Interface : public cli::ProgramTest {
       ASSERT_EQ(heterog_set(runner_, owned.id, &view), 0) << heterog_last_error();
     }
   }
-  std::vector<Owned> inputs(double value) const {
+  std::vector<Owned> inputs(double value, std::int64_t batch = kBatch) const {
     std::vector<Owned> inputs;
     for (const TensorId id : graph_.tensor_ids()) {
       if (graph_.tensor(id).role != graph::TensorRole::kInput) continue;
-      inputs.emplace_back(graph_, id, value);
+      inputs.emplace_back(graph_, id, value, batch);
     }
     return inputs;
   }
-  std::int32_t step(std::int64_t number, std::vector<Owned> given) {
+  std::int32_t step(std::int64_t number, std::vector<Owned> given, std::int64_t batch = kBatch) {
     std::vector<std::uint32_t> ids;
     std::vector<heterog_tensor> views;
     for (Owned& one : given) {
       ids.push_back(one.id);
       views.push_back(one.view());
     }
-    return heterog_step(runner_, number, ids.data(), views.data(),
+    return heterog_step(runner_, number, 0, batch, ids.data(), views.data(),
                         static_cast<std::int32_t>(ids.size()), &loss_, &seconds_);
   }
   TensorId parameter() const {
@@ -245,6 +245,24 @@ TEST_F(Interface, RefusesBadInput) {
   expect_refused(step(1, inputs(1)), "was not given a value");
 }
 
+// Of inputs that are all alike the loss is the same at any number of samples, as long as the
+// parameters are.
+TEST_F(Interface, StepsOfOtherBatches) {
+  open();
+  const auto first_loss = [&](std::int64_t batch) {
+    set_all(0.25);
+    EXPECT_EQ(step(1, inputs(1.0, batch), batch), 0) << heterog_last_error();
+    return loss_;
+  };
+  const double loss = first_loss(kBatch);
+  EXPECT_GT(loss, 0);
+  for (std::int64_t batch : {5, 2, 30, 5, 8}) EXPECT_NEAR(first_loss(batch), loss, 1e-6 * loss);
+  expect_refused(step(2, inputs(1.0, 1), 1), "is known to hold from 2 samples on");
+  expect_refused(step(2, inputs(1.0, 5), 6), "shape");
+  expect_refused(step(2, inputs(1.0, 5), 1 << 30), "batch 1073741824: expected 1 to");
+  EXPECT_EQ(step(2, inputs(1.0, 5), 5), 0) << heterog_last_error();
+}
+
 // Inputs that do not fit leave the runner as it was; a step that fails ends it.
 TEST_F(Interface, AFailedStepEndsTheRunner) {
   open();
@@ -282,7 +300,8 @@ TEST_F(Interface, NullPointersAreBadInput) {
   expect_refused(heterog_is_kept(nullptr, 0, &number), "no runner");
   expect_refused(heterog_set(nullptr, 0, &tensor), "no runner");
   expect_refused(heterog_get(nullptr, 0, &tensor), "no runner");
-  expect_refused(heterog_step(nullptr, 1, nullptr, nullptr, 0, &loss, &loss), "no runner");
+  expect_refused(heterog_step(nullptr, 1, 0, kBatch, nullptr, nullptr, 0, &loss, &loss),
+                 "no runner");
   expect_refused(heterog_meet(nullptr, 0, &number), "no runner");
   EXPECT_EQ(heterog_close(nullptr, 0), 0) << "as free()";
   EXPECT_EQ(heterog_close(nullptr, 1), 0);
@@ -299,8 +318,8 @@ TEST_F(Interface, NullPointersAreBadInput) {
   tensor.sizes = nullptr;
   expect_refused(heterog_set(runner_, owned.id, &tensor), "without sizes");
   expect_refused(heterog_get(runner_, parameter().value(), nullptr), "no tensor");
-  expect_refused(heterog_step(runner_, 1, nullptr, nullptr, 2, &loss, &loss), "inputs");
-  expect_refused(heterog_step(runner_, 1, nullptr, nullptr, 0, nullptr, &loss), "loss");
+  expect_refused(heterog_step(runner_, 1, 0, kBatch, nullptr, nullptr, 2, &loss, &loss), "inputs");
+  expect_refused(heterog_step(runner_, 1, 0, kBatch, nullptr, nullptr, 0, nullptr, &loss), "loss");
 }
 
 }  // namespace

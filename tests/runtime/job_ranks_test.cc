@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "comm/ranks.h"
+#include "compiler/rescale.h"
 #include "runtime/exec/random_data.h"
 #include "runtime/jobs.h"
 #include "runtime/ranks/training_run.h"
@@ -139,6 +140,93 @@ TEST_F(JobRanks, RefusesBatchesThatDiffer) {
   EXPECT_THAT(errors, Each(StartsWith("step 1: rank 2 was given another batch than rank 0")));
 }
 
+// The plan at other numbers of samples, on the same ranks.
+class OtherJobs : public JobRanks {
+ protected:
+  OtherJobs() {
+    sim::Simulator simulator;
+    const auto& timeline = simulator.simulate_timeline(test_.plan, compiler::OrderPolicy::kRank);
+    for (const std::int64_t batch : {5, 2}) {
+      const auto problem = compiler::at_batch(*problem_, batch);
+      TestJob other;
+      other.plan = compiler::rescaled(*problem, test_.plan);
+      other.job = make_job(problem, other.plan, timeline.dispatch, {}, "test");
+      others_.push_back(std::move(other));
+    }
+  }
+  const TestJob& numbered(std::size_t job) const { return job == 0 ? test_ : others_[job - 1]; }
+  StepInputs inputs_of(std::size_t job, std::int64_t step) const {
+    return random_inputs(*problem_->graph, numbered(job).job.problem->batch, 1, step,
+                         Floats::kDouble);
+  }
+
+  std::vector<TestJob> others_;
+};
+
+// What stays goes along, bit for bit, as if ranks of that job alone had been given it.
+TEST_F(OtherJobs, KeepOneSetOfTensors) {
+  const std::vector<std::size_t> jobs = {0, 1, 1, 2, 0, 2, 1, 0};
+  std::vector<double> losses;
+  const auto ranks = in_threads();
+  for (const TestJob& other : others_) ranks->add(other.job, other.plan);
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    SCOPED_TRACE(i);
+    const TestJob& test = numbered(jobs[i]);
+    const auto alone =
+        ranks_in_threads(test.job, test.plan, IdVector<DeviceId, WorkerOptions>(count(), worker_));
+    for (const DeviceId rank : alone->here()) {
+      for (const TensorId id : alone->worker(rank).residents()) {
+        alone->worker(rank).set_resident(id, ranks->worker(rank).resident(id).clone());
+      }
+    }
+    const auto number = static_cast<std::int64_t>(i) + 1;
+    const StepInputs inputs = inputs_of(jobs[i], number);
+    losses.push_back(ranks->step(number, inputs, jobs[i]).loss);
+    EXPECT_EQ(alone->step(number, inputs).loss, losses.back());
+    for (const DeviceId rank : alone->here()) {
+      for (const TensorId id : alone->worker(rank).residents()) {
+        EXPECT_TRUE(alone->worker(rank).resident(id).equal(ranks->worker(rank).resident(id)))
+            << problem_->graph->tensor(id).name;
+      }
+    }
+  }
+  std::vector<StepInputs> all;  // PyTorch's generator is one for all threads
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    all.push_back(inputs_of(jobs[i], static_cast<std::int64_t>(i) + 1));
+  }
+  const auto errors = as_processes([&](Ranks& one, std::size_t) {
+    for (const TestJob& other : others_) one.add(other.job, other.plan);
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+      const double loss = one.step(static_cast<std::int64_t>(i) + 1, all[i], jobs[i]).loss;
+      EXPECT_NEAR(loss, losses[i], 1e-12 * losses[i]) << i;
+    }
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
+}
+
+TEST_F(OtherJobs, MustBeTheSameOnAllRanks) {
+  const StepInputs five = inputs_of(1, 2);
+  const auto apart = as_processes([&](Ranks& ranks, std::size_t rank) {
+    const std::size_t job = ranks.add(others_[0].job, others_[0].plan);
+    ranks.step(1, data_.inputs[0]);
+    if (rank == 1) {
+      ranks.step(2, five, job);
+    } else {
+      ranks.step(2, data_.inputs[1]);
+    }
+  });
+  EXPECT_THAT(apart, Each(StartsWith("step 2: rank 1 was given 5 samples, and rank 0 8; every rank "
+                                     "is given the same whole batch")));
+  Job cut_otherwise = others_[0].job;
+  ++cut_otherwise.programs[DeviceId(2)].instructions[InstructionId(0)].samples;
+  const auto made_apart = as_processes([&](Ranks& ranks, std::size_t rank) {
+    const std::size_t job = ranks.add(rank == 2 ? cut_otherwise : others_[0].job, others_[0].plan);
+    ranks.step(1, five, job);
+  });
+  EXPECT_THAT(made_apart, Each(StartsWith("step 1: rank 2 has cut the plan for 5 samples otherwise "
+                                          "than rank 0")));
+}
+
 TEST_F(JobRanks, NamesTheRankWhoseLossIsNotFinite) {
   const TensorId id = parameter();
   const at::Tensor nan = at::full_like(data_.residents[id], NAN);
@@ -209,7 +297,9 @@ TEST_F(JobRanks, SaysWhoMissedARankThatIsLost) {
   const auto errors = as_processes([&](Ranks& ranks, std::size_t rank) {
     ranks.step(1, data_.inputs[0]);
     if (rank == 2) {
-      ranks.gather(at::full({1}, 0, at::kLong));  // as if it began the next
+      // As if it began the next.
+      const auto graph = static_cast<std::int64_t>(problem_->graph->hash());
+      ranks.gather(at::tensor({kBatch, std::int64_t{0}, std::int64_t{0}, graph}, at::kLong));
       throw Error(ErrorKind::kVerification, "has left");
     }
     ranks.step(2, data_.inputs[1]);

@@ -20,7 +20,7 @@ void verify_edges(const Plan& plan) {
 }
 
 // Who gives is who takes part, and what is given lies where the task can read it.
-void verify_payload(const Plan& plan, TaskId task) {
+void verify_payload(const Plan& plan, TaskId task, EmptySlices empty) {
   const TaskKind kind = plan.kind[task];
   ENSURE(plan.payload[task].valid() == has_payload(kind));
   if (!has_payload(kind)) return;
@@ -31,7 +31,8 @@ void verify_payload(const Plan& plan, TaskId task) {
   ENSURE(!given.empty());
   const auto reads = plan.reads[task];
   for (const Contribution& one : given) {
-    ENSURE(one.begin <= one.end && one.weight > 0);
+    ENSURE(one.begin <= one.end && one.weight >= 0);
+    ENSURE(one.weight > 0 || empty == EmptySlices::kAllowed);
     ENSURE(!one.buffer.valid() || std::find(reads.begin(), reads.end(), one.buffer) != reads.end());
   }
   if (is_collective(kind)) {
@@ -62,11 +63,13 @@ void verify_payload(const Plan& plan, TaskId task) {
   }
 }
 
-void verify_tasks(const Plan& plan) {
+void verify_tasks(const Plan& plan, EmptySlices empty) {
   for (TaskId task : plan.task_ids()) {
     ENSURE(plan.duration[task] >= 0);
     ENSURE(plan.device[task].value() < plan.device_count);
-    ENSURE(plan.begin[task] < plan.end[task] && plan.end[task] <= plan.batch);
+    ENSURE(0 <= plan.begin[task] && plan.begin[task] <= plan.end[task]);
+    ENSURE(plan.end[task] <= plan.batch);
+    ENSURE(plan.begin[task] < plan.end[task] || empty == EmptySlices::kAllowed);
     ENSURE(!plan.holds[task].empty());
     for (const Hold& hold : plan.holds[task]) {
       ENSURE(hold.resource.value() < plan.resource_count());
@@ -76,7 +79,7 @@ void verify_tasks(const Plan& plan) {
     for (TaskId next : plan.successors[task]) {
       ENSURE(plan.rank[task] >= plan.duration[task] + plan.rank[next]);
     }
-    verify_payload(plan, task);
+    verify_payload(plan, task, empty);
     const auto updated = plan.updated[task];
     ENSURE(updated.empty() == (plan.kind[task] != TaskKind::kUpdate));
     ENSURE(updated.empty() || updated.front() == plan.tensor[task]);
@@ -113,9 +116,9 @@ void verify_buffers(const Plan& plan) {
 
 }  // namespace
 
-void verify_plan(const Plan& plan) {
+void verify_plan(const Plan& plan, EmptySlices empty) {
   verify_edges(plan);
-  verify_tasks(plan);
+  verify_tasks(plan, empty);
   verify_priorities(plan);
   verify_buffers(plan);
 }

@@ -5,8 +5,11 @@
 
 namespace heterog::compiler {
 
+// Only a plan that was cut anew for fewer samples has slices without any.
+enum class EmptySlices { kNone, kAllowed };
+
 // Proves the plan's own consistency (acyclic, counts, holds, payloads, buffers); ENSUREs. Run by
-// compile() in builds with checks on.
-void verify_plan(const Plan& plan);
+// compile() and rescaled() in builds with checks on.
+void verify_plan(const Plan& plan, EmptySlices empty = EmptySlices::kNone);
 
 }  // namespace heterog::compiler

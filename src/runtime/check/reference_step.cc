@@ -43,6 +43,7 @@ IdVector<OpId, NormalisedSlices> normalised_slices(const cost::Problem& problem,
     if (!takes_statistics(graph, op)) continue;
     const TensorId x = graph.inputs(op)[0];
     if (graph.shape(x)[0].constant()) continue;  // of no sample: the same on every slice
+    if (plan.begin[task] == plan.end[task]) continue;
     normalised[op].outer = graph::seen_rule(graph, *problem.splits, x).outer;
     normalised[op].slices.push_back({plan.begin[task], plan.end[task]});
   }

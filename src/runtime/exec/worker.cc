@@ -5,6 +5,7 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -14,9 +15,7 @@
 
 #include "base/check.h"
 #include "comm/time_slice.h"
-#include "runtime/exec/exchange.h"
-#include "runtime/exec/run_body.h"
-#include "runtime/exec/streams.h"
+#include "runtime/exec/loaded_job.h"
 #include "runtime/kernels/host_memory.h"
 
 namespace heterog::runtime {
@@ -26,77 +25,79 @@ using Clock = std::chrono::steady_clock;
 class Worker::State {
  public:
   State(const Job& job, DeviceId device, comm::Transport& transport, const WorkerOptions& options)
-      : job_(job),
-        graph_(*job.problem->graph),
-        program_(job.programs[device]),
-        transport_(transport),
-        options_(options),
-        slots_(program_.slots.size()),
-        exchange_(job, program_, transport, slots_.value,
-                  {.device = options.device, .floats = options.floats}),
-        waits_(program_.instructions.size()),
-        spans_(options.record ? program_.instructions.size() : 0) {
-    for (SlotId slot : id_range<SlotId>(program_.slots.size())) {
-      if (program_.slots[slot].kind == Slot::Kind::kResident) {
-        residents_.push_back(program_.slots[slot].tensor);
-      }
-    }
-    std::sort(residents_.begin(), residents_.end());
+      : device_(device), transport_(transport), options_(options) {
     if (options.device.is_cpu()) {
       keep_freed_memory();
     } else {
-      at::globalContext().setAllowTF32CuBLAS(graph_.tf32().products);
-      at::globalContext().setAllowTF32CuDNN(graph_.tf32().convolutions);
-      streams_.emplace(program_,
-                       QueueStreams::Options{.device = options.device, .record = options.record});
+      const graph::Tf32& tf32 = job.problem->graph->tf32();
+      at::globalContext().setAllowTF32CuBLAS(tf32.products);
+      at::globalContext().setAllowTF32CuDNN(tf32.convolutions);
     }
-    bodies_.emplace(job, program_, options_, slots_, streams_ ? &*streams_ : nullptr);
+    const Program& program = job.programs[device];
+    for (const Slot& slot : program.slots) {
+      if (slot.kind == Slot::Kind::kResident) residents_.push_back(slot.tensor);
+    }
+    std::sort(residents_.begin(), residents_.end());
+    aside_.resize(program.slot_of.size());
     try {
-      for (Queue queue : {Queue::kSend, Queue::kReceive, Queue::kCollective}) {
-        if (queue_of(queue).empty()) continue;
-        threads_.emplace_back([this, queue] { serve(queue); });
-      }
+      add(job);
     } catch (...) {  // the system has no more threads
       end_threads();
       throw;
     }
+    now_ = jobs_.front().get();
   }
 
   ~State() { end_threads(); }
 
+  std::size_t add(const Job& job) {
+    for (const Slot& slot : job.programs[device_].slots) {
+      ENSURE(slot.kind != Slot::Kind::kResident ||
+             std::binary_search(residents_.begin(), residents_.end(), slot.tensor));
+    }
+    jobs_.push_back(std::make_unique<LoadedJob>(job, device_, transport_, options_));
+    for (Queue queue : {Queue::kSend, Queue::kReceive, Queue::kCollective}) {
+      bool& has_thread = has_thread_[static_cast<std::size_t>(queue)];
+      if (has_thread || jobs_.back()->queue(queue).empty()) continue;
+      threads_.emplace_back([this, queue, done = round_] { serve(queue, done); });
+      has_thread = true;
+    }
+    return jobs_.size() - 1;
+  }
+
   const std::vector<TensorId>& residents() const { return residents_; }
 
   void set_resident(TensorId tensor, const at::Tensor& value) {
-    const SlotId slot = program_.slot_of[tensor];
-    ENSURE(slot.valid());
-    if (streams_) {
-      slots_.value[slot] = streams_->copy_in(value.contiguous());
-      return streams_->synchronize();
+    at::Tensor& place = place_of(tensor);
+    if (now_->streams) {
+      place = now_->streams->copy_in(value.contiguous());
+      return now_->streams->synchronize();
     }
-    slots_.value[slot] = value.to(options_.device, value.scalar_type(), false, true).contiguous();
+    place = value.to(options_.device, value.scalar_type(), false, true).contiguous();
   }
 
-  at::Tensor resident(TensorId tensor) const {
-    const SlotId slot = program_.slot_of[tensor];
-    ENSURE(slot.valid());
-    return streams_ ? streams_->copy_out(slots_.value[slot]) : slots_.value[slot];
+  at::Tensor resident(TensorId tensor) {
+    const at::Tensor& value = place_of(tensor);
+    return now_->streams ? now_->streams->copy_out(value) : value;
   }
 
-  StepResult step(std::int64_t number, const StepInputs& inputs) {
+  StepResult step(std::int64_t number, const StepInputs& inputs, std::size_t job) {
+    go_over_to(*jobs_.at(job));
     for (TensorId tensor : residents_) {
-      VALIDATE(slots_.value[program_.slot_of[tensor]].defined(), "'{}' was not given a value",
-               graph_.tensor(tensor).name);
+      VALIDATE(place_of(tensor).defined(), "'{}' was not given a value",
+               graph().tensor(tensor).name);
     }
-    reset();
-    bodies_->begin_step(number);
-    if (!streams_) {
+    failed_.store(false);
+    failure_.reset();
+    now_->reset();
+    now_->bodies->begin_step(number);
+    if (!now_->streams) {
       for (const auto& [tensor, value] : inputs) {
-        const SlotId slot = program_.slot_of[tensor];
-        if (slot.valid()) slots_.value[slot] = value;
+        if (at::Tensor* place = now_->outside(tensor)) *place = value;
       }
     }
     const Clock::time_point start = Clock::now();
-    if (streams_) copy_in(inputs);
+    if (now_->streams) copy_in(inputs);
     {
       const std::lock_guard lock(mutex_);
       start_ = start;
@@ -112,19 +113,37 @@ class Worker::State {
     StepResult result;
     result.start =
         std::chrono::duration_cast<std::chrono::nanoseconds>(start.time_since_epoch()).count();
-    result.captures = bodies_->take_captures();
-    result.overwrites = bodies_->overwrites();
-    if (streams_ && !failure_) finish_on_device(result);
-    drop_inputs();
+    result.captures = now_->bodies->take_captures();
+    result.overwrites = now_->bodies->overwrites();
+    if (now_->streams && !failure_) finish_on_device(result);
+    now_->drop_inputs();
     if (failure_) throw Error(ErrorKind::kVerification, *failure_);
-    if (!streams_) result.duration = since_start();
-    result.spans = spans_;
+    if (!now_->streams) result.duration = since_start();
+    result.spans = now_->spans;
     return result;
   }
 
  private:
-  const std::vector<InstructionId>& queue_of(Queue queue) const {
-    return program_.queues[static_cast<std::size_t>(queue)];
+  const graph::ModelGraph& graph() const { return *now_->job.problem->graph; }
+
+  // Of what stays.
+  at::Tensor& place_of(TensorId tensor) {
+    ENSURE(std::binary_search(residents_.begin(), residents_.end(), tensor));
+    at::Tensor* place = now_->outside(tensor);
+    return place ? *place : aside_[tensor];
+  }
+
+  // What stays goes to the places of the job that is run next. Nobody else holds it, so that it can
+  // be overwritten there too.
+  void go_over_to(LoadedJob& next) {
+    if (&next == now_) return;
+    for (TensorId tensor : residents_) {
+      at::Tensor value = std::move(place_of(tensor));
+      place_of(tensor).reset();
+      at::Tensor* place = next.outside(tensor);
+      (place ? *place : aside_[tensor]) = std::move(value);
+    }
+    now_ = &next;
   }
 
   void end_threads() {
@@ -138,54 +157,35 @@ class Worker::State {
 
   // ---- a step ----
 
-  void reset() {
-    failed_.store(false);
-    failure_.reset();
-    for (InstructionId id : id_range<InstructionId>(program_.instructions.size())) {
-      waits_[id].left.store(program_.instructions[id].waits_for, std::memory_order_relaxed);
-    }
-    for (SlotId slot : id_range<SlotId>(program_.slots.size())) {
-      slots_.readers[slot].left.store(program_.slots[slot].readers, std::memory_order_relaxed);
-    }
-  }
-
-  void drop_inputs() {
-    for (SlotId slot : id_range<SlotId>(program_.slots.size())) {
-      if (program_.slots[slot].kind != Slot::Kind::kResident) slots_.value[slot].reset();
-    }
-  }
-
   // Work of the device that is no instruction's.
   template <class Work>
   void try_on_device(const char* when, const Work& work) {
     try {
       work();
     } catch (const std::exception& error) {
-      fail(fmt::format("rank {} ({}), {}: {}", program_.device.value(),
-                       job_.problem->cluster->device(program_.device).name, when,
-                       reason_of(error)));
+      fail(fmt::format("rank {} ({}), {}: {}", device_.value(),
+                       now_->job.problem->cluster->device(device_).name, when, reason_of(error)));
     }
   }
 
   // All has been launched; that it has run, and how long it took, is known only now.
   void finish_on_device(StepResult& result) {
     try_on_device("at the end of the step", [&] {
-      streams_->synchronize();
+      now_->streams->synchronize();
       result.duration = since_start();
       transport_.check();
-      for (at::Tensor& capture : result.captures) capture = streams_->copy_out(capture);
-      if (options_.record) spans_ = streams_->spans();
+      for (at::Tensor& capture : result.captures) capture = now_->streams->copy_out(capture);
+      if (options_.record) now_->spans = now_->streams->spans();
     });
   }
 
   void copy_in(const StepInputs& inputs) {
     try_on_device("as it copies the inputs", [&] {
-      streams_->begin();
+      now_->streams->begin();
       for (const auto& [tensor, value] : inputs) {
-        const SlotId slot = program_.slot_of[tensor];
-        if (slot.valid()) slots_.value[slot] = streams_->copy_in(value);
+        if (at::Tensor* place = now_->outside(tensor)) *place = now_->streams->copy_in(value);
       }
-      streams_->end_of_inputs();
+      now_->streams->end_of_inputs();
     });
     if (failure_) throw Error(ErrorKind::kVerification, *failure_);
   }
@@ -195,9 +195,8 @@ class Worker::State {
   }
 
   // A thread's life: its queue once a round.
-  void serve(Queue queue) {
+  void serve(Queue queue, std::uint64_t done) {
     const comm::ShortTurns at_once;
-    std::uint64_t done = 0;
     while (true) {
       {
         std::unique_lock lock(mutex_);
@@ -214,24 +213,24 @@ class Worker::State {
   void run_queue(Queue queue) {
     const c10::InferenceMode no_gradients;
     at::set_num_threads(queue == Queue::kCompute ? options_.threads : 1);
-    if (!streams_) return run_instructions(queue);
+    if (!now_->streams) return run_instructions(queue);
     try_on_device("as a queue begins", [&] {
-      const c10::StreamGuard on_its_stream = streams_->enter(queue);
+      const c10::StreamGuard on_its_stream = now_->streams->enter(queue);
       run_instructions(queue);
     });
   }
 
   void run_instructions(Queue queue) {
-    for (InstructionId id : queue_of(queue)) {
+    for (InstructionId id : now_->queue(queue)) {
       if (!wait_for(id)) return;
-      const Instruction& instruction = program_.instructions[id];
+      const Instruction& instruction = now_->program.instructions[id];
       Nanoseconds begin = 0;
       try {
         if (options_.before_each) options_.before_each(instruction);
         if (options_.record) begin = since_start();
-        if (streams_) streams_->before(id);
+        if (now_->streams) now_->streams->before(id);
         run(id, instruction);
-        if (streams_) streams_->after(id);
+        if (now_->streams) now_->streams->after(id);
       } catch (const Error& error) {
         return fail(instruction, error.what());
       } catch (const std::bad_alloc&) {
@@ -241,13 +240,13 @@ class Worker::State {
       } catch (...) {  // of a hook: nothing may leave a thread
         return fail(instruction, "an exception of no known type");
       }
-      if (options_.record) spans_[id] = {begin, since_start()};
+      if (options_.record) now_->spans[id] = {begin, since_start()};
       end(instruction);
     }
   }
 
   bool wait_for(InstructionId id) {
-    const auto ready = [&] { return waits_[id].left.load(std::memory_order_acquire) == 0; };
+    const auto ready = [&] { return now_->waits[id].left.load(std::memory_order_acquire) == 0; };
     if (!ready()) {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] { return ready() || failed_.load(); });
@@ -257,14 +256,14 @@ class Worker::State {
 
   void end(const Instruction& instruction) {
     for (SlotId slot : instruction.reads) {
-      if (slots_.readers[slot].left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-        slots_.value[slot].reset();
+      if (now_->slots.readers[slot].left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+        now_->slots.value[slot].reset();
       }
     }
-    for (SlotId slot : instruction.drops) slots_.value[slot].reset();
+    for (SlotId slot : instruction.drops) now_->slots.value[slot].reset();
     bool wakes = false;
     for (InstructionId next : instruction.wakes) {
-      wakes |= waits_[next].left.fetch_sub(1, std::memory_order_acq_rel) == 1;
+      wakes |= now_->waits[next].left.fetch_sub(1, std::memory_order_acq_rel) == 1;
     }
     if (!wakes) return;
     { const std::lock_guard lock(mutex_); }  // nobody is between looking and falling asleep
@@ -274,7 +273,7 @@ class Worker::State {
   // What another rank failed with, which comes by the transport, stays as it is: all ranks end with
   // the line of the first. Of a rank that is lost, it is said who missed it.
   void fail(const Instruction& instruction, const std::string& reason) {
-    const std::string task = describe_task(job_, program_.device, instruction);
+    const std::string task = describe_task(now_->job, device_, instruction);
     std::string message = fmt::format("{}: {}", task, reason);
     if (reason.starts_with("rank ")) {
       const bool has_task = reason.find("), task ") != std::string::npos;
@@ -294,26 +293,21 @@ class Worker::State {
   }
 
   void run(InstructionId id, const Instruction& instruction) {
-    std::vector<at::Tensor> given = bodies_->run(id);
-    if (streams_ && instruction.resident) {
-      streams_->use(slots_.value[instruction.slots[0]], instruction.queue);
+    std::vector<at::Tensor> given = now_->bodies->run(id);
+    if (now_->streams && instruction.resident) {
+      now_->streams->use(now_->slots.value[instruction.slots[0]], instruction.queue);
     }
-    exchange_.act(instruction, given);
+    now_->exchange.act(instruction, given);
   }
 
-  const Job& job_;
-  const graph::ModelGraph& graph_;
-  const Program& program_;
+  const DeviceId device_;
   comm::Transport& transport_;
-  WorkerOptions options_;
+  const WorkerOptions options_;
   std::vector<TensorId> residents_;
 
-  std::optional<QueueStreams> streams_;  // of a device that has some; gone after the values
-  SlotValues slots_;
-  std::optional<BodyRunner> bodies_;
-  Exchange exchange_;
-  IdVector<InstructionId, SlotValues::Counter> waits_;
-  IdVector<InstructionId, Span> spans_;
+  std::vector<std::unique_ptr<LoadedJob>> jobs_;
+  LoadedJob* now_ = nullptr;              // that was run last, whose places hold what stays
+  IdVector<TensorId, at::Tensor> aside_;  // what stays and that job does not touch
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -323,6 +317,7 @@ class Worker::State {
   Clock::time_point start_;
   std::atomic<bool> failed_{false};
   std::optional<std::string> failure_;
+  std::array<bool, kQueueCount> has_thread_{};
   std::vector<std::thread> threads_;
 };
 
@@ -330,13 +325,14 @@ Worker::Worker(const Job& job, DeviceId device, comm::Transport& transport,
                const WorkerOptions& options)
     : state_(std::make_unique<State>(job, device, transport, options)) {}
 Worker::~Worker() = default;
+std::size_t Worker::add(const Job& job) { return state_->add(job); }
 const std::vector<TensorId>& Worker::residents() const { return state_->residents(); }
 void Worker::set_resident(TensorId tensor, const at::Tensor& value) {
   state_->set_resident(tensor, value);
 }
 at::Tensor Worker::resident(TensorId tensor) const { return state_->resident(tensor); }
-StepResult Worker::step(std::int64_t number, const StepInputs& inputs) {
-  return state_->step(number, inputs);
+StepResult Worker::step(std::int64_t number, const StepInputs& inputs, std::size_t job) {
+  return state_->step(number, inputs, job);
 }
 
 }  // namespace heterog::runtime

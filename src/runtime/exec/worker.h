@@ -37,6 +37,11 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
+  // Makes another job ready, one of other samples whose ranks keep the same tensors or fewer
+  // (compiler/rescale.h); `job` outlives the worker. Returns its number, for step(); that of the
+  // constructor is 0.
+  std::size_t add(const Job& job);
+
   // What stays between steps: parameters, optimizer state, buffers that this device reads or
   // writes, ascending. All must be given before the first step; they are copied.
   const std::vector<TensorId>& residents() const;
@@ -44,9 +49,10 @@ class Worker {
   // As the last step left it; valid until the next one.
   at::Tensor resident(TensorId tensor) const;
 
-  // Runs a step; `number` counts from 1. If anything fails, here or at a peer, the transport is
-  // aborted and an Error (kVerification) of one line names this rank, its device and the task.
-  StepResult step(std::int64_t number, const StepInputs& inputs);
+  // Runs a step of a job; `number` counts from 1. If anything fails, here or at a peer, the
+  // transport is aborted and an Error (kVerification) of one line names this rank, its device and
+  // the task.
+  StepResult step(std::int64_t number, const StepInputs& inputs, std::size_t job = 0);
 
  private:
   class State;

@@ -164,6 +164,10 @@ Register BodyBuilder::zeros(TensorId tensor) {
   return add_step({.kind = BodyStep::Kind::kZeros, .tensor = tensor, .begin = begin_, .end = end_});
 }
 
+Register BodyBuilder::no_samples(TensorId tensor, std::int64_t at) {
+  return add_step({.kind = BodyStep::Kind::kZeros, .tensor = tensor, .begin = at, .end = at});
+}
+
 Register BodyBuilder::value(TensorId tensor, OperandUse use) {
   const bool partial = use == OperandUse::kPartial;
   const auto key = std::pair(tensor, partial || use == OperandUse::kOnce);
@@ -210,7 +214,26 @@ Register BodyBuilder::call_view(BodyStep step, TensorId tensor) {
   return wanted;
 }
 
+bool BodyBuilder::is_empty_slice_of(OpId op) const {
+  return begin_ == end_ && std::ranges::any_of(view_.graph.outputs(op), [&](TensorId out) {
+           return out.valid() && view_.splits.rules[out].kind != SplitKind::kSame;
+         });
+}
+
+void BodyBuilder::make_nothing(OpId op) {
+  for (TensorId out : view_.graph.outputs(op)) {
+    if (!out.valid()) continue;
+    const SplitKind kind = view_.splits.rules[out].kind;
+    const bool adds_up = kind == SplitKind::kSum || kind == SplitKind::kMean;
+    made_[out] = add_step({.kind = BodyStep::Kind::kZeros,
+                           .tensor = out,
+                           .begin = adds_up ? 0 : begin_,
+                           .end = adds_up ? view_.plan.batch : end_});
+  }
+}
+
 void BodyBuilder::call(OpId op) {
+  if (is_empty_slice_of(op)) return make_nothing(op);
   const auto inputs = view_.graph.inputs(op);
   const auto uses = view_.splits.uses[op];
   BodyStep step;

@@ -64,10 +64,14 @@ class BodyBuilder {
   void capture(Register value, const Capture& capture);
   Register add(std::vector<Register> addends, bool in_place);
   Register join(std::vector<Register> parts, TensorId tensor);
+  // Samples [at, at) of `tensor`: a value without any.
+  Register no_samples(TensorId tensor, std::int64_t at);
 
   // Runs a view and returns what it makes of `tensor`, one of its outputs.
   Register call_view(BodyStep step, TensorId tensor);
-  // Runs an op and keeps what it makes in this body.
+  // Runs an op and keeps what it makes in this body. On a slice without samples, what is made of
+  // samples has none and what is added up adds nothing, and no operator is asked; what is the same
+  // on all slices is computed as on any.
   void call(OpId op);
   // Runs ops that do the same in chains of one form, as one call.
   void call_fused(const std::vector<OpId>& ops);
@@ -87,6 +91,8 @@ class BodyBuilder {
   void finish();
 
  private:
+  bool is_empty_slice_of(OpId op) const;
+  void make_nothing(OpId op);
   void note_last_reads();
   void note_overwritable(std::size_t call);
   void note_replaced(std::size_t call);

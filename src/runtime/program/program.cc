@@ -142,8 +142,9 @@ class JobBuilder {
     const TensorId tensor = plan_.tensor[task];
     std::vector<Register> parts;
     for (const Contribution& one : plan_.contributions_to(task)) {
-      parts.push_back(samples_in(body, one, tensor));
+      if (one.begin < one.end) parts.push_back(samples_in(body, one, tensor));
     }
+    if (parts.empty()) parts.push_back(body.no_samples(tensor, plan_.begin[task]));
     body.store(body.join(std::move(parts), tensor),
                tables_[program.device.value()].buffer(plan_.allocates[task][0], tensor));
   }
@@ -185,6 +186,8 @@ class JobBuilder {
       value = value_in(body, given.buffer, tensor);
       instruction.action = Action::kSendRows;
       instruction.rows = given.end;
+    } else if (given.begin == given.end) {
+      value = body.no_samples(tensor, given.begin);
     } else {
       value = samples_in(body, given, tensor);
     }

@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <set>
 #include <string_view>
 #include <utility>
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "runtime/program/job_terms.h"
 #include "runtime/ranks/team.h"
 
 namespace heterog::runtime {
@@ -45,6 +47,10 @@ std::uint64_t hash_of(const StepInputs& inputs) {
   return hasher.value();
 }
 
+std::uint64_t hash_of(const Job& job) {
+  return terms_of(job, IdVector<DeviceId, Bytes>(job.programs.size(), 0), {}).hash;
+}
+
 class Threads final : public Ranks {
  public:
   Threads(const Job& job, const compiler::Plan& plan,
@@ -62,9 +68,13 @@ class Threads final : public Ranks {
   std::vector<at::Tensor> gather(const at::Tensor& own) override { return {own}; }
 
  protected:
-  std::vector<StepResult> run(std::int64_t number, const StepInputs& inputs) override {
+  void load(const Job& job) override { team_.add(job); }
+  std::vector<StepResult> run(std::int64_t number, const StepInputs& inputs,
+                              std::size_t job) override {
     std::vector<StepResult> results;
-    for (StepResult& result : team_.step(number, inputs)) results.push_back(std::move(result));
+    for (StepResult& result : team_.step(number, inputs, job)) {
+      results.push_back(std::move(result));
+    }
     return results;
   }
   std::optional<IdVector<DeviceId, RankRecord>> records() override {
@@ -111,7 +121,7 @@ class OneRank final : public Ranks {
 
   at::Tensor get(TensorId tensor) override {
     const bool everywhere =
-        std::all_of(job_.programs.begin(), job_.programs.end(),
+        std::all_of(job().programs.begin(), job().programs.end(),
                     [&](const Program& program) { return program.slot_of[tensor].valid(); });
     if (everywhere) return worker_.resident(tensor);
     const at::Tensor own =
@@ -135,10 +145,12 @@ class OneRank final : public Ranks {
   }
 
  protected:
-  std::vector<StepResult> run(std::int64_t number, const StepInputs& inputs) override {
-    start_together(number, inputs);
+  void load(const Job& job) override { worker_.add(job); }
+  std::vector<StepResult> run(std::int64_t number, const StepInputs& inputs,
+                              std::size_t job) override {
+    start_together(number, inputs, *jobs_[job].job);
     std::vector<StepResult> results;
-    results.push_back(worker_.step(number, inputs));
+    results.push_back(worker_.step(number, inputs, job));
     return results;
   }
 
@@ -146,29 +158,51 @@ class OneRank final : public Ranks {
     if (!clock_offset_) return std::nullopt;
     const StepResult& result = results_.front();
     const RankRecord own{result.start + *clock_offset_, result.duration, result.spans};
-    return gather_records(job_, own, transport_);
+    return gather_records(*jobs_[last_job_].job, own, transport_);
   }
 
  private:
-  bool keeps_here(TensorId tensor) const { return job_.programs[rank_].slot_of[tensor].valid(); }
+  bool keeps_here(TensorId tensor) const { return job().programs[rank_].slot_of[tensor].valid(); }
 
   // Its shape and type are those of what all ranks were given: of the graph.
   at::Tensor empty(TensorId tensor) const {
-    const graph::ModelGraph& graph = *job_.problem->graph;
+    const graph::ModelGraph& graph = *job().problem->graph;
     return at::empty(sizes_at(graph.shape(tensor), 1),
                      scalar_type(graph.tensor(tensor).dtype, Floats::kOwn));
   }
 
-  // The first time also finds data that was shuffled apart.
-  void start_together(std::int64_t number, const StepInputs& inputs) {
-    const auto own = static_cast<std::int64_t>(compared_ ? 0 : hash_of(inputs));
+  // The first time also finds data that was shuffled apart; a job's first time, that all ranks have
+  // made it alike.
+  void start_together(std::int64_t number, const StepInputs& inputs, const Job& job) {
+    const std::int64_t batch = job.problem->batch;
+    const std::uint64_t made = alike_.insert(&job).second ? hash_of(job) : 0;
+    const std::uint64_t data = compared_ ? 0 : hash_of(inputs);
     compared_ = true;
-    const std::vector<at::Tensor> all = gather(at::full({1}, own, at::kLong));
-    for (std::size_t rank = 0; rank < all.size(); ++rank) {
-      VALIDATE(all[rank].item<std::int64_t>() == all[0].item<std::int64_t>(),
+    const auto as_number = [](std::uint64_t bits) { return static_cast<std::int64_t>(bits); };
+    const std::vector<at::Tensor> all = gather(
+        at::tensor({batch, as_number(data), as_number(made), as_number(job.problem->graph->hash())},
+                   at::kLong));
+    const auto said = [&](std::size_t rank, std::size_t which) {
+      return all[rank].const_data_ptr<std::int64_t>()[which];
+    };
+    for (std::size_t rank = 1; rank < all.size(); ++rank) {
+      VALIDATE(said(rank, 0) == said(0, 0),
+               "step {}: rank {} was given {} samples, and rank 0 {}; every rank is given the same "
+               "whole batch",
+               number, rank, said(rank, 0), said(0, 0));
+      VALIDATE(said(rank, 3) == said(0, 3),
+               "step {}: rank {} was given inputs of other shapes than rank 0; every rank is given "
+               "the same whole batch",
+               number, rank);
+      VALIDATE(said(rank, 1) == said(0, 1),
                "step {}: rank {} was given another batch than rank 0; every rank is given the same "
                "whole batch, and the same learning rate",
                number, rank);
+      VALIDATE(
+          said(rank, 2) == said(0, 2),
+          "step {}: rank {} has cut the plan for {} samples otherwise than rank 0; expected the "
+          "same graph, plan and program on all ranks",
+          number, rank, batch);
     }
   }
 
@@ -177,12 +211,16 @@ class OneRank final : public Ranks {
   Worker worker_;
   std::optional<Nanoseconds> clock_offset_;  // if the worker records
   bool compared_ = false;
+  // That have been compared: the first one was when the ranks met.
+  std::set<const Job*> alike_{&job()};
 };
 
 }  // namespace
 
 Ranks::Ranks(const Job& job, const compiler::Plan& plan, std::vector<DeviceId> here)
-    : job_(job), plan_(plan), here_(std::move(here)), keeper_(job.problem->graph->tensor_count()) {
+    : jobs_{JobAndPlan{&job, &plan}},
+      here_(std::move(here)),
+      keeper_(job.problem->graph->tensor_count()) {
   for (DeviceId rank : id_range<DeviceId>(job.programs.size())) {
     for (const Slot& slot : job.programs[rank].slots) {
       if (slot.kind != Slot::Kind::kResident) continue;
@@ -197,13 +235,22 @@ const StepResult& Ranks::result(DeviceId rank) const {
   return results_[static_cast<std::size_t>(at - here_.begin())];
 }
 
-StepReport Ranks::step(std::int64_t number, const StepInputs& inputs) {
-  results_ = run(number, inputs);
-  const graph::ModelGraph& graph = *job_.problem->graph;
+std::size_t Ranks::add(const Job& job, const compiler::Plan& plan) {
+  ENSURE(job.sets == this->job().sets);
+  load(job);
+  jobs_.push_back({&job, &plan});
+  return jobs_.size() - 1;
+}
+
+StepReport Ranks::step(std::int64_t number, const StepInputs& inputs, std::size_t job) {
+  results_ = run(number, inputs, job);
+  last_job_ = job;
+  const Job& run_job = *jobs_[job].job;
+  const graph::ModelGraph& graph = *run_job.problem->graph;
   const auto width = static_cast<std::int64_t>(Said{}.size());
   const at::Tensor own = at::empty({static_cast<std::int64_t>(here_.size()), width}, at::kDouble);
   for (std::size_t i = 0; i < here_.size(); ++i) {
-    const Said said = said_of(job_.programs[here_[i]], graph, results_[i]);
+    const Said said = said_of(run_job.programs[here_[i]], graph, results_[i]);
     std::copy(said.begin(), said.end(), own.data_ptr<double>() + i * said.size());
   }
   // A row a rank: addends make the loss, or wholes over their number.
@@ -216,13 +263,14 @@ StepReport Ranks::step(std::int64_t number, const StepInputs& inputs) {
       const DeviceId device(static_cast<std::size_t>(rank));
       throw Error(ErrorKind::kVerification,
                   fmt::format("rank {} ({}): the loss is not a finite number in step {}", rank,
-                              job_.problem->cluster->device(device).name, number));
+                              run_job.problem->cluster->device(device).name, number));
     }
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += said[i];
     report.seconds = std::max(report.seconds, said[kSeconds]);
   }
   report.loss = sum[kHasWhole] > 0 ? sum[kWhole] / sum[kHasWhole] : sum[kAddend];
-  if (const auto recorded = records()) report.measured = merge_records(job_, plan_, *recorded);
+  if (const auto recorded = records())
+    report.measured = merge_records(run_job, *jobs_[job].plan, *recorded);
   return report;
 }
 

@@ -29,7 +29,8 @@ class Ranks {
   Ranks(const Ranks&) = delete;
   Ranks& operator=(const Ranks&) = delete;
 
-  const Job& job() const { return job_; }
+  // The one that they were made for.
+  const Job& job() const { return *jobs_.front().job; }
   // Those that this process runs, ascending, their workers, and what each got out of the last step.
   const std::vector<DeviceId>& here() const { return here_; }
   virtual Worker& worker(DeviceId rank) = 0;
@@ -46,10 +47,16 @@ class Ranks {
   virtual at::Tensor get(TensorId tensor) = 0;
   virtual at::Tensor get_where_it_speaks(TensorId tensor) = 0;
 
-  // One step; the report is of all ranks, in every process. Throws an input error if processes are
-  // given other inputs in the first step, and an Error (kVerification) that names the rank if one
-  // fails or its part of the loss is not finite. Of all processes.
-  StepReport step(std::int64_t number, const StepInputs& inputs);
+  // Makes another job ready, one of other samples (compiler/rescale.h), whose ranks keep the same
+  // tensors or fewer; both outlive the ranks. Returns its number, for step(); that of the job that
+  // they were made for is 0.
+  std::size_t add(const Job& job, const compiler::Plan& plan);
+
+  // One step of a job; the report is of all ranks, in every process. Throws an input error if
+  // processes are given other inputs in the first step, other numbers of samples in any, or have
+  // made other jobs of them; and an Error (kVerification) that names the rank if one fails or its
+  // part of the loss is not finite. Of all processes.
+  StepReport step(std::int64_t number, const StepInputs& inputs, std::size_t job = 0);
   // What each process gives, in the order of ranks; all of one shape and dtype. Of all processes.
   virtual std::vector<at::Tensor> gather(const at::Tensor& own) = 0;
   // Waits for all processes; the largest number that any of them gives. Of all processes.
@@ -58,13 +65,19 @@ class Ranks {
  protected:
   Ranks(const Job& job, const compiler::Plan& plan, std::vector<DeviceId> here);
 
+  virtual void load(const Job& job) = 0;
   // A result for each rank that is here.
-  virtual std::vector<StepResult> run(std::int64_t number, const StepInputs& inputs) = 0;
+  virtual std::vector<StepResult> run(std::int64_t number, const StepInputs& inputs,
+                                      std::size_t job) = 0;
   // Of all ranks, by the clock of rank 0; nothing if the workers do not record. Of all processes.
   virtual std::optional<IdVector<DeviceId, RankRecord>> records() = 0;
 
-  const Job& job_;
-  const compiler::Plan& plan_;
+  struct JobAndPlan {
+    const Job* job = nullptr;
+    const compiler::Plan* plan = nullptr;
+  };
+  std::vector<JobAndPlan> jobs_;  // by their numbers
+  std::size_t last_job_ = 0;      // of the last step
   const std::vector<DeviceId> here_;
   std::vector<StepResult> results_;      // parallel to `here_`
   IdVector<TensorId, DeviceId> keeper_;  // the lowest rank that keeps it

@@ -29,10 +29,18 @@ void Team::set_resident(TensorId tensor, const at::Tensor& value) {
   }
 }
 
-IdVector<DeviceId, StepResult> Team::step(std::int64_t number, const StepInputs& inputs) {
+std::size_t Team::add(const Job& job) {
+  ENSURE(job.sets == job_.sets);
+  std::size_t number = 0;
+  for (const auto& worker : workers_) number = worker->add(job);
+  return number;
+}
+
+IdVector<DeviceId, StepResult> Team::step(std::int64_t number, const StepInputs& inputs,
+                                          std::size_t job) {
   IdVector<DeviceId, StepResult> results(workers_.size());
   threads_.run(workers_.size(), [&](int, std::size_t i) {
-    results[DeviceId(i)] = workers_[DeviceId(i)]->step(number, inputs);
+    results[DeviceId(i)] = workers_[DeviceId(i)]->step(number, inputs, job);
   });
   return results;
 }

@@ -21,9 +21,12 @@ class Team {
   const Job& job() const { return job_; }
   // On every device that keeps the tensor.
   void set_resident(TensorId tensor, const at::Tensor& value);
-  // One step on all devices. Of several failures, that of the lowest rank is thrown, once all have
-  // ended; after a failure the team cannot go on.
-  IdVector<DeviceId, StepResult> step(std::int64_t number, const StepInputs& inputs);
+  // Makes another job ready on all devices, as Worker::add() does; its number, for step().
+  std::size_t add(const Job& job);
+  // One step of a job on all devices. Of several failures, that of the lowest rank is thrown, once
+  // all have ended; after a failure the team cannot go on.
+  IdVector<DeviceId, StepResult> step(std::int64_t number, const StepInputs& inputs,
+                                      std::size_t job = 0);
 
  private:
   const Job& job_;

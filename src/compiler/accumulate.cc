@@ -1,0 +1,127 @@
+// Repeats lists of replicas, and orders instances by the micro-batch that they belong to.
+#include "compiler/accumulate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "compiler/layout.h"
+#include "graph/folded.h"
+
+namespace heterog::compiler {
+namespace {
+
+using graph::OperandUse;
+using graph::Phase;
+using graph::SplitKind;
+
+// Where each micro-batch begins, and the end of the last.
+std::vector<std::int64_t> even_boundaries(std::int64_t batch, std::int64_t micro_batches) {
+  std::vector<std::int64_t> boundaries;
+  for (std::int64_t i = 0; i <= micro_batches; ++i) boundaries.push_back(batch * i / micro_batches);
+  return boundaries;
+}
+
+// Of what is `left` of each entry, its part of the next `samples`: in proportion, by largest
+// remainder (ties: the earlier), and never more than is left.
+std::vector<std::int64_t> next_part(const std::vector<std::int64_t>& left, std::int64_t samples) {
+  const std::int64_t all = std::accumulate(left.begin(), left.end(), std::int64_t{0});
+  std::vector<std::int64_t> part, remainder;
+  std::vector<std::size_t> by_remainder;
+  std::int64_t given = 0;
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    part.push_back(left[i] * samples / all);
+    remainder.push_back(left[i] * samples % all);
+    by_remainder.push_back(i);
+    given += part.back();
+  }
+  std::stable_sort(by_remainder.begin(), by_remainder.end(),
+                   [&](std::size_t a, std::size_t b) { return remainder[a] > remainder[b]; });
+  for (std::size_t i = 0; given < samples; ++i, ++given) ++part[by_remainder[i]];
+  return part;
+}
+
+// Weights are numbers of samples, from which slices of those sizes follow.
+UnitDecision in_micro_batches(const UnitDecision& unit, const std::vector<std::int64_t>& begins) {
+  const std::vector<Slice> slices = slice_batch(unit, begins.back());
+  std::vector<std::int64_t> left;
+  for (const Slice& slice : slices) left.push_back(slice.size());
+  UnitDecision made{.replicas = {}, .sync = unit.sync, .instances = Instances::kPerEntry};
+  for (std::size_t i = 0; i + 1 < begins.size(); ++i) {
+    const std::vector<std::int64_t> part = next_part(left, begins[i + 1] - begins[i]);
+    for (std::size_t entry = 0; entry < part.size(); ++entry) {
+      left[entry] -= part[entry];
+      if (part[entry] == 0) continue;
+      made.replicas.push_back({slices[entry].device, static_cast<double>(part[entry])});
+    }
+  }
+  return made;
+}
+
+// Ops of the forward and backward pass that lead to a sum over the whole batch which that pass
+// reads.
+IdVector<OpId, std::uint8_t> needed_by_all(const cost::Problem& problem) {
+  const graph::ModelGraph& graph = *problem.graph;
+  IdVector<OpId, std::uint8_t> needed(graph.op_count(), 0);
+  const auto& ops = problem.folded->ops;
+  // Readers come after what they read.
+  for (std::size_t i = ops.size(); i-- > 0;) {
+    const OpId op = ops[i];
+    if (graph.op(op).phase == Phase::kUpdate) continue;
+    for (const graph::Read& read : problem.folded->reads[op]) {
+      if (!read.producer.valid()) continue;
+      const SplitKind kind = read.rule.kind;
+      const bool adds_up = kind == SplitKind::kSum || kind == SplitKind::kMean;
+      const bool gathers = !problem.splits->sliceable[op] && kind == SplitKind::kConcat;
+      if (needed[op] || gathers || (adds_up && read.use != OperandUse::kPartial)) {
+        needed[read.producer] = 1;
+      }
+    }
+  }
+  return needed;
+}
+
+std::vector<OpPriority> priorities_of(const cost::Problem& problem, const Strategy& strategy,
+                                      const std::vector<std::int64_t>& begins) {
+  const Layout layout = lay_out(problem, strategy);
+  const IdVector<OpId, std::uint8_t> needed = needed_by_all(problem);
+  std::vector<OpPriority> priorities;
+  for (OpId op : problem.folded->ops) {
+    if (problem.graph->op(op).phase == Phase::kUpdate || needed[op]) continue;
+    const LayoutId at = layout.of_op[op];
+    if (layout.merged[at] == at) continue;  // once a device, for all of its micro-batches
+    const auto& slices = layout.slices[at];
+    for (std::size_t i = 0; i < slices.size(); ++i) {
+      const auto next = std::upper_bound(begins.begin(), begins.end(), slices[i].begin);
+      // The first is behind what has no priority of its own, which all of them need.
+      priorities.push_back({op, static_cast<std::uint32_t>(i), begins.begin() - next});
+    }
+  }
+  return priorities;
+}
+
+}  // namespace
+
+Strategy accumulate(const cost::Problem& problem, const Strategy& strategy,
+                    std::int64_t micro_batches) {
+  VALIDATE(micro_batches >= 1 && micro_batches <= problem.batch,
+           "{} micro-batches of a batch of {}; expected 1 to {}", micro_batches, problem.batch,
+           problem.batch);
+  if (micro_batches == 1) return strategy;
+  const std::vector<std::int64_t> begins = even_boundaries(problem.batch, micro_batches);
+  Strategy made = strategy;
+  for (UnitId unit : id_range<UnitId>(strategy.units.size())) {
+    // Neighbouring units often decide alike.
+    const bool as_before =
+        unit.value() > 0 && strategy.units[unit] == strategy.units[UnitId(unit.value() - 1)];
+    made.units[unit] = as_before ? made.units[UnitId(unit.value() - 1)]
+                                 : in_micro_batches(strategy.units[unit], begins);
+  }
+  made.priorities = priorities_of(problem, made, begins);
+  made.order = made.priorities.empty() ? strategy.order : OrderPolicy::kPriority;
+  return made;
+}
+
+}  // namespace heterog::compiler

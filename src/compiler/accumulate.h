@@ -1,0 +1,25 @@
+// Gradient accumulation: the batch of each device in several parts, one after the other.
+#pragma once
+
+#include "compiler/strategy.h"
+#include "cost/problem.h"
+
+namespace heterog::compiler {
+
+// Decision 14. The strategy with its batch cut into so many micro-batches, as even as can be, one
+// behind the other. Each is shared out as the batch was: over all of them, every entry of a unit's
+// list has the samples that it had. Devices, synchronisation and servers stay; gradients are added
+// up on their device and travel once (decision 4).
+//
+// Priorities put all of a micro-batch, forward and backward, before the next one, so that a device
+// that never waits holds the activations of one at a time. A device that waits for others begins
+// the next one meanwhile, as in a pipeline. What is read as a sum over the whole batch before the
+// updates (a count of labels, statistics of the whole batch) is needed by the first micro-batch:
+// all that it is made of comes first, of all micro-batches.
+//
+// The list of priorities is that of `problem`'s batch. Throws an input error unless `micro_batches`
+// is from 1 to the batch; 1 is the strategy itself.
+Strategy accumulate(const cost::Problem& problem, const Strategy& strategy,
+                    std::int64_t micro_batches);
+
+}  // namespace heterog::compiler

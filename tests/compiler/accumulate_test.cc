@@ -1,0 +1,123 @@
+// Strategies in micro-batches: who has which samples, and in which order they run.
+#include "compiler/accumulate.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <map>
+#include <set>
+
+#include "compiler/compile.h"
+#include "compiler/problems.h"
+#include "compiler/random_instances.h"
+#include "sim/simulator.h"
+
+namespace heterog::compiler {
+namespace {
+
+Strategy shared_out(const cost::Problem& problem, const std::vector<double>& weights) {
+  UnitDecision decision;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    decision.replicas.push_back({DeviceId(i), weights[i]});
+  }
+  return uniform_strategy(problem, decision);
+}
+
+std::map<DeviceId, std::int64_t> samples_by_device(const UnitDecision& unit, std::int64_t batch) {
+  std::map<DeviceId, std::int64_t> samples;
+  for (const Slice& slice : slice_batch(unit, batch)) samples[slice.device] += slice.size();
+  return samples;
+}
+
+TEST(Accumulate, OfOneIsTheStrategyItself) {
+  const auto problem = toy_problem(support::tiny_mlp_graph(), 2, 8);
+  const Strategy strategy = shared_out(*problem, {3, 1});
+  EXPECT_EQ(accumulate(*problem, strategy, 1), strategy);
+}
+
+TEST(Accumulate, KeepsTheSamplesOfEveryDevice) {
+  for (std::int64_t batch : {8, 13, 16}) {
+    const auto problem = model_problem("gnmt4-tiny", 3, batch);
+    for (std::uint64_t seed = 0; seed < 5; ++seed) {
+      const Strategy strategy = random_instances(*problem, seed);
+      for (std::int64_t k : {std::int64_t{2}, std::int64_t{3}, batch}) {
+        SCOPED_TRACE(testing::Message() << "seed " << seed << ", " << k << " of " << batch);
+        const Strategy made = accumulate(*problem, strategy, k);
+        for (UnitId unit : id_range<UnitId>(made.units.size())) {
+          EXPECT_EQ(samples_by_device(made.units[unit], batch),
+                    samples_by_device(strategy.units[unit], batch));
+          // Every micro-batch begins where a slice does.
+          std::map<std::int64_t, int> begins;
+          for (const Slice& slice : slice_batch(made.units[unit], batch)) ++begins[slice.begin];
+          for (std::int64_t i = 0; i < k; ++i) EXPECT_EQ(begins.count(batch * i / k), 1u);
+        }
+        compile(*problem, made, {});  // checks the strategy
+      }
+    }
+  }
+}
+
+TEST(Accumulate, SharesOutEveryMicroBatch) {
+  const auto problem = toy_problem(support::tiny_mlp_graph(), 2, 12);
+  const Strategy made = accumulate(*problem, shared_out(*problem, {2, 1}), 2);
+  const std::vector<Slice> slices = slice_batch(made.units[UnitId(0)], 12);
+  const DeviceId a(0), b(1);
+  EXPECT_EQ(slices, (std::vector<Slice>{{a, 0, 4}, {b, 4, 6}, {a, 6, 10}, {b, 10, 12}}));
+}
+
+TEST(Accumulate, RefusesMoreMicroBatchesThanSamples) {
+  const auto problem = toy_problem(support::tiny_mlp_graph(), 2, 4);
+  for (std::int64_t k : {std::int64_t{0}, std::int64_t{5}}) {
+    EXPECT_THROW(accumulate(*problem, shared_out(*problem, {1, 1}), k), Error) << k;
+  }
+}
+
+struct Interval {
+  Nanoseconds first_start = std::numeric_limits<Nanoseconds>::max();
+  Nanoseconds last_end = 0;
+};
+
+// Where no device waits for another, each is done with a micro-batch before it begins the next.
+TEST(Accumulate, RunsOneMicroBatchAfterTheOther) {
+  const auto problem = toy_problem(graph::read_graph("tests/data/mlp_sgd.json.gz"), 2, 12);
+  const Strategy made = accumulate(*problem, shared_out(*problem, {1, 1}), 3);
+  EXPECT_EQ(made.order, OrderPolicy::kPriority);
+  const Plan plan = compile(*problem, made, {});
+  const sim::SimResult result = sim::simulate(plan, made.order);
+  // All but the count of labels, which every micro-batch divides by.
+  std::set<OpId> ordered;
+  for (const OpPriority& one : made.priorities) ordered.insert(one.op);
+  EXPECT_GT(ordered.size(), 10u);
+  std::map<std::pair<DeviceId, std::int64_t>, Interval> runs;
+  for (TaskId task : plan.task_ids()) {
+    if (plan.kind[task] != TaskKind::kCompute || !ordered.contains(plan.op[task])) continue;
+    Interval& run = runs[{plan.device[task], plan.begin[task] / 4}];
+    run.first_start = std::min(run.first_start, result.start[task]);
+    run.last_end = std::max(run.last_end, result.end[task]);
+  }
+  ASSERT_EQ(runs.size(), 6u);
+  for (std::size_t device = 0; device < 2; ++device) {
+    for (std::int64_t i = 0; i < 2; ++i) {
+      EXPECT_LE((runs[{DeviceId(device), i}].last_end),
+                (runs[{DeviceId(device), i + 1}].first_start))
+          << device << " " << i;
+    }
+  }
+}
+
+// Activations of one micro-batch in place of those of the batch.
+TEST(Accumulate, TakesLessMemory) {
+  const auto problem = model_problem("bert_large24-tiny", 2, 64);
+  const Strategy strategy = shared_out(*problem, {1, 1});
+  const auto peak = [&](const Strategy& of) {
+    const Plan plan = compile(*problem, of, {});
+    const sim::SimResult result = sim::simulate(plan, of.order);
+    return result.peak_bytes[DeviceId(0)] - plan.static_memory[DeviceId(0)].total();
+  };
+  const Bytes whole = peak(strategy);
+  EXPECT_LT(peak(accumulate(*problem, strategy, 4)), whole * 2 / 5);
+  EXPECT_LT(peak(accumulate(*problem, strategy, 16)), whole / 5);
+}
+
+}  // namespace
+}  // namespace heterog::compiler
