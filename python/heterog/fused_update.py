@@ -5,6 +5,7 @@ place and time, whoever runs the step calls the kernel once for all of them.
 """
 
 import torch
+from torch._subclasses.fake_impls import register_op_impl
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from heterog.record import record
@@ -94,7 +95,19 @@ def _sgd(options: dict, names: list[str], form):
     return kernel
 
 
-_KERNELS = (_aten._fused_adam.tensor_lr, _aten._fused_adamw.tensor_lr, _aten._fused_sgd.tensor_lr)
+# How many lists each updates, its first ones.
+_KERNELS = {
+    _aten._fused_adam.tensor_lr: 5,
+    _aten._fused_adamw.tensor_lr: 5,
+    _aten._fused_sgd.tensor_lr: 3,
+}
+
+
+@register_op_impl(list(_KERNELS))
+def _like_what_they_update(mode, kernel, *args, **_kwargs):
+    """Of tensors without values PyTorch would run the kernel itself, on zeros."""
+    with mode:
+        return tuple([torch.empty_like(x) for x in items] for items in args[: _KERNELS[kernel]])
 
 
 def forget_gradients(ops: list) -> None:

@@ -65,12 +65,16 @@ AdamGraph adam_graph(const std::vector<std::vector<graph::Affine>>& shapes, bool
     const TensorId next_m = tensor(name + "/next_m", shapes[i], kOutput, f32, m);
     const TensorId next_v = tensor(name + "/next_v", shapes[i], kOutput, f32, v);
     const auto one = [](TensorId id) { return list_value({tensor_value(id)}); };
-    std::vector<std::pair<std::string, graph::Value>> more = {
-        {"lr", tensor_value(lr)},     {"beta1", float_value(0.9)},
-        {"beta2", float_value(0.99)}, {"weight_decay", float_value(0.1)},
-        {"eps", float_value(1e-8)},   {"amsgrad", flag(false)},
-        {"maximize", flag(false)}};
+    // In another order than the schema's, as a file may have them.
+    std::vector<std::pair<std::string, graph::Value>> more;
     if (leaves_out) more.emplace_back("found_inf", tensor_value(left_out));
+    more.emplace_back("lr", tensor_value(lr));
+    more.emplace_back("beta1", float_value(0.9));
+    more.emplace_back("beta2", float_value(0.99));
+    more.emplace_back("weight_decay", float_value(0.1));
+    more.emplace_back("eps", float_value(1e-8));
+    more.emplace_back("amsgrad", flag(false));
+    more.emplace_back("maximize", flag(false));
     ops.push_back(
         builder.add_op({.name = name + "/adamw",
                         .type = "aten._fused_adamw.tensor_lr",
@@ -87,7 +91,7 @@ const std::vector<std::vector<graph::Affine>> kShapes = {
     {support::n(3), support::n(5)}, {support::n(7)}, {}, {support::n(4), support::n(2)}};
 
 struct Values {
-  // Of each op: parameter, gradient, both moments, the number of the step, the rate, and the flag.
+  // Of each op: parameter, gradient, both moments, the number of the step, the flag, and the rate.
   std::vector<std::vector<at::Tensor>> of_op;
   std::vector<at::Tensor> flat() const {
     std::vector<at::Tensor> all;
@@ -110,8 +114,8 @@ Values values_for(const AdamGraph& adam, at::ScalarType dtype, bool leaves_out, 
       operands.push_back(i == 3 ? value.abs() : value);
     }
     operands.push_back(step);
-    operands.push_back(lr);
     if (leaves_out) operands.push_back(at::full({}, flag_value, dtype));
+    operands.push_back(lr);
     values.of_op.push_back(std::move(operands));
   }
   return values;

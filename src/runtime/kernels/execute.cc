@@ -241,7 +241,16 @@ OperatorCall::OperatorCall(const graph::ModelGraph& graph, OpId op, Samples samp
       arguments.add(*formal[i].default_value());
     }
   }
-  places_ = arguments.places();
+  // The schema has its order of named arguments, a file another one: operands are in the file's.
+  const auto take = [&](std::uint32_t argument) {
+    for (const Place& place : arguments.places()) {
+      if (place.argument == argument) places_.push_back(place);
+    }
+  };
+  for (std::uint32_t i = 0; i < args.size(); ++i) take(i);
+  for (const auto& [key, value] : kwargs) {
+    take(static_cast<std::uint32_t>(*handle_.schema().argumentIndexWithName(key)));
+  }
   outputs_ = graph.outputs(op).size();
   arguments_ = std::move(arguments).stack();
   check_lists(handle_.schema(), arguments_);
