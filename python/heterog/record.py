@@ -3,7 +3,10 @@
 import operator
 
 import torch
+from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.fx.experimental.proxy_tensor import make_fx
+
+from heterog.writes import without_writes
 
 _aten = torch.ops.aten
 
@@ -32,13 +35,16 @@ def record(function, arguments: list, mode) -> torch.fx.GraphModule:
         def again(*values):
             return torch.fx.Interpreter(recorded).run(*values)
 
-        found = _trace(torch.func.functionalize(again, remove="mutations"), arguments)
+        found = without_writes(recorded, mode)
+        if found is None:
+            found = _trace(torch.func.functionalize(again, remove="mutations"), arguments)
     tidy(found)
     return found
 
 
 def _trace(function, arguments: list):
-    return make_fx(function, _disable_torch_fn_metadata_mode=True)(*arguments)
+    with _use_lazy_graph_module(True):
+        return make_fx(function, _disable_torch_fn_metadata_mode=True)(*arguments)
 
 
 def results(module: torch.fx.GraphModule) -> list:

@@ -10,11 +10,24 @@ from optimizer_cases import maker
 from runner_cases import BATCH, CASES, batches
 
 import heterog
+from heterog import step
 
 planner, cache, folder, data, transport, *optimizer = sys.argv[1:]
 case = CASES["mlp"]
 if optimizer:
     case.optimizer = maker(*optimizer)
+if cache == "none":
+    cache = False
+exports = step._made
+
+
+def made(job):
+    with open(f"{folder}/exports", "a") as file:
+        file.write("one\n")
+    return exports(job)
+
+
+step._made = made
 settings = {"batch": BATCH, "planner": planner, "cache": cache, "double": True}
 settings["transport"] = transport
 settings["timeout"] = 600.0 if "raises" in data else 300.0

@@ -63,6 +63,17 @@ def test_processes_with_other_numbers_of_samples_are_refused(cache, tmp_path):
     assert "step 2: rank 1 was given 6 samples, and rank 0 7" in done.stderr
 
 
+@pytest.mark.parametrize("cache, exports", [("kept", 1), ("none", 4)])
+def test_processes_of_one_host_export_once(tmp_path, cache, exports):
+    """Two processes make two runners each."""
+    folder = "none" if cache == "none" else str(tmp_path / cache)
+    done = torchrun("ev-ar", folder, str(tmp_path), "same", "tcp")
+    assert done.returncode == 0, done.stderr
+    assert len((tmp_path / "exports").read_text().split()) == exports
+    ranks = [torch.load(tmp_path / f"rank{rank}.pt", weights_only=False) for rank in range(2)]
+    assert ranks[0]["losses"] == ranks[1]["losses"]
+
+
 @pytest.mark.parametrize("name", ["Adafactor", "Switching"])
 def test_optimizers_in_processes(make, cache, tmp_path, monkeypatch, name):
     monkeypatch.setattr(CASES["mlp"], "optimizer", maker(name))

@@ -9,7 +9,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 
 import heterog
-from heterog import constants, trace
+from heterog import constants, record, trace
 from heterog.writer import pack_graph
 from heterog.writes import without_writes
 
@@ -178,6 +178,24 @@ class Norms(nn.Module):
         other = self.second(h)
         other += h
         return self.last(F.relu_(other).mean((2, 3)))
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "Adagrad", "RMSprop", "NAdam", "Adafactor"])
+def test_updates_are_the_same_as_by_two_traces(name, monkeypatch):
+    torch.manual_seed(3)
+    case = (
+        nn.Linear(6, 4), lambda b: (torch.randn(b, 6),), lambda m, x: m(x).square().sum(),
+        lambda p: getattr(torch.optim, name)(p, lr=0.1),
+    )  # fmt: skip
+    by_one = _exported(*case)
+    copies = []
+
+    def refuses(module, mode):
+        copies.append(without_writes(module, mode))
+
+    monkeypatch.setattr(record, "without_writes", refuses)
+    assert _exported(*case) == by_one
+    assert any(copy is not None for copy in copies)
 
 
 @pytest.mark.parametrize("simple", [True, False])
