@@ -136,6 +136,19 @@ TEST(Boundaries, StayInProportion) {
   };
   EXPECT_EQ(first_at(16), (Slices{{0, 10}, {10, 15}, {15, 16}}));
   EXPECT_EQ(first_at(48), (Slices{{0, 30}, {30, 45}, {45, 48}}));
+  // Contributions count by the new shares.
+  const Plan seven = rescaled(*at_batch(*made_for, 7), plan);
+  std::size_t reduced = 0;
+  for (TaskId task : seven.task_ids()) {
+    if (seven.kind[task] != TaskKind::kAllReduce) continue;
+    ++reduced;
+    const auto given = seven.contributions_to(task);
+    ASSERT_EQ(given.size(), 3u);
+    EXPECT_DOUBLE_EQ(given[0].weight, 4.0 / 7);
+    EXPECT_DOUBLE_EQ(given[1].weight, 2.0 / 7);
+    EXPECT_DOUBLE_EQ(given[2].weight, 1.0 / 7);
+  }
+  EXPECT_GT(reduced, 0u);
   // 4.4 : 2.2 : 0.4 samples: the last one keeps one.
   EXPECT_EQ(first_at(7), (Slices{{0, 4}, {4, 6}, {6, 7}}));
   EXPECT_EQ(first_at(3), (Slices{{0, 1}, {1, 2}, {2, 3}}));
