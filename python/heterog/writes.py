@@ -141,6 +141,8 @@ class _Copy:
         else:
             copied = self._record(target, self._read(node.args), self._read(node.kwargs), value)
         several = isinstance(value, (tuple, list))
+        if several and any(isinstance(part, (tuple, list)) for part in value):
+            raise _NotSimple  # lists of results
         nodes = self._taken(copied, value) if several else [copied]
         if of is not None:
             made = [

@@ -125,7 +125,7 @@ def test_the_first_tensor_that_differs_is_named():
         ("aten.addmm.default", "the loss is"),
         ("aten.sum.dim_IntList", "the gradient of"),
         ("aten.addcmul.default", "parameter 0.weight after the step is"),
-        ("aten._fused_adam.tensor_lr", "parameter 0.weight after the step is"),
+        ("aten._fused_adamw.tensor_lr", "parameter 0.weight after the step is"),
     ],
 )
 def test_a_wrong_operator_is_found(operator, message, monkeypatch):
