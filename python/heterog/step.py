@@ -168,6 +168,7 @@ def _export(
             "the model has no parameter that requires a gradient; set requires_grad to True on "
             "those to train"
         )
+    phase("looks at the optimizer")
     update = describe_optimizer(optimizer, built, momentum_input)
     held, attributes = held_tensors(built)
     decompositions = {} if dropout else identity_decompositions()
