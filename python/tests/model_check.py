@@ -278,14 +278,14 @@ def _under(made: Made, step, graph_path: Path, plan: dict, cache: Path, expected
     names = input_names(made.loss_fn, made.make_inputs)
     model = made.build()
     optimizer = made.make_optimizer(model)
-    files = RunFiles(str(graph_path), cluster, str(path))
+    files = RunFiles([str(graph_path)], cluster, str(path))
     shown = json.dumps({k: plan[k] for k in ("decisions", "sync", "order")})
     for _ in range(3):
         # The library says what the hashes are.
         path.write_text(json.dumps(plan))
         try:
             runner = Runner(
-                model, optimizer, made.make_inputs, names, step, files, read_config(config)
+                model, optimizer, [made.make_inputs], names, [step], files, read_config(config)
             )
             break
         except HeterogError as error:
