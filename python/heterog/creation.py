@@ -18,10 +18,13 @@ _GIVEN = {_aten.full_like.default: 1, _aten.new_full.default: 2}  # place of the
 
 
 def say_sizes(step: Step) -> None:
-    """zeros_like, new_full and the like become full, where the result lies in memory row by row."""
+    """zeros_like, new_full and the like become full, where the result lies in memory row by row.
+    Those of a gradient stay: whoever reads them waits for it too, and a plan would else make them,
+    and keep them, long before."""
+    backward = {t for op in step.ops if op.phase == "backward" for t in op.outputs}
     for op in step.ops:
         number = _number(op)
-        if number is None:
+        if number is None or (op.phase == "backward" and op.args[0] in backward):
             continue
         made = op.outputs[0]
         if any(
