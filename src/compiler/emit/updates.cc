@@ -33,11 +33,15 @@ std::optional<TaskId> ready_after(const Emission& e, const UpdateChain& chain) {
     // A number of the step (a rate, a factor of clipping) is there or comes soon.
     if (!read.producer.valid() || e.problem.graph->shape(read.base).empty()) continue;
     const auto* total = e.where.total(read.base);
-    const auto locations = total ? *total : e.where.instances(read.base, read.producer);
-    for (const Slice& slice : devices) {
-      if (!holds(locations, slice.device)) return std::nullopt;
+    if (!total) {  // where the op that makes it runs
+      const LayoutId made = e.layout.of_op[read.producer];
+      if (made != e.layout.home(chain.parameter).update) return std::nullopt;
+      continue;
     }
-    const TaskId task = locations.front().source.task;
+    for (const Slice& slice : devices) {
+      if (!holds(*total, slice.device)) return std::nullopt;
+    }
+    const TaskId task = total->front().source.task;
     if (is_collective(e.builder.plan().kind[task])) {
       if (!last.valid() || last < task) last = task;
     } else if (devices.size() > 1) {
@@ -95,7 +99,6 @@ Nanoseconds duration(const cost::Problem& problem, const Together& set, DeviceTy
 
 // What the chains read from outside of themselves, each once.
 std::vector<Read> reads_of(const Together& set) {
-  if (set.size() == 1) return set.front()->reads;
   std::vector<Read> reads;
   std::map<std::pair<TensorId, graph::OperandUse>, bool> known;
   for (const UpdateChain* chain : set) {
@@ -118,10 +121,11 @@ void emit_update(Emission& e, const Together& set) {
   const graph::ModelGraph& graph = *e.problem.graph;
   const LayoutId layout = e.layout.home(set.front()->parameter).update;
   const OpId updater = update_op(e.problem, *set.front());
-  const std::vector<Read> reads = reads_of(set);
-  fetch_all(e, updater, layout, reads);
-  for (std::vector<Source>& sources : e.sources) drop_repeated(sources);
   const auto& slices = e.layout.slices[layout];
+  const std::vector<Read> together = set.size() > 1 ? reads_of(set) : std::vector<Read>();
+  const std::vector<Read>& reads = set.size() > 1 ? together : set.front()->reads;
+  fetch_all(e, updater, layout, reads);
+  for (std::size_t i = 0; i < slices.size(); ++i) drop_repeated(e.sources[i]);
   PlanBuilder::Task task;
   task.kind = TaskKind::kUpdate;
   task.op = updater;

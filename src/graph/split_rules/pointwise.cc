@@ -232,9 +232,6 @@ constexpr RuleEntry kRules[] = {
     {"aten.threshold.default", pointwise},
     {"aten.threshold_backward.default", pointwise},
     {"aten.native_dropout.default", pointwise},
-    {"aten._fused_adam.tensor_lr", update_kernel},
-    {"aten._fused_adamw.tensor_lr", update_kernel},
-    {"aten._fused_sgd.tensor_lr", update_kernel},
     {"aten.native_dropout_backward.default", pointwise},
     {"aten.bernoulli.default", pointwise},
     {"aten.bernoulli.Tensor", pointwise},
@@ -243,6 +240,9 @@ constexpr RuleEntry kRules[] = {
     {"aten.normal.Tensor_Tensor", pointwise},
     {"aten.rrelu_with_noise_functional.default", pointwise},
     {"aten.rrelu_with_noise_backward.default", pointwise},
+    {"aten._fused_adam.tensor_lr", update_kernel},
+    {"aten._fused_adamw.tensor_lr", update_kernel},
+    {"aten._fused_sgd.tensor_lr", update_kernel},
 };
 
 }  // namespace
