@@ -122,6 +122,7 @@ TEST_P(Rescaled, KeepsASampleOfEverySliceWhereItCan) {
 
 INSTANTIATE_TEST_SUITE_P(Graphs, Rescaled,
                          testing::Values("tests/data/batch_norm_sgd.json.gz",
+                                         "tests/data/partly_tied.json.gz",
                                          "tests/data/mlp_clipped.json.gz",
                                          "tests/data/transformer_tied.json.gz",
                                          "models/ncf-tiny.json.gz", "models/gnmt4-tiny.json.gz"),

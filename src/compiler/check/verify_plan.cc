@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
+#include <span>
 #include <utility>
+#include <vector>
 
 namespace heterog::compiler {
 namespace {
@@ -114,6 +117,51 @@ void verify_buffers(const Plan& plan) {
   ENSURE(readers == plan.readers);
 }
 
+// The buffers of others in which a sum or an all-reduce leaves its result.
+std::span<const BufferId> overwritten(const Plan& plan, TaskId task) {
+  if (!plan.allocates[task].empty()) return {};
+  switch (plan.kind[task]) {
+    case TaskKind::kAllReduce:
+      return plan.reads[task];
+    case TaskKind::kSum:
+    case TaskKind::kAccumulate:
+      return std::span(&plan.contributions_to(task).front().buffer, 1);
+    default:
+      return {};
+  }
+}
+
+bool is_before(const Plan& plan, TaskId first, TaskId second) {
+  std::vector<TaskId> open{first};
+  std::set<TaskId> seen;
+  while (!open.empty()) {
+    const TaskId task = open.back();
+    open.pop_back();
+    for (TaskId next : plan.successors[task]) {
+      if (next == second) return true;
+      if (next < second && seen.insert(next).second) open.push_back(next);
+    }
+  }
+  return false;
+}
+
+// Whoever else reads what is overwritten does so before, or after: never meanwhile.
+void verify_overwrites(const Plan& plan) {
+  IdVector<BufferId, TaskId> by(plan.buffers.size());
+  for (TaskId task : plan.task_ids()) {
+    for (BufferId buffer : overwritten(plan, task)) {
+      if (buffer.valid()) by[buffer] = task;
+    }
+  }
+  for (TaskId task : plan.task_ids()) {
+    for (BufferId buffer : plan.reads[task]) {
+      const TaskId sum = by[buffer];
+      if (!sum.valid() || sum == task) continue;
+      ENSURE(sum < task ? is_before(plan, sum, task) : is_before(plan, task, sum));
+    }
+  }
+}
+
 }  // namespace
 
 void verify_plan(const Plan& plan, EmptySlices empty) {
@@ -121,6 +169,7 @@ void verify_plan(const Plan& plan, EmptySlices empty) {
   verify_tasks(plan, empty);
   verify_priorities(plan);
   verify_buffers(plan);
+  verify_overwrites(plan);
 }
 
 }  // namespace heterog::compiler

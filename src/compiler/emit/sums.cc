@@ -53,7 +53,12 @@ Location accumulated(Emission& e, TensorId tensor, const Location& sum, const Lo
 InPlace may_be_overwritten(const cost::Problem& problem, TensorId tensor) {
   for (OpId op : problem.graph->consumers(tensor)) {
     const graph::Op& info = problem.graph->op(op);
-    if (info.phase != graph::Phase::kUpdate && !info.alias) return InPlace::kNo;
+    if (info.phase == graph::Phase::kUpdate) continue;
+    if (!info.alias) return InPlace::kNo;
+    // Part of the tensor may be the gradient of one parameter, and part be added to another's.
+    for (TensorId view : problem.graph->outputs(op)) {
+      if (view.valid() && may_be_overwritten(problem, view) == InPlace::kNo) return InPlace::kNo;
+    }
   }
   return InPlace::kYes;
 }
