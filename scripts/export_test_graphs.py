@@ -74,6 +74,21 @@ class Transformer(nn.Module):
         return self.output(x)
 
 
+class PartlyTied(nn.Module):
+    """The output layer is the table of words beside a matrix of its own, as in MobileBERT: one product
+    gives the gradient of the one, and a part of the other's."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(WORDS, WIDTH // 2)
+        self.widen = nn.Linear(WIDTH // 2, WIDTH)
+        self.rest = nn.Parameter(torch.randn(WIDTH // 2, WORDS) * 0.1)
+
+    def forward(self, tokens):
+        x = torch.tanh(self.widen(self.words(tokens)))
+        return x @ torch.cat([self.words.weight.t(), self.rest])
+
+
 class SequenceFirst(nn.Module):
     """Sequence before batch, as XLNet and recurrent networks have it."""
 
@@ -197,6 +212,15 @@ def dropping_transformer():
     return Transformer(dropout=0.2, tied=False)
 
 
+def last(tensor_or_model):
+    return tensor_or_model.to(memory_format=torch.channels_last)
+
+
+def images_channels_last(batch):
+    pixels, labels = images(batch)
+    return last(pixels), labels
+
+
 # Name: model, inputs, loss, optimizer, options of the export.
 GRAPHS = {
     "exact_batch_norm": (
@@ -215,6 +239,14 @@ GRAPHS = {
     "transformer_tied": (Transformer, texts, by_word, adamw, {"clip_norm": 0.1}),
     "transformer_dropout": (dropping_transformer, texts, masked_mean, adam, {}),
     "transformer_bfloat16": (Transformer, texts, by_word, sgd, {"autocast": "bfloat16"}),
+    "transformer_float16": (
+        Transformer, texts, by_word, adamw, {"autocast": "float16", "attention": "math"},
+    ),
+    "masters_bfloat16": (
+        Transformer, texts, by_word, adamw, {"param_dtype": "bfloat16", "reduce_dtype": "bfloat16"},
+    ),
+    "partly_tied": (PartlyTied, texts, by_word, adamw, {}),
+    "channels_last": (lambda: last(Normalised()), images_channels_last, classify, sgd, {}),
     "sequence_first": (SequenceFirst, texts, by_word, adam, {}),
     "random_numbers": (Drawing, vectors, classify, sgd, {}),
     "lstm": (Recurrent, texts, masked_mean, sgd_decay, {"fused_update": False}),

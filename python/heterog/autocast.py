@@ -13,16 +13,21 @@ from torch.utils._pytree import tree_map
 
 _SINGLE = {
     F.binary_cross_entropy_with_logits,
+    F.cosine_embedding_loss,
     F.cosine_similarity,
     F.cross_entropy,
     F.group_norm,
+    F.hinge_embedding_loss,
     F.huber_loss,
+    F.interpolate,
     F.kl_div,
     F.l1_loss,
     F.layer_norm,
     F.log_softmax,
+    F.margin_ranking_loss,
     F.mse_loss,
     F.multi_margin_loss,
+    F.multilabel_margin_loss,
     F.nll_loss,
     F.normalize,
     F.poisson_nll_loss,
@@ -31,10 +36,11 @@ _SINGLE = {
     F.softmax,
     F.softmin,
     F.softplus,
+    F.triplet_margin_loss,
 }
 for _name in (
     "softmax log_softmax exp expm1 log log10 log1p log2 pow reciprocal rsqrt cumsum cumprod norm "
-    "prod sum acos asin cosh sinh tan"
+    "prod sum acos asin cosh sinh tan erfinv dist cdist pdist renorm logsumexp"
 ).split():
     _SINGLE |= {
         getattr(owner, _name) for owner in (torch, torch.Tensor) if hasattr(owner, _name)

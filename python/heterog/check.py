@@ -5,6 +5,7 @@ import copy
 from dataclasses import dataclass
 
 import torch
+from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils.flop_counter import flop_registry
 
 from heterog import attention_reference
@@ -24,6 +25,7 @@ from heterog.interpreter import (
     state_from_file,
 )
 from heterog.ir import SCALE
+from heterog.masters import Masters, inputs_narrowed, is_master
 from heterog.one_step import first_state, stand_in
 from heterog.optimizers import Update, momentum_of
 
@@ -54,6 +56,7 @@ class Checked:
     autocast: torch.dtype | None
     clip_norm: float | None
     constants: dict[str, torch.Tensor]
+    masters: Masters | None = None
 
 
 class _Differs(Exception):
@@ -239,6 +242,12 @@ class _Eager:
                     held[f"{name}/{kept.name}"] = value
         return {name: value.detach().clone() for name, value in held.items()}
 
+    def _copies(self, masters: Masters | None) -> dict[str, torch.Tensor]:
+        if masters is None:
+            return {}
+        named = self.parameters.items()
+        return {name: p.to(masters.compute) for name, p in named if is_master(p)}
+
     def step(self, inputs: list[torch.Tensor]) -> tuple[torch.Tensor, dict]:
         """The loss, and the gradients by parameter."""
         own = self.dtype != torch.float64
@@ -249,7 +258,12 @@ class _Eager:
                 FixedDraws(drops),
                 contextlib.nullcontext() if drops else without_dropout(self.model),
             ):
-                with autocast(self.checked.autocast if own else None):
+                masters = self.checked.masters if own else None
+                with (
+                    autocast(self.checked.autocast if own else None),
+                    _reparametrize_module(self.model, self._copies(masters), tie_weights=True),
+                    inputs_narrowed(self.model, masters),
+                ):
                     loss = self.checked.loss_fn(self.model, *inputs)
                 loss.backward()
             gradients = {
@@ -372,7 +386,9 @@ def _one_step(graph: dict, eager: _Eager, inputs: list, batch: int, number: int)
 
 def _tolerance(eager: _Eager) -> float:
     double = eager.dtype == torch.float64
-    return _TOLERANCE[eager.dtype if double else eager.checked.autocast or eager.dtype]
+    masters = eager.checked.masters
+    narrow = eager.checked.autocast or (masters and masters.compute)
+    return _TOLERANCE[eager.dtype if double else narrow or eager.dtype]
 
 
 class _Comparison:

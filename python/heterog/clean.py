@@ -4,6 +4,7 @@ import torch
 
 from heterog.creation import drop_empty_parts, say_sizes
 from heterog.draws import check_random, drop_generators, share_recomputed
+from heterog.half_softmax import join_casts
 from heterog.ir import Op, Step, Tensor, replace_tensors, tensors_in
 from heterog.refusals import check_buffers, check_written
 
@@ -37,6 +38,7 @@ def clean(step: Step) -> Step:
     share_recomputed(step)
     drop_copies(step)
     drop_double_transposes(step)
+    join_casts(step)
     forget_running_statistics(step)
     correct_statistics(step)
     correct_log_sums(step)

@@ -41,6 +41,8 @@ class RunnerConfig:
     dropout: bool = True
     double: bool = False
     autocast: str | None = None
+    param_dtype: str | None = None
+    reduce_dtype: str | None = None
     loss_scaling: "dict | bool | None" = None
     clip_norm: float | None = None
     batch_norm: str = "per-slice"

@@ -5,7 +5,8 @@
 until Python asks what they are.
 
 `if mask.all()`, with a mask that the model itself has made of ones, is decided by sizes alone. What
-follows from inputs and parameters has no values while a step is traced; all else has.
+follows from inputs and parameters has no values while a step is traced; all else has. What Python
+asks of that is a question about data (assertions.py).
 """
 
 import torch
@@ -14,6 +15,7 @@ from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from heterog.assertions import Answers, AskedNumber
 from heterog.large_values import values_of, without_values
 
 _UNIFORM = {torch.rand, torch.rand_like, torch.Tensor.uniform_}
@@ -47,10 +49,12 @@ class Decisions(TorchFunctionMode):
     """Answers Python's questions about random numbers of one element.
 
     `outcome`: what every comparison that is open comes to; None: an OpenDecision is raised.
+    `answers`: to questions about data.
     """
 
-    def __init__(self, fake_mode, outcome: bool | None = None):
+    def __init__(self, fake_mode, outcome: bool | None = None, answers: Answers | None = None):
         super().__init__()
+        self._answers = answers or Answers()
         self._fake_mode = fake_mode
         self._outcome = outcome
         self._drawn: dict[int, torch.Tensor] = {}  # kept, so that no other tensor gets its id
@@ -74,6 +78,10 @@ class Decisions(TorchFunctionMode):
                 args, kwargs = tree_map(lambda x: by_id.get(id(x), x), (args, kwargs or {}))
                 with disable_proxy_modes_tracing():
                     return func(*args, **kwargs)
+            if func in (_T.__bool__, torch.equal):
+                return self._answers.next()
+            if func is _T.item and first.numel() == 1:
+                return AskedNumber(self._answers)
         result = func(*args, **(kwargs or {}))
         self._follow(func, args, kwargs, result)
         if type(result) is torch.Tensor and not any(result is t for t in _tensors((args, kwargs))):

@@ -47,6 +47,8 @@ def main(arguments: list[str] | None = None) -> int:
             dropout=not options.no_dropout,
             double=options.double,
             autocast=options.autocast,
+            param_dtype=options.param_dtype,
+            reduce_dtype=options.reduce_dtype,
             clip_norm=options.clip_norm,
             batch_norm="exact" if options.exact_batch_norm else "per-slice",
             attention=options.attention,
@@ -117,6 +119,10 @@ def _parse(arguments):
     parser.add_argument("--double", action="store_true", help="parameters and inputs in float64")
     parser.add_argument("--autocast", choices=["bfloat16", "float16"],
                         help="forward under torch.autocast; float16 with a dynamic loss scale")  # fmt: skip
+    parser.add_argument("--param-dtype", choices=["bfloat16", "float16"],
+                        help="compute with copies of the float32 parameters in this precision")  # fmt: skip
+    parser.add_argument("--reduce-dtype", choices=["float32", "bfloat16", "float16"],
+                        help="with --param-dtype: of gradients, as they are summed (default: float32)")  # fmt: skip
     parser.add_argument(
         "--clip-norm", type=float, metavar="X", help="clip gradients to this global 2-norm"
     )

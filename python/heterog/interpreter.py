@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from heterog import attention_reference, fused_update
+from heterog import attention_reference, fused_update, half_softmax
 
 _NUMBER = r"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?)"
 _AFFINE = re.compile(rf"(?P<a>{_NUMBER})?B(?P<c>[+-]{_NUMBER.removeprefix('[+-]?')})?")
@@ -96,6 +96,12 @@ def operator_of(name: str) -> torch._ops.OpOverload:
     return getattr(getattr(getattr(torch.ops, namespace), packet), overload)
 
 
+# A kernel may leave its result in another order in memory than it had in the trace.
+_VIEWS = dict.fromkeys(
+    ("aten.view.default", "aten._unsafe_view.default"), torch.ops.aten.reshape.default
+)
+
+
 def run(
     graph: dict, values: dict, batch: int, *, whole=None, device="cpu", observe=None, instead=None,
     go_on_with=None,
@@ -107,7 +113,8 @@ def run(
     names of the operators in whose place they run. `go_on_with`: tensors by id that take the place
     of what an operator has made, once it has been observed.
     """
-    own = attention_reference.operators(attention_reference.drawn) | fused_update.operators()
+    own = attention_reference.operators(attention_reference.drawn)
+    own |= fused_update.operators() | half_softmax.operators() | _VIEWS
     instead = own | (instead or {})
     setting = Setting(batch, whole or batch, torch.device(device))
     tensors: list = [values.get(entry["name"]) for entry in graph["tensors"]]

@@ -25,10 +25,10 @@ class LossScaling:
     growth_interval: int = 2000
 
 
-def read_scaling(given, autocast: str | None) -> LossScaling | None:
+def read_scaling(given, narrow: str | None) -> LossScaling | None:
     """From a LossScaling, a dict, True or False; None: where float16 needs it."""
     if given is None:
-        given = autocast == "float16"
+        given = narrow == "float16"
     if isinstance(given, bool):
         return LossScaling() if given else None
     if isinstance(given, dict):
@@ -69,8 +69,8 @@ def scale_of(step: Step) -> Tensor:
     return next(t for t in step.inputs if t.name == SCALE)
 
 
-def unscale(step: Step, number: Tensor, rules: LossScaling) -> Scaled:
-    """Appends what comes between the gradients and the update, and the next scale."""
+def unscale(step: Step, grads: dict[Tensor, Tensor], number, rules: LossScaling) -> Scaled:
+    """Appends what comes between the gradients, by parameter, and the update, and the next scale."""
     scale = scale_of(step)
     steady = _buffer("loss_scale/steady_steps", torch.int64, 0)
     left_out = _buffer("loss_scale/steps_left_out", torch.float64, 0.0)
@@ -97,7 +97,7 @@ def unscale(step: Step, number: Tensor, rules: LossScaling) -> Scaled:
         return [overflow, flag, counted, next_scale, next_steady, next_left_out, *unscaled]
 
     mode = FakeTensorMode()
-    given = [scale, steady, left_out, number, *step.gradients.values()]
+    given = [scale, steady, left_out, number, *grads.values()]
     with mode:
         fakes = [
             torch.empty_strided(t.shape, t.strides, dtype=t.dtype, device="cpu") for t in given
@@ -106,8 +106,8 @@ def unscale(step: Step, number: Tensor, rules: LossScaling) -> Scaled:
     overflow, flag, counted, *following = merger.run(given)
     _append(step, merger.ops)
     step.next |= dict(zip([scale, steady, left_out], following, strict=False))
-    grads = dict(zip(step.gradients, following[3:], strict=True))
-    return Scaled(grads, overflow, flag, counted)
+    unscaled = dict(zip(grads, following[3:], strict=True))
+    return Scaled(unscaled, overflow, flag, counted)
 
 
 def masked(step: Step, scaled: Scaled, of: Tensor, result: Tensor) -> Tensor:

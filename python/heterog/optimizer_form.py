@@ -12,7 +12,7 @@ from heterog.number import Number, ReadsValue
 from heterog.one_step import Entry, Left, all_ways, first_state, left_by_step
 from heterog.record import constant, reads, record, results, tidy
 from heterog.state_form import Count, Kept, StateForm
-from heterog.trace import python_line
+from heterog.places import python_line
 
 _aten = torch.ops.aten
 _SCALAR = ((), (), torch.float64)  # shape, strides, dtype

@@ -5,7 +5,7 @@ import inspect
 import torch
 
 from heterog.errors import ExportError
-from heterog.trace import python_line
+from heterog.places import python_line
 
 
 class Samples:

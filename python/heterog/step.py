@@ -20,15 +20,18 @@ from heterog.hints import buffer_values, input_values
 from heterog.ir import Step
 from heterog.light import light_init
 from heterog.loss_scaling import LossScaling, read_scaling
+from heterog.masters import Masters, read_masters
 from heterog.merge import merge_traces
 from heterog.names import give_names
 from heterog.number import Known
 from heterog.optimizers import Update, describe_optimizer
+from heterog.places import python_line
 from heterog.progress import phase, progress, say_once
 from heterog.samples import Samples, check_samples, default_batches, names_of
 from heterog.tf32 import PYTORCHS_OWN, tf32_allowed
-from heterog.trace import StepSpec, WithoutGradient, python_line, trace_gradients
+from heterog.trace import StepSpec, TraceCall, WithoutGradient
 from heterog.update import add_update
+from heterog.ways import trace_gradients
 from heterog.writer import dtype_name, to_graph, write_constants, write_graph
 
 
@@ -58,6 +61,7 @@ class Options:
     dropout: bool
     double: bool
     autocast: torch.dtype | None
+    masters: Masters | None
     clip_norm: float | None
     exact: bool  # batch normalisation
     attention: str
@@ -77,6 +81,8 @@ def export_training_step(
     dropout: bool = True,
     double: bool = False,
     autocast: str | None = None,
+    param_dtype: str | None = None,
+    reduce_dtype: str | None = None,
     clip_norm: float | None = None,
     batch_norm: str = "per-slice",
     attention: str = "one",
@@ -101,6 +107,11 @@ def export_training_step(
     dropout      False: as if every dropout rate were 0
     double       parameters and floating inputs in float64
     autocast     "bfloat16" or "float16": the forward pass and the loss under torch.autocast
+    param_dtype  "bfloat16" or "float16": forward and backward compute with copies of the float32
+                 parameters in this precision, and call the model with floating tensors in it; the
+                 optimizer updates the float32 ones
+    reduce_dtype  with param_dtype, in what precision gradients are summed over devices: "float32",
+                 the default, or that of param_dtype, which is half as many bytes
     loss_scaling  a LossScaling, or a dict of its fields: the loss is scaled as
                  torch.amp.GradScaler does, inside the step. None: with float16 alone. False: never
     clip_norm    gradients are scaled to at most this global 2-norm before the update
@@ -122,7 +133,8 @@ def export_training_step(
         with progress(f"the export of {name}"):
             return _export(
                 model, make_inputs, loss_fn, optimizer, name, batches=batches, batch=batch,
-                dropout=dropout, double=double, autocast=autocast, clip_norm=clip_norm,
+                dropout=dropout, double=double, autocast=autocast,
+                param_dtype=param_dtype, reduce_dtype=reduce_dtype, clip_norm=clip_norm,
                 batch_norm=batch_norm, attention=attention, momentum_input=momentum_input,
                 fused_update=fused_update, loss_scaling=loss_scaling, check=check, cache=cache,
             )  # fmt: skip
@@ -148,17 +160,19 @@ class _Job:
 
 def _export(
     model, make_inputs, loss_fn, optimizer, name, *, batches, batch, dropout, double, autocast,
-    clip_norm, batch_norm, attention, momentum_input, fused_update, loss_scaling, check, cache,
+    param_dtype, reduce_dtype, clip_norm, batch_norm, attention, momentum_input, fused_update,
+    loss_scaling, check, cache,
 ) -> TrainingStep:  # fmt: skip
-    _check_options(name, batches, double, autocast, clip_norm)
+    _check_options(name, batches, double, autocast, param_dtype, clip_norm)
     if batch_norm not in ("per-slice", "exact"):
         raise ExportError(f"batch_norm: {batch_norm!r} is not known; use 'per-slice' or 'exact'")
     if attention not in ("one", "math"):
         raise ExportError(f"attention: {attention!r} is not known; use 'one' or 'math'")
     folder = cache_folder(cache)
     options = Options(
-        dropout, double, getattr(torch, autocast) if autocast else None, clip_norm,
-        batch_norm == "exact", attention, read_scaling(loss_scaling, autocast), fused_update,
+        dropout, double, getattr(torch, autocast) if autocast else None,
+        read_masters(param_dtype, reduce_dtype), clip_norm, batch_norm == "exact", attention,
+        read_scaling(loss_scaling, autocast or param_dtype), fused_update,
     )  # fmt: skip
     phase("builds the model")
     built = _build(model)
@@ -175,7 +189,7 @@ def _export(
     decompositions |= batch_norm_decompositions(options.exact)
     spec = StepSpec(
         built, loss_fn, options.autocast, trained, held, attributes, decompositions,
-        options.attention, dropout, options.scaling is not None,
+        options.attention, dropout, options.scaling is not None, options.masters,
     )  # fmt: skip
     ladder = [tuple(batches)] if batches is not None else default_batches(batch)
     job = _Job(name, model, spec, Samples(make_inputs), ladder, update, options, check)
@@ -246,7 +260,7 @@ def _made(job: _Job) -> Stored:
         names = names_of(spec.loss_fn, len(samples[0]))
         checked = Checked(
             job.given, job.samples.make_inputs, names, spec.loss_fn, update, job.options.dropout,
-            job.options.autocast, job.options.clip_norm, constants,
+            job.options.autocast, job.options.clip_norm, constants, job.options.masters,
         )  # fmt: skip
         line = check_step(graph, checked, always=job.check is True)
     momentum = update.momentum and update.momentum.answers
@@ -303,7 +317,7 @@ def _trace(spec: StepSpec, samples: list[tuple], sizes, update, options: Options
             traces = []
             for size, inputs in zip(sizes, samples, strict=True):
                 phase(f"traces it at batch {size}, {len(traces) + 1} of {len(sizes)}")
-                traces.append(trace_gradients(spec, size, inputs, names, cast))
+                traces.append(trace_gradients(TraceCall(spec, size, inputs, names, cast)))
         phase("makes one graph of what was traced")
         step = merge_traces(traces)
         phase("traces the optimizer")
@@ -314,7 +328,7 @@ def _trace(spec: StepSpec, samples: list[tuple], sizes, update, options: Options
     return step
 
 
-def _check_options(name, batches, double, autocast, clip_norm) -> None:
+def _check_options(name, batches, double, autocast, param_dtype, clip_norm) -> None:
     if not isinstance(name, str) or not name:
         raise ExportError(f"name: {name!r} is no name; give a string")
     if batches is not None and (
@@ -330,6 +344,10 @@ def _check_options(name, batches, double, autocast, clip_norm) -> None:
         )
     if autocast and double:
         raise ExportError("autocast and double exclude each other")
+    if param_dtype and (autocast or double):
+        raise ExportError(
+            f"param_dtype and {'autocast' if autocast else 'double'} exclude each other"
+        )
     if clip_norm is not None and not clip_norm > 0:
         raise ExportError(f"clip_norm: {clip_norm}; give a norm above 0")
 

@@ -6,8 +6,6 @@ second pass, which records the first through functionalisation and keeps views a
 """
 
 import contextlib
-import os
-import traceback
 from dataclasses import dataclass, field
 
 import torch
@@ -19,15 +17,18 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.utils.stateless import _reparametrize_module
 
+from heterog.assertions import Answers
 from heterog.attention import attention_as
 from heterog.autocast import autocast
 from heterog.constants import lift_constants
 from heterog.decisions import Decisions, OpenDecision
 from heterog.decompositions import decomposition_table, recurrent_dropout
-from heterog.dropout import RATES
 from heterog.draws import DrawsNumbered
 from heterog.errors import ExportError, unexpected
 from heterog.ir import SCALE
+from heterog.masters import Masters, inputs_narrowed, is_master
+from heterog.places import explain
+from heterog.recorder import Recorder
 from heterog.writes import without_writes, writes
 
 
@@ -72,6 +73,27 @@ class StepSpec:
     attention: str = "one"  # operator, or "math": written out
     dropout: bool = True
     scaled: bool = False  # the loss, by the buffer loss_scale/scale, before it is differentiated
+    masters: Masters | None = None  # parameters are computed with in half precision
+
+
+@dataclass(frozen=True)
+class TraceCall:
+    """What is traced at one batch size. `cast`: tensor → dtype given to it."""
+
+    spec: StepSpec
+    batch: int
+    inputs: tuple
+    names: list[str]  # of the inputs
+    cast: object
+
+
+@dataclass(frozen=True)
+class How:
+    """How a trace answers what Python asks."""
+
+    outcome: bool | None = None  # of open branches on random numbers; None: an OpenDecision
+    answers: Answers | None = None  # to questions about data
+    compiling: bool = True  # models are told that they are traced
 
 
 class WithoutGradient(Exception):
@@ -80,77 +102,6 @@ class WithoutGradient(Exception):
     def __init__(self, names: list[str]):
         super().__init__(names)
         self.names = names
-
-
-class _Recorder:
-    """Keeps the annotation that each traced node gets: phase, module path, sequence number."""
-
-    def __init__(self):
-        self.stack: list[str] = []
-        self.phase = "forward"
-        self.sequence: int | None = None
-        self.draw: int | None = None
-
-    def write(self) -> None:
-        fx_traceback.current_meta["custom"] = {
-            "phase": self.phase,
-            "scope": self.stack[-1] if self.stack else "",
-            "sequence": self.sequence,
-            "draw": self.draw,
-        }
-
-    def set_draw(self, number: int | None) -> None:
-        self.draw = number
-        self.write()
-
-    def set_phase(self, phase: str) -> None:
-        self.phase = phase
-        self.write()
-
-    @contextlib.contextmanager
-    def modules(self, model: torch.nn.Module):
-        """Follows which module runs, by hooks on every module of the model."""
-        paths = {id(module): path for path, module in model.named_modules()}
-
-        def enter(module, _args):
-            self.stack.append(paths[id(module)])
-            self.write()
-
-        def leave(_module, _args, _output):
-            self.stack.pop()
-            self.write()
-
-        handles = []
-        for module in model.modules():
-            handles.append(module.register_forward_pre_hook(enter, prepend=True))
-            handles.append(module.register_forward_hook(leave))
-        try:
-            yield
-        finally:
-            for handle in handles:
-                handle.remove()
-
-    def follow_backward(self, loss: torch.Tensor) -> None:
-        """Notes, while a backward function runs, the sequence number of its forward operator."""
-        seen = set()
-        pending = [loss.grad_fn]
-        while pending:
-            node = pending.pop()
-            if node is None or node in seen:
-                continue
-            seen.add(node)
-            pending.extend(successor for successor, _ in node.next_functions)
-
-            def before(_grads, number=node._sequence_nr()):
-                self.sequence = number
-                self.write()
-
-            def after(_inputs, _outputs):
-                self.sequence = None
-                self.write()
-
-            node.register_prehook(before)
-            node.register_hook(after)
 
 
 class _SecondPass(torch.fx.Interpreter):
@@ -170,49 +121,11 @@ def fake_like(mode: FakeTensorMode, tensor: torch.Tensor, dtype: torch.dtype) ->
         return torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype, device="cpu")
 
 
-def trace_gradients(spec: StepSpec, batch: int, inputs: tuple, names: list[str], cast) -> Trace:
-    """Loss, gradients and next buffers at one batch size. `cast`: tensor → dtype given to it.
-
-    Where Python branches on a random number, both ways are traced; they must run the same.
-    """
-    recorder = _Recorder()
-    try:
-        return _trace(spec, batch, inputs, names, cast, recorder, None)
-    except OpenDecision as decision:
-        where, module = place_of(decision, recorder, spec.model)
-        refusal = ExportError(
-            f"{where}: a branch on a random number decides which operators a step runs; set "
-            f"{_rate_of(spec.model, module)} to 0, or put the module in eval()"
-        )
-    try:
-        ways = [
-            _trace(spec, batch, inputs, names, cast, _Recorder(), outcome)
-            for outcome in (False, True)
-        ]
-    except ExportError as error:
-        raise refusal from error
-    if ways[0].module.code != ways[1].module.code:
-        raise refusal
-    return ways[0]
-
-
-def _rate_of(model: torch.nn.Module, path: str) -> str:
-    """The setting of a module, or of the nearest one around it, that looks like such a rate."""
-    while True:
-        module = model.get_submodule(path)
-        for place in (module, getattr(module, "config", None)):
-            for name in RATES:
-                value = getattr(place, name, None)
-                if isinstance(value, float) and value > 0:
-                    return f"{name} of {type(module).__name__} (now {value})"
-        if not path:
-            return "its rate"
-        path = path.rpartition(".")[0]
-
-
-def _trace(spec, batch, inputs, names, cast, recorder, outcome) -> Trace:
+def trace_once(call: TraceCall, recorder: Recorder, how: How) -> Trace:
+    """Loss, gradients and next buffers at one batch size."""
+    spec, batch = call.spec, call.batch
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    decisions = Decisions(mode, outcome)
+    decisions = Decisions(mode, how.outcome, how.answers)
     slots: list[Slot] = []
     arguments: list[torch.Tensor] = []
 
@@ -220,7 +133,8 @@ def _trace(spec, batch, inputs, names, cast, recorder, outcome) -> Trace:
         slots.append(slot)
         arguments.append(fake_like(mode, tensor, dtype))
 
-    for name, tensor in zip(names, inputs, strict=True):
+    cast = call.cast
+    for name, tensor in zip(call.names, call.inputs, strict=True):
         add(Slot(name, "input"), tensor, cast(tensor))
     parameters = dict(spec.model.named_parameters())
     for name in spec.trained:
@@ -233,7 +147,7 @@ def _trace(spec, batch, inputs, names, cast, recorder, outcome) -> Trace:
     results: list[Result] = []
 
     def step(*flat):
-        return _step(spec, slots, flat, recorder, results, decisions)
+        return _step(spec, slots, flat, recorder, results, decisions, how.compiling)
 
     table = decomposition_table() | spec.decompositions
     try:
@@ -307,7 +221,7 @@ def _make_fx(function, table):
     return lazily
 
 
-def _step(spec, slots, flat, recorder, results, decisions):
+def _step(spec, slots, flat, recorder, results, decisions, compiling):
     """The function that is traced: loss, gradients, next buffers."""
     # A copy of each, so that in-place writes never reach the arguments themselves.
     values = dict(zip(slots, flat, strict=True))
@@ -317,27 +231,30 @@ def _step(spec, slots, flat, recorder, results, decisions):
         for name in spec.trained
     }
     held = {name: values[Slot(name, "buffer")].clone() for name in spec.held}
+    frozen = {n: held[n] for n, p in spec.model.named_parameters() if n in held}
+    copies = _copies(spec, params | frozen, recorder)
+    computed = params | {name: copies[name] for name in params if name in copies}
     for name, parameter in spec.model.named_parameters():
         if name in params:
             for hook in (parameter._backward_hooks or {}).values():
-                params[name].register_hook(hook)
+                computed[name].register_hook(hook)
 
-    in_module = params | {n: t for n, t in held.items() if n not in spec.attributes}
+    in_module = computed | {n: t for n, t in held.items() if n not in spec.attributes} | copies
     draws = DrawsNumbered(recorder.set_draw, lambda: recorder.stack[-1] if recorder.stack else "")
     with (
         draws,
         draws.states(),
-        _compiling(),
+        _compiling() if compiling else contextlib.nullcontext(),
         _same_attributes(spec.model),
         _reparametrize_module(spec.model, in_module, tie_weights=True),
         _replaced_attributes(spec, held),
         recorder.modules(spec.model),
         sdpa_kernel(SDPBackend.MATH),
         attention_as(spec.attention, spec.dropout),
-        _without_onednn(),
+        _without_libraries_of_cpus(),
         recurrent_dropout(),
     ):
-        with autocast(spec.autocast), decisions:
+        with autocast(spec.autocast), inputs_narrowed(spec.model, spec.masters), decisions:
             loss = spec.loss_fn(spec.model, *inputs)
         _check_loss(loss)
         recorder.stack.clear()
@@ -345,10 +262,15 @@ def _step(spec, slots, flat, recorder, results, decisions):
         start = loss * values[Slot(SCALE, "buffer")] if spec.scaled else loss
         recorder.set_phase("backward")
         recorder.follow_backward(start)
-        grads = torch.autograd.grad(start, list(params.values()), allow_unused=True)
-    missing = [name for name, grad in zip(params, grads, strict=True) if grad is None]
-    if missing:
-        raise WithoutGradient(missing)
+        grads = torch.autograd.grad(start, list(computed.values()), allow_unused=True)
+        missing = [name for name, grad in zip(params, grads, strict=True) if grad is None]
+        if missing:
+            raise WithoutGradient(missing)
+        if spec.masters is not None:
+            grads = [
+                _reduced(spec.masters, name, grad, recorder) if name in copies else grad
+                for name, grad in zip(params, grads, strict=True)
+            ]
 
     results.clear()
     results.append(Result("loss"))
@@ -365,8 +287,28 @@ def _step(spec, slots, flat, recorder, results, decisions):
         outputs.append(parameter.detach())
     for name in held:
         results.append(Result("next", Slot(name, "buffer")))
-        outputs.append(_next(name, held[name] if name in spec.attributes else in_module[name]))
+        stays = name in spec.attributes or name in copies
+        outputs.append(_next(name, held[name] if stays else in_module[name]))
     return outputs
+
+
+def _copies(spec: StepSpec, parameters: dict, recorder: Recorder) -> dict[str, torch.Tensor]:
+    """Of all masters, in half precision; nothing where parameters are computed with as they are."""
+    if spec.masters is None:
+        return {}
+    copies = {}
+    for name, parameter in parameters.items():
+        if not is_master(parameter):
+            continue
+        with recorder.within(name.rpartition(".")[0]):
+            copies[name] = parameter.detach().to(spec.masters.compute)
+        copies[name].requires_grad_(parameter.requires_grad)
+    return copies
+
+
+def _reduced(masters: Masters, name: str, gradient, recorder: Recorder) -> torch.Tensor:
+    with recorder.within(name.rpartition(".")[0]):
+        return gradient.to(masters.reduce)
 
 
 def _next(name: str, value) -> torch.Tensor:
@@ -395,12 +337,14 @@ def _same_attributes(model: torch.nn.Module):
 
 
 @contextlib.contextmanager
-def _without_onednn():
-    """Recurrent layers in single precision would become a kernel that CPUs alone have."""
+def _without_libraries_of_cpus():
+    """With oneDNN recurrent layers in single precision would become a kernel that CPUs alone have;
+    NNPACK is taken from batch 16 on, and may leave its results in another order in memory."""
     before = torch._C._get_mkldnn_enabled()
     try:
         torch._C._set_mkldnn_enabled(False)
-        yield
+        with torch.backends.nnpack.flags(enabled=False):
+            yield
     finally:
         torch._C._set_mkldnn_enabled(before)
 
@@ -446,44 +390,3 @@ def _check_loss(loss) -> None:
             "loss_fn returned a loss that no parameter leads to; compute it from the model's "
             "output, outside torch.no_grad()"
         )
-
-
-def explain(error: Exception, recorder: _Recorder, model: torch.nn.Module) -> ExportError:
-    """The one line that a person can act on, from whatever the trace stopped at."""
-    where, _ = place_of(error, recorder, model)
-    name = type(error).__name__
-    reason = str(error).strip().split("\n")[0][:200]
-    if "DataDependent" in name or "DynamicOutputShape" in name or "_local_scalar_dense" in reason:
-        return ExportError(
-            f"{where}: the step reads the value of a tensor (.item(), if, nonzero or a mask as an "
-            "index), so its operators depend on the data; compute it with tensors "
-            "(torch.where) or take it out of the step"
-        )
-    return ExportError(f"{where}: {name}: {reason}")
-
-
-def place_of(error: Exception, recorder: _Recorder, model: torch.nn.Module) -> tuple[str, str]:
-    """Where a trace stopped, in words, and the path of the module that ran."""
-    where = python_line(error)
-    module = recorder.stack[-1] if recorder.stack else ""
-    if module:
-        where = f"{where} in module {module} ({type(model.get_submodule(module)).__name__})"
-    return where, module
-
-
-def python_line(error: BaseException) -> str:
-    """`file.py:12` of the innermost frame that is neither torch's nor the exporter's."""
-    here = os.path.dirname(os.path.abspath(__file__))
-    packages = os.path.dirname(os.path.dirname(os.path.abspath(torch.__file__)))
-    library = None
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        path = os.path.abspath(frame.filename)
-        if path.startswith((os.path.join(packages, "torch") + os.sep, here + os.sep)):
-            continue
-        if path.startswith((packages + os.sep, os.path.dirname(os.__file__) + os.sep)):
-            library = library or f"{os.path.basename(path)}:{frame.lineno}"
-            continue
-        if not os.path.exists(path):
-            continue
-        return f"{os.path.basename(path)}:{frame.lineno}"
-    return library or "model"

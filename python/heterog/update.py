@@ -32,9 +32,9 @@ def add_update(
     lr, momentum, number = _setting("lr"), _setting("momentum"), _setting("step")
     first_parameter = sum(t.role == "input" for t in step.inputs)
 
-    grads, counted, scaled = dict(step.gradients), number, None
+    grads, counted, scaled = _widened(step), number, None
     if scaling is not None:
-        scaled = unscale(step, number, scaling)
+        scaled = unscale(step, grads, number, scaling)
         grads, counted = scaled.grads, scaled.number
     if clip_norm is not None:
         merger = Merger([_trace_clip(list(grads.values()), clip_norm)], [0], "clip/")
@@ -75,6 +75,25 @@ def add_update(
     if any(form.reads_step() for form, _ in forms.values()):
         settings.append(number)
     step.inputs[first_parameter:first_parameter] = settings
+
+
+def _widened(step: Step) -> dict[Tensor, Tensor]:
+    """Gradients in the precision of their parameters, which is not always that of their sums."""
+    grads = dict(step.gradients)
+    for parameter, grad in step.gradients.items():
+        if grad.dtype == parameter.dtype:
+            continue
+        merger = Merger([_trace_cast(grad, parameter.dtype)], [0], f"{parameter.name}/gradient/")
+        (grads[parameter],) = merger.run([grad])
+        _append(step, merger.ops, parameter.name.rpartition(".")[0])
+    return grads
+
+
+def _trace_cast(grad: Tensor, dtype: torch.dtype):
+    mode = FakeTensorMode()
+    with mode:
+        fake = torch.empty_strided(grad.shape, grad.strides, dtype=grad.dtype, device="cpu")
+    return record(lambda grad: [grad.to(dtype)], [fake], mode)
 
 
 def _setting(name: str) -> Tensor:

@@ -78,3 +78,27 @@ def test_a_branch_below_the_batch_of_the_run_is_no_matter():
 def test_the_check_finds_what_lies_between_the_traced_batches():
     with pytest.raises(ExportError, match="at batch 5 the loss is .* off PyTorch's"):
         export(case(lambda x: x * 2 if x.shape[0] == 5 else x))
+
+
+def test_convolutions_lie_alike_in_memory_at_every_batch():
+    """From batch 16 on PyTorch's CPU would take NNPACK, which leaves gradients in another order."""
+
+    class Permuted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stem = nn.Conv2d(3, 8, 2, 2)
+            self.mix = nn.Linear(8, 8)
+            self.out = nn.Conv2d(8, 4, 3, padding=1)
+
+        def forward(self, x):
+            x = self.mix(self.stem(x).permute(0, 2, 3, 1))
+            return self.out(x.permute(0, 3, 1, 2))
+
+    def images(batch):
+        return (torch.randn(batch, 3, 8, 8),)
+
+    def mean_square(model, x):
+        return model(x).square().mean()
+
+    graph = export(Case(Permuted, images, mean_square))
+    assert graph["traced_batches"] == [2, 3, 64]

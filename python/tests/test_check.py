@@ -4,7 +4,7 @@ import functools
 
 import pytest
 import torch
-from support import Case
+from support import BATCH, Case, build, export, given_values
 from torch import nn
 from torch.nn import functional as F
 
@@ -12,6 +12,7 @@ import heterog
 from heterog import ExportError, check, fused_update
 from heterog.check import check_batches
 from heterog.export import main
+from heterog.interpreter import run
 
 
 def vectors(batch):
@@ -216,3 +217,18 @@ def test_an_update_that_magnifies_rounding():
         "opt",
     )
     assert step.checked.startswith("equal to PyTorch at batches 5 and 6, in float64")
+
+
+def test_a_view_of_what_lies_otherwise_than_in_the_trace():
+    """As what a kernel makes may, on another machine or at another size."""
+    case = Case(
+        lambda: nn.Linear(12, 2), lambda batch: (torch.randn(batch, 3, 4),),
+        lambda model, x: model(x.view(-1, 12)).square().mean(),
+    )  # fmt: skip
+    graph, model = export(case), build(case)
+    x = torch.randn(BATCH, 4, 3)
+    losses = [
+        run(graph, given_values(graph, model, {"x": value}), BATCH)[graph["loss"]]
+        for value in (x.transpose(1, 2), x.transpose(1, 2).contiguous())
+    ]
+    assert torch.equal(*losses)

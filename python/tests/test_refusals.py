@@ -145,3 +145,27 @@ def test_buffers_that_change_their_form():
     message = refused(lambda: Grows(lambda x: x.mean(0).double()), make_inputs=vectors)
     assert "torch.float64 of shape [4] after" in message
     assert "leaves NoneType in its place" in refused(lambda: Grows(lambda x: None), make_inputs=vectors)
+
+
+class TinyMoeBlock(nn.Module):
+    """Each expert is given the tokens that chose it."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = nn.Linear(6, 2)
+        self.experts = nn.ModuleList(nn.Linear(6, 4) for _ in range(2))
+
+    def forward(self, x):
+        chosen = self.gate(x).argmax(1)
+        out = x.new_zeros(x.shape[0], 4)
+        for number, expert in enumerate(self.experts):
+            (tokens,) = torch.where(chosen == number)
+            out = out.index_add(0, tokens, expert(x[tokens]))
+        return out
+
+
+def test_experts_that_gather_their_tokens_are_refused_by_name():
+    with pytest.raises(ExportError) as error:
+        export(Case(lambda: nn.Sequential(TinyMoeBlock()), vectors, total))
+    assert "in module 0 (TinyMoeBlock): which tokens an expert gets" in str(error.value)
+    assert "a fixed number of tokens" in str(error.value)

@@ -6,7 +6,7 @@
 namespace heterog::comm {
 
 at::Tensor pinned_like(const at::Tensor& value) {
-  return at::empty(value.sizes(), value.options().device(at::kCPU).pinned_memory(true));
+  return at::empty_like(value, value.options().device(at::kCPU).pinned_memory(true));
 }
 
 c10::Stream current_stream(at::Device device) {

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/json_reader.h"
 #include "base/text.h"
+#include "graph/memory_order.h"
 #include "graph/value_text.h"
 #include "operators/allowed.h"
 
@@ -175,6 +176,7 @@ class Reader {
     if (!json.is_object()) fail("", "expected an object, found {}", found(json));
     GraphBuilder::TensorSpec spec;
     bool name = false, role = false, dtype = false, shape = false;
+    std::optional<std::vector<Affine>> strides;
     for (auto field = json.begin(); field != json.end(); ++field) {
       const std::string& key = field.key();
       if (key == "name") {
@@ -190,7 +192,7 @@ class Reader {
         spec.shape = dimensions(*field, key);
         shape = true;
       } else if (key == "strides") {
-        dimensions(*field, key);  // plans do not depend on them
+        strides = dimensions(*field, key);
       } else if (key == "of") {
         spec.of = id<TensorId>(*field, key);
       } else if (key == "replaces") {
@@ -211,6 +213,12 @@ class Reader {
     require(role, "role");
     require(dtype, "dtype");
     require(shape, "shape");
+    if (strides) {
+      if (strides->size() != spec.shape.size()) {
+        fail("strides", "{} of them for {} dimensions", strides->size(), spec.shape.size());
+      }
+      spec.channels_last = is_channels_last(spec.shape, *strides);
+    }
     return spec;
   }
 

@@ -26,6 +26,8 @@ struct Tensor {
   TensorId replaces;       // output: the tensor whose next value it is (invalid: none)
   OpId producer;           // invalid for inputs, parameters, buffers, optimizer state
   bool has_batch = false;  // some dimension depends on B
+  // Its channels (dimension 1 of 4 or 5) lie next to one another in memory: NHWC, NDHWC.
+  bool channels_last = false;
 };
 
 struct Op {
@@ -135,6 +137,7 @@ class GraphBuilder {
     std::vector<Affine> shape;
     TensorId of = {};
     TensorId replaces = {};
+    bool channels_last = false;
   };
   struct OpSpec {
     std::string name;

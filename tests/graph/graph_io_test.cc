@@ -162,6 +162,26 @@ TEST(GraphIo, Header) {
   EXPECT_EQ(error_of([](Json& j) { j["ops"] = "x"; }), "f.json: ops: expected a list, found \"x\"");
 }
 
+// Of a tensor of this shape and these strides.
+bool channels_last(const Json& shape, const Json& strides) {
+  Json json = parse_json(kText, "f.json");
+  json["tensors"][0]["shape"] = shape;
+  json["tensors"][0]["strides"] = strides;
+  return parse_graph(json.dump(), "f.json").tensor(TensorId(0)).channels_last;
+}
+
+TEST(GraphIo, OrderInMemory) {
+  EXPECT_TRUE(channels_last({"B", 3, 4, 5}, {60, 1, 15, 3}));
+  EXPECT_TRUE(channels_last({"B", 3, 2, 4, 5}, {120, 1, 60, 15, 3}));
+  EXPECT_TRUE(channels_last({2, 3, "B", 5}, {"15B", 1, 15, 3}));
+  // One row, one column or one sample lies anywhere.
+  EXPECT_TRUE(channels_last({"B", 3, 1, 5}, {15, 1, 7, 3}));
+  EXPECT_FALSE(channels_last({"B", 3, 4, 5}, {60, 20, 5, 1}));   // contiguous
+  EXPECT_FALSE(channels_last({"B", 3, 4, 5}, {60, 1, 3, 12}));   // columns before rows
+  EXPECT_FALSE(channels_last({"B", 3, 4, 5}, {120, 1, 30, 6}));  // every other element
+  EXPECT_FALSE(channels_last({"B", 3, 4}, {12, 1, 3}));
+}
+
 TEST(GraphIo, Tensors) {
   const auto with = [](const char* key, const Json& value) {
     return error_of([&](Json& j) { j["tensors"][0][key] = value; });
@@ -174,8 +194,9 @@ TEST(GraphIo, Tensors) {
   EXPECT_THAT(with("shape", {"4C"}), HasSubstr("tensors[0].shape: expected a size"));
   EXPECT_THAT(with("shape", {2.5}), HasSubstr("found 2.5"));
   EXPECT_THAT(with("shape", {std::uint64_t{1} << 63}), HasSubstr("expected a size"));
-  EXPECT_THAT(with("shape", {-7}), HasSubstr("the size -7 is negative"));
+  EXPECT_THAT(with("shape", {-7, 1, 1}), HasSubstr("the size -7 is negative"));
   EXPECT_THAT(with("strides", {"x"}), HasSubstr("tensors[0].strides: expected a size"));
+  EXPECT_EQ(with("strides", {1, 3}), "f.json: tensors[0].strides: 2 of them for 3 dimensions");
   EXPECT_THAT(with("of", -1), HasSubstr("of: expected the number of a tensor, found -1"));
   EXPECT_THAT(with("of", 4294967295u), HasSubstr("expected the number of a tensor"));
   EXPECT_THAT(error_of([](Json& j) { j["tensors"][1].erase("shape"); }),

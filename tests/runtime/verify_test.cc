@@ -95,16 +95,23 @@ INSTANTIATE_TEST_SUITE_P(Data, SmallSteps, testing::ValuesIn(graphs_in("tests/da
 // of the sum of their norms, which for gradients of one sign or none is at most √k of the norm of
 // the whole; through the L matrix products between a weight and the loss, which round alike, this
 // adds up to L (k + 1) √k u.
-TEST(Verify, AutocastIsExactToItsRounding) {
+void expect_exact_to_its_rounding(const std::string& path, double unit) {
   const std::shared_ptr<const cost::Problem> problem =
-      compiler::toy_problem(graph::read_graph("tests/data/transformer_bfloat16.json.gz"), 3, 12);
+      compiler::toy_problem(graph::read_graph(path), 3, 12);
   const TestJob test =
       make_test_job(problem, weighted(*problem, {4, 1, 1}, SyncMethod::kAllReduce));
   const Verification verification =
       verify(test.job, test.plan, {.steps = 1, .floats = Floats::kOwn});
-  const double unit = std::pow(2.0, -9), slices = 3, products = 2 * 8 + 1;
+  const double slices = 3, products = 2 * 8 + 1;
   EXPECT_LE(verification.worst_relative(), products * (slices + 1) * std::sqrt(slices) * unit)
       << text_of(verification);
+}
+
+TEST(Verify, HalfPrecisionIsExactToItsRounding) {
+  const double bfloat16 = std::pow(2.0, -9), float16 = std::pow(2.0, -12);
+  expect_exact_to_its_rounding("tests/data/transformer_bfloat16.json.gz", bfloat16);
+  expect_exact_to_its_rounding("tests/data/masters_bfloat16.json.gz", bfloat16);
+  expect_exact_to_its_rounding("tests/data/transformer_float16.json.gz", float16);
 }
 
 Verification verify_broken(std::shared_ptr<const cost::Problem> problem,

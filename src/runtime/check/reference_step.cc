@@ -81,7 +81,7 @@ ReferenceStep::Result ReferenceStep::step(std::int64_t number, const StepInputs&
   for (TensorId id : graph_.tensor_ids()) {
     if (residents_[id].defined()) values_[id] = residents_[id];
   }
-  for (const auto& [id, value] : inputs) values_[id] = value;
+  for (const auto& [id, value] : inputs) values_[id] = laid_as(graph_.tensor(id), value);
   Result result;
   std::vector<std::pair<TensorId, at::Tensor>> replaced;
   for (OpId op : graph_.op_ids()) {
@@ -98,7 +98,7 @@ ReferenceStep::Result ReferenceStep::step(std::int64_t number, const StepInputs&
       statistics_[dead].clear();
     }
   }
-  for (auto& [id, value] : replaced) residents_[id] = value.contiguous();
+  for (auto& [id, value] : replaced) residents_[id] = laid_as(graph_.tensor(id), value);
   for (TensorId id : graph_.tensor_ids()) {
     values_[id].reset();
     statistics_[id].clear();

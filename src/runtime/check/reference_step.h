@@ -11,6 +11,7 @@
 #include "cost/problem.h"
 #include "runtime/exec/worker.h"
 #include "runtime/kernels/execute.h"
+#include "runtime/kernels/memory_order.h"
 
 namespace heterog::runtime {
 
@@ -43,7 +44,9 @@ class ReferenceStep {
   ReferenceStep(const graph::ModelGraph& graph, IdVector<OpId, NormalisedSlices> normalised,
                 const Options& options);
 
-  void set_resident(TensorId tensor, const at::Tensor& value) { residents_[tensor] = value; }
+  void set_resident(TensorId tensor, const at::Tensor& value) {
+    residents_[tensor] = laid_as(graph_.tensor(tensor), value);
+  }
   // As the last step left it.
   const at::Tensor& resident(TensorId tensor) const { return residents_[tensor]; }
 

@@ -12,6 +12,7 @@
 #include "runtime/exec/slices.h"
 #include "runtime/kernels/attention.h"
 #include "runtime/kernels/draw.h"
+#include "runtime/kernels/memory_order.h"
 #include "runtime/program/draws.h"
 
 namespace heterog::runtime {
@@ -152,7 +153,9 @@ void BodyRunner::take(const BodyStep& step, std::size_t call, Registers& registe
     }
     case Kind::kStore:
       slots_.value[step.slot] =
-          step.in_place ? registers[step.in[0]].contiguous() : registers[step.in[0]];
+          step.in_place
+              ? laid_as(graph_.tensor(program_.slots[step.slot].tensor), registers[step.in[0]])
+              : registers[step.in[0]];
       return;
     case Kind::kCapture:
       captures_[step.capture] = registers[step.in[0]];

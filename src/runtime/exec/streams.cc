@@ -79,7 +79,7 @@ at::Tensor QueueStreams::copy_in(const at::Tensor& value) {
     host = comm::pinned_like(value);
     host.copy_(value);
   }
-  at::Tensor there = at::empty(value.sizes(), value.options().device(options_.device));
+  at::Tensor there = at::empty_like(value, value.options().device(options_.device));
   there.copy_(host, true);
   copied_.push_back(std::move(host));  // what is pinned already stays the caller's too
   return there;

@@ -17,6 +17,7 @@
 #include "comm/time_slice.h"
 #include "runtime/exec/loaded_job.h"
 #include "runtime/kernels/host_memory.h"
+#include "runtime/kernels/memory_order.h"
 
 namespace heterog::runtime {
 
@@ -70,10 +71,11 @@ class Worker::State {
   void set_resident(TensorId tensor, const at::Tensor& value) {
     at::Tensor& place = place_of(tensor);
     if (now_->streams) {
-      place = now_->streams->copy_in(value.contiguous());
+      place = now_->streams->copy_in(laid_as(graph().tensor(tensor), value));
       return now_->streams->synchronize();
     }
-    place = value.to(options_.device, value.scalar_type(), false, true).contiguous();
+    const at::Tensor own = value.to(options_.device, value.scalar_type(), false, true);
+    place = laid_as(graph().tensor(tensor), own);
   }
 
   at::Tensor resident(TensorId tensor) {
@@ -93,7 +95,9 @@ class Worker::State {
     now_->bodies->begin_step(number);
     if (!now_->streams) {
       for (const auto& [tensor, value] : inputs) {
-        if (at::Tensor* place = now_->outside(tensor)) *place = value;
+        if (at::Tensor* place = now_->outside(tensor)) {
+          *place = laid_as(graph().tensor(tensor), value);
+        }
       }
     }
     const Clock::time_point start = Clock::now();
@@ -183,7 +187,9 @@ class Worker::State {
     try_on_device("as it copies the inputs", [&] {
       now_->streams->begin();
       for (const auto& [tensor, value] : inputs) {
-        if (at::Tensor* place = now_->outside(tensor)) *place = now_->streams->copy_in(value);
+        if (at::Tensor* place = now_->outside(tensor)) {
+          *place = now_->streams->copy_in(laid_as(graph().tensor(tensor), value));
+        }
       }
       now_->streams->end_of_inputs();
     });

@@ -13,6 +13,7 @@
 #include "operators/facts.h"
 #include "runtime/kernels/dispatcher.h"
 #include "runtime/kernels/fused_update.h"
+#include "runtime/kernels/half_softmax.h"
 #include "runtime/kernels/operand_checks.h"
 
 namespace heterog::runtime {
@@ -254,6 +255,8 @@ OperatorCall::OperatorCall(const graph::ModelGraph& graph, OpId op, Samples samp
   outputs_ = graph.outputs(op).size();
   arguments_ = std::move(arguments).stack();
   check_lists(handle_.schema(), arguments_);
+  half_softmax_ = graph.facts(op).family == operators::Family::kSoftmax &&
+                  is_half_softmax(handle_.schema(), arguments_);
   ENSURE(places_.size() == graph.inputs(op).size());
 }
 
@@ -297,7 +300,11 @@ torch::jit::Stack OperatorCall::call_boxed(torch::jit::Stack arguments) const {
     }
   }
   try {
-    handle_.callBoxed(arguments);
+    if (half_softmax_) {
+      call_half_softmax(handle_, arguments);
+    } else {
+      handle_.callBoxed(arguments);
+    }
   } catch (const c10::Error&) {
     throw;
   } catch (const std::bad_alloc&) {

@@ -78,6 +78,7 @@ class OperatorCall {
   std::size_t outputs_ = 0;                   // of the graph's op
   std::string op_;                            // its name, for errors
   std::optional<ExecuteOptions> fits_;        // it takes lists, which are made to fit
+  bool half_softmax_ = false;                 // it takes float16 and gives float32
 };
 
 // A call with its operands, which may be repeated.

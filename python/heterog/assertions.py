@@ -1,0 +1,108 @@
+"""Questions that a model asks about its data only to stop where they are wrong.
+
+`assert lengths.max().item() <= limit` or `if labels.max() >= classes: raise` read values of tensors,
+but no step that goes on runs other operators by them. Each question is answered both ways: one way
+has to be refused by the model itself, or both have to run the same.
+"""
+
+import os
+import traceback
+from dataclasses import dataclass, field
+
+import torch
+
+MOST_QUESTIONS = 16  # of one step; each costs a trace
+
+
+class DataDependentQuestion(Exception):
+    """Python asked about data, and no answers were given."""
+
+
+class DataDependentNumber(Exception):
+    """Python computes with a number that is read from data."""
+
+
+@dataclass
+class Answers:
+    """What questions come to, in the order in which they are asked; True beyond that. None: a
+    question is an error."""
+
+    given: list[bool] | None = None
+    asked: list[bool] = field(default_factory=list)
+
+    def next(self) -> bool:
+        if self.given is None or len(self.asked) == MOST_QUESTIONS:
+            raise DataDependentQuestion
+        number = len(self.asked)
+        self.asked.append(self.given[number] if number < len(self.given) else True)
+        return self.asked[-1]
+
+
+class AskedNumber:
+    """What .item() gives of data: it can be compared, and is a question then."""
+
+    def __init__(self, answers: Answers):
+        self._answers = answers
+
+    def __bool__(self):
+        return self._answers.next()
+
+    def _compare(self, _other):
+        return self._answers.next()
+
+    __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _compare
+    __hash__ = None
+
+    def __repr__(self):  # in what an assertion says
+        return "a number read from data"
+
+    def _compute(self, *_others):
+        raise DataDependentNumber
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _compute
+    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _compute
+    __pow__ = __rpow__ = __neg__ = __abs__ = __round__ = _compute
+    __int__ = __float__ = __index__ = __complex__ = _compute
+
+
+def settle(trace):
+    """The trace that every answer to the questions about data leads to. `trace(answers)` makes one,
+    or raises. Raises what it raises where the model takes no answers, and DataDependentQuestion
+    where they matter."""
+    answers, found = _first_that_runs(trace)
+    for number, answer in enumerate(answers):
+        other = Answers(answers[:number] + [not answer] + answers[number + 1 :])
+        try:
+            made = trace(other)
+        except Exception as error:
+            if _is_models_own(error):
+                continue
+            raise
+        if made.module.code != found.module.code:
+            raise DataDependentQuestion
+    return found
+
+
+def _first_that_runs(trace):
+    given: list[bool] = []
+    while True:
+        answers = Answers(given)
+        try:
+            return answers.asked, trace(answers)
+        except Exception as error:
+            # The last question that was answered with True gets the other answer.
+            asked = answers.asked
+            while asked and not asked[-1]:
+                asked.pop()
+            if not asked or not _is_models_own(error):
+                raise
+            given = [*asked[:-1], False]
+
+
+def _is_models_own(error: Exception) -> bool:
+    """Whether the code of a model raised it, and neither PyTorch nor the exporter."""
+    cause = error.__cause__ or error
+    frames = traceback.extract_tb(cause.__traceback__)
+    here = os.path.dirname(os.path.abspath(__file__))
+    torchs = os.path.dirname(os.path.abspath(torch.__file__))
+    return bool(frames) and not frames[-1].filename.startswith((here + os.sep, torchs + os.sep))

@@ -1,0 +1,84 @@
+"""Traces a step under what Python may decide while it runs; where that matters, the step is refused."""
+
+import torch
+
+from heterog.assertions import Answers, DataDependentQuestion, settle
+from heterog.decisions import OpenDecision
+from heterog.dropout import RATES
+from heterog.errors import ExportError
+from heterog.places import place_of
+from heterog.recorder import Recorder
+from heterog.trace import How, Trace, TraceCall, trace_once
+
+
+def trace_gradients(call: TraceCall) -> Trace:
+    """Loss, gradients and next buffers at one batch size.
+
+    Models that are told that they are traced leave out shortcuts that read values; some then do what
+    they do not in training, so where that stops they are not told.
+    """
+    try:
+        return _any_outcome(call, compiling=True)
+    except ExportError as error:
+        try:
+            return _any_outcome(call, compiling=False)
+        except ExportError:
+            raise error from error.__cause__
+
+
+def _any_outcome(call: TraceCall, compiling: bool) -> Trace:
+    """Where Python branches on a random number, both ways are traced; they must run the same."""
+    recorder = Recorder()
+
+    def trace(answers: Answers | None) -> Trace:
+        nonlocal recorder
+        recorder = Recorder()
+        return trace_once(call, recorder, How(answers=answers, compiling=compiling))
+
+    try:
+        return _any_answers(trace)
+    except OpenDecision as decision:
+        model = call.spec.model
+        where, module = place_of(decision, recorder, model)
+        refusal = ExportError(
+            f"{where}: a branch on a random number decides which operators a step runs; set "
+            f"{_rate_of(model, module)} to 0, or put the module in eval()"
+        )
+    try:
+        ways = [
+            trace_once(call, Recorder(), How(outcome, compiling=compiling))
+            for outcome in (False, True)
+        ]
+    except ExportError as error:
+        raise refusal from error
+    if ways[0].module.code != ways[1].module.code:
+        raise refusal
+    return ways[0]
+
+
+def _any_answers(trace) -> Trace:
+    """Questions about data are answered both ways."""
+    try:
+        return trace(None)
+    except ExportError as error:
+        if not isinstance(error.__cause__, DataDependentQuestion):
+            raise
+        asked = error
+    try:
+        return settle(trace)
+    except DataDependentQuestion:
+        raise asked from None
+
+
+def _rate_of(model: torch.nn.Module, path: str) -> str:
+    """The setting of a module, or of the nearest one around it, that looks like such a rate."""
+    while True:
+        module = model.get_submodule(path)
+        for place in (module, getattr(module, "config", None)):
+            for name in RATES:
+                value = getattr(place, name, None)
+                if isinstance(value, float) and value > 0:
+                    return f"{name} of {type(module).__name__} (now {value})"
+        if not path:
+            return "its rate"
+        path = path.rpartition(".")[0]
