@@ -32,6 +32,8 @@ def _attention(
         key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
     if attn_mask is not None:
         attn_mask = _added(attn_mask, query.dtype)
+    # Kernels want the numbers of a row side by side; PyTorch would write attention out here.
+    query, key, value = (x if x.stride(3) == 1 else x.contiguous() for x in (query, key, value))
     return _one_operator(
         query, key, value, dropout_p, is_causal, attn_mask=attn_mask, scale=scale
     )[0]

@@ -17,6 +17,7 @@ def operators(keep) -> dict:
     kept = WeakTensorKeyDictionary()  # by the sums that forward hands to backward
 
     def forward(query, key, value, rate=0.0, causal=False, *, attn_mask=None, scale=None):
+        query, key, value = map(_dense_rows, (query, key, value))
         if rate == 0:
             return _forward(query, key, value, 0.0, causal, attn_mask=attn_mask, scale=scale)
         scores = _scores(query, key, causal, attn_mask, scale)
@@ -30,6 +31,7 @@ def operators(keep) -> dict:
     def backward(
         gradient, query, key, value, out, sums, rate, causal, *, attn_mask=None, scale=None
     ):
+        gradient, query, key, value, out = map(_dense_rows, (gradient, query, key, value, out))
         if rate == 0:
             return _backward(
                 gradient, query, key, value, out, sums, 0.0, causal, attn_mask=attn_mask, scale=scale
@@ -44,6 +46,11 @@ def operators(keep) -> dict:
         return _by_place(to_scores @ key), _by_place(to_key), _by_place(to_value)
 
     return {FORWARD: forward, BACKWARD: backward}
+
+
+def _dense_rows(x: torch.Tensor) -> torch.Tensor:
+    """The kernel takes for granted that the numbers of a row lie side by side."""
+    return x if x.size(-1) <= 1 or x.stride(-1) == 1 else x.contiguous()
 
 
 def _by_place(x: torch.Tensor) -> torch.Tensor:

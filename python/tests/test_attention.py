@@ -158,3 +158,28 @@ def test_autocast_narrows_what_attention_reads():
     assert [tensors[int(a[1:])]["dtype"] for a in forward["args"][:3]] == ["bfloat16"] * 3
     assert [tensors[o]["dtype"] for o in forward["outputs"]] == ["bfloat16", "float32"]
     assert inputs_of(graph, one) and build(one)
+
+
+def test_heads_that_are_cut_from_channels():
+    """The numbers of a head lie apart in memory, where the kernel of CPUs takes them for a row."""
+
+    class Channels(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.project = nn.Conv2d(3, 3 * WIDTH, 1)
+            self.out = nn.Linear(WIDTH, 1)
+
+        def forward(self, x):
+            x = self.project(x).flatten(2).unsqueeze(1).transpose(2, 3)
+            x = F.scaled_dot_product_attention(*x.chunk(3, 3))
+            return self.out(x)
+
+    graph = compare(
+        Case(
+            Channels,
+            lambda batch: (torch.randn(batch, 3, 2, 2),),
+            lambda model, x: (model(x) ** 2).mean(),
+            options={"double": True, "check": False},
+        )
+    )
+    assert reference.FORWARD in operators(graph)

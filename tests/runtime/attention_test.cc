@@ -145,6 +145,30 @@ TEST_P(AttentionTest, IsWhatTheKernelOfCpusGives) {
   }
 }
 
+// As of a convolution's channels, whose heads are cut before they are turned: the kernel would read
+// other numbers.
+TEST_P(AttentionTest, TakesOperandsWhoseRowsDoNotLieSideBySide) {
+  if (GetParam().rate > 0) GTEST_SKIP() << "the kernel drops nothing";
+  const Operands given = random(3, at::kDouble);
+  const auto turned = [](const at::Tensor& x) {
+    return x.transpose(-2, -1).contiguous().transpose(-2, -1);
+  };
+  Operands other{{}, turned(given.gradient)};
+  for (const at::Tensor& x : given.forward) other.forward.push_back(turned(x));
+  const auto flat = [](std::vector<at::Tensor> made) {
+    for (at::Tensor& x : made) x = x.contiguous();
+    return made;
+  };
+  const auto run = [&](OpId op, const std::vector<at::Tensor>& operands) {
+    return flat(execute(*graph_, op, operands, {3, 3}, {}));
+  };
+  const auto made = run(forward_, given.forward);
+  expect_close(run(forward_, other.forward), made, 1e-12);
+  expect_close(run(backward_, other.backward(made)), run(backward_, given.backward(made)), 1e-12);
+  expect_close(flat(run_attention(*graph_, backward_, other.backward(made), {}, {})),
+               run(backward_, given.backward(made)), 1e-12);
+}
+
 TEST_P(AttentionTest, DropsOnASliceWhatItDropsOnTheWhole) {
   const RandomStream stream{.seed = 5, .step = 2, .op = forward_};
   const Operands given = random(5, at::kDouble);

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/check.h"
+#include "runtime/kernels/memory_order.h"
 #include "runtime/program/draws.h"
 
 namespace heterog::runtime {
@@ -196,12 +197,16 @@ Attention attention_of(const graph::ModelGraph& graph, OpId op,
   const bool backward = graph.facts(op).family == Family::kAttentionBackward;
   Attention a;
   std::size_t next = 0;
-  if (backward) a.gradient = operands[next++];
-  a.query = operands[next++];
-  a.key = operands[next++];
-  a.value = operands[next++];
+  const auto rows = [&] {
+    const at::Tensor& x = operands[next++];
+    return has_dense_rows(x) ? x : x.contiguous();  // kernels want it so
+  };
+  if (backward) a.gradient = rows();
+  a.query = rows();
+  a.key = rows();
+  a.value = rows();
   if (backward) {
-    a.result = operands[next++];
+    a.result = rows();
     a.log_sums = operands[next++];
   }
   a.rate = dropped_share(graph, op);

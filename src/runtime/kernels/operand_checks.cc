@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "base/check.h"
+#include "runtime/kernels/memory_order.h"
 
 namespace heterog::runtime {
 namespace {
@@ -564,12 +565,14 @@ void check_lists(const c10::FunctionSchema& schema, const torch::jit::Stack& sta
 void check_operands(OperandCheck check, const c10::FunctionSchema& schema,
                     torch::jit::Stack& stack) {
   check(Operands(schema, stack));
-  if (check == attention) return;  // goes by strides, and cuts of one projection are usual
   for (c10::IValue& value : stack) {
     if (!value.isTensor() || !value.toTensor().defined() || !value.toTensor().is_cpu()) continue;
     const at::Tensor& tensor = value.toTensor();
-    if (tensor.is_non_overlapping_and_dense()) continue;
-    value = tensor.contiguous();
+    // Attention goes by strides, and cuts of one projection are usual; but it takes for granted
+    // that the numbers of a row lie side by side.
+    const bool fits =
+        check == attention ? has_dense_rows(tensor) : tensor.is_non_overlapping_and_dense();
+    if (!fits) value = tensor.contiguous();
   }
 }
 
