@@ -27,7 +27,7 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
     may["explain"] = "base graph cluster cost compiler sim"
     may["tensors"] = "base"
     # How processes talk and meet: below all that trains.
-    may["comm"] = "base cluster tensors"
+    may["comm"] = "base cluster cost/all_reduce_algorithm.h tensors"
     may["launch"] = "base cluster comm"
     may["gnn"] = "base graph cluster cost compiler/strategy.h space"
     may["policy"] = "base graph cluster cost compiler/strategy.h space oracle planner gnn tensors comm launch"

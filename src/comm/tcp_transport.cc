@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "cost/all_reduce_algorithm.h"
 
 namespace heterog::comm {
 
@@ -29,12 +30,6 @@ using Clock = std::chrono::steady_clock;
 
 // A ring works on pieces of this many bytes, so that summing one overlaps with the next on its way.
 constexpr std::int64_t kPieceBytes = std::int64_t{256} << 10;
-// Up to here everyone sends everyone all of it: more bytes than round a ring, in one exchange where
-// a ring of n takes 2(n - 1), each of which waits for threads to wake.
-constexpr std::size_t kExchangedBytes = std::size_t{32} << 10;
-// Two send no more bytes in an exchange than round a ring; but each sums all of them.
-constexpr std::size_t kExchangedBytesOfTwo = std::size_t{1} << 20;
-
 // Ahead of every message: both ends check that they mean the same.
 struct Header {
   std::uint64_t tag = 0;  // of a message: its own; of a collective: the set, and how many it had
@@ -147,6 +142,8 @@ struct TcpTransport::Impl {
 
   void go_round(const Group& group, const Ring& ring, std::uint64_t tag);
   void all_reduce(Group& group, at::Tensor& value);
+  void exchange(Group& group, at::Tensor& value);
+  void go_over_tree(Group& group, at::Tensor& value);
   std::vector<at::Tensor> all_gather(Group& group, const at::Tensor& value);
 
   void wake();
@@ -325,20 +322,56 @@ void TcpTransport::Impl::go_round(const Group& group, const Ring& ring, std::uin
   }
 }
 
-// Round a ring, the sum of a segment is made by one member after another, and the last one's bits
-// are handed round. What is exchanged is summed by everyone in the order of members.
+// Everyone gets the same bits. Round a ring, the sum of a segment is made by one member after
+// another, and the last one's is handed round; up a tree, the root makes the sum and hands it down;
+// what is exchanged is summed by everyone in the order of members.
 void TcpTransport::Impl::all_reduce(Group& group, at::Tensor& value) {
-  if (value.nbytes() > (group.size() == 2 ? kExchangedBytesOfTwo : kExchangedBytes)) {
-    return go_round(
-        group,
-        Ring(Ring::Work::kReduce, value, even_bounds(value.numel(), group.size()), group.own),
-        group.tag++);
+  const auto bytes = static_cast<Bytes>(value.nbytes());
+  switch (cost::all_reduce_algorithm(group.members.size(), bytes)) {
+    case cost::AllReduceAlgorithm::kRing:
+      return go_round(
+          group,
+          Ring(Ring::Work::kReduce, value, even_bounds(value.numel(), group.size()), group.own),
+          group.tag++);
+    case cost::AllReduceAlgorithm::kTree:
+      return go_over_tree(group, value);
+    case cost::AllReduceAlgorithm::kExchange:
+      return exchange(group, value);
   }
+}
+
+void TcpTransport::Impl::exchange(Group& group, at::Tensor& value) {
   std::vector<at::Tensor> addends = all_gather(group, value);
   at::Tensor& held = addends[static_cast<std::size_t>(group.own)];  // is value
   if (group.own > 1) held = held.clone();
   at::add_out(value, addends[0], addends[1]);
   for (std::size_t i = 2; i < addends.size(); ++i) value.add_(addends[i]);
+}
+
+// A member adds what its children send, nearest first, sends the sum to its parent, and hands down
+// what comes back.
+void TcpTransport::Impl::go_over_tree(Group& group, at::Tensor& value) {
+  const std::uint64_t tag = group.tag++;
+  const auto own = static_cast<std::size_t>(group.own);
+  const std::size_t size = group.members.size();
+  const auto pass = [&](Move move) { complete({&move, 1}); };
+  std::size_t reach = 1;
+  at::Tensor taken = at::empty_like(value);
+  for (; reach < size && (own == 0 || reach < cost::tree_reach(own)); reach *= 2) {
+    if (own + reach >= size) continue;
+    pass(receiving(Channel::kCollectives, taken, group.members[own + reach], tag));
+    value.add_(taken);
+  }
+  if (own != 0) {
+    const DeviceId parent = group.members[own - reach];
+    pass(sending(Channel::kCollectives, value, parent, tag));
+    pass(receiving(Channel::kCollectives, value, parent, tag));
+  }
+  for (reach /= 2; reach > 0; reach /= 2) {
+    if (own + reach < size) {
+      pass(sending(Channel::kCollectives, value, group.members[own + reach], tag));
+    }
+  }
 }
 
 std::vector<at::Tensor> TcpTransport::Impl::all_gather(Group& group, const at::Tensor& value) {

@@ -1,4 +1,4 @@
-// Formulas of all-reduce over routes, and how long a transfer takes.
+// Rings, trees and exchanges over routes, and how long a transfer takes.
 #include "cost/collective.h"
 
 #include <algorithm>
@@ -15,7 +15,6 @@ struct HopCost {
   double seconds_per_byte = 0;  // of the slowest link or capped flow, for one byte a hop
   double launch_seconds = 0;    // of the slowest hop, once
   double latency_seconds = 0;   // of the slowest hop, each step
-  double steps_seconds(double steps) const { return launch_seconds + steps * latency_seconds; }
 };
 
 HopCost hop_cost(const cluster::Cluster& cluster, const Hops& hops, double bytes_per_hop,
@@ -38,30 +37,58 @@ HopCost hop_cost(const cluster::Cluster& cluster, const Hops& hops, double bytes
   return cost;
 }
 
-// Ring over devices in this order: in each pass a hop carries (n−1)/n of the bytes in n−1 steps.
-// Two passes reduce, one gathers.
-AllReduceShape::Part ring_part(const cluster::Cluster& cluster, std::span<const DeviceId> devices,
-                               int passes, std::map<LinkId, double>& held) {
-  const int n = static_cast<int>(devices.size());
-  Hops hops;
-  for (int i = 0; i < n; ++i) hops.emplace_back(devices[i], devices[(i + 1) % n]);
-  const double steps = static_cast<double>(passes) * (n - 1);
-  const double share = steps / n;
-  const HopCost cost = hop_cost(cluster, hops, share, held);
-  return {cost.steps_seconds(steps), share * cost.seconds_per_byte};
+// Adds a part of the collective, which begins once what was added before is done.
+void add_steps(AllReduceShape& shape, const HopCost& cost, double steps, double bytes_per_hop) {
+  shape.latency_seconds += steps * cost.latency_seconds;
+  shape.duration_per_byte += bytes_per_hop * cost.seconds_per_byte;
 }
 
-// A pipelined chain between the first device and the rest of its machine, in either direction:
-// every hop carries all bytes, and the first of them pays the latency of each hop.
-AllReduceShape::Part chain_part(const cluster::Cluster& cluster, std::span<const DeviceId> devices,
-                                bool towards_first, std::map<LinkId, double>& held) {
+// Around the devices in this order: in each pass a hop carries (n−1)/n of the bytes in n−1 steps.
+// Two passes reduce, one gathers.
+void add_ring(const cluster::Cluster& cluster, std::span<const DeviceId> devices, int passes,
+              AllReduceShape& shape, std::map<LinkId, double>& held) {
+  const std::size_t n = devices.size();
   Hops hops;
-  for (std::size_t i = 1; i < devices.size(); ++i) {
-    hops.emplace_back(devices[i - 1], devices[i]);
-    if (towards_first) std::swap(hops.back().first, hops.back().second);
+  for (std::size_t i = 0; i < n; ++i) hops.emplace_back(devices[i], devices[(i + 1) % n]);
+  const double steps = static_cast<double>(passes) * static_cast<double>(n - 1);
+  const double share = steps / static_cast<double>(n);
+  const HopCost cost = hop_cost(cluster, hops, share, held);
+  shape.latency_seconds += cost.launch_seconds;
+  add_steps(shape, cost, steps, share);
+}
+
+// Up a binomial tree, and down again: all hops of one reach side by side.
+void add_tree(const cluster::Cluster& cluster, std::span<const DeviceId> devices,
+              AllReduceShape& shape, std::map<LinkId, double>& held) {
+  double launch = 0;
+  for (std::size_t reach = 1; reach < devices.size(); reach *= 2) {
+    Hops up, down;
+    for (std::size_t i = reach; i < devices.size(); i += reach) {
+      if (tree_reach(i) != reach) continue;
+      up.emplace_back(devices[i], devices[i - reach]);
+      down.emplace_back(devices[i - reach], devices[i]);
+    }
+    for (const Hops& hops : {up, down}) {
+      const HopCost cost = hop_cost(cluster, hops, 1, held);
+      launch = std::max(launch, cost.launch_seconds);
+      add_steps(shape, cost, 1, 1);
+    }
+  }
+  shape.latency_seconds += launch;
+}
+
+// Between every two of them, both ways.
+void add_exchange(const cluster::Cluster& cluster, std::span<const DeviceId> devices,
+                  AllReduceShape& shape, std::map<LinkId, double>& held) {
+  Hops hops;
+  for (DeviceId from : devices) {
+    for (DeviceId to : devices) {
+      if (from != to) hops.emplace_back(from, to);
+    }
   }
   const HopCost cost = hop_cost(cluster, hops, 1, held);
-  return {cost.steps_seconds(static_cast<double>(hops.size())), cost.seconds_per_byte};
+  shape.latency_seconds += cost.launch_seconds;
+  add_steps(shape, cost, 1, 1);
 }
 
 // Devices are numbered machine by machine, so ascending order puts those of one side by side.
@@ -82,41 +109,22 @@ double ring_seconds(int devices, Bytes bytes, double bytes_per_second, double la
          2 * (n - 1) * latency_seconds;
 }
 
-double AllReduceShape::seconds(Bytes bytes) const {
-  double total = 0;
-  for (const std::vector<Part>& parts : phases) {
-    double slowest = 0;
-    for (const Part& part : parts) {
-      slowest = std::max(slowest,
-                         part.latency_seconds + part.seconds_per_byte * static_cast<double>(bytes));
-    }
-    total += slowest;
-  }
-  return total;
-}
-
 AllReduceShape all_reduce_shape(const cluster::Cluster& cluster, std::span<const DeviceId> devices,
                                 AllReduceAlgorithm algorithm) {
   const std::vector<DeviceId> sorted = in_ring_order(devices);
   AllReduceShape shape;
   shape.algorithm = algorithm;
   std::map<LinkId, double> held;
-  if (algorithm == AllReduceAlgorithm::kRing) {
-    shape.phases = {{ring_part(cluster, sorted, 2, held)}};
-  } else {
-    std::vector<AllReduceShape::Part> reduce, broadcast;
-    std::vector<DeviceId> leaders;
-    for (std::size_t begin = 0, end = 0; begin < sorted.size(); begin = end) {
-      while (end < sorted.size() && cluster.same_machine(sorted[begin], sorted[end])) ++end;
-      const std::span<const DeviceId> inside(sorted.data() + begin, end - begin);
-      leaders.push_back(inside.front());
-      if (inside.size() == 1) continue;
-      reduce.push_back(chain_part(cluster, inside, true, held));
-      broadcast.push_back(chain_part(cluster, inside, false, held));
-    }
-    if (!reduce.empty()) shape.phases.push_back(reduce);
-    if (leaders.size() > 1) shape.phases.push_back({ring_part(cluster, leaders, 2, held)});
-    if (!broadcast.empty()) shape.phases.push_back(broadcast);
+  switch (algorithm) {
+    case AllReduceAlgorithm::kRing:
+      add_ring(cluster, sorted, 2, shape, held);
+      break;
+    case AllReduceAlgorithm::kTree:
+      add_tree(cluster, sorted, shape, held);
+      break;
+    case AllReduceAlgorithm::kExchange:
+      add_exchange(cluster, sorted, shape, held);
+      break;
   }
   shape.seconds_per_byte.assign(held.begin(), held.end());
   return shape;
@@ -126,7 +134,7 @@ AllReduceShape all_gather_shape(const cluster::Cluster& cluster,
                                 std::span<const DeviceId> devices) {
   AllReduceShape shape;
   std::map<LinkId, double> held;
-  shape.phases = {{ring_part(cluster, in_ring_order(devices), 1, held)}};
+  add_ring(cluster, in_ring_order(devices), 1, shape, held);
   shape.seconds_per_byte.assign(held.begin(), held.end());
   return shape;
 }
@@ -150,10 +158,7 @@ CollectiveCost all_reduce_cost(const cluster::Cluster& cluster, std::span<const 
 
 CollectiveCost all_reduce_cost(const cluster::Cluster& cluster, std::span<const DeviceId> devices,
                                Bytes bytes) {
-  CollectiveCost ring = all_reduce_cost(cluster, devices, bytes, AllReduceAlgorithm::kRing);
-  CollectiveCost hierarchical =
-      all_reduce_cost(cluster, devices, bytes, AllReduceAlgorithm::kHierarchical);
-  return hierarchical.duration < ring.duration ? hierarchical : ring;
+  return all_reduce_cost(cluster, devices, bytes, all_reduce_algorithm(devices.size(), bytes));
 }
 
 Nanoseconds transfer_duration(const cluster::Cluster& cluster, const cluster::Route& route,

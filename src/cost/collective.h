@@ -1,4 +1,4 @@
-// Formulas of all-reduce: ring and hierarchical, and the better of the two for a device set.
+// Formulas of collectives over a device set, and how long a transfer takes.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,9 @@
 #include <vector>
 
 #include "cluster/cluster.h"
+#include "cost/all_reduce_algorithm.h"
 
 namespace heterog::cost {
-
-enum class AllReduceAlgorithm : std::uint8_t { kRing, kHierarchical };
 
 // 2(n−1)/n · bytes / bandwidth + 2(n−1) · latency (Patarasuk and Yuan 2007), n ≥ 2 devices.
 double ring_seconds(int devices, Bytes bytes, double bytes_per_second, double latency_seconds);
@@ -23,19 +22,17 @@ struct CollectiveCost {
   std::vector<std::pair<LinkId, Nanoseconds>> links;
 };
 
-// The formulas of one device set, ready for any number of bytes: a sequence of phases, each of
-// which lasts as long as the slowest of its parts (the machines that work side by side).
+// The formula of one device set and algorithm, ready for any number of bytes.
 struct AllReduceShape {
-  struct Part {
-    double latency_seconds = 0;
-    double seconds_per_byte = 0;
-  };
   AllReduceAlgorithm algorithm = AllReduceAlgorithm::kRing;
-  std::vector<std::vector<Part>> phases;
+  double latency_seconds = 0;
+  double duration_per_byte = 0;  // seconds
   // Every link that it crosses, ascending, with the time held for each byte reduced.
   std::vector<std::pair<LinkId, double>> seconds_per_byte;
 
-  double seconds(Bytes bytes) const;
+  double seconds(Bytes bytes) const {
+    return latency_seconds + duration_per_byte * static_cast<double>(bytes);
+  }
 };
 
 // What a compiler asks once a device set. `devices` distinct, ≥ 2, in any order.
@@ -47,10 +44,11 @@ CollectiveCost collective_cost(const AllReduceShape& shape, Bytes bytes);
 // carries (n−1)/n of them in n−1 steps.
 AllReduceShape all_gather_shape(const cluster::Cluster& cluster, std::span<const DeviceId> devices);
 
-// All-reduce of `bytes` over `devices` (distinct, ≥ 2). Ring: devices of one machine side by side,
-// so that each NIC is crossed once in each direction. Hierarchical: reduce inside each machine to
-// one device, ring among these, broadcast inside. Ties: ring. (HeteroG §3.4)
-// Each phase is launched once, and each of its steps takes the latency of the slowest hop.
+// All-reduce of `bytes` over `devices` (distinct, ≥ 2), by the algorithm that runs for so many of
+// them and so many bytes, or the one given. The members of a ring or a tree are in the order of
+// their ids, so that those of one machine stand side by side: a ring crosses each NIC once in each
+// direction.
+// A collective is launched once, and each of its steps takes the latency of its slowest hop.
 // A link is held for the bytes that cross it over its bandwidth, which may be less than the whole
 // duration: what is left of a fast link is free for others.
 CollectiveCost all_reduce_cost(const cluster::Cluster& cluster, std::span<const DeviceId> devices,

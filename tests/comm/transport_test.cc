@@ -111,7 +111,7 @@ TEST_P(Transports, SendsAnyDtypeAndShape) {
 }
 
 TEST_P(Transports, SumsOverASet) {
-  for (const int ranks : {2, 3, 5}) {
+  for (const int ranks : {2, 3, 5, 7}) {
     // From less than one value a rank to several pieces a segment.
     for (const std::int64_t count : {0, 1, 3, 1000, 3'000'001}) {
       at::Tensor expected = at::zeros({count}, at::kDouble);
@@ -131,7 +131,7 @@ TEST_P(Transports, SumsOverASet) {
 
 // Values that round: each member may add in another order than one would, but all have one result.
 TEST_P(Transports, SumsToTheSameBitsOnAllMembers) {
-  constexpr int kRanks = 4;
+  constexpr int kRanks = 6;
   at::manual_seed(3);
   for (const auto& [type, count] : {std::pair{at::kFloat, 10'007},
                                     {at::kFloat, 7},
@@ -266,7 +266,7 @@ std::vector<Parts> parts_of(int ranks) {
 }
 
 TEST_P(Transports, LeaveEveryMemberItsPartOfTheSum) {
-  for (const int ranks : {2, 3, 5}) {
+  for (const int ranks : {2, 3, 5, 7}) {
     const auto errors =
         GetParam().run(ranks, {everyone(ranks)}, [&](Transport& transport, std::size_t rank) {
           for (const Parts& parts : parts_of(ranks)) {
@@ -286,7 +286,7 @@ TEST_P(Transports, LeaveEveryMemberItsPartOfTheSum) {
 }
 
 TEST_P(Transports, PutTheMembersPartsTogether) {
-  for (const int ranks : {2, 3, 5}) {
+  for (const int ranks : {2, 3, 5, 7}) {
     const auto errors =
         GetParam().run(ranks, {everyone(ranks)}, [&](Transport& transport, std::size_t rank) {
           for (const Parts& parts : parts_of(ranks)) {

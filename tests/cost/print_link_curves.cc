@@ -75,8 +75,8 @@ void print_curves(const std::string& links_path) {
       print(name, "All push to one of 8 and pull", bytes, push_and_pull(cluster, bytes));
       print(name, "Ring of 8", bytes,
             cost::all_reduce_cost(cluster, all, bytes, AllReduceAlgorithm::kRing).duration);
-      print(name, "Hierarchical over 8", bytes,
-            cost::all_reduce_cost(cluster, all, bytes, AllReduceAlgorithm::kHierarchical).duration);
+      print(name, "Tree over 8", bytes,
+            cost::all_reduce_cost(cluster, all, bytes, AllReduceAlgorithm::kTree).duration);
     }
   }
 }

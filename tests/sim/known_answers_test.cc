@@ -39,7 +39,8 @@ class Figure2 {
 };
 
 // Fig. 1: even replicas and all-reduce. 20 samples each: 6000 ns on GPU0, 3000 on the others, whose
-// gradients then wait. w has 4·15² = 900 B; a ring of three moves 4/3 of them over each NIC: 1200.
+// gradients then wait. w has 4·15² = 900 B, which three exchange: each NIC carries them twice:
+// 1800.
 TEST(HeteroGFigure1, EveryCollectiveWaitsForTheStraggler) {
   Figure2 figure(15);
   const auto even = on({0, 1, 2});
@@ -50,9 +51,9 @@ TEST(HeteroGFigure1, EveryCollectiveWaitsForTheStraggler) {
     EXPECT_EQ(step.end(step.compute(figure.layer(i).bp, 1)), 3000 * i);
     EXPECT_EQ(step.end(step.compute(figure.layer(i).bp, 2)), 3000 * i);
     EXPECT_EQ(step.start(step.reduced(figure.layer(i).weight_gradient)), 6000 * i);
-    EXPECT_EQ(step.end(step.reduced(figure.layer(i).weight_gradient)), 6000 * i + 1200);
+    EXPECT_EQ(step.end(step.reduced(figure.layer(i).weight_gradient)), 6000 * i + 1800);
   }
-  EXPECT_EQ(result.step, 3 * 6000 + 1200);
+  EXPECT_EQ(result.step, 3 * 6000 + 1800);
 }
 
 // Fig. 2(a): GPU0 is worker and server. GPU1 and GPU2 end BP_i at 3000·i and push 900 B each into
@@ -102,27 +103,27 @@ TEST(HeteroGFigure2, FiveReplicasBalanceTheDevices) {
     }
     EXPECT_EQ(step.start(step.reduced(figure.layer(i).weight_gradient)), 3600 * i);
   }
-  EXPECT_EQ(result.step, 3 * 3600 + 1200);
+  EXPECT_EQ(result.step, 3 * 3600 + 1800);
 }
 
-// Fig. 2(c), where gradients are large: w has 4·45² = 8100 B, a ring takes 10800. BP2 and BP3 run
-// on GPU1 alone. BP1 ends at 3600 everywhere; its output, 180 B a sample, comes from GPU2 (24
+// Fig. 2(c), where gradients are large: w has 4·45² = 8100 B, to exchange takes 16200. BP2 and BP3
+// run on GPU1 alone. BP1 ends at 3600 everywhere; its output, 180 B a sample, comes from GPU2 (24
 // samples, the longer one, so the first) in [3600, 7920] and from GPU0 (12) in [7920, 10080]. Both
-// hold GPU1's NIC, so the all-reduce of w1, of lower rank, comes after them: [10080, 20880]. BP2
-// and BP3 take 60·150 = 9000 each and need no aggregation: 28080. Under (b) the three rings follow
-// each other from 3600 on: 36000; under Fig. 1 from 6000 on.
+// hold GPU1's NIC, so the all-reduce of w1, of lower rank, comes after them: [10080, 26280]. BP2
+// and BP3 take 60·150 = 9000 each and need no aggregation: 28080. Under (b) the three all-reduces
+// follow each other from 3600 on: 52200; under Fig. 1 from 6000 on.
 TEST(HeteroGFigure2, LastOperationsOnOneDevice) {
   Figure2 figure(45);
   const auto shares = on({0, 1, 1, 2, 2});
-  EXPECT_EQ(figure.run({on({0, 1, 2}), on({0, 1, 2}), on({0, 1, 2})}).step, 6000 + 3 * 10800);
-  EXPECT_EQ(figure.run({shares, shares, shares}).step, 3600 + 3 * 10800);
+  EXPECT_EQ(figure.run({on({0, 1, 2}), on({0, 1, 2}), on({0, 1, 2})}).step, 6000 + 3 * 16200);
+  EXPECT_EQ(figure.run({shares, shares, shares}).step, 3600 + 3 * 16200);
   const SimResult& result = figure.run({shares, on({1}), on({1})});
   const Known& step = figure.step();
   const Backward::Layer& first = figure.layer(1);
   EXPECT_EQ(step.start(step.moved(TaskKind::kTransfer, first.input_gradient, 2, 1)), 3600);
   EXPECT_EQ(step.start(step.moved(TaskKind::kTransfer, first.input_gradient, 0, 1)), 7920);
   EXPECT_EQ(step.start(step.reduced(first.weight_gradient)), 10080);
-  EXPECT_EQ(step.end(step.reduced(first.weight_gradient)), 20880);
+  EXPECT_EQ(step.end(step.reduced(first.weight_gradient)), 26280);
   EXPECT_EQ(step.start(step.compute(figure.layer(2).bp, 1)), 10080);
   EXPECT_EQ(step.start(step.compute(figure.layer(3).bp, 1)), 19080);
   EXPECT_FALSE(step.reduced(figure.layer(2).weight_gradient).valid());

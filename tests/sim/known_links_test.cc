@@ -1,5 +1,5 @@
 // Contention for links worked out on paper: a shared NIC, cards of two speeds, collectives among
-// small transfers, hierarchical all-reduce.
+// small transfers, a ring over machines.
 #include <gtest/gtest.h>
 
 #include "compiler/order.h"
@@ -172,11 +172,10 @@ TEST(Links, ACollectiveStarvesUnderRankAndNotUnderReservations) {
 
 // ---- collectives over machines ----
 
-// One layer of 4·50² = 10000 B on two machines of four; ports move 10 B/ns and NICs 1. A ring of
-// eight would take 14/8·10000 = 17500. Hierarchical: inside, a chain of three hops carries all
-// bytes, 1000 ns; the leaders' ring 2·1/2·10000; and back, 1000.
-TEST(Links, HierarchicalAllReduceOverTwoMachinesOfFour) {
-  Backward model = backward_graph(1, 50);
+// One layer of 4·80² = 25600 B on two machines of four; ports move 10 B/ns and NICs 1. A ring of
+// eight crosses each NIC once each way: 14/8·25600 = 44800 ns.
+TEST(Links, ARingOverTwoMachinesOfFourCrossesEachNicOnce) {
+  Backward model = backward_graph(1, 80);
   const std::vector<std::string> four(4, "fast");
   Known known(std::move(model.graph), known_cluster({{four}, {four}}),
               NamedOps("aten.sigmoid_backward.default", 100), 16);
@@ -185,10 +184,8 @@ TEST(Links, HierarchicalAllReduceOverTwoMachinesOfFour) {
   const TaskId reduced = known.reduced(model.layers[0].weight_gradient);
   ASSERT_TRUE(reduced.valid());
   EXPECT_EQ(known.start(reduced), 200);
-  EXPECT_EQ(known.end(reduced), 200 + 1000 + 10000 + 1000);
-  EXPECT_EQ(result.step, 12200);
-  // Each NIC is held for all bytes each way; the leader's ports for one direction each, those of a
-  // device in the middle of the chain for both.
+  EXPECT_EQ(known.end(reduced), 200 + 44800);
+  EXPECT_EQ(result.step, 45000);
   const auto bytes = [&](const std::string& name) -> Bytes {
     for (LinkId link : id_range<LinkId>(known.problem().cluster->link_count())) {
       if (known.problem().cluster->link(link).name == name) return result.link_bytes[link];
@@ -196,16 +193,17 @@ TEST(Links, HierarchicalAllReduceOverTwoMachinesOfFour) {
     return -1;
   };
   for (const char* nic : {"a/nic.out", "a/nic.in", "b/nic.out", "b/nic.in"}) {
-    EXPECT_EQ(bytes(nic), 10000) << nic;
+    EXPECT_EQ(bytes(nic), 44800) << nic;
   }
-  EXPECT_EQ(bytes("a/gpu0.in"), 10000);   // the reduction comes in
-  EXPECT_EQ(bytes("a/gpu0.out"), 10000);  // the result goes out
-  EXPECT_EQ(bytes("b/gpu1.in"), 20000);
-  EXPECT_EQ(bytes("b/gpu1.out"), 20000);
-  EXPECT_EQ(bytes("b/gpu3.out"), 10000);
+  // 3 → 4 and 7 → 0 leave their machines, so the ports at these ends are free.
+  EXPECT_EQ(bytes("a/gpu0.out"), 44800);
+  EXPECT_EQ(bytes("a/gpu0.in"), 0);
+  EXPECT_EQ(bytes("b/gpu3.out"), 0);
+  EXPECT_EQ(bytes("b/gpu1.in"), 44800);
 }
 
-// Three devices, one of half the speed: the ring of 4/3·900 B starts when the last one is ready.
+// Three devices, one of half the speed: they exchange 900 B, 2·900 over each NIC, from when the
+// last one is ready.
 TEST(Links, ACollectiveWaitsForOneStraggler) {
   for (std::size_t straggler : {0, 1, 2}) {
     std::vector<KnownMachine> machines(3);
@@ -216,8 +214,8 @@ TEST(Links, ACollectiveWaitsForOneStraggler) {
     const SimResult& result = known.run(compiler::uniform_strategy(known.problem(), on({0, 1, 2})));
     const TaskId reduced = known.reduced(model.layers[0].weight_gradient);
     EXPECT_EQ(known.start(reduced), 2000);
-    EXPECT_EQ(known.end(reduced), 3200);
-    EXPECT_EQ(result.step, 3200);
+    EXPECT_EQ(known.end(reduced), 3800);
+    EXPECT_EQ(result.step, 3800);
   }
 }
 

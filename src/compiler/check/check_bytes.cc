@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "compiler/layout.h"
+#include "cost/all_reduce_algorithm.h"
 #include "cost/collective.h"
 #include "operators/facts.h"
 
@@ -76,24 +77,26 @@ class Counter {
   void all_reduce(std::vector<DeviceId> devices, Bytes bytes) {
     std::sort(devices.begin(), devices.end());
     const auto n = static_cast<double>(devices.size());
-    if (cost::all_reduce_cost(cluster_, devices, bytes).algorithm ==
-        cost::AllReduceAlgorithm::kRing) {
-      return ring(devices, 2 * (n - 1) / n, bytes);
+    const auto all = static_cast<double>(bytes);
+    switch (cost::all_reduce_algorithm(devices.size(), bytes)) {
+      case cost::AllReduceAlgorithm::kRing:
+        return ring(devices, 2 * (n - 1) / n, bytes);
+      case cost::AllReduceAlgorithm::kExchange:
+        for (std::size_t i = 0; i < devices.size(); ++i) {
+          for (std::size_t j = 0; j < i; ++j) {
+            cross(devices[i], devices[j], all);
+            cross(devices[j], devices[i], all);
+          }
+        }
+        return;
+      case cost::AllReduceAlgorithm::kTree:
+        // The parent's number is the child's without its lowest bit.
+        for (std::size_t i = 1; i < devices.size(); ++i) {
+          cross(devices[i], devices[i & (i - 1)], all);
+          cross(devices[i & (i - 1)], devices[i], all);
+        }
+        return;
     }
-    // Down a chain to the first of each machine, a ring of these, and back up.
-    std::vector<DeviceId> leaders;
-    for (DeviceId device : devices) {
-      if (leaders.empty() || !cluster_.same_machine(leaders.back(), device)) {
-        leaders.push_back(device);
-      }
-    }
-    for (std::size_t i = 1; i < devices.size(); ++i) {
-      if (!cluster_.same_machine(devices[i - 1], devices[i])) continue;
-      cross(devices[i - 1], devices[i], static_cast<double>(bytes));
-      cross(devices[i], devices[i - 1], static_cast<double>(bytes));
-    }
-    const auto m = static_cast<double>(leaders.size());
-    if (leaders.size() > 1) ring(leaders, 2 * (m - 1) / m, bytes);
   }
 
   // ---- what ops read ----

@@ -5,15 +5,10 @@ namespace heterog::compiler {
 
 cost::CollectiveCost CollectiveCosts::all_reduce(const std::vector<DeviceId>& devices,
                                                  Bytes bytes) {
-  using cost::AllReduceAlgorithm;
-  auto [at, is_new] = shapes_.try_emplace(devices);
-  if (is_new) {
-    at->second = {all_reduce_shape(cluster_, devices, AllReduceAlgorithm::kRing),
-                  all_reduce_shape(cluster_, devices, AllReduceAlgorithm::kHierarchical)};
-  }
-  const auto& [ring, hierarchical] = at->second;
-  return cost::collective_cost(
-      hierarchical.seconds(bytes) < ring.seconds(bytes) ? hierarchical : ring, bytes);
+  const cost::AllReduceAlgorithm algorithm = cost::all_reduce_algorithm(devices.size(), bytes);
+  auto& shape = shapes_[devices][static_cast<std::size_t>(algorithm)];
+  if (!shape) shape = cost::all_reduce_shape(cluster_, devices, algorithm);
+  return cost::collective_cost(*shape, bytes);
 }
 
 cost::CollectiveCost CollectiveCosts::all_gather(const std::vector<DeviceId>& devices,

@@ -1,8 +1,9 @@
 // What collectives between devices, and sums on one, take.
 #pragma once
 
+#include <array>
 #include <map>
-#include <utility>
+#include <optional>
 #include <vector>
 
 #include "cluster/cluster.h"
@@ -10,8 +11,8 @@
 
 namespace heterog::compiler {
 
-// Costs of the collectives of one plan. What a set of devices comes to is worked out once; after
-// that a collective of any size over it costs an addition per phase.
+// Costs of the collectives of one plan. What a set of devices comes to is worked out once for each
+// algorithm; after that a collective of any size over it costs a multiplication for each link.
 //
 //   CollectiveCosts costs(cluster);
 //   const cost::CollectiveCost cost = costs.all_reduce(devices, bytes);
@@ -20,15 +21,15 @@ namespace heterog::compiler {
 class CollectiveCosts {
  public:
   explicit CollectiveCosts(const cluster::Cluster& cluster) : cluster_(cluster) {}
-  // The better of ring and hierarchical (decision 6; ties: ring).
+  // By the algorithm that runs for so many devices and bytes (decision 6).
   cost::CollectiveCost all_reduce(const std::vector<DeviceId>& devices, Bytes bytes);
   // Of `bytes` in all.
   cost::CollectiveCost all_gather(const std::vector<DeviceId>& devices, Bytes bytes) const;
 
  private:
   const cluster::Cluster& cluster_;
-  // Ring and hierarchical, of each set seen.
-  std::map<std::vector<DeviceId>, std::pair<cost::AllReduceShape, cost::AllReduceShape>> shapes_;
+  // Of each set seen, by algorithm, worked out when first asked for.
+  std::map<std::vector<DeviceId>, std::array<std::optional<cost::AllReduceShape>, 3>> shapes_;
 };
 
 // To read `operands` tensors of `bytes` and write one, on a device.

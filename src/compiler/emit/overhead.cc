@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/check.h"
+#include "cost/all_reduce_algorithm.h"
+
 namespace heterog::compiler {
 namespace {
 
@@ -13,8 +16,27 @@ struct End {
   double bytes = 0;  // sent and received
 };
 
-// Of an all-reduce each member sends and receives 2(n−1)/n of the bytes; of a reduce-scatter or an
-// all-gather, whose bytes are those of the whole value, (n−1)/n.
+// How often a member, the i-th of n, sends all bytes of an all-reduce, and receives them.
+double times_sent(cost::AllReduceAlgorithm algorithm, std::size_t i, std::size_t n) {
+  switch (algorithm) {
+    case cost::AllReduceAlgorithm::kRing:
+      return 2 * static_cast<double>(n - 1) / static_cast<double>(n);
+    case cost::AllReduceAlgorithm::kExchange:
+      return static_cast<double>(n - 1);
+    case cost::AllReduceAlgorithm::kTree: {  // up and down each of its edges
+      std::size_t edges = i == 0 ? 0 : 1;
+      for (std::size_t reach = 1; i + reach < n; reach *= 2) {
+        if (i != 0 && reach >= cost::tree_reach(i)) break;
+        ++edges;
+      }
+      return static_cast<double>(edges);
+    }
+  }
+  ENSURE(false);
+}
+
+// Of a reduce-scatter or an all-gather, whose bytes are those of the whole value, each member sends
+// and receives (n−1)/n.
 void add_ends(const Plan& plan, TaskId task, std::vector<End>& ends) {
   const auto bytes = static_cast<double>(plan.moved_bytes[task]);
   const auto members = plan.participants[task];
@@ -23,10 +45,13 @@ void add_ends(const Plan& plan, TaskId task, std::vector<End>& ends) {
     ends.push_back({task, plan.device[task], bytes});
     return;
   }
-  const auto n = static_cast<double>(members.size());
-  const double rounds = plan.kind[task] == TaskKind::kAllReduce ? 2 : 1;
-  for (DeviceId member : members) {
-    ends.push_back({task, member, 2 * rounds * (n - 1) / n * bytes});
+  const std::size_t n = members.size();
+  const auto algorithm = cost::all_reduce_algorithm(n, plan.moved_bytes[task]);
+  for (std::size_t i = 0; i < n; ++i) {
+    const double times = plan.kind[task] == TaskKind::kAllReduce
+                             ? times_sent(algorithm, i, n)
+                             : static_cast<double>(n - 1) / static_cast<double>(n);
+    ends.push_back({task, members[i], 2 * times * bytes});
   }
 }
 
