@@ -15,7 +15,7 @@ HERE = Path(__file__).resolve().parent
 CLUSTER = HERE / "two-unequal-cpus.json"
 MEMORY = 10 << 30  # bytes of a process: beyond that it fails, and not the machine
 PATIENCE = 20  # times the limit may pass on the clock: a busy machine is not the model's fault
-RANDOM = "draws random numbers"  # of the refusals, the one that dropout=False may avoid
+RANDOM = "a branch on a random number"  # of the refusals, the one that dropout=False may avoid
 
 
 @dataclass(frozen=True)
