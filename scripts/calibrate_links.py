@@ -35,11 +35,11 @@ NETWORK_SECONDS = 3e-6  # of the switch; the rest of a hop is the two cards'
 CONSTANTS = {
     "launch": ("pcie3", "launch_seconds"),
     "latency": ("pcie3", "latency_seconds"),
-    "latency, staged": ("pcie3-staged", "latency_seconds"),
+    "latency, staged": ("pcie3-sockets", "latency_seconds"),
     "latency, between machines": ("infiniband-fdr", "latency_seconds"),
     "bandwidth": ("pcie3", "bandwidth_bytes_per_second"),
     "bandwidth, across switches": ("pcie3-across-switches", "bandwidth_bytes_per_second"),
-    "bandwidth, staged": ("pcie3-staged", "bandwidth_bytes_per_second"),
+    "bandwidth, staged": ("pcie3-sockets", "bandwidth_bytes_per_second"),
     "bandwidth, between machines": ("infiniband-fdr", "bandwidth_bytes_per_second"),
     "bandwidth, between, staged": ("infiniband-fdr-staged", "bandwidth_bytes_per_second"),
 }

@@ -55,11 +55,12 @@ class Case:
 
 
 # Horovod's own benchmarks, 2017: four machines of four Pascal GPUs, 25 GbE, batch 64, efficiencies
-# in percent. What one GPU does they leave out; TensorFlow's own benchmarks of 2017 say it of a P100
-# (142 images/s of Inception-v3, 154 of VGG-16; ResNet-101's between those of 50 and 152 by work).
+# in percent. What one GPU does they leave out. TensorFlow's own benchmarks of 2017 say it of the
+# P100 of a DGX-1 (142 images/s of Inception-v3, 154 of VGG-16; ResNet-101's between those of 50 and
+# 152 by work); a PCIe card has 9.3 of its 10.6 TFLOP/s.
 HOROVOD = {nic: Setup(f"Horovod, {nic}", "P100-PCIE-16GB", 4, "pcie3", nic)
            for nic in ("25gbe-rdma", "25gbe-tcp")}  # fmt: skip
-HOROVOD_ALONE = {"inception_v3": 142, "resnet101": 129, "vgg16": 154}
+HOROVOD_ALONE = {"inception_v3": 125, "resnet101": 113, "vgg16": 135}
 HOROVOD_EFFICIENCY = {
     "25gbe-rdma": {"inception_v3": 94.1, "resnet101": 91.4, "vgg16": 85.3},
     "25gbe-tcp": {"inception_v3": 92.6, "resnet101": 88.2, "vgg16": 62.5},
@@ -67,15 +68,16 @@ HOROVOD_EFFICIENCY = {
 
 # TensorFlow's benchmarks of May 2017 on synthetic data (tensorflow/docs, Apache-2.0): batch, then
 # images/s of 1, 2, 4, 8 GPUs. What it calls "replicated (with NCCL)" alone: its other runs keep
-# parameters on the CPU. NCCL 1 on the NVLink of a DGX-1.
+# parameters on the CPU. NCCL 1 on the NVLink of a DGX-1, here taken for that of a V100.
 DGX = Setup("TensorFlow, DGX-1 (P100)", "P100-PCIE-16GB", 8, "nvlink2-x2", planner="ev-ar")
 DGX_IMAGES = [("vgg16", 64, 154, 295, 584, 1081), ("vgg16", 32, 144, 281, 549, 820),
               ("alexnet", 512, 2987, 5658, 10509, 17822)]  # fmt: skip
 
 # The same, parameters replicated and gradients pushed over gRPC: boxes of 8 K80 behind 10 GbE;
 # batch, then images/s of 1, 8, 16, 32, 64 GPUs. The K80 is scaled from the M60.
-GRPC = Setup("TensorFlow, EC2 K80, gRPC", "M60", 8, "pcie3-staged", "10gbe-tcp", "ev-ps",
-             machine={"memory_bytes": 12 * 2**30})  # fmt: skip
+GRPC = Setup("TensorFlow, EC2 K80, gRPC", "M60", 8, "pcie3-sockets", "10gbe-tcp", "ev-ps",
+             {"latency_seconds": 10e-6, "parameter_servers": {"link": "grpc-2017"}},
+             {"memory_bytes": 12 * 2**30})  # fmt: skip
 GRPC_IMAGES = [("inception_v3", 64, 29.7, 229, 459, 902, 1783),
                ("resnet50", 64, 52.4, 378, 751, 1388, 2744),
                ("resnet152", 32, 19.4, 146, 291, 565, 981)]  # fmt: skip

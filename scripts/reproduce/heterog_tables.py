@@ -1,7 +1,8 @@
 """HeteroG's Tables 1 (8 GPUs) and 4 (12 GPUs) on our simulator, beside the paper's figures.
 
-    scripts/reproduce/table1.sh [--evaluations N] [--out FILE.json]
+    scripts/reproduce/table1.sh [--authors] [--evaluations N] [--out FILE.json]
 
+--authors takes the links at what the authors' code says of them (configs/clusters/*-authors.json).
 Every case is planned in one shot, or with N simulated plans. A speed-up is (baseline - ours) / ours,
 as in the paper. Ends with exit code 1 if a plan does not fit, or is slower than the best baseline.
 """
@@ -85,11 +86,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("table", type=int, choices=sorted(TABLES), help=argparse.SUPPRESS)
+    parser.add_argument("--authors", action="store_true", help="links as the authors' code has them")
     parser.add_argument("--evaluations", type=int, help="simulated plans a case (default: one shot)")
     parser.add_argument("--out", type=Path, help="also write the rows as JSON")
     options = parser.parse_args()
 
     cluster, cases = TABLES[options.table]
+    cluster += "-authors" if options.authors else ""
     print(f"HeteroG Table {options.table} on {cluster}; planned on: {machine()}\n"
           "Seconds a step, and HeteroG's (our plan's) speed-up over each baseline.\n")
     print(f"{'model (batch)':22} {'':6} {'HeteroG':>7} "

@@ -1,12 +1,13 @@
 """Rank order against FIFO: HeteroG's Table 7 beside our simulator's.
 
-    scripts/reproduce/table7.sh
+    scripts/reproduce/table7.sh [--authors]
 
-The paper compares the two orders under HeteroG's own plan; here they are compared under even data
+--authors takes the links at what the authors' code says of them. The paper compares the two orders under HeteroG's own plan; here they are compared under even data
 parallelism, with all-reduce and with parameter servers, and under the plan that heterog finds.
 "speed-up" is (FIFO - rank) / rank.
 """
 
+import argparse
 import json
 import subprocess
 import sys
@@ -31,7 +32,12 @@ def heterog(*words):
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--authors", action="store_true", help="links as the authors' code has them")
+    options = parser.parse_args()
     cluster, cases = TABLES[1]
+    cluster += "-authors" if options.authors else ""
     print(f"HeteroG Table 7 on {cluster}, seconds a step; planned on: {machine()}\n")
     print(f"{'model (batch)':22} {'plan':10} " + " ".join(f"{order:>12}" for order in ORDERS)
           + "  speed-up of rank   paper")

@@ -48,6 +48,9 @@ void check_type(const DeviceType& type, const std::string& where) {
           finite_at_least(type.half_flops_per_second, 0) &&
           finite_at_least(type.fp64_flops_per_second, 0),
       "{}: a figure of {} is negative or not finite; they must be 0 or more", where, type.name);
+  VALIDATE(finite_at_least(type.collective_slowdown, 1),
+           "{}: collective_slowdown of {} is {}; it must be 1 or more", where, type.name,
+           type.collective_slowdown);
 }
 
 void check_machine(const MachineSpec& spec, const std::string& source, std::size_t machines) {
@@ -92,7 +95,8 @@ void check_machine(const MachineSpec& spec, const std::string& source, std::size
   }
   VALIDATE(finite_at_least(spec.nic.bytes_per_second, 0) &&
                finite_at_least(spec.nic.latency_seconds, 0) &&
-               finite_at_least(spec.nic.launch_seconds, 0),
+               finite_at_least(spec.nic.launch_seconds, 0) &&
+               finite_at_least(spec.nic.device_bytes_per_second, 0),
            "{}: a figure of nic is negative or not finite; they must be 0 or more", where);
   VALIDATE(machines == 1 || spec.nic.bytes_per_second > 0,
            "{}: it has no nic, so the other {} machines cannot reach it; give it "
@@ -130,6 +134,7 @@ void hash_type(Hasher& hasher, const DeviceType& type) {
     hasher.add(bits(figure));
   }
   for (double share : type.efficiency) hasher.add(bits(share));
+  if (type.collective_slowdown > 1) hasher.add(bits(type.collective_slowdown));
   if (type.calibration) {
     hasher.add(static_cast<std::uint64_t>(type.multiprocessors));
     hash_calibration(hasher, *type.calibration);
@@ -196,7 +201,10 @@ std::vector<ClusterBuilder::MachineLinks> ClusterBuilder::add_links(const std::s
   return links;
 }
 
-// Decision 7: inside a machine a transfer holds the fabric's links, between machines the two NICs.
+double least_of_given(double a, double b) { return a == 0 || (b > 0 && b < a) ? b : a; }
+
+// Decision 7: inside a machine a transfer holds the fabric's links, between machines the two NICs,
+// and what of the fabrics lies before them.
 void ClusterBuilder::add_routes(const std::vector<MachineLinks>& links) {
   Cluster& c = cluster_;
   const std::size_t devices = c.device_count();
@@ -204,9 +212,16 @@ void ClusterBuilder::add_routes(const std::vector<MachineLinks>& links) {
   const auto place = [&](DeviceId device) {
     return device.value() - c.machines_[c.devices_[device].machine].devices.front().value();
   };
-  // At most three links a route; reserved, so that the spans taken below stay valid.
+  // At most four links a route; reserved, so that the spans taken below stay valid.
   c.routes_.resize(devices * devices);
-  c.route_links_.reserve(devices * devices * 3);
+  c.route_links_.reserve(devices * devices * 4);
+  // What lies between a device and its NIC.
+  const auto add_feed = [&](std::size_t machine, const std::vector<LinkId>& ports,
+                            std::size_t device) {
+    if (!specs_[machine].fabric.feeds_nic) return;
+    const LinkId feed = links[machine].bus.valid() ? links[machine].bus : ports[device];
+    if (feed.valid()) c.route_links_.push_back(feed);
+  };
   for (DeviceId from : c.device_ids()) {
     const std::size_t a = c.devices_[from].machine.value();
     for (DeviceId to : c.device_ids()) {
@@ -215,14 +230,25 @@ void ClusterBuilder::add_routes(const std::vector<MachineLinks>& links) {
       Route& route = c.routes_[from.value() * devices + to.value()];
       const std::size_t begin = c.route_links_.size();
       if (a != b) {
+        const NicSpec &from_nic = specs_[a].nic, &to_nic = specs_[b].nic;
+        add_feed(a, links[a].port_out, place(from));
         c.route_links_.push_back(links[a].nic_out);
         c.route_links_.push_back(links[b].nic_in);
-        route.launch =
-            to_nanoseconds(std::max(specs_[a].nic.launch_seconds, specs_[b].nic.launch_seconds));
+        add_feed(b, links[b].port_in, place(to));
+        route.launch = to_nanoseconds(std::max(from_nic.launch_seconds, to_nic.launch_seconds));
         route.latency =
-            route.launch + to_nanoseconds(specs_[a].nic.latency_seconds + network_.latency_seconds +
-                                          specs_[b].nic.latency_seconds);
+            route.launch + to_nanoseconds(from_nic.latency_seconds + network_.latency_seconds +
+                                          to_nic.latency_seconds);
         route.cap_bytes_per_second = network_.flow_cap_bytes_per_second;
+        route.device_bytes_per_second =
+            least_of_given(from_nic.device_bytes_per_second, to_nic.device_bytes_per_second);
+        route.server_latency = route.latency;
+        if (network_.servers) {
+          route.server_bytes_per_second = network_.servers->bytes_per_second;
+          route.server_latency =
+              to_nanoseconds(network_.servers->launch_seconds) +
+              to_nanoseconds(2 * network_.servers->latency_seconds + network_.latency_seconds);
+        }
       } else {
         const MachineLinks& own = links[a];
         const std::size_t i = place(from), j = place(to);
@@ -239,6 +265,7 @@ void ClusterBuilder::add_routes(const std::vector<MachineLinks>& links) {
         }
         route.launch = to_nanoseconds(specs_[a].fabric.launch_seconds);
         route.latency = route.launch + to_nanoseconds(specs_[a].fabric.latency_seconds);
+        route.server_latency = route.latency;
       }
       route.links = {c.route_links_.data() + begin, c.route_links_.size() - begin};
     }
@@ -269,6 +296,11 @@ std::uint64_t ClusterBuilder::hash() const {
     hasher.add(static_cast<std::uint64_t>(route.latency));
     hasher.add(static_cast<std::uint64_t>(route.launch));
     hasher.add(bits(route.cap_bytes_per_second));
+    if (route.device_bytes_per_second > 0) hasher.add(bits(route.device_bytes_per_second));
+    if (route.server_bytes_per_second > 0) {
+      hasher.add(bits(route.server_bytes_per_second));
+      hasher.add(static_cast<std::uint64_t>(route.server_latency));
+    }
     for (LinkId link : route.links) hasher.add(link.value());
   }
   return hasher.value();
@@ -279,6 +311,13 @@ Cluster ClusterBuilder::build(const std::string& source) && {
   VALIDATE(finite_at_least(network_.latency_seconds, 0) &&
                finite_at_least(network_.flow_cap_bytes_per_second, 0),
            "{}: a figure of network is negative or not finite; they must be 0 or more", source);
+  VALIDATE(
+      !network_.servers || (finite_positive(network_.servers->bytes_per_second) &&
+                            finite_at_least(network_.servers->latency_seconds, 0) &&
+                            finite_at_least(network_.servers->launch_seconds, 0)),
+      "{}: network.parameter_servers needs a positive bandwidth_bytes_per_second, and a latency "
+      "and launch of 0 or more",
+      source);
   std::set<std::string> names;
   std::size_t devices = 0;
   for (const MachineSpec& spec : specs_) {

@@ -58,7 +58,10 @@ struct DeviceType {
   double efficiency[kOpClassCount] = {};
   // Work, in FLOP, at which a matrix product or convolution reaches half of that share (0: none).
   double half_efficiency_flop = 0;
-  int multiprocessors = 1;                 // that work on tiles of a product at the same time
+  int multiprocessors = 1;  // that work on tiles of a product at the same time
+  // How many times as long it computes while it takes part in a collective, which runs on some of
+  // its multiprocessors and takes some of its bandwidth.
+  double collective_slowdown = 1;
   std::optional<Calibration> calibration;  // none: costed by the shares above
 
   friend bool operator==(const DeviceType&, const DeviceType&) = default;
@@ -90,9 +93,16 @@ struct Link {
 // The links that a transfer holds, in order; latency of the whole path.
 struct Route {
   std::span<const LinkId> links;
-  Nanoseconds latency = 0;          // of a transfer: `launch` and the hops
-  Nanoseconds launch = 0;           // of it, what a collective of many steps pays only once
-  double cap_bytes_per_second = 0;  // of one flow (0: none); lengthens it, holds no link longer
+  Nanoseconds latency = 0;  // of a transfer: `launch` and the hops
+  Nanoseconds launch = 0;   // of it, what a collective of many steps pays only once
+  // Of one flow (0: none); lengthens it, holds no link longer. The second is what one device's
+  // traffic gets: a collective over several of each machine gets that of all of them.
+  double cap_bytes_per_second = 0;
+  double device_bytes_per_second = 0;
+  // Of pushes and pulls of parameter servers, where their software is slower than the links (0: it
+  // is not). It keeps the links busy for as long.
+  double server_bytes_per_second = 0;
+  Nanoseconds server_latency = 0;  // of a push or pull, in place of `latency`
 };
 
 // Immutable. Devices are numbered in file order; links are derived.
@@ -155,12 +165,14 @@ struct FabricSpec {
   double socket_bytes_per_second = 0;  // kSockets only
   double latency_seconds = 0;
   double launch_seconds = 0;  // to start a transfer or a collective, whatever its steps
+  bool feeds_nic = false;     // what goes to other machines holds the ports (the bus) as well
 };
 
 struct NicSpec {
   double bytes_per_second = 0;  // each direction
   double latency_seconds = 0;   // half of a hop: a transfer pays the sender's and the receiver's
   double launch_seconds = 0;    // as of a fabric; the longer of the two cards' counts
+  double device_bytes_per_second = 0;  // of what one device sends or receives over it (0: any)
 };
 
 struct MachineSpec {
@@ -174,9 +186,17 @@ struct MachineSpec {
   NicSpec nic;  // bytes_per_second 0: no NIC (only where there is one machine)
 };
 
+// What carries the pushes and pulls of parameter servers between machines.
+struct ServerTransportSpec {
+  double bytes_per_second = 0;
+  double latency_seconds = 0;  // half of a hop, as of a NIC
+  double launch_seconds = 0;
+};
+
 struct NetworkSpec {
   double latency_seconds = 0;  // of the switch
   double flow_cap_bytes_per_second = 0;
+  std::optional<ServerTransportSpec> servers;  // none: as all other transfers
 };
 
 // More devices than this are refused: routes are stored for every pair.

@@ -71,6 +71,7 @@ DeviceType read_device(const JsonValue& value,
            "{}.efficiency names '{}'; it must be one of the names in efficiencies", value.where(),
            printable(key));
   std::copy(found->second.begin(), found->second.end(), type.efficiency);
+  type.collective_slowdown = object.number_or("collective_slowdown", 1, 100, 1);
   type.multiprocessors = static_cast<int>(object.integer_or("multiprocessors", 1, 1 << 20, 1));
   if (object.has("calibration")) {
     const std::string name = object.string("calibration");
@@ -111,6 +112,7 @@ LinkKind read_link_figures(JsonObject& object, const LinkDatabase& links) {
       figure("bandwidth_bytes_per_second", 1, kMaxPerSecond, kind.bytes_per_second);
   figures.latency_seconds = figure("latency_seconds", 0, kMaxSeconds, kind.latency_seconds);
   figures.launch_seconds = object.number_or("launch_seconds", 0, kMaxSeconds, kind.launch_seconds);
+  figures.feeds_nic = kind.feeds_nic;
   return figures;
 }
 
@@ -137,6 +139,7 @@ FabricSpec read_fabric(const JsonValue& value, const LinkDatabase& links) {
   fabric.port_bytes_per_second = figures.bytes_per_second;
   fabric.latency_seconds = figures.latency_seconds;
   fabric.launch_seconds = figures.launch_seconds;
+  fabric.feeds_nic = object.boolean_or("feeds_nic", figures.feeds_nic);
   object.finish();
   return fabric;
 }
@@ -144,8 +147,10 @@ FabricSpec read_fabric(const JsonValue& value, const LinkDatabase& links) {
 NicSpec read_nic(const JsonValue& value, const LinkDatabase& links) {
   JsonObject object(value);
   const LinkKind figures = read_link_figures(object, links);
+  const double of_device =
+      object.number_or("device_bandwidth_bytes_per_second", 0, kMaxPerSecond, 0);
   object.finish();
-  return {figures.bytes_per_second, figures.latency_seconds, figures.launch_seconds};
+  return {figures.bytes_per_second, figures.latency_seconds, figures.launch_seconds, of_device};
 }
 
 void read_machine_devices(const JsonValue& value, const DeviceDatabase& devices,
@@ -232,6 +237,12 @@ Cluster cluster_from_json(const Json& json, const std::string& source,
     spec.latency_seconds = network.number("latency_seconds", 0, kMaxSeconds);
     spec.flow_cap_bytes_per_second =
         network.number_or("flow_cap_bytes_per_second", 0, kMaxPerSecond, 0);
+    if (network.has("parameter_servers")) {
+      JsonObject servers(network.required("parameter_servers"));
+      const LinkKind kind = read_link_figures(servers, links);
+      servers.finish();
+      spec.servers = {kind.bytes_per_second, kind.latency_seconds, kind.launch_seconds};
+    }
     network.finish();
     builder.set_network(spec);
   }

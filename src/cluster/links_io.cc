@@ -33,6 +33,7 @@ LinkDatabase parse_links(const std::string& text, const std::string& source) {
     kind.bytes_per_second = entry.number("bandwidth_bytes_per_second", 1, 1e18);
     kind.latency_seconds = entry.number("latency_seconds", 0, 10);
     kind.launch_seconds = entry.number("launch_seconds", 0, 10);
+    kind.feeds_nic = entry.boolean_or("feeds_nic", false);
     entry.skip("source");
     entry.finish();
     VALIDATE(links.emplace(name, kind).second, "{}.name: '{}' appears twice; names must differ",

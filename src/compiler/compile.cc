@@ -1,7 +1,10 @@
 // The pass list: layout, tasks, gradients, updates, next values, memory, priorities.
 #include "compiler/compile.h"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
+#include <vector>
 
 #include "compiler/check/verify_plan.h"
 #include "compiler/check_strategy.h"
@@ -52,6 +55,17 @@ void set_memory(const cost::Problem& problem, const Whereabouts& where, Plan& pl
   }
 }
 
+void set_drag(const cluster::Cluster& cluster, Plan& plan) {
+  plan.collective_drag.clear();
+  std::vector<std::int32_t> drags;
+  for (DeviceId device : cluster.device_ids()) {
+    const double extra = cluster.type_of(device).collective_slowdown - 1;
+    drags.push_back(static_cast<std::int32_t>(std::lround(1000 * extra)));
+  }
+  if (std::ranges::all_of(drags, [](std::int32_t drag) { return drag == 0; })) return;
+  for (std::int32_t drag : drags) plan.collective_drag.push_back(drag);
+}
+
 }  // namespace
 
 Plan compile(const cost::Problem& problem, const Strategy& strategy, const CompileOptions& options,
@@ -72,6 +86,7 @@ Plan compile(const cost::Problem& problem, const Strategy& strategy, const Compi
   Plan plan = std::move(builder).finish();
   plan.batch = problem.batch;
   set_memory(problem, e.where, plan);
+  set_drag(*problem.cluster, plan);
   set_ranks(plan);
   if (!strategy.priorities.empty()) set_priorities(plan, strategy.priorities);
 #ifdef HETEROG_CHECKS

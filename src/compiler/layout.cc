@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "cost/collective.h"
 #include "graph/folded.h"
 
 namespace heterog::compiler {
@@ -240,19 +241,50 @@ using LinkSeconds = std::vector<std::pair<LinkId, double>>;
 
 LinkSeconds serving_load(const cluster::Cluster& cluster, const std::vector<DeviceId>& replicas,
                          DeviceId server) {
+  constexpr Bytes kMany = Bytes{1} << 30;  // so that whole nanoseconds do not show
   std::map<LinkId, double> seconds;
-  const auto add = [&](const cluster::Route& route) {
-    for (LinkId link : route.links) seconds[link] += 1 / cluster.link(link).bytes_per_second;
+  const auto add = [&](DeviceId from, DeviceId to) {
+    const cluster::Route& route = cluster.route(from, to);
+    for (LinkId link : route.links) {
+      const Nanoseconds held =
+          cost::link_hold(cluster, route, link, kMany, cost::TransferUse::kServer);
+      seconds[link] += to_seconds(held) / static_cast<double>(kMany);
+    }
   };
-  for (DeviceId replica : replicas) {
-    if (replica == server) continue;
-    add(cluster.route(replica, server));
-    add(cluster.route(server, replica));
+  for (const Speaker& speaker : speakers(cluster, replicas, server)) {
+    add(speaker.device, server);
+    add(server, speaker.device);
+    for (DeviceId other : speaker.others) {
+      add(other, speaker.device);
+      add(speaker.device, other);
+    }
   }
   return {seconds.begin(), seconds.end()};
 }
 
 }  // namespace
+
+std::vector<Speaker> speakers(const cluster::Cluster& cluster, std::span<const DeviceId> devices,
+                              DeviceId server) {
+  std::vector<DeviceId> sorted(devices.begin(), devices.end());
+  std::sort(sorted.begin(), sorted.end());  // so machine by machine
+  std::vector<Speaker> list;
+  for (std::size_t begin = 0, end = 0; begin < sorted.size(); begin = end) {
+    while (end < sorted.size() && cluster.same_machine(sorted[begin], sorted[end])) ++end;
+    if (cluster.same_machine(sorted[begin], server)) {
+      for (std::size_t i = begin; i < end; ++i) {
+        if (sorted[i] != server) list.push_back({sorted[i], {}});
+      }
+      continue;
+    }
+    const std::size_t turn = begin + server.value() % (end - begin);
+    Speaker& speaker = list.emplace_back(sorted[turn]);
+    for (std::size_t i = begin; i < end; ++i) {
+      if (i != turn) speaker.others.push_back(sorted[i]);
+    }
+  }
+  return list;
+}
 
 void choose_servers(const cost::Problem& problem, std::vector<ParameterHome>& homes,
                     std::span<const Bytes> parameter_bytes) {

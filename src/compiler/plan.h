@@ -147,6 +147,11 @@ struct Plan {
   IdVector<DeviceId, StaticMemory> static_memory;
   IdVector<DeviceId, Bytes> capacity;
 
+  // By how many thousandths longer a device computes while it takes part in a collective: a task
+  // that holds its compute stream then goes on slower, and may end later than `duration` says. 0:
+  // not at all, as everywhere where this is empty.
+  IdVector<DeviceId, std::int32_t> collective_drag;
+
   // Resources: device_count compute streams, device_count collective channels, the cluster's links,
   // and one for all collectives where they are serial.
   std::size_t device_count = 0;

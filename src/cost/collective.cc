@@ -17,8 +17,9 @@ struct HopCost {
   double latency_seconds = 0;   // of the slowest hop, each step
 };
 
+// `flows`: how many devices of each machine send over its NIC side by side for one hop.
 HopCost hop_cost(const cluster::Cluster& cluster, const Hops& hops, double bytes_per_hop,
-                 std::map<LinkId, double>& held) {
+                 std::map<LinkId, double>& held, double flows = 1) {
   std::map<LinkId, double> own;  // seconds a byte of hop traffic
   HopCost cost;
   for (const auto& [from, to] : hops) {
@@ -28,6 +29,10 @@ HopCost hop_cost(const cluster::Cluster& cluster, const Hops& hops, double bytes
     cost.latency_seconds = std::max(cost.latency_seconds, to_seconds(route.latency - route.launch));
     if (route.cap_bytes_per_second > 0) {
       cost.seconds_per_byte = std::max(cost.seconds_per_byte, 1 / route.cap_bytes_per_second);
+    }
+    if (route.device_bytes_per_second > 0) {
+      cost.seconds_per_byte =
+          std::max(cost.seconds_per_byte, 1 / (flows * route.device_bytes_per_second));
     }
   }
   for (const auto& [link, seconds] : own) {
@@ -43,6 +48,16 @@ void add_steps(AllReduceShape& shape, const HopCost& cost, double steps, double 
   shape.duration_per_byte += bytes_per_hop * cost.seconds_per_byte;
 }
 
+// The fewest devices of a machine that has any: so many rings run side by side, each of which
+// leaves the machines by another device.
+double rings_side_by_side(const cluster::Cluster& cluster, std::span<const DeviceId> devices) {
+  std::map<MachineId, double> members;
+  for (DeviceId device : devices) ++members[cluster.device(device).machine];
+  double fewest = static_cast<double>(devices.size());
+  for (const auto& [machine, count] : members) fewest = std::min(fewest, count);
+  return fewest;
+}
+
 // Around the devices in this order: in each pass a hop carries (n−1)/n of the bytes in n−1 steps.
 // Two passes reduce, one gathers.
 void add_ring(const cluster::Cluster& cluster, std::span<const DeviceId> devices, int passes,
@@ -52,7 +67,7 @@ void add_ring(const cluster::Cluster& cluster, std::span<const DeviceId> devices
   for (std::size_t i = 0; i < n; ++i) hops.emplace_back(devices[i], devices[(i + 1) % n]);
   const double steps = static_cast<double>(passes) * static_cast<double>(n - 1);
   const double share = steps / static_cast<double>(n);
-  const HopCost cost = hop_cost(cluster, hops, share, held);
+  const HopCost cost = hop_cost(cluster, hops, share, held, rings_side_by_side(cluster, devices));
   shape.latency_seconds += cost.launch_seconds;
   add_steps(shape, cost, steps, share);
 }
@@ -161,16 +176,29 @@ CollectiveCost all_reduce_cost(const cluster::Cluster& cluster, std::span<const 
   return all_reduce_cost(cluster, devices, bytes, all_reduce_algorithm(devices.size(), bytes));
 }
 
+Nanoseconds link_hold(const cluster::Cluster& cluster, const cluster::Route& route, LinkId link,
+                      Bytes bytes, TransferUse use) {
+  const double rate = cluster.link(link).bytes_per_second;
+  if (use == TransferUse::kValue || route.server_bytes_per_second == 0) {
+    return transfer_nanoseconds(bytes, rate);
+  }
+  // The software of a server takes one message at a time.
+  return route.server_latency +
+         transfer_nanoseconds(bytes, std::min(rate, route.server_bytes_per_second));
+}
+
 Nanoseconds transfer_duration(const cluster::Cluster& cluster, const cluster::Route& route,
-                              Bytes bytes) {
-  Nanoseconds slowest = 0;
-  for (LinkId link : route.links) {
-    slowest = std::max(slowest, transfer_nanoseconds(bytes, cluster.link(link).bytes_per_second));
-  }
-  if (route.cap_bytes_per_second > 0) {
-    slowest = std::max(slowest, transfer_nanoseconds(bytes, route.cap_bytes_per_second));
-  }
-  return slowest + route.latency;
+                              Bytes bytes, TransferUse use) {
+  const bool by_software = use == TransferUse::kServer && route.server_bytes_per_second > 0;
+  const Nanoseconds latency = by_software ? route.server_latency : route.latency;
+  double slowest = by_software ? route.server_bytes_per_second : 0;  // 0: none yet
+  const auto consider = [&](double rate) {
+    if (rate > 0 && (slowest == 0 || rate < slowest)) slowest = rate;
+  };
+  for (LinkId link : route.links) consider(cluster.link(link).bytes_per_second);
+  consider(route.cap_bytes_per_second);
+  consider(route.device_bytes_per_second);
+  return latency + transfer_nanoseconds(bytes, slowest);
 }
 
 }  // namespace heterog::cost

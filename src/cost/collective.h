@@ -56,8 +56,14 @@ CollectiveCost all_reduce_cost(const cluster::Cluster& cluster, std::span<const 
 CollectiveCost all_reduce_cost(const cluster::Cluster& cluster, std::span<const DeviceId> devices,
                                Bytes bytes, AllReduceAlgorithm algorithm);
 
-// A transfer of `bytes` over a route: the time each link is held, and the whole (decision 7).
+// What a transfer is for: pushes and pulls may have a transport of their own.
+enum class TransferUse : std::uint8_t { kValue, kServer };
+
+// A transfer of `bytes` over a route: how long it holds one of its links, and how long it takes in
+// all (decision 7).
+Nanoseconds link_hold(const cluster::Cluster& cluster, const cluster::Route& route, LinkId link,
+                      Bytes bytes, TransferUse use = TransferUse::kValue);
 Nanoseconds transfer_duration(const cluster::Cluster& cluster, const cluster::Route& route,
-                              Bytes bytes);
+                              Bytes bytes, TransferUse use = TransferUse::kValue);
 
 }  // namespace heterog::cost

@@ -95,7 +95,8 @@ OrderedJson lanes_data(const cost::Problem& problem, const sim::Simulated& simul
       if (hold.duration == 0) continue;
       Lane& lane = lanes[hold.resource.value()];
       lane.start.push_back(simulated.result.start[task]);
-      lane.length.push_back(hold.duration);
+      lane.length.push_back(sim::held_until(plan, simulated.result, task, hold) -
+                            simulated.result.start[task]);
       lane.task.push_back(task.value());
     }
   }

@@ -30,6 +30,7 @@ class Checker {
 
   std::vector<std::string> check() {
     if (!complete()) return complaints_;
+    collect_collectives();
     times();
     collect_uses();
     exclusive();
@@ -70,13 +71,47 @@ class Checker {
     return true;
   }
 
+  // Of each device that collectives slow: when they run, one after another.
+  void collect_collectives() {
+    collectives_.assign(plan_.device_count, {});
+    if (plan_.collective_drag.empty()) return;
+    for (TaskId task : result_.dispatch) {
+      if (plan_.duration[task] == 0) continue;
+      for (DeviceId device : plan_.participants[task]) {
+        collectives_[device].push_back({start(task), end(task), task});
+      }
+    }
+  }
+
+  // After its duration; on a compute stream what is left of it grows when a collective begins and
+  // shrinks when it ends, to whole nanoseconds, rounded up.
+  Nanoseconds due_end(TaskId task) const {
+    Nanoseconds due = start(task) + plan_.duration[task];
+    const auto holds = plan_.holds[task];
+    const bool computes = holds.size() == 1 && holds[0].resource.value() < plan_.device_count;
+    if (!computes || plan_.collective_drag.empty()) return due;
+    const DeviceId device(holds[0].resource.value());
+    const Nanoseconds slow = 1000 + plan_.collective_drag[device], full = 1000;
+    const auto rounded_up = [](Nanoseconds a, Nanoseconds b) { return (a + b - 1) / b; };
+    for (const Use& collective : collectives_[device]) {
+      if (collective.end <= start(task)) continue;
+      if (collective.begin >= due) break;
+      const Nanoseconds from = std::max(collective.begin, start(task));
+      due = from + rounded_up((due - from) * slow, full);
+      if (due > collective.end) {
+        due = collective.end + rounded_up((due - collective.end) * full, slow);
+      }
+    }
+    return due;
+  }
+
   void times() {
     Nanoseconds step = 0;
     ready_.assign(plan_.task_count(), 0);
     for (TaskId task : plan_.task_ids()) {
-      if (end(task) != start(task) + plan_.duration[task]) {
-        complain("task {} takes {} ns, its duration is {}", task.value(), end(task) - start(task),
-                 plan_.duration[task]);
+      if (end(task) != due_end(task)) {
+        complain("task {} takes {} ns, its duration is {} and it has to take {}", task.value(),
+                 end(task) - start(task), plan_.duration[task], due_end(task) - start(task));
       }
       if (plan_.duration[task] == 0) instant_moments_.insert(start(task));
       step = std::max(step, end(task));
@@ -98,7 +133,8 @@ class Checker {
     uses_.assign(plan_.resource_count(), {});
     for (TaskId task : result_.dispatch) {
       for (const Hold& hold : plan_.holds[task]) {
-        uses_[hold.resource.value()].push_back({start(task), start(task) + hold.duration, task});
+        uses_[hold.resource.value()].push_back(
+            {start(task), held_until(plan_, result_, task, hold), task});
       }
     }
   }
@@ -264,6 +300,7 @@ class Checker {
   IdVector<TaskId, Nanoseconds> ready_;
   std::unordered_set<Nanoseconds> instant_moments_;  // looked up, never walked
   std::vector<std::vector<Use>> uses_;               // of each resource, in order of start
+  IdVector<DeviceId, std::vector<Use>> collectives_;
   std::vector<std::string> complaints_;
 };
 

@@ -51,7 +51,7 @@ class Walk {
       const TaskId task = result.dispatch[i];
       place_[task] = i;
       for (const Hold& hold : plan.holds[task]) {
-        uses_[hold.resource.value()].push_back({task, result.start[task] + hold.duration});
+        uses_[hold.resource.value()].push_back({task, held_until(plan, result, task, hold)});
       }
     }
   }
@@ -217,8 +217,8 @@ IdVector<DeviceId, DeviceTime> device_times(const Plan& plan, const SimResult& r
       DeviceTime& time = times[device];
       const Nanoseconds start = result.start[task];
       if (start > idle_since[device]) share_gap(time, device, idle_since[device], task);
-      time.computing += hold.duration;
-      idle_since[device] = start + hold.duration;
+      idle_since[device] = held_until(plan, result, task, hold);
+      time.computing += idle_since[device] - start;
     }
   }
   for (DeviceId device : id_range<DeviceId>(plan.device_count)) {

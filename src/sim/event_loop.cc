@@ -6,6 +6,18 @@ namespace heterog::sim {
 using compiler::Hold;
 using compiler::Plan;
 
+namespace {
+
+// What a time becomes at a pace slower by so many thousandths, and back.
+Nanoseconds stretched(Nanoseconds time, std::int32_t drag) {
+  return time + (time * drag + 999) / 1000;
+}
+Nanoseconds shrunk(Nanoseconds time, std::int32_t drag) {
+  return (1000 * time + 999 + drag) / (1000 + drag);
+}
+
+}  // namespace
+
 template <class Queue>
 void EventLoop<Queue>::reset(const Plan& plan, const Options& options, SimResult& result) {
   plan_ = &plan;
@@ -23,6 +35,7 @@ void EventLoop<Queue>::reset(const Plan& plan, const Options& options, SimResult
   successors_ = plan.successors.values().data();
   tree_.reset(prepared_.streams + 1);
   if (streams_.size() < prepared_.streams) streams_.resize(prepared_.streams);
+  drags_ = !plan.collective_drag.empty();
   if (sets_.size() < prepared_.hold_sets.size()) sets_.resize(prepared_.hold_sets.size());
   if (waiting_.size() < plan.resource_count()) waiting_.resize(plan.resource_count());
   for (auto& heap : waiting_) heap.clear();
@@ -127,7 +140,12 @@ void EventLoop<Queue>::start_streams() {
         events_.push({now_, key.task});
       } else {
         stream.running = key.task;
-        tree_.set(index, now_ + duration);
+        Nanoseconds takes = duration;
+        if (stream.drag != 0) {
+          takes = stretched(duration, stream.drag);
+          result_->device_busy[DeviceId(tasks_[key.task].device)] += takes - duration;
+        }
+        tree_.set(index, now_ + takes);
       }
     }
   }
@@ -154,6 +172,30 @@ void EventLoop<Queue>::start_of_set(const Key& key) {
   }
   note_start(key);
   events_.push({now_ + duration_[key.task], key.task});
+  if (drags_) change_pace(key.task, 1);
+}
+
+// A collective starts (1) or ends (−1). One that takes no time changes nothing.
+template <class Queue>
+void EventLoop<Queue>::change_pace(std::uint32_t task, int collectives) {
+  if (duration_[task] == 0) return;
+  for (DeviceId device : plan_->participants[TaskId(task)]) {
+    const std::int32_t drag = plan_->collective_drag[device];
+    const std::uint32_t index = prepared_.compute_stream(device);
+    if (drag == 0 || index >= prepared_.streams) continue;
+    Stream& stream = streams_[index];
+    const bool ran_free = stream.collectives == 0;
+    stream.collectives += collectives;
+    if (ran_free == (stream.collectives == 0)) continue;  // another one goes on
+    stream.drag = ran_free ? drag : 0;
+    if (stream.running == kNone) continue;
+    const Nanoseconds left = tree_.at(index) - now_;
+    const Nanoseconds takes = ran_free ? stretched(left, drag) : shrunk(left, drag);
+    const Nanoseconds end = now_ + takes;
+    result_->device_busy[device] += takes - left;
+    tree_.set(index, end);
+    if (options_.timeline) result_->end[TaskId(stream.running)] = end;
+  }
 }
 
 // A release that nobody waits for is no event.
@@ -293,7 +335,10 @@ void EventLoop<Queue>::end_moment() {
     for (const Key& key : started_) {
       const TaskId task(key.task);
       result_->start[task] = now_;
-      result_->end[task] = now_ + plan_->duration[task];
+      // The pace of its stream may have changed the end of what runs there.
+      const std::uint32_t lane = tasks_[key.task].lane;
+      const bool runs = drags_ && lane < prepared_.streams && streams_[lane].running == key.task;
+      result_->end[task] = runs ? tree_.at(lane) : now_ + plan_->duration[task];
       result_->dispatch.push_back(task);
     }
   }
@@ -347,6 +392,7 @@ void EventLoop<Queue>::end_all_at_now() {
     if (event.id & kWake) {
       freed_.push_back(event.id & ~kWake);
     } else {
+      if (drags_) change_pace(event.id, -1);
       end(event.id);
     }
   }

@@ -33,6 +33,9 @@ namespace heterog::sim {
 //                 someone waits for; the earliest stands in the last slot of tree_
 //   live_[d]      bytes on device d now
 //
+// A collective changes the pace of its devices' compute streams (change_pace): what runs there then
+// ends later, its slot of tree_ is set anew, and what starts meanwhile takes longer.
+//
 // Within a moment, what starts on a stream depends on that stream alone, and what starts of the
 // hold sets on them alone; so the two are gone through one after the other. Only who is named as
 // the first that does not fit, and the order in a timeline, depend on the order of starts across
@@ -61,7 +64,9 @@ class EventLoop {
   struct Stream {
     Queue ready;
     std::uint32_t running = kNone;
-    bool touched = false;  // in touched_
+    bool touched = false;          // in touched_
+    std::int32_t drag = 0;         // thousandths by which it is slower now
+    std::int32_t collectives = 0;  // that its device takes part in now
   };
   // Ready tasks that hold the same resources. Its first task waits at `blocked_by` with all others
   // behind it, or nowhere while the set is empty or on trial.
@@ -90,6 +95,7 @@ class EventLoop {
   void wake_when_free(std::uint32_t resource);
   void try_front(const Front& front);
   void start_of_set(const Key& key);
+  void change_pace(std::uint32_t task, int collectives);
   void note_start(const Key& key);
   void take_memory(std::uint32_t task);
   void note_memory(std::uint32_t device);
@@ -101,6 +107,7 @@ class EventLoop {
   const compiler::Plan* plan_ = nullptr;
   SimResult* result_ = nullptr;
   Options options_;
+  bool drags_ = false;  // collectives slow something
   Nanoseconds now_ = 0;
   std::size_t ended_ = 0;
   PreparedPlan prepared_;

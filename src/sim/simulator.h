@@ -36,6 +36,15 @@ struct SimResult {
   std::vector<TaskId> dispatch;  // tasks in order of start
 };
 
+// When a task gives back what it holds: its compute stream when it ends, which may be later than
+// its duration says (Plan::collective_drag).
+inline Nanoseconds held_until(const compiler::Plan& plan, const SimResult& result, TaskId task,
+                              const compiler::Hold& hold) {
+  const bool computes =
+      hold.resource.value() < plan.device_count && hold.duration == plan.duration[task];
+  return computes ? result.end[task] : result.start[task] + hold.duration;
+}
+
 // A compiled plan with what its simulation gave.
 struct Simulated {
   compiler::Plan plan;
@@ -57,8 +66,11 @@ struct Simulated {
 // gives the highest priority (by rank, unless the strategy has an order of its own) starts, until
 // none can; nothing is pre-empted. A moment is: first every task
 // that ends then ends, then tasks start; what takes no time ends at the same moment, which is then
-// gone through again. Under kRankReserve a ready task that cannot start keeps its resources from
-// lower ranks; under kFifo the time of becoming ready comes before the priority.
+// gone through again. While a device takes part in a collective, what its compute stream runs goes
+// on slower, by Plan::collective_drag: what is left of it is stretched when the collective starts
+// and shrinks when it ends, each time to whole nanoseconds, rounded up. Under kRankReserve a ready
+// task that cannot start keeps its resources from lower ranks; under kFifo the time of becoming
+// ready comes before the priority.
 class Simulator {
  public:
   Simulator();

@@ -144,7 +144,8 @@ class TraceWriter {
       const std::size_t resource = hold.resource.value();
       const std::size_t devices = plan_.device_count;
       if (!tells(resource, task)) continue;
-      if (options_.rank) hold.duration = result_.end[task] - result_.start[task];
+      hold.duration = (options_.rank ? result_.end[task] : held_until(plan_, result_, task, hold)) -
+                      result_.start[task];
       if (resource < devices) {
         add_slice(task, static_cast<int>(resource), kComputeThread, hold.duration, 0);
       } else if (resource < 2 * devices) {

@@ -13,16 +13,26 @@ namespace heterog::space {
 
 namespace {
 
-// Time to push `bytes` from every other device to one server and pull them back, one after another
-// through the server's links; the best server (decision 5 spreads servers, so this is an upper
-// end).
+// Seconds that a push or pull of one byte takes.
+double server_seconds_per_byte(const cluster::Cluster& cluster, DeviceId from, DeviceId to) {
+  const double own = cluster.route(from, to).server_bytes_per_second;
+  return std::max(seconds_per_byte(cluster, from, to), own > 0 ? 1 / own : 0);
+}
+
+// Time to push `bytes` from every other device of its machine and from one of every other machine
+// to one server and pull them back, one after another through the server's links; the best server
+// (decision 5 spreads servers, so this is an upper end).
 double parameter_server_seconds(const cluster::Cluster& cluster, Bytes bytes) {
   double best = std::numeric_limits<double>::infinity();
   for (DeviceId server : cluster.device_ids()) {
     double sum = 0;
     for (DeviceId d : cluster.device_ids()) {
       if (d == server) continue;
-      sum += (seconds_per_byte(cluster, d, server) + seconds_per_byte(cluster, server, d)) *
+      const bool speaks = cluster.same_machine(d, server) ||
+                          d == cluster.machine(cluster.device(d).machine).devices.front();
+      if (!speaks) continue;
+      sum += (server_seconds_per_byte(cluster, d, server) +
+              server_seconds_per_byte(cluster, server, d)) *
              static_cast<double>(bytes);
     }
     best = std::min(best, sum);

@@ -88,7 +88,7 @@ TEST(ClusterFiles, MachinesOfHeteroG) {
   // From a V100 to a 1080 Ti: out through 100 GbE, in through 50 GbE.
   const Route& route = c.route(DeviceId(0), DeviceId(2));
   EXPECT_EQ(c.link(route.links[0]).bytes_per_second, 12.1e9);
-  EXPECT_EQ(c.link(route.links[1]).bytes_per_second, 5.8e9);
+  EXPECT_EQ(c.link(route.links[1]).bytes_per_second, 3.7e9);
   EXPECT_EQ(route.latency, 22600 + 2800 + 3000 + 2800);
   EXPECT_EQ(route.launch, 22600);
 }
@@ -173,6 +173,36 @@ TEST(ClusterFiles, LinksAreNamedOrDescribed) {
               HasSubstr("socket_bandwidth_bytes_per_second"));
   EXPECT_THAT(refusal(file(machine(two, R"(, "fabric": {"kind": "switch"})"))),
               HasSubstr("bandwidth_bytes_per_second"));
+}
+
+TEST(ClusterFiles, SayWhatStandsBesideTheLinks) {
+  const LinkDatabase links = parse_links(
+      R"({"format": "heterog-links", "version": 1, "links": [
+          {"name": "staged", "bandwidth_bytes_per_second": 4e9, "latency_seconds": 0,
+           "launch_seconds": 0, "feeds_nic": true},
+          {"name": "calls", "bandwidth_bytes_per_second": 5e8, "latency_seconds": 5e-5,
+           "launch_seconds": 1e-4}]})",
+      "links.json");
+  const std::string nic =
+      R"("nic": {"bandwidth_bytes_per_second": 6e9, "latency_seconds": 1e-6,
+                 "device_bandwidth_bytes_per_second": 1.5e9})";
+  const auto read = [&](const std::string& fabric, const std::string& servers) {
+    return parse_cluster(
+        file(R"({"name": "m", "count": 2, "devices": [{"model": "T4", "count": 2}], "fabric": )" +
+                 fabric + ", " + nic + "}",
+             R"(, "network": {"latency_seconds": 0)" + servers + "}"),
+        "c.json", devices(), links);
+  };
+  const Cluster c = read(R"({"kind": "switch", "link": "staged"})",
+                         R"(, "parameter_servers": {"link": "calls"})");
+  const Route& route = c.route(DeviceId(0), DeviceId(2));
+  EXPECT_EQ(route.links.size(), 4u);
+  EXPECT_EQ(route.device_bytes_per_second, 1.5e9);
+  EXPECT_EQ(route.server_bytes_per_second, 5e8);
+  EXPECT_EQ(route.server_latency, 200000);
+  const Cluster own = read(R"({"kind": "switch", "link": "staged", "feeds_nic": false})", "");
+  EXPECT_EQ(own.route(DeviceId(0), DeviceId(2)).links.size(), 2u);
+  EXPECT_EQ(own.route(DeviceId(0), DeviceId(2)).server_bytes_per_second, 0);
 }
 
 TEST(LinkFile, RefusesSlips) {

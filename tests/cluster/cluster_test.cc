@@ -71,6 +71,44 @@ TEST(Cluster, RoutesInsideAMachineUsePortsAndBetweenMachinesOnlyNics) {
   EXPECT_EQ(c.link(c.route(DeviceId(0), DeviceId(1)).links[0]).bytes_per_second, 10);
 }
 
+// A machine whose GPUs reach the NIC over the fabric: their ports, or the bus. The other's do not.
+TEST(Cluster, WhatFeedsANicIsHeldToo) {
+  MachineSpec ports = test_machine("a", 2), bus = test_machine("b", 2), one = test_machine("c", 1);
+  ports.fabric.feeds_nic = bus.fabric.feeds_nic = one.fabric.feeds_nic = true;
+  bus.fabric.kind = FabricSpec::Kind::kBus;
+  const Cluster c = build({ports, bus, one, test_machine("d", 2)});
+  EXPECT_THAT(route_names(c, 1, 2), ElementsAre("a/gpu1.out", "a/nic.out", "b/nic.in", "b/bus"));
+  EXPECT_THAT(route_names(c, 3, 0), ElementsAre("b/bus", "b/nic.out", "a/nic.in", "a/gpu0.in"));
+  EXPECT_THAT(route_names(c, 4, 0), ElementsAre("c/nic.out", "a/nic.in", "a/gpu0.in"));
+  EXPECT_THAT(route_names(c, 5, 6), ElementsAre("d/gpu0.out", "d/gpu1.in"));
+  EXPECT_THAT(route_names(c, 6, 1), ElementsAre("d/nic.out", "a/nic.in", "a/gpu1.in"));
+}
+
+TEST(Cluster, ADeviceMayGetLessThanTheNic) {
+  MachineSpec cloud = test_machine("a", 2), slower = test_machine("b", 1);
+  cloud.nic.device_bytes_per_second = 1.5;
+  slower.nic.device_bytes_per_second = 0.5;
+  const Cluster c = build({cloud, slower, test_machine("c", 1)});
+  EXPECT_EQ(c.route(DeviceId(0), DeviceId(2)).device_bytes_per_second, 0.5);
+  EXPECT_EQ(c.route(DeviceId(3), DeviceId(1)).device_bytes_per_second, 1.5);
+  EXPECT_EQ(c.route(DeviceId(0), DeviceId(1)).device_bytes_per_second, 0);
+}
+
+TEST(Cluster, ServersMayHaveATransport) {
+  const std::vector<MachineSpec> specs = {test_machine("a", 2), test_machine("b", 1)};
+  const Cluster plain = build(specs);
+  EXPECT_EQ(plain.route(DeviceId(0), DeviceId(2)).server_bytes_per_second, 0);
+  EXPECT_EQ(plain.route(DeviceId(0), DeviceId(2)).server_latency, 11);
+  const Cluster slow = build(specs, {5e-9, 0, ServerTransportSpec{1, 20e-9, 100e-9}});
+  EXPECT_EQ(slow.route(DeviceId(0), DeviceId(2)).server_bytes_per_second, 1);
+  EXPECT_EQ(slow.route(DeviceId(0), DeviceId(2)).server_latency, 145);
+  EXPECT_EQ(slow.route(DeviceId(0), DeviceId(1)).server_bytes_per_second, 0);
+  EXPECT_EQ(slow.route(DeviceId(0), DeviceId(1)).server_latency, 1);
+  EXPECT_NE(plain.hash(), slow.hash());
+  EXPECT_THAT(refusal(specs, {5e-9, 0, ServerTransportSpec{0, 0, 0}}),
+              HasSubstr("network.parameter_servers"));
+}
+
 TEST(Cluster, BusIsOneLinkForBothDirections) {
   MachineSpec spec = test_machine("a", 3);
   spec.fabric.kind = FabricSpec::Kind::kBus;

@@ -145,6 +145,79 @@ TEST(Compile, ParameterServerPushesUpdatesAndPulls) {
   }
 }
 
+// Two machines of three devices. The server's neighbours push and pull for themselves; of the other
+// machine one device adds up three gradients, pushes their sum and hands on what it pulls. The turn
+// is that of the server's number.
+TEST(Compile, AServerTalksToEachOtherMachineOnce) {
+  cluster::ClusterBuilder builder("toy");
+  for (const char* name : {"a", "b"}) builder.add_machine(cluster::test_machine(name, 3));
+  const auto problem =
+      cost::make_problem(std::make_shared<const graph::ModelGraph>(support::tiny_mlp_graph()),
+                         std::make_shared<const cluster::Cluster>(std::move(builder).build("toy")),
+                         cost::ConstantModel(1e-6), 12);
+  Strategy strategy = uniform_strategy(*problem, even(6, SyncMethod::kParameterServer));
+  for (TensorId parameter : problem->graph->parameters()) {
+    strategy.sync.push_back({parameter, SyncMethod::kParameterServer, d(1)});
+  }
+  const Plan plan = compile(*problem, strategy);
+  verify_plan(plan);
+  const std::size_t parameters = problem->graph->parameters().size();
+  std::map<std::pair<std::size_t, std::size_t>, std::size_t> pushes, pulls;
+  for (TaskId task : plan.task_ids()) {
+    if (plan.kind[task] == TaskKind::kPush) {
+      ++pushes[{plan.peer[task].value(), plan.device[task].value()}];
+    } else if (plan.kind[task] == TaskKind::kPull) {
+      ++pulls[{plan.device[task].value(), plan.peer[task].value()}];
+    }
+  }
+  // Device 4 speaks for 3 and 5.
+  const std::map<std::pair<std::size_t, std::size_t>, std::size_t> expected = {
+      {{0, 1}, parameters},
+      {{2, 1}, parameters},
+      {{3, 4}, parameters},
+      {{4, 1}, parameters},
+      {{5, 4}, parameters}};
+  EXPECT_EQ(pushes, expected);
+  EXPECT_EQ(pulls, expected);
+  std::map<std::size_t, std::size_t> sums;
+  for (TaskId task : tasks_of(plan, TaskKind::kSum)) {
+    ++sums[plan.device[task].value()];
+    EXPECT_EQ(plan.contributions_to(task).size(), plan.device[task] == d(1) ? 4u : 3u);
+  }
+  EXPECT_EQ(sums, (std::map<std::size_t, std::size_t>{{1, parameters}, {4, parameters}}));
+}
+
+// The software of the servers carries 0.5 B/ns where the NICs carry 2, and takes 40 ns where they
+// take 6, during which it does nothing else: between machines alone.
+TEST(Compile, ServersHaveATransportOfTheirOwn) {
+  cluster::ClusterBuilder builder("toy");
+  for (const char* name : {"a", "b"}) {
+    cluster::MachineSpec spec = cluster::test_machine(name, 2);
+    spec.fabric.port_bytes_per_second = 4e9;
+    spec.nic = {2e9, 3e-9};
+    builder.add_machine(std::move(spec));
+  }
+  builder.set_network({0, 0, cluster::ServerTransportSpec{0.5e9, 15e-9, 10e-9}});
+  const auto problem =
+      cost::make_problem(std::make_shared<const graph::ModelGraph>(support::tiny_mlp_graph()),
+                         std::make_shared<const cluster::Cluster>(std::move(builder).build("toy")),
+                         cost::ConstantModel(1e-6), 12);
+  for (SyncMethod sync : {SyncMethod::kParameterServer, SyncMethod::kAllReduce}) {
+    const Plan plan = compile(*problem, uniform_strategy(*problem, even(4, sync)));
+    for (TaskId task : plan.task_ids()) {
+      if (!is_transfer(plan.kind[task])) continue;
+      const bool inside = problem->cluster->same_machine(plan.device[task], plan.peer[task]);
+      const auto bytes = plan.moved_bytes[task];
+      ASSERT_EQ(sync, SyncMethod::kParameterServer);
+      EXPECT_EQ(plan.duration[task], inside ? bytes / 4 + 1 : 2 * bytes + 40);
+      for (const Hold& hold : plan.holds[task]) {
+        EXPECT_EQ(hold.duration, inside ? bytes / 4 : 2 * bytes + 40);
+        EXPECT_EQ(hold.bytes, bytes);
+      }
+    }
+  }
+}
+
 TEST(Compile, OneDeviceNeedsNoCommunication) {
   const auto problem = toy_problem(support::tiny_mlp_graph(), 3, 12);
   const Plan plan = compile(*problem, uniform_strategy(*problem, single_decision(d(1))));

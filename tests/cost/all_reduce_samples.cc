@@ -31,7 +31,7 @@ std::vector<AllReduceSample> read_all_reduce_samples(const std::string& path) {
 double predicted_seconds(const AllReduceSample& sample, const cluster::LinkDatabase& links) {
   // The Pascal cards for games stand in boxes where all of them reach each other's memory.
   const bool peers = sample.device == "GTX-1080-Ti" || sample.device == "TITAN-X-Pascal";
-  const cluster::LinkKind port = links.at(peers ? "pcie3" : "pcie3-staged");
+  const cluster::LinkKind port = links.at(peers ? "pcie3" : "pcie3-sockets");
   const cluster::LinkKind card = links.at(peers ? "infiniband-fdr" : "infiniband-fdr-staged");
   cluster::DeviceType type;
   type.name = sample.device;

@@ -188,6 +188,32 @@ TEST(AllReduce, ACappedFlowTakesLongerButHoldsNoLinkLonger) {
   EXPECT_EQ(held(c, cost, "a/nic.out"), 500);
 }
 
+// A cloud gives each GPU 1.5 B/ns of a NIC of 5: two of each machine get 3, four 5.
+TEST(AllReduce, RingsOfSeveralGpusShareACloudsNic) {
+  MachineSpec a = machine("a", 4, 100, 5), b = machine("b", 4, 100, 5);
+  a.nic.device_bytes_per_second = b.nic.device_bytes_per_second = 1.5e9;
+  const Cluster c = build({a, b});
+  const auto seconds = [&](std::vector<DeviceId> set) {
+    return all_reduce_cost(c, set, 30000, AllReduceAlgorithm::kRing).duration;
+  };
+  EXPECT_EQ(seconds(devices({0, 4})), 30000 / 1.5 + 2 * 100);
+  EXPECT_EQ(seconds(devices({0, 1, 4, 5})), 45000 / 3 + 6 * 100);
+  EXPECT_EQ(seconds(devices({0, 1, 2, 4})), 45000 / 1.5 + 6 * 100);  // the other has one
+  EXPECT_EQ(seconds(devices({0, 1, 2, 3, 4, 5, 6, 7})), 52500 / 5 + 14 * 100);
+  EXPECT_EQ(transfer_duration(c, c.route(DeviceId(0), DeviceId(4)), 3000), 2000 + 100);
+}
+
+// A port of 4 B/ns before a NIC of 10.
+TEST(AllReduce, ANicIsNoFasterThanWhatFeedsIt) {
+  MachineSpec a = machine("a", 2, 4, 10), b = machine("b", 2, 4, 10);
+  a.fabric.feeds_nic = b.fabric.feeds_nic = true;
+  const Cluster c = build({a, b});
+  const auto cost = all_reduce_cost(c, devices({0, 1, 2, 3}), 8000, AllReduceAlgorithm::kRing);
+  EXPECT_EQ(cost.duration, 12000 / 4 + 6 * 100);
+  EXPECT_EQ(held(c, cost, "a/nic.out"), 1200);
+  EXPECT_EQ(held(c, cost, "a/gpu1.out"), 3000);
+}
+
 TEST(AllReduce, ShapeGivesTheSameAsTheDirectCall) {
   const Cluster c = build({machine("a", 3, 10, 1), machine("b", 2, 5, 2)});
   const auto set = devices({1, 2, 3, 4});

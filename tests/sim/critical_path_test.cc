@@ -25,7 +25,7 @@ constexpr OrderPolicy kOrders[] = {OrderPolicy::kRank, OrderPolicy::kRankReserve
 // When a task lets go of a resource.
 Nanoseconds released(const Plan& plan, const SimResult& result, TaskId task, ResourceId resource) {
   for (const compiler::Hold& hold : plan.holds[task]) {
-    if (hold.resource == resource) return result.start[task] + hold.duration;
+    if (hold.resource == resource) return held_until(plan, result, task, hold);
   }
   return -1;
 }

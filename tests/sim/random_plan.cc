@@ -35,7 +35,20 @@ compiler::Plan random_plan(Rng& rng) {
     if (on_stream) {
       builder.hold(task, {builder.plan().compute_stream(spec.device), spec.duration});
     }
-    const std::size_t held = on_stream ? 0 : 1 + rng.below(rng.below(3) ? 2 : 4);
+    // Some of the others are collectives.
+    std::vector<DeviceId> members;
+    if (has_streams && !on_stream && rng.below(3) == 0) {
+      for (DeviceId device : id_range<DeviceId>(devices)) {
+        if (rng.below(2)) members.push_back(device);
+      }
+      if (members.size() < 2) members.clear();
+    }
+    for (DeviceId member : members) {
+      builder.hold(task, {builder.plan().collective_channel(member), spec.duration});
+      builder.participate(task, member);
+    }
+    const std::size_t held =
+        on_stream || !members.empty() ? 0 : 1 + rng.below(rng.below(3) ? 2 : 4);
     std::vector<std::size_t> chosen;
     for (std::size_t h = 0; h < held; ++h) {
       const std::size_t resource =
@@ -66,6 +79,11 @@ compiler::Plan random_plan(Rng& rng) {
   for (DeviceId device : id_range<DeviceId>(devices)) {
     plan.static_memory[device].parameters = static_cast<Bytes>(rng.below(30));
     plan.capacity[device] = static_cast<Bytes>(rng.below(200));
+  }
+  if (rng.below(2)) {
+    for (std::size_t device = 0; device < devices; ++device) {
+      plan.collective_drag.push_back(static_cast<std::int32_t>(rng.below(3) * 150));
+    }
   }
   compiler::set_ranks(plan);
   return plan;

@@ -44,11 +44,44 @@ SimResult reference_simulate(const compiler::Plan& plan, OrderPolicy order) {
     }
     return true;
   };
+  // A stream: nobody who holds it holds anything else, or holds it for less than it takes.
+  const auto is_stream = [&](ResourceId resource) {
+    for (TaskId task : plan.task_ids()) {
+      for (const Hold& hold : plan.holds[task]) {
+        if (hold.resource != resource) continue;
+        if (plan.holds[task].size() != 1 || hold.duration != plan.duration[task]) return false;
+      }
+    }
+    return true;
+  };
+  const auto collectives_at = [&](DeviceId device) {
+    int count = 0;
+    for (TaskId task : plan.task_ids()) {
+      if (result.start[task] < 0 || ended[task.value()] || plan.duration[task] == 0) continue;
+      for (DeviceId member : plan.participants[task]) count += member == device;
+    }
+    return count;
+  };
+  // What runs on a device ends at another time once its pace has changed.
+  const auto change_pace = [&](DeviceId device, Nanoseconds now, bool slower) {
+    const ResourceId stream = plan.compute_stream(device);
+    if (!is_stream(stream)) return;
+    const Nanoseconds drag = plan.collective_drag[device];
+    for (TaskId task : plan.task_ids()) {
+      const auto holds = plan.holds[task];
+      if (holds.size() != 1 || holds[0].resource != stream || result.start[task] < 0) continue;
+      const Nanoseconds left = result.end[task] - now;
+      if (left <= 0 || drag == 0) continue;
+      const Nanoseconds thousand = 1000, whole = thousand + drag;
+      result.end[task] = now + (slower ? (left * whole + thousand - 1) / thousand
+                                       : (left * thousand + whole - 1) / whole);
+    }
+  };
   const auto is_free = [&](ResourceId resource, Nanoseconds now) {
     for (TaskId other : plan.task_ids()) {
       if (result.start[other] < 0) continue;
       for (const Hold& hold : plan.holds[other]) {
-        if (hold.resource == resource && result.start[other] + hold.duration > now) return false;
+        if (hold.resource == resource && held_until(plan, result, other, hold) > now) return false;
       }
     }
     return true;
@@ -60,6 +93,10 @@ SimResult reference_simulate(const compiler::Plan& plan, OrderPolicy order) {
       if (result.start[task] < 0 || ended[task.value()] || result.end[task] > now) continue;
       ended[task.value()] = true;
       live[plan.device[task]] -= plan.workspace[task];
+      if (plan.collective_drag.empty() || plan.duration[task] == 0) continue;
+      for (DeviceId member : plan.participants[task]) {
+        if (collectives_at(member) == 0) change_pace(member, now, false);
+      }
     }
     // A buffer is given back when its task and all its readers have ended.
     for (BufferId buffer : id_range<BufferId>(plan.buffers.size())) {
@@ -96,6 +133,18 @@ SimResult reference_simulate(const compiler::Plan& plan, OrderPolicy order) {
       result.start[task] = now;
       result.end[task] = now + plan.duration[task];
       result.dispatch.push_back(task);
+      if (!plan.collective_drag.empty() && plan.duration[task] > 0) {
+        for (DeviceId member : plan.participants[task]) {
+          if (collectives_at(member) == 1) change_pace(member, now, true);
+        }
+        const auto holds = plan.holds[task];
+        if (holds.size() == 1 && holds[0].resource.value() < plan.device_count &&
+            is_stream(holds[0].resource)) {
+          const DeviceId device(holds[0].resource.value());
+          const Nanoseconds drag = collectives_at(device) > 0 ? plan.collective_drag[device] : 0;
+          result.end[task] = now + (plan.duration[task] * (1000 + drag) + 999) / 1000;
+        }
+      }
       live[plan.device[task]] += plan.workspace[task];
       for (BufferId buffer : plan.allocates[task]) {
         live[plan.buffers[buffer].device] += plan.buffers[buffer].bytes;
@@ -115,7 +164,8 @@ SimResult reference_simulate(const compiler::Plan& plan, OrderPolicy order) {
       if (result.start[task] < 0) continue;
       if (!ended[task.value()]) consider(result.end[task]);
       for (const Hold& hold : plan.holds[task]) {
-        if (result.start[task] + hold.duration > now) consider(result.start[task] + hold.duration);
+        const Nanoseconds until = held_until(plan, result, task, hold);
+        if (until > now) consider(until);
       }
     }
     if (next < 0) break;

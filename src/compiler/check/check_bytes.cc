@@ -284,9 +284,15 @@ class Counter {
     for (DeviceId device : at) longest = std::max(longest, as_rows(gradient, device));
     const ParameterHome& home = layout_.home(gradient.parameter);
     if (home.server.valid()) {
-      const bool rows = std::find(at.begin(), at.end(), home.server) != at.end();
-      for (DeviceId device : at) {
-        send(device, home.server, rows ? as_rows(gradient, device) : full);
+      // Rows, if any are shorter, go straight to a server that has some itself.
+      const bool rows = std::find(at.begin(), at.end(), home.server) != at.end() &&
+                        std::any_of(at.begin(), at.end(), [&](DeviceId device) {
+                          return as_rows(gradient, device) < full;
+                        });
+      if (rows) {
+        for (DeviceId device : at) send(device, home.server, as_rows(gradient, device));
+      } else {
+        to_server(at, home.server, full, false);
       }
       total_at_[gradient.tensor] = {home.server};
       return;
@@ -308,12 +314,31 @@ class Counter {
     }
   }
 
+  // Pushes, or pulls on the same ways back: one between the server and each machine, by the device
+  // whose turn it is, and one between that device and each other of its machine.
+  void to_server(const std::vector<DeviceId>& devices, DeviceId server, Bytes bytes, bool back) {
+    const auto move = [&](DeviceId from, DeviceId to) {
+      send(back ? to : from, back ? from : to, bytes);
+    };
+    std::map<MachineId, std::set<DeviceId>> machines;
+    for (DeviceId device : devices) machines[cluster_.device(device).machine].insert(device);
+    for (const auto& [machine, members] : machines) {
+      const bool own = machine == cluster_.device(server).machine;
+      const DeviceId speaker =
+          own ? server
+              : *std::next(members.begin(),
+                           static_cast<std::ptrdiff_t>(server.value() % members.size()));
+      move(speaker, server);
+      for (DeviceId member : members) move(member, speaker);
+    }
+  }
+
   void pulls() {
     for (TensorId parameter : graph_.parameters()) {
       if (layout_.home_of[parameter] == Layout::kNoHome) continue;
       const ParameterHome& home = layout_.home(parameter);
       if (!home.server.valid() || !problem_.folded->updater[parameter].valid()) continue;
-      for (DeviceId replica : home.replicas) send(home.server, replica, whole(parameter));
+      to_server(home.replicas, home.server, whole(parameter), true);
     }
   }
 

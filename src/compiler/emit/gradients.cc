@@ -114,8 +114,10 @@ void aggregate_gradients(Emission& e, Bytes bucket_bytes) {
     } else if (aggregate_rows(e, gradient, value)) {
       continue;
     } else if (home.server.valid()) {
-      e.where.set_total(gradient.tensor, {sum_at(e, gradient.tensor, value.addends, bytes,
-                                                 home.server, TaskKind::kPush, value.in_place)});
+      const std::vector<Location> sums =
+          sum_in_machines(e, gradient.tensor, value.addends, bytes, home.server, value.in_place);
+      e.where.set_total(gradient.tensor, {sum_at(e, gradient.tensor, sums, bytes, home.server,
+                                                 TaskKind::kPush, value.in_place)});
     } else {
       Bucket& bucket = open[e.layout.of_op[gradient.producer]];
       if (bucket.bytes + bytes > bucket_bytes) close(bucket);

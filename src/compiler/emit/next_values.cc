@@ -13,8 +13,8 @@ namespace {
 using graph::Phase;
 using graph::SplitKind;
 
-// Over the old value, after its readers.
-void pull(Emission& e, TensorId old, OpId maker, const Location& from, DeviceId to) {
+// Over the old value, after its readers. The result is where it arrives.
+Location pull(Emission& e, TensorId old, OpId maker, const Location& from, DeviceId to) {
   const Source pulled = transfer(e,
                                  {.kind = TaskKind::kPull,
                                   .op = maker,
@@ -25,6 +25,7 @@ void pull(Emission& e, TensorId old, OpId maker, const Location& from, DeviceId 
                                   .bytes = e.problem.graph->bytes(old, 1)},
                                  {from.source.task, BufferId()});
   wait_for_readers(e, old, to, pulled.task);
+  return {to, {pulled.task, BufferId()}};
 }
 
 // Where the next value of a tensor that stays is made, or put together from slices; nowhere if the
@@ -54,8 +55,9 @@ void pull_parameters(Emission& e) {
     const ParameterHome& home = e.layout.home(parameter);
     if (!updater.valid() || !home.server.valid()) continue;
     const Location made{home.server, {e.where.instance_task(updater, 0), BufferId()}};
-    for (DeviceId replica : home.replicas) {
-      if (replica != home.server) pull(e, parameter, updater, made, replica);
+    for (const Speaker& speaker : speakers(*e.problem.cluster, home.replicas, home.server)) {
+      const Location pulled = pull(e, parameter, updater, made, speaker.device);
+      for (DeviceId other : speaker.others) pull(e, parameter, updater, pulled, other);
     }
   }
 }

@@ -147,6 +147,24 @@ std::vector<Location> all_reduce(Emission& e, TensorId tensor, std::span<const L
   return results;
 }
 
+std::vector<Location> sum_in_machines(Emission& e, TensorId tensor,
+                                      std::span<const Location> locations, Bytes bytes,
+                                      DeviceId server, InPlace in_place) {
+  const auto at = [&](DeviceId device) {
+    return *std::ranges::find(locations, device, &Location::device);
+  };
+  std::vector<Location> sums;
+  for (const Location& location : locations) {
+    if (location.device == server) sums.push_back(location);
+  }
+  for (const Speaker& speaker : speakers(*e.problem.cluster, devices_of(locations), server)) {
+    std::vector<Location> inside = {at(speaker.device)};
+    for (DeviceId other : speaker.others) inside.push_back(at(other));
+    sums.push_back(sum_at(e, tensor, inside, bytes, speaker.device, TaskKind::kPush, in_place));
+  }
+  return sums;
+}
+
 Location sum_at(Emission& e, TensorId tensor, std::span<const Location> locations, Bytes bytes,
                 DeviceId root, TaskKind transfer_kind, InPlace in_place) {
   const OpId producer = e.problem.graph->tensor(tensor).producer;

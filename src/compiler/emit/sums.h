@@ -30,6 +30,12 @@ std::vector<Location> all_reduce(Emission& e, TensorId tensor, std::span<const L
 Location sum_at(Emission& e, TensorId tensor, std::span<const Location> locations, Bytes bytes,
                 DeviceId root, TaskKind transfer_kind, InPlace in_place);
 
+// Before a parameter server adds up: of each other machine one location is left, the sum of those
+// of its devices, on the one that speaks for them.
+std::vector<Location> sum_in_machines(Emission& e, TensorId tensor,
+                                      std::span<const Location> locations, Bytes bytes,
+                                      DeviceId server, InPlace in_place);
+
 // A collective over `devices` (ascending), to which nothing is contributed yet.
 TaskId add_collective(Emission& e, TaskKind kind, TensorId tensor,
                       std::span<const DeviceId> devices, const cost::CollectiveCost& cost,

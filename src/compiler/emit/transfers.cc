@@ -15,12 +15,13 @@ Source transfer(Emission& e, const Transfer& spec, const Source& from) {
   task.begin = spec.begin;
   task.end = spec.end;
   task.moved_bytes = spec.bytes;
-  task.duration = cost::transfer_duration(cluster, route, spec.bytes);
+  const cost::TransferUse use =
+      spec.kind == TaskKind::kTransfer ? cost::TransferUse::kValue : cost::TransferUse::kServer;
+  task.duration = cost::transfer_duration(cluster, route, spec.bytes, use);
   const TaskId id = e.builder.add_task(task);
   for (LinkId link : route.links) {
-    e.builder.hold(
-        id, {e.builder.plan().link(link),
-             transfer_nanoseconds(spec.bytes, cluster.link(link).bytes_per_second), spec.bytes});
+    e.builder.hold(id, {e.builder.plan().link(link),
+                        cost::link_hold(cluster, route, link, spec.bytes, use), spec.bytes});
   }
   if (from.task.valid()) {
     e.builder.depend(from.task, id);

@@ -1,0 +1,127 @@
+// Computation beside collectives, worked out on paper.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "compiler/order.h"
+#include "compiler/plan_builder.h"
+#include "sim/check_timeline.h"
+#include "sim/simulator.h"
+
+namespace heterog::sim {
+namespace {
+
+using compiler::OrderPolicy;
+using compiler::Plan;
+using compiler::PlanBuilder;
+using compiler::TaskKind;
+
+// Two devices, the first of which collectives slow by 150 thousandths. Tasks are numbered as they
+// are added, and rank in that order.
+struct Made {
+  Made() : builder(2, 0) { builder.plan().batch = 1; }
+  TaskId compute(std::size_t device, Nanoseconds duration, std::vector<TaskId> after = {}) {
+    return add(device, duration, after, false);
+  }
+  TaskId collective(Nanoseconds duration, std::vector<TaskId> after = {}) {
+    const TaskId task = add(0, duration, after, true);
+    for (std::size_t device : {0, 1}) builder.participate(task, DeviceId(device));
+    return task;
+  }
+  TaskId add(std::size_t device, Nanoseconds duration, const std::vector<TaskId>& after, bool all) {
+    PlanBuilder::Task spec;
+    spec.op = OpId(builder.plan().task_count());
+    spec.device = DeviceId(device);
+    spec.duration = duration;
+    spec.end = 1;
+    const TaskId task = builder.add_task(spec);
+    if (all) {
+      for (std::size_t d : {0, 1}) {
+        builder.hold(task, {builder.plan().collective_channel(DeviceId(d)), duration});
+      }
+    } else {
+      builder.hold(task, {builder.plan().compute_stream(DeviceId(device)), duration});
+    }
+    for (TaskId before : after) builder.depend(before, task);
+    return task;
+  }
+  Plan plan() {
+    Plan plan = std::move(builder).finish();
+    plan.static_memory.assign(2, {});
+    plan.capacity.assign(2, 1000);
+    plan.collective_drag.push_back(150);
+    plan.collective_drag.push_back(0);
+    compiler::set_ranks(plan);
+    return plan;
+  }
+  PlanBuilder builder;
+};
+
+void expect_ends(const Plan& plan, const std::vector<Nanoseconds>& ends) {
+  for (OrderPolicy order : {OrderPolicy::kRank, OrderPolicy::kRankReserve, OrderPolicy::kFifo}) {
+    const SimResult result = simulate(plan, order);
+    EXPECT_THAT(result.end.raw(), testing::ElementsAreArray(ends));
+    EXPECT_EQ(result.step, *std::max_element(ends.begin(), ends.end()));
+    EXPECT_THAT(check_timeline(plan, result, order), testing::IsEmpty());
+  }
+}
+
+// At 200 the collective takes the 800 ns that are left to 920; at 600 it leaves 520 of them, which
+// are 452.2 at full pace. The other device loses nothing.
+TEST(Drag, StretchesWhatRunsBesideACollective) {
+  Made made;
+  made.compute(0, 1000);
+  const TaskId first = made.compute(1, 200);
+  made.compute(1, 1000, {first});
+  made.collective(400, {first});
+  expect_ends(made.plan(), {600 + 453, 200, 1200, 600});
+}
+
+// What begins under a collective takes 1.15 times as long, and what begins after it does not.
+TEST(Drag, StretchesWhatBeginsBesideACollective) {
+  Made made;
+  const TaskId collective = made.collective(400);
+  const TaskId a = made.compute(0, 100);
+  const TaskId b = made.compute(0, 200, {a});
+  made.compute(0, 300, {b, collective});
+  expect_ends(made.plan(), {400, 115, 345, 700});
+}
+
+// One that ends as the next begins. The first comes at 40, where 60 are left, and makes them 69; at
+// 86, 23 of them are left, which are 20 at full pace; the second makes them 23 again.
+TEST(Drag, GoesOnFromOneCollectiveToTheNext) {
+  Made made;
+  const TaskId before = made.compute(1, 40);
+  made.compute(0, 100);
+  const TaskId first = made.collective(46, {before});
+  made.collective(100, {first});
+  expect_ends(made.plan(), {40, 109, 86, 186});
+}
+
+TEST(Drag, ACollectiveThatTakesNoTimeCostsNothing) {
+  Made made;
+  const TaskId before = made.compute(1, 7);
+  made.compute(0, 13);
+  made.collective(0, {before});
+  expect_ends(made.plan(), {7, 13, 7});
+}
+
+// A timeline at full pace is refused, and so is one that lost more than it had to.
+TEST(Drag, TheCheckOfTimelinesKnowsThePace) {
+  Made made;
+  made.compute(0, 1000);
+  made.collective(400);
+  const Plan plan = made.plan();
+  SimResult result = simulate(plan);
+  EXPECT_THAT(check_timeline(plan, result, OrderPolicy::kRank), testing::IsEmpty());
+  for (Nanoseconds off : {-1, 1}) {
+    SimResult wrong = result;
+    wrong.end[TaskId(0)] += off;
+    wrong.step = wrong.end[TaskId(0)];
+    EXPECT_THAT(check_timeline(plan, wrong, OrderPolicy::kRank), testing::Not(testing::IsEmpty()));
+  }
+}
+
+}  // namespace
+}  // namespace heterog::sim
