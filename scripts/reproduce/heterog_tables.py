@@ -97,7 +97,7 @@ def main():
           "Seconds a step, and HeteroG's (our plan's) speed-up over each baseline.\n")
     print(f"{'model (batch)':22} {'':6} {'HeteroG':>7} "
           + " ".join(f"{name.upper():>15}" for name in BASELINES) + "  planned in")
-    rows, wrong, better, patterns = [], [], 0, []
+    rows, wrong, better, patterns, agrees = [], [], 0, [], []
     begin = time.monotonic()
     for model, batch, *paper in cases:
         found = compare(model, cluster, batch, options.evaluations)
@@ -118,6 +118,8 @@ def main():
         patterns += [f"{name} {baseline}: {'runs' if t else 'out of memory'}, in the paper it "
                      f"{'runs' if p else 'does not fit'}"
                      for baseline, t, p in zip(BASELINES, times, paper[1:]) if bool(t) != bool(p)]
+        agrees += [(times[i] < times[i + 1]) == (paper[1 + i] < paper[2 + i]) for i in (0, 2)
+                   if None not in (*times[i:i + 2], *paper[1 + i:3 + i])]  # fmt: skip
         rows.append({"model": model, "batch": batch, "step_seconds": ours, "paper_seconds": paper[0],
                      "plan_seconds": plan["plan_seconds"],
                      "baselines": dict(zip(BASELINES, times)),
@@ -127,6 +129,8 @@ def main():
           f"strictly better than every one; {len(patterns)} deviations in what fits")
     for line in patterns:
         print("  " + line)
+    print(f"parameter servers or all-reduce, which is faster is as in the paper in {sum(agrees)} of "
+          f"{len(agrees)} cases")
     if options.out:
         options.out.write_text(json.dumps(rows, indent=1) + "\n")
     for name in wrong:
