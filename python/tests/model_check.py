@@ -253,7 +253,7 @@ def _draw_plan(rng: random.Random, graph: dict, batch: int, number: int) -> dict
         "batch": batch,
         "max_groups": 2000,
         "predicted": {"step_seconds": 0, "feasible": True, "devices": []},
-        "order": rng.choice(("rank", "fifo")),
+        "order": rng.choice(("rank", "rank-queued", "fifo")),
         "bucket_bytes": rng.choice((0, 0, 1000)),
         "sync": sync,
         "decisions": decisions,

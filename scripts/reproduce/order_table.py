@@ -4,7 +4,8 @@
 
 --authors takes the links at what the authors' code says of them. The paper compares the two orders under HeteroG's own plan; here they are compared under even data
 parallelism, with all-reduce and with parameter servers, and under the plan that heterog finds.
-"speed-up" is (FIFO - rank) / rank.
+"speed-up" is (FIFO - rank) / rank. A table of data parallelism with an order drawn at random
+follows: that is what the paper's figures are to be compared with (docs/results.md).
 """
 
 import argparse
@@ -21,7 +22,7 @@ PAPER = {  # model: seconds with HeteroG's order, with FIFO
     "mobilenet_v2": (0.232, 0.269), "nasnet_a_large": (0.862, 0.989), "transformer6": (0.298, 0.322),
     "bert_large24": (0.451, 0.514), "xlnet_large24": (0.851, 1.005),
 }  # fmt: skip
-ORDERS = ["rank", "rank-reserve", "fifo"]
+ORDERS = ["rank", "rank-reserve", "fifo", "rank-queued"]
 
 
 def heterog(*words):
@@ -56,6 +57,8 @@ def main():
                   + f"  {100 * (fifo - rank) / rank:+14.1f} %"
                   + (f"  {100 * (theirs - ours) / ours:+5.1f} %" if planner == "portfolio" else ""),
                   flush=True)
+    print(flush=True)
+    subprocess.run([PROGRAM.parent / "order_steps"], cwd=ROOT, check=True)
 
 
 if __name__ == "__main__":

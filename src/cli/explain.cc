@@ -57,7 +57,7 @@ void add_explain(CLI::App& app, Action& chosen) {
   add_batch_of_plan(verb, options->problem);
   verb.add_option("--plan", options->plan, "Plan file")->required();
   verb.add_option("--order", options->order,
-                  "rank, rank-reserve or fifo, in place of the plan's own");
+                  fmt::format("{}, in place of the plan's own", compiler::kPlainOrders));
   add_common(verb, options->common);
   verb.footer(
       "Example:\n  heterog explain --graph models/bert_large24.json.gz "

@@ -2,6 +2,9 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "cli/options.h"
 #include "cli/output.h"
@@ -25,8 +28,33 @@ struct PlanOptions {
   std::string policy;
   std::string planner{kPortfolio};
   std::int64_t accumulate = 1;
+  int order_rounds = 0;
   std::string trace;
 };
+
+// What the decisions of a plan would take in every order that needs no priorities.
+using StepOfOrder = std::vector<std::pair<std::string, Nanoseconds>>;
+StepOfOrder steps_of_orders(const cost::Problem& problem, compiler::Strategy strategy,
+                            const compiler::CompileOptions& options) {
+  StepOfOrder steps;
+  strategy.priorities.clear();
+  for (compiler::OrderPolicy order : compiler::kSearchedOrders) {
+    strategy.order = order;
+    const sim::Simulated simulated = simulate_strategy(problem, strategy, options);
+    steps.emplace_back(compiler::order_policy_name(order), simulated.result.step);
+  }
+  return steps;
+}
+
+std::string orders_text(const compiler::Strategy& strategy, const StepOfOrder& steps) {
+  std::string text =
+      fmt::format("order {}; the same plan", compiler::order_policy_name(strategy.order));
+  for (const auto& [order, step] : steps) {
+    text += fmt::format("{} in order {} {}", &order == &steps.front().first ? "" : ",", order,
+                        milliseconds_text(to_seconds(step)));
+  }
+  return text + "\n";
+}
 
 std::string baselines_text(const planner::PlannerResult& result, const sim::SimResult& planned) {
   Table table({"baseline", "step", "feasible", "speed-up over it"});
@@ -42,6 +70,9 @@ std::string baselines_text(const planner::PlannerResult& result, const sim::SimR
 }
 
 int run_plan(const PlanOptions& options) {
+  VALIDATE(options.order_rounds == 0 || options.accumulate == 1,
+           "--order-rounds: {} given beside --accumulate, which orders the plan",
+           options.order_rounds);
   const Stopwatch watch;
   const planner::Budget budget = start_budget(options.budget, "planning");
   const auto problem = load_problem(options.problem);
@@ -52,6 +83,10 @@ int run_plan(const PlanOptions& options) {
   planner::PlannerResult found =
       find_planner(options.planner, *problem->cluster, options.policy)->plan(context);
   if (found.found_by.empty()) found.found_by = options.planner;
+  if (auto better = oracle.improve_order(found.strategy, options.order_rounds)) {
+    found.strategy = std::move(better->strategy);
+    found.found_by += " + order";
+  }
   if (options.accumulate > 1) {
     found.strategy = compiler::accumulate(*problem, found.strategy, options.accumulate);
     found.found_by += fmt::format(", {} micro-batches", options.accumulate);
@@ -61,6 +96,8 @@ int run_plan(const PlanOptions& options) {
 
   const sim::Simulated simulated =
       simulate_strategy(*problem, found.strategy, compile_options(options.problem));
+  const StepOfOrder orders =
+      steps_of_orders(*problem, found.strategy, compile_options(options.problem));
   // Files first: what is printed has been saved.
   if (simulated.result.feasible()) {
     write_plan_file(
@@ -70,6 +107,8 @@ int run_plan(const PlanOptions& options) {
   }
   if (options.common.json) {
     OrderedJson json = explain::simulation_json(*problem, simulated);
+    json["order"] = compiler::order_policy_name(found.strategy.order);
+    for (const auto& [order, step] : orders) json["order_seconds"][order] = to_seconds(step);
     json["planner"] = found.found_by;
     json["plan_seconds"] = plan_seconds;
     json["evaluations"] = found.evaluations;
@@ -78,7 +117,8 @@ int run_plan(const PlanOptions& options) {
     fmt::print("{} on {}, batch {}: found by {} in {:.2f} s, {} plans simulated\n",
                problem->graph->name(), problem->cluster->name(), problem->batch, found.found_by,
                plan_seconds, found.evaluations);
-    fmt::print("{}", explain::simulation_text(*problem, simulated));
+    fmt::print("{}{}", orders_text(found.strategy, orders),
+               explain::simulation_text(*problem, simulated));
     if (!found.baselines.empty()) fmt::print("\n{}", baselines_text(found, simulated.result));
   }
   expect_fit(*problem, simulated);
@@ -97,6 +137,9 @@ void add_plan(CLI::App& app, Action& chosen) {
                   "Checkpoint of a planner with a policy (default: the shipped one)");
   verb.add_option("--planner", options->planner, kPlannerHelp)->capture_default_str();
   add_accumulate(verb, options->accumulate);
+  add_integer(verb, "--order-rounds", options->order_rounds, {0, 1000},
+              "Improve the order of what the planner found, in so many rounds; the portfolio does "
+              "so by itself");
   verb.add_option("--trace", options->trace, "Also write a Chrome trace of the simulated step");
   add_budget(verb, options->budget);
   add_common(verb, options->common);

@@ -356,7 +356,7 @@ void add_run(CLI::App& app, Action& chosen) {
       "Let ranks be other devices than the plan's: any GPU, shared where there are too few, "
       "or the CPU where there is none");
   verb.add_option("--order", options->order,
-                  "rank, rank-reserve or fifo, in place of the plan's own");
+                  fmt::format("{}, in place of the plan's own", compiler::kPlainOrders));
   auto* no_measure = verb.add_flag(
       "--no-measure", options->no_measure,
       "Take the time of whole steps alone, not of their tasks: nothing is recorded or gathered");

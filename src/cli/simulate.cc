@@ -92,7 +92,7 @@ void add_simulate(CLI::App& app, Action& chosen) {
   add_graph_and_cluster(verb, options->problem);
   verb.add_option("--plan", options->plan, "Plan file")->required();
   verb.add_option("--order", options->order,
-                  "rank, rank-reserve or fifo, in place of the plan's own");
+                  fmt::format("{}, in place of the plan's own", compiler::kPlainOrders));
   add_accumulate(verb, options->accumulate);
   verb.add_option("--trace", options->trace, "Write a Chrome trace of the simulated step");
   verb.add_option("--dump", options->dump, "Write the compiled plan: NAME.txt or NAME.dot");

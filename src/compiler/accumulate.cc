@@ -120,7 +120,11 @@ Strategy accumulate(const cost::Problem& problem, const Strategy& strategy,
                                  : in_micro_batches(strategy.units[unit], begins);
   }
   made.priorities = priorities_of(problem, made, begins);
-  made.order = made.priorities.empty() ? strategy.order : OrderPolicy::kPriority;
+  // Priorities of instances that are no more say nothing of those that are.
+  const bool had_its_own = strategy.order == OrderPolicy::kPriority;
+  made.order = !made.priorities.empty() ? OrderPolicy::kPriority
+               : had_its_own            ? OrderPolicy::kRankQueued
+                                        : strategy.order;
   return made;
 }
 

@@ -73,8 +73,8 @@ void check_priorities(const cost::Problem& problem, const Strategy& strategy,
            source, strategy.priorities.size(), order_policy_name(strategy.order));
   VALIDATE(!follows || !strategy.priorities.empty(),
            "{}: order: priority, but no priorities are given; expected those of the ops, or order "
-           "rank, rank-reserve or fifo",
-           source);
+           "{}",
+           source, kPlainOrders);
   if (!follows) return;
   const graph::ModelGraph& graph = *problem.graph;
   const Layout layout = lay_out(problem, strategy);

@@ -87,8 +87,7 @@ Plan compile(const cost::Problem& problem, const Strategy& strategy, const Compi
   plan.batch = problem.batch;
   set_memory(problem, e.where, plan);
   set_drag(*problem.cluster, plan);
-  set_ranks(plan);
-  if (!strategy.priorities.empty()) set_priorities(plan, strategy.priorities);
+  set_order(plan, strategy);
 #ifdef HETEROG_CHECKS
   verify_plan(plan);
 #endif

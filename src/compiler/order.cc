@@ -1,4 +1,5 @@
-// Computes ranks backwards and sorts the tasks by them, or by what a planner gives.
+// Computes ranks backwards and sorts the tasks by them, with or without queues, or by what a
+// planner gives.
 #include "compiler/order.h"
 
 #include <algorithm>
@@ -13,7 +14,7 @@ namespace heterog::compiler {
 namespace {
 
 struct Item {
-  std::uint64_t key = 0;  // the greatest rank less its own: ascending keys are descending ranks
+  std::uint64_t key = 0;
   TaskId task;
 };
 
@@ -39,30 +40,15 @@ auto tie(const Plan& plan, TaskId t) {
                     plan.tensor[t], t);
 }
 
-}  // namespace
-
-void set_ranks(Plan& plan) {
+// Priorities by urgency, the greatest first.
+void sort_by_urgency(Plan& plan, const IdVector<TaskId, Nanoseconds>& urgency) {
   const std::size_t tasks = plan.task_count();
-  plan.rank.assign(tasks, 0);
   Nanoseconds greatest = 0;
-  const bool any_overheads = tasks > 0 && plan.kind[TaskId(tasks - 1)] == TaskKind::kOverhead;
-  for (std::size_t i = tasks; i-- > 0;) {
-    const TaskId task(i);
-    Nanoseconds longest = 0;
-    for (TaskId next : plan.successors[task]) longest = std::max(longest, plan.rank[next]);
-    if (any_overheads && is_communication(plan.kind[task])) {
-      for (TaskId next : plan.successors[task]) {
-        if (plan.kind[next] == TaskKind::kOverhead) plan.rank[next] = longest;
-      }
-    }
-    plan.rank[task] = plan.duration[task] + longest;
-    greatest = std::max(greatest, plan.rank[task]);
-  }
-
+  for (Nanoseconds one : urgency) greatest = std::max(greatest, one);
   std::vector<Item> sorted;
   sorted.reserve(tasks);
   for (TaskId task : plan.task_ids()) {
-    sorted.push_back({static_cast<std::uint64_t>(greatest - plan.rank[task]), task});
+    sorted.push_back({static_cast<std::uint64_t>(greatest - urgency[task]), task});
   }
   sort_by_key(sorted, static_cast<std::uint64_t>(greatest));
   for (auto first = sorted.begin(); first != sorted.end();) {
@@ -79,6 +65,74 @@ void set_ranks(Plan& plan) {
   for (std::size_t i = 0; i < tasks; ++i) {
     plan.priority[sorted[i].task] = static_cast<std::uint32_t>(i);
   }
+}
+
+bool has_overheads(const Plan& plan) {
+  const std::size_t tasks = plan.task_count();
+  return tasks > 0 && plan.kind[TaskId(tasks - 1)] == TaskKind::kOverhead;
+}
+
+// What follows the task takes as long as its successor that takes longest by `urgency`; an overhead
+// beside that one is as urgent.
+Nanoseconds longest_after(const Plan& plan, TaskId task, bool any_overheads,
+                          IdVector<TaskId, Nanoseconds>& urgency) {
+  Nanoseconds longest = 0;
+  for (TaskId next : plan.successors[task]) longest = std::max(longest, urgency[next]);
+  if (any_overheads && is_communication(plan.kind[task])) {
+    for (TaskId next : plan.successors[task]) {
+      if (plan.kind[next] == TaskKind::kOverhead) urgency[next] = longest;
+    }
+  }
+  return longest;
+}
+
+// All tasks by the longest path from the start of the step to theirs: a topological order.
+std::vector<Item> by_earliest_start(const Plan& plan) {
+  IdVector<TaskId, Nanoseconds> head(plan.task_count(), 0);
+  Nanoseconds greatest = 0;
+  std::vector<Item> sorted;
+  sorted.reserve(plan.task_count());
+  for (TaskId task : plan.task_ids()) {
+    sorted.push_back({static_cast<std::uint64_t>(head[task]), task});
+    const Nanoseconds end = head[task] + plan.duration[task];
+    greatest = std::max(greatest, end);
+    for (TaskId next : plan.successors[task]) head[next] = std::max(head[next], end);
+  }
+  sort_by_key(sorted, static_cast<std::uint64_t>(greatest));
+  return sorted;
+}
+
+}  // namespace
+
+void set_ranks(Plan& plan) {
+  plan.rank.assign(plan.task_count(), 0);
+  const bool any_overheads = has_overheads(plan);
+  for (std::size_t i = plan.task_count(); i-- > 0;) {
+    const TaskId task(i);
+    plan.rank[task] = plan.duration[task] + longest_after(plan, task, any_overheads, plan.rank);
+  }
+  sort_by_urgency(plan, plan.rank);
+}
+
+void set_queued_priorities(Plan& plan) {
+  IdVector<TaskId, Nanoseconds> queued(plan.task_count(), 0);
+  std::vector<Nanoseconds> taken(plan.resource_count(), 0);  // from so long before the end on
+  const auto queues = [&](const Hold& hold) { return hold.resource.value() >= plan.device_count; };
+  const bool any_overheads = has_overheads(plan);
+  const std::vector<Item> sorted = by_earliest_start(plan);
+  for (std::size_t i = sorted.size(); i-- > 0;) {
+    const TaskId task = sorted[i].task;
+    Nanoseconds before_end = plan.duration[task] + longest_after(plan, task, any_overheads, queued);
+    for (const Hold& hold : plan.holds[task]) {
+      if (!queues(hold)) continue;
+      before_end = std::max(before_end, taken[hold.resource.value()] + hold.duration);
+    }
+    for (const Hold& hold : plan.holds[task]) {
+      if (queues(hold)) taken[hold.resource.value()] = before_end;
+    }
+    queued[task] = before_end;
+  }
+  sort_by_urgency(plan, queued);
 }
 
 namespace {
@@ -149,6 +203,12 @@ void set_priorities(Plan& plan, std::span<const OpPriority> priorities) {
   for (std::size_t i = 0; i < sorted.size(); ++i) {
     plan.priority[sorted[i]] = static_cast<std::uint32_t>(i);
   }
+}
+
+void set_order(Plan& plan, const Strategy& strategy) {
+  set_ranks(plan);
+  if (strategy.order == OrderPolicy::kRankQueued) set_queued_priorities(plan);
+  if (!strategy.priorities.empty()) set_priorities(plan, strategy.priorities);
 }
 
 }  // namespace heterog::compiler

@@ -15,11 +15,25 @@ namespace heterog::compiler {
 // tensor).
 void set_ranks(Plan& plan);
 
+// Priorities by queued ranks (OrderPolicy::kRankQueued), ranks set. A rank takes every link for
+// free at any time, so that a gradient whose all-reduce waits behind a hundred others ranks as low
+// as the last of them. The queued rank is how long before the end of the step a task starts in a
+// schedule that is laid out from the end: task by task, the one whose longest path from the start
+// is longest first, each as late as its successors and the links and channels that it holds allow;
+// of these each serves one task at a time, and what is laid out later goes before. On streams tasks
+// do not queue: there all that is left would rank alike, and the chain that feeds the links is what
+// matters. So what becomes available early and has a long queue behind it goes early (as Jackson's
+// rule has it for one machine with heads and tails).
+void set_queued_priorities(Plan& plan);
+
 // Priorities as a planner gives them (OrderPolicy::kPriority), ranks set: the position in
 // (priority descending, rank descending, …). Tasks that no op stands for take the priority of whom
 // they serve: a transfer or merge that of its most urgent reader; a push, sum or collective that of
 // the most urgent of its producers; an overhead that of what it belongs to. Updates and pulls that
 // are not named come last.
 void set_priorities(Plan& plan, std::span<const OpPriority> priorities);
+
+// Ranks, and the priorities of the strategy's order.
+void set_order(Plan& plan, const Strategy& strategy);
 
 }  // namespace heterog::compiler

@@ -141,8 +141,7 @@ SyncMethod read_method(const JsonValue& value) {
 OrderPolicy read_order(const JsonValue& value) {
   const std::string text = value.as_string();
   const auto policy = find_order_policy(text);
-  VALIDATE(policy, "{}: '{}', expected rank, rank-reserve, fifo or priority", value.where(),
-           printable(text));
+  VALIDATE(policy, "{}: '{}', expected priority, {}", value.where(), printable(text), kPlainOrders);
   return *policy;
 }
 

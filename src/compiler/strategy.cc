@@ -25,13 +25,15 @@ std::string_view order_policy_name(OrderPolicy policy) {
       return "fifo";
     case OrderPolicy::kPriority:
       return "priority";
+    case OrderPolicy::kRankQueued:
+      return "rank-queued";
   }
   return "";
 }
 
 std::optional<OrderPolicy> find_order_policy(std::string_view name) {
   for (OrderPolicy policy : {OrderPolicy::kRank, OrderPolicy::kRankReserve, OrderPolicy::kFifo,
-                             OrderPolicy::kPriority}) {
+                             OrderPolicy::kPriority, OrderPolicy::kRankQueued}) {
     if (name == order_policy_name(policy)) return policy;
   }
   return std::nullopt;

@@ -1,6 +1,7 @@
 // What a planner decides: where each unit runs, in what shares, and how gradients travel.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -56,10 +57,18 @@ enum class OrderPolicy : std::uint8_t {
   kRankReserve,  // the same, and a ready task that cannot start keeps its resources from others
   kFifo,         // the one that has been ready for longest
   kPriority,     // the most urgent by Strategy::priorities
+  kRankQueued,   // as kRank, by ranks that count what queues up on links (compiler/order.h)
 };
-// "rank", "rank-reserve", "fifo", "priority"
+// "rank", "rank-reserve", "fifo", "priority", "rank-queued"
 std::string_view order_policy_name(OrderPolicy policy);
 std::optional<OrderPolicy> find_order_policy(std::string_view name);
+// Those that need no priorities, as messages list them.
+inline constexpr std::string_view kPlainOrders = "rank, rank-queued, rank-reserve or fifo";
+
+// The orders that are worth trying. Not rank-reserve: it has won nowhere (docs/results.md), and its
+// simulation looks at every ready task at every moment.
+inline constexpr std::array kSearchedOrders = {OrderPolicy::kRank, OrderPolicy::kFifo,
+                                               OrderPolicy::kRankQueued};
 
 // How urgent one instance of an op is, under OrderPolicy::kPriority: greater first. An op that
 // updates a parameter stands for the whole update.

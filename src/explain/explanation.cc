@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "explain/names.h"
+#include "sim/least_step.h"
 
 namespace heterog::explain {
 
@@ -26,6 +27,7 @@ Explanation explain_plan(const cost::Problem& problem, const compiler::Strategy&
   return {.path = sim::critical_path(simulated.plan, simulated.result, strategy.order),
           .times = sim::device_times(simulated.plan, simulated.result),
           .bounds = sim::bounds(simulated.plan),
+          .any_plan = sim::least_step(problem),
           .upgrades = what_if(problem, strategy, possible_upgrades(*problem.cluster),
                               {.compile = compile})};
 }

@@ -18,6 +18,7 @@ struct Explanation {
   std::vector<sim::Segment> path;
   IdVector<DeviceId, sim::DeviceTime> times;
   sim::Bounds bounds;
+  Nanoseconds any_plan = 0;  // no plan of the problem is faster (sim/least_step.h)
   std::vector<WhatIf> upgrades;
 };
 Explanation explain_plan(const cost::Problem& problem, const compiler::Strategy& strategy,

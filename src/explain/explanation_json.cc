@@ -83,7 +83,10 @@ OrderedJson explanation_json(const cost::Problem& problem, const sim::Simulated&
   json["bounds"] = {{"plan_chain_seconds", to_seconds(bounds.chain)},
                     {"plan_busiest_device_seconds", to_seconds(bounds.stream)},
                     {"plan_busiest_link_seconds", to_seconds(bounds.link)},
-                    {"plan_collectives_seconds", to_seconds(bounds.collectives)}};
+                    {"plan_collectives_seconds", to_seconds(bounds.collectives)},
+                    {"plan_one_machine_seconds", to_seconds(bounds.one_machine)},
+                    {"plan_two_machines_seconds", to_seconds(bounds.two_machines)}};
+  json["any_plan_bound_seconds"] = to_seconds(explanation.any_plan);
   return json;
 }
 

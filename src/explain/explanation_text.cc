@@ -22,7 +22,8 @@ std::string share_text(Nanoseconds part, Nanoseconds whole) {
       "{:.0f} %", whole > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : 0.0);
 }
 
-std::string bounds_text(const sim::Simulated& simulated, const sim::Bounds& bounds) {
+std::string bounds_text(const sim::Simulated& simulated, const Explanation& explanation) {
+  const sim::Bounds& bounds = explanation.bounds;
   const Nanoseconds step = simulated.result.step;
   const auto over = [&](Nanoseconds bound) {
     return fmt::format("{} ({} of the step)", milliseconds_text(to_seconds(bound)),
@@ -30,10 +31,13 @@ std::string bounds_text(const sim::Simulated& simulated, const sim::Bounds& boun
   };
   return fmt::format(
       "no order of this plan is under {}: its longest chain {}, its busiest device {}, its busiest "
-      "link {}, collectives that exclude one another {}\n",
+      "link {}, collectives that exclude one another {}, one resource at a time {}, a stream and "
+      "what it feeds {}\nno plan at all is under {}\n",
       over(bounds.step()), milliseconds_text(to_seconds(bounds.chain)),
       milliseconds_text(to_seconds(bounds.stream)), milliseconds_text(to_seconds(bounds.link)),
-      milliseconds_text(to_seconds(bounds.collectives)));
+      milliseconds_text(to_seconds(bounds.collectives)),
+      milliseconds_text(to_seconds(bounds.one_machine)),
+      milliseconds_text(to_seconds(bounds.two_machines)), over(explanation.any_plan));
 }
 
 std::string path_text(const cost::Problem& problem, const sim::Simulated& simulated,
@@ -68,7 +72,7 @@ std::string times_text(const cost::Problem& problem, const sim::Simulated& simul
 std::string explanation_text(const cost::Problem& problem, const sim::Simulated& simulated,
                              const Explanation& explanation) {
   const Nanoseconds step = simulated.result.step;
-  std::string text = bounds_text(simulated, explanation.bounds) + "\n" +
+  std::string text = bounds_text(simulated, explanation) + "\n" +
                      path_text(problem, simulated, explanation) + "\n";
   Table kinds({"on the path", "time", "of step"});
   for (const Spent& spent : spent_by_kind(problem, simulated, explanation)) {

@@ -174,6 +174,8 @@ void add_explanation(const cost::Problem& problem, const DrawnPlan& drawn, Order
                     {"plan_device", bounds.stream},
                     {"plan_link", bounds.link},
                     {"plan_collectives", bounds.collectives},
+                    {"plan_one_machine", bounds.one_machine},
+                    {"plan_two_machines", bounds.two_machines},
                     {"step", bounds.step()}};
   json["by_kind"] = OrderedJson::array();
   for (const Spent& spent : spent_by_kind(problem, drawn.simulated, explanation)) {

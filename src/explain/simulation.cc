@@ -9,6 +9,7 @@
 #include "explain/names.h"
 #include "explain/table.h"
 #include "sim/bounds.h"
+#include "sim/least_step.h"
 #include "sim/memory.h"
 
 namespace heterog::explain {
@@ -79,6 +80,7 @@ OrderedJson simulation_json(const cost::Problem& problem, const sim::Simulated& 
   json["computation_seconds"] = to_seconds(result.computation);
   json["communication_seconds"] = to_seconds(result.communication);
   json["lower_bound_seconds"] = to_seconds(sim::bounds(simulated.plan).step());
+  json["any_plan_bound_seconds"] = to_seconds(sim::least_step(problem));
   if (result.out_of_memory) {
     const sim::OutOfMemory& reason = *result.out_of_memory;
     json["reason"] = {{"device", problem.cluster->device(reason.device).name},
@@ -93,13 +95,16 @@ OrderedJson simulation_json(const cost::Problem& problem, const sim::Simulated& 
 
 std::string simulation_text(const cost::Problem& problem, const sim::Simulated& simulated) {
   const sim::SimResult& result = simulated.result;
+  const Nanoseconds least = std::max<Nanoseconds>(1, sim::least_step(problem));
   std::string text = fmt::format(
       "step {}   feasible {}   {} tasks\ncomputation {}   communication {}   no order of this plan "
-      "under {}\n\n",
+      "under {}\nno plan at all under {}: at most {:.1f} % can be gained\n\n",
       milliseconds_text(to_seconds(result.step)), result.feasible() ? "yes" : "no",
       simulated.plan.task_count(), milliseconds_text(to_seconds(result.computation)),
       milliseconds_text(to_seconds(result.communication)),
-      milliseconds_text(to_seconds(sim::bounds(simulated.plan).step())));
+      milliseconds_text(to_seconds(sim::bounds(simulated.plan).step())),
+      milliseconds_text(to_seconds(least)),
+      100 * (to_seconds(result.step) / to_seconds(least) - 1));
   Table devices({"device", "type", "busy", "of step", "peak memory", "of", "used"});
   for (DeviceId device : problem.cluster->device_ids()) {
     const double busy = to_seconds(result.device_busy[device]);

@@ -35,7 +35,8 @@ bool on_a_faster_device(const compiler::Plan& plan, TaskId task, const Upgrade& 
 }
 
 // What the devices compute takes 1/factor of its time, rounded up.
-void speed_up(compiler::Plan& plan, const Upgrade& upgrade, double factor) {
+void speed_up(compiler::Plan& plan, const compiler::Strategy& strategy, const Upgrade& upgrade,
+              double factor) {
   for (TaskId task : plan.task_ids()) {
     if (!on_a_faster_device(plan, task, upgrade)) continue;
     plan.duration[task] = to_nanoseconds(to_seconds(plan.duration[task]) / factor);
@@ -43,7 +44,7 @@ void speed_up(compiler::Plan& plan, const Upgrade& upgrade, double factor) {
       hold.duration = std::min(hold.duration, plan.duration[task]);
     }
   }
-  compiler::set_ranks(plan);
+  compiler::set_order(plan, strategy);
 }
 
 }  // namespace
@@ -94,7 +95,7 @@ std::vector<WhatIf> what_if(const cost::Problem& problem, const compiler::Strate
           cluster::with_faster_links(*problem.cluster, upgrade.links, options.factor));
       faster = compiler::compile(changed, strategy, options.compile);
     }
-    if (!upgrade.devices.empty()) speed_up(faster, upgrade, options.factor);
+    if (!upgrade.devices.empty()) speed_up(faster, strategy, upgrade, options.factor);
     results.push_back({upgrade, simulator.simulate(faster, strategy.order).step});
   }
   std::stable_sort(results.begin(), results.end(),

@@ -12,8 +12,8 @@ namespace {
 
 compiler::OrderPolicy parse_order(const std::string& text) {
   const auto policy = compiler::find_order_policy(text);
-  VALIDATE(policy && policy != compiler::OrderPolicy::kPriority,
-           "--order: \"{}\" given; it is rank, rank-reserve or fifo", printable(text));
+  VALIDATE(policy && policy != compiler::OrderPolicy::kPriority, "--order: \"{}\" given; it is {}",
+           printable(text), compiler::kPlainOrders);
   return *policy;
 }
 

@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "oracle/improve_order.h"
+
 namespace heterog::oracle {
 
 Measured Evaluator::measure(const compiler::Strategy& strategy) {
@@ -17,6 +19,11 @@ std::vector<Measured> Evaluator::measure(std::span<const compiler::Strategy> str
   std::vector<Measured> measured;
   for (const compiler::Strategy& strategy : strategies) measured.push_back(measure(strategy));
   return measured;
+}
+
+std::optional<BetterOrder> Evaluator::improve_order(const compiler::Strategy& strategy,
+                                                    int rounds) {
+  return oracle::improve_order(problem_, strategy, options_, rounds);
 }
 
 }  // namespace heterog::oracle

@@ -27,6 +27,7 @@ class Evaluator final : public Oracle {
   Measured measure(const compiler::Strategy& strategy);
   Evaluation evaluate(const compiler::Strategy& strategy) { return measure(strategy).evaluation; }
   std::vector<Measured> measure(std::span<const compiler::Strategy> strategies) override;
+  std::optional<BetterOrder> improve_order(const compiler::Strategy& strategy, int rounds) override;
   const cost::Problem& problem() const override { return problem_; }
 
  private:

@@ -1,6 +1,7 @@
 // What planners and the policy ask for the cost of a strategy.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -33,6 +34,11 @@ struct Measured {
 Measured judge(const cost::Problem& problem, Nanoseconds step,
                IdVector<DeviceId, Bytes> peak_bytes);
 
+struct BetterOrder {
+  compiler::Strategy strategy;
+  Measured measured;
+};
+
 // Says what strategies cost: the simulator (SimulatedOracle), or whatever else can tell step and
 // memory of a strategy, such as runs of it or a learned model. Planners see this interface alone:
 //
@@ -46,6 +52,12 @@ class Oracle {
   // Parallel to `strategies`. An answer depends on its strategy alone, not on what was asked before
   // or beside it. Throws an input error for a strategy that does not fit the problem.
   virtual std::vector<Measured> measure(std::span<const compiler::Strategy> strategies) = 0;
+  // The same decisions in a better order, by an oracle that knows when each task runs: the best
+  // that it finds in so many rounds, if that is better than the strategy's own.
+  virtual std::optional<BetterOrder> improve_order(const compiler::Strategy& /*strategy*/,
+                                                   int /*rounds*/) {
+    return std::nullopt;
+  }
   // What the strategies are for.
   virtual const cost::Problem& problem() const = 0;
 };

@@ -19,4 +19,9 @@ std::vector<Measured> SimulatedOracle::measure(std::span<const compiler::Strateg
   return measured;
 }
 
+std::optional<BetterOrder> SimulatedOracle::improve_order(const compiler::Strategy& strategy,
+                                                          int rounds) {
+  return evaluators_.front()->improve_order(strategy, rounds);
+}
+
 }  // namespace heterog::oracle

@@ -15,6 +15,7 @@ class SimulatedOracle final : public Oracle {
   SimulatedOracle(const cost::Problem& problem, ThreadPool& threads,
                   compiler::CompileOptions options = {});
   std::vector<Measured> measure(std::span<const compiler::Strategy> strategies) override;
+  std::optional<BetterOrder> improve_order(const compiler::Strategy& strategy, int rounds) override;
   const cost::Problem& problem() const override { return problem_; }
 
  private:

@@ -12,9 +12,10 @@ namespace {
 using compiler::Strategy;
 using compiler::SyncMethod;
 
-constexpr std::array<std::string_view, 3> kOrderWords = {"better", "rank", "fifo"};
+constexpr std::array<std::string_view, 4> kOrderWords = {"better", "rank", "rank-queued", "fifo"};
 constexpr std::string_view kOrderHelp =
-    "which ready task starts first: by rank, the one ready longest, or the better of the two";
+    "which ready task starts first: by rank, by rank with the queues on links counted in, the one "
+    "ready longest, or whichever order is best";
 
 template <class Options>
 constexpr Field<Options> order_field() {
@@ -35,6 +36,8 @@ bool in_order(const Strategy& strategy, BaselineOrder order) {
       return true;
     case BaselineOrder::kRank:
       return strategy.order == compiler::OrderPolicy::kRank;
+    case BaselineOrder::kRankQueued:
+      return strategy.order == compiler::OrderPolicy::kRankQueued;
     case BaselineOrder::kFifo:
       return strategy.order == compiler::OrderPolicy::kFifo;
   }
@@ -124,9 +127,10 @@ Strategy single_device(const cost::Problem& problem, DeviceId device) {
 std::vector<NamedStrategy> baseline_strategies(const cost::Problem& problem) {
   std::vector<NamedStrategy> all;
   const auto add = [&](const char* name, Strategy strategy) {
-    all.push_back({name, strategy});
-    strategy.order = compiler::OrderPolicy::kFifo;
-    all.push_back({name, std::move(strategy)});
+    for (compiler::OrderPolicy order : compiler::kSearchedOrders) {
+      strategy.order = order;
+      all.push_back({name, strategy});
+    }
   };
   add("ev-ps", even_ps(problem));
   add("ev-ar", even_all_reduce(problem));

@@ -29,12 +29,12 @@ struct NamedStrategy {
   compiler::Strategy strategy;
 };
 // Every strategy that a baseline of the registry stands for, under the baseline's name: data
-// parallelism in rank order and in FIFO order (a baseline counts at its better one, so that no gain
-// over it comes from a bad order), "single" once per device.
+// parallelism in three orders (rank, queued ranks, FIFO; a baseline counts at its best, so that no
+// gain over it comes from a bad order), "single" once per device.
 std::vector<NamedStrategy> baseline_strategies(const cost::Problem& problem);
 
 // In which order the tasks of a baseline start.
-enum class BaselineOrder : std::uint8_t { kBetter, kRank, kFifo };  // kBetter: of the other two
+enum class BaselineOrder : std::uint8_t { kBetter, kRank, kRankQueued, kFifo };  // kBetter: of all
 
 struct BaselineOptions {
   BaselineOrder order = BaselineOrder::kBetter;

@@ -17,12 +17,15 @@ bool is_plain(const compiler::Strategy& strategy) {
   const auto merges = [](const compiler::UnitDecision& unit) {
     return unit.instances == compiler::Instances::kPerDevice;
   };
-  return strategy.unit_of_op.empty() && strategy.sync.empty() &&
+  return strategy.unit_of_op.empty() && strategy.sync.empty() && strategy.priorities.empty() &&
          std::all_of(strategy.units.begin(), strategy.units.end(), merges);
 }
 
 compiler::Strategy to_plain(const cost::Problem& problem, const compiler::Strategy& strategy) {
   compiler::Strategy plain{.order = strategy.order, .bucket_bytes = strategy.bucket_bytes};
+  if (plain.order == compiler::OrderPolicy::kPriority) {
+    plain.order = compiler::OrderPolicy::kRankQueued;
+  }
   for (GroupId group : id_range<GroupId>(problem.grouping.count())) {
     const UnitId unit = strategy.unit_of_op.empty()
                             ? UnitId(group.value())

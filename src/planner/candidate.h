@@ -26,11 +26,11 @@ struct Candidate {
 // The entry with these replicas, added if there is none.
 ShareId intern(Candidate& candidate, const Replicas& replicas);
 
-// On the problem's groups, one instance per device, without the optional part (sync of single
-// parameters).
+// On the problem's groups, one instance per device, without the optional parts (sync of single
+// parameters, priorities).
 bool is_plain(const compiler::Strategy& strategy);
-// The nearest plain strategy: every group as its first op has it; the same strategy if the units
-// are unions of groups and nothing optional is used.
+// The nearest plain strategy: every group as its first op has it, and queued ranks in place of
+// priorities; the same strategy if the units are unions of groups and nothing optional is used.
 compiler::Strategy to_plain(const cost::Problem& problem, const compiler::Strategy& strategy);
 Candidate to_candidate(const compiler::Strategy& strategy);
 compiler::Strategy to_strategy(const Candidate& candidate);

@@ -236,10 +236,7 @@ Move MoveMaker::propose(const Candidate& candidate, MoveKind kind, Rng& rng) con
     case MoveKind::kSchedule: {
       constexpr std::array<Bytes, 5> kBuckets = {0, 1 << 22, 1 << 24, 1 << 26, 1 << 28};
       if (rng.below(3) != 0) return {.bucket_bytes = kBuckets[rng.below(kBuckets.size())]};
-      // Not rank-reserve: it has won nowhere (docs/results.md), and its simulation looks at every
-      // ready task at every moment.
-      return {.order =
-                  rng.below(2) == 0 ? compiler::OrderPolicy::kRank : compiler::OrderPolicy::kFifo};
+      return {.order = compiler::kSearchedOrders[rng.below(compiler::kSearchedOrders.size())]};
     }
   }
   ENSURE(false);

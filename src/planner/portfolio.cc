@@ -52,7 +52,15 @@ class Search {
  private:
   PlannerResult finish() {
     result_.evaluations = evaluator_.evaluations();
+    const std::int64_t rounds = std::min(options_.order_rounds, affordable_rounds());
+    const auto found = context_.oracle.improve_order(result_.strategy, static_cast<int>(rounds));
+    if (found) consider(found->strategy, found->measured.evaluation, result_.found_by + " + order");
     return std::move(result_);
+  }
+
+  // Of improving the order, whatever the size of the plan.
+  std::int64_t affordable_rounds() const {
+    return std::max<std::int64_t>(1, one_shot_evaluations(context_.problem()) / 8);
   }
 
   // Keeps the best, and what would be better if it fitted.
@@ -125,14 +133,14 @@ class Search {
     }
   }
 
-  // The same decisions in rank and in FIFO order, with and without buckets.
+  // The same decisions in every order, with and without buckets.
   static void add_schedules(const Strategy& strategy, std::vector<Strategy>& variants) {
-    for (compiler::OrderPolicy order :
-         {compiler::OrderPolicy::kRank, compiler::OrderPolicy::kFifo}) {
+    for (compiler::OrderPolicy order : compiler::kSearchedOrders) {
       for (Bytes bucket : {Bytes{0}, kHorovodBucketBytes}) {
         if (order == strategy.order && bucket == strategy.bucket_bytes) continue;
         variants.push_back(strategy);
         variants.back().order = order;
+        variants.back().priorities.clear();
         variants.back().bucket_bytes = bucket;
       }
     }

@@ -77,7 +77,7 @@ class Policy {
 // One shot, one forward pass: the most likely action of every group first, then `samples` draws.
 // The strategies are on the policy's own groups (unit_of_op is filled in), so they fit every
 // problem of the same graph and cluster. Two plain strategies are evaluated where the policy's
-// config leaves the order to whichever of rank and FIFO is faster, nothing else.
+// config leaves the order to the fastest of rank, rank-queued and FIFO, nothing else.
 std::vector<compiler::Strategy> propose(const Policy& policy, oracle::BatchEvaluator& evaluator,
                                         int samples, const Rng& rng);
 

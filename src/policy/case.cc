@@ -34,10 +34,16 @@ compiler::OrderPolicy find_order(oracle::BatchEvaluator& evaluator, const std::s
   using compiler::OrderPolicy;
   if (const auto given = compiler::find_order_policy(order)) return *given;
   compiler::Strategy strategy = planner::even_all_reduce(evaluator.problem());
-  const planner::Evaluation by_rank = evaluator.evaluate(strategy).evaluation;
-  strategy.order = OrderPolicy::kFifo;
-  return planner::better(evaluator.evaluate(strategy).evaluation, by_rank) ? OrderPolicy::kFifo
-                                                                           : OrderPolicy::kRank;
+  OrderPolicy best = strategy.order;
+  planner::Evaluation in_best = evaluator.evaluate(strategy).evaluation;
+  for (OrderPolicy policy : {OrderPolicy::kFifo, OrderPolicy::kRankQueued}) {
+    strategy.order = policy;
+    const planner::Evaluation evaluation = evaluator.evaluate(strategy).evaluation;
+    if (!planner::better(evaluation, in_best)) continue;
+    best = policy;
+    in_best = evaluation;
+  }
+  return best;
 }
 
 Case make_case(std::string name, std::unique_ptr<const cost::Problem> problem,

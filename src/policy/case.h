@@ -40,8 +40,8 @@ struct CaseState {
   planner::Evaluation baseline;  // the best of EV/CP × PS/AR; step 0: not simulated yet
 };
 
-// `order` as in TrainConfig: "faster" evaluates even all-reduce once in rank order and once in FIFO
-// order, and takes the faster for all strategies.
+// `order` as in TrainConfig: "faster" evaluates even all-reduce in rank order, in FIFO order and
+// in that of queued ranks, and takes the fastest for all strategies.
 compiler::OrderPolicy find_order(oracle::BatchEvaluator& evaluator, const std::string& order);
 
 Case make_case(std::string name, std::unique_ptr<const cost::Problem> problem,

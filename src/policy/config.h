@@ -49,7 +49,8 @@ struct TrainConfig {
   double baseline_decay = 0.9;        // of the moving average R̄
   bool normalize_advantage = true;    // divide r − R̄ by a moving standard deviation
   double advantage_clip = 3.0;        // in standard deviations, after dividing
-  // Schedule of the simulated strategies: rank, rank-reserve, fifo, or the faster of rank and fifo.
+  // Schedule of the simulated strategies: rank, rank-queued, rank-reserve, fifo, or the fastest of
+  // rank, rank-queued and fifo.
   std::string order = "faster";
   std::int64_t elite_count = 1;  // best distinct strategies of a case that are imitated
   double elite_weight = 1.0;     // of the imitation against the policy gradient; 0: none

@@ -10,6 +10,7 @@
 #include "base/json_reader.h"
 #include "base/text.h"
 #include "cluster/cluster.h"
+#include "compiler/strategy.h"
 #include "graph/types.h"
 
 namespace heterog::policy {
@@ -102,10 +103,10 @@ void check_config(const TrainConfig& c, const std::string& source) {
            "{}: head: is \"{}\", must be \"device-features\" or \"fixed\"", source, c.head);
   VALIDATE(c.head != "fixed" || c.fixed_devices > 0,
            "{}: fixed_devices: must be the number of devices where head is \"fixed\"", source);
-  constexpr std::array kOrders = {"faster", "rank", "rank-reserve", "fifo"};
+  constexpr std::array kOrders = {"faster", "rank", "rank-queued", "rank-reserve", "fifo"};
   VALIDATE(std::find(kOrders.begin(), kOrders.end(), c.order) != kOrders.end(),
-           "{}: order: is \"{}\", must be faster, rank, rank-reserve or fifo", source,
-           printable(c.order));
+           "{}: order: is \"{}\", must be faster, {}", source, printable(c.order),
+           compiler::kPlainOrders);
   VALIDATE(c.txl_width % c.txl_heads == 0,
            "{}: txl_heads: {} does not divide txl_width {}; choose a divisor", source, c.txl_heads,
            c.txl_width);

@@ -11,7 +11,7 @@ namespace {
 
 using planner::Field;
 
-constexpr std::array<Field<PortfolioPlannerOptions>, 3> kFields = {
+constexpr std::array<Field<PortfolioPlannerOptions>, 4> kFields = {
     {{"checkpoint", "the policy that proposes",
       planner::FileField<PortfolioPlannerOptions>{&PortfolioPlannerOptions::checkpoint,
                                                   "the shipped one"}},
@@ -20,7 +20,10 @@ constexpr std::array<Field<PortfolioPlannerOptions>, 3> kFields = {
                                                      {1, 10'000}}},
      {"patience", "local search is stuck after so many moves in a row that did not help; 0: never",
       planner::IntegerField<PortfolioPlannerOptions>{&PortfolioPlannerOptions::patience,
-                                                     {0, 1'000'000'000}}}}};
+                                                     {0, 1'000'000'000}}},
+     {"order_rounds", "rounds in which the order of the plan found is improved in the end; 0: none",
+      planner::IntegerField<PortfolioPlannerOptions>{&PortfolioPlannerOptions::order_rounds,
+                                                     {0, 1'000}}}}};
 
 // Path of the policy; nothing if none was named and the shipped one is not installed.
 std::optional<std::string> checkpoint_of(const PortfolioPlannerOptions& options) {

@@ -1,12 +1,16 @@
-// The longest chain, and sums by resource.
+// The longest chain, sums by resource, and what one resource at a time says.
 #include "sim/bounds.h"
 
 #include <algorithm>
 #include <vector>
 
+#include "sim/one_machine.h"
+
 namespace heterog::sim {
 
-Nanoseconds Bounds::step() const { return std::max({chain, stream, link, collectives}); }
+Nanoseconds Bounds::step() const {
+  return std::max({chain, stream, link, collectives, one_machine, two_machines});
+}
 
 Bounds bounds(const compiler::Plan& plan) {
   Bounds bounds;
@@ -26,6 +30,9 @@ Bounds bounds(const compiler::Plan& plan) {
     bounds.link = std::max(bounds.link, load_of(plan.link(link)));
   }
   bounds.collectives = std::max(bounds.collectives, load_of(plan.all_collectives()));
+  const Window window = windows(plan);
+  bounds.one_machine = one_machine_bound(plan, window);
+  bounds.two_machines = two_machine_bound(plan, window);
   return bounds;
 }
 

@@ -220,8 +220,9 @@ TEST_F(Errors, UnknownOptionsVerbsAndPlanners) {
   expect_refused("plan " + kTiny + " --planner policy:finetune_share=2 --out " + path("p"),
                  {"planner policy: option finetune_share", "a number from 0 to 1"});
   expect_refused("plan " + kTiny + " --planner portfolio: --out " + path("p"), {"option=value"});
-  expect_refused("compare " + kTiny + " --planner ev-ar:order=fife",
-                 {"planner ev-ar: option order", "did you mean fifo?", "better, rank or fifo"});
+  expect_refused(
+      "compare " + kTiny + " --planner ev-ar:order=fife",
+      {"planner ev-ar: option order", "did you mean fifo?", "better, rank, rank-queued or fifo"});
   expect_refused("planners policyy", {"did you mean policy?"});
   expect_refused("train --config configs/train/small.json --set stpes=3 --out " + path("t"),
                  {"stpes", "did you mean steps?"});

@@ -19,11 +19,16 @@ TEST_F(ProgramTest, PlanThenSimulateAgree) {
   EXPECT_TRUE(plan["feasible"].get<bool>());
   EXPECT_EQ(plan["devices"].size(), 4u);
   EXPECT_GE(plan["evaluations"].get<int>(), 1);
-  for (const char* key : {"planner", "plan_seconds", "links", "computation_seconds",
-                          "communication_seconds", "lower_bound_seconds", "tasks"}) {
+  for (const char* key :
+       {"planner", "plan_seconds", "links", "computation_seconds", "communication_seconds",
+        "lower_bound_seconds", "any_plan_bound_seconds", "order", "order_seconds", "tasks"}) {
     EXPECT_TRUE(plan.contains(key)) << key;
   }
   EXPECT_LE(plan["lower_bound_seconds"].get<double>(), plan["step_seconds"].get<double>());
+  EXPECT_LE(plan["any_plan_bound_seconds"].get<double>(), plan["step_seconds"].get<double>());
+  for (const auto& [order, seconds] : plan["order_seconds"].items()) {
+    EXPECT_LE(plan["step_seconds"].get<double>(), seconds.get<double>()) << order;
+  }
 
   const Finished simulated =
       run("simulate --graph models/vgg19-tiny.json.gz --cluster "
@@ -90,7 +95,7 @@ TEST_F(ProgramTest, CompareNeverRanksThePortfolioBelowABaseline) {
 
 TEST_F(ProgramTest, EveryOrderGivesAProvenStep) {
   ASSERT_EQ(run("plan " + kTiny + " --planner ev-ps --out " + path("plan.json")).code, 0);
-  for (const char* order : {"rank", "rank-reserve", "fifo"}) {
+  for (const char* order : {"rank", "rank-queued", "rank-reserve", "fifo"}) {
     const Finished simulated =
         run("simulate --graph models/vgg19-tiny.json.gz --cluster "
             "configs/clusters/heterog-4gpu.json --json --check --order " +
@@ -100,6 +105,27 @@ TEST_F(ProgramTest, EveryOrderGivesAProvenStep) {
     EXPECT_TRUE(step["checked"].get<bool>());
     EXPECT_GE(step["step_seconds"].get<double>(), step["lower_bound_seconds"].get<double>());
   }
+}
+
+// The plan in a better order says so, is a plan file like any other, and takes what was predicted.
+TEST_F(ProgramTest, PlanImprovesTheOrderOfWhatAPlannerFound) {
+  const std::string on =
+      "--graph models/vgg19.json.gz --cluster configs/clusters/heterog-8gpu.json ";
+  const std::string as_asked = "plan " + on + "--batch 192 --planner ev-ar:rank --json --out ";
+  const auto before = json(run(as_asked + path("before.json")));
+  EXPECT_EQ(before["order"], "rank");
+  EXPECT_EQ(before["order_seconds"]["rank"], before["step_seconds"]);
+  const auto after = json(run(as_asked + path("after.json") + " --order-rounds 3"));
+  EXPECT_LT(after["step_seconds"].get<double>(), before["step_seconds"].get<double>());
+  EXPECT_EQ(after["planner"], "ev-ar:rank + order");
+  EXPECT_EQ(after["order_seconds"], before["order_seconds"]);
+  const Finished simulated = run("simulate " + on + "--check --json --plan " + path("after.json"));
+  ASSERT_EQ(simulated.code, 0) << simulated.err;
+  EXPECT_EQ(json(simulated)["step_seconds"], after["step_seconds"]);
+  const Finished both =
+      run("plan " + kTiny + " --accumulate 2 --order-rounds 2 --out " + path("both.json"));
+  EXPECT_EQ(both.code, 2);
+  EXPECT_THAT(both.err, HasSubstr("--order-rounds: 2 given beside --accumulate"));
 }
 
 TEST_F(ProgramTest, TrainFinetuneAndPlanWithTheResult) {

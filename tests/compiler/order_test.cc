@@ -5,13 +5,18 @@
 
 #include <limits>
 #include <map>
+#include <optional>
+#include <tuple>
+#include <vector>
 
 #include "base/check.h"
 #include "base/rng.h"
 #include "compiler/check_strategy.h"
 #include "compiler/compile.h"
 #include "compiler/layout.h"
+#include "compiler/plan_builder.h"
 #include "compiler/problems.h"
+#include "sim/simulator.h"
 
 namespace heterog::compiler {
 namespace {
@@ -49,6 +54,97 @@ TEST(Priorities, AreRanksUnlessGiven) {
   for (TaskId task : by_urgency(plan)) {
     EXPECT_LE(plan.rank[task], last);
     last = plan.rank[task];
+  }
+}
+
+// A chain x1, x2, x3 of 5 each on a stream; each is followed by a gradient, g, of 1 there, which
+// goes over one link in 6. Ranks put the gradients behind the chain, and the link is idle until 16.
+// Queued ranks: c3 6, g3 7, x3 12; c2 waits for c3: 12, g2 13, x2 18; c1 18, g1 19, x1 24. So every
+// gradient comes right after what makes it, and the last of three transfers ends at 6 + 18.
+TEST(QueuedRanks, ByHand) {
+  PlanBuilder builder(1, 1);
+  std::size_t op = 0;
+  const auto add = [&](bool on_link, Nanoseconds duration, std::optional<TaskId> after) {
+    const TaskId task =
+        builder.add_task({.op = OpId(op++), .device = DeviceId(0), .end = 1, .duration = duration});
+    const Plan& plan = builder.plan();
+    builder.hold(task,
+                 {on_link ? plan.link(LinkId(0)) : plan.compute_stream(DeviceId(0)), duration});
+    if (after) builder.depend(*after, task);
+    return task;
+  };
+  std::optional<TaskId> before;
+  std::vector<TaskId> chain, gradients, sent;
+  for (int layer = 0; layer < 3; ++layer) {
+    before = add(false, 5, before);
+    chain.push_back(*before);
+  }
+  for (int layer = 0; layer < 3; ++layer) gradients.push_back(add(false, 1, chain[layer]));
+  for (int layer = 0; layer < 3; ++layer) sent.push_back(add(true, 6, gradients[layer]));
+  Plan plan = std::move(builder).finish();
+  plan.static_memory.assign(1, {});
+  plan.capacity.assign(1, 1);
+  set_order(plan, {.order = OrderPolicy::kRank});
+  EXPECT_EQ(sim::simulate(plan, OrderPolicy::kRank).step, 34);
+  const auto ranks = plan.rank;
+  set_order(plan, {.order = OrderPolicy::kRankQueued});
+  EXPECT_EQ(plan.rank, ranks);
+  const std::vector<TaskId> expected = {chain[0], gradients[0], chain[1],     sent[0], gradients[1],
+                                        chain[2], sent[1],      gradients[2], sent[2]};
+  EXPECT_EQ(by_urgency(plan), expected);
+  EXPECT_EQ(sim::simulate(plan, OrderPolicy::kRankQueued).step, 24);
+}
+
+// The definition, literally: of the tasks left, the one with the longest path from the start.
+std::vector<TaskId> queued_by_definition(const Plan& plan) {
+  const std::size_t tasks = plan.task_count();
+  IdVector<TaskId, Nanoseconds> head(tasks, 0), queued(tasks, 0);
+  for (TaskId task : plan.task_ids()) {
+    for (TaskId next : plan.successors[task]) {
+      head[next] = std::max(head[next], head[task] + plan.duration[task]);
+    }
+  }
+  std::vector<TaskId> left;
+  for (TaskId task : plan.task_ids()) left.push_back(task);
+  std::map<ResourceId, Nanoseconds> taken;
+  while (!left.empty()) {
+    const auto at = std::max_element(left.begin(), left.end(), [&](TaskId a, TaskId b) {
+      return std::tuple(head[a], a) < std::tuple(head[b], b);
+    });
+    const TaskId task = *at;
+    left.erase(at);
+    Nanoseconds longest = 0;
+    for (TaskId next : plan.successors[task]) longest = std::max(longest, queued[next]);
+    queued[task] = plan.duration[task] + longest;
+    for (const Hold& hold : plan.holds[task]) {
+      if (hold.resource.value() < plan.device_count) continue;  // a stream
+      queued[task] = std::max(queued[task], taken[hold.resource] + hold.duration);
+    }
+    for (const Hold& hold : plan.holds[task]) taken[hold.resource] = queued[task];
+  }
+  std::vector<TaskId> sorted;
+  for (TaskId task : plan.task_ids()) sorted.push_back(task);
+  std::sort(sorted.begin(), sorted.end(), [&](TaskId a, TaskId b) {
+    const auto rest = [&](TaskId t) {
+      return std::tuple(plan.op[t], plan.kind[t], plan.device[t], plan.peer[t], plan.begin[t],
+                        plan.tensor[t], t);
+    };
+    return queued[a] != queued[b] ? queued[a] > queued[b] : rest(a) < rest(b);
+  });
+  return sorted;
+}
+
+TEST(QueuedRanks, AreThoseOfTheDefinition) {
+  const auto problem = lenet();
+  for (SyncMethod sync : {SyncMethod::kParameterServer, SyncMethod::kAllReduce}) {
+    Strategy strategy = replicated(*problem, sync);
+    strategy.units[UnitId(0)] = single_decision(DeviceId(1));
+    const Plan by_rank = compile(*problem, strategy);
+    strategy.order = OrderPolicy::kRankQueued;
+    const Plan plan = compile(*problem, strategy);
+    EXPECT_EQ(by_urgency(plan), queued_by_definition(plan));
+    EXPECT_NE(plan.priority, by_rank.priority);
+    EXPECT_EQ(plan.rank, by_rank.rank);
   }
 }
 
@@ -166,7 +262,7 @@ TEST(Priorities, ThatNameNothingAreRefused) {
   strategy.priorities = {};
   EXPECT_EQ(refusal(*problem, strategy),
             "s: order: priority, but no priorities are given; expected those of the ops, or order "
-            "rank, rank-reserve or fifo");
+            "rank, rank-queued, rank-reserve or fifo");
   strategy.priorities = {{op, 3, 1}};
   EXPECT_EQ(refusal(*problem, strategy),
             "s: priorities[0]: instance 3 of op '" + name + "', which has 3");

@@ -59,7 +59,7 @@ TEST(SliceBatch, AlwaysCoversTheBatchOnceAndIsNearItsShare) {
 
 TEST(OrderPolicy, IsFoundByTheNameThatItHas) {
   for (OrderPolicy policy : {OrderPolicy::kRank, OrderPolicy::kRankReserve, OrderPolicy::kFifo,
-                             OrderPolicy::kPriority}) {
+                             OrderPolicy::kPriority, OrderPolicy::kRankQueued}) {
     EXPECT_EQ(find_order_policy(order_policy_name(policy)), policy);
   }
   EXPECT_EQ(find_order_policy("Rank"), std::nullopt);

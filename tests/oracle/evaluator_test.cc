@@ -117,6 +117,40 @@ TEST(BatchEvaluator, AFailureReachesTheCallerAndLeavesNoResult) {
   }
 }
 
+// What comes out is a strategy like any other: compiled and simulated anew it takes what was said,
+// with the same decisions; from a bad order it is better, and on any number of threads the same.
+TEST(ImproveOrder, GivesPrioritiesThatHold) {
+  const auto problem = load_test_problem("vgg19", "heterog-8gpu", 192);
+  int improved = 0, with_priorities = 0;
+  for (const compiler::Strategy& start : {even_ps(*problem), even_all_reduce(*problem),
+                                          planner::proportional_ps(*problem), horovod(*problem)}) {
+    Evaluator evaluator(*problem);
+    const Evaluation before = evaluator.evaluate(start);
+    EXPECT_FALSE(evaluator.improve_order(start, 0));
+    const auto found = evaluator.improve_order(start, 4);
+    if (!found) continue;
+    ++improved;
+    with_priorities += found->strategy.order == compiler::OrderPolicy::kPriority;
+    EXPECT_TRUE(better(found->measured.evaluation, before));
+    EXPECT_EQ(found->strategy.units, start.units);
+    EXPECT_EQ(found->strategy.bucket_bytes, start.bucket_bytes);
+    const Measured again = evaluator.measure(found->strategy);
+    EXPECT_EQ(again.evaluation.step, found->measured.evaluation.step);
+    EXPECT_EQ(again.peak_bytes, found->measured.peak_bytes);
+    for (int threads : {1, 2}) {
+      ThreadPool pool(threads);
+      SimulatedOracle oracle(*problem, pool);
+      const auto same = oracle.improve_order(start, 4);
+      ASSERT_TRUE(same);
+      EXPECT_EQ(same->strategy, found->strategy);
+    }
+    const auto more = evaluator.improve_order(found->strategy, 8);
+    EXPECT_TRUE(!more || better(more->measured.evaluation, found->measured.evaluation));
+  }
+  EXPECT_GE(improved, 3);
+  EXPECT_GE(with_priorities, 2);
+}
+
 TEST(BatchEvaluator, TellsBucketsOrdersPrioritiesAndInstancesApart) {
   const auto problem = load_test_problem("vgg19-tiny", "heterog-8gpu", 16);
   ThreadPool pool(1);

@@ -169,10 +169,13 @@ TEST_F(RegistryTest, EveryOptionTakesItsOwnDefault) {
 }
 
 TEST_F(RegistryTest, BaselinesDoAsTheyAreTold) {
-  const PlannerResult fifo = plan("ev-ar:order=fifo"), rank = plan("ev-ar:rank");
+  const PlannerResult fifo = plan("ev-ar:order=fifo"), rank = plan("ev-ar:rank"),
+                      queued = plan("ev-ar:rank-queued");
   EXPECT_EQ(fifo.strategy.order, compiler::OrderPolicy::kFifo);
   EXPECT_EQ(rank.strategy.order, compiler::OrderPolicy::kRank);
-  EXPECT_EQ(fifo.evaluations + rank.evaluations, plan("ev-ar").evaluations);
+  EXPECT_EQ(queued.strategy.order, compiler::OrderPolicy::kRankQueued);
+  EXPECT_EQ(fifo.evaluations + rank.evaluations + queued.evaluations, plan("ev-ar").evaluations);
+  EXPECT_FALSE(better(queued.evaluation, plan("ev-ar").evaluation));
   EXPECT_FALSE(better(fifo.evaluation, plan("ev-ar").evaluation));
   EXPECT_FALSE(better(rank.evaluation, plan("ev-ar").evaluation));
   EXPECT_EQ(plan("horovod:bucket_bytes=1000").strategy.bucket_bytes, 1000);

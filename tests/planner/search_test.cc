@@ -62,6 +62,13 @@ TEST(Candidate, PlainFormOfCoarserUnitsIsTheSamePlan) {
   // Search knows one instance per device.
   halves.units[UnitId(0)].instances = compiler::Instances::kPerEntry;
   EXPECT_EQ(to_plain(*problem, halves), plain);
+  // And no priorities.
+  compiler::Strategy urgent = plain;
+  urgent.order = compiler::OrderPolicy::kPriority;
+  urgent.priorities = {{problem->folded->ops.front(), 0, 1}};
+  EXPECT_FALSE(is_plain(urgent));
+  EXPECT_TRUE(is_plain(to_plain(*problem, urgent)));
+  EXPECT_GT(evaluator.evaluate(to_plain(*problem, urgent)).step, 0);
 }
 
 // A given one of 1,028 actions is missed in 40,000 draws with probability (1027/1028)^40000 <
@@ -176,7 +183,7 @@ TEST(Portfolio, IsNeverWorseThanABaselineAndTakesABetterProposal) {
   const PlannerResult good = best_plan(first, {});
   oracle::SimulatedOracle second_oracle(*problem, pool);
   PlannerContext second{.oracle = second_oracle, .rng = Rng(5)};
-  second.budget.evaluations = 20;
+  second.budget.evaluations = 40;
   const PlannerResult from_good =
       best_plan(second, [&](BatchEvaluator&, int) { return std::vector{good.strategy}; });
   EXPECT_FALSE(better(good.evaluation, from_good.evaluation));

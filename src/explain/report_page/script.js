@@ -309,6 +309,8 @@ function drawWhy() {
     bound('its busiest device', b.plan_device, 'Work that this plan gives to one device'),
     bound('its busiest link', b.plan_link, 'Bytes over bandwidth of one link'),
     bound('its collectives', b.plan_collectives, 'Collectives of this plan that exclude one another'),
+    bound('one resource', b.plan_one_machine, 'What one stream, channel or link does, after what comes before and before what follows'),
+    bound('two resources', b.plan_two_machines, 'A stream and the link that it feeds'),
   ]);
   bars('kinds', plan.by_kind.map((k) => ({name: k.name, value: milliseconds(k.time), of: step,
     parts: [[kindColors[kindNames.indexOf(k.name)], k.time]]})));

@@ -1,0 +1,93 @@
+// Forward and backward schedules in turns, from several orders.
+#include "oracle/improve_order.h"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "compiler/compile.h"
+#include "compiler/order.h"
+#include "oracle/forward_backward.h"
+#include "sim/simulator.h"
+
+namespace heterog::oracle {
+namespace {
+
+using compiler::OrderPolicy;
+using compiler::Plan;
+using compiler::Strategy;
+using compiler::TaskKind;
+
+// Of the ops that a plan runs, the earliest start first.
+std::vector<compiler::OpPriority> priorities_by(const Plan& plan,
+                                                const IdVector<TaskId, Nanoseconds>& start) {
+  struct Instance {
+    TaskId task;
+    compiler::OpPriority priority;
+  };
+  std::vector<Instance> instances;
+  std::map<OpId, std::uint32_t> count;
+  for (TaskId task : plan.task_ids()) {
+    if (plan.kind[task] != TaskKind::kCompute && plan.kind[task] != TaskKind::kUpdate) continue;
+    const OpId op = plan.op[task];
+    instances.push_back({task, {op, count[op]++, 0}});
+  }
+  std::stable_sort(instances.begin(), instances.end(), [&](const Instance& a, const Instance& b) {
+    return start[a.task] < start[b.task];
+  });
+  std::vector<compiler::OpPriority> priorities;
+  auto urgency = static_cast<std::int64_t>(instances.size());
+  for (Instance& one : instances) {
+    one.priority.priority = urgency--;
+    priorities.push_back(one.priority);
+  }
+  return priorities;
+}
+
+}  // namespace
+
+std::optional<BetterOrder> improve_order(const cost::Problem& problem, const Strategy& strategy,
+                                         const compiler::CompileOptions& options, int rounds) {
+  if (rounds == 0) return std::nullopt;
+  Plan plan = compiler::compile(problem, strategy, options);
+  ForwardBackward improver(plan);
+  sim::Simulator simulator;
+  BetterOrder best{.strategy = strategy, .measured = {}};
+  bool is_better = false;
+  // The timeline is the simulator's until its next call.
+  const auto run = [&](const Strategy& in_order) -> const sim::SimResult& {
+    compiler::set_order(plan, in_order);
+    return simulator.simulate_timeline(plan, in_order.order);
+  };
+  const auto keep_better = [&](const Strategy& in_order, const sim::SimResult& result) {
+    Measured measured = judge(problem, result.step, result.peak_bytes);
+    if (!better(measured.evaluation, best.measured.evaluation)) return;
+    best = {.strategy = in_order, .measured = std::move(measured)};
+    is_better = true;
+  };
+  const sim::SimResult& own = run(strategy);
+  best.measured = judge(problem, own.step, own.peak_bytes);
+  std::vector<Strategy> starts;
+  for (OrderPolicy order : compiler::kSearchedOrders) {
+    Strategy& start = starts.emplace_back(strategy);
+    start.order = order;
+    start.priorities.clear();
+    keep_better(start, run(start));
+  }
+  for (Strategy& in_order : starts) {
+    const sim::SimResult* result = &run(in_order);
+    if (result->step > best.measured.evaluation.step / 8 * 9) continue;  // too far off to catch up
+    Nanoseconds before = result->step;
+    in_order.order = OrderPolicy::kPriority;
+    for (int round = 0; round < rounds; ++round) {
+      in_order.priorities = priorities_by(plan, improver.latest_starts(*result));
+      result = &run(in_order);
+      keep_better(in_order, *result);
+      if (result->step == before) break;  // it has settled
+      before = result->step;
+    }
+  }
+  return is_better ? std::optional(std::move(best)) : std::nullopt;
+}
+
+}  // namespace heterog::oracle

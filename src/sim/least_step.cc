@@ -1,0 +1,137 @@
+// Least work by op and type of device, weights of types by search, and the longest chain.
+#include "sim/least_step.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "graph/folded.h"
+
+namespace heterog::sim {
+namespace {
+
+using cost::Problem;
+using graph::Phase;
+
+// Seconds that an op takes at the least, by type of device; rows of as many numbers as there are
+// types.
+class LeastWork {
+ public:
+  explicit LeastWork(const Problem& problem) : types_(problem.cluster->type_count()) {
+    counts_.assign(types_, 0);
+    for (DeviceId device : problem.cluster->device_ids()) {
+      counts_[problem.cluster->device(device).type.value()] += 1;
+    }
+    for (OpId op : problem.folded->ops) {
+      if (problem.graph->op(op).phase == Phase::kUpdate) {
+        add_update(problem, op);
+      } else {
+        add_slices(problem, op);
+      }
+    }
+    for (const graph::UpdateChain& chain : problem.folded->chains) {
+      for (OpId op : chain.ops) add_update(problem, op);
+    }
+  }
+
+  // The bound with these weights of a device of each type, which need not sum to 1.
+  double bound(const std::vector<double>& weights) const {
+    double sum = 0;
+    for (std::size_t row = 0; row < work_.size(); row += types_) {
+      double least = std::numeric_limits<double>::infinity();
+      for (std::size_t type = 0; type < types_; ++type) {
+        if (counts_[type] > 0) least = std::min(least, weights[type] * work_[row + type]);
+      }
+      sum += least;
+    }
+    double all = 0;
+    for (std::size_t type = 0; type < types_; ++type) all += counts_[type] * weights[type];
+    return sum / all;
+  }
+
+  // One weight after another, in steps that become smaller.
+  double best_bound() const {
+    std::vector<double> weights(types_, 1);
+    double best = bound(weights);
+    for (double factor = 2; factor > 1.0005; factor = std::sqrt(factor)) {
+      for (bool again = true; again;) {
+        again = false;
+        for (double& weight : weights) {
+          const double before = weight;
+          for (double tried : {before * factor, before / factor}) {
+            weight = tried;
+            const double found = bound(weights);
+            if (found > best * (1 + 1e-9)) {
+              best = found;
+              again = true;
+              break;
+            }
+            weight = before;
+          }
+        }
+      }
+    }
+    return best;
+  }
+
+ private:
+  // Times are rounded to nanoseconds, each by half of one at most.
+  static double seconds(Nanoseconds time) { return std::max(0.0, to_seconds(time) - 1e-9); }
+  void add_slices(const Problem& problem, OpId op) {
+    for (std::size_t type = 0; type < types_; ++type) {
+      double least = std::numeric_limits<double>::infinity();
+      for (std::int64_t n : problem.costs.knots()) {
+        const double time = seconds(problem.costs.duration(op, DeviceTypeId(type), n));
+        least = std::min(least, time * static_cast<double>(problem.batch) / static_cast<double>(n));
+      }
+      work_.push_back(least);
+    }
+  }
+  void add_update(const Problem& problem, OpId op) {
+    for (std::size_t type = 0; type < types_; ++type) {
+      const double launch = problem.cluster->type(DeviceTypeId(type)).launch_seconds;
+      const auto time = problem.costs.duration(op, DeviceTypeId(type), problem.batch);
+      work_.push_back(std::max(0.0, seconds(time) - launch));
+    }
+  }
+
+  std::size_t types_;
+  std::vector<double> counts_;  // devices of each type
+  std::vector<double> work_;
+};
+
+Nanoseconds longest_chain(const Problem& problem) {
+  IdVector<OpId, Nanoseconds> end(problem.graph->op_count(), 0);
+  Nanoseconds longest = 0;
+  for (OpId op : problem.folded->ops) {
+    if (problem.graph->op(op).phase == Phase::kUpdate) continue;
+    Nanoseconds least = std::numeric_limits<Nanoseconds>::max();
+    for (DeviceId device : problem.cluster->device_ids()) {
+      const DeviceTypeId type = problem.cluster->device(device).type;
+      for (std::int64_t n : problem.costs.knots()) {
+        least = std::min(least, problem.costs.duration(op, type, n));
+      }
+    }
+    Nanoseconds ready = 0;
+    for (const graph::Read& read : problem.folded->reads[op]) {
+      if (!read.producer.valid() || read.use == graph::OperandUse::kOnce) continue;
+      ready = std::max(ready, end[read.producer]);
+    }
+    end[op] = ready + std::max<Nanoseconds>(0, least - 1);
+    longest = std::max(longest, end[op]);
+  }
+  return longest;
+}
+
+}  // namespace
+
+Nanoseconds least_step(const Problem& problem) {
+  // Costs between knots are interpolated in single precision.
+  constexpr double kExact = 1 - 1e-6;
+  const double work = LeastWork(problem).best_bound() * kExact;
+  return std::max(static_cast<Nanoseconds>(work * 1e9), longest_chain(problem));
+}
+
+}  // namespace heterog::sim

@@ -1,0 +1,110 @@
+// No plan is faster than the least step: every strategy of small problems, and drawn ones of
+// others.
+#include "sim/least_step.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "base/rng.h"
+#include "compiler/compile.h"
+#include "compiler/problems.h"
+#include "planner/problems.h"
+#include "sim/simulator.h"
+#include "space/action_space.h"
+
+namespace heterog::sim {
+namespace {
+
+Nanoseconds fastest_order(const cost::Problem& problem, compiler::Strategy strategy) {
+  sim::Simulator simulator;
+  Nanoseconds least = std::numeric_limits<Nanoseconds>::max();
+  for (compiler::OrderPolicy order : compiler::kSearchedOrders) {
+    strategy.order = order;
+    const compiler::Plan plan = compiler::compile(problem, strategy);
+    least = std::min(least, simulator.simulate(plan, order).step);
+  }
+  return least;
+}
+
+std::unique_ptr<const cost::Problem> grouped(const std::string& model, const std::string& cluster,
+                                             std::int64_t batch, int groups) {
+  return cost::make_problem(
+      std::make_shared<const graph::ModelGraph>(graph::read_graph("models/" + model + ".json.gz")),
+      std::make_shared<const cluster::Cluster>(
+          cluster::load_cluster("configs/clusters/" + cluster + ".json")),
+      cost::CalibratedModel(), batch, {.max_groups = groups});
+}
+
+// HeteroG's M + 4 actions for each of three groups, in every order.
+TEST(LeastStep, IsBelowEveryStrategyOfSmallProblems) {
+  for (const std::int64_t batch : {3, 64}) {
+    const auto problem = grouped("lenet5-tiny", "heterog-4gpu", batch, 3);
+    ASSERT_EQ(problem->grouping.count(), 3u);
+    const Nanoseconds bound = least_step(*problem);
+    const space::ActionSpace space(*problem);
+    Nanoseconds best = std::numeric_limits<Nanoseconds>::max();
+    const std::size_t actions = space.size();
+    for (std::size_t i = 0; i < actions * actions * actions; ++i) {
+      const std::vector<space::ActionId> chosen = {space::ActionId(i % actions),
+                                                   space::ActionId(i / actions % actions),
+                                                   space::ActionId(i / actions / actions)};
+      best = std::min(best, fastest_order(*problem, space.strategy(chosen)));
+    }
+    EXPECT_LE(bound, best) << batch;
+    EXPECT_GT(bound, best / 4) << batch;  // it says something
+  }
+}
+
+// Shares of any size on any devices, micro-batches among them.
+TEST(LeastStep, IsBelowDrawnStrategies) {
+  Rng rng(6);
+  for (const char* model : {"vgg19-tiny", "transformer6-tiny", "resnet50-tiny"}) {
+    const auto problem = planner::load_test_problem(model, "heterog-8gpu", 48);
+    const Nanoseconds bound = least_step(*problem);
+    EXPECT_GT(bound, 0);
+    for (int round = 0; round < 60; ++round) {
+      const auto draw = [&] {
+        compiler::UnitDecision unit;
+        for (std::size_t i = 1 + rng.below(8); i > 0; --i) {
+          unit.replicas.push_back({DeviceId(rng.below(problem->cluster->device_count())),
+                                   1 + static_cast<double>(rng.below(5))});
+        }
+        unit.sync = rng.below(2) == 0 ? compiler::SyncMethod::kParameterServer
+                                      : compiler::SyncMethod::kAllReduce;
+        return unit;
+      };
+      compiler::Strategy strategy = compiler::uniform_strategy(*problem, draw());
+      const std::size_t rarely = 1 + rng.below(20);
+      for (compiler::UnitDecision& unit : strategy.units) {
+        if (rng.below(rarely) == 0) unit = draw();
+      }
+      if (rng.below(2) == 0) strategy.bucket_bytes = Bytes{1} << (16 + rng.below(10));
+      ASSERT_LE(bound, fastest_order(*problem, strategy)) << model << " " << round;
+    }
+  }
+}
+
+// Every op takes 1 µs on any slice. On one device that is all there is, but for the launches that
+// updates may share; on three, a third of it.
+TEST(LeastStep, CountsEveryOpOnce) {
+  for (std::size_t devices : {1, 3}) {
+    const auto problem = compiler::model_problem("lenet5-tiny", devices, 12);
+    std::size_t ops = 0, updates = 0;
+    for (OpId op : problem->folded->ops) {
+      const graph::Op& info = problem->graph->op(op);
+      ops += info.phase != graph::Phase::kUpdate && !info.alias;
+      updates += info.phase == graph::Phase::kUpdate;
+    }
+    for (const graph::UpdateChain& chain : problem->folded->chains) updates += chain.ops.size();
+    const auto bound = static_cast<double>(least_step(*problem));
+    const double share = 1000.0 / static_cast<double>(devices);
+    EXPECT_GE(bound, 0.99 * share * static_cast<double>(ops));
+    EXPECT_TRUE(devices > 1 || bound <= share * static_cast<double>(ops + updates));
+  }
+}
+
+}  // namespace
+}  // namespace heterog::sim
