@@ -22,6 +22,9 @@ class TextbookSimulator {
         waiting_for_(plan.predecessors),
         references_(plan.readers),
         free_at_(plan.resource_count(), 0),
+        ends_(plan.task_count(), 0),
+        running_(plan.device_count, TaskId()),
+        collectives_(plan.device_count, 0),
         queues_(plan.resource_count()),
         live_(plan.device_count, 0),
         peak_(plan.device_count, 0) {}
@@ -35,11 +38,13 @@ class TextbookSimulator {
     }
     while (true) {
       start_tasks();
+      while (!events_.empty() && is_stale(events_.top())) events_.pop();
       if (events_.empty()) return now_;
       now_ = events_.top().time;
       while (!events_.empty() && events_.top().time == now_) {
         const Event event = events_.top();
         events_.pop();
+        if (is_stale(event)) continue;
         if (event.resource.valid()) {
           freed_.push_back(event.resource);
         } else {
@@ -107,7 +112,44 @@ class TextbookSimulator {
 
   void note(DeviceId device) { peak_[device] = std::max(peak_[device], live_[device]); }
 
+  // Its task ends at another time, for its pace has changed.
+  bool is_stale(const Event& event) const {
+    return event.task.valid() && ends_[event.task] != event.time;
+  }
+  void end_at(TaskId task, Nanoseconds time) {
+    ends_[task] = time;
+    events_.push({time, task, ResourceId()});
+  }
+
+  // A collective of the device starts (1) or ends (−1).
+  void change_pace(TaskId task, int collectives) {
+    if (plan_.collective_drag.empty() || plan_.duration[task] == 0) return;
+    for (DeviceId device : plan_.participants[task]) {
+      collectives_[device] += collectives;
+      const TaskId running = running_[device];
+      if (!running.valid()) continue;
+      const Nanoseconds left = ends_[running] - now_;
+      const Nanoseconds slow = 1000 + plan_.collective_drag[device];
+      const Nanoseconds takes =
+          collectives > 0 ? (left * slow + 999) / 1000 : (left * 1000 + slow - 1) / slow;
+      if (takes == left) continue;
+      end_at(running, now_ + takes);
+      free_at_[plan_.compute_stream(device).value()] = now_ + takes;
+    }
+  }
+
+  Nanoseconds takes(TaskId task, DeviceId device) const {
+    const Nanoseconds drag = plan_.collective_drag.empty() || collectives_[device] == 0
+                                 ? 0
+                                 : plan_.collective_drag[device];
+    return (plan_.duration[task] * (1000 + drag) + 999) / 1000;
+  }
+
   void start(TaskId task) {
+    const auto holds = plan_.holds[task];
+    const DeviceId device = plan_.device[task];
+    const bool computes = holds.size() == 1 && holds[0].resource == plan_.compute_stream(device) &&
+                          plan_.duration[task] > 0;
     for (const compiler::Hold& hold : plan_.holds[task]) {
       free_at_[hold.resource.value()] = now_ + hold.duration;
       if (hold.duration < plan_.duration[task]) {
@@ -120,10 +162,17 @@ class TextbookSimulator {
       note(plan_.buffers[buffer].device);
     }
     note(plan_.device[task]);
-    events_.push({now_ + plan_.duration[task], task, ResourceId()});
+    end_at(task, now_ + (computes ? takes(task, device) : plan_.duration[task]));
+    if (computes) {
+      running_[device] = task;
+      free_at_[holds[0].resource.value()] = ends_[task];
+    }
+    change_pace(task, 1);
   }
 
   void end(TaskId task) {
+    if (running_[plan_.device[task]] == task) running_[plan_.device[task]] = TaskId();
+    change_pace(task, -1);
     for (const compiler::Hold& hold : plan_.holds[task]) {
       if (hold.duration == plan_.duration[task]) freed_.push_back(hold.resource);
     }
@@ -148,6 +197,9 @@ class TextbookSimulator {
   IdVector<TaskId, std::uint32_t> waiting_for_;
   IdVector<BufferId, std::uint32_t> references_;
   std::vector<Nanoseconds> free_at_;
+  IdVector<TaskId, Nanoseconds> ends_;
+  IdVector<DeviceId, TaskId> running_;   // on the compute stream
+  IdVector<DeviceId, int> collectives_;  // that take part now
   std::vector<MinQueue<Ready>> queues_;
   std::vector<ResourceId> freed_;
   MinQueue<Ready> fronts_;

@@ -78,8 +78,8 @@ TEST(Shares, AreTheBestThatThereAre) {
 
 // Computing for the same time is not all: what is sent through slow wires, and when, counts too.
 TEST(Shares, GainOverBalancedComputation) {
-  const auto problem = load_test_problem("transformer6", "heterog-8gpu", 720);
-  const auto balanced = balance(ModelSeconds(*problem), 720, Samples(8, 720));
+  const auto problem = load_test_problem("vgg19", "heterog-8gpu", 192);
+  const auto balanced = balance(ModelSeconds(*problem), 192, Samples(8, 192));
   ASSERT_TRUE(balanced);
   oracle::Evaluator evaluator(*problem);
   const SharesResult found = search(*problem, 2);
