@@ -1,227 +1,296 @@
 #!/usr/bin/env python3
 """Fits the constants of the calibrated cost model and prints how far it is from measurements.
 
-usage: scripts/calibrate.py fit     writes the calibrations of configs/devices.json
-       scripts/calibrate.py table   prints the errors on the rows that no fit has seen
+usage: scripts/calibrate.py fit      writes the calibrations of configs/devices.json
+       scripts/calibrate.py table    prints the errors on the rows that no fit has seen
+       scripts/calibrate.py sums     prints sums of predicted over sums of measured seconds
+       scripts/calibrate.py layers   prints layers of profiled networks, class by class
 
 Reads the samples of configs/calibration; needs numpy (.venv has it) and predict_samples, made by
 `cmake --build build/dev --target predict_samples`: the formula stands in src/cost/kernel.cc alone,
 and this script asks that program for every prediction. A new kind of kernel needs an entry in
 devices.json, of any constants, before its first fit.
+
+Cards of a generation share the constants that say how the kernels are built (tiles, starts); each
+card has its own shares of its peaks. Rows weigh by the square root of their time, the sum of each
+device and kind of kernel is held as well, and a constant that the rows do not decide stays near its
+start instead of running to a bound.
 """
 
 import argparse
 import collections
 import json
 import pathlib
-import subprocess
 import sys
 
 import numpy as np
 
+from calibration_report import Program, layers, sums, table, ratios
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DEVICES = ROOT / "configs/devices.json"
-SAMPLES = ROOT / "configs/calibration"
 BEGIN, END = "  // Calibrations, written by scripts/calibrate.py.\n", "  // End of the calibrations.\n"
 
-Row = collections.namedtuple(
-    "Row", "device constants group source shape held_out seconds calibrated roofline")
-Constant = collections.namedtuple("Constant", "name start low high")
+# A constant: where a fit starts, how far it strays where the rows say nothing (a factor), the bounds,
+# and whether each card has its own.
+Constant = collections.namedtuple("Constant", "name start stray low high own")
 
-# In the order of cluster/calibration.h. Bounds keep what the data do not decide at sensible values.
-PRODUCT = [Constant("share", 0.8, 0.02, 1.2), Constant("tile_loss", 10, 0.5, 400),
-           Constant("fill", 16, 8, 4000), Constant("bandwidth_share", 0.7, 0.2, 1),
-           Constant("fixed_seconds", 8e-6, 3e-6, 4e-5)]
-WINOGRAD = Constant("winograd_share", 0.7, 0.02, 1.2)
-WASTE = Constant("stride_waste", 0.3, 0.01, 1)
-JOIN = Constant("join_seconds", 3e-7, 1e-8, 1e-4)
-TRAFFIC = [Constant("bandwidth_share", 0.7, 0.01, 1), Constant("fixed_seconds", 8e-6, 3e-6, 6e-5)]
-WINDOW = Constant("window_share", 0.01, 1e-4, 1)
+# In the order of cluster/calibration.h. `bandwidth_share` is elementwise's: what a product moves, it
+# moves like everything else.
+PRODUCT = [Constant("share", 0.8, 3, 0.02, 1.4, True), Constant("tile_loss", 20, 2, 0.1, 2000, False),
+           Constant("fill", 30, 2, 1, 4000, False),
+           Constant("fixed_seconds", 8e-6, 2, 1e-7, 3e-4, False),
+           Constant("winograd_share", 0.7, 2, 0.02, 1.4, True),
+           Constant("stride_waste", 0.3, 2, 0.01, 1, False)]
+ORDER = ["share", "tile_loss", "fill", "bandwidth_share", "fixed_seconds", "winograd_share",
+         "stride_waste", "join_seconds"]
+JOIN_SECONDS = 5e-6  # of the kernel that adds the parts of a split product: a launch
+TRAFFIC = [Constant("bandwidth_share", 0.7, 3, 0.01, 1.5, True),
+           Constant("fixed_seconds", 8e-6, 3, 1e-6, 5e-4, True)]
+WINDOW = Constant("window_share", 0.02, 3, 1e-4, 1, True)
+DEPTHWISE = "depthwise_convolution"
+NO_TENSOR_CORES = ("P100-PCIE-16GB", "GTX-1080-Ti", "P4")
 HUBER = 0.15  # log error beyond which a row counts by its size, no longer by its square
+SUM_WEIGHT = 10  # of a group's sum, in roots of its rows
 
-
-class Program:
-    """The C++ model behind a pipe."""
-
-    def __init__(self, path):
-        self.process = subprocess.Popen([path, str(DEVICES), str(SAMPLES)], text=True,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-
-    def ask(self, line):
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-        answer = self.process.stdout.readline()
-        if not answer:
-            sys.exit(f"calibrate.py: predict_samples ended on '{line}'")
-        return answer
-
-    def rows(self):
-        line, rows = self.ask("rows"), []
-        while line.strip():
-            words = line.split()
-            rows.append(Row(*words[:5], words[5] == "1", *map(float, words[6:])))
-            line = self.process.stdout.readline()
-        return rows
-
-    def predict(self, device, constants, values):
-        return np.array(self.ask(f"try {device} {constants} " + " ".join(f"{x:.9g}" for x in values))
-                        .split(), float)
+# Devices of a card share its constants; cards of a generation share those that are not their own.
+CARDS = {"v100": ["V100-SXM2-16GB", "V100-PCIE-32GB", "V100-PCIE-16GB"], "p100": ["P100-PCIE-16GB"],
+         "gtx-1080-ti": ["GTX-1080-Ti"], "p4": ["P4"],
+         "t4": ["T4"], "a100": ["A100-SXM4-40GB"], "a100-80": ["A100-SXM4-80GB"], "l4": ["L4"],
+         "hopper": ["H100-SXM5-80GB"]}
+GENERATIONS = [["p100", "gtx-1080-ti", "p4"], ["v100"], ["t4"], ["a100", "a100-80", "hopper"],
+               ["l4"]]
 
 
 def minimise(residuals, start, low, high):
-    """Levenberg and Marquardt's method on the pseudo-Huber loss, within bounds."""
-    def loss(r):
-        return np.sum(np.sqrt(1 + (r / HUBER) ** 2) - 1)
+    """Levenberg and Marquardt's method within bounds, on the pseudo-Huber loss of the rows and the
+    square of the rest: `residuals` returns both, the rows with their weights."""
+    def loss(found):
+        rows, weights, rest = found
+        return np.sum(weights * (np.sqrt(1 + (rows / HUBER) ** 2) - 1)) + np.sum((rest / HUBER) ** 2) / 2
 
     x, damping = np.array(start, float), 1e-2
-    r = residuals(x)
-    for _ in range(60):
+    found = residuals(x)
+    for _ in range(40):
         columns = []
         for j in range(len(x)):
             step = np.zeros(len(x))
             # Waves make steps: a difference over 2 % of a constant sees past them.
             step[j] = 0.02
             up, down = np.minimum(x + step, high), np.maximum(x - step, low)
-            columns.append((residuals(up) - residuals(down)) / (up - down)[j])
+            ends = [np.concatenate([part for k, part in enumerate(residuals(end)) if k != 1])
+                    for end in (up, down)]
+            columns.append((ends[0] - ends[1]) / (up - down)[j])
         jacobian = np.stack(columns, 1)
-        weight = 1 / np.sqrt(1 + (r / HUBER) ** 2)
+        rows, weights, rest = found
+        weight = np.concatenate([weights / np.sqrt(1 + (rows / HUBER) ** 2), np.ones(len(rest))])
         normal = jacobian.T @ (jacobian * weight[:, None])
-        gradient = jacobian.T @ (weight * r)
+        gradient = jacobian.T @ (weight * np.concatenate([rows, rest]))
         gained = 0
         for _ in range(8):
             move = np.linalg.solve(normal + damping * np.diag(np.diag(normal) + 1e-9), -gradient)
             candidate = np.clip(x + move, low, high)
             moved = residuals(candidate)
-            if loss(moved) < loss(r):
-                gained = 1 - loss(moved) / loss(r)
-                x, r, damping = candidate, moved, max(damping / 3, 1e-6)
+            if loss(moved) < loss(found):
+                gained = 1 - loss(moved) / loss(found)
+                x, found, damping = candidate, moved, max(damping / 3, 1e-6)
                 break
             damping *= 4
         if gained < 1e-4:
             break
-    return x, loss(r)
+    return x, loss(found)
 
 
-def fit_constants(program, rows, device, name):
-    """{constant: value} of one kind of kernel on one device, from the rows that are not held out."""
-    mine = [row for row in rows if row.device == device and row.constants == name]
-    seen = np.array([not row.held_out for row in mine])
-    measured = np.array([row.seconds for row in mine])
-    if name == "depthwise_convolution":
-        constants, full = [Constant("share", 0.03, 1e-3, 1)], ["share"]
-    elif name.startswith(("matmul", "convolution")):
-        constants = [*PRODUCT, JOIN]
-        if name.startswith("convolution") and not name.endswith("half"):
-            constants.append(WINOGRAD)
-        if name.startswith("convolution_input"):
-            constants.append(WASTE)
-        full = [constant.name for constant in PRODUCT] + ["winograd_share", "stride_waste", "join_seconds"]
-    else:
-        constants = [*TRAFFIC, WINDOW] if name.startswith("pooling") else TRAFFIC
-        full = [constant.name for constant in [*TRAFFIC, WINDOW]]
-    names = [constant.name for constant in constants]
+def constants_of(name):
+    if name == DEPTHWISE:
+        return [Constant("share", 0.03, 3, 1e-3, 1, True)]
+    if not name.startswith(("matmul", "convolution")):
+        return [*TRAFFIC, WINDOW] if name.startswith("pooling") else TRAFFIC
+    found = PRODUCT[:4]
+    if name.startswith("convolution") and not name.endswith("half"):
+        found.append(PRODUCT[4])
+    if name.startswith("convolution_input"):
+        found.append(PRODUCT[5])
+    return found
 
-    def values(x):
-        found = dict(zip(names, np.exp(x)))
-        return [found.get(key, 0) for key in full]
+
+def fit(program, rows, cards, name, moving):
+    """{card: {constant: value}} of one kind of kernel on the cards of a generation that have rows of
+    it, and how many constants there are and how many of them ended at a bound."""
+    seen = {device: [row for row in rows if row.device == device and row.constants == name]
+            for card in cards for device in CARDS[card]}
+    cards = [card for card in cards if any(seen[device] for device in CARDS[card])]
+    if not cards:
+        return {}, 0, 0
+    constants = constants_of(name)
+    slots = [(constant, card) for constant in constants for card in (cards if constant.own else [None])]
+    low, high, start = (np.log([getattr(constant, key) for constant, _ in slots])
+                        for key in ("low", "high", "start"))
+    stray = np.log([constant.stray for constant, _ in slots])
+
+    def values(x, card):
+        found = {constant.name: float(np.exp(value)) for (constant, own), value in zip(slots, x)
+                 if own in (None, card)}
+        if "fill" in found:
+            found |= {"bandwidth_share": moving[card], "join_seconds": JOIN_SECONDS}
+        return found
+
+    def listed(found):
+        keys = ORDER if "fill" in found else ["share"] if name == DEPTHWISE else [
+            "bandwidth_share", "fixed_seconds", "window_share"]
+        return [found.get(key, 0) for key in keys]
 
     def residuals(x):
-        return np.log(program.predict(device, name, values(x)) / measured)[seen]
+        errors, weights, rest = [], [], list(HUBER * (x - start) / stray)
+        for card in cards:
+            for device in CARDS[card]:
+                mine = seen[device]
+                if not mine:
+                    continue
+                predicted = program.predict(device, name, listed(values(x, card)))
+                measured = np.array([row.seconds for row in mine])
+                for group in sorted({row.group for row in mine}):
+                    of = np.array([row.group == group and not row.held_out for row in mine])
+                    root = np.sqrt(measured[of])
+                    errors.append(np.log(predicted[of] / measured[of]))
+                    weights.append(root / root.mean())
+                    rest.append(SUM_WEIGHT * np.sqrt(of.sum())
+                                * np.log(predicted[of].sum() / measured[of].sum()))
+        return np.concatenate(errors), np.concatenate(weights), np.array(rest)
 
-    low, high = (np.log([getattr(constant, key) for constant in constants]) for key in ("low", "high"))
-    starts = [dict(zip(names, np.log([constant.start for constant in constants])))]
-    if "tile_loss" in names:
+    starts = [start]
+    if any(constant.name == "fill" for constant in constants):
         # Waves make valleys: begin at several places and keep the best.
-        starts = [dict(starts[0], tile_loss=np.log(loss), fill=np.log(fill), join_seconds=np.log(join))
-                  for loss in (8, 60) for fill in (10, 200) for join in (3e-7, 3e-5)]
-    starts = [np.array([start[key] for key in names]) for start in starts]
-    best = min((minimise(residuals, start, low, high) for start in starts), key=lambda pair: pair[1])
-    return {key: float(f"{value:.3g}") for key, value in zip(names, np.exp(best[0]))}
+        starts = [start + [{"tile_loss": a, "fill": b}.get(constant.name, 0) for constant, _ in slots]
+                  for a in (-1, 1) for b in (-1, 1.5)]
+    x, loss = min((minimise(residuals, begin, low, high) for begin in starts), key=lambda pair: pair[1])
+    bound = sum(min(value - least, most - value) < 1e-3 for value, least, most in zip(x, low, high))
+    rounded = {card: {key: float(f"{value:.3g}") for key, value in values(x, card).items()}
+               for card in cards}
+    print(name, rounded, f"loss {loss:.1f}", file=sys.stderr)
+    return rounded, len(slots), bound
 
 
 PRODUCTS = ["matmul", "convolution_forward", "convolution_input_gradient",
             "convolution_weight_gradient"]
-TRAFFICS = ["elementwise", "reduction", "batch_norm", "layer_norm", "softmax", "pooling",
-            "pooling_backward",
-            "embedding", "copy", "optimizer"]
+TRAFFICS = ["elementwise", "reduction", "batch_norm", "batch_norm_backward", "layer_norm", "softmax",
+            "pooling", "pooling_backward", "embedding", "copy", "optimizer"]
+PIPEDREAM = ["batch_norm", "batch_norm_backward", "pooling", "pooling_backward"]
 
-# Calibration: the measured devices whose fits it takes, the first that has one.
-MEASURED = {
-    "v100": ["V100-SXM2-16GB", "V100-PCIE-32GB", "V100-PCIE-16GB"],
-    "p100": ["P100-PCIE-16GB"],
-    "gtx-1080-ti": ["GTX-1080-Ti", "P4"],
-    "titan-x-pascal": ["TITAN-X-Pascal", "P4"],
-    "titan-x-maxwell": ["TITAN-X-Maxwell", "P4"],
-    "t4": ["T4"],
-    "a100": ["A100-SXM4-40GB"],
-}
-# Calibration: where its products and its traffic are assumed from, and why.
-ASSUMED = {
-    "rtx-2080-ti": ("v100", "t4", "not measured: products assumed as on the V100 (a multiprocessor "
-                    "of the same kind, no power limit near), traffic as on the T4 (GDDR6)"),
-    "rtx-30-40": ("a100", "t4", "not measured: products assumed as on the A100, traffic as on the T4"),
-    "l4": ("t4", "t4", "not measured: assumed as the T4, another card of about 70 W"),
-    "hopper": ("a100", "a100", "not measured: assumed as the A100"),
-}
-DEPTHWISE = "depthwise_convolution"
+
+# Without error correction, which the P4's and the T4's memory run with, GDDR memory reaches more.
+GDDR_SHARE = 0.86
 
 
 def bytes_per_flop(entry):
     return entry["memory_bytes_per_second"] / entry["fp32_flops_per_second"]
 
 
-def complete(name, fitted, v100, devices):
-    """Constants of every kind for a measured calibration, and what of them was assumed."""
-    sources = MEASURED[name]
-    found, assumed = {}, []
-    products = [product + suffix for suffix in ("", "_half") for product in PRODUCTS]
-    for kind in [*products, *TRAFFICS, DEPTHWISE]:
-        for device in sources:
-            if kind in fitted.get(device, {}):
-                found[kind] = dict(fitted[device][kind])
-                break
-    tensor_cores = name == "a100"
-    for product in PRODUCTS:
-        if product not in found:
-            found[product] = "v100"
-            assumed.append(f"{product} as on the V100")
-        if product + "_half" not in found:
-            found[product + "_half"] = "v100" if tensor_cores else found[product]
-            assumed.append(f"{product} in half precision "
-                           + ("as on the V100" if tensor_cores else "as in single"))
+def scaled(constants, key, factor):
+    return dict(constants, **{key: float(f"{constants[key] * factor:.3g}")})
+
+
+def traffic(card, fitted, v100, devices):
+    """Constants of what moves bytes, and what of them was assumed."""
+    own, assumed = {kind: fitted[kind][card] for kind in TRAFFICS if card in fitted.get(kind, {})}, []
+    if card == "gtx-1080-ti":
+        p4, share = fitted["elementwise"]["p4"], GDDR_SHARE
+        for kind in ("elementwise", "layer_norm", "softmax"):
+            own[kind] = scaled(fitted[kind]["p4"], "bandwidth_share", share / p4["bandwidth_share"])
+        assumed.append(f"elementwise, layer_norm and softmax as on the P4, at {share} of the bandwidth "
+                       "for want of error correction")
+    if card == "hopper":
+        for kind in ("layer_norm", "softmax"):
+            own[kind] = scaled(fitted[kind]["a100"], "bandwidth_share", own["elementwise"]["bandwidth_share"]
+                               / fitted["elementwise"]["a100"]["bandwidth_share"])
+        assumed.append("layer_norm and softmax as on the A100, by the share of elementwise")
     for kind in ("reduction", "copy", "optimizer"):
-        found[kind] = found["elementwise"]
-    assumed.append("reduction, copy and optimizer as elementwise")
-    found["embedding"] = found["softmax"]
-    assumed.append("embedding as softmax")
-    if name != "v100":
-        for kind in ("batch_norm", "pooling", "pooling_backward"):
-            scale = found["elementwise"]["bandwidth_share"] / v100["elementwise"]["bandwidth_share"]
-            found[kind] = dict(v100[kind], bandwidth_share=float(
-                f"{v100[kind]['bandwidth_share'] * scale:.3g}"))
+        own[kind] = own["elementwise"]
+    own["embedding"] = own["softmax"]
+    assumed.append("reduction, copy and optimizer as elementwise, embedding as softmax")
+    scale = own["elementwise"]["bandwidth_share"] / fitted["elementwise"]["v100"]["bandwidth_share"]
+    if card != "v100":
+        for kind in PIPEDREAM:
+            own[kind] = scaled(v100[kind], "bandwidth_share", scale)
         # Depthwise kernels are bound by loads.
-        scale = bytes_per_flop(devices[sources[0]]) / bytes_per_flop(devices["V100-PCIE-16GB"])
-        found[DEPTHWISE] = {"share": float(f"{v100[DEPTHWISE]['share'] * scale:.3g}")}
-        assumed.append("batch_norm, pooling and depthwise_convolution as on the V100, by bandwidth")
-    return found, assumed
+        factor = bytes_per_flop(devices[CARDS[card][0]]) / bytes_per_flop(devices["V100-PCIE-16GB"])
+        own[DEPTHWISE] = scaled(fitted[DEPTHWISE]["v100"], "share", factor)
+        assumed.append("batch norms, pools and depthwise_convolution as on the V100, by bandwidth")
+    else:
+        own[DEPTHWISE] = fitted[DEPTHWISE][card]
+    return own, assumed
+
+
+# Whose products a card takes where its own were not measured, the first that has them.
+LENDERS = {"p4": ["gtx-1080-ti"], "a100": ["a100-80", "v100"], "a100-80": ["a100", "v100"],
+           "hopper": ["a100", "v100"], "l4": ["t4"]}
+
+
+def like(constants, factor):
+    found = scaled(constants, "share", factor)
+    return scaled(found, "winograd_share", factor) if "winograd_share" in found else found
+
+
+def products(card, fitted):
+    """Constants of products, and what of them was assumed."""
+    own, assumed = {}, []
+    for name in [name + suffix for suffix in ("", "_half") for name in PRODUCTS]:
+        if card in fitted.get(name, {}):
+            own[name] = fitted[name][card]
+        elif name.endswith("_half") and CARDS[card][0] in NO_TENSOR_CORES:
+            own[name] = own[name.removesuffix("_half")]
+            assumed.append(f"{name} as in single precision")
+        else:
+            lender = next(other for other in LENDERS[card] if other in fitted[name])
+            # By how matrix products compare, of the same precision where both have been measured.
+            half = name.endswith("_half") and {card, lender} <= set(fitted["matmul_half"])
+            measure = "matmul_half" if half else "matmul"
+            factor = fitted[measure][card]["share"] / fitted[measure][lender]["share"]
+            own[name] = like(fitted[name][lender], factor)
+            assumed.append(f"{name} as of {lender}, by the share of {measure}")
+    return own, assumed
 
 
 def calibrations(fitted, devices):
     """The list of configs/devices.json."""
-    v100, _ = complete("v100", fitted, None, devices)
-    for name, sources in MEASURED.items():
-        found, assumed = complete(name, fitted, v100, devices)
-        yield {"name": name, "source": f"fitted to {' and '.join(sources)} of configs/calibration; "
-               + "assumed: " + "; ".join(assumed), **found}
-    for name, (products, traffic, source) in ASSUMED.items():
-        kinds = {product + suffix: products for suffix in ("", "_half") for product in PRODUCTS}
-        yield {"name": name, "source": source, **kinds,
-               **{kind: traffic for kind in [*TRAFFICS, DEPTHWISE]}}
+    v100, _ = traffic("v100", fitted, None, devices)
+    for card, sources in CARDS.items():
+        (mine, assumed), (moved, more) = products(card, fitted), traffic(card, fitted, v100, devices)
+        yield {"name": card, "source": f"fitted to {' and '.join(sources)} of configs/calibration; "
+               + "assumed: " + "; ".join(assumed + more), **mine, **moved}
+    names = [product + suffix for suffix in ("", "_half") for product in PRODUCTS]
+    # Gaming cards: GDDR6 without error correction.
+    t4 = traffic("t4", fitted, v100, devices)[0]
+    share = GDDR_SHARE / t4["elementwise"]["bandwidth_share"]
+    moved = {kind: scaled(t4[kind], "bandwidth_share", share) for kind in TRAFFICS}
+    moved |= {"depthwise_convolution": t4[DEPTHWISE]}
+    yield {"name": "rtx-2080-ti", "source": "not measured: products assumed as on the V100 (a "
+           "multiprocessor of the same kind, no power limit near), traffic as on the T4 at "
+           f"{GDDR_SHARE} of the bandwidth for want of error correction",
+           **{kind: "v100" for kind in names}, **moved}
+    multiplied = {name: "a100" for name in PRODUCTS}
+    for name, constants in products("a100", fitted)[0].items():
+        if name.endswith("_half"):
+            multiplied[name] = dict(constants, share=GEFORCE_SHARE, **{
+                key: float(f"{constants[key] * GEFORCE_LOSS:.3g}") for key in ("tile_loss", "fill")})
+    yield {"name": "rtx-30-40", "source": "not measured: products as on the A100, but those on tensor "
+           f"cores at {GEFORCE_SHARE} of the peak and with {GEFORCE_LOSS} of the losses, for cores a "
+           "third as fast a multiprocessor; traffic as of rtx-2080-ti", **multiplied,
+           **{kind: "rtx-2080-ti" for kind in [*TRAFFICS, DEPTHWISE]}}
+    ti = products("gtx-1080-ti", fitted)[0]
+    yield {"name": "titan-x-maxwell", "source": f"not measured: products as on the GTX 1080 Ti, times "
+           f"{MAXWELL} by whole steps of the TITAN X, traffic as there",
+           **{kind: like(constants, MAXWELL) for kind, constants in ti.items()},
+           **{kind: "gtx-1080-ti" for kind in [*TRAFFICS, DEPTHWISE]}}
     product = {"share": 0.7, "tile_loss": 0, "fill": 0, "bandwidth_share": 0.7, "fixed_seconds": 2e-6}
-    traffic = {"bandwidth_share": 0.6, "fixed_seconds": 2e-6}
+    round_figures = {"bandwidth_share": 0.6, "fixed_seconds": 2e-6}
     yield {"name": "cpu", "source": "not measured: round figures, to be overridden by a profile",
-           **{kind + suffix: product for suffix in ("", "_half") for kind in PRODUCTS},
-           **{kind: traffic for kind in TRAFFICS}, DEPTHWISE: {"share": 0.05}}
+           **{kind: product for kind in names}, **{kind: round_figures for kind in TRAFFICS},
+           DEPTHWISE: {"share": 0.05}}
+
+
+MAXWELL = 0.9
+GEFORCE_SHARE, GEFORCE_LOSS = 0.9, 0.35
 
 
 def write(calibrations_list):
@@ -240,59 +309,39 @@ def write(calibrations_list):
     DEVICES.write_text(text)
 
 
-def table(rows):
-    """Lines of errors on held-out rows, per device and kind of kernel, then over all devices."""
-    groups = collections.defaultdict(list)
-    for row in rows:
-        if row.held_out:
-            groups[row.device, row.group].append(row)
-            groups["~", row.group].append(row)  # sorts behind every name
-    yield (f"{'device':16} {'kernels':37} {'rows':>4}   {'calibrated: median':>18} {'mean':>6}   "
-           f"{'roofline: median':>16} {'mean':>6}")
-    for (device, group), members in sorted(groups.items()):
-        errors = [[100 * abs(getattr(row, key) / row.seconds - 1) for row in members]
-                  for key in ("calibrated", "roofline")]
-        cells = [(np.median(error), np.mean(error)) for error in errors]
-        yield (f"{device.replace('~', 'all'):16} {group:37} {len(members):4}   "
-               f"{cells[0][0]:16.1f} % {cells[0][1]:4.0f} %   "
-               f"{cells[1][0]:14.1f} % {cells[1][1]:4.0f} %")
-
-
-def ratios(rows):
-    """Lines of one card's time over another's on the same shapes, measured and ours."""
-    yield (f"{'kernels':16} {'ratio of times':34} {'shapes':>6} {'measured':>9} {'calibrated':>11} "
-           f"{'roofline':>9}")
-    for slow, fast in (("GTX-1080-Ti", "V100-SXM2-16GB"), ("P100-PCIE-16GB", "GTX-1080-Ti")):
-        for kind in ("matmul", "convolution"):
-            # The sheets list the same shapes, though not in the same order for every card.
-            times = collections.defaultdict(dict)
-            for row in rows:
-                if (row.source == "deepbench" and row.constants.startswith(kind)
-                        and "half" not in row.constants):
-                    times[row.shape].setdefault(row.device, row)
-            pairs = [(seen[slow], seen[fast]) for seen in times.values() if slow in seen and fast in seen]
-            cells = [np.median([getattr(a, key) / getattr(b, key) for a, b in pairs])
-                     for key in ("seconds", "calibrated", "roofline")]
-            yield (f"{kind:16} {slow + ' / ' + fast:34} {len(pairs):6} {cells[0]:9.2f} {cells[1]:11.2f} "
-                   f"{cells[2]:9.2f}")
+def fit_all(program, rows):
+    """{constants: {card: {constant: value}}}: traffic first, whose bandwidth products move at."""
+    fitted, count, bounded = {}, 0, 0
+    moving = {}
+    names = sorted({row.constants for row in rows}, key=lambda name: (name != "elementwise", name))
+    for name in names:
+        for generation in GENERATIONS:
+            found, constants, bound = fit(program, rows, generation, name, moving)
+            fitted.setdefault(name, {}).update(found)
+            count, bounded = count + constants, bounded + bound
+        if name == "elementwise":
+            moving = {card: fitted[name].get(card, fitted[name]["p4"])["bandwidth_share"] for card in CARDS}
+    print(f"{count} constants, {bounded} of them at a bound")
+    return fitted
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["fit", "table"])
+    parser.add_argument("what", choices=["fit", "table", "sums", "layers"])
     parser.add_argument("--program", default=str(ROOT / "build/dev/bin/predict_samples"))
     arguments = parser.parse_args()
     program = Program(arguments.program)
+    if arguments.what == "layers":
+        print("\n".join(layers(program)))
+        return
     rows = program.rows()
     if arguments.what == "table":
         print("\n".join([*table(rows), "", *ratios(rows)]))
-        return
-    fitted = {}
-    for device, name in sorted({(row.device, row.constants) for row in rows}):
-        fitted.setdefault(device, {})[name] = fit_constants(program, rows, device, name)
-        print(device, name, fitted[device][name], file=sys.stderr)
-    write(calibrations(fitted, device_entries()))
+    elif arguments.what == "sums":
+        print("\n".join(sums(rows)))
+    else:
+        write(calibrations(fit_all(program, rows), device_entries()))
 
 
 def device_entries():

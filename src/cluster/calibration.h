@@ -19,13 +19,12 @@ inline constexpr int kProductKindCount = 4;
 // What multiplies: tensor cores have a rate and losses of their own.
 enum class Precision : std::uint8_t {
   kFull,  // fp32 and fp64
-  kTf32,  // convolutions of fp32 tensors, where the device has it
+  kTf32,  // fp32 tensors, where the device has it and the graph lets it
   kHalf   // fp16 and bf16
 };
 inline constexpr int kPrecisionCount = 3;
 
-// The key of the constants: "matmul", "convolution_forward_tf32", "matmul_half"; empty for matrix
-// products in TF32, which PyTorch does not use unless asked.
+// The key of the constants: "matmul", "convolution_forward_tf32", "matmul_half".
 std::string product_constants_name(ProductKind kind, Precision precision);
 
 // Kernels that move bytes.
@@ -33,6 +32,7 @@ enum class TrafficKind : std::uint8_t {
   kElementwise,
   kReduction,
   kBatchNorm,
+  kBatchNormBackward,
   kLayerNorm,
   kSoftmax,
   kPooling,
@@ -41,7 +41,7 @@ enum class TrafficKind : std::uint8_t {
   kCopy,
   kOptimizer
 };
-inline constexpr int kTrafficKindCount = 10;
+inline constexpr int kTrafficKindCount = 11;
 std::string_view traffic_kind_name(TrafficKind kind);  // "batch_norm"
 
 // cost/kernel.h has the formula.

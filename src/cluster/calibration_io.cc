@@ -9,6 +9,7 @@ namespace {
 
 // Ends that no fit reaches, to catch slips of the pen.
 constexpr double kLeastShare = 1e-4;
+constexpr double kMostShare = 1.5;
 constexpr double kMaxSeconds = 1e-2;
 constexpr double kMaxElements = 1e5;
 
@@ -30,7 +31,8 @@ ProductConstants read_product(const JsonValue& value) {
 TrafficConstants read_traffic(const JsonValue& value) {
   JsonObject object(value);
   TrafficConstants constants;
-  constants.bandwidth_share = object.number("bandwidth_share", kLeastShare, 1);
+  // Above 1 where a second reading, which is counted, finds much of the first in a cache.
+  constants.bandwidth_share = object.number("bandwidth_share", kLeastShare, kMostShare);
   constants.fixed_seconds = object.number("fixed_seconds", 0, kMaxSeconds);
   constants.window_share = object.number_or("window_share", 0, 1, 0);
   object.finish();
@@ -55,7 +57,7 @@ Calibration read_calibration(JsonObject& object, const CalibrationSet& known) {
     const int p = static_cast<int>(precision), half = static_cast<int>(Precision::kHalf);
     for (int i = 0; i < kProductKindCount; ++i) {
       const std::string name = product_constants_name(static_cast<ProductKind>(i), precision);
-      if (precision == Precision::kTf32 && (name.empty() || !object.has(name))) {
+      if (precision == Precision::kTf32 && !object.has(name)) {
         calibration.products[p][i] = calibration.products[half][i];
         continue;
       }

@@ -133,10 +133,12 @@ void hash_type(Hasher& hasher, const DeviceType& type) {
         type.half_efficiency_flop}) {
     hasher.add(bits(figure));
   }
+  if (type.host_seconds > 0) hasher.add(bits(type.host_seconds));
   for (double share : type.efficiency) hasher.add(bits(share));
   if (type.collective_slowdown > 1) hasher.add(bits(type.collective_slowdown));
   if (type.calibration) {
     hasher.add(static_cast<std::uint64_t>(type.multiprocessors));
+    hasher.add(static_cast<std::uint64_t>(type.cache_bytes));
     hash_calibration(hasher, *type.calibration);
   }
 }
@@ -165,9 +167,12 @@ std::vector<ClusterBuilder::MachineLinks> ClusterBuilder::add_links(const std::s
     const bool fabric = spec.devices.size() > 1;
     const bool ports = fabric && spec.fabric.kind != FabricSpec::Kind::kBus;
     for (std::size_t d = 0; d < spec.devices.size(); ++d) {
-      const DeviceType& type = spec.devices[d];
-      auto known = std::find_if(c.types_.begin(), c.types_.end(),
-                                [&](const DeviceType& other) { return other.name == type.name; });
+      DeviceType type = spec.devices[d];
+      type.host_seconds = spec.host_seconds;
+      // The same card behind a slower host is another type.
+      auto known = std::find_if(c.types_.begin(), c.types_.end(), [&](const DeviceType& other) {
+        return other.name == type.name && other.host_seconds == type.host_seconds;
+      });
       if (known == c.types_.end()) {
         c.types_.push_back(type);
         known = c.types_.end() - 1;

@@ -46,13 +46,16 @@ struct DeviceType {
   Bytes memory_bytes = 0;
   Bytes reserve_bytes = 0;  // context, allocator: never available to tensors
   double fp32_flops_per_second = 0;
-  // fp32 convolutions run at this where it is not 0, as in PyTorch by default; fp32 matrix products
-  // do not.
+  // fp32 products and convolutions that the graph lets be TF32 run at this where it is not 0.
   double tf32_flops_per_second = 0;
   double half_flops_per_second = 0;  // fp16 and bf16 matrix products
   double fp64_flops_per_second = 0;
   double memory_bytes_per_second = 0;
   double launch_seconds = 0;  // the least time that any operator takes
+  Bytes cache_bytes = 0;      // the last level on the chip (L2), 0: too small to keep activations
+  // What the host needs to start an operator, of the machine that the device is in: a step takes at
+  // least that for each (0: nothing).
+  double host_seconds = 0;
   // Share of the peak (of arithmetic for kMatMul and the convolutions, of bandwidth for the rest)
   // that large operators of the class reach.
   double efficiency[kOpClassCount] = {};
@@ -179,6 +182,7 @@ struct MachineSpec {
   std::string name;
   Bytes host_memory_bytes = 0;
   bool serves_parameters = false;
+  double host_seconds = 0;  // to start an operator; goes into the types of its devices
   std::vector<DeviceType> devices;
   std::vector<Bytes> device_memory_bytes;  // parallel to devices; empty: as the types say
   std::vector<double> device_overhead_seconds_per_byte;  // parallel to devices; empty: 0

@@ -64,6 +64,7 @@ DeviceType read_device(const JsonValue& value,
   type.fp64_flops_per_second = object.number("fp64_flops_per_second", 1, kMaxPerSecond);
   type.memory_bytes_per_second = object.number("memory_bytes_per_second", 1, kMaxPerSecond);
   type.launch_seconds = object.number("launch_seconds", 0, kMaxSeconds);
+  type.cache_bytes = object.integer_or("cache_bytes", 0, kMaxBytes, 0);
   type.half_efficiency_flop = object.number("half_efficiency_flop", 0, kMaxPerSecond);
   const std::string key = object.string("efficiency");
   const auto found = efficiencies.find(key);
@@ -199,6 +200,7 @@ ReadMachine read_machine(const JsonValue& value, const DeviceDatabase& devices,
   }
   if (object.has("nic")) spec.nic = read_nic(object.required("nic"), links);
   spec.host_memory_bytes = object.integer_or("host_memory_bytes", 0, kMaxBytes, 0);
+  spec.host_seconds = object.number_or("host_seconds", 0, 1, 0);
   spec.serves_parameters = object.boolean_or("serves_parameters", false);
   VALIDATE(!spec.serves_parameters || spec.host_memory_bytes > 0,
            "{}.serves_parameters is true but host_memory_bytes is 0; say how much the host has",

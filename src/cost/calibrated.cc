@@ -81,7 +81,8 @@ TrafficKind traffic_kind(Family kind, OpClass op_class) {
     case OpClass::kReduction:
       return TrafficKind::kReduction;
     case OpClass::kNormalization:
-      return TrafficKind::kBatchNorm;
+      return kind == Family::kBatchNormBackward ? TrafficKind::kBatchNormBackward
+                                                : TrafficKind::kBatchNorm;
     case OpClass::kSoftmax:
       return TrafficKind::kSoftmax;
     case OpClass::kEmbedding:
@@ -116,6 +117,13 @@ double pool_visits(const ModelGraph& graph, OpId op, Family kind, std::int64_t s
   return places * static_cast<double>(graph.elements(pooled, samples));
 }
 
+// Of a batch or group norm: dimension 1 of its input.
+double channels(const ModelGraph& graph, OpId op, Family kind, std::int64_t samples) {
+  const TensorId input = tensor_arg(graph.args(op), kind == Family::kBatchNormBackward ? 1 : 0);
+  if (!input.valid() || graph.shape(input).size() < 2) return 1;
+  return std::max(1.0, static_cast<double>(graph.shape(input)[1].at(samples)));
+}
+
 double convolution_seconds(const ModelGraph& graph, OpId op, Family kind, const OpWork& work,
                            std::int64_t samples, const DeviceType& type,
                            const Calibration& calibration) {
@@ -123,7 +131,15 @@ double convolution_seconds(const ModelGraph& graph, OpId op, Family kind, const 
   if (!conv.input.valid() || !conv.weight.valid() || !conv.output.valid()) {
     return traffic_seconds(TrafficKind::kElementwise, work.bytes, type, calibration);
   }
-  Product product{.dtype = work.dtype, .shape = convolution_size(graph, conv, samples)};
+  Product product{.dtype = work.dtype,
+                  .shape = convolution_size(graph, conv, samples),
+                  .tf32 = graph.tf32().convolutions};
+  // The weight is copied as well, but is small beside activations.
+  for (TensorId tensor : {conv.input, conv.output}) {
+    if (!graph.tensor(tensor).channels_last) {
+      product.contiguous_bytes += graph.bytes(tensor, samples);
+    }
+  }
   const auto pass = [&](ProductKind pass_kind, Bytes bytes) {
     product.kind = pass_kind;
     product.bytes = bytes;
@@ -156,23 +172,25 @@ double CalibratedModel::seconds(const ModelGraph& graph, OpId op, std::int64_t s
   switch (work.op_class) {
     case OpClass::kMatMul: {
       if (kind == Family::kAttention || kind == Family::kAttentionBackward) {
-        // One kernel at the rate of its products, which are all of a size; its scores never leave
-        // the chip.
+        // One kernel at the rate of its products, which are all of a size: a tile of the result is
+        // kept while all keys go by. Scores never leave the chip.
         const AttentionSize a = attention_size(graph, op, samples);
         return product_seconds({.kind = ProductKind::kMatMul,
                                 .dtype = work.dtype,
                                 .size = {.batch = std::max(1.0, a.heads * a.products),
                                          .m = a.queries,
-                                         .n = a.keys,
-                                         .k = a.width},
-                                .bytes = work.bytes},
+                                         .n = a.width,
+                                         .k = a.keys},
+                                .bytes = work.bytes,
+                                .tf32 = graph.tf32().products},
                                type, calibration);
       }
       const std::size_t left = kind == Family::kMatMulAdd ? 1 : 0;
       return product_seconds({.kind = ProductKind::kMatMul,
                               .dtype = work.dtype,
                               .size = matmul_size(graph, op, left, samples),
-                              .bytes = work.bytes},
+                              .bytes = work.bytes,
+                              .tf32 = graph.tf32().products},
                              type, calibration);
     }
     case OpClass::kConvolution:
@@ -184,6 +202,21 @@ double CalibratedModel::seconds(const ModelGraph& graph, OpId op, std::int64_t s
       return pooling_seconds(
           kind == Family::kPoolingBackward ? TrafficKind::kPoolingBackward : TrafficKind::kPooling,
           pool_visits(graph, op, kind, samples), work.bytes, type, calibration);
+    case OpClass::kNormalization:
+      if (kind == Family::kBatchNorm || kind == Family::kBatchNormBackward) {
+        return batch_norm_seconds(traffic_kind(kind, work.op_class),
+                                  channels(graph, op, kind, samples), work.bytes, type,
+                                  calibration);
+      }
+      return traffic_seconds(traffic_kind(kind, work.op_class), work.bytes, type, calibration);
+    case OpClass::kSoftmax:
+      if (kind == Family::kSoftmaxBackward) {
+        // Gradient times result by one kernel, the rest by another.
+        return traffic_seconds(TrafficKind::kElementwise, work.bytes / 2, type, calibration) +
+               traffic_seconds(TrafficKind::kSoftmax, work.bytes - work.bytes / 2, type,
+                               calibration);
+      }
+      return traffic_seconds(TrafficKind::kSoftmax, work.bytes, type, calibration);
     default:
       return traffic_seconds(traffic_kind(kind, work.op_class), work.bytes, type, calibration);
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <set>
 
 namespace heterog::cost {
@@ -15,6 +16,31 @@ void add_slices(std::set<std::int64_t>& knots, std::int64_t batch, int part, int
   for (std::int64_t samples : {floor, floor + 1}) {
     if (samples >= 1 && samples <= batch) knots.insert(samples);
   }
+}
+
+// Every count up to 32, and steps of a sixteenth beyond: a wave of tiles more makes a step, and the
+// line between two knots hides it no longer than that.
+void add_steps(std::set<std::int64_t>& knots, std::int64_t batch) {
+  for (std::int64_t samples = 1; samples <= batch;
+       samples += std::max<std::int64_t>(1, samples / 16)) {
+    knots.insert(samples);
+  }
+}
+
+// The least time of an operator at which the operators of a step, each at least that long, take as
+// long as the host needs to start them all: it starts them ahead of the device, so that long
+// operators hide the starts of short ones. 0 where the device is slower anyway.
+double host_floor(std::vector<double> seconds, double host_seconds) {
+  const double needed = host_seconds * static_cast<double>(seconds.size());
+  double rest = std::accumulate(seconds.begin(), seconds.end(), 0.0);  // of those above the floor
+  if (needed <= rest) return 0;
+  std::sort(seconds.begin(), seconds.end());
+  for (std::size_t raised = 1; raised <= seconds.size(); ++raised) {
+    rest -= seconds[raised - 1];
+    const double floor = (needed - rest) / static_cast<double>(raised);
+    if (raised == seconds.size() || floor <= seconds[raised]) return floor;
+  }
+  return 0;  // no operator
 }
 
 std::vector<int> proportional(const cluster::Cluster& cluster,
@@ -100,7 +126,7 @@ CostTable analyze(const graph::ModelGraph& graph, const cluster::Cluster& cluste
   }
 
   std::set<std::int64_t> knots{1, batch};
-  for (std::int64_t samples = 1; samples <= batch; samples *= 2) knots.insert(samples);
+  add_steps(knots, batch);
   const int devices = static_cast<int>(cluster.device_count());
   add_slices(knots, batch, 1, devices);
   const std::vector<int> replicas = proportional(cluster, table.model_speed_);
@@ -147,7 +173,28 @@ CostTable analyze(const graph::ModelGraph& graph, const cluster::Cluster& cluste
     }
     table.mean_seconds_[op.value()] /= devices;
   }
+  for (DeviceTypeId type : types) {
+    if (cluster.type(type).host_seconds > 0) table.charge_host(graph, type, cluster.type(type));
+  }
   return table;
+}
+
+void CostTable::charge_host(const graph::ModelGraph& graph, DeviceTypeId type,
+                            const cluster::DeviceType& device) {
+  std::vector<OpId> started;
+  for (OpId op : graph.op_ids()) {
+    if (!graph.op(op).alias) started.push_back(op);
+  }
+  std::vector<double> seconds(started.size());
+  for (std::size_t k = 0; k < knots_.size(); ++k) {
+    for (std::size_t i = 0; i < started.size(); ++i)
+      seconds[i] = seconds_[row(started[i], type) + k];
+    const auto floor = static_cast<float>(host_floor(seconds, device.host_seconds));
+    for (OpId op : started) {
+      float& value = seconds_[row(op, type) + k];
+      value = std::max(value, floor);
+    }
+  }
 }
 
 std::vector<int> proportional_replicas(const cluster::Cluster& cluster, const CostTable& costs) {

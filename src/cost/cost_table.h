@@ -38,6 +38,9 @@ class CostTable {
     float fraction = 0;
   };
   Place place(std::int64_t samples) const;
+  // Raises what the host of a device type is too slow for.
+  void charge_host(const graph::ModelGraph& graph, DeviceTypeId type,
+                   const cluster::DeviceType& device);
   double at(const std::vector<float>& values, std::size_t row, std::int64_t samples) const;
 
   std::size_t types_ = 0;
@@ -49,9 +52,11 @@ class CostTable {
   IdVector<DeviceTypeId, double> model_speed_;
 };
 
-// Asks `model` about every op, device type and knot: powers of two up to the batch, the slices of
-// even and proportional replication over all devices, and the batch. Throws an input error on
-// batch < 1 or above graph::kMaxSamples and on costs that are not finite or negative.
+// Asks `model` about every op, device type and knot: every count up to 32, then steps of a
+// sixteenth, the slices of even and proportional replication over all devices, and the batch. Where
+// a step keeps the device busy for less than its host needs to start the operators, the shortest of
+// them are charged the difference. Throws an input error on batch < 1 or above graph::kMaxSamples
+// and on costs that are not finite or negative.
 CostTable analyze(const graph::ModelGraph& graph, const cluster::Cluster& cluster,
                   const CostModel& model, std::int64_t batch);
 

@@ -36,11 +36,26 @@ constexpr std::array<Tile, 12> kTiles = {{{256, 128},
                                           {16, 16}}};
 constexpr double kMaxSplits = 128;  // of the inner dimension over multiprocessors
 
-Precision precision(const DeviceType& type, ProductKind kind, DType dtype) {
-  if (dtype == DType::kFloat16 || dtype == DType::kBFloat16) return Precision::kHalf;
-  // PyTorch lets convolutions of fp32 tensors use TF32, matrix products not.
-  const bool tf32 = kind != ProductKind::kMatMul && type.tf32_flops_per_second > 0;
-  return tf32 && dtype != DType::kFloat64 ? Precision::kTf32 : Precision::kFull;
+// The part of the last level of cache that a kernel finds its operands in; the rest holds what
+// others left. What it holds moves that much faster than memory.
+constexpr double kCachePart = 0.5;
+constexpr double kCacheSpeed = 3;
+
+// Channels that a tensor core takes at a time.
+constexpr double kAligned = 8;
+
+Precision precision(const DeviceType& type, const Product& product) {
+  if (product.dtype == DType::kFloat16 || product.dtype == DType::kBFloat16) {
+    const ConvolutionSize& conv = product.shape;
+    // Before TF32, libraries had no tensor-core convolutions of other numbers of channels; since,
+    // they fill them up.
+    const bool aligned = product.kind == ProductKind::kMatMul || type.tf32_flops_per_second > 0 ||
+                         (std::fmod(conv.channels / conv.groups, kAligned) == 0 &&
+                          std::fmod(conv.filters / conv.groups, kAligned) == 0);
+    return aligned ? Precision::kHalf : Precision::kFull;
+  }
+  const bool tf32 = product.tf32 && type.tf32_flops_per_second > 0;
+  return tf32 && product.dtype != DType::kFloat64 ? Precision::kTf32 : Precision::kFull;
 }
 
 double peak_flops(const DeviceType& type, Precision precision, DType dtype) {
@@ -65,15 +80,15 @@ double tile_loss(const Tile& tile, double constant) {
 }
 
 // Seconds of the multiplications in tiles of the best shape and the best split of k. Partial
-// results of a split are written and read once more, in fp32.
-double tiled_seconds(const ProductSize& size, const Rates& rates) {
+// results of a split are written and read once more, in fp32, by a kernel of its own.
+double tiled_seconds(const ProductSize& size, const Rates& rates, double max_splits = kMaxSplits) {
   double best = kInfinity;
   for (const Tile& tile : kTiles) {
     const double tiles = std::ceil(size.m / tile.m) * std::ceil(size.n / tile.n) * size.batch;
     const double loss = tile_loss(tile, rates.tile_loss) / tile_loss(kTiles[0], rates.tile_loss);
     const double seconds_per_step =
         2 * tile.m * tile.n * loss * rates.multiprocessors / rates.flops_per_second;
-    for (double splits = 1; splits <= kMaxSplits; splits *= 2) {
+    for (double splits = 1; splits <= max_splits; splits *= 2) {
       const double waves = std::ceil(tiles * splits / rates.multiprocessors);
       double seconds = waves * (std::ceil(size.k / splits) + rates.fill) * seconds_per_step;
       if (splits > 1) {
@@ -126,17 +141,29 @@ double winograd_seconds(const ConvolutionSize& conv, ProductKind kind, int side,
       break;
   }
   // Tiles of 4 × 4 are transformed inside the kernel that multiplies; larger ones are written to
-  // memory and read back.
-  const double transforms =
-      side > 4 ? 2 * 4 * size.batch * tiles * (conv.channels + conv.filters) : 0;
-  return tiled_seconds(size, rates) + transforms / rates.bytes_per_second;
+  // memory and read back, and so is every transformed weight, or its gradient.
+  const double images = side > 4 ? tiles * (conv.channels + conv.filters) : 0;
+  const double transforms = 2 * 4 * size.batch * (images + conv.channels * conv.filters);
+  // One product of a batch: none of them is split.
+  return tiled_seconds(size, rates, 1) + transforms / rates.bytes_per_second;
+}
+
+// What moves between memory and the chip, in bytes at the rate of memory. Updates and look-ups meet
+// parameters, which nothing has touched for long.
+double uncached_bytes(cluster::TrafficKind kind, Bytes bytes, const DeviceType& type) {
+  if (kind == cluster::TrafficKind::kOptimizer || kind == cluster::TrafficKind::kEmbedding) {
+    return static_cast<double>(bytes);
+  }
+  const double all = static_cast<double>(bytes);
+  const double kept = std::min(all, kCachePart * static_cast<double>(type.cache_bytes));
+  return all - kept * (1 - 1 / kCacheSpeed);
 }
 
 }  // namespace
 
 double product_seconds(const Product& product, const DeviceType& type,
                        const Calibration& calibration) {
-  const Precision multiplied = precision(type, product.kind, product.dtype);
+  const Precision multiplied = precision(type, product);
   const ProductConstants& constants =
       calibration.products[static_cast<int>(multiplied)][static_cast<int>(product.kind)];
   const double peak = peak_flops(type, multiplied, product.dtype);
@@ -146,12 +173,17 @@ double product_seconds(const Product& product, const DeviceType& type,
               .tile_loss = constants.tile_loss,
               .fill = constants.fill,
               .join_seconds = constants.join_seconds};
-  double arithmetic = 0;
+  double arithmetic = 0, copies = 0;
   if (product.kind == ProductKind::kMatMul) {
     arithmetic = tiled_seconds(product.size, rates);
   } else {
     const ConvolutionSize& conv = product.shape;
     arithmetic = tiled_seconds(implicit_product(conv, product.kind, constants.stride_waste), rates);
+    if (multiplied != Precision::kFull) {
+      copies = 2 * static_cast<double>(product.contiguous_bytes) /
+               (type.memory_bytes_per_second *
+                calibration.traffic[static_cast<int>(cluster::TrafficKind::kCopy)].bandwidth_share);
+    }
     if (conv.winograd_side > 0 && constants.winograd_share > 0 &&
         product.dtype != DType::kFloat64) {
       rates.flops_per_second = peak * constants.winograd_share;
@@ -163,14 +195,24 @@ double product_seconds(const Product& product, const DeviceType& type,
     }
   }
   const double traffic = static_cast<double>(product.bytes) / rates.bytes_per_second;
-  return std::max(std::max(arithmetic, traffic) + constants.fixed_seconds, type.launch_seconds);
+  return std::max(std::max(arithmetic, traffic) + copies + constants.fixed_seconds,
+                  type.launch_seconds);
 }
 
 double traffic_seconds(cluster::TrafficKind kind, Bytes bytes, const DeviceType& type,
                        const Calibration& calibration) {
   const cluster::TrafficConstants& constants = calibration.traffic[static_cast<int>(kind)];
-  const double busy =
-      static_cast<double>(bytes) / (type.memory_bytes_per_second * constants.bandwidth_share);
+  const double busy = uncached_bytes(kind, bytes, type) /
+                      (type.memory_bytes_per_second * constants.bandwidth_share);
+  return std::max(busy + constants.fixed_seconds, type.launch_seconds);
+}
+
+double batch_norm_seconds(cluster::TrafficKind kind, double channels, Bytes bytes,
+                          const DeviceType& type, const Calibration& calibration) {
+  const cluster::TrafficConstants& constants = calibration.traffic[static_cast<int>(kind)];
+  const double working = std::min(1.0, channels / static_cast<double>(type.multiprocessors));
+  const double busy = uncached_bytes(kind, bytes, type) /
+                      (type.memory_bytes_per_second * constants.bandwidth_share * working);
   return std::max(busy + constants.fixed_seconds, type.launch_seconds);
 }
 
@@ -179,8 +221,7 @@ double pooling_seconds(cluster::TrafficKind kind, double visits, Bytes bytes,
   const cluster::TrafficConstants& constants = calibration.traffic[static_cast<int>(kind)];
   const double traffic = traffic_seconds(kind, bytes, type, calibration);
   if (constants.window_share <= 0) return traffic;
-  return std::max(traffic, visits / (type.fp32_flops_per_second * constants.window_share) +
-                               constants.fixed_seconds);
+  return traffic + visits / (type.fp32_flops_per_second * constants.window_share);
 }
 
 double depthwise_seconds(double flop, Bytes bytes, const DeviceType& type,

@@ -30,6 +30,10 @@ struct Product {
   ProductSize size;       // kMatMul
   ConvolutionSize shape;  // the others
   Bytes bytes = 0;        // operands and results
+  bool tf32 = false;      // whether fp32 operands may be rounded to it
+  // Of a convolution: activations that are not channels-last. Tensor cores read and write that
+  // layout alone, so the library copies them there, or back.
+  Bytes contiguous_bytes = 0;
 };
 
 // The slower of multiplying and moving, plus a launch. The multiplications are those of whole
@@ -41,6 +45,10 @@ double product_seconds(const Product& product, const cluster::DeviceType& type,
 
 double traffic_seconds(cluster::TrafficKind kind, Bytes bytes, const cluster::DeviceType& type,
                        const cluster::Calibration& calibration);
+
+// A multiprocessor works on a channel at a time, so few channels leave some of them idle.
+double batch_norm_seconds(cluster::TrafficKind kind, double channels, Bytes bytes,
+                          const cluster::DeviceType& type, const cluster::Calibration& calibration);
 
 // `visits`: places of all windows together.
 double pooling_seconds(cluster::TrafficKind kind, double visits, Bytes bytes,

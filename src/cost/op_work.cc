@@ -126,6 +126,9 @@ OpWork work_of(const ModelGraph& graph, OpId op, std::int64_t samples) {
     case Family::kSoftmax:
       traffic(OpClass::kSoftmax, inputs_bytes(graph, op, samples) + written);
       break;
+    case Family::kSoftmaxBackward:
+      traffic(OpClass::kSoftmax, 2 * (inputs_bytes(graph, op, samples) + written));
+      break;
     case Family::kPooling:
       traffic(OpClass::kPooling, inputs_bytes(graph, op, samples) + written);
       break;

@@ -13,7 +13,7 @@ using graph::DType;
 // cuDNN is given scratch memory up to this much; beyond it a slower, leaner algorithm is taken.
 constexpr Bytes kMaxWorkspaceBytes = Bytes{256} << 20;
 
-double peak_flops(const DeviceType& type, OpClass op_class, DType dtype) {
+double peak_flops(const DeviceType& type, OpClass op_class, DType dtype, const graph::Tf32& tf32) {
   switch (dtype) {
     case DType::kFloat16:
     case DType::kBFloat16:
@@ -21,11 +21,12 @@ double peak_flops(const DeviceType& type, OpClass op_class, DType dtype) {
     case DType::kFloat64:
       return type.fp64_flops_per_second;
     default:
-      // PyTorch lets convolutions of fp32 tensors use TF32, matrix products not.
-      return type.tf32_flops_per_second > 0 &&
-                     (op_class == OpClass::kConvolution || op_class == OpClass::kConvolution3x3)
-                 ? type.tf32_flops_per_second
-                 : type.fp32_flops_per_second;
+      const bool convolution =
+          op_class == OpClass::kConvolution || op_class == OpClass::kConvolution3x3;
+      const bool allowed =
+          convolution ? tf32.convolutions : tf32.products && op_class == OpClass::kMatMul;
+      return allowed && type.tf32_flops_per_second > 0 ? type.tf32_flops_per_second
+                                                       : type.fp32_flops_per_second;
   }
 }
 
@@ -42,7 +43,7 @@ double RooflineModel::seconds(const graph::ModelGraph& graph, OpId op, std::int6
     case OpClass::kConvolution:
     case OpClass::kConvolution3x3:
     case OpClass::kDepthwiseConvolution: {
-      const double peak = peak_flops(type, work.op_class, work.dtype);
+      const double peak = peak_flops(type, work.op_class, work.dtype, graph.tf32());
       // Depthwise kernels are small everywhere; their share already says so.
       const double ramp =
           work.op_class == OpClass::kDepthwiseConvolution ? 0 : type.half_efficiency_flop;

@@ -34,6 +34,7 @@ std::string family_text(operators::Family family) {
     case Family::kPoolingBackward:
       return "poolings";
     case Family::kSoftmax:
+    case Family::kSoftmaxBackward:
       return "softmax";
     case Family::kGather:
     case Family::kScatterAdd:

@@ -10,15 +10,16 @@ namespace heterog::operators {
 
 // Operators whose work is computed alike.
 enum class Family : std::uint8_t {
-  kElementwise,  // reads its operands, writes its results: also what is not listed
-  kReduction,    // the same traffic
-  kSoftmax,      // the same traffic
-  kPooling,      // the same traffic
-  kCopy,         // the same traffic
-  kFill,         // writes its result, reads nothing of its operands
-  kEmpty,        // touches no memory
-  kMatMul,       // operands 0 and 1
-  kMatMulAdd,    // operands 1 and 2, operand 0 is added
+  kElementwise,      // reads its operands, writes its results: also what is not listed
+  kReduction,        // the same traffic
+  kSoftmax,          // the same traffic
+  kSoftmaxBackward,  // gradient times result is written first, and read again by a second kernel
+  kPooling,          // the same traffic
+  kCopy,             // the same traffic
+  kFill,             // writes its result, reads nothing of its operands
+  kEmpty,            // touches no memory
+  kMatMul,           // operands 0 and 1
+  kMatMulAdd,        // operands 1 and 2, operand 0 is added
   kConvolution,
   kConvolutionBackward,
   kBatchNorm,            // reads its input twice: statistics, then the values

@@ -101,6 +101,20 @@ TEST(ClusterFiles, CloudCapsAFlow) {
   EXPECT_EQ(c.machine(MachineId(0)).host_memory_bytes, Bytes{488} << 30);
 }
 
+TEST(ClusterFiles, TheSameCardBehindASlowerHostIsAnotherType) {
+  const auto host = [](const std::string& name, const std::string& more) {
+    return R"({"name": ")" + name + R"(", "devices": [{"model": "T4"}], )" + kNic + more + "}";
+  };
+  const Cluster c = parse_cluster(
+      file(host("a", "") + "," + host("b", R"(, "host_seconds": 5e-5)") + "," + host("c", "")),
+      "c.json", devices(), read_links("configs/links.json"));
+  ASSERT_EQ(c.type_count(), 2u);
+  EXPECT_EQ(c.type_of(DeviceId(0)).host_seconds, 0);
+  EXPECT_EQ(c.type_of(DeviceId(1)).host_seconds, 5e-5);
+  EXPECT_EQ(c.type_of(DeviceId(1)).name, "T4");
+  EXPECT_EQ(c.device(DeviceId(2)).type, c.device(DeviceId(0)).type);
+}
+
 TEST(DeviceFile, HoldsTheCardsOfThePapers) {
   for (const char* name :
        {"V100-PCIE-16GB", "V100-SXM2-32GB", "P100-PCIE-12GB", "GTX-1080-Ti", "RTX-2080-Ti", "T4",

@@ -171,6 +171,53 @@ TEST_F(CalibratedTest, KindsOfTraffic) {
   EXPECT_DOUBLE_EQ(rows("aten.clone.default"), traffic(TrafficKind::kCopy, 800'000));
 }
 
+// PyTorch multiplies gradient and result first, into a tensor that a second kernel reads.
+TEST_F(CalibratedTest, SoftmaxBackwardIsTwoKernels) {
+  const auto backward = [&](const std::string& type) {
+    const TensorId g = tensor({kBatch, size(100)}), y = tensor({kBatch, size(100)}),
+                   x = result({kBatch, size(100)});
+    return seconds(type, {tensor_value(g), tensor_value(y)}, {x}, 1000);
+  };
+  EXPECT_DOUBLE_EQ(
+      backward("aten._softmax_backward_data.default"),
+      traffic(TrafficKind::kElementwise, 1'200'000) + traffic(TrafficKind::kSoftmax, 1'200'000));
+  EXPECT_DOUBLE_EQ(backward("aten._log_softmax_backward_data.default"),
+                   traffic(TrafficKind::kSoftmax, 1'200'000));
+}
+
+// Channels-last activations need no copies on tensor cores.
+TEST(Calibrated, TensorCoreConvolutionsOfContiguousTensorsPayForCopies) {
+  DeviceType type = measured_type();
+  type.tf32_flops_per_second = 1e14;
+  const auto seconds = [&](bool input_last, bool output_last) {
+    graph::GraphBuilder builder("test");
+    const auto tensor = [&](const char* name, std::vector<Affine> shape, bool last) {
+      return builder.add_tensor({.name = name,
+                                 .role = TensorRole::kInput,
+                                 .shape = std::move(shape),
+                                 .channels_last = last});
+    };
+    const TensorId x = tensor("x", {kBatch, size(64), size(8), size(8)}, input_last),
+                   w = tensor("w", {size(32), size(64), size(1), size(1)}, false);
+    const TensorId y = builder.add_tensor({.name = "y",
+                                           .role = TensorRole::kActivation,
+                                           .shape = {kBatch, size(32), size(8), size(8)},
+                                           .channels_last = output_last});
+    builder.add_op({.name = "op",
+                    .type = "aten.convolution.default",
+                    .args = {tensor_value(x), tensor_value(w), Value{}, ints({1, 1}), ints({0, 0}),
+                             ints({1, 1}), int_value(0), ints({0, 0}), int_value(1)},
+                    .outputs = {y}});
+    return CalibratedModel().seconds(std::move(builder).build("test"), OpId(0), 100, type);
+  };
+  const double rate =
+      type.memory_bytes_per_second *
+      type.calibration->traffic[static_cast<int>(TrafficKind::kCopy)].bandwidth_share;
+  const double x = 2.0 * 4 * 100 * 64 * 64 / rate, y = 2.0 * 4 * 100 * 32 * 64 / rate;
+  EXPECT_NEAR(seconds(false, false) - seconds(true, true), x + y, 1e-12);
+  EXPECT_NEAR(seconds(true, false) - seconds(true, true), y, 1e-12);
+}
+
 TEST(Calibrated, DevicesWithoutACalibrationFollowTheRoofline) {
   const graph::ModelGraph graph = graph::read_graph("models/resnet50-tiny.json.gz");
   const DeviceType type = cluster::test_type();

@@ -66,28 +66,62 @@ struct PowerModel final : CostModel {
 
 const DeviceTypeId kFast(0), kSlow(1);
 
-TEST(CostTable, KnotsAreThePowersOfTwoTheSlicesAndTheBatch) {
+TEST(CostTable, KnotsAreStepsOfASixteenthTheSlicesAndTheBatch) {
   const CostTable table = analyze(chain(), devices(1), PowerModel(), 100);
   // Three devices: a third of 100 is 33 or 34. Speeds 2 : 2 : 1: 40 and 20, rounded up 41 and 21.
-  EXPECT_THAT(table.knots(), ElementsAre(1, 2, 4, 8, 16, 20, 21, 32, 33, 34, 40, 41, 64, 100));
+  EXPECT_THAT(table.knots(),
+              testing::ElementsAreArray({1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14,
+                                         15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28,
+                                         29, 30, 31, 32, 33, 34, 36, 38, 40, 41, 42, 44, 46, 48,
+                                         51, 54, 57, 60, 63, 66, 70, 74, 78, 82, 87, 92, 97, 100}));
 }
 
 TEST(CostTable, ExactAtKnotsLinearBetween) {
   PowerModel model;
   model.power = 2;  // microseconds: 1, 4, 16, 64, …
-  const CostTable table = analyze(chain(), devices(0), model, 8);
-  EXPECT_THAT(table.knots(), ElementsAre(1, 2, 4, 5, 8));  // half of 8 is 4, or 5 if rounded up
+  const CostTable table = analyze(chain(), devices(0), model, 64);
   EXPECT_EQ(table.duration(OpId(0), kFast, 1), 1000);
   EXPECT_EQ(table.duration(OpId(0), kFast, 2), 4000);
   EXPECT_EQ(table.duration(OpId(0), kFast, 8), 64000);
-  // Between 2 (4 us) and 4 (16 us): 10 us. Between 5 (25) and 8 (64): 25 + 13.
-  EXPECT_EQ(table.duration(OpId(0), kFast, 3), 10000);
-  EXPECT_NEAR(table.duration(OpId(0), kFast, 6), 38000, 2);
+  EXPECT_NEAR(table.duration(OpId(0), kFast, 32), 1024000, 50);
+  // Between 36 (1296 us) and 38 (1444 us): 1370 us. Between 48 (2304) and 51 (2601): 2304 + 99.
+  EXPECT_NEAR(table.duration(OpId(0), kFast, 37), 1370000, 50);
+  EXPECT_NEAR(table.duration(OpId(0), kFast, 49), 2403000, 100);
   // Below the first knot the first segment goes on, never below zero: 1 − 3 < 0.
   EXPECT_EQ(table.duration(OpId(0), kFast, 0), 0);
-  // Above the last one the last segment: 64 + 13.
-  EXPECT_NEAR(table.duration(OpId(0), kFast, 9), 77000, 5);
+  // Above the last one the last segment, from 63 (3969): 4096 + 127.
+  EXPECT_NEAR(table.duration(OpId(0), kFast, 65), 4223000, 200);
   EXPECT_EQ(table.workspace_bytes(OpId(0), kFast, 3), 300);
+}
+
+// A host of 10 us for a chain whose first operator takes as long as the samples say, its second a
+// tenth of that.
+TEST(CostTable, AStepTakesAtLeastWhatTheHostNeeds) {
+  struct Model final : CostModel {
+    double seconds(const ModelGraph& graph, OpId op, std::int64_t samples,
+                   const DeviceType&) const override {
+      return (graph.op(op).name == "first" ? 1e-6 : 1e-7) * static_cast<double>(samples);
+    }
+    Bytes workspace_bytes(const ModelGraph&, OpId, std::int64_t, const DeviceType&) const override {
+      return 0;
+    }
+  };
+  cluster::ClusterBuilder builder("test");
+  cluster::MachineSpec machine = cluster::test_machine("m", 1);
+  machine.host_seconds = 10e-6;
+  builder.add_machine(machine);
+  const Cluster cluster = std::move(builder).build("test");
+  const CostTable table = analyze(chain(), cluster, Model(), 16);
+  const auto seconds = [&](int op, std::int64_t samples) {
+    return table.duration(OpId(op), kFast, samples);
+  };
+  // 8 us and 0.8 us: the host needs 20 us, half for each.
+  EXPECT_NEAR(seconds(0, 8), 10000, 1);
+  EXPECT_NEAR(seconds(2, 8), 10000, 1);
+  // 16 us and 1.6 us: the long one hides the start of the short one but for 4 us.
+  EXPECT_NEAR(seconds(0, 16), 16000, 1);
+  EXPECT_NEAR(seconds(2, 16), 4000, 1);
+  EXPECT_EQ(seconds(1, 16), 0);
 }
 
 TEST(CostTable, AliasesAreFree) {

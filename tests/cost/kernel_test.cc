@@ -107,12 +107,17 @@ TEST(Kernel, PrecisionDecidesThePeakAndTheConstants) {
   expect_seconds(32.768e-6, product_seconds(product, type, calibration));
   product.dtype = DType::kFloat64;
   expect_seconds(65.536e-6, product_seconds(product, type, calibration));
-  // TF32 is for convolutions alone.
-  type.tf32_flops_per_second = 40e12;
+  // TF32 where the device has it and the graph lets it.
   product.dtype = DType::kFloat32;
+  product.tf32 = true;
+  expect_seconds(32.768e-6, product_seconds(product, type, calibration));
+  type.tf32_flops_per_second = 40e12;
+  expect_seconds(8.192e-6, product_seconds(product, type, calibration));
+  product.tf32 = false;
   expect_seconds(32.768e-6, product_seconds(product, type, calibration));
   Product conv{.kind = ProductKind::kConvolutionForward,
-               .shape = {.samples = 1280, .channels = 100, .filters = 1280}};
+               .shape = {.samples = 1280, .channels = 100, .filters = 1280},
+               .tf32 = true};
   expect_seconds(8.192e-6, product_seconds(conv, type, calibration));
   constants(calibration, conv.kind, Precision::kTf32).share = 0.25;
   expect_seconds(32.768e-6, product_seconds(conv, type, calibration));
@@ -142,10 +147,12 @@ TEST(Kernel, WinogradSavesThreeQuartersOfAThreeByThree) {
     constants(calibration, kind).winograd_share = 1;
     expect_seconds(direct / 4, product_seconds(conv, type, calibration));
   }
-  // Where transforms are dear, tiles of 2 × 2 results stay: 16 multiplications for 36.
+  // Where transforms are dear, tiles of 2 × 2 results stay: 16 multiplications for 36, and so many
+  // numbers of 4 bytes for each weight, written and read.
   conv.kind = ProductKind::kConvolutionForward;
-  type.memory_bytes_per_second = 1e9;
-  expect_seconds(direct * 16 / 36, product_seconds(conv, type, calibration));
+  type.memory_bytes_per_second = 1e11;
+  expect_seconds(direct * 16 / 36 + 2.0 * 4 * 16 * 64 * 64 / 1e11,
+                 product_seconds(conv, type, calibration));
   // Not in half precision, and not for other kernels.
   conv.dtype = DType::kFloat64;
   expect_seconds(2 * direct, product_seconds(conv, type, calibration));
@@ -192,9 +199,50 @@ TEST(Kernel, TrafficAndPools) {
   // Ten million visits at a hundredth of 10 TFLOP/s.
   auto& pool = calibration.traffic[static_cast<int>(TrafficKind::kPooling)];
   pool = {.fixed_seconds = 1e-6, .window_share = 0.01};
-  expect_seconds(101e-6, pooling_seconds(TrafficKind::kPooling, 1e7, 1000, type, calibration));
-  expect_seconds(201e-6,
+  expect_seconds(101.001e-6, pooling_seconds(TrafficKind::kPooling, 1e7, 1000, type, calibration));
+  expect_seconds(301e-6,
                  pooling_seconds(TrafficKind::kPooling, 1e7, 200'000'000, type, calibration));
+}
+
+TEST(Kernel, TensorCoresTakeChannelsLastAndMultiplesOfEight) {
+  Calibration calibration = lossless();
+  DeviceType type = ten_multiprocessors();
+  Product conv{.kind = ProductKind::kConvolutionForward,
+               .dtype = DType::kFloat16,
+               .shape = {.samples = 1280, .channels = 96, .filters = 1280}};
+  const double work = 2.0 * 1280 * 96 * 1280 / 20e12;
+  expect_seconds(work, product_seconds(conv, type, calibration));
+  // What lies otherwise is read and written once more, at the rate of copies.
+  calibration.traffic[static_cast<int>(TrafficKind::kCopy)].bandwidth_share = 0.5;
+  conv.contiguous_bytes = 1'000'000;
+  expect_seconds(work + 4e-6, product_seconds(conv, type, calibration));
+  // 100 channels: by the units of single precision, which read any layout; padded on later cards.
+  conv.shape.channels = 100;
+  expect_seconds(2.0 * 1280 * 100 * 1280 / 10e12, product_seconds(conv, type, calibration));
+  type.tf32_flops_per_second = 40e12;
+  expect_seconds(2.0 * 1280 * 100 * 1280 / 20e12 + 4e-6, product_seconds(conv, type, calibration));
+}
+
+TEST(Kernel, FewChannelsLeaveMultiprocessorsIdle) {
+  const Calibration calibration;
+  const DeviceType type = ten_multiprocessors();
+  const auto seconds = [&](double channels) {
+    return batch_norm_seconds(TrafficKind::kBatchNorm, channels, 10'000'000, type, calibration);
+  };
+  expect_seconds(10e-6, seconds(10));
+  expect_seconds(10e-6, seconds(64));
+  expect_seconds(40e-6, seconds(2.5));
+}
+
+TEST(Kernel, ALargeCacheKeepsPartOfWhatMoves) {
+  const Calibration calibration;
+  DeviceType type = ten_multiprocessors();
+  type.cache_bytes = 12'000'000;
+  // Half of the cache, at three times the rate of memory: 6 of 9 MB in 2 us, 3 MB in 3 us.
+  expect_seconds(5e-6, traffic_seconds(TrafficKind::kElementwise, 9'000'000, type, calibration));
+  // All of 3 MB; but not what nothing has touched for long.
+  expect_seconds(1e-6, traffic_seconds(TrafficKind::kCopy, 3'000'000, type, calibration));
+  expect_seconds(3e-6, traffic_seconds(TrafficKind::kOptimizer, 3'000'000, type, calibration));
 }
 
 // No size may grow and the time fall: a planner would shrink a slice and pay for it.
@@ -214,8 +262,8 @@ TEST(Kernel, NeverFallsWhenASizeGrows) {
           .dtype = rng.uniform() < 0.5 ? DType::kFloat32 : DType::kFloat16,
           .size = {.batch = size(20), .m = size(5000), .n = size(5000), .k = size(5000)},
           .shape = {.samples = size(200),
-                    .channels = size(1000),
-                    .filters = size(1000),
+                    .channels = 8 * size(125),
+                    .filters = 8 * size(125),
                     .input_height = 28,
                     .input_width = 28,
                     .output_height = 28,
@@ -230,7 +278,8 @@ TEST(Kernel, NeverFallsWhenASizeGrows) {
           &product.shape.samples, &product.shape.channels, &product.shape.filters};
       for (double* grown : sizes) {
         const double was = *grown;
-        *grown += size(was);
+        // By whole eights, which tensor cores may need.
+        *grown += 8 * size(was);
         const double after = product_seconds(product, type, *type.calibration);
         EXPECT_GE(after, before * (1 - 1e-12))
             << name << ", kind " << static_cast<int>(product.kind);

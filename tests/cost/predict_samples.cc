@@ -4,6 +4,9 @@
 //   rows                       one line a row: device, constants, group, source, shape, held out (0
 //                              or 1), seconds measured, calibrated, of the roofline; then an empty
 //                              line
+//   layers                     one line a kind of layer: device, kind, pass, layers, seconds
+//   measured
+//                              and calibrated; then an empty line
 //   try DEVICE CONSTANTS X…    seconds of the rows of that device and constants, in one line, with
 //                              the constants replaced by X… in the order of cluster/calibration.h
 #include <cstdio>
@@ -65,8 +68,14 @@ void run(const std::string& devices_path, const std::string& folder) {
                     predict(CalibratedModel(), sample, type),
                     predict(RooflineModel(), sample, type));
       }
+    } else if (command == "layers") {
+      for (const Layer& layer : read_layers(folder)) {
+        std::printf("%s %s %lld %.9g %.9g\n", layer.device.c_str(), layer.kind.c_str(),
+                    static_cast<long long>(layer.count), layer.seconds,
+                    predict(CalibratedModel(), layer, type_of(layer.device)));
+      }
     } else {
-      VALIDATE(command == "try", "unknown command '{}'; there are rows and try", command);
+      VALIDATE(command == "try", "unknown command '{}'; there are rows, layers and try", command);
       std::vector<double> values;
       for (double value = 0; words >> value;) values.push_back(value);
       cluster::DeviceType type = type_of(device);

@@ -1,5 +1,8 @@
 // Prints what the calibrated model says of a graph on each device type: one JSON object, for
-// scripts/check_costs.py.
+// scripts/check_costs.py; with --table also how far the cost table is from the formula, with
+// --host what a host that needs so many seconds to start an operator makes of it.
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 
@@ -10,12 +13,14 @@
 namespace heterog {
 namespace {
 
-void print(const std::string& path, const std::string& devices_path, std::int64_t batch) {
+void print(const std::string& path, const std::string& devices_path, std::int64_t batch,
+           bool check_table, double host_seconds) {
   const graph::ModelGraph graph = graph::read_graph(path);
   const cluster::DeviceDatabase devices = cluster::read_devices(devices_path);
   // A cluster of one device of every type, so that one table has them all.
   cluster::ClusterBuilder builder("all");
   cluster::MachineSpec machine{.name = "all"};
+  machine.host_seconds = host_seconds;
   for (const auto& [name, type] : devices) machine.devices.push_back(type);
   machine.fabric.port_bytes_per_second = 1;
   builder.add_machine(machine);
@@ -36,10 +41,28 @@ void print(const std::string& path, const std::string& devices_path, std::int64_
   }
   double total = 0;
   for (double value : flop) total += value;
+  // How far the table is from the formula half-way between two knots: of a whole step, at worst.
+  IdVector<DeviceTypeId, double> off(all.type_count(), 0);
+  const std::span<const std::int64_t> knots = table.knots();
+  for (std::size_t k = 0; check_table && k + 1 < knots.size(); ++k) {
+    const std::int64_t samples = (knots[k] + knots[k + 1]) / 2;
+    if (samples == knots[k]) continue;
+    for (DeviceTypeId type : id_range<DeviceTypeId>(all.type_count())) {
+      double asked = 0, looked_up = 0;
+      for (OpId op : graph.op_ids()) {
+        if (graph.op(op).alias) continue;
+        asked += cost::CalibratedModel().seconds(graph, op, samples, all.type(type));
+        looked_up += to_seconds(table.duration(op, type, samples));
+      }
+      off[type] = std::max(off[type], std::abs(looked_up / asked - 1));
+    }
+  }
   std::printf("{\"flop\": %.6g, \"devices\": {", total);
   for (DeviceTypeId type : id_range<DeviceTypeId>(all.type_count())) {
-    std::printf("%s\"%s\": {\"seconds\": %.6g", type.value() ? ", " : "",
-                all.type(type).name.c_str(), 1 / table.model_speed(type));
+    double whole = 0;
+    for (double value : seconds[type]) whole += value;
+    std::printf("%s\"%s\": {\"seconds\": %.6g, \"table_off\": %.3g", type.value() ? ", " : "",
+                all.type(type).name.c_str(), whole, off[type]);
     for (int i = 0; i < cluster::kOpClassCount; ++i) {
       const std::string_view name = cluster::op_class_name(static_cast<cluster::OpClass>(i));
       std::printf(", \"%.*s\": %.6g", static_cast<int>(name.size()), name.data(),
@@ -54,12 +77,15 @@ void print(const std::string& path, const std::string& devices_path, std::int64_
 }  // namespace heterog
 
 int main(int argc, char** argv) {
-  if (argc != 4) {
-    std::fprintf(stderr, "usage: print_costs GRAPH DEVICES BATCH\n");
+  const bool check_table = argc == 5 && std::string(argv[4]) == "--table";
+  const double host_seconds =
+      argc == 6 && std::string(argv[4]) == "--host" ? std::atof(argv[5]) : 0;
+  if (argc != 4 && !check_table && host_seconds <= 0) {
+    std::fprintf(stderr, "usage: print_costs GRAPH DEVICES BATCH [--table | --host SECONDS]\n");
     return 2;
   }
   try {
-    heterog::print(argv[1], argv[2], std::atoll(argv[3]));
+    heterog::print(argv[1], argv[2], std::atoll(argv[3]), check_table, host_seconds);
   } catch (const heterog::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return static_cast<int>(error.kind());
