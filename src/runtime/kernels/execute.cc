@@ -255,8 +255,10 @@ OperatorCall::OperatorCall(const graph::ModelGraph& graph, OpId op, Samples samp
   outputs_ = graph.outputs(op).size();
   arguments_ = std::move(arguments).stack();
   check_lists(handle_.schema(), arguments_);
-  half_softmax_ = graph.facts(op).family == operators::Family::kSoftmax &&
-                  is_half_softmax(handle_.schema(), arguments_);
+  const operators::Family family = graph.facts(op).family;
+  half_softmax_ =
+      (family == operators::Family::kSoftmax || family == operators::Family::kSoftmaxBackward) &&
+      is_half_softmax(handle_.schema(), arguments_);
   ENSURE(places_.size() == graph.inputs(op).size());
 }
 
