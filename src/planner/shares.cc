@@ -20,10 +20,13 @@ struct Setting {
   compiler::OrderPolicy order;
   Bytes bucket_bytes;
 };
-constexpr std::array<Setting, 4> kSettings = {{{compiler::OrderPolicy::kFifo, kDdpBucketBytes},
-                                               {compiler::OrderPolicy::kFifo, 0},
-                                               {compiler::OrderPolicy::kRank, kDdpBucketBytes},
-                                               {compiler::OrderPolicy::kRank, 0}}};
+constexpr std::array<Setting, 6> kSettings = {
+    {{compiler::OrderPolicy::kFifo, kDdpBucketBytes},
+     {compiler::OrderPolicy::kFifo, 0},
+     {compiler::OrderPolicy::kRank, kDdpBucketBytes},
+     {compiler::OrderPolicy::kRank, 0},
+     {compiler::OrderPolicy::kRankQueued, kDdpBucketBytes},
+     {compiler::OrderPolicy::kRankQueued, 0}}};
 
 Samples samples_of(const cost::Problem& problem, const compiler::UnitDecision& decision) {
   Samples samples(problem.cluster->device_count(), 0);

@@ -26,8 +26,8 @@ struct SharesOptions {
   std::int64_t evaluations = 1000;  // simulated plans at most, those of EV and CP apart
 };
 
-// All three at their better order (FIFO, rank) and bucket (none, kDdpBucketBytes), so that `best`
-// gains over the others by its shares alone. `best` is never worse than they are.
+// All three at their best order (FIFO, rank, queued rank) and bucket (none, kDdpBucketBytes), so
+// that `best` gains over the others by its shares alone. `best` is never worse than they are.
 struct SharesResult {
   Shares best;
   Shares even;          // EV

@@ -45,7 +45,7 @@ Nanoseconds best_of_all(const cost::Problem& problem) {
   every_split(problem.batch, 0, samples, splits);
   std::vector<compiler::Strategy> strategies;
   for (const Samples& split : splits) {
-    for (const OrderPolicy order : {OrderPolicy::kFifo, OrderPolicy::kRank}) {
+    for (const OrderPolicy order : compiler::kSearchedOrders) {
       for (const Bytes bucket : {Bytes{0}, kDdpBucketBytes}) {
         strategies.push_back(shares_strategy(problem, split));
         strategies.back().order = order;
@@ -148,7 +148,7 @@ TEST(Shares, KeepTheirBudget) {
   oracle::SimulatedOracle simulator(*problem, pool);
   BatchEvaluator evaluator(simulator);
   const SharesResult found = search_shares(evaluator, {.evaluations = 20});
-  EXPECT_LE(found.evaluations, 2 * 4 + 20 + 4);
+  EXPECT_LE(found.evaluations, 2 * 6 + 20 + 6);
   EXPECT_FALSE(better(found.even.evaluation, found.best.evaluation));
 }
 
