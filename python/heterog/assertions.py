@@ -1,8 +1,8 @@
 """Questions that a model asks about its data only to stop where they are wrong.
 
 `assert lengths.max().item() <= limit` or `if labels.max() >= classes: raise` read values of tensors,
-but no step that goes on runs other operators by them. Each question is answered both ways: one way
-has to be refused by the model itself, or both have to run the same.
+but no step that goes on runs other operators by them. All ways to answer are tried: each has to be
+refused by the model itself, or to run the same as the others.
 """
 
 import os
@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 
 import torch
 
-MOST_QUESTIONS = 16  # of one step; each costs a trace
+# Of one step. Each whose other answer is refused costs a trace; where both go on, what follows is
+# traced for each.
+MOST_QUESTIONS = 16
 
 
 class DataDependentQuestion(Exception):
@@ -65,38 +67,34 @@ class AskedNumber:
     __int__ = __float__ = __index__ = __complex__ = _compute
 
 
-def settle(trace):
-    """The trace that every answer to the questions about data leads to. `trace(answers)` makes one,
-    or raises. Raises what it raises where the model takes no answers, and DataDependentQuestion
-    where they matter."""
-    answers, found = _first_that_runs(trace)
-    for number, answer in enumerate(answers):
-        other = Answers(answers[:number] + [not answer] + answers[number + 1 :])
+def settle(trace, same):
+    """The trace that all answers to the questions about data lead to, whatever they are asked after.
+    `trace(answers)` makes one, or raises; `same` compares two. Raises what it raises where it is not the model that takes
+    an answer for wrong, or where it takes none for right; DataDependentQuestion where answers matter.
+    """
+    found = refusal = None
+    left: list[list[bool]] = [[]]
+    for _ in range(MOST_QUESTIONS + 1):
+        answers = Answers(left.pop())
+        first = len(answers.given)
         try:
-            made = trace(other)
+            made = trace(answers)
         except Exception as error:
-            if _is_models_own(error):
-                continue
-            raise
-        if made.module.code != found.module.code:
-            raise DataDependentQuestion
-    return found
-
-
-def _first_that_runs(trace):
-    given: list[bool] = []
-    while True:
-        answers = Answers(given)
-        try:
-            return answers.asked, trace(answers)
-        except Exception as error:
-            # The last question that was answered with True gets the other answer.
-            asked = answers.asked
-            while asked and not asked[-1]:
-                asked.pop()
-            if not asked or not _is_models_own(error):
+            if not _is_models_own(error):
                 raise
-            given = [*asked[:-1], False]
+            made, refusal = None, error
+        # What was answered with True by default has another answer.
+        left += [[*answers.asked[:n], False] for n in range(first, len(answers.asked))]
+        if made and found and not same(made, found):
+            raise DataDependentQuestion
+        found = found or made
+        if not left:
+            break
+    if left:
+        raise DataDependentQuestion
+    if found is None:
+        raise refusal
+    return found
 
 
 def _is_models_own(error: Exception) -> bool:

@@ -11,6 +11,8 @@ from unittest import mock
 import torch
 from torch.overrides import TorchFunctionMode
 
+from heterog.attention_reference import dense_rows
+
 _in_pytorch = torch.nn.functional.scaled_dot_product_attention
 _one_operator = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
 
@@ -33,7 +35,7 @@ def _attention(
     if attn_mask is not None:
         attn_mask = _added(attn_mask, query.dtype)
     # Kernels want the numbers of a row side by side; PyTorch would write attention out here.
-    query, key, value = (x if x.stride(3) == 1 else x.contiguous() for x in (query, key, value))
+    query, key, value = map(dense_rows, (query, key, value))
     return _one_operator(
         query, key, value, dropout_p, is_causal, attn_mask=attn_mask, scale=scale
     )[0]

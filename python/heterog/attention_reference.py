@@ -17,7 +17,7 @@ def operators(keep) -> dict:
     kept = WeakTensorKeyDictionary()  # by the sums that forward hands to backward
 
     def forward(query, key, value, rate=0.0, causal=False, *, attn_mask=None, scale=None):
-        query, key, value = map(_dense_rows, (query, key, value))
+        query, key, value = map(dense_rows, (query, key, value))
         if rate == 0:
             return _forward(query, key, value, 0.0, causal, attn_mask=attn_mask, scale=scale)
         scores = _scores(query, key, causal, attn_mask, scale)
@@ -31,7 +31,7 @@ def operators(keep) -> dict:
     def backward(
         gradient, query, key, value, out, sums, rate, causal, *, attn_mask=None, scale=None
     ):
-        gradient, query, key, value, out = map(_dense_rows, (gradient, query, key, value, out))
+        gradient, query, key, value, out = map(dense_rows, (gradient, query, key, value, out))
         if rate == 0:
             return _backward(
                 gradient, query, key, value, out, sums, 0.0, causal, attn_mask=attn_mask, scale=scale
@@ -48,7 +48,7 @@ def operators(keep) -> dict:
     return {FORWARD: forward, BACKWARD: backward}
 
 
-def _dense_rows(x: torch.Tensor) -> torch.Tensor:
+def dense_rows(x: torch.Tensor) -> torch.Tensor:
     """The kernel takes for granted that the numbers of a row lie side by side."""
     return x if x.size(-1) <= 1 or x.stride(-1) == 1 else x.contiguous()
 

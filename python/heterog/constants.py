@@ -59,7 +59,7 @@ def fit_constant(batches: tuple, values: list[torch.Tensor]) -> Fill | torch.Ten
             number = _fit_number(batches, numbers)
             if number is not None:
                 return Fill(shape, number)
-    if all(_same(value, first) for value in values[1:]):
+    if all(same_values(value, first) for value in values[1:]):
         return first.detach().contiguous()
     return None
 
@@ -92,7 +92,9 @@ def _fit_number(batches: tuple, numbers: list):
     return fit_scalar(batches, numbers)
 
 
-def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+def same_values(one: torch.Tensor, other: torch.Tensor) -> bool:
+    if not (has_values(one) and has_values(other)):
+        return one is other
     return (
         one.dtype == other.dtype
         and one.shape == other.shape

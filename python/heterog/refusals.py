@@ -45,10 +45,14 @@ def check_written(step: Step) -> None:
             op = maker[left]
             left = op.args[1] if op.target is _aten.copy.default else op.args[0]
         if left is not parameter:
-            raise ExportError(
-                f"parameter {parameter.name} is written while the step runs (in place, under "
-                "no_grad or through .data); only the optimizer may change a parameter"
-            )
+            raise written(parameter.name)
+
+
+def written(parameter: str) -> ExportError:
+    return ExportError(
+        f"parameter {parameter} is written while the step runs (in place, under no_grad or through "
+        ".data); only the optimizer may change a parameter"
+    )
 
 
 def check_buffers(step: Step) -> None:

@@ -20,7 +20,7 @@ from torch.nn.utils.stateless import _reparametrize_module
 from heterog.assertions import Answers
 from heterog.attention import attention_as
 from heterog.autocast import autocast
-from heterog.constants import lift_constants
+from heterog.constants import lift_constants, same_values
 from heterog.decisions import Decisions, OpenDecision
 from heterog.decompositions import decomposition_table, recurrent_dropout
 from heterog.draws import DrawsNumbered
@@ -29,6 +29,7 @@ from heterog.ir import SCALE
 from heterog.masters import Masters, inputs_narrowed, is_master
 from heterog.places import explain
 from heterog.recorder import Recorder
+from heterog.refusals import written
 from heterog.writes import without_writes, writes
 
 
@@ -199,6 +200,19 @@ def _with_constants(trace: Trace, constants: list[torch.Tensor]) -> Trace:
     return trace
 
 
+def same_trace(one: Trace, other: Trace) -> bool:
+    """Whether two traces at one batch size run the same operators, with the same numbers."""
+    made = [
+        [n.meta["constant"] for n in trace.graph.nodes if "constant" in n.meta]
+        for trace in (one, other)
+    ]
+    return (
+        one.module.code == other.module.code
+        and len(made[0]) == len(made[1])
+        and all(map(same_values, *made))
+    )
+
+
 def _check_renormalised(graph: torch.fx.Graph) -> None:
     for node in graph.nodes:
         if node.op == "call_function" and "embedding_renorm" in str(node.target):
@@ -257,6 +271,9 @@ def _step(spec, slots, flat, recorder, results, decisions, compiling):
         with autocast(spec.autocast), inputs_narrowed(spec.model, spec.masters), decisions:
             loss = spec.loss_fn(spec.model, *inputs)
         _check_loss(loss)
+        for name, copy in copies.items():
+            if copy._version > 0:  # and would be lost
+                raise written(name)
         recorder.stack.clear()
         recorder.write()
         start = loss * values[Slot(SCALE, "buffer")] if spec.scaled else loss

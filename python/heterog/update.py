@@ -83,17 +83,13 @@ def _widened(step: Step) -> dict[Tensor, Tensor]:
     for parameter, grad in step.gradients.items():
         if grad.dtype == parameter.dtype:
             continue
-        merger = Merger([_trace_cast(grad, parameter.dtype)], [0], f"{parameter.name}/gradient/")
-        (grads[parameter],) = merger.run([grad])
-        _append(step, merger.ops, parameter.name.rpartition(".")[0])
+        name, shape, strides = f"{parameter.name}/gradient", list(grad.shape), list(grad.strides)
+        wide = Tensor(name, "activation", parameter.dtype, shape, strides)
+        cast, dtype = torch.ops.aten._to_copy.default, {"dtype": parameter.dtype}
+        op = Op(name, cast, [grad], dtype, [wide], "update", "", None)
+        _append(step, [op], parameter.name.rpartition(".")[0])
+        grads[parameter] = wide
     return grads
-
-
-def _trace_cast(grad: Tensor, dtype: torch.dtype):
-    mode = FakeTensorMode()
-    with mode:
-        fake = torch.empty_strided(grad.shape, grad.strides, dtype=grad.dtype, device="cpu")
-    return record(lambda grad: [grad.to(dtype)], [fake], mode)
 
 
 def _setting(name: str) -> Tensor:

@@ -8,7 +8,7 @@ from heterog.dropout import RATES
 from heterog.errors import ExportError
 from heterog.places import place_of
 from heterog.recorder import Recorder
-from heterog.trace import How, Trace, TraceCall, trace_once
+from heterog.trace import How, Trace, TraceCall, same_trace, trace_once
 
 
 def trace_gradients(call: TraceCall) -> Trace:
@@ -20,6 +20,8 @@ def trace_gradients(call: TraceCall) -> Trace:
     try:
         return _any_outcome(call, compiling=True)
     except ExportError as error:
+        if error.__cause__ is None:  # the exporter's own rules, not where the model stopped
+            raise
         try:
             return _any_outcome(call, compiling=False)
         except ExportError:
@@ -51,7 +53,7 @@ def _any_outcome(call: TraceCall, compiling: bool) -> Trace:
         ]
     except ExportError as error:
         raise refusal from error
-    if ways[0].module.code != ways[1].module.code:
+    if not same_trace(*ways):
         raise refusal
     return ways[0]
 
@@ -65,7 +67,7 @@ def _any_answers(trace) -> Trace:
             raise
         asked = error
     try:
-        return settle(trace)
+        return settle(trace, same_trace)
     except DataDependentQuestion:
         raise asked from None
 

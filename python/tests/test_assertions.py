@@ -80,6 +80,20 @@ def branches_beside_an_assertion(h, x):
     return h.sin() if x.min().item() > 0.5 else h.cos()
 
 
+def branches_where_both_are_false(h, x):
+    return h * 2 if x.max() > 1 or x.min() < 0 else h
+
+
+def branches_after_another_question(h, x):
+    if x.max() > 1:
+        return h
+    return h if x.min() < 0 else h * 2
+
+
+def adds_other_numbers(h, x):
+    return h + torch.tensor([1.0] * 5 + [2.0] if x.max() > 1 else [1.0] * 6)
+
+
 def computes(h, x):
     return h * x.max().item()
 
@@ -108,7 +122,8 @@ def never_goes_on(h, x):
 
 @pytest.mark.parametrize(
     "check",
-    [branches, branches_beside_an_assertion, computes, computes_after_an_assertion, makes, counts],
+    [branches, branches_beside_an_assertion, branches_where_both_are_false,
+     branches_after_another_question, adds_other_numbers, computes, computes_after_an_assertion, makes, counts],
 )
 def test_what_data_decides_or_enters_is_refused(check):
     with pytest.raises(ExportError) as error:

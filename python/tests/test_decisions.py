@@ -65,6 +65,18 @@ def test_a_branch_that_cannot_matter_is_taken():
     assert sum("addmm" in op["op"] for op in graph["ops"]) == 3
 
 
+def test_other_numbers_by_chance_are_refused():
+    class Adds(nn.Linear):
+        def forward(self, x):
+            return super().forward(x) + torch.tensor([1.0, 2.0] if torch.rand([]) < 0.5 else [3.0, 4.0])
+
+    def vectors(batch):
+        return torch.randn(batch, 6), torch.randn(batch, 2)
+
+    with pytest.raises(heterog.ExportError, match="a branch on a random number"):
+        export(Case(lambda: Adds(6, 2), vectors, lambda model, x, y: F.mse_loss(model(x), y)))
+
+
 def reads(then) -> Case:
     class Reads(nn.Module):
         def __init__(self):

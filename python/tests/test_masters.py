@@ -156,3 +156,21 @@ def test_what_makes_no_sense_is_refused(options, line):
     with pytest.raises(heterog.ExportError) as error:
         export(case(**options))
     assert line in str(error.value)
+
+
+class Clamped(nn.Linear):
+    def forward(self, x):
+        with torch.no_grad():
+            self.weight.clamp_(-1, 1)
+        return super().forward(x)
+
+
+def test_what_is_written_into_a_copy_is_not_lost():
+    def vectors(batch):
+        return (torch.randn(batch, 6),)
+
+    def mean_square(model, x):
+        return model(x).float().square().mean()
+
+    with pytest.raises(heterog.ExportError, match="parameter weight is written while the step runs"):
+        export(Case(lambda: Clamped(6, 2), vectors, mean_square, options=BF16))
