@@ -8,6 +8,7 @@ import torch
 
 import heterog
 from heterog import interpreter
+from heterog.autocast import autocast
 from heterog.dropout import without_dropout
 from heterog.interpreter import dtype_of, initial_values, run, run_step, shape_of, strides_of
 
@@ -60,6 +61,23 @@ def given_values(graph: dict, model: torch.nn.Module, inputs: dict, lr: float = 
     """All that the first step starts from."""
     values = initial_values(graph, state_of(model))
     return interpreter.given_values(graph, values, inputs, lr=lr, step=1)
+
+
+def compare_narrow(case: Case, loss_tolerance: float, rtol: float, atol: float) -> dict:
+    """Checks loss and gradients of a step under autocast, at batch 7, and the type of every tensor."""
+    graph = export(case)
+    model, inputs = build(case), inputs_of(graph, case)
+    tensors = run(graph, given_values(graph, model, inputs), BATCH)
+    with autocast(getattr(torch, case.options["autocast"])):
+        loss = case.loss_fn(model, *inputs.values())
+    loss.backward()
+    assert torch.allclose(tensors[graph["loss"]], loss, rtol=loss_tolerance)
+    for tensor, entry in zip(tensors, graph["tensors"], strict=True):
+        assert str(tensor.dtype) == "torch." + entry["dtype"], entry
+        if entry["role"] == "gradient":
+            name = graph["tensors"][entry["of"]]["name"]
+            assert torch.allclose(tensor, model.get_parameter(name).grad, rtol=rtol, atol=atol), name
+    return graph
 
 
 def compare(case: Case, tolerance: float = 1e-12) -> dict:

@@ -2,12 +2,11 @@
 
 import pytest
 import torch
-from support import BATCH, Case, compare, export, given_values, inputs_of, operators
+from support import BATCH, Case, compare, compare_narrow, export, given_values, inputs_of, operators
 from torch import nn
 from torch.nn import functional as F
 
 from heterog import ExportError
-from heterog.autocast import autocast
 from heterog.interpreter import run
 
 
@@ -96,7 +95,7 @@ def test_autocast_to_bfloat16(kind):
 
     model = {"words": words, "images": images}[kind]
     case = Case(model, vectors, squares, options={"autocast": "bfloat16"})
-    graph = export(case)
+    graph = compare_narrow(case, 1e-2, 5e-2, 5e-3)
     dtypes = {t["dtype"] for t in graph["tensors"]}
     assert {"bfloat16", "float32"} <= dtypes
     assert all(t["dtype"] == "float32" for t in graph["tensors"] if t["role"] == "parameter")
@@ -106,19 +105,6 @@ def test_autocast_to_bfloat16(kind):
             assert graph["tensors"][op["outputs"][0]]["dtype"] == "float32", op
         if op["op"] in ("aten.addmm.default", "aten.convolution.default"):
             assert graph["tensors"][op["outputs"][0]]["dtype"] == "bfloat16", op
-    inputs = inputs_of(graph, case)
-    torch.manual_seed(3)
-    eager = model()
-    tensors = run(graph, given_values(graph, eager, inputs), BATCH)
-    with autocast(torch.bfloat16):
-        loss = squares(eager, *inputs.values())
-    loss.backward()
-    assert torch.allclose(tensors[graph["loss"]], loss, rtol=1e-2)
-    for tensor, entry in zip(tensors, graph["tensors"], strict=True):
-        assert str(tensor.dtype) == "torch." + entry["dtype"], entry
-        if entry["role"] == "gradient":
-            name = graph["tensors"][entry["of"]]["name"]
-            assert torch.allclose(tensor, eager.get_parameter(name).grad, rtol=5e-2, atol=5e-3)
 
 
 def test_double_precision_has_no_single_precision_left():
