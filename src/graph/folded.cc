@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "graph/update_forms.h"
 #include "operators/facts.h"
 
 namespace heterog::graph {
@@ -160,76 +161,6 @@ std::vector<UpdateChain> make_chains(const ModelGraph& graph, const Homes& homes
     result.push_back(std::move(chain));
   }
   return result;
-}
-
-// What an op computes with which numbers, and which of its operands belong to its own chain.
-class FormText {
- public:
-  FormText(const ModelGraph& graph, const UpdateChain& chain) : graph_(graph) {
-    for (OpId op : chain.ops) {
-      for (TensorId out : graph.outputs(op)) {
-        if (out.valid()) own_[out] = own_.size();
-      }
-    }
-    for (OpId op : chain.ops) add(op, chain.parameter);
-  }
-  std::string text() && { return std::move(text_); }
-
- private:
-  void add(OpId op, TensorId parameter) {
-    text_ += graph_.type_name(op);
-    for (const Value& value : graph_.args(op)) add(value, parameter);
-    for (const auto& [key, value] : graph_.kwargs(op)) {
-      text_ += key;
-      add(value, parameter);
-    }
-    text_ += '\n';
-  }
-
-  void add(const Value& value, TensorId parameter) {
-    text_ += fmt::format(" {}", static_cast<int>(value.kind));
-    switch (value.kind) {
-      case Value::Kind::kTensor:
-        return add(value.tensor, parameter);
-      case Value::Kind::kList:
-        for (const Value& item : value.items) add(item, parameter);
-        text_ += ';';
-        return;
-      default:
-        text_ += fmt::format("({},{},{},{},{})", value.integer.a, value.integer.c, value.number,
-                             value.offset, value.text);
-    }
-  }
-
-  void add(TensorId id, TensorId parameter) {
-    const Tensor& tensor = graph_.tensor(id);
-    if (const auto own = own_.find(id); own != own_.end()) {
-      text_ += fmt::format(" own{}", own->second);
-    } else if (id == parameter) {
-      text_ += " parameter";
-    } else if (tensor.of == parameter) {
-      text_ += fmt::format(" {}", static_cast<int>(tensor.role));
-    } else if (graph_.shape(id).empty()) {
-      text_ += fmt::format(" %{}", id.value());  // a number that several share
-    } else {
-      text_ += " outside";  // the gradient, once it was scaled say
-    }
-    text_ += fmt::format(":{}", static_cast<int>(tensor.dtype));
-  }
-
-  const ModelGraph& graph_;
-  std::map<TensorId, std::size_t> own_;
-  std::string text_;
-};
-
-void find_forms(const ModelGraph& graph, std::vector<UpdateChain>& chains) {
-  std::map<std::string, std::uint32_t> known;
-  for (UpdateChain& chain : chains) {
-    const auto next = static_cast<std::uint32_t>(known.size());
-    chain.form = known.try_emplace(FormText(graph, chain).text(), next).first->second;
-    chain.multi_tensor =
-        std::ranges::any_of(chain.ops, [&](OpId op) { return graph.facts(op).multi_tensor; });
-  }
 }
 
 std::vector<TensorId> find_read_elsewhere(const ModelGraph& graph, const FoldedGraph& folded,

@@ -1,6 +1,8 @@
 // The graph as planners see it: aliases folded into the ops that read through them.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <vector>
 
 #include "base/csr.h"
@@ -19,6 +21,13 @@ struct Read {
   SplitRule rule;  // of `tensor`
 };
 
+// How an op of an update chain runs where several chains of one form run side by side.
+enum class SharedCall : std::uint8_t {
+  kApart,  // for each chain by itself
+  kLists,  // in one call for all, which takes lists of tensors
+  kOnce,   // for one of them: it reads numbers that all chains share, so its result is the same
+};
+
 // The ops that compute the next values of one parameter and its optimizer state and nothing else.
 // They run back to back where the parameter is updated, as one task.
 struct UpdateChain {
@@ -28,7 +37,11 @@ struct UpdateChain {
   Bytes temporary_bytes = 0;  // the most that its own intermediate values take at one time
   // Chains of one form do the same, op by op, with the same numbers and with tensors of their own.
   std::uint32_t form = 0;
-  bool multi_tensor = false;  // an op of it can serve several chains of its form in one call
+  std::vector<SharedCall> calls;  // parallel to `ops`
+  // Whether chains of its form gain by running together: a call serves several.
+  bool shares_calls() const {
+    return std::ranges::any_of(calls, [](SharedCall c) { return c == SharedCall::kLists; });
+  }
 };
 
 struct FoldedGraph {

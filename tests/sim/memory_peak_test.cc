@@ -77,26 +77,26 @@ std::vector<std::string> held_texts(const cost::Problem& problem, const Plan& pl
   return texts;
 }
 
-// x → relu(x·w1ᵀ + b1)·w2ᵀ + b2 on one device, batch 8, floats. Parameters: 8·16 + 16 + 16·4 + 4 =
-// 212. Inputs: x 8·8, target 8·4, the learning rate: 97. The most is held when the gradient of
-// relu's input is made (8·16 = 128) from that of its output (mm, 128); relu's output (128) waits
-// for the gradient of w2, and the gradient of the second layer's output (8·4 = 32) for that of b2.
+// x → relu(x·w1ᵀ + b1)·w2ᵀ + b2 on one device, batch 16, floats. Parameters: 8·16 + 16 + 16·4 + 4 =
+// 212. Inputs: x 16·8, target 16·4, the learning rate: 193. The most is held when the gradient of
+// relu's input is made (16·16 = 256) from that of its output (mm, 256); relu's output (256) waits
+// for the gradient of w2, and the gradient of the second layer's output (16·4 = 64) for that of b2.
 TEST(MemoryPeak, NamesWhatIsKeptInBackward) {
-  const auto problem = compiler::toy_problem(support::tiny_mlp_graph(), 1, 8);
+  const auto problem = compiler::toy_problem(support::tiny_mlp_graph(), 1, 16);
   const Plan plan = compiler::compile(
       *problem, compiler::uniform_strategy(*problem, compiler::single_decision(DeviceId(0))));
   const MemoryPeak peak = memory_peaks(*problem, plan, simulate(plan))[DeviceId(0)];
   EXPECT_EQ(problem->graph->op(plan.op[peak.task]).name, "threshold_backward");
   EXPECT_EQ(peak.of(MemoryPurpose::kParameters), 212 * 4);
-  EXPECT_EQ(peak.of(MemoryPurpose::kBuffers), 97 * 4);
-  EXPECT_EQ(peak.of(MemoryPurpose::kActivations), 128 * 4);
-  EXPECT_EQ(peak.of(MemoryPurpose::kTemporaries), (128 + 128 + 32) * 4);
-  EXPECT_EQ(peak.total(), (212 + 97 + 128 + 288) * 4);
+  EXPECT_EQ(peak.of(MemoryPurpose::kBuffers), 193 * 4);
+  EXPECT_EQ(peak.of(MemoryPurpose::kActivations), 256 * 4);
+  EXPECT_EQ(peak.of(MemoryPurpose::kTemporaries), (256 + 256 + 64) * 4);
+  EXPECT_EQ(peak.total(), (212 + 193 + 256 + 576) * 4);
   EXPECT_THAT(held_texts(*problem, plan, peak),
-              testing::ElementsAre("relu 512 activations until mm_1",
-                                   "mm 512 temporaries until threshold_backward",
-                                   "threshold_backward 512 temporaries until sum_2",
-                                   "mul_2 128 temporaries until sum_1"));
+              testing::ElementsAre("relu 1024 activations until mm_1",
+                                   "mm 1024 temporaries until threshold_backward",
+                                   "threshold_backward 1024 temporaries until sum_2",
+                                   "mul_2 256 temporaries until sum_1"));
 }
 
 // The same on two devices with one bucket: all gradients (212) lie beside the bucket (212) while it

@@ -60,7 +60,7 @@ std::vector<Together> find_sets(const Emission& e) {
     const ParameterHome& home = e.layout.home(chain.parameter);
     // Whoever waits for a new value from a server waits for this one alone.
     const bool pulled = home.server.valid() && home.replicas.size() > 1;
-    const auto ready = chain.multi_tensor && !pulled ? ready_after(e, chain) : std::nullopt;
+    const auto ready = chain.shares_calls() && !pulled ? ready_after(e, chain) : std::nullopt;
     if (!ready) {
       sets.push_back({&chain});
       continue;
@@ -80,7 +80,8 @@ std::vector<Together> find_sets(const Emission& e) {
   return sets;
 }
 
-// One launch for all of an operator that takes lists; of others one each.
+// One launch for all of an operator that takes lists, one run of what is the same for all; of other
+// ops one run each.
 Nanoseconds duration(const cost::Problem& problem, const Together& set, DeviceTypeId type) {
   const Nanoseconds launch = to_nanoseconds(problem.cluster->type(type).launch_seconds);
   Nanoseconds total = 0;
@@ -91,8 +92,17 @@ Nanoseconds duration(const cost::Problem& problem, const Together& set, DeviceTy
       apart += one;
       work += std::max<Nanoseconds>(one - launch, 0);
     }
-    const bool once = problem.graph->facts(set.front()->ops[i]).multi_tensor;
-    total += once ? std::min(apart, launch + work) : apart;
+    switch (set.front()->calls[i]) {
+      case graph::SharedCall::kApart:
+        total += apart;
+        break;
+      case graph::SharedCall::kLists:
+        total += std::min(apart, launch + work);
+        break;
+      case graph::SharedCall::kOnce:
+        total += problem.costs.duration(set.front()->ops[i], type, problem.batch);
+        break;
+    }
   }
   return total;
 }

@@ -59,8 +59,8 @@ BodyRunner::BodyRunner(const Job& job, const Program& program, const WorkerOptio
         const auto [at, is_new] = known.try_emplace({step.op, samples}, calls_.size());
         index = at->second;
         if (is_new) prepare(instruction, step, samples);
-      } else if (step.kind == Kind::kFused) {
-        index = updates_.size();
+      } else if (step.kind == Kind::kLists) {
+        index = list_calls_.size();
         prepare(instruction, step, step.end - step.begin);
       }
       calls_of_[id].push_back(index);
@@ -84,8 +84,10 @@ void BodyRunner::prepare(const Instruction& instruction, const BodyStep& step,
   const Samples of_whole{.slice = samples, .whole = job_.problem->batch};
   const ExecuteOptions options{.floats = options_.floats, .device = options_.device};
   try {
-    if (step.kind == Kind::kFused) {
-      updates_.emplace_back(graph_, step.ops, of_whole, options);
+    if (step.kind == Kind::kLists && graph_.facts(step.op).multi_tensor) {
+      list_calls_.emplace_back(FusedUpdate(graph_, step.ops, of_whole, options));
+    } else if (step.kind == Kind::kLists) {
+      list_calls_.emplace_back(ListCall(graph_, step.ops, of_whole, options));
     } else {
       calls_.emplace_back(graph_, step.op, of_whole, options);
     }
@@ -121,8 +123,8 @@ void BodyRunner::take(const BodyStep& step, std::size_t call, Registers& registe
       return run_call(step, calls_[call], registers, queue);
     case Kind::kRandom:
       return run_random(step, calls_[call], registers);
-    case Kind::kFused:
-      return run_fused(step, updates_[call], registers, queue);
+    case Kind::kLists:
+      return run_lists(step, list_calls_[call], registers, queue);
     case Kind::kCut:
       registers[step.out[0]] = cut_samples(registers[step.in[0]], step.cut);
       return;
@@ -218,7 +220,7 @@ bool BodyRunner::is_given_away(const at::Tensor& value, SlotId slot) const {
          value.storage().use_count() == 1 && value.is_non_overlapping_and_dense();
 }
 
-void BodyRunner::run_fused(const BodyStep& step, const FusedUpdate& update, Registers& registers,
+void BodyRunner::run_lists(const BodyStep& step, const AnyListCall& call, Registers& registers,
                            Queue queue) {
   std::vector<bool> given_away;
   for (std::size_t i = 0; i < step.in.size(); ++i) {
@@ -226,12 +228,15 @@ void BodyRunner::run_fused(const BodyStep& step, const FusedUpdate& update, Regi
   }
   std::vector<at::Tensor> operands;
   for (Register r : step.in) operands.push_back(registers[r]);
+  const auto run = [&](const std::vector<bool>& overwritten) {
+    return std::visit([&](const auto& one) { return one.run(operands, overwritten); }, call);
+  };
   if (queue == Queue::kCompute) {
     const std::vector<bool> kept(operands.size(), false);
-    for (int i = 1; i < options_.repeat; ++i) update.run(operands, kept);
+    for (int i = 1; i < options_.repeat; ++i) run(kept);
   }
   for (const bool written : given_away) overwrites_.fetch_add(written ? 1 : 0);
-  std::vector<at::Tensor> results = update.run(operands, given_away);
+  std::vector<at::Tensor> results = run(given_away);
   for (std::size_t i = 0; i < step.out.size(); ++i) {
     if (step.out[i] != kNoRegister) registers[step.out[i]] = std::move(results[i]);
   }

@@ -6,12 +6,14 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "runtime/exec/streams.h"
 #include "runtime/exec/worker_types.h"
 #include "runtime/kernels/execute.h"
 #include "runtime/kernels/fused_update.h"
+#include "runtime/kernels/list_call.h"
 #include "runtime/program/program.h"
 
 namespace heterog::runtime {
@@ -51,8 +53,8 @@ class BodyRunner {
                      const Registers& registers) const;
   void run_call(const BodyStep& step, const OperatorCall& call, Registers& registers, Queue queue);
   void run_random(const BodyStep& step, const OperatorCall& call, Registers& registers) const;
-  void run_fused(const BodyStep& step, const FusedUpdate& update, Registers& registers,
-                 Queue queue);
+  using AnyListCall = std::variant<FusedUpdate, ListCall>;
+  void run_lists(const BodyStep& step, const AnyListCall& call, Registers& registers, Queue queue);
   void run_attention(const BodyStep& step, Registers& registers) const;
 
   const Job& job_;
@@ -62,8 +64,8 @@ class BodyRunner {
   SlotValues& slots_;
   const QueueStreams* streams_;
   std::vector<OperatorCall> calls_;
-  std::vector<FusedUpdate> updates_;
-  // Parallel to the bodies: indices into calls_, or updates_.
+  std::vector<AnyListCall> list_calls_;
+  // Parallel to the bodies: indices into calls_, or list_calls_.
   IdVector<InstructionId, std::vector<std::size_t>> calls_of_;
   std::int64_t step_ = 0;
   std::vector<at::Tensor> captures_;

@@ -1,6 +1,10 @@
 // Looks operators up in PyTorch's dispatcher.
 #include "runtime/kernels/dispatcher.h"
 
+#include <fmt/format.h>
+
+#include <string>
+
 #include "base/check.h"
 #include "operators/allowed.h"
 #include "operators/facts.h"
@@ -23,6 +27,13 @@ std::optional<c10::OperatorHandle> twin_to_call(std::string_view type) {
   if (!operators::facts(type).in_place_twin) return std::nullopt;
   const OperatorName name = operator_name(type);
   return c10::Dispatcher::singleton().findSchema({name.name + "_", name.overload});
+}
+
+c10::OperatorHandle list_form_to_call(const operators::ListForm& form, std::string_view overload,
+                                      bool over) {
+  const std::string name = fmt::format("aten::{}{}", form.name, over ? "_" : "");
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(),
+                                                        std::string(overload).c_str());
 }
 
 }  // namespace heterog::runtime

@@ -6,6 +6,8 @@
 #include <optional>
 #include <string_view>
 
+#include "operators/list_forms.h"
+
 namespace heterog::runtime {
 
 // An operator to look at: its arguments, its tags. Nothing if PyTorch has none of that name.
@@ -18,5 +20,10 @@ c10::OperatorHandle operator_to_call(std::string_view type);
 // The twin of an operator of one element at a time that writes over its first argument ("add_" of
 // "add"); nothing for all other operators.
 std::optional<c10::OperatorHandle> twin_to_call(std::string_view type);
+
+// The form over lists of an operator (operators/list_forms.h), of which `overload` says what its
+// other operands are; `over`: the one that writes over its first list.
+c10::OperatorHandle list_form_to_call(const operators::ListForm& form, std::string_view overload,
+                                      bool over);
 
 }  // namespace heterog::runtime

@@ -250,9 +250,25 @@ void BodyBuilder::call(OpId op) {
   instruction_.body.push_back(std::move(step));
 }
 
-void BodyBuilder::call_fused(const std::vector<OpId>& ops) {
+void BodyBuilder::call_once(const std::vector<OpId>& ops) {
+  const auto first = view_.graph.outputs(ops.front());
+  call(ops.front());
+  for (OpId op : std::span(ops).subspan(1)) {
+    const auto outputs = view_.graph.outputs(op);
+    if (!std::ranges::equal(outputs, first, {}, &TensorId::valid, &TensorId::valid)) {
+      call(op);  // another of its results is wanted
+      continue;
+    }
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      if (outputs[i].valid()) made_[outputs[i]] = made_.at(first[i]);
+    }
+  }
+}
+
+void BodyBuilder::call_lists(const std::vector<OpId>& ops) {
+  if (ops.size() == 1 && !view_.graph.facts(ops.front()).multi_tensor) return call(ops.front());
   BodyStep step;
-  step.kind = BodyStep::Kind::kFused;
+  step.kind = BodyStep::Kind::kLists;
   step.op = ops.front();
   step.ops = ops;
   step.begin = begin_;
@@ -289,7 +305,7 @@ void BodyBuilder::finish() {
   note_last_reads();
   for (std::size_t i = 0; i < instruction_.body.size(); ++i) {
     if (instruction_.body[i].kind == BodyStep::Kind::kCall) note_overwritable(i);
-    if (instruction_.body[i].kind == BodyStep::Kind::kFused) note_replaced(i);
+    if (instruction_.body[i].kind == BodyStep::Kind::kLists) note_replaced(i);
   }
 }
 

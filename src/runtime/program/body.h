@@ -73,8 +73,10 @@ class BodyBuilder {
   // samples has none and what is added up adds nothing, and no operator is asked; what is the same
   // on all slices is computed as on any.
   void call(OpId op);
-  // Runs ops that do the same in chains of one form, as one call.
-  void call_fused(const std::vector<OpId>& ops);
+  // Runs ops that do the same in chains of one form, as one call of a kernel that takes lists.
+  void call_lists(const std::vector<OpId>& ops);
+  // The same for ops whose results are the same too: the first one's are those of all.
+  void call_once(const std::vector<OpId>& ops);
   // The results of the last calls, to where the plan keeps them.
   void store_outputs(OpId op, TaskId task);
 

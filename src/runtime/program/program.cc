@@ -118,10 +118,16 @@ class JobBuilder {
     for (std::size_t i = 0; i < chains.front()->ops.size(); ++i) {
       std::vector<OpId> ops;
       for (const graph::UpdateChain* chain : chains) ops.push_back(chain->ops[i]);
-      if (view_.graph.facts(ops.front()).multi_tensor) {
-        body.call_fused(ops);
-      } else {
-        for (OpId op : ops) body.call(op);
+      switch (chains.front()->calls[i]) {
+        case graph::SharedCall::kApart:
+          for (OpId op : ops) body.call(op);
+          break;
+        case graph::SharedCall::kLists:
+          body.call_lists(ops);
+          break;
+        case graph::SharedCall::kOnce:
+          body.call_once(ops);
+          break;
       }
       for (OpId op : ops) capture_gradients(program, op, body);
     }

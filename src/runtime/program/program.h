@@ -44,7 +44,7 @@ struct BodyStep {
     kLoad,  // slot → register
     kCall,  // op on registers, parallel to graph.inputs(op) → registers, parallel to its outputs
     kRandom,   // the same for an op that draws random numbers
-    kFused,    // `ops`, alike but for their tensors, as one call of a kernel that takes lists; in,
+    kLists,    // `ops`, alike but for their tensors, as one call of a kernel that takes lists; in,
                // out: those of one op after another
     kCut,      // one register → one
     kJoin,     // registers side by side along cut.dim → one
@@ -58,13 +58,13 @@ struct BodyStep {
   // kAdd: into the first; kStore: into the memory of what the slot holds; kCall: nobody reads the
   // first register after this step, nor the slot that it was loaded from, but those who read now
   bool in_place = false;
-  OpId op;          // kCall, kRandom; kFused: the first
+  OpId op;          // kCall, kRandom; kLists: the first
   TensorId tensor;  // kZeros
   SlotId slot;      // kLoad, kStore; kCall: what the first register was loaded from, if it was
-  std::int64_t begin = 0;  // kCall, kRandom, kZeros, kFused: samples [begin, end) of the slice
+  std::int64_t begin = 0;  // kCall, kRandom, kZeros, kLists: samples [begin, end) of the slice
   std::int64_t end = 0;
-  std::vector<OpId> ops;         // kFused
-  std::vector<SlotId> replaced;  // kFused: parallel to `in`, where it was loaded from if the next
+  std::vector<OpId> ops;         // kLists
+  std::vector<SlotId> replaced;  // kLists: parallel to `in`, where it was loaded from if the next
                                  // value is stored there and nobody reads this one any more
   std::uint32_t capture = 0;
   Cut cut;
