@@ -287,6 +287,37 @@ TEST(Cuts, LeaveNoGapsThatAKernelWouldReadAsRows) {
   }
 }
 
+// ---- tensors without elements ----
+
+// loss = Σ x · [weight, nothing], where nothing has no elements and an op of its own.
+graph::ModelGraph with_nothing() {
+  GraphMaker maker("nothing");
+  const TensorId x = maker.input("x", {kB, n(4)});
+  const TensorId weight = maker.parameter("weight", {n(4)});
+  const TensorId none = maker.buffer("none", {n(0)});
+  const TensorId nothing = maker.op("aten.neg.default", {tensor_value(none)}, {n(0)});
+  const TensorId joined = maker.op(
+      "aten.cat.default", {list_value({tensor_value(weight), tensor_value(nothing)})}, {n(4)});
+  const TensorId product =
+      maker.op("aten.mul.Tensor", {tensor_value(x), tensor_value(joined)}, {kB, n(4)});
+  maker.loss(
+      maker.op("aten.sum.default", {tensor_value(product)}, {}, {.role = TensorRole::kOutput}));
+  const TensorId gradient =
+      maker.op("aten.sum.dim_IntList", {tensor_value(x), list_value({int_value(0)})}, {n(4)},
+               {.phase = Phase::kBackward, .role = TensorRole::kGradient, .of = weight});
+  maker.op("aten.sub.Tensor", {tensor_value(weight), tensor_value(gradient)}, {n(4)},
+           {.phase = Phase::kUpdate, .role = TensorRole::kOutput, .replaces = weight});
+  return std::move(maker).build();
+}
+
+TEST(Exactness, OfOpsThatReadNothingFromElsewhere) {
+  const std::shared_ptr<const cost::Problem> problem = compiler::toy_problem(with_nothing(), 3, 7);
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    const TestJob test = make_test_job(problem, random_mix(*problem, seed));
+    EXPECT_LE(verify(test.job, test.plan, {.steps = 2}).worst_relative(), 1e-10) << seed;
+  }
+}
+
 // ---- what stays between steps ----
 
 // A loss, and buffers that the step replaces: of a parameter and read by nobody

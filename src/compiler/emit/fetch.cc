@@ -212,6 +212,8 @@ void fetch(Emission& e, const Reader& reader, const graph::Read& read,
   if (!read.producer.valid()) {
     return fetch_external(e, reader, read, slice.device, sources);
   }
+  // Whoever wants a tensor without elements makes one.
+  if (graph.elements(read.tensor, e.problem.batch) == 0) return;
   const LayoutId made = e.layout.of_op[read.producer];
   switch (read.rule.kind) {
     case SplitKind::kLocal:

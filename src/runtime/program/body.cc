@@ -174,6 +174,10 @@ Register BodyBuilder::value(TensorId tensor, OperandUse use) {
   if (const auto known = known_.find(key); known != known_.end()) return known->second;
   if (const auto made = made_.find(tensor); made != made_.end()) return made->second;
   const auto remember = [&](Register value) { return known_[key] = value; };
+  if (view_.graph.tensor(tensor).producer.valid() &&
+      view_.graph.elements(tensor, view_.plan.batch) == 0) {
+    return remember(zeros(tensor));  // nobody stores or sends what has no elements
+  }
   // A kSame addend to partial sums counts once (docs/design.md §4.2).
   if (use == OperandUse::kOnce && begin_ != 0) return remember(zeros(tensor));
 
