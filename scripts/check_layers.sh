@@ -23,7 +23,7 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
     may["sim"] = "base graph cluster cost/problem.h compiler/plan.h compiler/strategy.h"
     may["oracle"] = "base graph cluster cost compiler sim"
     # A planner sees the interface of an oracle, never who answers.
-    may["planner"] = "base graph cluster cost compiler/strategy.h space oracle/oracle.h oracle/batch_evaluator.h"
+    may["planner"] = "base graph cluster cost compiler/strategy.h compiler/accumulate.h space oracle/oracle.h oracle/batch_evaluator.h"
     may["explain"] = "base graph cluster cost compiler sim"
     may["tensors"] = "base"
     # How processes talk and meet: below all that trains.

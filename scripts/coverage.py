@@ -42,7 +42,8 @@ def main() -> int:
         return 2
     done = {} if options.again else records.read(options.out)
     left = [entry for entry in chosen if entry.name not in done]
-    settings = Settings(options.bin, options.seconds, options.batch, options.planner, options.steps)
+    settings = Settings(options.bin, options.seconds, options.batch, options.planner,
+                        options.steps, options.memory << 30)
     libraries = sorted({entry.library for entry in left})
     context, lock, count = warm_up(libraries), threading.Lock(), 0
 
@@ -98,6 +99,8 @@ def _parse():
     parser.add_argument("--seconds", type=int, default=Settings.seconds,
                         help="of the processor: limit of each export, plan and verify")
     parser.add_argument("--batch", type=int, default=Settings.batch)
+    parser.add_argument("--memory", type=int, default=Settings.memory >> 30, metavar="GIB",
+                        help="limit of each process")
     parser.add_argument("--steps", type=int, default=Settings.steps)
     parser.add_argument("--planner", default=Settings.planner)
     default = os.environ.get("HETEROG_BIN", str(ROOT / "build" / "dev" / "bin" / "heterog"))

@@ -41,22 +41,31 @@ def identity_decompositions() -> dict:
 @contextlib.contextmanager
 def without_dropout(model: torch.nn.Module):
     """Rates kept as numbers in modules are set to 0 meanwhile; functions give their operand back."""
-    before = []
+    before, seen = [], set()
+
+    def clear(holder, names) -> None:
+        for name in names:
+            value = vars(holder).get(name)
+            if isinstance(value, float) and value != 0.0:
+                before.append((holder, name, value))
+                setattr(holder, name, 0.0)
+
     for module in model.modules():
+        # transformers' encoders of sound read their rate where the model's settings are.
+        config = vars(module).get("config")
+        if hasattr(config, "__dict__") and id(config) not in seen:
+            seen.add(id(config))
+            clear(config, RATES)
         names = list(RATES)
         if isinstance(module, torch.nn.RNNBase):
             names.append("dropout")
         drops = isinstance(module, torch.nn.modules.dropout._DropoutNd)
         if drops or type(module).__name__ in ("StochasticDepth", "DropPath"):
             names.append("p")
-        for name in names:
-            value = vars(module).get(name)
-            if isinstance(value, float) and value != 0.0:
-                before.append((module, name, value))
-                setattr(module, name, 0.0)
+        clear(module, names)
     try:
         with _NothingDropped():
             yield
     finally:
-        for module, name, value in before:
-            setattr(module, name, value)
+        for holder, name, value in before:
+            setattr(holder, name, value)

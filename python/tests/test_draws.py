@@ -12,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 import heterog
 from heterog import check, draws, fixed_draws
+from heterog.dropout import without_dropout
 from heterog.errors import ExportError
 from heterog.interpreter import operator_of
 
@@ -243,3 +244,23 @@ def test_the_check_finds_another_distribution(monkeypatch):
     monkeypatch.setattr(check, "fixed_operators", shifted)
     with pytest.raises(ExportError, match="the loss is .* off PyTorch's"):
         checked(MODELS["variational"])
+
+
+def test_rates_of_layers_in_a_models_settings_are_switched_off_too():
+    class Settings:
+        def __init__(self):
+            self.layerdrop = 0.5
+
+    class Encoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.config = Settings()
+            self.layer = nn.Linear(4, 4)
+
+        def forward(self, x):
+            return x if torch.rand([]) < self.config.layerdrop else self.layer(x)
+
+    model = Encoder()
+    with without_dropout(model):
+        assert model.config.layerdrop == 0.0
+    assert model.config.layerdrop == 0.5

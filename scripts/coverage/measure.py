@@ -13,8 +13,10 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 CLUSTER = HERE / "two-unequal-cpus.json"
-MEMORY = 10 << 30  # bytes of a process: beyond that it fails, and not the machine
 PATIENCE = 20  # times the limit may pass on the clock: a busy machine is not the model's fault
+# What a plan that does not train as one device is told, and how many times as many samples then
+# show whether rounding is to blame: statistics over the few values of small images amplify it.
+DIFFERS, MORE_SAMPLES = "does not train as one device", 4
 RANDOM = "a branch on a random number"  # of the refusals, the one that dropout=False may avoid
 
 
@@ -25,6 +27,7 @@ class Settings:
     batch: int = 12  # two thirds on one device, one on the other
     planner: str = "cp-ar"
     steps: int = 2
+    memory: int = 10 << 30  # bytes of a process: beyond that it fails, and not the machine
 
 
 def warm_up(libraries):
@@ -48,7 +51,7 @@ def measure(context, name: str, kind: str, settings: Settings) -> dict:
 
 def _attempt(context, name: str, folder: str, settings: Settings, dropout: bool) -> dict:
     graph, plan = f"{folder}/graph.json.gz", f"{folder}/plan.json"
-    answer = _export(context, name, graph, dropout, settings.seconds)
+    answer = _export(context, name, graph, dropout, settings)
     record = {"exported": "line" in answer, "verified": False,
               "export_seconds": round(answer["seconds"], 1)}  # fmt: skip
     if not record["exported"]:
@@ -57,26 +60,35 @@ def _attempt(context, name: str, folder: str, settings: Settings, dropout: bool)
     record |= {"operators": answer["operators"], "parameters": answer["parameters"],
                "checked": answer["line"]}  # fmt: skip
 
+    for batch in (settings.batch, MORE_SAMPLES * settings.batch):
+        record |= _verify(graph, plan, batch, settings)
+        if record["verified"] or DIFFERS not in record["reason"]:
+            break
+    return record
+
+
+def _verify(graph: str, plan: str, batch: int, settings: Settings) -> dict:
     given = ["--graph", graph, "--cluster", str(CLUSTER), "--threads", "1"]
     stages = {
-        "plan": ["--batch", settings.batch, "--planner", settings.planner, "--out", plan],
+        "plan": ["--batch", batch, "--planner", settings.planner, "--out", plan],
         "verify": ["--plan", plan, "--steps", settings.steps],
     }
-    record["verify_seconds"] = 0.0
+    record = {"batch": batch, "verify_seconds": 0.0, "verified": False}
     for stage, more in stages.items():
         command = [settings.heterog, stage, *given, *map(str, more)]
-        code, err, took = _run(command, settings.seconds)
+        code, err, took = _run(command, settings)
         record["verify_seconds"] = round(record["verify_seconds"] + took, 1)
         if code != 0:
             return record | {"stage": stage, "reason": _ended(code, err, settings.seconds)}
     return record | {"verified": True}
 
 
-def _export(context, name: str, out: str, dropout: bool, seconds: int) -> dict:
+def _export(context, name: str, out: str, dropout: bool, settings: Settings) -> dict:
     from export_entry import export_entry
 
+    seconds = settings.seconds
     receive, send = context.Pipe(duplex=False)
-    limit = partial(set_limits, seconds)
+    limit = partial(set_limits, seconds, settings.memory)
     process = context.Process(target=export_entry, args=(name, out, dropout, limit, send))
     process.start()
     send.close()
@@ -89,12 +101,13 @@ def _export(context, name: str, out: str, dropout: bool, seconds: int) -> dict:
     return {"broken": _ended(process.exitcode, "", seconds), "seconds": seconds}
 
 
-def _run(command: list[str], seconds: int) -> tuple[int, str, float]:
+def _run(command: list[str], settings: Settings) -> tuple[int, str, float]:
     """Exit code, what was printed on stderr, seconds of the processor."""
     with tempfile.TemporaryFile("w+") as err:
         process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=err, preexec_fn=partial(set_limits, seconds))
-        late = threading.Timer(seconds * PATIENCE, process.kill)
+            command, stdout=subprocess.DEVNULL, stderr=err,
+            preexec_fn=partial(set_limits, settings.seconds, settings.memory))  # fmt: skip
+        late = threading.Timer(settings.seconds * PATIENCE, process.kill)
         late.start()
         _, status, usage = os.wait4(process.pid, 0)
         late.cancel()
@@ -103,8 +116,8 @@ def _run(command: list[str], seconds: int) -> tuple[int, str, float]:
         return process.returncode, err.read(), usage.ru_utime + usage.ru_stime
 
 
-def set_limits(seconds: int) -> None:
-    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+def set_limits(seconds: int, memory: int) -> None:
+    resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
 
 

@@ -30,8 +30,8 @@ CONVOLUTIONAL = (
     "mnasnet_small", "mobilenetv1_100", "mobilenetv2_035", "fbnetc_100", "spnasnet_100",
     "efficientnet_lite0", "efficientnet_b0", "efficientnetv2_rw_t", "tinynet_e", "mixnet_s",
     "mobilenetv3_small_050", "tf_mobilenetv3_small_minimal_100", "fbnetv3_b", "lcnet_035",
-    "mobilenetv4_conv_small_035", "hardcorenas_a", "ghostnet_050", "ghostnetv2_100",
-    "ghostnetv3_050", "repghostnet_050", "fasternet_t0", "rdnet_tiny",
+    "mobilenetv4_conv_small_035", "hardcorenas_a", "ghostnet_050",
+    "repghostnet_050", "fasternet_t0", "rdnet_tiny",
 )  # fmt: skip
 
 # Networks with attention, mixing of tokens, state spaces or layer norms: the side of the image, and
@@ -41,7 +41,9 @@ OTHERS = {
     "beit_base_patch16_224": (64, SMALL | VIT),
     "beitv2_base_patch16_224": (64, SMALL | VIT),
     "botnet26t_256": (64, SMALL),
-    "halonet26t": (64, {}),
+    "halonet26t": (256, {}),
+    "ghostnetv2_100": (128, {}),
+    "ghostnetv3_050": (128, {}),
     "lambda_resnet26t": (64, SMALL),
     "cait_xxs24_224": (64, SMALL | VIT),
     "coat_tiny": (64, SMALL | {"embed_dims": [32] * 4, "serial_depths": [1] * 4,
@@ -54,7 +56,7 @@ OTHERS = {
     "convnextv2_atto": (64, {}),
     "cpubone_nano": (64, {}),
     "crossvit_9_240": (240, {"embed_dim": [16, 32]}),
-    "csatv2": (128, SMALL | {"img_size": 128}),
+    "csatv2": (128, {}),
     "davit_tiny": (64, {"embed_dims": (16, 32, 48, 64), "num_heads": (1, 2, 3, 4)}),
     "deepseek_vit_412m": (112, {"img_size": 112} | VIT),
     "deit_tiny_patch16_224": (64, SMALL | VIT),

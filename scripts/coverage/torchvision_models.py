@@ -12,6 +12,7 @@ import torchvision
 from torch import nn
 from torch.nn import functional as F
 from torchvision.models import convnext, regnet, swin_transformer, vision_transformer
+from torchvision.models.video import mvit
 from torchvision.models.video import swin_transformer as video_swin
 
 from entry import CLASSES, Entry, adamw, classification_loss, images, sgd
@@ -148,6 +149,10 @@ CLIPS = {"s3d": (16, 224), "mvit_v1_b": (8, 64), "mvit_v2_s": (8, 64), "swin3d_t
          "swin3d_s": (4, 64), "swin3d_b": (4, 64)}  # fmt: skip
 
 
+def _of_size(make, spatial: tuple[int, int], temporal: int, **settings) -> nn.Module:
+    return make(**settings | {"spatial_size": spatial, "temporal_size": temporal})
+
+
 def _video(name: str) -> Entry:
     frames, side = CLIPS.get(name, (4, 32))
 
@@ -157,10 +162,14 @@ def _video(name: str) -> Entry:
             return video_swin.SwinTransformer3d(
                 [2, 4, 4], 8 * heads[0], depths, heads, [8, 7, 7], stochastic_depth_prob=0.1,
                 num_classes=CLASSES)  # fmt: skip
-        sizes = {}
+        make = mvit._mvit
         if name.startswith("mvit"):
-            sizes = {"spatial_size": (side, side), "temporal_size": frames}
-        return torchvision.models.get_model(name, weights=None, num_classes=CLASSES, **sizes)
+            # Those with names take the size of a clip from nobody.
+            mvit._mvit = partial(_of_size, make, (side, side), frames)
+        try:
+            return torchvision.models.get_model(name, weights=None, num_classes=CLASSES)
+        finally:
+            mvit._mvit = make
 
     transformer = name.startswith(("mvit", "swin"))
     return Entry(

@@ -81,6 +81,8 @@ WAVE = LAYERS | {
     "conv_dim": [16, 16, 16], "conv_kernel": [10, 3, 3], "conv_stride": [5, 4, 4],
     "num_feat_extract_layers": 3, "num_conv_pos_embeddings": 8, "num_conv_pos_embedding_groups": 2,
     "vocab_size": WORDS, "classifier_proj_size": 16,
+    # What is masked of a spectrum is drawn by numpy, which no graph sees.
+    "apply_spec_augment": False,
 }  # fmt: skip
 # Speech recognition by connectionist temporal classification.
 RECOGNITION = {

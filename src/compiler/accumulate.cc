@@ -84,7 +84,7 @@ IdVector<OpId, std::uint8_t> needed_by_all(const cost::Problem& problem) {
 }
 
 std::vector<OpPriority> priorities_of(const cost::Problem& problem, const Strategy& strategy,
-                                      const std::vector<std::int64_t>& begins) {
+                                      const std::vector<std::int64_t>& begins, const Turn& turn) {
   const Layout layout = lay_out(problem, strategy);
   const IdVector<OpId, std::uint8_t> needed = needed_by_all(problem);
   std::vector<OpPriority> priorities;
@@ -96,7 +96,9 @@ std::vector<OpPriority> priorities_of(const cost::Problem& problem, const Strate
     for (std::size_t i = 0; i < slices.size(); ++i) {
       const auto next = std::upper_bound(begins.begin(), begins.end(), slices[i].begin);
       // The first is behind what has no priority of its own, which all of them need.
-      priorities.push_back({op, static_cast<std::uint32_t>(i), begins.begin() - next});
+      const std::int64_t micro_batch = next - begins.begin() - 1;
+      priorities.push_back(
+          {op, static_cast<std::uint32_t>(i), -1 - turn(op, slices[i].device, micro_batch)});
     }
   }
   return priorities;
@@ -106,6 +108,12 @@ std::vector<OpPriority> priorities_of(const cost::Problem& problem, const Strate
 
 Strategy accumulate(const cost::Problem& problem, const Strategy& strategy,
                     std::int64_t micro_batches) {
+  return in_turns(problem, strategy, micro_batches,
+                  [](OpId, DeviceId, std::int64_t micro_batch) { return micro_batch; });
+}
+
+Strategy in_turns(const cost::Problem& problem, const Strategy& strategy,
+                  std::int64_t micro_batches, const Turn& turn) {
   VALIDATE(micro_batches >= 1 && micro_batches <= problem.batch,
            "{} micro-batches of a batch of {}; expected 1 to {}", micro_batches, problem.batch,
            problem.batch);
@@ -119,7 +127,7 @@ Strategy accumulate(const cost::Problem& problem, const Strategy& strategy,
     made.units[unit] = as_before ? made.units[UnitId(unit.value() - 1)]
                                  : in_micro_batches(strategy.units[unit], begins);
   }
-  made.priorities = priorities_of(problem, made, begins);
+  made.priorities = priorities_of(problem, made, begins, turn);
   // Priorities of instances that are no more say nothing of those that are.
   const bool had_its_own = strategy.order == OrderPolicy::kPriority;
   made.order = !made.priorities.empty() ? OrderPolicy::kPriority

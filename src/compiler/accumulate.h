@@ -1,6 +1,9 @@
 // Gradient accumulation: the batch of each device in several parts, one after the other.
 #pragma once
 
+#include <cstdint>
+#include <functional>
+
 #include "compiler/strategy.h"
 #include "cost/problem.h"
 
@@ -21,5 +24,11 @@ namespace heterog::compiler {
 // is from 1 to the batch; 1 is the strategy itself.
 Strategy accumulate(const cost::Problem& problem, const Strategy& strategy,
                     std::int64_t micro_batches);
+
+// The same in another order: the turn of an op of the forward or backward pass on a device in a
+// micro-batch, from 0, among the turns of that device; lower ones first.
+using Turn = std::function<std::int64_t(OpId op, DeviceId device, std::int64_t micro_batch)>;
+Strategy in_turns(const cost::Problem& problem, const Strategy& strategy,
+                  std::int64_t micro_batches, const Turn& turn);
 
 }  // namespace heterog::compiler

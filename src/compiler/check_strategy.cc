@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "compiler/layout.h"
 
@@ -78,7 +79,7 @@ void check_priorities(const cost::Problem& problem, const Strategy& strategy,
   if (!follows) return;
   const graph::ModelGraph& graph = *problem.graph;
   const Layout layout = lay_out(problem, strategy);
-  std::set<std::pair<OpId, std::uint32_t>> seen;
+  IdVector<OpId, std::vector<std::uint8_t>> seen(graph.op_count());  // [instance]
   for (std::size_t i = 0; i < strategy.priorities.size(); ++i) {
     const OpPriority& one = strategy.priorities[i];
     VALIDATE(one.op.value() < graph.op_count(), "{}: priorities[{}]: op {}, the graph has {} ops",
@@ -90,7 +91,8 @@ void check_priorities(const cost::Problem& problem, const Strategy& strategy,
     VALIDATE(one.instance < layout.slices[at].size(),
              "{}: priorities[{}]: instance {} of op '{}', which has {}", source, i, one.instance,
              name, layout.slices[at].size());
-    VALIDATE(seen.insert({one.op, one.instance}).second,
+    seen[one.op].resize(layout.slices[at].size());
+    VALIDATE(!std::exchange(seen[one.op][one.instance], 1),
              "{}: priorities[{}]: instance {} of op '{}' stands twice, expected one entry", source,
              i, one.instance, name);
   }

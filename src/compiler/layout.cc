@@ -225,6 +225,7 @@ OpId update_op(const cost::Problem& problem, const graph::UpdateChain& chain) {
 }
 
 LayoutId task_layout(const cost::Problem& problem, const Layout& layout, OpId op) {
+  if (problem.graph->op(op).phase != graph::Phase::kUpdate) return layout.of_op[op];
   for (const graph::UpdateChain& chain : problem.folded->chains) {
     if (update_op(problem, chain) != op) continue;
     return layout.home_of[chain.parameter] == Layout::kNoHome ? LayoutId()

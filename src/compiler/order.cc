@@ -6,7 +6,7 @@
 #include <array>
 #include <bit>
 #include <limits>
-#include <map>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -142,16 +142,25 @@ constexpr std::int64_t kLast = std::numeric_limits<std::int64_t>::min();
 // What the planner says of compute and update tasks; kLast of all others.
 IdVector<TaskId, std::int64_t> given_priorities(const Plan& plan,
                                                 std::span<const OpPriority> priorities) {
-  std::map<std::pair<OpId, std::uint32_t>, std::int64_t> given;
-  for (const OpPriority& one : priorities) given[{one.op, one.instance}] = one.priority;
+  std::size_t ops = 0;
+  for (const OpPriority& one : priorities) ops = std::max(ops, one.op.value() + std::size_t{1});
+  for (OpId op : plan.op) ops = op.valid() ? std::max(ops, op.value() + std::size_t{1}) : ops;
+  // [op][instance]; what is not named runs at 0, or last if it is an update.
+  IdVector<OpId, std::vector<std::optional<std::int64_t>>> given(ops);
+  for (const OpPriority& one : priorities) {
+    auto& of_op = given[one.op];
+    if (of_op.size() <= one.instance) of_op.resize(one.instance + 1);
+    of_op[one.instance] = one.priority;
+  }
   IdVector<TaskId, std::int64_t> priority(plan.task_count(), kLast);
-  std::map<OpId, std::uint32_t> instances;
+  IdVector<OpId, std::uint32_t> instances(ops, 0);
   for (TaskId task : plan.task_ids()) {
     const bool computes = plan.kind[task] == TaskKind::kCompute;
     if (!computes && plan.kind[task] != TaskKind::kUpdate) continue;
-    const auto at = given.find({plan.op[task], instances[plan.op[task]]++});
-    if (at != given.end()) {
-      priority[task] = at->second;
+    const std::uint32_t instance = instances[plan.op[task]]++;
+    const auto& of_op = given[plan.op[task]];
+    if (instance < of_op.size() && of_op[instance]) {
+      priority[task] = *of_op[instance];
     } else if (computes) {
       priority[task] = 0;
     }

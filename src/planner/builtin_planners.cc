@@ -1,5 +1,10 @@
 // The table of planners that need no learning.
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
 #include "planner/baselines.h"
+#include "planner/pipeline/pipelines.h"
 #include "planner/portfolio.h"
 #include "planner/random_search.h"
 #include "planner/registry.h"
@@ -8,6 +13,7 @@ namespace heterog::planner {
 
 std::vector<PlannerEntry> builtin_planners() {
   std::vector<PlannerEntry> entries = baseline_entries();
+  std::ranges::move(pipeline_entries(), std::back_inserter(entries));
   entries.push_back(random_search_entry());
   entries.push_back(local_search_entry());
   return entries;

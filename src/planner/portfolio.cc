@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "base/log.h"
 #include "planner/baselines.h"
@@ -11,6 +13,7 @@
 #include "planner/local_search.h"
 #include "planner/memory_fill.h"
 #include "planner/moves.h"
+#include "planner/pipeline/pipelines.h"
 #include "planner/planner.h"
 
 namespace heterog::planner {
@@ -28,6 +31,10 @@ std::int64_t one_shot_evaluations(const cost::Problem& problem) {
   return std::clamp<std::int64_t>(4'000'000 / std::max<std::int64_t>(1, tasks), 24, 600);
 }
 
+// What a plan without budget spends on pipelines, in tasks of all their plans.
+constexpr std::size_t kPipelineTasks = 1'500'000;
+constexpr const char* kPipeline = "pipeline";
+
 class Search {
  public:
   Search(PlannerContext& context, const Proposer& propose, const PortfolioOptions& options)
@@ -44,7 +51,8 @@ class Search {
     try_fills();
     const std::int64_t polish = one_shot_evaluations(context_.problem());
     rescue(polish / 4);
-    climb(result_.strategy, result_.evaluation, result_.found_by, polish);
+    climb(start_.strategy, start_.evaluation, start_name_, polish);
+    try_pipelines();
     if (context_.budget.evaluations || context_.budget.expired) spend_budget();
     return finish();
   }
@@ -65,7 +73,11 @@ class Search {
 
   // Keeps the best, and what would be better if it fitted.
   bool consider(const Strategy& strategy, const Evaluation& evaluation, const std::string& name) {
-    if (!evaluation.feasible) misfits_.push_back({strategy, evaluation});
+    if (name != kPipeline && (!found_ || better(evaluation, start_.evaluation))) {
+      start_ = {strategy, evaluation};
+      start_name_ = name;
+    }
+    if (!evaluation.feasible && name != kPipeline) misfits_.push_back({strategy, evaluation});
     if (found_ && !better(evaluation, result_.evaluation)) return false;
     found_ = true;
     result_.strategy = strategy;
@@ -159,6 +171,28 @@ class Search {
     return {found.strategy, found.evaluation};
   }
 
+  // Where nothing fits, or what fits waits for the network or for one device after another.
+  void try_pipelines() {
+    if (evaluator_.spent() || options_.pipelines == 0) return;
+    const Evaluation& best = result_.evaluation;
+    const std::size_t more = context_.budget.evaluations || context_.budget.expired ? 8 : 1;
+    const PipelineLimits limits{.count = more * static_cast<std::size_t>(options_.pipelines),
+                                .tasks = more * kPipelineTasks,
+                                .seconds = best.feasible ? to_seconds(best.step) : 1e30};
+    std::vector<Strategy> strategies = promising_pipelines(context_.problem(), limits);
+    // A few at a time: a budget of seconds may end between them.
+    constexpr std::size_t kAtATime = 8;
+    for (std::size_t i = 0; i < strategies.size() && !evaluator_.spent(); i += kAtATime) {
+      const auto left = static_cast<std::size_t>(evaluator_.evaluations_left());
+      const std::size_t count = std::min({kAtATime, left, strategies.size() - i});
+      const auto some = std::span(strategies).subspan(i, count);
+      const std::vector<Measured> measured = evaluator_.evaluate(some);
+      for (std::size_t j = 0; j < some.size(); ++j) {
+        consider(some[j], measured[j].evaluation, kPipeline);
+      }
+    }
+  }
+
   // Strategies that nearly fit and would be faster than the best: local search frees memory first.
   void rescue(std::int64_t evaluations) {
     constexpr std::size_t kRescued = 2;
@@ -191,15 +225,15 @@ class Search {
 
   void spend_budget() {
     constexpr std::int64_t kAll = std::int64_t{1} << 40;
-    climb(result_.strategy, result_.evaluation, result_.found_by, kAll);
+    climb(start_.strategy, start_.evaluation, start_name_, kAll);
     // Nothing new to evaluate for this many rounds: the space is exhausted.
     int stale = 0;
     while (!evaluator_.spent() && stale < 64) {
       const std::int64_t before = evaluator_.evaluations();
       try_proposals();
-      const Strategy start = kick(result_.strategy);
+      const Strategy start = kick(start_.strategy);
       const Evaluation at_start = evaluator_.evaluate(start).evaluation;
-      climb(start, at_start, result_.found_by, kAll);
+      climb(start, at_start, start_name_, kAll);
       stale = evaluator_.evaluations() == before ? stale + 1 : 0;
     }
   }
@@ -209,6 +243,9 @@ class Search {
   PortfolioOptions options_;
   BatchEvaluator evaluator_;
   PlannerResult result_;
+  // The best but for pipelines, whose micro-batches local search does not know.
+  Tried start_;
+  std::string start_name_;
   std::vector<Tried> misfits_;
   bool found_ = false;
 };

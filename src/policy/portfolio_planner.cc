@@ -11,7 +11,7 @@ namespace {
 
 using planner::Field;
 
-constexpr std::array<Field<PortfolioPlannerOptions>, 4> kFields = {
+constexpr std::array<Field<PortfolioPlannerOptions>, 5> kFields = {
     {{"checkpoint", "the policy that proposes",
       planner::FileField<PortfolioPlannerOptions>{&PortfolioPlannerOptions::checkpoint,
                                                   "the shipped one"}},
@@ -23,7 +23,10 @@ constexpr std::array<Field<PortfolioPlannerOptions>, 4> kFields = {
                                                      {0, 1'000'000'000}}},
      {"order_rounds", "rounds in which the order of the plan found is improved in the end; 0: none",
       planner::IntegerField<PortfolioPlannerOptions>{&PortfolioPlannerOptions::order_rounds,
-                                                     {0, 1'000}}}}};
+                                                     {0, 1'000}}},
+     {"pipelines", "pipelines that are tried, with a budget eight times as many; 0: none",
+      planner::IntegerField<PortfolioPlannerOptions>{&PortfolioPlannerOptions::pipelines,
+                                                     {0, 10'000}}}}};
 
 // Path of the policy; nothing if none was named and the shipped one is not installed.
 std::optional<std::string> checkpoint_of(const PortfolioPlannerOptions& options) {
@@ -66,8 +69,8 @@ class PortfolioPlanner final : public planner::Planner {
 
 planner::PlannerEntry portfolio_entry() {
   return planner::planner_entry<PortfolioPlannerOptions>(
-      "portfolio", "the best of baselines, policy, shares by memory and local search", kFields,
-      [](const PortfolioPlannerOptions& options) {
+      "portfolio", "the best of baselines, policy, shares by memory, local search and pipelines",
+      kFields, [](const PortfolioPlannerOptions& options) {
         return std::make_unique<PortfolioPlanner>(options);
       });
 }

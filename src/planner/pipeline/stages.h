@@ -1,0 +1,84 @@
+// Which layers run on which devices, so that no stage and no channel is much slower than the rest.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "planner/pipeline/chain.h"
+
+namespace heterog::planner {
+
+// Layers [begin, end) on `devices`, each with its share of every micro-batch.
+struct Stage {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+  std::vector<DeviceId> devices;
+  friend bool operator==(const Stage&, const Stage&) = default;
+};
+
+struct PartitionOptions {
+  std::size_t stages = 1;
+  std::int64_t micro_batches = 1;
+  bool replicate = true;  // a stage may have several devices
+};
+
+// What stages cost, in seconds.
+class StageCosts {
+ public:
+  // `paper`: as SPP writes it down: every replica as fast as the last one in the line, no memory,
+  // and channels as wide as their replicas are many.
+  StageCosts(const cost::Problem& problem, const Chain& chain, std::int64_t micro_batches,
+             bool paper);
+
+  // A micro-batch through the stage, forward and backward, shared out by speed.
+  double compute(std::size_t begin, std::size_t end, std::span<const DeviceId> devices) const;
+  // Samples a second of one of so many devices, on its part of a micro-batch.
+  double speed(std::size_t begin, std::size_t end, DeviceId device, std::size_t devices) const;
+  // A micro-batch's activations to the next stage, and their gradients back.
+  double channel(std::size_t end, std::span<const DeviceId> from,
+                 std::span<const DeviceId> to) const {
+    return channel_bytes(end) * channel_seconds_per_byte(from, to);
+  }
+  double channel_bytes(std::size_t end) const;
+  double channel_seconds_per_byte(std::span<const DeviceId> from,
+                                  std::span<const DeviceId> to) const;
+  // A ring all-reduce of the stage's gradients (SPP equation 1).
+  double all_reduce(std::size_t begin, std::size_t end, std::span<const DeviceId> devices) const {
+    return gradient_bytes(begin, end) * all_reduce_seconds_per_byte(devices);
+  }
+  double gradient_bytes(std::size_t begin, std::size_t end) const {
+    return static_cast<double>(sums_[end].gradients - sums_[begin].gradients);
+  }
+  double all_reduce_seconds_per_byte(std::span<const DeviceId> devices) const;
+  // Whether parameters, their state and gradients, and what `in_flight` micro-batches keep, fit.
+  bool fits(std::size_t begin, std::size_t end, std::span<const DeviceId> devices,
+            std::int64_t in_flight) const;
+
+ private:
+  double samples_each(std::size_t devices) const;
+
+  const cost::Problem& problem_;
+  // [devices of a stage − 1][type]: times_before() at their part of a micro-batch.
+  std::vector<IdVector<DeviceTypeId, std::vector<double>>> times_;
+  double micro_batch_ = 0;  // samples
+  bool paper_ = false;
+  std::vector<Chain::Layer> sums_;  // of all layers before; crossings as they are
+};
+
+// Algorithm PRM of SPP (appendix A): a dynamic program over layers, stages, replicas and the line
+// of devices, which minimises the greatest time that a stage or channel is busy. All devices of the
+// line are used; of more than 12, neighbours stay together. Nothing where no partition fits.
+// O(layers² · stages · devices³).
+std::optional<std::vector<Stage>> partition(const Chain& chain, const StageCosts& costs,
+                                            std::span<const DeviceId> line,
+                                            const PartitionOptions& options);
+
+// What a step of the stages takes if nothing but dependencies and stages delays it: the first
+// micro-batch through all stages and back, the others one behind the other at the slowest, and the
+// last all-reduce.
+double estimate_step(const StageCosts& costs, std::span<const Stage> stages,
+                     std::int64_t micro_batches);
+
+}  // namespace heterog::planner
