@@ -8,7 +8,7 @@ from heterog.dropout import RATES
 from heterog.errors import ExportError
 from heterog.places import place_of
 from heterog.recorder import Recorder
-from heterog.trace import How, Trace, TraceCall, same_trace, trace_once
+from heterog.trace import How, Trace, TraceCall, WithoutGradient, same_trace, trace_once
 
 
 def trace_gradients(call: TraceCall) -> Trace:
@@ -46,14 +46,17 @@ def _any_outcome(call: TraceCall, compiling: bool) -> Trace:
             f"{where}: a branch on a random number decides which operators a step runs; set "
             f"{_rate_of(model, module)} to 0, or put the module in eval()"
         )
-    try:
-        ways = [
-            trace_once(call, Recorder(), How(outcome, compiling=compiling))
-            for outcome in (False, True)
-        ]
-    except ExportError as error:
-        raise refusal from error
-    if not same_trace(*ways):
+    ways, without = [], []
+    for outcome in (False, True):
+        try:
+            ways.append(trace_once(call, Recorder(), How(outcome, compiling=compiling)))
+        except WithoutGradient as found:
+            without.append(found)
+        except ExportError as error:
+            raise refusal from error
+    if len(without) == 2 and without[0].names == without[1].names:
+        raise without[0]  # the same parameters either way: the step leaves them as they are
+    if without or not same_trace(*ways):
         raise refusal
     return ways[0]
 

@@ -60,6 +60,32 @@ def test_other_operators_by_chance_are_refused(way):
     assert "test_decisions.py" in str(error.value)
 
 
+class Headed(Layers):
+    """What is left when all layers are left out still trains."""
+
+    def __init__(self, *given):
+        super().__init__(*given)
+        self.head = nn.Linear(6, 6)
+        self.unused = nn.Linear(2, 2)
+
+    def forward(self, x):
+        return self.head(super().forward(x))
+
+
+def test_parameters_that_train_by_chance_are_refused():
+    headed = case()
+    headed.model = lambda: Headed(0.1, WAYS["of a tensor"])
+    with pytest.raises(heterog.ExportError, match="set layerdrop of Headed"):
+        export(headed)
+
+
+def test_parameters_that_never_train_decide_nothing():
+    headed = case()
+    headed.model = lambda: Headed(0.1, WAYS["of a tensor"], True)
+    graph = export(headed)
+    assert "unused.weight" not in [t["name"] for t in graph["tensors"] if t["role"] == "parameter"]
+
+
 def test_a_branch_that_cannot_matter_is_taken():
     graph = compare(case(0.1, WAYS["of a tensor"], True))
     assert sum("addmm" in op["op"] for op in graph["ops"]) == 3

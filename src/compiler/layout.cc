@@ -236,29 +236,20 @@ LayoutId task_layout(const cost::Problem& problem, const Layout& layout, OpId op
 
 namespace {
 
-// How long serving a parameter holds a link, in seconds: its messages themselves, and each byte.
-struct ServingHold {
-  double fixed = 0;
-  double per_byte = 0;
-  double of(double bytes) const { return fixed + bytes * per_byte; }
-};
+// What serving one byte of a parameter puts on the links: seconds of each link that a push from or
+// a pull to another replica crosses.
+using LinkSeconds = std::vector<std::pair<LinkId, double>>;
 
-// Of each link that a push from or a pull to another replica crosses.
-using ServingLoad = std::vector<std::pair<LinkId, ServingHold>>;
-
-ServingLoad serving_load(const cluster::Cluster& cluster, const std::vector<DeviceId>& replicas,
+LinkSeconds serving_load(const cluster::Cluster& cluster, const std::vector<DeviceId>& replicas,
                          DeviceId server) {
-  constexpr Bytes kFew = 1, kMany = Bytes{1} << 30;  // many: whole nanoseconds do not show
-  std::map<LinkId, ServingHold> holds;
+  constexpr Bytes kMany = Bytes{1} << 30;  // so that whole nanoseconds do not show
+  std::map<LinkId, double> seconds;
   const auto add = [&](DeviceId from, DeviceId to) {
     const cluster::Route& route = cluster.route(from, to);
     for (LinkId link : route.links) {
-      const auto held = [&](Bytes bytes) {
-        return to_seconds(cost::link_hold(cluster, route, link, bytes, cost::TransferUse::kServer));
-      };
-      const double per_byte = (held(kMany) - held(kFew)) / static_cast<double>(kMany - kFew);
-      holds[link].per_byte += per_byte;
-      holds[link].fixed += std::max(0.0, held(kFew) - per_byte * static_cast<double>(kFew));
+      const Nanoseconds held =
+          cost::link_hold(cluster, route, link, kMany, cost::TransferUse::kServer);
+      seconds[link] += to_seconds(held) / static_cast<double>(kMany);
     }
   };
   for (const Speaker& speaker : speakers(cluster, replicas, server)) {
@@ -269,7 +260,7 @@ ServingLoad serving_load(const cluster::Cluster& cluster, const std::vector<Devi
       add(speaker.device, other);
     }
   }
-  return {holds.begin(), holds.end()};
+  return {seconds.begin(), seconds.end()};
 }
 
 }  // namespace
@@ -301,7 +292,7 @@ void choose_servers(const cost::Problem& problem, std::vector<ParameterHome>& ho
   const cluster::Cluster& cluster = *problem.cluster;
   IdVector<LinkId, double> load(cluster.link_count(), 0.0);  // seconds, of earlier parameters
   // Of every replica of the sets seen, as the server.
-  std::map<std::vector<DeviceId>, std::vector<ServingLoad>> known;
+  std::map<std::vector<DeviceId>, std::vector<LinkSeconds>> known;
   for (std::size_t i = 0; i < homes.size(); ++i) {
     ParameterHome& home = homes[i];
     if (home.replicas.size() == 1 || home.method != SyncMethod::kParameterServer) continue;
@@ -312,7 +303,7 @@ void choose_servers(const cost::Problem& problem, std::vector<ParameterHome>& ho
         at->second.push_back(serving_load(cluster, home.replicas, server));
       }
     }
-    const std::vector<ServingLoad>& of_server = at->second;
+    const std::vector<LinkSeconds>& of_server = at->second;
     std::size_t best = 0;
     if (home.server.valid()) {
       best = static_cast<std::size_t>(
@@ -323,8 +314,8 @@ void choose_servers(const cost::Problem& problem, std::vector<ParameterHome>& ho
       double best_end = 0;
       for (std::size_t s = 0; s < of_server.size(); ++s) {
         double end = 0;
-        for (const auto& [link, hold] : of_server[s]) {
-          end = std::max(end, load[link] + hold.of(bytes));
+        for (const auto& [link, seconds] : of_server[s]) {
+          end = std::max(end, load[link] + bytes * seconds);
         }
         if (s == 0 || end < best_end) {
           best = s;
@@ -333,7 +324,7 @@ void choose_servers(const cost::Problem& problem, std::vector<ParameterHome>& ho
       }
       home.server = home.replicas[best];
     }
-    for (const auto& [link, hold] : of_server[best]) load[link] += hold.of(bytes);
+    for (const auto& [link, seconds] : of_server[best]) load[link] += bytes * seconds;
   }
 }
 

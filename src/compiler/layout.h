@@ -68,8 +68,7 @@ std::vector<Speaker> speakers(const cluster::Cluster& cluster, std::span<const D
                               DeviceId server);
 
 // Parameter servers, in fixed parameter order: the replica that ends this aggregation first, given
-// the messages and bytes that the earlier parameters already put on each link (decision 5; ties:
-// lowest id).
+// the bytes that the earlier parameters already put on each link (decision 5; ties: lowest id).
 // Sets `server` of every home with several replicas whose method is kParameterServer and whose
 // server is not given.
 void choose_servers(const cost::Problem& problem, std::vector<ParameterHome>& homes,

@@ -33,6 +33,8 @@ std::int64_t one_shot_evaluations(const cost::Problem& problem) {
 
 // What a plan without budget spends on pipelines, in tasks of all their plans.
 constexpr std::size_t kPipelineTasks = 1'500'000;
+// Estimates of pipelines are wrong by so much at times.
+constexpr double kHopeful = 1.1;
 constexpr const char* kPipeline = "pipeline";
 
 class Search {
@@ -178,18 +180,9 @@ class Search {
     const std::size_t more = context_.budget.evaluations || context_.budget.expired ? 8 : 1;
     const PipelineLimits limits{.count = more * static_cast<std::size_t>(options_.pipelines),
                                 .tasks = more * kPipelineTasks,
-                                .seconds = best.feasible ? to_seconds(best.step) : 1e30};
-    std::vector<Strategy> strategies = promising_pipelines(context_.problem(), limits);
-    // A few at a time: a budget of seconds may end between them.
-    constexpr std::size_t kAtATime = 8;
-    for (std::size_t i = 0; i < strategies.size() && !evaluator_.spent(); i += kAtATime) {
-      const auto left = static_cast<std::size_t>(evaluator_.evaluations_left());
-      const std::size_t count = std::min({kAtATime, left, strategies.size() - i});
-      const auto some = std::span(strategies).subspan(i, count);
-      const std::vector<Measured> measured = evaluator_.evaluate(some);
-      for (std::size_t j = 0; j < some.size(); ++j) {
-        consider(some[j], measured[j].evaluation, kPipeline);
-      }
+                                .seconds = best.feasible ? kHopeful * to_seconds(best.step) : 1e30};
+    for (const Tried& tried : planner::try_pipelines(evaluator_, limits)) {
+      consider(tried.strategy, tried.evaluation, kPipeline);
     }
   }
 

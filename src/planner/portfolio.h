@@ -18,17 +18,17 @@ struct PortfolioOptions {
   std::int64_t proposals = 8;     // that are asked for at a time
   std::int64_t patience = 160;    // local search is stuck after so many proposals in vain
   std::int64_t order_rounds = 6;  // in which the order of what was found is improved in the end
-  std::int64_t pipelines = 16;    // that are tried
+  std::int64_t pipelines = 24;    // that are tried
 };
 
 // Baselines, `propose`'s strategies (may be empty), shares by speed and memory, blocks of layers
 // where nothing else fits; the best of these through a short local search; pipelines whose estimate
-// is not above what was found. With a budget it goes on
-// until that is spent: local search from the best, kicks where it is stuck, more proposals. Never
-// worse than the best baseline, whatever the budget: the baselines are always evaluated. In the end
-// the order of what was found is improved, which no budget of evaluations counts.
-// `found_by` is "ev-ar", "policy", "memory-fill", "pipeline", …, with " + local-search" and " +
-// order" where these helped.
+// is not far above what was found. With a budget it goes on until that is spent: local search from
+// the best but for pipelines, kicks where it is stuck, more proposals. Never worse than the best
+// baseline, whatever the budget: the baselines are always evaluated. In the end the order of what
+// was found is improved, which no budget of evaluations counts.
+// `found_by` is "ev-ar", "policy", "memory-fill", "pipeline", …, with " + local-search" and
+// " + order" where these helped.
 PlannerResult best_plan(PlannerContext& context, const Proposer& propose,
                         const PortfolioOptions& options = {});
 

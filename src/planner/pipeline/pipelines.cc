@@ -7,9 +7,12 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "compiler/accumulate.h"
 #include "planner/baselines.h"
 #include "planner/pipeline/device_order.h"
+#include "planner/pipeline/schedule.h"
+#include "planner/pipeline/stages.h"
 #include "planner/planner.h"
 
 namespace heterog::planner {
@@ -17,8 +20,9 @@ namespace {
 
 using compiler::Strategy;
 
+constexpr std::string_view kNothingFits =
+    "no pipeline of so many stages and micro-batches fits in memory";
 constexpr std::size_t kLayers = 64;
-constexpr std::size_t kMostStages = 12;
 constexpr std::array<std::int64_t, 11> kMicroBatches = {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
 
 // Which stages a device has and where its layers are, for pipelines side by side: one each.
@@ -76,7 +80,7 @@ Strategy strategy_of(const cost::Problem& problem, const Chain& chain, const Sta
 }
 
 std::vector<std::int64_t> micro_batch_counts(const cost::Problem& problem, std::int64_t given) {
-  VALIDATE(given <= problem.batch, "{} micro-batches of a batch of {}; expected 1 to {}", given,
+  VALIDATE(given <= problem.batch, "micro_batches: {} of a batch of {}; expected at most {}", given,
            problem.batch, problem.batch);
   if (given > 0) return {given};
   std::vector<std::int64_t> counts;
@@ -90,19 +94,23 @@ std::vector<std::int64_t> micro_batch_counts(const cost::Problem& problem, std::
 struct StageCounts {
   std::size_t first = 1, last = 1;
 };
-StageCounts stage_counts(const cost::Problem& problem, std::int64_t given) {
-  const std::size_t devices = problem.cluster->device_count();
-  VALIDATE(given <= static_cast<std::int64_t>(devices),
-           "{} stages on {} devices; expected 1 to {}: each device is in one stage", given, devices,
-           devices);
+StageCounts stage_counts(const cost::Problem& problem, std::int64_t given, std::size_t most) {
+  VALIDATE(given <= static_cast<std::int64_t>(most),
+           "stages: {} on {} devices; expected at most {}", given, problem.cluster->device_count(),
+           most);
   if (given > 0) return {static_cast<std::size_t>(given), static_cast<std::size_t>(given)};
-  return {1, std::min(devices, kMostStages)};
+  return {1, most};
+}
+// Of the planners whose stages the dynamic program finds.
+StageCounts stage_counts(const cost::Problem& problem, std::int64_t given) {
+  return stage_counts(problem, given, most_stages(problem.cluster->device_count()));
 }
 
 struct Promising {
   double seconds = 0;
   std::vector<Stage> stages;
   std::size_t costs = 0;  // which micro-batches
+  std::size_t line = 0;
 };
 
 // What all candidates of a problem share.
@@ -120,41 +128,85 @@ struct Pool {
     }
   }
 
-  void add(std::span<const DeviceId> line, std::size_t stages, bool replicate) {
-    for (std::size_t m = 0; m < micro_batches.size(); ++m) {
-      const auto cut =
-          partition(chain, costs[m], line,
-                    {.stages = stages, .micro_batches = micro_batches[m], .replicate = replicate});
-      if (cut) found.push_back({estimate_step(costs[m], *cut, micro_batches[m]), *cut, m});
+  // The best partition of the line for each number of stages and micro-batches.
+  void add(const std::vector<DeviceId>& devices, StageCounts stages, std::size_t number = 0) {
+    const Line line(costs.front(), devices);
+    for (std::size_t count = stages.first; count <= stages.last; ++count) {
+      for (std::size_t m = 0; m < micro_batches.size(); ++m) {
+        const auto cut =
+            partition(chain, costs[m], line, {.stages = count, .micro_batches = micro_batches[m]});
+        if (!cut) continue;
+        found.push_back({estimate_step(costs[m], *cut, micro_batches[m]), *cut, m, number});
+      }
     }
+    std::ranges::stable_sort(found, {}, &Promising::seconds);
   }
-
-  void sort() { std::ranges::stable_sort(found, {}, &Promising::seconds); }
 
   Strategy strategy(const cost::Problem& problem, const Promising& one, Schedule schedule) const {
     return strategy_of(problem, chain, costs[one.costs], {one.stages}, micro_batches[one.costs],
                        schedule);
   }
+
+  // About: an op once a micro-batch on each device of its stage.
+  std::size_t tasks(const cost::Problem& problem, const Promising& one) const {
+    std::size_t replicas = 0;
+    for (const Stage& stage : one.stages) {
+      replicas += (stage.end - stage.begin) * stage.devices.size();
+    }
+    const auto parts = static_cast<std::size_t>(micro_batches[one.costs]);
+    return problem.folded->ops.size() * parts * replicas / chain.layers.size();
+  }
+
+  // The best by estimate, but few of one line and number of stages: neighbours are alike, and what
+  // the estimate is wrong about in one it is wrong about in all.
+  std::vector<const Promising*> choose(const cost::Problem& problem,
+                                       const PipelineLimits& limits) const {
+    constexpr int kAlike = 3;
+    std::map<std::pair<std::size_t, std::size_t>, int> alike;
+    std::vector<const Promising*> chosen;
+    std::size_t all = 0;
+    for (const Promising& one : found) {
+      if (chosen.size() >= limits.count || one.seconds > limits.seconds) break;
+      if (++alike[{one.line, one.stages.size()}] > kAlike) continue;
+      all += tasks(problem, one);
+      if (!chosen.empty() && all > limits.tasks) break;
+      chosen.push_back(&one);
+    }
+    return chosen;
+  }
 };
+
+std::vector<DeviceId> file_order(const cost::Problem& problem) {
+  std::vector<DeviceId> line;
+  for (DeviceId device : problem.cluster->device_ids()) line.push_back(device);
+  return line;
+}
 
 Pool promising_pool(const cost::Problem& problem, const PipelineOptions& options) {
   Pool pool(problem, options);
-  std::vector<std::vector<DeviceId>> lines = {recursive_device_order(*problem.cluster)};
+  // Minimum cuts take the fourth power of the devices.
+  constexpr std::size_t kMostCut = 64;
+  std::vector<std::vector<DeviceId>> lines = {problem.cluster->device_count() > kMostCut
+                                                  ? file_order(problem)
+                                                  : recursive_device_order(*problem.cluster)};
   if (options.form == PipelineOptions::Form::kOurs) {
-    lines.emplace_back(lines[0].rbegin(), lines[0].rend());
+    // People list their machines in an order of their own, the fastest first say. And stages on
+    // unequal devices are not the same backwards.
+    lines.push_back(file_order(problem));
+    for (std::size_t i = 0; i < 2; ++i) lines.emplace_back(lines[i].rbegin(), lines[i].rend());
   }
   const StageCounts stages = stage_counts(problem, options.stages);
-  for (const auto& line : lines) {
-    for (std::size_t count = stages.first; count <= stages.last; ++count) {
-      pool.add(line, count, /*replicate=*/true);
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (std::find(lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(i), lines[i]) ==
+        lines.begin() + static_cast<std::ptrdiff_t>(i)) {
+      pool.add(lines[i], stages, i);
     }
   }
-  pool.sort();
   return pool;
 }
 
 PlannerResult best_of(std::vector<Strategy> strategies, PlannerContext& context) {
-  VALIDATE(!strategies.empty(), "no pipeline of so many stages and micro-batches fits in memory");
+  VALIDATE(!strategies.empty(), "{}", kNothingFits);
   BatchEvaluator evaluator(context.oracle, context.budget);
   // The first is free, so that there is a plan.
   const auto affordable =
@@ -172,23 +224,18 @@ PlannerResult best_of(std::vector<Strategy> strategies, PlannerContext& context)
 
 constexpr std::size_t kSimulated = 24;
 
-// About: an op once a micro-batch on each device of its stage.
-std::size_t tasks_of(const cost::Problem& problem, const Pool& pool, const Promising& one) {
-  std::size_t replicas = 0;
-  for (const Stage& stage : one.stages) {
-    replicas += (stage.end - stage.begin) * stage.devices.size();
-  }
-  const auto micro_batches = static_cast<std::size_t>(pool.micro_batches[one.costs]);
-  return problem.folded->ops.size() * micro_batches * replicas / pool.chain.layers.size();
-}
-
 class Spp final : public Planner {
  public:
   explicit Spp(const PipelineOptions& options) : options_(options) {}
   PlannerResult plan(PlannerContext& context) const override {
     if (options_.form == PipelineOptions::Form::kOurs) {
-      return best_of(promising_pipelines(context.problem(), {.count = kSimulated}, options_),
-                     context);
+      BatchEvaluator evaluator(context.oracle, context.budget);
+      std::vector<Tried> tried = try_pipelines(evaluator, {.count = kSimulated}, options_);
+      VALIDATE(!tried.empty(), "{}", kNothingFits);
+      const auto best = std::ranges::min_element(tried, better, &Tried::evaluation);
+      return {.strategy = std::move(best->strategy),
+              .evaluation = best->evaluation,
+              .evaluations = evaluator.evaluations()};
     }
     // Algorithm 3: for each number of stages the best partition, in the order of PE.
     const Pool pool = promising_pool(context.problem(), options_);
@@ -210,9 +257,10 @@ class GPipe final : public Planner {
   PlannerResult plan(PlannerContext& context) const override {
     const cost::Problem& problem = context.problem();
     const Pool pool(problem, options_);
+    const std::size_t devices = problem.cluster->device_count();
     const StageCounts counts = stage_counts(
-        problem, options_.stages > 0 ? options_.stages
-                                     : static_cast<std::int64_t>(problem.cluster->device_count()));
+        problem, options_.stages > 0 ? options_.stages : static_cast<std::int64_t>(devices),
+        devices);
     std::vector<Stage> stages;
     const std::size_t layers = pool.chain.layers.size(), count = std::min(counts.last, layers);
     for (std::size_t s = 0; s < count; ++s) {
@@ -237,11 +285,7 @@ class PipeDream final : public Planner {
   PlannerResult plan(PlannerContext& context) const override {
     const cost::Problem& problem = context.problem();
     Pool pool(problem, options_);
-    std::vector<DeviceId> line;
-    for (DeviceId device : problem.cluster->device_ids()) line.push_back(device);
-    const StageCounts counts = stage_counts(problem, options_.stages);
-    for (std::size_t s = counts.first; s <= counts.last; ++s) pool.add(line, s, true);
-    pool.sort();
+    pool.add(file_order(problem), stage_counts(problem, options_.stages));
     std::vector<Strategy> strategies;
     for (std::size_t i = 0; i < std::min(kSimulated, pool.found.size()); ++i) {
       strategies.push_back(pool.strategy(problem, pool.found[i], Schedule::kOneForwardOneBackward));
@@ -267,10 +311,10 @@ class HetPipe final : public Planner {
       bool fits = true;
       for (MachineId machine : id_range<MachineId>(problem.cluster->machine_count())) {
         const auto& line = problem.cluster->machine(machine).devices;
-        const auto cut = partition(pool.chain, pool.costs[m], line,
-                                   {.stages = std::min(line.size(), pool.chain.layers.size()),
-                                    .micro_batches = pool.micro_batches[m],
-                                    .replicate = line.size() > pool.chain.layers.size()});
+        const auto cut =
+            partition(pool.chain, pool.costs[m], Line(pool.costs[m], line),
+                      {.stages = std::min(most_stages(line.size()), pool.chain.layers.size()),
+                       .micro_batches = pool.micro_batches[m]});
         fits = fits && cut.has_value();
         if (cut) pipelines.push_back(*cut);
       }
@@ -332,28 +376,43 @@ PlannerEntry entry(std::string_view name, std::string_view one_line,
 
 }  // namespace
 
-Strategy pipeline_strategy(const cost::Problem& problem, const Chain& chain,
-                           const StageCosts& costs, std::span<const Stage> stages,
-                           std::int64_t micro_batches, Schedule schedule) {
-  return strategy_of(problem, chain, costs, {{stages.begin(), stages.end()}}, micro_batches,
-                     schedule);
-}
-
-std::vector<Strategy> promising_pipelines(const cost::Problem& problem,
-                                          const PipelineLimits& limits,
-                                          const PipelineOptions& options) {
+std::vector<Tried> try_pipelines(BatchEvaluator& evaluator, const PipelineLimits& limits,
+                                 const PipelineOptions& options) {
+  constexpr std::size_t kAtATime = 8;  // a budget of seconds may end in between
+  constexpr std::size_t kListed = 3;
+  const cost::Problem& problem = evaluator.problem();
   const Pool pool = promising_pool(problem, options);
-  std::vector<Strategy> strategies;
-  std::size_t tasks = 0;
-  for (const Promising& one : pool.found) {
-    if (strategies.size() >= limits.count || one.seconds > limits.seconds) break;
-    for (Schedule schedule : {Schedule::kOneForwardOneBackward, Schedule::kListed}) {
-      tasks += tasks_of(problem, pool, one);
-      if (!strategies.empty() && tasks > limits.tasks) return strategies;
-      strategies.push_back(pool.strategy(problem, one, schedule));
+  std::vector<Tried> tried;
+  std::vector<std::size_t> order;  // of `tried`
+  const auto simulate = [&](std::span<const Promising* const> cuts, Schedule schedule) {
+    for (std::size_t i = 0; i < cuts.size(); i += kAtATime) {
+      if (evaluator.spent()) return;
+      const auto left = static_cast<std::size_t>(evaluator.evaluations_left());
+      std::vector<Strategy> strategies;
+      for (const Promising* cut : cuts.subspan(i, std::min({kAtATime, left, cuts.size() - i}))) {
+        strategies.push_back(pool.strategy(problem, *cut, schedule));
+      }
+      const std::vector<Measured> measured = evaluator.evaluate(strategies);
+      for (std::size_t j = 0; j < strategies.size(); ++j) {
+        spdlog::debug("pipeline of {} stages, {} micro-batches: estimate {:.4f} s, step {:.4f} s{}",
+                      cuts[i + j]->stages.size(), pool.micro_batches[cuts[i + j]->costs],
+                      cuts[i + j]->seconds, to_seconds(measured[j].evaluation.step),
+                      measured[j].evaluation.feasible ? "" : ", does not fit in memory");
+        tried.push_back({std::move(strategies[j]), measured[j].evaluation});
+      }
     }
+  };
+  std::vector<const Promising*> cuts = pool.choose(problem, limits);
+  simulate(cuts, Schedule::kOneForwardOneBackward);
+  cuts.resize(tried.size());
+  for (std::size_t i = 0; i < tried.size(); ++i) order.push_back(i);
+  std::ranges::stable_sort(order, better, [&](std::size_t i) { return tried[i].evaluation; });
+  std::vector<const Promising*> best;
+  for (std::size_t i : order) {
+    if (best.size() < kListed) best.push_back(cuts[i]);
   }
-  return strategies;
+  simulate(best, Schedule::kListed);
+  return tried;
 }
 
 std::vector<PlannerEntry> pipeline_entries() {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "base/check.h"
 #include "planner/pipeline/device_order.h"
@@ -15,6 +16,8 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 // Of a device's memory; the rest is for what the sums here leave out.
 constexpr double kUsableMemory = 0.95;
 constexpr std::size_t kMostRuns = 12;
+
+std::size_t run_length(std::size_t devices) { return (devices + kMostRuns - 1) / kMostRuns; }
 
 double least_bandwidth(const cluster::Cluster& cluster, std::span<const DeviceId> from,
                        std::span<const DeviceId> to) {
@@ -40,6 +43,7 @@ StageCosts::StageCosts(const cost::Problem& problem, const Chain& chain, std::in
                        bool paper)
     : problem_(problem),
       micro_batch_(static_cast<double>(problem.batch) / static_cast<double>(micro_batches)),
+      accumulates_(micro_batches > 1),
       paper_(paper),
       sums_(chain.layers.size() + 1) {
   for (std::size_t i = 0; i < chain.layers.size(); ++i) {
@@ -51,9 +55,13 @@ StageCosts::StageCosts(const cost::Problem& problem, const Chain& chain, std::in
                     .saved_fixed = sums_[i].saved_fixed + layer.saved_fixed,
                     .saved_per_sample = sums_[i].saved_per_sample + layer.saved_per_sample};
   }
-  for (std::size_t devices = 1; devices <= problem.cluster->device_count(); ++devices) {
-    const auto samples = static_cast<std::int64_t>(samples_each(devices));
+  // Of more devices than runs, stages have whole runs, and perhaps the last one.
+  const std::size_t all = problem.cluster->device_count(), run = run_length(all);
+  for (std::size_t devices = 1; devices <= all; ++devices) {
     auto& of_type = times_.emplace_back();
+    const bool occurs = devices <= kMostRuns || devices % run == 0 || devices % run == all % run;
+    if (!occurs) continue;
+    const auto samples = static_cast<std::int64_t>(samples_each(devices));
     for (DeviceTypeId type : id_range<DeviceTypeId>(problem.cluster->type_count())) {
       of_type.push_back(times_before(problem, chain, type, samples));
     }
@@ -68,19 +76,59 @@ double StageCosts::samples_each(std::size_t devices) const {
 double StageCosts::speed(std::size_t begin, std::size_t end, DeviceId device,
                          std::size_t devices) const {
   const auto& before = times_[devices - 1][problem_.cluster->device(device).type];
-  const double seconds = before[end] - before[begin];
-  return seconds > 0 ? samples_each(devices) / seconds : kNever;
+  constexpr double kLeast = 1e-12;  // so that shares are numbers where nothing takes time
+  return samples_each(devices) / std::max(before[end] - before[begin], kLeast);
 }
 
-double StageCosts::compute(std::size_t begin, std::size_t end,
-                           std::span<const DeviceId> devices) const {
-  if (paper_) {
-    const double alone = micro_batch_ / speed(begin, end, devices.back(), 1);
-    return alone / static_cast<double>(devices.size());
+StageCosts::Group StageCosts::group(std::span<const DeviceId> devices) const {
+  Group made{.types = {}, .memory = kNever, .devices = static_cast<double>(devices.size())};
+  const cluster::Cluster& cluster = *problem_.cluster;
+  const auto add = [&](DeviceId device, std::size_t of, double samples) {
+    const auto* before = &times_[of - 1][cluster.device(device).type];
+    const auto known = std::ranges::find(made.types, before, &Group::OfType::before);
+    if (known != made.types.end()) {
+      known->samples += samples;
+    } else {
+      made.types.push_back({samples, before});
+    }
+  };
+  for (DeviceId device : devices) {
+    const auto has = static_cast<double>(cluster.device(device).memory_bytes -
+                                         cluster.type_of(device).reserve_bytes);
+    made.memory = std::min(made.memory, kUsableMemory * has);
+    const cluster::DeviceType& type = cluster.type_of(device);
+    constexpr auto kAdds = static_cast<std::size_t>(cluster::OpClass::kElementwise);
+    if (accumulates_ && !paper_) {  // two are read, one is written
+      made.accumulate_seconds_per_byte =
+          std::max(made.accumulate_seconds_per_byte,
+                   3 / (type.memory_bytes_per_second * type.efficiency[kAdds]));
+    }
+    if (paper_) {
+      add(devices.back(), 1, samples_each(1));
+    } else {
+      add(device, devices.size(), samples_each(devices.size()));
+    }
   }
-  double together = 0;
-  for (DeviceId device : devices) together += speed(begin, end, device, devices.size());
-  return micro_batch_ / together;
+  return made;
+}
+
+double StageCosts::compute(std::size_t begin, std::size_t end, const Group& group) const {
+  double speed = 0;
+  for (const auto& [samples, before] : group.types) {
+    speed += samples / ((*before)[end] - (*before)[begin]);
+  }
+  return micro_batch_ / speed + gradient_bytes(begin, end) * group.accumulate_seconds_per_byte;
+}
+
+// There and back.
+double StageCosts::channel_latency(std::span<const DeviceId> from,
+                                   std::span<const DeviceId> to) const {
+  if (paper_) return 0;
+  Nanoseconds longest = 0;
+  for (DeviceId a : from) {
+    for (DeviceId b : to) longest = std::max(longest, problem_.cluster->route(a, b).latency);
+  }
+  return 2 * to_seconds(longest);
 }
 
 double StageCosts::channel_bytes(std::size_t end) const {
@@ -106,33 +154,49 @@ double StageCosts::all_reduce_seconds_per_byte(std::span<const DeviceId> devices
   return 2 * (count - 1) / count / least_bandwidth(*problem_.cluster, devices, devices);
 }
 
-bool StageCosts::fits(std::size_t begin, std::size_t end, std::span<const DeviceId> devices,
+bool StageCosts::fits(std::size_t begin, std::size_t end, const Group& group,
                       std::int64_t in_flight) const {
   if (paper_) return true;
   const auto resident = static_cast<double>(sums_[end].resident - sums_[begin].resident +
                                             sums_[end].gradients - sums_[begin].gradients);
-  const double samples = micro_batch_ / static_cast<double>(devices.size());
+  const double samples = micro_batch_ / group.devices;
   const double saved = sums_[end].saved_fixed - sums_[begin].saved_fixed +
                        (sums_[end].saved_per_sample - sums_[begin].saved_per_sample) * samples;
-  for (DeviceId device : devices) {
-    const auto has = static_cast<double>(problem_.cluster->device(device).memory_bytes -
-                                         problem_.cluster->type_of(device).reserve_bytes);
-    if (resident + static_cast<double>(in_flight) * saved > kUsableMemory * has) return false;
+  return resident + static_cast<double>(in_flight) * saved <= group.memory;
+}
+
+std::size_t most_stages(std::size_t devices) {
+  return (devices + run_length(devices) - 1) / run_length(devices);
+}
+
+Line::Line(const StageCosts& costs, std::vector<DeviceId> devices)
+    : devices_(std::move(devices)),
+      run_(run_length(devices_.size())),
+      runs_(most_stages(devices_.size())),
+      channels_((runs_ + 1) * (runs_ + 1) * (runs_ + 1)),
+      all_reduces_((runs_ + 1) * (runs_ + 1)) {
+  for (std::size_t first = 0; first < runs_; ++first) {
+    for (std::size_t count = 1; first + count <= runs_; ++count) {
+      const auto own = this->devices(first, count);
+      all_reduces_[first * (runs_ + 1) + count] = costs.all_reduce_seconds_per_byte(own);
+      for (std::size_t before = 1; before <= first; ++before) {
+        const auto from = this->devices(first - before, before);
+        channels_[(before * (runs_ + 1) + first) * (runs_ + 1) + count] = {
+            costs.channel_seconds_per_byte(from, own), costs.channel_latency(from, own)};
+      }
+    }
   }
-  return true;
+}
+
+std::span<const DeviceId> Line::devices(std::size_t first, std::size_t count) const {
+  const std::size_t begin = first * run_;
+  return std::span(devices_).subspan(begin, std::min(count * run_, devices_.size() - begin));
 }
 
 std::optional<std::vector<Stage>> partition(const Chain& chain, const StageCosts& costs,
-                                            std::span<const DeviceId> line,
-                                            const PartitionOptions& options) {
-  EXPECT(options.stages > 0 && !line.empty());
-  // Runs of neighbours in place of devices, where there are many.
-  const std::size_t run = (line.size() + kMostRuns - 1) / kMostRuns;
-  const auto runs = [&](std::size_t first, std::size_t count) {
-    const std::size_t begin = first * run;
-    return line.subspan(begin, std::min(count * run, line.size() - begin));
-  };
-  const std::size_t layers = chain.layers.size(), devices = (line.size() + run - 1) / run;
+                                            const Line& line, const PartitionOptions& options) {
+  EXPECT(options.stages > 0 && line.runs() > 0);
+  const std::size_t layers = chain.layers.size(), devices = line.runs();
   if (options.stages > layers || options.stages > devices) return std::nullopt;
   const auto micro_batches = static_cast<double>(options.micro_batches);
   struct Entry {
@@ -150,32 +214,31 @@ std::optional<std::vector<Stage>> partition(const Chain& chain, const StageCosts
   for (std::size_t stage = 1; stage <= options.stages; ++stage) {
     const auto behind = static_cast<std::int64_t>(options.stages - stage);
     const std::int64_t in_flight = std::min(options.micro_batches, behind + 1);
-    const std::size_t most_replicas = options.replicate ? devices : 1;
     for (std::size_t i = stage; i + static_cast<std::size_t>(behind) <= devices; ++i) {
-      for (std::size_t r = 1; r <= std::min(most_replicas, i); ++r) {
+      for (std::size_t r = 1; r <= i; ++r) {
         if (stage == 1 && r != i) continue;
-        const auto own = runs(i - r, r);
-        const double reduced = costs.all_reduce_seconds_per_byte(own);
-        std::vector<double> moved(i - r + 1, 0);  // [replicas of the stage before]
-        for (std::size_t before = 1; before + r <= i; ++before) {
-          moved[before] = costs.channel_seconds_per_byte(runs(i - r - before, before), own);
-        }
+        const StageCosts::Group group = costs.group(line.devices(i - r, r));
+        const double reduced = line.all_reduce_seconds_per_byte(i - r, r);
         for (std::size_t l = stage; l + static_cast<std::size_t>(behind) <= layers; ++l) {
           Entry& entry = table[stage][at(l, i, r)];
-          const std::size_t first = stage == 1 ? 0 : stage - 1, last = stage == 1 ? 0 : l - 1;
-          for (std::size_t before = first; before <= last; ++before) {
-            if (!costs.fits(before, l, own, in_flight)) continue;
-            const double busy = micro_batches * costs.compute(before, l, own) +
+          // Backwards: with each layer more a stage takes longer and holds more.
+          const std::size_t first = stage == 1 ? 0 : stage - 1;
+          for (std::size_t before = stage == 1 ? 1 : l; before-- > first;) {
+            if (!costs.fits(before, l, group, in_flight)) break;
+            const double busy = micro_batches * costs.compute(before, l, group) +
                                 costs.gradient_bytes(before, l) * reduced;
             if (stage == 1) {
               entry = {busy, 0, 0};
               continue;
             }
-            if (busy >= entry.worst) continue;
+            if (busy >= entry.worst) break;
             for (std::size_t r_before = 1; r_before + r <= i; ++r_before) {
               const Entry& earlier = table[stage - 1][at(before, i - r, r_before)];
               if (earlier.worst >= entry.worst) continue;
-              const double moves = micro_batches * costs.channel_bytes(before) * moved[r_before];
+              const Line::Channel& channel = line.channel(r_before, i - r, r);
+              const double moves =
+                  micro_batches *
+                  (costs.channel_bytes(before) * channel.seconds_per_byte + channel.latency);
               const double worst = std::max({earlier.worst, busy, moves});
               if (worst >= entry.worst) continue;
               entry = {worst, static_cast<std::uint32_t>(before),
@@ -197,7 +260,7 @@ std::optional<std::vector<Stage>> partition(const Chain& chain, const StageCosts
   std::size_t l = layers, i = devices;
   for (std::size_t stage = options.stages; stage > 0; --stage) {
     const Entry& entry = table[stage][at(l, i, r)];
-    const auto own = runs(i - r, r);
+    const auto own = line.devices(i - r, r);
     stages[stage - 1] = {entry.layers_before, l, {own.begin(), own.end()}};
     l = entry.layers_before;
     i -= r;

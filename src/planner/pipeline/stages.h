@@ -21,7 +21,6 @@ struct Stage {
 struct PartitionOptions {
   std::size_t stages = 1;
   std::int64_t micro_batches = 1;
-  bool replicate = true;  // a stage may have several devices
 };
 
 // What stages cost, in seconds.
@@ -32,15 +31,35 @@ class StageCosts {
   StageCosts(const cost::Problem& problem, const Chain& chain, std::int64_t micro_batches,
              bool paper);
 
-  // A micro-batch through the stage, forward and backward, shared out by speed.
-  double compute(std::size_t begin, std::size_t end, std::span<const DeviceId> devices) const;
+  // What a stage on some devices takes and holds, whatever its layers.
+  struct Group {
+    // Samples of a micro-batch for each second that `before`, by which layers take so much, says:
+    // of each type of device, the samples of all its devices together.
+    struct OfType {
+      double samples = 0;
+      const std::vector<double>* before = nullptr;
+    };
+    std::vector<OfType> types;
+    double memory = 0;  // usable, of the device with the least
+    double devices = 1;
+    // To add up a micro-batch's gradients, of the device that is slowest at it.
+    double accumulate_seconds_per_byte = 0;
+  };
+  Group group(std::span<const DeviceId> devices) const;
+  // A micro-batch through the layers, forward and backward, shared out by speed, and its gradients
+  // added to those before.
+  double compute(std::size_t begin, std::size_t end, const Group& group) const;
+  double compute(std::size_t begin, std::size_t end, std::span<const DeviceId> devices) const {
+    return compute(begin, end, group(devices));
+  }
   // Samples a second of one of so many devices, on its part of a micro-batch.
   double speed(std::size_t begin, std::size_t end, DeviceId device, std::size_t devices) const;
   // A micro-batch's activations to the next stage, and their gradients back.
   double channel(std::size_t end, std::span<const DeviceId> from,
                  std::span<const DeviceId> to) const {
-    return channel_bytes(end) * channel_seconds_per_byte(from, to);
+    return channel_bytes(end) * channel_seconds_per_byte(from, to) + channel_latency(from, to);
   }
+  double channel_latency(std::span<const DeviceId> from, std::span<const DeviceId> to) const;
   double channel_bytes(std::size_t end) const;
   double channel_seconds_per_byte(std::span<const DeviceId> from,
                                   std::span<const DeviceId> to) const;
@@ -53,8 +72,7 @@ class StageCosts {
   }
   double all_reduce_seconds_per_byte(std::span<const DeviceId> devices) const;
   // Whether parameters, their state and gradients, and what `in_flight` micro-batches keep, fit.
-  bool fits(std::size_t begin, std::size_t end, std::span<const DeviceId> devices,
-            std::int64_t in_flight) const;
+  bool fits(std::size_t begin, std::size_t end, const Group& group, std::int64_t in_flight) const;
 
  private:
   double samples_each(std::size_t devices) const;
@@ -63,17 +81,47 @@ class StageCosts {
   // [devices of a stage − 1][type]: times_before() at their part of a micro-batch.
   std::vector<IdVector<DeviceTypeId, std::vector<double>>> times_;
   double micro_batch_ = 0;  // samples
+  bool accumulates_ = false;
   bool paper_ = false;
   std::vector<Chain::Layer> sums_;  // of all layers before; crossings as they are
 };
 
+// The most stages that partition() makes of so many devices.
+std::size_t most_stages(std::size_t devices);
+
+// A line of devices, and what moves along it. Of more than 12 devices, neighbours make runs that
+// stay together.
+class Line {
+ public:
+  Line(const StageCosts& costs, std::vector<DeviceId> devices);
+  std::size_t runs() const { return runs_; }
+  std::span<const DeviceId> devices(std::size_t first, std::size_t count) const;
+  // StageCosts' seconds per byte and latency, of the runs [middle − before, middle) and
+  // [middle, middle + count).
+  struct Channel {
+    double seconds_per_byte = 0;
+    double latency = 0;
+  };
+  const Channel& channel(std::size_t before, std::size_t middle, std::size_t count) const {
+    return channels_[(before * (runs_ + 1) + middle) * (runs_ + 1) + count];
+  }
+  double all_reduce_seconds_per_byte(std::size_t first, std::size_t count) const {
+    return all_reduces_[first * (runs_ + 1) + count];
+  }
+
+ private:
+  std::vector<DeviceId> devices_;
+  std::size_t run_ = 1;
+  std::size_t runs_ = 0;
+  std::vector<Channel> channels_;
+  std::vector<double> all_reduces_;
+};
+
 // Algorithm PRM of SPP (appendix A): a dynamic program over layers, stages, replicas and the line
 // of devices, which minimises the greatest time that a stage or channel is busy. All devices of the
-// line are used; of more than 12, neighbours stay together. Nothing where no partition fits.
-// O(layers² · stages · devices³).
+// line are used. Nothing where no partition fits. O(layers² · stages · runs³).
 std::optional<std::vector<Stage>> partition(const Chain& chain, const StageCosts& costs,
-                                            std::span<const DeviceId> line,
-                                            const PartitionOptions& options);
+                                            const Line& line, const PartitionOptions& options);
 
 // What a step of the stages takes if nothing but dependencies and stages delays it: the first
 // micro-batch through all stages and back, the others one behind the other at the slowest, and the

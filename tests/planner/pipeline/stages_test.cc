@@ -122,7 +122,8 @@ TEST(Partition, IsTheBestOfAll) {
       const StageCosts costs(*problem, chain, 4, paper);
       const std::vector<DeviceId> line = recursive_device_order(*problem->cluster);
       for (std::size_t stages = 1; stages <= 4; ++stages) {
-        const auto found = partition(chain, costs, line, {.stages = stages, .micro_batches = 4});
+        const auto found =
+            partition(chain, costs, Line(costs, line), {.stages = stages, .micro_batches = 4});
         double best = 1e30;
         std::vector<Stage> made;
         each_partition(chain.layers.size(), line, stages, made,
