@@ -69,8 +69,10 @@ class AskedNumber:
 
 def settle(trace, same):
     """The trace that all answers to the questions about data lead to, whatever they are asked after.
-    `trace(answers)` makes one, or raises; `same` compares two. Raises what it raises where it is not the model that takes
-    an answer for wrong, or where it takes none for right; DataDependentQuestion where answers matter.
+
+    `trace(answers)` makes one, or raises; `same` compares two. Raises what it raises where it is not
+    the model that takes an answer for wrong, or where it takes none for right;
+    DataDependentQuestion where answers matter.
     """
     found = refusal = None
     left: list[list[bool]] = [[]]

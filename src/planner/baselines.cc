@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "planner/best_of.h"
 #include "planner/planner.h"
 
 namespace heterog::planner {
@@ -44,17 +45,10 @@ bool in_order(const Strategy& strategy, BaselineOrder order) {
   ENSURE(false);
 }
 
-// The best of a few strategies.
-PlannerResult best_of(std::vector<Strategy> strategies, PlannerContext& context) {
-  BatchEvaluator evaluator(context.oracle);
-  const std::vector<Measured> measured = evaluator.evaluate(strategies);
-  std::size_t best = 0;
-  for (std::size_t i = 1; i < measured.size(); ++i) {
-    if (better(measured[i].evaluation, measured[best].evaluation)) best = i;
-  }
-  return {.strategy = std::move(strategies[best]),
-          .evaluation = measured[best].evaluation,
-          .evaluations = evaluator.evaluations()};
+// All of them, whatever the budget: a baseline counts at its best.
+PlannerResult best_of_all(const std::vector<Strategy>& strategies, PlannerContext& context) {
+  return best_of(strategies.size(), [&](std::size_t i) { return strategies[i]; }, context.oracle,
+                 {});
 }
 
 // Data parallelism under one name of baseline_strategies.
@@ -69,7 +63,7 @@ class DataParallel final : public Planner {
       strategies.push_back(std::move(baseline.strategy));
       strategies.back().bucket_bytes = bucket_bytes_;
     }
-    return best_of(std::move(strategies), context);
+    return best_of_all(strategies, context);
   }
 
  private:
@@ -87,7 +81,7 @@ class Single final : public Planner {
       if (options_.device.valid() && options_.device != device) continue;
       strategies.push_back(single_device(context.problem(), device));
     }
-    return best_of(std::move(strategies), context);
+    return best_of_all(strategies, context);
   }
 
  private:

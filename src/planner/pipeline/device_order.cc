@@ -5,6 +5,8 @@
 #include <iterator>
 #include <limits>
 
+#include "space/cluster_summary.h"
+
 namespace heterog::planner {
 namespace {
 
@@ -19,7 +21,7 @@ Devices minimum_cut(const cluster::Cluster& cluster, const Devices& devices) {
   std::vector<std::vector<double>> weight(count, std::vector<double>(count, 0));
   for (std::size_t i = 0; i < count; ++i) {
     for (std::size_t j = 0; j < count; ++j) {
-      if (i != j) weight[i][j] = bandwidth(cluster, devices[i], devices[j]);
+      if (i != j) weight[i][j] = 1 / space::seconds_per_byte(cluster, devices[i], devices[j]);
     }
   }
   std::vector<std::size_t> alive(count);
@@ -67,18 +69,6 @@ void append_in_order(const cluster::Cluster& cluster, const Devices& devices, De
 }
 
 }  // namespace
-
-double bandwidth(const cluster::Cluster& cluster, DeviceId from, DeviceId to) {
-  const cluster::Route& route = cluster.route(from, to);
-  double slowest = std::numeric_limits<double>::infinity();
-  for (LinkId link : route.links) {
-    slowest = std::min(slowest, cluster.link(link).bytes_per_second);
-  }
-  for (double cap : {route.cap_bytes_per_second, route.device_bytes_per_second}) {
-    if (cap > 0) slowest = std::min(slowest, cap);
-  }
-  return slowest;
-}
 
 std::vector<DeviceId> recursive_device_order(const cluster::Cluster& cluster) {
   Devices devices;

@@ -7,9 +7,6 @@
 
 namespace heterog::planner {
 
-// Bytes a second from one device to another: the slowest link between them.
-double bandwidth(const cluster::Cluster& cluster, DeviceId from, DeviceId to);
-
 // Recursive minimum cuts (RDO, SPP algorithm 2): the devices fall into the two parts that the least
 // bandwidth joins, and so on in each part, so that neighbours in the line are joined best. The part
 // with the lowest device comes first.

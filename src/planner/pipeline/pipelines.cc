@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "compiler/accumulate.h"
 #include "planner/baselines.h"
+#include "planner/best_of.h"
 #include "planner/pipeline/device_order.h"
 #include "planner/pipeline/schedule.h"
 #include "planner/pipeline/stages.h"
@@ -205,147 +206,112 @@ Pool promising_pool(const cost::Problem& problem, const PipelineOptions& options
   return pool;
 }
 
-PlannerResult best_of(std::vector<Strategy> strategies, PlannerContext& context) {
-  VALIDATE(!strategies.empty(), "{}", kNothingFits);
-  BatchEvaluator evaluator(context.oracle, context.budget);
-  // The first is free, so that there is a plan.
-  const auto affordable =
-      static_cast<std::size_t>(std::max<std::int64_t>(1, evaluator.evaluations_left()));
-  if (strategies.size() > affordable) strategies.resize(affordable);
-  const std::vector<Measured> measured = evaluator.evaluate(strategies);
-  std::size_t best = 0;
-  for (std::size_t i = 1; i < measured.size(); ++i) {
-    if (better(measured[i].evaluation, measured[best].evaluation)) best = i;
+constexpr std::size_t kSimulated = 24;
+
+// The best of cuts of a pool in one schedule.
+PlannerResult best_cut(const Pool& pool, std::span<const Promising> cuts, Schedule schedule,
+                       PlannerContext& context) {
+  VALIDATE(!cuts.empty(), "{}", kNothingFits);
+  const auto make = [&](std::size_t i) {
+    return pool.strategy(context.problem(), cuts[i], schedule);
+  };
+  return best_of(cuts.size(), make, context.oracle, context.budget);
+}
+
+PlannerResult plan_spp(const PipelineOptions& options, PlannerContext& context) {
+  if (options.form == PipelineOptions::Form::kPaper) {
+    // Algorithm 3: for each number of stages the best partition, in the order of PE.
+    const Pool pool = promising_pool(context.problem(), options);
+    return best_cut(pool, pool.found, Schedule::kListed, context);
   }
-  return {.strategy = std::move(strategies[best]),
-          .evaluation = measured[best].evaluation,
+  BatchEvaluator evaluator(context.oracle, context.budget);
+  std::vector<Tried> tried = try_pipelines(evaluator, {.count = kSimulated}, options);
+  VALIDATE(!tried.empty(), "{}", kNothingFits);
+  const auto best = std::ranges::min_element(tried, better, &Tried::evaluation);
+  return {.strategy = std::move(best->strategy),
+          .evaluation = best->evaluation,
           .evaluations = evaluator.evaluations()};
 }
 
-constexpr std::size_t kSimulated = 24;
-
-class Spp final : public Planner {
- public:
-  explicit Spp(const PipelineOptions& options) : options_(options) {}
-  PlannerResult plan(PlannerContext& context) const override {
-    if (options_.form == PipelineOptions::Form::kOurs) {
-      BatchEvaluator evaluator(context.oracle, context.budget);
-      std::vector<Tried> tried = try_pipelines(evaluator, {.count = kSimulated}, options_);
-      VALIDATE(!tried.empty(), "{}", kNothingFits);
-      const auto best = std::ranges::min_element(tried, better, &Tried::evaluation);
-      return {.strategy = std::move(best->strategy),
-              .evaluation = best->evaluation,
-              .evaluations = evaluator.evaluations()};
-    }
-    // Algorithm 3: for each number of stages the best partition, in the order of PE.
-    const Pool pool = promising_pool(context.problem(), options_);
-    std::vector<Strategy> strategies;
-    for (const Promising& one : pool.found) {
-      strategies.push_back(pool.strategy(context.problem(), one, Schedule::kListed));
-    }
-    return best_of(std::move(strategies), context);
-  }
-
- private:
-  PipelineOptions options_;
-};
-
 // About as many layers on each device, in the order of the cluster file.
-class GPipe final : public Planner {
- public:
-  explicit GPipe(const PipelineOptions& options) : options_(options) {}
-  PlannerResult plan(PlannerContext& context) const override {
-    const cost::Problem& problem = context.problem();
-    const Pool pool(problem, options_);
-    const std::size_t devices = problem.cluster->device_count();
-    const StageCounts counts = stage_counts(
-        problem, options_.stages > 0 ? options_.stages : static_cast<std::int64_t>(devices),
-        devices);
-    std::vector<Stage> stages;
-    const std::size_t layers = pool.chain.layers.size(), count = std::min(counts.last, layers);
-    for (std::size_t s = 0; s < count; ++s) {
-      stages.push_back({s * layers / count, (s + 1) * layers / count, {DeviceId(s)}});
-    }
-    std::vector<Strategy> strategies;
-    for (std::size_t m = 0; m < pool.micro_batches.size(); ++m) {
-      strategies.push_back(
-          pool.strategy(problem, {.stages = stages, .costs = m}, Schedule::kForwardFirst));
-    }
-    return best_of(std::move(strategies), context);
+PlannerResult plan_gpipe(const PipelineOptions& options, PlannerContext& context) {
+  const cost::Problem& problem = context.problem();
+  const Pool pool(problem, options);
+  const std::size_t devices = problem.cluster->device_count();
+  const std::size_t layers = pool.chain.layers.size();
+  const std::size_t count = std::min(stage_counts(problem, options.stages, devices).last, layers);
+  std::vector<Stage> stages;
+  for (std::size_t s = 0; s < count; ++s) {
+    stages.push_back({s * layers / count, (s + 1) * layers / count, {DeviceId(s)}});
   }
-
- private:
-  PipelineOptions options_;
-};
+  std::vector<Promising> cuts;
+  for (std::size_t m = 0; m < pool.micro_batches.size(); ++m) {
+    cuts.push_back({.stages = stages, .costs = m});
+  }
+  return best_cut(pool, cuts, Schedule::kForwardFirst, context);
+}
 
 // Stages in the order of the cluster file, with replicas, so that the slowest is fastest.
-class PipeDream final : public Planner {
- public:
-  explicit PipeDream(const PipelineOptions& options) : options_(options) {}
-  PlannerResult plan(PlannerContext& context) const override {
-    const cost::Problem& problem = context.problem();
-    Pool pool(problem, options_);
-    pool.add(file_order(problem), stage_counts(problem, options_.stages));
-    std::vector<Strategy> strategies;
-    for (std::size_t i = 0; i < std::min(kSimulated, pool.found.size()); ++i) {
-      strategies.push_back(pool.strategy(problem, pool.found[i], Schedule::kOneForwardOneBackward));
-    }
-    return best_of(std::move(strategies), context);
-  }
-
- private:
-  PipelineOptions options_;
-};
+PlannerResult plan_pipedream(const PipelineOptions& options, PlannerContext& context) {
+  const cost::Problem& problem = context.problem();
+  Pool pool(problem, options);
+  pool.add(file_order(problem), stage_counts(problem, options.stages));
+  const auto cuts = std::span(pool.found).first(std::min(kSimulated, pool.found.size()));
+  return best_cut(pool, cuts, Schedule::kOneForwardOneBackward, context);
+}
 
 // A pipeline in each machine, a device a stage, side by side: synchronous, in place of HetPipe's
 // waves of stale parameters.
-class HetPipe final : public Planner {
- public:
-  explicit HetPipe(const PipelineOptions& options) : options_(options) {}
-  PlannerResult plan(PlannerContext& context) const override {
-    const cost::Problem& problem = context.problem();
-    const Pool pool(problem, options_);
-    std::vector<Strategy> strategies;
-    for (std::size_t m = 0; m < pool.micro_batches.size(); ++m) {
-      Pipelines pipelines;
-      bool fits = true;
-      for (MachineId machine : id_range<MachineId>(problem.cluster->machine_count())) {
-        const auto& line = problem.cluster->machine(machine).devices;
-        const auto cut =
-            partition(pool.chain, pool.costs[m], Line(pool.costs[m], line),
-                      {.stages = std::min(most_stages(line.size()), pool.chain.layers.size()),
-                       .micro_batches = pool.micro_batches[m]});
-        fits = fits && cut.has_value();
-        if (cut) pipelines.push_back(*cut);
-      }
-      if (!fits) continue;
-      strategies.push_back(strategy_of(problem, pool.chain, pool.costs[m], pipelines,
-                                       pool.micro_batches[m], Schedule::kOneForwardOneBackward));
+PlannerResult plan_hetpipe(const PipelineOptions& options, PlannerContext& context) {
+  const cost::Problem& problem = context.problem();
+  const Pool pool(problem, options);
+  std::vector<std::pair<std::size_t, Pipelines>> found;  // with: which micro-batches
+  for (std::size_t m = 0; m < pool.micro_batches.size(); ++m) {
+    Pipelines pipelines;
+    for (MachineId machine : id_range<MachineId>(problem.cluster->machine_count())) {
+      const auto& line = problem.cluster->machine(machine).devices;
+      const auto cut =
+          partition(pool.chain, pool.costs[m], Line(pool.costs[m], line),
+                    {.stages = std::min(most_stages(line.size()), pool.chain.layers.size()),
+                     .micro_batches = pool.micro_batches[m]});
+      if (cut) pipelines.push_back(*cut);
     }
-    return best_of(std::move(strategies), context);
+    if (pipelines.size() == problem.cluster->machine_count()) found.emplace_back(m, pipelines);
   }
-
- private:
-  PipelineOptions options_;
-};
+  VALIDATE(!found.empty(), "{}", kNothingFits);
+  const auto make = [&](std::size_t i) {
+    const auto& [m, pipelines] = found[i];
+    return strategy_of(problem, pool.chain, pool.costs[m], pipelines, pool.micro_batches[m],
+                       Schedule::kOneForwardOneBackward);
+  };
+  return best_of(found.size(), make, context.oracle, context.budget);
+}
 
 // Data parallelism, or one device, in micro-batches one after the other.
-class Accumulate final : public Planner {
+PlannerResult plan_accumulate(const PipelineOptions& options, PlannerContext& context) {
+  const cost::Problem& problem = context.problem();
+  std::vector<NamedStrategy> baselines = baseline_strategies(problem);
+  std::erase_if(baselines, [](const NamedStrategy& one) {
+    return one.strategy.order != compiler::OrderPolicy::kRank;
+  });
+  const std::vector<std::int64_t> counts = micro_batch_counts(problem, options.micro_batches);
+  const auto make = [&](std::size_t i) {
+    return compiler::accumulate(problem, baselines[i / counts.size()].strategy,
+                                counts[i % counts.size()]);
+  };
+  return best_of(baselines.size() * counts.size(), make, context.oracle, context.budget);
+}
+
+using PlanPipeline = PlannerResult (*)(const PipelineOptions&, PlannerContext&);
+
+class PipelinePlanner final : public Planner {
  public:
-  explicit Accumulate(const PipelineOptions& options) : options_(options) {}
-  PlannerResult plan(PlannerContext& context) const override {
-    const cost::Problem& problem = context.problem();
-    std::vector<Strategy> strategies;
-    for (const NamedStrategy& baseline : baseline_strategies(problem)) {
-      if (baseline.strategy.order != compiler::OrderPolicy::kRank) continue;
-      for (std::int64_t count : micro_batch_counts(problem, options_.micro_batches)) {
-        strategies.push_back(compiler::accumulate(problem, baseline.strategy, count));
-      }
-    }
-    return best_of(std::move(strategies), context);
-  }
+  PipelinePlanner(PlanPipeline plan, const PipelineOptions& options)
+      : plan_(plan), options_(options) {}
+  PlannerResult plan(PlannerContext& context) const override { return plan_(options_, context); }
 
  private:
+  PlanPipeline plan_;
   PipelineOptions options_;
 };
 
@@ -366,12 +332,12 @@ constexpr std::array<Field<PipelineOptions>, 3> kSppFields = {
 constexpr std::array<Field<PipelineOptions>, 2> kFields = {kStages, kParts};
 constexpr std::array<Field<PipelineOptions>, 1> kPartsAlone = {kParts};
 
-template <class Kind>
 PlannerEntry entry(std::string_view name, std::string_view one_line,
-                   std::span<const Field<PipelineOptions>> fields) {
-  return planner_entry<PipelineOptions>(name, one_line, fields, [](const PipelineOptions& options) {
-    return std::make_unique<Kind>(options);
-  });
+                   std::span<const Field<PipelineOptions>> fields, PlanPipeline plan) {
+  return planner_entry<PipelineOptions>(name, one_line, fields,
+                                        [plan](const PipelineOptions& options) {
+                                          return std::make_unique<PipelinePlanner>(plan, options);
+                                        });
 }
 
 }  // namespace
@@ -386,8 +352,9 @@ std::vector<Tried> try_pipelines(BatchEvaluator& evaluator, const PipelineLimits
   std::vector<std::size_t> order;  // of `tried`
   const auto simulate = [&](std::span<const Promising* const> cuts, Schedule schedule) {
     for (std::size_t i = 0; i < cuts.size(); i += kAtATime) {
-      if (evaluator.spent()) return;
-      const auto left = static_cast<std::size_t>(evaluator.evaluations_left());
+      if (!tried.empty() && evaluator.spent()) return;
+      const auto left =
+          static_cast<std::size_t>(std::max<std::int64_t>(1, evaluator.evaluations_left()));
       std::vector<Strategy> strategies;
       for (const Promising* cut : cuts.subspan(i, std::min({kAtATime, left, cuts.size() - i}))) {
         strategies.push_back(pool.strategy(problem, *cut, schedule));
@@ -416,21 +383,17 @@ std::vector<Tried> try_pipelines(BatchEvaluator& evaluator, const PipelineLimits
 }
 
 std::vector<PlannerEntry> pipeline_entries() {
-  std::vector<PlannerEntry> entries;
-  entries.push_back(entry<Accumulate>(
-      "accumulate", "data parallelism in micro-batches one after the other", kPartsAlone));
-  entries.push_back(entry<GPipe>(
-      "gpipe", "a stage a device of as many layers; forward passes, then backward passes",
-      kFields));
-  entries.push_back(entry<PipeDream>(
-      "pipedream", "stages with replicas along the devices; forward and backward in turns",
-      kFields));
-  entries.push_back(
-      entry<HetPipe>("hetpipe", "a pipeline in each machine, side by side", kPartsAlone));
-  entries.push_back(entry<Spp>(
-      "spp", "stages with replicas along the best line of devices, simulated in many forms",
-      kSppFields));
-  return entries;
+  return {
+      entry("accumulate", "data parallelism in micro-batches one after the other", kPartsAlone,
+            plan_accumulate),
+      entry("gpipe", "a stage a device of as many layers; forward passes, then backward passes",
+            kFields, plan_gpipe),
+      entry("pipedream", "stages with replicas along the devices; forward and backward in turns",
+            kFields, plan_pipedream),
+      entry("hetpipe", "a pipeline in each machine, side by side", kPartsAlone, plan_hetpipe),
+      entry("spp", "stages with replicas along the best line of devices, simulated in many forms",
+            kSppFields, plan_spp),
+  };
 }
 
 }  // namespace heterog::planner

@@ -24,7 +24,7 @@ struct PipelineLimits {
 };
 
 // Simulates the cuts that look best, with one forward and one backward pass in turns, and the
-// fastest of them as PE lists them; all that were simulated.
+// fastest of them as PE lists them; all that were simulated, at least one whatever the budget.
 std::vector<Tried> try_pipelines(BatchEvaluator& evaluator, const PipelineLimits& limits,
                                  const PipelineOptions& options = {});
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "planner/pipeline/device_order.h"
+#include "space/cluster_summary.h"
 
 namespace heterog::planner {
 namespace {
@@ -19,15 +19,15 @@ constexpr std::size_t kMostRuns = 12;
 
 std::size_t run_length(std::size_t devices) { return (devices + kMostRuns - 1) / kMostRuns; }
 
-double least_bandwidth(const cluster::Cluster& cluster, std::span<const DeviceId> from,
-                       std::span<const DeviceId> to) {
-  double least = kNever;
+double slowest_seconds_per_byte(const cluster::Cluster& cluster, std::span<const DeviceId> from,
+                                std::span<const DeviceId> to) {
+  double slowest = 0;
   for (DeviceId a : from) {
     for (DeviceId b : to) {
-      if (a != b) least = std::min(least, bandwidth(cluster, a, b));
+      if (a != b) slowest = std::max(slowest, space::seconds_per_byte(cluster, a, b));
     }
   }
-  return least;
+  return slowest;
 }
 
 std::size_t machines_of(const cluster::Cluster& cluster, std::span<const DeviceId> devices) {
@@ -93,9 +93,7 @@ StageCosts::Group StageCosts::group(std::span<const DeviceId> devices) const {
     }
   };
   for (DeviceId device : devices) {
-    const auto has = static_cast<double>(cluster.device(device).memory_bytes -
-                                         cluster.type_of(device).reserve_bytes);
-    made.memory = std::min(made.memory, kUsableMemory * has);
+    made.memory = std::min(made.memory, kUsableMemory * space::capacity_bytes(problem_, device));
     const cluster::DeviceType& type = cluster.type_of(device);
     constexpr auto kAdds = static_cast<std::size_t>(cluster::OpClass::kElementwise);
     if (accumulates_ && !paper_) {  // two are read, one is written
@@ -138,20 +136,20 @@ double StageCosts::channel_bytes(std::size_t end) const {
 double StageCosts::channel_seconds_per_byte(std::span<const DeviceId> from,
                                             std::span<const DeviceId> to) const {
   const cluster::Cluster& cluster = *problem_.cluster;
-  const double least = least_bandwidth(cluster, from, to);
-  if (paper_) return 1 / (static_cast<double>(from.size() * to.size()) * least);
+  const double slowest = slowest_seconds_per_byte(cluster, from, to);
+  if (paper_) return slowest / static_cast<double>(from.size() * to.size());
   // Inside a machine each device has a link of its own; between machines their NICs are shared.
   const std::size_t machines = std::min(machines_of(cluster, from), machines_of(cluster, to));
   const bool one_machine = cluster.same_machine(from.front(), to.front()) &&
                            machines_of(cluster, from) == 1 && machines_of(cluster, to) == 1;
   const std::size_t wide = one_machine ? std::min(from.size(), to.size()) : machines;
-  return 1 / (static_cast<double>(wide) * least);
+  return slowest / static_cast<double>(wide);
 }
 
 double StageCosts::all_reduce_seconds_per_byte(std::span<const DeviceId> devices) const {
   if (devices.size() == 1) return 0;
   const auto count = static_cast<double>(devices.size());
-  return 2 * (count - 1) / count / least_bandwidth(*problem_.cluster, devices, devices);
+  return 2 * (count - 1) / count * slowest_seconds_per_byte(*problem_.cluster, devices, devices);
 }
 
 bool StageCosts::fits(std::size_t begin, std::size_t end, const Group& group,
