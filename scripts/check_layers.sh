@@ -16,7 +16,7 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
     may["cluster"] = "base"
     may["cost"] = "base operators graph cluster"
     may["compiler/check"] = "base operators graph cluster cost compiler/layout.h compiler/plan.h compiler/strategy.h"
-    may["compiler/emit"] = "base operators graph cluster cost compiler/compile_options.h compiler/layout.h compiler/plan.h compiler/plan_builder.h"
+    may["compiler/emit"] = "base operators graph cluster cost compiler/compile_options.h compiler/layout.h compiler/plan.h compiler/plan_builder.h compiler/recomputation.h"
     may["compiler"] = "base operators graph cluster cost compiler/emit compiler/check"
     may["space"] = "base graph cluster cost compiler/strategy.h"
     # The simulator and the runtime know plans, not how they are made.

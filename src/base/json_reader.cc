@@ -318,12 +318,18 @@ void JsonObject::finish() const {
 }
 
 void check_format(JsonObject& object, std::string_view name, int version) {
+  check_format(object, name, version, version);
+}
+
+void check_format(JsonObject& object, std::string_view name, int oldest, int newest) {
   const std::string format = object.string("format");
   VALIDATE(format == name, "{}: format: expected \"{}\", found \"{}\"", object.where(), name,
            printable(format));
   const std::int64_t found_version = object.integer("version", 1, 1'000'000);
-  VALIDATE(found_version == version, "{}: version: expected {}, found {}", object.where(), version,
-           found_version);
+  const std::string expected =
+      oldest == newest ? std::to_string(newest) : fmt::format("{} to {}", oldest, newest);
+  VALIDATE(oldest <= found_version && found_version <= newest, "{}: version: expected {}, found {}",
+           object.where(), expected, found_version);
 }
 
 Json parse_json(const std::string& text, const std::string& file) {

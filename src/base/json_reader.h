@@ -73,6 +73,8 @@ class JsonObject {
 
 // Checks {"format": name, "version": v}; throws unless the format is `name` and v == version.
 void check_format(JsonObject& object, std::string_view name, int version);
+// The same, of any version from the oldest to the newest.
+void check_format(JsonObject& object, std::string_view name, int oldest, int newest);
 
 // What the values of a document may take in memory: ten times what the largest graph of the zoo
 // does. Counted while it is read, before the memory is taken.

@@ -80,12 +80,10 @@ Verified chosen_plan(const VerifyOptions& options) {
 
 std::optional<runtime::Fault> fault_of(const std::string& name) {
   if (name.empty()) return std::nullopt;
-  if (name == "drop-contribution") return runtime::Fault::kDropContribution;
-  if (name == "equal-weights") return runtime::Fault::kEqualWeights;
-  VALIDATE(name == "skip-pull",
-           "--break: \"{}\" given; it is drop-contribution, equal-weights or skip-pull",
-           printable(name));
-  return runtime::Fault::kSkipPull;
+  const auto at = std::ranges::find(runtime::kFaultNames, name);
+  VALIDATE(at != runtime::kFaultNames.end(), "--break: \"{}\" given; it is {}", printable(name),
+           planner::list_text(runtime::kFaultNames));
+  return static_cast<runtime::Fault>(at - runtime::kFaultNames.begin());
 }
 
 // One per rank; none: all on the CPU.
@@ -292,7 +290,7 @@ void add_verify(CLI::App& app, Action& chosen) {
   add_number(verb, "--tolerance", options->tolerance, {1e-18, 1},
              "Largest relative difference (default: 1e-10 in float64, 1e-4 in float32)");
   verb.add_option("--break", options->broken,
-                  "See it fail: drop-contribution, equal-weights or skip-pull");
+                  "See it fail: " + planner::list_text(runtime::kFaultNames));
   add_processes(verb, options->ranks);
   add_common(verb, options->common);
   verb.footer(

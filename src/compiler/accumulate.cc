@@ -11,21 +11,17 @@
 #include "graph/folded.h"
 
 namespace heterog::compiler {
-namespace {
 
 using graph::OperandUse;
 using graph::Phase;
 using graph::SplitKind;
 
-// Where each micro-batch begins, and the end of the last.
-std::vector<std::int64_t> even_boundaries(std::int64_t batch, std::int64_t micro_batches) {
+std::vector<std::int64_t> micro_batch_boundaries(std::int64_t batch, std::int64_t micro_batches) {
   std::vector<std::int64_t> boundaries;
   for (std::int64_t i = 0; i <= micro_batches; ++i) boundaries.push_back(batch * i / micro_batches);
   return boundaries;
 }
 
-// Of what is `left` of each entry, its part of the next `samples`: in proportion, by largest
-// remainder (ties: the earlier), and never more than is left.
 std::vector<std::int64_t> next_part(const std::vector<std::int64_t>& left, std::int64_t samples) {
   const std::int64_t all = std::accumulate(left.begin(), left.end(), std::int64_t{0});
   std::vector<std::int64_t> part, remainder;
@@ -43,12 +39,16 @@ std::vector<std::int64_t> next_part(const std::vector<std::int64_t>& left, std::
   return part;
 }
 
+namespace {
+
 // Weights are numbers of samples, from which slices of those sizes follow.
-UnitDecision in_micro_batches(const UnitDecision& unit, const std::vector<std::int64_t>& begins) {
+UnitDecision cut_unit(const UnitDecision& unit, const std::vector<std::int64_t>& begins) {
   const std::vector<Slice> slices = slice_batch(unit, begins.back());
   std::vector<std::int64_t> left;
   for (const Slice& slice : slices) left.push_back(slice.size());
-  UnitDecision made{.replicas = {}, .sync = unit.sync, .instances = Instances::kPerEntry};
+  UnitDecision made = unit;
+  made.replicas.clear();
+  made.instances = Instances::kPerEntry;
   for (std::size_t i = 0; i + 1 < begins.size(); ++i) {
     const std::vector<std::int64_t> part = next_part(left, begins[i + 1] - begins[i]);
     for (std::size_t entry = 0; entry < part.size(); ++entry) {
@@ -60,8 +60,8 @@ UnitDecision in_micro_batches(const UnitDecision& unit, const std::vector<std::i
   return made;
 }
 
-// Ops of the forward and backward pass that lead to a sum over the whole batch which that pass
-// reads.
+}  // namespace
+
 IdVector<OpId, std::uint8_t> needed_by_all(const cost::Problem& problem) {
   const graph::ModelGraph& graph = *problem.graph;
   IdVector<OpId, std::uint8_t> needed(graph.op_count(), 0);
@@ -83,8 +83,10 @@ IdVector<OpId, std::uint8_t> needed_by_all(const cost::Problem& problem) {
   return needed;
 }
 
+namespace {
+
 std::vector<OpPriority> priorities_of(const cost::Problem& problem, const Strategy& strategy,
-                                      const std::vector<std::int64_t>& begins, const Turn& turn) {
+                                      const std::vector<std::int64_t>& begins, const TurnOf& turn) {
   const Layout layout = lay_out(problem, strategy);
   const IdVector<OpId, std::uint8_t> needed = needed_by_all(problem);
   std::vector<OpPriority> priorities;
@@ -113,27 +115,33 @@ Strategy accumulate(const cost::Problem& problem, const Strategy& strategy,
 }
 
 Strategy in_turns(const cost::Problem& problem, const Strategy& strategy,
-                  std::int64_t micro_batches, const Turn& turn) {
+                  std::int64_t micro_batches, const TurnOf& turn) {
   VALIDATE(micro_batches >= 1 && micro_batches <= problem.batch,
            "{} micro-batches of a batch of {}; expected 1 to {}", micro_batches, problem.batch,
            problem.batch);
   if (micro_batches == 1) return strategy;
-  const std::vector<std::int64_t> begins = even_boundaries(problem.batch, micro_batches);
+  const std::vector<std::int64_t> begins = micro_batch_boundaries(problem.batch, micro_batches);
   Strategy made = strategy;
   for (UnitId unit : id_range<UnitId>(strategy.units.size())) {
     // Neighbouring units often decide alike.
     const bool as_before =
         unit.value() > 0 && strategy.units[unit] == strategy.units[UnitId(unit.value() - 1)];
-    made.units[unit] = as_before ? made.units[UnitId(unit.value() - 1)]
-                                 : in_micro_batches(strategy.units[unit], begins);
+    made.units[unit] =
+        as_before ? made.units[UnitId(unit.value() - 1)] : cut_unit(strategy.units[unit], begins);
   }
-  made.priorities = priorities_of(problem, made, begins, turn);
+  return with_turns(problem, std::move(made), micro_batches, turn);
+}
+
+Strategy with_turns(const cost::Problem& problem, Strategy strategy, std::int64_t micro_batches,
+                    const TurnOf& turn) {
+  strategy.priorities =
+      priorities_of(problem, strategy, micro_batch_boundaries(problem.batch, micro_batches), turn);
   // Priorities of instances that are no more say nothing of those that are.
   const bool had_its_own = strategy.order == OrderPolicy::kPriority;
-  made.order = !made.priorities.empty() ? OrderPolicy::kPriority
-               : had_its_own            ? OrderPolicy::kRankQueued
-                                        : strategy.order;
-  return made;
+  strategy.order = !strategy.priorities.empty() ? OrderPolicy::kPriority
+                   : had_its_own                ? OrderPolicy::kRankQueued
+                                                : strategy.order;
+  return strategy;
 }
 
 }  // namespace heterog::compiler

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "compiler/strategy.h"
 #include "cost/problem.h"
@@ -27,8 +28,23 @@ Strategy accumulate(const cost::Problem& problem, const Strategy& strategy,
 
 // The same in another order: the turn of an op of the forward or backward pass on a device in a
 // micro-batch, from 0, among the turns of that device; lower ones first.
-using Turn = std::function<std::int64_t(OpId op, DeviceId device, std::int64_t micro_batch)>;
+using TurnOf = std::function<std::int64_t(OpId op, DeviceId device, std::int64_t micro_batch)>;
 Strategy in_turns(const cost::Problem& problem, const Strategy& strategy,
-                  std::int64_t micro_batches, const Turn& turn);
+                  std::int64_t micro_batches, const TurnOf& turn);
+
+// The second half of that: priorities for a strategy that is in so many micro-batches already, each
+// beginning where the ones above begin.
+Strategy with_turns(const cost::Problem& problem, Strategy strategy, std::int64_t micro_batches,
+                    const TurnOf& turn);
+
+// Where each micro-batch begins, and the end of the last.
+std::vector<std::int64_t> micro_batch_boundaries(std::int64_t batch, std::int64_t micro_batches);
+// Of what is `left` of each entry, its part of the next `samples`: in proportion, by largest
+// remainder (ties: the earlier), and never more than is left.
+std::vector<std::int64_t> next_part(const std::vector<std::int64_t>& left, std::int64_t samples);
+
+// Ops of the forward and backward pass that lead to a sum over the whole batch which that pass
+// reads. They belong to no micro-batch.
+IdVector<OpId, std::uint8_t> needed_by_all(const cost::Problem& problem);
 
 }  // namespace heterog::compiler

@@ -1,4 +1,4 @@
-// Refuses what does not fit: units, devices, weights, servers, priorities.
+// Refuses what does not fit: units, devices, weights, servers, priorities, turns.
 #include "compiler/check_strategy.h"
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "compiler/layout.h"
+#include "compiler/recomputation.h"
 
 namespace heterog::compiler {
 namespace {
@@ -79,6 +80,7 @@ void check_priorities(const cost::Problem& problem, const Strategy& strategy,
   if (!follows) return;
   const graph::ModelGraph& graph = *problem.graph;
   const Layout layout = lay_out(problem, strategy);
+  const Recomputation recomputation = find_recomputation(problem, strategy);
   IdVector<OpId, std::vector<std::uint8_t>> seen(graph.op_count());  // [instance]
   for (std::size_t i = 0; i < strategy.priorities.size(); ++i) {
     const OpPriority& one = strategy.priorities[i];
@@ -88,13 +90,61 @@ void check_priorities(const cost::Problem& problem, const Strategy& strategy,
     const LayoutId at = task_layout(problem, layout, one.op);
     VALIDATE(at.valid(), "{}: priorities[{}]: op '{}' has no task of its own in the plan", source,
              i, name);
-    VALIDATE(one.instance < layout.slices[at].size(),
-             "{}: priorities[{}]: instance {} of op '{}', which has {}", source, i, one.instance,
-             name, layout.slices[at].size());
-    seen[one.op].resize(layout.slices[at].size());
+    // What runs again has its instances behind the others.
+    const bool twice = recomputation.any && recomputation.runs_again[one.op] != 0;
+    const std::size_t instances = layout.slices[at].size() * (twice ? 2 : 1);
+    VALIDATE(one.instance < instances, "{}: priorities[{}]: instance {} of op '{}', which has {}",
+             source, i, one.instance, name, instances);
+    seen[one.op].resize(instances);
     VALIDATE(!std::exchange(seen[one.op][one.instance], 1),
              "{}: priorities[{}]: instance {} of op '{}' stands twice, expected one entry", source,
              i, one.instance, name);
+  }
+}
+
+// Each turn names one instance of the units on its device, and no instance has two.
+void check_sequence(const cost::Problem& problem, const Strategy& strategy,
+                    std::string_view source) {
+  if (strategy.sequence.empty()) return;
+  VALIDATE(strategy.sequence.size() == problem.cluster->device_count(),
+           "{}: sequence: turns of {} devices, the cluster has {}", source,
+           strategy.sequence.size(), problem.cluster->device_count());
+  VALIDATE(strategy.order != OrderPolicy::kPriority,
+           "{}: sequence: given with order priority, expected order {}", source, kPlainOrders);
+  std::set<std::pair<std::size_t, std::uint32_t>> seen;  // unit, entry
+  for (DeviceId device : problem.cluster->device_ids()) {
+    const std::string& name = problem.cluster->device(device).name;
+    for (std::size_t i = 0; i < strategy.sequence[device].size(); ++i) {
+      const Turn& turn = strategy.sequence[device][i];
+      VALIDATE(turn.begin < turn.end && turn.end.value() <= strategy.units.size(),
+               "{}: sequence of '{}': turn {}: units {} to {}, expected a range of the {} units",
+               source, name, i, turn.begin.value(), turn.end.value(), strategy.units.size());
+      const UnitDecision& first = strategy.units[turn.begin];
+      VALIDATE(turn.entry < first.replicas.size(),
+               "{}: sequence of '{}': turn {}: entry {} of unit {}, which has {}", source, name, i,
+               turn.entry, turn.begin.value(), first.replicas.size());
+      const DeviceId of_entry = first.replicas[turn.entry].device;
+      VALIDATE(
+          of_entry == device,
+          "{}: sequence of '{}': turn {}: entry {} of unit {} is on '{}', expected one of this "
+          "device",
+          source, name, i, turn.entry, turn.begin.value(), problem.cluster->device(of_entry).name);
+      for (std::size_t at = turn.begin.value(); at < turn.end.value(); ++at) {
+        const UnitDecision& unit = strategy.units[UnitId(at)];
+        VALIDATE(unit.instances == Instances::kPerEntry,
+                 "{}: sequence of '{}': turn {}: unit {} has an instance per device, expected one "
+                 "per entry",
+                 source, name, i, at);
+        VALIDATE(
+            unit.replicas == first.replicas,
+            "{}: sequence of '{}': turn {}: units {} and {} have different devices or weights, "
+            "expected the same",
+            source, name, i, turn.begin.value(), at);
+        VALIDATE(seen.emplace(at, turn.entry).second,
+                 "{}: sequence of '{}': turn {}: entry {} of unit {} has a turn already", source,
+                 name, i, turn.entry, at);
+      }
+    }
   }
 }
 
@@ -138,6 +188,7 @@ void check_strategy(const cost::Problem& problem, const Strategy& strategy,
   check_sync(problem, strategy, source);
   check_servers(problem, strategy, source);
   check_priorities(problem, strategy, source);
+  check_sequence(problem, strategy, source);
 }
 
 }  // namespace heterog::compiler

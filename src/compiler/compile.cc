@@ -1,4 +1,4 @@
-// The pass list: layout, tasks, gradients, updates, next values, memory, priorities.
+// The pass list: layout, tasks, gradients, updates, next values, turns, memory, priorities.
 #include "compiler/compile.h"
 
 #include <algorithm>
@@ -12,9 +12,12 @@
 #include "compiler/emit/next_values.h"
 #include "compiler/emit/ops.h"
 #include "compiler/emit/overhead.h"
+#include "compiler/emit/recompute.h"
 #include "compiler/emit/updates.h"
 #include "compiler/layout.h"
 #include "compiler/order.h"
+#include "compiler/recomputation.h"
+#include "compiler/turns.h"
 
 namespace heterog::compiler {
 namespace {
@@ -24,8 +27,11 @@ using graph::TensorRole;
 
 void emit_forward_and_backward(Emission& e) {
   for (OpId op : e.problem.folded->ops) {
-    if (e.problem.graph->op(op).phase != Phase::kUpdate) emit_op(e, op);
+    if (e.problem.graph->op(op).phase == Phase::kUpdate) continue;
+    if (e.recomputation.any) emit_again(e, op);
+    emit_op(e, op);
   }
+  if (e.recomputation.any) e.where.read_for(UnitId());
 }
 
 // Ops that several parameters share (a global norm) come before what they are for.
@@ -75,6 +81,7 @@ Plan compile(const cost::Problem& problem, const Strategy& strategy, const Compi
   PlanBuilder builder(problem.cluster->device_count(), problem.cluster->link_count(),
                       std::move(recycled));
   Emission e(problem, layout, options, builder);
+  e.recomputation = find_recomputation(problem, strategy);
   emit_forward_and_backward(e);
   aggregate_gradients(e, strategy.bucket_bytes);
   emit_updates(e);
@@ -84,6 +91,9 @@ Plan compile(const cost::Problem& problem, const Strategy& strategy, const Compi
   add_overheads(*problem.cluster, builder);
 
   Plan plan = std::move(builder).finish();
+  if (!strategy.sequence.empty()) {
+    plan = take_turns(problem, strategy, e.recomputation, std::move(plan));
+  }
   plan.batch = problem.batch;
   set_memory(problem, e.where, plan);
   set_drag(*problem.cluster, plan);

@@ -27,6 +27,8 @@ std::string_view task_kind_name(TaskKind kind) {
       return "reduce-scatter";
     case TaskKind::kAllGather:
       return "all-gather";
+    case TaskKind::kTurn:
+      return "turn";
     case TaskKind::kAccumulate:
       return "accumulate";
   }

@@ -35,6 +35,8 @@ enum class TaskKind : std::uint8_t {
                // waits for it, and nobody runs it: it stands for time
   kReduceScatter,  // a collective: everyone gets an interval of the sum
   kAllGather,      // a collective: everyone gets what all give
+  kTurn,           // stands between two turns of a device (Strategy::sequence): takes no time, and
+                   // nobody runs it
   kAccumulate,     // partial values of one device added there, in place, before anything travels
 };
 std::string_view task_kind_name(TaskKind kind);

@@ -14,7 +14,9 @@
 namespace heterog::compiler {
 namespace {
 
-constexpr int kVersion = 1;
+// The first had neither recomputation nor turns, and is read as one that has none.
+constexpr int kVersion = 2;
+constexpr int kOldestVersion = 1;
 constexpr std::int64_t kMaxGroups = 1 << 20;
 
 // ---- writing ----
@@ -31,6 +33,7 @@ Json decision_json(const UnitDecision& decision, const cluster::Cluster& cluster
   if (decision.instances != Instances::kPerDevice) {
     json["instances"] = instances_name(decision.instances);
   }
+  if (decision.recompute) json["recompute"] = true;
   return json;
 }
 
@@ -166,6 +169,7 @@ UnitDecision read_decision(const JsonValue& value, const Names& names) {
   }
   decision.sync = read_method(object.required("sync"));
   if (object.has("instances")) decision.instances = read_instances(object.required("instances"));
+  if (object.has("recompute")) decision.recompute = object.required("recompute").as_bool();
   object.finish();
   return decision;
 }
@@ -267,6 +271,45 @@ Json priorities_json(const Strategy& strategy, const cost::Problem& problem) {
   return list;
 }
 
+// Of each device that takes turns: [first unit, behind the last, entry], each a triple.
+void read_sequence(JsonObject& object, const cost::Problem& problem, const Names& names,
+                   Strategy& strategy) {
+  if (!object.has("sequence")) return;
+  strategy.sequence.assign(problem.cluster->device_count(), {});
+  for (const JsonValue& item : object.list("sequence")) {
+    JsonObject entry(item);
+    const DeviceId device = names.device(entry.required("device"));
+    auto& turns = strategy.sequence[device];
+    VALIDATE(turns.empty(), "{}: device '{}' stands twice, expected one entry", item.where(),
+             problem.cluster->device(device).name);
+    for (const JsonValue& one : entry.list("turns")) {
+      const std::vector<JsonValue> parts = one.as_list();
+      VALIDATE(parts.size() == 3, "{}: {} values, expected [unit, unit behind, entry]", one.where(),
+               parts.size());
+      const auto number = [&](std::size_t i) {
+        return static_cast<std::size_t>(parts[i].as_int(0, 0xfffffffe));
+      };
+      turns.push_back(
+          {UnitId(number(0)), UnitId(number(1)), static_cast<std::uint32_t>(number(2))});
+    }
+    VALIDATE(!turns.empty(), "{}: no turns, leave the device out instead", item.where());
+    entry.finish();
+  }
+}
+
+Json sequence_json(const Strategy& strategy, const cost::Problem& problem) {
+  Json list = Json::array();
+  for (DeviceId device : problem.cluster->device_ids()) {
+    if (strategy.sequence[device].empty()) continue;
+    Json turns = Json::array();
+    for (const Turn& turn : strategy.sequence[device]) {
+      turns.push_back({turn.begin.value(), turn.end.value(), turn.entry});
+    }
+    list.push_back({{"device", problem.cluster->device(device).name}, {"turns", turns}});
+  }
+  return list;
+}
+
 // Every task at most once; which tasks there are is known once the plan is compiled.
 void read_dispatch(JsonObject& object, PlanRecord& record) {
   std::set<std::int64_t> seen;
@@ -279,7 +322,7 @@ void read_dispatch(JsonObject& object, PlanRecord& record) {
 
 PlanRecord read_record(const Json& json, const std::string& source, const cost::Problem& problem) {
   JsonObject object(JsonValue(json, source));
-  check_format(object, "heterog-plan", kVersion);
+  check_format(object, "heterog-plan", kOldestVersion, kVersion);
   const PlanHeader header = read_header(object);
   VALIDATE(header.graph_hash == problem.graph->hash(),
            "{}: graph.hash: made for graph {}, this graph is {} ({})", source,
@@ -300,6 +343,7 @@ PlanRecord read_record(const Json& json, const std::string& source, const cost::
   check_grouping(object, source, problem, record.strategy);
   read_sync(object, names, record.strategy);
   read_priorities(object, problem, record.strategy);
+  read_sequence(object, problem, names, record.strategy);
   read_predicted(object.required("predicted"), record);
   read_dispatch(object, record);
   object.finish();
@@ -328,6 +372,7 @@ void write_plan(const std::string& path, const PlanRecord& record, const cost::P
   if (!record.strategy.priorities.empty()) {
     json["priorities"] = priorities_json(record.strategy, problem);
   }
+  if (!record.strategy.sequence.empty()) json["sequence"] = sequence_json(record.strategy, problem);
   Json decided;
   add_units(record.strategy, *problem.cluster, decided);
   for (const auto& [key, value] : decided.items()) json[key] = value;
@@ -346,7 +391,7 @@ void write_plan(const std::string& path, const PlanRecord& record, const cost::P
 PlanHeader read_plan_header(const std::string& path) {
   const Json json = read_json_file(path);
   JsonObject object(JsonValue(json, path));
-  check_format(object, "heterog-plan", kVersion);
+  check_format(object, "heterog-plan", kOldestVersion, kVersion);
   return read_header(object);
 }
 

@@ -103,6 +103,15 @@ std::vector<Slice> slices_of_replicas(const std::vector<Replica>& replicas, std:
 
 }  // namespace
 
+UnitId unit_of(const cost::Problem& problem, const Strategy& strategy, OpId op) {
+  if (!strategy.unit_of_op.empty()) return strategy.unit_of_op[op];
+  return UnitId(problem.grouping.group_of[op].value());
+}
+
+std::vector<Slice> entry_slices(const UnitDecision& decision, std::int64_t batch) {
+  return slices_of_replicas(decision.replicas, batch);
+}
+
 std::vector<Slice> merge_by_device(std::span<const Slice> slices) {
   std::vector<Slice> merged;
   for (const Slice& slice : slices) {

@@ -40,6 +40,8 @@ struct UnitDecision {
   std::vector<Replica> replicas;
   SyncMethod sync = SyncMethod::kAllReduce;
   Instances instances = Instances::kPerDevice;
+  // Its forward ops run again before its backward ops need what they make (decision 16).
+  bool recompute = false;
   friend bool operator==(const UnitDecision&, const UnitDecision&) = default;
 };
 
@@ -79,6 +81,16 @@ struct OpPriority {
   friend bool operator==(const OpPriority&, const OpPriority&) = default;
 };
 
+// What a device does between two points at which it finishes with one thing before it begins the
+// next: the ops of units [begin, end), which have one and the same list of instances, on the slice
+// of one of its entries.
+struct Turn {
+  UnitId begin;
+  UnitId end;
+  std::uint32_t entry = 0;  // of the units' replicas; its device is the one whose turn it is
+  friend bool operator==(const Turn&, const Turn&) = default;
+};
+
 // The whole answer of a planner. Empty members mean the default named beside them.
 struct Strategy {
   IdVector<OpId, UnitId> unit_of_op;     // empty: the problem's groups are the units
@@ -86,7 +98,10 @@ struct Strategy {
   std::vector<ParameterSync> sync;       // empty: every parameter as its unit says
   OrderPolicy order = OrderPolicy::kRank;
   std::vector<OpPriority> priorities;  // kPriority: of what is not named, 0; else empty
-  Bytes bucket_bytes = 0;              // gradients that share one all-reduce; 0: one each
+  // Turns of each device, strictly one after the other (decision 17). What is in no turn runs when
+  // it can. Empty: no turns. Not with kPriority.
+  IdVector<DeviceId, std::vector<Turn>> sequence;
+  Bytes bucket_bytes = 0;  // gradients that share one all-reduce; 0: one each
   friend bool operator==(const Strategy&, const Strategy&) = default;
 };
 
@@ -96,6 +111,9 @@ Strategy uniform_strategy(const cost::Problem& problem, const UnitDecision& deci
 UnitDecision even_decision(const cost::Problem& problem, SyncMethod sync);
 UnitDecision proportional_decision(const cost::Problem& problem, SyncMethod sync);
 UnitDecision single_decision(DeviceId device);
+
+// The unit of an op.
+UnitId unit_of(const cost::Problem& problem, const Strategy& strategy, OpId op);
 
 // A contiguous interval of the batch's samples on a device.
 struct Slice {
@@ -111,6 +129,8 @@ struct Slice {
 // its first replica.
 std::vector<Slice> slice_batch(const std::vector<Replica>& replicas, std::int64_t batch);
 std::vector<Slice> slice_batch(const UnitDecision& decision, std::int64_t batch);
+// The slice of each entry of a list whose entries are instances each; empty ones are among them.
+std::vector<Slice> entry_slices(const UnitDecision& decision, std::int64_t batch);
 // One slice per device, as large as all of its slices together, at the place of the first.
 std::vector<Slice> merge_by_device(std::span<const Slice> slices);
 

@@ -10,15 +10,15 @@ namespace heterog::explain {
 
 const compiler::UnitDecision& decision_of(const cost::Problem& problem,
                                           const compiler::Strategy& strategy, OpId op) {
-  if (!strategy.unit_of_op.empty()) return strategy.units[strategy.unit_of_op[op]];
-  return strategy.units[UnitId(problem.grouping.group_of[op].value())];
+  return strategy.units[compiler::unit_of(problem, strategy, op)];
 }
 
 std::string decision_text(const cost::Problem& problem, const compiler::UnitDecision& decision) {
   const auto instances = compiler::slice_batch(decision, problem.batch);
   const auto slices = compiler::merge_by_device(instances);
-  const std::string repeated =
+  std::string repeated =
       instances.size() > slices.size() ? fmt::format(", in {} instances", instances.size()) : "";
+  if (decision.recompute) repeated += ", forward ops again for the backward pass";
   const auto name = [&](const compiler::Slice& slice) {
     return problem.cluster->device(slice.device).name;
   };

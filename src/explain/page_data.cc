@@ -41,6 +41,7 @@ int kind_number(const cost::Problem& problem, const Plan& plan, TaskId task) {
     case TaskKind::kPull:
       return 8;
     case TaskKind::kOverhead:
+    case TaskKind::kTurn:
       return 9;
   }
   return 0;

@@ -16,7 +16,8 @@ namespace {
 void add_decisions(Hasher& hasher, const compiler::Strategy& strategy) {
   for (UnitId unit : strategy.unit_of_op) hasher.add(unit.value());
   for (const compiler::UnitDecision& decision : strategy.units) {
-    hasher.add(decision.replicas.size() * 4 + static_cast<std::uint64_t>(decision.instances) * 2 +
+    hasher.add(decision.replicas.size() * 8 + static_cast<std::uint64_t>(decision.recompute) * 4 +
+               static_cast<std::uint64_t>(decision.instances) * 2 +
                static_cast<std::uint64_t>(decision.sync));
     for (const compiler::Replica& replica : decision.replicas) {
       hasher.add(replica.device.value());
@@ -37,6 +38,14 @@ void add_options(Hasher& hasher, const compiler::Strategy& strategy) {
     hasher.add(one.op.value());
     hasher.add(one.instance);
     hasher.add(static_cast<std::uint64_t>(one.priority));
+  }
+  for (const std::vector<compiler::Turn>& turns : strategy.sequence) {
+    hasher.add(turns.size());
+    for (const compiler::Turn& turn : turns) {
+      hasher.add(turn.begin.value());
+      hasher.add(turn.end.value());
+      hasher.add(turn.entry);
+    }
   }
   hasher.add(static_cast<std::uint64_t>(strategy.order));
   hasher.add(static_cast<std::uint64_t>(strategy.bucket_bytes));

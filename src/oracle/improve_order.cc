@@ -74,6 +74,8 @@ std::optional<BetterOrder> improve_order(const cost::Problem& problem, const Str
     start.priorities.clear();
     keep_better(start, run(start));
   }
+  // Priorities and turns do not go together.
+  if (!strategy.sequence.empty()) starts.clear();
   for (Strategy& in_order : starts) {
     const sim::SimResult* result = &run(in_order);
     if (result->step > best.measured.evaluation.step / 8 * 9) continue;  // too far off to catch up

@@ -139,6 +139,7 @@ class TraceWriter {
   }
 
   void add_task(TaskId task) {
+    if (plan_.kind[task] == compiler::TaskKind::kTurn) return;
     if (options_.rank && plan_.kind[task] == compiler::TaskKind::kOverhead) return;  // never runs
     for (compiler::Hold hold : plan_.holds[task]) {
       const std::size_t resource = hold.resource.value();

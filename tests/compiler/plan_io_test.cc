@@ -60,6 +60,18 @@ TEST(PlanFile, ReadsBackWhatWasWritten) {
       record.strategy.order = OrderPolicy::kPriority;
       record.strategy.priorities = {{first, 0, -5}, {problem->folded->ops[1], 0, 1LL << 40}};
     }
+    if (i % 3 == 1) {
+      record.strategy.units[UnitId(0)].recompute = true;
+    }
+    if (i % 4 == 2) {
+      UnitDecision& unit = record.strategy.units[UnitId(0)];
+      unit.instances = Instances::kPerEntry;
+      record.strategy.sequence.assign(3, {});
+      for (std::uint32_t entry = 0; entry < unit.replicas.size(); ++entry) {
+        record.strategy.sequence[unit.replicas[entry].device].push_back(
+            {UnitId(0), UnitId(1), entry});
+      }
+    }
     write_plan(file_name(), record, *problem);
     const PlanHeader header = read_plan_header(file_name());
     EXPECT_EQ(header.batch, 12);
@@ -72,6 +84,22 @@ TEST(PlanFile, ReadsBackWhatWasWritten) {
     EXPECT_EQ(back.dispatch, record.dispatch);
   }
   std::filesystem::remove(file_name());
+}
+
+// Files of before there were turns and recomputation.
+TEST(PlanFile, ReadsTheFirstVersion) {
+  const auto problem = toy_problem(support::tiny_mlp_graph(), 3, 12);
+  Rng rng(2);
+  const PlanRecord record = random_record(*problem, rng);
+  write_plan(file_name(), record, *problem);
+  std::string text = read_file(file_name());
+  std::filesystem::remove(file_name());
+  const std::string version = "\"version\": 2";
+  ASSERT_NE(text.find(version), text.npos);
+  text.replace(text.find(version), version.size(), "\"version\": 1");
+  EXPECT_EQ(parse_plan(text, "p.json", *problem).strategy, record.strategy);
+  text.replace(text.find("\"version\": 1"), version.size(), "\"version\": 3");
+  EXPECT_THROW(parse_plan(text, "p.json", *problem), Error);
 }
 
 std::string refusal(const std::string& text, const cost::Problem& problem) {

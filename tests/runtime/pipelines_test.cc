@@ -32,12 +32,14 @@ TEST_P(Pipelines, TrainAsOneDevice) {
                          cluster, cost::CalibratedModel(), batch);
   const planner::Registry registry(planner::builtin_planners());
   ThreadPool pool(1);
-  for (const char* planner : {"spp", "gpipe", "pipedream", "hetpipe", "accumulate"}) {
+  for (const char* planner : {"spp:turns=strict,", "spp:turns=priorities,recompute=all,",
+                              "gpipe:turns=strict,recompute=all,", "pipedream:turns=priorities,",
+                              "hetpipe:turns=strict,", "accumulate:"}) {
     SCOPED_TRACE(planner);
     oracle::SimulatedOracle oracle(*problem, pool);
     planner::PlannerContext context{.oracle = oracle};
     const std::string request =
-        std::string(planner) + ":micro_batches=" + std::to_string(micro_batches);
+        std::string(planner) + "micro_batches=" + std::to_string(micro_batches);
     const auto found = registry.make(request, *cluster)->plan(context);
     const auto entries = [](const compiler::UnitDecision& unit) { return unit.replicas.size(); };
     EXPECT_GE(std::ranges::max(found.strategy.units, {}, entries).replicas.size(),

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "compiler/accumulate.h"
 #include "runtime/jobs.h"
 #include "runtime/program/faults.h"
 
@@ -147,6 +148,22 @@ TEST(VerifyItself, FindsASkippedPull) {
   EXPECT_GT(found.worst_relative(), 1e-4);
   const auto reduced = weighted(*problem, {1, 1}, SyncMethod::kAllReduce);
   EXPECT_THROW(verify_broken(problem, reduced, Fault::kSkipPull), Error);
+}
+
+// Micro-batches of one stage, all forward passes first.
+TEST(VerifyItself, FindsWhatMicroBatchesMixUp) {
+  const std::shared_ptr<const cost::Problem> problem = compiler::model_problem("lenet5-tiny", 2, 8);
+  const auto whole = weighted(*problem, {1, 1}, SyncMethod::kAllReduce);
+  const auto cut =
+      compiler::in_turns(*problem, whole, 2, [&](OpId op, DeviceId, std::int64_t micro_batch) {
+        const bool forward = problem->graph->op(op).phase == graph::Phase::kForward;
+        return forward ? micro_batch : 2 + micro_batch;
+      });
+  for (Fault fault : {Fault::kDropMicroBatch, Fault::kSwapTurns, Fault::kStaleParameter}) {
+    SCOPED_TRACE(kFaultNames[static_cast<std::size_t>(fault)]);
+    EXPECT_GT(verify_broken(problem, cut, fault).worst_relative(), 1e-4);
+    EXPECT_THROW(verify_broken(problem, whole, fault), Error);
+  }
 }
 
 }  // namespace

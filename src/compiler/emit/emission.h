@@ -8,6 +8,7 @@
 #include "compiler/emit/whereabouts.h"
 #include "compiler/layout.h"
 #include "compiler/plan_builder.h"
+#include "compiler/recomputation.h"
 #include "cost/problem.h"
 
 namespace heterog::compiler {
@@ -22,6 +23,7 @@ struct Emission {
   PlanBuilder& builder;
   Whereabouts where;
   CollectiveCosts costs;
+  Recomputation recomputation = {};
   // Kept from op to op for their memory: what each instance reads, and what it reads of makers on
   // the same slices.
   std::vector<std::vector<Source>> sources = {};

@@ -70,7 +70,8 @@ void read_direct(Emission& e, TaskId task, std::size_t instance) {
   }
 }
 
-void allocate_outputs(Emission& e, OpId op, std::size_t instance, TaskId task, const Slice& slice) {
+void allocate_outputs(Emission& e, OpId op, std::size_t instance, TaskId task, const Slice& slice,
+                      const Again& again) {
   const graph::ModelGraph& graph = *e.problem.graph;
   for (TensorId out : graph.outputs(op)) {
     if (!out.valid()) continue;
@@ -80,13 +81,27 @@ void allocate_outputs(Emission& e, OpId op, std::size_t instance, TaskId task, c
       continue;
     }
     const BufferId buffer = e.builder.allocate(task, slice.device, bytes, out);
-    if (instance == 0) e.where.made_buffer(op, out, buffer);
+    if (instance != 0) continue;
+    if (again.unit.valid()) {
+      e.where.made_buffer_again(out, buffer);
+    } else {
+      e.where.made_buffer(op, out, buffer);
+    }
+  }
+}
+
+void wait_for_gate(Emission& e, TaskId task, const Slice& slice, OpId gate) {
+  const auto slices = e.layout.op_slices(gate);
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    if (slices[i].begin < slice.end && slice.begin < slices[i].end) {
+      e.builder.depend(e.where.instance_task(gate, i), task);
+    }
   }
 }
 
 }  // namespace
 
-void emit_op(Emission& e, OpId op) {
+TaskId emit_op(Emission& e, OpId op, const Again& again) {
   const LayoutId layout = e.layout.of_op[op];
   const auto reads = e.problem.folded->reads[op];
   const bool direct = reads_directly(e, layout, reads);
@@ -97,6 +112,7 @@ void emit_op(Emission& e, OpId op) {
   task.kind = TaskKind::kCompute;
   task.op = op;
   DeviceTypeId last_type;
+  TaskId first;
   for (std::size_t i = 0; i < slices.size(); ++i) {
     const Slice& slice = slices[i];
     const DeviceTypeId type = e.problem.cluster->device(slice.device).type;
@@ -110,7 +126,15 @@ void emit_op(Emission& e, OpId op) {
     task.begin = slice.begin;
     task.end = slice.end;
     const TaskId id = e.builder.add_task(task);
-    if (i == 0) e.where.ran(op, id);
+    if (i == 0) {
+      first = id;
+      if (again.unit.valid()) {
+        e.where.ran_again(op, id, again.unit);
+      } else {
+        e.where.ran(op, id);
+      }
+    }
+    if (again.gate.valid()) wait_for_gate(e, id, slice, again.gate);
     e.builder.hold(id, {e.builder.plan().compute_stream(slice.device), task.duration});
     if (direct) {
       read_direct(e, id, i);
@@ -122,8 +146,9 @@ void emit_op(Emission& e, OpId op) {
       if (direct) keep_external(e, read.base, layout, slice.device);
       e.where.note_reader(read.base, slice.device, id);
     }
-    allocate_outputs(e, op, i, id, slice);
+    allocate_outputs(e, op, i, id, slice, again);
   }
+  return first;
 }
 
 }  // namespace heterog::compiler

@@ -8,8 +8,15 @@
 
 namespace heterog::compiler {
 
-// The compute tasks of an op, one per instance.
-void emit_op(Emission& e, OpId op);
+// What an op runs again for, and what its tasks then wait for beside what they read: the instances
+// of `gate` on the same samples. Neither: it runs for the first time.
+struct Again {
+  UnitId unit;
+  OpId gate;
+};
+
+// The compute tasks of an op, one per instance, one behind the other; returns the first.
+TaskId emit_op(Emission& e, OpId op, const Again& again = {});
 
 // Brings what each instance of the layout reads; e.sources has it then, instance by instance.
 void fetch_all(Emission& e, OpId op, LayoutId layout, std::span<const graph::Read> reads);

@@ -23,6 +23,14 @@ Whereabouts::Whereabouts(const cost::Problem& problem, const Layout& layout)
   }
 }
 
+void Whereabouts::read_for(UnitId unit) {
+  reader_ = unit;
+  if (!unit.valid() || !again_for_.empty()) return;
+  again_for_.resize(first_task_.size());
+  again_task_.resize(first_task_.size());
+  again_buffer_.resize(first_buffer_.size());
+}
+
 std::vector<Location> Whereabouts::instances(TensorId base, OpId producer) const {
   std::vector<Location> locations;
   const Made all = made(base, producer);

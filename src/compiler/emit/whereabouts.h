@@ -65,9 +65,21 @@ class Whereabouts {
     first_buffer_[out] = first;
     ++buffers_per_instance_[op];
   }
+  // By what ran again for `reader`, if its producer did, else by what ran first.
   Made made(TensorId base, OpId producer) const {
+    if (reader_.valid() && again_for_[producer] == reader_) {
+      return {again_task_[producer], again_buffer_[base], buffers_per_instance_[producer]};
+    }
     return {first_task_[producer], first_buffer_[base], buffers_per_instance_[producer]};
   }
+  // The same once more, for a unit; then whoever reads for that unit (invalid: for none) finds it.
+  void ran_again(OpId op, TaskId first, UnitId unit) {
+    again_for_[op] = unit;
+    again_task_[op] = first;
+  }
+  void made_buffer_again(TensorId out, BufferId first) { again_buffer_[out] = first; }
+  void read_for(UnitId unit);
+  UnitId made_again_for(OpId op) const { return again_for_[op]; }
   TaskId instance_task(OpId op, std::size_t instance) const {
     return TaskId(first_task_[op].value() + instance);
   }
@@ -132,6 +144,11 @@ class Whereabouts {
   IdVector<OpId, TaskId> first_task_;
   IdVector<TensorId, BufferId> first_buffer_;
   IdVector<OpId, std::uint32_t> buffers_per_instance_;
+  // Of what ran again; empty where nothing did.
+  IdVector<OpId, UnitId> again_for_;
+  IdVector<OpId, TaskId> again_task_;
+  IdVector<TensorId, BufferId> again_buffer_;
+  UnitId reader_;
   std::vector<std::uint32_t> latest_piece_;  // [tensor][device]
   std::vector<Piece> pieces_;
   IdVector<TensorId, std::uint32_t> total_;  // index into totals_

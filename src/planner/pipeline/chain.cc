@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/check.h"
 
@@ -64,19 +65,28 @@ std::vector<Line> crossing(const cost::Problem& problem, const std::vector<OpId>
 }
 
 // Every op by the forward op that it belongs to: aliases by what they view, backward ops by the op
-// that they differentiate or else by the latest that they read from, updates by their parameter.
+// that they differentiate, or by what they read if that is later or known alone, updates by their
+// parameter.
 IdVector<OpId, std::uint32_t> assign(const cost::Problem& problem,
                                      const IdVector<OpId, std::uint32_t>& of_forward,
                                      std::uint32_t last) {
   const graph::ModelGraph& graph = *problem.graph;
   constexpr std::uint32_t kUnknown = 0xffffffff;
   IdVector<OpId, std::uint32_t> layer(graph.op_count(), kUnknown);
-  const auto latest_read = [&](OpId op) {
+  // The latest of the layers of a pass that it reads from: in the forward pass the last, in the
+  // backward pass the first.
+  const auto latest_read = [&](OpId op, Phase phase) {
     std::uint32_t latest = kUnknown;
     for (TensorId in : graph.inputs(op)) {
       const OpId producer = graph.tensor(in).producer;
-      if (!producer.valid() || layer[producer] == kUnknown) continue;
-      latest = latest == kUnknown ? layer[producer] : std::max(latest, layer[producer]);
+      if (!producer.valid() || graph.op(producer).phase != phase) continue;
+      const std::uint32_t one = layer[producer];
+      if (one == kUnknown) continue;
+      if (phase == Phase::kBackward) {
+        latest = std::min(latest, one);
+      } else {
+        latest = latest == kUnknown ? one : std::max(latest, one);
+      }
     }
     return latest;
   };
@@ -85,10 +95,14 @@ IdVector<OpId, std::uint32_t> assign(const cost::Problem& problem,
     if (one.phase == Phase::kUpdate) continue;
     if (one.phase == Phase::kForward && !one.alias) {
       layer[op] = of_forward[op];
-    } else if (one.phase == Phase::kBackward && one.forward.valid()) {
-      layer[op] = layer[one.forward];
+    } else if (one.phase == Phase::kForward) {
+      layer[op] = latest_read(op, Phase::kForward);
     } else {
-      layer[op] = latest_read(op);
+      // What several layers read has a gradient that is added up where the last one comes in.
+      const std::uint32_t reads = latest_read(op, Phase::kBackward);
+      const std::uint32_t own =
+          one.forward.valid() ? layer[one.forward] : latest_read(op, Phase::kForward);
+      layer[op] = one.forward.valid() || reads == kUnknown ? std::min(reads, own) : reads;
     }
     if (layer[op] == kUnknown) layer[op] = one.phase == Phase::kForward ? 0 : last;
   }
@@ -182,12 +196,26 @@ Chain make_chain(const cost::Problem& problem, std::size_t layers) {
   return chain;
 }
 
+Chain recomputed(Chain chain) {
+  chain.recompute = true;
+  double crossing_fixed = 0, crossing_per_sample = 0;
+  for (Chain::Layer& layer : chain.layers) {
+    chain.again_fixed = std::max(chain.again_fixed, layer.saved_fixed);
+    chain.again_per_sample = std::max(chain.again_per_sample, layer.saved_per_sample);
+    layer.saved_fixed = std::exchange(crossing_fixed, layer.crossing_fixed);
+    layer.saved_per_sample = std::exchange(crossing_per_sample, layer.crossing_per_sample);
+  }
+  return chain;
+}
+
 std::vector<double> times_before(const cost::Problem& problem, const Chain& chain,
                                  DeviceTypeId type, std::int64_t samples) {
   std::vector<double> before(chain.layers.size() + 1, 0);
   for (OpId op : problem.folded->ops) {
     if (problem.graph->op(op).phase == Phase::kUpdate) continue;
-    before[chain.layer_of[op] + 1] += to_seconds(problem.costs.duration(op, type, samples));
+    const double seconds = to_seconds(problem.costs.duration(op, type, samples));
+    before[chain.layer_of[op] + 1] +=
+        is_forward(problem, op) && chain.recompute ? 2 * seconds : seconds;
   }
   for (std::size_t i = 1; i < before.size(); ++i) before[i] += before[i - 1];
   return before;

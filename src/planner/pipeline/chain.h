@@ -23,11 +23,19 @@ struct Chain {
     double saved_per_sample = 0;
   };
   std::vector<Layer> layers;
+  // Forward passes run again for the backward pass: what a layer saves is what it reads of the one
+  // before. While one layer runs again, what it makes is there too: of the largest layer, so much.
+  bool recompute = false;
+  double again_fixed = 0;
+  double again_per_sample = 0;
 };
 
 // At most `layers` layers, of about equal time on the whole batch: between two neighbours the cut
 // is where the fewest bytes cross, over the positions of half a layer's time.
 Chain make_chain(const cost::Problem& problem, std::size_t layers);
+
+// The same, in which every layer's forward pass runs again.
+Chain recomputed(Chain chain);
 
 // Seconds of the layers before each, forward and backward, on a device type, for so many samples (1
 // to the batch): layers [begin, end) take element `end` less element `begin`.

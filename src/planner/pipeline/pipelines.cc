@@ -12,8 +12,7 @@
 #include "planner/baselines.h"
 #include "planner/best_of.h"
 #include "planner/pipeline/device_order.h"
-#include "planner/pipeline/schedule.h"
-#include "planner/pipeline/stages.h"
+#include "planner/pipeline/stage_strategy.h"
 #include "planner/planner.h"
 
 namespace heterog::planner {
@@ -25,60 +24,6 @@ constexpr std::string_view kNothingFits =
     "no pipeline of so many stages and micro-batches fits in memory";
 constexpr std::size_t kLayers = 64;
 constexpr std::array<std::int64_t, 11> kMicroBatches = {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
-
-// Which stages a device has and where its layers are, for pipelines side by side: one each.
-using Pipelines = std::vector<std::vector<Stage>>;
-
-// Every layer on the device or devices of each pipeline; a pipeline's part of a micro-batch is by
-// the speed of its slowest stage.
-Strategy strategy_of(const cost::Problem& problem, const Chain& chain, const StageCosts& costs,
-                     const Pipelines& pipelines, std::int64_t micro_batches, Schedule schedule) {
-  std::vector<std::vector<StageTurns>> turns;
-  std::vector<std::pair<std::size_t, std::size_t>> place(problem.cluster->device_count());
-  std::vector<double> speeds;
-  for (std::size_t p = 0; p < pipelines.size(); ++p) {
-    turns.push_back(stage_turns(schedule, pipelines[p].size(), micro_batches));
-    double slowest = 0;
-    for (std::size_t s = 0; s < pipelines[p].size(); ++s) {
-      const Stage& stage = pipelines[p][s];
-      for (DeviceId device : stage.devices) place[device.value()] = {p, s};
-      slowest = std::max(slowest, costs.compute(stage.begin, stage.end, stage.devices));
-    }
-    speeds.push_back(1 / slowest);
-  }
-  Strategy strategy;
-  for (OpId op : problem.graph->op_ids()) {
-    strategy.unit_of_op.push_back(UnitId(chain.layer_of[op]));
-  }
-  for (std::size_t layer = 0; layer < chain.layers.size(); ++layer) {
-    compiler::UnitDecision unit{.replicas = {}};
-    for (std::size_t p = 0; p < pipelines.size(); ++p) {
-      for (const Stage& stage : pipelines[p]) {
-        if (layer < stage.begin || layer >= stage.end) continue;
-        double together = 0;
-        std::vector<double> each;
-        for (DeviceId device : stage.devices) {
-          each.push_back(costs.speed(stage.begin, stage.end, device, stage.devices.size()));
-          together += each.back();
-        }
-        for (std::size_t i = 0; i < each.size(); ++i) {
-          const double weight = pipelines.size() == 1 ? 1 : speeds[p] / speeds[0];
-          unit.replicas.push_back({stage.devices[i], weight * each[i] / together});
-        }
-      }
-    }
-    strategy.units.push_back(std::move(unit));
-  }
-  strategy.bucket_bytes = kHorovodBucketBytes;
-  strategy.order = compiler::OrderPolicy::kRankQueued;
-  return compiler::in_turns(
-      problem, strategy, micro_batches, [&](OpId op, DeviceId device, std::int64_t micro_batch) {
-        const auto [p, s] = place[device.value()];
-        const auto m = static_cast<std::size_t>(micro_batch);
-        const bool forward = problem.graph->op(op).phase == graph::Phase::kForward;
-        return forward ? turns[p][s].forward[m] : turns[p][s].backward[m];
-      });
-}
 
 std::vector<std::int64_t> micro_batch_counts(const cost::Problem& problem, std::int64_t given) {
   VALIDATE(given <= problem.batch, "micro_batches: {} of a batch of {}; expected at most {}", given,
@@ -112,40 +57,78 @@ struct Promising {
   std::vector<Stage> stages;
   std::size_t costs = 0;  // which micro-batches
   std::size_t line = 0;
+  bool recompute = false;
 };
+
+// A model's layers, and what stages of them cost in so many micro-batches.
+struct Costed {
+  Chain chain;
+  std::vector<StageCosts> costs;  // of each number of micro-batches
+};
+
+Costed costed(const cost::Problem& problem, Chain chain,
+              const std::vector<std::int64_t>& micro_batches, PipelineOptions::Form form) {
+  Costed made{std::move(chain), {}};
+  for (std::int64_t count : micro_batches) {
+    made.costs.emplace_back(problem, made.chain, count, form == PipelineOptions::Form::kPaper);
+  }
+  return made;
+}
 
 // What all candidates of a problem share.
 struct Pool {
-  Chain chain;
+  PipelineOptions options;
   std::vector<std::int64_t> micro_batches;
-  std::vector<StageCosts> costs;  // parallel
+  Costed once;   // forward passes run once
+  Costed again;  // they run again for the backward pass; empty where options exclude it
+  bool strict_possible = false;
   std::vector<Promising> found;
 
-  Pool(const cost::Problem& problem, const PipelineOptions& options)
-      : chain(make_chain(problem, kLayers)),
-        micro_batches(micro_batch_counts(problem, options.micro_batches)) {
-    for (std::int64_t count : micro_batches) {
-      costs.emplace_back(problem, chain, count, options.form == PipelineOptions::Form::kPaper);
+  Pool(const cost::Problem& problem, const PipelineOptions& given)
+      : options(given),
+        micro_batches(micro_batch_counts(problem, given.micro_batches)),
+        once(costed(problem, make_chain(problem, kLayers), micro_batches, given.form)),
+        strict_possible(in_line(problem, once.chain)) {
+    if (given.recompute != PipelineOptions::Recompute::kNone) {
+      again = costed(problem, recomputed(once.chain), micro_batches, given.form);
     }
+    VALIDATE(
+        given.turns != PipelineOptions::Turns::kStrict || strict_possible,
+        "turns: strict, but layers of this model wait for later layers, or for all micro-batches "
+        "(batch normalisation); expected priorities");
   }
+
+  const Costed& of(bool recompute) const { return recompute ? again : once; }
 
   // The best partition of the line for each number of stages and micro-batches.
   void add(const std::vector<DeviceId>& devices, StageCounts stages, std::size_t number = 0) {
-    const Line line(costs.front(), devices);
+    const Line line(once.costs.front(), devices);
     for (std::size_t count = stages.first; count <= stages.last; ++count) {
       for (std::size_t m = 0; m < micro_batches.size(); ++m) {
-        const auto cut =
-            partition(chain, costs[m], line, {.stages = count, .micro_batches = micro_batches[m]});
-        if (!cut) continue;
-        found.push_back({estimate_step(costs[m], *cut, micro_batches[m]), *cut, m, number});
+        for (bool recompute : {false, true}) {
+          if (recompute ? again.costs.empty()
+                        : options.recompute == PipelineOptions::Recompute::kAll) {
+            continue;
+          }
+          const Costed& kind = of(recompute);
+          const auto cut = partition(kind.chain, kind.costs[m], line,
+                                     {.stages = count, .micro_batches = micro_batches[m]});
+          if (!cut) continue;
+          const double seconds = estimate_step(kind.costs[m], *cut, micro_batches[m]);
+          found.push_back({seconds, *cut, m, number, recompute});
+          break;  // it costs time, and is for what would not fit
+        }
       }
     }
     std::ranges::stable_sort(found, {}, &Promising::seconds);
   }
 
-  Strategy strategy(const cost::Problem& problem, const Promising& one, Schedule schedule) const {
-    return strategy_of(problem, chain, costs[one.costs], {one.stages}, micro_batches[one.costs],
-                       schedule);
+  // `how` but for its micro-batches and what runs again.
+  Strategy strategy(const cost::Problem& problem, const Promising& one, Staging how) const {
+    how.micro_batches = micro_batches[one.costs];
+    how.recompute = one.recompute;
+    const Costed& kind = of(one.recompute);
+    return stage_strategy(problem, kind.chain, kind.costs[one.costs], {one.stages}, how);
   }
 
   // About: an op once a micro-batch on each device of its stage.
@@ -155,7 +138,7 @@ struct Pool {
       replicas += (stage.end - stage.begin) * stage.devices.size();
     }
     const auto parts = static_cast<std::size_t>(micro_batches[one.costs]);
-    return problem.folded->ops.size() * parts * replicas / chain.layers.size();
+    return problem.folded->ops.size() * parts * replicas / once.chain.layers.size();
   }
 
   // The best by estimate, but few of one line and number of stages: neighbours are alike, and what
@@ -208,14 +191,26 @@ Pool promising_pool(const cost::Problem& problem, const PipelineOptions& options
 
 constexpr std::size_t kSimulated = 24;
 
+// The ways in which options let devices keep to turns.
+std::vector<Keeping> keepings(const Pool& pool) {
+  using Turns = PipelineOptions::Turns;
+  std::vector<Keeping> made;
+  if (pool.options.turns != Turns::kStrict) made.push_back(Keeping::kAsPriorities);
+  const bool strict = pool.options.turns != Turns::kPriorities && pool.strict_possible;
+  if (strict) made.push_back(Keeping::kStrictly);
+  return made;
+}
+
 // The best of cuts of a pool in one schedule.
 PlannerResult best_cut(const Pool& pool, std::span<const Promising> cuts, Schedule schedule,
                        PlannerContext& context) {
   VALIDATE(!cuts.empty(), "{}", kNothingFits);
+  const std::vector<Keeping> ways = keepings(pool);
   const auto make = [&](std::size_t i) {
-    return pool.strategy(context.problem(), cuts[i], schedule);
+    const Staging how{.schedule = schedule, .keeping = ways[i % ways.size()]};
+    return pool.strategy(context.problem(), cuts[i / ways.size()], how);
   };
-  return best_of(cuts.size(), make, context.oracle, context.budget);
+  return best_of(cuts.size() * ways.size(), make, context.oracle, context.budget);
 }
 
 PlannerResult plan_spp(const PipelineOptions& options, PlannerContext& context) {
@@ -238,7 +233,7 @@ PlannerResult plan_gpipe(const PipelineOptions& options, PlannerContext& context
   const cost::Problem& problem = context.problem();
   const Pool pool(problem, options);
   const std::size_t devices = problem.cluster->device_count();
-  const std::size_t layers = pool.chain.layers.size();
+  const std::size_t layers = pool.once.chain.layers.size();
   const std::size_t count = std::min(stage_counts(problem, options.stages, devices).last, layers);
   std::vector<Stage> stages;
   for (std::size_t s = 0; s < count; ++s) {
@@ -246,7 +241,13 @@ PlannerResult plan_gpipe(const PipelineOptions& options, PlannerContext& context
   }
   std::vector<Promising> cuts;
   for (std::size_t m = 0; m < pool.micro_batches.size(); ++m) {
-    cuts.push_back({.stages = stages, .costs = m});
+    for (bool recompute : {false, true}) {
+      if (recompute ? pool.again.costs.empty()
+                    : options.recompute == PipelineOptions::Recompute::kAll) {
+        continue;
+      }
+      cuts.push_back({.stages = stages, .costs = m, .recompute = recompute});
+    }
   }
   return best_cut(pool, cuts, Schedule::kForwardFirst, context);
 }
@@ -265,26 +266,45 @@ PlannerResult plan_pipedream(const PipelineOptions& options, PlannerContext& con
 PlannerResult plan_hetpipe(const PipelineOptions& options, PlannerContext& context) {
   const cost::Problem& problem = context.problem();
   const Pool pool(problem, options);
-  std::vector<std::pair<std::size_t, Pipelines>> found;  // with: which micro-batches
-  for (std::size_t m = 0; m < pool.micro_batches.size(); ++m) {
+  const std::vector<Keeping> ways = keepings(pool);
+  struct Found {
+    std::size_t costs = 0;  // which micro-batches
+    bool recompute = false;
     Pipelines pipelines;
-    for (MachineId machine : id_range<MachineId>(problem.cluster->machine_count())) {
-      const auto& line = problem.cluster->machine(machine).devices;
-      const auto cut =
-          partition(pool.chain, pool.costs[m], Line(pool.costs[m], line),
-                    {.stages = std::min(most_stages(line.size()), pool.chain.layers.size()),
-                     .micro_batches = pool.micro_batches[m]});
-      if (cut) pipelines.push_back(*cut);
+  };
+  std::vector<Found> found;
+  for (std::size_t m = 0; m < pool.micro_batches.size(); ++m) {
+    for (bool recompute : {false, true}) {
+      if (recompute ? pool.again.costs.empty()
+                    : options.recompute == PipelineOptions::Recompute::kAll) {
+        continue;
+      }
+      const Costed& kind = pool.of(recompute);
+      Pipelines pipelines;
+      for (MachineId machine : id_range<MachineId>(problem.cluster->machine_count())) {
+        const auto& line = problem.cluster->machine(machine).devices;
+        const auto cut =
+            partition(kind.chain, kind.costs[m], Line(kind.costs[m], line),
+                      {.stages = std::min(most_stages(line.size()), kind.chain.layers.size()),
+                       .micro_batches = pool.micro_batches[m]});
+        if (cut) pipelines.push_back(*cut);
+      }
+      if (pipelines.size() < problem.cluster->machine_count()) continue;
+      found.push_back({m, recompute, std::move(pipelines)});
+      break;
     }
-    if (pipelines.size() == problem.cluster->machine_count()) found.emplace_back(m, pipelines);
   }
   VALIDATE(!found.empty(), "{}", kNothingFits);
   const auto make = [&](std::size_t i) {
-    const auto& [m, pipelines] = found[i];
-    return strategy_of(problem, pool.chain, pool.costs[m], pipelines, pool.micro_batches[m],
-                       Schedule::kOneForwardOneBackward);
+    const Found& one = found[i / ways.size()];
+    const Costed& kind = pool.of(one.recompute);
+    return stage_strategy(problem, kind.chain, kind.costs[one.costs], one.pipelines,
+                          {.micro_batches = pool.micro_batches[one.costs],
+                           .schedule = Schedule::kOneForwardOneBackward,
+                           .keeping = ways[i % ways.size()],
+                           .recompute = one.recompute});
   };
-  return best_of(found.size(), make, context.oracle, context.budget);
+  return best_of(found.size() * ways.size(), make, context.oracle, context.budget);
 }
 
 // Data parallelism, or one device, in micro-batches one after the other.
@@ -322,14 +342,26 @@ constexpr Field<PipelineOptions> kParts = {
     "micro_batches", "into how many parts the batch is cut; 0: whatever is best",
     IntegerField<PipelineOptions>{&PipelineOptions::micro_batches, {0, 65536}}};
 constexpr std::array<std::string_view, 2> kFormWords = {"unequal", "paper"};
-constexpr std::array<Field<PipelineOptions>, 3> kSppFields = {
-    kStages, kParts,
+constexpr std::array<std::string_view, 3> kTurnWords = {"best", "priorities", "strict"};
+constexpr Field<PipelineOptions> kTurns = {
+    "turns",
+    "whether a device that waits for its turn takes another that is ready: it does, it does not, "
+    "or "
+    "whatever is best",
+    choice<PipelineOptions, &PipelineOptions::turns>(kTurnWords)};
+constexpr std::array<std::string_view, 3> kRecomputeWords = {"if-needed", "none", "all"};
+constexpr Field<PipelineOptions> kRecompute = {
+    "recompute", "whether forward passes run again for backward passes, which saves memory",
+    choice<PipelineOptions, &PipelineOptions::recompute>(kRecomputeWords)};
+constexpr std::array<Field<PipelineOptions>, 5> kSppFields = {
+    kStages, kParts, kTurns, kRecompute,
     Field<PipelineOptions>{
         "form",
         "what is believed of stages: unequal devices, shared network cards and memory, or what the "
         "paper has",
         choice<PipelineOptions, &PipelineOptions::form>(kFormWords)}};
-constexpr std::array<Field<PipelineOptions>, 2> kFields = {kStages, kParts};
+constexpr std::array<Field<PipelineOptions>, 4> kFields = {kStages, kParts, kTurns, kRecompute};
+constexpr std::array<Field<PipelineOptions>, 3> kWithoutStages = {kParts, kTurns, kRecompute};
 constexpr std::array<Field<PipelineOptions>, 1> kPartsAlone = {kParts};
 
 PlannerEntry entry(std::string_view name, std::string_view one_line,
@@ -350,27 +382,35 @@ std::vector<Tried> try_pipelines(BatchEvaluator& evaluator, const PipelineLimits
   const Pool pool = promising_pool(problem, options);
   std::vector<Tried> tried;
   std::vector<std::size_t> order;  // of `tried`
-  const auto simulate = [&](std::span<const Promising* const> cuts, Schedule schedule) {
+  const auto simulate = [&](std::span<const Promising* const> cuts, Schedule schedule,
+                            Keeping keeping) {
     for (std::size_t i = 0; i < cuts.size(); i += kAtATime) {
       if (!tried.empty() && evaluator.spent()) return;
       const auto left =
           static_cast<std::size_t>(std::max<std::int64_t>(1, evaluator.evaluations_left()));
       std::vector<Strategy> strategies;
       for (const Promising* cut : cuts.subspan(i, std::min({kAtATime, left, cuts.size() - i}))) {
-        strategies.push_back(pool.strategy(problem, *cut, schedule));
+        strategies.push_back(
+            pool.strategy(problem, *cut, {.schedule = schedule, .keeping = keeping}));
       }
       const std::vector<Measured> measured = evaluator.evaluate(strategies);
       for (std::size_t j = 0; j < strategies.size(); ++j) {
-        spdlog::debug("pipeline of {} stages, {} micro-batches: estimate {:.4f} s, step {:.4f} s{}",
-                      cuts[i + j]->stages.size(), pool.micro_batches[cuts[i + j]->costs],
-                      cuts[i + j]->seconds, to_seconds(measured[j].evaluation.step),
-                      measured[j].evaluation.feasible ? "" : ", does not fit in memory");
+        spdlog::debug(
+            "pipeline of {} stages, {} micro-batches{}{}{}: estimate {:.4f} s, step "
+            "{:.4f} s{}",
+            cuts[i + j]->stages.size(), pool.micro_batches[cuts[i + j]->costs],
+            schedule == Schedule::kListed ? ", listed" : "",
+            keeping == Keeping::kStrictly ? ", strictly" : "",
+            cuts[i + j]->recompute ? ", forward passes again" : "", cuts[i + j]->seconds,
+            to_seconds(measured[j].evaluation.step),
+            measured[j].evaluation.feasible ? "" : ", does not fit in memory");
         tried.push_back({std::move(strategies[j]), measured[j].evaluation});
       }
     }
   };
   std::vector<const Promising*> cuts = pool.choose(problem, limits);
-  simulate(cuts, Schedule::kOneForwardOneBackward);
+  const std::vector<Keeping> ways = keepings(pool);
+  simulate(cuts, Schedule::kOneForwardOneBackward, ways.front());
   cuts.resize(tried.size());
   for (std::size_t i = 0; i < tried.size(); ++i) order.push_back(i);
   std::ranges::stable_sort(order, better, [&](std::size_t i) { return tried[i].evaluation; });
@@ -378,7 +418,8 @@ std::vector<Tried> try_pipelines(BatchEvaluator& evaluator, const PipelineLimits
   for (std::size_t i : order) {
     if (best.size() < kListed) best.push_back(cuts[i]);
   }
-  simulate(best, Schedule::kListed);
+  if (ways.size() > 1) simulate(best, Schedule::kOneForwardOneBackward, ways.back());
+  for (Keeping keeping : ways) simulate(best, Schedule::kListed, keeping);
   return tried;
 }
 
@@ -390,7 +431,7 @@ std::vector<PlannerEntry> pipeline_entries() {
             kFields, plan_gpipe),
       entry("pipedream", "stages with replicas along the devices; forward and backward in turns",
             kFields, plan_pipedream),
-      entry("hetpipe", "a pipeline in each machine, side by side", kPartsAlone, plan_hetpipe),
+      entry("hetpipe", "a pipeline in each machine, side by side", kWithoutStages, plan_hetpipe),
       entry("spp", "stages with replicas along the best line of devices, simulated in many forms",
             kSppFields, plan_spp),
   };

@@ -13,6 +13,9 @@ namespace heterog::planner {
 struct PipelineOptions {
   std::int64_t stages = 0;         // 0: whatever is best
   std::int64_t micro_batches = 0;  // 0: whatever is best
+  enum class Turns : std::uint8_t { kBest, kPriorities, kStrict } turns = Turns::kBest;
+  // Where nothing else fits, nowhere, everywhere.
+  enum class Recompute : std::uint8_t { kIfNeeded, kNone, kAll } recompute = Recompute::kIfNeeded;
   enum class Form : std::uint8_t { kOurs, kPaper } form = Form::kOurs;
 };
 

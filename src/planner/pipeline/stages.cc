@@ -45,6 +45,7 @@ StageCosts::StageCosts(const cost::Problem& problem, const Chain& chain, std::in
       micro_batch_(static_cast<double>(problem.batch) / static_cast<double>(micro_batches)),
       accumulates_(micro_batches > 1),
       paper_(paper),
+      again_(chain.again_fixed + chain.again_per_sample * micro_batch_),
       sums_(chain.layers.size() + 1) {
   for (std::size_t i = 0; i < chain.layers.size(); ++i) {
     const Chain::Layer& layer = chain.layers[i];
@@ -160,7 +161,7 @@ bool StageCosts::fits(std::size_t begin, std::size_t end, const Group& group,
   const double samples = micro_batch_ / group.devices;
   const double saved = sums_[end].saved_fixed - sums_[begin].saved_fixed +
                        (sums_[end].saved_per_sample - sums_[begin].saved_per_sample) * samples;
-  return resident + static_cast<double>(in_flight) * saved <= group.memory;
+  return resident + static_cast<double>(in_flight) * saved + again_ / group.devices <= group.memory;
 }
 
 std::size_t most_stages(std::size_t devices) {

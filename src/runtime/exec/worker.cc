@@ -35,8 +35,8 @@ class Worker::State {
       at::globalContext().setAllowTF32CuDNN(tf32.convolutions);
     }
     const Program& program = job.programs[device];
-    for (const Slot& slot : program.slots) {
-      if (slot.kind == Slot::Kind::kResident) residents_.push_back(slot.tensor);
+    for (SlotId slot : id_range<SlotId>(program.slots.size())) {
+      if (is_resident(program, slot)) residents_.push_back(program.slots[slot].tensor);
     }
     std::sort(residents_.begin(), residents_.end());
     aside_.resize(program.slot_of.size());
@@ -76,6 +76,12 @@ class Worker::State {
     }
     const at::Tensor own = value.to(options_.device, value.scalar_type(), false, true);
     place = laid_as(graph().tensor(tensor), own);
+    // Another slot of it is a version that nobody updates (runtime/program/faults.h).
+    for (SlotId slot : id_range<SlotId>(now_->program.slots.size())) {
+      const Slot& one = now_->program.slots[slot];
+      const bool is_other = one.kind == Slot::Kind::kResident && !is_resident(now_->program, slot);
+      if (is_other && one.tensor == tensor) now_->slots.value[slot] = place.clone();
+    }
   }
 
   at::Tensor resident(TensorId tensor) {
@@ -131,6 +137,12 @@ class Worker::State {
   const graph::ModelGraph& graph() const { return *now_->job.problem->graph; }
 
   // Of what stays.
+  // What stays lies in one slot.
+  static bool is_resident(const Program& program, SlotId slot) {
+    const Slot& one = program.slots[slot];
+    return one.kind == Slot::Kind::kResident && program.slot_of[one.tensor] == slot;
+  }
+
   at::Tensor& place_of(TensorId tensor) {
     ENSURE(std::binary_search(residents_.begin(), residents_.end(), tensor));
     at::Tensor* place = now_->outside(tensor);

@@ -1,7 +1,11 @@
-// Finds gradients that replicas add up, and spoils one.
+// Finds what a fault could strike, and spoils it.
 #include "runtime/program/faults.h"
 
 #include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -83,6 +87,128 @@ bool weigh_equally(Job& job, const compiler::Plan& plan) {
   return differs;
 }
 
+// ---- micro-batches ----
+
+bool drop_micro_batch(Job& job, const compiler::Plan& plan) {
+  std::optional<TaskId> dropped;  // one of its tasks
+  for (const Contribution& gradient : contributions(job, plan)) {
+    for (TaskId task : gradient.makers) {
+      const bool several = std::ranges::any_of(gradient.makers, [&](TaskId other) {
+        return other != task && plan.device[other] == plan.device[task];
+      });
+      if (several && !dropped) dropped = task;
+      const bool same = dropped && plan.device[task] == plan.device[*dropped] &&
+                        plan.begin[task] == plan.begin[*dropped];
+      if (same) scale_stored(job, plan, task, gradient.base, 0);
+    }
+  }
+  return dropped.has_value();
+}
+
+// Where each slot of a device gets its value in the compute queue, and each instruction's place.
+struct Places {
+  IdVector<SlotId, std::size_t> stored;
+  IdVector<InstructionId, std::size_t> of;
+};
+constexpr std::size_t kNowhere = std::size_t(-1);
+
+Places places_in(const Program& program) {
+  Places places{IdVector<SlotId, std::size_t>(program.slots.size(), kNowhere),
+                IdVector<InstructionId, std::size_t>(program.instructions.size(), kNowhere)};
+  const auto& queue = program.queues[static_cast<std::size_t>(Queue::kCompute)];
+  for (std::size_t i = 0; i < queue.size(); ++i) {
+    places.of[queue[i]] = i;
+    for (const BodyStep& step : program.instructions[queue[i]].body) {
+      if (step.kind == BodyStep::Kind::kStore) places.stored[step.slot] = i;
+    }
+  }
+  return places;
+}
+
+void read_instead(Instruction& instruction, SlotId old, SlotId now) {
+  for (BodyStep& step : instruction.body) {
+    if (step.slot == old && step.kind != BodyStep::Kind::kStore) step.slot = now;
+  }
+  std::ranges::replace(instruction.reads, old, now);
+}
+
+// Two instances of a backward op on one device, of as many samples, that could each read what the
+// forward pass left for the other. The last such op: the first ones may ask for a shape alone.
+bool swap_turns(Job& job, const compiler::Plan& plan) {
+  const graph::ModelGraph& graph = *job.problem->graph;
+  const auto saved = [&](const Program& program, const BodyStep& step) {
+    if (step.kind != BodyStep::Kind::kLoad) return false;
+    const Slot& slot = program.slots[step.slot];
+    if (slot.kind != Slot::Kind::kBuffer) return false;
+    const OpId maker = graph.tensor(slot.tensor).producer;
+    return maker.valid() && graph.op(maker).phase == graph::Phase::kForward &&
+           job.problem->splits->rules[slot.tensor].kind == graph::SplitKind::kConcat;
+  };
+  for (Program& program : job.programs) {
+    const Places places = places_in(program);
+    std::map<std::pair<OpId, std::int64_t>, InstructionId> seen;  // op, samples
+    struct {
+      Instruction* earlier = nullptr;
+      Instruction* later = nullptr;
+      SlotId first, second;  // what they read
+    } found;
+    for (InstructionId id : program.queues[static_cast<std::size_t>(Queue::kCompute)]) {
+      Instruction& later = program.instructions[id];
+      const TaskId task = later.task;
+      if (plan.kind[task] != TaskKind::kCompute ||
+          graph.op(plan.op[task]).phase != graph::Phase::kBackward) {
+        continue;
+      }
+      const auto [at, is_new] =
+          seen.try_emplace({plan.op[task], plan.end[task] - plan.begin[task]}, id);
+      if (is_new) continue;
+      Instruction& earlier = program.instructions[at->second];
+      for (const BodyStep& a : earlier.body) {
+        for (const BodyStep& b : later.body) {
+          if (!saved(program, a) || !saved(program, b) || a.slot == b.slot ||
+              program.slots[a.slot].tensor != program.slots[b.slot].tensor ||
+              places.stored[b.slot] > places.of[at->second]) {
+            continue;
+          }
+          found = {&earlier, &later, a.slot, b.slot};
+        }
+      }
+    }
+    if (!found.earlier) continue;
+    read_instead(*found.earlier, found.first, found.second);
+    read_instead(*found.later, found.second, found.first);
+    return true;
+  }
+  return false;
+}
+
+// The last instance of an op on a device that has several.
+bool keep_stale_parameter(Job& job, const compiler::Plan& plan) {
+  const graph::ModelGraph& graph = *job.problem->graph;
+  for (Program& program : job.programs) {
+    std::map<OpId, InstructionId> seen;
+    for (InstructionId id : program.queues[static_cast<std::size_t>(Queue::kCompute)]) {
+      Instruction& instruction = program.instructions[id];
+      const TaskId task = instruction.task;
+      if (plan.kind[task] != TaskKind::kCompute ||
+          graph.op(plan.op[task]).phase != graph::Phase::kForward ||
+          seen.try_emplace(plan.op[task], id).second) {
+        continue;
+      }
+      for (BodyStep& step : instruction.body) {
+        if (step.kind != BodyStep::Kind::kLoad) continue;
+        const Slot slot = program.slots[step.slot];
+        if (slot.kind != Slot::Kind::kResident ||
+            !job.problem->folded->updater[slot.tensor].valid())
+          continue;
+        step.slot = program.slots.push_back(slot);
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 void inject(Job& job, const compiler::Plan& plan, Fault fault) {
@@ -97,6 +223,17 @@ void inject(Job& job, const compiler::Plan& plan, Fault fault) {
       return;
     case Fault::kSkipPull:
       VALIDATE(skip_first_pull(job, plan), "the plan has no parameter server to pull from");
+      return;
+    case Fault::kDropMicroBatch:
+      VALIDATE(drop_micro_batch(job, plan), "the plan has no device with several micro-batches");
+      return;
+    case Fault::kSwapTurns:
+      VALIDATE(swap_turns(job, plan),
+               "the plan has no device that keeps two micro-batches of one size at a time");
+      return;
+    case Fault::kStaleParameter:
+      VALIDATE(keep_stale_parameter(job, plan),
+               "the plan has no device with several micro-batches that read a parameter");
       return;
   }
 }

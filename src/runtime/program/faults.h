@@ -1,7 +1,9 @@
 // Breaks a job on purpose.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <string_view>
 
 #include "compiler/plan.h"
 #include "runtime/program/program.h"
@@ -13,7 +15,14 @@ enum class Fault : std::uint8_t {
   kDropContribution,  // one replica's part of one gradient is left out
   kEqualWeights,      // gradients of unequal slices count alike, as a mean over replicas does it
   kSkipPull,          // one replica keeps an old parameter
+  kDropMicroBatch,    // a device leaves out the gradients of one of its micro-batches
+  kSwapTurns,         // a backward op of two micro-batches: each reads what the other one saved
+  kStaleParameter,    // a micro-batch reads the version of a parameter before the first update
 };
+// The name of each, as `verify --break` takes it, in their order.
+inline constexpr std::array<std::string_view, 6> kFaultNames = {
+    "drop-contribution", "equal-weights", "skip-pull",
+    "drop-micro-batch",  "swap-turns",    "stale-parameter"};
 // Throws an input error if the job has nothing of the kind.
 void inject(Job& job, const compiler::Plan& plan, Fault fault);
 

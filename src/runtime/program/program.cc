@@ -77,6 +77,8 @@ class JobBuilder {
           add(task, device, Queue::kCollective, &JobBuilder::collective);
         }
         return;
+      case TaskKind::kTurn:  // the order of the compute queue is that of the turns
+        return;
       case TaskKind::kOverhead:
         return;  // is part of what moving the bytes takes
     }

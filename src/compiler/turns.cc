@@ -1,0 +1,271 @@
+// Finds the tasks of every turn, puts a task between neighbours, and numbers all anew.
+#include "compiler/turns.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <queue>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace heterog::compiler {
+namespace {
+
+constexpr std::uint32_t kNone = 0xffffffff;
+
+// All turns, device by device, each device's in their order.
+struct Turns {
+  std::vector<Turn> all;
+  std::vector<Slice> slices;          // parallel; of no samples where the entry has none
+  std::vector<std::uint32_t> device;  // parallel
+  std::vector<std::uint32_t> number;  // parallel: which of its device's
+};
+
+Turns turns_of(const cost::Problem& problem, const Strategy& strategy) {
+  Turns turns;
+  std::map<UnitId, std::vector<Slice>> slices;  // of each entry
+  for (DeviceId device : id_range<DeviceId>(strategy.sequence.size())) {
+    std::uint32_t number = 0;
+    for (const Turn& turn : strategy.sequence[device]) {
+      auto [at, is_new] = slices.try_emplace(turn.begin);
+      if (is_new) at->second = entry_slices(strategy.units[turn.begin], problem.batch);
+      turns.all.push_back(turn);
+      turns.slices.push_back(at->second[turn.entry]);
+      turns.device.push_back(device.value());
+      turns.number.push_back(number++);
+    }
+  }
+  return turns;
+}
+
+// The turn of each task, or kNone.
+IdVector<TaskId, std::uint32_t> turns_of_tasks(const cost::Problem& problem,
+                                               const Strategy& strategy, const Turns& turns,
+                                               const Recomputation& recomputation,
+                                               const Plan& plan) {
+  struct Place {
+    DeviceId device;
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+    std::uint32_t turn = 0;
+    auto key() const { return std::tuple(device, begin, end); }
+  };
+  IdVector<UnitId, std::vector<Place>> places(strategy.units.size());
+  for (std::size_t turn = 0; turn < turns.all.size(); ++turn) {
+    const Slice& slice = turns.slices[turn];
+    for (std::size_t unit = turns.all[turn].begin.value(); unit < turns.all[turn].end.value();
+         ++unit) {
+      places[UnitId(unit)].push_back(
+          {slice.device, slice.begin, slice.end, static_cast<std::uint32_t>(turn)});
+    }
+  }
+  for (auto& of_unit : places) std::ranges::sort(of_unit, {}, &Place::key);
+  const auto turn_of = [&](OpId op, TaskId task) {
+    const auto& of_unit = places[unit_of(problem, strategy, op)];
+    const Place wanted{plan.device[task], plan.begin[task], plan.end[task]};
+    const auto at = std::ranges::lower_bound(of_unit, wanted.key(), {}, &Place::key);
+    return at != of_unit.end() && at->key() == wanted.key() ? at->turn : kNone;
+  };
+  IdVector<TaskId, std::uint32_t> turn(plan.task_count(), kNone);
+  for (TaskId task : plan.task_ids()) {
+    if (plan.kind[task] != TaskKind::kCompute) continue;
+    const OpId op = plan.op[task];
+    if (problem.graph->op(op).phase != graph::Phase::kUpdate) turn[task] = turn_of(op, task);
+  }
+  for (const Recomputation::Emitted& one : recomputation.emitted) {
+    for (std::uint32_t i = 0; i < one.count; ++i) {
+      const TaskId task(one.task.value() + i);
+      turn[task] = turn_of(one.reader, task);
+    }
+  }
+  // Gradients of one device are added up in the turn that makes the last of them, lest those of
+  // many turns be kept.
+  for (TaskId task : plan.task_ids()) {
+    if (turn[task] == kNone) continue;
+    for (TaskId next : plan.successors[task]) {
+      const bool adds_up =
+          plan.kind[next] == TaskKind::kAccumulate && plan.device[next] == plan.device[task];
+      if (adds_up && (turn[next] == kNone || turns.number[turn[next]] < turns.number[turn[task]])) {
+        turn[next] = turn[task];
+      }
+    }
+  }
+  return turn;
+}
+
+// The tasks of the new plan: those of the old one, and behind them the tasks between turns.
+struct Nodes {
+  std::size_t tasks = 0;                         // of the old plan
+  std::vector<std::uint32_t> ends;               // the turn that each task between turns ends
+  std::vector<std::vector<std::uint32_t>> next;  // successors
+};
+
+Nodes nodes_of(const Turns& turns, const IdVector<TaskId, std::uint32_t>& turn, const Plan& plan) {
+  Nodes nodes{.tasks = plan.task_count(), .ends = {}, .next = {}};
+  nodes.next.resize(plan.task_count());
+  // Those with nobody of their turn behind them, and before them.
+  IdVector<TaskId, std::uint8_t> is_last(plan.task_count(), 1), is_first(plan.task_count(), 1);
+  for (TaskId task : plan.task_ids()) {
+    for (TaskId next : plan.successors[task]) {
+      nodes.next[task.value()].push_back(next.value());
+      if (turn[task] != kNone && turn[next] == turn[task]) is_last[task] = is_first[next] = 0;
+    }
+  }
+  std::vector<std::vector<std::uint32_t>> first(turns.all.size()), last(turns.all.size());
+  for (TaskId task : plan.task_ids()) {
+    if (turn[task] == kNone) continue;
+    if (is_first[task]) first[turn[task]].push_back(task.value());
+    if (is_last[task]) last[turn[task]].push_back(task.value());
+  }
+  std::uint32_t before = kNone;
+  for (std::uint32_t t = 0; t < turns.all.size(); ++t) {
+    if (first[t].empty()) continue;
+    if (before != kNone && turns.device[before] == turns.device[t]) {
+      const auto between = static_cast<std::uint32_t>(nodes.next.size());
+      for (std::uint32_t task : last[before]) nodes.next[task].push_back(between);
+      nodes.next.push_back(first[t]);
+      nodes.ends.push_back(before);
+    }
+    before = t;
+  }
+  return nodes;
+}
+
+// A topological order, of those that could come next the one that stood first in the old plan: what
+// stands at its end stays there. Shorter than all nodes if they go round in a circle.
+std::vector<std::uint32_t> topological_order(const Nodes& nodes) {
+  std::vector<std::uint32_t> waits_for(nodes.next.size(), 0), place(nodes.next.size(), 0);
+  for (std::uint32_t node = 0; node < nodes.next.size(); ++node) {
+    if (node < nodes.tasks) place[node] = node;
+    for (std::uint32_t next : nodes.next[node]) {
+      ++waits_for[next];
+      if (next >= nodes.tasks) place[next] = std::max(place[next], node);
+    }
+  }
+  using Item = std::pair<std::uint32_t, std::uint32_t>;  // place, node
+  std::priority_queue<Item, std::vector<Item>, std::greater<>> open;
+  for (std::uint32_t node = 0; node < nodes.next.size(); ++node) {
+    if (waits_for[node] == 0) open.emplace(place[node], node);
+  }
+  std::vector<std::uint32_t> order;
+  while (!open.empty()) {
+    const std::uint32_t node = open.top().second;
+    open.pop();
+    order.push_back(node);
+    for (std::uint32_t next : nodes.next[node]) {
+      if (--waits_for[next] == 0) open.emplace(place[next], next);
+    }
+  }
+  return order;
+}
+
+// The earliest turn of a device of which a task could not be placed.
+void refuse_circle(const cost::Problem& problem, const Turns& turns,
+                   const IdVector<TaskId, std::uint32_t>& turn,
+                   const std::vector<std::uint32_t>& order) {
+  IdVector<TaskId, std::uint8_t> placed(turn.size(), 0);
+  for (std::uint32_t node : order) {
+    if (node < turn.size()) placed[TaskId(node)] = 1;
+  }
+  std::uint32_t stuck = kNone;
+  for (TaskId task : id_range<TaskId>(turn.size())) {
+    if (placed[task] || turn[task] == kNone) continue;
+    if (stuck == kNone || turns.number[turn[task]] < turns.number[stuck]) stuck = turn[task];
+  }
+  ENSURE(stuck != kNone);
+  throw Error(
+      ErrorKind::kInput,
+      fmt::format("strategy: sequence: turn {} of device '{}' (unit {}, entry {}) waits for "
+                  "a turn that comes after it; expected turns in an order that the "
+                  "dependencies allow",
+                  turns.number[stuck], problem.cluster->device(DeviceId(turns.device[stuck])).name,
+                  turns.all[stuck].begin.value(), turns.all[stuck].entry));
+}
+
+template <class T>
+void permute(const std::vector<std::uint32_t>& order, std::size_t tasks, const T& between,
+             IdVector<TaskId, T>& values) {
+  IdVector<TaskId, T> made;
+  made.reserve(order.size());
+  for (std::uint32_t node : order) made.push_back(node < tasks ? values[TaskId(node)] : between);
+  values = std::move(made);
+}
+
+template <class T>
+void permute(const std::vector<std::uint32_t>& order, std::size_t tasks, Csr<TaskId, T>& rows) {
+  Csr<TaskId, T> made;
+  made.reserve(order.size(), rows.size());
+  for (std::uint32_t node : order) {
+    if (node < tasks) {
+      made.push_row(rows[TaskId(node)]);
+    } else {
+      made.end_row();
+    }
+  }
+  rows = std::move(made);
+}
+
+}  // namespace
+
+Plan take_turns(const cost::Problem& problem, const Strategy& strategy,
+                const Recomputation& recomputation, Plan plan) {
+  const Turns turns = turns_of(problem, strategy);
+  const auto turn = turns_of_tasks(problem, strategy, turns, recomputation, plan);
+  const Nodes nodes = nodes_of(turns, turn, plan);
+  const std::vector<std::uint32_t> order = topological_order(nodes);
+  if (order.size() < nodes.next.size()) refuse_circle(problem, turns, turn, order);
+
+  // An op of each turn, by which the task behind it is named.
+  std::vector<OpId> op_of(turns.all.size());
+  for (TaskId task : plan.task_ids()) {
+    if (turn[task] != kNone) op_of[turn[task]] = plan.op[task];
+  }
+  const std::size_t tasks = nodes.tasks;
+  permute(order, tasks, TaskKind::kTurn, plan.kind);
+  permute(order, tasks, OpId(), plan.op);
+  permute(order, tasks, TensorId(), plan.tensor);
+  permute(order, tasks, DeviceId(), plan.device);
+  permute(order, tasks, DeviceId(), plan.peer);
+  permute(order, tasks, std::int64_t{0}, plan.begin);
+  permute(order, tasks, std::int64_t{0}, plan.end);
+  permute(order, tasks, Nanoseconds{0}, plan.duration);
+  permute(order, tasks, Bytes{0}, plan.moved_bytes);
+  permute(order, tasks, PayloadId(), plan.payload);
+  permute(order, tasks, Bytes{0}, plan.workspace);
+  permute(order, tasks, plan.participants);
+  permute(order, tasks, plan.updated);
+  permute(order, tasks, plan.allocates);
+  permute(order, tasks, plan.reads);
+  Csr<TaskId, Hold> holds;
+  std::vector<std::uint32_t> place(order.size());
+  for (std::uint32_t i = 0; i < order.size(); ++i) {
+    place[order[i]] = i;
+    if (order[i] < tasks) {
+      holds.push_row(plan.holds[TaskId(order[i])]);
+      continue;
+    }
+    const std::uint32_t ended = nodes.ends[order[i] - tasks];
+    const TaskId task(i);
+    plan.op[task] = op_of[ended];
+    plan.device[task] = DeviceId(turns.device[ended]);
+    plan.begin[task] = turns.slices[ended].begin;
+    plan.end[task] = turns.slices[ended].end;
+    holds.push({plan.compute_stream(plan.device[task]), 0});
+    holds.end_row();
+  }
+  plan.holds = std::move(holds);
+  Csr<TaskId, TaskId> successors;
+  plan.predecessors.assign(order.size(), 0);
+  for (std::uint32_t node : order) {
+    std::vector<TaskId> next;
+    for (std::uint32_t one : nodes.next[node]) next.emplace_back(place[one]);
+    std::ranges::sort(next);
+    for (TaskId one : next) ++plan.predecessors[one];
+    successors.push_row(next);
+  }
+  plan.successors = std::move(successors);
+  return plan;
+}
+
+}  // namespace heterog::compiler

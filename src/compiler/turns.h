@@ -1,0 +1,23 @@
+// The turns that devices take strictly one after the other, as tasks that stand between them.
+#pragma once
+
+#include "compiler/plan.h"
+#include "compiler/recomputation.h"
+#include "compiler/strategy.h"
+#include "cost/problem.h"
+
+namespace heterog::compiler {
+
+// Strategy::sequence, as dependencies: between two turns of a device stands a task (kTurn) that
+// waits for all of the earlier one, and for which all of the later one waits. So whoever simulates,
+// checks or explains the plan knows nothing of turns. Tasks of a turn are those of the ops of its
+// units on its slice, ops that run again for them, and what adds their gradients to those of the
+// device's earlier turns; what else gathers, adds up or moves values is in no turn.
+//
+// The tasks are numbered anew, in a topological order. Before ranks are set. Throws an input error
+// that names the first turn that could never begin, where the sequence contradicts the
+// dependencies.
+Plan take_turns(const cost::Problem& problem, const Strategy& strategy,
+                const Recomputation& recomputation, Plan plan);
+
+}  // namespace heterog::compiler

@@ -1,0 +1,45 @@
+// Stages, micro-batches and a schedule as a strategy.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "compiler/strategy.h"
+#include "planner/pipeline/chain.h"
+#include "planner/pipeline/schedule.h"
+#include "planner/pipeline/stages.h"
+
+namespace heterog::planner {
+
+// The stages of pipelines side by side, whose devices are all different: each has its part of every
+// micro-batch, by the speed of its slowest stage.
+using Pipelines = std::vector<std::vector<Stage>>;
+
+// How a device keeps to its turns.
+enum class Keeping : std::uint8_t {
+  kAsPriorities,  // who would wait takes the next turn that is ready
+  kStrictly,      // who would wait waits (compiler::Strategy::sequence)
+};
+
+struct Staging {
+  std::int64_t micro_batches = 1;
+  Schedule schedule = Schedule::kOneForwardOneBackward;
+  Keeping keeping = Keeping::kAsPriorities;
+  bool recompute = false;  // every layer's forward pass, for its backward pass
+};
+
+// Units are layers, the forward pass of each apart from its backward pass and updates.
+// kStrictly only if in_line(problem, chain).
+compiler::Strategy stage_strategy(const cost::Problem& problem, const Chain& chain,
+                                  const StageCosts& costs, const Pipelines& pipelines,
+                                  const Staging& staging);
+
+// Whether forward passes read forward passes of the same or an earlier layer alone, and backward
+// passes backward passes of the same or a later one, so that any stages can take strict turns. Not
+// with batch normalisation whose running statistics are those of all micro-batches together. Ops
+// that every micro-batch needs of all others (compiler::needed_by_all), or that add up gradients of
+// several layers, are in no turn.
+bool in_line(const cost::Problem& problem, const Chain& chain);
+
+}  // namespace heterog::planner

@@ -1,0 +1,197 @@
+// Stages as strategies: strict turns are kept, and recomputation saves the memory that it is for.
+#include "planner/pipeline/stage_strategy.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <tuple>
+
+#include "base/rng.h"
+#include "compiler/compile.h"
+#include "planner/problems.h"
+#include "sim/check_timeline.h"
+#include "sim/simulator.h"
+
+namespace heterog::planner {
+namespace {
+
+using compiler::Plan;
+using compiler::Strategy;
+using compiler::TaskKind;
+
+// Consecutive layers on consecutive devices, cut at random.
+std::vector<Stage> random_stages(std::size_t layers, std::size_t devices, Rng& rng) {
+  const std::size_t count = 1 + rng.below(std::min(layers, devices));
+  const auto cut = [&](std::size_t into) {
+    std::vector<std::size_t> places(into - 1);
+    std::iota(places.begin(), places.end(), 1);
+    for (std::size_t i = places.size(); i > 1; --i) std::swap(places[i - 1], places[rng.below(i)]);
+    places.resize(count - 1);
+    std::ranges::sort(places);
+    places.insert(places.begin(), 0);
+    places.push_back(into);
+    return places;
+  };
+  const auto of_layers = cut(layers), of_devices = cut(devices);
+  std::vector<Stage> stages;
+  for (std::size_t s = 0; s < count; ++s) {
+    Stage& stage = stages.emplace_back(Stage{of_layers[s], of_layers[s + 1], {}});
+    for (std::size_t d = of_devices[s]; d < of_devices[s + 1]; ++d) {
+      stage.devices.push_back(DeviceId(d));
+    }
+  }
+  return stages;
+}
+
+// The tasks of each turn of each device, found by name: of the ops of its units on its slice.
+std::vector<std::vector<std::vector<TaskId>>> tasks_of_turns(const cost::Problem& problem,
+                                                             const Strategy& strategy,
+                                                             const Plan& plan) {
+  using Place = std::tuple<DeviceId, std::int64_t, std::int64_t>;
+  std::map<std::pair<UnitId, Place>, std::vector<TaskId>> first;
+  std::map<std::pair<OpId, Place>, int> seen;
+  for (TaskId task : plan.task_ids()) {
+    if (plan.kind[task] != TaskKind::kCompute) continue;
+    const OpId op = plan.op[task];
+    if (problem.graph->op(op).phase == graph::Phase::kUpdate) continue;
+    const Place place(plan.device[task], plan.begin[task], plan.end[task]);
+    if (seen[{op, place}]++ > 0) continue;  // runs again
+    first[{strategy.unit_of_op[op], place}].push_back(task);
+  }
+  std::vector<std::vector<std::vector<TaskId>>> turns(plan.device_count);
+  for (DeviceId device : problem.cluster->device_ids()) {
+    for (const compiler::Turn& turn : strategy.sequence[device]) {
+      auto& tasks = turns[device.value()].emplace_back();
+      for (std::size_t unit = turn.begin.value(); unit < turn.end.value(); ++unit) {
+        const auto slices = entry_slices(strategy.units[UnitId(unit)], problem.batch);
+        const compiler::Slice& slice = slices[turn.entry];
+        const auto& found = first[{UnitId(unit), Place(device, slice.begin, slice.end)}];
+        tasks.insert(tasks.end(), found.begin(), found.end());
+      }
+    }
+  }
+  return turns;
+}
+
+class StrictTurns : public testing::TestWithParam<const char*> {};
+
+TEST_P(StrictTurns, AreTakenOneAfterTheOther) {
+  const auto problem = load_test_problem(GetParam(), "heterog-4gpu", 17);
+  const Chain chain = make_chain(*problem, 12);
+  ASSERT_TRUE(in_line(*problem, chain));
+  Rng rng(3);
+  sim::Simulator simulator;
+  for (int i = 0; i < 18; ++i) {
+    Staging how{.micro_batches = std::array{2, 3, 5}[rng.below(3)],
+                .schedule = static_cast<Schedule>(i % 3),
+                .keeping = Keeping::kStrictly,
+                .recompute = rng.below(2) == 0};
+    SCOPED_TRACE(testing::Message() << i << ", " << how.micro_batches << " micro-batches");
+    const StageCosts costs(*problem, chain, how.micro_batches, false);
+    // Of four devices, one pipeline, or two side by side.
+    Pipelines pipelines = {random_stages(chain.layers.size(), 4, rng)};
+    if (rng.below(3) == 0) {
+      pipelines = {random_stages(chain.layers.size(), 2, rng),
+                   random_stages(chain.layers.size(), 2, rng)};
+      for (Stage& stage : pipelines[1]) {
+        for (DeviceId& device : stage.devices) device = DeviceId(device.value() + 2);
+      }
+    }
+    const Strategy strategy = stage_strategy(*problem, chain, costs, pipelines, how);
+    const Plan plan = compiler::compile(*problem, strategy, {});
+    const sim::SimResult& result = simulator.simulate_timeline(plan, strategy.order);
+    EXPECT_THAT(sim::check_timeline(plan, result, strategy.order), testing::IsEmpty());
+    for (const auto& turns : tasks_of_turns(*problem, strategy, plan)) {
+      Nanoseconds before = 0;
+      for (const std::vector<TaskId>& tasks : turns) {
+        Nanoseconds end = 0;
+        for (TaskId task : tasks) {
+          EXPECT_GE(result.start[task], before);
+          end = std::max(end, result.end[task]);
+        }
+        before = std::max(before, end);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, StrictTurns,
+                         testing::Values("bert_large24-tiny", "gnmt4-tiny", "transformer6-tiny"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
+// How many micro-batches a device keeps at a time: between its forward and its backward turn.
+std::vector<std::int64_t> most_kept(const cost::Problem& problem, const Strategy& strategy,
+                                    std::size_t layers) {
+  std::vector<std::int64_t> most;
+  for (DeviceId device : problem.cluster->device_ids()) {
+    std::int64_t kept = 0, greatest = 0;
+    for (const compiler::Turn& turn : strategy.sequence[device]) {
+      kept += turn.begin.value() < layers ? 1 : -1;
+      greatest = std::max(greatest, kept);
+    }
+    most.push_back(greatest);
+  }
+  return most;
+}
+
+TEST(StageStrategy, KeepsAsManyMicroBatchesAsItsScheduleSays) {
+  const auto problem = load_test_problem("bert_large24-tiny", "heterog-4gpu", 16);
+  const Chain chain = make_chain(*problem, 8);
+  const StageCosts costs(*problem, chain, 4, false);
+  Pipelines pipelines(1);
+  for (std::size_t s = 0; s < 4; ++s) {
+    pipelines[0].push_back(
+        {s * chain.layers.size() / 4, (s + 1) * chain.layers.size() / 4, {DeviceId(s)}});
+  }
+  const auto kept = [&](Schedule schedule) {
+    return most_kept(
+        *problem,
+        stage_strategy(*problem, chain, costs, pipelines, {4, schedule, Keeping::kStrictly, false}),
+        chain.layers.size());
+  };
+  EXPECT_THAT(kept(Schedule::kForwardFirst), testing::ElementsAre(4, 4, 4, 4));
+  EXPECT_THAT(kept(Schedule::kOneForwardOneBackward), testing::ElementsAre(4, 3, 2, 1));
+}
+
+// GPipe keeps what all micro-batches save; with recomputation, what they read of the stage before.
+TEST(StageStrategy, RecomputationSavesMemoryAndCostsTime) {
+  const auto problem = load_test_problem("bert_large24", "heterog-4gpu", 16);
+  const Chain chain = make_chain(*problem, 24);
+  const StageCosts costs(*problem, chain, 8, false);
+  const std::size_t layers = chain.layers.size();
+  const Pipelines pipelines = {
+      {{0, layers / 2, {DeviceId(0)}}, {layers / 2, layers, {DeviceId(1)}}}};
+  sim::Simulator simulator;
+  std::array<Nanoseconds, 2> step{};
+  std::array<Bytes, 2> dynamic{};
+  for (std::size_t again : {0, 1}) {
+    const Strategy strategy =
+        stage_strategy(*problem, chain, costs, pipelines,
+                       {8, Schedule::kForwardFirst, Keeping::kStrictly, again == 1});
+    const Plan plan = compiler::compile(*problem, strategy, {});
+    const sim::SimResult& result = simulator.simulate_timeline(plan, strategy.order);
+    EXPECT_THAT(sim::check_timeline(plan, result, strategy.order), testing::IsEmpty());
+    step[again] = result.step;
+    const DeviceId first(0);
+    dynamic[again] = result.peak_bytes[first] - plan.static_memory[first].total();
+  }
+  EXPECT_LT(dynamic[1], dynamic[0] / 2);
+  EXPECT_GT(step[1], step[0]);
+  EXPECT_LT(step[1], step[0] * 3 / 2);
+}
+
+// Running statistics are those of all micro-batches, which a stage would have to finish first.
+TEST(StageStrategy, BatchNormalisationHasNoTurns) {
+  const auto problem = load_test_problem("resnet50-tiny", "heterog-4gpu", 16);
+  EXPECT_FALSE(in_line(*problem, make_chain(*problem, 8)));
+}
+
+}  // namespace
+}  // namespace heterog::planner
