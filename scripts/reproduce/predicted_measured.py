@@ -37,6 +37,7 @@ PORT = "29613"
 DEVICES = ("CPU", "CPU-slow")
 PLANNERS = ("ev-ar", "ev-ps", "cp-ar", "cp-ps", "single:fast/gpu0", "single:slow/gpu0", "policy",
             "portfolio")
+PIPELINES = ("spp", "pipedream", "gpipe", "accumulate")
 
 
 def sh(*words, **options):
@@ -88,6 +89,8 @@ class Bench:
         self.graph = self.out / f"{options.model}.json.gz"
         batch = options.batch
         self.slices = sorted({batch // 6, batch // 3, batch // 2, 2 * batch // 3, batch})
+        if any(planner.split(":")[0] in PIPELINES for planner in options.planners):
+            self.slices = sorted({batch // 12, batch // 8, *self.slices})
         self.profiles = []  # a file a device: those that plans are made with
 
     def export(self) -> None:
@@ -132,8 +135,9 @@ class Bench:
         here.write_text(
             json.dumps(json.loads(plan.read_text()) | {"cluster": self.for_cluster(cluster)})
         )
+        words = ["--order", order] if order else []
         printed = sh(self.heterog, "simulate", *self.files(cluster, profiles), "--plan", here,
-                     "--order", order, "--json", stdout=subprocess.PIPE).stdout  # fmt: skip
+                     *words, "--json", stdout=subprocess.PIPE).stdout  # fmt: skip
         return json.loads(printed)["step_seconds"]
 
     def on_workers(self, *words) -> None:
@@ -194,8 +198,8 @@ class Bench:
         cluster.write_text(cluster_text(link))
         cases = [
             (planner, order, self.plan(cluster, planner))
-            for planner in PLANNERS
-            for order in (("rank",) if planner.startswith("single") else ("rank", "fifo"))
+            for planner in self.options.planners
+            for order in orders(planner)
         ]
         out = self.out / f"{gigabits}"
         turns = self.take_turns(cluster, cases, out)
@@ -222,13 +226,20 @@ class Bench:
             for which in ("predicted", "replayed"):
                 row[f"{which}_error"] = row[which] / row["measured"] - 1
             rows.append(row)
-            print(f"{gigabits:>4}  {planner:16} {order:5} {row['measured'] * 1e3:7.1f} ms "
+            print(f"{gigabits:>4}  {planner:16} {order or 'own':5} {row['measured'] * 1e3:7.1f} ms "
                   f"+-{row['interval'] / row['measured']:4.1%}  "
                   f"predicted {row['predicted'] * 1e3:7.1f} {row['predicted_error']:+6.1%}  "
                   f"replayed {row['replayed'] * 1e3:7.1f} {row['replayed_error']:+6.1%}  "
                   f"stolen {row['stolen']:4.1%}",
                   flush=True)  # fmt: skip
         return rows
+
+
+def orders(planner: str) -> tuple:
+    if planner.startswith("single"):
+        return ("rank",)
+    # Pipelines have turns or priorities, which belong to the plan.
+    return ("",) if planner.split(":")[0] in PIPELINES else ("rank", "fifo")
 
 
 def together(commands: list) -> None:
@@ -276,12 +287,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=60, help="at most")
     parser.add_argument("--quiet", type=int, default=15, help="steps of each that are enough")
     parser.add_argument("--repeat", type=int, default=7, help="steps of a size in a profile")
+    parser.add_argument("--planners", nargs="+", default=PLANNERS)
     parser.add_argument("--gigabits", type=float, nargs="+", default=[1.0, 0.2])
     parser.add_argument("--preset", default="release")
     parser.add_argument("--out", default="out/predicted_measured")
     options = parser.parse_args()
     if os.geteuid() != 0:
         sys.exit("network namespaces need root")
+    sh("cmake", "--build", ROOT / "build" / options.preset, "--target", "heterog", "bench_turns",
+       stdout=subprocess.DEVNULL)  # fmt: skip
     bench = Bench(options)
     bench.export()
     bench.profile()

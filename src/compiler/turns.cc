@@ -39,6 +39,28 @@ Turns turns_of(const cost::Problem& problem, const Strategy& strategy) {
   return turns;
 }
 
+// Where memory is so short that forward passes run again, gradients are added to those of earlier
+// turns in the turn that makes them. Elsewhere this is put off until a device has nothing else to
+// do, which is faster and keeps the gradients of many turns.
+void gather_gradients(const Strategy& strategy, const Turns& turns, const Plan& plan,
+                      IdVector<TaskId, std::uint32_t>& turn) {
+  IdVector<DeviceId, std::uint8_t> is_short(plan.device_count, 0);
+  for (const UnitDecision& unit : strategy.units) {
+    if (!unit.recompute) continue;
+    for (const Replica& replica : unit.replicas) is_short[replica.device] = 1;
+  }
+  for (TaskId task : plan.task_ids()) {
+    if (turn[task] == kNone || !is_short[plan.device[task]]) continue;
+    for (TaskId next : plan.successors[task]) {
+      const bool adds_up =
+          plan.kind[next] == TaskKind::kAccumulate && plan.device[next] == plan.device[task];
+      if (adds_up && (turn[next] == kNone || turns.number[turn[next]] < turns.number[turn[task]])) {
+        turn[next] = turn[task];
+      }
+    }
+  }
+}
+
 // The turn of each task, or kNone.
 IdVector<TaskId, std::uint32_t> turns_of_tasks(const cost::Problem& problem,
                                                const Strategy& strategy, const Turns& turns,
@@ -79,18 +101,7 @@ IdVector<TaskId, std::uint32_t> turns_of_tasks(const cost::Problem& problem,
       turn[task] = turn_of(one.reader, task);
     }
   }
-  // Gradients of one device are added up in the turn that makes the last of them, lest those of
-  // many turns be kept.
-  for (TaskId task : plan.task_ids()) {
-    if (turn[task] == kNone) continue;
-    for (TaskId next : plan.successors[task]) {
-      const bool adds_up =
-          plan.kind[next] == TaskKind::kAccumulate && plan.device[next] == plan.device[task];
-      if (adds_up && (turn[next] == kNone || turns.number[turn[next]] < turns.number[turn[task]])) {
-        turn[next] = turn[task];
-      }
-    }
-  }
+  gather_gradients(strategy, turns, plan, turn);
   return turn;
 }
 

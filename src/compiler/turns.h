@@ -11,8 +11,8 @@ namespace heterog::compiler {
 // Strategy::sequence, as dependencies: between two turns of a device stands a task (kTurn) that
 // waits for all of the earlier one, and for which all of the later one waits. So whoever simulates,
 // checks or explains the plan knows nothing of turns. Tasks of a turn are those of the ops of its
-// units on its slice, ops that run again for them, and what adds their gradients to those of the
-// device's earlier turns; what else gathers, adds up or moves values is in no turn.
+// units on its slice, ops that run again for them and, on devices that recompute, what adds their
+// gradients to those of earlier turns; what else gathers, adds up or moves values is in no turn.
 //
 // The tasks are numbered anew, in a topological order. Before ranks are set. Throws an input error
 // that names the first turn that could never begin, where the sequence contradicts the

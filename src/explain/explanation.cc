@@ -28,8 +28,9 @@ Explanation explain_plan(const cost::Problem& problem, const compiler::Strategy&
           .times = sim::device_times(simulated.plan, simulated.result),
           .bounds = sim::bounds(simulated.plan),
           .any_plan = sim::least_step(problem),
-          .upgrades = what_if(problem, strategy, possible_upgrades(*problem.cluster),
-                              {.compile = compile})};
+          .upgrades =
+              what_if(problem, strategy, possible_upgrades(*problem.cluster), {.compile = compile}),
+          .pipeline = pipeline_time(problem, simulated)};
 }
 
 std::vector<Spent> spent_by_kind(const cost::Problem& problem, const sim::Simulated& simulated,

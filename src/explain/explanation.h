@@ -1,12 +1,14 @@
 // Why a plan's step takes as long as it does: critical path, waits, bounds, and what would help.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "compiler/compile.h"
 #include "compiler/strategy.h"
 #include "cost/problem.h"
+#include "explain/stages.h"
 #include "explain/what_if.h"
 #include "sim/bounds.h"
 #include "sim/critical_path.h"
@@ -20,6 +22,7 @@ struct Explanation {
   sim::Bounds bounds;
   Nanoseconds any_plan = 0;  // no plan of the problem is faster (sim/least_step.h)
   std::vector<WhatIf> upgrades;
+  std::optional<PipelineTime> pipeline;  // of plans that are one
 };
 Explanation explain_plan(const cost::Problem& problem, const compiler::Strategy& strategy,
                          const sim::Simulated& simulated, const compiler::CompileOptions& compile);

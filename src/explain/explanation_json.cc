@@ -37,6 +37,23 @@ OrderedJson segment_json(const cost::Problem& problem, const Plan& plan, const S
   return json;
 }
 
+OrderedJson pipeline_json(const cost::Problem& problem, const PipelineTime& pipeline) {
+  OrderedJson stages = OrderedJson::array();
+  for (const StageTime& stage : pipeline.stages) {
+    OrderedJson names = OrderedJson::array();
+    for (DeviceId device : stage.devices) names.push_back(problem.cluster->device(device).name);
+    stages.push_back({{"devices", names},
+                      {"computing_seconds", to_seconds(stage.computes)},
+                      {"filling_seconds", to_seconds(stage.fills)},
+                      {"bubble_seconds", to_seconds(stage.bubbles)},
+                      {"draining_seconds", to_seconds(stage.drains)}});
+  }
+  return {{"micro_batches", pipeline.micro_batches},
+          {"slowest_stage", pipeline.slowest + 1},
+          {"one_more_micro_batch_saves_seconds", to_seconds(pipeline.one_more_saves)},
+          {"stages", stages}};
+}
+
 }  // namespace
 
 OrderedJson explanation_json(const cost::Problem& problem, const sim::Simulated& simulated,
@@ -71,6 +88,7 @@ OrderedJson explanation_json(const cost::Problem& problem, const sim::Simulated&
     if (other.valid()) item["waits_most_for"] = problem.cluster->device(other).name;
     json["devices"].push_back(std::move(item));
   }
+  if (explanation.pipeline) json["pipeline"] = pipeline_json(problem, *explanation.pipeline);
   json["busiest"] = spent_json(busiest(problem, simulated), "name");
   json["twice_as_fast"] = OrderedJson::array();
   for (const WhatIf& what : explanation.upgrades) {

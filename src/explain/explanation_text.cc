@@ -2,6 +2,7 @@
 #include "explain/explanation_text.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -67,6 +68,28 @@ std::string times_text(const cost::Problem& problem, const sim::Simulated& simul
   return table.text();
 }
 
+std::string pipeline_text(const cost::Problem& problem, const sim::Simulated& simulated,
+                          const PipelineTime& pipeline) {
+  const Nanoseconds step = simulated.result.step;
+  std::string text = fmt::format(
+      "pipeline of {} stages, {} micro-batches: stage {} computes longest; one micro-batch more "
+      "would "
+      "save about {} ({} of the step), if it computes as fast on fewer samples\n",
+      pipeline.stages.size(), pipeline.micro_batches, pipeline.slowest + 1,
+      milliseconds_text(to_seconds(pipeline.one_more_saves)),
+      share_text(pipeline.one_more_saves, step));
+  Table table({"stage", "computes", "idle: fills", "bubbles", "drains", "devices"});
+  for (std::size_t i = 0; i < pipeline.stages.size(); ++i) {
+    const StageTime& stage = pipeline.stages[i];
+    std::vector<std::string> names;
+    for (DeviceId device : stage.devices) names.push_back(problem.cluster->device(device).name);
+    table.add_row({std::to_string(i + 1), share_text(stage.computes, step),
+                   share_text(stage.fills, step), share_text(stage.bubbles, step),
+                   share_text(stage.drains, step), fmt::format("{}", fmt::join(names, ", "))});
+  }
+  return text + table.text();
+}
+
 }  // namespace
 
 std::string explanation_text(const cost::Problem& problem, const sim::Simulated& simulated,
@@ -86,6 +109,9 @@ std::string explanation_text(const cost::Problem& problem, const sim::Simulated&
                    share_text(spent.time, step)});
   }
   text += kinds.text() + "\n" + times_text(problem, simulated, explanation) + "\n";
+  if (explanation.pipeline) {
+    text += pipeline_text(problem, simulated, *explanation.pipeline) + "\n";
+  }
   Table resources({"busiest", "busy", "of step"});
   std::size_t shown = 0;
   for (const Spent& spent : busiest(problem, simulated)) {

@@ -1,6 +1,8 @@
 // Lays out tasks by lane, memory by device and decisions by group, in flat arrays.
 #include "explain/page_data.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -84,7 +86,8 @@ void add_tasks(const cost::Problem& problem, const DrawnPlan& drawn, OrderedJson
 
 // One lane per compute stream and per link; what holds them, in order of time. Tasks of no time are
 // left out: there is nothing to see.
-OrderedJson lanes_data(const cost::Problem& problem, const sim::Simulated& simulated) {
+OrderedJson lanes_data(const cost::Problem& problem, const sim::Simulated& simulated,
+                       const std::optional<PipelineTime>& pipeline) {
   const Plan& plan = simulated.plan;
   struct Lane {
     std::vector<std::int64_t> start, length;
@@ -110,7 +113,19 @@ OrderedJson lanes_data(const cost::Problem& problem, const sim::Simulated& simul
                     {"length", lane.length},
                     {"task", lane.task}});
   };
+  // Of a pipeline, stage by stage.
+  std::vector<std::uint8_t> added(problem.cluster->device_count(), 0);
+  if (pipeline) {
+    for (std::size_t i = 0; i < pipeline->stages.size(); ++i) {
+      for (DeviceId device : pipeline->stages[i].devices) {
+        const std::string name = fmt::format("{}: {}", i + 1, problem.cluster->device(device).name);
+        add(name, "device", plan.compute_stream(device));
+        added[device.value()] = 1;
+      }
+    }
+  }
   for (DeviceId device : problem.cluster->device_ids()) {
+    if (added[device.value()]) continue;
     add(problem.cluster->device(device).name, "device", plan.compute_stream(device));
   }
   for (LinkId link : id_range<LinkId>(problem.cluster->link_count())) {
@@ -246,7 +261,7 @@ OrderedJson plan_data(const cost::Problem& problem, DrawnPlan drawn) {
                       {"step", drawn.simulated.result.step},
                       {"feasible", drawn.simulated.result.feasible()}};
   add_memory(problem, drawn.simulated, json);
-  json["lanes"] = lanes_data(problem, drawn.simulated);
+  json["lanes"] = lanes_data(problem, drawn.simulated, drawn.explanation.pipeline);
   add_tasks(problem, drawn, json);
   add_explanation(problem, drawn, json);
   add_groups(problem, drawn, json);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "planner/baselines.h"
+#include "planner/exact.h"
 #include "planner/pipeline/pipelines.h"
 #include "planner/portfolio.h"
 #include "planner/random_search.h"
@@ -16,6 +17,7 @@ std::vector<PlannerEntry> builtin_planners() {
   std::ranges::move(pipeline_entries(), std::back_inserter(entries));
   entries.push_back(random_search_entry());
   entries.push_back(local_search_entry());
+  std::ranges::move(exact_entries(), std::back_inserter(entries));
   return entries;
 }
 

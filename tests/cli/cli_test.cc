@@ -172,8 +172,9 @@ TEST_F(ProgramTest, PlannersAreListed) {
       EXPECT_TRUE(option.contains("takes") && option.contains("default")) << option.dump();
     }
   }
-  EXPECT_THAT(names, testing::IsSupersetOf({"ev-ps", "ev-ar", "cp-ps", "cp-ar", "single", "horovod",
-                                            "random", "local-search", "policy", "portfolio"}));
+  EXPECT_THAT(names,
+              testing::IsSupersetOf({"ev-ps", "ev-ar", "cp-ps", "cp-ar", "single", "horovod",
+                                     "random", "local-search", "exact", "policy", "portfolio"}));
 }
 
 TEST_F(ProgramTest, PlannersSayTheirOptionsAndTakeThem) {

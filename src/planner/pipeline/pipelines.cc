@@ -377,7 +377,7 @@ PlannerEntry entry(std::string_view name, std::string_view one_line,
 std::vector<Tried> try_pipelines(BatchEvaluator& evaluator, const PipelineLimits& limits,
                                  const PipelineOptions& options) {
   constexpr std::size_t kAtATime = 8;  // a budget of seconds may end in between
-  constexpr std::size_t kListed = 3;
+  const std::size_t listed = std::max<std::size_t>(3, limits.count / 3);
   const cost::Problem& problem = evaluator.problem();
   const Pool pool = promising_pool(problem, options);
   std::vector<Tried> tried;
@@ -416,7 +416,7 @@ std::vector<Tried> try_pipelines(BatchEvaluator& evaluator, const PipelineLimits
   std::ranges::stable_sort(order, better, [&](std::size_t i) { return tried[i].evaluation; });
   std::vector<const Promising*> best;
   for (std::size_t i : order) {
-    if (best.size() < kListed) best.push_back(cuts[i]);
+    if (best.size() < listed) best.push_back(cuts[i]);
   }
   if (ways.size() > 1) simulate(best, Schedule::kOneForwardOneBackward, ways.back());
   for (Keeping keeping : ways) simulate(best, Schedule::kListed, keeping);

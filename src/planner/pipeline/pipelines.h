@@ -27,7 +27,8 @@ struct PipelineLimits {
 };
 
 // Simulates the cuts that look best, with one forward and one backward pass in turns, and the
-// fastest of them as PE lists them; all that were simulated, at least one whatever the budget.
+// fastest of them in all schedules, as priorities and strictly; all that were simulated, at least
+// one whatever the budget.
 std::vector<Tried> try_pipelines(BatchEvaluator& evaluator, const PipelineLimits& limits,
                                  const PipelineOptions& options = {});
 

@@ -1,0 +1,108 @@
+// Puts devices together by the ops that they run, and adds up their streams.
+#include "explain/stages.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+namespace heterog::explain {
+namespace {
+
+using compiler::TaskKind;
+using graph::Phase;
+
+struct DeviceWork {
+  std::vector<OpId> ops;  // of the forward pass, ascending
+  std::int64_t micro_batches = 0;
+  Nanoseconds filled = 0;  // its longest forward op has run for the first time
+  Nanoseconds last = 0;    // the end of its last backward op
+  std::vector<std::pair<Nanoseconds, Nanoseconds>> busy;  // of its compute stream
+  // Until `end`.
+  Nanoseconds computes(Nanoseconds end) const {
+    Nanoseconds sum = 0;
+    for (const auto& [from, to] : busy) {
+      if (from < end) sum += std::min(to, end) - from;
+    }
+    return sum;
+  }
+};
+
+// Whether all that the op makes is the same on all slices: such ops run wherever somebody reads
+// them.
+bool same_everywhere(const cost::Problem& problem, OpId op) {
+  return std::ranges::all_of(problem.graph->outputs(op), [&](TensorId out) {
+    return !out.valid() || problem.splits->rules[out].kind == graph::SplitKind::kSame;
+  });
+}
+
+std::vector<DeviceWork> work_of_devices(const cost::Problem& problem,
+                                        const sim::Simulated& simulated) {
+  const compiler::Plan& plan = simulated.plan;
+  const sim::SimResult& result = simulated.result;
+  std::vector<DeviceWork> work(plan.device_count);
+  std::vector<std::map<OpId, std::set<std::int64_t>>> instances(plan.device_count);
+  std::vector<Nanoseconds> longest(plan.device_count, -1);
+  for (TaskId task : plan.task_ids()) {
+    for (const compiler::Hold& hold : plan.holds[task]) {
+      if (hold.resource.value() >= plan.device_count) continue;
+      work[hold.resource.value()].busy.emplace_back(result.start[task], result.end[task]);
+    }
+    if (plan.kind[task] != TaskKind::kCompute) continue;
+    const OpId op = plan.op[task];
+    const std::size_t device = plan.device[task].value();
+    DeviceWork& of = work[device];
+    const Phase phase = problem.graph->op(op).phase;
+    if (phase == Phase::kBackward) of.last = std::max(of.last, result.end[task]);
+    if (phase != Phase::kForward || same_everywhere(problem, op)) continue;
+    const bool is_first = instances[device][op].empty();
+    instances[device][op].insert(plan.begin[task]);
+    if (is_first && plan.duration[task] > longest[device]) {
+      longest[device] = plan.duration[task];
+      of.filled = result.end[task];
+    }
+  }
+  for (std::size_t device = 0; device < work.size(); ++device) {
+    for (const auto& [op, begins] : instances[device]) {
+      work[device].ops.push_back(op);
+      work[device].micro_batches =
+          std::max(work[device].micro_batches, static_cast<std::int64_t>(begins.size()));
+    }
+  }
+  return work;
+}
+
+}  // namespace
+
+std::optional<PipelineTime> pipeline_time(const cost::Problem& problem,
+                                          const sim::Simulated& simulated) {
+  const std::vector<DeviceWork> work = work_of_devices(problem, simulated);
+  std::map<std::vector<OpId>, std::vector<DeviceId>> by_ops;  // in the order of their first ops
+  Nanoseconds end = 0;
+  PipelineTime time;
+  for (std::size_t device = 0; device < work.size(); ++device) {
+    if (work[device].ops.empty()) continue;
+    by_ops[work[device].ops].push_back(DeviceId(device));
+    end = std::max(end, work[device].last);
+    time.micro_batches = std::max(time.micro_batches, work[device].micro_batches);
+  }
+  if (by_ops.size() < 2 || time.micro_batches < 2) return std::nullopt;
+  for (auto& [ops, devices] : by_ops) {
+    const auto computes = [&](DeviceId device) { return work[device.value()].computes(end); };
+    const DeviceWork& busiest = work[std::ranges::max(devices, {}, computes).value()];
+    const Nanoseconds until_filled = busiest.computes(busiest.filled);
+    const Nanoseconds until_last = busiest.computes(busiest.last);
+    StageTime& stage = time.stages.emplace_back();
+    stage.computes = busiest.computes(end);
+    stage.fills = busiest.filled - until_filled;
+    stage.bubbles = busiest.last - busiest.filled - (until_last - until_filled);
+    stage.drains = end - busiest.last - (stage.computes - until_last);
+    stage.devices = std::move(devices);
+  }
+  const auto slowest = std::ranges::max_element(time.stages, {}, &StageTime::computes);
+  time.slowest = static_cast<std::size_t>(slowest - time.stages.begin());
+  time.one_more_saves = slowest->idle() / (time.micro_batches + 1);
+  return time;
+}
+
+}  // namespace heterog::explain
