@@ -182,7 +182,7 @@ def print_figures(planning):
     for layers in (24, 48):
         row(str(layers), planning.all(f"bert_large{layers}", 32, 6, "spp-sim"))
     print("\nFigure 11: stages of spp:form=paper, 32 micro-batches, seconds a step")
-    for stages in range(1, 13):
+    for stages in range(1, 12):
         seconds = planning.seconds("bert_large24", 192, "spp-sim",
                                    f"spp:form=paper,micro_batches=32,stages={stages}")  # fmt: skip
         print(f"{stages:>4} {cell(seconds)}", flush=True)

@@ -102,6 +102,42 @@ std::vector<Item> by_earliest_start(const Plan& plan) {
   return sorted;
 }
 
+void spread_pushes(Plan& plan) {
+  struct Push {
+    TaskId task;
+    std::uint32_t place = 0;  // its priority
+    std::size_t pair = 0;
+    Nanoseconds before = 0;  // of the pair's time
+    double part = 0;
+    std::size_t turn = 0;  // pairs take turns by how far apart their devices are
+  };
+  std::vector<Push> pushes;
+  for (TaskId task : plan.task_ids()) {
+    if (plan.kind[task] != TaskKind::kPush) continue;
+    const std::size_t from = plan.peer[task].value(), to = plan.device[task].value();
+    pushes.push_back({.task = task,
+                      .place = plan.priority[task],
+                      .pair = from * plan.device_count + to,
+                      .turn = (to + plan.device_count - from) % plan.device_count});
+  }
+  std::ranges::sort(pushes, {}, &Push::place);
+  std::vector<Nanoseconds> of_pair(plan.device_count * plan.device_count, 0);
+  std::vector<std::uint32_t> places;
+  for (Push& push : pushes) {
+    places.push_back(push.place);
+    push.before = of_pair[push.pair];
+    of_pair[push.pair] += plan.duration[push.task];
+  }
+  for (Push& push : pushes) {
+    const auto all = static_cast<double>(std::max<Nanoseconds>(1, of_pair[push.pair]));
+    push.part = static_cast<double>(push.before) / all;
+  }
+  std::ranges::stable_sort(pushes, [](const Push& a, const Push& b) {
+    return std::tuple(a.part, a.turn) < std::tuple(b.part, b.turn);
+  });
+  for (std::size_t i = 0; i < pushes.size(); ++i) plan.priority[pushes[i].task] = places[i];
+}
+
 }  // namespace
 
 void set_ranks(Plan& plan) {
@@ -133,6 +169,7 @@ void set_queued_priorities(Plan& plan) {
     queued[task] = before_end;
   }
   sort_by_urgency(plan, queued);
+  spread_pushes(plan);
 }
 
 namespace {

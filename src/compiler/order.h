@@ -24,6 +24,11 @@ void set_ranks(Plan& plan);
 // do not queue: there all that is left would rank alike, and the chain that feeds the links is what
 // matters. So what becomes available early and has a long queue behind it goes early (as Jackson's
 // rule has it for one machine with heads and tails).
+//
+// Pushes then share out the places that they have among themselves anew. By urgency alone all
+// devices push to the same server at the same time, and other links are idle. Instead, the pushes
+// between any two devices come in the order of their urgency, and all pairs get on alike: next is
+// the push of the pair of which the smallest part of its time has been placed.
 void set_queued_priorities(Plan& plan);
 
 // Priorities as a planner gives them (OrderPolicy::kPriority), ranks set: the position in

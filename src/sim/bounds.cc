@@ -31,7 +31,7 @@ Bounds bounds(const compiler::Plan& plan) {
   }
   bounds.collectives = std::max(bounds.collectives, load_of(plan.all_collectives()));
   const Window window = windows(plan);
-  bounds.one_machine = one_machine_bound(plan, window);
+  bounds.one_machine = std::max(one_machine_bound(plan, window), slowed_stream_bound(plan, window));
   bounds.two_machines = two_machine_bound(plan, window);
   return bounds;
 }

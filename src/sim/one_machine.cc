@@ -264,6 +264,42 @@ Nanoseconds one_machine_bound(const Plan& plan, const Window& window) {
   return bound;
 }
 
+Nanoseconds slowed_stream_bound(const Plan& plan, const Window& window) {
+  if (plan.collective_drag.empty()) return 0;
+  const Csr<ResourceId, OnResource> on = by_resource(plan);
+  Nanoseconds bound = 0;
+  for (DeviceId device : id_range<DeviceId>(plan.device_count)) {
+    const auto stream = on[plan.compute_stream(device)];
+    std::vector<OnResource> tasks(stream.begin(), stream.end());
+    // A stream whose tasks hold something else beside it is not slowed.
+    const bool alone = std::ranges::all_of(tasks, [&](const OnResource& one) {
+      return plan.holds[one.task].size() == 1 && one.held == plan.duration[one.task];
+    });
+    if (!alone) continue;
+    Nanoseconds collectives = 0;  // that hold the channel, so that there is one at a time
+    for (const OnResource& one : on[plan.collective_channel(device)]) {
+      const auto members = plan.participants[one.task];
+      if (std::ranges::find(members, device) != members.end()) collectives += one.held;
+    }
+    const auto tail = [&](const OnResource& one) {
+      return window.tail[one.task] + rest_of(plan, one);
+    };
+    std::ranges::sort(tasks, std::greater<>(), tail);
+    const Nanoseconds drag = plan.collective_drag[device];
+    // A pace that changes in the middle of a task is rounded to a nanosecond.
+    const auto rounded = static_cast<Nanoseconds>(2 * on[plan.collective_channel(device)].size());
+    Nanoseconds work = 0, head = std::numeric_limits<Nanoseconds>::max();
+    for (const OnResource& one : tasks) {
+      work += one.held;
+      head = std::min(head, window.head[one.task]);
+      const Nanoseconds beside = std::max<Nanoseconds>(0, collectives - head - tail(one));
+      const Nanoseconds lost = std::max<Nanoseconds>(0, beside * drag / (1000 + drag) - rounded);
+      bound = std::max(bound, head + work + lost + tail(one));
+    }
+  }
+  return bound;
+}
+
 Nanoseconds two_machine_bound(const Plan& plan, const Window& window) {
   constexpr std::size_t kStreams = 3, kLast = 2;
   const Csr<ResourceId, OnResource> on = by_resource(plan);

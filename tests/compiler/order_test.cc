@@ -131,6 +131,40 @@ std::vector<TaskId> queued_by_definition(const Plan& plan) {
     };
     return queued[a] != queued[b] ? queued[a] > queued[b] : rest(a) < rest(b);
   });
+  // The places of pushes, to the pair of devices that is furthest behind, one after another.
+  struct Pair {
+    std::vector<TaskId> pushes;  // by urgency
+    std::size_t next = 0;
+    Nanoseconds done = 0, all = 0;
+    std::size_t apart = 0;
+  };
+  std::map<std::pair<DeviceId, DeviceId>, Pair> pairs;
+  for (TaskId task : sorted) {
+    if (plan.kind[task] != TaskKind::kPush) continue;
+    Pair& pair = pairs[{plan.peer[task], plan.device[task]}];
+    pair.pushes.push_back(task);
+    pair.all += plan.duration[task];
+    pair.apart = (plan.device[task].value() + plan.device_count - plan.peer[task].value()) %
+                 plan.device_count;
+  }
+  std::vector<TaskId> order;
+  while (true) {
+    Pair* least = nullptr;
+    const auto key = [&](const Pair& pair) {
+      return std::tuple(static_cast<double>(pair.done) / static_cast<double>(pair.all), pair.apart,
+                        std::ranges::find(sorted, pair.pushes[pair.next]));
+    };
+    for (auto& [devices, pair] : pairs) {
+      if (pair.next < pair.pushes.size() && (!least || key(pair) < key(*least))) least = &pair;
+    }
+    if (!least) break;
+    order.push_back(least->pushes[least->next++]);
+    least->done += plan.duration[order.back()];
+  }
+  std::size_t next = 0;
+  for (TaskId& place : sorted) {
+    if (plan.kind[place] == TaskKind::kPush) place = order[next++];
+  }
   return sorted;
 }
 

@@ -6,7 +6,9 @@
 
 #include "compiler/order.h"
 #include "compiler/plan_builder.h"
+#include "sim/bounds.h"
 #include "sim/check_timeline.h"
+#include "sim/one_machine.h"
 #include "sim/simulator.h"
 
 namespace heterog::sim {
@@ -76,6 +78,30 @@ TEST(Drag, StretchesWhatRunsBesideACollective) {
   made.compute(1, 1000, {first});
   made.collective(400, {first});
   expect_ends(made.plan(), {600 + 453, 200, 1200, 600});
+}
+
+// A collective of 400 takes a stream of 1,000 ns of work 400 · 150 / 1150 = 52 ns, less what
+// rounding may give back; a stream that is not slowed, nothing.
+TEST(Drag, IsCountedByTheBound) {
+  for (std::size_t device : {0, 1}) {
+    Made made;
+    made.compute(device, 1000);
+    made.collective(400);
+    const Plan plan = made.plan();
+    EXPECT_EQ(slowed_stream_bound(plan, windows(plan)), device == 0 ? 1050 : 1000);
+    EXPECT_LE(bounds(plan).step(), simulate(plan, OrderPolicy::kRank).step);
+  }
+}
+
+// Work that the collective waits for, and work that cannot begin before it ends, is not beside it.
+TEST(Drag, OfWhatIsNotBesideIsNotCounted) {
+  Made made;
+  const TaskId before = made.compute(0, 1000);
+  const TaskId collective = made.collective(400, {before});
+  made.compute(0, 500, {collective});
+  const Plan plan = made.plan();
+  EXPECT_EQ(simulate(plan, OrderPolicy::kRank).step, 1900);
+  EXPECT_EQ(slowed_stream_bound(plan, windows(plan)), 1900);
 }
 
 // What begins under a collective takes 1.15 times as long, and what begins after it does not.
