@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -158,7 +159,36 @@ struct Pool {
     }
     return chosen;
   }
+
+  // Of the line and number of stages of one of `cuts`, but none of `known`.
+  std::vector<const Promising*> alike(const std::vector<const Promising*>& cuts,
+                                      const std::vector<const Promising*>& known) const {
+    std::vector<const Promising*> chosen;
+    for (const Promising& one : found) {
+      const bool is_alike = std::ranges::any_of(cuts, [&](const Promising* cut) {
+        return cut->line == one.line && cut->stages.size() == one.stages.size();
+      });
+      if (is_alike && std::ranges::find(known, &one) == known.end()) chosen.push_back(&one);
+    }
+    return chosen;
+  }
 };
+
+// The cuts that were simulated fastest, so many of different lines or numbers of stages.
+std::vector<const Promising*> fastest(const std::vector<const Promising*>& cuts,
+                                      const std::vector<Tried>& tried, std::size_t count) {
+  std::vector<std::size_t> order(cuts.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, better, [&](std::size_t i) { return tried[i].evaluation; });
+  std::vector<const Promising*> found;
+  for (std::size_t i : order) {
+    const bool known = std::ranges::any_of(found, [&](const Promising* one) {
+      return one->line == cuts[i]->line && one->stages.size() == cuts[i]->stages.size();
+    });
+    if (!known && found.size() < count) found.push_back(cuts[i]);
+  }
+  return found;
+}
 
 std::vector<DeviceId> file_order(const cost::Problem& problem) {
   std::vector<DeviceId> line;
@@ -377,6 +407,7 @@ PlannerEntry entry(std::string_view name, std::string_view one_line,
 std::vector<Tried> try_pipelines(BatchEvaluator& evaluator, const PipelineLimits& limits,
                                  const PipelineOptions& options) {
   constexpr std::size_t kAtATime = 8;  // a budget of seconds may end in between
+  const std::size_t lines = limits.count < kSimulated ? 1 : 2;  // looked at once more
   const std::size_t listed = std::max<std::size_t>(3, limits.count / 3);
   const cost::Problem& problem = evaluator.problem();
   const Pool pool = promising_pool(problem, options);
@@ -411,6 +442,11 @@ std::vector<Tried> try_pipelines(BatchEvaluator& evaluator, const PipelineLimits
   std::vector<const Promising*> cuts = pool.choose(problem, limits);
   const std::vector<Keeping> ways = keepings(pool);
   simulate(cuts, Schedule::kOneForwardOneBackward, ways.front());
+  cuts.resize(tried.size());
+  // The best lines and numbers of stages in other numbers of micro-batches.
+  const std::vector<const Promising*> more = pool.alike(fastest(cuts, tried, lines), cuts);
+  simulate(more, Schedule::kOneForwardOneBackward, ways.front());
+  cuts.insert(cuts.end(), more.begin(), more.end());
   cuts.resize(tried.size());
   for (std::size_t i = 0; i < tried.size(); ++i) order.push_back(i);
   std::ranges::stable_sort(order, better, [&](std::size_t i) { return tried[i].evaluation; });

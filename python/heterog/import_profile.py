@@ -1,0 +1,77 @@
+"""The command `python -m heterog.import_profile`: profiles of other planners as graphs with costs."""
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from heterog.errors import HeterogError
+from heterog.files import replace_file
+from heterog.layer_graph import READERS
+from heterog.layer_step import LayerStep
+from heterog.native import run_program
+from heterog.writer import pack_graph
+
+
+def import_profile(source, format: str, batch: int, device: str, out, profile) -> LayerStep:
+    """Writes the graph to `out` and, for the type of device `device` of the data base, its costs to
+    `profile`: both for `heterog plan` and the other verbs."""
+    name = Path(source).name.split(".")[0]
+    step = LayerStep(READERS[format](source), name, batch)
+    replace_file(out, pack_graph(step.graph))
+    operators = []
+    for op, seconds in step.seconds.items():
+        line = {"fixed_seconds": 0.0, "seconds_per_sample": seconds / batch, "r2": 1.0}
+        measured = {"samples": batch, "seconds": seconds, "spread_seconds": 0.0, "residual_seconds": 0.0}
+        operators.append({"form": op, **line, "measured": [measured], "ops": [op]})
+    costs = {"format": "heterog-profile", "version": 1, "graph": {"name": name, "hash": _hash(out)},
+             "device": device, "machine": f"imported from {format}", "torch": "", "threads": 1,
+             "repeat": 1, "slices": [batch], "finished": True, "links": [],
+             "operators": operators}  # fmt: skip
+    replace_file(profile, (json.dumps(costs) + "\n").encode())
+    return step
+
+
+def _hash(graph) -> str:
+    """Of the graph's contents, as the program counts it: what a plan says that it was made for."""
+    with tempfile.TemporaryDirectory() as folder:
+        cluster, plan = Path(folder) / "cluster.json", Path(folder) / "plan.json"
+        machine = {"name": "m", "devices": [{"model": "CPU"}], "nic": {"link": "10gbe-tcp"}}
+        cluster.write_text(json.dumps({"format": "heterog-cluster", "version": 1, "name": "one",
+                                       "machines": [machine]}))  # fmt: skip
+        run_program(["plan", "--graph", str(graph), "--cluster", str(cluster), "--batch", "1",
+                     "--planner", "single", "--out", str(plan)])  # fmt: skip
+        return json.loads(plan.read_text())["graph"]["hash"]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m heterog.import_profile",
+        description="Writes a profile of another planner as a graph and its costs on one type of device.",
+        epilog="example: python -m heterog.import_profile --format pipedream vgg16.graph.txt --batch 128 "
+        "--device V100-PCIE-16GB --out vgg16.json.gz --profile vgg16.profile.json",
+    )
+    parser.add_argument("source", help="graph.txt of PipeDream, or a JSON graph of dnn-partitioning")
+    parser.add_argument("--format", choices=sorted(READERS), required=True)
+    parser.add_argument("--batch", type=int, required=True, help="samples that it was profiled with")
+    parser.add_argument("--device", required=True, help="a type of the device data base")
+    parser.add_argument("--out", required=True, help="the graph (*.json.gz)")
+    parser.add_argument("--profile", required=True, help="its costs (*.json)")
+    options = parser.parse_args(arguments)
+    if options.batch < 1:
+        parser.error(f"--batch: {options.batch}, expected 1 or more")
+    try:
+        step = import_profile(options.source, options.format, options.batch, options.device, options.out,
+                              options.profile)  # fmt: skip
+    except HeterogError as error:
+        print(f"heterog: error: {error}", file=sys.stderr)
+        return 2
+    parameters = sum(t["shape"][0] for t in step.graph["tensors"] if t["role"] == "parameter")
+    print(f"{options.out}: {len(step.graph['ops'])} operators, {parameters:,} parameters, "
+          f"{1e3 * sum(step.seconds.values()):.1f} ms at batch {options.batch}")  # fmt: skip
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
