@@ -127,10 +127,9 @@ class Search {
   // Shares by speed and memory are cheap to try; blocks only where nothing fits yet, or with time.
   void try_fills() {
     // A proposal that fits may be far from what filling memory finds.
-    const bool feasible =
-        std::ranges::any_of(result_.baselines, [](const BaselineResult& baseline) {
-          return baseline.evaluation.feasible;
-        });
+    const bool feasible = std::ranges::any_of(
+        result_.baselines,
+        [](const BaselineResult& baseline) { return baseline.evaluation.feasible; });
     MemoryFillOptions options{.single_block = feasible};
     if (feasible) options.rounds = 2;
     consider_all(memory_fill(evaluator_, options), "memory-fill");

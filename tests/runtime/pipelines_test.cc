@@ -32,9 +32,10 @@ TEST_P(Pipelines, TrainAsOneDevice) {
                          cluster, cost::CalibratedModel(), batch);
   const planner::Registry registry(planner::builtin_planners());
   ThreadPool pool(1);
-  for (const char* planner : {"spp:turns=strict,", "spp:turns=priorities,recompute=all,",
-                              "gpipe:turns=strict,recompute=all,", "pipedream:turns=priorities,",
-                              "hetpipe:turns=strict,", "accumulate:"}) {
+  for (const char* planner :
+       {"spp:turns=strict,", "spp:turns=priorities,recompute=all,",
+        "gpipe:turns=strict,recompute=all,", "pipedream:turns=priorities,replicas=in-turn,",
+        "hetpipe:turns=strict,", "accumulate:"}) {
     SCOPED_TRACE(planner);
     oracle::SimulatedOracle oracle(*problem, pool);
     planner::PlannerContext context{.oracle = oracle};

@@ -61,6 +61,11 @@ struct Promising {
   bool recompute = false;
 };
 
+Sharing sharing_of(const PipelineOptions& options) {
+  return options.replicas == PipelineOptions::Replicas::kInTurn ? Sharing::kInTurn
+                                                                : Sharing::kTogether;
+}
+
 // A model's layers, and what stages of them cost in so many micro-batches.
 struct Costed {
   Chain chain;
@@ -128,6 +133,7 @@ struct Pool {
   Strategy strategy(const cost::Problem& problem, const Promising& one, Staging how) const {
     how.micro_batches = micro_batches[one.costs];
     how.recompute = one.recompute;
+    how.sharing = sharing_of(options);
     const Costed& kind = of(one.recompute);
     return stage_strategy(problem, kind.chain, kind.costs[one.costs], {one.stages}, how);
   }
@@ -332,7 +338,8 @@ PlannerResult plan_hetpipe(const PipelineOptions& options, PlannerContext& conte
                           {.micro_batches = pool.micro_batches[one.costs],
                            .schedule = Schedule::kOneForwardOneBackward,
                            .keeping = ways[i % ways.size()],
-                           .recompute = one.recompute});
+                           .recompute = one.recompute,
+                           .sharing = sharing_of(options)});
   };
   return best_of(found.size() * ways.size(), make, context.oracle, context.budget);
 }
@@ -383,14 +390,25 @@ constexpr std::array<std::string_view, 3> kRecomputeWords = {"if-needed", "none"
 constexpr Field<PipelineOptions> kRecompute = {
     "recompute", "whether forward passes run again for backward passes, which saves memory",
     choice<PipelineOptions, &PipelineOptions::recompute>(kRecomputeWords)};
-constexpr std::array<Field<PipelineOptions>, 5> kSppFields = {
-    kStages, kParts, kTurns, kRecompute,
+constexpr std::array<std::string_view, 2> kReplicaWords = {"together", "in-turn"};
+constexpr Field<PipelineOptions> kReplicas = {
+    "replicas",
+    "whether the devices of a stage share every micro-batch, or take whole ones in turn",
+    choice<PipelineOptions, &PipelineOptions::replicas>(kReplicaWords)};
+constexpr std::array<Field<PipelineOptions>, 6> kSppFields = {
+    kStages,
+    kParts,
+    kTurns,
+    kRecompute,
+    kReplicas,
     Field<PipelineOptions>{
         "form",
         "what is believed of stages: unequal devices, shared network cards and memory, or what the "
         "paper has",
         choice<PipelineOptions, &PipelineOptions::form>(kFormWords)}};
 constexpr std::array<Field<PipelineOptions>, 4> kFields = {kStages, kParts, kTurns, kRecompute};
+constexpr std::array<Field<PipelineOptions>, 5> kPipeDreamFields = {kStages, kParts, kTurns,
+                                                                    kRecompute, kReplicas};
 constexpr std::array<Field<PipelineOptions>, 3> kWithoutStages = {kParts, kTurns, kRecompute};
 constexpr std::array<Field<PipelineOptions>, 1> kPartsAlone = {kParts};
 
@@ -466,7 +484,7 @@ std::vector<PlannerEntry> pipeline_entries() {
       entry("gpipe", "a stage a device of as many layers; forward passes, then backward passes",
             kFields, plan_gpipe),
       entry("pipedream", "stages with replicas along the devices; forward and backward in turns",
-            kFields, plan_pipedream),
+            kPipeDreamFields, plan_pipedream),
       entry("hetpipe", "a pipeline in each machine, side by side", kWithoutStages, plan_hetpipe),
       entry("spp", "stages with replicas along the best line of devices, simulated in many forms",
             kSppFields, plan_spp),

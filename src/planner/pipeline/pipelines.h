@@ -16,6 +16,7 @@ struct PipelineOptions {
   enum class Turns : std::uint8_t { kBest, kPriorities, kStrict } turns = Turns::kBest;
   // Where nothing else fits, nowhere, everywhere.
   enum class Recompute : std::uint8_t { kIfNeeded, kNone, kAll } recompute = Recompute::kIfNeeded;
+  enum class Replicas : std::uint8_t { kTogether, kInTurn } replicas = Replicas::kTogether;
   enum class Form : std::uint8_t { kOurs, kPaper } form = Form::kOurs;
 };
 

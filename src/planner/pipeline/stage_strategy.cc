@@ -61,12 +61,20 @@ std::vector<std::int64_t> shared_out(const std::vector<double>& weights, std::in
   return sizes;
 }
 
+// All samples to the entry of which most is left, which may have less left than that.
+std::vector<std::int64_t> all_to_one(const std::vector<std::int64_t>& left, std::int64_t samples) {
+  std::vector<std::int64_t> part(left.size(), 0);
+  part[static_cast<std::size_t>(std::ranges::max_element(left) - left.begin())] = samples;
+  return part;
+}
+
 // The list of each layer. Each pipeline has its part of every micro-batch, the same in all of its
 // stages, so that pipelines side by side never wait for each other; of that each device has its
 // own.
 std::vector<UnitDecision> layer_decisions(const Chain& chain, const StageCosts& costs,
                                           const Pipelines& pipelines,
-                                          const std::vector<std::int64_t>& begins) {
+                                          const std::vector<std::int64_t>& begins,
+                                          Sharing sharing) {
   std::vector<double> speeds;
   for (const std::vector<Stage>& stages : pipelines) {
     double slowest = 0;
@@ -98,7 +106,8 @@ std::vector<UnitDecision> layer_decisions(const Chain& chain, const StageCosts& 
       for (std::size_t s = 0; s < pipelines[p].size(); ++s) {
         const Stage& stage = pipelines[p][s];
         std::vector<std::int64_t>& left = device_left[p][s];
-        const auto part = compiler::next_part(left, of_all[p]);
+        const auto part = sharing == Sharing::kInTurn ? all_to_one(left, of_all[p])
+                                                      : compiler::next_part(left, of_all[p]);
         for (std::size_t i = 0; i < part.size(); ++i) {
           left[i] -= part[i];
           if (part[i] == 0) continue;
@@ -205,9 +214,9 @@ Strategy stage_strategy(const cost::Problem& problem, const Chain& chain, const 
                                   : forward ? units.forward(layer)
                                             : units.backward(layer));
   }
-  const std::vector<UnitDecision> layers =
-      layer_decisions(chain, costs, pipelines,
-                      compiler::micro_batch_boundaries(problem.batch, staging.micro_batches));
+  const std::vector<UnitDecision> layers = layer_decisions(
+      chain, costs, pipelines,
+      compiler::micro_batch_boundaries(problem.batch, staging.micro_batches), staging.sharing);
   for (int phase = 0; phase < 3; ++phase) {
     for (const UnitDecision& decision : layers) {
       strategy.units.push_back(decision);

@@ -22,11 +22,18 @@ enum class Keeping : std::uint8_t {
   kStrictly,      // who would wait waits (compiler::Strategy::sequence)
 };
 
+// How the devices of a stage share its micro-batches.
+enum class Sharing : std::uint8_t {
+  kTogether,  // each has its part of every micro-batch
+  kInTurn,    // each takes whole micro-batches (PipeDream)
+};
+
 struct Staging {
   std::int64_t micro_batches = 1;
   Schedule schedule = Schedule::kOneForwardOneBackward;
   Keeping keeping = Keeping::kAsPriorities;
   bool recompute = false;  // every layer's forward pass, for its backward pass
+  Sharing sharing = Sharing::kTogether;
 };
 
 // Units are layers, the forward pass of each apart from its backward pass and updates.

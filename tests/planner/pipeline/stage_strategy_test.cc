@@ -88,7 +88,8 @@ TEST_P(StrictTurns, AreTakenOneAfterTheOther) {
     Staging how{.micro_batches = std::array{2, 3, 5}[rng.below(3)],
                 .schedule = static_cast<Schedule>(i % 3),
                 .keeping = Keeping::kStrictly,
-                .recompute = rng.below(2) == 0};
+                .recompute = rng.below(2) == 0,
+                .sharing = rng.below(3) == 0 ? Sharing::kInTurn : Sharing::kTogether};
     SCOPED_TRACE(testing::Message() << i << ", " << how.micro_batches << " micro-batches");
     const StageCosts costs(*problem, chain, how.micro_batches, false);
     // Of four devices, one pipeline, or two side by side.
@@ -139,6 +140,26 @@ std::vector<std::int64_t> most_kept(const cost::Problem& problem, const Strategy
     most.push_back(greatest);
   }
   return most;
+}
+
+// As many samples as by speed, in whole micro-batches of two.
+TEST(StageStrategy, DevicesTakeMicroBatchesInTurn) {
+  const auto problem = load_test_problem("bert_large24-tiny", "heterog-4gpu", 16);
+  const Chain chain = make_chain(*problem, 8);
+  const StageCosts costs(*problem, chain, 8, false);
+  const Pipelines pipelines = {{{0, chain.layers.size(), {DeviceId(0), DeviceId(2)}}}};
+  const Strategy strategy = stage_strategy(*problem, chain, costs, pipelines,
+                                           {.micro_batches = 8, .sharing = Sharing::kInTurn});
+  const auto& replicas = strategy.units[UnitId(0)].replicas;
+  ASSERT_EQ(replicas.size(), 8u);  // one device each
+  double first = 0;
+  for (const compiler::Replica& replica : replicas) {
+    EXPECT_EQ(replica.weight, 2);
+    if (replica.device == DeviceId(0)) first += 2;
+  }
+  const double speed = costs.speed(0, chain.layers.size(), DeviceId(0), 2);
+  const double share = speed / (speed + costs.speed(0, chain.layers.size(), DeviceId(2), 2));
+  EXPECT_NEAR(first, 16 * share, 2);
 }
 
 TEST(StageStrategy, KeepsAsManyMicroBatchesAsItsScheduleSays) {
