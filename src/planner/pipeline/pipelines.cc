@@ -344,19 +344,33 @@ PlannerResult plan_hetpipe(const PipelineOptions& options, PlannerContext& conte
   return best_of(found.size() * ways.size(), make, context.oracle, context.budget);
 }
 
-// Data parallelism, or one device, in micro-batches one after the other.
+// Data parallelism, or one device, in micro-batches, one after the other or as queued ranks have it.
 PlannerResult plan_accumulate(const PipelineOptions& options, PlannerContext& context) {
   const cost::Problem& problem = context.problem();
+  // In one order each, and of devices of one type the first alone.
   std::vector<NamedStrategy> baselines = baseline_strategies(problem);
-  std::erase_if(baselines, [](const NamedStrategy& one) {
-    return one.strategy.order != compiler::OrderPolicy::kRank;
+  std::vector<DeviceTypeId> types;
+  std::erase_if(baselines, [&](const NamedStrategy& one) {
+    if (one.strategy.order != compiler::OrderPolicy::kRank) return true;
+    const std::vector<compiler::Replica>& replicas = one.strategy.units.raw().front().replicas;
+    if (replicas.size() > 1) return false;
+    const DeviceTypeId type = problem.cluster->device(replicas.front().device).type;
+    if (std::ranges::find(types, type) != types.end()) return true;
+    types.push_back(type);
+    return false;
   });
   const std::vector<std::int64_t> counts = micro_batch_counts(problem, options.micro_batches);
   const auto make = [&](std::size_t i) {
-    return compiler::accumulate(problem, baselines[i / counts.size()].strategy,
-                                counts[i % counts.size()]);
+    Strategy made = compiler::accumulate(problem, baselines[i / 2 / counts.size()].strategy,
+                                         counts[i / 2 % counts.size()]);
+    // Without turns gradients leave earlier, and more micro-batches are kept at a time.
+    if (i % 2 == 1) {
+      made.priorities.clear();
+      made.order = compiler::OrderPolicy::kRankQueued;
+    }
+    return made;
   };
-  return best_of(baselines.size() * counts.size(), make, context.oracle, context.budget);
+  return best_of(2 * baselines.size() * counts.size(), make, context.oracle, context.budget);
 }
 
 using PlanPipeline = PlannerResult (*)(const PipelineOptions&, PlannerContext&);
