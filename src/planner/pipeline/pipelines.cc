@@ -344,7 +344,8 @@ PlannerResult plan_hetpipe(const PipelineOptions& options, PlannerContext& conte
   return best_of(found.size() * ways.size(), make, context.oracle, context.budget);
 }
 
-// Data parallelism, or one device, in micro-batches, one after the other or as queued ranks have it.
+// Data parallelism, or one device, in micro-batches, one after the other or as queued ranks have
+// it.
 PlannerResult plan_accumulate(const PipelineOptions& options, PlannerContext& context) {
   const cost::Problem& problem = context.problem();
   // In one order each, and of devices of one type the first alone.
