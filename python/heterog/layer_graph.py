@@ -1,6 +1,7 @@
 """Models as profiles of other planners describe them: layers with times and sizes, and what feeds what."""
 
 import json
+import math
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,12 +41,16 @@ def read_pipedream(path) -> list[Layer]:
         node = _NODE.match(line)
         if node is None:
             raise HeterogError(f"{path}:{number}: {line[:60]!r}, expected 'NAME -- WHAT -- forward_compute_time=…'")
-        # Of several outputs ("[0.0; 4.0]") all are sent.
-        sizes = [float(size) for size in node["output"].strip("[]").split(";")]
-        layers[node["name"]] = Layer(
-            node["name"], 1e-3 * float(node["forward"]), 1e-3 * float(node["backward"]), sum(sizes),
-            float(node["parameters"]),
-        )  # fmt: skip
+        name = node["name"]
+        if name in layers:
+            raise HeterogError(f"{path}:{number}: node '{name}' stands twice, expected one line")
+        try:
+            # Of several outputs ("[0.0; 4.0]") all are sent.
+            output = sum(_number(size) for size in node["output"].strip("[]").split(";"))
+            forward, backward = 1e-3 * _number(node["forward"]), 1e-3 * _number(node["backward"])
+            layers[name] = Layer(name, forward, backward, output, _number(node["parameters"]))
+        except ValueError as error:
+            raise HeterogError(f"{path}:{number}: node '{name}': {error}") from error
     return _in_order(path, layers)
 
 
@@ -55,11 +60,18 @@ def read_partitioning(path) -> list[Layer]:
     no forward node's class count for all layers, in proportion to their forward times."""
     try:
         file = json.loads(_text(path))
-        nodes = {node["id"]: node for node in file["nodes"]}
-        edges = [(edge["sourceId"], edge["destId"], edge["size"]) for edge in file["edges"]]
+        nodes = {
+            node["id"]: node
+            | {"fpgaLatency": _number(node["fpgaLatency"]), "size": _number(node["size"]),
+               "isBackwardNode": bool(node["isBackwardNode"])}
+            for node in file["nodes"]
+        }  # fmt: skip
+        edges = [(edge["sourceId"], edge["destId"], _number(edge["size"])) for edge in file["edges"]]
     except (ValueError, KeyError, TypeError) as error:
-        raise HeterogError(f"{path}: expected nodes with 'id' and edges with 'sourceId', 'destId' "
-                           f"and 'size' ({type(error).__name__}: {error})") from error  # fmt: skip
+        raise HeterogError(
+            f"{path}: expected nodes with 'id', 'fpgaLatency', 'size' and 'isBackwardNode', and edges "
+            f"with 'sourceId', 'destId' and 'size' ({type(error).__name__}: {error})"
+        ) from error
     forward = {i: node for i, node in nodes.items() if not node["isBackwardNode"]}
     if len(forward) == len(nodes):
         raise HeterogError(f"{path}: no backward nodes; expected a training graph, not one of inference")
@@ -94,6 +106,13 @@ def read_partitioning(path) -> list[Layer]:
 
 
 READERS = {"pipedream": read_pipedream, "partitioning": read_partitioning}
+
+
+def _number(value) -> float:
+    number = float(value)
+    if not 0 <= number < math.inf:
+        raise ValueError(f"{value}, expected a number of 0 or more")
+    return number
 
 
 def _text(path) -> str:

@@ -86,6 +86,9 @@ def test_classes_give_backward_times(tmp_path):
         (PIPEDREAM + "\tnode4 -- node9\n", "graph.txt:9: no node 'node9'"),
         (PIPEDREAM + "\tnode4 -- node2\n", "expected no circles"),
         ("", "no nodes"),
+        (PIPEDREAM.replace("=1.500", "=1.5.0"), "graph.txt:2: node 'node2': could not convert"),
+        (PIPEDREAM.replace("=2048.000", "=1e999"), "expected a number of 0 or more"),
+        (PIPEDREAM.replace("node3 -- R", "node2 -- R"), "graph.txt:3: node 'node2' stands twice"),
     ],
 )
 def test_what_is_no_graph_is_refused(tmp_path, capsys, text, said):
@@ -97,6 +100,15 @@ def test_what_is_no_graph_is_refused(tmp_path, capsys, text, said):
     assert import_profile.main(arguments) == 2
     assert said in capsys.readouterr().err
     assert not (tmp_path / "x.json.gz").exists()
+
+
+def test_what_lacks_a_field_is_refused(tmp_path):
+    graph = _partitioning()
+    del graph["nodes"][1]["fpgaLatency"]
+    source = tmp_path / "small.json"
+    source.write_text(json.dumps(graph))
+    with pytest.raises(HeterogError, match="KeyError: 'fpgaLatency'"):
+        layer_graph.read_partitioning(source)
 
 
 def test_a_graph_of_inference_is_refused(tmp_path):

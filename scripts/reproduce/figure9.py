@@ -12,7 +12,8 @@ import tempfile
 from pathlib import Path
 
 from heterog_tables import TABLES
-from spp_tables import ROOT, Planning, cell, gain, machine
+from pipelines import ROOT, machine
+from spp_tables import Planning, cell, gain
 
 
 def main():

@@ -14,13 +14,13 @@ and change one thing at a time.
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+from pipelines import ROOT, machine
+
 # Model, micro-batches, samples in one, the paper's seconds: SPP, DP, GPipe, PipeDream, HetPipe.
 TABLE = {
     "spp-a": [
@@ -43,13 +43,6 @@ TABLE = {
     ],
 }  # fmt: skip
 PAPER = ("SPP", "DP", "GPipe", "PipeDream", "HetPipe")
-
-
-def machine():
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return f"{line.split(':')[1].strip()}, {os.cpu_count()} cores"
-    return f"{os.cpu_count()} cores"
 
 
 class Planning:

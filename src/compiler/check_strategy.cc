@@ -111,7 +111,8 @@ void check_sequence(const cost::Problem& problem, const Strategy& strategy,
            strategy.sequence.size(), problem.cluster->device_count());
   VALIDATE(strategy.order != OrderPolicy::kPriority,
            "{}: sequence: given with order priority, expected order {}", source, kPlainOrders);
-  std::set<std::pair<std::size_t, std::uint32_t>> seen;  // unit, entry
+  IdVector<UnitId, std::vector<std::uint8_t>> seen(strategy.units.size());  // [entry]
+  std::set<std::pair<UnitId, UnitId>> alike;  // ranges of units that have one list
   for (DeviceId device : problem.cluster->device_ids()) {
     const std::string& name = problem.cluster->device(device).name;
     for (std::size_t i = 0; i < strategy.sequence[device].size(); ++i) {
@@ -129,18 +130,21 @@ void check_sequence(const cost::Problem& problem, const Strategy& strategy,
           "{}: sequence of '{}': turn {}: entry {} of unit {} is on '{}', expected one of this "
           "device",
           source, name, i, turn.entry, turn.begin.value(), problem.cluster->device(of_entry).name);
+      const bool is_new = alike.emplace(turn.begin, turn.end).second;
       for (std::size_t at = turn.begin.value(); at < turn.end.value(); ++at) {
         const UnitDecision& unit = strategy.units[UnitId(at)];
+        auto& of_unit = seen[UnitId(at)];
+        of_unit.resize(first.replicas.size());
         VALIDATE(unit.instances == Instances::kPerEntry,
                  "{}: sequence of '{}': turn {}: unit {} has an instance per device, expected one "
                  "per entry",
                  source, name, i, at);
         VALIDATE(
-            unit.replicas == first.replicas,
+            !is_new || unit.replicas == first.replicas,
             "{}: sequence of '{}': turn {}: units {} and {} have different devices or weights, "
             "expected the same",
             source, name, i, turn.begin.value(), at);
-        VALIDATE(seen.emplace(at, turn.entry).second,
+        VALIDATE(!std::exchange(of_unit[turn.entry], 1),
                  "{}: sequence of '{}': turn {}: entry {} of unit {} has a turn already", source,
                  name, i, turn.entry, at);
       }

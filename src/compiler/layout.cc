@@ -199,9 +199,8 @@ void lay_out_update(const cost::Problem& problem, const IdVector<OpId, UnitId>& 
 }
 
 IdVector<OpId, UnitId> units_of_ops(const cost::Problem& problem, const Strategy& strategy) {
-  if (!strategy.unit_of_op.empty()) return strategy.unit_of_op;
   IdVector<OpId, UnitId> units(problem.graph->op_count());
-  for (OpId op : problem.graph->op_ids()) units[op] = UnitId(problem.grouping.group_of[op].value());
+  for (OpId op : problem.graph->op_ids()) units[op] = unit_of(problem, strategy, op);
   return units;
 }
 

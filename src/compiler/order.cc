@@ -120,6 +120,7 @@ void spread_pushes(Plan& plan) {
                       .pair = from * plan.device_count + to,
                       .turn = (to + plan.device_count - from) % plan.device_count});
   }
+  if (pushes.empty()) return;
   std::ranges::sort(pushes, {}, &Push::place);
   std::vector<Nanoseconds> of_pair(plan.device_count * plan.device_count, 0);
   std::vector<std::uint32_t> places;

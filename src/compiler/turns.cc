@@ -105,40 +105,54 @@ IdVector<TaskId, std::uint32_t> turns_of_tasks(const cost::Problem& problem,
   return turn;
 }
 
-// The tasks of the new plan: those of the old one, and behind them the tasks between turns.
+// The tasks of the new plan: those of the old one, and behind them the tasks between turns, each
+// between the last tasks of one turn and the first of the next.
 struct Nodes {
-  std::size_t tasks = 0;                         // of the old plan
-  std::vector<std::uint32_t> ends;               // the turn that each task between turns ends
-  std::vector<std::vector<std::uint32_t>> next;  // successors
+  const Csr<TaskId, TaskId>& successors;   // of the old plan
+  IdVector<TaskId, std::uint32_t> behind;  // the task between turns that waits for it, or kNone
+  std::vector<std::uint32_t> ends;         // the turn that each task between turns ends
+  std::vector<std::vector<std::uint32_t>> opens;  // parallel: who waits for it
+
+  std::size_t tasks() const { return behind.size(); }
+  std::size_t size() const { return tasks() + ends.size(); }
+  template <class Visit>
+  void each_next(std::uint32_t node, Visit visit) const {
+    if (node >= tasks()) {
+      for (std::uint32_t next : opens[node - tasks()]) visit(next);
+      return;
+    }
+    for (TaskId next : successors[TaskId(node)]) visit(next.value());
+    if (behind[TaskId(node)] != kNone) visit(behind[TaskId(node)]);
+  }
 };
 
 Nodes nodes_of(const Turns& turns, const IdVector<TaskId, std::uint32_t>& turn, const Plan& plan) {
-  Nodes nodes{.tasks = plan.task_count(), .ends = {}, .next = {}};
-  nodes.next.resize(plan.task_count());
   // Those with nobody of their turn behind them, and before them.
   IdVector<TaskId, std::uint8_t> is_last(plan.task_count(), 1), is_first(plan.task_count(), 1);
   for (TaskId task : plan.task_ids()) {
+    if (turn[task] == kNone) continue;
     for (TaskId next : plan.successors[task]) {
-      nodes.next[task.value()].push_back(next.value());
-      if (turn[task] != kNone && turn[next] == turn[task]) is_last[task] = is_first[next] = 0;
+      if (turn[next] == turn[task]) is_last[task] = is_first[next] = 0;
     }
   }
-  std::vector<std::vector<std::uint32_t>> first(turns.all.size()), last(turns.all.size());
+  std::vector<std::vector<std::uint32_t>> first(turns.all.size());
   for (TaskId task : plan.task_ids()) {
-    if (turn[task] == kNone) continue;
-    if (is_first[task]) first[turn[task]].push_back(task.value());
-    if (is_last[task]) last[turn[task]].push_back(task.value());
+    if (turn[task] != kNone && is_first[task]) first[turn[task]].push_back(task.value());
   }
+  Nodes nodes{plan.successors, IdVector<TaskId, std::uint32_t>(plan.task_count(), kNone), {}, {}};
+  std::vector<std::uint32_t> behind_turn(turns.all.size(), kNone);
   std::uint32_t before = kNone;
   for (std::uint32_t t = 0; t < turns.all.size(); ++t) {
     if (first[t].empty()) continue;
     if (before != kNone && turns.device[before] == turns.device[t]) {
-      const auto between = static_cast<std::uint32_t>(nodes.next.size());
-      for (std::uint32_t task : last[before]) nodes.next[task].push_back(between);
-      nodes.next.push_back(first[t]);
+      behind_turn[before] = static_cast<std::uint32_t>(nodes.size());
       nodes.ends.push_back(before);
+      nodes.opens.push_back(std::move(first[t]));
     }
     before = t;
+  }
+  for (TaskId task : plan.task_ids()) {
+    if (turn[task] != kNone && is_last[task]) nodes.behind[task] = behind_turn[turn[task]];
   }
   return nodes;
 }
@@ -146,27 +160,28 @@ Nodes nodes_of(const Turns& turns, const IdVector<TaskId, std::uint32_t>& turn, 
 // A topological order, of those that could come next the one that stood first in the old plan: what
 // stands at its end stays there. Shorter than all nodes if they go round in a circle.
 std::vector<std::uint32_t> topological_order(const Nodes& nodes) {
-  std::vector<std::uint32_t> waits_for(nodes.next.size(), 0), place(nodes.next.size(), 0);
-  for (std::uint32_t node = 0; node < nodes.next.size(); ++node) {
-    if (node < nodes.tasks) place[node] = node;
-    for (std::uint32_t next : nodes.next[node]) {
+  std::vector<std::uint32_t> waits_for(nodes.size(), 0), place(nodes.size(), 0);
+  for (std::uint32_t node = 0; node < nodes.size(); ++node) {
+    if (node < nodes.tasks()) place[node] = node;
+    nodes.each_next(node, [&](std::uint32_t next) {
       ++waits_for[next];
-      if (next >= nodes.tasks) place[next] = std::max(place[next], node);
-    }
+      if (next >= nodes.tasks()) place[next] = std::max(place[next], node);
+    });
   }
   using Item = std::pair<std::uint32_t, std::uint32_t>;  // place, node
   std::priority_queue<Item, std::vector<Item>, std::greater<>> open;
-  for (std::uint32_t node = 0; node < nodes.next.size(); ++node) {
+  for (std::uint32_t node = 0; node < nodes.size(); ++node) {
     if (waits_for[node] == 0) open.emplace(place[node], node);
   }
   std::vector<std::uint32_t> order;
+  order.reserve(nodes.size());
   while (!open.empty()) {
     const std::uint32_t node = open.top().second;
     open.pop();
     order.push_back(node);
-    for (std::uint32_t next : nodes.next[node]) {
+    nodes.each_next(node, [&](std::uint32_t next) {
       if (--waits_for[next] == 0) open.emplace(place[next], next);
-    }
+    });
   }
   return order;
 }
@@ -185,13 +200,11 @@ void refuse_circle(const cost::Problem& problem, const Turns& turns,
     if (stuck == kNone || turns.number[turn[task]] < turns.number[stuck]) stuck = turn[task];
   }
   ENSURE(stuck != kNone);
-  throw Error(
-      ErrorKind::kInput,
-      fmt::format("strategy: sequence: turn {} of device '{}' (unit {}, entry {}) waits for "
-                  "a turn that comes after it; expected turns in an order that the "
-                  "dependencies allow",
-                  turns.number[stuck], problem.cluster->device(DeviceId(turns.device[stuck])).name,
-                  turns.all[stuck].begin.value(), turns.all[stuck].entry));
+  fail_input(
+      "strategy: sequence: turn {} of device '{}' (unit {}, entry {}) waits for a turn that comes "
+      "after it; expected turns in an order that the dependencies allow",
+      turns.number[stuck], problem.cluster->device(DeviceId(turns.device[stuck])).name,
+      turns.all[stuck].begin.value(), turns.all[stuck].entry);
 }
 
 template <class T>
@@ -225,14 +238,14 @@ Plan take_turns(const cost::Problem& problem, const Strategy& strategy,
   const auto turn = turns_of_tasks(problem, strategy, turns, recomputation, plan);
   const Nodes nodes = nodes_of(turns, turn, plan);
   const std::vector<std::uint32_t> order = topological_order(nodes);
-  if (order.size() < nodes.next.size()) refuse_circle(problem, turns, turn, order);
+  if (order.size() < nodes.size()) refuse_circle(problem, turns, turn, order);
 
   // An op of each turn, by which the task behind it is named.
   std::vector<OpId> op_of(turns.all.size());
   for (TaskId task : plan.task_ids()) {
     if (turn[task] != kNone) op_of[turn[task]] = plan.op[task];
   }
-  const std::size_t tasks = nodes.tasks;
+  const std::size_t tasks = nodes.tasks();
   permute(order, tasks, TaskKind::kTurn, plan.kind);
   permute(order, tasks, OpId(), plan.op);
   permute(order, tasks, TensorId(), plan.tensor);
@@ -268,9 +281,10 @@ Plan take_turns(const cost::Problem& problem, const Strategy& strategy,
   plan.holds = std::move(holds);
   Csr<TaskId, TaskId> successors;
   plan.predecessors.assign(order.size(), 0);
+  std::vector<TaskId> next;
   for (std::uint32_t node : order) {
-    std::vector<TaskId> next;
-    for (std::uint32_t one : nodes.next[node]) next.emplace_back(place[one]);
+    next.clear();
+    nodes.each_next(node, [&](std::uint32_t one) { next.emplace_back(place[one]); });
     std::ranges::sort(next);
     for (TaskId one : next) ++plan.predecessors[one];
     successors.push_row(next);

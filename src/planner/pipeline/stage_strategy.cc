@@ -225,6 +225,7 @@ Strategy stage_strategy(const cost::Problem& problem, const Chain& chain, const 
   }
   strategy.bucket_bytes = kHorovodBucketBytes;
   strategy.order = compiler::OrderPolicy::kRankQueued;
+  if (staging.micro_batches == 1) return strategy;
   const Placement placement = place(problem, pipelines, staging);
   if (staging.keeping == Keeping::kAsPriorities) {
     return compiler::with_turns(problem, std::move(strategy), staging.micro_batches,
@@ -237,7 +238,6 @@ Strategy stage_strategy(const cost::Problem& problem, const Chain& chain, const 
                                   return forward ? turns.forward[m] : turns.backward[m];
                                 });
   }
-  if (staging.micro_batches == 1) return strategy;
   strategy.sequence.assign(problem.cluster->device_count(), {});
   for (std::size_t p = 0; p < pipelines.size(); ++p) {
     for (std::size_t s = 0; s < pipelines[p].size(); ++s) {

@@ -36,7 +36,13 @@ class Worker::State {
     }
     const Program& program = job.programs[device];
     for (SlotId slot : id_range<SlotId>(program.slots.size())) {
-      if (is_resident(program, slot)) residents_.push_back(program.slots[slot].tensor);
+      const Slot& one = program.slots[slot];
+      if (one.kind != Slot::Kind::kResident) continue;
+      if (program.slot_of[one.tensor] == slot) {
+        residents_.push_back(one.tensor);
+      } else {
+        old_versions_.push_back(slot);
+      }
     }
     std::sort(residents_.begin(), residents_.end());
     aside_.resize(program.slot_of.size());
@@ -76,11 +82,8 @@ class Worker::State {
     }
     const at::Tensor own = value.to(options_.device, value.scalar_type(), false, true);
     place = laid_as(graph().tensor(tensor), own);
-    // Another slot of it is a version that nobody updates (runtime/program/faults.h).
-    for (SlotId slot : id_range<SlotId>(now_->program.slots.size())) {
-      const Slot& one = now_->program.slots[slot];
-      const bool is_other = one.kind == Slot::Kind::kResident && !is_resident(now_->program, slot);
-      if (is_other && one.tensor == tensor) now_->slots.value[slot] = place.clone();
+    for (SlotId slot : old_versions_) {
+      if (now_->program.slots[slot].tensor == tensor) now_->slots.value[slot] = place.clone();
     }
   }
 
@@ -137,12 +140,6 @@ class Worker::State {
   const graph::ModelGraph& graph() const { return *now_->job.problem->graph; }
 
   // Of what stays.
-  // What stays lies in one slot.
-  static bool is_resident(const Program& program, SlotId slot) {
-    const Slot& one = program.slots[slot];
-    return one.kind == Slot::Kind::kResident && program.slot_of[one.tensor] == slot;
-  }
-
   at::Tensor& place_of(TensorId tensor) {
     ENSURE(std::binary_search(residents_.begin(), residents_.end(), tensor));
     at::Tensor* place = now_->outside(tensor);
@@ -322,6 +319,8 @@ class Worker::State {
   comm::Transport& transport_;
   const WorkerOptions options_;
   std::vector<TensorId> residents_;
+  std::vector<SlotId>
+      old_versions_;  // of residents, which nobody updates (runtime/program/faults.h)
 
   std::vector<std::unique_ptr<LoadedJob>> jobs_;
   LoadedJob* now_ = nullptr;              // that was run last, whose places hold what stays

@@ -1,0 +1,167 @@
+// Chains of layers with their costs, and the dynamic program along every line.
+#include "planner/pipeline/cuts.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <utility>
+
+#include "base/check.h"
+#include "planner/pipeline/device_order.h"
+
+namespace heterog::planner {
+namespace {
+
+constexpr std::size_t kLayers = 64;
+constexpr std::array<std::int64_t, 11> kMicroBatches = {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
+
+CutPool::Costed costed(const cost::Problem& problem, Chain chain,
+                       const std::vector<std::int64_t>& micro_batches, PipelineOptions::Form form) {
+  CutPool::Costed made{std::move(chain), {}};
+  for (std::int64_t count : micro_batches) {
+    made.costs.emplace_back(problem, made.chain, count, form == PipelineOptions::Form::kPaper);
+  }
+  return made;
+}
+
+// About: an op once a micro-batch on each device of its stage.
+std::size_t tasks(const cost::Problem& problem, const CutPool& pool, const Cut& one) {
+  std::size_t replicas = 0;
+  for (const Stage& stage : one.stages) {
+    replicas += (stage.end - stage.begin) * stage.devices.size();
+  }
+  const auto parts = static_cast<std::size_t>(pool.micro_batches[one.costs]);
+  return problem.folded->ops.size() * parts * replicas / pool.once.chain.layers.size();
+}
+
+}  // namespace
+
+std::vector<std::int64_t> micro_batch_counts(const cost::Problem& problem, std::int64_t given) {
+  VALIDATE(given <= problem.batch, "micro_batches: {} of a batch of {}; expected at most {}", given,
+           problem.batch, problem.batch);
+  if (given > 0) return {given};
+  std::vector<std::int64_t> counts;
+  for (std::int64_t count : kMicroBatches) {
+    if (count <= problem.batch) counts.push_back(count);
+  }
+  if (counts.empty()) counts.push_back(1);
+  return counts;
+}
+
+StageCounts stage_counts(const cost::Problem& problem, std::int64_t given, std::size_t most) {
+  VALIDATE(given <= static_cast<std::int64_t>(most),
+           "stages: {} on {} devices; expected at most {}", given, problem.cluster->device_count(),
+           most);
+  if (given > 0) return {static_cast<std::size_t>(given), static_cast<std::size_t>(given)};
+  return {1, most};
+}
+StageCounts stage_counts(const cost::Problem& problem, std::int64_t given) {
+  return stage_counts(problem, given, most_stages(problem.cluster->device_count()));
+}
+
+CutPool::CutPool(const cost::Problem& problem, const PipelineOptions& given)
+    : options(given),
+      micro_batches(micro_batch_counts(problem, given.micro_batches)),
+      once(costed(problem, make_chain(problem, kLayers), micro_batches, given.form)) {
+  using Recompute = PipelineOptions::Recompute;
+  using Turns = PipelineOptions::Turns;
+  if (given.recompute != Recompute::kAll) recomputation.push_back(false);
+  if (given.recompute != Recompute::kNone) {
+    recomputation.push_back(true);
+    again = costed(problem, recomputed(once.chain), micro_batches, given.form);
+  }
+  const bool strict = given.turns != Turns::kPriorities && in_line(problem, once.chain);
+  VALIDATE(
+      given.turns != Turns::kStrict || strict,
+      "turns: strict, but layers of this model wait for later layers, or for all micro-batches "
+      "(batch normalisation); expected priorities");
+  if (given.turns != Turns::kStrict) keepings.push_back(Keeping::kAsPriorities);
+  if (strict) keepings.push_back(Keeping::kStrictly);
+}
+
+void CutPool::add(const std::vector<DeviceId>& devices, StageCounts stages, std::size_t number) {
+  const Line line(once.costs.front(), devices);
+  for (std::size_t count = stages.first; count <= stages.last; ++count) {
+    for (std::size_t m = 0; m < micro_batches.size(); ++m) {
+      for (bool recompute : recomputation) {
+        const Costed& kind = of(recompute);
+        const auto cut = partition(kind.chain, kind.costs[m], line,
+                                   {.stages = count, .micro_batches = micro_batches[m]});
+        if (!cut) continue;
+        const double seconds = estimate_step(kind.costs[m], *cut, micro_batches[m]);
+        found.push_back({seconds, *cut, m, number, recompute});
+        break;  // to run again costs time, and is for what would not fit
+      }
+    }
+  }
+  std::ranges::stable_sort(found, {}, &Cut::seconds);
+}
+
+compiler::Strategy CutPool::strategy(const cost::Problem& problem, const Pipelines& pipelines,
+                                     std::size_t micro_batches_at, bool recompute,
+                                     Staging how) const {
+  how.micro_batches = micro_batches[micro_batches_at];
+  how.recompute = recompute;
+  how.sharing = options.replicas;
+  const Costed& kind = of(recompute);
+  return stage_strategy(problem, kind.chain, kind.costs[micro_batches_at], pipelines, how);
+}
+
+std::vector<const Cut*> CutPool::choose(const cost::Problem& problem,
+                                        const PipelineLimits& limits) const {
+  constexpr int kAlike = 3;
+  std::map<std::pair<std::size_t, std::size_t>, int> alike;
+  std::vector<const Cut*> chosen;
+  std::size_t all = 0;
+  for (const Cut& one : found) {
+    if (chosen.size() >= limits.count || one.seconds > limits.seconds) break;
+    if (++alike[{one.line, one.stages.size()}] > kAlike) continue;
+    all += tasks(problem, *this, one);
+    if (!chosen.empty() && all > limits.tasks) break;
+    chosen.push_back(&one);
+  }
+  return chosen;
+}
+
+std::vector<const Cut*> CutPool::alike(const std::vector<const Cut*>& cuts,
+                                       const std::vector<const Cut*>& known) const {
+  std::vector<const Cut*> chosen;
+  for (const Cut& one : found) {
+    const bool is_alike = std::ranges::any_of(cuts, [&](const Cut* cut) {
+      return cut->line == one.line && cut->stages.size() == one.stages.size();
+    });
+    if (is_alike && std::ranges::find(known, &one) == known.end()) chosen.push_back(&one);
+  }
+  return chosen;
+}
+
+std::vector<DeviceId> file_order(const cost::Problem& problem) {
+  std::vector<DeviceId> line;
+  for (DeviceId device : problem.cluster->device_ids()) line.push_back(device);
+  return line;
+}
+
+CutPool promising_pool(const cost::Problem& problem, const PipelineOptions& options) {
+  CutPool pool(problem, options);
+  // Minimum cuts take the fourth power of the devices.
+  constexpr std::size_t kMostCut = 64;
+  std::vector<std::vector<DeviceId>> lines = {problem.cluster->device_count() > kMostCut
+                                                  ? file_order(problem)
+                                                  : recursive_device_order(*problem.cluster)};
+  if (options.form == PipelineOptions::Form::kOurs) {
+    // People list their machines in an order of their own, the fastest first say. And stages on
+    // unequal devices are not the same backwards.
+    lines.push_back(file_order(problem));
+    for (std::size_t i = 0; i < 2; ++i) lines.emplace_back(lines[i].rbegin(), lines[i].rend());
+  }
+  const StageCounts stages = stage_counts(problem, options.stages);
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (std::find(lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(i), lines[i]) ==
+        lines.begin() + static_cast<std::ptrdiff_t>(i)) {
+      pool.add(lines[i], stages, i);
+    }
+  }
+  return pool;
+}
+
+}  // namespace heterog::planner
