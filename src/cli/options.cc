@@ -64,10 +64,10 @@ oracle::Budget start_budget(const BudgetOptions& options, const std::string& tit
   oracle::Budget budget{.evaluations = options.evaluations};
   if (options.seconds) {
     auto progress = std::make_shared<Progress>(title);
-    budget.expired = [progress, seconds = *options.seconds] {
-      const double elapsed = progress->seconds();
-      progress->show(elapsed / seconds, "");
-      return elapsed >= seconds;
+    budget.time_used = [progress, seconds = *options.seconds] {
+      const double used = progress->seconds() / seconds;
+      progress->show(used, "");
+      return used;
     };
   }
   return budget;

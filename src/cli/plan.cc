@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/planner_table.h"
@@ -26,6 +27,7 @@ struct PlanOptions {
   BudgetOptions budget;
   std::string out;
   std::string policy;
+  bool no_policy = false;
   std::string planner{kPortfolio};
   std::int64_t accumulate = 1;
   int order_rounds = 0;
@@ -73,6 +75,11 @@ int run_plan(const PlanOptions& options) {
   VALIDATE(options.order_rounds == 0 || options.accumulate == 1,
            "--order-rounds: {} given beside --accumulate, which orders the plan",
            options.order_rounds);
+  VALIDATE(!options.no_policy || options.planner == kPortfolio,
+           "--no-policy: given beside --planner {}; it is for {}, without options",
+           printable(options.planner, 400), kPortfolio);
+  const std::string planner =
+      options.no_policy ? fmt::format("{}:proposals=0", kPortfolio) : options.planner;
   const Stopwatch watch;
   const planner::Budget budget = start_budget(options.budget, "planning");
   const auto problem = load_problem(options.problem);
@@ -81,8 +88,8 @@ int run_plan(const PlanOptions& options) {
   planner::PlannerContext context{
       .oracle = oracle, .rng = Rng(options.common.seed), .budget = budget};
   planner::PlannerResult found =
-      find_planner(options.planner, *problem->cluster, options.policy)->plan(context);
-  if (found.found_by.empty()) found.found_by = options.planner;
+      find_planner(planner, *problem->cluster, options.policy)->plan(context);
+  if (found.found_by.empty()) found.found_by = planner;
   if (auto better = oracle.improve_order(found.strategy, options.order_rounds)) {
     found.strategy = std::move(better->strategy);
     found.found_by += " + order";
@@ -133,8 +140,12 @@ void add_plan(CLI::App& app, Action& chosen) {
   add_graph_and_cluster(verb, options->problem);
   add_batch(verb, options->problem);
   verb.add_option("--out", options->out, "Plan file to write")->required();
-  verb.add_option("--policy", options->policy,
-                  "Checkpoint of a planner with a policy (default: the shipped one)");
+  auto* policy =
+      verb.add_option("--policy", options->policy,
+                      "Checkpoint of a planner with a policy (default: the shipped one)");
+  verb.add_flag("--no-policy", options->no_policy,
+                "Plan by search alone; short for --planner portfolio:proposals=0")
+      ->excludes(policy);
   verb.add_option("--planner", options->planner, kPlannerHelp)->capture_default_str();
   add_accumulate(verb, options->accumulate);
   add_integer(verb, "--order-rounds", options->order_rounds, {0, 1000},

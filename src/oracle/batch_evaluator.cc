@@ -69,8 +69,12 @@ std::int64_t BatchEvaluator::evaluations_left() const {
   return std::max<std::int64_t>(0, *budget_.evaluations - evaluations_);
 }
 
-bool BatchEvaluator::spent() const {
-  return evaluations_left() == 0 || (budget_.expired && budget_.expired());
+double BatchEvaluator::used() const {
+  double used = budget_.time_used ? budget_.time_used() : 0;
+  if (!budget_.evaluations) return used;
+  if (*budget_.evaluations <= evaluations_) return std::max(used, 1.0);
+  return std::max(used,
+                  static_cast<double>(evaluations_) / static_cast<double>(*budget_.evaluations));
 }
 
 std::vector<Measured> BatchEvaluator::evaluate(std::span<const compiler::Strategy> strategies) {

@@ -13,11 +13,16 @@
 
 namespace heterog::oracle {
 
-// How long a planner that searches may go on. `expired` is asked between evaluations; a budget of
-// evaluations is reproducible, one of time is not.
+// How long a planner that searches may go on. A budget of evaluations is reproducible, one of time
+// is not.
 struct Budget {
   std::optional<std::int64_t> evaluations;
-  std::function<bool()> expired;  // empty: never
+  // The part of the time that is over, from 0; at 1 it is spent. Asked between evaluations; empty:
+  // no limit.
+  std::function<double()> time_used;
+
+  bool limited() const { return evaluations || time_used; }
+  bool expired() const { return time_used && time_used() >= 1; }
 };
 
 // Remembers what the oracle has said: a repeat costs nothing and is no evaluation. The budget is
@@ -35,7 +40,11 @@ class BatchEvaluator {
   std::int64_t evaluations() const { return evaluations_; }  // repeats not counted
   // Of the budget's evaluations; huge if it has none.
   std::int64_t evaluations_left() const;
-  bool spent() const;
+  // The part of the budget that is used, of evaluations or of time, whichever is the greater part;
+  // 0 if there is no limit. Whoever divides a budget among searches gives each the part at which it
+  // ends.
+  double used() const;
+  bool spent() const { return used() >= 1; }
   const cost::Problem& problem() const { return oracle_.problem(); }
 
  private:

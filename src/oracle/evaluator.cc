@@ -11,6 +11,7 @@ Measured Evaluator::measure(const compiler::Strategy& strategy) {
   plan_ = compiler::compile(problem_, strategy, options_, std::move(plan_));
   const sim::SimResult& result = simulator_.simulate(plan_, strategy.order);
   Measured measured = judge(problem_, result.step, result.peak_bytes);
+  measured.busy = result.device_busy;
   EXPECT(measured.evaluation.feasible == result.feasible());
   return measured;
 }

@@ -23,10 +23,12 @@ double reward(Nanoseconds step, bool feasible);
 // Feasible before infeasible, then less missing memory, then the shorter step.
 bool better(const Evaluation& a, const Evaluation& b);
 
-// An evaluation, and the peak memory of each device behind it.
+// An evaluation, and what is behind it.
 struct Measured {
   Evaluation evaluation;
   IdVector<DeviceId, Bytes> peak_bytes;
+  // How long each device computes in the step. Empty from an oracle that does not know.
+  IdVector<DeviceId, Nanoseconds> busy;
 };
 
 // The verdict on a step of this length with these peaks: what is above a device's memory is

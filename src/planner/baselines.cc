@@ -1,7 +1,10 @@
 // Planners that try a few fixed strategies.
 #include "planner/baselines.h"
 
+#include <algorithm>
 #include <array>
+#include <utility>
+#include <vector>
 
 #include "planner/best_of.h"
 #include "planner/planner.h"
@@ -131,9 +134,14 @@ std::vector<NamedStrategy> baseline_strategies(const cost::Problem& problem) {
   add("cp-ps", proportional_ps(problem));
   add("cp-ar", proportional_all_reduce(problem));
   add("horovod", horovod(problem));
-  // One device works through all of it in any order.
-  for (DeviceId device : problem.cluster->device_ids()) {
-    all.push_back({"single", single_device(problem, device)});
+  // One device works through all of it in any order, as fast as any other of its type and memory.
+  std::vector<std::pair<DeviceTypeId, Bytes>> seen;
+  for (DeviceId id : problem.cluster->device_ids()) {
+    const cluster::Device& device = problem.cluster->device(id);
+    const std::pair kind(device.type, device.memory_bytes);
+    if (std::ranges::find(seen, kind) != seen.end()) continue;
+    seen.push_back(kind);
+    all.push_back({"single", single_device(problem, id)});
   }
   return all;
 }

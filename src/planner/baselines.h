@@ -30,7 +30,8 @@ struct NamedStrategy {
 };
 // Every strategy that a baseline of the registry stands for, under the baseline's name: data
 // parallelism in three orders (rank, queued ranks, FIFO; a baseline counts at its best, so that no
-// gain over it comes from a bad order), "single" once per device.
+// gain over it comes from a bad order), "single" once per
+// type of device and memory.
 std::vector<NamedStrategy> baseline_strategies(const cost::Problem& problem);
 
 // In which order the tasks of a baseline start.

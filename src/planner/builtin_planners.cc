@@ -3,10 +3,11 @@
 #include <iterator>
 #include <utility>
 
+#include "planner/annealing.h"
 #include "planner/baselines.h"
 #include "planner/exact.h"
 #include "planner/pipeline/pipelines.h"
-#include "planner/portfolio.h"
+#include "planner/local_search.h"
 #include "planner/random_search.h"
 #include "planner/registry.h"
 
@@ -17,6 +18,7 @@ std::vector<PlannerEntry> builtin_planners() {
   std::ranges::move(pipeline_entries(), std::back_inserter(entries));
   entries.push_back(random_search_entry());
   entries.push_back(local_search_entry());
+  entries.push_back(annealing_entry());
   std::ranges::move(exact_entries(), std::back_inserter(entries));
   return entries;
 }

@@ -64,10 +64,10 @@ compiler::Strategy to_strategy(const Candidate& candidate) {
 
 Candidate apply(const Candidate& candidate, const Move& move) {
   Candidate next = candidate;
-  if (move.reweigh) {
-    const ShareId to = intern(next, move.reweigh->second);
-    for (ShareId& share : next.share_of) {
-      if (next.shares[share] == move.reweigh->first) share = to;
+  for (const auto& [from, to] : move.reweigh) {
+    const ShareId with = intern(next, to);
+    for (GroupId group : id_range<GroupId>(next.share_of.size())) {
+      if (candidate.shares[candidate.share_of[group]] == from) next.share_of[group] = with;
     }
   }
   if (move.replicas) {

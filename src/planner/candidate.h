@@ -7,6 +7,7 @@
 
 #include "compiler/strategy.h"
 #include "cost/problem.h"
+#include "oracle/oracle.h"
 
 namespace heterog::planner {
 
@@ -21,6 +22,12 @@ struct Candidate {
   IdVector<GroupId, compiler::SyncMethod> sync_of;
   compiler::OrderPolicy order = compiler::OrderPolicy::kRank;
   Bytes bucket_bytes = 0;
+};
+
+// What a search moves from.
+struct Incumbent {
+  Candidate candidate;
+  oracle::Measured measured;
 };
 
 // The entry with these replicas, added if there is none.
@@ -41,8 +48,8 @@ struct Move {
   std::vector<GroupId> groups;
   std::optional<Replicas> replicas;  // of `groups`
   std::optional<compiler::SyncMethod> sync;
-  // Every group with the first replicas gets the second.
-  std::optional<std::pair<Replicas, Replicas>> reweigh;
+  // Every group with the first replicas of a pair gets the second, all pairs at once.
+  std::vector<std::pair<Replicas, Replicas>> reweigh;
   std::optional<compiler::OrderPolicy> order;
   std::optional<Bytes> bucket_bytes;
 };

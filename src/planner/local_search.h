@@ -5,12 +5,13 @@
 
 #include "base/rng.h"
 #include "planner/candidate.h"
-#include "planner/planner.h"
+#include "planner/registry.h"
 
 namespace heterog::planner {
 
 struct LocalSearchOptions {
   std::int64_t evaluations = 0;  // at most this many more
+  double until = 1;              // and up to this part of the evaluator's budget
   // Give up after this many proposals in a row that did not help; 0: never.
   std::int64_t patience = 0;
   // Moves that are evaluated at a time: few enough that little is wasted when the first one helps,
@@ -26,5 +27,8 @@ struct SearchResult {
 // `start` must be plain (is_plain). The result does not depend on the number of threads.
 SearchResult local_search(BatchEvaluator& evaluator, const compiler::Strategy& start, Rng& rng,
                           const LocalSearchOptions& options);
+
+// The search alone, from the best baseline or the best filling of memory.
+PlannerEntry local_search_entry();
 
 }  // namespace heterog::planner

@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <optional>
 
-#include "space/group_summary.h"
+#include "planner/balance.h"
+#include "planner/draw.h"
+#include "planner/rebalance.h"
 
 namespace heterog::planner {
 
@@ -14,22 +17,6 @@ namespace {
 using compiler::Replica;
 using compiler::SyncMethod;
 
-// Index drawn in proportion to the steps of `sums`; uniform if they sum to zero.
-std::size_t draw(const std::vector<double>& sums, Rng& rng) {
-  const double total = sums.back();
-  if (total <= 0) return rng.below(sums.size());
-  const auto it = std::upper_bound(sums.begin(), sums.end(), rng.uniform() * total);
-  return std::min<std::size_t>(it - sums.begin(), sums.size() - 1);
-}
-
-// 1, 2, 4, … up to `most`, each as likely, then a uniform length between it and the next.
-std::size_t draw_length(std::size_t most, Rng& rng) {
-  std::size_t levels = 1;
-  while ((std::size_t{1} << levels) <= most) ++levels;
-  const std::size_t low = std::size_t{1} << rng.below(levels);
-  return std::min(most, low + rng.below(low));
-}
-
 void add_distinct(std::vector<Replicas>& palette, Replicas replicas) {
   if (replicas.empty()) return;
   if (std::find(palette.begin(), palette.end(), replicas) == palette.end()) {
@@ -37,9 +24,12 @@ void add_distinct(std::vector<Replicas>& palette, Replicas replicas) {
   }
 }
 
-// `devices` with one replica each, and with their proportional replicas.
-void add_sets(const cost::Problem& problem, const std::vector<DeviceId>& devices,
-              std::vector<Replicas>& palette) {
+// `devices` with one replica each, with their proportional replicas, and with their balanced ones.
+void add_sets(const cost::Problem& problem, const space::ModelSeconds& seconds,
+              const std::vector<DeviceId>& devices, std::vector<Replicas>& palette) {
+  if (devices.size() < 2) return;
+  Samples most(problem.cluster->device_count(), 0);
+  for (DeviceId device : devices) most[device] = problem.batch;
   Replicas even, proportional;
   for (DeviceId device : devices) {
     even.push_back({device, 1});
@@ -49,20 +39,29 @@ void add_sets(const cost::Problem& problem, const std::vector<DeviceId>& devices
   const bool equal = std::all_of(proportional.begin(), proportional.end(), [&](const Replica& r) {
     return r.weight == proportional.front().weight;
   });
-  if (!equal) add_distinct(palette, proportional);
+  if (equal) return;
+  add_distinct(palette, proportional);
+  Replicas balanced;
+  const std::optional<Samples> samples = balance(seconds, problem.batch, most);
+  for (DeviceId device : devices) {
+    if ((*samples)[device] == 0) continue;
+    balanced.push_back({device, static_cast<double>((*samples)[device])});
+  }
+  add_distinct(palette, balanced);
 }
 
 }  // namespace
 
-std::vector<Replicas> replica_palette(const cost::Problem& problem) {
+Palette replica_palette(const cost::Problem& problem) {
   const cluster::Cluster& cluster = *problem.cluster;
-  std::vector<Replicas> palette;
-  for (DeviceId device : cluster.device_ids()) add_distinct(palette, {{device, 1}});
+  Palette palette;
+  for (DeviceId device : cluster.device_ids()) palette.single.push_back({{device, 1}});
   // The replicas of EV and CP exactly as the baselines spell them.
-  add_distinct(palette, compiler::even_decision(problem, SyncMethod::kAllReduce).replicas);
-  add_distinct(palette, compiler::proportional_decision(problem, SyncMethod::kAllReduce).replicas);
+  add_distinct(palette.sets, compiler::even_decision(problem, SyncMethod::kAllReduce).replicas);
+  add_distinct(palette.sets, compiler::proportional_decision(problem, SyncMethod::kAllReduce).replicas);
+  const space::ModelSeconds seconds(problem);
   for (MachineId machine : id_range<MachineId>(cluster.machine_count())) {
-    add_sets(problem, cluster.machine(machine).devices, palette);
+    add_sets(problem, seconds, cluster.machine(machine).devices, palette.machines);
   }
   std::vector<DeviceTypeId> types;
   for (DeviceTypeId type : id_range<DeviceTypeId>(cluster.type_count())) types.push_back(type);
@@ -77,28 +76,30 @@ std::vector<Replicas> replica_palette(const cost::Problem& problem) {
     }
     fastest.insert(fastest.end(), of_type.begin(), of_type.end());
     std::sort(fastest.begin(), fastest.end());
-    add_sets(problem, of_type, palette);
-    add_sets(problem, fastest, palette);
+    add_sets(problem, seconds, of_type, palette.sets);
+    add_sets(problem, seconds, fastest, palette.sets);
   }
   return palette;
 }
 
 MoveMaker::MoveMaker(const cost::Problem& problem)
-    : problem_(problem), count_(problem.grouping.count()), palette_(replica_palette(problem)) {
-  const space::GroupSummaries groups = space::summarize_groups(problem);
+    : problem_(problem),
+      count_(problem.grouping.count()),
+      groups_(space::summarize_groups(problem)),
+      palette_(replica_palette(problem)) {
   double time = 0, parameters = 0;
   std::map<std::uint64_t, std::vector<GroupId>> classes;
   for (GroupId group : id_range<GroupId>(count_)) {
-    time_sums_.push_back(time += groups[group].seconds);
-    parameter_sums_.push_back(parameters += static_cast<double>(groups[group].parameter_bytes));
-    classes[groups[group].likeness].push_back(group);
-    if (groups[group].parameter_bytes > 0) heaviest_.push_back(group);
+    time_sums_.push_back(time += groups_[group].seconds);
+    parameter_sums_.push_back(parameters += static_cast<double>(groups_[group].parameter_bytes));
+    classes[groups_[group].likeness].push_back(group);
+    if (groups_[group].parameter_bytes > 0) heaviest_.push_back(group);
   }
   for (auto& [likeness, alike] : classes) {
     if (alike.size() > 1) alike_.push_back(std::move(alike));
   }
   const auto density = [&](GroupId group) {
-    return static_cast<double>(groups[group].parameter_bytes) / (groups[group].seconds + 1e-9);
+    return static_cast<double>(groups_[group].parameter_bytes) / (groups_[group].seconds + 1e-9);
   };
   std::stable_sort(heaviest_.begin(), heaviest_.end(),
                    [&](GroupId a, GroupId b) { return density(a) > density(b); });
@@ -110,7 +111,17 @@ Replicas MoveMaker::draw_replicas(const Candidate& candidate, Rng& rng) const {
     const GroupId other(rng.below(count_));
     return candidate.shares[candidate.share_of[other]];
   }
-  return palette_[rng.below(palette_.size())];
+  return draw_palette(rng);
+}
+
+// Kinds of sets first: on large clusters there are far more single devices and machines than other
+// sets.
+const Replicas& MoveMaker::draw_palette(Rng& rng) const {
+  const std::vector<Replicas>* sets = &palette_.sets;
+  const std::uint64_t kind = rng.below(4);
+  if (kind == 0) sets = &palette_.single;
+  if (kind == 1 && !palette_.machines.empty()) sets = &palette_.machines;
+  return (*sets)[rng.below(sets->size())];
 }
 
 GroupId MoveMaker::draw_group(Rng& rng) const {
@@ -140,7 +151,8 @@ std::vector<GroupId> MoveMaker::draw_alike(Rng& rng) const {
   return {all.begin() + first, all.begin() + first + length};
 }
 
-Move MoveMaker::boundary(const Candidate& candidate, Rng& rng) const {
+Move MoveMaker::boundary(const Incumbent& from, Rng& rng) const {
+  const Candidate& candidate = from.candidate;
   // The first boundary at or after a random place, round the end.
   const std::size_t start = rng.below(count_);
   for (std::size_t i = 0; i < count_; ++i) {
@@ -159,7 +171,7 @@ Move MoveMaker::boundary(const Candidate& candidate, Rng& rng) const {
             .replicas = candidate.shares[candidate.share_of[source]],
             .sync = candidate.sync_of[source]};
   }
-  return propose(candidate, MoveKind::kRun, rng);  // all alike: make a boundary first
+  return propose(from, MoveKind::kRun, rng);  // all alike: make a boundary first
 }
 
 Move MoveMaker::toggle_sync(const Candidate& candidate, Rng& rng) const {
@@ -186,27 +198,23 @@ Move MoveMaker::toggle_sync(const Candidate& candidate, Rng& rng) const {
                                                 : SyncMethod::kAllReduce};
 }
 
-Move MoveMaker::reweigh(const Candidate& candidate, Rng& rng) const {
-  const Replicas& from = candidate.shares[candidate.share_of[draw_group(rng)]];
-  if (from.size() < 2) return propose(candidate, MoveKind::kOne, rng);
-  // As whole samples, so that a move of one sample is one sample.
-  Replicas to;
-  for (const compiler::Slice& slice : compiler::slice_batch(from, problem_.batch)) {
-    to.push_back({slice.device, static_cast<double>(slice.size())});
-  }
-  if (to.size() < 2) return propose(candidate, MoveKind::kOne, rng);
-  const std::size_t giver = rng.below(to.size());
-  std::size_t taker = rng.below(to.size() - 1);
+Move MoveMaker::reweigh(const Incumbent& from, Rng& rng) const {
+  const Candidate& candidate = from.candidate;
+  const Replicas& before = candidate.shares[candidate.share_of[draw_group(rng)]];
+  const Replicas samples = in_samples(before, problem_.batch);
+  if (samples.size() < 2) return propose(from, MoveKind::kOne, rng);
+  const std::size_t giver = rng.below(samples.size());
+  std::size_t taker = rng.below(samples.size() - 1);
   if (taker >= giver) ++taker;
-  const auto most = static_cast<std::size_t>(to[giver].weight);
-  const auto samples = static_cast<double>(draw_length(most, rng));
-  to[giver].weight -= samples;
-  to[taker].weight += samples;
-  if (to[giver].weight <= 0) to.erase(to.begin() + static_cast<std::ptrdiff_t>(giver));
-  return {.reweigh = {{from, to}}};
+  const auto most = static_cast<std::size_t>(samples[giver].weight);
+  return {.reweigh = {{before, moved(before, {&samples[giver].device, 1},
+                                     {&samples[taker].device, 1},
+                                     static_cast<std::int64_t>(draw_length(most, rng)),
+                                     problem_.batch)}}};
 }
 
-Move MoveMaker::propose(const Candidate& candidate, MoveKind kind, Rng& rng) const {
+Move MoveMaker::propose(const Incumbent& from, MoveKind kind, Rng& rng) const {
+  const Candidate& candidate = from.candidate;
   switch (kind) {
     case MoveKind::kOne:
       return {.groups = {draw_group(rng)}, .replicas = draw_replicas(candidate, rng)};
@@ -218,9 +226,9 @@ Move MoveMaker::propose(const Candidate& candidate, MoveKind kind, Rng& rng) con
     case MoveKind::kAlike:
       return {.groups = draw_alike(rng), .replicas = draw_replicas(candidate, rng)};
     case MoveKind::kBoundary:
-      return boundary(candidate, rng);
+      return boundary(from, rng);
     case MoveKind::kHeaviest: {
-      if (heaviest_.empty()) return propose(candidate, MoveKind::kOne, rng);
+      if (heaviest_.empty()) return propose(from, MoveKind::kOne, rng);
       const std::size_t n = draw_length(heaviest_.size(), rng);
       return {.groups = {heaviest_.begin(), heaviest_.begin() + static_cast<std::ptrdiff_t>(n)},
               .replicas = draw_replicas(candidate, rng)};
@@ -228,10 +236,15 @@ Move MoveMaker::propose(const Candidate& candidate, MoveKind kind, Rng& rng) con
     case MoveKind::kSync:
       return toggle_sync(candidate, rng);
     case MoveKind::kReweigh:
-      return reweigh(candidate, rng);
+      return reweigh(from, rng);
+    case MoveKind::kBalance:
+      for (int i = 0; i < 4; ++i) {
+        if (auto move = rebalance(problem_, groups_, from, draw_group(rng), rng)) return *move;
+      }
+      return reweigh(from, rng);
     case MoveKind::kReplace: {
-      const Replicas& from = candidate.shares[candidate.share_of[draw_group(rng)]];
-      return {.reweigh = {{from, palette_[rng.below(palette_.size())]}}};
+      const Replicas& before = candidate.shares[candidate.share_of[draw_group(rng)]];
+      return {.reweigh = {{before, draw_palette(rng)}}};
     }
     case MoveKind::kSchedule: {
       constexpr std::array<Bytes, 5> kBuckets = {0, 1 << 22, 1 << 24, 1 << 26, 1 << 28};

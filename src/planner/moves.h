@@ -6,6 +6,7 @@
 
 #include "base/rng.h"
 #include "planner/candidate.h"
+#include "space/group_summary.h"
 
 namespace heterog::planner {
 
@@ -18,37 +19,46 @@ enum class MoveKind : std::uint8_t {
   kHeaviest,  // the groups with most parameter bytes per second of computation
   kSync,      // parameter server ↔ all-reduce, for a set of groups
   kReweigh,   // samples from one device to another, wherever those shares are used
+  kBalance,   // samples from a device that computes for long to one that does not
   kReplace,   // one set of replicas for another, wherever it is used
   kSchedule,  // order policy or size of gradient buckets
 };
-inline constexpr int kMoveKindCount = 9;
+inline constexpr int kMoveKindCount = 10;
+
+// Sets of devices worth trying on any cluster.
+struct Palette {
+  std::vector<Replicas> single;
+  // Each machine of several devices: even, proportional, and so that all compute for equally long.
+  std::vector<Replicas> machines;
+  // The same of all devices, each type of device, and the fastest n types.
+  std::vector<Replicas> sets;
+};
+Palette replica_palette(const cost::Problem& problem);
 
 class MoveMaker {
  public:
   explicit MoveMaker(const cost::Problem& problem);
-  // A move that may help `candidate`. Draws from `rng` only.
-  Move propose(const Candidate& candidate, MoveKind kind, Rng& rng) const;
+  // A move that may help. Draws from `rng` only.
+  Move propose(const Incumbent& from, MoveKind kind, Rng& rng) const;
 
  private:
   Replicas draw_replicas(const Candidate& candidate, Rng& rng) const;
+  const Replicas& draw_palette(Rng& rng) const;
   GroupId draw_group(Rng& rng) const;
   std::vector<GroupId> run_at(std::size_t first, std::size_t length) const;
   std::vector<GroupId> draw_alike(Rng& rng) const;
-  Move boundary(const Candidate& candidate, Rng& rng) const;
+  Move boundary(const Incumbent& from, Rng& rng) const;
   Move toggle_sync(const Candidate& candidate, Rng& rng) const;
-  Move reweigh(const Candidate& candidate, Rng& rng) const;
+  Move reweigh(const Incumbent& from, Rng& rng) const;
 
   const cost::Problem& problem_;
   std::size_t count_;
+  space::GroupSummaries groups_;
   std::vector<double> time_sums_;  // running sums over the groups, for drawing
   std::vector<double> parameter_sums_;
   std::vector<std::vector<GroupId>> alike_;  // classes of two or more
   std::vector<GroupId> heaviest_;            // those with parameters, most bytes per second first
-  std::vector<Replicas> palette_;
+  Palette palette_;
 };
-
-// Sets of devices worth trying on any cluster: each device, all devices even and proportional, each
-// machine, each type of device, the fastest n types.
-std::vector<Replicas> replica_palette(const cost::Problem& problem);
 
 }  // namespace heterog::planner

@@ -2,19 +2,20 @@
 #include "planner/portfolio.h"
 
 #include <algorithm>
-#include <array>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "base/log.h"
+#include "planner/annealing.h"
 #include "planner/baselines.h"
 #include "planner/candidate.h"
+#include "planner/halving.h"
 #include "planner/local_search.h"
 #include "planner/memory_fill.h"
 #include "planner/moves.h"
 #include "planner/pipeline/pipelines.h"
 #include "planner/planner.h"
+#include "planner/starts.h"
 
 namespace heterog::planner {
 
@@ -22,20 +23,21 @@ namespace {
 
 using compiler::Strategy;
 
-// Evaluations that a plan without budget spends on local search: so many that plans of any size
-// take about the same time. An evaluation takes about half a microsecond an op and device.
-std::int64_t one_shot_evaluations(const cost::Problem& problem) {
-  std::size_t ops = 0;
-  for (OpId op : problem.graph->op_ids()) ops += problem.graph->op(op).alias ? 0 : 1;
-  const auto tasks = static_cast<std::int64_t>(ops * problem.cluster->device_count());
-  return std::clamp<std::int64_t>(4'000'000 / std::max<std::int64_t>(1, tasks), 24, 600);
-}
-
 // What a plan without budget spends on pipelines, in tasks of all their plans.
 constexpr std::size_t kPipelineTasks = 1'500'000;
 // Estimates of pipelines are wrong by so much at times.
 constexpr double kHopeful = 1.1;
 constexpr const char* kPipeline = "pipeline";
+
+// Parts of the budget at which the stages end.
+constexpr double kHalved = 0.25;
+constexpr double kAnnealed = 0.9;
+// Of annealing from what climbing has found: a third of what serves from a baseline.
+constexpr double kHot = 3e-3;
+// Starts that are climbed from, of each origin.
+constexpr std::size_t kStarts = 3;
+// A pipeline that is so much faster is not caught up with by moves of groups.
+constexpr double kFarAhead = 0.9;
 
 class Search {
  public:
@@ -43,7 +45,7 @@ class Search {
       : context_(context),
         propose_(propose),
         options_(options),
-        evaluator_(context.oracle, context.budget) {}
+        evaluator_(context.oracle, budget_of(context, options)) {}
 
   PlannerResult run() {
     try_baselines();
@@ -51,15 +53,18 @@ class Search {
     if (evaluator_.spent()) return finish();
     try_proposals();
     try_fills();
-    const std::int64_t polish = one_shot_evaluations(context_.problem());
-    rescue(polish / 4);
-    climb(start_.strategy, start_.evaluation, start_name_, polish);
+    climb_starts();
     try_pipelines();
-    if (context_.budget.evaluations || context_.budget.expired) spend_budget();
+    improve();
     return finish();
   }
 
  private:
+  static Budget budget_of(const PlannerContext& context, const PortfolioOptions& options) {
+    if (context.budget.limited()) return context.budget;
+    return {.evaluations = one_shot_evaluations(context.problem()) + options.pipelines};
+  }
+
   PlannerResult finish() {
     result_.evaluations = evaluator_.evaluations();
     const std::int64_t rounds = std::min(options_.order_rounds, affordable_rounds());
@@ -70,17 +75,11 @@ class Search {
 
   // Of improving the order, whatever the size of the plan.
   std::int64_t affordable_rounds() const {
-    return std::max<std::int64_t>(1, one_shot_evaluations(context_.problem()) / 8);
+    return std::max<std::int64_t>(1, one_shot_evaluations(context_.problem()) / 32);
   }
 
-  // Keeps the best, and what would be better if it fitted.
-  bool consider(const Strategy& strategy, const Evaluation& evaluation, const std::string& name) {
-    if (name != kPipeline && (!found_ || better(evaluation, start_.evaluation))) {
-      start_ = {strategy, evaluation};
-      start_name_ = name;
-    }
-    if (!evaluation.feasible && name != kPipeline) misfits_.push_back({strategy, evaluation});
-    if (found_ && !better(evaluation, result_.evaluation)) return false;
+  void consider(const Strategy& strategy, const Evaluation& evaluation, const std::string& name) {
+    if (found_ && !better(evaluation, result_.evaluation)) return;
     found_ = true;
     result_.strategy = strategy;
     result_.evaluation = evaluation;
@@ -88,7 +87,6 @@ class Search {
     spdlog::debug("{} plans: {:.6f} s by {}{}", evaluator_.evaluations(),
                   to_seconds(evaluation.step), name,
                   evaluation.feasible ? "" : ", does not fit in memory");
-    return true;
   }
 
   void try_baselines() {
@@ -97,15 +95,17 @@ class Search {
     strategies.reserve(baselines.size());
     for (const NamedStrategy& baseline : baselines) strategies.push_back(baseline.strategy);
     const std::vector<Measured> measured = evaluator_.evaluate(strategies);
+    std::vector<Start> tried;
     for (std::size_t i = 0; i < baselines.size(); ++i) {
       const Evaluation& evaluation = measured[i].evaluation;
-      consider(strategies[i], evaluation, baselines[i].name);
+      tried.push_back({{strategies[i], evaluation}, baselines[i].name});
       if (result_.baselines.empty() || result_.baselines.back().name != baselines[i].name) {
         result_.baselines.push_back({baselines[i].name, evaluation});
       } else if (better(evaluation, result_.baselines.back().evaluation)) {
         result_.baselines.back().evaluation = evaluation;
       }
     }
+    add_starts(std::move(tried));
   }
 
   void try_proposals() {
@@ -114,17 +114,14 @@ class Search {
         propose_(evaluator_, static_cast<int>(options_.proposals));
     if (strategies.empty()) return;
     const std::vector<Measured> measured = evaluator_.evaluate(strategies);
-    std::vector<Tried> tried;
+    std::vector<Start> tried;
     for (std::size_t i = 0; i < strategies.size(); ++i) {
-      tried.push_back({strategies[i], measured[i].evaluation});
+      tried.push_back({{strategies[i], measured[i].evaluation}, "policy"});
     }
-    std::stable_sort(tried.begin(), tried.end(), [](const Tried& a, const Tried& b) {
-      return better(a.evaluation, b.evaluation);
-    });
-    consider_all(tried, "policy");
+    add_scheduled(std::move(tried));
   }
 
-  // Shares by speed and memory are cheap to try; blocks only where nothing fits yet, or with time.
+  // Shares by speed and memory are cheap to try; blocks only where nothing fits yet.
   void try_fills() {
     // A proposal that fits may be far from what filling memory finds.
     const bool feasible = std::ranges::any_of(
@@ -132,22 +129,29 @@ class Search {
         [](const BaselineResult& baseline) { return baseline.evaluation.feasible; });
     MemoryFillOptions options{.single_block = feasible};
     if (feasible) options.rounds = 2;
-    consider_all(memory_fill(evaluator_, options), "memory-fill");
+    std::vector<Start> tried;
+    for (Tried& one : memory_fill(evaluator_, options)) {
+      tried.push_back({std::move(one), "memory-fill"});
+    }
+    add_scheduled(std::move(tried));
   }
 
-  // `tried`, the best first, and the best of them under every other schedule.
-  void consider_all(std::span<const Tried> tried, const std::string& name) {
-    constexpr std::size_t kScheduled = 3;
+  // With the best of them in every other order, with and without buckets.
+  void add_scheduled(std::vector<Start> tried) {
+    std::ranges::stable_sort(tried, [](const Start& a, const Start& b) {
+      return better(a.tried.evaluation, b.tried.evaluation);
+    });
     std::vector<Strategy> variants;
-    for (std::size_t i = 0; i < tried.size(); ++i) {
-      consider(tried[i].strategy, tried[i].evaluation, name);
-      if (i < kScheduled) add_schedules(tried[i].strategy, variants);
+    for (std::size_t i = 0; i < std::min(kStarts, tried.size()); ++i) {
+      add_schedules(tried[i].tried.strategy, variants);
     }
-    if (variants.empty() || evaluator_.spent()) return;
-    const std::vector<Measured> measured = evaluator_.evaluate(variants);
-    for (std::size_t i = 0; i < variants.size(); ++i) {
-      consider(variants[i], measured[i].evaluation, name);
+    if (!variants.empty() && !evaluator_.spent()) {
+      const std::vector<Measured> measured = evaluator_.evaluate(variants);
+      for (std::size_t i = 0; i < variants.size(); ++i) {
+        tried.push_back({{variants[i], measured[i].evaluation}, tried.front().name});
+      }
     }
+    add_starts(std::move(tried));
   }
 
   // The same decisions in every order, with and without buckets.
@@ -163,24 +167,41 @@ class Search {
     }
   }
 
-  // Local search from `start`; its find becomes the best if it is.
-  Tried climb(const Strategy& start, const Evaluation& at_start, const std::string& name,
-              std::int64_t evaluations) {
-    Strategy plain = to_plain(context_.problem(), start);
-    const SearchResult found =
-        local_search(evaluator_, plain, context_.rng,
-                     {.evaluations = evaluations, .patience = options_.patience});
-    const bool helped = better(found.evaluation, at_start);
-    const bool again = name.ends_with("local-search");
-    consider(found.strategy, found.evaluation, helped && !again ? name + " + local-search" : name);
-    return {found.strategy, found.evaluation};
+  // The best few of one origin that differ in more than order and buckets, and those that would be
+  // faster if they fitted.
+  void add_starts(std::vector<Start> tried) {
+    std::ranges::stable_sort(tried, [](const Start& a, const Start& b) {
+      return better(a.tried.evaluation, b.tried.evaluation);
+    });
+    std::vector<IdVector<UnitId, compiler::UnitDecision>> taken;
+    std::size_t fitting = 0, missing = 0;
+    for (Start& start : tried) {
+      consider(start.tried.strategy, start.tried.evaluation, start.name);
+      Strategy plain = to_plain(context_.problem(), start.tried.strategy);
+      const bool fits = start.tried.evaluation.feasible;
+      const bool worth = fits || start.tried.evaluation.step < result_.evaluation.step ||
+                         !result_.evaluation.feasible;
+      std::size_t& count = fits ? fitting : missing;
+      if (!worth || count == kStarts || std::ranges::find(taken, plain.units) != taken.end()) continue;
+      ++count;
+      taken.push_back(plain.units);
+      starts_.push_back(std::move(start));
+      starts_.back().tried.strategy = std::move(plain);
+    }
+  }
+
+  void climb_starts() {
+    starts_ = halve(evaluator_, std::move(starts_), context_.rng, kHalved);
+    for (const Start& start : starts_) {
+      consider(start.tried.strategy, start.tried.evaluation, start.name);
+    }
   }
 
   // Where nothing fits, or what fits waits for the network or for one device after another.
   void try_pipelines() {
     if (evaluator_.spent() || options_.pipelines == 0) return;
     const Evaluation& best = result_.evaluation;
-    const std::size_t more = context_.budget.evaluations || context_.budget.expired ? 8 : 1;
+    const std::size_t more = context_.budget.limited() ? 8 : 1;
     const PipelineLimits limits{.count = more * static_cast<std::size_t>(options_.pipelines),
                                 .tasks = more * kPipelineTasks,
                                 .seconds = best.feasible ? kHopeful * to_seconds(best.step) : 1e30};
@@ -189,49 +210,45 @@ class Search {
     }
   }
 
-  // Strategies that nearly fit and would be faster than the best: local search frees memory first.
-  void rescue(std::int64_t evaluations) {
-    constexpr std::size_t kRescued = 2;
-    std::vector<Tried> misfits = std::move(misfits_);
-    std::stable_sort(misfits.begin(), misfits.end(), [](const Tried& a, const Tried& b) {
-      return better(a.evaluation, b.evaluation);
-    });
-    std::size_t rescued = 0;
-    for (const Tried& misfit : misfits) {
-      const bool worth =
-          !result_.evaluation.feasible || misfit.evaluation.step < result_.evaluation.step;
-      if (!worth || rescued == kRescued || evaluator_.spent()) continue;
-      ++rescued;
-      climb(misfit.strategy, misfit.evaluation, "memory-fill", evaluations);
+  // What is left of the budget, on the best start: annealing, then local search and kicks.
+  void improve() {
+    Start best = std::move(starts_.front());
+    const Evaluation& ahead = result_.evaluation;
+    const bool hopeless = ahead.feasible && (!best.tried.evaluation.feasible ||
+                                             to_seconds(ahead.step) <
+                                                 kFarAhead * to_seconds(best.tried.evaluation.step));
+    if (hopeless && !context_.budget.limited()) return;
+    const auto keep = [&](const SearchResult& found, const std::string& by) {
+      if (!better(found.evaluation, best.tried.evaluation)) return;
+      best.tried = {found.strategy, found.evaluation};
+      if (!best.name.ends_with(by)) best.name += " + " + by;
+      consider(found.strategy, found.evaluation, best.name);
+    };
+    keep(anneal(evaluator_, best.tried.strategy, context_.rng,
+                {.evaluations = kUnbounded, .until = kAnnealed, .hot = kHot}),
+         "annealing");
+    // Nothing new to evaluate for this many rounds: the space is exhausted.
+    int stale = 0;
+    for (Strategy start = best.tried.strategy; !evaluator_.spent() && stale < 64;
+         start = kick(best.tried.strategy)) {
+      const std::int64_t before = evaluator_.evaluations();
+      keep(local_search(evaluator_, start, context_.rng,
+                        {.evaluations = kUnbounded, .patience = options_.patience}),
+           "local-search");
+      stale = evaluator_.evaluations() == before ? stale + 1 : 0;
     }
-    misfits_.clear();
   }
 
   // A few moves at once, whatever they cost, to leave a local optimum.
   Strategy kick(const Strategy& strategy) {
     const MoveMaker maker(context_.problem());
-    Candidate candidate = to_candidate(to_plain(context_.problem(), strategy));
+    Incumbent from{to_candidate(strategy), evaluator_.evaluate(strategy)};
     const int moves = 1 + static_cast<int>(context_.rng.below(3));
     for (int i = 0; i < moves; ++i) {
       const auto kind = static_cast<MoveKind>(context_.rng.below(kMoveKindCount));
-      candidate = apply(candidate, maker.propose(candidate, kind, context_.rng));
+      from.candidate = apply(from.candidate, maker.propose(from, kind, context_.rng));
     }
-    return to_strategy(candidate);
-  }
-
-  void spend_budget() {
-    constexpr std::int64_t kAll = std::int64_t{1} << 40;
-    climb(start_.strategy, start_.evaluation, start_name_, kAll);
-    // Nothing new to evaluate for this many rounds: the space is exhausted.
-    int stale = 0;
-    while (!evaluator_.spent() && stale < 64) {
-      const std::int64_t before = evaluator_.evaluations();
-      try_proposals();
-      const Strategy start = kick(start_.strategy);
-      const Evaluation at_start = evaluator_.evaluate(start).evaluation;
-      climb(start, at_start, start_name_, kAll);
-      stale = evaluator_.evaluations() == before ? stale + 1 : 0;
-    }
+    return to_strategy(from.candidate);
   }
 
   PlannerContext& context_;
@@ -239,54 +256,8 @@ class Search {
   PortfolioOptions options_;
   BatchEvaluator evaluator_;
   PlannerResult result_;
-  // The best but for pipelines, whose micro-batches local search does not know.
-  Tried start_;
-  std::string start_name_;
-  std::vector<Tried> misfits_;
+  std::vector<Start> starts_;  // plain
   bool found_ = false;
-};
-
-constexpr std::array<Field<LocalSearchOptions>, 2> kLocalSearchFields = {
-    {{"patience", "give up after so many moves in a row that did not help; 0: never",
-      IntegerField<LocalSearchOptions>{&LocalSearchOptions::patience, {0, 1'000'000'000}}},
-     {"round", "moves that are tried from one plan before the best is taken",
-      IntegerField<LocalSearchOptions>{&LocalSearchOptions::round, {1, 4096}}}}};
-
-// From the best baseline or, where none fits, from the best filling of memory.
-class LocalSearch final : public Planner {
- public:
-  explicit LocalSearch(const LocalSearchOptions& options) : options_(options) {}
-  PlannerResult plan(PlannerContext& context) const override {
-    Budget budget = context.budget;
-    if (!budget.evaluations && !budget.expired) {
-      budget.evaluations = one_shot_evaluations(context.problem());
-    }
-    BatchEvaluator evaluator(context.oracle, budget);
-    std::vector<Strategy> strategies;
-    for (NamedStrategy& baseline : baseline_strategies(context.problem())) {
-      strategies.push_back(std::move(baseline.strategy));
-    }
-    const std::vector<Measured> measured = evaluator.evaluate(strategies);
-    std::size_t best = 0;
-    for (std::size_t i = 1; i < measured.size(); ++i) {
-      if (better(measured[i].evaluation, measured[best].evaluation)) best = i;
-    }
-    Tried start{strategies[best], measured[best].evaluation};
-    if (!start.evaluation.feasible) {
-      for (const Tried& tried : memory_fill(evaluator, {})) {
-        if (better(tried.evaluation, start.evaluation)) start = tried;
-      }
-    }
-    LocalSearchOptions options = options_;
-    options.evaluations = std::int64_t{1} << 40;  // the evaluator keeps the budget
-    const SearchResult found = local_search(evaluator, start.strategy, context.rng, options);
-    return {.strategy = found.strategy,
-            .evaluation = found.evaluation,
-            .evaluations = evaluator.evaluations()};
-  }
-
- private:
-  LocalSearchOptions options_;
 };
 
 }  // namespace
@@ -294,12 +265,6 @@ class LocalSearch final : public Planner {
 PlannerResult best_plan(PlannerContext& context, const Proposer& propose,
                         const PortfolioOptions& options) {
   return Search(context, propose, options).run();
-}
-
-PlannerEntry local_search_entry() {
-  return planner_entry<LocalSearchOptions>(
-      "local-search", "changes a few groups and keeps what helps", kLocalSearchFields,
-      [](const LocalSearchOptions& options) { return std::make_unique<LocalSearch>(options); });
 }
 
 }  // namespace heterog::planner

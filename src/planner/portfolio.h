@@ -32,7 +32,4 @@ struct PortfolioOptions {
 PlannerResult best_plan(PlannerContext& context, const Proposer& propose,
                         const PortfolioOptions& options = {});
 
-// The search alone, from the best baseline or the best filling of memory.
-PlannerEntry local_search_entry();
-
 }  // namespace heterog::planner

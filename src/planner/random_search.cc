@@ -21,7 +21,7 @@ class RandomSearch final : public Planner {
   explicit RandomSearch(const RandomSearchOptions& options) : options_(options) {}
   PlannerResult plan(PlannerContext& context) const override {
     Budget budget = context.budget;
-    if (!budget.evaluations && !budget.expired) {
+    if (!budget.limited()) {
       budget.evaluations = options_.evaluations;
     }
     const space::ActionSpace actions(context.problem());

@@ -84,7 +84,7 @@ std::vector<compiler::Strategy> propose(const Policy& policy, oracle::BatchEvalu
 struct FinetuneOptions {
   std::string name;  // of the case in progress reports
   std::uint64_t seed = 0;
-  planner::Budget budget;  // evaluations: reproducible; expired: asked once a step
+  planner::Budget budget;  // evaluations: reproducible; time: asked once a step
   std::function<void(const TrainProgress&)> progress;
 };
 

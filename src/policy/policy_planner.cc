@@ -6,6 +6,7 @@
 #include "planner/baselines.h"
 #include "planner/candidate.h"
 #include "planner/local_search.h"
+#include "planner/starts.h"
 #include "policy/api.h"
 
 namespace heterog::policy {
@@ -61,13 +62,19 @@ class PolicyPlanner final : public planner::Planner {
                  ? std::max<std::int64_t>(*context.budget.evaluations - result.evaluations, 0)
                  : std::int64_t{0};
     };
-    if (!context.budget.expired && left() == 0) return;
+    const bool timed = static_cast<bool>(context.budget.time_used);
+    if (!timed && left() == 0) return;
     planner::Budget learning = context.budget;
+    if (timed) {
+      learning.time_used = [used = context.budget.time_used, share = options_.finetune_share] {
+        return used() / std::max(1e-9, share);
+      };
+    }
     if (context.budget.evaluations) {
       learning.evaluations =
           static_cast<std::int64_t>(options_.finetune_share * static_cast<double>(left()));
     }
-    if (!learning.evaluations || *learning.evaluations > 0) {
+    if (learning.evaluations ? *learning.evaluations > 0 : !learning.expired()) {
       FinetuneResult tuned = finetune(policy, context.oracle,
                                       {.name = context.problem().graph->name(),
                                        .seed = context.rng.split(2)(),
@@ -75,12 +82,13 @@ class PolicyPlanner final : public planner::Planner {
       consider(result, tuned.strategy, tuned.evaluation);
       result.evaluations += tuned.evaluations;
     }
+    if (timed) polish(context, result, planner::kUnbounded);
     if (left() > 0) polish(context, result, left());
   }
 
   static void polish(PlannerContext& context, PlannerResult& result, std::int64_t evaluations) {
     BatchEvaluator evaluator(context.oracle,
-                             {.evaluations = evaluations, .expired = context.budget.expired});
+                             {.evaluations = evaluations, .time_used = context.budget.time_used});
     const compiler::Strategy start = planner::to_plain(context.problem(), result.strategy);
     Rng rng = context.rng.split(3);
     const planner::SearchResult found =

@@ -15,9 +15,9 @@ constexpr std::array<Field<PortfolioPlannerOptions>, 5> kFields = {
     {{"checkpoint", "the policy that proposes",
       planner::FileField<PortfolioPlannerOptions>{&PortfolioPlannerOptions::checkpoint,
                                                   "the shipped one"}},
-     {"proposals", "strategies that the policy gives at a time",
+     {"proposals", "strategies that the policy gives; 0: plan without it",
       planner::IntegerField<PortfolioPlannerOptions>{&PortfolioPlannerOptions::proposals,
-                                                     {1, 10'000}}},
+                                                     {0, 10'000}}},
      {"patience", "local search is stuck after so many moves in a row that did not help; 0: never",
       planner::IntegerField<PortfolioPlannerOptions>{&PortfolioPlannerOptions::patience,
                                                      {0, 1'000'000'000}}},
@@ -55,7 +55,8 @@ class PortfolioPlanner final : public planner::Planner {
     // A stream of its own: the search draws the same numbers with and without a policy.
     constexpr std::uint64_t kPolicyStream = 0x706f6c;
     planner::Proposer propose;
-    if (const auto path = checkpoint_of(options_)) {
+    const auto path = options_.proposals == 0 ? std::nullopt : checkpoint_of(options_);
+    if (path) {
       propose = policy_proposer(*path, context.rng.split(kPolicyStream));
     }
     return planner::best_plan(context, propose, options_);

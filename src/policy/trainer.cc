@@ -106,7 +106,7 @@ TrainSummary train(const TrainConfig& config, const TrainOptions& options) {
 
 FinetuneResult finetune(const Policy& policy, oracle::Oracle& oracle,
                         const FinetuneOptions& options) {
-  VALIDATE(options.budget.evaluations || options.budget.expired,
+  VALIDATE(options.budget.limited(),
            "finetune: needs a budget, of seconds or of evaluations");
   use_one_network_thread();
   TrainConfig config = policy.config();
@@ -133,7 +133,7 @@ FinetuneResult finetune(const Policy& policy, oracle::Oracle& oracle,
       }};
 
   const auto spent = [&] {
-    if (options.budget.expired && options.budget.expired()) return true;
+    if (options.budget.expired()) return true;
     return options.budget.evaluations &&
            learner.evaluations + config.samples > *options.budget.evaluations;
   };

@@ -85,9 +85,10 @@ TEST_F(OracleTest, EveryPlannerReportsWhatItsOracleSays) {
 
 // The simulator would never put all of it on one device, let alone the slowest; the toy wants that.
 TEST_F(OracleTest, SearchGoesWhereTheOracleSendsIt) {
-  for (const std::size_t favourite : {1, 3}) {
+  // The first of each type: the portfolio takes one device to be as good as any like it.
+  for (const std::size_t favourite : {0, 2}) {
     const DeviceId device(favourite);
-    ToyOracle toy(*problem_, device, DeviceId(0));
+    ToyOracle toy(*problem_, device, DeviceId(1));
     EXPECT_EQ(plan("single", toy, {}).strategy, single_device(*problem_, device));
     const PlannerResult climbed = plan("local-search", toy, {.evaluations = 400});
     EXPECT_EQ(groups_alone_on(device, climbed.strategy), groups_);

@@ -89,12 +89,18 @@ TEST(Moves, AlwaysGiveStrategiesThatFitTheProblem) {
   const auto problem = load_test_problem("bert_large24-tiny", "heterog-8gpu", 12);
   const MoveMaker maker(*problem);
   Rng rng(3);
-  Candidate candidate = to_candidate(proportional_all_reduce(*problem));
+  // What proposals are told of the step never fits what they have become: they must stand that.
+  ThreadPool pool(1);
+  oracle::SimulatedOracle simulator(*problem, pool);
+  BatchEvaluator evaluator(simulator);
+  Incumbent from{to_candidate(proportional_all_reduce(*problem)),
+                 evaluator.evaluate(proportional_all_reduce(*problem))};
+  Candidate& candidate = from.candidate;
   std::array<int, kMoveKindCount> changed{};
   for (int i = 0; i < 2000; ++i) {
     const int kind = i % kMoveKindCount;
     const Candidate next =
-        apply(candidate, maker.propose(candidate, static_cast<MoveKind>(kind), rng));
+        apply(candidate, maker.propose(from, static_cast<MoveKind>(kind), rng));
     const compiler::Strategy strategy = to_strategy(next);
     ASSERT_NO_THROW(compiler::check_strategy(*problem, strategy, "move"));
     changed[kind] += strategy != to_strategy(candidate);

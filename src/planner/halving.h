@@ -1,0 +1,24 @@
+// Several starts, each climbed from a little; the better half goes on, twice as long, until one is
+// left (successive halving, Jamieson and Talwalkar 2016).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/rng.h"
+#include "planner/memory_fill.h"
+
+namespace heterog::planner {
+
+struct Start {
+  Tried tried;
+  std::string name;  // who made it, and " + local-search" once climbing has helped
+};
+
+// What the starts have become, the best first. `starts` must be plain; at most so many take part,
+// the best of them. Ends when the evaluator's budget is used up to `until`, its last rounds left
+// out. Never worse than the best start.
+std::vector<Start> halve(BatchEvaluator& evaluator, std::vector<Start> starts, Rng& rng,
+                         double until);
+
+}  // namespace heterog::planner

@@ -1,0 +1,33 @@
+// Which kind of move to try next.
+#pragma once
+
+#include <algorithm>
+#include <array>
+
+#include "planner/moves.h"
+
+namespace heterog::planner {
+
+// Draws kinds of move in proportion to how often they helped lately.
+class KindChooser {
+ public:
+  KindChooser() { weights_.fill(1); }
+  MoveKind draw(Rng& rng) const {
+    double total = 0;
+    for (double weight : weights_) total += weight;
+    double point = rng.uniform() * total;
+    for (int kind = 0; kind < kMoveKindCount; ++kind) {
+      if ((point -= weights_[kind]) < 0) return static_cast<MoveKind>(kind);
+    }
+    return static_cast<MoveKind>(kMoveKindCount - 1);
+  }
+  void learn(MoveKind kind, bool helped) {
+    double& weight = weights_[static_cast<std::size_t>(kind)];
+    weight = std::clamp(helped ? weight * 1.5 : weight * 0.97, 0.25, 4.0);
+  }
+
+ private:
+  std::array<double, kMoveKindCount> weights_;
+};
+
+}  // namespace heterog::planner

@@ -1,0 +1,43 @@
+// Baselines first; memory is filled where none of them fits.
+#include "planner/starts.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "planner/baselines.h"
+
+namespace heterog::planner {
+
+// An evaluation takes about half a microsecond an op and device.
+std::int64_t one_shot_evaluations(const cost::Problem& problem) {
+  std::size_t ops = 0;
+  for (OpId op : problem.graph->op_ids()) ops += problem.graph->op(op).alias ? 0 : 1;
+  const auto tasks = static_cast<std::int64_t>(ops * problem.cluster->device_count());
+  return std::clamp<std::int64_t>(8'000'000 / std::max<std::int64_t>(1, tasks), 96, 3'000);
+}
+
+Budget budget_or_one_shot(const PlannerContext& context) {
+  if (context.budget.limited()) return context.budget;
+  return {.evaluations = one_shot_evaluations(context.problem())};
+}
+
+Tried best_start(BatchEvaluator& evaluator) {
+  std::vector<compiler::Strategy> strategies;
+  for (NamedStrategy& baseline : baseline_strategies(evaluator.problem())) {
+    strategies.push_back(std::move(baseline.strategy));
+  }
+  const std::vector<Measured> measured = evaluator.evaluate(strategies);
+  std::size_t best = 0;
+  for (std::size_t i = 1; i < measured.size(); ++i) {
+    if (better(measured[i].evaluation, measured[best].evaluation)) best = i;
+  }
+  Tried start{strategies[best], measured[best].evaluation};
+  if (start.evaluation.feasible) return start;
+  for (Tried& tried : memory_fill(evaluator, {})) {
+    if (better(tried.evaluation, start.evaluation)) start = std::move(tried);
+  }
+  return start;
+}
+
+}  // namespace heterog::planner

@@ -1,0 +1,22 @@
+// What searches have in common: where they begin, and how long they go on where nobody says.
+#pragma once
+
+#include <cstdint>
+
+#include "planner/memory_fill.h"
+#include "planner/planner.h"
+
+namespace heterog::planner {
+
+// For searches that stop when their evaluator's budget is spent.
+inline constexpr std::int64_t kUnbounded = std::int64_t{1} << 40;
+
+// So many that searches of graphs and clusters of any size take about the same time.
+std::int64_t one_shot_evaluations(const cost::Problem& problem);
+// The context's budget or, if it has none, that of one shot.
+Budget budget_or_one_shot(const PlannerContext& context);
+
+// The best baseline or, where none fits, the best filling of memory.
+Tried best_start(BatchEvaluator& evaluator);
+
+}  // namespace heterog::planner
