@@ -106,6 +106,16 @@ class Search {
       }
     }
     add_starts(std::move(tried));
+    if (!result_.evaluation.feasible && !evaluator_.spent()) accumulate();
+  }
+
+  // What users do where a batch does not fit; local search does not know its micro-batches.
+  void accumulate() {
+    const std::vector<Tried> tried = try_accumulation(evaluator_);
+    if (tried.empty()) return;
+    const auto best = std::ranges::min_element(tried, better, &Tried::evaluation);
+    result_.baselines.push_back({"accumulate", best->evaluation});
+    consider(best->strategy, best->evaluation, "accumulate");
   }
 
   void try_proposals() {

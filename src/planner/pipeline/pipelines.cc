@@ -279,6 +279,26 @@ std::vector<Tried> try_pipelines(BatchEvaluator& evaluator, const PipelineLimits
   return tried;
 }
 
+std::vector<Tried> try_accumulation(BatchEvaluator& evaluator) {
+  const cost::Problem& problem = evaluator.problem();
+  std::vector<Tried> tried;
+  bool fits = true;
+  for (std::int64_t micro_batches : {8, 4, 2}) {
+    if (!fits || evaluator.spent() || micro_batches > problem.batch) continue;
+    std::vector<Strategy> strategies;
+    for (const Strategy& whole : {even_all_reduce(problem), proportional_all_reduce(problem)}) {
+      strategies.push_back(compiler::accumulate(problem, whole, micro_batches));
+    }
+    fits = false;
+    const std::vector<Measured> measured = evaluator.evaluate(strategies);
+    for (std::size_t i = 0; i < strategies.size(); ++i) {
+      fits |= measured[i].evaluation.feasible;
+      tried.push_back({std::move(strategies[i]), measured[i].evaluation});
+    }
+  }
+  return tried;
+}
+
 std::vector<PlannerEntry> pipeline_entries() {
   return {
       entry("accumulate", "data parallelism in micro-batches one after the other", kPartsAlone,

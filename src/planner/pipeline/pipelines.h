@@ -16,6 +16,10 @@ namespace heterog::planner {
 std::vector<Tried> try_pipelines(BatchEvaluator& evaluator, const PipelineLimits& limits,
                                  const PipelineOptions& options = {});
 
+// What is done by hand where a batch does not fit: EV-AR and CP-AR in micro-batches, one after the
+// other; all that were simulated. In eight first, which takes least memory; in fewer if that fits.
+std::vector<Tried> try_accumulation(BatchEvaluator& evaluator);
+
 // Rows of the registry.
 std::vector<PlannerEntry> pipeline_entries();
 

@@ -1,0 +1,142 @@
+"""What the policy and each search are worth: every planner at equal budgets, against the best plan known.
+
+    scripts/reproduce/learning_value.sh [--set small|models|clusters] [--evaluations N ...]
+        [--seconds S ...] [--planners NAME ...] [--seeds K] [--improve SECONDS]
+
+Prints, for each case and budget, how much longer each planner's step is than the best known, in
+per cent; the mean over seeds. best_known.json beside this file holds the best that any run has
+found so far, with its planner; it is only ever improved. --improve plans every case for so many
+seconds first, by every search, to find better ones. With --check it ends with exit code 1 if `plan`
+is more than 5 % above the best known in any case.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from statistics import mean
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PROGRAM = ROOT / "build" / "release" / "bin" / "heterog"
+KNOWN = Path(__file__).with_name("best_known.json")
+# `plan` with and without the policy, then its parts.
+PLANNERS = {
+    "plan": ["portfolio"],
+    "no-policy": ["portfolio:proposals=0"],
+    "annealing": ["annealing"],
+    "local-search": ["local-search:patience=0"],
+    "random": ["random"],
+    "policy": ["policy"],
+}
+HETEROG = [("vgg19", 192), ("resnet200", 192), ("inception_v3", 192), ("mobilenet_v2", 192),
+           ("nasnet_a_large", 192), ("transformer6", 720), ("bert_large24", 48),
+           ("xlnet_large24", 48)]  # fmt: skip
+OTHERS = [("gnmt4", 256), ("alexnet", 512), ("densenet121", 256), ("ncf", 16384)]
+SETS = {
+    "small": [("vgg19-tiny", 16, "heterog-8gpu"), ("mobilenet_v2-tiny", 16, "heterog-8gpu"),
+              ("bert_large24-tiny", 16, "office-mixed")],
+    "models": [(model, batch, "heterog-8gpu") for model, batch in HETEROG + OTHERS],
+    "clusters": [(model, batch * scale, cluster)
+                 for cluster, scale in (("heterog-8gpu-10gbe", 1), ("office-mixed", 1),
+                                        ("dgx-h100-mixed", 4), ("mixed-64gpu", 16),
+                                        ("mixed-512gpu", 128))
+                 for model, batch in (("vgg19", 192), ("resnet50", 192), ("bert_large24", 48))],
+}  # fmt: skip
+
+
+def plan(case, planner, budget, seed, folder):
+    """Step in seconds, none if nothing fits; evaluations; seconds of planning."""
+    model, batch, cluster = case
+    command = [PROGRAM, "plan", "--graph", ROOT / f"models/{model}.json.gz",
+               "--cluster", ROOT / f"configs/clusters/{cluster}.json", "--batch", batch,
+               "--planner", *PLANNERS[planner], *budget, "--seed", seed, "--json",
+               "--out", folder / "plan.json", "--log-level", "error"]  # fmt: skip
+    done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True)
+    if done.returncode == 3:
+        return None, 0, 0
+    if done.returncode != 0:
+        sys.exit(f"{model}, batch {batch}, {cluster}: heterog plan ended with {done.returncode}")
+    said = json.loads(done.stdout)
+    return said["step_seconds"], said["evaluations"], said["plan_seconds"]
+
+
+def learn(known, case, step, planner):
+    key = " ".join(map(str, case))
+    if step is not None and step < known.get(key, {"step_seconds": 1e30})["step_seconds"]:
+        known[key] = {"step_seconds": step, "planner": planner}
+        written = KNOWN.with_suffix(".new")
+        written.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n")
+        written.replace(KNOWN)
+
+
+def above(steps, best):
+    fitting = [step for step in steps if step is not None]
+    if len(fitting) < len(steps):
+        return "OOM"
+    return f"{100 * (mean(fitting) / best - 1):+.1f}"
+
+
+def machine():
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":")[1].strip()
+    return "unknown processor"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--set", nargs="+", default=["models"], choices=SETS)
+    parser.add_argument("--cases", nargs="+", default=[], help="of the set, those with these models")
+    parser.add_argument("--evaluations", nargs="*", type=int, default=[400, 2000])
+    parser.add_argument("--seconds", nargs="*", type=float, default=[])
+    parser.add_argument("--planners", nargs="+", default=list(PLANNERS), choices=PLANNERS)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--improve", type=float, default=0)
+    parser.add_argument("--check", action="store_true")
+    given = parser.parse_args()
+    known = json.loads(KNOWN.read_text()) if KNOWN.is_file() else {}
+    cases = [case for name in given.set for case in SETS[name]
+             if not given.cases or case[0] in given.cases]
+    budgets = [["--evaluations", n] for n in given.evaluations]
+    budgets += [["--budget", s] for s in given.seconds]
+    rows = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for case in cases if given.improve else []:
+            for planner in ("plan", "annealing"):
+                step, _, _ = plan(case, planner, ["--budget", given.improve], 17, folder)
+                learn(known, case, step, f"{planner}, {given.improve:g} s")
+        for case in cases:
+            for budget in [[], *budgets]:
+                of_planner = {}
+                for planner in given.planners if budget else given.planners[:2]:
+                    runs = [plan(case, planner, budget, seed, folder) for seed in range(given.seeds)]
+                    of_planner[planner] = [step for step, _, _ in runs]
+                    took = mean(seconds for _, _, seconds in runs)
+                    for step, _, _ in runs:
+                        learn(known, case, step, " ".join([planner, *map(str, budget)]))
+                    if not budget and planner == "plan":
+                        one_shot = took
+                said = " ".join(map(str, budget)) or f"one shot, {one_shot:.1f} s"
+                rows.append((case, said, of_planner))
+    print(f"{machine()}, release preset; {given.seeds} seed(s)")
+    print("step above the best known, per cent")
+    print(f"{'model (batch), cluster':<42} {'best s':>8}  {'budget':<20}"
+          + "".join(f"{name:>13}" for name in given.planners))
+    worst = 0
+    for case, budget, of_planner in rows:
+        best = known[" ".join(map(str, case))]["step_seconds"]
+        cells = [above(of_planner[name], best) if name in of_planner else ""
+                 for name in given.planners]
+        title = f"{case[0]} ({case[1]}), {case[2]}"
+        print(f"{title:<42} {best:8.4f}  {budget:<20}" + "".join(f"{cell:>13}" for cell in cells))
+        if "plan" in of_planner and None not in of_planner["plan"]:
+            worst = max(worst, mean(of_planner["plan"]) / best - 1)
+    if given.check and worst > 0.05:
+        sys.exit(f"plan is {100 * worst:.1f} % above the best known; at most 5 % is asked for")
+
+
+if __name__ == "__main__":
+    main()
