@@ -30,7 +30,7 @@ def cluster_file(device_info, cache: Path) -> str:
         text = json.dumps(_cluster(device_info), indent=1).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise HeterogError(f"device_info: {error}; it holds what a cluster file holds") from error
-    return _kept(text, {name: _installed(name) for name in _DATA_BASES}, cache)
+    return _kept(text, {name: installed(name) for name in _DATA_BASES}, cache)
 
 
 def _is_path(device_info) -> bool:
@@ -86,19 +86,19 @@ def _given(path: Path, cache: Path) -> str:
     that was made before is found again only while none of them has changed."""
     if not path.is_file():
         raise HeterogError(f"device_info: {path}: no such file")
-    bases = {name: _nearest(path, name) or _installed(name) for name in _DATA_BASES}
+    bases = {name: nearest(path, name) or installed(name) for name in _DATA_BASES}
     return _kept(_read(path), bases, cache)
 
 
-def _nearest(path: Path, name: str) -> Path | None:
-    # As the program looks for it: links are not followed.
+def nearest(path: Path, name: str) -> Path | None:
+    """The data base beside the file or above it, as the program looks for it: links are not followed."""
     for folder in Path(os.path.abspath(path)).parents:
         if (folder / name).is_file():
             return folder / name
     return None
 
 
-def _installed(name: str) -> Path:
+def installed(name: str) -> Path:
     """In the wheel, or in the checkout that this file lies in."""
     for folder in (_PACKAGE / "configs", _PACKAGE.parent.parent / "configs"):
         if (folder / name).is_file():

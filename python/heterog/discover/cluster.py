@@ -1,0 +1,193 @@
+"""From machines to a cluster file, in which comments say where each figure is from."""
+
+import json
+import re
+from dataclasses import dataclass, field
+
+from heterog.discover.cards import device_type
+from heterog.discover.fabric import Fabric, fabric_of
+from heterog.discover.facts import Gpu, Machine
+from heterog.discover.links import Link, network_card
+from heterog.errors import HeterogError
+
+# Of two processes over the loopback device of one machine: configs/clusters/local-2cpu.json.
+_LOOPBACK = Link(
+    "",
+    "assumed, of processes that talk over loopback: as configs/clusters/local-2cpu.json",
+    bandwidth=1.46e9,
+    latency=13.5e-6,
+)
+_UNKNOWN_NIC = Link("10gbe-tcp", "assumed: no card's speed was found")
+
+
+@dataclass
+class Choices:
+    """What the user says, or has measured, comes before what was found."""
+
+    name: str = "discovered"
+    cpus: int | None = None  # CPU devices of a machine without GPUs
+    nic: Link | None = None
+    fabric: Link | None = None
+
+
+@dataclass
+class Description:
+    """Of one machine: the values of a cluster file, and the comments that stand above them."""
+
+    machine: Machine
+    devices: list[dict]
+    fabric: Fabric | None = None
+    nic: Link | None = None
+    remarks: list[str] = field(default_factory=list)
+
+
+@dataclass
+class ClusterText:
+    text: str
+    remarks: list[str]  # what was assumed or left out
+    models: list[str]  # device types, each once
+
+
+def cluster_text(
+    machines: list[Machine], devices: dict[str, dict], bandwidths: dict[str, float], choices: Choices
+) -> ClusterText:
+    """`devices`: entries of devices.json by name; `bandwidths`: of the kinds of links.json."""
+    if not machines:
+        raise HeterogError("discover: no machine; name hosts, or give files")
+    _name_apart(machines)
+    described = [_describe(machine, devices, bandwidths, choices, len(machines) > 1) for machine in machines]
+    lines = ["// Written by `heterog discover`. Every figure may be put right by hand: docs/clusters.md."]
+    lines += ["{", '  "format": "heterog-cluster",', '  "version": 1,']
+    lines += [f'  "name": {json.dumps(choices.name)},', '  "machines": [']
+    for i, description in enumerate(described):
+        lines += _machine_lines(description, "," if i + 1 < len(described) else "")
+    lines.append("  ]" + ("," if len(machines) > 1 else ""))
+    if len(machines) > 1:
+        rdma = all("tcp" not in (d.nic.kind if d.nic else "") for d in described)
+        lines.append(f"    // {'assumed: a switch of RDMA' if rdma else 'assumed: a switch, and TCP'}")
+        lines.append(f'  "network": {_json({"latency_seconds": 3e-6 if rdma else 10e-6})}')
+    lines.append("}")
+    models = list(dict.fromkeys(entry["model"] for d in described for entry in d.devices))
+    remarks = [f"{d.machine.name}: {remark}" for d in described for remark in d.remarks]
+    return ClusterText("\n".join(lines) + "\n", list(dict.fromkeys(remarks)), models)
+
+
+def _name_apart(machines: list[Machine]) -> None:
+    """Names of hosts as cluster files may have them."""
+    seen: dict[str, int] = {}
+    for machine in machines:
+        printable = re.sub(r"[^\x20-\x7e]|[/\\]", "-", machine.name).lstrip(".")[:90] or "machine"
+        seen[printable] = seen.get(printable, 0) + 1
+        machine.name = printable if seen[printable] == 1 else f"{printable}-{seen[printable]}"
+
+
+def _describe(
+    machine: Machine, devices: dict[str, dict], bandwidths: dict[str, float], choices: Choices, many: bool
+) -> Description:
+    if machine.gpus:
+        description = Description(machine, _gpu_entries(machine.gpus, devices))
+        if len(machine.gpus) > 1:
+            description.fabric = fabric_of(machine, bandwidths)
+            description.remarks += description.fabric.remarks
+        if len({device_type(gpu.name) for gpu in machine.gpus}) > 1:
+            description.remarks.append(
+                "cards of several kinds, numbered as nvidia-smi does: set CUDA_DEVICE_ORDER=PCI_BUS_ID where "
+                "plans are run"
+            )
+    else:
+        description = _cpu_description(machine, choices.cpus)
+    if choices.fabric is not None and description.fabric is not None:
+        description.fabric = Fabric("switch", choices.fabric)
+    description.remarks = machine.remarks + description.remarks
+    if choices.nic is not None:
+        description.nic = choices.nic
+    elif machine.nics:
+        description.nic, _ = network_card(machine.nics, bandwidths)
+    elif many:
+        description.nic = _UNKNOWN_NIC
+        description.remarks.append("no speed of a network card was found: taken as 10 GbE; say --nic KIND or --nic GBITS")
+    return description
+
+
+def _cpu_description(machine: Machine, cpus: int | None) -> Description:
+    count = cpus or (machine.sockets if machine.sockets > 1 else min(2, max(1, machine.processors)))
+    entry: dict = {"model": "CPU", "count": count}
+    if machine.memory_bytes:
+        entry["memory_bytes"] = machine.memory_bytes // count
+    remarks = ["no GPU was found: processes on its CPU, of round figures; `heterog profile` measures them"]
+    fabric = Fabric("switch", _LOOPBACK) if count > 1 else None
+    return Description(machine, [entry], fabric, remarks=remarks)
+
+
+def _gpu_entries(gpus: list[Gpu], devices: dict[str, dict]) -> list[dict]:
+    """Neighbours of one kind are one entry."""
+    entries: list[dict] = []
+    for gpu in gpus:
+        model = device_type(gpu.name)
+        if model not in devices:
+            raise HeterogError(
+                f"'{gpu.name}' is no card of devices.json; give its data sheet's figures, as "
+                f"--card '{model}:fp32=TFLOPS,fp16=TFLOPS,bandwidth=GB/s,memory=GiB,sms=N'"
+            )
+        entry: dict = {"model": model}
+        built_in = devices[model]["memory_bytes"]
+        # A driver shows up to a tenth less than is built in: error correction, and its own.
+        if gpu.memory_bytes and not 0.9 * built_in < gpu.memory_bytes < 1.01 * built_in:
+            entry["memory_bytes"] = gpu.memory_bytes
+        if entries and {k: v for k, v in entries[-1].items() if k != "count"} == entry:
+            entries[-1]["count"] = entries[-1].get("count", 1) + 1
+        else:
+            entries.append(entry)
+    return entries
+
+
+def _machine_lines(description: Description, end: str) -> list[str]:
+    machine, fabric, nic = description.machine, description.fabric, description.nic
+    lines = [f"    // {line}" for line in _about(machine)]
+    lines += [f"    // {remark}" for remark in description.remarks]
+    fields: list[tuple[str, str, object]] = [("", "devices", description.devices)]
+    if fabric is not None:
+        values = {"kind": fabric.kind} | fabric.link.figures()
+        said = fabric.link.source
+        if fabric.socket_link is not None:
+            values |= _socket_figures(fabric.socket_link)
+            said += f"; {fabric.socket_link.source}"
+        fields.append((said, "fabric", values))
+    if nic is not None:
+        fields.append((nic.source, "nic", nic.figures()))
+    if machine.memory_bytes and machine.gpus:
+        fields.append(("", "host_memory_bytes", machine.memory_bytes))
+    lines.append(f'    {{"name": {json.dumps(machine.name)},')
+    for i, (source, key, value) in enumerate(fields):
+        if source:
+            lines.append(f"     // {source}")
+        lines.append(f'     "{key}": {_json(value)}' + ("}" + end if i + 1 == len(fields) else ","))
+    return lines
+
+
+def _json(value) -> str:
+    """As people write figures: 1.46e9."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)}: {_json(entry)}" for key, entry in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_json(entry) for entry in value) + "]"
+    if isinstance(value, float) and value >= 1e6:
+        return f"{value / 1e9:.4g}e9"
+    return json.dumps(value)
+
+
+def _socket_figures(link: Link) -> dict:
+    if link.bandwidth is None:
+        return {"socket_link": link.kind}
+    return {"socket_bandwidth_bytes_per_second": link.figures()["bandwidth_bytes_per_second"]}
+
+
+def _about(machine: Machine) -> list[str]:
+    """The sources, and what stands there, in a line each. A comment ends with its line."""
+    said = [f"from {', '.join(machine.sources)}"] if machine.sources else []
+    if machine.gpus:
+        names = list(dict.fromkeys(gpu.name for gpu in machine.gpus))
+        said.append(", ".join(f"{sum(gpu.name == name for gpu in machine.gpus)} x {name}" for name in names))
+    elif machine.cpu_model:
+        said.append(f"{machine.processors} processors, {machine.cpu_model}")
+    return [" ".join(line.split()) for line in said]
