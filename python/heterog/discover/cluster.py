@@ -151,7 +151,7 @@ def _machine_lines(description: Description, end: str) -> list[str]:
         said = fabric.link.source
         if fabric.socket_link is not None:
             values |= _socket_figures(fabric.socket_link)
-            said += f"; {fabric.socket_link.source}"
+            said += f"; {fabric.socket_link.source}" * (fabric.socket_link is not fabric.link)
         fields.append((said, "fabric", values))
     if nic is not None:
         fields.append((nic.source, "nic", nic.figures()))

@@ -32,7 +32,8 @@ def fabric_of(machine: Machine, bandwidths: dict[str, float]) -> Fabric:
         count = best_ring(topology.paths)
         if count:
             remarks += _uneven_nvlinks(topology, count)
-            return Fabric("switch", nvlink(gpus[0].name, count, bandwidths), remarks=remarks)
+            total = min(sum(int(path[2:]) for path in row if path.startswith("NV")) for row in topology.paths)
+            return Fabric("switch", nvlink(gpus[0].name, count, total), remarks=remarks)
         joined = [f"{i} and {j}" for i, j in _pairs(len(gpus)) if topology.paths[i][j].startswith("NV")]
         if joined:
             remarks.append(

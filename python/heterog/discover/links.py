@@ -64,25 +64,31 @@ def _known(generation: int) -> int:
     return min(max(generation, 3), 5)
 
 
-# What an NVLink carries each way, GB/s: data sheets. GA102's four make 56.25.
+# What an NVLink carries each way, GB/s, and how many a chip has: data sheets. GA102's carry 14.0625.
 _NVLINKS = (
-    (r"P100", 20.0),
-    (r"V100|TITAN V|RTX 2080|TITAN RTX|Quadro RTX|Quadro GV100", 25.0),
-    (r"RTX 3090|RTX A[456]|\bA40\b|\bA10\b", 14.0625),
-    (r"A100|A800|A30\b", 25.0),
-    (r"H100|H200|H800|H20\b|GH200", 25.0),
-    (r"B200|GB200|B100|B300", 50.0),
+    (r"P100", 20.0, 4),
+    (r"V100|TITAN V|Quadro GV100", 25.0, 6),
+    (r"RTX 2080|TITAN RTX|Quadro RTX", 25.0, 2),
+    (r"RTX 3090|RTX A[456]|\bA40\b|\bA10\b", 14.0625, 4),
+    (r"A100|A800|A30\b", 25.0, 12),
+    (r"H100|H200|H800|H20\b|GH200", 25.0, 18),
+    (r"B200|GB200|B100|B300", 50.0, 18),
 )
+# Rings of cards that links.json has: card, NVLinks a hop.
+_RINGS = {"nvlink2-x2": ("V100", 2), "nvlink3": ("A100", 12), "nvlink4": ("H[12]00", 18)}
 
 
-def nvlink(name: str, count: int, bandwidths: dict[str, float]) -> Link:
-    """`count` NVLinks between two neighbours of a ring, of cards of that name."""
-    rate = next((rate for pattern, rate in _NVLINKS if re.search(pattern, name)), 25.0)
-    peak = count * rate * 1e9
-    for kind, its in (("nvlink2-x2", ("V100", 2)), ("nvlink3", ("A100", 12)), ("nvlink4", ("H[12]00", 18))):
-        if re.search(its[0], name) and count == its[1]:
+def nvlink(name: str, count: int, total: int) -> Link:
+    """Of cards of that name in a ring of `count` NVLinks a hop, each of which has `total` to all its
+    neighbours: through switches the same links lead to all, in a mesh each neighbour has its own, and
+    rings side by side use them all."""
+    for kind, (pattern, hop) in _RINGS.items():
+        if re.search(pattern, name) and count == hop:
             return Link(kind, f"{count} NVLinks")
-    source = f"assumed: two thirds of the {peak / 1e9:.4g} GB/s of {count} NVLinks"
+    rate, most = next(((rate, most) for pattern, rate, most in _NVLINKS if re.search(pattern, name)), (25.0, 18))
+    used = total if total <= most else count
+    peak = used * rate * 1e9
+    source = f"assumed: two thirds of the {peak / 1e9:.4g} GB/s of {used} NVLinks"
     return Link("nvlink3", source, peak * 2 / 3)
 
 
