@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from heterog.discover.cards import device_type
 from heterog.discover.fabric import Fabric, fabric_of
-from heterog.discover.facts import Gpu, Machine
+from heterog.discover.facts import Gpu, Machine, Wire
 from heterog.discover.links import Link, network_card
 from heterog.errors import HeterogError
 
@@ -63,7 +63,7 @@ def cluster_text(
         lines += _machine_lines(description, "," if i + 1 < len(described) else "")
     lines.append("  ]" + ("," if len(machines) > 1 else ""))
     if len(machines) > 1:
-        rdma = all("tcp" not in (d.nic.kind if d.nic else "") for d in described)
+        rdma = all(d.nic is not None and ("rdma" in d.nic.kind or "infiniband" in d.nic.kind) for d in described)
         lines.append(f"    // {'assumed: a switch of RDMA' if rdma else 'assumed: a switch, and TCP'}")
         lines.append(f'  "network": {_json({"latency_seconds": 3e-6 if rdma else 10e-6})}')
     lines.append("}")
@@ -95,22 +95,45 @@ def _describe(
                 "plans are run"
             )
     else:
-        description = _cpu_description(machine, choices.cpus)
-    if choices.fabric is not None and description.fabric is not None:
-        description.fabric = Fabric("switch", choices.fabric)
+        description = _cpu_description(machine, choices.cpus or machine.cpus)
+    if description.fabric is not None and (choices.fabric or machine.measured_fabric):
+        description.fabric = Fabric("switch", choices.fabric or _timed(machine.measured_fabric))
     description.remarks = machine.remarks + description.remarks
     if choices.nic is not None:
         description.nic = choices.nic
     elif machine.nics:
         description.nic, _ = network_card(machine.nics, bandwidths)
+    elif machine.measured_nic:
+        description.nic = Link("", "")
     elif many:
         description.nic = _UNKNOWN_NIC
         description.remarks.append("no speed of a network card was found: taken as 10 GbE; say --nic KIND or --nic GBITS")
+    if choices.nic is None and machine.measured_nic:
+        description.nic = _measured_card(description.nic, machine.measured_nic)
     return description
 
 
+def _timed(wire: Wire) -> Link:
+    return Link("", wire.source, wire.bandwidth, wire.latency, launch=wire.launch or None)
+
+
+def _measured_card(found: Link, wire: Wire) -> Link:
+    """One rank of each machine sent: of several cards it filled one."""
+    link = _timed(wire)
+    if found.device_bandwidth:
+        several = (found.bandwidth or 0) / found.device_bandwidth
+        link.bandwidth, link.device_bandwidth = several * wire.bandwidth, wire.bandwidth
+        link.source += f", of one card of {several:g}"
+    return link
+
+
+def cpu_devices(machine: Machine, wanted: int | None) -> int:
+    """One a processor; two on one processor, to try plans out."""
+    return wanted or (machine.sockets if machine.sockets > 1 else min(2, max(1, machine.processors)))
+
+
 def _cpu_description(machine: Machine, cpus: int | None) -> Description:
-    count = cpus or (machine.sockets if machine.sockets > 1 else min(2, max(1, machine.processors)))
+    count = cpu_devices(machine, cpus)
     entry: dict = {"model": "CPU", "count": count}
     if machine.memory_bytes:
         entry["memory_bytes"] = machine.memory_bytes // count

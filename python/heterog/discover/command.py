@@ -12,6 +12,7 @@ from heterog.discover.collect import collect
 from heterog.discover.facts import Machine, Nic
 from heterog.discover.hosts import ask_hosts, ask_ranks, own_rank, read_hostfile
 from heterog.discover.links import Link, card_link
+from heterog.discover.measure import measure
 from heterog.discover.machine import Outputs, machine_of, machine_of_files, read_collected, read_text
 from heterog.discover.nccl import read_nccl_tests
 from heterog.errors import HeterogError
@@ -81,17 +82,18 @@ def _run(options) -> int:
     bases.devices |= {card["name"]: card for card in cards}
     own = own_rank() if not _elsewhere(options) else None
     choices = _choices(options, bases, out)
+    ranks = None
     if own is not None:
         found = ask_ranks(own)
-        machines = found.machines
-        if choices.cpus is None and not any(machine.gpus for machine in machines):
-            choices.cpus = max(found.ranks)
+        machines, ranks = found.machines, found.ranks
+        for machine, count in zip(machines, ranks, strict=True):
+            machine.cpus = count
     else:
         machines = _machines(options)
     if options.measure:
-        from heterog.discover.measure import measured
-
-        measured(machines, choices, own, elsewhere=_elsewhere(options))
+        if _elsewhere(options):
+            raise HeterogError("--measure: it times this machine, or those of the ranks that run it (torchrun)")
+        measure(machines, choices, own, ranks)
     if own is not None and own.rank != 0:
         return 0
     cluster = cluster_text(machines, bases.devices, bases.bandwidths, choices)

@@ -1,6 +1,6 @@
 """What is known of a machine, whoever said it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass
@@ -30,6 +30,16 @@ class Topology:
 
 
 @dataclass
+class Wire:
+    """As timed."""
+
+    bandwidth: float  # bytes per second
+    latency: float  # seconds
+    launch: float  # seconds
+    source: str
+
+
+@dataclass
 class Machine:
     name: str
     gpus: list[Gpu] = field(default_factory=list)
@@ -40,5 +50,18 @@ class Machine:
     sockets: int = 1
     processors: int = 1
     memory_bytes: int = 0
+    cpus: int | None = None  # devices that its processor is to be, without GPUs
+    measured_fabric: Wire | None = None
+    measured_nic: Wire | None = None
     sources: list[str] = field(default_factory=list)  # where all this is from
     remarks: list[str] = field(default_factory=list)  # what could not be said, or was assumed
+
+    def with_gpus(self, which: list[int]) -> "Machine":
+        """The same machine with these of its GPUs."""
+        topology, peers = self.topology, self.peers
+        if topology is not None:
+            paths = [[topology.paths[i][j] for j in which] for i in which]
+            topology = Topology(paths, [topology.numa[i] for i in which])
+        if peers is not None:
+            peers = [[peers[i][j] for j in which] for i in which]
+        return replace(self, gpus=[self.gpus[i] for i in which], topology=topology, peers=peers)

@@ -92,24 +92,28 @@ def own_rank() -> Rank | None:
 class RankMachines:
     machines: list[Machine]  # in the order of their first ranks
     ranks: list[int]  # of each machine
+    visible: list[str | None]  # CUDA_VISIBLE_DEVICES of the first rank of each
 
 
 def ask_ranks(own: Rank) -> RankMachines:
     """Every rank calls it, and all get the same."""
-    said = collect() if own.local_rank == 0 else {"host": os.uname().nodename}
+    said = {"host": os.uname().nodename}
+    if own.local_rank == 0:
+        said = collect() | {"visible": os.environ.get("CUDA_VISIBLE_DEVICES")}
     everybody = exchange(json.dumps(said), own)
     by_host: dict[str, list[dict]] = {}
     for text in everybody:
         entry = json.loads(text)
         by_host.setdefault(entry["host"], []).append(entry)
-    machines, ranks = [], []
+    found = RankMachines([], [], [])
     for host, entries in by_host.items():
         whole = next((entry for entry in entries if "format" in entry), None)
         if whole is None:
             raise HeterogError(f"{host}: none of its ranks is the first of its host", 1)
-        machines.append(machine_of(whole, f"rank {everybody.index(json.dumps(whole))} on {host}"))
-        ranks.append(len(entries))
-    return RankMachines(machines, ranks)
+        found.machines.append(machine_of(whole, f"rank {everybody.index(json.dumps(whole))} on {host}"))
+        found.ranks.append(len(entries))
+        found.visible.append(whole.get("visible"))
+    return found
 
 
 _exchanges = 0  # of this process; all ranks count alike

@@ -97,13 +97,7 @@ def _without_slices(machine: Machine, source: str) -> Machine:
         raise HeterogError(f"{source}: MIG cuts every GPU up; switch it off (nvidia-smi -mig 0)")
     cut = ", ".join(str(i) for i, gpu in enumerate(machine.gpus) if gpu.slices)
     machine.remarks.append(f"left out: GPU {cut}, which MIG cuts up; hide them with CUDA_VISIBLE_DEVICES")
-    machine.gpus = [machine.gpus[i] for i in whole]
-    if machine.topology is not None:
-        machine.topology.paths = [[machine.topology.paths[i][j] for j in whole] for i in whole]
-        machine.topology.numa = [machine.topology.numa[i] for i in whole]
-    if machine.peers is not None:
-        machine.peers = [[machine.peers[i][j] for j in whole] for i in whole]
-    return machine
+    return machine.with_gpus(whole)
 
 
 def read_text(path: str) -> str:

@@ -33,8 +33,8 @@ def _matrix(text: str, entry: re.Pattern, source: str) -> list[list[str]]:
     for line in _lines(text):
         words = line.split()
         row = re.fullmatch(r"GPU(\d+)", words[0]) if words else None
-        # The header begins as a row does, and goes on with the next card.
-        if row is None or len(words) < 2 or not entry.fullmatch(words[1]):
+        # The header begins as a row does; it goes on with the next card or with names of columns.
+        if row is None or len(words) < 2 or words[1].startswith("GPU") or "Affinity" in line:
             continue
         if int(row.group(1)) != len(rows):
             raise HeterogError(
