@@ -1,62 +1,18 @@
 """Descriptions of machines: outputs that others published (machines/README.md) become cluster files
 that plan takes."""
 
-import json
-import os
 import re
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from discover_support import OUTPUTS, described, plan, refused, text
 
-from heterog.devices import installed
-from heterog.discover import auto, command, hosts, nccl, network, smi_xml, topo
+from heterog.discover import nccl, network, smi_xml, topo
 from heterog.discover.bases import data_bases
-from heterog.discover.cards import device_type, estimated, parse_card, read_commented_json
-from heterog.discover.collect import collect
+from heterog.discover.cards import device_type
 from heterog.discover.fabric import best_ring
-from heterog.discover.facts import Gpu, Machine, Nic
+from heterog.discover.facts import Gpu, Nic
 from heterog.discover.links import network_card
-from heterog.discover.machine import machine_of
 from heterog.errors import HeterogError
-from heterog.native import find_program, run_program
-
-OUTPUTS = Path(__file__).parent / "machines"
-ROOT = Path(__file__).parents[2]
-GRAPH = str(ROOT / "models/lenet5-tiny.json.gz")
-
-
-def text(name: str) -> str:
-    return (OUTPUTS / name).read_text()
-
-
-def described(tmp_path, *arguments, out="c.json") -> dict:
-    path = tmp_path / out
-    assert command.main([*map(str, arguments), "--out", str(path)]) == 0
-    return read_commented_json(path.read_text())
-
-
-def refused(capsys, *arguments) -> str:
-    assert command.main([*map(str, arguments), "--out", "-"]) in (2, 4)
-    return capsys.readouterr().err
-
-
-def plan(tmp_path, planner="ev-ar", out="c.json") -> dict:
-    """With the data bases of this source beside it: the program may be another's."""
-    try:
-        find_program()
-    except HeterogError as missing:
-        pytest.skip(str(missing))
-    for name in ("devices.json", "links.json"):
-        if not (tmp_path / name).exists():
-            shutil.copy(installed(name), tmp_path)
-    path = tmp_path / "plan.json"
-    run_program(["plan", "--graph", GRAPH, "--cluster", str(tmp_path / out), "--batch", "16",
-                 "--planner", planner, "--out", str(path)])  # fmt: skip
-    return json.loads(path.read_text())
-
 
 SWITCH, SOCKETS = {"kind": "switch"}, {"kind": "sockets"}
 TOPOLOGIES = [
@@ -280,168 +236,6 @@ def test_what_the_system_says_of_cards():
     assert network.nics_of({"interfaces": wires, "infiniband": [port | {"state": "1: DOWN"}]})[0].name == "eth0"
 
 
-@pytest.fixture
-def smi(tmp_path, monkeypatch):
-    """A machine of two RTX A5000 behind a driver of its own."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    script = folder / "nvidia-smi"
-    topology = text("2-rtx-5090.topo.txt")
-    peers = text("2-rtx-5090.p2p.txt").replace("GNS", "OK")
-    script.write_text(
-        f"#!{sys.executable}\nimport sys\n"
-        f"print({{'-q': {text('2-rtx-a5000.xml')!r}, '-m': {topology!r}, '-p2p': {peers!r}}}"
-        "[sys.argv[1] if sys.argv[1] == '-q' else sys.argv[2]])\n"
-    )
-    script.chmod(0o755)
-    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
-    return folder
-
-
-def test_this_machine_with_gpus(smi, tmp_path):
-    cluster = described(tmp_path)
-    (machine,) = cluster["machines"]
-    assert machine["devices"] == [{"model": "RTX-A5000", "count": 2}]
-    assert machine["fabric"] == {"kind": "switch", "link": "pcie4"}
-    assert machine["host_memory_bytes"] > 0
-    plan(tmp_path)
-
-
-def test_this_machine_without_gpus(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", "/nowhere")
-    cluster = described(tmp_path, "--cpus", 3, "--name", "mine")
-    assert cluster["name"] == "mine"
-    (entry,) = cluster["machines"][0]["devices"]
-    assert (entry["model"], entry["count"]) == ("CPU", 3)
-    assert entry["memory_bytes"] == collect()["memory_bytes"] // 3
-    assert len(plan(tmp_path)["cluster"]["hash"]) == 16
-
-
-@pytest.fixture
-def ssh(tmp_path):
-    """In place of ssh: it takes a host's name and runs the command here; `down` cannot be reached."""
-    script = tmp_path / "fake-ssh"
-    script.write_text('#!/bin/sh\n[ "$1" = down ] && { echo "ssh: no route to down" >&2; exit 255; }\n'
-                      'echo "Welcome to $1"\nshift\nexec "$@"\n')  # fmt: skip
-    script.chmod(0o755)
-    return str(script)
-
-
-def test_hosts_over_ssh(smi, ssh, tmp_path, capsys):
-    (tmp_path / "hosts").write_text("# two\nme@gpu1 slots=2\n\ngpu2 slots=2 # the second\ngpu2 slots=1\n")
-    cluster = described(tmp_path, "--hostfile", tmp_path / "hosts", "--ssh", ssh)
-    assert [machine["name"] for machine in cluster["machines"]] == ["gpu1", "gpu2"]
-    assert all(machine["devices"] == [{"model": "RTX-A5000", "count": 2}] for machine in cluster["machines"])
-    assert plan(tmp_path)["predicted"]["step_seconds"] > 0
-    again = described(tmp_path, "--hosts", "gpu1,gpu2", "--ssh", ssh, "--nic", "40gbe-rdma")
-    assert again["machines"][1]["nic"] == {"link": "40gbe-rdma"} and again["network"]["latency_seconds"] == 3e-6
-    assert "no route to down" in refused(capsys, "--hosts", "gpu1,down", "--ssh", ssh)
-    assert "no name of a host" in refused(capsys, "--hosts=-oProxyCommand=x", "--ssh", ssh)
-
-
-def test_what_was_collected_elsewhere(smi, tmp_path):
-    """By the script alone, without the package."""
-    script = Path(hosts.__file__).parent / "collect.py"
-    printed = subprocess.run([sys.executable, "-I", "-"], stdin=open(script), capture_output=True, check=True)
-    for name in ("a", "b"):
-        (tmp_path / f"{name}.json").write_text(json.dumps(json.loads(printed.stdout) | {"host": name}))
-    cluster = described(tmp_path, "--collected", tmp_path / "a.json", tmp_path / "b.json")
-    assert [machine["name"] for machine in cluster["machines"]] == ["a", "b"]
-
-
-def test_ranks_describe_their_hosts(tmp_path):
-    """Two processes of one machine: a CPU device each, and the link between them timed."""
-    environment = os.environ | {"PATH": f"{os.path.dirname(sys.executable)}:/usr/bin:/bin"}
-    command_line = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m",
-                    "heterog.discover", "--measure", "--out", str(tmp_path / "c.json")]  # fmt: skip
-    done = subprocess.run(command_line, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    (machine,) = read_commented_json((tmp_path / "c.json").read_text())["machines"]
-    if machine["devices"][0]["model"] == "CPU":
-        assert machine["devices"][0]["count"] == 2
-    assert machine["fabric"]["kind"] == "switch" and "link" not in machine["fabric"]
-    assert 1e6 < machine["fabric"]["bandwidth_bytes_per_second"] < 1e12
-    assert "measured: 2 ranks by" in (tmp_path / "c.json").read_text()
-    plan(tmp_path)
-
-
-def test_auto_takes_a_device_a_rank(monkeypatch, smi):
-    machine = machine_of(collect(), "here")
-    for count, visible, models in ((1, None, 1), (2, None, 2), (1, "1", 1), (2, "1,0", 2)):
-        found = hosts.RankMachines([machine.with_gpus([0, 1])], [count], [visible])
-        monkeypatch.setattr(auto, "own_rank", lambda: hosts.Rank(0, 0, 2))
-        monkeypatch.setattr(auto, "ask_ranks", lambda own, found=found: found)
-        (entry,) = read_commented_json(auto.auto_cluster(ranks=True))["machines"][0]["devices"]
-        assert (entry["model"], entry.get("count", 1)) == ("RTX-A5000", models)
-    monkeypatch.setattr(auto, "ask_ranks", lambda own: hosts.RankMachines([machine], [3], [None]))
-    with pytest.raises(HeterogError, match="3 ranks on 2 GPUs"):
-        auto.auto_cluster(ranks=True)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    (entry,) = read_commented_json(auto.auto_cluster(ranks=False))["machines"][0]["devices"]
-    assert entry == {"model": "RTX-A5000"}
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-1234")
-    with pytest.raises(HeterogError, match="CUDA_VISIBLE_DEVICES"):
-        auto.auto_cluster(ranks=False)
-
-
-def test_auto_without_gpus_is_a_cpu_a_rank(monkeypatch):
-    monkeypatch.setattr(auto, "own_rank", lambda: hosts.Rank(0, 0, 5))
-    found = hosts.RankMachines([Machine("a"), Machine("b")], [2, 3], [None, None])
-    monkeypatch.setattr(auto, "ask_ranks", lambda own: found)
-    machines = read_commented_json(auto.auto_cluster(ranks=True))["machines"]
-    assert [machine["devices"][0]["count"] for machine in machines] == [2, 3]
-
-
-def test_places_of_ranks(monkeypatch):
-    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "SLURM_STEP_ID", "SLURM_PROCID"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("SLURM_PROCID", "1")
-    monkeypatch.setenv("SLURM_LOCALID", "1")
-    monkeypatch.setenv("SLURM_NTASKS", "4")
-    assert hosts.own_rank() is None  # a batch script, no step
-    monkeypatch.setenv("SLURM_STEP_ID", "0")
-    assert hosts.own_rank() == hosts.Rank(1, 1, 4)
-    monkeypatch.setenv("SLURM_NTASKS", "1")
-    assert hosts.own_rank() is None
-
-
-def test_cards_by_data_sheet(tmp_path, capsys):
-    card = "NVIDIA Future 9000:fp32=60,fp16=240,bandwidth=1500,memory=48,sms=150"
-    cluster = described(tmp_path, "--gpus", "NVIDIA Future 9000:2", "--card", card)
-    assert cluster["machines"][0]["devices"] == [{"model": "Future-9000", "count": 2}]
-    (entry,) = json.loads((tmp_path / "devices.json").read_text())["devices"]
-    assert entry["fp32_flops_per_second"] == 60e12 and entry["memory_bytes"] == 48 << 30
-    assert entry["source"].startswith("estimated: ") and "estimated" in capsys.readouterr().err
-    shutil.copy(installed("links.json"), tmp_path)
-    assert plan(tmp_path)["predicted"]["step_seconds"] > 0
-    # A second one joins it; the same one again takes its place.
-    for other in ("Other 1:fp32=9,bandwidth=500,memory=16", "Other 1:fp32=10,bandwidth=500,memory=16"):
-        described(tmp_path, "--gpus", "Other 1", "--card", other)
-    names = [device["name"] for device in json.loads((tmp_path / "devices.json").read_text())["devices"]]
-    assert names == ["Future-9000", "Other-1"]
-    (tmp_path / "devices.json").write_text("// mine\n" + (tmp_path / "devices.json").read_text())
-    assert command.main(["--gpus", "X", "--card", "X:fp32=9,bandwidth=5,memory=1", "--out", str(tmp_path / "c.json")]) == 2
-    assert "holds comments" in capsys.readouterr().err
-
-
-def test_an_estimated_card_is_like_its_neighbours():
-    known = data_bases(None).devices
-    name, given, like = parse_card("RTX 4090:fp32=82.6,fp16=165,tf32=82.6,bandwidth=1008,memory=24,sms=128")
-    entry = estimated(name, given, like, known)
-    for key in ("efficiency", "calibration", "half_flops_per_second", "tf32_flops_per_second", "multiprocessors"):
-        assert entry[key] == known["RTX-4090"][key], key
-    old = estimated(*parse_card("Tesla P40:fp32=11.8,bandwidth=346,memory=24"), known)
-    assert old["calibration"] in ("gtx-1080-ti", "p4") and old["tf32_flops_per_second"] == 0
-    assert estimated(*parse_card("Y:fp32=10,bandwidth=900,memory=16,like=T4"), known)["calibration"] == "t4"
-    for wrong, message in (("X", "give NAME"), ("X:fp32=1", "bandwidth, memory is missing"),
-                           ("X:fp32=a,bandwidth=1,memory=1", "fp32 is 'a'"), ("X:speed=1", "no figure 'speed'"),
-                           ("X:fp32=-1,bandwidth=1,memory=1", "'-1'")):  # fmt: skip
-        with pytest.raises(HeterogError, match=message):
-            parse_card(wrong)
-    with pytest.raises(HeterogError, match="no such card"):
-        estimated(*parse_card("Y:fp32=10,bandwidth=900,memory=16,like=T44"), known)
-
-
 def test_unknown_cards_and_mixed_up_outputs_are_refused(tmp_path, capsys):
     assert "--card 'Nothing-1:" in refused(capsys, "--gpus", "NVIDIA Nothing 1:2")
     assert "no card" not in refused(capsys, "--topo", OUTPUTS / "4-a10g.topo.txt")
@@ -453,34 +247,3 @@ def test_unknown_cards_and_mixed_up_outputs_are_refused(tmp_path, capsys):
     assert "3 names for 4 GPUs" in refused(capsys, "--topo", OUTPUTS / "4-a10g.topo.txt", "--gpus", "NVIDIA L4:3")
     assert "--nic 'fast'" in refused(capsys, "--gpus", "NVIDIA L4", "--nic", "fast")
     assert "No such file" in refused(capsys, "--topo", "nowhere.txt", "--gpus", "NVIDIA L4")
-
-
-def test_names_of_drivers():
-    """As src/launch/gpu_type.cc, and in the data base."""
-    known = data_bases(None).devices
-    for driver, name in (
-        ("Tesla V100-PCIE-16GB", "V100-PCIE-16GB"), ("NVIDIA A100-SXM4-40GB", "A100-SXM4-40GB"),
-        ("NVIDIA GeForce GTX 1080 Ti", "GTX-1080-Ti"), ("GeForce GTX TITAN X", "TITAN-X-Maxwell"),
-        ("NVIDIA H100 80GB HBM3", "H100-SXM5-80GB"), ("NVIDIA H200", "H200-SXM5-141GB"), ("Tesla T4", "T4"),
-        ("NVIDIA TITAN RTX", "TITAN-RTX"), ("NVIDIA RTX A6000", "RTX-A6000"), ("NVIDIA A100 80GB PCIe", "A100-80GB-PCIe"),
-        ("NVIDIA RTX 6000 Ada Generation", "RTX-6000-Ada-Generation"), ("NVIDIA H100 PCIe", "H100-PCIe"),
-        ("NVIDIA GeForce RTX 3060 Ti", "RTX-3060-Ti"), ("NVIDIA L40S", "L40S"), ("NVIDIA B200", "B200"),
-    ):  # fmt: skip
-        assert device_type(driver) == name
-        assert name in known
-    assert device_type("Some Other 5") == "Some-Other-5"
-
-
-def test_figures_of_the_data_base_hang_together():
-    """Slips of the pen in data sheets: a factor of ten, GB for GiB, sparse figures for dense ones."""
-    for name, card in data_bases(None).devices.items():
-        if name.startswith("CPU"):
-            continue
-        fp32, half, tf32 = (card[f"{key}_flops_per_second"] for key in ("fp32", "half", "tf32"))
-        assert card["memory_bytes"] % (1 << 30) == 0, name
-        assert 4 <= card["memory_bytes"] >> 30 <= 288, name
-        assert half == fp32 or 1.9 < half / fp32 < 31, name
-        assert tf32 == 0 or 0.45 < tf32 / half < 0.55, name
-        # A multiprocessor does 64 to 256 multiplications a clock, of 0.9 to 3 GHz.
-        assert 1e11 < fp32 / card["multiprocessors"] < 1.1e12, name
-        assert 8 < fp32 / card["memory_bytes_per_second"] < 110, name

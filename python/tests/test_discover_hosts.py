@@ -1,0 +1,142 @@
+"""This machine, machines over ssh, machines of ranks, and device_info="auto"."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from discover_support import described, plan, refused, text
+
+from heterog.discover import auto, hosts
+from heterog.discover.cards import read_commented_json
+from heterog.discover.collect import collect
+from heterog.discover.facts import Machine
+from heterog.discover.machine import machine_of
+from heterog.errors import HeterogError
+
+
+@pytest.fixture
+def smi(tmp_path, monkeypatch):
+    """A machine of two RTX A5000 behind a driver of its own."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    script = folder / "nvidia-smi"
+    topology = text("2-rtx-5090.topo.txt")
+    peers = text("2-rtx-5090.p2p.txt").replace("GNS", "OK")
+    script.write_text(
+        f"#!{sys.executable}\nimport sys\n"
+        f"print({{'-q': {text('2-rtx-a5000.xml')!r}, '-m': {topology!r}, '-p2p': {peers!r}}}"
+        "[sys.argv[1] if sys.argv[1] == '-q' else sys.argv[2]])\n"
+    )
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+    return folder
+
+
+def test_this_machine_with_gpus(smi, tmp_path):
+    cluster = described(tmp_path)
+    (machine,) = cluster["machines"]
+    assert machine["devices"] == [{"model": "RTX-A5000", "count": 2}]
+    assert machine["fabric"] == {"kind": "switch", "link": "pcie4"}
+    assert machine["host_memory_bytes"] > 0
+    plan(tmp_path)
+
+
+def test_this_machine_without_gpus(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    cluster = described(tmp_path, "--cpus", 3, "--name", "mine")
+    assert cluster["name"] == "mine"
+    (entry,) = cluster["machines"][0]["devices"]
+    assert (entry["model"], entry["count"]) == ("CPU", 3)
+    assert entry["memory_bytes"] == collect()["memory_bytes"] // 3
+    assert len(plan(tmp_path)["cluster"]["hash"]) == 16
+
+
+@pytest.fixture
+def ssh(tmp_path):
+    """In place of ssh: it takes a host's name and runs the command here; `down` cannot be reached."""
+    script = tmp_path / "fake-ssh"
+    script.write_text('#!/bin/sh\n[ "$1" = down ] && { echo "ssh: no route to down" >&2; exit 255; }\n'
+                      'echo "Welcome to $1"\nshift\nexec "$@"\n')  # fmt: skip
+    script.chmod(0o755)
+    return str(script)
+
+
+def test_hosts_over_ssh(smi, ssh, tmp_path, capsys):
+    (tmp_path / "hosts").write_text("# two\nme@gpu1 slots=2\n\ngpu2 slots=2 # the second\ngpu2 slots=1\n")
+    cluster = described(tmp_path, "--hostfile", tmp_path / "hosts", "--ssh", ssh)
+    assert [machine["name"] for machine in cluster["machines"]] == ["gpu1", "gpu2"]
+    assert all(machine["devices"] == [{"model": "RTX-A5000", "count": 2}] for machine in cluster["machines"])
+    assert plan(tmp_path)["predicted"]["step_seconds"] > 0
+    again = described(tmp_path, "--hosts", "gpu1,gpu2", "--ssh", ssh, "--nic", "40gbe-rdma")
+    assert again["machines"][1]["nic"] == {"link": "40gbe-rdma"} and again["network"]["latency_seconds"] == 3e-6
+    assert "no route to down" in refused(capsys, "--hosts", "gpu1,down", "--ssh", ssh)
+    assert "no name of a host" in refused(capsys, "--hosts=-oProxyCommand=x", "--ssh", ssh)
+
+
+def test_what_was_collected_elsewhere(smi, tmp_path):
+    """By the script alone, without the package."""
+    script = Path(hosts.__file__).parent / "collect.py"
+    printed = subprocess.run([sys.executable, "-I", "-"], stdin=open(script), capture_output=True, check=True)
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.json").write_text(json.dumps(json.loads(printed.stdout) | {"host": name}))
+    cluster = described(tmp_path, "--collected", tmp_path / "a.json", tmp_path / "b.json")
+    assert [machine["name"] for machine in cluster["machines"]] == ["a", "b"]
+
+
+def test_ranks_describe_their_hosts(tmp_path):
+    """Two processes of one machine: a CPU device each, and the link between them timed."""
+    environment = os.environ | {"PATH": f"{os.path.dirname(sys.executable)}:/usr/bin:/bin"}
+    command_line = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m",
+                    "heterog.discover", "--measure", "--out", str(tmp_path / "c.json")]  # fmt: skip
+    done = subprocess.run(command_line, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    (machine,) = read_commented_json((tmp_path / "c.json").read_text())["machines"]
+    if machine["devices"][0]["model"] == "CPU":
+        assert machine["devices"][0]["count"] == 2
+    assert machine["fabric"]["kind"] == "switch" and "link" not in machine["fabric"]
+    assert 1e6 < machine["fabric"]["bandwidth_bytes_per_second"] < 1e12
+    assert "measured: 2 ranks by" in (tmp_path / "c.json").read_text()
+    plan(tmp_path)
+
+
+def test_auto_takes_a_device_a_rank(monkeypatch, smi):
+    machine = machine_of(collect(), "here")
+    for count, visible, models in ((1, None, 1), (2, None, 2), (1, "1", 1), (2, "1,0", 2)):
+        found = hosts.RankMachines([machine.with_gpus([0, 1])], [count], [visible])
+        monkeypatch.setattr(auto, "own_rank", lambda: hosts.Rank(0, 0, 2))
+        monkeypatch.setattr(auto, "ask_ranks", lambda own, found=found: found)
+        (entry,) = read_commented_json(auto.auto_cluster(ranks=True))["machines"][0]["devices"]
+        assert (entry["model"], entry.get("count", 1)) == ("RTX-A5000", models)
+    monkeypatch.setattr(auto, "ask_ranks", lambda own: hosts.RankMachines([machine], [3], [None]))
+    with pytest.raises(HeterogError, match="3 ranks on 2 GPUs"):
+        auto.auto_cluster(ranks=True)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    (entry,) = read_commented_json(auto.auto_cluster(ranks=False))["machines"][0]["devices"]
+    assert entry == {"model": "RTX-A5000"}
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-1234")
+    with pytest.raises(HeterogError, match="CUDA_VISIBLE_DEVICES"):
+        auto.auto_cluster(ranks=False)
+
+
+def test_auto_without_gpus_is_a_cpu_a_rank(monkeypatch):
+    monkeypatch.setattr(auto, "own_rank", lambda: hosts.Rank(0, 0, 5))
+    found = hosts.RankMachines([Machine("a"), Machine("b")], [2, 3], [None, None])
+    monkeypatch.setattr(auto, "ask_ranks", lambda own: found)
+    machines = read_commented_json(auto.auto_cluster(ranks=True))["machines"]
+    assert [machine["devices"][0]["count"] for machine in machines] == [2, 3]
+
+
+def test_places_of_ranks(monkeypatch):
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "SLURM_STEP_ID", "SLURM_PROCID"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SLURM_PROCID", "1")
+    monkeypatch.setenv("SLURM_LOCALID", "1")
+    monkeypatch.setenv("SLURM_NTASKS", "4")
+    assert hosts.own_rank() is None  # a batch script, no step
+    monkeypatch.setenv("SLURM_STEP_ID", "0")
+    assert hosts.own_rank() == hosts.Rank(1, 1, 4)
+    monkeypatch.setenv("SLURM_NTASKS", "1")
+    assert hosts.own_rank() is None
