@@ -155,6 +155,30 @@ def test_peer_access_is_what_the_driver_says(tmp_path):
     assert peers["machines"][0]["fabric"]["link"] == "pcie5"
 
 
+def test_what_crosses_between_processors(tmp_path):
+    """The first half of the devices holds the odd one; a port may be slower than what joins sockets."""
+
+    def fabric(sockets: list[int], width: int = 16) -> dict:
+        count = len(sockets)
+        one = re.search(r"\s*<gpu .*?</gpu>", text("2-rtx-a5000.xml"), re.DOTALL).group()
+        one = one.replace("<current_link_width>16x", f"<current_link_width>{width}x")
+        (tmp_path / "smi.xml").write_text("<nvidia_smi_log>" + one * count + "</nvidia_smi_log>")
+        paths = [["X" if i == j else "NODE" if sockets[i] == sockets[j] else "SYS" for j in range(count)]
+                 for i in range(count)]  # fmt: skip
+        (tmp_path / "topo.txt").write_text("\n".join(f"GPU{i} {' '.join(row)}" for i, row in enumerate(paths)))
+        given = ["--smi-xml", tmp_path / "smi.xml", "--topo", tmp_path / "topo.txt"]
+        return described(tmp_path, *given)["machines"][0]["fabric"]
+
+    assert fabric([0, 0, 1]) == {"kind": "sockets", "link": "pcie4", "socket_link": "pcie4-sockets"}
+    assert fabric([0, 1, 1]) == {"kind": "switch", "link": "pcie4-sockets"}
+    assert fabric([0, 1, 0, 1]) == {"kind": "switch", "link": "pcie4-sockets"}
+    # Eight lanes of sixteen: 12.2 GB/s, less than the 20 between the sockets.
+    assert fabric([0, 1], width=8) == {
+        "kind": "sockets", "link": "pcie4", "bandwidth_bytes_per_second": 12.2e9,
+        "socket_bandwidth_bytes_per_second": 12.2e9}  # fmt: skip
+    plan(tmp_path)
+
+
 def test_topologies_of_nccl(tmp_path):
     flat = nccl.read_nccl_topology(text("6-rtx-4090.nccl.xml"))
     assert flat.topology.paths[0] == ["X"] + ["PHB"] * 5 and flat.topology.numa == [None] * 6

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 from discover_support import described, plan, refused, text
 
-from heterog.discover import auto, hosts
+from heterog.discover import auto, hosts, measure
+from heterog.discover.bases import data_bases
 from heterog.discover.cards import read_commented_json
+from heterog.discover.cluster import Choices, cluster_text
 from heterog.discover.collect import collect
-from heterog.discover.facts import Machine
+from heterog.discover.facts import Machine, Nic
 from heterog.discover.machine import machine_of
 from heterog.errors import HeterogError
 
@@ -104,15 +106,25 @@ def test_ranks_describe_their_hosts(tmp_path):
 
 def test_auto_takes_a_device_a_rank(monkeypatch, smi):
     machine = machine_of(collect(), "here")
-    for count, visible, models in ((1, None, 1), (2, None, 2), (1, "1", 1), (2, "1,0", 2)):
+    machine.gpus[1].name = "NVIDIA L4"
+
+    def models(count: int, visible: str | None) -> list[str]:
         found = hosts.RankMachines([machine.with_gpus([0, 1])], [count], [visible])
         monkeypatch.setattr(auto, "own_rank", lambda: hosts.Rank(0, 0, 2))
-        monkeypatch.setattr(auto, "ask_ranks", lambda own, found=found: found)
-        (entry,) = read_commented_json(auto.auto_cluster(ranks=True))["machines"][0]["devices"]
-        assert (entry["model"], entry.get("count", 1)) == ("RTX-A5000", models)
-    monkeypatch.setattr(auto, "ask_ranks", lambda own: hosts.RankMachines([machine], [3], [None]))
+        monkeypatch.setattr(auto, "ask_ranks", lambda own: found)
+        cluster = read_commented_json(auto.auto_cluster(ranks=True))
+        return [entry["model"] for entry in cluster["machines"][0]["devices"]]
+
+    assert models(1, None) == ["RTX-A5000"]
+    assert models(2, None) == ["RTX-A5000", "L4"]
+    assert models(1, "1") == ["L4"]
+    assert models(2, "1,0") == ["L4", "RTX-A5000"]
+    assert models(2, "1") == ["RTX-A5000", "L4"]  # each rank sees its own alone
     with pytest.raises(HeterogError, match="3 ranks on 2 GPUs"):
-        auto.auto_cluster(ranks=True)
+        models(3, None)
+
+
+def test_auto_takes_what_the_process_sees(monkeypatch, smi):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     (entry,) = read_commented_json(auto.auto_cluster(ranks=False))["machines"][0]["devices"]
     assert entry == {"model": "RTX-A5000"}
@@ -140,3 +152,23 @@ def test_places_of_ranks(monkeypatch):
     assert hosts.own_rank() == hosts.Rank(1, 1, 4)
     monkeypatch.setenv("SLURM_NTASKS", "1")
     assert hosts.own_rank() is None
+
+
+def test_timed_links_become_figures(tmp_path):
+    # A tree of eight: launch and six hops. 65 = launch + 6 · latency, 15 = launch + latency.
+    eight = measure._wire(measure.Group(8, 5e9, 65e-6, 15e-6), cuda=True, source="x")
+    assert (eight.latency, eight.launch) == (pytest.approx(10e-6), pytest.approx(5e-6))
+    two = measure._wire(measure.Group(2, 1e9, 15e-6, 15e-6), cuda=False, source="x")
+    assert (two.bandwidth, two.latency, two.launch) == (1e9, 15e-6, 0)
+    # One rank of each machine sent, over one of its two cards.
+    machines = [Machine(name, nics=[Nic("a", 100, True), Nic("b", 100, True)]) for name in ("m", "n")]
+    for machine in machines:
+        machine.measured_fabric, machine.measured_nic = two, measure.Wire(9e9, 4e-6, 0.0, "timed")
+    bases = data_bases(None)
+    cluster = cluster_text(machines, bases.devices, bases.bandwidths, Choices(cpus=2))
+    (first, _) = read_commented_json(cluster.text)["machines"]
+    assert first["fabric"] == {"kind": "switch", "bandwidth_bytes_per_second": 1e9, "latency_seconds": 15e-6}
+    assert first["nic"] == {"bandwidth_bytes_per_second": 18e9, "latency_seconds": 4e-6,
+                            "device_bandwidth_bytes_per_second": 9e9}  # fmt: skip
+    (tmp_path / "c.json").write_text(cluster.text)
+    plan(tmp_path)

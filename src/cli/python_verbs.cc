@@ -30,9 +30,13 @@ fs::path own_path() {
   return fs::read_symlink("/proc/self/exe", error);
 }
 
-// The folder above the program that has the package in python/, if it lies in a checkout.
+// The folder above the program that has the package in python/, if it lies in a checkout. In a
+// wheel the package stands around the program, wherever that is installed.
 std::optional<fs::path> checkout() {
   std::error_code error;
+  if (fs::is_regular_file(own_path().parent_path().parent_path() / "__init__.py", error)) {
+    return std::nullopt;
+  }
   for (fs::path folder = own_path().parent_path(); folder != folder.parent_path();
        folder = folder.parent_path()) {
     if (fs::is_regular_file(folder / "python/heterog/__init__.py", error)) return folder;

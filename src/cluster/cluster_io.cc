@@ -377,15 +377,17 @@ std::string installed_config(const std::string& name) {
   return built.string();
 }
 
+DeviceDatabase devices_for(const std::string& path) {
+  const DataBases found(path, "devices.json");
+  return found.both ? read_devices_over(found.shipped, found.near) : read_devices(found.near);
+}
+
 Cluster load_cluster(const std::string& path) {
   const std::string text = read_file(path);  // first, so that a missing file is what is reported
-  const DataBases devices(path, "devices.json"), links(path, "links.json");
-  LinkDatabase kinds = read_links(links.near);
-  if (links.both) kinds.merge(read_links(links.shipped));  // keeps what is there already
-  return parse_cluster(
-      text, path,
-      devices.both ? read_devices_over(devices.shipped, devices.near) : read_devices(devices.near),
-      kinds);
+  const DataBases found(path, "links.json");
+  LinkDatabase links = read_links(found.near);
+  if (found.both) links.merge(read_links(found.shipped));  // keeps what is there already
+  return parse_cluster(text, path, devices_for(path), links);
 }
 
 }  // namespace heterog::cluster

@@ -41,6 +41,10 @@ Cluster parse_cluster(const std::string& text, const std::string& source,
 // program.
 std::string installed_config(const std::string& name);
 
+// The devices that hold for a file at `path`: those that are installed, and over them those of the
+// nearest devices.json in its folder or the ones above.
+DeviceDatabase devices_for(const std::string& path);
+
 // Reads the cluster with the data bases that are installed with the program, and over them those
 // found beside it: the nearest devices.json and links.json in the cluster file's folder or the ones
 // above.
