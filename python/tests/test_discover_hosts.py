@@ -172,3 +172,18 @@ def test_timed_links_become_figures(tmp_path):
                             "device_bandwidth_bytes_per_second": 9e9}  # fmt: skip
     (tmp_path / "c.json").write_text(cluster.text)
     plan(tmp_path)
+
+
+def test_names_of_others_stay_inside_comments(tmp_path):
+    nic = Nic('eth0\n"x": 1, \u2028 // /', 10, False)
+    machines = [Machine("../m\n{", nics=[nic]), Machine(".m/\u00e9", nics=[nic])]
+    bases = data_bases(None)
+    cluster = cluster_text(machines, bases.devices, bases.bandwidths, Choices())
+    assert [m["name"] for m in read_commented_json(cluster.text)["machines"]] == ["-m-{", "m--"]
+    (tmp_path / "c.json").write_text(cluster.text)
+    plan(tmp_path)
+
+
+def test_names_of_clusters(tmp_path, capsys):
+    for name in ("a/b", "", ".a", "a\nb"):
+        assert "--name" in refused(capsys, "--gpus", "NVIDIA L4", "--name", name)

@@ -17,6 +17,7 @@ _LOOPBACK = Link(
     bandwidth=1.46e9,
     latency=13.5e-6,
 )
+SWITCH_SECONDS = 3e-6  # of a network's latency
 _UNKNOWN_NIC = Link("10gbe-tcp", "assumed: no card's speed was found")
 
 
@@ -63,13 +64,22 @@ def cluster_text(
         lines += _machine_lines(description, "," if i + 1 < len(described) else "")
     lines.append("  ]" + ("," if len(machines) > 1 else ""))
     if len(machines) > 1:
-        rdma = all(d.nic is not None and ("rdma" in d.nic.kind or "infiniband" in d.nic.kind) for d in described)
-        lines.append(f"    // {'assumed: a switch of RDMA' if rdma else 'assumed: a switch, and TCP'}")
-        lines.append(f'  "network": {_json({"latency_seconds": 3e-6 if rdma else 10e-6})}')
+        lines += _network_lines(described)
     lines.append("}")
     models = list(dict.fromkeys(entry["model"] for d in described for entry in d.devices))
     remarks = [f"{d.machine.name}: {remark}" for d in described for remark in d.remarks]
     return ClusterText("\n".join(lines) + "\n", list(dict.fromkeys(remarks)), models)
+
+
+def _network_lines(described: list[Description]) -> list[str]:
+    kinds = [d.nic.kind if d.nic is not None else "" for d in described]
+    if all(d.machine.measured_nic for d in described):
+        seconds, source = SWITCH_SECONDS, "assumed: a switch; the rest of what was measured is the cards'"
+    elif all("rdma" in kind or "infiniband" in kind for kind in kinds):
+        seconds, source = SWITCH_SECONDS, "assumed: a switch"
+    else:
+        seconds, source = 10e-6, "assumed: a switch, and TCP"
+    return [f"  {_comment(source)}", f'  "network": {_json({"latency_seconds": seconds})}']
 
 
 def _name_apart(machines: list[Machine]) -> None:
@@ -166,8 +176,7 @@ def _gpu_entries(gpus: list[Gpu], devices: dict[str, dict]) -> list[dict]:
 
 def _machine_lines(description: Description, end: str) -> list[str]:
     machine, fabric, nic = description.machine, description.fabric, description.nic
-    lines = [f"    // {line}" for line in _about(machine)]
-    lines += [f"    // {remark}" for remark in description.remarks]
+    lines = [f"    {_comment(line)}" for line in [*_about(machine), *description.remarks]]
     fields: list[tuple[str, str, object]] = [("", "devices", description.devices)]
     if fabric is not None:
         values = {"kind": fabric.kind} | fabric.link.figures()
@@ -183,7 +192,7 @@ def _machine_lines(description: Description, end: str) -> list[str]:
     lines.append(f'    {{"name": {json.dumps(machine.name)},')
     for i, (source, key, value) in enumerate(fields):
         if source:
-            lines.append(f"     // {source}")
+            lines.append(f"     {_comment(source)}")
         lines.append(f'     "{key}": {_json(value)}' + ("}" + end if i + 1 == len(fields) else ","))
     return lines
 
@@ -206,11 +215,16 @@ def _socket_figures(link: Link) -> dict:
 
 
 def _about(machine: Machine) -> list[str]:
-    """The sources, and what stands there, in a line each. A comment ends with its line."""
+    """The sources, and what stands there, in a line each."""
     said = [f"from {', '.join(machine.sources)}"] if machine.sources else []
     if machine.gpus:
         names = list(dict.fromkeys(gpu.name for gpu in machine.gpus))
         said.append(", ".join(f"{sum(gpu.name == name for gpu in machine.gpus)} x {name}" for name in names))
     elif machine.cpu_model:
         said.append(f"{machine.processors} processors, {machine.cpu_model}")
-    return [" ".join(line.split()) for line in said]
+    return said
+
+
+def _comment(text: str) -> str:
+    """It ends with its line, whatever names of others it holds."""
+    return "// " + " ".join("".join(c if c.isprintable() else " " for c in text).split())

@@ -23,7 +23,8 @@ PATIENCE = 180
 def collect():
     """Everything under the keys of COMMANDS is text as printed, empty where the command is absent or
     fails."""
-    said = {"format": "heterog-machine", "version": 1, "host": socket.gethostname()}
+    said = {"format": "heterog-machine", "version": 1}
+    said.update(identity())
     for key, command in COMMANDS.items():
         said[key] = output(command)
     said["cpu"] = cpu()
@@ -31,6 +32,11 @@ def collect():
     said["interfaces"] = interfaces()
     said["infiniband"] = infiniband()
     return said
+
+
+def identity():
+    """Containers of different machines may have one name, and one machine has containers of many."""
+    return {"host": socket.gethostname(), "boot": read("/proc/sys/kernel/random/boot_id")}
 
 
 def output(command):

@@ -147,7 +147,10 @@ def _names(text: str) -> list[str]:
 
 def _choices(options, bases: DataBases, out: Path | None) -> Choices:
     stem = re.sub(r"[^\x20-\x7e]|[/\\]", "-", out.stem).lstrip(".") if out is not None else ""
-    choices = Choices(name=options.name or stem or "discovered", cpus=options.cpus)
+    name = stem[:100] or "discovered" if options.name is None else options.name
+    if not re.fullmatch(r"(?![.])[\x20-\x2e\x30-\x5b\x5d-\x7e]{1,100}", name):
+        raise HeterogError(f"--name {name!r}: give 1 to 100 printable characters, no slashes, no dot in front")
+    choices = Choices(name=name, cpus=options.cpus)
     if options.nic is not None:
         choices.nic = _nic(options.nic, bases)
     if options.nccl_tests is not None:

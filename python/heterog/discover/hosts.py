@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from heterog.discover.collect import PATIENCE, collect
+from heterog.discover.collect import PATIENCE, collect, identity
 from heterog.discover.facts import Machine
 from heterog.discover.machine import machine_of, read_text
 from heterog.errors import HeterogError
@@ -97,16 +97,16 @@ class RankMachines:
 
 def ask_ranks(own: Rank) -> RankMachines:
     """Every rank calls it, and all get the same."""
-    said = {"host": os.uname().nodename}
+    said = identity()
     if own.local_rank == 0:
         said = collect() | {"visible": os.environ.get("CUDA_VISIBLE_DEVICES")}
     everybody = exchange(json.dumps(said), own)
-    by_host: dict[str, list[dict]] = {}
+    by_host: dict[tuple[str, str], list[dict]] = {}
     for text in everybody:
         entry = json.loads(text)
-        by_host.setdefault(entry["host"], []).append(entry)
+        by_host.setdefault((entry["host"], entry["boot"]), []).append(entry)
     found = RankMachines([], [], [])
-    for host, entries in by_host.items():
+    for (host, _), entries in by_host.items():
         whole = next((entry for entry in entries if "format" in entry), None)
         if whole is None:
             raise HeterogError(f"{host}: none of its ranks is the first of its host", 1)

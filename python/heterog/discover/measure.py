@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from datetime import timedelta
 
-from heterog.discover.cluster import Choices, cpu_devices
+from heterog.discover.cluster import SWITCH_SECONDS, Choices, cpu_devices
 from heterog.discover.facts import Machine, Wire
 from heterog.discover.hosts import Rank
 from heterog.errors import HeterogError
@@ -22,7 +22,6 @@ from heterog.errors import HeterogError
 _SMALL, _LARGE = 4, 64 << 20  # bytes
 _TIMES = {_SMALL: 50, _LARGE: 5}
 _PATIENCE = timedelta(seconds=300)
-_NETWORK_SECONDS = 3e-6  # of a switch: not the cards' part of a hop
 
 
 @dataclass
@@ -54,7 +53,7 @@ def measure(machines: list[Machine], choices: Choices, own: Rank | None, ranks: 
     across = groups[len(machines)] if len(groups) > len(machines) else None
     if across is not None:
         wire = _wire(across, cuda, f"measured: {across.ranks} machines by {backend}")
-        wire.latency = max(0.0, (wire.latency + wire.launch - _NETWORK_SECONDS) / 2)
+        wire.latency = max(0.0, (wire.latency + wire.launch - SWITCH_SECONDS) / 2)
         wire.launch = 0.0
         for machine in machines:
             machine.measured_nic = wire
