@@ -222,9 +222,13 @@ def test_tables_of_nccl_tests(tmp_path):
     cluster = described(tmp_path, *topology, "--nccl-tests", OUTPUTS / "8-a100.nccl-tests.txt")
     assert cluster["machines"][0]["fabric"]["bandwidth_bytes_per_second"] == 230.8e9
     assert "measured by all_reduce_perf" in (tmp_path / "c.json").read_text()
-    two = described(tmp_path, *topology, "--count", 2, "--nccl-tests", OUTPUTS / "2-hosts.nccl-tests.txt")
+    between = ["--nccl-tests", OUTPUTS / "2-hosts.nccl-tests.txt"]
+    two = described(tmp_path, *topology, "--count", 2, *between)
     assert [machine["nic"]["bandwidth_bytes_per_second"] for machine in two["machines"]] == [1.01e9] * 2
     assert two["machines"][0]["fabric"] == {"kind": "switch", "link": "nvlink3"}
+    inside = ["--nccl-tests", OUTPUTS / "8-a100.nccl-tests.txt"]
+    both = described(tmp_path, *topology, "--count", 2, *between, *inside)["machines"][1]
+    assert [both[wire]["bandwidth_bytes_per_second"] for wire in ("fabric", "nic")] == [230.8e9, 1.01e9]
 
 
 def test_ports_of_ibstat():

@@ -29,16 +29,26 @@ def data_bases(cluster: Path | None) -> DataBases:
         entries: dict[str, dict] = {}
         for path in (installed(name), near):
             if path is not None:
-                entries |= {entry["name"]: entry for entry in _parsed(path).get(key, [])}
+                entries |= _entries(path, key)
         found[key] = entries
     return DataBases(**found)
 
 
-def _parsed(path: Path) -> dict:
+# What is read of an entry here; the program checks the rest.
+_NEEDED = {"devices": ("memory_bytes", "reserve_bytes", "fp32_flops_per_second", "half_flops_per_second",
+                       "memory_bytes_per_second"),
+           "links": ("bandwidth_bytes_per_second",)}  # fmt: skip
+
+
+def _entries(path: Path, key: str) -> dict[str, dict]:
     try:
-        return read_commented_json(read_text(str(path)))
-    except json.JSONDecodeError as error:
-        raise HeterogError(f"{path}: {error}") from error
+        entries = {entry["name"]: entry for entry in read_commented_json(read_text(str(path)))[key]}
+        for entry in entries.values():
+            if not all(isinstance(entry[figure], (int, float)) and entry[figure] >= 0 for figure in _NEEDED[key]):
+                raise TypeError(f"{entry['name']} has a figure that is none")
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise HeterogError(f"{path}: no data base of {key}: {error} (docs/formats.md)") from error
+    return entries
 
 
 def with_card(contents: str | None, entry: dict, path: Path) -> str:

@@ -50,8 +50,9 @@ def make_parser() -> argparse.ArgumentParser:
     files.add_argument("--count", type=int, default=1, help="so many machines like it (1)")
     said = parser.add_argument_group("what is said comes before what is found")
     said.add_argument("--nic", help="what joins the machines: a kind of links.json, or Gb/s of Ethernet")
-    said.add_argument("--nccl-tests", metavar="FILE", help="output of all_reduce_perf: bandwidth inside a "
-                      "machine, or between machines, if it ran on several")  # fmt: skip
+    said.add_argument("--nccl-tests", metavar="FILE", action="append", default=[],
+                      help="output of all_reduce_perf: bandwidth inside a machine, or between machines, if it "
+                      "ran on several; may be given twice")  # fmt: skip
     said.add_argument("--cpus", type=int, help="CPU devices of a machine without GPUs")
     said.add_argument("--card", action="append", default=[], metavar="NAME:FIGURES",
                       help="of a card that devices.json lacks: 'X:fp32=30,fp16=120,bandwidth=900,memory=24,sms=80' "
@@ -153,8 +154,8 @@ def _choices(options, bases: DataBases, out: Path | None) -> Choices:
     choices = Choices(name=name, cpus=options.cpus)
     if options.nic is not None:
         choices.nic = _nic(options.nic, bases)
-    if options.nccl_tests is not None:
-        _take_nccl_tests(options.nccl_tests, choices)
+    for path in options.nccl_tests:
+        _take_nccl_tests(path, choices)
     return choices
 
 

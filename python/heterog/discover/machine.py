@@ -25,16 +25,24 @@ class Outputs:
 
 def machine_of(said: dict, source: str) -> Machine:
     """Of what collect.py says there."""
-    if said.get("format") != "heterog-machine" or said.get("version") != 1:
-        raise HeterogError(f"{source}: it is not what collect.py of heterog/discover prints")
+    refused = HeterogError(f"{source}: it is not what collect.py of heterog/discover prints")
+    if not isinstance(said, dict) or said.get("format") != "heterog-machine" or said.get("version") != 1:
+        raise refused
+    try:
+        return _machine_of(said, source)
+    except (AttributeError, TypeError) as error:  # a list where an object was, a number where text was
+        raise refused from error
+
+
+def _machine_of(said: dict, source: str) -> Machine:
     cpu = said.get("cpu", {})
     machine = Machine(
-        name=said.get("host", ""),
+        name=_text(said.get("host", "")),
         nics=nics_of(said),
-        cpu_model=cpu.get("model", ""),
-        sockets=cpu.get("sockets", 1),
-        processors=cpu.get("processors", 1),
-        memory_bytes=said.get("memory_bytes", 0),
+        cpu_model=" ".join(cpu.get("model", "").split()),
+        sockets=_count(cpu.get("sockets", 1), 1024),
+        processors=_count(cpu.get("processors", 1), 1 << 20),
+        memory_bytes=_count(said.get("memory_bytes", 0), 1 << 50),
         sources=[source],
     )
     if said.get("smi_xml"):
@@ -44,6 +52,18 @@ def machine_of(said: dict, source: str) -> Machine:
     if len(machine.gpus) > 1 and said.get("p2p"):
         machine.peers = read_peers(said["p2p"], f"{source}: nvidia-smi topo -p2p r")
     return _checked(machine, source)
+
+
+def _text(value) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
+
+
+def _count(value, most: int) -> int:
+    if not isinstance(value, int) or not 0 <= value <= most:
+        raise TypeError(value)
+    return value
 
 
 def machine_of_files(outputs: Outputs, names: list[str], name: str) -> Machine:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from xml.etree import ElementTree
 
 from heterog.discover.facts import Gpu, Nic, Topology
+from heterog.discover.network import gigabits
 from heterog.errors import HeterogError
 
 # A transfer rate a lane, as the kernel words it, by generation of PCIe.
@@ -42,9 +43,9 @@ def read_nccl_topology(text: str, source: str = "NCCL topology") -> NcclTopology
     def walk(entry, above):
         for child in entry:
             if child.tag == "gpu":
-                places[int(child.get("dev", len(places)))] = (child, above)
-            elif child.tag == "net":
-                nics.append(_nic(child))
+                places[_count(child, "dev", source)] = (child, above)
+            elif child.tag == "net" and (nic := _nic(child)) is not None:
+                nics.append(nic)
             walk(child, [*above, child] if child.tag in ("cpu", "pci") else above)
 
     walk(system, [])
@@ -52,40 +53,55 @@ def read_nccl_topology(text: str, source: str = "NCCL topology") -> NcclTopology
         raise HeterogError(f"{source}: it has no <gpu>; dump it in a job that uses the GPUs")
     devices = sorted(places)
     buses = {places[dev][1][-1].get("busid"): i for i, dev in enumerate(devices) if places[dev][1]}
-    paths = [["X" if a == b else _path(places[a], places[b], buses, devices.index(b)) for b in devices]
-             for a in devices]  # fmt: skip
+    links = {dev: _links(places[dev][0], buses, source) for dev in devices}
+    paths = [["X" if a == b else _path(places[a][1], places[b][1], links[a].get(j, 0), min(links[a][None], links[b][None]))
+              for j, b in enumerate(devices)] for a in devices]  # fmt: skip
     numa = [_numa(places[dev][1]) for dev in devices]
-    return NcclTopology([_gpu(places[dev][1]) for dev in devices], Topology(paths, numa), nics)
+    return NcclTopology([_gpu(places[dev][1], source) for dev in devices], Topology(paths, numa), nics)
 
 
-def _nic(entry: ElementTree.Element) -> Nic:
+def _nic(entry: ElementTree.Element) -> Nic | None:
+    """None where it states no rate, in Mb/s."""
     # Sockets have no guid of an RDMA card.
     rdma = (entry.get("guid") or "0x0") not in ("0x0", "0")
-    return Nic(entry.get("name", "?"), float(entry.get("speed", 0)) / 1000, rdma)
+    gbits = gigabits(entry.get("speed", ""), 1000)
+    return Nic(entry.get("name", "?"), gbits, rdma) if gbits else None
 
 
-def _gpu(above: list[ElementTree.Element]) -> Gpu:
+def _count(entry: ElementTree.Element, key: str, source: str, default: str = "") -> int:
+    value = entry.get(key, default)
+    if not re.fullmatch(r"\d{1,6}", value, re.ASCII):
+        raise HeterogError(f"{source}: {key} of a <{entry.tag}> is {value[:40]!r}, no number; give the file as dumped")
+    return int(value)
+
+
+def _gpu(above: list[ElementTree.Element], source: str) -> Gpu:
     """The narrowest and slowest of the links from the card up to its processor."""
     links = [entry for entry in above if entry.tag == "pci" and entry.get("link_speed")]
     generations = [_GENERATIONS.get(entry.get("link_speed", "").split(" ")[0], 0) for entry in links]
-    widths = [int(entry.get("link_width", 0)) for entry in links]
+    widths = [_count(entry, "link_width", source, "0") for entry in links]
     return Gpu("", 0, min((g for g in generations if g), default=0), min((w for w in widths if w), default=0))
 
 
 def _numa(above: list[ElementTree.Element]) -> int | None:
-    node = int(above[0].get("numaid", -1)) if above and above[0].tag == "cpu" else -1
-    return node if node >= 0 else None
+    node = above[0].get("numaid", "") if above and above[0].tag == "cpu" else ""
+    return int(node) if re.fullmatch(r"\d{1,6}", node, re.ASCII) else None  # -1: the machine has none
 
 
-def _path(a, b, buses: dict, index_of_b: int) -> str:
-    (gpu, above), (other, above_other) = a, b
-    links = gpu.findall("nvlink")
-    direct = sum(int(link.get("count", 1)) for link in links if buses.get(link.get("target")) == index_of_b)
-    switched = sum(int(link.get("count", 1)) for link in links if link.get("tclass") == _NVSWITCH)
-    through = sum(int(link.get("count", 1)) for link in other.findall("nvlink")
-                  if link.get("tclass") == _NVSWITCH)  # fmt: skip
-    if direct or min(switched, through):
-        return f"NV{direct or min(switched, through)}"
+def _links(gpu: ElementTree.Element, buses: dict, source: str) -> dict[int | None, int]:
+    """NVLinks of a card: by the place of the card that they lead to; None: to switches."""
+    found: dict[int | None, int] = {None: 0}
+    for link in gpu.findall("nvlink"):
+        to = buses.get(link.get("target"))
+        if to is not None or link.get("tclass") == _NVSWITCH:
+            found[to] = found.get(to, 0) + _count(link, "count", source, "1")
+    return found
+
+
+def _path(above: list, above_other: list, direct: int, switched: int) -> str:
+    """Of two cards, by what stands above each, and the NVLinks between them and to switches of both."""
+    if direct or switched:
+        return f"NV{direct or switched}"
     if not above or not above_other or above[0] is not above_other[0]:
         return "SYS"
     shared = sum(x is y for x, y in zip(above, above_other))
@@ -94,35 +110,31 @@ def _path(a, b, buses: dict, index_of_b: int) -> str:
     return "PIX" if len(above) - shared <= 1 and len(above_other) - shared <= 1 else "PXB"
 
 
-_NUMBER = r"[\d.]+(?:e[+-]?\d+)?"
-
-
 def read_nccl_tests(text: str, source: str = "nccl-tests") -> BusBandwidth:
     """The table of all_reduce_perf. What mpirun puts before lines, and pasting takes from them, does
     not matter: columns are found by the header's words."""
     lines = [re.sub(r"^\s*\[[\d,]+\]\s*(<std\w+>:)?", "", line) for line in text.splitlines()]
     _refuse_other_collectives(text, source)
-    header = next((line.lstrip("# ").split() for line in lines if "algbw" in line and "busbw" in line), None)
-    if header is None or "size" not in header:
-        raise HeterogError(f"{source}: no header 'size … algbw busbw'; give what all_reduce_perf prints")
+    header = next((line.lstrip("# ").split() for line in lines if "algbw" in line and "busbw" in line), [])
+    if not {"size", "time", "busbw"} <= set(header):
+        raise HeterogError(f"{source}: no header 'size … time algbw busbw'; give what all_reduce_perf prints")
     size, time, busbw = (header.index(word) for word in ("size", "time", "busbw"))
+    in_place = busbw + (busbw - time) + 2  # the same three columns again, after the errors of the first
     rows = []
-    for line in lines:
-        words = line.split()
-        if len(words) <= busbw or not words[size].isdigit() or not re.fullmatch(_NUMBER, words[time]):
-            continue
-        if re.fullmatch(_NUMBER, words[busbw]):
-            # Out of place, and in place where the row goes on.
-            again = busbw + (busbw - time) + 2
-            both = [float(words[busbw])] + [float(words[again])] * (
-                len(words) > again and re.fullmatch(_NUMBER, words[again]) is not None
-            )
-            rows.append((int(words[size]), float(words[time]) * 1e-6, max(both) * 1e9))
-    if not rows or not any(row[2] for row in rows):
+    for words in (line.split() for line in lines):
+        figures = [_figure(words, place) for place in (size, time, busbw, in_place)]
+        if None not in figures[:3]:
+            rows.append((int(figures[0]), 1e9 * max(figures[2], figures[3] or 0)))
+    best = max(rows, key=lambda row: row[1], default=(0, 0))
+    if not 0 < best[1] < 1e14:
         raise HeterogError(f"{source}: no row with a bus bandwidth above 0; run it with large sizes, -e 256M")
-    best = max(rows, key=lambda row: row[2])
     ranks = re.findall(r"Rank\s+\d+\s.*?\bon\s+(\S+)\s+device", text)
-    return BusBandwidth(len(ranks), len(set(ranks)), best[2], best[0])
+    return BusBandwidth(len(ranks), len(set(ranks)), best[1], best[0])
+
+
+def _figure(words: list[str], place: int) -> float | None:
+    word = words[place] if place < len(words) else ""
+    return float(word) if re.fullmatch(r"\d{1,15}(\.\d{1,9})?", word, re.ASCII) else None
 
 
 def _refuse_other_collectives(text: str, source: str) -> None:
