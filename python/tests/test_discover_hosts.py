@@ -182,6 +182,9 @@ def test_names_of_others_stay_inside_comments(tmp_path):
     assert [m["name"] for m in read_commented_json(cluster.text)["machines"]] == ["-m-{", "m--"]
     (tmp_path / "c.json").write_text(cluster.text)
     plan(tmp_path)
+    alike = [Machine(name, nics=[nic]) for name in ("a", "a", "a-2", "a")]
+    cluster_text(alike, bases.devices, bases.bandwidths, Choices())
+    assert [machine.name for machine in alike] == ["a", "a-2", "a-2-2", "a-3"]
 
 
 def test_names_of_clusters(tmp_path, capsys):

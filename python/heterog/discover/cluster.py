@@ -1,5 +1,6 @@
 """From machines to a cluster file, in which comments say where each figure is from."""
 
+import itertools
 import json
 import re
 from dataclasses import dataclass, field
@@ -84,11 +85,12 @@ def _network_lines(described: list[Description]) -> list[str]:
 
 def _name_apart(machines: list[Machine]) -> None:
     """Names of hosts as cluster files may have them."""
-    seen: dict[str, int] = {}
+    taken: set[str] = set()
     for machine in machines:
         printable = re.sub(r"[^\x20-\x7e]|[/\\]", "-", machine.name).lstrip(".")[:90] or "machine"
-        seen[printable] = seen.get(printable, 0) + 1
-        machine.name = printable if seen[printable] == 1 else f"{printable}-{seen[printable]}"
+        names = itertools.chain([printable], (f"{printable}-{i}" for i in itertools.count(2)))
+        machine.name = next(name for name in names if name not in taken)
+        taken.add(machine.name)
 
 
 def _describe(
@@ -97,7 +99,7 @@ def _describe(
     if machine.gpus:
         description = Description(machine, _gpu_entries(machine.gpus, devices))
         if len(machine.gpus) > 1:
-            description.fabric = fabric_of(machine, bandwidths)
+            description.fabric = _measured_fabric(machine, choices) or fabric_of(machine, bandwidths)
             description.remarks += description.fabric.remarks
         if len({device_type(gpu.name) for gpu in machine.gpus}) > 1:
             description.remarks.append(
@@ -105,9 +107,7 @@ def _describe(
                 "plans are run"
             )
     else:
-        description = _cpu_description(machine, choices.cpus or machine.cpus)
-    if description.fabric is not None and (choices.fabric or machine.measured_fabric):
-        description.fabric = Fabric("switch", choices.fabric or _timed(machine.measured_fabric))
+        description = _cpu_description(machine, choices)
     description.remarks = machine.remarks + description.remarks
     if choices.nic is not None:
         description.nic = choices.nic
@@ -121,6 +121,12 @@ def _describe(
     if choices.nic is None and machine.measured_nic:
         description.nic = _measured_card(description.nic, machine.measured_nic)
     return description
+
+
+def _measured_fabric(machine: Machine, choices: Choices) -> Fabric | None:
+    wire = machine.measured_fabric
+    link = choices.fabric or (_timed(wire) if wire is not None else None)
+    return Fabric("switch", link) if link is not None else None
 
 
 def _timed(wire: Wire) -> Link:
@@ -142,14 +148,14 @@ def cpu_devices(machine: Machine, wanted: int | None) -> int:
     return wanted or (machine.sockets if machine.sockets > 1 else min(2, max(1, machine.processors)))
 
 
-def _cpu_description(machine: Machine, cpus: int | None) -> Description:
-    count = cpu_devices(machine, cpus)
+def _cpu_description(machine: Machine, choices: Choices) -> Description:
+    count = cpu_devices(machine, choices.cpus or machine.cpus)
     entry: dict = {"model": "CPU", "count": count}
     if machine.memory_bytes:
         entry["memory_bytes"] = machine.memory_bytes // count
     remarks = ["no GPU was found: processes on its CPU, of round figures; `heterog profile` measures them"]
-    fabric = Fabric("switch", _LOOPBACK) if count > 1 else None
-    return Description(machine, [entry], fabric, remarks=remarks)
+    fabric = _measured_fabric(machine, choices) or Fabric("switch", _LOOPBACK)
+    return Description(machine, [entry], fabric if count > 1 else None, remarks=remarks)
 
 
 def _gpu_entries(gpus: list[Gpu], devices: dict[str, dict]) -> list[dict]:
