@@ -25,4 +25,6 @@ def main() -> None:
     program = _PACKAGE / "bin" / "heterog"
     if not program.is_file():
         sys.exit(f"heterog: error: {program} is not there: install the wheel of scripts/build_wheel.sh")
-    os.execve(program, [str(program), *sys.argv[1:]], program_environment())
+    # Verbs in Python (src/cli/python_verbs.h) run in this interpreter.
+    own = {"HETEROG_PYTHON": os.environ.get("HETEROG_PYTHON") or sys.executable}
+    os.execve(program, [str(program), *sys.argv[1:]], program_environment() | own)

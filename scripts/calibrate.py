@@ -277,6 +277,18 @@ def calibrations(fitted, devices):
            f"cores at {GEFORCE_SHARE} of the peak and with {GEFORCE_LOSS} of the losses, for cores a "
            "third as fast a multiprocessor; traffic as of rtx-2080-ti", **multiplied,
            **{kind: "rtx-2080-ti" for kind in [*TRAFFICS, DEPTHWISE]}}
+    multiplied = {name: "a100" for name in PRODUCTS}
+    for name, constants in products("a100", fitted)[0].items():
+        if name.endswith("_half"):
+            multiplied[name] = dict(constants, **{
+                key: float(f"{constants[key] * PROFESSIONAL_LOSS:.3g}") for key in ("tile_loss", "fill")})
+    yield {"name": "rtx-a6000", "source": "not measured: products as on the A100, but those on tensor "
+           f"cores with {PROFESSIONAL_LOSS} of the losses, for cores 0.6 (Ampere) to 0.9 (Ada) as fast a "
+           "multiprocessor; traffic as of rtx-2080-ti", **multiplied,
+           **{kind: "rtx-2080-ti" for kind in [*TRAFFICS, DEPTHWISE]}}
+    yield {"name": "a40", "source": "not measured: products as of rtx-a6000, traffic as on the T4, whose "
+           "GDDR6 corrects errors, too", **{kind: "rtx-a6000" for kind in names},
+           **{kind: "t4" for kind in [*TRAFFICS, DEPTHWISE]}}
     ti = products("gtx-1080-ti", fitted)[0]
     yield {"name": "titan-x-maxwell", "source": f"not measured: products as on the GTX 1080 Ti, times "
            f"{MAXWELL} by whole steps of the TITAN X, traffic as there",
@@ -291,6 +303,7 @@ def calibrations(fitted, devices):
 
 MAXWELL = 0.9
 GEFORCE_SHARE, GEFORCE_LOSS = 0.9, 0.35
+PROFESSIONAL_LOSS = 0.75  # of RTX A6000, A10, A40, L40S
 
 
 def write(calibrations_list):

@@ -16,9 +16,10 @@ _CPU_FABRIC = {"kind": "switch", "bandwidth_bytes_per_second": 1.46e9, "latency_
 _GPU_FABRIC = {"kind": "switch", "link": "pcie3"}
 
 
-def cluster_file(device_info, cache: Path) -> str:
+def cluster_file(device_info, cache: Path, ranks: bool = True) -> str:
     """A cluster file (docs/formats.md) for
 
+    "auto"       what this machine has, or with `ranks` the machines of the job that this is a rank of
     a path       of one
     "cpu:2"      so many CPU devices of this host
     a list       of device models, or of {"model": …, "count": …}: one host, cards on PCIe 3
@@ -26,15 +27,19 @@ def cluster_file(device_info, cache: Path) -> str:
     """
     if isinstance(device_info, os.PathLike) or _is_path(device_info):
         return _given(Path(device_info), cache)
+    if isinstance(device_info, str) and device_info == "auto":
+        from heterog.discover.auto import auto_cluster  # reads data bases through this module
+
+        return _kept(auto_cluster(ranks).encode(), {name: installed(name) for name in _DATA_BASES}, cache)
     try:
         text = json.dumps(_cluster(device_info), indent=1).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise HeterogError(f"device_info: {error}; it holds what a cluster file holds") from error
-    return _kept(text, {name: _installed(name) for name in _DATA_BASES}, cache)
+    return _kept(text, {name: installed(name) for name in _DATA_BASES}, cache)
 
 
 def _is_path(device_info) -> bool:
-    return isinstance(device_info, str) and re.fullmatch(r"cpu(:\d+)?", device_info) is None
+    return isinstance(device_info, str) and re.fullmatch(r"cpu(:\d+)?|auto", device_info) is None
 
 
 def _cluster(device_info) -> dict:
@@ -54,7 +59,7 @@ def _cluster(device_info) -> dict:
     if isinstance(device_info, (list, tuple)) and device_info:
         return _one_host([_device(entry) for entry in device_info])
     raise HeterogError(
-        f"device_info: {device_info!r}; give the path of a cluster file, 'cpu:2', a list of device "
+        f"device_info: {device_info!r}; give the path of a cluster file, 'auto', 'cpu:2', a list of device "
         "models, or a dict as in a cluster file"
     )
 
@@ -86,19 +91,19 @@ def _given(path: Path, cache: Path) -> str:
     that was made before is found again only while none of them has changed."""
     if not path.is_file():
         raise HeterogError(f"device_info: {path}: no such file")
-    bases = {name: _nearest(path, name) or _installed(name) for name in _DATA_BASES}
+    bases = {name: nearest(path, name) or installed(name) for name in _DATA_BASES}
     return _kept(_read(path), bases, cache)
 
 
-def _nearest(path: Path, name: str) -> Path | None:
-    # As the program looks for it: links are not followed.
+def nearest(path: Path, name: str) -> Path | None:
+    """The data base beside the file or above it, as the program looks for it: links are not followed."""
     for folder in Path(os.path.abspath(path)).parents:
         if (folder / name).is_file():
             return folder / name
     return None
 
 
-def _installed(name: str) -> Path:
+def installed(name: str) -> Path:
     """In the wheel, or in the checkout that this file lies in."""
     for folder in (_PACKAGE / "configs", _PACKAGE.parent.parent / "configs"):
         if (folder / name).is_file():

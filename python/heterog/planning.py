@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heterog.config import RunnerConfig
-from heterog.devices import cluster_file
+from heterog.devices import cluster_file, installed
 from heterog.errors import HeterogError
 from heterog.files import locked, make_folder, replace_file
 from heterog.native import find_program, run_program
@@ -26,7 +26,7 @@ class RunFiles:
 def make_files(steps: list[TrainingStep], device_info, config: RunnerConfig) -> RunFiles:
     """Writes what was exported, and finds or makes the plan."""
     cache = make_folder(config.folder)
-    cluster = cluster_file(device_info, cache)
+    cluster = cluster_file(device_info, cache, ranks=config.processes is not False)
     graphs = [_graph_file(step, config.graph if i == 0 else None, cache) for i, step in enumerate(steps)]
     if config.plan is not None:
         if not os.path.isfile(config.plan):
@@ -73,8 +73,9 @@ def _question(arguments: list[str], graph: str, cluster: str, config: RunnerConf
     files = [graph, cluster, *config.profiles, *([os.fspath(policy)] if policy else [])]
     for argument in arguments:
         hasher.update(argument.encode() + b"\0" if argument not in files else b"file\0")
-    folder = Path(cluster).parent  # cluster_file puts its data bases there
-    files += [str(folder / name) for name in ("devices.json", "links.json")]
+    # cluster_file puts its data bases beside it; they hold over the installed ones.
+    for name in ("devices.json", "links.json"):
+        files += [str(Path(cluster).parent / name), str(installed(name))]
     for path in files:
         if os.path.isfile(path):
             hasher.update(hashlib.sha256(Path(path).read_bytes()).digest())

@@ -45,7 +45,7 @@ def get_runner(model, make_inputs, loss_fn, optimizer, device_info, config=None)
     loss_fn      (model, *inputs) → scalar tensor
     optimizer    a torch.optim.Optimizer over the model's parameters, or a function parameters →
                  optimizer; training goes on from its state
-    device_info  a cluster file; "cpu:2"; a list of device models; or a dict as in a cluster file
+    device_info  a cluster file; "auto"; "cpu:2"; a list of device models; or a dict as in a cluster file
     config       a dict of the settings of heterog.RunnerConfig; `batch` or `plan` is needed
 
     Devices are threads of this process, or, where torchrun started it, one process each; of those

@@ -1,5 +1,6 @@
 """get_runner on real models: plans of every kind against plain PyTorch, on any devices."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -123,6 +124,24 @@ def test_a_changed_data_base_makes_another_plan(make, tmp_path):
         second = make("mlp", devices=str(cluster)).plan_path
         assert second != first
         first = second
+
+
+def test_a_data_base_beside_the_cluster_may_hold_new_cards_alone(make, tmp_path):
+    card = {"name": "CPU-of-mine", "memory_bytes": 8 << 30, "reserve_bytes": 0, "fp32_flops_per_second": 1e12,
+            "half_flops_per_second": 1e12, "fp64_flops_per_second": 1e12, "memory_bytes_per_second": 1e10,
+            "launch_seconds": 1e-6, "half_efficiency_flop": 0, "efficiency": "cpu", "calibration": "cpu"}  # fmt: skip
+    base = {"format": "heterog-devices", "version": 1, "devices": [card]}
+    (tmp_path / "devices.json").write_text(json.dumps(base))
+    cluster = {
+        "format": "heterog-cluster", "version": 1, "name": "mine",
+        "machines": [{"name": "m", "devices": [{"model": "CPU-of-mine"}, {"model": "CPU"}],
+                      "fabric": {"kind": "switch", "link": "10gbe-tcp"}}]}  # fmt: skip
+    (tmp_path / "mine.json").write_text(json.dumps(cluster))
+    assert make("mlp", devices=str(tmp_path / "mine.json")).ranks == 2
+
+
+def test_auto_is_what_this_machine_has(make):
+    assert make("mlp", devices="auto").ranks >= 1
 
 
 def test_a_changed_policy_makes_another_plan(tmp_path, monkeypatch):

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/nearest.h"
 #include "base/text.h"
+#include "cli/python_verbs.h"
 
 namespace heterog::cli {
 
@@ -61,6 +62,9 @@ std::unique_ptr<CLI::App> make_app(Action& chosen) {
                                            "their sizes) or debug (every find of a search)")
         ->default_str("warn")
         ->type_name("LEVEL");
+  }
+  for (const PythonVerb& verb : python_verbs()) {
+    app->add_subcommand(verb.name, verb.one_line)->group("Subcommands in Python");
   }
   return app;
 }

@@ -15,6 +15,7 @@
 #include "base/process_settings.h"
 #include "base/text.h"
 #include "cli/app.h"
+#include "cli/python_verbs.h"
 
 namespace heterog::cli {
 namespace {
@@ -39,6 +40,7 @@ void flush_output() {
 int run(int argc, char** argv) {
   start_logging();
   allow_process_settings();
+  if (argc > 1 && is_python_verb(argv[1])) run_python_verb(argv + 1);
   Action chosen;
   const auto app = make_app(chosen);
   try {

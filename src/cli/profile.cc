@@ -45,9 +45,9 @@ struct ProfileOptions {
 
 bool is_gpu(const std::string& device) { return !launch::is_cpu_type(device); }
 
-void check_device(const std::string& device) {
-  const cluster::DeviceDatabase devices =
-      cluster::read_devices(cluster::installed_config("devices.json"));
+// A card that the shipped data base lacks may stand in one beside the profile, as beside a cluster.
+void check_device(const std::string& device, const std::string& out) {
+  const cluster::DeviceDatabase devices = cluster::devices_for(out);
   std::string names;
   for (const auto& [name, type] : devices) names += (names.empty() ? "" : ", ") + name;
   VALIDATE(devices.contains(device), "--device: unknown device '{}'; it is one of {}",
@@ -55,7 +55,7 @@ void check_device(const std::string& device) {
 }
 
 measure::ProfilerOptions profiler_options(const ProfileOptions& options) {
-  check_device(options.device);
+  check_device(options.device, options.out);
   VALIDATE(!options.step || !is_gpu(options.device),
            "--step: whole steps run on the CPU alone, and --device is {}", options.device);
   measure::ProfilerOptions profiler{.device = options.device,

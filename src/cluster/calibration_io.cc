@@ -1,6 +1,8 @@
 // Strict reading of fitted constants.
 #include "cluster/calibration_io.h"
 
+#include <set>
+
 #include "base/json_reader.h"
 #include "base/text.h"
 
@@ -84,17 +86,18 @@ Calibration read_calibration(JsonObject& object, const CalibrationSet& known) {
 
 }  // namespace
 
-CalibrationSet read_calibrations(const std::vector<JsonValue>& list) {
-  CalibrationSet calibrations;
+CalibrationSet read_calibrations(const std::vector<JsonValue>& list, CalibrationSet known) {
+  std::set<std::string> own;
   for (const JsonValue& value : list) {
     JsonObject object(value);
     const std::string name = object.string("name");
     object.skip("source");
-    VALIDATE(calibrations.emplace(name, read_calibration(object, calibrations)).second,
-             "{}.name: '{}' appears twice; names must differ", value.where(), printable(name));
+    known.insert_or_assign(name, read_calibration(object, known));
+    VALIDATE(own.insert(name).second, "{}.name: '{}' appears twice; names must differ",
+             value.where(), printable(name));
     object.finish();
   }
-  return calibrations;
+  return known;
 }
 
 }  // namespace heterog::cluster

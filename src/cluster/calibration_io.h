@@ -16,7 +16,8 @@ namespace heterog::cluster {
 using CalibrationSet = std::map<std::string, Calibration, std::less<>>;
 
 // A list of {"name", "source", one entry a kind of kernel}; an entry is an object of constants or
-// the name of an earlier calibration whose constants it takes.
-CalibrationSet read_calibrations(const std::vector<JsonValue>& list);
+// the name of an earlier calibration whose constants it takes, or of one of `known`, which are
+// returned too; one of the list replaces its namesake there.
+CalibrationSet read_calibrations(const std::vector<JsonValue>& list, CalibrationSet known = {});
 
 }  // namespace heterog::cluster

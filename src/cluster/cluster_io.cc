@@ -5,6 +5,7 @@
 #include <array>
 #include <filesystem>
 #include <optional>
+#include <set>
 
 #include "base/file.h"
 #include "base/json_reader.h"
@@ -49,8 +50,17 @@ std::array<double, kOpClassCount> read_efficiency(const JsonValue& value) {
   return shares;
 }
 
-DeviceType read_device(const JsonValue& value,
-                       const std::map<std::string, std::array<double, kOpClassCount>>& efficiencies,
+// Shares of the peak by class of operator.
+using Efficiencies = std::map<std::string, std::array<double, kOpClassCount>>;
+
+// What a data base holds: devices name the rest.
+struct DeviceTables {
+  Efficiencies efficiencies;
+  CalibrationSet calibrations;
+  DeviceDatabase devices;
+};
+
+DeviceType read_device(const JsonValue& value, const Efficiencies& efficiencies,
                        const CalibrationSet& calibrations) {
   JsonObject object(value);
   object.skip("source");
@@ -252,34 +262,54 @@ Cluster cluster_from_json(const Json& json, const std::string& source,
   return std::move(builder).build(source);
 }
 
-}  // namespace
-
-DeviceDatabase parse_devices(const std::string& text, const std::string& source) {
+// Adds what the file holds to `tables`, in the place of what has the same name there.
+void add_devices(const std::string& text, const std::string& source, DeviceTables& tables) {
   const Json json = parse_json(text, source);
   JsonObject object(JsonValue(json, source));
   check_format(object, "heterog-devices", 1);
   object.skip("source");
-  std::map<std::string, std::array<double, kOpClassCount>> efficiencies;
-  for (const JsonValue& value : object.list("efficiencies")) {
+  std::set<std::string> own;
+  const auto is_new = [&](const JsonValue& value, const std::string& name) {
+    VALIDATE(own.insert(name).second, "{}.name: '{}' appears twice; names must differ",
+             value.where(), name);
+  };
+  const bool shares = object.has("efficiencies");  // else it has none of its own
+  for (const JsonValue& value : shares ? object.list("efficiencies") : std::vector<JsonValue>()) {
     JsonObject entry(value);
     const std::string name = read_name(entry);
-    VALIDATE(efficiencies.emplace(name, read_efficiency(entry.required("shares"))).second,
-             "{}.name: '{}' appears twice; names must differ", value.where(), name);
+    is_new(value, name);
+    tables.efficiencies.insert_or_assign(name, read_efficiency(entry.required("shares")));
     entry.skip("source");
     entry.finish();
   }
-  CalibrationSet calibrations;
-  if (object.has("calibrations")) calibrations = read_calibrations(object.list("calibrations"));
-  DeviceDatabase devices;
+  if (object.has("calibrations")) {
+    tables.calibrations =
+        read_calibrations(object.list("calibrations"), std::move(tables.calibrations));
+  }
+  own.clear();
   for (const JsonValue& value : object.list("devices")) {
-    DeviceType type = read_device(value, efficiencies, calibrations);
+    DeviceType type = read_device(value, tables.efficiencies, tables.calibrations);
     const std::string name = type.name;
-    VALIDATE(devices.emplace(name, std::move(type)).second,
-             "{}.name: '{}' appears twice; names must differ", value.where(), name);
+    is_new(value, name);
+    tables.devices.insert_or_assign(name, std::move(type));
   }
   object.finish();
-  VALIDATE(!devices.empty(), "{}: devices is empty; list at least one", source);
-  return devices;
+  VALIDATE(!own.empty(), "{}: devices is empty; list at least one", source);
+}
+
+}  // namespace
+
+DeviceDatabase parse_devices(const std::string& text, const std::string& source) {
+  DeviceTables tables;
+  add_devices(text, source, tables);
+  return std::move(tables.devices);
+}
+
+DeviceDatabase read_devices_over(const std::string& shipped, const std::string& path) {
+  DeviceTables tables;
+  add_devices(read_file(shipped), shipped, tables);
+  add_devices(read_file(path), path, tables);
+  return std::move(tables.devices);
 }
 
 DeviceDatabase read_devices(const std::string& path) {
@@ -298,8 +328,9 @@ Cluster read_cluster(const std::string& path, const DeviceDatabase& devices,
 
 namespace {
 
-// The nearest file of that name in the folder of `path` or the ones above, else the installed one.
-std::string find_data_base(const std::string& path, const std::string& name) {
+// The nearest file of that name in the folder of `path` or the ones above; empty where there is
+// none.
+std::string nearest_data_base(const std::string& path, const std::string& name) {
   namespace fs = std::filesystem;
   std::error_code error;
   const fs::path absolute = fs::absolute(path, error);
@@ -309,8 +340,25 @@ std::string find_data_base(const std::string& path, const std::string& name) {
     if (folder == folder.parent_path()) break;
     folder = folder.parent_path();
   }
-  return installed_config(name);
+  return "";
 }
+
+// The data base that is installed and the one beside the cluster file. One of them alone counts
+// where the other does not exist, or is the same file.
+struct DataBases {
+  std::string shipped, near;
+
+  DataBases(const std::string& cluster, const std::string& name)
+      : shipped(installed_config(name)), near(nearest_data_base(cluster, name)) {
+    std::error_code error;
+    if (near.empty() || std::filesystem::equivalent(shipped, near, error)) {
+      near = shipped;
+    } else if (std::filesystem::is_regular_file(shipped, error)) {
+      both = true;
+    }
+  }
+  bool both = false;  // else `near` alone
+};
 
 }  // namespace
 
@@ -329,10 +377,17 @@ std::string installed_config(const std::string& name) {
   return built.string();
 }
 
+DeviceDatabase devices_for(const std::string& path) {
+  const DataBases found(path, "devices.json");
+  return found.both ? read_devices_over(found.shipped, found.near) : read_devices(found.near);
+}
+
 Cluster load_cluster(const std::string& path) {
   const std::string text = read_file(path);  // first, so that a missing file is what is reported
-  return parse_cluster(text, path, read_devices(find_data_base(path, "devices.json")),
-                       read_links(find_data_base(path, "links.json")));
+  const DataBases found(path, "links.json");
+  LinkDatabase links = read_links(found.near);
+  if (found.both) links.merge(read_links(found.shipped));  // keeps what is there already
+  return parse_cluster(text, path, devices_for(path), links);
 }
 
 }  // namespace heterog::cluster

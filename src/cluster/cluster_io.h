@@ -13,6 +13,9 @@ using DeviceDatabase = std::map<std::string, DeviceType>;
 // configs/devices.json.
 DeviceDatabase read_devices(const std::string& path);
 DeviceDatabase parse_devices(const std::string& text, const std::string& source);
+// The devices of both. Those of `path` may name shares and constants of either, and replace those
+// of `shipped` that have their names.
+DeviceDatabase read_devices_over(const std::string& shipped, const std::string& path);
 
 // A kind of link, from configs/links.json.
 struct LinkKind {
@@ -38,8 +41,13 @@ Cluster parse_cluster(const std::string& text, const std::string& source,
 // program.
 std::string installed_config(const std::string& name);
 
-// Reads the cluster with the data bases found beside it (the nearest devices.json and links.json in
-// the cluster file's folder or the ones above), else those that are installed with the program.
+// The devices that hold for a file at `path`: those that are installed, and over them those of the
+// nearest devices.json in its folder or the ones above.
+DeviceDatabase devices_for(const std::string& path);
+
+// Reads the cluster with the data bases that are installed with the program, and over them those
+// found beside it: the nearest devices.json and links.json in the cluster file's folder or the ones
+// above.
 Cluster load_cluster(const std::string& path);
 
 }  // namespace heterog::cluster

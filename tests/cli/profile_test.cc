@@ -145,6 +145,19 @@ TEST_F(ProfileVerb, LosesNothingWhenItIsKilled) {
   EXPECT_GT(kept(), before);
 }
 
+TEST_F(ProfileVerb, KnowsTheDevicesBesideIt) {
+  write("devices.json", R"({"format": "heterog-devices", "version": 1, "devices": [
+      {"name": "CPU-of-mine", "memory_bytes": 8000000000, "reserve_bytes": 0,
+       "fp32_flops_per_second": 1e12, "half_flops_per_second": 1e12, "fp64_flops_per_second": 1e12,
+       "memory_bytes_per_second": 1e10, "launch_seconds": 1e-6, "half_efficiency_flop": 0,
+       "efficiency": "cpu", "calibration": "cpu"}]})");
+  const Finished profiled = run(profile_arguments("p.json") + " --device CPU-of-mine");
+  EXPECT_EQ(profiled.code, 0) << profiled.err;
+  const auto profile = nlohmann::json::parse(read_file(path("p.json")));
+  EXPECT_EQ(profile["device"], "CPU-of-mine");
+  expect_refused(profile_arguments("p.json") + " --device CPU-of-his", {"CPU-of-his", "CPU-slow"});
+}
+
 TEST_F(ProfileVerb, IsRefusedWhereItDoesNotBelong) {
   ASSERT_EQ(run(profile_arguments("p.json")).code, 0);
   const std::string with = " --batch 4 --out " + path("plan.json") + " --profile " + path("p.json");

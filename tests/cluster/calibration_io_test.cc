@@ -68,6 +68,18 @@ TEST(CalibrationFiles, BorrowFromEarlierOnes) {
               AllOf(HasSubstr("[0].matmul"), HasSubstr("'a'"), HasSubstr("earlier")));
 }
 
+TEST(CalibrationFiles, AddToKnownOnes) {
+  const CalibrationSet known = read(kWhole);
+  const std::string less = R"({"bandwidth_share": 0.4, "fixed_seconds": 4e-6})";
+  const Json json = parse_json("[" + calibration("b", "\"a\"", less, "\"a\"") + "," +
+                                   calibration("a", "\"b\"", less, "\"b\"") + "]",
+                               "c.json");
+  const CalibrationSet both = read_calibrations(JsonValue(json, "c.json").as_list(), known);
+  EXPECT_EQ(both.at("b").products[0][0], known.at("a").products[0][0]);
+  EXPECT_EQ(both.at("b").traffic[0].bandwidth_share, 0.4);
+  EXPECT_EQ(both.at("a"), both.at("b"));  // in the place of the known one
+}
+
 TEST(CalibrationFiles, RefuseWhatIsMissingUnknownOrOutOfRange) {
   EXPECT_EQ(refusal(kWhole), "accepted");
   EXPECT_THAT(refusal(kWhole + "," + kWhole), HasSubstr("'a' appears twice"));

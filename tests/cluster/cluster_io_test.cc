@@ -338,6 +338,58 @@ TEST(ClusterFiles, TheNearestDataBaseAboveTheFileCounts) {
   fs::remove_all(folder);
 }
 
+// A file beside the cluster holds what is new or different alone.
+TEST(ClusterFiles, DataBasesBesideThemAddToTheShippedOnes) {
+  const fs::path folder = fs::path(testing::TempDir()) / "heterog_beside";
+  fs::create_directories(folder);
+  const auto device = [](const std::string& name) {
+    return R"({"name": ")" + name + R"(", "memory_bytes": 1000, "reserve_bytes": 10,
+      "fp32_flops_per_second": 1e12, "half_flops_per_second": 1e12, "fp64_flops_per_second": 1e12,
+      "memory_bytes_per_second": 1e9, "launch_seconds": 0, "half_efficiency_flop": 0,
+      "efficiency": "turing", "calibration": "t4"})";
+  };
+  std::ofstream(folder / "devices.json")
+      << R"({"format": "heterog-devices", "version": 1, "devices": [)" << device("mine") << ", "
+      << device("T4") << "]}";
+  std::ofstream(folder / "links.json") << R"({"format": "heterog-links", "version": 1, "links": [
+      {"name": "my-wire", "bandwidth_bytes_per_second": 5e9, "latency_seconds": 1e-6,
+       "launch_seconds": 0},
+      {"name": "10gbe-tcp", "bandwidth_bytes_per_second": 1e9, "latency_seconds": 1e-6,
+       "launch_seconds": 0}]})";
+  const auto alone = [](const std::string& name, const std::string& model,
+                        const std::string& link) {
+    return R"({"name": ")" + name + R"(", "devices": [{"model": ")" + model +
+           R"("}], "nic": {"link": ")" + link + R"("}})";
+  };
+  const auto load = [&](const std::string& machines) {
+    std::ofstream(folder / "c.json") << file(machines);
+    return load_cluster((folder / "c.json").string());
+  };
+  const Cluster c = load(alone("a", "mine", "my-wire") + "," + alone("b", "T4", "10gbe-tcp") + "," +
+                         alone("c", "P4", "25gbe-tcp"));
+  const auto type = [&](std::size_t i) { return c.type_of(DeviceId(i)); };
+  EXPECT_EQ(type(0).memory_bytes, 1000);
+  ASSERT_TRUE(type(0).calibration);
+  EXPECT_EQ(*type(0).calibration, *devices().at("T4").calibration);
+  EXPECT_EQ(type(1).memory_bytes, 1000);  // the near one's, not the shipped one's
+  EXPECT_EQ(type(2), devices().at("P4"));
+  const auto out = [&](std::size_t from, std::size_t to) {
+    return c.link(c.route(DeviceId(from), DeviceId(to)).links[0]).bytes_per_second;
+  };
+  EXPECT_EQ(out(0, 1), 5e9);
+  EXPECT_EQ(out(1, 0), 1e9);
+  EXPECT_EQ(out(2, 0), 1.7e9);
+  // What is nowhere is refused still.
+  std::ofstream(folder / "devices.json", std::ios::app) << " ";
+  try {
+    load(alone("a", "his", "my-wire"));
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("unknown device 'his'"));
+  }
+  fs::remove_all(folder);
+}
+
 TEST(DeviceFile, RefusesSlips) {
   const auto refuses = [](const std::string& text) -> std::string {
     try {

@@ -1,0 +1,7 @@
+"""`python -m heterog.discover`."""
+
+import sys
+
+from heterog.discover.command import main
+
+sys.exit(main())
