@@ -1,11 +1,11 @@
 """heterog: plans and runs synchronous training on devices that are not all alike."""
 
-from heterog.auto_shares import auto_shares
 from heterog.checkpoint import Checkpoint, load_checkpoint
 from heterog.config import RunnerConfig
 from heterog.errors import ExportError, HeterogError
 from heterog.gradient_weights import weighted_gradients
 from heterog.loss_scaling import LossScaling
+from heterog.measured_shares import auto_shares
 from heterog.runner import Runner, get_runner
 from heterog.step import TrainingStep, export_training_step
 from heterog.uneven import UnevenBatchSampler

@@ -7,7 +7,8 @@ import torch
 import torch.distributed as dist
 
 from heterog import step_times
-from heterog.fair_shares import StepTime, fair_shares, slowest
+from heterog.fair_shares import fair_shares, slowest
+from heterog.shares_found import Found
 
 WARM_UP = 3  # steps of a window that do not count
 
@@ -25,8 +26,8 @@ class Balance:
     def __init__(
         self,
         loader,
-        times: list[StepTime],
-        exposed: float,
+        found: Found,
+        least: int,
         *,
         bound: float,
         every: int,
@@ -36,8 +37,9 @@ class Balance:
         self._sampler = loader.sampler
         self._group = loader.weights._group
         self._device = loader.weights._device
-        self._times = times
-        self._exposed = exposed
+        self._times = found.times
+        self._exposed = found.exposed
+        self._least = least
         self._bound = bound
         self._every = every
         self._lead = lead
@@ -90,7 +92,7 @@ class Balance:
             time.slowed(seconds / time.of(share))
             for time, seconds, share in zip(self._times, own, shares, strict=True)
         ]
-        better = fair_shares(now, sum(shares))
+        better = fair_shares(now, sum(shares), self._least)
         gain = (slowest(now, shares) + self._exposed) / (slowest(now, better) + self._exposed)
         return (better, gain) if gain > 1 + self._bound else (None, gain)
 

@@ -40,28 +40,31 @@ def fit_line(points: dict[int, float]) -> tuple[float, float]:
     return 0.0, (ratio.sum() / (ratio * ratio).sum()).item()
 
 
-def fair_shares(times: Sequence[StepTime], batch: int) -> list[int]:
-    """Samples of each rank, at least 1, that make the slowest rank's time least; `batch` in all.
+def fair_shares(times: Sequence[StepTime], batch: int, least: int = 1) -> list[int]:
+    """Samples of each rank, at least `least`, that make the slowest rank's time least; `batch` in
+    all.
 
     Sample after sample goes to the rank that would be done first with one more. That is exact,
     since times grow with samples: while some rank has fewer samples than in a best split, the time
     of what it gets next is no more than the best split's. Ties go to the earlier rank.
     """
     limits = [batch if time.most is None else time.most for time in times]
-    if batch < len(times):
-        raise ValueError(f"batch: {batch} samples for {len(times)} ranks; each needs at least 1")
+    if batch < least * len(times):
+        raise ValueError(f"batch: {batch} samples for {len(times)} ranks; each needs {least} or more")
     for rank, limit in enumerate(limits):
-        if limit < 1:
-            raise ValueError(f"rank {rank}: not one sample fits in its memory")
+        if limit < least:
+            raise ValueError(f"rank {rank}: fewer than {least} samples fit in its memory")
     if sum(limits) < batch:
         raise ValueError(
             f"batch: {batch} samples, but the ranks have memory for {sum(limits)} in all "
             f"({', '.join(map(str, limits))})"
         )
-    shares = [1] * len(times)
-    waiting = [(time.of(2), rank) for rank, time in enumerate(times) if limits[rank] > 1]
+    shares = [least] * len(times)
+    waiting = [
+        (time.of(least + 1), rank) for rank, time in enumerate(times) if limits[rank] > least
+    ]
     heapq.heapify(waiting)
-    for _ in range(batch - len(times)):
+    for _ in range(batch - sum(shares)):
         _, rank = waiting[0]
         shares[rank] += 1
         if shares[rank] < limits[rank]:

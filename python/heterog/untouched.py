@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 
 
 @contextmanager
@@ -17,8 +17,14 @@ def untouched(model: torch.nn.Module, also: Sequence = ()) -> Iterator[None]:
     and NumPy, and in what `also` names: objects with state_dict and load_state_dict (a GradScaler,
     a scheduler). Tensors stay the objects that they are. Copies are kept in the host's memory.
     """
-    back = [_slots(model), _gradients(model), _random_numbers(model), *map(_state_dict, also)]
+    back = [_slots(model), _gradients(model), _random_numbers(model)]
     optimizers = {}
+    for thing in also:
+        optimizer = getattr(thing, "optimizer", thing)  # a scheduler changes its optimizer's
+        if isinstance(optimizer, Optimizer):
+            optimizers[optimizer] = _optimizer(optimizer)
+        if not isinstance(thing, Optimizer):
+            back.append(_state_dict(thing))
 
     def before_step(optimizer, _args, _kwargs):
         if optimizer not in optimizers:

@@ -161,7 +161,7 @@ def train_shared(run: Run, rank: int, world: int) -> dict:
     sampler = heterog.UnevenBatchSampler(
         data, SHARES[world], rank, shuffle=True, seed=4, drop_last=run.norm
     )
-    options = {"prefetch_factor": 1} if run.workers else {}
+    options = {"prefetch_factor": 1, "persistent_workers": True} if run.workers else {}
     loader = DataLoader(data, batch_sampler=sampler, num_workers=run.workers, **options)
     model = DistributedDataParallel(build(run), **run.ddp)
     if run.norm:

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable, Sequence
 
 import torch.distributed as dist
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from heterog.balance import Balance
@@ -88,7 +89,7 @@ def auto_shares(
         # Batches that worker processes have been asked for already, and one that a wrapper may hold.
         lead = 2 + max(_from_all(inner.num_workers * (inner.prefetch_factor or 0), group))
         uneven.balance = Balance(
-            uneven, found.times, found.exposed, bound=rebalance, every=check_every, lead=lead, say=say
+            uneven, found, least_samples(ddp), bound=rebalance, every=check_every, lead=lead, say=say
         )
     return uneven
 
@@ -103,12 +104,19 @@ def ddp_of(model) -> DistributedDataParallel:
     )
 
 
+def least_samples(model) -> int:
+    """Batch normalisation refuses to train on one sample."""
+    norms = (isinstance(m, nn.modules.batchnorm._BatchNorm) for m in model.modules())
+    return 2 if any(norms) else 1
+
+
 def _measured(trial: Trial, sampler: LikeSampler, most: int | None, rounds: int) -> Found:
     group, rank = trial.group, sampler.rank
+    least = least_samples(trial.ddp)
     share = sampler.samples_per_rank[rank]
-    bound = max(1, min(sampler.batch if most is None else most, sampler.length))
+    bound = max(least, min(sampler.batch if most is None else most, sampler.length))
     # Whole steps come first: in them DistributedDataParallel lays out its buckets.
-    small = _from_all(min(max(1, share // 2), bound), group)
+    small = _from_all(min(max(least, share // 2), bound), group)
     trial.load([small[rank]])
     measure(trial, trial.ddp, [], [small], 2)
 
@@ -117,11 +125,11 @@ def _measured(trial: Trial, sampler: LikeSampler, most: int | None, rounds: int)
     splits: list[list[int]] = []  # even, as far as memory allows, and what was found
     for attempt in range(ATTEMPTS):
         sizes = around + [split[rank] for split in splits]
-        sizes = sorted({max(1, min(size, bound)) for size in sizes})
+        sizes = sorted({max(least, min(size, bound)) for size in sizes})
         trial.load(sizes)
         points, whole = measure(trial, trial.ddp, sizes, splits, rounds)
         times = _from_all(_step_time(points, sizes, trial, most), group)
-        better = _from_first(lambda: fair_shares(times, sampler.batch), group)
+        better = _from_first(lambda: fair_shares(times, sampler.batch, least), group)
         if splits:
             even, shares = splits
             hidden = exposed(whole[0], times, even)
@@ -129,7 +137,7 @@ def _measured(trial: Trial, sampler: LikeSampler, most: int | None, rounds: int)
             at_best = slowest(times, better) + hidden
             if predicted <= ENOUGH * at_best or attempt == ATTEMPTS - 1:
                 break
-        even = fair_shares([StepTime(0.0, 1.0, time.most) for time in times], sampler.batch)
+        even = fair_shares([StepTime(0.0, 1.0, t.most) for t in times], sampler.batch, least)
         splits = [even, better]
 
     nbytes = gradient_bytes(trial.ddp)
