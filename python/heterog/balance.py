@@ -8,7 +8,7 @@ import torch.distributed as dist
 
 from heterog import step_times
 from heterog.fair_shares import fair_shares, slowest
-from heterog.shares_found import Found
+from heterog.uneven_loader import UnevenLoader
 
 WARM_UP = 3  # steps of a window that do not count
 
@@ -25,8 +25,7 @@ class Balance:
 
     def __init__(
         self,
-        loader,
-        found: Found,
+        loader: UnevenLoader,
         least: int,
         *,
         bound: float,
@@ -37,8 +36,8 @@ class Balance:
         self._sampler = loader.sampler
         self._group = loader.weights._group
         self._device = loader.weights._device
-        self._times = found.times
-        self._exposed = found.exposed
+        self._times = loader.found.times
+        self._exposed = loader.found.exposed
         self._least = least
         self._bound = bound
         self._every = every

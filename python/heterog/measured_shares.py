@@ -15,13 +15,7 @@ from heterog.gradient_weights import weighted_gradients
 from heterog.shares_found import WORTH, Found, candidates, device_name, exposed, left_out_gain
 from heterog.step_times import all_reduce_seconds, measure
 from heterog.trial_steps import Trial, gradient_bytes
-from heterog.uneven_loader import (
-    LikeSampler,
-    UnevenLoader,
-    check_loader,
-    inner_loader,
-    loader_over,
-)
+from heterog.uneven_loader import LikeSampler, UnevenLoader, check_loader, inner_loader
 from heterog.untouched import untouched
 
 ATTEMPTS = 3  # measurements: around even shares, then at what the last one said
@@ -61,37 +55,62 @@ def auto_shares(
     seed         of the order of the samples, if the loader's sampler has none
     say          what to do with each line of the findings, on rank 0; None: nothing
 
-    Everything that the measured steps change is put back: parameters, buffers, gradients, states of
+    In one process there is nothing to measure; the loader is the same as in several. Everything that
+    the measured steps change is put back: parameters, buffers, gradients, states of
     PyTorch's optimizers, random numbers.
     """
-    ddp = ddp_of(model)
-    group = ddp.process_group
+    uneven = even_loader(loader, batch, device, seed)
+    if uneven.sampler.ranks > 1:
+        share_out(
+            uneven, model, step_fn, most=most, rebalance=rebalance, check_every=check_every,
+            rounds=rounds, also=also, say=say,
+        )  # fmt: skip
+    return uneven
+
+
+def even_loader(loader, batch: int | None = None, device=None, seed: int = 0) -> UnevenLoader:
+    """The loader's batches at even shares, for `share_out`."""
     inner, wrapped = inner_loader(loader)
     check_loader(inner)
-    sampler = LikeSampler(inner, batch or inner.batch_size * dist.get_world_size(group), group, seed)
+    ranks, rank = 1, 0
+    if dist.is_available() and dist.is_initialized():
+        ranks, rank = dist.get_world_size(), dist.get_rank()
+    sampler = LikeSampler(inner, batch or inner.batch_size * ranks, ranks, rank, seed)
+    return UnevenLoader(inner, wrapped, sampler, device)
+
+
+def share_out(
+    loader: UnevenLoader,
+    model,
+    step_fn: Callable,
+    *,
+    most: int | None,
+    rebalance: float | None,
+    check_every: int,
+    rounds: int,
+    also: Sequence,
+    say: Callable[[str], None] | None,
+    first: int = 0,
+) -> None:
+    """Measures, and gives the ranks their shares from batch number `first` on."""
+    ddp = ddp_of(model)
+    group, sampler = ddp.process_group, loader.sampler
     weights = weighted_gradients(ddp, sampler)
-
-    def load(order):
-        alone = {"num_workers": 0, "prefetch_factor": None, "persistent_workers": False, "timeout": 0}
-        return wrapped(loader_over(inner, order, **alone))
-
-    trial = Trial(ddp, weights, step_fn, load, sampler.length, device)
+    trial = Trial(ddp, weights, step_fn, loader)
     with untouched(ddp, also):
         found = _measured(trial, sampler, most, rounds)
-    sampler.change_shares(found.samples_per_rank)
-    uneven = UnevenLoader(wrapped(loader_over(inner, sampler)), sampler, weights, device)
-    uneven.found = found
+    sampler.change_shares(found.samples_per_rank, first)
+    loader.weights = weights
+    loader.found = found
     if sampler.rank != 0 or say is None:
         say = _nothing
     for line in found.lines():
         say(line)
     if rebalance is not None:
-        # Batches that worker processes have been asked for already, and one that a wrapper may hold.
-        lead = 2 + max(_from_all(inner.num_workers * (inner.prefetch_factor or 0), group))
-        uneven.balance = Balance(
-            uneven, found, least_samples(ddp), bound=rebalance, every=check_every, lead=lead, say=say
-        )
-    return uneven
+        loader.balance = Balance(
+            loader, least_samples(ddp), bound=rebalance, every=check_every,
+            lead=max(_from_all(loader.asked_ahead, group)), say=say,
+        )  # fmt: skip
 
 
 def ddp_of(model) -> DistributedDataParallel:

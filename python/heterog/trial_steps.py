@@ -6,37 +6,34 @@ import torch
 import torch.distributed as dist
 
 from heterog.fair_shares import fit_line
-from heterog.uneven_loader import moved
+from heterog.uneven_loader import UnevenLoader
 
 MARGIN = 0.95  # of a GPU's memory: the rest is for what differs between batches
 
 
 class Trial:
-    """Call it with a number of samples: that many steps' worth of the user's `step_fn` on this rank.
+    """Call it with a number of samples: it runs the user's `step_fn` on so many, on this rank.
 
-    All ranks take the same samples, so that what differs is the ranks. `load(order)` gives batches
-    of the samples that each list of `order` names.
+    All ranks take the same samples, so that what differs is the ranks.
     """
 
-    def __init__(self, ddp, weights, step_fn: Callable, load: Callable, length: int, device=None):
+    def __init__(self, ddp, weights, step_fn: Callable, loader: UnevenLoader):
         self.ddp = ddp
         self.group = ddp.process_group
         self.device = ddp.device
         self.weights = weights
         self._step_fn = step_fn
-        self._load = load
-        self._order = torch.randperm(length, generator=torch.Generator().manual_seed(0)).tolist()
+        self._loader = loader
+        generator = torch.Generator().manual_seed(0)
+        self._order = torch.randperm(loader.sampler.length, generator=generator).tolist()
         self._batches: dict[int, object] = {}
-        self._moves_to = device
         self._by_itself: bool | None = None  # step_fn runs the backward pass
         self.peaks: dict[int, int] = {}  # bytes of the GPU, by samples
 
     def load(self, sizes: Sequence[int]) -> None:
         """Makes the batches of these sizes ready, in place of those before."""
         sizes = sorted(set(sizes))
-        batches = self._load([self._order[:size] for size in sizes])
-        if self._moves_to is not None:
-            batches = (moved(batch, self._moves_to) for batch in batches)
+        batches = self._loader.batches_of([self._order[:size] for size in sizes])
         self._batches = dict(zip(sizes, batches, strict=True))
 
     def __call__(self, samples: int) -> None:

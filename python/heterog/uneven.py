@@ -121,6 +121,10 @@ class UnevenBatchSampler(Sampler[list[int]]):
                 shares = changed
         return shares
 
+    @property
+    def newest_shares(self) -> list[int]:
+        return self._changes[-1][1] if self._changes else self.samples_per_rank
+
     def change_shares(self, samples_per_rank: Sequence[int], batch: int = 0) -> None:
         """Other shares of the same global batches, from number `batch` of this epoch on; call it
         on every rank, before any rank's loader has asked for that batch."""
@@ -133,9 +137,8 @@ class UnevenBatchSampler(Sampler[list[int]]):
         self._changes.append((batch, shares))
 
     def __iter__(self) -> Iterator[list[int]]:
-        if self._changes:
-            self.samples_per_rank = self._changes[-1][1]
-            self._changes = []
+        self.samples_per_rank = self.newest_shares
+        self._changes = []
         order = self._order()
         for batch in range(len(self)):
             sizes = self.sizes(batch)

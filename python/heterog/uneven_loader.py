@@ -3,7 +3,6 @@
 import copy
 from collections.abc import Callable, Iterator
 
-import torch.distributed as dist
 from torch.utils._pytree import tree_map
 from torch.utils.data import (
     BatchSampler,
@@ -30,18 +29,16 @@ class LikeSampler(UnevenBatchSampler):
     goes on working. A RandomSampler is shuffled anew each time, by `seed`.
     """
 
-    def __init__(self, loader: DataLoader, batch: int, group, seed: int = 0):
+    def __init__(self, loader: DataLoader, batch: int, ranks: int, rank: int, seed: int = 0):
         self.sampler = loader.sampler
         self._follows = _is_distributed(self.sampler)
         self._own = {"seed": seed, "epoch": 0, "shuffle": isinstance(self.sampler, RandomSampler)}
         self._begun = False
-        ranks = dist.get_world_size(group)
+        self.ranks = ranks
         if batch < ranks:
             raise ValueError(f"batch: {batch} samples for {ranks} ranks; each needs at least 1")
         even = [batch // ranks + (rank < batch % ranks) for rank in range(ranks)]
-        super().__init__(
-            loader.dataset, even, dist.get_rank(group), seed=seed, drop_last=loader.drop_last
-        )
+        super().__init__(loader.dataset, even, rank, seed=seed, drop_last=loader.drop_last)
 
     def set_epoch(self, epoch: int) -> None:
         """As that of the other sampler."""
@@ -72,19 +69,27 @@ class UnevenLoader:
     """Iterates as the loader that it was made of, over this rank's part of each global batch, and
     sets the weight of each. Made by `heterog.auto_shares`, whose findings are in `found`."""
 
-    def __init__(self, loader, sampler: LikeSampler, weights, device=None):
-        self.loader = loader
+    def __init__(self, inner: DataLoader, wrapped: Callable, sampler: LikeSampler, device=None):
         self.sampler = sampler
-        self.weights = weights
-        self.dataset = inner_loader(loader)[0].dataset
+        self.dataset = inner.dataset
+        self.weights = None  # of gradients; none in one process
         self.found = None  # what auto_shares measured
         self.balance = None  # what compares the ranks while they train
+        self._inner = inner
+        self._wrapped = wrapped
         self._device = device
+        self._batches = self._over(sampler)
 
     @property
     def samples_per_rank(self) -> list[int]:
         """Of the batches to come."""
-        return self.sampler.shares_of(len(self.sampler))
+        return self.sampler.newest_shares
+
+    @property
+    def asked_ahead(self) -> int:
+        """How many batches after the one that is iterated over may have been drawn already: those
+        that worker processes have been asked for, and one that what wraps the loader may hold."""
+        return 2 + self._inner.num_workers * (self._inner.prefetch_factor or 0)
 
     def __len__(self) -> int:
         return len(self.sampler)
@@ -93,20 +98,34 @@ class UnevenLoader:
         self.sampler.set_epoch(epoch)
 
     def __iter__(self) -> Iterator:
-        for number, batch in enumerate(self.loader):
-            if self._device is not None:
-                batch = moved(batch, self._device)
-            if self.balance is not None:
-                self.balance.before(number)
-            self.weights.start_batch(number)
+        for number, batch in enumerate(self._batches):
+            batch = self._moved(batch)
+            self.begin(number)
             yield batch
 
+    def begin(self, number: int) -> None:
+        """Called before batch `number` is computed."""
+        if self.balance is not None:
+            self.balance.before(number)
+        if self.weights is not None:
+            self.weights.start_batch(number)
 
-def moved(batch, device):
-    """The batch on the device, whatever holds its tensors."""
-    if hasattr(batch, "to"):
-        return batch.to(device)
-    return tree_map(lambda leaf: leaf.to(device) if hasattr(leaf, "to") else leaf, batch)
+    def batches_of(self, order: list[list[int]]) -> Iterator:
+        """Batches of these samples, made in this process."""
+        alone = {"num_workers": 0, "prefetch_factor": None, "persistent_workers": False, "timeout": 0}
+        return map(self._moved, self._over(order, **alone))
+
+    def _over(self, batch_sampler, **options):
+        """The loader that this one is made of, with other batches."""
+        kept = {name: getattr(self._inner, name) for name in OPTIONS} | options
+        return self._wrapped(DataLoader(self.dataset, batch_sampler=batch_sampler, **kept))
+
+    def _moved(self, batch):
+        if self._device is None:
+            return batch
+        if hasattr(batch, "to"):
+            return batch.to(self._device)
+        return tree_map(lambda x: x.to(self._device) if hasattr(x, "to") else x, batch)
 
 
 def inner_loader(loader) -> tuple[DataLoader, Callable]:
@@ -153,12 +172,6 @@ def check_loader(loader: DataLoader) -> None:
             f"loader: its sampler is a {type(sampler).__name__}, whose order is its own; expected "
             "shuffle=True or False, or a DistributedSampler"
         )
-
-
-def loader_over(loader: DataLoader, batch_sampler, **options) -> DataLoader:
-    """A DataLoader like the other, with other batches."""
-    kept = {name: getattr(loader, name) for name in OPTIONS} | options
-    return DataLoader(loader.dataset, batch_sampler=batch_sampler, **kept)
 
 
 def _is_distributed(sampler) -> bool:

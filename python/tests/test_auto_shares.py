@@ -15,7 +15,7 @@ from heterog.fair_shares import StepTime, fair_shares, fit_line, slowest
 from heterog.shares_found import candidates
 from heterog.step_times import typical
 from heterog.trial_steps import samples_within
-from heterog.uneven_loader import LikeSampler, inner_loader, loader_over
+from heterog.uneven_loader import LikeSampler
 from heterog.untouched import untouched
 
 
