@@ -9,6 +9,7 @@ from heterog.measured_shares import auto_shares
 from heterog.runner import Runner, get_runner
 from heterog.step import TrainingStep, export_training_step
 from heterog.uneven import UnevenBatchSampler
+from heterog.uneven_trainer import uneven_trainer
 from heterog.version import VERSION as __version__
 
 __all__ = [
@@ -25,5 +26,6 @@ __all__ = [
     "export_training_step",
     "get_runner",
     "load_checkpoint",
+    "uneven_trainer",
     "weighted_gradients",
 ]

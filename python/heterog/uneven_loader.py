@@ -79,6 +79,7 @@ class UnevenLoader:
         self._wrapped = wrapped
         self._device = device
         self._batches = self._over(sampler)
+        self._begin = self.begin_now
 
     @property
     def samples_per_rank(self) -> list[int]:
@@ -100,11 +101,16 @@ class UnevenLoader:
     def __iter__(self) -> Iterator:
         for number, batch in enumerate(self._batches):
             batch = self._moved(batch)
-            self.begin(number)
+            self._begin(number)
             yield batch
 
-    def begin(self, number: int) -> None:
-        """Called before batch `number` is computed."""
+    def begin_later(self, drawn: Callable[[int], None]) -> None:
+        """For loops that draw several batches before they compute the first: tells the number of
+        each as it is drawn, and leaves it to the caller to `begin_now`."""
+        self._begin = drawn
+
+    def begin_now(self, number: int) -> None:
+        """Batch `number` is computed next."""
         if self.balance is not None:
             self.balance.before(number)
         if self.weights is not None:

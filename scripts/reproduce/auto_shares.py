@@ -125,6 +125,7 @@ def rank_main(options) -> None:
             "times": [[time.fixed, time.per_sample] for time in found.times],
         }
         Path(options.out).write_text(json.dumps(result), encoding="utf-8")
+    dist.barrier()
     dist.destroy_process_group()
 
 
