@@ -50,8 +50,10 @@ def main() -> None:
             optimizer.step()
 
     if dist.get_rank() == 0:
-        norm = sum(parameter.square().sum() for parameter in model.parameters()).sqrt()
-        print(f"parameters {norm.item():.4f}", flush=True)
+        images = torch.randn(8, *SIZE, generator=torch.Generator().manual_seed(1))
+        with torch.no_grad():
+            loss = train_loss_fn(model.module(images), torch.arange(8))
+        print(f"loss {loss.item():.5f}", flush=True)
     dist.destroy_process_group()
 
 

@@ -87,6 +87,8 @@ class Balance:
             )
 
     def _decide(self, own: list[float], shares: list[int]) -> tuple[list[int] | None, float]:
+        if min(own) <= 0:  # a clock that stands still
+            return None, 1.0
         now = [
             time.slowed(seconds / time.of(share))
             for time, seconds, share in zip(self._times, own, shares, strict=True)

@@ -71,7 +71,7 @@ def measure(
                 own[size].append(timed(run, size, device))
             others = dist.all_reduce(torch.zeros(1, device=device), group=group, async_op=True)
             while fitting and not others.is_completed():
-                run(fitting[turn % len(fitting)])
+                timed(run, fitting[turn % len(fitting)], device)
             others.wait()
         for number, split in enumerate(splits):
             dist.barrier(group)

@@ -9,8 +9,9 @@ import pytest
 import torch
 import torch.multiprocessing
 from torch import nn
-from torch.utils.data import DataLoader, RandomSampler, TensorDataset
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
+import heterog
 from heterog.fair_shares import StepTime, fair_shares, fit_line, slowest
 from heterog.shares_found import candidates
 from heterog.step_times import typical
@@ -166,6 +167,46 @@ def test_steps_leave_no_trace():
         step(optimizers[1])
         raise RuntimeError
     assert same(before, state())
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_global_batches_are_those_of_the_even_script(shuffle):
+    data = TensorDataset(torch.arange(24))
+    even = [DistributedSampler(data, 3, rank, shuffle=shuffle, seed=5) for rank in range(3)]
+    loaders = [DataLoader(data, batch_size=4, sampler=sampler) for sampler in even]
+    uneven = [LikeSampler(loader, 12, 3, rank) for rank, loader in enumerate(loaders)]
+    for sampler in uneven:
+        sampler.change_shares([7, 4, 1])
+    seen = []
+    for epoch in (0, 1):
+        for sampler in even:
+            sampler.set_epoch(epoch)
+        expected = [torch.cat(sum(parts, [])) for parts in zip(*loaders, strict=True)]
+        found = [sum(parts, []) for parts in zip(*uneven, strict=True)]
+        assert [sorted(batch) for batch in found] == [sorted(b.tolist()) for b in expected]
+        seen.append(found)
+    assert (seen[0] != seen[1]) == shuffle
+
+
+class Doubled:
+    """What wraps a loader, as Fabric and timm do."""
+
+    def __init__(self, loader):
+        self.loader = loader
+
+    def __iter__(self):
+        return (2 * x for (x,) in self.loader)
+
+
+def test_one_process_has_nothing_to_measure():
+    loader = DataLoader(TensorDataset(torch.arange(10)), batch_size=4, shuffle=True)
+    uneven = heterog.auto_shares(nn.Linear(1, 1), Doubled(loader), None)
+    epochs = [torch.cat(list(uneven)).tolist() for _ in range(3)]
+    assert epochs[0] != epochs[1] != epochs[2]
+    assert all(sorted(epoch) == list(range(0, 20, 2)) for epoch in epochs)
+    uneven.set_epoch(1)
+    assert torch.cat(list(uneven)).tolist() == epochs[1]
+    assert uneven.samples_per_rank == [4] and len(uneven) == 3
 
 
 WORLDS = [2, 3]
