@@ -19,7 +19,7 @@ NEEDS = {
     "trainer": "accelerate",  # Trainer needs it
     "timm": "timm",
 }
-MOST_CHANGED = {"ddp": 2, "accelerate": 4, "fabric": 2, "trainer": 2, "timm": 3}
+CHANGED = {"ddp": 2, "accelerate": 4, "fabric": 2, "trainer": 2, "timm": 3}
 
 
 def changed_lines(before: str, after: str) -> int:
@@ -48,7 +48,7 @@ def test_a_script_becomes_uneven_by_a_few_lines(name):
         (RECIPES / f"{name}_{kind}.py").read_text(encoding="utf-8").replace("_uneven.py", "_even.py")
         for kind in ("even", "uneven")
     )
-    assert 0 < changed_lines(even, uneven) <= MOST_CHANGED[name] <= 4
+    assert changed_lines(even, uneven) == CHANGED[name] <= 4
     page = (ROOT / "docs" / "auto_shares.md").read_text(encoding="utf-8")
     for line in difflib.ndiff(even.splitlines(), uneven.splitlines()):
         if line.startswith(("+ ", "- ")):
@@ -66,6 +66,7 @@ def run(script: Path, ranks: int, folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(NEEDS))
 def test_a_recipe_trains_as_one_process_does(name, tmp_path):
     if importlib.util.find_spec(NEEDS[name]) is None:
@@ -76,7 +77,7 @@ def test_a_recipe_trains_as_one_process_does(name, tmp_path):
     assert taken, two
     batch, first, second = map(int, taken.groups())
     assert first + second == batch and first > second
-    # In one process nothing is uneven; a plain script has to be wrapped there too.
+    # Without dropout and batch normalisation, one process on the whole batches ends the same.
     alone = run(RECIPES / f"{name}_even.py" if name in ("ddp", "timm") else uneven, 1, tmp_path)
     figure = r"^loss ([\d.]+)$"
     found, expected = (float(re.search(figure, said, re.M)[1]) for said in (two, alone))

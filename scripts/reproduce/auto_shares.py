@@ -11,7 +11,8 @@ passes twice, or its cap is half as large.
 
 After auto_shares, the script's own steps are timed at even shares and at those that were found, in
 turn, three steps each, round after round. "Measured" is the ratio of the medians, "predicted" what
-auto_shares said before it measured whole steps at the shares that it had found. Needs root, for
+auto_shares said, without the whole steps that it times at the shares it has found. Times, ratios
+and shares are the medians of the runs. Needs root, for
 control groups. Writes OUT/table.json beside the table.
 """
 
@@ -72,8 +73,9 @@ def rank_main(options) -> None:
     import heterog
 
     torch.set_num_threads(1)
-    meeting = f"file://{options.meet}"
-    dist.init_process_group("gloo", init_method=meeting, rank=options.rank, world_size=options.world)
+    dist.init_process_group(
+        "gloo", init_method=options.meet, rank=options.rank, world_size=options.world
+    )
     model, data = build(options.model)
     ddp = DistributedDataParallel(model)
     optimizer = torch.optim.Adam(ddp.parameters())
@@ -121,6 +123,7 @@ def rank_main(options) -> None:
             "said": found.speed_up,
             "all_reduce": found.all_reduce_seconds,
             "bytes": found.all_reduce_bytes,
+            "leave_out": [[list(ranks), gain] for ranks, gain in found.leave_out.items()],
             "seconds": begun,
             "times": [[time.fixed, time.per_sample] for time in found.times],
         }
@@ -155,23 +158,27 @@ class Cap:
         self.folder.rmdir()
 
 
-def run(model: str, setup: str, rounds: int, folder: Path) -> dict:
-    parts, twice = SETUPS[setup]
+def run(
+    model: str, parts: list[float], twice: bool, rounds: int, folder: Path, meet="", prefixes=None
+) -> dict:
+    """Ranks with these parts of a core, each started with its prefix."""
     world = len(parts)
-    meet, out = folder / "meet", folder / "result.json"
-    for left in (meet, out):
-        left.unlink(missing_ok=True)
+    out = folder / "result.json"
+    out.unlink(missing_ok=True)
+    if not meet:
+        (folder / "meet").unlink(missing_ok=True)
+        meet = f"file://{folder / 'meet'}"
     caps, processes = [], []
     try:
         for rank, part in enumerate(parts):
             cap = Cap(str(rank), part)
             caps.append(cap)
-            command = [sys.executable, __file__, "--rank", rank, "--world", world, "--model", model]
-            command += ["--meet", meet, "--out", out, "--rounds", rounds]
+            command = [*(prefixes[rank] if prefixes else []), sys.executable, __file__]
+            command += ["--rank", rank, "--world", world, "--model", model, "--meet", meet]
+            command += ["--out", out, "--rounds", rounds]
             command += ["--twice"] if twice and rank == world - 1 else []
             environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "python")}
             words = [str(word) for word in command]
-            # Starting up takes long under a cap: the process goes in when it has begun.
             processes.append(
                 subprocess.Popen(words, env=environment, preexec_fn=cap.add_self, stdout=sys.stderr)
             )
@@ -182,8 +189,8 @@ def run(model: str, setup: str, rounds: int, folder: Path) -> dict:
             process.wait()
         for cap in caps:
             cap.remove()
-    if any(codes):
-        sys.exit(f"{setup}, {model}: ranks ended with {codes}")
+    if not out.exists():
+        sys.exit(f"{model} on {parts}: ranks ended with {codes}")
     return json.loads(out.read_text(encoding="utf-8"))
 
 
@@ -197,7 +204,7 @@ def processor() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=21)
-    parser.add_argument("--repeat", type=int, default=3, help="runs of each row; the middle one counts")
+    parser.add_argument("--repeat", type=int, default=3, help="runs of each row")
     parser.add_argument("--only", help="setups whose name has this")
     parser.add_argument("--out", default="out/auto_shares")
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
@@ -212,25 +219,44 @@ def main() -> None:
     folder = Path(options.out).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     print(f"{os.cpu_count()} cores of {processor()}; caps of {PERIOD / 1000:g} ms")
-    print("| ranks | model | samples | even | found | speed-up measured | predicted | off |")
+    print("| ranks | model | samples | even | found | speed-up measured | predicted | off, each run |")
     print("|---|---|---|---|---|---|---|---|")
     table = []
     for setup in SETUPS:
         if options.only and options.only not in setup:
             continue
         for model in MODELS:
-            runs = [run(model, setup, options.rounds, folder) for _ in range(options.repeat)]
-            runs.sort(key=lambda row: row["measured"])
-            row = runs[len(runs) // 2]
+            runs = [
+                run(model, *SETUPS[setup], options.rounds, folder) for _ in range(options.repeat)
+            ]
             table.append({"setup": setup, "model": model, "runs": runs})
-            off = row["predicted"] / row["measured"] - 1
-            print(
-                f"| {setup} | {model} | {' '.join(map(str, row['shares']))} "
-                f"| {1e3 * row['even']:.0f} ms | {1e3 * row['uneven']:.0f} ms "
-                f"| {row['measured']:.2f} | {row['predicted']:.2f} | {100 * off:+.0f} % |",
-                flush=True,
-            )
+            print_row(table[-1])
     (folder / "table.json").write_text(json.dumps(table, indent=1), encoding="utf-8")
+    errors = sorted(abs(off(run)) for row in table for run in row["runs"])
+    print(
+        f"{len(errors)} runs: predictions are off by {100 * statistics.median(errors):.0f} % in the "
+        f"median, {100 * errors[-1]:.0f} % at most"
+    )
+
+
+def off(run: dict) -> float:
+    return run["predicted"] / run["measured"] - 1
+
+
+def print_row(row: dict) -> None:
+    """Medians over the runs; the errors of each."""
+    runs = row["runs"]
+    even, uneven, measured, predicted = (
+        statistics.median(run[name] for run in runs)
+        for name in ("even", "uneven", "measured", "predicted")
+    )
+    shares = sorted(runs, key=lambda run: run["measured"])[len(runs) // 2]["shares"]
+    print(
+        f"| {row['setup']} | {row['model']} | {' '.join(map(str, shares))} | {1e3 * even:.0f} ms "
+        f"| {1e3 * uneven:.0f} ms | {measured:.2f} | {predicted:.2f} "
+        f"| {', '.join(f'{100 * off(run):+.0f}' for run in runs)} % |",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":
