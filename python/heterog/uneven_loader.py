@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Callable, Iterator
 
+import torch
 from torch.utils._pytree import tree_map
 from torch.utils.data import (
     BatchSampler,
@@ -39,6 +40,8 @@ class LikeSampler(UnevenBatchSampler):
             raise ValueError(f"batch: {batch} samples for {ranks} ranks; each needs at least 1")
         even = [batch // ranks + (rank < batch % ranks) for rank in range(ranks)]
         super().__init__(loader.dataset, even, rank, seed=seed, drop_last=loader.drop_last)
+        if self.length < batch:
+            raise ValueError(f"batch: {batch} samples, but the dataset has {self.length}")
 
     def set_epoch(self, epoch: int) -> None:
         """As that of the other sampler."""
@@ -119,7 +122,8 @@ class UnevenLoader:
     def batches_of(self, order: list[list[int]]) -> Iterator:
         """Batches of these samples, made in this process."""
         alone = {"num_workers": 0, "prefetch_factor": None, "persistent_workers": False, "timeout": 0}
-        return map(self._moved, self._over(order, **alone))
+        # The script's own generator is not drawn from.
+        return map(self._moved, self._over(order, **alone, generator=torch.Generator()))
 
     def _over(self, batch_sampler, **options):
         """The loader that this one is made of, with other batches."""

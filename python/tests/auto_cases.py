@@ -226,6 +226,8 @@ def refused(rank: int, world: int) -> dict:
         share(loader=DataLoader(dataset(), batch_sampler=sampler))
     with says("batch"):
         share(batch=world - 1)
+    with says("few"):
+        share(batch=LENGTH + 1)
     with says("no memory"):
         share(most=3)
     return said

@@ -66,19 +66,35 @@ def run(script: Path, ranks: int, folder: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", list(NEEDS))
-def test_a_recipe_trains_as_one_process_does(name, tmp_path):
-    if importlib.util.find_spec(NEEDS[name]) is None:
-        pytest.skip(f"{NEEDS[name]} is not installed (examples/uneven/requirements.txt)")
-    uneven = RECIPES / f"{name}_uneven.py"
-    two = run(uneven, 2, tmp_path)
+def assert_trains_as_one_process(uneven: Path, alone: Path, folder: Path) -> None:
+    two = run(uneven, 2, folder)
     taken = re.search(r"heterog: of (\d+) samples a step, rank 0 .*: (\d+); rank 1 .*: (\d+)", two)
     assert taken, two
     batch, first, second = map(int, taken.groups())
     assert first + second == batch and first > second
     # Without dropout and batch normalisation, one process on the whole batches ends the same.
-    alone = run(RECIPES / f"{name}_even.py" if name in ("ddp", "timm") else uneven, 1, tmp_path)
-    figure = r"^loss ([\d.]+)$"
-    found, expected = (float(re.search(figure, said, re.M)[1]) for said in (two, alone))
+    one = run(alone, 1, folder)
+    found, expected = (float(re.search(r"^loss ([\d.]+)$", said, re.M)[1]) for said in (two, one))
     assert found == pytest.approx(expected, rel=2e-4)
+
+
+def skip_without(module: str) -> None:
+    if importlib.util.find_spec(module) is None:
+        pytest.skip(f"{module} is not installed (examples/uneven/requirements.txt)")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(NEEDS))
+def test_a_recipe_trains_as_one_process_does(name, tmp_path):
+    skip_without(NEEDS[name])
+    uneven = RECIPES / f"{name}_uneven.py"
+    # In another order than the even script, unless a DistributedSampler has it.
+    alone = RECIPES / f"{name}_even.py" if name in ("ddp", "timm") else uneven
+    assert_trains_as_one_process(uneven, alone, tmp_path)
+
+
+@pytest.mark.slow
+def test_tokens_that_the_trainer_counts_count_once(tmp_path):
+    skip_without("accelerate")
+    script = Path(__file__).with_name("language_trainer.py")
+    assert_trains_as_one_process(script, script, tmp_path)

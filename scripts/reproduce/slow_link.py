@@ -1,6 +1,6 @@
 """Whether heterog.auto_shares is right about a rank that it would leave out (docs/auto_shares.md).
 
-    sudo .venv/bin/python scripts/reproduce/slow_link.py [--megabits 60 100 200 400]
+    sudo .venv/bin/python scripts/reproduce/slow_link.py [--megabits 60 100 400 1000 10000]
 
 Three ranks, capped to the same part of a core each (auto_shares.py), stand in network namespaces
 that a bridge joins. The last one's wire is shaped by `tc tbf`. Steps are measured with all three at
@@ -50,8 +50,8 @@ def remove_network() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--megabits", type=float, nargs="+", default=[60, 100, 200, 400])
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--megabits", type=float, nargs="+", default=[60, 100, 400, 1000, 10000])
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", default="out/slow_link")
     options = parser.parse_args()
     folder = Path(options.out).resolve()
@@ -73,7 +73,10 @@ def main() -> None:
                 found = run("transformer", *place)
                 steps.append(found["uneven"])
                 if world == 3:
-                    advice = [f"leave {ranks} out, {gain:.2f} ×" for ranks, gain in found["leave_out"]]
+                    advice = [
+                        f"leave rank {', '.join(map(str, ranks))} out, {gain:.2f} ×"
+                        for ranks, gain in found["leave_out"]
+                    ]
             print(
                 f"| {megabits:g} Mbit/s | {1e3 * steps[0]:.0f} ms | {1e3 * steps[1]:.0f} ms "
                 f"| {steps[0] / steps[1]:.2f} | {'; '.join(advice) or 'none'} |",
