@@ -7,6 +7,7 @@ import random
 import numpy
 import torch
 import torch.distributed as dist
+from cpu_sync_batch_norm import synchronised
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
@@ -54,7 +55,10 @@ class Script:
         inner = build()
         if options.pop("without_norm", False):
             inner[1] = nn.Identity()
+        with_statistics_of_all = options.pop("synchronised", False)
         self.ddp = DistributedDataParallel(inner, **options)
+        if with_statistics_of_all:
+            synchronised(inner)
         self.optimizer = torch.optim.Adam(self.ddp.parameters(), lr=0.05)
         self.sampler = DistributedSampler(dataset(), world, rank, shuffle=shuffle, seed=4)
         self.loader = DataLoader(
@@ -252,6 +256,7 @@ def worker(rank: int, world: int, folder: str) -> None:
         "begun": measured(rank, world, begun=True, whole=True),
         "static": measured(rank, world, begun=False, whole=True, static_graph=True),
         "views": measured(rank, world, begun=False, whole=True, gradient_as_bucket_view=True),
+        "synchronised": measured(rank, world, begun=False, whole=True, synchronised=True),
         "trained": trained(rank, world),
         "workers": trained(rank, world, workers=1),
         "drifted": trained(rank, world, drifts=True),

@@ -213,7 +213,7 @@ WORLDS = [2, 3]
 
 
 @pytest.mark.parametrize("world", WORLDS)
-@pytest.mark.parametrize("name", ["loss", "whole", "begun", "static", "views"])
+@pytest.mark.parametrize("name", ["loss", "whole", "begun", "static", "views", "synchronised"])
 def test_shares_follow_from_the_clocks_and_nothing_is_changed(shared, world, name):
     times = [StepTime(f, s) for f, s in zip(cases.FIXED, cases.PER_SAMPLE, strict=True)][:world]
     batch = cases.PER_RANK * world
