@@ -196,10 +196,6 @@ def _errors(rank: int, world: int) -> dict:
         heterog.weighted_gradients(model, sampler)
     with says("not wrapped"):
         heterog.weighted_gradients(model.module)
-    with says("synchronised"):
-        synchronised = DistributedDataParallel(smooth().double())
-        synchronised.module.add_module("norm", nn.SyncBatchNorm(4))  # on a CPU, DDP would refuse
-        heterog.weighted_gradients(synchronised)
     weights = heterog.weighted_gradients(model)
     x = torch.randn(2, 6, dtype=torch.float64)
     with says("no sampler"):

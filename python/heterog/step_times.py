@@ -1,0 +1,118 @@
+"""Times a user's training steps on every rank, apart from the others and together, and the
+all-reduce between them.
+
+Ranks measure at the same time, and each goes on until all have measured. That is the condition of
+the training that they are measured for: at fair shares every rank computes all the time, beside the
+others of its machine, which take of the same cores, memory, wires and power. In turn, each would be
+measured on a machine that it has for itself and never has again.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+clock = time.perf_counter
+BUCKET = 25 << 20  # bytes: DistributedDataParallel's default
+
+
+def timed(run: Callable[[int], None], samples: int, device: torch.device) -> float:
+    """Seconds of one step of that many samples."""
+    _wait_for(device)
+    start = clock()
+    run(samples)
+    _wait_for(device)
+    return clock() - start
+
+
+@contextmanager
+def apart(ddp_model: nn.parallel.DistributedDataParallel) -> Iterator[None]:
+    """No step inside waits for another rank: no gradients are summed, no buffers sent, and
+    SyncBatchNorm takes its own statistics."""
+    norms = [m for m in ddp_model.module.modules() if isinstance(m, nn.SyncBatchNorm)]
+    kept = ddp_model.require_forward_param_sync
+    for norm in norms:
+        norm.forward = nn.modules.batchnorm._BatchNorm.forward.__get__(norm)
+    try:
+        with ddp_model.no_sync():
+            ddp_model.require_forward_param_sync = False
+            yield
+    finally:
+        ddp_model.require_forward_param_sync = kept
+        for norm in norms:
+            del norm.forward
+
+
+def measure(
+    run: Callable[[int], None],
+    ddp_model: nn.parallel.DistributedDataParallel,
+    sizes: Sequence[int],
+    splits: Sequence[Sequence[int]],
+    rounds: int,
+) -> tuple[dict[int, float], list[float]]:
+    """Seconds of a step of each size on this rank, apart from the others, and of a whole step at
+    each of the splits, gradients summed.
+
+    All are taken in turn, round after round, so that what slows a machine for a while slows all of
+    them. A size that does not fit in the GPU's memory is left out.
+    """
+    group, device = ddp_model.process_group, ddp_model.device
+    with apart(ddp_model):
+        fitting = [size for size in sizes if _fits(run, size)]
+    own: dict[int, list[float]] = {size: [] for size in fitting}
+    whole = torch.zeros(rounds, len(splits), dtype=torch.float64)
+    for turn in range(rounds):
+        with apart(ddp_model):
+            dist.barrier(group)
+            for size in fitting:
+                own[size].append(timed(run, size, device))
+            others = dist.all_reduce(torch.zeros(1, device=device), group=group, async_op=True)
+            while fitting and not others.is_completed():
+                timed(run, fitting[turn % len(fitting)], device)
+            others.wait()
+        for number, split in enumerate(splits):
+            dist.barrier(group)
+            whole[turn, number] = timed(run, split[dist.get_rank(group)], device)
+    whole = whole.to(device)
+    dist.all_reduce(whole, dist.ReduceOp.MAX, group=group)
+    return {size: typical(times) for size, times in own.items()}, list(map(typical, whole.T.tolist()))
+
+
+def typical(times: Sequence[float]) -> float:
+    """The lower quartile: what other work on the machine adds to fewer than three of four steps is
+    not counted."""
+    return sorted(times)[len(times) // 4]
+
+
+def _fits(run: Callable[[int], None], size: int) -> bool:
+    """Runs the step once, to warm up."""
+    try:
+        run(size)
+    except torch.OutOfMemoryError:
+        torch.cuda.empty_cache()
+        return False
+    return True
+
+
+def all_reduce_seconds(nbytes: int, rounds: int, device: torch.device, group) -> float:
+    """Seconds of an all-reduce of that many bytes, bucket by bucket, on this rank."""
+    bucket = torch.zeros(min(nbytes, BUCKET) // 4 + 1, device=device)
+    pieces = -(-nbytes // BUCKET)
+    found = []
+    for _ in range(rounds + 1):
+        dist.barrier(group)
+        _wait_for(device)
+        start = clock()
+        for _ in range(pieces):
+            dist.all_reduce(bucket, group=group)
+        _wait_for(device)
+        found.append(clock() - start)
+    return typical(found[1:])
+
+
+def _wait_for(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

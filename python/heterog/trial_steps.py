@@ -1,0 +1,97 @@
+"""Steps of the user's training, of any number of samples, to be timed."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.distributed as dist
+
+from heterog.fair_shares import fit_line
+from heterog.uneven_loader import UnevenLoader
+
+MARGIN = 0.95  # of a GPU's memory: the rest is for what differs between batches
+
+
+class Trial:
+    """Call it with a number of samples: it runs the user's `step_fn` on so many, on this rank.
+
+    All ranks take the same samples, so that what differs is the ranks.
+    """
+
+    def __init__(self, ddp, weights, step_fn: Callable, loader: UnevenLoader):
+        self.ddp = ddp
+        self.group = ddp.process_group
+        self.device = ddp.device
+        self.weights = weights
+        self._step_fn = step_fn
+        self._loader = loader
+        generator = torch.Generator().manual_seed(0)
+        self._order = torch.randperm(loader.sampler.length, generator=generator).tolist()
+        self._batches: dict[int, object] = {}
+        self._by_itself: bool | None = None  # step_fn runs the backward pass
+        self.peaks: dict[int, int] = {}  # bytes of the GPU, by samples
+
+    def load(self, sizes: Sequence[int]) -> None:
+        """Makes the batches of these sizes ready, in place of those before."""
+        sizes = sorted(set(sizes))
+        batches = self._loader.batches_of([self._order[:size] for size in sizes])
+        self._batches = dict(zip(sizes, batches, strict=True))
+
+    def __call__(self, samples: int) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device)
+        self.weights.start(1, total=dist.get_world_size(self.group))
+        if self._by_itself is None:
+            self._find_backward(samples)
+        elif self._by_itself:
+            self._step_fn(self._batches[samples])
+        else:
+            self._forget_gradients()
+            self._step_fn(self._batches[samples]).backward()
+        if self.device.type == "cuda":
+            peak = torch.cuda.max_memory_allocated(self.device)
+            self.peaks[samples] = max(peak, self.peaks.get(samples, 0))
+
+    def _find_backward(self, samples: int) -> None:
+        seen = []
+        parameters = [p for p in self.ddp.parameters() if p.requires_grad]
+        hooks = [
+            p.register_post_accumulate_grad_hook(lambda _parameter: seen.append(True))
+            for p in parameters
+        ]
+        self._forget_gradients()
+        loss = self._step_fn(self._batches[samples])
+        self._by_itself = bool(seen)
+        if not seen:
+            if not isinstance(loss, torch.Tensor) or not loss.requires_grad:
+                raise ValueError(
+                    f"step_fn: it ran no backward pass of the model and returned {type(loss).__name__}; "
+                    "expected the loss, or a whole step"
+                )
+            loss.backward()
+        for hook in hooks:
+            hook.remove()
+
+    def _forget_gradients(self) -> None:
+        for parameter in self.ddp.parameters():
+            parameter.grad = None
+
+    def most(self) -> int | None:
+        """Samples that fit in the GPU's memory, by what steps took."""
+        if len(self.peaks) < 2:
+            return None
+        free, _ = torch.cuda.mem_get_info(self.device)
+        limit = free + torch.cuda.memory_reserved(self.device)
+        # A step that ends with the backward pass has no optimizer's state yet: Adam's is two tensors
+        # of the size of each parameter.
+        later = 0 if self._by_itself else 2 * gradient_bytes(self.ddp)
+        return samples_within(self.peaks, MARGIN * limit - later)
+
+
+def samples_within(peaks: dict[int, int], limit: float) -> int:
+    """How many samples take no more than `limit` bytes, by the peaks of some numbers of samples."""
+    fixed, per_sample = fit_line(peaks)
+    return max(0, int((limit - fixed) / per_sample))
+
+
+def gradient_bytes(model) -> int:
+    return sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)

@@ -1,0 +1,27 @@
+"""Runs a script as one rank of several, with a clock that trial steps put on: by a second a sample
+on rank 0, by more on later ranks, whatever this machine's speed. Usage: slowed.py SCRIPT"""
+
+import os
+import runpy
+import sys
+from pathlib import Path
+
+from heterog import step_times
+from heterog.trial_steps import Trial
+
+per_sample = 1 + 1.5 * int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")))
+now = 0.0
+run_step = Trial.__call__
+
+
+def timed_step(trial, samples):
+    global now
+    now += per_sample * samples
+    run_step(trial, samples)
+
+
+Trial.__call__ = timed_step
+step_times.clock = lambda: now
+script = sys.argv.pop(1)
+sys.path.insert(0, str(Path(script).parent))
+runpy.run_path(script, run_name="__main__")
