@@ -58,18 +58,16 @@ SearchResult anneal(BatchEvaluator& evaluator, const compiler::Strategy& start, 
   Incumbent incumbent{to_candidate(start), evaluator.evaluate(start)};
   SearchResult best{start, incumbent.measured.evaluation};
   const std::int64_t begin = evaluator.evaluations();
-  const std::int64_t end =
-      begin + std::min(options.evaluations, evaluator.evaluations_left());
+  const std::int64_t end = begin + std::min(options.evaluations, evaluator.evaluations_left());
   const double begin_used = evaluator.used();
-  // Small spaces run out of new strategies: a bound on proposals ends the search there too.
-  std::int64_t stale = 0;
-  constexpr std::int64_t kStaleRounds = 256;
+  // Small spaces run out of new strategies: rounds without any end the search there.
+  int stale = 0;
   while (evaluator.evaluations() < end && evaluator.used() < options.until &&
          stale < kStaleRounds) {
     const double by_count = static_cast<double>(evaluator.evaluations() - begin) /
                             static_cast<double>(std::max<std::int64_t>(1, end - begin));
-    const double by_budget = (evaluator.used() - begin_used) /
-                             std::max(1e-12, options.until - begin_used);
+    const double by_budget =
+        (evaluator.used() - begin_used) / std::max(1e-12, options.until - begin_used);
     const double temperature =
         options.hot * std::pow(options.cold / options.hot, std::max(by_count, by_budget));
 

@@ -6,8 +6,8 @@
 #include "planner/annealing.h"
 #include "planner/baselines.h"
 #include "planner/exact.h"
-#include "planner/pipeline/pipelines.h"
 #include "planner/local_search.h"
+#include "planner/pipeline/pipelines.h"
 #include "planner/random_search.h"
 #include "planner/registry.h"
 

@@ -43,6 +43,7 @@ Candidate to_candidate(const compiler::Strategy& strategy) {
   for (const compiler::UnitDecision& decision : strategy.units) {
     candidate.share_of.push_back(intern(candidate, decision.replicas));
     candidate.sync_of.push_back(decision.sync);
+    candidate.recompute_of.push_back(decision.recompute);
   }
   return candidate;
 }
@@ -53,9 +54,10 @@ compiler::Strategy to_strategy(const Candidate& candidate) {
   for (GroupId group : id_range<GroupId>(candidate.share_of.size())) {
     const Replicas& replicas = candidate.shares[candidate.share_of[group]];
     // One replica has nothing to aggregate: one spelling of it, so that repeats are seen.
-    strategy.units.push_back({.replicas = replicas,
-                              .sync = replicas.size() == 1 ? compiler::SyncMethod::kAllReduce
-                                                           : candidate.sync_of[group]});
+    strategy.units.push_back(
+        {.replicas = replicas,
+         .sync = replicas.size() == 1 ? compiler::SyncMethod::kAllReduce : candidate.sync_of[group],
+         .recompute = candidate.recompute_of[group]});
   }
   strategy.order = candidate.order;
   strategy.bucket_bytes = candidate.bucket_bytes;
@@ -77,12 +79,16 @@ Candidate apply(const Candidate& candidate, const Move& move) {
   if (move.sync) {
     for (GroupId group : move.groups) next.sync_of[group] = *move.sync;
   }
+  if (move.recompute) {
+    for (GroupId group : move.groups) next.recompute_of[group] = *move.recompute;
+  }
   if (move.order) next.order = *move.order;
   if (move.bucket_bytes) next.bucket_bytes = *move.bucket_bytes;
 
   // Entries that no group uses any more would only pile up.
   Candidate packed{.order = next.order, .bucket_bytes = next.bucket_bytes};
   packed.sync_of = std::move(next.sync_of);
+  packed.recompute_of = std::move(next.recompute_of);
   for (ShareId share : next.share_of) packed.share_of.push_back(intern(packed, next.shares[share]));
   return packed;
 }

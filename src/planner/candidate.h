@@ -20,6 +20,7 @@ struct Candidate {
   IdVector<ShareId, Replicas> shares;  // distinct
   IdVector<GroupId, ShareId> share_of;
   IdVector<GroupId, compiler::SyncMethod> sync_of;
+  IdVector<GroupId, bool> recompute_of;
   compiler::OrderPolicy order = compiler::OrderPolicy::kRank;
   Bytes bucket_bytes = 0;
 };
@@ -48,6 +49,7 @@ struct Move {
   std::vector<GroupId> groups;
   std::optional<Replicas> replicas;  // of `groups`
   std::optional<compiler::SyncMethod> sync;
+  std::optional<bool> recompute;
   // Every group with the first replicas of a pair gets the second, all pairs at once.
   std::vector<std::pair<Replicas, Replicas>> reweigh;
   std::optional<compiler::OrderPolicy> order;

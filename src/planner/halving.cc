@@ -32,11 +32,11 @@ std::vector<Start> halve(BatchEvaluator& evaluator, std::vector<Start> starts, R
       const double here = evaluator.used();
       if (here >= until) break;
       Start& start = starts[i];
-      const SearchResult found = local_search(
-          evaluator, start.tried.strategy, rng,
-          {.evaluations = kUnbounded,
-           .until = here + (end - here) / static_cast<double>(going - i),
-           .patience = 0});
+      const SearchResult found =
+          local_search(evaluator, start.tried.strategy, rng,
+                       {.evaluations = kUnbounded,
+                        .until = here + (end - here) / static_cast<double>(going - i),
+                        .patience = 0});
       if (!better(found.evaluation, start.tried.evaluation)) continue;
       start.tried = {found.strategy, found.evaluation};
       if (!start.name.ends_with("local-search")) start.name += " + local-search";

@@ -53,8 +53,8 @@ SearchResult local_search(BatchEvaluator& evaluator, const compiler::Strategy& s
   const std::int64_t end = evaluator.evaluations() + options.evaluations;
   std::vector<Proposal> helpful;  // of the last round, best first, the one taken left out
   std::int64_t in_vain = 0;
-  // Small spaces run out of new strategies: a bound on proposals ends the search there too.
-  for (std::int64_t proposed = 0; proposed < 16 * options.evaluations;) {
+  // Small spaces run out of new strategies: rounds without any end the search there.
+  for (int stale = 0; stale < kStaleRounds;) {
     const std::int64_t left = std::min(end - evaluator.evaluations(), evaluator.evaluations_left());
     if (left <= 0 || evaluator.used() >= options.until) break;
     if (options.patience > 0 && in_vain >= options.patience) break;
@@ -67,7 +67,8 @@ SearchResult local_search(BatchEvaluator& evaluator, const compiler::Strategy& s
       for (const Proposal& proposal : helpful) all = apply(all, proposal.move);
       round.push_back({helpful[0].move, helpful[0].kind, std::move(all), {}});
       if (helpful.size() > 1 && size > 1) {
-        round.push_back({helpful[0].move, helpful[0].kind, apply(incumbent.candidate, helpful[0].move), {}});
+        round.push_back(
+            {helpful[0].move, helpful[0].kind, apply(incumbent.candidate, helpful[0].move), {}});
       }
     }
     while (round.size() < size) {
@@ -76,11 +77,11 @@ SearchResult local_search(BatchEvaluator& evaluator, const compiler::Strategy& s
       Candidate candidate = apply(incumbent.candidate, move);
       round.push_back({std::move(move), kind, std::move(candidate), {}});
     }
-    proposed += static_cast<std::int64_t>(round.size());
-
     std::vector<compiler::Strategy> strategies;
     for (const Proposal& proposal : round) strategies.push_back(to_strategy(proposal.candidate));
+    const std::int64_t before = evaluator.evaluations();
     const std::vector<Measured> measured = evaluator.evaluate(strategies);
+    stale = evaluator.evaluations() == before ? stale + 1 : 0;
     helpful.clear();
     for (std::size_t i = 0; i < round.size(); ++i) {
       round[i].measured = measured[i];

@@ -58,7 +58,8 @@ Palette replica_palette(const cost::Problem& problem) {
   for (DeviceId device : cluster.device_ids()) palette.single.push_back({{device, 1}});
   // The replicas of EV and CP exactly as the baselines spell them.
   add_distinct(palette.sets, compiler::even_decision(problem, SyncMethod::kAllReduce).replicas);
-  add_distinct(palette.sets, compiler::proportional_decision(problem, SyncMethod::kAllReduce).replicas);
+  add_distinct(palette.sets,
+               compiler::proportional_decision(problem, SyncMethod::kAllReduce).replicas);
   const space::ModelSeconds seconds(problem);
   for (MachineId machine : id_range<MachineId>(cluster.machine_count())) {
     add_sets(problem, seconds, cluster.machine(machine).devices, palette.machines);
@@ -207,10 +208,34 @@ Move MoveMaker::reweigh(const Incumbent& from, Rng& rng) const {
   std::size_t taker = rng.below(samples.size() - 1);
   if (taker >= giver) ++taker;
   const auto most = static_cast<std::size_t>(samples[giver].weight);
-  return {.reweigh = {{before, moved(before, {&samples[giver].device, 1},
-                                     {&samples[taker].device, 1},
-                                     static_cast<std::int64_t>(draw_length(most, rng)),
-                                     problem_.batch)}}};
+  return {.reweigh = {
+              {before, moved(before, {&samples[giver].device, 1}, {&samples[taker].device, 1},
+                             static_cast<std::int64_t>(draw_length(most, rng)), problem_.batch)}}};
+}
+
+// A stretch of groups, alike ones or all: to run again, if a device is nearly full; else not to.
+Move MoveMaker::recompute(const Incumbent& from, Rng& rng) const {
+  const Candidate& candidate = from.candidate;
+  bool tight = false;
+  for (DeviceId device : problem_.cluster->device_ids()) {
+    tight |=
+        from.measured.peak_bytes[device] > problem_.cluster->device(device).memory_bytes / 16 * 15;
+  }
+  const bool some = std::ranges::find(candidate.recompute_of, true) != candidate.recompute_of.end();
+  if (!tight && !some) return propose(from, MoveKind::kOne, rng);
+  Move move;
+  switch (rng.below(3)) {
+    case 0:
+      move.groups = run_at(0, count_);
+      break;
+    case 1:
+      move.groups = draw_alike(rng);
+      break;
+    default:
+      move.groups = run_at(draw_group(rng).value(), draw_length(count_, rng));
+  }
+  move.recompute = !candidate.recompute_of[move.groups.front()];
+  return move;
 }
 
 Move MoveMaker::propose(const Incumbent& from, MoveKind kind, Rng& rng) const {
@@ -246,6 +271,8 @@ Move MoveMaker::propose(const Incumbent& from, MoveKind kind, Rng& rng) const {
       const Replicas& before = candidate.shares[candidate.share_of[draw_group(rng)]];
       return {.reweigh = {{before, draw_palette(rng)}}};
     }
+    case MoveKind::kRecompute:
+      return recompute(from, rng);
     case MoveKind::kSchedule: {
       constexpr std::array<Bytes, 5> kBuckets = {0, 1 << 22, 1 << 24, 1 << 26, 1 << 28};
       if (rng.below(3) != 0) return {.bucket_bytes = kBuckets[rng.below(kBuckets.size())]};

@@ -12,18 +12,19 @@ namespace heterog::planner {
 
 // Ways to make a move.
 enum class MoveKind : std::uint8_t {
-  kOne,       // one group, drawn by its time or its parameters
-  kRun,       // neighbours in topological order
-  kAlike,     // groups of the same operators and sizes (the layers of a stack), all or a stretch
-  kBoundary,  // where two neighbours differ, one side takes some of the other's groups
-  kHeaviest,  // the groups with most parameter bytes per second of computation
-  kSync,      // parameter server ↔ all-reduce, for a set of groups
-  kReweigh,   // samples from one device to another, wherever those shares are used
-  kBalance,   // samples from a device that computes for long to one that does not
-  kReplace,   // one set of replicas for another, wherever it is used
-  kSchedule,  // order policy or size of gradient buckets
+  kOne,        // one group, drawn by its time or its parameters
+  kRun,        // neighbours in topological order
+  kAlike,      // groups of the same operators and sizes (the layers of a stack), all or a stretch
+  kBoundary,   // where two neighbours differ, one side takes some of the other's groups
+  kHeaviest,   // the groups with most parameter bytes per second of computation
+  kSync,       // parameter server ↔ all-reduce, for a set of groups
+  kReweigh,    // samples from one device to another, wherever those shares are used
+  kBalance,    // samples from a device that computes for long to one that does not
+  kReplace,    // one set of replicas for another, wherever it is used
+  kRecompute,  // whether forward passes run again for backward passes, where memory is short
+  kSchedule,   // order policy or size of gradient buckets
 };
-inline constexpr int kMoveKindCount = 10;
+inline constexpr int kMoveKindCount = 11;
 
 // Sets of devices worth trying on any cluster.
 struct Palette {
@@ -50,6 +51,7 @@ class MoveMaker {
   Move boundary(const Incumbent& from, Rng& rng) const;
   Move toggle_sync(const Candidate& candidate, Rng& rng) const;
   Move reweigh(const Incumbent& from, Rng& rng) const;
+  Move recompute(const Incumbent& from, Rng& rng) const;
 
   const cost::Problem& problem_;
   std::size_t count_;

@@ -30,12 +30,16 @@ constexpr double kHopeful = 1.1;
 constexpr const char* kPipeline = "pipeline";
 
 // Parts of the budget at which the stages end.
-constexpr double kHalved = 0.25;
+constexpr double kHalved = 0.3;
 constexpr double kAnnealed = 0.9;
 // Of annealing from what climbing has found: a third of what serves from a baseline.
-constexpr double kHot = 3e-3;
+constexpr double kHot = 5e-3;
+// With less than this budget local search gets further.
+constexpr double kPlansToAnneal = 800;
 // Starts that are climbed from, of each origin.
 constexpr std::size_t kStarts = 3;
+// A plan that lacks a hundredth of all memory counts as so many hundredths slower.
+constexpr double kMissing = 10;
 // A pipeline that is so much faster is not caught up with by moves of groups.
 constexpr double kFarAhead = 0.9;
 
@@ -192,7 +196,8 @@ class Search {
       const bool worth = fits || start.tried.evaluation.step < result_.evaluation.step ||
                          !result_.evaluation.feasible;
       std::size_t& count = fits ? fitting : missing;
-      if (!worth || count == kStarts || std::ranges::find(taken, plain.units) != taken.end()) continue;
+      if (!worth || count == kStarts || std::ranges::find(taken, plain.units) != taken.end())
+        continue;
       ++count;
       taken.push_back(plain.units);
       starts_.push_back(std::move(start));
@@ -200,7 +205,33 @@ class Search {
     }
   }
 
+  // That the budget will have simulated in the end, as far as it has got until now.
+  double plans_in_all() const {
+    return static_cast<double>(evaluator_.evaluations()) / std::max(evaluator_.used(), 1e-6);
+  }
+
+  // Those that are worth climbing from, as many as the budget climbs from for a while: fast, or
+  // fast and short of little memory.
+  void choose_starts() {
+    constexpr double kPlansPerStart = 48;  // in all rounds of halving
+    Bytes memory = 0;
+    for (DeviceId device : context_.problem().cluster->device_ids()) {
+      memory += context_.problem().cluster->device(device).memory_bytes;
+    }
+    const auto promise = [&](const Start& start) {
+      const Evaluation& evaluation = start.tried.evaluation;
+      const double missing =
+          static_cast<double>(evaluation.missing_bytes) / static_cast<double>(memory);
+      return to_seconds(evaluation.step) * (1 + kMissing * missing);
+    };
+    std::ranges::stable_sort(starts_, {}, promise);
+    const double plans = plans_in_all() * kHalved;
+    const auto most = static_cast<std::size_t>(std::max(2.0, plans / kPlansPerStart));
+    if (starts_.size() > most) starts_.resize(most);
+  }
+
   void climb_starts() {
+    choose_starts();
     starts_ = halve(evaluator_, std::move(starts_), context_.rng, kHalved);
     for (const Start& start : starts_) {
       consider(start.tried.strategy, start.tried.evaluation, start.name);
@@ -222,21 +253,37 @@ class Search {
 
   // What is left of the budget, on the best start: annealing, then local search and kicks.
   void improve() {
-    Start best = std::move(starts_.front());
+    Start best = starts_.front();
     const Evaluation& ahead = result_.evaluation;
-    const bool hopeless = ahead.feasible && (!best.tried.evaluation.feasible ||
-                                             to_seconds(ahead.step) <
-                                                 kFarAhead * to_seconds(best.tried.evaluation.step));
+    const bool hopeless =
+        ahead.feasible &&
+        (!best.tried.evaluation.feasible ||
+         to_seconds(ahead.step) < kFarAhead * to_seconds(best.tried.evaluation.step));
     if (hopeless && !context_.budget.limited()) return;
-    const auto keep = [&](const SearchResult& found, const std::string& by) {
+    const auto keep = [&](const SearchResult& found, std::string name, const std::string& by) {
       if (!better(found.evaluation, best.tried.evaluation)) return;
-      best.tried = {found.strategy, found.evaluation};
-      if (!best.name.ends_with(by)) best.name += " + " + by;
+      if (!name.ends_with(by)) name += " + " + by;
+      best = {{found.strategy, found.evaluation}, std::move(name)};
       consider(found.strategy, found.evaluation, best.name);
     };
-    keep(anneal(evaluator_, best.tried.strategy, context_.rng,
-                {.evaluations = kUnbounded, .until = kAnnealed, .hot = kHot}),
-         "annealing");
+    // From the best start, and from the best of another origin where there is time for both: starts
+    // of one origin end alike.
+    std::vector<Start> annealed;
+    if (plans_in_all() >= kPlansToAnneal) annealed.push_back(best);
+    for (Start& start : starts_) {
+      if (annealed.size() == 2 || plans_in_all() < 2 * kPlansToAnneal) break;
+      if (start.name != best.name && start.tried.evaluation.feasible) {
+        annealed.push_back(std::move(start));
+      }
+    }
+    for (std::size_t i = 0; i < annealed.size(); ++i) {
+      const double now = evaluator_.used();
+      const auto left = static_cast<double>(annealed.size() - i);
+      keep(
+          anneal(evaluator_, annealed[i].tried.strategy, context_.rng,
+                 {.evaluations = kUnbounded, .until = now + (kAnnealed - now) / left, .hot = kHot}),
+          annealed[i].name, "annealing");
+    }
     // Nothing new to evaluate for this many rounds: the space is exhausted.
     int stale = 0;
     for (Strategy start = best.tried.strategy; !evaluator_.spent() && stale < 64;
@@ -244,7 +291,7 @@ class Search {
       const std::int64_t before = evaluator_.evaluations();
       keep(local_search(evaluator_, start, context_.rng,
                         {.evaluations = kUnbounded, .patience = options_.patience}),
-           "local-search");
+           best.name, "local-search");
       stale = evaluator_.evaluations() == before ? stale + 1 : 0;
     }
   }

@@ -27,10 +27,9 @@ Replicas level(const cost::Problem& problem, const space::GroupSummaries& groups
 
 // Samples from a device that computes for long to one that does not and has memory left, or between
 // all devices of their types: so many that both would compute for as long, more or less. Of all
-// that the giver holds, of the groups with the slices of group `around`, or of a stretch of those; or between all
-// devices of those slices at once (`level`).
-// Nothing if the devices are balanced already, `around` is not on the giver, or the oracle does not
-// know how long they compute.
+// that the giver holds, of the groups with the slices of group `around`, or of a stretch of those;
+// or between all devices of those slices at once (`level`). Nothing if the devices are balanced
+// already, `around` is not on the giver, or the oracle does not know how long they compute.
 std::optional<Move> rebalance(const cost::Problem& problem, const space::GroupSummaries& groups,
                               const Incumbent& from, GroupId around, Rng& rng);
 

@@ -14,7 +14,9 @@ std::int64_t one_shot_evaluations(const cost::Problem& problem) {
   std::size_t ops = 0;
   for (OpId op : problem.graph->op_ids()) ops += problem.graph->op(op).alias ? 0 : 1;
   const auto tasks = static_cast<std::int64_t>(ops * problem.cluster->device_count());
-  return std::clamp<std::int64_t>(8'000'000 / std::max<std::int64_t>(1, tasks), 96, 3'000);
+  constexpr std::int64_t kStarts = 64;  // about what is spent before anything is climbed from
+  return kStarts +
+         std::clamp<std::int64_t>(9'000'000 / std::max<std::int64_t>(1, tasks), 64, 3'000);
 }
 
 Budget budget_or_one_shot(const PlannerContext& context) {

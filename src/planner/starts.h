@@ -10,6 +10,8 @@ namespace heterog::planner {
 
 // For searches that stop when their evaluator's budget is spent.
 inline constexpr std::int64_t kUnbounded = std::int64_t{1} << 40;
+// So many rounds in which nothing new was proposed say that there is hardly anything new.
+inline constexpr int kStaleRounds = 64;
 
 // So many that searches of graphs and clusters of any size take about the same time.
 std::int64_t one_shot_evaluations(const cost::Problem& problem);

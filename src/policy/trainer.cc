@@ -106,8 +106,7 @@ TrainSummary train(const TrainConfig& config, const TrainOptions& options) {
 
 FinetuneResult finetune(const Policy& policy, oracle::Oracle& oracle,
                         const FinetuneOptions& options) {
-  VALIDATE(options.budget.limited(),
-           "finetune: needs a budget, of seconds or of evaluations");
+  VALIDATE(options.budget.limited(), "finetune: needs a budget, of seconds or of evaluations");
   use_one_network_thread();
   TrainConfig config = policy.config();
   // All 64 bits: seeds of planners are themselves random numbers.

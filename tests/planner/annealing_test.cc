@@ -17,7 +17,8 @@ namespace {
 
 class AnnealingTest : public testing::Test {
  protected:
-  SearchResult annealed(int threads, const AnnealingOptions& options, std::int64_t* used = nullptr) {
+  SearchResult annealed(int threads, const AnnealingOptions& options,
+                        std::int64_t* used = nullptr) {
     ThreadPool pool(threads);
     oracle::SimulatedOracle simulator(*problem_, pool);
     BatchEvaluator evaluator(simulator);
@@ -51,8 +52,7 @@ TEST_F(AnnealingTest, ImprovesWithinItsEvaluationsWhateverTheThreads) {
 TEST_F(AnnealingTest, GivesTheBestThatItSawHoweverHot) {
   for (const double hot : {1e-9, 1.0}) {
     std::int64_t asked = 0;
-    const SearchResult found =
-        annealed(1, {.evaluations = 100, .hot = hot, .cold = hot}, &asked);
+    const SearchResult found = annealed(1, {.evaluations = 100, .hot = hot, .cold = hot}, &asked);
     EXPECT_GT(asked, 50);
     ThreadPool pool(1);
     oracle::SimulatedOracle simulator(*problem_, pool);

@@ -30,10 +30,8 @@ TEST(Moved, KeepsEverySampleAndGivesNoMoreThanThereIs) {
   // Two give three each, and two share the six.
   const std::vector<DeviceId> givers = {DeviceId(0), DeviceId(2)};
   const std::vector<DeviceId> takers = {DeviceId(1), DeviceId(3)};
-  EXPECT_EQ(moved(even, givers, takers, 3, 16), (Replicas{{DeviceId(0), 5},
-                                                          {DeviceId(1), 3},
-                                                          {DeviceId(2), 5},
-                                                          {DeviceId(3), 3}}));
+  EXPECT_EQ(moved(even, givers, takers, 3, 16),
+            (Replicas{{DeviceId(0), 5}, {DeviceId(1), 3}, {DeviceId(2), 5}, {DeviceId(3), 3}}));
 }
 
 class RebalanceTest : public testing::Test {

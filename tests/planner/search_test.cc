@@ -99,8 +99,7 @@ TEST(Moves, AlwaysGiveStrategiesThatFitTheProblem) {
   std::array<int, kMoveKindCount> changed{};
   for (int i = 0; i < 2000; ++i) {
     const int kind = i % kMoveKindCount;
-    const Candidate next =
-        apply(candidate, maker.propose(from, static_cast<MoveKind>(kind), rng));
+    const Candidate next = apply(candidate, maker.propose(from, static_cast<MoveKind>(kind), rng));
     const compiler::Strategy strategy = to_strategy(next);
     ASSERT_NO_THROW(compiler::check_strategy(*problem, strategy, "move"));
     changed[kind] += strategy != to_strategy(candidate);
