@@ -2,25 +2,57 @@
 
 from heterog.checkpoint import Checkpoint, load_checkpoint
 from heterog.config import RunnerConfig
-from heterog.errors import ExportError, HeterogError
+from heterog.errors import (
+    ExportError,
+    HeterogError,
+    InputError,
+    InternalError,
+    NothingFits,
+    RunFailed,
+)
 from heterog.loss_scaling import LossScaling
+from heterog.results import (
+    Comparison,
+    Explanation,
+    Plan,
+    Shares,
+    Simulation,
+    Verification,
+)
 from heterog.runner import Runner, get_runner
 from heterog.step import TrainingStep, export_training_step
 from heterog.uneven import UnevenBatchSampler, weighted_gradients
+from heterog.verbs import compare, explain, plan, shares, simulate, verify
 from heterog.version import VERSION as __version__
 
 __all__ = [
     "Checkpoint",
+    "Comparison",
     "ExportError",
+    "Explanation",
     "HeterogError",
+    "InputError",
+    "InternalError",
     "LossScaling",
+    "NothingFits",
+    "Plan",
+    "RunFailed",
     "Runner",
     "RunnerConfig",
+    "Shares",
+    "Simulation",
     "TrainingStep",
     "UnevenBatchSampler",
+    "Verification",
     "__version__",
+    "compare",
+    "explain",
     "export_training_step",
     "get_runner",
     "load_checkpoint",
+    "plan",
+    "shares",
+    "simulate",
+    "verify",
     "weighted_gradients",
 ]

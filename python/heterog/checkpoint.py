@@ -17,6 +17,7 @@ import torch
 from heterog import tensor_file
 from heterog.errors import HeterogError
 from heterog.files import make_folder, replace_file
+from heterog.given import FilePath
 
 _FORMAT = "heterog-checkpoint"
 _VERSION = "2"  # 1 had no checksums
@@ -33,7 +34,7 @@ class Checkpoint:
     extra: dict = field(default_factory=dict)  # the caller's own, as JSON
 
 
-def save_checkpoint(path, checkpoint: Checkpoint) -> None:
+def save_checkpoint(path: FilePath, checkpoint: Checkpoint) -> None:
     """Replaces what `path` holds, whole or not at all."""
     path = os.fspath(path)
     make_folder(os.path.dirname(path) or ".")
@@ -49,7 +50,7 @@ def save_checkpoint(path, checkpoint: Checkpoint) -> None:
                 os.unlink(old)
 
 
-def load_checkpoint(path) -> Checkpoint:
+def load_checkpoint(path: FilePath) -> Checkpoint:
     """What save_checkpoint wrote, once its bytes are those that were written."""
     if not isinstance(path, (str, os.PathLike)):
         raise HeterogError(f"checkpoint: {path!r} is no path")

@@ -1,21 +1,17 @@
-"""The C++ library and the program, as Python reaches them: libheterog by ctypes, `heterog` as a
-process."""
+"""The C++ library as Python reaches it, by ctypes."""
 
+import atexit
 import ctypes
-import json
+import logging
 import os
-import shutil
-import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 
-from heterog_command import program_environment
-
 from heterog.errors import HeterogError
 
-_API_VERSION = 4
+_API_VERSION = 5
 _PACKAGE = Path(__file__).resolve().parent
 _CHECKOUT = _PACKAGE.parent.parent
 
@@ -92,62 +88,32 @@ class NativeOptions:
     tune_process: bool = False
 
 
-def find_program() -> str:
-    """The program `heterog`."""
-    places = [_PACKAGE / "bin" / "heterog"]
-    on_path = shutil.which("heterog")
-    # A script there is the wheel's command, not the program.
-    if on_path and not _is_script(on_path):
-        places.append(Path(on_path))
-    places += [_CHECKOUT / "build" / kind / "bin" / "heterog" for kind in ("release", "dev")]
-    return _first("HETEROG_BIN", "the program heterog", places)
-
-
 def find_library() -> str:
     """libheterog.so."""
     places = [_PACKAGE / "lib" / "libheterog.so"]
     places += [_CHECKOUT / "build" / kind / "lib" / "libheterog.so" for kind in ("release", "dev")]
-    return _first("HETEROG_LIBRARY", "libheterog.so", places)
-
-
-def _is_script(path: str) -> bool:
-    with open(path, "rb") as file:
-        return file.read(2) == b"#!"
-
-
-def _first(variable: str, what: str, places: list[Path]) -> str:
-    given = os.environ.get(variable)
+    given = os.environ.get("HETEROG_LIBRARY")
     if given:
         if not os.path.isfile(given):
-            raise HeterogError(f"{variable}: {given} is no file")
-        return given
+            raise HeterogError(f"HETEROG_LIBRARY: {given} is no file")
+        return os.path.abspath(given)
     for place in places:
         if place.is_file():
             return str(place)
     raise HeterogError(
-        f"{what} was not found in {', '.join(str(place) for place in places)}; install the wheel "
-        f"(scripts/build_wheel.sh), build it (scripts/build_release.sh), or set {variable}"
+        f"libheterog.so was not found in {', '.join(str(place) for place in places)}; install the "
+        "wheel (scripts/build_wheel.sh), build it (scripts/build_release.sh), or set HETEROG_LIBRARY"
     )
 
 
-def run_program(arguments: list[str]) -> dict:
-    """Runs a verb with --json; what it printed."""
-    done = subprocess.run(
-        [find_program(), *arguments, "--json"],
-        env=program_environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        lines = [line for line in done.stderr.splitlines() if line.strip()]
-        reason = lines[-1].removeprefix("heterog: error: ") if lines else f"exit code {done.returncode}"
-        raise HeterogError(f"heterog {arguments[0]}: {reason}", done.returncode)
-    return json.loads(done.stdout)
+_library: ctypes.CDLL | None = None
+_Listener = ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_char_p)
+LOGGER = logging.getLogger("heterog")  # what the library logs
 
 
-_library = None
+@_Listener
+def _hear(level: int, line: bytes) -> None:
+    LOGGER.log(10 * level, "%s", line.decode(errors="replace"))
 
 
 def load_library() -> ctypes.CDLL:
@@ -191,6 +157,16 @@ def load_library() -> ctypes.CDLL:
         value,
     ]
     library.heterog_meet.argtypes = [runner, ctypes.c_int32, number]
+    library.heterog_run_verb.argtypes = [
+        ctypes.POINTER(ctypes.c_char_p),
+        ctypes.c_int32,
+        number,
+        ctypes.POINTER(ctypes.c_char_p),
+    ]
+    library.heterog_log_to.argtypes = [_Listener]
+    library.heterog_log_to.restype = None
+    library.heterog_log_to(_hear)
+    atexit.register(library.heterog_log_to, _Listener())  # Python cannot be called any more then
     library.heterog_xxh3.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
     library.heterog_xxh3.restype = ctypes.c_uint64
     _library = library

@@ -5,13 +5,15 @@ import os
 import sys
 import weakref
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
 
 import torch
 
 from heterog.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from heterog.config import RunnerConfig, read_config
 from heterog.errors import HeterogError
+from heterog.given import Devices, FilePath, LossFunction, MakeInputs, Model, Optimizer
 from heterog.interpreter import (
     buffer_from_file,
     dtype_of,
@@ -36,7 +38,14 @@ _STARTERS = (
 )
 
 
-def get_runner(model, make_inputs, loss_fn, optimizer, device_info, config=None) -> "Runner":
+def get_runner(
+    model: Model,
+    make_inputs: MakeInputs | Sequence[MakeInputs],
+    loss_fn: LossFunction,
+    optimizer: Optimizer,
+    device_info: Devices,
+    config: RunnerConfig | dict[str, Any] | None = None,
+) -> "Runner":
     """Exports the training step, plans it for the devices, and makes their workers.
 
     model        an nn.Module, or a function that builds one; training begins with its weights
@@ -59,16 +68,18 @@ def get_runner(model, make_inputs, loss_fn, optimizer, device_info, config=None)
     for name, tensor in [*built.named_parameters(), *built.named_buffers()]:
         if tensor.device.type == "meta":
             raise HeterogError(f"model: '{name}' holds no values, it is on the meta device; load it")
-    if not isinstance(optimizer, torch.optim.Optimizer):
+    if isinstance(optimizer, torch.optim.Optimizer):
+        trainer = optimizer
+    else:
         trained = [p for p in built.parameters() if p.requires_grad]
-        optimizer = _made("optimizer", optimizer, trained)
+        trainer = _made("optimizer", optimizer, trained)
     makers = makers_of(make_inputs)
     steps = [
         export_training_step(
             built,
             maker,
             loss_fn,
-            optimizer,
+            trainer,
             config.name,
             batches=config.batches,
             batch=config.batch,
@@ -90,7 +101,7 @@ def get_runner(model, make_inputs, loss_fn, optimizer, device_info, config=None)
     ]
     files = make_files(steps, device_info, config)
     names = input_names(loss_fn, makers[0])
-    return Runner(built, optimizer, makers, names, steps, files, config)
+    return Runner(built, trainer, makers, names, steps, files, config)
 
 
 def _made(what: str, function, *arguments):
@@ -157,6 +168,7 @@ class Runner:
         }
         self._of_model: list[str] = []
         self._of_model = [name for name in self._names_of_model() if name in self._kept]
+        assert step.update is not None, "exported steps say what was found out about the optimizer"
         self._state = OptimizerState(optimizer, model, step.update, "step" in self._settings)
         self._steps = 0
         self._start()
@@ -180,7 +192,7 @@ class Runner:
         """By what the loss is multiplied now; None: it is not. Of several processes, each one asks."""
         return self._fetch([SCALE])[SCALE].item() if SCALE in self._kept else None
 
-    def step(self, batch) -> float:
+    def step(self, batch: Any) -> float:
         """One training step on a whole batch: a tensor, or a tuple or list in the order of
         make_inputs, or a dict by the names of loss_fn's arguments. Returns the loss.
 
@@ -197,10 +209,12 @@ class Runner:
         loss, self.last_step_seconds = self._native.step(number, graph, samples, inputs)
         self._steps = number
         # What a scheduler looks at to warn of a step that was left out.
-        self.optimizer._opt_called = True
+        self.optimizer._opt_called = True  # type: ignore[attr-defined]
         return loss
 
-    def run(self, steps: int, iterable=None, *, drop_last: bool = True) -> list[float]:
+    def run(
+        self, steps: int, iterable: Iterable[Any] | None = None, *, drop_last: bool = True
+    ) -> list[float]:
         """So many steps; their losses. `iterable`, a DataLoader say, is gone through again and
         again; without one, make_inputs makes the batches, from the seed and the step's number.
 
@@ -253,12 +267,12 @@ class Runner:
         calls it."""
         names = self._names_of_model()
         found = self._fetch([name for name in self._kept if name in names])
-        state = self.model.state_dict()
+        state = cast("OrderedDict[str, torch.Tensor]", self.model.state_dict())
         for key, name in self._names_of_keys().items():
             state[key] = found[name] if name in found else state[key].detach().clone()
         return state
 
-    def load_state_dict(self, state: dict) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """As model.load_state_dict(state, strict=True), for the workers."""
         if not isinstance(state, Mapping):
             raise HeterogError(f"load_state_dict: {type(state).__name__} given; it is a dict of tensors")
@@ -276,12 +290,12 @@ class Runner:
         for key, name in names.items():
             self._put(name, state[key])
 
-    def optimizer_state_dict(self) -> dict:
+    def optimizer_state_dict(self) -> dict[str, Any]:
         """As a torch optimizer's state_dict() after the same steps, which such a one can load."""
         names = [name for name in self._kept if self._role(name) == "optimizer_state"]
         return self._state.state_dict(self._fetch(names), self._steps)
 
-    def load_optimizer_state_dict(self, state: dict) -> None:
+    def load_optimizer_state_dict(self, state: dict[str, Any]) -> None:
         """State, settings and, where the state counts them, the number of steps done."""
         values, steps = self._state.load(state)
         self._put_optimizer_state(values)
@@ -301,7 +315,7 @@ class Runner:
                 names[name].copy_(value)
         return self.model
 
-    def save(self, path, extra: dict | None = None) -> None:
+    def save(self, path: FilePath, extra: dict[str, Any] | None = None) -> None:
         """Writes a checkpoint (heterog.load_checkpoint): the file `path`, which plain PyTorch
         loads, and one beside it. `extra`: anything JSON can hold, to come back from load(). Of
         several processes, each one calls it and rank 0 writes."""
@@ -326,7 +340,7 @@ class Runner:
         if failure is not None:
             raise failure
 
-    def load(self, path) -> dict:
+    def load(self, path: FilePath) -> dict[str, Any]:
         """Goes on where save() was called, bit for bit; returns its `extra`."""
         checkpoint = load_checkpoint(_path_of(path))
         self.load_state_dict(checkpoint.model)
@@ -347,7 +361,7 @@ class Runner:
     def __enter__(self) -> "Runner":
         return self
 
-    def __exit__(self, kind, _error, _trace) -> None:
+    def __exit__(self, kind: Any, _error: Any, _trace: Any) -> None:
         self.close(finished=kind is None)
 
     # ---- tensors of the workers ----

@@ -4,10 +4,13 @@ and gradients weighted by them."""
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.utils.data import Sampler
+
+from heterog.given import FilePath
 
 
 def read_shares(path) -> list[int]:
@@ -68,8 +71,8 @@ class UnevenBatchSampler(Sampler[list[int]]):
 
     def __init__(
         self,
-        dataset_or_length,
-        samples_per_rank,
+        dataset_or_length: Any,
+        samples_per_rank: Sequence[int] | FilePath,
         rank: int | None = None,
         *,
         shuffle: bool = False,
@@ -160,7 +163,7 @@ class GradientWeights:
         self._sampler = sampler
         self._device = ddp_model.device
         self._share: float | torch.Tensor | None = None  # of this rank in the global batch
-        self._waiting = None  # the sum of counts that is still on its way
+        self._waiting: tuple | None = None  # the sum of counts that is still on its way
         self._fresh = False  # no backward pass has used the share yet
 
     def batches(self, loader: Iterable) -> Iterator:
@@ -255,7 +258,9 @@ def _scalar(value, device) -> torch.Tensor:
     return torch.as_tensor(value).detach().to(device, torch.float64, copy=True).reshape(())
 
 
-def weighted_gradients(ddp_model, sampler: UnevenBatchSampler | None = None) -> GradientWeights:
+def weighted_gradients(
+    ddp_model: torch.nn.parallel.DistributedDataParallel, sampler: UnevenBatchSampler | None = None
+) -> GradientWeights:
     """Makes a DistributedDataParallel model sum its ranks' gradients by how much each rank has of
     the batch, in place of their plain mean: for a loss that is a mean, the result is the gradient
     of the mean over the global batch, exactly, whatever the sizes.

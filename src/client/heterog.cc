@@ -11,12 +11,15 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/check.h"
 #include "base/checksum.h"
+#include "base/log.h"
 #include "base/process_settings.h"
 #include "base/text.h"
 #include "client/ranks.h"
+#include "client/verbs.h"
 #include "runtime/kernels/execute.h"
 
 struct heterog_runner {
@@ -31,6 +34,11 @@ namespace {
 std::string& last_error() {
   thread_local std::string message;
   return message;
+}
+
+std::string& last_output() {
+  thread_local std::string text;
+  return text;
 }
 
 std::int32_t keep_error(ErrorKind kind, std::string message) {
@@ -166,6 +174,30 @@ uint64_t heterog_xxh3(const void* bytes, uint64_t size) {
 }
 
 const char* heterog_last_error(void) { return last_error().c_str(); }
+
+int32_t heterog_run_verb(const char* const* arguments, int32_t count, const int32_t* stop,
+                         const char** output) {
+  std::vector<std::string> words;
+  const int32_t refused = guarded([&] {
+    VALIDATE(output && (arguments || count == 0) && count >= 0,
+             "arguments or the place of the output: not given");
+    for (int32_t i = 0; i < count; ++i) words.push_back(text_of(arguments[i], "arguments"));
+  });
+  if (refused != 0) return refused;
+  RunVerb run = run_verb(words, stop);
+  last_output() = std::move(run.output);
+  *output = last_output().c_str();
+  return run.ending.code == 0
+             ? 0
+             : keep_error(static_cast<ErrorKind>(run.ending.code), std::move(run.ending.error));
+}
+
+void heterog_log_to(heterog_listener listener) {
+  if (listener == nullptr) return log_to({});
+  log_to([listener](spdlog::level::level_enum level, std::string_view line) {
+    listener(static_cast<int32_t>(level), std::string(line).c_str());
+  });
+}
 
 int32_t heterog_open(const heterog_options* options, heterog_runner** runner) {
   return guarded([&] {

@@ -1,4 +1,5 @@
-/* The C interface of libheterog: a plan run step by step on tensors of the caller. */
+/* The C interface of libheterog: the verbs that plan and explain, and a plan run step by step on
+   tensors of the caller. */
 #ifndef HETEROG_CLIENT_HETEROG_H
 #define HETEROG_CLIENT_HETEROG_H
 
@@ -9,7 +10,7 @@ extern "C" {
 #endif
 
 /* Raised whenever a struct or a function below changes its form. */
-#define HETEROG_API_VERSION 4
+#define HETEROG_API_VERSION 5
 int32_t heterog_api_version(void);
 
 /* Every other function returns 0, or the exit code that the program `heterog` would end with: 1 a
@@ -17,6 +18,22 @@ int32_t heterog_api_version(void);
    calling thread's next call; a null pointer where something is needed is bad input. Functions of
    one runner are called by one thread at a time. */
 const char* heterog_last_error(void);
+
+/* Runs a verb as the program `heterog` does with these arguments ("plan", "--graph", "F", …): plan,
+   simulate, compare, shares, explain, diff, report, verify or planners. `output` becomes what the
+   program would print on stdout, also where it then fails; it stays until the calling thread's next
+   verb. The process is left as it is: nothing is printed, no process started, no variable that says
+   that it is a rank is read. Where several threads run verbs, each waits for the one before. While
+   `stop`, which may be null, points to something else than 0, the verb gives up, at its next
+   simulated plan or step, with code 4. */
+int32_t heterog_run_verb(const char* const* arguments, int32_t count, const int32_t* stop,
+                         const char** output);
+
+/* Who hears what verbs and runners log, a line without its end at a time, from any thread; null:
+   nobody. Level: 1 debug, 2 info, 3 warning, 4 error; which of them are logged says --log-level of
+   the latest verb. */
+typedef void (*heterog_listener)(int32_t level, const char* line);
+void heterog_log_to(heterog_listener listener);
 
 /* Elements in memory of the caller, row-major, on the CPU. */
 typedef struct heterog_tensor {

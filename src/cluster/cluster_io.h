@@ -35,7 +35,7 @@ Cluster parse_cluster(const std::string& text, const std::string& source,
                       const DeviceDatabase& devices, const LinkDatabase& links = {});
 
 // A file of the project's configs/: where it was built, else in a folder configs/ above the
-// program.
+// program or the library.
 std::string installed_config(const std::string& name);
 
 // Reads the cluster with the data bases found beside it (the nearest devices.json and links.json in
