@@ -11,6 +11,7 @@ from heterog.errors import (
     RunFailed,
 )
 from heterog.loss_scaling import LossScaling
+from heterog.own_samples import ShareSampler
 from heterog.results import (
     Comparison,
     Explanation,
@@ -39,6 +40,7 @@ __all__ = [
     "RunFailed",
     "Runner",
     "RunnerConfig",
+    "ShareSampler",
     "Shares",
     "Simulation",
     "TrainingStep",

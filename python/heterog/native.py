@@ -67,6 +67,10 @@ class _Device(ctypes.Structure):
     ]
 
 
+class _Range(ctypes.Structure):
+    _fields_ = [("begin", ctypes.c_int64), ("end", ctypes.c_int64)]
+
+
 @dataclass
 class NativeOptions:
     """What a runner is made of: files, and how they are run."""
@@ -153,8 +157,17 @@ def load_library() -> ctypes.CDLL:
         ctypes.POINTER(ctypes.c_uint32),
         ctypes.POINTER(_Tensor),
         ctypes.c_int32,
+        ctypes.c_int32,
         value,
         value,
+    ]
+    library.heterog_get_rows.argtypes = [
+        runner,
+        ctypes.c_int32,
+        ctypes.c_int64,
+        ctypes.POINTER(_Range),
+        ctypes.c_int32,
+        number,
     ]
     library.heterog_meet.argtypes = [runner, ctypes.c_int32, number]
     library.heterog_run_verb.argtypes = [
@@ -261,11 +274,24 @@ class NativeRunner:
         self._call("get", self._open(), index, ctypes.byref(_view(value)))
         return value
 
+    def rows(self, graph: int, samples: int) -> list[tuple[int, int]]:
+        """Which of so many samples the ranks of this process read: from, and up to below."""
+        count = ctypes.c_int32()
+        found = (_Range * samples)()
+        arguments = (graph, samples, found, len(found), ctypes.byref(count))
+        self._call("get_rows", self._open(), *arguments)
+        return [(one.begin, one.end) for one in found[: count.value]]
+
     def step(
-        self, number: int, graph: int, samples: int, inputs: dict[int, torch.Tensor]
+        self,
+        number: int,
+        graph: int,
+        samples: int,
+        inputs: dict[int, torch.Tensor],
+        own_rows: bool = False,
     ) -> tuple[float, float]:
         """Loss and seconds of one step of a graph (0: the first) on so many samples. Inputs are
-        contiguous, on the CPU."""
+        contiguous, on the CPU. `own_rows`: they hold values in the rows of rows() alone."""
         count = len(inputs)
         indices = (ctypes.c_uint32 * count)(*inputs)
         views = (_Tensor * count)(*[_view(tensor) for tensor in inputs.values()])
@@ -279,6 +305,7 @@ class NativeRunner:
             indices,
             views,
             count,
+            own_rows,
             ctypes.byref(loss),
             ctypes.byref(seconds),
         )

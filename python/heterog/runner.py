@@ -159,6 +159,7 @@ class Runner:
                 f"config: batch {config.batch} given, {files.plan} is for batch {self.batch}"
             )
         self._lengths = Lengths(steps, names, self.batch)
+        self._own: dict[tuple[int, int], list[tuple[int, int]]] = {}  # what ranks here read
         self._settings = settings_of(graph)
         self._kept = {  # name → place
             tensor["name"]: place
@@ -200,13 +201,45 @@ class Runner:
         with self._fate.watched():
             return self._step(batch)
 
+    def step_local(self, batch: Any, samples: int | None = None) -> float:
+        """One training step, of which this process gives its own samples alone: those that
+        own_samples() names, in that order, as the batches of a DataLoader over a ShareSampler hold
+        them. Otherwise as step(). Of several processes, each one calls it.
+
+        samples  of the whole batch, over all processes; the plan's if None
+        """
+        if samples is None:
+            samples = self.batch
+        with self._fate.watched():
+            graph, inputs = self._lengths.of_rows(
+                batch, samples, lambda graph: self._rows(graph, samples)
+            )
+            return self._run_step(graph, samples, inputs, own_rows=True)
+
+    def own_samples(self, samples: int | None = None) -> list[tuple[int, int]]:
+        """Which samples of a whole batch (of the plan's number, or so many) the ranks of this
+        process read: ranges from, and up to below. Where ranks are threads, that is all of them."""
+        return self._rows(0, self.batch if samples is None else samples)
+
+    def _rows(self, graph: int, samples: int) -> list[tuple[int, int]]:
+        if not isinstance(samples, int) or isinstance(samples, bool) or samples < 1:
+            raise HeterogError(f"samples: {samples!r}; it is a number of samples, 1 or more")
+        if (graph, samples) not in self._own:
+            self._own[graph, samples] = self._native.rows(graph, samples)
+        return self._own[graph, samples]
+
     def _step(self, batch) -> float:
         graph, samples, inputs = self._lengths.of(batch)
+        return self._run_step(graph, samples, inputs)
+
+    def _run_step(self, graph: int, samples: int, inputs: dict, own_rows: bool = False) -> float:
         number = self._steps + 1
         settings = self._state.settings() | {"step": number}
         for setting, place in self._settings.items():
             inputs[place] = torch.tensor(float(settings[setting]), dtype=torch.float64)
-        loss, self.last_step_seconds = self._native.step(number, graph, samples, inputs)
+        loss, self.last_step_seconds = self._native.step(
+            number, graph, samples, inputs, own_rows
+        )
         self._steps = number
         # What a scheduler looks at to warn of a step that was left out.
         self.optimizer._opt_called = True  # type: ignore[attr-defined]

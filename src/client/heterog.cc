@@ -1,5 +1,5 @@
 // The functions of heterog.h. They are called from C, through which no exception may pass: beside
-// src/cli/main.cc this is the one place that catches all of them.
+// src/cli/ending.cc this is the one place that catches all of them.
 #include "client/heterog.h"
 
 #include <c10/core/InferenceMode.h>
@@ -271,9 +271,23 @@ int32_t heterog_get(heterog_runner* runner, uint32_t tensor, heterog_tensor* val
   });
 }
 
+int32_t heterog_get_rows(heterog_runner* runner, int32_t graph, int64_t samples,
+                         heterog_range* ranges, int32_t capacity, int32_t* count) {
+  return guarded([&] {
+    Ranks& ranks = usable(runner);
+    VALIDATE(count && (ranges || capacity == 0), "the places of the ranges: not given");
+    ranks.prepare({graph, samples});
+    const std::vector<runtime::SampleRange> read = ranks.samples_read({graph, samples});
+    *count = static_cast<int32_t>(read.size());
+    for (std::size_t i = 0; i < read.size() && static_cast<int32_t>(i) < capacity; ++i) {
+      ranges[i] = {read[i].begin, read[i].end};
+    }
+  });
+}
+
 int32_t heterog_step(heterog_runner* runner, int64_t number, int32_t graph, int64_t samples,
                      const uint32_t* tensors, const heterog_tensor* values, int32_t count,
-                     double* loss, double* seconds) {
+                     int32_t own_rows, double* loss, double* seconds) {
   // Inputs that do not fit leave the runner as it was.
   std::optional<runtime::StepInputs> inputs;
   const int32_t code = guarded([&] {
@@ -293,7 +307,9 @@ int32_t heterog_step(heterog_runner* runner, int64_t number, int32_t graph, int6
   if (code != 0) return code;
   return guarded_or_failed(runner, [&] {
     const c10::InferenceMode no_gradients;
-    const runtime::StepReport report = runner->ranks->step(number, *inputs, {graph, samples});
+    const runtime::StepReport report = runner->ranks->step(
+        number, *inputs, {graph, samples},
+        own_rows != 0 ? runtime::Ranks::Given::kOwnRows : runtime::Ranks::Given::kWhole);
     *loss = report.loss;
     *seconds = report.seconds;
   });

@@ -103,12 +103,21 @@ int32_t heterog_get(heterog_runner* runner, uint32_t tensor, heterog_tensor* val
 /* One step, on inputs of the whole batch, the same on every rank; `number` counts from 1. `graph`:
    0, or 1 and up for those of `more_graphs`. `samples` are in the batch: the plan is cut anew for
    another number than its own. What a graph keeps and never replaces may be among the inputs, where
-   graphs differ in it. `loss` is that of the
+   graphs differ in it. `own_rows`, the same on all ranks: of inputs that have samples only those
+   hold values that this process's ranks read; the others may be anything. `loss` is that of the
    whole batch, `seconds` what the slowest rank took. After an error that is not of the inputs, the
    runner can only be closed. */
 int32_t heterog_step(heterog_runner* runner, int64_t number, int32_t graph, int64_t samples,
                      const uint32_t* tensors, const heterog_tensor* values, int32_t count,
-                     double* loss, double* seconds);
+                     int32_t own_rows, double* loss, double* seconds);
+/* Which samples of a batch of so many this process's ranks read, of any input: `count` ranges in
+   order, of which `capacity` are written. None: the process needs no data. */
+typedef struct heterog_range {
+  int64_t begin; /* of the first sample */
+  int64_t end;   /* behind the last one */
+} heterog_range;
+int32_t heterog_get_rows(heterog_runner* runner, int32_t graph, int64_t samples,
+                         heterog_range* ranges, int32_t capacity, int32_t* count);
 
 /* Waits for all ranks; `worst` is the largest `own` of them. */
 int32_t heterog_meet(heterog_runner* runner, int32_t own, int32_t* worst);

@@ -173,12 +173,16 @@ const graph::ModelGraph& Ranks::prepare(const Form& form) {
 }
 
 runtime::StepReport Ranks::step(std::int64_t number, const runtime::StepInputs& inputs,
-                                const Form& form) {
+                                const Form& form, runtime::Ranks::Given given) {
   const ProcessKept kept;
-  if (is_own(form)) return ranks_->step(number, inputs);
+  if (is_own(form)) return ranks_->step(number, inputs, 0, given);
   Other& other = others_.at(form);
   if (!other.number) other.number = ranks_->add(other.job, other.plan);
-  return ranks_->step(number, inputs, *other.number);
+  return ranks_->step(number, inputs, *other.number, given);
+}
+
+std::vector<runtime::SampleRange> Ranks::samples_read(const Form& form) const {
+  return runtime::samples_read(is_own(form) ? job_ : others_.at(form).job, ranks_->here());
 }
 
 void Ranks::finish() {
