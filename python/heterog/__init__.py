@@ -11,6 +11,7 @@ from heterog.errors import (
     RunFailed,
 )
 from heterog.loss_scaling import LossScaling
+from heterog.make_runner import get_runner
 from heterog.own_samples import ShareSampler
 from heterog.results import (
     Comparison,
@@ -20,7 +21,7 @@ from heterog.results import (
     Simulation,
     Verification,
 )
-from heterog.runner import Runner, get_runner
+from heterog.runner import Runner
 from heterog.step import TrainingStep, export_training_step
 from heterog.uneven import UnevenBatchSampler, weighted_gradients
 from heterog.verbs import compare, explain, plan, shares, simulate, verify
