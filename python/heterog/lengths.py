@@ -49,8 +49,9 @@ class Lengths:
         length, whose values are not the same in all graphs: every step is given them from now on."""
         taken = []
         for name, place in buffers.items() if len(self._steps) > 1 else ():
-            values = [_constant(step, name, place) for step in self._steps]
-            if any(value is None for value in values):
+            found = [_constant(step, name, place) for step in self._steps]
+            values = [value for value in found if value is not None]
+            if len(values) < len(found):
                 continue
             if any(not torch.equal(value, values[0]) for value in values):
                 taken.append(name)

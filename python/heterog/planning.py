@@ -87,7 +87,7 @@ def _question(arguments: list[str], graph: str, cluster: str, config: RunnerConf
 def _shipped_policy() -> str | None:
     """What the library takes if it is given none."""
     name = Path("models/policies/zoo-small.ckpt")
-    for start in (Path(find_library()).parent, Path.cwd()):
+    for start in (Path(find_library()).resolve().parent, Path.cwd()):
         for folder in (start, *start.parents):
             if (folder / name).is_file():
                 return str(folder / name)

@@ -187,6 +187,8 @@ class Plan(Result):
         return verbs.report_page(self.problem, self)
 
     def _repr_html_(self) -> str:
+        if not self.text:  # it does not fit, and there is nothing to draw
+            return super()._repr_html_()
         # A page of its own inside the notebook's: neither sees the other's styles and scripts.
         page = html.escape(self.page(), quote=True)
         return f'<iframe srcdoc="{page}" width="100%" height="800" style="border: 0"></iframe>'

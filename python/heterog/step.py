@@ -1,7 +1,6 @@
 """export_training_step: from a PyTorch model to the graph of one whole training step."""
 
 import contextlib
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 

@@ -159,6 +159,7 @@ def test_what_does_not_fit_comes_with_the_closest():
     closest = caught.value.result
     assert isinstance(closest, heterog.Plan) and not closest.feasible
     assert closest.simulation.reason.device == "a/gpu0"
+    assert closest._repr_html_().startswith("<table>")
     with pytest.raises(heterog.InputError, match="does not fit"):
         os.fspath(closest)
     with pytest.raises(heterog.NothingFits) as caught:

@@ -19,7 +19,7 @@ std::string own_file() {
   if (dladdr1(&kPlace, &info, &extra, RTLD_DL_LINKMAP) != 0 && extra != nullptr) {
     // The program itself has no name there.
     const char* name = static_cast<const link_map*>(extra)->l_name;
-    if (name != nullptr && *name != '\0') return fs::absolute(name, error).string();
+    if (name != nullptr && *name != '\0') return fs::canonical(name, error).string();
   }
   return fs::read_symlink("/proc/self/exe", error).string();
 }

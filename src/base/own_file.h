@@ -5,8 +5,8 @@
 
 namespace heterog {
 
-// The program, or the shared library in somebody else's program, that this code is part of; empty
-// if the system does not say.
+// The program, or the shared library in somebody else's program, that this code is part of, links
+// followed; empty if the system does not say.
 std::string own_file();
 
 // The nearest file of that name, as "configs/devices.json", in a folder above `file`; empty if

@@ -176,10 +176,27 @@ TEST_F(Verbs, GiveUpWhenTheyAreTold) {
   EXPECT_EQ(run_verb(forever, &stop).code, 4);
   EXPECT_FALSE(std::filesystem::exists(path("p.json")));
   later.join();
-  const Answer steps = run_verb(
-      Words{"verify"} + files() + Words{"--planner", "ev-ar", "--batch", "8", "--steps", "1"},
-      &stop);
+  ASSERT_EQ(run_verb(plan("p.json")).code, 0);
+  const Answer steps = run_verb(Words{"verify"} + files() + Words{"--plan", path("p.json")}, &stop);
   EXPECT_EQ(steps.error, "stopped by the caller");
+}
+
+TEST_F(Verbs, WaitForTheOneThatRuns) {
+  std::int32_t stop = 0;
+  const Words forever = Words{"plan"} + files() +
+                        Words{"--batch", "16", "--budget", "1e6", "--out", path("never.json")};
+  std::thread first([&] { EXPECT_EQ(run_verb(forever, &stop).code, 4); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  std::thread second([&] { EXPECT_EQ(run_verb(plan("second.json")).code, 0); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  EXPECT_FALSE(std::filesystem::exists(path("second.json")));
+  // One that waits can be stopped too.
+  const std::int32_t at_once = 1;
+  EXPECT_EQ(run_verb(plan("third.json"), &at_once).error, "stopped by the caller");
+  __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+  first.join();
+  second.join();
+  EXPECT_TRUE(std::filesystem::exists(path("second.json")));
 }
 
 TEST_F(Verbs, OfSeveralThreadsEndAsOneAlone) {

@@ -23,7 +23,7 @@ TEST(InputRows, OfADataParallelPlanAreItsSlices) {
   const TestJob uneven = make_test_job(problem, weighted(*problem, {1, 3}, kAllReduce));
   EXPECT_EQ(samples_read(uneven.job, {DeviceId(0)}), (Ranges{{0, 2}}));
   EXPECT_EQ(samples_read(uneven.job, {DeviceId(1)}), (Ranges{{2, 8}}));
-  const TestJob alone = make_test_job(problem, weighted(*problem, {0, 1}, kAllReduce));
+  const TestJob alone = make_test_job(problem, weighted(*problem, {1, 100}, kAllReduce));
   EXPECT_EQ(samples_read(alone.job, {DeviceId(0)}), Ranges{});
   EXPECT_EQ(samples_read(alone.job, {DeviceId(1)}), (Ranges{{0, 8}}));
 }
