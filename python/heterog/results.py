@@ -153,13 +153,13 @@ class Plan(Result):
 
     problem: Problem = field(repr=False)
     text: str = field(repr=False)  # empty where nothing fits: such plans are not written
-    simulation: Simulation = field(repr=False)
+    simulation: Simulation
     planner: str  # which one found it
     order: str
-    order_seconds: dict[str, float]  # the same decisions in each order that needs no priorities
+    order_seconds: dict[str, float] = field(repr=False)  # the same decisions in each order that needs no priorities
     plan_seconds: float
     evaluations: int  # simulated plans
-    baselines: tuple[Baseline, ...] = ()  # of planners that look at them
+    baselines: tuple[Baseline, ...] = field(default=(), repr=False)  # of planners that look at them
 
     @property
     def step_seconds(self) -> float:

@@ -2,10 +2,12 @@
 that goes on as it was."""
 
 import dataclasses
+import inspect
 import json
 import logging
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -213,6 +215,17 @@ def test_results_are_tables_and_pages(found, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(heterog.InputError, match="pandas is not installed"):
         rows.to_frame()
+
+
+def test_every_setting_is_documented():
+    # Help of the editor is all that many read.
+    for function in (heterog.plan, heterog.simulate, heterog.compare, heterog.shares, heterog.verify):
+        for name in inspect.signature(function).parameters:
+            if name not in ("graph", "cluster", "profiles", "collectives", "batch"):
+                known = function.__doc__ + heterog.plan.__doc__
+                assert re.search(rf"\b{name}\b", known), (function, name)
+    for field in dataclasses.fields(heterog.RunnerConfig):
+        assert re.search(rf"^    {field.name}  ", heterog.RunnerConfig.__doc__, re.M), field.name
 
 
 def test_frames():
