@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heterog.config import folder_of_process
-from heterog.devices import cluster_file
+from heterog.devices import cluster_file, is_path
 from heterog.errors import InputError
 from heterog.files import make_folder, replace_file
 from heterog.step import TrainingStep
@@ -38,7 +38,7 @@ def make_problem(graph, cluster, profiles=(), collectives: str | None = None) ->
         raise InputError(f"profiles: {profiles!r}; it is a path or a list of paths")
     return Problem(
         _graph_file(graph),
-        path_of("cluster", cluster) if _is_file(cluster) else cluster_file(cluster, folder_of_process()),
+        _cluster_file(cluster),
         tuple(path_of("profiles", path) for path in profiles),
         collectives,
     )
@@ -76,8 +76,13 @@ def _word(name: str, value) -> str:
     raise InputError(f"{name}: {value!r}; it is a word or a number")
 
 
-def _is_file(cluster) -> bool:
-    return isinstance(cluster, os.PathLike) or (isinstance(cluster, str) and os.path.isfile(cluster))
+def _cluster_file(cluster) -> str:
+    if is_path(cluster):
+        return path_of("cluster", cluster)
+    try:
+        return cluster_file(cluster, folder_of_process())
+    except InputError as error:
+        raise InputError(str(error).replace("device_info:", "cluster:", 1)) from error
 
 
 def _graph_file(graph) -> str:

@@ -63,12 +63,13 @@ def _interruptible(call: Callable[[], Any], stop: ctypes.c_int32) -> Any:
             failed.append(error)
 
     thread = threading.Thread(target=run, name="heterog verb")
-    thread.start()
     try:
+        thread.start()
         thread.join()
     except BaseException:
         stop.value = 1
-        thread.join()
+        if thread.ident is not None:
+            thread.join()
         raise
     if failed:
         raise failed[0]

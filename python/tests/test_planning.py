@@ -102,6 +102,7 @@ def test_every_verb_says_what_the_program_says(found, tmp_path):
 def test_refusals_are_the_programs_to_the_word(found, tmp_path):
     cases = [
         (heterog.plan, ("nowhere.json.gz", CLUSTER, 8), {}),
+        (heterog.plan, (GRAPH, "nowhere.json", 8), {}),
         (heterog.plan, (GRAPH, CLUSTER, "x"), {}),
         (heterog.plan, (GRAPH, CLUSTER, 8), {"planner": "nobody"}),
         (heterog.plan, (GRAPH, CLUSTER, 8), {"planner": "random:speed=3"}),
@@ -130,8 +131,7 @@ def test_refusals_are_the_programs_to_the_word(found, tmp_path):
     [
         ((3, CLUSTER, 8), "graph: int given; it is the path of a graph"),
         (({"tensors": 3}, CLUSTER, 8), "graph: the dict is no graph"),
-        ((GRAPH, 3, 8), "give the path of a cluster file"),
-        ((GRAPH, "nowhere.json", 8), "nowhere.json: no such file"),
+        ((GRAPH, 3, 8), "cluster: 3; give the path of a cluster file"),
         ((GRAPH, CLUSTER, [8]), r"batch: \[8\]; it is a word or a number"),
         ((GRAPH, CLUSTER, object()), "batch: .*; it is a word or a number"),
         ((GRAPH + "\0", CLUSTER, 8), "null character"),
