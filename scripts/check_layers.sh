@@ -38,7 +38,8 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
     may["runtime/check"] = may["runtime/ranks"] " runtime/ranks"
     may["measure"] = may["runtime/ranks"] " runtime/ranks launch"
     may["loading"] = "base graph cluster cost compiler sim runtime/kernels runtime/exec"
-    may["client"] = "base graph cluster cost compiler sim launch runtime/program runtime/kernels runtime/exec runtime/ranks loading"
+    # Verbs that are called from Python are those of the program.
+    may["client"] = "base graph cluster cost compiler sim launch runtime/program runtime/kernels runtime/exec runtime/ranks loading cli"
     may["cli"] = "base graph cluster cost compiler compiler/check sim oracle planner explain gnn policy launch runtime/program runtime/kernels runtime/exec runtime/ranks runtime/check measure loading"
     for (folder in may) {
       n = split(may[folder], parts, " ")

@@ -2,30 +2,65 @@
 
 from heterog.checkpoint import Checkpoint, load_checkpoint
 from heterog.config import RunnerConfig
-from heterog.errors import ExportError, HeterogError
+from heterog.errors import (
+    ExportError,
+    HeterogError,
+    InputError,
+    InternalError,
+    NothingFits,
+    RunFailed,
+)
 from heterog.gradient_weights import weighted_gradients
 from heterog.loss_scaling import LossScaling
+from heterog.make_runner import get_runner
 from heterog.measured_shares import auto_shares
-from heterog.runner import Runner, get_runner
+from heterog.own_samples import ShareSampler
+from heterog.results import (
+    Comparison,
+    Explanation,
+    Plan,
+    Shares,
+    Simulation,
+    Verification,
+)
+from heterog.runner import Runner
 from heterog.step import TrainingStep, export_training_step
 from heterog.uneven import UnevenBatchSampler
 from heterog.uneven_trainer import uneven_trainer
+from heterog.verbs import compare, explain, plan, shares, simulate, verify
 from heterog.version import VERSION as __version__
 
 __all__ = [
     "Checkpoint",
+    "Comparison",
     "ExportError",
+    "Explanation",
     "HeterogError",
+    "InputError",
+    "InternalError",
     "LossScaling",
+    "NothingFits",
+    "Plan",
+    "RunFailed",
     "Runner",
     "RunnerConfig",
+    "ShareSampler",
+    "Shares",
+    "Simulation",
     "TrainingStep",
     "UnevenBatchSampler",
+    "Verification",
     "__version__",
     "auto_shares",
+    "compare",
+    "explain",
     "export_training_step",
     "get_runner",
     "load_checkpoint",
+    "plan",
+    "shares",
+    "simulate",
     "uneven_trainer",
+    "verify",
     "weighted_gradients",
 ]

@@ -4,6 +4,7 @@ import torch
 
 from heterog.errors import HeterogError
 from heterog.interpreter import data_inputs, dimension
+from heterog.own_samples import spread
 
 
 class Inputs:
@@ -24,19 +25,33 @@ class Inputs:
         for name, value in zip(self._names, values, strict=True):
             if name not in self._places:
                 continue
-            if not isinstance(value, torch.Tensor):
-                raise HeterogError(
-                    f"batch: {type(value).__name__} given for '{name}'; the loader's collate_fn "
-                    "makes tensors"
-                )
-            if value.layout != torch.strided or value.device.type == "meta":
-                raise HeterogError(
-                    f"batch: '{name}' is a {value.layout} tensor on {value.device.type}; a step takes "
-                    "dense ones that hold values"
-                )
             place = self._places[name]
-            inputs[place] = self._fitting(self._tensors[place], value, batch)
+            entry = self._tensors[place]
+            inputs[place] = self._fitting(entry, _tensor(entry, value), batch)
         return batch, inputs
+
+    def of_rows(
+        self, given, samples: int, rows: list[tuple[int, int]]
+    ) -> dict[int, torch.Tensor]:
+        """The same of a batch of so many samples, of which the given one holds these rows alone."""
+        inputs = {}
+        count = sum(end - begin for begin, end in rows)
+        for name, value in zip(self._names, self._in_order(given), strict=True):
+            if name not in self._places:
+                continue
+            place = self._places[name]
+            entry = self._tensors[place]
+            axis = _axis_of_samples(entry)
+            if axis is None:
+                inputs[place] = self._fitting(entry, _tensor(entry, value), samples)
+                continue
+            shape = [dimension(dim, samples) for dim in entry["shape"]]
+            if count == 0:  # whatever was given: no rank here reads any
+                inputs[place] = torch.zeros(shape, dtype=getattr(torch, entry["dtype"]))
+                continue
+            own = self._fitting(entry, _tensor(entry, value), count, "of this process's samples")
+            inputs[place] = spread(own, rows, axis, shape)
+        return inputs
 
     def _batch_of(self, values: list) -> int:
         """The number of samples of the first input that has some; the plan's, if none fits any."""
@@ -106,7 +121,9 @@ class Inputs:
             )
         return list(given)
 
-    def _fitting(self, entry: dict, value: torch.Tensor, batch: int) -> torch.Tensor:
+    def _fitting(
+        self, entry: dict, value: torch.Tensor, batch: int, what: str = "samples"
+    ) -> torch.Tensor:
         wanted = getattr(torch, entry["dtype"])
         if value.dtype != wanted:
             # As on export: everything floating is float64 with `double`.
@@ -119,9 +136,36 @@ class Inputs:
         if list(value.shape) != shape:
             raise HeterogError(
                 f"batch: '{_shown(entry)}' has shape {list(value.shape)}; in a batch of {batch} "
-                f"samples it has {shape}"
+                f"{what} it has {shape}"
             )
         return value.detach().cpu().contiguous()
+
+
+def _tensor(entry: dict, value) -> torch.Tensor:
+    if not isinstance(value, torch.Tensor):
+        raise HeterogError(
+            f"batch: {type(value).__name__} given for '{_shown(entry)}'; the loader's collate_fn "
+            "makes tensors"
+        )
+    if value.layout != torch.strided or value.device.type == "meta":
+        raise HeterogError(
+            f"batch: '{_shown(entry)}' is a {value.layout} tensor on {value.device.type}; a step "
+            "takes dense ones that hold values"
+        )
+    return value
+
+
+def _axis_of_samples(entry: dict) -> int | None:
+    """None: every rank reads all of it."""
+    axes = [axis for axis, dim in enumerate(entry["shape"]) if isinstance(dim, str)]
+    if not axes:
+        return None
+    if len(axes) > 1 or entry["shape"][axes[0]] != "B":
+        raise HeterogError(
+            f"batch: '{_shown(entry)}' has shape {_sizes(entry['shape'])}, in which a sample is no "
+            "row; give whole batches, to step()"
+        )
+    return axes[0]
 
 
 def _shown(entry: dict) -> str:

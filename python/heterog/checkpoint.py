@@ -17,9 +17,12 @@ import torch
 from heterog import tensor_file
 from heterog.errors import HeterogError
 from heterog.files import make_folder, replace_file
+from heterog.given import FilePath
 
 _FORMAT = "heterog-checkpoint"
 _VERSION = "2"  # 1 had no checksums
+_WITH_TENSORS = "3"  # in `extra`, which readers of 2 know nothing of
+_TENSOR = "__tensor__"  # in the JSON of `extra`: the number of the tensor that stands there
 
 
 @dataclass
@@ -30,16 +33,16 @@ class Checkpoint:
     optimizer: dict  # in the form of torch.optim
     steps: int  # done
     others: dict[str, torch.Tensor] = field(default_factory=dict)  # kept, and in no state_dict
-    extra: dict = field(default_factory=dict)  # the caller's own, as JSON
+    extra: dict = field(default_factory=dict)  # the caller's own: JSON, and tensors within
 
 
-def save_checkpoint(path, checkpoint: Checkpoint) -> None:
+def save_checkpoint(path: FilePath, checkpoint: Checkpoint) -> None:
     """Replaces what `path` holds, whole or not at all."""
     path = os.fspath(path)
     make_folder(os.path.dirname(path) or ".")
-    second = _second_file(checkpoint)
+    second, version = _second_file(checkpoint)
     name = f"{os.path.basename(path)}.{hashlib.sha256(second).hexdigest()[:12]}.state"
-    metadata = {"format": "pt", _FORMAT: _VERSION, "steps": str(checkpoint.steps), "state": name}
+    metadata = {"format": "pt", _FORMAT: version, "steps": str(checkpoint.steps), "state": name}
     first = tensor_file.packed(checkpoint.model, metadata)
     replace_file(os.path.join(os.path.dirname(path), name), second)
     replace_file(path, first)
@@ -49,7 +52,7 @@ def save_checkpoint(path, checkpoint: Checkpoint) -> None:
                 os.unlink(old)
 
 
-def load_checkpoint(path) -> Checkpoint:
+def load_checkpoint(path: FilePath) -> Checkpoint:
     """What save_checkpoint wrote, once its bytes are those that were written."""
     if not isinstance(path, (str, os.PathLike)):
         raise HeterogError(f"checkpoint: {path!r} is no path")
@@ -61,20 +64,23 @@ def load_checkpoint(path) -> Checkpoint:
             f"{path}: no checkpoint of a runner; for weights alone, read it with "
             "safetensors.torch.load_file and give them to load_state_dict()"
         )
-    if version not in ("1", _VERSION):
-        raise HeterogError(f"{path}: version {version[:20]!r}; this package reads 1 and {_VERSION}")
+    if version not in ("1", _VERSION, _WITH_TENSORS):
+        raise HeterogError(
+            f"{path}: version {version[:20]!r}; this package reads 1 to {_WITH_TENSORS}"
+        )
     second = os.path.join(os.path.dirname(path), _state_name(path, metadata))
     tensors, facts = tensor_file.read(second)
     if version != "1":
         for file, found in ((path, metadata), (second, facts)):
             if "checksum" not in found:
                 raise HeterogError(f"{file}: no checksum in its metadata: it is damaged")
+    of_extra = {n: tensors.pop(n) for n in list(tensors) if n.startswith("extra/")}
     state, others = _sorted_by_kind(second, tensors)
     _add_numbers(second, facts, state)
     groups = _from_json(second, facts, "param_groups")
     if not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
         raise HeterogError(f"{second}: param_groups is no list of groups: it is damaged")
-    extra = _from_json(second, facts, "extra")
+    extra = _with_tensors(second, _from_json(second, facts, "extra"), of_extra)
     optimizer = {"state": state, "param_groups": _lists_to_tuples(groups)}
     return Checkpoint(model, optimizer, _steps(path, metadata), others, extra)
 
@@ -130,7 +136,36 @@ def _add_numbers(path: str, facts: dict, state: dict) -> None:
         state.setdefault(int(number), {}).update(entry)
 
 
-def _second_file(checkpoint: Checkpoint) -> bytearray:
+def _without_tensors(value, found: dict):
+    """`extra` as JSON, in which a tensor is a number; the tensors go to `found`."""
+    if isinstance(value, torch.Tensor):
+        name = f"extra/{len(found)}"
+        found[name] = value.detach().cpu()
+        return {_TENSOR: name}
+    if isinstance(value, dict):
+        if _TENSOR in value:
+            raise HeterogError(f"extra: a dict has the key {_TENSOR!r}, by which tensors are marked")
+        return {key: _without_tensors(entry, found) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_tensors(entry, found) for entry in value]
+    return value
+
+
+def _with_tensors(path: str, value, found: dict):
+    if isinstance(value, dict):
+        if _TENSOR in value:
+            name = value[_TENSOR]
+            if len(value) != 1 or not isinstance(name, str) or name not in found:
+                raise HeterogError(f"{path}: extra names a tensor that is not there: it is damaged")
+            return found[name]
+        return {key: _with_tensors(path, entry, found) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_with_tensors(path, entry, found) for entry in value]
+    return value
+
+
+def _second_file(checkpoint: Checkpoint) -> tuple[bytearray, str]:
+    """The file, and the version of both."""
     tensors = {f"others/{name}": tensor for name, tensor in checkpoint.others.items()}
     numbers: dict = {}
     for number, entry in checkpoint.optimizer["state"].items():
@@ -139,15 +174,17 @@ def _second_file(checkpoint: Checkpoint) -> bytearray:
                 tensors[f"optimizer/{number}/{key}"] = value
             else:
                 numbers.setdefault(str(number), {})[key] = value
+    of_extra: dict[str, torch.Tensor] = {}
     try:
-        extra = json.dumps(checkpoint.extra)
+        extra = json.dumps(_without_tensors(checkpoint.extra, of_extra))
     except (TypeError, ValueError, RecursionError) as error:
-        raise HeterogError(f"extra: {error}; it is kept as JSON") from error
+        raise HeterogError(f"extra: {error}; it is kept as JSON, and tensors within") from error
     groups = json.dumps(checkpoint.optimizer["param_groups"], default=_number)
     facts = {"param_groups": groups, "extra": extra}
     if numbers:
         facts["numbers"] = json.dumps(numbers)
-    return tensor_file.packed(tensors, facts)
+    version = _WITH_TENSORS if of_extra else _VERSION
+    return tensor_file.packed(tensors | of_extra, facts), version
 
 
 def _number(value):

@@ -10,68 +10,114 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from heterog.errors import HeterogError
+from heterog.loss_scaling import LossScaling
 
 
 @dataclass
 class RunnerConfig:
-    """All that get_runner's `config` may hold."""
+    """All that get_runner's `config` may hold.
 
-    # What is planned.
-    batch: int | None = None  # samples of one step, over all devices; a given plan's own if None
-    plan: str | None = None  # a plan file made before; else one is made
-    planner: str | None = None  # of `heterog planners`; None: the best that is found in one shot
-    budget: float | None = None  # seconds to go on planning
-    evaluations: int | None = None  # or so many simulated plans: the same plan every time
-    policy: str | None = None  # checkpoint of the learned planner; None: the shipped one
-    profile: str | list[str] = field(default_factory=list)  # measured costs (heterog profile)
+    What is planned:
+    batch           samples of one step, over all devices; None: those of `plan`
+    plan            a plan file made before, or a heterog.Plan; None: one is made
+    planner         one of `heterog planners`, with options as "NAME:option=value"; None: the best
+                    that is found in one shot
+    budget          seconds to go on planning
+    evaluations     or so many simulated plans: the same plan every time
+    policy          checkpoint of planners with a policy; None: the shipped one
+    profile         measured costs (`heterog profile`): a file, or a list, one a type of device
+    collectives     "per-device": all-reduces of disjoint devices may overlap; "serial": none may
+    accumulate      micro-batches of a step, over which gradients are accumulated
+
+    How it is run:
+    seed            of dropout, of planning, and of the batches that run() makes itself
+    threads         of one operator of one device; 0: an equal share of the processors
+    slow            name of a device → how often it repeats its work, to try out unequal devices
+    processes       True: this process is one rank; False: devices are threads of it; None: as the
+                    variables of torchrun, Slurm or mpirun say
+    any_device      what runs may be other devices than the plan's, a CPU for GPUs too
+    tune_process    the library may set malloc, c10d's log level and NCCL for this whole process
+    timeout         seconds of one wait for another process
+    transport       by what tensors travel between processes: "tcp", or "gloo", that of torch
+
+    What is exported, as export_training_step says:
+    name            of the graph
+    batches         batch sizes to trace at; None: 2, 3 and `batch`
+    dropout         False: as if every dropout rate were 0
+    double          parameters and floating inputs in float64
+    autocast        "bfloat16" or "float16": forward and loss under torch.autocast
+    param_dtype     "bfloat16" or "float16": forward and backward with copies of the parameters
+    reduce_dtype    with param_dtype, in what precision gradients are summed over devices
+    loss_scaling    a LossScaling or a dict of its fields; None: with float16 alone; False: never
+    clip_norm       gradients are scaled to at most this global 2-norm
+    batch_norm      "exact": statistics of the whole batch; "per-slice": of each slice
+    attention       "one": scaled_dot_product_attention is one operator; "math": written out
+    momentum_input  the momentum is read at each step, as the learning rate is
+    fused_update    Adam, AdamW and SGD by PyTorch's fused kernels
+    check           compares the graph with PyTorch. True: always; False: never; None: if that takes
+                    a few seconds
+
+    Where files go:
+    cache           a folder; None: heterog/runs in the user's cache; False: nothing is kept from
+                    process to process
+    graph           the graph file to write; None: in the cache
+    """
+
+    batch: int | None = None
+    plan: "str | os.PathLike[str] | None" = None
+    planner: str | None = None
+    budget: float | None = None
+    evaluations: int | None = None
+    policy: "str | os.PathLike[str] | None" = None
+    profile: "str | os.PathLike[str] | list[str]" = field(default_factory=list)
     collectives: str = "per-device"
-    accumulate: int = 1  # micro-batches of a step, over which gradients are accumulated
-    # How it is run.
-    seed: int = 0  # of dropout, of planning, and of the batches that run() makes itself
-    threads: int = 0  # of one operator of one device; 0: an equal share of the processors
-    slow: dict[str, int] = field(default_factory=dict)  # device → how often it repeats its work
-    processes: bool | None = None  # one process a device; None: if a starter says so
-    any_device: bool = False  # what runs may be other devices than the plan's, a CPU for GPUs too
-    tune_process: bool = False  # may set malloc, c10d's log level and NCCL for this whole process
-    timeout: float = 300.0  # seconds of one wait for another process
-    transport: str = "tcp"  # by what tensors travel between processes; "gloo": that of torch
-    # What is exported, as in export_training_step.
+    accumulate: int = 1
+
+    seed: int = 0
+    threads: int = 0
+    slow: dict[str, int] = field(default_factory=dict)
+    processes: bool | None = None
+    any_device: bool = False
+    tune_process: bool = False
+    timeout: float = 300.0
+    transport: str = "tcp"
+
     name: str = "model"
-    batches: tuple[int, ...] | None = None  # None: 2, 3 and `batch`
+    batches: tuple[int, ...] | None = None
     dropout: bool = True
     double: bool = False
     autocast: str | None = None
     param_dtype: str | None = None
     reduce_dtype: str | None = None
-    loss_scaling: "dict | bool | None" = None
+    loss_scaling: "LossScaling | dict | bool | None" = None
     clip_norm: float | None = None
     batch_norm: str = "per-slice"
     attention: str = "one"
     momentum_input: bool = False
     fused_update: bool = True
     check: bool | None = None
-    # Where files go.
-    # A folder; None: heterog/runs in the user's cache; False: nothing is kept from process to process.
-    cache: "str | bool | None" = None
-    graph: str | None = None  # the graph file to write; None: in the cache
+
+    cache: "str | os.PathLike[str] | bool | None" = None
+    graph: "str | os.PathLike[str] | None" = None
 
     @property
     def profiles(self) -> list[str]:
-        one = isinstance(self.profile, (str, os.PathLike))
-        return [os.fspath(path) for path in ([self.profile] if one else self.profile)]
+        if isinstance(self.profile, (str, os.PathLike)):
+            return [os.fspath(self.profile)]
+        return [os.fspath(path) for path in self.profile]
 
     @property
     def folder(self) -> Path:
         if self.cache is False:
-            return _folder_of_process()
-        if self.cache is not None:
+            return folder_of_process()
+        if isinstance(self.cache, (str, os.PathLike)):
             return Path(self.cache)
         base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         return Path(base) / "heterog" / "runs"
 
 
 @functools.cache
-def _folder_of_process() -> Path:
+def folder_of_process() -> Path:
     """Goes when the process ends."""
     made, process = tempfile.mkdtemp(prefix="heterog-"), os.getpid()
 

@@ -25,7 +25,7 @@ def cluster_file(device_info, cache: Path, ranks: bool = True) -> str:
     a list       of device models, or of {"model": …, "count": …}: one host, cards on PCIe 3
     a dict       what a cluster file holds; format, version and name may be left out
     """
-    if isinstance(device_info, os.PathLike) or _is_path(device_info):
+    if is_path(device_info):
         return _given(Path(device_info), cache)
     if isinstance(device_info, str) and device_info == "auto":
         from heterog.discover.auto import auto_cluster  # reads data bases through this module
@@ -38,8 +38,11 @@ def cluster_file(device_info, cache: Path, ranks: bool = True) -> str:
     return _kept(text, {name: installed(name) for name in _DATA_BASES}, cache)
 
 
-def _is_path(device_info) -> bool:
-    return isinstance(device_info, str) and re.fullmatch(r"cpu(:\d+)?|auto", device_info) is None
+def is_path(device_info) -> bool:
+    """Whether it names a cluster file; else it says what one would hold."""
+    if isinstance(device_info, str):
+        return re.fullmatch(r"cpu(:\d+)?|auto", device_info) is None
+    return isinstance(device_info, os.PathLike)
 
 
 def _cluster(device_info) -> dict:

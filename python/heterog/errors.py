@@ -1,21 +1,70 @@
 """What this package raises: one line that says what is wrong, where, and what to do."""
 
+from typing import Any
+
 
 class HeterogError(Exception):
-    """A plan cannot be made or run, or was given what does not fit it. `code` is the exit code of
-    the program `heterog` for the same: 2 bad input, 3 no plan fits, 4 the run failed, 1 a bug."""
+    """A plan cannot be made or run, or was given what does not fit it.
 
-    def __init__(self, message: str, code: int = 2):
+    What is raised is the subclass of its `code`, which is the exit code of the program `heterog` for
+    the same: InputError (2), NothingFits (3), RunFailed (4), InternalError (1).
+    """
+
+    code: int
+    # What had been found by then, of a verb that found something: of NothingFits the closest plan or
+    # shares, of a failed verification what differs.
+    result: Any
+
+    def __new__(cls, message: str = "", code: int = 2):
+        # As OSError does by errno.
+        return super().__new__(_KINDS.get(code, InternalError) if cls is HeterogError else cls, message)
+
+    def __init__(self, message: str = "", code: int | None = None):
         super().__init__(" ".join(message.split()))
-        self.code = code
+        self.code = _code_of(type(self)) if code is None else code
+        self.result = None
+
+    def __reduce__(self):
+        return type(self), (str(self), self.code), {"result": self.result}
 
 
-class ExportError(HeterogError):
+class InputError(HeterogError):
+    """Bad usage, a file that makes no sense, a setting out of range."""
+
+
+class NothingFits(HeterogError):
+    """No plan fits in the devices' memory; the message says which of them lacks how much."""
+
+
+class RunFailed(HeterogError):
+    """A run or a verification failed, or its output could not be written."""
+
+
+class InternalError(HeterogError):
+    """A bug of heterog."""
+
+
+class ExportError(InputError):
     """A model, its inputs, its loss or its optimizer cannot be exported."""
 
 
 class ExporterLimit(ExportError):
     """The exporter met what it cannot do, and does not know why: a limit, or a bug of it."""
+
+
+_KINDS: dict[int, type[HeterogError]] = {
+    1: InternalError,
+    2: InputError,
+    3: NothingFits,
+    4: RunFailed,
+}
+
+
+def _code_of(kind: type[HeterogError]) -> int:
+    for code, known in _KINDS.items():
+        if issubclass(kind, known):
+            return code
+    return 2
 
 
 def unexpected(where: str, error: Exception) -> ExporterLimit:

@@ -10,7 +10,7 @@ from pathlib import Path
 from heterog.errors import HeterogError
 
 
-def replace_file(path, contents: bytes) -> None:
+def replace_file(path, contents: bytes | bytearray) -> None:
     """Writes beside the target, forces it to the disk, then renames: a crash at any moment leaves
     the old file or the new one."""
     path = os.fspath(path)
@@ -20,7 +20,7 @@ def replace_file(path, contents: bytes) -> None:
         raise HeterogError(f"{path} cannot be written: {error.strerror}") from error
 
 
-def put_in_place(path: str, contents: bytes) -> None:
+def put_in_place(path: str, contents: bytes | bytearray) -> None:
     """The same; what the system refuses is an OSError. A file that is replaced leaves its mode
     and, where that is allowed, its owner to the new one; a link is kept and its target replaced.
     """

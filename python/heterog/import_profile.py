@@ -10,7 +10,7 @@ from heterog.errors import HeterogError
 from heterog.files import replace_file
 from heterog.layer_graph import READERS
 from heterog.layer_step import LayerStep
-from heterog.native import run_program
+from heterog.run_verb import run_verb
 from heterog.writer import pack_graph
 
 
@@ -40,8 +40,8 @@ def _hash(graph) -> str:
         machine = {"name": "m", "devices": [{"model": "CPU"}], "nic": {"link": "10gbe-tcp"}}
         cluster.write_text(json.dumps({"format": "heterog-cluster", "version": 1, "name": "one",
                                        "machines": [machine]}))  # fmt: skip
-        run_program(["plan", "--graph", str(graph), "--cluster", str(cluster), "--batch", "1",
-                     "--planner", "single", "--out", str(plan)])  # fmt: skip
+        run_verb(["plan", "--graph", str(graph), "--cluster", str(cluster), "--batch", "1",
+                  "--planner", "single", "--out", str(plan)])  # fmt: skip
         return json.loads(plan.read_text())["graph"]["hash"]
 
 

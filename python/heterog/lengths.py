@@ -34,6 +34,13 @@ class Lengths:
         samples, inputs = self._inputs[graph].of(given)
         return graph, samples, inputs | self._tables[graph]
 
+    def of_rows(self, given, samples: int, rows_of) -> tuple[int, dict[int, torch.Tensor]]:
+        """Graph, and place in the graph → tensor, of a batch of so many samples of which the given
+        one holds the rows that rows_of(graph) names."""
+        graph = self._graph_of(given)
+        inputs = self._inputs[graph].of_rows(given, samples, rows_of(graph))
+        return graph, inputs | self._tables[graph]
+
     def samples_of(self, given) -> int | None:
         return self._inputs[self._graph_of(given)].samples_of(given)
 
@@ -42,8 +49,9 @@ class Lengths:
         length, whose values are not the same in all graphs: every step is given them from now on."""
         taken = []
         for name, place in buffers.items() if len(self._steps) > 1 else ():
-            values = [_constant(step, name, place) for step in self._steps]
-            if any(value is None for value in values):
+            found = [_constant(step, name, place) for step in self._steps]
+            values = [value for value in found if value is not None]
+            if len(values) < len(found):
                 continue
             if any(not torch.equal(value, values[0]) for value in values):
                 taken.append(name)

@@ -1,21 +1,17 @@
-"""The C++ library and the program, as Python reaches them: libheterog by ctypes, `heterog` as a
-process."""
+"""The C++ library as Python reaches it, by ctypes."""
 
+import atexit
 import ctypes
-import json
+import logging
 import os
-import shutil
-import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 
-from heterog_command import program_environment
-
 from heterog.errors import HeterogError
 
-_API_VERSION = 4
+_API_VERSION = 5
 _PACKAGE = Path(__file__).resolve().parent
 _CHECKOUT = _PACKAGE.parent.parent
 
@@ -71,6 +67,10 @@ class _Device(ctypes.Structure):
     ]
 
 
+class _Range(ctypes.Structure):
+    _fields_ = [("begin", ctypes.c_int64), ("end", ctypes.c_int64)]
+
+
 @dataclass
 class NativeOptions:
     """What a runner is made of: files, and how they are run."""
@@ -92,62 +92,32 @@ class NativeOptions:
     tune_process: bool = False
 
 
-def find_program() -> str:
-    """The program `heterog`."""
-    places = [_PACKAGE / "bin" / "heterog"]
-    on_path = shutil.which("heterog")
-    # A script there is the wheel's command, not the program.
-    if on_path and not _is_script(on_path):
-        places.append(Path(on_path))
-    places += [_CHECKOUT / "build" / kind / "bin" / "heterog" for kind in ("release", "dev")]
-    return _first("HETEROG_BIN", "the program heterog", places)
-
-
 def find_library() -> str:
     """libheterog.so."""
     places = [_PACKAGE / "lib" / "libheterog.so"]
     places += [_CHECKOUT / "build" / kind / "lib" / "libheterog.so" for kind in ("release", "dev")]
-    return _first("HETEROG_LIBRARY", "libheterog.so", places)
-
-
-def _is_script(path: str) -> bool:
-    with open(path, "rb") as file:
-        return file.read(2) == b"#!"
-
-
-def _first(variable: str, what: str, places: list[Path]) -> str:
-    given = os.environ.get(variable)
+    given = os.environ.get("HETEROG_LIBRARY")
     if given:
         if not os.path.isfile(given):
-            raise HeterogError(f"{variable}: {given} is no file")
-        return given
+            raise HeterogError(f"HETEROG_LIBRARY: {given} is no file")
+        return os.path.abspath(given)
     for place in places:
         if place.is_file():
             return str(place)
     raise HeterogError(
-        f"{what} was not found in {', '.join(str(place) for place in places)}; install the wheel "
-        f"(scripts/build_wheel.sh), build it (scripts/build_release.sh), or set {variable}"
+        f"libheterog.so was not found in {', '.join(str(place) for place in places)}; install the "
+        "wheel (scripts/build_wheel.sh), build it (scripts/build_release.sh), or set HETEROG_LIBRARY"
     )
 
 
-def run_program(arguments: list[str]) -> dict:
-    """Runs a verb with --json; what it printed."""
-    done = subprocess.run(
-        [find_program(), *arguments, "--json"],
-        env=program_environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        lines = [line for line in done.stderr.splitlines() if line.strip()]
-        reason = lines[-1].removeprefix("heterog: error: ") if lines else f"exit code {done.returncode}"
-        raise HeterogError(f"heterog {arguments[0]}: {reason}", done.returncode)
-    return json.loads(done.stdout)
+_library: ctypes.CDLL | None = None
+_Listener = ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_char_p)
+LOGGER = logging.getLogger("heterog")  # what the library logs
 
 
-_library = None
+@_Listener
+def _hear(level: int, line: bytes) -> None:
+    LOGGER.log(10 * level, "%s", line.decode(errors="replace"))
 
 
 def load_library() -> ctypes.CDLL:
@@ -187,10 +157,29 @@ def load_library() -> ctypes.CDLL:
         ctypes.POINTER(ctypes.c_uint32),
         ctypes.POINTER(_Tensor),
         ctypes.c_int32,
+        ctypes.c_int32,
         value,
         value,
     ]
+    library.heterog_get_rows.argtypes = [
+        runner,
+        ctypes.c_int32,
+        ctypes.c_int64,
+        ctypes.POINTER(_Range),
+        ctypes.c_int32,
+        number,
+    ]
     library.heterog_meet.argtypes = [runner, ctypes.c_int32, number]
+    library.heterog_run_verb.argtypes = [
+        ctypes.POINTER(ctypes.c_char_p),
+        ctypes.c_int32,
+        number,
+        ctypes.POINTER(ctypes.c_char_p),
+    ]
+    library.heterog_log_to.argtypes = [_Listener]
+    library.heterog_log_to.restype = None
+    library.heterog_log_to(_hear)
+    atexit.register(library.heterog_log_to, _Listener())  # Python cannot be called any more then
     library.heterog_xxh3.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
     library.heterog_xxh3.restype = ctypes.c_uint64
     _library = library
@@ -285,11 +274,24 @@ class NativeRunner:
         self._call("get", self._open(), index, ctypes.byref(_view(value)))
         return value
 
+    def rows(self, graph: int, samples: int) -> list[tuple[int, int]]:
+        """Which of so many samples the ranks of this process read: from, and up to below."""
+        count = ctypes.c_int32()
+        found = (_Range * samples)()
+        arguments = (graph, samples, found, len(found), ctypes.byref(count))
+        self._call("get_rows", self._open(), *arguments)
+        return [(one.begin, one.end) for one in found[: count.value]]
+
     def step(
-        self, number: int, graph: int, samples: int, inputs: dict[int, torch.Tensor]
+        self,
+        number: int,
+        graph: int,
+        samples: int,
+        inputs: dict[int, torch.Tensor],
+        own_rows: bool = False,
     ) -> tuple[float, float]:
         """Loss and seconds of one step of a graph (0: the first) on so many samples. Inputs are
-        contiguous, on the CPU."""
+        contiguous, on the CPU. `own_rows`: they hold values in the rows of rows() alone."""
         count = len(inputs)
         indices = (ctypes.c_uint32 * count)(*inputs)
         views = (_Tensor * count)(*[_view(tensor) for tensor in inputs.values()])
@@ -303,6 +305,7 @@ class NativeRunner:
             indices,
             views,
             count,
+            own_rows,
             ctypes.byref(loss),
             ctypes.byref(seconds),
         )

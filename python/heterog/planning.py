@@ -9,7 +9,8 @@ from heterog.config import RunnerConfig
 from heterog.devices import cluster_file, installed
 from heterog.errors import HeterogError
 from heterog.files import locked, make_folder, replace_file
-from heterog.native import find_program, run_program
+from heterog.native import find_library
+from heterog.run_verb import run_verb
 from heterog.step import TrainingStep
 from heterog.writer import pack_graph, write_constants
 
@@ -56,18 +57,18 @@ def _plan_file(graph: str, cluster: str, config: RunnerConfig, cache: Path) -> s
             arguments += [f"--{name}", str(value)]
     if config.accumulate > 1:
         arguments += ["--accumulate", str(config.accumulate)]
-    for path in config.profiles:
-        arguments += ["--profile", path]
+    for profile in config.profiles:
+        arguments += ["--profile", profile]
     arguments += ["--seed", str(config.seed)]
     path = cache / f"plan-{_question(arguments, graph, cluster, config)}.json"
     with locked(f"{path}.lock"):
         if not path.is_file():
-            run_program([*arguments, "--out", str(path)])
+            run_verb([*arguments, "--out", str(path)])
     return str(path)
 
 
 def _question(arguments: list[str], graph: str, cluster: str, config: RunnerConfig) -> str:
-    """All that a plan depends on: what is asked, the files, the data bases, the policy, the program."""
+    """All that a plan depends on: what is asked, the files, the data bases, the policy, the library."""
     hasher = hashlib.sha256()
     policy = config.policy or _shipped_policy()
     files = [graph, cluster, *config.profiles, *([os.fspath(policy)] if policy else [])]
@@ -76,18 +77,18 @@ def _question(arguments: list[str], graph: str, cluster: str, config: RunnerConf
     # cluster_file puts its data bases beside it; they hold over the installed ones.
     for name in ("devices.json", "links.json"):
         files += [str(Path(cluster).parent / name), str(installed(name))]
-    for path in files:
-        if os.path.isfile(path):
-            hasher.update(hashlib.sha256(Path(path).read_bytes()).digest())
-    program = os.stat(find_program())
-    hasher.update(f"{program.st_size} {program.st_mtime_ns}".encode())
+    for file in files:
+        if os.path.isfile(file):
+            hasher.update(hashlib.sha256(Path(file).read_bytes()).digest())
+    library = os.stat(find_library())
+    hasher.update(f"{library.st_size} {library.st_mtime_ns}".encode())
     return hasher.hexdigest()[:16]
 
 
 def _shipped_policy() -> str | None:
-    """What the program takes if it is given none."""
+    """What the library takes if it is given none."""
     name = Path("models/policies/zoo-small.ckpt")
-    for start in (Path(find_program()).resolve().parent, Path.cwd()):
+    for start in (Path(find_library()).resolve().parent, Path.cwd()):
         for folder in (start, *start.parents):
             if (folder / name).is_file():
                 return str(folder / name)

@@ -1,17 +1,17 @@
-"""get_runner: plans a training step for devices that are not all alike, and runs it on data."""
+"""Runner: a training step on the devices of a plan, step by step on data."""
 
-import contextlib
 import os
-import sys
 import weakref
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, cast
 
 import torch
 
 from heterog.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from heterog.config import RunnerConfig, read_config
+from heterog.config import RunnerConfig
 from heterog.errors import HeterogError
+from heterog.given import FilePath
 from heterog.interpreter import (
     buffer_from_file,
     dtype_of,
@@ -20,90 +20,12 @@ from heterog.interpreter import (
     state_from_file,
 )
 from heterog.ir import SCALE
-from heterog.lengths import Lengths, makers_of
-from heterog.native import NativeOptions, NativeRunner, load_library
+from heterog.lengths import Lengths
+from heterog.native import NativeRunner
 from heterog.optimizer_state import OptimizerState
-from heterog.planning import RunFiles, make_files
-from heterog.samples import input_names
-from heterog.step import TrainingStep, export_training_step, held_tensors
-
-# What tells a process that it is one rank of several (torchrun, srun, mpirun).
-_STARTERS = (
-    ("RANK", "WORLD_SIZE"),
-    ("SLURM_STEP_ID", "SLURM_PROCID", "SLURM_NTASKS"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    ("PMI_RANK", "PMI_SIZE"),
-)
-
-
-def get_runner(model, make_inputs, loss_fn, optimizer, device_info, config=None) -> "Runner":
-    """Exports the training step, plans it for the devices, and makes their workers.
-
-    model        an nn.Module, or a function that builds one; training begins with its weights
-    make_inputs  batch size → tuple of tensors; or a list of such functions, one for each length of
-                 sentences or size of images that steps will have: the first is planned
-    loss_fn      (model, *inputs) → scalar tensor
-    optimizer    a torch.optim.Optimizer over the model's parameters, or a function parameters →
-                 optimizer; training goes on from its state
-    device_info  a cluster file; "auto"; "cpu:2"; a list of device models; or a dict as in a cluster file
-    config       a dict of the settings of heterog.RunnerConfig; `batch` or `plan` is needed
-
-    Devices are threads of this process, or, where torchrun started it, one process each; of those
-    of one host the first exports and plans, and the others take what it has found.
-    """
-    config = read_config(config)
-    load_library()  # before the long work of exporting
-    built = model if isinstance(model, torch.nn.Module) else _made("model", model)
-    if not isinstance(built, torch.nn.Module):
-        raise HeterogError(f"model: the function returned {type(built).__name__}, no nn.Module")
-    for name, tensor in [*built.named_parameters(), *built.named_buffers()]:
-        if tensor.device.type == "meta":
-            raise HeterogError(f"model: '{name}' holds no values, it is on the meta device; load it")
-    if not isinstance(optimizer, torch.optim.Optimizer):
-        trained = [p for p in built.parameters() if p.requires_grad]
-        optimizer = _made("optimizer", optimizer, trained)
-    makers = makers_of(make_inputs)
-    steps = [
-        export_training_step(
-            built,
-            maker,
-            loss_fn,
-            optimizer,
-            config.name,
-            batches=config.batches,
-            batch=config.batch,
-            dropout=config.dropout,
-            double=config.double,
-            autocast=config.autocast,
-            param_dtype=config.param_dtype,
-            reduce_dtype=config.reduce_dtype,
-            clip_norm=config.clip_norm,
-            batch_norm=config.batch_norm,
-            attention=config.attention,
-            loss_scaling=config.loss_scaling,
-            momentum_input=config.momentum_input,
-            fused_update=config.fused_update,
-            check=config.check,
-            cache=None if config.cache is False else config.folder,
-        )
-        for maker in makers
-    ]
-    files = make_files(steps, device_info, config)
-    names = input_names(loss_fn, makers[0])
-    return Runner(built, optimizer, makers, names, steps, files, config)
-
-
-def _made(what: str, function, *arguments):
-    if not callable(function):
-        raise HeterogError(
-            f"{what}: {type(function).__name__} given; it is one, or a function that makes one"
-        )
-    try:
-        return function(*arguments)
-    except Exception as error:
-        raise HeterogError(
-            f"{what}: making it stopped at {type(error).__name__}: {error}"
-        ) from error
+from heterog.planning import RunFiles
+from heterog.runner_process import Fate, end_with_process, native_options
+from heterog.step import TrainingStep, held_tensors
 
 
 class Runner:
@@ -131,10 +53,10 @@ class Runner:
         self._makers = makers
         self._tensors = graph["tensors"]
         self._constants = step.constants
-        self._native = NativeRunner(_native_options(files, config))
+        self._native = NativeRunner(native_options(files, config))
         # Ends with the process, if nobody has closed it.
-        self._fate = _Fate()
-        self._end = weakref.finalize(self, _end_with_process, self._native, self._fate)
+        self._fate = Fate()
+        self._end = weakref.finalize(self, end_with_process, self._native, self._fate)
         self.ranks: int = self._native.ranks
         self.rank: int = self._native.rank
         self.batch: int = self._native.batch
@@ -148,6 +70,7 @@ class Runner:
                 f"config: batch {config.batch} given, {files.plan} is for batch {self.batch}"
             )
         self._lengths = Lengths(steps, names, self.batch)
+        self._own: dict[tuple[int, int], list[tuple[int, int]]] = {}  # what ranks here read
         self._settings = settings_of(graph)
         self._kept = {  # name → place
             tensor["name"]: place
@@ -157,6 +80,7 @@ class Runner:
         }
         self._of_model: list[str] = []
         self._of_model = [name for name in self._names_of_model() if name in self._kept]
+        assert step.update is not None, "exported steps say what was found out about the optimizer"
         self._state = OptimizerState(optimizer, model, step.update, "step" in self._settings)
         self._steps = 0
         self._start()
@@ -180,7 +104,7 @@ class Runner:
         """By what the loss is multiplied now; None: it is not. Of several processes, each one asks."""
         return self._fetch([SCALE])[SCALE].item() if SCALE in self._kept else None
 
-    def step(self, batch) -> float:
+    def step(self, batch: Any) -> float:
         """One training step on a whole batch: a tensor, or a tuple or list in the order of
         make_inputs, or a dict by the names of loss_fn's arguments. Returns the loss.
 
@@ -188,24 +112,64 @@ class Runner:
         with self._fate.watched():
             return self._step(batch)
 
+    def step_local(self, batch: Any, samples: int | None = None) -> float:
+        """One training step, of which this process gives its own samples alone: those that
+        own_samples() names, in that order, as the batches of a DataLoader over a ShareSampler hold
+        them. Otherwise as step(). Of several processes, each one calls it.
+
+        samples  of the whole batch, over all processes; the plan's if None
+        """
+        if samples is None:
+            samples = self.batch
+        with self._fate.watched():
+            graph, inputs = self._lengths.of_rows(
+                batch, samples, lambda graph: self._rows(graph, samples)
+            )
+            return self._run_step(graph, samples, inputs, own_rows=True)
+
+    def own_samples(self, samples: int | None = None) -> list[tuple[int, int]]:
+        """Which samples of a whole batch (of the plan's number, or so many) the ranks of this
+        process read: ranges from, and up to below. Where ranks are threads, that is all of them."""
+        return self._rows(0, self.batch if samples is None else samples)
+
+    def _rows(self, graph: int, samples: int) -> list[tuple[int, int]]:
+        if not isinstance(samples, int) or isinstance(samples, bool) or samples < 1:
+            raise HeterogError(f"samples: {samples!r}; it is a number of samples, 1 or more")
+        if (graph, samples) not in self._own:
+            self._own[graph, samples] = self._native.rows(graph, samples)
+        return self._own[graph, samples]
+
     def _step(self, batch) -> float:
         graph, samples, inputs = self._lengths.of(batch)
+        return self._run_step(graph, samples, inputs)
+
+    def _run_step(self, graph: int, samples: int, inputs: dict, own_rows: bool = False) -> float:
         number = self._steps + 1
         settings = self._state.settings() | {"step": number}
         for setting, place in self._settings.items():
             inputs[place] = torch.tensor(float(settings[setting]), dtype=torch.float64)
-        loss, self.last_step_seconds = self._native.step(number, graph, samples, inputs)
+        loss, self.last_step_seconds = self._native.step(
+            number, graph, samples, inputs, own_rows
+        )
         self._steps = number
         # What a scheduler looks at to warn of a step that was left out.
-        self.optimizer._opt_called = True
+        self.optimizer._opt_called = True  # type: ignore[attr-defined]
         return loss
 
-    def run(self, steps: int, iterable=None, *, drop_last: bool = True) -> list[float]:
+    def run(
+        self,
+        steps: int,
+        iterable: Iterable[Any] | None = None,
+        *,
+        drop_last: bool = True,
+        on_step: Callable[[int, float], Any] | None = None,
+    ) -> list[float]:
         """So many steps; their losses. `iterable`, a DataLoader say, is gone through again and
         again; without one, make_inputs makes the batches, from the seed and the step's number.
 
         A batch of fewer samples than the plan's is left out, as DataLoader(drop_last=True) would,
-        unless drop_last is False.
+        unless drop_last is False. `on_step` is called after each step with its number (steps_done)
+        and its loss: to log, to move a scheduler on, to save; if it returns True, the run ends there.
         """
         if not isinstance(steps, int) or isinstance(steps, bool) or steps < 0:
             raise HeterogError(f"run: {steps!r} steps; it is a number of steps, 0 or more")
@@ -214,28 +178,41 @@ class Runner:
                 f"run: {type(iterable).__name__} given to take batches from; it is a DataLoader, or "
                 "anything to iterate over"
             )
+        if on_step is not None and not callable(on_step):
+            raise HeterogError(
+                f"run: on_step is a {type(on_step).__name__}; it is a function of the step's number "
+                "and its loss"
+            )
         # What the data's own code raises reaches the caller as it is.
         with self._fate.watched():
-            return self._run(steps, iterable, drop_last)
+            losses: list[float] = []
+            for batch in self._batches(steps, iterable, drop_last):
+                losses.append(self.step(batch))
+                if on_step is not None and on_step(self._steps, losses[-1]) is True:
+                    break
+            return losses
 
-    def _run(self, steps: int, iterable, drop_last: bool) -> list[float]:
-        if iterable is None:
-            return [self.step(self._own_batch()) for _ in range(steps)]
-        losses: list[float] = []
-        while len(losses) < steps:
-            before = len(losses)
+    def _batches(self, steps: int, iterable, drop_last: bool) -> Iterator[Any]:
+        """So many."""
+        given = 0
+        while given < steps:
+            before = given
+            if iterable is None:
+                yield self._own_batch()
+                given += 1
+                continue
             for batch in iterable:
                 if drop_last and self._is_incomplete(batch):
                     continue
-                losses.append(self.step(batch))
-                if len(losses) == steps:
+                yield batch
+                given += 1
+                if given == steps:
                     break
-            if len(losses) == before:
+            if given == before:
                 raise HeterogError(
-                    f"run: the iterable ended after {len(losses)} of {steps} steps; it holds no "
+                    f"run: the iterable ended after {given} of {steps} steps; it holds no "
                     f"batch of {self.batch} samples (any more: a generator is gone through once)"
                 )
-        return losses
 
     def _own_batch(self) -> tuple:
         with torch.random.fork_rng(devices=[]):
@@ -253,12 +230,12 @@ class Runner:
         calls it."""
         names = self._names_of_model()
         found = self._fetch([name for name in self._kept if name in names])
-        state = self.model.state_dict()
+        state = cast("OrderedDict[str, torch.Tensor]", self.model.state_dict())
         for key, name in self._names_of_keys().items():
             state[key] = found[name] if name in found else state[key].detach().clone()
         return state
 
-    def load_state_dict(self, state: dict) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """As model.load_state_dict(state, strict=True), for the workers."""
         if not isinstance(state, Mapping):
             raise HeterogError(f"load_state_dict: {type(state).__name__} given; it is a dict of tensors")
@@ -276,12 +253,12 @@ class Runner:
         for key, name in names.items():
             self._put(name, state[key])
 
-    def optimizer_state_dict(self) -> dict:
+    def optimizer_state_dict(self) -> dict[str, Any]:
         """As a torch optimizer's state_dict() after the same steps, which such a one can load."""
         names = [name for name in self._kept if self._role(name) == "optimizer_state"]
         return self._state.state_dict(self._fetch(names), self._steps)
 
-    def load_optimizer_state_dict(self, state: dict) -> None:
+    def load_optimizer_state_dict(self, state: dict[str, Any]) -> None:
         """State, settings and, where the state counts them, the number of steps done."""
         values, steps = self._state.load(state)
         self._put_optimizer_state(values)
@@ -301,9 +278,10 @@ class Runner:
                 names[name].copy_(value)
         return self.model
 
-    def save(self, path, extra: dict | None = None) -> None:
+    def save(self, path: FilePath, extra: dict[str, Any] | None = None) -> None:
         """Writes a checkpoint (heterog.load_checkpoint): the file `path`, which plain PyTorch
-        loads, and one beside it. `extra`: anything JSON can hold, to come back from load(). Of
+        loads, and one beside it. `extra`: anything JSON can hold, and tensors in it (the state of a
+        random generator, a moving average), to come back from load(). Of
         several processes, each one calls it and rank 0 writes."""
         path = _path_of(path)
         keys = set(self._names_of_keys().values())
@@ -326,7 +304,7 @@ class Runner:
         if failure is not None:
             raise failure
 
-    def load(self, path) -> dict:
+    def load(self, path: FilePath) -> dict[str, Any]:
         """Goes on where save() was called, bit for bit; returns its `extra`."""
         checkpoint = load_checkpoint(_path_of(path))
         self.load_state_dict(checkpoint.model)
@@ -347,7 +325,7 @@ class Runner:
     def __enter__(self) -> "Runner":
         return self
 
-    def __exit__(self, kind, _error, _trace) -> None:
+    def __exit__(self, kind: Any, _error: Any, _trace: Any) -> None:
         self.close(finished=kind is None)
 
     # ---- tensors of the workers ----
@@ -410,49 +388,6 @@ class Runner:
             for key, tensor in self.model.state_dict(keep_vars=True).items()
             if isinstance(tensor, torch.Tensor)
         }
-
-
-def _native_options(files: RunFiles, config: RunnerConfig) -> NativeOptions:
-    rank_of = any(all(name in os.environ for name in names) for names in _STARTERS)
-    return NativeOptions(
-        graph=files.graphs[0],
-        more_graphs=files.graphs[1:],
-        cluster=files.cluster,
-        plan=files.plan,
-        collectives=config.collectives,
-        profiles=config.profiles,
-        threads=config.threads,
-        seed=config.seed,
-        slow=config.slow,
-        one_rank=rank_of if config.processes is None else config.processes,
-        any_device=config.any_device,
-        tune_process=config.tune_process,
-        timeout=config.timeout,
-        transport=config.transport,
-        terms=f"clip {config.clip_norm} double {config.double}",
-    )
-
-
-class _Fate:
-    """Whether the last thing that a runner did was to stop at an exception."""
-
-    def __init__(self):
-        self.stopped = False
-
-    @contextlib.contextmanager
-    def watched(self):
-        try:
-            yield
-        except BaseException:
-            self.stopped = True
-            raise
-        self.stopped = False
-
-
-def _end_with_process(native: NativeRunner, fate: _Fate) -> None:
-    """A process that ends by an exception tells the others so, which would wait for it: also where
-    its program has caught the exception and leaves by sys.exit()."""
-    native.close(finished=getattr(sys, "last_value", None) is None and not fate.stopped)
 
 
 def _path_of(path) -> str:

@@ -1,7 +1,7 @@
 """export_training_step: from a PyTorch model to the graph of one whole training step."""
 
 import contextlib
-import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 import torch
@@ -16,6 +16,7 @@ from heterog.errors import ExportError, HeterogError, unexpected
 from heterog.export_cache import Stored, cache_folder, stored_or_made
 from heterog.export_key import export_key
 from heterog.fingerprint import Unhashable
+from heterog.given import FilePath, LossFunction, MakeInputs, Model, Optimizer
 from heterog.hints import buffer_values, input_values
 from heterog.ir import Step
 from heterog.light import light_init
@@ -47,7 +48,7 @@ class TrainingStep:
     untrained: list[str] = field(default_factory=list)
     update: Update | None = None  # what was found out about the optimizer
 
-    def save(self, path) -> None:
+    def save(self, path: FilePath) -> None:
         """Writes `.json.gz`; the same graph gives the same bytes. Constants that are too large for
         it go into a file beside it (`heterog.writer.read_constants`)."""
         write_constants(self.graph, self.constants, path)
@@ -70,13 +71,13 @@ class Options:
 
 
 def export_training_step(
-    model,
-    make_inputs,
-    loss_fn,
-    optimizer,
+    model: Model,
+    make_inputs: MakeInputs,
+    loss_fn: LossFunction,
+    optimizer: Optimizer,
     name: str,
     *,
-    batches=None,
+    batches: Sequence[int] | None = None,
     batch: int | None = None,
     dropout: bool = True,
     double: bool = False,
@@ -90,7 +91,7 @@ def export_training_step(
     fused_update: bool = True,
     loss_scaling: "LossScaling | dict | bool | None" = None,
     check: bool | None = None,
-    cache=None,
+    cache: FilePath | bool | None = None,
 ) -> TrainingStep:
     """Exports forward, backward and update of one training step.
 
@@ -194,7 +195,7 @@ def _export(
     ladder = [tuple(batches)] if batches is not None else default_batches(batch)
     job = _Job(name, model, spec, Samples(make_inputs), ladder, update, options, check)
     key = _key_of(job) if folder is not None else None
-    if key is None:
+    if folder is None or key is None:
         return _as_step(job, _made(job))
     return _as_step(job, stored_or_made(folder, key, lambda: _made(job)))
 
@@ -263,7 +264,7 @@ def _made(job: _Job) -> Stored:
             job.options.autocast, job.options.clip_norm, constants, job.options.masters,
         )  # fmt: skip
         line = check_step(graph, checked, always=job.check is True)
-    momentum = update.momentum and update.momentum.answers
+    momentum = None if update.momentum is None else update.momentum.answers
     return Stored(graph, line, constants, untrained, update.forms, momentum)
 
 
@@ -314,7 +315,7 @@ def _trace(spec: StepSpec, samples: list[tuple], sizes, update, options: Options
     check_samples(samples, sizes)
     with _default_dtype(options.double):
         with contextlib.nullcontext() if options.dropout else without_dropout(spec.model):
-            traces = []
+            traces: list = []
             for size, inputs in zip(sizes, samples, strict=True):
                 phase(f"traces it at batch {size}, {len(traces) + 1} of {len(sizes)}")
                 traces.append(trace_gradients(TraceCall(spec, size, inputs, names, cast)))

@@ -3,10 +3,13 @@
 import json
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.utils.data import Sampler
+
+from heterog.given import FilePath
 
 
 def read_shares(path) -> list[int]:
@@ -67,8 +70,8 @@ class UnevenBatchSampler(Sampler[list[int]]):
 
     def __init__(
         self,
-        dataset_or_length,
-        samples_per_rank,
+        dataset_or_length: Any,
+        samples_per_rank: Sequence[int] | FilePath,
         rank: int | None = None,
         *,
         shuffle: bool = False,

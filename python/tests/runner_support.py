@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from program import find_program
 
 from heterog.errors import HeterogError
-from heterog.native import find_library, find_program
+from heterog.native import find_library
 
 if not {"HETEROG_LIBRARY", "HETEROG_BIN"} <= os.environ.keys():
     try:

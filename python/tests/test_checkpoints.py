@@ -55,6 +55,31 @@ def test_what_is_saved_comes_back(saved):
     assert safetensors.torch.load_file(saved).keys() == expected.model.keys()
 
 
+def test_tensors_in_extra_come_back_where_they_stood(tmp_path):
+    path = tmp_path / "at.safetensors"
+    state = torch.get_rng_state()
+    average = torch.randn(2, 3, dtype=torch.float64).T  # not contiguous
+    extra = {"rng": state, "deep": [{"ema": average}, 3, None], "empty": torch.zeros(0), "epoch": 1}
+    checkpoint = _checkpoint()
+    checkpoint.extra = extra
+    save_checkpoint(path, checkpoint)
+    found = load_checkpoint(path)
+    assert torch.equal(found.extra["rng"], state) and found.extra["epoch"] == 1
+    assert torch.equal(found.extra["deep"][0]["ema"], average) and found.extra["deep"][1:] == [3, None]
+    assert found.extra["empty"].shape == (0,)
+    assert found.others.keys() == {"seen"} and found.optimizer["state"].keys() == {0}
+    # Whoever reads version 2 alone is told, and only then.
+    with safetensors.safe_open(path, "pt") as file:
+        assert file.metadata()["heterog-checkpoint"] == "3"
+    save_checkpoint(path, _checkpoint())
+    with safetensors.safe_open(path, "pt") as file:
+        assert file.metadata()["heterog-checkpoint"] == "2"
+    checkpoint.extra = {"a": {"__tensor__": "extra/0"}}
+    with pytest.raises(HeterogError, match="a dict has the key '__tensor__'"):
+        save_checkpoint(path, checkpoint)
+    assert load_checkpoint(path).extra == _checkpoint().extra
+
+
 def test_every_flipped_bit_is_found(saved):
     for path in (saved, _state_of(saved)):
         whole = path.read_bytes()
@@ -82,7 +107,7 @@ def test_a_checkpoint_of_before_there_were_checksums_is_loaded(saved):
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("heterog-checkpoint", "3", "version '3'; this package reads 1 and 2"),
+        ("heterog-checkpoint", "4", "version '4'; this package reads 1 to 3"),
         ("steps", "many", "steps 'many' is no number of steps"),
         ("steps", None, "steps '' is no number of steps"),
         ("state", "../at.state", "state '../at.state' names no file beside it"),

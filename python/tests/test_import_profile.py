@@ -3,10 +3,10 @@
 import json
 
 import pytest
+from program import run_program
 
 from heterog import import_profile, layer_graph
 from heterog.errors import HeterogError
-from heterog.native import run_program
 from heterog.writer import read_graph
 
 PIPEDREAM = """\

@@ -13,7 +13,7 @@ import heterog
 from heterog import planning
 from heterog.config import read_config
 from heterog.errors import HeterogError
-from heterog.native import find_program
+from heterog.native import find_library
 
 PLANS = ["ev-ar", "ev-ps", "cp-ar", "cp-ps", "single", "random", *UNEVEN]
 # Every plan on one case, and on each case plans that cut the batch unequally.
@@ -191,6 +191,6 @@ def test_a_closed_runner_says_so(make):
 
 
 def test_what_is_not_built_is_named(monkeypatch):
-    monkeypatch.setenv("HETEROG_BIN", "/nowhere/heterog")
-    with pytest.raises(HeterogError, match="HETEROG_BIN: /nowhere/heterog is no file"):
-        find_program()
+    monkeypatch.setenv("HETEROG_LIBRARY", "/nowhere/libheterog.so")
+    with pytest.raises(HeterogError, match="HETEROG_LIBRARY: /nowhere/libheterog.so is no file"):
+        find_library()

@@ -7,13 +7,13 @@ import subprocess
 import pytest
 import torch
 from optimizer_cases import ALL, has_biases, maker
+from program import find_program
 from runner_cases import BATCH, mlp_inputs, squares
 from runner_support import check_optimizer, check_state
 from torch import nn
 
 import heterog
 from heterog.errors import HeterogError
-from heterog.native import find_program
 
 DEVICES = ["V100-PCIE-16GB", "T4"]
 STEPS = 5

@@ -121,6 +121,6 @@ def test_a_process_that_fails_ends_the_others(cache, tmp_path, end, transport):
     # A rank that is not told would wait for the other ten minutes (runner_ranks.py).
     errors = [rank.communicate(timeout=300)[1] for rank in ranks]
     last = errors[0].splitlines()[-1]
-    assert "HeterogError" in last and "rank 1 (local/gpu1)" in last
+    assert "RunFailed" in last and "rank 1 (local/gpu1)" in last
     assert ranks[0].returncode == 1
     assert "ValueError: of its own making" in errors[1] or end == "is killed"

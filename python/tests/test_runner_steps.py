@@ -67,6 +67,24 @@ def test_run_without_data_is_reproducible(make):
     assert len(set(losses)) == 3
 
 
+def test_a_run_tells_of_each_step_and_ends_where_it_is_told(make):
+    runner, twin = make("mlp"), make("mlp")
+    said = []
+
+    def on_step(number, loss):
+        said.append((number, loss))
+        return number == 3
+
+    losses = runner.run(STEPS + 5, on_step=on_step)
+    assert said == [(1, losses[0]), (2, losses[1]), (3, losses[2])] and runner.steps_done == 3
+    assert losses == twin.run(3, on_step=lambda number, loss: number)  # a number is no True
+    loader = iter(batches(CASES["mlp"], 4))
+    assert len(runner.run(2, loader, on_step=lambda *_: True)) == 1
+    assert len(list(loader)) == 3  # nothing is taken that is not run
+    with pytest.raises(HeterogError, match="on_step is a int"):
+        runner.run(1, on_step=3)
+
+
 def test_the_callers_threads_stay(make):
     before = torch.get_num_threads()
     make("mlp", threads=1).run(1)

@@ -12,4 +12,8 @@ void fail_expect(const char* condition, const char* file, int line) {
               fmt::format("internal error at {}:{}: expected {}", path, line, condition));
 }
 
+void expect_not_stopped(const std::function<bool()>& stopped) {
+  if (stopped && stopped()) throw Error(ErrorKind::kVerification, "stopped by the caller");
+}
+
 }  // namespace heterog

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <stdexcept>
 #include <string>
 
@@ -16,7 +17,7 @@ enum class ErrorKind {
   kVerification = 4,  // verification or run failed
 };
 
-// The only exception heterog throws; caught in src/cli/main.cc and, where C calls, in
+// The only exception heterog throws; caught in src/cli/ending.cc and, where C calls, in
 // src/client/heterog.cc alone. The message is one line.
 class Error : public std::runtime_error {
  public:
@@ -33,6 +34,9 @@ template <class... Args>
 [[noreturn]] void fail_input(fmt::format_string<Args...> format, Args&&... args) {
   throw Error(ErrorKind::kInput, fmt::format(format, std::forward<Args>(args)...));
 }
+
+// Throws if whoever waits has asked to give up; an empty function never does.
+void expect_not_stopped(const std::function<bool()>& stopped);
 
 }  // namespace heterog
 

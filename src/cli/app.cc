@@ -3,8 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <sstream>
 #include <vector>
 
+#include "base/check.h"
 #include "base/log.h"
 #include "base/nearest.h"
 #include "base/text.h"
@@ -83,6 +85,21 @@ std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
                        did_you_mean(argument, names_of(app.get_subcommands({}))));
   }
   return fmt::format("{} (see heterog{} --help)", printable(error.what(), 400), help);
+}
+
+int run_arguments(const std::vector<std::string>& arguments, const Caller& caller) {
+  Action chosen;
+  const auto app = make_app(chosen);
+  try {
+    app->parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() != 0) throw Error(ErrorKind::kInput, usage_error(*app, error));
+    std::ostringstream text;  // of --help or --version
+    app->exit(error, text);
+    caller.print(text.str());
+    return 0;
+  }
+  return chosen(caller);
 }
 
 }  // namespace heterog::cli

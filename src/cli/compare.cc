@@ -100,9 +100,12 @@ OrderedJson rows_json(const std::vector<Row>& rows) {
   json["planners"] = OrderedJson::array();
   for (const Row& row : rows) {
     OrderedJson item = {{"name", row.name},
+                        {"baseline", row.baseline},
                         {"step_seconds", row.step_seconds()},
                         {"feasible", row.feasible()},
+                        {"missing_bytes", row.result.evaluation.missing_bytes},
                         {"plan_seconds", row.plan_seconds},
+                        {"evaluations", row.result.evaluations},
                         {"speedup", nullptr}};
     if (base && row.feasible()) item["speedup"] = (*base - row.step_seconds()) / row.step_seconds();
     json["planners"].push_back(std::move(item));
@@ -110,7 +113,7 @@ OrderedJson rows_json(const std::vector<Row>& rows) {
   return json;
 }
 
-int run_compare(const CompareOptions& options) {
+int run_compare(const CompareOptions& options, const Caller& caller) {
   const auto problem = load_problem(options.problem);
   ThreadPool threads(options.common.threads);
   const std::vector<std::string> names = names_to_run(options.planners);
@@ -118,25 +121,26 @@ int run_compare(const CompareOptions& options) {
   for (const std::string& name : names) {
     find_planner(name, *problem->cluster, options.policy);
   }
-  oracle::SimulatedOracle oracle(*problem, threads, compile_options(options.problem));
+  oracle::SimulatedOracle oracle(*problem, threads, compile_options(options.problem),
+                                 caller.stopped);
   std::vector<Row> rows;
   for (const std::string& name : names) {
-    Progress progress("comparing");
+    Progress progress(caller, "comparing");
     progress.show(static_cast<double>(rows.size()) / static_cast<double>(names.size()), name);
     const Stopwatch watch;
     planner::PlannerContext context{.oracle = oracle,
                                     .rng = Rng(options.common.seed),
-                                    .budget = start_budget(options.budget, name)};
+                                    .budget = start_budget(options.budget, name, caller)};
     Row row{.name = name, .baseline = is_baseline(name)};
     row.result = find_planner(name, *problem->cluster, options.policy)->plan(context);
     row.plan_seconds = watch.seconds();
     rows.push_back(std::move(row));
   }
   if (options.common.json) {
-    print_json(rows_json(rows));
+    print_json(caller, rows_json(rows));
   } else {
-    fmt::print("{} on {}, batch {}\n{}", problem->graph->name(), problem->cluster->name(),
-               problem->batch, table_text(rows));
+    print(caller, "{} on {}, batch {}\n{}", problem->graph->name(), problem->cluster->name(),
+          problem->batch, table_text(rows));
   }
   return 0;
 }
@@ -159,7 +163,9 @@ void add_compare(CLI::App& app, Action& chosen) {
       "Example:\n  heterog compare --graph models/vgg19.json.gz "
       "--cluster configs/clusters/heterog-8gpu.json --batch 192 --planner local-search portfolio\n"
       "A budget is each planner's. \"vs\" is (baseline - planner) / planner, in step time.");
-  verb.callback([options, &chosen] { chosen = [options] { return run_compare(*options); }; });
+  verb.callback([options, &chosen] {
+    chosen = [options](const Caller& caller) { return run_compare(*options, caller); };
+  });
 }
 
 }  // namespace heterog::cli

@@ -27,7 +27,7 @@ explain::ComparedPlan side(const std::string& name, const LoadedPlan& loaded) {
           .simulated = loaded.simulated};
 }
 
-int run_diff(const DiffOptions& options) {
+int run_diff(const DiffOptions& options, const Caller& caller) {
   const LoadedPlan a = load_plan(options.plans[0], options.problem);
   const LoadedPlan b = load_plan(options.plans[1], options.problem);
   VALIDATE(a.problem->batch == b.problem->batch,
@@ -36,9 +36,9 @@ int run_diff(const DiffOptions& options) {
   const explain::ComparedPlan side_a = side(options.plans[0], a);
   const explain::ComparedPlan side_b = side(options.plans[1], b);
   if (options.common.json) {
-    print_json(explain::diff_json(side_a, side_b));
+    print_json(caller, explain::diff_json(side_a, side_b));
   } else {
-    fmt::print("{}", explain::diff_text(side_a, side_b));
+    print(caller, "{}", explain::diff_text(side_a, side_b));
   }
   return 0;
 }
@@ -55,7 +55,9 @@ void add_diff(CLI::App& app, Action& chosen) {
       "Example:\n  heterog diff --graph models/bert_large24.json.gz "
       "--cluster configs/clusters/heterog-8gpu.json before.json after.json\n"
       "Two plans that were made with different numbers of groups are compared by operator.");
-  verb.callback([options, &chosen] { chosen = [options] { return run_diff(*options); }; });
+  verb.callback([options, &chosen] {
+    chosen = [options](const Caller& caller) { return run_diff(*options, caller); };
+  });
 }
 
 }  // namespace heterog::cli

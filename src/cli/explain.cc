@@ -22,7 +22,7 @@ struct ExplainOptions {
   std::string order;
 };
 
-int run_explain(const ExplainOptions& options) {
+int run_explain(const ExplainOptions& options, const Caller& caller) {
   const LoadedPlan loaded = load_plan(options.plan, options.problem, options.order);
   const cost::Problem& problem = *loaded.problem;
   const compiler::Strategy& strategy = loaded.record.strategy;
@@ -35,14 +35,14 @@ int run_explain(const ExplainOptions& options) {
                         {"planner", loaded.record.planner},
                         {"order", compiler::order_policy_name(strategy.order)}};
     json.update(explain::explanation_json(problem, loaded.simulated, explanation));
-    print_json(json);
+    print_json(caller, json);
   } else {
-    fmt::print("{} on {}, batch {}, plan of {}, order {}: step {}{}\n{}", problem.graph->name(),
-               problem.cluster->name(), problem.batch, loaded.record.planner,
-               compiler::order_policy_name(strategy.order),
-               milliseconds_text(to_seconds(loaded.simulated.result.step)),
-               loaded.simulated.result.feasible() ? "" : ", does not fit in memory",
-               explain::explanation_text(problem, loaded.simulated, explanation));
+    print(caller, "{} on {}, batch {}, plan of {}, order {}: step {}{}\n{}", problem.graph->name(),
+          problem.cluster->name(), problem.batch, loaded.record.planner,
+          compiler::order_policy_name(strategy.order),
+          milliseconds_text(to_seconds(loaded.simulated.result.step)),
+          loaded.simulated.result.feasible() ? "" : ", does not fit in memory",
+          explain::explanation_text(problem, loaded.simulated, explanation));
   }
   return 0;
 }
@@ -64,7 +64,9 @@ void add_explain(CLI::App& app, Action& chosen) {
       "--cluster configs/clusters/heterog-8gpu.json --plan plan.json\n"
       "The critical path is read downwards; \"<-\" says why a stretch could not start earlier. "
       "docs/explain.md tells what each figure means.");
-  verb.callback([options, &chosen] { chosen = [options] { return run_explain(*options); }; });
+  verb.callback([options, &chosen] {
+    chosen = [options](const Caller& caller) { return run_explain(*options, caller); };
+  });
 }
 
 }  // namespace heterog::cli

@@ -40,7 +40,7 @@ planner::PlannerResult plan_with(const policy::FinetuneResult& tuned, std::uint6
   return planner::best_plan(context, propose);
 }
 
-int run_finetune(const FinetuneVerbOptions& options) {
+int run_finetune(const FinetuneVerbOptions& options, const Caller& caller) {
   VALIDATE(options.budget.any(),
            "finetune needs --budget SECONDS or --evaluations N: there is no other end to it");
   const Stopwatch watch;
@@ -48,10 +48,11 @@ int run_finetune(const FinetuneVerbOptions& options) {
   const policy::Policy policy = policy::Policy::load(start);
   const auto problem = load_problem(options.problem);
   ThreadPool threads(options.common.threads);
-  oracle::SimulatedOracle oracle(*problem, threads, compile_options(options.problem));
+  oracle::SimulatedOracle oracle(*problem, threads, compile_options(options.problem),
+                                 caller.stopped);
   const policy::FinetuneResult tuned = [&] {
-    Progress progress("fine-tuning");
-    const planner::Budget budget = start_budget(options.budget, "fine-tuning");
+    Progress progress(caller, "fine-tuning");
+    const planner::Budget budget = start_budget(options.budget, "fine-tuning", caller);
     return policy::finetune(policy, oracle,
                             {.name = fmt::format("{} {} {}", problem->graph->name(), problem->batch,
                                                  problem->cluster->name()),
@@ -75,12 +76,12 @@ int run_finetune(const FinetuneVerbOptions& options) {
   json["feasible"] = tuned.evaluation.feasible;
   json["finetune_seconds"] = watch.seconds();
   if (!options.common.json) {
-    fmt::print("{} plans simulated in {}; best {}{}; policy in {}\n", tuned.evaluations,
-               duration_text(watch.seconds()), milliseconds_text(to_seconds(tuned.evaluation.step)),
-               tuned.evaluation.feasible ? "" : " (does not fit in memory)", options.out);
+    print(caller, "{} plans simulated in {}; best {}{}; policy in {}\n", tuned.evaluations,
+          duration_text(watch.seconds()), milliseconds_text(to_seconds(tuned.evaluation.step)),
+          tuned.evaluation.feasible ? "" : " (does not fit in memory)", options.out);
   }
   if (options.plan.empty()) {
-    if (options.common.json) print_json(json);
+    if (options.common.json) print_json(caller, json);
     return 0;
   }
   const planner::PlannerResult found = plan_with(tuned, options.common.seed, oracle);
@@ -95,9 +96,9 @@ int run_finetune(const FinetuneVerbOptions& options) {
   if (options.common.json) {
     json["plan"] = explain::simulation_json(*problem, simulated);
     json["plan"]["planner"] = found.found_by;
-    print_json(json);
+    print_json(caller, json);
   } else {
-    fmt::print("plan of {}\n{}", found.found_by, explain::simulation_text(*problem, simulated));
+    print(caller, "plan of {}\n{}", found.found_by, explain::simulation_text(*problem, simulated));
   }
   expect_fit(*problem, simulated);
   return 0;
@@ -122,7 +123,9 @@ void add_finetune(CLI::App& app, Action& chosen) {
       "Example:\n  heterog finetune --graph models/bert_large24.json.gz "
       "--cluster configs/clusters/heterog-8gpu.json --batch 48 --out bert.ckpt --budget 60 "
       "--plan plan.json");
-  verb.callback([options, &chosen] { chosen = [options] { return run_finetune(*options); }; });
+  verb.callback([options, &chosen] {
+    chosen = [options](const Caller& caller) { return run_finetune(*options, caller); };
+  });
 }
 
 }  // namespace heterog::cli

@@ -60,10 +60,11 @@ void add_budget(CLI::App& verb, BudgetOptions& options) {
       ->excludes(seconds);
 }
 
-oracle::Budget start_budget(const BudgetOptions& options, const std::string& title) {
+oracle::Budget start_budget(const BudgetOptions& options, const std::string& title,
+                            const Caller& caller) {
   oracle::Budget budget{.evaluations = options.evaluations};
   if (options.seconds) {
-    auto progress = std::make_shared<Progress>(title);
+    auto progress = std::make_shared<Progress>(caller, title);
     budget.time_used = [progress, seconds = *options.seconds] {
       const double used = progress->seconds() / seconds;
       progress->show(used, "");

@@ -15,6 +15,7 @@
 
 #include "base/numbers.h"
 #include "base/thread_pool.h"
+#include "cli/caller.h"
 #include "compiler/compile.h"
 #include "compiler/strategy.h"
 #include "cost/problem.h"
@@ -99,6 +100,7 @@ struct BudgetOptions {
 };
 void add_budget(CLI::App& verb, BudgetOptions& options);
 // Wall seconds count from now; while it is asked, it reports progress under this title.
-oracle::Budget start_budget(const BudgetOptions& options, const std::string& title);
+oracle::Budget start_budget(const BudgetOptions& options, const std::string& title,
+                            const Caller& caller);
 
 }  // namespace heterog::cli

@@ -1,6 +1,7 @@
 // What every verb prints with.
 #pragma once
 
+#include "cli/caller.h"
 #include "explain/amounts.h"
 #include "explain/json.h"
 #include "explain/table.h"
@@ -13,7 +14,5 @@ using explain::milliseconds_text;
 using explain::OrderedJson;
 using explain::speedup_text;
 using explain::Table;
-
-void print_json(const OrderedJson& json);
 
 }  // namespace heterog::cli

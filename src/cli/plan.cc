@@ -71,7 +71,7 @@ std::string baselines_text(const planner::PlannerResult& result, const sim::SimR
   return table.text();
 }
 
-int run_plan(const PlanOptions& options) {
+int run_plan(const PlanOptions& options, const Caller& caller) {
   VALIDATE(options.order_rounds == 0 || options.accumulate == 1,
            "--order-rounds: {} given beside --accumulate, which orders the plan",
            options.order_rounds);
@@ -81,10 +81,11 @@ int run_plan(const PlanOptions& options) {
   const std::string planner =
       options.no_policy ? fmt::format("{}:proposals=0", kPortfolio) : options.planner;
   const Stopwatch watch;
-  const planner::Budget budget = start_budget(options.budget, "planning");
+  const planner::Budget budget = start_budget(options.budget, "planning", caller);
   const auto problem = load_problem(options.problem);
   ThreadPool threads(options.common.threads);
-  oracle::SimulatedOracle oracle(*problem, threads, compile_options(options.problem));
+  oracle::SimulatedOracle oracle(*problem, threads, compile_options(options.problem),
+                                 caller.stopped);
   planner::PlannerContext context{
       .oracle = oracle, .rng = Rng(options.common.seed), .budget = budget};
   planner::PlannerResult found =
@@ -119,14 +120,20 @@ int run_plan(const PlanOptions& options) {
     json["planner"] = found.found_by;
     json["plan_seconds"] = plan_seconds;
     json["evaluations"] = found.evaluations;
-    print_json(json);
+    json["baselines"] = OrderedJson::array();
+    for (const planner::BaselineResult& baseline : found.baselines) {
+      json["baselines"].push_back({{"name", baseline.name},
+                                   {"step_seconds", to_seconds(baseline.evaluation.step)},
+                                   {"feasible", baseline.evaluation.feasible}});
+    }
+    print_json(caller, json);
   } else {
-    fmt::print("{} on {}, batch {}: found by {} in {:.2f} s, {} plans simulated\n",
-               problem->graph->name(), problem->cluster->name(), problem->batch, found.found_by,
-               plan_seconds, found.evaluations);
-    fmt::print("{}{}", orders_text(found.strategy, orders),
-               explain::simulation_text(*problem, simulated));
-    if (!found.baselines.empty()) fmt::print("\n{}", baselines_text(found, simulated.result));
+    print(caller, "{} on {}, batch {}: found by {} in {:.2f} s, {} plans simulated\n",
+          problem->graph->name(), problem->cluster->name(), problem->batch, found.found_by,
+          plan_seconds, found.evaluations);
+    print(caller, "{}{}", orders_text(found.strategy, orders),
+          explain::simulation_text(*problem, simulated));
+    if (!found.baselines.empty()) print(caller, "\n{}", baselines_text(found, simulated.result));
   }
   expect_fit(*problem, simulated);
   return 0;
@@ -158,7 +165,9 @@ void add_plan(CLI::App& app, Action& chosen) {
       "Example:\n  heterog plan --graph models/bert_large24.json.gz "
       "--cluster configs/clusters/heterog-8gpu.json --batch 48 --out plan.json\n"
       "Exit code 3: no plan fits in memory (then none is written).");
-  verb.callback([options, &chosen] { chosen = [options] { return run_plan(*options); }; });
+  verb.callback([options, &chosen] {
+    chosen = [options](const Caller& caller) { return run_plan(*options, caller); };
+  });
 }
 
 }  // namespace heterog::cli

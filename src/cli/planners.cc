@@ -65,13 +65,13 @@ struct PlannersOptions {
   std::string planner;
 };
 
-int run_planners(const PlannersOptions& options) {
+int run_planners(const PlannersOptions& options, const Caller& caller) {
   if (options.common.json) {
-    print_json(planners_json());
+    print_json(caller, planners_json());
   } else if (options.planner.empty()) {
-    fmt::print("{}", planners_text());
+    print(caller, "{}", planners_text());
   } else {
-    fmt::print("{}", options_text(planner_registry().entry(options.planner)));
+    print(caller, "{}", options_text(planner_registry().entry(options.planner)));
   }
   return 0;
 }
@@ -88,7 +88,9 @@ void add_planners(CLI::App& app, Action& chosen) {
       "Options follow the name wherever a planner is named, as in\n"
       "  heterog plan … --planner local-search:round=16,patience=200\n"
       "A value alone is that of the first option: --planner single:v100/gpu0");
-  verb.callback([options, &chosen] { chosen = [options] { return run_planners(*options); }; });
+  verb.callback([options, &chosen] {
+    chosen = [options](const Caller& caller) { return run_planners(*options, caller); };
+  });
 }
 
 }  // namespace heterog::cli

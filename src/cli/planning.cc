@@ -15,7 +15,7 @@ void write_trace(const std::string& path, const cost::Problem& problem,
   if (path.empty()) return;
   const std::string trace = sim::chrome_trace(problem, simulated.plan, simulated.result);
   write_file(path, trace);
-  spdlog::info("{}: trace written, {} bytes", printable(path, 400), trace.size());
+  logger().info("{}: trace written, {} bytes", printable(path, 400), trace.size());
 }
 
 void expect_fit(const cost::Problem& problem, const sim::Simulated& simulated) {
@@ -34,7 +34,7 @@ void write_plan_file(const PlanFile& file, const cost::Problem& problem,
                               .peak_bytes = simulated.result.peak_bytes.raw(),
                               .dispatch = simulated.result.dispatch};
   compiler::write_plan(file.path, record, problem);
-  spdlog::info("{}: plan written, {} units", printable(file.path, 400), strategy.units.size());
+  logger().info("{}: plan written, {} units", printable(file.path, 400), strategy.units.size());
 }
 
 }  // namespace heterog::cli

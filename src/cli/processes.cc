@@ -56,7 +56,7 @@ void place_by_hostfile(const ProcessOptions& options, const cluster::Cluster& cl
     const std::size_t devices =
         i < cluster.machine_count() ? cluster.machine(MachineId(i)).devices.size() : 0;
     if (slots == devices) continue;
-    spdlog::warn(
+    logger().warn(
         "{}: host {} of it has {} slots, machine {} of cluster {} has {} devices: the "
         "plan counts on other links than there are",
         options.hostfile, i + 1, slots, i + 1, cluster.name(), devices);
@@ -99,14 +99,18 @@ void add_processes(CLI::App& verb, ProcessOptions& options) {
               "Port there; 29500 with a hostfile, else any free one");
 }
 
-void check_processes(const ProcessOptions& options) {
+void check_processes(const ProcessOptions& options, const Caller& caller) {
+  VALIDATE(caller.is_program || (!options.processes && options.hostfile.empty()),
+           "{}: starts the program heterog again, and this is another one; leave it out, or run "
+           "heterog itself",
+           options.processes ? kProcessesFlag : "--hostfile");
   VALIDATE(options.hostfile.empty() || !options.in_threads,
            "--hostfile: starts processes; --in-threads starts none");
   comm::check_transport(options.transport, "--transport");
 }
 
-std::optional<launch::RankPlace> own_place(const ProcessOptions& options) {
-  if (options.in_threads || options.processes) return std::nullopt;
+std::optional<launch::RankPlace> own_place(const ProcessOptions& options, const Caller& caller) {
+  if (!caller.is_program || options.in_threads || options.processes) return std::nullopt;
   return launch::read_rank_place(launch::process_environment());
 }
 

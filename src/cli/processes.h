@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/caller.h"
 #include "cluster/cluster.h"
 #include "launch/join.h"
 #include "launch/rank_place.h"
@@ -29,11 +30,11 @@ struct ProcessOptions {
   std::chrono::milliseconds timeout() const;
 };
 void add_processes(CLI::App& verb, ProcessOptions& options);
-void check_processes(const ProcessOptions& options);
+void check_processes(const ProcessOptions& options, const Caller& caller);
 
-// Which rank this process is, if a starter's variables say so and it is not told to start ranks or
-// to hold them as threads.
-std::optional<launch::RankPlace> own_place(const ProcessOptions& options);
+// Which rank this process is, if it is the program, a starter's variables say so, and it is not
+// told to start ranks or to hold them as threads.
+std::optional<launch::RankPlace> own_place(const ProcessOptions& options, const Caller& caller);
 
 // Meets the other ranks and connects to them.
 launch::Joined join_ranks(const runtime::Job& job, const launch::JobTerms& terms,

@@ -144,7 +144,7 @@ OrderedJson error_json(const cost::FitError& error) {
 }
 
 void print_as_json(const ProfileOptions& options, const cost::Profile& profile,
-                   const Summary& summary) {
+                   const Summary& summary, const Caller& caller) {
   OrderedJson json;
   json["profile"] = profile.finished ? options.out : options.out + ".partial";
   json["finished"] = profile.finished;
@@ -169,7 +169,7 @@ void print_as_json(const ProfileOptions& options, const cost::Profile& profile,
                     {"predicted_seconds", summary.step->predicted_seconds},
                     {"relative_error", summary.step->relative_error()}};
   }
-  print_json(json);
+  print_json(caller, json);
 }
 
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
@@ -192,32 +192,32 @@ std::string errors_text(const cost::Profile& profile) {
 }
 
 void print_as_text(const ProfileOptions& options, const cost::Profile& profile,
-                   const Summary& summary) {
+                   const Summary& summary, const Caller& caller) {
   std::size_t ops = 0;
   for (const cost::ProfiledOperator& op : profile.operators) ops += op.ops.size();
-  fmt::print("{} on {} ({}, {} threads): {} distinct operators for {} ops, {} measured now in {}\n",
-             profile.graph_name, profile.device, profile.machine, profile.threads,
-             profile.operators.size(), ops, summary.measured_now, duration_text(summary.seconds));
+  print(caller,
+        "{} on {} ({}, {} threads): {} distinct operators for {} ops, {} measured now in {}\n",
+        profile.graph_name, profile.device, profile.machine, profile.threads,
+        profile.operators.size(), ops, summary.measured_now, duration_text(summary.seconds));
   for (const cost::ProfiledLink& link : profile.links) {
-    fmt::print("{}: {:.1f} us + bytes / {:.2f} GB/s (R2 {:.4f})\n", link.between,
-               1e6 * link.latency_seconds, 1e-9 * link.bytes_per_second, link.r2);
+    print(caller, "{}: {:.1f} us + bytes / {:.2f} GB/s (R2 {:.4f})\n", link.between,
+          1e6 * link.latency_seconds, 1e-9 * link.bytes_per_second, link.r2);
   }
-  fmt::print("{}", errors_text(profile));
+  print(caller, "{}", errors_text(profile));
   if (summary.step) {
-    fmt::print("\nwhole step of {} samples: {} as run here, {} by the profile ({:+.1f} %)\n",
-               summary.step->samples, milliseconds_text(summary.step->measured_seconds),
-               milliseconds_text(summary.step->predicted_seconds),
-               100 * summary.step->relative_error());
+    print(caller, "\nwhole step of {} samples: {} as run here, {} by the profile ({:+.1f} %)\n",
+          summary.step->samples, milliseconds_text(summary.step->measured_seconds),
+          milliseconds_text(summary.step->predicted_seconds), 100 * summary.step->relative_error());
   }
   if (profile.finished) {
-    fmt::print("\nwritten to {}\n", options.out);
+    print(caller, "\nwritten to {}\n", options.out);
   } else {
-    fmt::print("\nnot finished: {}.partial has what was measured; the same command goes on\n",
-               options.out);
+    print(caller, "\nnot finished: {}.partial has what was measured; the same command goes on\n",
+          options.out);
   }
 }
 
-int run_profile(const ProfileOptions& options) {
+int run_profile(const ProfileOptions& options, const Caller& caller) {
   const Stopwatch watch;
   const auto shared = std::make_shared<const graph::ModelGraph>(graph::read_graph(options.graph));
   const graph::ModelGraph& graph = *shared;
@@ -229,7 +229,7 @@ int run_profile(const ProfileOptions& options) {
   const std::size_t known = profile.operators.size();
   write_file(partial, cost::profile_text(profile));  // refuses before the work if it cannot
   {
-    Progress progress("profiling");
+    Progress progress(caller, "profiling");
     double saved = 0;
     const measure::ProfilerHooks hooks{
         .progress = [&](double done,
@@ -257,9 +257,9 @@ int run_profile(const ProfileOptions& options) {
   Summary summary{.measured_now = profile.operators.size() - known, .seconds = watch.seconds()};
   summary.step = check_step(options, graph, profile);
   if (options.json) {
-    print_as_json(options, profile, summary);
+    print_as_json(options, profile, summary, caller);
   } else {
-    print_as_text(options, profile, summary);
+    print_as_text(options, profile, summary, caller);
   }
   return 0;
 }
@@ -293,7 +293,9 @@ void add_profile(CLI::App& app, Action& chosen) {
   verb.footer(
       "Example:\n  heterog profile --graph models/lenet5-tiny.json.gz --out lenet5.profile.json\n"
       "An interrupted run leaves OUT.partial; the same command goes on from there.");
-  verb.callback([options, &chosen] { chosen = [options] { return run_profile(*options); }; });
+  verb.callback([options, &chosen] {
+    chosen = [options](const Caller& caller) { return run_profile(*options, caller); };
+  });
 }
 
 }  // namespace heterog::cli

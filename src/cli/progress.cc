@@ -17,8 +17,8 @@ std::string duration_text(double seconds) {
   return fmt::format("{} h {:02} min", whole / 3600, whole % 3600 / 60);
 }
 
-Progress::Progress(std::string title)
-    : title_(std::move(title)), terminal_(isatty(STDERR_FILENO) == 1) {}
+Progress::Progress(const Caller& caller, std::string title)
+    : title_(std::move(title)), terminal_(caller.is_program && isatty(STDERR_FILENO) == 1) {}
 
 Progress::~Progress() {
   if (last_shown_ < 0) return;

@@ -4,13 +4,15 @@
 #include <string>
 
 #include "base/stopwatch.h"
+#include "cli/caller.h"
 
 namespace heterog::cli {
 
-// One line on stderr, rewritten at most ten times a second, wiped at the end.
+// One line on stderr, rewritten at most ten times a second, wiped at the end; nothing where the
+// caller is not the program.
 class Progress {
  public:
-  explicit Progress(std::string title);
+  Progress(const Caller& caller, std::string title);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;

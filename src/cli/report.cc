@@ -33,9 +33,10 @@ struct ReportOptions {
 };
 
 std::vector<explain::PlannerRow> run_baselines(const ReportOptions& options,
-                                               const cost::Problem& problem) {
+                                               const cost::Problem& problem, const Caller& caller) {
   ThreadPool threads(options.common.threads);
-  oracle::SimulatedOracle oracle(problem, threads, compile_options(options.problem));
+  oracle::SimulatedOracle oracle(problem, threads, compile_options(options.problem),
+                                 caller.stopped);
   std::vector<explain::PlannerRow> rows;
   for (const planner::PlannerEntry& entry : planner_registry().entries()) {
     if (!entry.baseline) continue;
@@ -63,7 +64,7 @@ std::vector<std::string> short_names(const std::vector<std::string>& paths) {
   return names;
 }
 
-int run_report(const ReportOptions& options) {
+int run_report(const ReportOptions& options, const Caller& caller) {
   VALIDATE(options.measured.size() <= options.plans.size(),
            "--measured: {} folders given for {} plans; each belongs to the plan at its place",
            options.measured.size(), options.plans.size());
@@ -71,13 +72,13 @@ int run_report(const ReportOptions& options) {
   std::vector<explain::PlannerRow> rows;
   OrderedJson plans = OrderedJson::array();
   std::shared_ptr<const cost::Problem> problem;
-  Progress progress("drawing");
+  Progress progress(caller, "drawing");
   for (std::size_t i = 0; i < options.plans.size(); ++i) {
     progress.show(static_cast<double>(i) / static_cast<double>(options.plans.size()), names[i]);
     const LoadedPlan loaded = load_plan(options.plans[i], options.problem);
     if (!problem) {
       problem = loaded.problem;
-      rows = run_baselines(options, *problem);
+      rows = run_baselines(options, *problem, caller);
     }
     VALIDATE(loaded.problem->batch == problem->batch,
              "{} is for batch {}, {} for batch {}: one page shows plans for one batch",
@@ -103,10 +104,11 @@ int run_report(const ReportOptions& options) {
                          explain::page_data(*problem, rows, std::move(plans)));
   write_file(options.out, page);
   if (options.common.json) {
-    print_json({{"out", options.out}, {"bytes", page.size()}, {"plans", options.plans.size()}});
+    print_json(caller,
+               {{"out", options.out}, {"bytes", page.size()}, {"plans", options.plans.size()}});
   } else {
-    fmt::print("{}: {}, {} plan{}\n", options.out, bytes_text(static_cast<Bytes>(page.size())),
-               options.plans.size(), options.plans.size() == 1 ? "" : "s");
+    print(caller, "{}: {}, {} plan{}\n", options.out, bytes_text(static_cast<Bytes>(page.size())),
+          options.plans.size(), options.plans.size() == 1 ? "" : "s");
   }
   return 0;
 }
@@ -128,7 +130,9 @@ void add_report(CLI::App& app, Action& chosen) {
       "Example:\n  heterog report --graph models/bert_large24.json.gz "
       "--cluster configs/clusters/heterog-8gpu.json --plan plan.json --out plan.html\n"
       "The page asks for nothing from outside itself: it can be sent as it is.");
-  verb.callback([options, &chosen] { chosen = [options] { return run_report(*options); }; });
+  verb.callback([options, &chosen] {
+    chosen = [options](const Caller& caller) { return run_report(*options, caller); };
+  });
 }
 
 }  // namespace heterog::cli

@@ -80,8 +80,6 @@ void check_slow(const RunOptions& options, const cluster::Cluster& cluster) {
   }
 }
 
-void check_options(const RunOptions& options) { check_processes(options.ranks); }
-
 WorkerOptions worker_options(const RunOptions& options, const std::string& device, int ranks_here) {
   return {.seed = options.seed,
           .threads = launch::operator_threads(options.threads, ranks_here),
@@ -92,8 +90,9 @@ WorkerOptions worker_options(const RunOptions& options, const std::string& devic
 // Prints steps as they end, and at last what they took beside what was predicted.
 class Printer {
  public:
-  Printer(const RunOptions& options, const LoadedPlan& loaded, const std::string& how)
-      : options_(options), loaded_(loaded) {
+  Printer(const RunOptions& options, const LoadedPlan& loaded, const std::string& how,
+          const Caller& caller)
+      : options_(options), loaded_(loaded), caller_(caller) {
     const cost::Problem& problem = *loaded.problem;
     json_ = {{"graph", problem.graph->name()},
              {"cluster", problem.cluster->name()},
@@ -103,9 +102,9 @@ class Printer {
              {"ranks_are", how},
              {"steps", OrderedJson::array()}};
     if (options.json) return;
-    fmt::print("{} on {}, batch {}, plan of {}: {} ranks, {}\n", problem.graph->name(),
-               problem.cluster->name(), problem.batch, loaded.record.planner,
-               problem.cluster->device_count(), how);
+    print(caller, "{} on {}, batch {}, plan of {}: {} ranks, {}\n", problem.graph->name(),
+          problem.cluster->name(), problem.batch, loaded.record.planner,
+          problem.cluster->device_count(), how);
     std::fflush(stdout);
   }
 
@@ -115,8 +114,8 @@ class Printer {
     json_["steps"].push_back(
         {{"step", number}, {"loss", report.loss}, {"seconds", report.seconds}});
     if (options_.json) return;
-    fmt::print("step {}: loss {:.6g}, {}\n", number, report.loss,
-               milliseconds_text(report.seconds));
+    print(caller_, "step {}: loss {:.6g}, {}\n", number, report.loss,
+          milliseconds_text(report.seconds));
     if (std::fflush(stdout) != 0) {
       throw Error(ErrorKind::kVerification,
                   fmt::format("stdout: cannot be written: {}", std::strerror(errno)));
@@ -127,8 +126,8 @@ class Printer {
   // were not measured.
   void end(const std::vector<measure::Drift>& drift) {
     if (seconds_.empty()) {
-      if (options_.json) return print_json(json_);
-      return fmt::print("all {} steps had been done before\n", options_.steps);
+      if (options_.json) return print_json(caller_, json_);
+      return print(caller_, "all {} steps had been done before\n", options_.steps);
     }
     std::vector<double> counted = seconds_;
     if (counted.size() > 1) counted.erase(counted.begin());
@@ -144,20 +143,21 @@ class Printer {
                                 {"predicted_seconds", row.predicted_seconds},
                                 {"measured_seconds", row.measured_seconds}});
     }
-    if (options_.json) return print_json(json_);
+    if (options_.json) return print_json(caller_, json_);
     Table table({"drift", "tasks", "predicted", "measured", "ratio"});
     for (const measure::Drift& row : drift) {
       table.add_row({row.what, std::to_string(row.tasks), milliseconds_text(row.predicted_seconds),
                      milliseconds_text(row.measured_seconds), fmt::format("{:.2f}", row.ratio())});
     }
-    fmt::print("{}median step {}, predicted {}: measured is {:.3g} times the prediction\n",
-               drift.empty() ? "" : table.text(), milliseconds_text(measured),
-               milliseconds_text(predicted), measured / predicted);
+    print(caller_, "{}median step {}, predicted {}: measured is {:.3g} times the prediction\n",
+          drift.empty() ? "" : table.text(), milliseconds_text(measured),
+          milliseconds_text(predicted), measured / predicted);
   }
 
  private:
   const RunOptions& options_;
   const LoadedPlan& loaded_;
+  const Caller& caller_;
   std::vector<double> seconds_;
   OrderedJson json_;
 };
@@ -259,7 +259,7 @@ Records train(const RunOptions& options, runtime::TrainingRun& run, Printer* pri
   return records;
 }
 
-int run_threads(const RunOptions& options) {
+int run_threads(const RunOptions& options, const Caller& caller) {
   const LoadedPlan loaded = load(options);
   const runtime::Job job = job_of(loaded, options);
   IdVector<DeviceId, WorkerOptions> workers;
@@ -272,7 +272,7 @@ int run_threads(const RunOptions& options) {
   }
   runtime::TrainingRun run(runtime::ranks_in_threads(job, loaded.simulated.plan, workers),
                            workers[DeviceId(0)]);
-  Printer printer(options, loaded, "threads of one process");
+  Printer printer(options, loaded, "threads of one process", caller);
   const Records records = train(options, run, &printer);
   if (!records.steps().empty()) {
     for (const DeviceId rank : loaded.problem->cluster->device_ids()) {
@@ -296,7 +296,7 @@ launch::JobTerms terms_of(const LoadedPlan& loaded, const runtime::Job& job,
                                        options.checkpoint}});
 }
 
-int run_one_rank(const RunOptions& options, const RankPlace& place) {
+int run_one_rank(const RunOptions& options, const RankPlace& place, const Caller& caller) {
   const LoadedPlan loaded = load(options);
   const runtime::Job job = job_of(loaded, options);
   const launch::Joined joined =
@@ -310,7 +310,7 @@ int run_one_rank(const RunOptions& options, const RankPlace& place) {
                                       {joined.rank, joined.transport->get()}, worker),
         worker);
     std::optional<Printer> printer;
-    if (place.rank == 0) printer.emplace(options, loaded, "processes");
+    if (place.rank == 0) printer.emplace(options, loaded, "processes", caller);
     const Records records = train(options, run, printer ? &*printer : nullptr);
     if (!records.steps().empty()) write_rank_trace(options, loaded, records, joined.rank);
     if (!printer) return;
@@ -328,12 +328,13 @@ int run_processes(const RunOptions& options) {
   return 0;
 }
 
-int run_run(const RunOptions& options) {
-  check_options(options);
+int run_run(const RunOptions& options, const Caller& caller) {
+  check_processes(options.ranks, caller);
   if (!options.trace.empty()) make_folder(options.trace, "--trace");
   if (!options.profile_out.empty()) make_folder(options.profile_out, "--profile-out");
-  if (options.ranks.in_threads) return run_threads(options);
-  if (const auto place = own_place(options.ranks)) return run_one_rank(options, *place);
+  if (options.ranks.in_threads) return run_threads(options, caller);
+  if (const auto place = own_place(options.ranks, caller))
+    return run_one_rank(options, *place, caller);
   return run_processes(options);
 }
 
@@ -378,7 +379,9 @@ void add_run(CLI::App& app, Action& chosen) {
   verb.footer(
       "Example:\n  heterog run --graph models/lenet5-tiny.json.gz "
       "--cluster configs/clusters/local-2cpu.json --plan plan.json --steps 10");
-  verb.callback([options, &chosen] { chosen = [options] { return run_run(*options); }; });
+  verb.callback([options, &chosen] {
+    chosen = [options](const Caller& caller) { return run_run(*options, caller); };
+  });
 }
 
 }  // namespace heterog::cli

@@ -37,11 +37,13 @@ struct Found {
   std::string planner;
 };
 
-planner::SharesResult search(const SharesOptions& options, const cost::Problem& problem) {
+planner::SharesResult search(const SharesOptions& options, const cost::Problem& problem,
+                             const Caller& caller) {
   ThreadPool threads(options.common.threads);
-  oracle::SimulatedOracle oracle(problem, threads, compile_options(options.problem));
+  oracle::SimulatedOracle oracle(problem, threads, compile_options(options.problem),
+                                 caller.stopped);
   planner::BatchEvaluator evaluator(
-      oracle, start_budget({.seconds = options.budget.seconds}, "sharing the batch"));
+      oracle, start_budget({.seconds = options.budget.seconds}, "sharing the batch", caller));
   planner::SharesOptions search;
   if (options.budget.evaluations) search.evaluations = *options.budget.evaluations;
   // Time alone ends the search, if it does not end by itself.
@@ -135,14 +137,15 @@ std::string steps_text(const Found& found) {
   return table.text();
 }
 
-int run_shares(const SharesOptions& options) {
+int run_shares(const SharesOptions& options, const Caller& caller) {
   constexpr std::array kPlanners = {"search", "ev-ar", "cp-ar"};
   VALIDATE(std::find(kPlanners.begin(), kPlanners.end(), options.planner) != kPlanners.end(),
            "--planner: \"{}\" given; shares come from search, ev-ar or cp-ar",
            printable(options.planner));
   const Stopwatch watch;
   const auto problem = load_problem(options.problem);
-  Found found{.all = search(options, *problem), .chosen = {}, .simulated = {}, .planner = {}};
+  Found found{
+      .all = search(options, *problem, caller), .chosen = {}, .simulated = {}, .planner = {}};
   found.planner = options.planner;
   found.chosen = choose(found.all, options.planner);
   found.simulated =
@@ -155,12 +158,12 @@ int run_shares(const SharesOptions& options) {
   if (options.common.json) {
     json["plan_seconds"] = watch.seconds();
     json["evaluations"] = found.all.evaluations;
-    print_json(json);
+    print_json(caller, json);
   } else {
-    fmt::print("{} on {}, batch {}: found in {:.2f} s, {} plans simulated\n",
-               problem->graph->name(), problem->cluster->name(), problem->batch, watch.seconds(),
-               found.all.evaluations);
-    fmt::print("{}\n{}", devices_text(*problem, found), steps_text(found));
+    print(caller, "{} on {}, batch {}: found in {:.2f} s, {} plans simulated\n",
+          problem->graph->name(), problem->cluster->name(), problem->batch, watch.seconds(),
+          found.all.evaluations);
+    print(caller, "{}\n{}", devices_text(*problem, found), steps_text(found));
   }
   expect_fit(*problem, found.simulated);
   return 0;
@@ -185,7 +188,9 @@ void add_shares(CLI::App& app, Action& chosen) {
       "--cluster configs/clusters/office-mixed.json --batch 96 --out shares.json\n"
       "A device without samples takes no part: start no process on it. docs/shares.md says how "
       "to train with the result.\nExit code 3: no shares fit in memory (then none are written).");
-  verb.callback([options, &chosen] { chosen = [options] { return run_shares(*options); }; });
+  verb.callback([options, &chosen] {
+    chosen = [options](const Caller& caller) { return run_shares(*options, caller); };
+  });
 }
 
 }  // namespace heterog::cli

@@ -48,11 +48,11 @@ void check_step(const cost::Problem& problem, const compiler::Strategy& strategy
     wrong.push_back(std::move(line));
   }
   if (wrong.empty()) return;
-  for (const std::string& complaint : wrong) spdlog::error("{}", complaint);
+  for (const std::string& complaint : wrong) logger().error("{}", complaint);
   throw Error(ErrorKind::kVerification, fmt::format("the simulated step is wrong: {}", wrong[0]));
 }
 
-int run_simulate(const SimulateOptions& options) {
+int run_simulate(const SimulateOptions& options, const Caller& caller) {
   LoadedPlan loaded = load_plan(options.plan, options.problem, options.order);
   if (options.accumulate > 1) {
     VALIDATE(options.order.empty(),
@@ -70,16 +70,16 @@ int run_simulate(const SimulateOptions& options) {
   if (options.common.json) {
     OrderedJson json = explain::simulation_json(*problem, simulated);
     if (options.check) json["checked"] = true;
-    print_json(json);
+    print_json(caller, json);
   } else {
-    fmt::print("{} on {}, batch {}, plan of {}, order {}\n{}", problem->graph->name(),
-               problem->cluster->name(), problem->batch, record.planner,
-               compiler::order_policy_name(record.strategy.order),
-               explain::simulation_text(*problem, simulated));
+    print(caller, "{} on {}, batch {}, plan of {}, order {}\n{}", problem->graph->name(),
+          problem->cluster->name(), problem->batch, record.planner,
+          compiler::order_policy_name(record.strategy.order),
+          explain::simulation_text(*problem, simulated));
     if (options.check)
-      fmt::print(
-          "\nchecked: a schedule of the plan, memory and links add up, bytes as the strategy "
-          "says\n");
+      print(caller,
+            "\nchecked: a schedule of the plan, memory and links add up, bytes as the strategy "
+            "says\n");
   }
   return 0;
 }
@@ -105,7 +105,9 @@ void add_simulate(CLI::App& app, Action& chosen) {
       "Example:\n  heterog simulate --graph models/bert_large24.json.gz "
       "--cluster configs/clusters/heterog-8gpu.json --plan plan.json --order fifo "
       "--trace trace.json\nOpen the trace in ui.perfetto.dev or chrome://tracing.");
-  verb.callback([options, &chosen] { chosen = [options] { return run_simulate(*options); }; });
+  verb.callback([options, &chosen] {
+    chosen = [options](const Caller& caller) { return run_simulate(*options, caller); };
+  });
 }
 
 }  // namespace heterog::cli

@@ -36,12 +36,12 @@ std::vector<std::pair<std::string, std::string>> overrides(const TrainVerbOption
   return pairs;
 }
 
-int run_train(const TrainVerbOptions& options) {
+int run_train(const TrainVerbOptions& options, const Caller& caller) {
   const policy::TrainConfig config = policy::read_train_config(options.config, overrides(options));
   policy::TrainSummary summary;
   const Stopwatch watch;
   {
-    Progress progress("training");
+    Progress progress(caller, "training");
     summary = policy::train(config, {.out_dir = options.out,
                                      .start = options.resume ? policy::StartFrom::kCheckpoint
                                                              : policy::StartFrom::kScratch,
@@ -57,11 +57,11 @@ int run_train(const TrainVerbOptions& options) {
     json["evaluations"] = summary.evaluations;
     json["train_seconds"] = watch.seconds();
     json["cases"] = cases_json(summary.cases);
-    print_json(json);
+    print_json(caller, json);
   } else {
-    fmt::print("{} steps, {} plans simulated, {}; policy in {}\n{}", summary.steps,
-               summary.evaluations, duration_text(watch.seconds()), summary.policy_path,
-               cases_text(summary.cases));
+    print(caller, "{} steps, {} plans simulated, {}; policy in {}\n{}", summary.steps,
+          summary.evaluations, duration_text(watch.seconds()), summary.policy_path,
+          cases_text(summary.cases));
   }
   return 0;
 }
@@ -84,7 +84,7 @@ void add_train(CLI::App& app, Action& chosen) {
       "--set steps=50\nKilled at any moment, it goes on to the same bits with --resume.");
   verb.callback([options, &chosen, &verb] {
     options->seed_given = verb.count("--seed") > 0;
-    chosen = [options] { return run_train(*options); };
+    chosen = [options](const Caller& caller) { return run_train(*options, caller); };
   });
 }
 

@@ -4,10 +4,12 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 
+#include "cli/caller.h"
+
 namespace heterog::cli {
 
-// Set by the verb that the command line names; main runs it and returns its exit code.
-using Action = std::function<int()>;
+// Set by the verb that the arguments name; returns its exit code.
+using Action = std::function<int(const Caller&)>;
 
 void add_train(CLI::App& app, Action& chosen);
 void add_finetune(CLI::App& app, Action& chosen);

@@ -57,7 +57,7 @@ struct Verified {
   std::int64_t smallest_batch = 1;
 };
 
-Verified chosen_plan(const VerifyOptions& options) {
+Verified chosen_plan(const VerifyOptions& options, const Caller& caller) {
   VALIDATE(options.plan.empty() != options.planner.empty(),
            "give --plan or --planner, and not both");
   if (!options.plan.empty()) {
@@ -71,7 +71,8 @@ Verified chosen_plan(const VerifyOptions& options) {
   verified.smallest_batch = read.smallest_batch;
   verified.planner = options.planner;
   ThreadPool threads(options.common.threads);
-  oracle::SimulatedOracle oracle(*verified.problem, threads, compile_options(options.problem));
+  oracle::SimulatedOracle oracle(*verified.problem, threads, compile_options(options.problem),
+                                 caller.stopped);
   planner::PlannerContext context{.oracle = oracle, .rng = Rng(options.common.seed)};
   verified.strategy =
       find_planner(options.planner, *verified.problem->cluster)->plan(context).strategy;
@@ -159,8 +160,8 @@ void cut_anew(const VerifyOptions& options, Prepared& made) {
   made.simulated.plan = compiler::rescaled(*made.verified.problem, made.simulated.plan);
 }
 
-Prepared prepare(const VerifyOptions& options) {
-  Prepared made{.verified = chosen_plan(options)};
+Prepared prepare(const VerifyOptions& options, const Caller& caller) {
+  Prepared made{.verified = chosen_plan(options, caller)};
   runtime::check_operators(*made.verified.problem->graph, options.problem.graph);
   made.verified.strategy =
       compiler::accumulate(*made.verified.problem, made.verified.strategy, options.accumulate);
@@ -191,20 +192,20 @@ std::string whose(const runtime::Difference& difference, const cluster::Cluster&
 
 // Exit code 4 if anything differs by more than the tolerance. `how` the ranks ran.
 int judge(const VerifyOptions& options, const Verified& verified,
-          const runtime::Verification& verification, const std::string& how) {
+          const runtime::Verification& verification, const std::string& how, const Caller& caller) {
   const double tolerance = tolerance_of(options);
   if (options.common.json) {
     OrderedJson json = verification_json(verification, tolerance);
     json["ranks_are"] = how;
-    print_json(json);
+    print_json(caller, json);
   } else {
-    fmt::print("{} on {}, batch {}, plan of {}: {} steps, {}, {} values compared\n{}{}",
-               verified.problem->graph->name(), verified.problem->cluster->name(),
-               verified.problem->batch, verified.planner, options.steps, how, verification.compared,
-               table_text(verification), exceptions_text(verification.exceptions));
+    print(caller, "{} on {}, batch {}, plan of {}: {} steps, {}, {} values compared\n{}{}",
+          verified.problem->graph->name(), verified.problem->cluster->name(),
+          verified.problem->batch, verified.planner, options.steps, how, verification.compared,
+          table_text(verification), exceptions_text(verification.exceptions));
   }
   if (verification.worst_relative() <= tolerance) {
-    if (!options.common.json) fmt::print("the same as one device, to {:.0e}\n", tolerance);
+    if (!options.common.json) print(caller, "the same as one device, to {:.0e}\n", tolerance);
     return 0;
   }
   const runtime::Difference& worst =
@@ -217,17 +218,19 @@ int judge(const VerifyOptions& options, const Verified& verified,
                           worst.relative, worst.step, tolerance));
 }
 
-int verify_in_threads(const VerifyOptions& options) {
-  const Prepared made = prepare(options);
+int verify_in_threads(const VerifyOptions& options, const Caller& caller) {
+  const Prepared made = prepare(options, caller);
   runtime::VerifyOptions steps = step_options(options);
   steps.devices = devices_of(options, *made.verified.problem->cluster);
+  steps.stopped = caller.stopped;
   return judge(options, made.verified, runtime::verify(made.job, made.simulated.plan, steps),
-               "threads of one process");
+               "threads of one process", caller);
 }
 
 // Every rank compares; that of rank 0 judges, once all have ended.
-int verify_one_rank(const VerifyOptions& options, const launch::RankPlace& place) {
-  const Prepared made = prepare(options);
+int verify_one_rank(const VerifyOptions& options, const launch::RankPlace& place,
+                    const Caller& caller) {
+  const Prepared made = prepare(options, caller);
   const std::string others =
       fmt::format("verify {} steps in {}", options.steps, options.dtype) + options.broken;
   // All ranks run on CPUs, whatever the plan's devices are.
@@ -244,14 +247,14 @@ int verify_one_rank(const VerifyOptions& options, const launch::RankPlace& place
                                                    step_options(options));
   });
   if (joined.rank != DeviceId(0)) return 0;
-  return judge(options, made.verified, verification, "processes");
+  return judge(options, made.verified, verification, "processes", caller);
 }
 
-int run_verify(const VerifyOptions& options) {
+int run_verify(const VerifyOptions& options, const Caller& caller) {
   VALIDATE(options.dtype == "float64" || options.dtype == "float32",
            "--dtype: \"{}\" given; it is float64 or float32", printable(options.dtype));
-  check_processes(options.ranks);
-  const std::optional<launch::RankPlace> place = own_place(options.ranks);
+  check_processes(options.ranks, caller);
+  const std::optional<launch::RankPlace> place = own_place(options.ranks, caller);
   const bool among_processes = place || options.ranks.processes || !options.ranks.hostfile.empty();
   VALIDATE(options.devices == "cpu" || !among_processes,
            "--devices: \"{}\" given; ranks that are processes verify on the CPU",
@@ -259,8 +262,9 @@ int run_verify(const VerifyOptions& options) {
   VALIDATE(among_processes || options.ranks.transport == comm::transport_names().front(),
            "--transport: \"{}\" given; it is of ranks that are processes: give --processes",
            printable(options.ranks.transport));
-  if (place) return verify_one_rank(options, *place);
-  if (!options.ranks.processes && options.ranks.hostfile.empty()) return verify_in_threads(options);
+  if (place) return verify_one_rank(options, *place, caller);
+  if (!options.ranks.processes && options.ranks.hostfile.empty())
+    return verify_in_threads(options, caller);
   start_ranks(options.ranks, cluster::load_cluster(options.problem.cluster));
   return 0;
 }
@@ -300,7 +304,9 @@ void add_verify(CLI::App& app, Action& chosen) {
       "same weights and data, and compares loss, gradients, parameters, buffers and optimizer "
       "state. With --processes, or started by torchrun, Slurm or mpirun, a process per device. "
       "Exit code 4 if they differ.");
-  verb.callback([options, &chosen] { chosen = [options] { return run_verify(*options); }; });
+  verb.callback([options, &chosen] {
+    chosen = [options](const Caller& caller) { return run_verify(*options, caller); };
+  });
 }
 
 }  // namespace heterog::cli

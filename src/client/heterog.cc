@@ -1,5 +1,5 @@
 // The functions of heterog.h. They are called from C, through which no exception may pass: beside
-// src/cli/main.cc this is the one place that catches all of them.
+// src/cli/ending.cc this is the one place that catches all of them.
 #include "client/heterog.h"
 
 #include <c10/core/InferenceMode.h>
@@ -11,12 +11,15 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/check.h"
 #include "base/checksum.h"
+#include "base/log.h"
 #include "base/process_settings.h"
 #include "base/text.h"
 #include "client/ranks.h"
+#include "client/verbs.h"
 #include "runtime/kernels/execute.h"
 
 struct heterog_runner {
@@ -31,6 +34,11 @@ namespace {
 std::string& last_error() {
   thread_local std::string message;
   return message;
+}
+
+std::string& last_output() {
+  thread_local std::string text;
+  return text;
 }
 
 std::int32_t keep_error(ErrorKind kind, std::string message) {
@@ -167,6 +175,30 @@ uint64_t heterog_xxh3(const void* bytes, uint64_t size) {
 
 const char* heterog_last_error(void) { return last_error().c_str(); }
 
+int32_t heterog_run_verb(const char* const* arguments, int32_t count, const int32_t* stop,
+                         const char** output) {
+  std::vector<std::string> words;
+  const int32_t refused = guarded([&] {
+    VALIDATE(output && (arguments || count == 0) && count >= 0,
+             "arguments or the place of the output: not given");
+    for (int32_t i = 0; i < count; ++i) words.push_back(text_of(arguments[i], "arguments"));
+  });
+  if (refused != 0) return refused;
+  RunVerb run = run_verb(words, stop);
+  last_output() = std::move(run.output);
+  *output = last_output().c_str();
+  return run.ending.code == 0
+             ? 0
+             : keep_error(static_cast<ErrorKind>(run.ending.code), std::move(run.ending.error));
+}
+
+void heterog_log_to(heterog_listener listener) {
+  if (listener == nullptr) return log_to({});
+  log_to([listener](spdlog::level::level_enum level, std::string_view line) {
+    listener(static_cast<int32_t>(level), std::string(line).c_str());
+  });
+}
+
 int32_t heterog_open(const heterog_options* options, heterog_runner** runner) {
   return guarded([&] {
     VALIDATE(options && runner, "options or the place of the runner: not given");
@@ -239,9 +271,23 @@ int32_t heterog_get(heterog_runner* runner, uint32_t tensor, heterog_tensor* val
   });
 }
 
+int32_t heterog_get_rows(heterog_runner* runner, int32_t graph, int64_t samples,
+                         heterog_range* ranges, int32_t capacity, int32_t* count) {
+  return guarded([&] {
+    Ranks& ranks = usable(runner);
+    VALIDATE(count && (ranges || capacity == 0), "the places of the ranges: not given");
+    ranks.prepare({graph, samples});
+    const std::vector<runtime::SampleRange> read = ranks.samples_read({graph, samples});
+    *count = static_cast<int32_t>(read.size());
+    for (std::size_t i = 0; i < read.size() && static_cast<int32_t>(i) < capacity; ++i) {
+      ranges[i] = {read[i].begin, read[i].end};
+    }
+  });
+}
+
 int32_t heterog_step(heterog_runner* runner, int64_t number, int32_t graph, int64_t samples,
                      const uint32_t* tensors, const heterog_tensor* values, int32_t count,
-                     double* loss, double* seconds) {
+                     int32_t own_rows, double* loss, double* seconds) {
   // Inputs that do not fit leave the runner as it was.
   std::optional<runtime::StepInputs> inputs;
   const int32_t code = guarded([&] {
@@ -261,7 +307,9 @@ int32_t heterog_step(heterog_runner* runner, int64_t number, int32_t graph, int6
   if (code != 0) return code;
   return guarded_or_failed(runner, [&] {
     const c10::InferenceMode no_gradients;
-    const runtime::StepReport report = runner->ranks->step(number, *inputs, {graph, samples});
+    const runtime::StepReport report = runner->ranks->step(
+        number, *inputs, {graph, samples},
+        own_rows != 0 ? runtime::Ranks::Given::kOwnRows : runtime::Ranks::Given::kWhole);
     *loss = report.loss;
     *seconds = report.seconds;
   });

@@ -1,4 +1,5 @@
-/* The C interface of libheterog: a plan run step by step on tensors of the caller. */
+/* The C interface of libheterog: the verbs that plan and explain, and a plan run step by step on
+   tensors of the caller. */
 #ifndef HETEROG_CLIENT_HETEROG_H
 #define HETEROG_CLIENT_HETEROG_H
 
@@ -9,7 +10,7 @@ extern "C" {
 #endif
 
 /* Raised whenever a struct or a function below changes its form. */
-#define HETEROG_API_VERSION 4
+#define HETEROG_API_VERSION 5
 int32_t heterog_api_version(void);
 
 /* Every other function returns 0, or the exit code that the program `heterog` would end with: 1 a
@@ -17,6 +18,22 @@ int32_t heterog_api_version(void);
    calling thread's next call; a null pointer where something is needed is bad input. Functions of
    one runner are called by one thread at a time. */
 const char* heterog_last_error(void);
+
+/* Runs a verb as the program `heterog` does with these arguments ("plan", "--graph", "F", …): plan,
+   simulate, compare, shares, explain, diff, report, verify or planners. `output` becomes what the
+   program would print on stdout, also where it then fails; it stays until the calling thread's next
+   verb. The process is left as it is: nothing is printed, no process started, no variable that says
+   that it is a rank is read. Where several threads run verbs, each waits for the one before. While
+   `stop`, which may be null, points to something else than 0, the verb gives up, at its next
+   simulated plan or step, with code 4. */
+int32_t heterog_run_verb(const char* const* arguments, int32_t count, const int32_t* stop,
+                         const char** output);
+
+/* Who hears what verbs and runners log, a line without its end at a time, from any thread; null:
+   nobody. Level: 1 debug, 2 info, 3 warning, 4 error; which of them are logged says --log-level of
+   the latest verb. */
+typedef void (*heterog_listener)(int32_t level, const char* line);
+void heterog_log_to(heterog_listener listener);
 
 /* Elements in memory of the caller, row-major, on the CPU. */
 typedef struct heterog_tensor {
@@ -86,12 +103,21 @@ int32_t heterog_get(heterog_runner* runner, uint32_t tensor, heterog_tensor* val
 /* One step, on inputs of the whole batch, the same on every rank; `number` counts from 1. `graph`:
    0, or 1 and up for those of `more_graphs`. `samples` are in the batch: the plan is cut anew for
    another number than its own. What a graph keeps and never replaces may be among the inputs, where
-   graphs differ in it. `loss` is that of the
+   graphs differ in it. `own_rows`, the same on all ranks: of inputs that have samples only those
+   hold values that this process's ranks read; the others may be anything. `loss` is that of the
    whole batch, `seconds` what the slowest rank took. After an error that is not of the inputs, the
    runner can only be closed. */
 int32_t heterog_step(heterog_runner* runner, int64_t number, int32_t graph, int64_t samples,
                      const uint32_t* tensors, const heterog_tensor* values, int32_t count,
-                     double* loss, double* seconds);
+                     int32_t own_rows, double* loss, double* seconds);
+/* Which samples of a batch of so many this process's ranks read, of any input: `count` ranges in
+   order, of which `capacity` are written. None: the process needs no data. */
+typedef struct heterog_range {
+  int64_t begin; /* of the first sample */
+  int64_t end;   /* behind the last one */
+} heterog_range;
+int32_t heterog_get_rows(heterog_runner* runner, int32_t graph, int64_t samples,
+                         heterog_range* ranges, int32_t capacity, int32_t* count);
 
 /* Waits for all ranks; `worst` is the largest `own` of them. */
 int32_t heterog_meet(heterog_runner* runner, int32_t own, int32_t* worst);

@@ -1,7 +1,6 @@
 // Loads a plan and makes its ranks.
 #include "client/ranks.h"
 
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <map>
@@ -9,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "client/process_kept.h"
 #include "compiler/rescale.h"
 #include "graph/graph_io.h"
 #include "launch/gpus.h"
@@ -23,18 +23,6 @@ namespace heterog::client {
 namespace {
 
 using runtime::WorkerOptions;
-
-// Puts the caller's number of threads back: PyTorch keeps it for the whole process.
-class ThreadsKept {
- public:
-  ThreadsKept() : before_(at::get_num_threads()) {}
-  ~ThreadsKept() { at::set_num_threads(before_); }
-  ThreadsKept(const ThreadsKept&) = delete;
-  ThreadsKept& operator=(const ThreadsKept&) = delete;
-
- private:
-  int before_;
-};
 
 loading::LoadedPlan load_checked(const RanksOptions& options) {
   loading::LoadedPlan loaded = loading::load_plan(options.plan, options.files);
@@ -185,12 +173,16 @@ const graph::ModelGraph& Ranks::prepare(const Form& form) {
 }
 
 runtime::StepReport Ranks::step(std::int64_t number, const runtime::StepInputs& inputs,
-                                const Form& form) {
-  const ThreadsKept threads;
-  if (is_own(form)) return ranks_->step(number, inputs);
+                                const Form& form, runtime::Ranks::Given given) {
+  const ProcessKept kept;
+  if (is_own(form)) return ranks_->step(number, inputs, 0, given);
   Other& other = others_.at(form);
   if (!other.number) other.number = ranks_->add(other.job, other.plan);
-  return ranks_->step(number, inputs, *other.number);
+  return ranks_->step(number, inputs, *other.number, given);
+}
+
+std::vector<runtime::SampleRange> Ranks::samples_read(const Form& form) const {
+  return runtime::samples_read(is_own(form) ? job_ : others_.at(form).job, ranks_->here());
 }
 
 void Ranks::finish() {

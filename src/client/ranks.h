@@ -11,6 +11,7 @@
 
 #include "launch/join.h"
 #include "loading/plan_files.h"
+#include "runtime/program/input_rows.h"
 #include "runtime/ranks/job_ranks.h"
 
 namespace heterog::client {
@@ -61,8 +62,10 @@ class Ranks {
   // anew (compiler/rescale.h), which is made here the first time. After an input error of this one,
   // other steps can follow.
   const graph::ModelGraph& prepare(const Form& form);
-  runtime::StepReport step(std::int64_t number, const runtime::StepInputs& inputs,
-                           const Form& form);
+  runtime::StepReport step(std::int64_t number, const runtime::StepInputs& inputs, const Form& form,
+                           runtime::Ranks::Given given);
+  // Of a form that has been prepared: the samples that this process's ranks read.
+  std::vector<runtime::SampleRange> samples_read(const Form& form) const;
   // The last call of every process.
   void finish();
 

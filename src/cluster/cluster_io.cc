@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/json_reader.h"
 #include "base/nearest.h"
+#include "base/own_file.h"
 #include "base/text.h"
 #include "cluster/calibration_io.h"
 #include "cluster/links_io.h"
@@ -367,14 +368,8 @@ std::string installed_config(const std::string& name) {
   const fs::path built = fs::path(HETEROG_CONFIG_DIR) / name;
   std::error_code error;
   if (fs::is_regular_file(built, error)) return built.string();
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  for (fs::path folder = program.parent_path(); folder != folder.parent_path();
-       folder = folder.parent_path()) {
-    if (fs::is_regular_file(folder / "configs" / name, error)) {
-      return (folder / "configs" / name).string();
-    }
-  }
-  return built.string();
+  const std::string found = nearest_above(own_file(), "configs/" + name);
+  return found.empty() ? built.string() : found;
 }
 
 DeviceDatabase devices_for(const std::string& path) {

@@ -38,7 +38,7 @@ Cluster parse_cluster(const std::string& text, const std::string& source,
                       const DeviceDatabase& devices, const LinkDatabase& links = {});
 
 // A file of the project's configs/: where it was built, else in a folder configs/ above the
-// program.
+// program or the library.
 std::string installed_config(const std::string& name);
 
 // The devices that hold for a file at `path`: those that are installed, and over them those of the

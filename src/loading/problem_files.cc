@@ -47,12 +47,12 @@ LoadedProblem load_problem_file(const ProblemOptions& options) {
   const cost::ProfiledModel model(*graph, load_profiles(options, *cluster), analytic);
   auto problem = cost::make_problem(std::move(graph), std::move(cluster), model, options.batch,
                                     {.max_groups = options.max_groups});
-  spdlog::info("{}: {} ops in {} groups, {} parameters", printable(options.graph, 400),
-               problem->graph->op_count(), problem->grouping.count(),
-               problem->graph->parameters().size());
-  spdlog::info("{}: {} devices of {} types, {} links", printable(options.cluster, 400),
-               problem->cluster->device_count(), problem->cluster->type_count(),
-               problem->cluster->link_count());
+  logger().info("{}: {} ops in {} groups, {} parameters", printable(options.graph, 400),
+                problem->graph->op_count(), problem->grouping.count(),
+                problem->graph->parameters().size());
+  logger().info("{}: {} devices of {} types, {} links", printable(options.cluster, 400),
+                problem->cluster->device_count(), problem->cluster->type_count(),
+                problem->cluster->link_count());
   return {std::move(problem), file.smallest_batch};
 }
 

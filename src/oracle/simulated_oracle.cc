@@ -1,11 +1,15 @@
 // Shares strategies out over the threads.
 #include "oracle/simulated_oracle.h"
 
+#include <utility>
+
+#include "base/check.h"
+
 namespace heterog::oracle {
 
 SimulatedOracle::SimulatedOracle(const cost::Problem& problem, ThreadPool& threads,
-                                 compiler::CompileOptions options)
-    : problem_(problem), threads_(threads) {
+                                 compiler::CompileOptions options, std::function<bool()> stopped)
+    : problem_(problem), threads_(threads), stopped_(std::move(stopped)) {
   for (int worker = 0; worker < threads.threads(); ++worker) {
     evaluators_.push_back(std::make_unique<Evaluator>(problem, options));
   }
@@ -14,6 +18,7 @@ SimulatedOracle::SimulatedOracle(const cost::Problem& problem, ThreadPool& threa
 std::vector<Measured> SimulatedOracle::measure(std::span<const compiler::Strategy> strategies) {
   std::vector<Measured> measured(strategies.size());
   threads_.run(strategies.size(), [&](int worker, std::size_t i) {
+    expect_not_stopped(stopped_);
     measured[i] = evaluators_[worker]->measure(strategies[i]);
   });
   return measured;
@@ -21,6 +26,7 @@ std::vector<Measured> SimulatedOracle::measure(std::span<const compiler::Strateg
 
 std::optional<BetterOrder> SimulatedOracle::improve_order(const compiler::Strategy& strategy,
                                                           int rounds) {
+  expect_not_stopped(stopped_);
   return evaluators_.front()->improve_order(strategy, rounds);
 }
 

@@ -1,6 +1,7 @@
 // The oracle of planning: every strategy compiled and simulated, many at a time on all cores.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -9,11 +10,12 @@
 
 namespace heterog::oracle {
 
-// Problem and threads have to outlive it. Answers do not depend on the number of threads.
+// Problem and threads have to outlive it. Answers do not depend on the number of threads. `stopped`
+// is asked before each strategy, by any thread: once it is true, measure() throws; empty: never.
 class SimulatedOracle final : public Oracle {
  public:
   SimulatedOracle(const cost::Problem& problem, ThreadPool& threads,
-                  compiler::CompileOptions options = {});
+                  compiler::CompileOptions options = {}, std::function<bool()> stopped = {});
   std::vector<Measured> measure(std::span<const compiler::Strategy> strategies) override;
   std::optional<BetterOrder> improve_order(const compiler::Strategy& strategy, int rounds) override;
   const cost::Problem& problem() const override { return problem_; }
@@ -21,6 +23,7 @@ class SimulatedOracle final : public Oracle {
  private:
   const cost::Problem& problem_;
   ThreadPool& threads_;
+  const std::function<bool()> stopped_;
   std::vector<std::unique_ptr<Evaluator>> evaluators_;  // one per worker
 };
 

@@ -88,7 +88,7 @@ class Search {
     result_.strategy = strategy;
     result_.evaluation = evaluation;
     result_.found_by = name;
-    spdlog::debug("{} plans: {:.6f} s by {}{}", evaluator_.evaluations(),
+    logger().debug("{} plans: {:.6f} s by {}{}", evaluator_.evaluations(),
                   to_seconds(evaluation.step), name,
                   evaluation.feasible ? "" : ", does not fit in memory");
   }

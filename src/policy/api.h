@@ -101,7 +101,7 @@ FinetuneResult finetune(const Policy& policy, oracle::Oracle& oracle,
                         const FinetuneOptions& options);
 
 // Path of the shipped checkpoint: models/policies/zoo-small.ckpt in the nearest folder above the
-// program, else above the working directory. Throws an input error if there is none.
+// program or the library, else above the working directory. Throws an input error if there is none.
 std::string shipped_policy_path();
 
 struct PolicyPlannerOptions {

@@ -118,8 +118,8 @@ TrainProgress learn_step(Learner& learner, const LearningContext& context, doubl
   progress.step = ++learner.step;
   progress.steps = config.steps;
   progress.evaluations = learner.evaluations;
-  spdlog::debug("learning step {}: reward {:.6g}, entropy {:.4g}, loss {:.6g}", progress.step,
-                progress.mean_reward, progress.entropy, progress.loss);
+  logger().debug("learning step {}: reward {:.6g}, entropy {:.4g}, loss {:.6g}", progress.step,
+                 progress.mean_reward, progress.entropy, progress.loss);
   return progress;
 }
 

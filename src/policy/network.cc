@@ -4,6 +4,8 @@
 #include <ATen/Parallel.h>
 #include <torch/torch.h>
 
+#include "tensors/seeded_generator.h"
+
 namespace heterog::policy {
 namespace {
 
@@ -55,8 +57,8 @@ torch::Tensor PolicyNetworkImpl::forward(const gnn::FeatureTensors& features) {
 }
 
 PolicyNetwork make_network(const TrainConfig& config, std::uint64_t seed) {
-  // Initialisers draw from LibTorch's default generator: seeded here, and used for nothing else.
-  torch::manual_seed(seed);
+  // Initialisers draw from LibTorch's default generator, which is used for nothing else.
+  const tensors::SeededGenerator seeded(seed);
   return PolicyNetwork(config);
 }
 

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "base/own_file.h"
 #include "policy/api.h"
 #include "policy/case.h"
 #include "policy/checkpoint_io.h"
@@ -51,19 +52,16 @@ std::vector<compiler::Strategy> propose(const Policy& policy, oracle::BatchEvalu
 }
 
 std::string shipped_policy_path() {
-  const std::filesystem::path name = "models/policies/zoo-small.ckpt";
-  std::error_code error;
-  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
-  for (const auto& start : {program, std::filesystem::current_path() / "."}) {
-    for (auto folder = start.parent_path(); !folder.empty(); folder = folder.parent_path()) {
-      if (std::filesystem::exists(folder / name)) return (folder / name).string();
-      if (folder == folder.parent_path()) break;
-    }
+  const std::string name = "models/policies/zoo-small.ckpt";
+  const std::string here = (std::filesystem::current_path() / ".").string();
+  for (const std::string& start : {own_file(), here}) {
+    const std::string found = nearest_above(start, name);
+    if (!found.empty()) return found;
   }
   fail_input(
       "{}: not found above the program or the working folder; name a policy, or make this "
       "one with scripts/pretrain.sh",
-      name.string());
+      name);
 }
 
 }  // namespace heterog::policy

@@ -34,14 +34,14 @@ std::optional<std::string> checkpoint_of(const PortfolioPlannerOptions& options)
   try {
     return shipped_policy_path();
   } catch (const Error& error) {
-    spdlog::warn("planning without a policy: {}", error.what());
+    logger().warn("planning without a policy: {}", error.what());
     return std::nullopt;
   }
 }
 
 // Samples of the policy in `path`; the most likely strategy comes first.
 planner::Proposer policy_proposer(const std::string& path, Rng rng) {
-  spdlog::info("{}: the policy that proposes", printable(path, 400));
+  logger().info("{}: the policy that proposes", printable(path, 400));
   return [policy = Policy::load(path), rng, calls = 0](oracle::BatchEvaluator& evaluator,
                                                        int count) mutable {
     return propose(policy, evaluator, count - 1, rng.split(calls++));

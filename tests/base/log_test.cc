@@ -10,15 +10,15 @@ namespace {
 
 std::string logged() {
   testing::internal::CaptureStderr();
-  spdlog::debug("1");
-  spdlog::info("2");
-  spdlog::warn("3");
-  spdlog::error("4");
+  logger().debug("1");
+  logger().info("2");
+  logger().warn("3");
+  logger().error("4");
   return testing::internal::GetCapturedStderr();
 }
 
 TEST(Log, KeepsToItsLevelAndLeavesStdoutAlone) {
-  start_logging();
+  log_to_stderr();
   testing::internal::CaptureStdout();
   const std::string warnings = "heterog: warning: 3\nheterog: error: 4\n";
   EXPECT_EQ(logged(), warnings);

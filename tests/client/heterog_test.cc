@@ -116,7 +116,7 @@ class Interface : public cli::ProgramTest {
       views.push_back(one.view());
     }
     return heterog_step(runner_, number, 0, batch, ids.data(), views.data(),
-                        static_cast<std::int32_t>(ids.size()), &loss_, &seconds_);
+                        static_cast<std::int32_t>(ids.size()), own_rows_, &loss_, &seconds_);
   }
   TensorId parameter() const {
     for (const TensorId id : graph_.tensor_ids()) {
@@ -135,6 +135,7 @@ class Interface : public cli::ProgramTest {
   std::string plan_;
   heterog_options options_ = {};
   heterog_runner* runner_ = nullptr;
+  std::int32_t own_rows_ = 0;
   double loss_ = 0;
   double seconds_ = 0;
 };
@@ -300,12 +301,15 @@ TEST_F(Interface, NullPointersAreBadInput) {
   expect_refused(heterog_is_kept(nullptr, 0, &number), "no runner");
   expect_refused(heterog_set(nullptr, 0, &tensor), "no runner");
   expect_refused(heterog_get(nullptr, 0, &tensor), "no runner");
-  expect_refused(heterog_step(nullptr, 1, 0, kBatch, nullptr, nullptr, 0, &loss, &loss),
+  expect_refused(heterog_step(nullptr, 1, 0, kBatch, nullptr, nullptr, 0, 0, &loss, &loss),
                  "no runner");
   expect_refused(heterog_meet(nullptr, 0, &number), "no runner");
   EXPECT_EQ(heterog_close(nullptr, 0), 0) << "as free()";
   EXPECT_EQ(heterog_close(nullptr, 1), 0);
+  expect_refused(heterog_get_rows(nullptr, 0, kBatch, nullptr, 0, &number), "no runner");
   open();
+  expect_refused(heterog_get_rows(runner_, 0, kBatch, nullptr, 1, &number), "not given");
+  expect_refused(heterog_get_rows(runner_, 0, kBatch, nullptr, 0, nullptr), "not given");
   expect_refused(heterog_get_info(runner_, nullptr), "not given");
   expect_refused(heterog_is_kept(runner_, 0, nullptr), "not given");
   expect_refused(heterog_meet(runner_, 0, nullptr), "not given");
@@ -318,8 +322,25 @@ TEST_F(Interface, NullPointersAreBadInput) {
   tensor.sizes = nullptr;
   expect_refused(heterog_set(runner_, owned.id, &tensor), "without sizes");
   expect_refused(heterog_get(runner_, parameter().value(), nullptr), "no tensor");
-  expect_refused(heterog_step(runner_, 1, 0, kBatch, nullptr, nullptr, 2, &loss, &loss), "inputs");
-  expect_refused(heterog_step(runner_, 1, 0, kBatch, nullptr, nullptr, 0, nullptr, &loss), "loss");
+  expect_refused(heterog_step(runner_, 1, 0, kBatch, nullptr, nullptr, 2, 0, &loss, &loss),
+                 "inputs");
+  expect_refused(heterog_step(runner_, 1, 0, kBatch, nullptr, nullptr, 0, 0, nullptr, &loss),
+                 "loss");
+}
+
+TEST_F(Interface, RowsOfAllRanksAreTheBatch) {
+  open();
+  for (const std::int64_t samples : {kBatch, kBatch - 3}) {
+    heterog_range ranges[4] = {};
+    std::int32_t count = 0;
+    ASSERT_EQ(heterog_get_rows(runner_, 0, samples, ranges, 4, &count), 0) << heterog_last_error();
+    ASSERT_EQ(count, 1);
+    EXPECT_EQ(ranges[0].begin, 0);
+    EXPECT_EQ(ranges[0].end, samples);
+  }
+  own_rows_ = 1;
+  set_all(0.5);
+  EXPECT_EQ(step(1, inputs(1)), 0) << heterog_last_error();
 }
 
 }  // namespace

@@ -246,7 +246,7 @@ std::vector<Tried> try_pipelines(BatchEvaluator& evaluator, const PipelineLimits
       }
       const std::vector<Measured> measured = evaluator.evaluate(strategies);
       for (std::size_t j = 0; j < strategies.size(); ++j) {
-        spdlog::debug(
+        logger().debug(
             "pipeline of {} stages, {} micro-batches{}{}{}: estimate {:.4f} s, step "
             "{:.4f} s{}",
             cuts[i + j]->stages.size(), pool.micro_batches[cuts[i + j]->costs],

@@ -247,6 +247,7 @@ Verification compare_steps(Ranks& ranks, const compiler::Plan& plan, const Verif
   }
   Comparison comparison(problem);
   for (std::int64_t step = 1; step <= options.steps; ++step) {
+    expect_not_stopped(options.stopped);
     const StepInputs inputs =
         random_inputs(graph, problem.batch, options.seed, step, options.floats);
     const double loss = ranks.step(step, inputs).loss;

@@ -21,6 +21,7 @@ struct VerifyOptions {
   std::uint64_t seed = 0;  // of parameters, data and random operators
   int threads = 1;
   std::vector<at::Device> devices = {};  // one a rank; none: all on the CPU
+  std::function<bool()> stopped = {};    // asked before each step: whether to give up; empty: never
 };
 
 // How far a tensor is from what one device has, relative to its norm; one whose norm is below 1e-6

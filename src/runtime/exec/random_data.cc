@@ -1,7 +1,8 @@
-// Seeds ATen's generator, and fills one source after the other.
+// Seeds ATen's generator for a while, and fills one source after the other.
 #include "runtime/exec/random_data.h"
 
 #include "runtime/exec/sources.h"
+#include "tensors/seeded_generator.h"
 
 namespace heterog::runtime {
 
@@ -12,7 +13,7 @@ bool stays_between_steps(const graph::ModelGraph& graph, TensorId id) {
 
 void each_random_resident(const graph::ModelGraph& graph, std::uint64_t seed, Floats floats,
                           const std::function<void(TensorId, const at::Tensor&)>& take) {
-  at::manual_seed(seed);
+  const tensors::SeededGenerator seeded(seed);
   for (TensorId id : graph.tensor_ids()) {
     if (stays_between_steps(graph, id)) take(id, random_source(graph, id, 1, floats));
   }
@@ -28,7 +29,7 @@ IdVector<TensorId, at::Tensor> random_residents(const graph::ModelGraph& graph, 
 
 StepInputs random_inputs(const graph::ModelGraph& graph, std::int64_t batch, std::uint64_t seed,
                          std::int64_t step, Floats floats) {
-  at::manual_seed(seed * 1000003 + static_cast<std::uint64_t>(step));
+  const tensors::SeededGenerator seeded(seed * 1000003 + static_cast<std::uint64_t>(step));
   StepInputs inputs;
   for (TensorId id : graph.tensor_ids()) {
     if (graph.tensor(id).role != graph::TensorRole::kInput) continue;

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "runtime/program/input_rows.h"
 #include "runtime/program/job_terms.h"
 #include "runtime/ranks/team.h"
 
@@ -39,9 +40,13 @@ Said said_of(const Program& program, const graph::ModelGraph& graph, const StepR
   return said;
 }
 
-std::uint64_t hash_of(const StepInputs& inputs) {
+// Of what is alike in all processes.
+std::uint64_t hash_of(const StepInputs& inputs, const graph::ModelGraph& graph,
+                      Ranks::Given given) {
   Hasher hasher;
+  hasher.add(static_cast<std::uint64_t>(given));
   for (const auto& [id, value] : inputs) {
+    if (given == Ranks::Given::kOwnRows && has_samples(graph, id)) continue;
     hasher.add(std::string_view(static_cast<const char*>(value.const_data_ptr()), value.nbytes()));
   }
   return hasher.value();
@@ -69,8 +74,8 @@ class Threads final : public Ranks {
 
  protected:
   void load(const Job& job) override { team_.add(job); }
-  std::vector<StepResult> run(std::int64_t number, const StepInputs& inputs,
-                              std::size_t job) override {
+  std::vector<StepResult> run(std::int64_t number, const StepInputs& inputs, std::size_t job,
+                              Given /*given*/) override {
     std::vector<StepResult> results;
     for (StepResult& result : team_.step(number, inputs, job)) {
       results.push_back(std::move(result));
@@ -146,9 +151,9 @@ class OneRank final : public Ranks {
 
  protected:
   void load(const Job& job) override { worker_.add(job); }
-  std::vector<StepResult> run(std::int64_t number, const StepInputs& inputs,
-                              std::size_t job) override {
-    start_together(number, inputs, *jobs_[job].job);
+  std::vector<StepResult> run(std::int64_t number, const StepInputs& inputs, std::size_t job,
+                              Given given) override {
+    start_together(number, inputs, *jobs_[job].job, given);
     std::vector<StepResult> results;
     results.push_back(worker_.step(number, inputs, job));
     return results;
@@ -173,10 +178,10 @@ class OneRank final : public Ranks {
 
   // The first time also finds data that was shuffled apart; a job's first time, that all ranks have
   // made it alike.
-  void start_together(std::int64_t number, const StepInputs& inputs, const Job& job) {
+  void start_together(std::int64_t number, const StepInputs& inputs, const Job& job, Given given) {
     const std::int64_t batch = job.problem->batch;
     const std::uint64_t made = alike_.insert(&job).second ? hash_of(job) : 0;
-    const std::uint64_t data = compared_ ? 0 : hash_of(inputs);
+    const std::uint64_t data = compared_ ? 0 : hash_of(inputs, *job.problem->graph, given);
     compared_ = true;
     const auto as_number = [](std::uint64_t bits) { return static_cast<std::int64_t>(bits); };
     const std::vector<at::Tensor> all = gather(
@@ -242,8 +247,9 @@ std::size_t Ranks::add(const Job& job, const compiler::Plan& plan) {
   return jobs_.size() - 1;
 }
 
-StepReport Ranks::step(std::int64_t number, const StepInputs& inputs, std::size_t job) {
-  results_ = run(number, inputs, job);
+StepReport Ranks::step(std::int64_t number, const StepInputs& inputs, std::size_t job,
+                       Given given) {
+  results_ = run(number, inputs, job, given);
   last_job_ = job;
   const Job& run_job = *jobs_[job].job;
   const graph::ModelGraph& graph = *run_job.problem->graph;

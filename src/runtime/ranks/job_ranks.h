@@ -52,11 +52,15 @@ class Ranks {
   // they were made for is 0.
   std::size_t add(const Job& job, const compiler::Plan& plan);
 
+  // What inputs that have samples hold: all of them, alike in all processes, or values where the
+  // ranks that are here read (runtime/program/input_rows.h), and anything elsewhere.
+  enum class Given : std::uint8_t { kWhole, kOwnRows };
   // One step of a job; the report is of all ranks, in every process. Throws an input error if
   // processes are given other inputs in the first step, other numbers of samples in any, or have
   // made other jobs of them; and an Error (kVerification) that names the rank if one fails or its
   // part of the loss is not finite. Of all processes.
-  StepReport step(std::int64_t number, const StepInputs& inputs, std::size_t job = 0);
+  StepReport step(std::int64_t number, const StepInputs& inputs, std::size_t job = 0,
+                  Given given = Given::kWhole);
   // What each process gives, in the order of ranks; all of one shape and dtype. Of all processes.
   virtual std::vector<at::Tensor> gather(const at::Tensor& own) = 0;
   // Waits for all processes; the largest number that any of them gives. Of all processes.
@@ -68,7 +72,7 @@ class Ranks {
   virtual void load(const Job& job) = 0;
   // A result for each rank that is here.
   virtual std::vector<StepResult> run(std::int64_t number, const StepInputs& inputs,
-                                      std::size_t job) = 0;
+                                      std::size_t job, Given given) = 0;
   // Of all ranks, by the clock of rank 0; nothing if the workers do not record. Of all processes.
   virtual std::optional<IdVector<DeviceId, RankRecord>> records() = 0;
 
