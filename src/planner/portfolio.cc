@@ -89,8 +89,8 @@ class Search {
     result_.evaluation = evaluation;
     result_.found_by = name;
     logger().debug("{} plans: {:.6f} s by {}{}", evaluator_.evaluations(),
-                  to_seconds(evaluation.step), name,
-                  evaluation.feasible ? "" : ", does not fit in memory");
+                   to_seconds(evaluation.step), name,
+                   evaluation.feasible ? "" : ", does not fit in memory");
   }
 
   void try_baselines() {
