@@ -10,7 +10,7 @@ from heterog.devices import installed
 from heterog.discover import command
 from heterog.discover.cards import read_commented_json
 from heterog.errors import HeterogError
-from heterog.native import find_program, run_program
+from program import find_program, run_program
 
 OUTPUTS = Path(__file__).parent / "machines"
 ROOT = Path(__file__).parents[2]
