@@ -14,6 +14,8 @@
 #include <string>
 
 #include "compiler/compile.h"
+#include "oracle/evaluator.h"
+#include "planner/registry.h"
 #include "problems.h"
 #include "sim/simulator.h"
 #include "textbook_simulator.h"
@@ -64,23 +66,39 @@ struct Case {
   std::int64_t batch = 0;
   SyncMethod sync = SyncMethod::kAllReduce;
   OrderPolicy order = OrderPolicy::kRank;
+  const char* planner = nullptr;  // in place of even shares
 };
+
+// What the plan is made of, and its order.
+compiler::Strategy strategy_of(const cost::Problem& problem, const Case& c) {
+  if (!c.planner) {
+    compiler::Strategy strategy =
+        compiler::uniform_strategy(problem, compiler::even_decision(problem, c.sync));
+    strategy.order = c.order;
+    return strategy;
+  }
+  oracle::Evaluator oracle(problem);
+  planner::PlannerContext context{.oracle = oracle};
+  const planner::Registry registry(planner::builtin_planners());
+  return registry.make(c.planner, *problem.cluster)->plan(context).strategy;
+}
 
 void simulate(benchmark::State& state, const Case& c) {
   const auto problem = bench::problem(
       c.model, c.devices == 8 ? shipped_cluster("heterog-8gpu") : large_cluster(c.devices),
       c.batch);
-  const Plan plan = compiler::compile(
-      *problem, compiler::uniform_strategy(*problem, compiler::even_decision(*problem, c.sync)));
+  const compiler::Strategy strategy = strategy_of(*problem, c);
+  const OrderPolicy order = strategy.order;
+  const Plan plan = compiler::compile(*problem, strategy);
   sim::Simulator simulator;
   IdVector<TaskId, std::uint32_t> waiting_for;
   std::vector<TaskId> stack;
   Fastest ours, floor, textbook;
   Nanoseconds step = 0, textbook_step = 0;
   for (auto _ : state) {
-    ours.time([&] { return step = simulator.simulate(plan, c.order).step; });
+    ours.time([&] { return step = simulator.simulate(plan, order).step; });
     floor.time([&] { return walk(plan, waiting_for, stack); });
-    textbook.time([&] { return textbook_step = TextbookSimulator(plan, c.order).run(); });
+    textbook.time([&] { return textbook_step = TextbookSimulator(plan, order).run(); });
   }
   if (step != textbook_step) throw std::runtime_error("the two simulators differ");
   const auto tasks = static_cast<double>(plan.task_count());
@@ -97,6 +115,8 @@ const Case kCases[] = {
     {"bert_large24/8_gpus/ev_ar/fifo", "bert_large24", 8, 48, SyncMethod::kAllReduce,
      OrderPolicy::kFifo},
     {"bert_large24/8_gpus/ev_ps", "bert_large24", 8, 48, SyncMethod::kParameterServer},
+    {"bert_large24/8_gpus/32_micro_batches_in_turns", "bert_large24", 8, 48, SyncMethod::kAllReduce,
+     OrderPolicy::kRank, "pipedream:micro_batches=32,turns=strict"},
     {"nasnet_a_large/8_gpus/ev_ps", "nasnet_a_large", 8, 192, SyncMethod::kParameterServer},
     {"bert_large24/80_gpus/ev_ar", "bert_large24", 80, 480},
     {"nasnet_a_large/192_gpus/ev_ar", "nasnet_a_large", 192, 768},
