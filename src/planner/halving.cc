@@ -9,15 +9,11 @@
 
 namespace heterog::planner {
 
-namespace {
-
 void best_first(std::vector<Start>& starts) {
   std::ranges::stable_sort(starts, [](const Start& a, const Start& b) {
     return better(a.tried.evaluation, b.tried.evaluation);
   });
 }
-
-}  // namespace
 
 std::vector<Start> halve(BatchEvaluator& evaluator, std::vector<Start> starts, Rng& rng,
                          double until) {

@@ -15,9 +15,11 @@ struct Start {
   std::string name;  // who made it, and " + local-search" once climbing has helped
 };
 
-// What the starts have become, the best first. `starts` must be plain; at most so many take part,
-// the best of them. Ends when the evaluator's budget is used up to `until`, its last rounds left
-// out. Never worse than the best start.
+// Sorted by `better`; of equals, in the order in which they were.
+void best_first(std::vector<Start>& starts);
+
+// What the starts have become, the best first. `starts` must be plain. Ends when `until` of the
+// evaluator's budget is used. Never worse than the best start.
 std::vector<Start> halve(BatchEvaluator& evaluator, std::vector<Start> starts, Rng& rng,
                          double until);
 

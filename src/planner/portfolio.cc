@@ -32,7 +32,7 @@ constexpr const char* kPipeline = "pipeline";
 // Parts of the budget at which the stages end.
 constexpr double kHalved = 0.3;
 constexpr double kAnnealed = 0.9;
-// Of annealing from what climbing has found: a third of what serves from a baseline.
+// Of annealing from what climbing has found: half of what serves from a baseline.
 constexpr double kHot = 5e-3;
 // With less than this budget local search gets further.
 constexpr double kPlansToAnneal = 800;
@@ -152,9 +152,7 @@ class Search {
 
   // With the best of them in every other order, with and without buckets.
   void add_scheduled(std::vector<Start> tried) {
-    std::ranges::stable_sort(tried, [](const Start& a, const Start& b) {
-      return better(a.tried.evaluation, b.tried.evaluation);
-    });
+    best_first(tried);
     std::vector<Strategy> variants;
     for (std::size_t i = 0; i < std::min(kStarts, tried.size()); ++i) {
       add_schedules(tried[i].tried.strategy, variants);
@@ -184,9 +182,7 @@ class Search {
   // The best few of one origin that differ in more than order and buckets, and those that would be
   // faster if they fitted.
   void add_starts(std::vector<Start> tried) {
-    std::ranges::stable_sort(tried, [](const Start& a, const Start& b) {
-      return better(a.tried.evaluation, b.tried.evaluation);
-    });
+    best_first(tried);
     std::vector<IdVector<UnitId, compiler::UnitDecision>> taken;
     std::size_t fitting = 0, missing = 0;
     for (Start& start : tried) {
@@ -286,7 +282,7 @@ class Search {
     }
     // Nothing new to evaluate for this many rounds: the space is exhausted.
     int stale = 0;
-    for (Strategy start = best.tried.strategy; !evaluator_.spent() && stale < 64;
+    for (Strategy start = best.tried.strategy; !evaluator_.spent() && stale < kStaleRounds;
          start = kick(best.tried.strategy)) {
       const std::int64_t before = evaluator_.evaluations();
       keep(local_search(evaluator_, start, context_.rng,

@@ -15,20 +15,20 @@ using Proposer =
     std::function<std::vector<compiler::Strategy>(BatchEvaluator& evaluator, int count)>;
 
 struct PortfolioOptions {
-  std::int64_t proposals = 8;     // that are asked for at a time
+  std::int64_t proposals = 8;     // that are asked for
   std::int64_t patience = 160;    // local search is stuck after so many proposals in vain
   std::int64_t order_rounds = 6;  // in which the order of what was found is improved in the end
   std::int64_t pipelines = 24;    // that are tried
 };
 
 // Baselines, `propose`'s strategies (may be empty), shares by speed and memory, blocks of layers
-// where nothing else fits; the best of these through a short local search; pipelines whose estimate
-// is not far above what was found. With a budget it goes on until that is spent: local search from
-// the best but for pipelines, kicks where it is stuck, more proposals. Never worse than the best
-// baseline, whatever the budget: the baselines are always evaluated. In the end the order of what
-// was found is improved, which no budget of evaluations counts.
-// `found_by` is "ev-ar", "policy", "memory-fill", "pipeline", …, with " + local-search" and
-// " + order" where these helped.
+// where nothing else fits; the best of these climbed from and halved; pipelines whose estimate is
+// not far above what was found; annealing and local search from the best but for pipelines until
+// the budget is spent, that of one shot if none is given (docs/search.md). Never worse than the
+// best baseline, whatever the budget: the baselines are always evaluated. In the end the order of
+// what was found is improved, which no budget of evaluations counts. `found_by` is "ev-ar",
+// "policy", "memory-fill", "pipeline", …, with " + local-search", " + annealing" and " + order"
+// where these helped.
 PlannerResult best_plan(PlannerContext& context, const Proposer& propose,
                         const PortfolioOptions& options = {});
 
