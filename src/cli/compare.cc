@@ -53,7 +53,7 @@ std::vector<std::string> names_to_run(const std::vector<std::string>& asked) {
     if (entry.baseline) add(std::string(entry.name));
   }
   for (const planner::PlannerEntry& entry : planner_registry().entries()) {
-    if (all) add(std::string(entry.name));
+    if (all && !entry.small_problems) add(std::string(entry.name));
   }
   for (const std::string& name : asked) {
     if (name != "all") add(name);
@@ -152,9 +152,10 @@ void add_compare(CLI::App& app, Action& chosen) {
   CLI::App& verb = *app.add_subcommand("compare", "Sets planners side by side on one problem");
   add_graph_and_cluster(verb, options->problem);
   add_batch(verb, options->problem);
-  verb.add_option("--planner", options->planners,
-                  "Planners to compare with the baselines (default: all), with options as "
-                  "NAME:option=value,option=value");
+  verb.add_option(
+      "--planner", options->planners,
+      "Planners to compare with the baselines (default: all but exact), with options as "
+      "NAME:option=value,option=value");
   verb.add_option("--policy", options->policy,
                   "Checkpoint of planners with a policy (default: the shipped one)");
   add_budget(verb, options->budget);

@@ -291,9 +291,11 @@ constexpr std::array<Field<ExactOptions>, 2> kFields = {
 }  // namespace
 
 std::vector<PlannerEntry> exact_entries() {
-  return {planner_entry<ExactOptions>(
+  PlannerEntry entry = planner_entry<ExactOptions>(
       "exact", "the best of all strategies of a few layers, on up to 4 devices", kFields,
-      [](const ExactOptions& options) { return std::make_unique<Exact>(options); })};
+      [](const ExactOptions& options) { return std::make_unique<Exact>(options); });
+  entry.small_problems = true;
+  return {entry};
 }
 
 }  // namespace heterog::planner

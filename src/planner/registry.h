@@ -16,9 +16,10 @@
 namespace heterog::planner {
 
 struct PlannerEntry {
-  std::string_view name;      // "ev-ar"
-  std::string_view one_line;  // for `heterog planners`
-  bool baseline = false;      // one of the bars that `plan` never falls below
+  std::string_view name;        // "ev-ar"
+  std::string_view one_line;    // for `heterog planners`
+  bool baseline = false;        // one of the bars that `plan` never falls below
+  bool small_problems = false;  // refuses all others: only where it is asked for by name
   std::vector<OptionInfo> options;
   // Throws an input error where a setting is wrong.
   std::function<std::unique_ptr<const Planner>(std::span<const Setting>, const cluster::Cluster&)>
