@@ -1,17 +1,21 @@
 """What the policy and each search are worth: every planner at equal budgets, against the best plan known.
 
     scripts/reproduce/learning_value.sh [--set small|models|clusters] [--evaluations N ...]
-        [--seconds S ...] [--planners NAME ...] [--seeds K] [--improve SECONDS]
+        [--seconds S ...] [--planners NAME ...] [--seeds K] [--improve SECONDS] [--policy FILE]
 
 Prints, for each case and budget, how much longer each planner's step is than the best known, in
 per cent; the mean over seeds. best_known.json beside this file holds the best that any run has
-found so far, with its planner; it is only ever improved. --improve plans every case for so many
-seconds first, by every search, to find better ones. With --check it ends with exit code 1 if `plan`
-is more than 5 % above the best known in any case.
+found so far, with its planner; it is only ever improved, but begun anew for a case whose plain
+data parallelism takes another time than then: costs or simulator have changed. "likely" is the
+policy's most likely strategy as it is, in the rows of one shot. --improve plans every case for so many
+seconds first, by every search, to find better ones. With --check nothing is written, and it ends with
+exit code 1 if `plan` is more than 5 % above the best known in any case. HETEROG_BIN names another
+program than that of the release preset, --request NAME=PLANNER another planner for a name.
 """
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -19,7 +23,7 @@ from pathlib import Path
 from statistics import mean
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PROGRAM = ROOT / "build" / "release" / "bin" / "heterog"
+PROGRAM = os.environ.get("HETEROG_BIN") or ROOT / "build" / "release" / "bin" / "heterog"
 KNOWN = Path(__file__).with_name("best_known.json")
 # `plan` with and without the policy, then its parts.
 PLANNERS = {
@@ -29,7 +33,10 @@ PLANNERS = {
     "local-search": ["local-search:patience=0"],
     "random": ["random"],
     "policy": ["policy"],
+    "likely": ["policy:answer=likely"],
 }
+ONE_SHOT = ["plan", "no-policy", "likely"]  # what a row without budget has
+POLICIES = {"plan": "portfolio", "policy": "policy", "likely": "policy:answer=likely"}
 HETEROG = [("vgg19", 192), ("resnet200", 192), ("inception_v3", 192), ("mobilenet_v2", 192),
            ("nasnet_a_large", 192), ("transformer6", 720), ("bert_large24", 48),
            ("xlnet_large24", 48)]  # fmt: skip
@@ -46,26 +53,42 @@ SETS = {
 }  # fmt: skip
 
 
-def plan(case, planner, budget, seed, folder):
+def plan(case, planner, budget, seed, folder, policy=None):
     """Step in seconds, none if nothing fits; evaluations; seconds of planning."""
+    request = PLANNERS[planner][0]
+    if policy and planner in POLICIES:
+        request += ("," if ":" in request else ":") + f"checkpoint={policy}"
+    return run(case, request, budget, seed, folder)
+
+
+def run(case, request, budget, seed, folder, fits=True):
     model, batch, cluster = case
     command = [PROGRAM, "plan", "--graph", ROOT / f"models/{model}.json.gz",
                "--cluster", ROOT / f"configs/clusters/{cluster}.json", "--batch", batch,
-               "--planner", *PLANNERS[planner], *budget, "--seed", seed, "--json",
+               "--planner", request, *budget, "--seed", seed, "--json",
                "--out", folder / "plan.json", "--log-level", "error"]  # fmt: skip
     done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True)
-    if done.returncode == 3:
+    if done.returncode == 3 and fits:
         return None, 0, 0
-    if done.returncode != 0:
+    if done.returncode not in (0, 3):
         sys.exit(f"{model}, batch {batch}, {cluster}: heterog plan ended with {done.returncode}")
     said = json.loads(done.stdout)
     return said["step_seconds"], said["evaluations"], said["plan_seconds"]
 
 
-def learn(known, case, step, planner):
+def expect_costs(known, case, folder):
+    """Forgets what is known of a case whose costs are not those of now."""
     key = " ".join(map(str, case))
-    if step is not None and step < known.get(key, {"step_seconds": 1e30})["step_seconds"]:
-        known[key] = {"step_seconds": step, "planner": planner}
+    plain, _, _ = run(case, "ev-ar:order=rank", [], 0, folder, fits=False)
+    if key in known and known[key].get("ev_ar_seconds") != plain:
+        del known[key]
+    return plain
+
+
+def learn(known, case, step, planner, plain, write):
+    key = " ".join(map(str, case))
+    if write and step is not None and step < known.get(key, {"step_seconds": 1e30})["step_seconds"]:
+        known[key] = {"step_seconds": step, "planner": planner, "ev_ar_seconds": plain}
         written = KNOWN.with_suffix(".new")
         written.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n")
         written.replace(KNOWN)
@@ -111,8 +134,12 @@ def main():
     parser.add_argument("--planners", nargs="+", default=list(PLANNERS), choices=PLANNERS)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--improve", type=float, default=0)
+    parser.add_argument("--policy", type=Path, help="in place of the shipped one")
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--request", nargs="*", default=[], help="NAME=PLANNER")
     given = parser.parse_args()
+    PLANNERS.update({name: [planner] for name, planner in
+                     (request.split("=", 1) for request in given.request)})
     known = json.loads(KNOWN.read_text()) if KNOWN.is_file() else {}
     cases = [case for name in given.set for case in SETS[name]
              if not given.cases or case[0] in given.cases]
@@ -127,18 +154,27 @@ def main():
         folder = Path(name)
         for case in cases if given.improve else []:
             for planner in ("plan", "annealing"):
+                plain = expect_costs(known, case, folder)
                 step, _, _ = plan(case, planner, ["--budget", given.improve], 17, folder)
-                learn(known, case, step, f"{planner}, {given.improve:g} s")
+                learn(known, case, step, f"{planner}, {given.improve:g} s", plain, not given.check)
         for case in cases:
             rows = []
+            plain = expect_costs(known, case, folder)
+            if given.check and " ".join(map(str, case)) not in known:
+                sys.exit(f"{case}: nothing is known of it at the costs of now; "
+                         "run without --check and commit best_known.json")
             for budget in [[], *budgets]:
                 of_planner = {}
-                for planner in given.planners if budget else given.planners[:2]:
-                    runs = [plan(case, planner, budget, seed, folder) for seed in range(given.seeds)]
+                for planner in given.planners:
+                    if (planner not in ONE_SHOT) if not budget else planner == "likely":
+                        continue
+                    runs = [plan(case, planner, budget, seed, folder, given.policy)
+                            for seed in range(given.seeds)]
                     of_planner[planner] = [step for step, _, _ in runs]
                     took = mean(seconds for _, _, seconds in runs)
                     for step, _, _ in runs:
-                        learn(known, case, step, " ".join([planner, *map(str, budget)]))
+                        learn(known, case, step, " ".join([planner, *map(str, budget)]), plain,
+                              not given.check)
                     if not budget and planner == given.planners[0]:
                         one_shot = took
                 said = " ".join(map(str, budget)) or f"one shot, {one_shot:.1f} s"

@@ -20,6 +20,7 @@ struct TrainVerbOptions {
   std::string config;
   std::string out;
   std::vector<std::string> set;
+  std::string lessons;
   bool resume = false;
   bool seed_given = false;
 };
@@ -46,6 +47,7 @@ int run_train(const TrainVerbOptions& options, const Caller& caller) {
                                      .start = options.resume ? policy::StartFrom::kCheckpoint
                                                              : policy::StartFrom::kScratch,
                                      .threads = options.common.threads,
+                                     .lessons = options.lessons,
                                      .progress = [&](const policy::TrainProgress& now) {
                                        progress.show(share_done(now), progress_text(now));
                                      }});
@@ -76,6 +78,8 @@ void add_train(CLI::App& app, Action& chosen) {
   verb.add_option("--out", options->out, "Folder of the run: checkpoints, log, config as resolved")
       ->required();
   verb.add_option("--set", options->set, "key=value in place of the config's, may be repeated");
+  verb.add_option("--lessons", options->lessons,
+                  "A train.ckpt of an earlier run, whose teacher's plans are taken");
   verb.add_flag("--resume", options->resume,
                 "Go on from the last checkpoint in --out; anew where there is none yet");
   add_common(verb, options->common);

@@ -23,6 +23,8 @@ FeatureTensors to_tensors(const Features& features) {
   tensors.allowed = torch::tensor(features.allowed, torch::kUInt8)
                         .view({features.groups.rows, features.action_count})
                         .to(torch::kBool);
+  tensors.members = to_tensor(features.members);
+  tensors.scheme = torch::tensor(features.scheme, torch::kInt64);
   tensors.group_of_op = torch::tensor(features.group_of_op, torch::kInt64);
   tensors.neighbours.source = torch::tensor(features.edge_source, torch::kInt64);
   tensors.neighbours.target = torch::tensor(features.edge_target, torch::kInt64);

@@ -19,8 +19,10 @@ struct FeatureTensors {
   torch::Tensor ops;          // [V, op features]
   torch::Tensor groups;       // [N, group features]
   torch::Tensor devices;      // [M, device features]
-  torch::Tensor actions;      // [N, M + 4, action features]
-  torch::Tensor allowed;      // [N, M + 4] bool
+  torch::Tensor actions;      // [N, A, action features]
+  torch::Tensor allowed;      // [N, A] bool
+  torch::Tensor members;      // [A, M], rows add up to 1
+  torch::Tensor scheme;       // [A] int64
   torch::Tensor group_of_op;  // [V] int64
   Neighbours neighbours;
 };

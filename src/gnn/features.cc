@@ -242,13 +242,19 @@ double span_match(const std::array<double, 2>& group, const std::array<double, 2
   return std::exp(-outside * outside * 4);
 }
 
-constexpr std::array<Feature<ActionSubject>, 17> kActionFeatures{{
+constexpr std::array<Feature<ActionSubject>, 23> kActionFeatures{{
     {"single", "0/1", Normalizer::kFlag,
      [](const Summary& c, ActionSubject s) { return double(is_single(c, s)); }},
     {"proportional", "0/1", Normalizer::kFlag,
      [](const Summary& c, ActionSubject s) {
        return double(action(c, s).placement == Placement::kProportional);
      }},
+    {"balanced", "0/1", Normalizer::kFlag,
+     [](const Summary& c, ActionSubject s) {
+       return double(action(c, s).placement == Placement::kBalanced);
+     }},
+    {"devices_share", "of the cluster's devices that take part", Normalizer::kShare,
+     [](const Summary& c, ActionSubject s) { return estimate(c, s).devices_share; }},
     {"parameter_server", "0/1", Normalizer::kFlag,
      [](const Summary& c, ActionSubject s) {
        return double(syncs_by(c, s, SyncMethod::kParameterServer));
@@ -290,6 +296,26 @@ constexpr std::array<Feature<ActionSubject>, 17> kActionFeatures{{
      [](const Summary& c, ActionSubject s) { return 4 * estimate(c, s).activation_share; }},
     {"model_share", "whole model under this action / capacity", Normalizer::kLogRatio,
      [](const Summary& c, ActionSubject s) { return estimate(c, s).model_share; }},
+    {"model_overlapped", "of the whole model, max of compute and sync over the least action's",
+     Normalizer::kLogRatio,
+     [](const Summary& c, ActionSubject s) {
+       return ratio(c.estimates.model[s.action].overlapped_seconds(),
+                    c.estimates.least_overlapped_seconds);
+     }},
+    {"model_serial", "of the whole model, compute + sync over the least action's",
+     Normalizer::kLogRatio,
+     [](const Summary& c, ActionSubject s) {
+       return ratio(c.estimates.model[s.action].serial_seconds(), c.estimates.least_serial_seconds);
+     }},
+    {"model_sync", "of the whole model, sync over compute", Normalizer::kLogRatio,
+     [](const Summary& c, ActionSubject s) {
+       const space::ModelEstimate& model = c.estimates.model[s.action];
+       return ratio(model.sync_seconds, model.compute_seconds);
+     }},
+    {"group_sync", "of the group, sync over compute", Normalizer::kLogRatio,
+     [](const Summary& c, ActionSubject s) {
+       return ratio(estimate(c, s).sync_seconds, estimate(c, s).compute_seconds);
+     }},
     {"memory_match", "nearness of the group to the device's share of memory", Normalizer::kShare,
      [](const Summary& c, ActionSubject s) {
        if (!is_single(c, s)) return 0.0;
@@ -318,6 +344,27 @@ void append_info(std::vector<FeatureInfo>& infos, Subject subject,
                  const std::array<Feature<Key>, N>& table) {
   for (const Feature<Key>& feature : table) {
     infos.push_back({subject, feature.name, feature.unit, feature.normalizer});
+  }
+}
+
+std::int64_t scheme_of(const Action& action) {
+  if (action.placement == Placement::kSingle) return 0;
+  const auto placement = static_cast<std::int64_t>(action.placement);
+  return 2 * placement - (action.sync == SyncMethod::kParameterServer ? 1 : 0);
+}
+
+void add_members(const Summary& summary, Features& features) {
+  const std::size_t devices = summary.problem.cluster->device_count();
+  features.members = {.rows = features.action_count,
+                      .columns = static_cast<std::int64_t>(devices),
+                      .values = std::vector<float>(summary.actions.size() * devices)};
+  for (ActionId id : summary.actions.ids()) {
+    features.scheme.push_back(scheme_of(summary.actions[id]));
+    const auto& replicas = summary.actions.decision(id).replicas;
+    for (const compiler::Replica& replica : replicas) {
+      features.members.values[id.value() * devices + replica.device.value()] =
+          1.0F / static_cast<float>(replicas.size());
+    }
   }
 }
 
@@ -387,10 +434,11 @@ int feature_count(Subject subject) {
   return 0;
 }
 
-Features make_features(const cost::Problem& problem) {
-  const Summary summary(problem);
+Features make_features(const cost::Problem& problem, space::ActionTable table) {
+  const Summary summary(problem, table);
   Features features;
   features.action_count = static_cast<std::int64_t>(summary.actions.size());
+  add_members(summary, features);
   for (std::uint32_t node = 0; node < summary.ops.nodes.size(); ++node) {
     append_row(features.ops, kOpFeatures, summary, node);
     features.group_of_op.push_back(problem.grouping.group_of[summary.ops.nodes[node]].value());

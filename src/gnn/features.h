@@ -6,11 +6,12 @@
 #include <vector>
 
 #include "cost/problem.h"
+#include "space/action_space.h"
 
 namespace heterog::gnn {
 
 // Raised whenever a row of the table changes; a checkpoint of another version is refused.
-inline constexpr int kFeatureVersion = 1;
+inline constexpr int kFeatureVersion = 2;
 
 // Brings a raw value to about [−1, 1.5].
 enum class Normalizer : std::uint8_t {
@@ -46,6 +47,10 @@ struct FeatureMatrix {
   float at(std::int64_t row, std::int64_t column) const { return values[row * columns + column]; }
 };
 
+// How an action shares the batch and sums gradients, whatever its devices: alone, EV-PS, EV-AR,
+// CP-PS, CP-AR, balanced by parameter server, balanced by all-reduce.
+inline constexpr std::int64_t kSchemes = 7;
+
 // A problem as the network reads it. Actions are in the order of space::ActionSpace.
 struct Features {
   FeatureMatrix ops;      // one row an op that is not an alias
@@ -53,6 +58,9 @@ struct Features {
   FeatureMatrix devices;  // one row a device
   FeatureMatrix actions;  // one row a (group, action), groups outermost
   std::int64_t action_count = 0;
+  // Of each action, the share of each device that takes part in it, 1 over how many they are.
+  FeatureMatrix members;             // actions × devices
+  std::vector<std::int64_t> scheme;  // of each action, its scheme
   // Neighbours of the attention, ascending (target, source): both directions, and each op itself.
   std::vector<std::int64_t> edge_source, edge_target;
   std::vector<std::int64_t> group_of_op;  // by row of ops
@@ -60,6 +68,7 @@ struct Features {
                                           // parameters alone does not fit on the device
 };
 
-Features make_features(const cost::Problem& problem);
+Features make_features(const cost::Problem& problem,
+                       space::ActionTable table = space::ActionTable::kHeterog);
 
 }  // namespace heterog::gnn

@@ -6,9 +6,9 @@
 #include <numeric>
 #include <optional>
 
-#include "planner/balance.h"
 #include "planner/draw.h"
 #include "planner/rebalance.h"
+#include "space/device_sets.h"
 
 namespace heterog::planner {
 
@@ -28,8 +28,6 @@ void add_distinct(std::vector<Replicas>& palette, Replicas replicas) {
 void add_sets(const cost::Problem& problem, const space::ModelSeconds& seconds,
               const std::vector<DeviceId>& devices, std::vector<Replicas>& palette) {
   if (devices.size() < 2) return;
-  Samples most(problem.cluster->device_count(), 0);
-  for (DeviceId device : devices) most[device] = problem.batch;
   Replicas even, proportional;
   for (DeviceId device : devices) {
     even.push_back({device, 1});
@@ -41,13 +39,7 @@ void add_sets(const cost::Problem& problem, const space::ModelSeconds& seconds,
   });
   if (equal) return;
   add_distinct(palette, proportional);
-  Replicas balanced;
-  const std::optional<Samples> samples = balance(seconds, problem.batch, most);
-  for (DeviceId device : devices) {
-    if ((*samples)[device] == 0) continue;
-    balanced.push_back({device, static_cast<double>((*samples)[device])});
-  }
-  add_distinct(palette, balanced);
+  add_distinct(palette, space::balanced_replicas(problem, seconds, devices));
 }
 
 }  // namespace
@@ -61,24 +53,11 @@ Palette replica_palette(const cost::Problem& problem) {
   add_distinct(palette.sets,
                compiler::proportional_decision(problem, SyncMethod::kAllReduce).replicas);
   const space::ModelSeconds seconds(problem);
-  for (MachineId machine : id_range<MachineId>(cluster.machine_count())) {
-    add_sets(problem, seconds, cluster.machine(machine).devices, palette.machines);
-  }
-  std::vector<DeviceTypeId> types;
-  for (DeviceTypeId type : id_range<DeviceTypeId>(cluster.type_count())) types.push_back(type);
-  std::stable_sort(types.begin(), types.end(), [&](DeviceTypeId a, DeviceTypeId b) {
-    return problem.costs.model_speed(a) > problem.costs.model_speed(b);
-  });
-  std::vector<DeviceId> fastest;
-  for (DeviceTypeId type : types) {
-    std::vector<DeviceId> of_type;
-    for (DeviceId device : cluster.device_ids()) {
-      if (cluster.device(device).type == type) of_type.push_back(device);
-    }
-    fastest.insert(fastest.end(), of_type.begin(), of_type.end());
-    std::sort(fastest.begin(), fastest.end());
-    add_sets(problem, seconds, of_type, palette.sets);
-    add_sets(problem, seconds, fastest, palette.sets);
+  const space::DeviceSets sets = space::device_sets(problem);
+  for (const auto& machine : sets.machines) add_sets(problem, seconds, machine, palette.machines);
+  for (std::size_t i = 0; i < sets.types.size(); ++i) {
+    add_sets(problem, seconds, sets.types[i], palette.sets);
+    add_sets(problem, seconds, sets.fastest[i], palette.sets);
   }
   return palette;
 }

@@ -15,6 +15,7 @@
 #include "planner/moves.h"
 #include "planner/pipeline/pipelines.h"
 #include "planner/planner.h"
+#include "planner/settle.h"
 #include "planner/starts.h"
 
 namespace heterog::planner {
@@ -38,6 +39,10 @@ constexpr double kHot = 5e-3;
 constexpr double kPlansToAnneal = 800;
 // Starts that are climbed from, of each origin.
 constexpr std::size_t kStarts = 3;
+// Of the policy, where each takes long to simulate.
+constexpr std::int64_t kFewProposals = 2;
+// Rounds in which samples of a start are moved to devices that wait.
+constexpr int kSettling = 4;
 // A plan that lacks a hundredth of all memory counts as so many hundredths slower.
 constexpr double kMissing = 10;
 // A pipeline that is so much faster is not caught up with by moves of groups.
@@ -94,23 +99,45 @@ class Search {
   }
 
   void try_baselines() {
-    const std::vector<NamedStrategy> baselines = baseline_strategies(context_.problem());
+    std::vector<NamedStrategy> baselines = baseline_strategies(context_.problem());
+    std::vector<Start> tried;
+    if (costly_) {
+      // In one order each, and the best of them in the others.
+      const auto in_others = [](const NamedStrategy& baseline) {
+        return baseline.strategy.order != compiler::OrderPolicy::kRankQueued &&
+               baseline.strategy.units[UnitId(0)].replicas.size() > 1;
+      };
+      std::vector<NamedStrategy> first = baselines;
+      std::erase_if(first, in_others);
+      evaluate_baselines(first, tried);
+      const std::string best = std::ranges::min_element(tried, [](const Start& a, const Start& b) {
+                                 return better(a.tried.evaluation, b.tried.evaluation);
+                               })->name;
+      std::erase_if(baselines, [&](const NamedStrategy& baseline) {
+        return baseline.name != best || !in_others(baseline);
+      });
+    }
+    evaluate_baselines(baselines, tried);
+    add_starts(std::move(tried));
+    if (!result_.evaluation.feasible && !evaluator_.spent()) accumulate();
+  }
+
+  void evaluate_baselines(const std::vector<NamedStrategy>& baselines, std::vector<Start>& tried) {
     std::vector<Strategy> strategies;
     strategies.reserve(baselines.size());
     for (const NamedStrategy& baseline : baselines) strategies.push_back(baseline.strategy);
     const std::vector<Measured> measured = evaluator_.evaluate(strategies);
-    std::vector<Start> tried;
     for (std::size_t i = 0; i < baselines.size(); ++i) {
       const Evaluation& evaluation = measured[i].evaluation;
       tried.push_back({{strategies[i], evaluation}, baselines[i].name});
-      if (result_.baselines.empty() || result_.baselines.back().name != baselines[i].name) {
+      const auto known =
+          std::ranges::find(result_.baselines, baselines[i].name, &BaselineResult::name);
+      if (known == result_.baselines.end()) {
         result_.baselines.push_back({baselines[i].name, evaluation});
-      } else if (better(evaluation, result_.baselines.back().evaluation)) {
-        result_.baselines.back().evaluation = evaluation;
+      } else if (better(evaluation, known->evaluation)) {
+        known->evaluation = evaluation;
       }
     }
-    add_starts(std::move(tried));
-    if (!result_.evaluation.feasible && !evaluator_.spent()) accumulate();
   }
 
   // What users do where a batch does not fit; local search does not know its micro-batches.
@@ -125,7 +152,8 @@ class Search {
   void try_proposals() {
     if (!propose_) return;
     const std::vector<Strategy> strategies =
-        propose_(evaluator_, static_cast<int>(options_.proposals));
+        propose_(evaluator_, static_cast<int>(costly_ ? std::min(options_.proposals, kFewProposals)
+                                                      : options_.proposals));
     if (strategies.empty()) return;
     const std::vector<Measured> measured = evaluator_.evaluate(strategies);
     std::vector<Start> tried;
@@ -142,7 +170,7 @@ class Search {
         result_.baselines,
         [](const BaselineResult& baseline) { return baseline.evaluation.feasible; });
     MemoryFillOptions options{.single_block = feasible};
-    if (feasible) options.rounds = 2;
+    if (feasible) options.rounds = costly_ ? 1 : 2;
     std::vector<Start> tried;
     for (Tried& one : memory_fill(evaluator_, options)) {
       tried.push_back({std::move(one), "memory-fill"});
@@ -154,7 +182,7 @@ class Search {
   void add_scheduled(std::vector<Start> tried) {
     best_first(tried);
     std::vector<Strategy> variants;
-    for (std::size_t i = 0; i < std::min(kStarts, tried.size()); ++i) {
+    for (std::size_t i = 0; i < std::min(costly_ ? 0 : kStarts, tried.size()); ++i) {
       add_schedules(tried[i].tried.strategy, variants);
     }
     if (!variants.empty() && !evaluator_.spent()) {
@@ -228,10 +256,18 @@ class Search {
 
   void climb_starts() {
     choose_starts();
+    for (Start& start : starts_) settle_start(start);
     starts_ = halve(evaluator_, std::move(starts_), context_.rng, kHalved);
     for (const Start& start : starts_) {
       consider(start.tried.strategy, start.tried.evaluation, start.name);
     }
+  }
+
+  void settle_start(Start& start) {
+    Tried settled = settle(evaluator_, groups_, start.tried, kSettling);
+    if (!better(settled.evaluation, start.tried.evaluation)) return;
+    start = {std::move(settled), start.name + " + shares"};
+    consider(start.tried.strategy, start.tried.evaluation, start.name);
   }
 
   // Where nothing fits, or what fits waits for the network or for one device after another.
@@ -308,6 +344,8 @@ class Search {
   const Proposer& propose_;
   PortfolioOptions options_;
   BatchEvaluator evaluator_;
+  const bool costly_ = evaluations_are_costly(context_.problem());
+  const space::GroupSummaries groups_ = space::summarize_groups(context_.problem());
   PlannerResult result_;
   std::vector<Start> starts_;  // plain
   bool found_ = false;

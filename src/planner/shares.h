@@ -4,10 +4,14 @@
 
 #include <cstdint>
 
-#include "planner/balance.h"
 #include "planner/planner.h"
+#include "space/balance.h"
 
 namespace heterog::planner {
+
+using space::balance;
+using space::ModelSeconds;
+using space::Samples;
 
 // What DistributedDataParallel fuses gradients up to unless told otherwise (bucket_cap_mb = 25).
 inline constexpr Bytes kDdpBucketBytes = Bytes{25} << 20;

@@ -9,14 +9,25 @@
 
 namespace heterog::planner {
 
-// An evaluation takes about half a microsecond an op and device.
-std::int64_t one_shot_evaluations(const cost::Problem& problem) {
+namespace {
+
+// That a plan has at most, but for communication. One takes about half a microsecond to evaluate.
+std::int64_t tasks_of(const cost::Problem& problem) {
   std::size_t ops = 0;
   for (OpId op : problem.graph->op_ids()) ops += problem.graph->op(op).alias ? 0 : 1;
-  const auto tasks = static_cast<std::int64_t>(ops * problem.cluster->device_count());
-  constexpr std::int64_t kStarts = 64;  // about what is spent before anything is climbed from
-  return kStarts +
-         std::clamp<std::int64_t>(9'000'000 / std::max<std::int64_t>(1, tasks), 64, 3'000);
+  return std::max<std::int64_t>(1,
+                                static_cast<std::int64_t>(ops * problem.cluster->device_count()));
+}
+
+}  // namespace
+
+bool evaluations_are_costly(const cost::Problem& problem) { return tasks_of(problem) > 40'000; }
+
+std::int64_t one_shot_evaluations(const cost::Problem& problem) {
+  constexpr std::int64_t kTasks = 9'000'000;
+  // About what is spent before anything is climbed from, and the least that climbing needs.
+  const std::int64_t before = evaluations_are_costly(problem) ? 24 : 64;
+  return before + std::clamp<std::int64_t>(kTasks / tasks_of(problem), before, 3'000);
 }
 
 Budget budget_or_one_shot(const PlannerContext& context) {

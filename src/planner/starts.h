@@ -13,6 +13,9 @@ inline constexpr std::int64_t kUnbounded = std::int64_t{1} << 40;
 // So many rounds in which nothing new was proposed say that there is hardly anything new.
 inline constexpr int kStaleRounds = 64;
 
+// Whether one evaluation takes tens of milliseconds, as on hundreds of devices: whoever searches
+// then tries less before it climbs.
+bool evaluations_are_costly(const cost::Problem& problem);
 // So many that searches of graphs and clusters of any size take about the same time.
 std::int64_t one_shot_evaluations(const cost::Problem& problem);
 // The context's budget or, if it has none, that of one shot.

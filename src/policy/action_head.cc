@@ -1,4 +1,4 @@
-// Logits of the M+4 actions of every group (HeteroG §4.1.2).
+// Logits of the actions of every group (HeteroG §4.1.2).
 #include "policy/action_head.h"
 
 #include <torch/torch.h>
@@ -22,9 +22,10 @@ void shrink(torch::nn::Linear& linear) {
 
 }  // namespace
 
-torch::Tensor data_parallel_bias(std::int64_t devices, double prior,
+torch::Tensor data_parallel_bias(std::int64_t devices, std::int64_t actions, double prior,
                                  const torch::TensorOptions& options) {
-  return torch::cat({torch::zeros({devices}, options), torch::full({kReplicated}, prior, options)});
+  return torch::cat({torch::zeros({devices}, options), torch::full({kReplicated}, prior, options),
+                     torch::zeros({actions - devices - kReplicated}, options)});
 }
 
 DeviceHeadImpl::DeviceHeadImpl(const ActionHeadOptions& options)
@@ -35,19 +36,19 @@ DeviceHeadImpl::DeviceHeadImpl(const ActionHeadOptions& options)
       pair_(register_module(
           "pair", torch::nn::Linear(gnn::feature_count(gnn::Subject::kAction), options.width))),
       score_(register_module("score", torch::nn::Linear(options.width, 1))),
-      schemes_(register_parameter("schemes", 0.1 * torch::randn({kReplicated, options.width}))) {
+      schemes_(register_parameter("schemes", 0.1 * torch::randn({gnn::kSchemes, options.width}))) {
   shrink(score_);
 }
 
 torch::Tensor DeviceHeadImpl::forward(const torch::Tensor& groups,
                                       const gnn::FeatureTensors& features) {
-  const auto devices = device_(features.devices);  // [M, width]
-  const auto actions =
-      torch::cat({devices, schemes_ + devices.mean(0, /*keepdim=*/true)});  // [M + 4, width]
+  const auto actions = features.members.matmul(device_(features.devices)) +
+                       schemes_.index_select(0, features.scheme);  // [A, width]
   const auto hidden = torch::elu(group_(groups).unsqueeze(1) + actions.unsqueeze(0) +
-                                 pair_(features.actions));  // [N, M + 4, width]
-  return score_(hidden).squeeze(-1) +
-         data_parallel_bias(devices.size(0), options_.data_parallel_prior, hidden.options());
+                                 pair_(features.actions));  // [N, A, width]
+  return score_(hidden).squeeze(-1) + data_parallel_bias(features.devices.size(0), actions.size(0),
+                                                         options_.data_parallel_prior,
+                                                         hidden.options());
 }
 
 FixedHeadImpl::FixedHeadImpl(const ActionHeadOptions& options, std::int64_t devices)
@@ -59,8 +60,8 @@ FixedHeadImpl::FixedHeadImpl(const ActionHeadOptions& options, std::int64_t devi
 
 torch::Tensor FixedHeadImpl::forward(const torch::Tensor& groups) {
   const auto logits = score_(groups);
-  return logits + data_parallel_bias(logits.size(1) - kReplicated, options_.data_parallel_prior,
-                                     logits.options());
+  return logits + data_parallel_bias(logits.size(1) - kReplicated, logits.size(1),
+                                     options_.data_parallel_prior, logits.options());
 }
 
 }  // namespace heterog::policy

@@ -1,4 +1,4 @@
-// Logits of the M+4 actions of every group (HeteroG §4.1.2).
+// Logits of the actions of every group (HeteroG §4.1.2).
 #pragma once
 
 #include <torch/nn/module.h>
@@ -23,8 +23,8 @@ class DeviceHeadImpl : public torch::nn::Module {
  public:
   explicit DeviceHeadImpl(const ActionHeadOptions& options);
   // logit_na = w · σ(W_g x_n + d_a + W_p p_na) + prior_a, σ = ELU, where d_a is W_d times the
-  // device's features for a single device, and a learnt vector plus the mean of all devices for
-  // each of the four data-parallel actions.  [N, group width] → [N, M + 4]
+  // mean features of the devices that take part, plus a learnt vector of the action's scheme.
+  // [N, group width] → [N, A]
   torch::Tensor forward(const torch::Tensor& groups, const gnn::FeatureTensors& features);
 
  private:
@@ -33,7 +33,7 @@ class DeviceHeadImpl : public torch::nn::Module {
   torch::nn::Linear device_;
   torch::nn::Linear pair_;
   torch::nn::Linear score_;
-  torch::Tensor schemes_;  // [4, width]
+  torch::Tensor schemes_;  // [schemes, width]
 };
 TORCH_MODULE(DeviceHead);
 
@@ -50,8 +50,8 @@ class FixedHeadImpl : public torch::nn::Module {
 };
 TORCH_MODULE(FixedHead);
 
-// 0 for single devices, `prior` for the four data-parallel actions.  [M + 4]
-torch::Tensor data_parallel_bias(std::int64_t devices, double prior,
+// `prior` for the four actions on all devices that every table has, 0 for the others.  [A]
+torch::Tensor data_parallel_bias(std::int64_t devices, std::int64_t actions, double prior,
                                  const torch::TensorOptions& options);
 
 }  // namespace heterog::policy

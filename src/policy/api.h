@@ -22,6 +22,7 @@ struct CaseProgress {
   std::string name;                  // "vgg19 192 heterog-8gpu"
   double mean_step_seconds = 0;      // of this step's samples
   double best_step_seconds = 0;      // of everything simulated so far; 0: none was feasible
+  double taught_step_seconds = 0;    // of the plan that a teacher found; 0: none, or none fits
   double baseline_step_seconds = 0;  // best feasible of EV/CP × PS/AR; 0: none is feasible
 };
 
@@ -44,6 +45,9 @@ struct TrainOptions {
   // kCheckpoint: go on from out_dir/train.ckpt, or anew where the run was stopped before its first.
   StartFrom start = StartFrom::kScratch;
   int threads = 1;
+  // A train.ckpt of an earlier run on the same cases, or some of them, whose teacher's answers are
+  // taken; empty: the teacher is asked for all.
+  std::string lessons;
   std::function<void(const TrainProgress&)> progress;  // after every step; may be empty
 };
 
@@ -74,7 +78,8 @@ class Policy {
   std::shared_ptr<const Impl> impl_;
 };
 
-// One shot, one forward pass: the most likely action of every group first, then `samples` draws.
+// One shot, one forward pass: what the network expects, decoded so that neighbouring groups agree
+// (policy/decode.h), then `samples` more: coarser and finer ones, then draws.
 // The strategies are on the policy's own groups (unit_of_op is filled in), so they fit every
 // problem of the same graph and cluster. Two plain strategies are evaluated where the policy's
 // config leaves the order to the fastest of rank, rank-queued and FIFO, nothing else.
@@ -104,10 +109,17 @@ FinetuneResult finetune(const Policy& policy, oracle::Oracle& oracle,
 // program or the library, else above the working directory. Throws an input error if there is none.
 std::string shipped_policy_path();
 
+// What the planner "policy" answers.
+enum class PolicyAnswer : std::uint8_t {
+  kBest,    // the best of proposals, baselines, and what fine-tuning and search make of them
+  kLikely,  // the most likely strategy as it is, whatever it is worth
+};
+
 struct PolicyPlannerOptions {
   std::string checkpoint;       // empty: the shipped one
   std::int64_t proposals = 15;  // draws beside the most likely strategy, from the one forward pass
   double finetune_share = 0.7;  // of a budget; the rest is local search around the best strategy
+  PolicyAnswer answer = PolicyAnswer::kBest;
 };
 // Planner "policy": proposes, simulates, fine-tunes while the budget lasts, and is never worse than
 // the best baseline.

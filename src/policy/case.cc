@@ -10,6 +10,8 @@
 #include "graph/graph_io.h"
 #include "oracle/simulated_oracle.h"
 #include "planner/baselines.h"
+#include "policy/random_cluster.h"
+#include "space/group_summary.h"
 #include "space/spans.h"
 
 namespace heterog::policy {
@@ -27,6 +29,79 @@ Actions blocks(const space::ActionSpace& space, const IdVector<GroupId, space::S
   }
   return actions;
 }
+
+std::vector<double> group_weights(const cost::Problem& problem) {
+  constexpr double kByTime = 0.45, kByState = 0.45;  // the rest is even
+  const space::GroupSummaries groups = space::summarize_groups(problem);
+  double seconds = 0, state = 0;
+  for (const space::GroupSummary& group : groups) {
+    seconds += group.seconds;
+    state += static_cast<double>(group.state_bytes());
+  }
+  std::vector<double> weights;
+  for (const space::GroupSummary& group : groups) {
+    const double even = 1 / static_cast<double>(groups.size());
+    const double time = seconds > 0 ? group.seconds / seconds : even;
+    const double held = state > 0 ? static_cast<double>(group.state_bytes()) / state : even;
+    weights.push_back(kByTime * time + kByState * held + (1 - kByTime - kByState) * even);
+  }
+  return weights;
+}
+
+// Makes the cases of a config.
+class CaseLoader {
+ public:
+  explicit CaseLoader(const TrainConfig& config) : config_(config) {}
+
+  void add(const TrainGraph& entry, std::int64_t batch,
+           const std::shared_ptr<const cluster::Cluster>& cluster) {
+    const Graph& file = graph_of(entry.graph);
+    if (std::ranges::find(config_.leave_out, file.graph->name()) != config_.leave_out.end()) return;
+    auto problem = cost::make_problem(file.graph, cluster, cost::CalibratedModel(), batch,
+                                      {.max_groups = static_cast<int>(config_.max_groups)});
+    oracle::Evaluator simulator(*problem);
+    oracle::BatchEvaluator evaluator(simulator);
+    const compiler::OrderPolicy order = find_order(evaluator, config_.order);
+    cases_.push_back(make_case(fmt::format("{} {} {}", file.graph->name(), batch, cluster->name()),
+                               std::move(problem), order, action_table(config_)));
+  }
+
+  // Batches are those of the config as if for 8 devices, more or less.
+  void add_random(std::int64_t number) {
+    constexpr std::uint64_t kStream = 3;  // of the learner's, which has 1 and 2
+    Rng rng = Rng(static_cast<std::uint64_t>(config_.seed)).split(kStream).split(number);
+    const TrainGraph& entry = config_.graphs[rng.below(config_.graphs.size())];
+    const std::int64_t base = entry.batches[rng.below(entry.batches.size())];
+    const auto cluster = std::make_shared<const cluster::Cluster>(random_cluster(
+        fmt::format("random-{}", number), config_.random_devices, rng.split(1), devices_, links_));
+    const auto count = static_cast<std::int64_t>(cluster->device_count());
+    const std::int64_t scaled = (base * count << rng.below(3)) / 16;
+    add(entry, std::max({scaled, count, graph_of(entry.graph).smallest_batch}), cluster);
+  }
+
+  std::int64_t smallest_batch(const std::string& path) { return graph_of(path).smallest_batch; }
+  std::vector<Case> take() { return std::move(cases_); }
+
+ private:
+  struct Graph {
+    std::shared_ptr<const graph::ModelGraph> graph;
+    std::int64_t smallest_batch = 1;
+  };
+  const Graph& graph_of(const std::string& path) {
+    const auto at = graphs_.find(path);
+    if (at != graphs_.end()) return at->second;
+    graph::GraphFile file = graph::read_graph_file(path);
+    return graphs_[path] = {std::make_shared<const graph::ModelGraph>(std::move(file.graph)),
+                            file.smallest_batch};
+  }
+
+  const TrainConfig& config_;
+  std::map<std::string, Graph> graphs_;
+  cluster::DeviceDatabase devices_ =
+      cluster::read_devices(cluster::installed_config("devices.json"));
+  cluster::LinkDatabase links_ = cluster::read_links(cluster::installed_config("links.json"));
+  std::vector<Case> cases_;
+};
 
 }  // namespace
 
@@ -46,43 +121,41 @@ compiler::OrderPolicy find_order(oracle::BatchEvaluator& evaluator, const std::s
   return best;
 }
 
+space::ActionTable action_table(const TrainConfig& config) {
+  return config.actions == "sets" ? space::ActionTable::kSets : space::ActionTable::kHeterog;
+}
+
 Case make_case(std::string name, std::unique_ptr<const cost::Problem> problem,
-               compiler::OrderPolicy order) {
+               compiler::OrderPolicy order, space::ActionTable actions) {
   Case c{.name = std::move(name), .problem = std::move(problem), .space = nullptr, .features = {}};
-  c.space = std::make_unique<const space::ActionSpace>(*c.problem);
-  c.features = gnn::to_tensors(gnn::make_features(*c.problem));
+  c.space = std::make_unique<const space::ActionSpace>(*c.problem, actions);
+  c.features = gnn::to_tensors(gnn::make_features(*c.problem, actions));
+  c.group_weights = group_weights(*c.problem);
   c.order = order;
   return c;
 }
 
 std::vector<Case> load_cases(const TrainConfig& config) {
   VALIDATE(!config.graphs.empty(), "training config: graphs: is empty; name at least one graph");
-  VALIDATE(!config.clusters.empty(),
-           "training config: clusters: is empty; name at least one cluster");
-  std::map<std::string, std::shared_ptr<const cluster::Cluster>> clusters;
+  VALIDATE(!config.clusters.empty() || config.random_cases > 0,
+           "training config: clusters: is empty; name at least one cluster, or say how many "
+           "random_cases there are");
+  std::vector<std::shared_ptr<const cluster::Cluster>> clusters;
   for (const std::string& path : config.clusters) {
-    clusters[path] = std::make_shared<const cluster::Cluster>(cluster::load_cluster(path));
+    clusters.push_back(std::make_shared<const cluster::Cluster>(cluster::load_cluster(path)));
   }
-  std::vector<Case> cases;
+  CaseLoader loader(config);
   for (const TrainGraph& entry : config.graphs) {
-    graph::GraphFile file = graph::read_graph_file(entry.graph);
-    const auto graph = std::make_shared<const graph::ModelGraph>(std::move(file.graph));
     for (std::int64_t batch : entry.batches) {
-      VALIDATE(batch >= file.smallest_batch,
+      VALIDATE(batch >= loader.smallest_batch(entry.graph),
                "training config: graphs: batch {}: {} is known to hold from {} samples on", batch,
-               printable(entry.graph, 400), file.smallest_batch);
-      for (const std::string& path : config.clusters) {
-        const auto& cluster = clusters.at(path);
-        auto problem = cost::make_problem(graph, cluster, cost::CalibratedModel(), batch,
-                                          {.max_groups = static_cast<int>(config.max_groups)});
-        oracle::Evaluator simulator(*problem);
-        oracle::BatchEvaluator evaluator(simulator);
-        const compiler::OrderPolicy order = find_order(evaluator, config.order);
-        cases.push_back(make_case(fmt::format("{} {} {}", graph->name(), batch, cluster->name()),
-                                  std::move(problem), order));
-      }
+               printable(entry.graph, 400), loader.smallest_batch(entry.graph));
+      for (const auto& cluster : clusters) loader.add(entry, batch, cluster);
     }
   }
+  for (std::int64_t i = 0; i < config.random_cases; ++i) loader.add_random(i);
+  std::vector<Case> cases = loader.take();
+  VALIDATE(!cases.empty(), "training config: leave_out: leaves no case");
   return cases;
 }
 

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,6 +26,10 @@ struct Case {
   std::unique_ptr<const cost::Problem> problem;  // on the policy's groups
   std::unique_ptr<const space::ActionSpace> space;
   gnn::FeatureTensors features;
+  // How much each group counts in a lesson: by its part of the time and of the parameter state, and
+  // a little for its own sake. They add up to 1. Searches leave what matters little as it happens
+  // to be.
+  std::vector<double> group_weights;
   compiler::OrderPolicy order = compiler::OrderPolicy::kRank;  // of every strategy of the case
 };
 
@@ -33,10 +38,19 @@ struct Scored {
   planner::Evaluation evaluation;
 };
 
+// A plan to imitate, in actions.
+struct Lesson {
+  Actions actions;
+  double step_seconds = 0;  // of the plan, which the actions come near to
+  friend bool operator==(const Lesson&, const Lesson&) = default;
+};
+
 // What a checkpoint keeps of a case.
 struct CaseState {
   RewardAverage average;
   std::vector<Scored> best;  // distinct, the best first; at least one once anything was simulated
+  bool taught = false;       // whether the teacher has been asked
+  std::optional<Lesson> lesson;  // its answer, where something fits
   planner::Evaluation baseline;  // the best of EV/CP × PS/AR; step 0: not simulated yet
 };
 
@@ -45,8 +59,10 @@ struct CaseState {
 compiler::OrderPolicy find_order(oracle::BatchEvaluator& evaluator, const std::string& order);
 
 Case make_case(std::string name, std::unique_ptr<const cost::Problem> problem,
-               compiler::OrderPolicy order);
-// Every graph × batch × cluster of the config, in that order.
+               compiler::OrderPolicy order,
+               space::ActionTable actions = space::ActionTable::kHeterog);
+space::ActionTable action_table(const TrainConfig& config);
+// Every graph × batch × cluster of the config, in that order, then the random ones.
 std::vector<Case> load_cases(const TrainConfig& config);
 
 // The same graph, costs and cluster with at most `max_groups` groups.

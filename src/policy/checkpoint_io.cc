@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <map>
 
 #include "base/file.h"
 #include "base/json_reader.h"
@@ -33,17 +34,28 @@ Json evaluation_json(const planner::Evaluation& e) {
   return {e.step, e.feasible, e.missing_bytes, e.reward};
 }
 
+Json actions_json(const Actions& actions) {
+  Json json = Json::array();
+  for (const space::ActionId action : actions) json.push_back(action.value());
+  return json;
+}
+
 Json state_json(const CaseState& state, const std::string& name) {
   Json best = Json::array();
   for (const Scored& scored : state.best) {
-    Json actions = Json::array();
-    for (const space::ActionId action : scored.actions) actions.push_back(action.value());
-    best.push_back({{"actions", actions}, {"evaluation", evaluation_json(scored.evaluation)}});
+    best.push_back({{"actions", actions_json(scored.actions)},
+                    {"evaluation", evaluation_json(scored.evaluation)}});
   }
-  return {{"name", name},
-          {"average", {state.average.updates, state.average.mean, state.average.variance}},
-          {"baseline", evaluation_json(state.baseline)},
-          {"best", best}};
+  Json json = {{"name", name},
+               {"taught", state.taught},
+               {"average", {state.average.updates, state.average.mean, state.average.variance}},
+               {"baseline", evaluation_json(state.baseline)},
+               {"best", best}};
+  if (state.lesson) {
+    json["lesson"] = {{"actions", actions_json(state.lesson->actions)},
+                      {"step_seconds", state.lesson->step_seconds}};
+  }
+  return json;
 }
 
 // A list of so many.
@@ -95,6 +107,13 @@ CaseState parse_state(const JsonValue& value, const Case& c, const TrainConfig& 
                           .evaluation = parse_evaluation(scored.required("evaluation"))});
     scored.finish();
   }
+  state.taught = object.required("taught").as_bool();
+  if (object.has("lesson")) {
+    JsonObject taught(object.required("lesson"));
+    state.lesson = Lesson{.actions = parse_actions(taught.required("actions"), c),
+                          .step_seconds = taught.number("step_seconds", 0, kLargest)};
+    taught.finish();
+  }
   object.finish();
   return state;
 }
@@ -138,15 +157,20 @@ void expect_size(const TensorFile& file, const TrainConfig& config, const std::s
            path, parameter_count(config), parameters);
 }
 
-TrainConfig read_head(const TensorFile& file, const std::string& path) {
+// What holds of any checkpoint, whatever its network is made for.
+TrainConfig read_config(const TensorFile& file, const std::string& path) {
   VALIDATE(text(file, "format", path) == kFormat, "{}: format: is {}, expected {}", path,
            printable(text(file, "format", path)), kFormat);
   if (text(file, "version", path) != std::to_string(kUnchecked)) {
     expect_version(file, "version", kVersion, path, "");
     VALIDATE(file.checked, "{}: checksum: is missing: the file is damaged", path);
   }
+  return parse_train_config(text(file, "config", path), path + ": config");
+}
+
+TrainConfig read_head(const TensorFile& file, const std::string& path) {
+  const TrainConfig config = read_config(file, path);
   expect_version(file, "feature_version", gnn::kFeatureVersion, path, "; train the policy again");
-  const TrainConfig config = parse_train_config(text(file, "config", path), path + ": config");
   expect_size(file, config, path);
   return config;
 }
@@ -252,6 +276,32 @@ void save_learner(Learner& learner, std::span<const Case> cases, const std::stri
                                    {"adam_steps", write_optimizer(learner, file)}}
                                   .dump();
   write_tensors(path, file);
+}
+
+void load_lessons(std::span<const Case> cases, const std::string& path, Learner& learner) {
+  const TensorFile file = read_tensors(path);
+  const TrainConfig config = read_config(file, path);  // lessons know nothing of features
+  const TrainConfig& now = learner.config;
+  // Random cases are drawn by all of these: one of the same name could be another.
+  VALIDATE(config.graphs == now.graphs && config.seed == now.seed &&
+               config.random_devices == now.random_devices && config.actions == now.actions &&
+               config.max_groups == now.max_groups &&
+               config.teacher_evaluations == now.teacher_evaluations,
+           "{}: config: its lessons were made with other graphs, seed, random_devices, actions, "
+           "max_groups or teacher_evaluations",
+           path);
+  const std::string source = path + ": progress";
+  const Json json = parse_json(text(file, "progress", path), source);
+  std::map<std::string, std::size_t> index;
+  for (std::size_t i = 0; i < cases.size(); ++i) index[cases[i].name] = i;
+  JsonObject progress{JsonValue(json, source)};
+  for (const JsonValue& item : progress.list("cases")) {
+    const auto at = index.find(JsonObject(item).string("name"));
+    if (at == index.end()) continue;
+    CaseState state = parse_state(item, cases[at->second], config);
+    learner.states[at->second].taught = state.taught;
+    learner.states[at->second].lesson = std::move(state.lesson);
+  }
 }
 
 Learner load_learner(const TrainConfig& config, std::span<const Case> cases,

@@ -26,4 +26,8 @@ void save_learner(Learner& learner, std::span<const Case> cases, const std::stri
 Learner load_learner(const TrainConfig& config, std::span<const Case> cases,
                      const std::string& path);
 
+// Takes the lessons of the cases that the file has, by their names, made with the same actions,
+// groups and evaluations of the teacher. Throws as load_policy, and if these differ.
+void load_lessons(std::span<const Case> cases, const std::string& path, Learner& learner);
+
 }  // namespace heterog::policy

@@ -15,10 +15,16 @@ struct TrainGraph {
   friend bool operator==(const TrainGraph&, const TrainGraph&) = default;
 };
 
-// Every graph at every one of its batches on every cluster is one case.
+// Every graph at every one of its batches on every cluster is one case. Beside them, `random_cases`
+// that are drawn: a graph, a cluster, and a batch of the graph's scaled to the cluster.
 struct TrainConfig {
   std::vector<TrainGraph> graphs;
   std::vector<std::string> clusters;
+  std::int64_t random_cases = 0;
+  std::int64_t random_devices = 64;  // of the largest random cluster
+  // Models that are left out, by what their graphs are called: to see what a policy makes of models
+  // that it has never seen, with the other cases as they were.
+  std::vector<std::string> leave_out;
 
   std::int64_t seed = 1;
   std::int64_t steps = 300;
@@ -26,7 +32,8 @@ struct TrainConfig {
   std::int64_t samples = 16;        // strategies of a case in one step, from one forward pass
   std::int64_t checkpoint_every = 20;
 
-  std::int64_t max_groups = 96;  // N
+  std::string actions = "heterog";  // or "sets": those of space::ActionTable
+  std::int64_t max_groups = 96;     // N
   std::int64_t gat_layers = 2;
   std::int64_t gat_heads = 4;
   std::int64_t gat_head_width = 16;
@@ -54,6 +61,9 @@ struct TrainConfig {
   std::string order = "faster";
   std::int64_t elite_count = 1;  // best distinct strategies of a case that are imitated
   double elite_weight = 1.0;     // of the imitation against the policy gradient; 0: none
+  // Evaluations of the search whose plan of a case is imitated; 0: nobody teaches.
+  std::int64_t teacher_evaluations = 0;
+  double teacher_weight = 1.0;  // of that imitation
   // The first strategies to imitate are the plain ones: EV/CP × PS/AR, blocks on single devices.
   bool imitate_plain = true;
   // Fine-tuning goes on from trained weights on one graph.

@@ -22,11 +22,14 @@ constexpr std::int64_t kMaxSteps = 1'000'000'000'000;
 // in this order; loading, saving and printing are three visitors.
 template <class Config, class Visitor>
 void visit_fields(Config& c, Visitor&& visit) {
+  visit("random_cases", c.random_cases, 0, 100000);
+  visit("random_devices", c.random_devices, 2, static_cast<std::int64_t>(cluster::kMaxDevices));
   visit("seed", c.seed, 0, std::numeric_limits<std::int64_t>::max());
   visit("steps", c.steps, 1, kMaxSteps);
   visit("cases_per_step", c.cases_per_step, 1, 1000);
-  visit("samples", c.samples, 1, 10000);
+  visit("samples", c.samples, 0, 10000);
   visit("checkpoint_every", c.checkpoint_every, 1, kMaxSteps);
+  visit("actions", c.actions);
   visit("max_groups", c.max_groups, 1, 2000);
   visit("gat_layers", c.gat_layers, 0, 64);
   visit("gat_heads", c.gat_heads, 1, 64);
@@ -51,6 +54,8 @@ void visit_fields(Config& c, Visitor&& visit) {
   visit("order", c.order);
   visit("elite_count", c.elite_count, 0, 1000);
   visit("elite_weight", c.elite_weight, 0.0, 1e3);
+  visit("teacher_evaluations", c.teacher_evaluations, 0, 1'000'000'000);
+  visit("teacher_weight", c.teacher_weight, 0.0, 1e3);
   visit("imitate_plain", c.imitate_plain);
   visit("finetune_learning_rate", c.finetune_learning_rate, 1e-9, 10.0);
   visit("finetune_entropy_weight", c.finetune_entropy_weight, 0.0, 1e3);
@@ -101,6 +106,12 @@ std::vector<TrainGraph> read_graphs(JsonObject& object) {
 void check_config(const TrainConfig& c, const std::string& source) {
   VALIDATE(c.head == "device-features" || c.head == "fixed",
            "{}: head: is \"{}\", must be \"device-features\" or \"fixed\"", source, c.head);
+  VALIDATE(c.actions == "heterog" || c.actions == "sets",
+           "{}: actions: is \"{}\", must be \"heterog\" or \"sets\"", source, printable(c.actions));
+  VALIDATE(c.head != "fixed" || c.actions == "heterog",
+           "{}: actions: must be \"heterog\" where head is \"fixed\"", source);
+  VALIDATE(c.samples > 0 || c.teacher_evaluations > 0,
+           "{}: samples: is 0, must be at least 1 where teacher_evaluations is 0", source);
   VALIDATE(c.head != "fixed" || c.fixed_devices > 0,
            "{}: fixed_devices: must be the number of devices where head is \"fixed\"", source);
   constexpr std::array kOrders = {"faster", "rank", "rank-queued", "rank-reserve", "fifo"};
@@ -125,6 +136,11 @@ TrainConfig read_config(const Json& json, const std::string& source) {
       VALIDATE(std::ranges::find(config.clusters, path) == config.clusters.end(),
                "{}: {} stands twice, expected one entry", item.where(), printable(path));
       config.clusters.push_back(path);
+    }
+  }
+  if (object.has("leave_out")) {
+    for (const JsonValue& item : object.list("leave_out")) {
+      config.leave_out.push_back(item.as_string());
     }
   }
   visit_fields(config, Reader{object});
@@ -157,6 +173,7 @@ std::string train_config_text(const TrainConfig& config) {
     json["graphs"].push_back({{"graph", graph.graph}, {"batches", graph.batches}});
   }
   json["clusters"] = config.clusters;
+  if (!config.leave_out.empty()) json["leave_out"] = config.leave_out;
   visit_fields(config, Writer{json});
   return json.dump(2) + "\n";
 }

@@ -38,7 +38,8 @@ std::vector<Actions> elites_of(const CaseState& state, const TrainConfig& config
   return elites;
 }
 
-// Simulates what everybody knows: the baseline to report, and the first strategies to imitate.
+// Simulates what everybody knows: the baseline to report, and the first strategies to imitate; and
+// what the case's lesson is worth in actions.
 void begin_case(Learner& learner, const LearningContext& context, std::size_t index) {
   const Case& c = context.cases[index];
   CaseState& state = learner.states[index];
@@ -49,6 +50,28 @@ void begin_case(Learner& learner, const LearningContext& context, std::size_t in
       evaluations.begin(), evaluations.begin() + space::kReplicated.size(), planner::better);
   if (learner.config.imitate_plain) {
     keep_best(state.best, plain, evaluations, elites_kept(learner.config));
+  }
+  if (state.lesson) {
+    const std::vector<Actions> taught = {state.lesson->actions};
+    keep_best(state.best, taught, evaluate_samples(c, taught, context.measure),
+              elites_kept(learner.config));
+    ++learner.evaluations;
+  }
+}
+
+// Asks for the lessons of a step's cases, all at once, so that cores can share them.
+void ask_teacher(Learner& learner, const LearningContext& context,
+                 std::span<const std::size_t> chosen) {
+  if (learner.config.teacher_evaluations == 0) return;
+  std::vector<std::size_t> untaught;
+  for (std::size_t index : chosen) {
+    if (learner.states[index].taught) continue;
+    learner.states[index].taught = true;
+    untaught.push_back(index);
+  }
+  const auto lessons = context.teach(untaught);
+  for (std::size_t i = 0; i < untaught.size(); ++i) {
+    learner.states[untaught[i]].lesson = lessons[i];
   }
 }
 
@@ -83,6 +106,7 @@ TrainProgress learn_step(Learner& learner, const LearningContext& context, doubl
   TrainProgress progress;
   learner.optimizer.zero_grad();
   const auto chosen = cases_of_step(config, context.cases.size(), learner.step);
+  ask_teacher(learner, context, chosen);
   const double share = 1.0 / static_cast<double>(chosen.size());
   const Rng rng = stream(config, kSampling).split(static_cast<std::uint64_t>(learner.step));
   for (std::size_t position = 0; position < chosen.size(); ++position) {
@@ -90,28 +114,37 @@ TrainProgress learn_step(Learner& learner, const LearningContext& context, doubl
     CaseState& state = learner.states[chosen[position]];
     if (state.baseline.step == 0) begin_case(learner, context, chosen[position]);
     CaseLossInput input{.log_probabilities = learner.network->forward(c.features)};
-    input.samples = sample_actions(input.log_probabilities, config.samples, rng.split(position));
-    const auto evaluations = evaluate_samples(c, input.samples, context.measure);
-    keep_best(state.best, input.samples, evaluations, elites_kept(config));
-
-    std::vector<double> rewards;
-    for (const planner::Evaluation& e : evaluations) rewards.push_back(e.reward);
-    state.average = updated(state.average, rewards, config.baseline_decay);
-    input.advantages = advantages(rewards, state.average, config);
+    CaseProgress seen{.name = c.name};
+    if (config.samples > 0) {
+      input.samples = sample_actions(input.log_probabilities, config.samples, rng.split(position));
+      const auto evaluations = evaluate_samples(c, input.samples, context.measure);
+      keep_best(state.best, input.samples, evaluations, elites_kept(config));
+      std::vector<double> rewards;
+      for (const planner::Evaluation& e : evaluations) rewards.push_back(e.reward);
+      state.average = updated(state.average, rewards, config.baseline_decay);
+      input.advantages = advantages(rewards, state.average, config);
+      progress.mean_reward +=
+          share * std::accumulate(rewards.begin(), rewards.end(), 0.0) / rewards.size();
+      seen.mean_step_seconds = mean_step_seconds(evaluations);
+    }
     input.elites = elites_of(state, config);
-
-    const CaseLoss loss = case_loss(input, entropy_weight, config.elite_weight);
+    if (state.lesson) {
+      input.lesson = state.lesson->actions;
+      input.lesson_weights = c.group_weights;
+    }
+    const CaseLoss loss = case_loss(
+        input, entropy_weight, {.elites = config.elite_weight, .lesson = config.teacher_weight});
     (loss.loss * share).backward();  // gradients of the cases add up
 
     learner.evaluations += config.samples;
     progress.loss += share * loss.loss.item<double>();
     progress.entropy += share * loss.entropy.item<double>();
-    progress.mean_reward +=
-        share * std::accumulate(rewards.begin(), rewards.end(), 0.0) / rewards.size();
-    progress.cases.push_back({.name = c.name,
-                              .mean_step_seconds = mean_step_seconds(evaluations),
-                              .best_step_seconds = feasible_seconds(state.best[0].evaluation),
-                              .baseline_step_seconds = feasible_seconds(state.baseline)});
+    if (!state.best.empty()) {
+      seen.best_step_seconds = feasible_seconds(state.best[0].evaluation);
+    }
+    if (state.lesson) seen.taught_step_seconds = state.lesson->step_seconds;
+    seen.baseline_step_seconds = feasible_seconds(state.baseline);
+    progress.cases.push_back(std::move(seen));
   }
   torch::nn::utils::clip_grad_norm_(learner.network->parameters(), config.gradient_clip);
   learner.optimizer.step();

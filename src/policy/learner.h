@@ -4,7 +4,9 @@
 #include <torch/optim/adam.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -31,6 +33,8 @@ struct Learner {
 struct LearningContext {
   std::span<const Case> cases;
   Measure measure;
+  // The lessons of those cases, which have not been asked for yet. Empty where nobody teaches.
+  std::function<std::vector<std::optional<Lesson>>(std::span<const std::size_t> cases)> teach = {};
 };
 
 // The best strategies of a case that are remembered: at least one, even if none is imitated.

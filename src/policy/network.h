@@ -15,7 +15,7 @@ namespace heterog::policy {
 class PolicyNetworkImpl : public torch::nn::Module {
  public:
   explicit PolicyNetworkImpl(const TrainConfig& config);
-  // log π(a_n) of every group, −1e9 where the action is masked.  → [N, M + 4]
+  // log π(a_n) of every group, −1e9 where the action is masked.  → [N, A]
   torch::Tensor forward(const gnn::FeatureTensors& features);
 
  private:

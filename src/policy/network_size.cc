@@ -31,7 +31,7 @@ std::int64_t head(const TrainConfig& c) {
   return linear(c.txl_width, c.head_width) +
          linear(gnn::feature_count(gnn::Subject::kDevice), c.head_width) +
          linear(gnn::feature_count(gnn::Subject::kAction), c.head_width) + linear(c.head_width, 1) +
-         replicated * c.head_width;
+         gnn::kSchemes * c.head_width;
 }
 
 }  // namespace

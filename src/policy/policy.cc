@@ -1,15 +1,25 @@
 // A trained policy: loading, saving, and one-shot proposals.
 #include <torch/torch.h>
 
+#include <array>
 #include <filesystem>
 
 #include "base/own_file.h"
+#include "planner/starts.h"
 #include "policy/api.h"
 #include "policy/case.h"
 #include "policy/checkpoint_io.h"
+#include "policy/decode.h"
 #include "policy/policy_impl.h"
 
 namespace heterog::policy {
+namespace {
+
+// Of proposals (decode.h): the first is that of the most likely strategy, the next ones are coarser
+// and finer.
+constexpr std::array<double, 5> kSwitchCosts = {2, 8, 0.5, 32, 0};
+
+}  // namespace
 
 Policy make_policy(const TrainConfig& config, const PolicyNetwork& network) {
   return Policy(std::make_shared<const Policy::Impl>(Policy::Impl{config, network}));
@@ -40,14 +50,27 @@ std::vector<compiler::Strategy> propose(const Policy& policy, oracle::BatchEvalu
   use_one_network_thread();
   torch::NoGradGuard no_grad;
   const auto max_groups = static_cast<int>(policy.config().max_groups);
-  const Case c = make_case("", regrouped(evaluator.problem(), max_groups),
-                           find_order(evaluator, policy.config().order));
+  const compiler::OrderPolicy order = planner::evaluations_are_costly(evaluator.problem())
+                                          ? compiler::OrderPolicy::kRankQueued
+                                          : find_order(evaluator, policy.config().order);
+  const Case c = make_case("", regrouped(evaluator.problem(), max_groups), order,
+                           action_table(policy.config()));
   const auto log_probabilities = policy.impl().network->forward(c.features);
-  std::vector<compiler::Strategy> strategies = {
-      standalone_strategy(c, greedy_actions(log_probabilities))};
-  for (const Actions& actions : sample_actions(log_probabilities, samples, rng)) {
-    strategies.push_back(standalone_strategy(c, actions));
+  const auto decoded = [&](double switch_cost) {
+    return decode(log_probabilities, c.group_weights, switch_cost);
+  };
+  std::vector<Actions> proposed = {decoded(kSwitchCosts[0])};
+  for (int i = 0; i < samples; ++i) {
+    const auto next = static_cast<std::size_t>(i) + 1;
+    if (next < kSwitchCosts.size()) {
+      proposed.push_back(decoded(kSwitchCosts[next]));
+    } else {
+      proposed.push_back(decode_draw(log_probabilities, c.group_weights,
+                                     kSwitchCosts[next % kSwitchCosts.size()], rng.split(next)));
+    }
   }
+  std::vector<compiler::Strategy> strategies;
+  for (const Actions& actions : proposed) strategies.push_back(standalone_strategy(c, actions));
   return strategies;
 }
 

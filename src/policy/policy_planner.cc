@@ -16,14 +16,18 @@ using planner::BatchEvaluator;
 using planner::PlannerContext;
 using planner::PlannerResult;
 
-constexpr std::array<planner::Field<PolicyPlannerOptions>, 3> kFields = {
+constexpr std::array<std::string_view, 2> kAnswers = {"best", "likely"};
+
+constexpr std::array<planner::Field<PolicyPlannerOptions>, 4> kFields = {
     {{"checkpoint", "the trained policy",
       planner::FileField<PolicyPlannerOptions>{&PolicyPlannerOptions::checkpoint,
                                                "the shipped one"}},
      {"proposals", "strategies that are drawn beside the most likely one",
       planner::IntegerField<PolicyPlannerOptions>{&PolicyPlannerOptions::proposals, {0, 10'000}}},
      {"finetune_share", "share of a budget for fine-tuning; the rest is local search",
-      planner::NumberField<PolicyPlannerOptions>{&PolicyPlannerOptions::finetune_share, {0, 1}}}}};
+      planner::NumberField<PolicyPlannerOptions>{&PolicyPlannerOptions::finetune_share, {0, 1}}},
+     {"answer", "the best that is found from the policy, or its most likely strategy as it is",
+      planner::choice<PolicyPlannerOptions, &PolicyPlannerOptions::answer>(kAnswers)}}};
 
 class PolicyPlanner final : public planner::Planner {
  public:
@@ -32,6 +36,7 @@ class PolicyPlanner final : public planner::Planner {
     const Policy policy =
         Policy::load(options_.checkpoint.empty() ? shipped_policy_path() : options_.checkpoint);
     BatchEvaluator evaluator(context.oracle, context.budget);
+    if (options_.answer == PolicyAnswer::kLikely) return likely(policy, context, evaluator);
     std::vector<compiler::Strategy> strategies =
         propose(policy, evaluator, static_cast<int>(options_.proposals), context.rng.split(1));
     for (planner::NamedStrategy& baseline : planner::baseline_strategies(context.problem())) {
@@ -48,6 +53,15 @@ class PolicyPlanner final : public planner::Planner {
   }
 
  private:
+  static PlannerResult likely(const Policy& policy, PlannerContext& context,
+                              BatchEvaluator& evaluator) {
+    PlannerResult result;
+    result.strategy = propose(policy, evaluator, 0, context.rng).front();
+    result.evaluation = evaluator.evaluate(result.strategy).evaluation;
+    result.evaluations = evaluator.evaluations();
+    return result;
+  }
+
   static void consider(PlannerResult& result, const compiler::Strategy& strategy,
                        const planner::Evaluation& evaluation) {
     if (result.evaluation.step == 0 || planner::better(evaluation, result.evaluation)) {

@@ -43,17 +43,27 @@ std::vector<double> advantages(std::span<const double> rewards, const RewardAver
   return result;
 }
 
-CaseLoss case_loss(const CaseLossInput& input, double entropy_weight, double elite_weight) {
+CaseLoss case_loss(const CaseLossInput& input, double entropy_weight,
+                   const ImitationWeights& imitation) {
   const auto& log_p = input.log_probabilities;
   // Masked actions have log π = −1e9 and π = 0; the product stays finite.
   const auto entropy = -(log_p.exp() * log_p).sum(1).mean();
-  const auto advantage = torch::tensor(input.advantages, torch::kFloat64).to(log_p.dtype());
-  auto objective = (advantage * log_likelihood(log_p, input.samples)).mean();
-  objective = objective + entropy_weight * entropy;
-  if (!input.elites.empty() && elite_weight > 0) {
-    objective = objective + elite_weight * log_likelihood(log_p, input.elites).mean();
+  torch::Tensor objective = entropy_weight * entropy;
+  if (!input.samples.empty()) {
+    const auto advantage = torch::tensor(input.advantages, torch::kFloat64).to(log_p.dtype());
+    objective = objective + (advantage * log_likelihood(log_p, input.samples)).mean();
   }
-  return {.loss = -objective, .entropy = entropy};
+  if (!input.elites.empty() && imitation.elites > 0) {
+    objective = objective + imitation.elites * log_likelihood(log_p, input.elites).mean();
+  }
+  torch::Tensor lesson;
+  if (!input.lesson.empty() && imitation.lesson > 0) {
+    const auto weights = torch::tensor(input.lesson_weights, torch::kFloat64).to(log_p.dtype());
+    const auto chosen = log_p.gather(1, to_tensor({input.lesson}).t()).squeeze(1);  // [N]
+    lesson = (weights * chosen).sum();
+    objective = objective + imitation.lesson * lesson;
+  }
+  return {.loss = -objective, .entropy = entropy, .lesson = lesson};
 }
 
 double entropy_weight_at(const TrainConfig& config, std::int64_t step) {

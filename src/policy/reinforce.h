@@ -30,20 +30,31 @@ std::vector<double> advantages(std::span<const double> rewards, const RewardAver
 
 // What one case contributes to a step.
 struct CaseLossInput {
-  torch::Tensor log_probabilities;  // [N, M + 4]
+  torch::Tensor log_probabilities;  // [N, A]
   std::vector<Actions> samples;     // S
   std::vector<double> advantages;   // S
   std::vector<Actions> elites;      // imitated; may be empty
+  // A teacher's actions, and how much each group counts (N, together 1); both may be empty.
+  Actions lesson;
+  std::vector<double> lesson_weights;
 };
 struct CaseLoss {
   torch::Tensor loss;     // scalar, to be minimised
   torch::Tensor entropy;  // scalar, nats a group
+  torch::Tensor lesson;   // scalar: mean log π of the lesson, undefined without one
 };
 
-// −(mean over samples of (r − R̄) · log π(a) + λ H + elite_weight · mean over elites of log π(a)),
-// log π and H both per group. A step over |G| cases averages this: minus its gradient is
-// 1/|G| Σ ∇log π(a_g)(r_g − R_g) + λ∇H.
-CaseLoss case_loss(const CaseLossInput& input, double entropy_weight, double elite_weight);
+// What imitation adds to the objective, times the mean log π of what is imitated.
+struct ImitationWeights {
+  double elites = 0;
+  double lesson = 0;
+};
+
+// −(mean over samples of (r − R̄) · log π(a) + λ H + weight · mean over elites of log π(a) + weight
+// · log π of the lesson), log π and H both per group. A step over |G| cases averages this: minus
+// its gradient is 1/|G| Σ ∇log π(a_g)(r_g − R_g) + λ∇H.
+CaseLoss case_loss(const CaseLossInput& input, double entropy_weight,
+                   const ImitationWeights& imitation);
 
 // λ at `step` of `steps`: linear from the first value to the last.
 double entropy_weight_at(const TrainConfig& config, std::int64_t step);

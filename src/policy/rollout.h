@@ -14,7 +14,7 @@ namespace heterog::policy {
 using Actions = std::vector<space::ActionId>;  // one action a group
 
 // Sample s draws every group's action from π by inverting its cumulative distribution with numbers
-// of rng.split(s): it depends on (rng, s) alone.  log_probabilities [N, M + 4]
+// of rng.split(s): it depends on (rng, s) alone.  log_probabilities [N, A]
 std::vector<Actions> sample_actions(const torch::Tensor& log_probabilities, std::int64_t samples,
                                     const Rng& rng);
 

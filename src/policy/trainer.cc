@@ -3,10 +3,12 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "planner/starts.h"
 #include "policy/api.h"
 #include "policy/checkpoint_io.h"
 #include "policy/learner.h"
 #include "policy/policy_impl.h"
+#include "policy/teacher.h"
 #include "policy/train_log_io.h"
 
 namespace heterog::policy {
@@ -65,12 +67,24 @@ TrainSummary summarize(const Learner& learner, std::span<const Case> cases) {
     if (!state.best.empty() && state.best[0].evaluation.feasible) {
       progress.best_step_seconds = to_seconds(state.best[0].evaluation.step);
     }
+    if (state.lesson) progress.taught_step_seconds = state.lesson->step_seconds;
     if (state.baseline.feasible) {
       progress.baseline_step_seconds = to_seconds(state.baseline.step);
     }
     summary.cases.push_back(progress);
   }
   return summary;
+}
+
+// As the config says, but not for hours on the largest clusters.
+std::int64_t lesson_evaluations(const Case& c, const TrainConfig& config) {
+  constexpr std::int64_t kShots = 3;
+  return std::min(config.teacher_evaluations, kShots * planner::one_shot_evaluations(*c.problem));
+}
+
+Rng teacher_rng(const TrainConfig& config, std::size_t index) {
+  constexpr std::uint64_t kStream = 4;  // of the learner's, which has 1 to 3
+  return Rng(static_cast<std::uint64_t>(config.seed)).split(kStream).split(index);
 }
 
 }  // namespace
@@ -86,9 +100,19 @@ TrainSummary train(const TrainConfig& config, const TrainOptions& options) {
     learner = load_learner(config, cases, folder.checkpoint());
   } else {
     folder.begin(config);
+    if (!options.lessons.empty()) load_lessons(cases, options.lessons, learner);
   }
   folder.open_log(learner.step);
-  const LearningContext context{.cases = cases, .measure = simulated(threads)};
+  const auto teach_cases = [&](std::span<const std::size_t> asked) {
+    std::vector<std::optional<Lesson>> lessons(asked.size());
+    threads.run(asked.size(), [&](int, std::size_t i) {
+      const Case& c = cases[asked[i]];
+      lessons[i] = teach(c, lesson_evaluations(c, config), teacher_rng(config, asked[i]));
+    });
+    return lessons;
+  };
+  const LearningContext context{
+      .cases = cases, .measure = simulated(threads), .teach = teach_cases};
   while (learner.step < config.steps) {
     const TrainProgress progress =
         learn_step(learner, context, entropy_weight_at(config, learner.step));
@@ -113,6 +137,8 @@ FinetuneResult finetune(const Policy& policy, oracle::Oracle& oracle,
   config.seed = std::bit_cast<std::int64_t>(options.seed);
   config.cases_per_step = 1;
   config.learning_rate = config.finetune_learning_rate;
+  config.teacher_evaluations = 0;
+  if (config.samples == 0) config.samples = TrainConfig{}.samples;
   config.samples = std::min(config.samples, options.budget.evaluations.value_or(config.samples));
   VALIDATE(config.samples > 0, "finetune: a budget of 0 evaluations; give at least 1");
 
@@ -120,7 +146,7 @@ FinetuneResult finetune(const Policy& policy, oracle::Oracle& oracle,
   oracle::BatchEvaluator evaluator(oracle);
   cases.push_back(make_case(options.name,
                             regrouped(oracle.problem(), static_cast<int>(config.max_groups)),
-                            find_order(evaluator, config.order)));
+                            find_order(evaluator, config.order), action_table(config)));
   Learner learner(config);
   learner.network = clone(policy.impl().network, config);
   learner.optimizer = torch::optim::Adam(learner.network->parameters(),

@@ -1,33 +1,91 @@
-// The table of a problem's M+4 actions, and the decision that each of them means.
+// The tables of actions, and the decision that each row means.
 #include "space/action_space.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "space/device_sets.h"
 
 namespace heterog::space {
 
 namespace {
 
+using compiler::Replica;
 using compiler::SyncMethod;
 
-compiler::UnitDecision decision_of(const cost::Problem& problem, const Action& action) {
-  switch (action.placement) {
-    case Placement::kSingle:
-      return compiler::single_decision(action.device);
-    case Placement::kEven:
-      return compiler::even_decision(problem, action.sync);
-    case Placement::kProportional:
-      return compiler::proportional_decision(problem, action.sync);
+// Of the batch, by device.
+IdVector<DeviceId, double> shares_of(const compiler::UnitDecision& decision, std::size_t devices) {
+  IdVector<DeviceId, double> shares(devices, 0.0);
+  double total = 0;
+  for (const Replica& replica : decision.replicas) total += replica.weight;
+  for (const Replica& replica : decision.replicas) {
+    shares[replica.device] += replica.weight / std::max(total, 1e-30);
   }
-  ENSURE(false);
+  return shares;
+}
+
+double distance(const IdVector<DeviceId, double>& a, const IdVector<DeviceId, double>& b) {
+  double sum = 0;
+  for (DeviceId device : id_range<DeviceId>(a.size())) sum += std::abs(a[device] - b[device]);
+  return sum;
 }
 
 }  // namespace
 
-ActionSpace::ActionSpace(const cost::Problem& problem) : problem_(problem) {
+ActionSpace::ActionSpace(const cost::Problem& problem, ActionTable table) : problem_(problem) {
   for (DeviceId device : problem.cluster->device_ids()) add({.device = device});
   for (const Action& action : kReplicated) add(action);
+  if (table == ActionTable::kSets) add_sets();
+}
+
+void ActionSpace::add_sets() {
+  const cluster::Cluster& cluster = *problem_.cluster;
+  const DeviceSets sets = device_sets(problem_);
+  std::vector<std::pair<std::string, std::vector<DeviceId>>> named;
+  const auto name_set = [&](std::string name, const std::vector<DeviceId>& devices) {
+    const bool known =
+        std::ranges::any_of(named, [&](const auto& other) { return other.second == devices; });
+    if (devices.size() > 1 && !known) named.emplace_back(std::move(name), devices);
+  };
+  name_set("all", sets.fastest.back());
+  for (const auto& type : sets.types) {
+    name_set(fmt::format("{} x {}", type.size(), cluster.type_of(type.front()).name), type);
+  }
+  for (std::size_t i = 1; i < sets.fastest.size(); ++i) {
+    name_set(fmt::format("{} fastest", sets.fastest[i].size()), sets.fastest[i]);
+  }
+  for (const auto& machine : sets.machines) {
+    name_set(cluster.machine(cluster.device(machine.front()).machine).name, machine);
+  }
+  const ModelSeconds seconds(problem_);
+  for (auto& [name, devices] : named) {
+    const SetId set = set_replicas_.push_back(balanced_replicas(problem_, seconds, devices));
+    set_names_.push_back(std::move(name));
+    for (SyncMethod sync : {SyncMethod::kParameterServer, SyncMethod::kAllReduce}) {
+      add({.placement = Placement::kBalanced, .sync = sync, .set = set});
+    }
+  }
 }
 
 void ActionSpace::add(const Action& action) {
-  decisions_.push_back(decision_of(problem_, action));
+  compiler::UnitDecision decision;
+  switch (action.placement) {
+    case Placement::kSingle:
+      decision = compiler::single_decision(action.device);
+      break;
+    case Placement::kEven:
+      decision = compiler::even_decision(problem_, action.sync);
+      break;
+    case Placement::kProportional:
+      decision = compiler::proportional_decision(problem_, action.sync);
+      break;
+    case Placement::kBalanced:
+      decision = {.replicas = set_replicas_[action.set], .sync = action.sync};
+      break;
+  }
+  decisions_.push_back(std::move(decision));
   ids_.emplace(action, actions_.push_back(action));
 }
 
@@ -39,9 +97,35 @@ ActionId ActionSpace::id(const Action& action) const {
 
 std::string ActionSpace::name(ActionId id) const {
   const Action& action = actions_[id];
-  if (action.placement == Placement::kSingle) return problem_.cluster->device(action.device).name;
-  return std::string(action.placement == Placement::kEven ? "EV" : "CP") +
-         (action.sync == SyncMethod::kParameterServer ? "-PS" : "-AR");
+  const std::string sync = action.sync == SyncMethod::kParameterServer ? "-PS" : "-AR";
+  switch (action.placement) {
+    case Placement::kSingle:
+      return problem_.cluster->device(action.device).name;
+    case Placement::kEven:
+      return "EV" + sync;
+    case Placement::kProportional:
+      return "CP" + sync;
+    case Placement::kBalanced:
+      return set_names_[action.set] + sync;
+  }
+  ENSURE(false);
+}
+
+ActionId ActionSpace::nearest(const compiler::UnitDecision& decision) const {
+  const std::size_t devices = problem_.cluster->device_count();
+  const IdVector<DeviceId, double> wanted = shares_of(decision, devices);
+  const bool alone = std::ranges::count_if(wanted, [](double share) { return share > 0; }) == 1;
+  ActionId best(0);
+  double least = std::numeric_limits<double>::infinity();
+  for (ActionId id : ids()) {
+    const bool single = actions_[id].placement == Placement::kSingle;
+    if (!alone && !single && actions_[id].sync != decision.sync) continue;
+    const double apart = distance(wanted, shares_of(decisions_[id], devices));
+    if (apart >= least) continue;
+    best = id;
+    least = apart;
+  }
+  return best;
 }
 
 compiler::Strategy ActionSpace::strategy(std::span<const ActionId> actions) const {

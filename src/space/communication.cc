@@ -2,7 +2,6 @@
 #include "space/communication.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <map>
 
@@ -19,21 +18,21 @@ double server_seconds_per_byte(const cluster::Cluster& cluster, DeviceId from, D
   return std::max(seconds_per_byte(cluster, from, to), own > 0 ? 1 / own : 0);
 }
 
-// Time to push `bytes` from every other device of its machine and from one of every other machine
-// to one server and pull them back, one after another through the server's links; the best server
-// (decision 5 spreads servers, so this is an upper end).
-double parameter_server_seconds(const cluster::Cluster& cluster, Bytes bytes) {
+// Time to push a byte from every other device of its machine and from one of every other machine to
+// one server and pull it back, one after another through the server's links; the best server
+// (decision 5 spreads servers, so this is an upper end). Devices ascend, so those of a machine
+// stand together.
+double parameter_server_seconds(const cluster::Cluster& cluster,
+                                const std::vector<DeviceId>& devices) {
   double best = std::numeric_limits<double>::infinity();
-  for (DeviceId server : cluster.device_ids()) {
+  for (DeviceId server : devices) {
     double sum = 0;
-    for (DeviceId d : cluster.device_ids()) {
-      if (d == server) continue;
-      const bool speaks = cluster.same_machine(d, server) ||
-                          d == cluster.machine(cluster.device(d).machine).devices.front();
-      if (!speaks) continue;
-      sum += (server_seconds_per_byte(cluster, d, server) +
-              server_seconds_per_byte(cluster, server, d)) *
-             static_cast<double>(bytes);
+    for (std::size_t i = 0; i < devices.size(); ++i) {
+      const DeviceId d = devices[i];
+      const bool first = i == 0 || !cluster.same_machine(devices[i - 1], d);
+      if (d == server || (!first && !cluster.same_machine(d, server))) continue;
+      sum +=
+          server_seconds_per_byte(cluster, d, server) + server_seconds_per_byte(cluster, server, d);
     }
     best = std::min(best, sum);
   }
@@ -53,22 +52,31 @@ IdVector<GroupId, GroupCommunication> summarize_communication(const cost::Proble
     groups[source].bytes_out += edge.bytes;
     groups[target].bytes_in += edge.bytes;
   }
-  if (cluster.device_count() < 2) return groups;
-
   std::vector<DeviceId> devices;
   for (DeviceId d : cluster.device_ids()) devices.push_back(d);
+  const IdVector<GroupId, SyncSeconds> sync = summarize_sync(problem, devices);
+  for (GroupId group : id_range<GroupId>(groups.size())) {
+    groups[group].all_reduce_seconds = sync[group].all_reduce;
+    groups[group].parameter_server_seconds = sync[group].parameter_server;
+  }
+  return groups;
+}
+
+IdVector<GroupId, SyncSeconds> summarize_sync(const cost::Problem& problem,
+                                              const std::vector<DeviceId>& devices) {
+  const cluster::Cluster& cluster = *problem.cluster;
+  IdVector<GroupId, SyncSeconds> groups(problem.grouping.count());
+  if (devices.size() < 2) return groups;
+  const double server = parameter_server_seconds(cluster, devices);
   const IdVector<TensorId, GroupId> owner = parameter_groups(problem);
-  std::map<Bytes, std::array<double, 2>> sync_of_size;  // parameters of one size cost the same
+  std::map<Bytes, double> reduced;  // parameters of one size cost the same
   for (TensorId parameter : problem.graph->parameters()) {
     const Bytes bytes = problem.graph->bytes(parameter, problem.batch);
     if (!owner[parameter].valid() || bytes == 0) continue;
-    auto [it, is_new] = sync_of_size.try_emplace(bytes);
-    if (is_new) {
-      it->second = {to_seconds(cost::all_reduce_cost(cluster, devices, bytes).duration),
-                    parameter_server_seconds(cluster, bytes)};
-    }
-    groups[owner[parameter]].all_reduce_seconds += it->second[0];
-    groups[owner[parameter]].parameter_server_seconds += it->second[1];
+    auto [it, is_new] = reduced.try_emplace(bytes);
+    if (is_new) it->second = to_seconds(cost::all_reduce_cost(cluster, devices, bytes).duration);
+    groups[owner[parameter]].all_reduce += it->second;
+    groups[owner[parameter]].parameter_server += server * static_cast<double>(bytes);
   }
   return groups;
 }

@@ -1,6 +1,8 @@
 // What each group would send: data to and from other groups, and its gradients, by formula.
 #pragma once
 
+#include <vector>
+
 #include "space/group_summary.h"
 #include "space/op_graph.h"
 
@@ -16,5 +18,13 @@ struct GroupCommunication {
 
 IdVector<GroupId, GroupCommunication> summarize_communication(const cost::Problem& problem,
                                                               const OpGraph& ops);
+
+// The sums of gradients of every group where only these devices have replicas of it.
+struct SyncSeconds {
+  double all_reduce = 0;
+  double parameter_server = 0;
+};
+IdVector<GroupId, SyncSeconds> summarize_sync(const cost::Problem& problem,
+                                              const std::vector<DeviceId>& devices);
 
 }  // namespace heterog::space

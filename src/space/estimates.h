@@ -1,6 +1,7 @@
 // What each action means for each group, estimated without simulation.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "space/action_space.h"
@@ -11,12 +12,21 @@
 namespace heterog::space {
 
 struct ActionEstimate {
+  double devices_share = 0;     // of the cluster's devices that take part
   double compute_seconds = 0;   // of the slowest replica
   double sync_seconds = 0;      // gradients; 0 for a single device
-  double boundary_seconds = 0;  // data from and to other groups, if those were elsewhere
+  double boundary_seconds = 0;  // data from and to other groups, if those were on all devices
   double state_share = 0;       // parameter state over the capacity of the tightest device
   double activation_share = 0;
   double model_share = 0;  // the same of the whole model under this action
+};
+
+// Of the whole model, every group under the same action.
+struct ModelEstimate {
+  double compute_seconds = 0, sync_seconds = 0;  // sums over the groups
+  // Of the step: all of the aggregation beside the computation, and all of it after.
+  double overlapped_seconds() const { return std::max(compute_seconds, sync_seconds); }
+  double serial_seconds() const { return compute_seconds + sync_seconds; }
 };
 
 struct ActionEstimates {
@@ -27,6 +37,8 @@ struct ActionEstimates {
   }
   // Least of compute and of compute + sync over the actions of a group.
   IdVector<GroupId, double> least_compute_seconds, least_total_seconds;
+  IdVector<ActionId, ModelEstimate> model;
+  double least_overlapped_seconds = 0, least_serial_seconds = 0;  // over the actions of the model
   double even_seconds = 0;  // of the whole model on equal shares, group after group
 };
 

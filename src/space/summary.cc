@@ -3,10 +3,10 @@
 
 namespace heterog::space {
 
-Summary::Summary(const cost::Problem& problem)
+Summary::Summary(const cost::Problem& problem, ActionTable table)
     : problem(problem),
       ops(make_op_graph(problem)),
-      actions(problem),
+      actions(problem, table),
       cluster(summarize_cluster(problem)),
       groups(summarize_groups(problem)),
       communication(summarize_communication(problem, ops)),

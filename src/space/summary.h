@@ -15,7 +15,7 @@ namespace heterog::space {
 // Everything is in seconds and bytes. The problem has to outlive it. Who needs one part makes that
 // part: estimates and communication take time that grows with groups × devices and devices².
 struct Summary {
-  explicit Summary(const cost::Problem& problem);
+  explicit Summary(const cost::Problem& problem, ActionTable table = ActionTable::kHeterog);
 
   const cost::Problem& problem;
   OpGraph ops;

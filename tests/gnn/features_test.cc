@@ -24,8 +24,8 @@ TEST(Features, TableIsPinnedToItsVersion) {
     hasher.add(info.unit);
     hasher.add(normalizer_name(info.normalizer));
   }
-  EXPECT_EQ(kFeatureVersion, 1);
-  EXPECT_EQ(hash_text(hasher.value()), "78ccd2907d46ca2c");
+  EXPECT_EQ(kFeatureVersion, 2);
+  EXPECT_EQ(hash_text(hasher.value()), "4773c8b852e742b2");
 }
 
 TEST(Features, NamesAreUniqueWithinASubject) {
@@ -78,6 +78,33 @@ TEST(Features, ValuesAreFiniteAndSmallOnRealProblems) {
       }
     }
   }
+}
+
+// Rows of members say who takes part, whatever table the actions are of.
+TEST(Features, MembersAreTheDevicesOfEachAction) {
+  const auto problem = test_problem("vgg19-tiny", "heterog-8gpu", 32, 4);
+  const space::ActionSpace actions(*problem, space::ActionTable::kSets);
+  const Features features = make_features(*problem, space::ActionTable::kSets);
+  ASSERT_EQ(features.action_count, static_cast<std::int64_t>(actions.size()));
+  ASSERT_EQ(features.scheme.size(), actions.size());
+  std::set<std::int64_t> schemes;
+  for (space::ActionId id : actions.ids()) {
+    const auto row = static_cast<std::int64_t>(id.value());
+    const auto& replicas = actions.decision(id).replicas;
+    double sum = 0;
+    std::size_t members = 0;
+    for (std::int64_t d = 0; d < features.members.columns; ++d) {
+      sum += features.members.at(row, d);
+      members += features.members.at(row, d) > 0;
+    }
+    EXPECT_NEAR(sum, 1, 1e-6) << actions.name(id);
+    EXPECT_EQ(members, replicas.size()) << actions.name(id);
+    const std::int64_t scheme = features.scheme[id.value()];
+    EXPECT_EQ(scheme == 0, replicas.size() == 1) << actions.name(id);
+    schemes.insert(scheme);
+  }
+  EXPECT_EQ(schemes, (std::set<std::int64_t>{0, 1, 2, 3, 4, 5, 6}));
+  for (float value : features.actions.values) EXPECT_LE(std::abs(value), 4.0f);
 }
 
 TEST(Features, NeighboursGoBothWaysAndIncludeTheOpItself) {

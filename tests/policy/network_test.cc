@@ -95,7 +95,8 @@ TEST(PolicyNetwork, FixedHeadRefusesAnotherNumberOfDevices) {
 
 TEST(PolicyNetwork, GradientsAgreeWithFiniteDifferences) {
   gnn::FeatureTensors features = features_of("heterog-4gpu", 4);
-  for (auto* t : {&features.ops, &features.groups, &features.devices, &features.actions}) {
+  for (auto* t :
+       {&features.ops, &features.groups, &features.devices, &features.actions, &features.members}) {
     *t = t->to(torch::kFloat64);
   }
   PolicyNetwork network = make_network(tiny_config(), 2);

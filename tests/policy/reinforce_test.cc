@@ -37,7 +37,7 @@ TEST(Reinforce, GradientIsTheFormula) {
   auto logits = torch::randn({2, 3}, torch::kFloat64).requires_grad_();
   const std::vector<Actions> samples = {actions({0, 2}), actions({1, 1}), actions({2, 2})};
   const std::vector<double> advantage = {1.5, -0.5, 0.25};
-  case_loss({torch::log_softmax(logits, 1), samples, advantage, {}}, 0.0, 0.0).loss.backward();
+  case_loss({torch::log_softmax(logits, 1), samples, advantage, {}}, 0.0, {}).loss.backward();
   const auto p = torch::softmax(logits.detach(), 1);
   auto expected = torch::zeros({2, 3}, torch::kFloat64);
   for (int s = 0; s < 3; ++s) {
@@ -54,18 +54,28 @@ TEST(Reinforce, GradientIsTheFormula) {
 
 TEST(Reinforce, EntropyAndElites) {
   const auto log_p = torch::log(torch::tensor({{0.5, 0.5}, {0.5, 0.5}}, torch::kFloat64));
-  const CaseLoss loss =
-      case_loss({log_p, {actions({0, 0})}, {0.0}, {actions({1, 1}), actions({0, 1})}}, 0.1, 2.0);
+  const CaseLoss loss = case_loss(
+      {log_p, {actions({0, 0})}, {0.0}, {actions({1, 1}), actions({0, 1})}}, 0.1, {.elites = 2.0});
   EXPECT_NEAR(loss.entropy.item<double>(), std::log(2), 1e-12);
   // −(0.1 · ln 2 + 2 · (−ln 2))
   EXPECT_NEAR(loss.loss.item<double>(), 1.9 * std::log(2), 1e-12);
+}
+
+TEST(Reinforce, ALessonCountsByTheWeightsOfItsGroups) {
+  const auto log_p = torch::log(torch::tensor({{0.5, 0.5}, {0.2, 0.8}}, torch::kFloat64));
+  const CaseLoss loss = case_loss(
+      {.log_probabilities = log_p, .lesson = actions({0, 1}), .lesson_weights = {0.75, 0.25}}, 0.0,
+      {.lesson = 2.0});
+  const double likelihood = 0.75 * std::log(0.5) + 0.25 * std::log(0.8);
+  EXPECT_NEAR(loss.lesson.item<double>(), likelihood, 1e-12);
+  EXPECT_NEAR(loss.loss.item<double>(), -2 * likelihood, 1e-12);
 }
 
 TEST(Reinforce, MaskedActionsDoNotSpoilTheEntropy) {
   auto logits = torch::zeros({1, 3}).requires_grad_();
   const auto masked = logits.masked_fill(torch::tensor({{false, false, true}}), -1e9);
   const CaseLoss loss =
-      case_loss({torch::log_softmax(masked, 1), {actions({0})}, {1.0}, {}}, 1.0, 0.0);
+      case_loss({torch::log_softmax(masked, 1), {actions({0})}, {1.0}, {}}, 1.0, {});
   EXPECT_NEAR(loss.entropy.item<double>(), std::log(2), 1e-6);
   loss.loss.backward();
   EXPECT_TRUE(torch::isfinite(logits.grad()).all().item<bool>());

@@ -87,6 +87,56 @@ TEST_F(Training, KilledAnywhereResumesToTheSameBits) {
   }
 }
 
+TrainConfig taught_config(TrainConfig config) {
+  config.clusters = {};
+  config.random_cases = 5;
+  config.random_devices = 6;
+  config.actions = "sets";
+  config.teacher_evaluations = 150;
+  config.samples = 0;
+  config.elite_weight = 0;
+  config.entropy_weight = config.entropy_weight_end = 0;
+  return config;
+}
+
+TEST_F(Training, WithATeacherGivesTheSameBitsHoweverItRuns) {
+  const TrainConfig config = taught_config(tiny_config());
+  train(config, {.out_dir = path("whole"), .threads = 2});
+  const auto stop = [](const TrainProgress& now) {
+    if (now.step == 5) throw Killed();
+  };
+  EXPECT_THROW(train(config, {.out_dir = path("killed"), .threads = 1, .progress = stop}), Killed);
+  train(config, {.out_dir = path("killed"), .start = StartFrom::kCheckpoint, .threads = 1});
+  // And with the lessons of another run, none of which is asked for again.
+  train(config, {.out_dir = path("taught"), .lessons = path("whole/train.ckpt")});
+  for (const char* file : {"/train.ckpt", "/policy.ckpt", "/train.log"}) {
+    EXPECT_TRUE(read_file(path("whole") + file) == read_file(path("killed") + file)) << file;
+  }
+  EXPECT_TRUE(read_file(path("whole/policy.ckpt")) == read_file(path("taught/policy.ckpt")));
+}
+
+TEST_F(Training, LearnsWhatItIsTaught) {
+  TrainConfig config = taught_config(tiny_config());
+  config.steps = 400;
+  config.head_width = 64;
+  config.learning_rate = 3e-3;
+  double first = 0, last = 0;
+  train(config, {.out_dir = path("run"), .threads = 2, .progress = [&](const TrainProgress& now) {
+                   if (now.step == 5) first = now.loss;  // by then every case has been seen
+                   last = now.loss;
+                 }});
+  EXPECT_GT(first, 1.0);
+  EXPECT_LT(last, 0.25 * first);  // nats a group
+}
+
+TEST_F(Training, LessonsOfOtherActionsAreRefused) {
+  TrainConfig config = taught_config(tiny_config());
+  config.steps = 1;
+  train(config, {.out_dir = path("run")});
+  config.teacher_evaluations += 1;
+  EXPECT_THROW(train(config, {.out_dir = path("next"), .lessons = path("run/train.ckpt")}), Error);
+}
+
 // Resident pages of this process.
 std::int64_t resident_bytes() {
   std::ifstream statm("/proc/self/statm");

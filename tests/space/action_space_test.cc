@@ -58,6 +58,55 @@ TEST(ActionSpace, MakesAStrategyOfOneActionPerGroup) {
   }
 }
 
+// The sets of heterog-8gpu: all, the types (two V100, four GTX 1080 Ti, two P100), the two fastest
+// types, and its four machines, of which those of the V100 and the P100 are types already.
+TEST(ActionSpace, OfSetsGoesOnAfterThePapers) {
+  const auto problem = load_test_problem("vgg19-tiny", "heterog-8gpu", 192);
+  const ActionSpace few(*problem);
+  const ActionSpace actions(*problem, ActionTable::kSets);
+  for (ActionId id : few.ids()) {
+    EXPECT_EQ(actions[id], few[id]);
+    EXPECT_EQ(actions.name(id), few.name(id));
+  }
+  std::vector<std::string> names;
+  for (std::size_t i = few.size(); i < actions.size(); ++i) {
+    names.push_back(actions.name(ActionId(i)));
+    const auto& decision = actions.decision(ActionId(i));
+    EXPECT_EQ(decision.sync, i % 2 == 0 ? SyncMethod::kParameterServer : SyncMethod::kAllReduce);
+    double samples = 0;
+    for (const compiler::Replica& replica : decision.replicas) samples += replica.weight;
+    EXPECT_EQ(samples, 192);
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{
+                       "all-PS", "all-AR", "2 x V100-PCIE-16GB-PS", "2 x V100-PCIE-16GB-AR",
+                       "4 x GTX-1080-Ti-PS", "4 x GTX-1080-Ti-AR", "2 x P100-PCIE-12GB-PS",
+                       "2 x P100-PCIE-12GB-AR", "6 fastest-PS", "6 fastest-AR", "1080ti-0-PS",
+                       "1080ti-0-AR", "1080ti-1-PS", "1080ti-1-AR"}));
+}
+
+TEST(ActionSpace, FindsTheNearestAction) {
+  const auto problem = load_test_problem("vgg19-tiny", "heterog-8gpu", 192);
+  const ActionSpace actions(*problem, ActionTable::kSets);
+  // Every row is nearest to itself, or is the same decision as an earlier one.
+  for (ActionId id : actions.ids()) {
+    const ActionId nearest = actions.nearest(actions.decision(id));
+    EXPECT_LE(nearest, id);
+    EXPECT_EQ(actions.decision(nearest).replicas.size(), actions.decision(id).replicas.size());
+  }
+  const auto name = [&](compiler::UnitDecision decision) {
+    return actions.name(actions.nearest(decision));
+  };
+  EXPECT_EQ(name({.replicas = {{DeviceId(3), 5}}, .sync = SyncMethod::kParameterServer}),
+            "1080ti-0/gpu1");
+  EXPECT_EQ(name({.replicas = {{DeviceId(0), 90}, {DeviceId(1), 102}}}), "2 x V100-PCIE-16GB-AR");
+  EXPECT_EQ(name({.replicas = {{DeviceId(0), 90}, {DeviceId(1), 102}},
+                  .sync = SyncMethod::kParameterServer}),
+            "2 x V100-PCIE-16GB-PS");
+  // Nearly all on one device.
+  EXPECT_EQ(name({.replicas = {{DeviceId(0), 190}, {DeviceId(1), 2}}}),
+            problem->cluster->device(DeviceId(0)).name);
+}
+
 TEST(ActionSpace, RefusesAnActionThatItDoesNotHave) {
   const auto problem = load_test_problem("vgg19-tiny", "heterog-4gpu", 16);
   const ActionSpace actions(*problem);

@@ -7,9 +7,8 @@
 #include "cost/problem.h"
 #include "space/cluster_summary.h"
 
-namespace heterog::planner {
+namespace heterog::space {
 
-using space::ModelSeconds;
 using Samples = IdVector<DeviceId, std::int64_t>;
 
 // The batch over the devices so that the longest of them computes for the least time, with at most
@@ -18,4 +17,4 @@ using Samples = IdVector<DeviceId, std::int64_t>;
 std::optional<Samples> balance(const ModelSeconds& seconds, std::int64_t batch,
                                const Samples& most);
 
-}  // namespace heterog::planner
+}  // namespace heterog::space

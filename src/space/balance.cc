@@ -1,11 +1,11 @@
 // A search for the time in which the devices together get through the batch.
-#include "planner/balance.h"
+#include "space/balance.h"
 
 #include <algorithm>
 #include <queue>
 #include <utility>
 
-namespace heterog::planner {
+namespace heterog::space {
 
 namespace {
 
@@ -70,4 +70,4 @@ std::optional<Samples> balance(const ModelSeconds& seconds, std::int64_t batch,
   return samples;
 }
 
-}  // namespace heterog::planner
+}  // namespace heterog::space

@@ -1,0 +1,27 @@
+// From what the network expects of each group to one strategy.
+#pragma once
+
+#include <torch/types.h>
+
+#include <vector>
+
+#include "base/rng.h"
+#include "policy/rollout.h"
+
+namespace heterog::policy {
+
+// The actions that maximise Σ_n N w_n log π(a_n) − switch_cost · (neighbours in topological order
+// whose actions differ): the network judges each group by itself, but slices that differ from group
+// to group have to be moved. 0: the most likely action of each. The greater the cost, the fewer and
+// longer the stretches of one action; without end, one for the whole model. By Viterbi's dynamic
+// program, N · A steps; ties: the first action.
+//   log_probabilities [N, A]; `weights`: N, together 1 (Case::group_weights)
+Actions decode(const torch::Tensor& log_probabilities, const std::vector<double>& weights,
+               double switch_cost);
+
+// A draw: the same of log π plus Gumbel noise, with which each group by itself would be drawn as π
+// says (perturb and maximise).
+Actions decode_draw(const torch::Tensor& log_probabilities, const std::vector<double>& weights,
+                    double switch_cost, Rng rng);
+
+}  // namespace heterog::policy

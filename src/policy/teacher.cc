@@ -1,0 +1,93 @@
+// A search, and the actions nearest to its answer.
+#include "policy/teacher.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "oracle/simulated_oracle.h"
+#include "planner/candidate.h"
+#include "planner/portfolio.h"
+
+namespace heterog::policy {
+
+namespace {
+
+constexpr std::int64_t kSimplifying = 400;  // evaluations
+
+struct Stretch {
+  std::size_t begin = 0, end = 0;
+  double weight = 0;
+};
+
+std::vector<Stretch> stretches_of(const Case& c, const Actions& actions) {
+  std::vector<Stretch> stretches;
+  for (std::size_t n = 0; n < actions.size(); ++n) {
+    if (n == 0 || actions[n] != actions[n - 1]) stretches.push_back({n, n, 0});
+    stretches.back().end = n + 1;
+    stretches.back().weight += c.group_weights[n];
+  }
+  return stretches;
+}
+
+// With the action of the group before or behind it.
+std::vector<Actions> merged(const Actions& actions, const Stretch& stretch) {
+  std::vector<Actions> variants;
+  const auto add = [&](space::ActionId action) {
+    variants.push_back(actions);
+    std::fill(variants.back().begin() + static_cast<std::ptrdiff_t>(stretch.begin),
+              variants.back().begin() + static_cast<std::ptrdiff_t>(stretch.end), action);
+  };
+  if (stretch.begin > 0) add(actions[stretch.begin - 1]);
+  if (stretch.end < actions.size()) add(actions[stretch.end]);
+  return variants;
+}
+
+}  // namespace
+
+Actions simplify(const Case& c, Actions actions, oracle::BatchEvaluator& evaluator) {
+  constexpr double kLonger = 1.005;
+  const auto judge = [&](const Actions& candidate) {
+    return evaluator.evaluate(strategy_of(c, candidate)).evaluation;
+  };
+  planner::Evaluation best = judge(actions);  // of all so far
+  for (bool changed = true; changed && !evaluator.spent();) {
+    changed = false;
+    std::vector<Stretch> stretches = stretches_of(c, actions);
+    if (stretches.size() < 2) break;
+    std::ranges::stable_sort(stretches, {}, &Stretch::weight);
+    for (const Stretch& stretch : stretches) {
+      for (const Actions& variant : merged(actions, stretch)) {
+        const planner::Evaluation now = judge(variant);
+        const bool worse = now.missing_bytes > best.missing_bytes ||
+                           to_seconds(now.step) > kLonger * to_seconds(best.step);
+        if (worse) continue;
+        if (planner::better(now, best)) best = now;
+        actions = variant;
+        changed = true;
+        break;
+      }
+      if (changed || evaluator.spent()) break;
+    }
+  }
+  return actions;
+}
+
+std::optional<Lesson> teach(const Case& c, std::int64_t evaluations, Rng rng) {
+  ThreadPool alone(1);
+  oracle::SimulatedOracle oracle(*c.problem, alone);
+  planner::PlannerContext context{
+      .oracle = oracle, .rng = rng, .budget = {.evaluations = evaluations}};
+  const planner::PlannerResult found =
+      planner::best_plan(context, {}, {.order_rounds = 0, .pipelines = 0});
+  if (!found.evaluation.feasible) return std::nullopt;
+  const compiler::Strategy plain = planner::to_plain(*c.problem, found.strategy);
+  Lesson lesson{.step_seconds = to_seconds(found.evaluation.step)};
+  for (const compiler::UnitDecision& decision : plain.units) {
+    lesson.actions.push_back(c.space->nearest(decision));
+  }
+  oracle::BatchEvaluator evaluator(oracle, {.evaluations = std::min(evaluations, kSimplifying)});
+  lesson.actions = simplify(c, std::move(lesson.actions), evaluator);
+  return lesson;
+}
+
+}  // namespace heterog::policy

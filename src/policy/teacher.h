@@ -1,0 +1,22 @@
+// What a search finds for a case, in the policy's own actions: the example that is imitated.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "policy/case.h"
+
+namespace heterog::policy {
+
+// The same without differences between neighbouring groups that gain nothing, as searches leave
+// them: while a stretch of groups of one action can take the action of a neighbour and the step
+// gets no longer, or by half a hundredth at most in all, it does. The stretches that count least
+// come first. Asks for some hundreds of evaluations.
+Actions simplify(const Case& c, Actions actions, oracle::BatchEvaluator& evaluator);
+
+// The best plan of a search without policy and pipelines over so many evaluations, drawn by `rng`,
+// each group with the action nearest to what the plan says of it, simplified. Nothing if nothing
+// fits.
+std::optional<Lesson> teach(const Case& c, std::int64_t evaluations, Rng rng);
+
+}  // namespace heterog::policy
