@@ -145,10 +145,15 @@ TEST_F(Errors, BatchBelowThoseThatTheGraphWasTracedAt) {
 // Of a file without a checksum, which would answer first.
 TEST_F(Errors, ACheckpointOfAnotherFeatureVersion) {
   std::string text = read_file("models/policies/zoo-small.ckpt");
-  const std::string key = "\"feature_version\":\"";
-  const std::size_t at = text.find(key);
-  ASSERT_NE(at, std::string::npos);
-  text[at + key.size()] = '9';
+  // As an earlier version wrote it, which knew no checksum.
+  const auto replace = [&](const std::string& from, const std::string& to) {
+    const std::size_t at = text.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    text.replace(at, from.size(), to);
+  };
+  replace("\"checksum\":", "\"no-check\":");
+  replace(",\"version\":\"2\"", ",\"version\":\"1\"");
+  replace("\"feature_version\":\"2\"", "\"feature_version\":\"9\"");
   const std::string old = write("old.ckpt", text);
   expect_refused(plan(kGraph, kCluster) + " --policy " + old, {"old.ckpt", "feature"});
 }
