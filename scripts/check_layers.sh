@@ -36,7 +36,7 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
     may["runtime/exec"] = may["runtime/kernels"] " comm runtime/kernels"
     may["runtime/ranks"] = may["runtime/exec"] " runtime/exec"
     may["runtime/check"] = may["runtime/ranks"] " runtime/ranks"
-    may["measure"] = may["runtime/ranks"] " runtime/ranks launch"
+    may["measure"] = may["runtime/ranks"] " runtime/ranks launch sim/memory.h sim/simulator.h"
     may["loading"] = "base graph cluster cost compiler sim runtime/kernels runtime/exec"
     # Verbs that are called from Python are those of the program.
     may["client"] = "base graph cluster cost compiler sim launch runtime/program runtime/kernels runtime/exec runtime/ranks loading cli"

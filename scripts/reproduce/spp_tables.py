@@ -1,5 +1,5 @@
-"""SPP's Table III and the shapes of its Figures 6 to 9 and 11 on our simulator, beside the paper's
-figures (docs/results.md).
+"""SPP's Table III and the shapes of its Figures 6 to 11 on our simulator, beside the paper's figures
+(docs/results.md).
 
     scripts/reproduce/spp_tables.sh [table figures] [--program build/release/bin/heterog]
 
@@ -9,11 +9,14 @@ not fit, in the paper's micro-batches. PipeDream is its synchronous form. "best"
 free to take any number of micro-batches.
 
 The figures take BERT-large in micro-batches of 6 on 8 servers of 4 V100 (configs/clusters/spp-sim.json)
-and change one thing at a time.
+and change one thing at a time. In Figure 10 that is the size of what goes from layer to layer and
+nothing else, which no real model allows: there BERT-large is a profile of 27 layers, as in the paper,
+imported as such profiles are (python -m heterog.import_profile).
 """
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -45,19 +48,28 @@ TABLE = {
 PAPER = ("SPP", "DP", "GPipe", "PipeDream", "HetPipe")
 
 
+# Of BERT-large: what a layer holds, in parameters. The time of a layer goes by what it multiplies:
+# the table of words is looked up in at the bottom and multiplied at the top, where it is not counted
+# as parameters again.
+WORDS, WIDTH, TOKENS, LAYERS = 30522, 1024, 288, 24
+TRANSFORMER = 12 * WIDTH**2 + 13 * WIDTH
+TOP = 2 * (WIDTH**2 + WIDTH)
+
+
 class Planning:
-    def __init__(self, program, folder):
+    def __init__(self, program, folder, words=()):
         self.program = program
         self.folder = Path(folder)
+        self.words = words  # of every call
 
     def seconds(self, model, batch, cluster, planner, *words):
         """Of a step, or None if nothing fits."""
         out = self.folder / "plan.json"
         out.unlink(missing_ok=True)
         cluster = cluster if isinstance(cluster, Path) else self.cluster(cluster)
-        command = [self.program, "plan", "--graph", ROOT / "models" / f"{model}.json.gz",
-                   "--cluster", cluster, "--batch", batch, "--planner", planner, "--out", out,
-                   *words]  # fmt: skip
+        graph = model if isinstance(model, Path) else ROOT / "models" / f"{model}.json.gz"
+        command = [self.program, "plan", "--graph", graph, "--cluster", cluster, "--batch", batch,
+                   "--planner", planner, "--out", out, *self.words, *words]  # fmt: skip
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
         if done.returncode not in (0, 3) and "fits in memory" not in done.stderr:
             sys.exit(f"{model} {planner}: {done.stderr.strip()}")
@@ -121,14 +133,14 @@ def print_table(planning):
         print()
 
 
+def read_cluster(name):
+    lines = Planning.cluster(name).read_text().splitlines()
+    return json.loads("\n".join(line for line in lines if not line.lstrip().startswith("//")))
+
+
 def variant(planning, name, change):
     """spp-sim with something changed, as a file of its own."""
-    text = "\n".join(
-        line
-        for line in planning.cluster("spp-sim").read_text().splitlines()
-        if not line.lstrip().startswith("//")
-    )
-    cluster = json.loads(text)
+    cluster = read_cluster("spp-sim")
     change(cluster)
     cluster["name"] = name
     file = planning.folder / f"{name}.json"
@@ -156,6 +168,58 @@ def servers_of(*counts):
     return change
 
 
+def layers_of_bert(planning, devices, factor):
+    """BERT-large as 27 layers in PipeDream's format, imported: the graph, and its costs on each of
+    the devices, on all of them those of the first: a file each. What goes between layers is `factor`
+    times what it is."""
+    alone = planning.folder / "alone.json"
+    machine = {"name": "m", "devices": [{"model": devices[0]}], "nic": {"link": "10gbe-tcp"}}
+    alone.write_text(json.dumps({"format": "heterog-cluster", "version": 1, "name": "alone",
+                                 "machines": [machine]}))  # fmt: skip
+    seconds = planning.seconds("bert_large24", 6, alone, "single")
+    # Parameters and what is multiplied: the bottom, the transformers, the top, the words.
+    layers = [(WORDS * WIDTH, 0), *[(TRANSFORMER, TRANSFORMER)] * LAYERS, (TOP, TOP),
+              (0, WORDS * WIDTH)]  # fmt: skip
+    all_multiplied = sum(multiplied for _, multiplied in layers)
+    lines = []
+    for i, (parameters, multiplied) in enumerate(layers):
+        milliseconds = 1e3 * seconds * multiplied / all_multiplied
+        output = factor * 6 * TOKENS * WIDTH * 4 if i + 1 < len(layers) else 4
+        lines.append(f"node{i} -- Layer() -- forward_compute_time={milliseconds / 3:.6f}, "
+                     f"backward_compute_time={milliseconds * 2 / 3:.6f}, "
+                     f"activation_size={output:.1f}, parameter_size={4 * parameters:.1f}")  # fmt: skip
+    lines += [f"\tnode{i} -- node{i + 1}" for i in range(len(layers) - 1)]
+    source = planning.folder / f"bert27x{factor}.graph.txt"
+    source.write_text("\n".join(lines) + "\n")
+    graph = planning.folder / f"bert27x{factor}.json.gz"
+    costs = planning.folder / f"bert27x{factor}.profile.json"
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "python"),
+                                "HETEROG_BIN": str(planning.program)}  # fmt: skip
+    done = subprocess.run([sys.executable, "-m", "heterog.import_profile", "--format", "pipedream",
+                           str(source), "--batch", "6", "--device", devices[0], "--out", str(graph),
+                           "--profile", str(costs)],
+                          capture_output=True, text=True, env=environment)  # fmt: skip
+    if done.returncode:
+        sys.exit(f"{source.name}: {done.stderr.strip()}")
+    files = []
+    for device in devices:
+        files.append(planning.folder / f"{device}.profile.json")
+        files[-1].write_text(json.dumps(json.loads(costs.read_text()) | {"device": device}))
+    return graph, files
+
+
+def print_figure10(planning):
+    machines = read_cluster("spp-sim")["machines"]
+    devices = sorted({device["model"] for machine in machines for device in machine["devices"]})
+    print(f"\nFigure 10: what goes between layers, in times of what it is, 32 micro-batches\n{'':28} "
+          + " ".join(f"{name:>15}" for name in PAPER))  # fmt: skip
+    for factor in (1, 2, 4, 8):
+        graph, costs = layers_of_bert(planning, devices, factor)
+        words = [word for file in costs for word in ("--profile", file)]
+        of_layers = Planning(planning.program, planning.folder, words)
+        row(str(factor), of_layers.all(graph, 32, 6, "spp-sim"))
+
+
 def print_figures(planning):
     def figure(title):
         print(f"{title}\n{'':28} " + " ".join(f"{name:>15}" for name in PAPER))
@@ -174,6 +238,7 @@ def print_figures(planning):
     figure("\nFigure 9: layers of BERT-large, 32 micro-batches")
     for layers in (24, 48):
         row(str(layers), planning.all(f"bert_large{layers}", 32, 6, "spp-sim"))
+    print_figure10(planning)
     print("\nFigure 11: stages of spp:form=paper, 32 micro-batches, seconds a step")
     for stages in range(1, 12):
         seconds = planning.seconds("bert_large24", 192, "spp-sim",
@@ -184,14 +249,15 @@ def print_figures(planning):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    parser.add_argument("parts", nargs="*", default=["table", "figures"])
+    parser.add_argument("parts", nargs="*", default=["table", "figures"],
+                        help="table, figures, or figure10 alone")  # fmt: skip
     parser.add_argument("--program", type=Path,
                         default=ROOT / "build" / "release" / "bin" / "heterog")  # fmt: skip
     options = parser.parse_args()
-    parts = {"table": print_table, "figures": print_figures}
+    parts = {"table": print_table, "figures": print_figures, "figure10": print_figure10}
     unknown = [part for part in options.parts if part not in parts]
     if unknown:
-        sys.exit(f"{unknown[0]}: expected {' or '.join(parts)}")
+        sys.exit(f"{unknown[0]}: expected {', '.join(parts)}")
     print(f"planned on: {machine()}\n")
     with tempfile.TemporaryDirectory() as folder:
         for part in options.parts:

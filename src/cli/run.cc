@@ -22,6 +22,7 @@
 #include "cost/profile_io.h"
 #include "launch/rank_device.h"
 #include "measure/drift.h"
+#include "measure/memory_drift.h"
 #include "measure/run_profile.h"
 #include "runtime/program/job_terms.h"
 #include "runtime/ranks/training_run.h"
@@ -110,7 +111,10 @@ class Printer {
 
   void step(std::int64_t number, const runtime::StepReport& report) {
     seconds_.push_back(report.seconds);
-
+    memory_.resize(report.memory.size());
+    for (std::size_t i = 0; i < memory_.size(); ++i) {
+      if (report.memory[i].most > memory_[i].most) memory_[i] = report.memory[i];
+    }
     json_["steps"].push_back(
         {{"step", number}, {"loss", report.loss}, {"seconds", report.seconds}});
     if (options_.json) return;
@@ -143,22 +147,54 @@ class Printer {
                                 {"predicted_seconds", row.predicted_seconds},
                                 {"measured_seconds", row.measured_seconds}});
     }
+    const std::vector<measure::MemoryDrift> memory = memory_drift();
+    if (!memory.empty()) json_["memory"] = OrderedJson::array();
+    for (const measure::MemoryDrift& row : memory) {
+      json_["memory"].push_back({{"device", row.device},
+                                 {"predicted", memory_json(row.predicted)},
+                                 {"measured", memory_json(row.measured)}});
+    }
     if (options_.json) return print_json(caller_, json_);
     Table table({"drift", "tasks", "predicted", "measured", "ratio"});
     for (const measure::Drift& row : drift) {
       table.add_row({row.what, std::to_string(row.tasks), milliseconds_text(row.predicted_seconds),
                      milliseconds_text(row.measured_seconds), fmt::format("{:.2f}", row.ratio())});
     }
-    print(caller_, "{}median step {}, predicted {}: measured is {:.3g} times the prediction\n",
-          drift.empty() ? "" : table.text(), milliseconds_text(measured),
-          milliseconds_text(predicted), measured / predicted);
+    Table peaks(
+        {"memory at the peak", "parameters", "optimizer", "predicted", "measured", "ratio"});
+    for (const measure::MemoryDrift& row : memory) {
+      peaks.add_row({row.device, megabytes_text(row.measured.parameters),
+                     megabytes_text(row.measured.optimizer_state),
+                     megabytes_text(row.predicted.most), megabytes_text(row.measured.most),
+                     fmt::format("{:.2f}", row.ratio())});
+    }
+    print(caller_, "{}{}median step {}, predicted {}: measured is {:.3g} times the prediction\n",
+          drift.empty() ? "" : table.text(), memory.empty() ? "" : peaks.text(),
+          milliseconds_text(measured), milliseconds_text(predicted), measured / predicted);
   }
 
  private:
+  // Of ranks that are processes, which count their own.
+  std::vector<measure::MemoryDrift> memory_drift() const {
+    if (options_.no_measure || options_.ranks.in_threads) return {};
+    return measure::memory_drift(*loaded_.problem, loaded_.simulated.plan, loaded_.simulated.result,
+                                 memory_);
+  }
+  static OrderedJson memory_json(const runtime::RankMemory& memory) {
+    return {{"peak_bytes", memory.most},
+            {"parameters_bytes", memory.parameters},
+            {"optimizer_bytes", memory.optimizer_state},
+            {"buffers_bytes", memory.buffers}};
+  }
+  static std::string megabytes_text(Bytes bytes) {
+    return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
+  }
+
   const RunOptions& options_;
   const LoadedPlan& loaded_;
   const Caller& caller_;
   std::vector<double> seconds_;
+  std::vector<runtime::RankMemory> memory_;  // of each rank, in the step in which it took most
   OrderedJson json_;
 };
 
@@ -305,6 +341,7 @@ int run_one_rank(const RunOptions& options, const RankPlace& place, const Caller
     const std::string& device = loaded.problem->cluster->device(joined.rank).name;
     WorkerOptions worker = worker_options(options, device, joined.ranks_here);
     worker.device = joined.device;
+    worker.count_memory = !options.no_measure;
     runtime::TrainingRun run(
         runtime::rank_among_processes(job, loaded.simulated.plan,
                                       {joined.rank, joined.transport->get()}, worker),

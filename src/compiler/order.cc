@@ -217,6 +217,29 @@ bool serves_its_readers(TaskKind kind) {
   return kind == TaskKind::kTransfer || kind == TaskKind::kMerge;
 }
 
+// Priorities by key, the greatest first; of equals by rank, as set_ranks has put them.
+void sort_by_given(Plan& plan, const IdVector<TaskId, std::int64_t>& key) {
+  constexpr std::int64_t kGreatest = std::numeric_limits<std::int64_t>::max();
+  std::int64_t least = kGreatest, greatest = kLast;
+  for (std::int64_t one : key) {
+    if (one != kLast) least = std::min(least, one);
+    greatest = std::max(greatest, one);
+  }
+  // Without sign, differences cannot overflow: kLast is not among those that `least` is of.
+  const auto below = [&](std::int64_t one) {
+    return static_cast<std::uint64_t>(greatest) - static_cast<std::uint64_t>(one);
+  };
+  const std::uint64_t last = greatest == kLast ? 0 : below(least) + 1;
+  std::vector<Item> sorted(plan.task_count());
+  for (TaskId task : plan.task_ids()) {
+    sorted[plan.priority[task]] = {key[task] == kLast ? last : below(key[task]), task};
+  }
+  sort_by_key(sorted, last);
+  for (std::size_t i = 0; i < sorted.size(); ++i) {
+    plan.priority[sorted[i].task] = static_cast<std::uint32_t>(i);
+  }
+}
+
 }  // namespace
 
 void set_priorities(Plan& plan, std::span<const OpPriority> priorities) {
@@ -241,15 +264,7 @@ void set_priorities(Plan& plan, std::span<const OpPriority> priorities) {
     }
     if (most != kLast) key[task] = most;
   }
-  std::vector<TaskId> sorted;
-  for (TaskId task : plan.task_ids()) sorted.push_back(task);
-  std::sort(sorted.begin(), sorted.end(), [&](TaskId a, TaskId b) {
-    return std::tuple(key[b], plan.rank[b], tie(plan, a)) <
-           std::tuple(key[a], plan.rank[a], tie(plan, b));
-  });
-  for (std::size_t i = 0; i < sorted.size(); ++i) {
-    plan.priority[sorted[i]] = static_cast<std::uint32_t>(i);
-  }
+  sort_by_given(plan, key);
 }
 
 void set_order(Plan& plan, const Strategy& strategy) {

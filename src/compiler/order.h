@@ -31,11 +31,11 @@ void set_ranks(Plan& plan);
 // the push of the pair of which the smallest part of its time has been placed.
 void set_queued_priorities(Plan& plan);
 
-// Priorities as a planner gives them (OrderPolicy::kPriority), ranks set: the position in
-// (priority descending, rank descending, …). Tasks that no op stands for take the priority of whom
-// they serve: a transfer or merge that of its most urgent reader; a push, sum or collective that of
-// the most urgent of its producers; an overhead that of what it belongs to. Updates and pulls that
-// are not named come last.
+// Priorities as a planner gives them (OrderPolicy::kPriority), right after set_ranks: the position
+// in (priority descending, rank descending, …). Tasks that no op stands for take the priority of
+// whom they serve: a transfer or merge that of its most urgent reader; a push, sum or collective
+// that of the most urgent of its producers; an overhead that of what it belongs to. Updates and
+// pulls that are not named come last.
 void set_priorities(Plan& plan, std::span<const OpPriority> priorities);
 
 // Ranks, and the priorities of the strategy's order.

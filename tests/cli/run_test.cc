@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <fstream>
 #include <map>
+#include <tuple>
 
 #include "base/rng.h"
 #include "cli/process.h"
@@ -150,6 +151,36 @@ TEST_F(Run, MeasuresItsTasksUnlessToldNotTo) {
 }
 
 // Beside the other device, in the same steps: whatever slows both down does not matter.
+// Counted by the allocator, and predicted by the simulator, which knows nothing of it. Neither
+// depends on time: data parallelism holds all gradients until they are summed, and pipelines keep
+// to turns.
+TEST_F(Run, TakesTheMemoryThatWasPredicted) {
+  for (const auto& [model, batch, planner] : {
+           std::tuple("bert_large24-tiny", "256", "ev-ar"),
+           std::tuple("transformer6-tiny", "256", "accumulate:micro_batches=4"),
+           std::tuple("gnmt4-tiny", "128", "pipedream:stages=2,micro_batches=4,turns=strict"),
+       }) {
+    const std::string named = std::string(" --graph models/") + model +
+                              ".json.gz --cluster configs/clusters/local-2cpu.json --plan " +
+                              path("memory.json");
+    const Finished planned = run(std::string("plan --graph models/") + model +
+                                 ".json.gz --cluster configs/clusters/local-2cpu.json --batch " +
+                                 batch + " --planner " + planner + " --out " + path("memory.json"));
+    ASSERT_EQ(planned.code, 0) << planned.err;
+    const nlohmann::json said = json(run("run --json --steps 2" + named));
+    ASSERT_EQ(said["memory"].size(), 2u);
+    for (const nlohmann::json& rank : said["memory"]) {
+      const double predicted = rank["predicted"]["peak_bytes"];
+      const double measured = rank["measured"]["peak_bytes"];
+      EXPECT_NEAR(measured / predicted, 1, 0.1) << model << ' ' << planner << rank;
+      EXPECT_EQ(rank["measured"]["parameters_bytes"], rank["predicted"]["parameters_bytes"]);
+      EXPECT_EQ(rank["measured"]["optimizer_bytes"], rank["predicted"]["optimizer_bytes"]);
+    }
+    EXPECT_THAT(run("run --steps 2" + named).out, HasSubstr("memory at the peak"));
+    EXPECT_FALSE(json(run("run --json --no-measure --steps 2" + named)).contains("memory"));
+  }
+}
+
 TEST_F(Run, ASlowDeviceTakesLonger) {
   const Finished finished =
       run(arguments("--in-threads --steps 9 --threads 1 --json --slow local/gpu1=40"));

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <limits>
 #include <map>
 #include <optional>
@@ -206,6 +207,43 @@ TEST(Priorities, OfOpsAreThoseGiven) {
       const std::int64_t own = given.at({plan.op[task], plan.begin[task]});
       EXPECT_LE(own, last);
       last = own;
+    }
+  }
+}
+
+// Of few different ones, as far apart as numbers are.
+TEST(Priorities, OfEqualsFollowRanks) {
+  const auto problem = lenet();
+  Rng rng(5);
+  using Limits = std::numeric_limits<std::int64_t>;
+  for (const std::int64_t least : {Limits::min() + 1, std::int64_t{-3}}) {
+    const std::array<std::int64_t, 4> few = {least, -1, 7, least + (Limits::max() - 3)};
+    Strategy strategy = replicated(*problem, SyncMethod::kAllReduce);
+    strategy.order = OrderPolicy::kPriority;
+    strategy.priorities = random_priorities(*problem, strategy, rng);
+    std::map<std::pair<OpId, std::uint32_t>, std::int64_t> given;
+    for (OpPriority& one : strategy.priorities) {
+      given[{one.op, one.instance}] = one.priority = few[rng.below(few.size())];
+    }
+    const Plan plan = compile(*problem, strategy);
+    std::map<OpId, std::uint32_t> instances;
+    std::map<TaskId, std::int64_t> own;
+    for (TaskId task : plan.task_ids()) {
+      if (plan.kind[task] != TaskKind::kCompute) continue;
+      own[task] = given.at({plan.op[task], instances[plan.op[task]]++});
+    }
+    std::pair<std::int64_t, Nanoseconds> last = {Limits::max(), Limits::max()};
+    for (TaskId task : by_urgency(plan)) {
+      if (!own.contains(task)) continue;
+      const std::pair<std::int64_t, Nanoseconds> here = {own[task], plan.rank[task]};
+      EXPECT_LE(here, last);
+      last = here;
+    }
+    // What nobody named comes after all that was.
+    for (TaskId task : plan.task_ids()) {
+      if (plan.kind[task] != TaskKind::kUpdate) continue;
+      for (const auto& [other, priority] : own)
+        EXPECT_LT(plan.priority[other], plan.priority[task]);
     }
   }
 }

@@ -88,8 +88,12 @@ void CutPool::add(const std::vector<DeviceId>& devices, StageCounts stages, std:
         const auto cut = partition(kind.chain, kind.costs[m], line,
                                    {.stages = count, .micro_batches = micro_batches[m]});
         if (!cut) continue;
-        const double seconds = estimate_step(kind.costs[m], *cut, micro_batches[m]);
-        found.push_back({seconds, *cut, m, number, recompute});
+        found.push_back({.seconds = estimate_step(kind.costs[m], *cut, micro_batches[m]),
+                         .busiest = busiest_stage(kind.costs[m], *cut, micro_batches[m]),
+                         .stages = *cut,
+                         .costs = m,
+                         .line = number,
+                         .recompute = recompute});
         break;  // to run again costs time, and is for what would not fit
       }
     }
@@ -124,9 +128,10 @@ std::vector<const Cut*> CutPool::choose(const cost::Problem& problem,
 }
 
 std::vector<const Cut*> CutPool::alike(const std::vector<const Cut*>& cuts,
-                                       const std::vector<const Cut*>& known) const {
+                                       const std::vector<const Cut*>& known, double seconds) const {
   std::vector<const Cut*> chosen;
   for (const Cut& one : found) {
+    if (one.busiest > seconds) continue;
     const bool is_alike = std::ranges::any_of(cuts, [&](const Cut* cut) {
       return cut->line == one.line && cut->stages.size() == one.stages.size();
     });

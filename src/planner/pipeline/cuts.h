@@ -42,6 +42,7 @@ std::vector<DeviceId> file_order(const cost::Problem& problem);
 // Stages, and what they are of.
 struct Cut {
   double seconds = 0;  // a step, by estimate
+  double busiest = 0;  // what the stage that computes longest computes in it
   std::vector<Stage> stages;
   std::size_t costs = 0;  // which micro-batches
   std::size_t line = 0;
@@ -81,9 +82,10 @@ struct CutPool {
   // The best by estimate, but few of one line and number of stages: neighbours are alike, and what
   // the estimate is wrong about in one it is wrong about in all.
   std::vector<const Cut*> choose(const cost::Problem& problem, const PipelineLimits& limits) const;
-  // Of the line and number of stages of one of `cuts`, but none of `known`.
+  // Of the line and number of stages of one of `cuts`, but none of `known`, and none that computes
+  // for longer than `seconds`.
   std::vector<const Cut*> alike(const std::vector<const Cut*>& cuts,
-                                const std::vector<const Cut*>& known) const;
+                                const std::vector<const Cut*>& known, double seconds) const;
 };
 
 // Along the best lines of devices, backwards too. Of the paper's form along one.

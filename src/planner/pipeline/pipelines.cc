@@ -21,6 +21,11 @@ using compiler::Strategy;
 constexpr std::string_view kNothingFits =
     "no pipeline of so many stages and micro-batches fits in memory";
 constexpr std::size_t kSimulated = 24;
+constexpr double kNever = 1e30;
+// Other turns make a pipeline faster by 4 % at most where that was looked at.
+constexpr double kTurnsGain = 1.05;
+// What the best estimates are simulated at, other numbers of micro-batches do not halve.
+constexpr double kCatchUp = 2;
 
 // The cuts that were simulated fastest, so many of different lines or numbers of stages.
 std::vector<const Cut*> fastest(const std::vector<const Cut*>& cuts,
@@ -37,6 +42,84 @@ std::vector<const Cut*> fastest(const std::vector<const Cut*>& cuts,
   }
   return found;
 }
+
+// Cuts as they are simulated, one after the other; at least one whatever the budget.
+class Trials {
+ public:
+  Trials(BatchEvaluator& evaluator, const CutPool& pool) : evaluator_(evaluator), pool_(pool) {}
+
+  // All that could be faster than what has been found.
+  void simulate(const std::vector<const Cut*>& given, const Staging& how) {
+    constexpr std::size_t kAtATime = 8;  // a budget of seconds may end in between
+    for (auto next = given.begin(); next != given.end();) {
+      if (!tried.empty() && evaluator_.spent()) return;
+      const auto left = std::max<std::int64_t>(1, evaluator_.evaluations_left());
+      const auto most = std::min(kAtATime, static_cast<std::size_t>(left));
+      const double at_most = shortest_that_fits();
+      std::vector<const Cut*> chosen;
+      for (; next != given.end() && chosen.size() < most; ++next) {
+        if ((*next)->busiest <= at_most) chosen.push_back(*next);
+      }
+      simulate_all(chosen, how);
+    }
+  }
+
+  double shortest_that_fits() const { return shortest(true); }
+  double shortest() const { return shortest(false); }
+
+  // The best of all, so many at most, and none that other turns do not bring to the front.
+  std::vector<const Cut*> best(std::size_t count) const {
+    std::vector<std::size_t> order(tried.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::stable_sort(order, better, [&](std::size_t i) { return tried[i].evaluation; });
+    std::vector<const Cut*> found;
+    for (std::size_t i : order) {
+      const double near = kTurnsGain * shortest_that_fits();
+      if (found.size() < count && to_seconds(tried[i].evaluation.step) <= near) {
+        found.push_back(cuts[i]);
+      }
+    }
+    return found;
+  }
+
+  std::vector<Tried> tried;
+  std::vector<const Cut*> cuts;  // parallel to `tried`
+
+ private:
+  void simulate_all(const std::vector<const Cut*>& chosen, const Staging& how) {
+    std::vector<Strategy> strategies;
+    for (const Cut* cut : chosen) {
+      strategies.push_back(pool_.strategy(evaluator_.problem(), *cut, how));
+    }
+    const std::vector<Measured> measured = evaluator_.evaluate(strategies);
+    for (std::size_t i = 0; i < chosen.size(); ++i) {
+      logger().debug(
+          "pipeline of {} stages, {} micro-batches{}{}{}: estimate {:.4f} s, of which the busiest "
+          "stage computes {:.4f} s, step {:.4f} s{}",
+          chosen[i]->stages.size(), pool_.micro_batches[chosen[i]->costs],
+          how.schedule == Schedule::kListed ? ", listed" : "",
+          how.keeping == Keeping::kStrictly ? ", strictly" : "",
+          chosen[i]->recompute ? ", forward passes again" : "", chosen[i]->seconds,
+          chosen[i]->busiest, to_seconds(measured[i].evaluation.step),
+          measured[i].evaluation.feasible ? "" : ", does not fit in memory");
+      tried.push_back({std::move(strategies[i]), measured[i].evaluation});
+      cuts.push_back(chosen[i]);
+    }
+  }
+
+  double shortest(bool that_fits) const {
+    double seconds = kNever;
+    for (const Tried& one : tried) {
+      if (one.evaluation.feasible || !that_fits) {
+        seconds = std::min(seconds, to_seconds(one.evaluation.step));
+      }
+    }
+    return seconds;
+  }
+
+  BatchEvaluator& evaluator_;
+  const CutPool& pool_;
+};
 
 // The best of cuts of a pool in one schedule.
 PlannerResult best_cut(const CutPool& pool, std::span<const Cut> cuts, Schedule schedule,
@@ -227,56 +310,27 @@ PlannerEntry entry(std::string_view name, std::string_view one_line,
 
 std::vector<Tried> try_pipelines(BatchEvaluator& evaluator, const PipelineLimits& limits,
                                  const PipelineOptions& options) {
-  constexpr std::size_t kAtATime = 8;  // a budget of seconds may end in between
   const std::size_t lines = limits.count < kSimulated ? 1 : 2;  // looked at once more
   const std::size_t listed = std::max<std::size_t>(3, limits.count / 3);
-  const cost::Problem& problem = evaluator.problem();
-  const CutPool pool = promising_pool(problem, options);
-  std::vector<Tried> tried;
-  std::vector<std::size_t> order;  // of `tried`
-  const auto simulate = [&](std::span<const Cut* const> cuts, Schedule schedule, Keeping keeping) {
-    for (std::size_t i = 0; i < cuts.size(); i += kAtATime) {
-      if (!tried.empty() && evaluator.spent()) return;
-      const auto left =
-          static_cast<std::size_t>(std::max<std::int64_t>(1, evaluator.evaluations_left()));
-      std::vector<Strategy> strategies;
-      for (const Cut* cut : cuts.subspan(i, std::min({kAtATime, left, cuts.size() - i}))) {
-        strategies.push_back(
-            pool.strategy(problem, *cut, {.schedule = schedule, .keeping = keeping}));
-      }
-      const std::vector<Measured> measured = evaluator.evaluate(strategies);
-      for (std::size_t j = 0; j < strategies.size(); ++j) {
-        logger().debug(
-            "pipeline of {} stages, {} micro-batches{}{}{}: estimate {:.4f} s, step "
-            "{:.4f} s{}",
-            cuts[i + j]->stages.size(), pool.micro_batches[cuts[i + j]->costs],
-            schedule == Schedule::kListed ? ", listed" : "",
-            keeping == Keeping::kStrictly ? ", strictly" : "",
-            cuts[i + j]->recompute ? ", forward passes again" : "", cuts[i + j]->seconds,
-            to_seconds(measured[j].evaluation.step),
-            measured[j].evaluation.feasible ? "" : ", does not fit in memory");
-        tried.push_back({std::move(strategies[j]), measured[j].evaluation});
-      }
-    }
-  };
-  std::vector<const Cut*> cuts = pool.choose(problem, limits);
+  const CutPool pool = promising_pool(evaluator.problem(), options);
   const std::vector<Keeping>& ways = pool.keepings;
-  simulate(cuts, Schedule::kOneForwardOneBackward, ways.front());
-  cuts.resize(tried.size());
+  Trials trials(evaluator, pool);
+  trials.simulate(pool.choose(evaluator.problem(), limits),
+                  {.schedule = Schedule::kOneForwardOneBackward, .keeping = ways.front()});
+  const bool hopeless = trials.shortest() > kCatchUp * limits.seconds;
+  if (hopeless || trials.tried.empty()) return std::move(trials.tried);
   // The best lines and numbers of stages in other numbers of micro-batches.
-  const std::vector<const Cut*> more = pool.alike(fastest(cuts, tried, lines), cuts);
-  simulate(more, Schedule::kOneForwardOneBackward, ways.front());
-  cuts.insert(cuts.end(), more.begin(), more.end());
-  cuts.resize(tried.size());
-  for (std::size_t i = 0; i < tried.size(); ++i) order.push_back(i);
-  std::ranges::stable_sort(order, better, [&](std::size_t i) { return tried[i].evaluation; });
-  std::vector<const Cut*> best;
-  for (std::size_t i : order) {
-    if (best.size() < listed) best.push_back(cuts[i]);
+  const double at_most = std::min(limits.seconds, trials.shortest_that_fits());
+  trials.simulate(pool.alike(fastest(trials.cuts, trials.tried, lines), trials.cuts, at_most),
+                  {.schedule = Schedule::kOneForwardOneBackward, .keeping = ways.front()});
+  const std::vector<const Cut*> best = trials.best(listed);
+  if (ways.size() > 1) {
+    trials.simulate(best, {.schedule = Schedule::kOneForwardOneBackward, .keeping = ways.back()});
   }
-  if (ways.size() > 1) simulate(best, Schedule::kOneForwardOneBackward, ways.back());
-  for (Keeping keeping : ways) simulate(best, Schedule::kListed, keeping);
-  return tried;
+  for (Keeping keeping : ways) {
+    trials.simulate(best, {.schedule = Schedule::kListed, .keeping = keeping});
+  }
+  return std::move(trials.tried);
 }
 
 std::vector<Tried> try_accumulation(BatchEvaluator& evaluator) {

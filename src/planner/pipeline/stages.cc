@@ -285,4 +285,13 @@ double estimate_step(const StageCosts& costs, std::span<const Stage> stages,
   return through + static_cast<double>(micro_batches - 1) * slowest + reduced;
 }
 
+double busiest_stage(const StageCosts& costs, std::span<const Stage> stages,
+                     std::int64_t micro_batches) {
+  double busiest = 0;
+  for (const Stage& stage : stages) {
+    busiest = std::max(busiest, costs.compute(stage.begin, stage.end, stage.devices));
+  }
+  return static_cast<double>(micro_batches) * busiest;
+}
+
 }  // namespace heterog::planner

@@ -129,5 +129,9 @@ std::optional<std::vector<Stage>> partition(const Chain& chain, const StageCosts
 // last all-reduce.
 double estimate_step(const StageCosts& costs, std::span<const Stage> stages,
                      std::int64_t micro_batches);
+// What the stage that computes longest computes in a step, which no step is shorter than, but for
+// what the costs leave out.
+double busiest_stage(const StageCosts& costs, std::span<const Stage> stages,
+                     std::int64_t micro_batches);
 
 }  // namespace heterog::planner

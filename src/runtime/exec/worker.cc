@@ -18,6 +18,7 @@
 #include "runtime/exec/loaded_job.h"
 #include "runtime/kernels/host_memory.h"
 #include "runtime/kernels/memory_order.h"
+#include "runtime/kernels/tensor_memory.h"
 
 namespace heterog::runtime {
 
@@ -34,6 +35,7 @@ class Worker::State {
       at::globalContext().setAllowTF32CuBLAS(tf32.products);
       at::globalContext().setAllowTF32CuDNN(tf32.convolutions);
     }
+    if (options.count_memory) count_tensor_memory(options.device);
     const Program& program = job.programs[device];
     for (SlotId slot : id_range<SlotId>(program.slots.size())) {
       const Slot& one = program.slots[slot];
@@ -100,6 +102,7 @@ class Worker::State {
     }
     failed_.store(false);
     failure_.reset();
+    if (options_.count_memory) begin_most(options_.device);
     now_->reset();
     now_->bodies->begin_step(number);
     if (!now_->streams) {
@@ -133,11 +136,25 @@ class Worker::State {
     if (failure_) throw Error(ErrorKind::kVerification, *failure_);
     if (!now_->streams) result.duration = since_start();
     result.spans = now_->spans;
+    if (options_.count_memory) result.memory = memory();
     return result;
   }
 
  private:
   const graph::ModelGraph& graph() const { return *now_->job.problem->graph; }
+
+  // After a step.
+  RankMemory memory() {
+    RankMemory memory{.most = tensor_memory(options_.device).most};
+    for (TensorId tensor : residents_) {
+      const graph::TensorRole role = graph().tensor(tensor).role;
+      Bytes& of_role = role == graph::TensorRole::kParameter        ? memory.parameters
+                       : role == graph::TensorRole::kOptimizerState ? memory.optimizer_state
+                                                                    : memory.buffers;
+      of_role += static_cast<Bytes>(place_of(tensor).nbytes());
+    }
+    return memory;
+  }
 
   // Of what stays.
   at::Tensor& place_of(TensorId tensor) {

@@ -16,10 +16,11 @@ namespace heterog::runtime {
 struct WorkerOptions {
   at::Device device = at::kCPU;
   Floats floats = Floats::kOwn;
-  std::uint64_t seed = 0;  // of the random operators: the same on every rank
-  int threads = 1;         // of one operator
-  int repeat = 1;          // computes everything so many times: a device that much slower
-  bool record = false;     // when each instruction ran
+  std::uint64_t seed = 0;     // of the random operators: the same on every rank
+  int threads = 1;            // of one operator
+  int repeat = 1;             // computes everything so many times: a device that much slower
+  bool record = false;        // when each instruction ran
+  bool count_memory = false;  // of its tensors; of a rank that has its process to itself
   // Called by the queue's thread before an instruction runs; for tests, which delay it here.
   std::function<void(const Instruction&)> before_each = {};
 };
@@ -33,11 +34,21 @@ struct Span {
   Nanoseconds end = 0;
 };
 
+// What the tensors of a rank took.
+struct RankMemory {
+  Bytes most = 0;  // at the peak of a step
+  // What stays between steps: parts of that.
+  Bytes parameters = 0;
+  Bytes optimizer_state = 0;
+  Bytes buffers = 0;  // of the model
+};
+
 struct StepResult {
   std::vector<at::Tensor> captures;  // parallel to Program::captures
   Nanoseconds start = 0;             // by this machine's steady clock
   Nanoseconds duration = 0;
   std::int64_t overwrites = 0;          // operators that wrote their result over an operand
+  RankMemory memory;                    // if it was counted
   IdVector<InstructionId, Span> spans;  // empty unless recorded
 };
 

@@ -20,6 +20,7 @@ struct StepReport {
   double loss = 0;                       // of the whole batch
   double seconds = 0;                    // of the slowest rank
   std::optional<MeasuredStep> measured;  // if the workers record
+  std::vector<RankMemory> memory;        // of each rank; zeros unless the workers count it
 };
 
 // What is said to be of all processes is called by all of them, in the same order.

@@ -1,0 +1,69 @@
+"""Peaks of memory of runs beside what was predicted (docs/running.md).
+
+    PYTHONPATH=python:scripts .venv/bin/python scripts/memory_of_runs.py [--batch 16]
+
+Exports two small models, plans them for two processes of this machine in several ways, runs three
+steps of each, and prints the megabytes at the peak of each rank as `heterog run` counts them.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+import heterog
+import small_models
+
+ROOT = Path(__file__).resolve().parent.parent
+CLUSTER = ROOT / "configs" / "clusters" / "local-2cpu.json"
+PIPELINE = "stages=2,micro_batches=4"
+CASES = [
+    ("small_bert", small_models.bert,
+     ["ev-ar", "accumulate:micro_batches=4", f"pipedream:{PIPELINE}", f"gpipe:{PIPELINE}",
+      f"spp:{PIPELINE},recompute=all"]),
+    ("small_resnet", small_models.convolution, ["ev-ar", "cp-ps"]),
+]  # fmt: skip
+
+
+def peaks(program: str, graph: Path, batch: int, planner: str, folder: Path) -> list[dict]:
+    """Of each rank, predicted and measured."""
+    plan = folder / "plan.json"
+    named = ["--graph", graph, "--cluster", CLUSTER]
+    for words in (
+        ["plan", *named, "--batch", batch, "--planner", planner, "--out", plan],
+        ["run", *named, "--plan", plan, "--steps", 3, "--json"],
+    ):
+        command = [program, *(str(word) for word in words)]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(done.stdout)["memory"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--batch", type=int, default=16)
+    options = parser.parse_args()
+    program = os.environ.get("HETEROG_BIN", str(ROOT / "build/release/bin/heterog"))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for model, make, planners in CASES:
+            spec = make()
+            graph = folder / f"{model}.json.gz"
+            step = heterog.export_training_step(spec["model"], spec["make_inputs"],
+                                                spec["loss_fn"], spec["optimizer"], model,
+                                                check=False)  # fmt: skip
+            step.save(graph)
+            for planner in planners:
+                found = peaks(program, graph, options.batch, planner, folder)
+                predicted = [one["predicted"]["peak_bytes"] for one in found]
+                measured = [one["measured"]["peak_bytes"] for one in found]
+                ratios = [m / p for m, p in zip(measured, predicted, strict=True)]
+                print(f"{model:14} {planner:44}",
+                      *(f"{p / 1e6:7.1f}" for p in predicted), "  ",
+                      *(f"{m / 1e6:7.1f}" for m in measured), "  ",
+                      *(f"{r:5.2f}" for r in ratios), flush=True)  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

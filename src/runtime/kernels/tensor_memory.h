@@ -1,0 +1,23 @@
+// How much memory the tensors of this process take on a device, counted by its allocator.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include "base/units.h"
+
+namespace heterog::runtime {
+
+// On CPUs PyTorch does not count. From now on this process does: what was allocated before is not
+// counted, now or when it is given back. For a process that runs one rank; threads that are ranks
+// share a count. On other devices PyTorch's allocator counts by itself, and this does nothing.
+void count_tensor_memory(at::Device device);
+
+struct TensorMemory {
+  Bytes now = 0;
+  Bytes most = 0;  // since begin_most()
+};
+// Zeros where nothing is counted.
+TensorMemory tensor_memory(at::Device device);
+void begin_most(at::Device device);
+
+}  // namespace heterog::runtime

@@ -1,0 +1,71 @@
+// Which pipelines are simulated, and which are given up by what is known of them.
+#include "planner/pipeline/pipelines.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "oracle/evaluator.h"
+#include "planner/problems.h"
+
+namespace heterog::planner {
+namespace {
+
+// What is given up because its busiest stage alone takes too long could not have been faster.
+TEST(Pipelines, NoStepIsShorterThanItsBusiestStage) {
+  for (const char* model : {"bert_large24", "gnmt4", "vgg19"}) {
+    const auto problem = load_test_problem(model, "heterog-4gpu", 24);
+    oracle::Evaluator evaluator(*problem);
+    const CutPool pool = promising_pool(*problem, {});
+    std::size_t simulated = 0;
+    for (std::size_t i = 0; i < pool.found.size(); i += 19) {
+      const Cut& cut = pool.found[i];
+      if (pool.micro_batches[cut.costs] > 8) continue;
+      const compiler::Strategy strategy =
+          pool.strategy(*problem, cut, {.keeping = pool.keepings.front()});
+      const double step = to_seconds(evaluator.evaluate(strategy).step);
+      EXPECT_GE(step, cut.busiest) << model << ", " << cut.stages.size() << " stages, "
+                                   << pool.micro_batches[cut.costs] << " micro-batches";
+      EXPECT_GE(cut.seconds, cut.busiest);
+      ++simulated;
+    }
+    EXPECT_GE(simulated, 3u) << model;
+  }
+}
+
+TEST(Pipelines, OthersOfALineAreLookedAtUnlessTheyComputeForTooLong) {
+  const auto problem = load_test_problem("bert_large24-tiny", "heterog-4gpu", 24);
+  const CutPool pool = promising_pool(*problem, {});
+  const std::vector<const Cut*> known = {&pool.found.front()};
+  const auto all = pool.alike(known, known, 1e30);
+  ASSERT_GE(all.size(), 4u);
+  std::vector<double> busiest;
+  for (const Cut* cut : all) {
+    EXPECT_EQ(cut->line, known.front()->line);
+    EXPECT_EQ(cut->stages.size(), known.front()->stages.size());
+    busiest.push_back(cut->busiest);
+  }
+  std::ranges::sort(busiest);
+  const double middle = busiest[busiest.size() / 2];
+  const auto fewer = pool.alike(known, known, middle);
+  EXPECT_EQ(fewer.size(),
+            static_cast<std::size_t>(std::ranges::upper_bound(busiest, middle) - busiest.begin()));
+  EXPECT_LT(fewer.size(), all.size());
+}
+
+// Running statistics are those of all micro-batches together, for which stages wait: steps take
+// several times what is estimated, with any number of micro-batches.
+TEST(Pipelines, WhatIsFarBehindTheBestIsGivenUp) {
+  const auto problem = load_test_problem("resnet50", "heterog-4gpu", 64);
+  oracle::Evaluator oracle(*problem);
+  const CutPool pool = promising_pool(*problem, {});
+  const double hopeful = pool.found[3].seconds;
+  BatchEvaluator evaluator(oracle);
+  const auto tried = try_pipelines(evaluator, {.seconds = hopeful});
+  ASSERT_FALSE(tried.empty());
+  for (const Tried& one : tried) EXPECT_GT(to_seconds(one.evaluation.step), 2 * hopeful);
+  EXPECT_EQ(tried.size(), pool.choose(*problem, {.seconds = hopeful}).size());
+}
+
+}  // namespace
+}  // namespace heterog::planner
