@@ -75,9 +75,10 @@ int run_launch(const LaunchVerbOptions& options, const Caller& caller) {
   for (const std::string& given : options.environment) {
     remote.environment.push_back(entry_of(given));
   }
-  if (remote.master_address.empty()) remote.master_address = address_of(remote.hosts[0].host);
+  const bool given = !remote.master_address.empty();
+  if (!given) remote.master_address = address_of(remote.hosts[0].host);
   for (const launch::HostSlots& host : remote.hosts) {
-    VALIDATE(!is_this_host(remote.master_address) || is_this_host(address_of(host.host)),
+    VALIDATE(given || !is_this_host(remote.master_address) || is_this_host(address_of(host.host)),
              "{}: the first host is {}, which {} cannot reach; name it as others do, or give "
              "--master-addr",
              options.hostfile, remote.master_address, printable(host.host));

@@ -115,7 +115,10 @@ TEST_F(LaunchTest, RefusesWhatCannotWork) {
   EXPECT_THAT(run(launch("true", "--env NOT_SET_HERE")).err, HasSubstr("NOT_SET_HERE"));
   write("hosts", "localhost\nother\n");
   EXPECT_THAT(run(launch("true")).err, AllOf(HasSubstr("other"), HasSubstr("--master-addr")));
-  EXPECT_EQ(run(launch("true", "--rsh /no/such/shell --master-addr here")).code, 1);
+  EXPECT_EQ(run("launch --master-addr here --rsh /no/such/shell --hostfile '" + path("hosts") +
+                "' -- true")
+                .code,
+            1);
 }
 
 }  // namespace

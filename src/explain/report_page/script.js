@@ -24,7 +24,7 @@ const bytes = (n) => {
 };
 const rate = (step) => {
   const n = data.batch / (step / 1e9);
-  return (n >= 100 ? Math.round(n).toLocaleString('en') : n.toPrecision(3)) + ' samples/s';
+  return n >= 100 ? Math.round(n).toLocaleString('en') : n.toPrecision(3);
 };
 const percent = (part, whole) => (whole > 0 ? (100 * part / whole).toFixed(0) : '0') + ' %';
 
@@ -94,7 +94,7 @@ function drawTiles() {
   const busy = plan.devices.reduce((sum, d) => sum + d.busy, 0) / plan.devices.length;
   const tiles = [
     ['step', milliseconds(step), plan.feasible ? 'fits in memory' : 'does not fit in memory', !plan.feasible],
-    ['throughput', rate(step), plan.measured ? 'measured: ' + rate(plan.measured) : `batch ${data.batch}`],
+    ['samples a second', rate(step), plan.measured ? 'measured: ' + rate(plan.measured) : `batch ${data.batch}`],
     ['over the best baseline', best ? (best.step - step >= 0 ? '+' : '') + (100 * (best.step - step) / step).toFixed(1) + ' %' : '–',
       best ? best.name + ', ' + milliseconds(best.step) : 'no baseline fits'],
     ['devices compute', percent(busy, step), 'of the step, on average'],
@@ -114,7 +114,7 @@ function drawPlanners() {
   const best = data.planners.filter((p) => p.baseline && p.feasible).map((p) => p.step);
   const base = best.length ? Math.min(...best) : null;
   const head = element('tr', {}, element('th', {}, 'planner'), element('th', {className: 'number'}, 'step'),
-    element('th', {className: 'number'}, 'rate'), element('th', {className: 'wide', style: {width: '40%'}}, ''), element('th', {className: 'number'}, 'over the best baseline'),
+    element('th', {className: 'number'}, 'samples/s'), element('th', {className: 'wide', style: {width: '40%'}}, ''), element('th', {className: 'number'}, 'over the best baseline'),
     element('th', {}, 'memory'));
   const rows = [...data.planners].sort((a, b) => b.feasible - a.feasible || a.step - b.step).map((p) =>
     element('tr', {className: p.baseline ? '' : 'given'},
