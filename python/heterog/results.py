@@ -85,6 +85,7 @@ class DeviceUse:
     peak_bytes: int
     capacity_bytes: int
     memory: MemoryPeak = field(repr=False)
+    work_share: float  # of all computing, by the ops' mean times; adds up to 1
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,7 @@ class Simulation(Result):
     """A simulated step."""
 
     step_seconds: float
+    samples_per_second: float
     feasible: bool
     tasks: int
     computation_seconds: float  # the longest busy time of a device
@@ -144,6 +146,26 @@ class Baseline:
 
 
 @dataclass(frozen=True)
+class AllDevices:
+    """The best plain data parallelism on all devices, beside a plan that leaves some out: what is
+    busy for longest is why."""
+
+    planner: str
+    step_seconds: float
+    feasible: bool
+    busiest: str  # a device or a link
+    busiest_seconds: float
+
+
+@dataclass(frozen=True)
+class EnoughDevices:
+    """The same plan on fewer devices, whose step is at most a hundredth longer."""
+
+    left_out: tuple[str, ...]
+    step_seconds: float
+
+
+@dataclass(frozen=True)
 class Plan(Result):
     """A plan, with what was planned: `text` is the plan file.
 
@@ -160,10 +182,17 @@ class Plan(Result):
     plan_seconds: float
     evaluations: int  # simulated plans
     baselines: tuple[Baseline, ...] = field(default=(), repr=False)  # of planners that look at them
+    unused_devices: tuple[str, ...] = ()
+    all_devices: AllDevices | None = field(default=None, repr=False)  # if some are unused
+    enough_devices: EnoughDevices | None = field(default=None, repr=False)  # if fewer do as well
 
     @property
     def step_seconds(self) -> float:
         return self.simulation.step_seconds
+
+    @property
+    def samples_per_second(self) -> float:
+        return self.simulation.samples_per_second
 
     @property
     def feasible(self) -> bool:
@@ -199,6 +228,7 @@ class PlannerRow:
     name: str
     baseline: bool
     step_seconds: float
+    samples_per_second: float
     feasible: bool
     missing_bytes: int
     plan_seconds: float
@@ -250,6 +280,7 @@ class Shares(Result):
     text: str = field(repr=False)
     samples_per_rank: tuple[int, ...]
     step_seconds: float
+    samples_per_second: float
     feasible: bool
     order: str
     bucket_bytes: int
@@ -260,6 +291,8 @@ class Shares(Result):
     planner: str
     plan_seconds: float
     evaluations: int
+    all_devices: AllDevices | None = field(default=None, repr=False)  # if some are unused
+    enough_devices: EnoughDevices | None = field(default=None, repr=False)  # if fewer do as well
 
     def rows(self) -> list[dict[str, Any]]:
         """The devices."""
@@ -315,6 +348,7 @@ class Explanation(Result):
     planner: str
     order: str
     step_seconds: float
+    samples_per_second: float
     lower_bound_seconds: float
     any_plan_bound_seconds: float
     bounds: dict[str, float] = field(repr=False)
@@ -326,6 +360,9 @@ class Explanation(Result):
     busiest: tuple[dict, ...] = field(repr=False)
     twice_as_fast: tuple[Upgrade, ...] = field(repr=False)
     pipeline: dict | None = field(default=None, repr=False)
+    unused_devices: tuple[str, ...] = ()
+    all_devices: AllDevices | None = field(default=None, repr=False)  # if some are unused
+    enough_devices: EnoughDevices | None = field(default=None, repr=False)  # if fewer do as well
 
     def rows(self) -> list[dict[str, Any]]:
         """The critical path, stretch by stretch."""

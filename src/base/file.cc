@@ -15,6 +15,7 @@
 #include <optional>
 
 #include "base/check.h"
+#include "base/nearest_file.h"
 #include "base/text.h"
 
 namespace heterog {
@@ -56,7 +57,10 @@ void write_all(int fd, std::string_view content, const std::string& path) {
 
 std::string read_bytes(const std::string& path) {
   Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  VALIDATE(file.get() >= 0, "{}: cannot open: {}", shown(path), std::strerror(errno));
+  if (const int why = errno; file.get() < 0) {
+    fail_input("{}: cannot open: {}{}", shown(path), std::strerror(why),
+               why == ENOENT ? did_you_mean_file(path) : "");
+  }
   struct stat status = {};
   VALIDATE(::fstat(file.get(), &status) == 0, "{}: cannot open: {}", shown(path),
            std::strerror(errno));

@@ -10,6 +10,8 @@
 #include "base/log.h"
 #include "base/nearest.h"
 #include "base/text.h"
+#include "cli/completion.h"
+#include "cli/launch.h"
 #include "cli/python_verbs.h"
 
 namespace heterog::cli {
@@ -58,6 +60,8 @@ std::unique_ptr<CLI::App> make_app(Action& chosen) {
   add_verify(*app, chosen);
   add_run(*app, chosen);
   add_shares(*app, chosen);
+  add_launch(*app, chosen);
+  add_completion(*app, chosen);
   for (CLI::App* verb : app->get_subcommands({})) {
     verb->add_option_function<std::string>("--log-level", set_log_level,
                                            "What is told on stderr: error, warn, info (files and "

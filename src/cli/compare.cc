@@ -11,6 +11,7 @@
 #include "cli/planner_table.h"
 #include "cli/progress.h"
 #include "cli/verbs.h"
+#include "explain/work.h"
 #include "oracle/simulated_oracle.h"
 
 namespace heterog::cli {
@@ -61,8 +62,8 @@ std::vector<std::string> names_to_run(const std::vector<std::string>& asked) {
   return names;
 }
 
-std::string table_text(const std::vector<Row>& rows) {
-  std::vector<std::string> header = {"planner",  "step",       "feasible",
+std::string table_text(const cost::Problem& problem, const std::vector<Row>& rows) {
+  std::vector<std::string> header = {"planner",  "step",       "rate", "feasible",
                                      "short of", "planned in", "plans"};
   for (const Row& base : rows) {
     if (base.baseline) header.push_back("vs " + base.name);
@@ -72,6 +73,7 @@ std::string table_text(const std::vector<Row>& rows) {
     std::vector<std::string> cells = {
         row.name,
         milliseconds_text(row.step_seconds()),
+        explain::rate_text(problem, row.result.evaluation.step),
         row.feasible() ? "yes" : "no",
         row.feasible() ? "-" : gigabytes_text(row.result.evaluation.missing_bytes),
         fmt::format("{:.2f} s", row.plan_seconds),
@@ -89,7 +91,7 @@ std::string table_text(const std::vector<Row>& rows) {
 }
 
 // `speedup` is over the best feasible baseline; null where either does not fit in memory.
-OrderedJson rows_json(const std::vector<Row>& rows) {
+OrderedJson rows_json(const cost::Problem& problem, const std::vector<Row>& rows) {
   std::optional<double> base;
   for (const Row& row : rows) {
     if (row.baseline && row.feasible()) {
@@ -102,6 +104,8 @@ OrderedJson rows_json(const std::vector<Row>& rows) {
     OrderedJson item = {{"name", row.name},
                         {"baseline", row.baseline},
                         {"step_seconds", row.step_seconds()},
+                        {"samples_per_second",
+                         static_cast<double>(problem.batch) / std::max(1e-9, row.step_seconds())},
                         {"feasible", row.feasible()},
                         {"missing_bytes", row.result.evaluation.missing_bytes},
                         {"plan_seconds", row.plan_seconds},
@@ -137,10 +141,10 @@ int run_compare(const CompareOptions& options, const Caller& caller) {
     rows.push_back(std::move(row));
   }
   if (options.common.json) {
-    print_json(caller, rows_json(rows));
+    print_json(caller, rows_json(*problem, rows));
   } else {
     print(caller, "{} on {}, batch {}\n{}", problem->graph->name(), problem->cluster->name(),
-          problem->batch, table_text(rows));
+          problem->batch, table_text(*problem, rows));
   }
   return 0;
 }

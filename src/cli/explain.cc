@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "cli/devices_used.h"
 #include "cli/loaded_plan.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -10,6 +11,7 @@
 #include "explain/explanation.h"
 #include "explain/explanation_json.h"
 #include "explain/explanation_text.h"
+#include "oracle/simulated_oracle.h"
 
 namespace heterog::cli {
 
@@ -28,6 +30,11 @@ int run_explain(const ExplainOptions& options, const Caller& caller) {
   const compiler::Strategy& strategy = loaded.record.strategy;
   const explain::Explanation explanation =
       explain::explain_plan(problem, strategy, loaded.simulated, compile_options(options.problem));
+  ThreadPool threads(options.common.threads);
+  oracle::SimulatedOracle oracle(problem, threads, compile_options(options.problem),
+                                 caller.stopped);
+  const DevicesUsed used =
+      devices_used(oracle, strategy, loaded.simulated, compile_options(options.problem));
   if (options.common.json) {
     OrderedJson json = {{"graph", problem.graph->name()},
                         {"cluster", problem.cluster->name()},
@@ -35,13 +42,15 @@ int run_explain(const ExplainOptions& options, const Caller& caller) {
                         {"planner", loaded.record.planner},
                         {"order", compiler::order_policy_name(strategy.order)}};
     json.update(explain::explanation_json(problem, loaded.simulated, explanation));
+    json.update(devices_used_json(problem, used));
     print_json(caller, json);
   } else {
-    print(caller, "{} on {}, batch {}, plan of {}, order {}: step {}{}\n{}", problem.graph->name(),
-          problem.cluster->name(), problem.batch, loaded.record.planner,
+    print(caller, "{} on {}, batch {}, plan of {}, order {}: step {}{}\n{}{}",
+          problem.graph->name(), problem.cluster->name(), problem.batch, loaded.record.planner,
           compiler::order_policy_name(strategy.order),
-          milliseconds_text(to_seconds(loaded.simulated.result.step)),
+          explain::step_text(problem, loaded.simulated.result.step),
           loaded.simulated.result.feasible() ? "" : ", does not fit in memory",
+          devices_used_text(problem, loaded.simulated, used),
           explain::explanation_text(problem, loaded.simulated, explanation));
   }
   return 0;

@@ -2,17 +2,22 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/shell.h"
 #include "base/text.h"
+#include "cli/devices_used.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/plan_screen.h"
 #include "cli/planner_table.h"
 #include "cli/planning.h"
 #include "cli/progress.h"
 #include "cli/verbs.h"
+#include "cli/what_fits.h"
 #include "compiler/accumulate.h"
 #include "explain/simulation.h"
 #include "oracle/simulated_oracle.h"
@@ -32,6 +37,7 @@ struct PlanOptions {
   std::int64_t accumulate = 1;
   int order_rounds = 0;
   std::string trace;
+  bool verbose = false;
 };
 
 // What the decisions of a plan would take in every order that needs no priorities.
@@ -71,6 +77,34 @@ std::string baselines_text(const planner::PlannerResult& result, const sim::SimR
   return table.text();
 }
 
+// What --verbose adds.
+std::string tables_text(const cost::Problem& problem, const planner::PlannerResult& found,
+                        const sim::Simulated& simulated, const StepOfOrder& orders) {
+  std::string text =
+      orders_text(found.strategy, orders) + explain::simulation_text(problem, simulated);
+  if (!found.baselines.empty()) text += "\n" + baselines_text(found, simulated.result);
+  return text;
+}
+
+// Commands that can be copied.
+std::string next_text(const PlanOptions& options) {
+  std::string files = fmt::format("--graph {} --cluster {}", shell_word(options.problem.graph),
+                                  shell_word(options.problem.cluster));
+  for (const std::string& profile : options.problem.profiles) {
+    files += " --profile " + shell_word(profile);
+  }
+  if (options.problem.collectives != ProblemOptions{}.collectives) {
+    files += " --collectives " + options.problem.collectives;
+  }
+  const std::string plan = shell_word(options.out);
+  return fmt::format(
+      "{} is written. Next:\n"
+      "  heterog explain {} --plan {}   # why it takes that long\n"
+      "  heterog run {} --plan {} --steps 10   # on its devices\n"
+      "or plan again with --budget 60 (search for a minute) or --verbose (all tables)\n",
+      printable(options.out, 400), files, plan, files, plan);
+}
+
 int run_plan(const PlanOptions& options, const Caller& caller) {
   VALIDATE(options.order_rounds == 0 || options.accumulate == 1,
            "--order-rounds: {} given beside --accumulate, which orders the plan",
@@ -82,7 +116,8 @@ int run_plan(const PlanOptions& options, const Caller& caller) {
       options.no_policy ? fmt::format("{}:proposals=0", kPortfolio) : options.planner;
   const Stopwatch watch;
   const planner::Budget budget = start_budget(options.budget, "planning", caller);
-  const auto problem = load_problem(options.problem);
+  const loading::LoadedProblem loaded = loading::load_problem_file(options.problem);
+  const auto& problem = loaded.problem;
   ThreadPool threads(options.common.threads);
   oracle::SimulatedOracle oracle(*problem, threads, compile_options(options.problem),
                                  caller.stopped);
@@ -113,6 +148,12 @@ int run_plan(const PlanOptions& options, const Caller& caller) {
         *problem, found.strategy, simulated);
     write_trace(options.trace, *problem, simulated);
   }
+  const DevicesUsed used =
+      devices_used(oracle, found.strategy, simulated, compile_options(options.problem));
+  std::optional<WhatFits> fits;
+  if (!simulated.result.feasible()) {
+    fits = what_fits(*problem, options.problem, loaded.smallest_batch, caller.stopped);
+  }
   if (options.common.json) {
     OrderedJson json = explain::simulation_json(*problem, simulated);
     json["order"] = compiler::order_policy_name(found.strategy.order);
@@ -126,14 +167,13 @@ int run_plan(const PlanOptions& options, const Caller& caller) {
                                    {"step_seconds", to_seconds(baseline.evaluation.step)},
                                    {"feasible", baseline.evaluation.feasible}});
     }
+    json.update(devices_used_json(*problem, used));
+    if (fits) json["would_fit"] = what_fits_json(*fits);
     print_json(caller, json);
   } else {
-    print(caller, "{} on {}, batch {}: found by {} in {:.2f} s, {} plans simulated\n",
-          problem->graph->name(), problem->cluster->name(), problem->batch, found.found_by,
-          plan_seconds, found.evaluations);
-    print(caller, "{}{}", orders_text(found.strategy, orders),
-          explain::simulation_text(*problem, simulated));
-    if (!found.baselines.empty()) print(caller, "\n{}", baselines_text(found, simulated.result));
+    print(caller, "{}", plan_screen({*problem, found, simulated, used, plan_seconds}));
+    if (options.verbose) print(caller, "\n{}", tables_text(*problem, found, simulated, orders));
+    print(caller, "\n{}", fits ? what_fits_text(*fits) : next_text(options));
   }
   expect_fit(*problem, simulated);
   return 0;
@@ -159,6 +199,8 @@ void add_plan(CLI::App& app, Action& chosen) {
               "Improve the order of what the planner found, in so many rounds; the portfolio does "
               "so by itself");
   verb.add_option("--trace", options->trace, "Also write a Chrome trace of the simulated step");
+  verb.add_flag("--verbose", options->verbose,
+                "Print all tables: orders, devices, memory by purpose, links, baselines");
   add_budget(verb, options->budget);
   add_common(verb, options->common);
   verb.footer(

@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "cli/devices_used.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/planning.h"
@@ -35,13 +36,11 @@ struct Found {
   planner::Shares chosen;
   sim::Simulated simulated;  // the chosen ones
   std::string planner;
+  DevicesUsed used;
 };
 
-planner::SharesResult search(const SharesOptions& options, const cost::Problem& problem,
+planner::SharesResult search(const SharesOptions& options, oracle::Oracle& oracle,
                              const Caller& caller) {
-  ThreadPool threads(options.common.threads);
-  oracle::SimulatedOracle oracle(problem, threads, compile_options(options.problem),
-                                 caller.stopped);
   planner::BatchEvaluator evaluator(
       oracle, start_budget({.seconds = options.budget.seconds}, "sharing the batch", caller));
   planner::SharesOptions search;
@@ -76,6 +75,7 @@ OrderedJson shares_json(const cost::Problem& problem, const Found& found) {
       {"batch", problem.batch},
       {"samples_per_rank", OrderedJson::array()},
       {"step_seconds", to_seconds(step.step)},
+      {"samples_per_second", explain::samples_per_second(problem, found.simulated)},
       {"feasible", step.feasible},
       {"order", compiler::order_policy_name(found.chosen.strategy.order)},
       {"bucket_bytes", found.chosen.strategy.bucket_bytes}};
@@ -122,11 +122,12 @@ std::string devices_text(const cost::Problem& problem, const Found& found) {
   return table.text();
 }
 
-std::string steps_text(const Found& found) {
+std::string steps_text(const cost::Problem& problem, const Found& found) {
   const planner::Evaluation& ours = found.chosen.evaluation;
-  Table table({"shares", "step", "feasible", "gain over them"});
+  Table table({"shares", "step", "rate", "feasible", "gain over them"});
   const auto add = [&](const std::string& name, const planner::Evaluation& other) {
-    table.add_row({name, milliseconds_text(to_seconds(other.step)), other.feasible ? "yes" : "no",
+    table.add_row({name, milliseconds_text(to_seconds(other.step)),
+                   explain::rate_text(problem, other.step), other.feasible ? "yes" : "no",
                    other.feasible && ours.feasible && &other != &ours
                        ? speedup_text(to_seconds(other.step), to_seconds(ours.step))
                        : "-"});
@@ -144,12 +145,19 @@ int run_shares(const SharesOptions& options, const Caller& caller) {
            printable(options.planner));
   const Stopwatch watch;
   const auto problem = load_problem(options.problem);
-  Found found{
-      .all = search(options, *problem, caller), .chosen = {}, .simulated = {}, .planner = {}};
-  found.planner = options.planner;
+  ThreadPool threads(options.common.threads);
+  oracle::SimulatedOracle oracle(*problem, threads, compile_options(options.problem),
+                                 caller.stopped);
+  Found found{.all = search(options, oracle, caller),
+              .chosen = {},
+              .simulated = {},
+              .planner = options.planner,
+              .used = {}};
   found.chosen = choose(found.all, options.planner);
   found.simulated =
       simulate_strategy(*problem, found.chosen.strategy, compile_options(options.problem));
+  found.used = devices_used(oracle, found.chosen.strategy, found.simulated,
+                            compile_options(options.problem));
   OrderedJson json = shares_json(*problem, found);
   // The file first: what is printed has been saved.
   if (!options.out.empty() && found.chosen.evaluation.feasible) {
@@ -158,12 +166,14 @@ int run_shares(const SharesOptions& options, const Caller& caller) {
   if (options.common.json) {
     json["plan_seconds"] = watch.seconds();
     json["evaluations"] = found.all.evaluations;
+    json.update(devices_used_json(*problem, found.used));
     print_json(caller, json);
   } else {
     print(caller, "{} on {}, batch {}: found in {:.2f} s, {} plans simulated\n",
           problem->graph->name(), problem->cluster->name(), problem->batch, watch.seconds(),
           found.all.evaluations);
-    print(caller, "{}\n{}", devices_text(*problem, found), steps_text(found));
+    print(caller, "{}\n{}{}", devices_text(*problem, found), steps_text(*problem, found),
+          devices_used_text(*problem, found.simulated, found.used));
   }
   expect_fit(*problem, found.simulated);
   return 0;

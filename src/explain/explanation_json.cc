@@ -3,6 +3,7 @@
 
 #include "explain/names.h"
 #include "explain/path_lines.h"
+#include "explain/work.h"
 
 namespace heterog::explain {
 
@@ -61,6 +62,7 @@ OrderedJson explanation_json(const cost::Problem& problem, const sim::Simulated&
   const Nanoseconds step = simulated.result.step;
   OrderedJson json;
   json["step_seconds"] = to_seconds(step);
+  json["samples_per_second"] = samples_per_second(problem, simulated);
   json["critical_path"] = OrderedJson::array();
   for (const Segment& segment : explanation.path) {
     json["critical_path"].push_back(segment_json(problem, simulated.plan, segment));

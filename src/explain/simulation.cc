@@ -8,6 +8,7 @@
 #include "explain/amounts.h"
 #include "explain/names.h"
 #include "explain/table.h"
+#include "explain/work.h"
 #include "sim/bounds.h"
 #include "sim/least_step.h"
 #include "sim/memory.h"
@@ -60,12 +61,15 @@ OrderedJson simulation_json(const cost::Problem& problem, const sim::Simulated& 
   const sim::SimResult& result = simulated.result;
   OrderedJson json;
   json["step_seconds"] = to_seconds(result.step);
+  json["samples_per_second"] = samples_per_second(problem, simulated);
   json["feasible"] = result.feasible();
   json["tasks"] = simulated.plan.task_count();
   const auto peaks = sim::memory_peaks(problem, simulated.plan, result);
+  const auto work = work_shares(problem, simulated.plan);
   json["devices"] = OrderedJson::array();
   for (DeviceId device : problem.cluster->device_ids()) {
     json["devices"].push_back({{"name", problem.cluster->device(device).name},
+                               {"work_share", work[device]},
                                {"busy_seconds", to_seconds(result.device_busy[device])},
                                {"peak_bytes", result.peak_bytes[device]},
                                {"capacity_bytes", simulated.plan.capacity[device]},
@@ -99,7 +103,7 @@ std::string simulation_text(const cost::Problem& problem, const sim::Simulated& 
   std::string text = fmt::format(
       "step {}   feasible {}   {} tasks\ncomputation {}   communication {}   no order of this plan "
       "under {}\nno plan at all under {}: at most {:.1f} % can be gained\n\n",
-      milliseconds_text(to_seconds(result.step)), result.feasible() ? "yes" : "no",
+      step_text(problem, result.step), result.feasible() ? "yes" : "no",
       simulated.plan.task_count(), milliseconds_text(to_seconds(result.computation)),
       milliseconds_text(to_seconds(result.communication)),
       milliseconds_text(to_seconds(sim::bounds(simulated.plan).step())),

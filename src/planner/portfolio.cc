@@ -2,6 +2,7 @@
 #include "planner/portfolio.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "planner/baselines.h"
 #include "planner/candidate.h"
 #include "planner/halving.h"
+#include "planner/leave_out.h"
 #include "planner/local_search.h"
 #include "planner/memory_fill.h"
 #include "planner/moves.h"
@@ -45,6 +47,10 @@ constexpr std::int64_t kFewProposals = 2;
 constexpr int kSettling = 4;
 // A plan that lacks a hundredth of all memory counts as so many hundredths slower.
 constexpr double kMissing = 10;
+// Tries to leave devices out are so small a part of a budget.
+constexpr std::int64_t kPlansPerTryToLeaveOut = 20;
+// On fewer devices a step may be longer by this part of itself before its order is improved.
+constexpr double kCatchesUp = 0.01;
 // A pipeline that is so much faster is not caught up with by moves of groups.
 constexpr double kFarAhead = 0.9;
 
@@ -65,13 +71,43 @@ class Search {
     climb_starts();
     try_pipelines();
     improve();
+    leave_devices_out();
     return finish();
   }
 
  private:
+  // What is kept back of a budget of evaluations is for leave_devices_out().
   static Budget budget_of(const PlannerContext& context, const PortfolioOptions& options) {
-    if (context.budget.limited()) return context.budget;
-    return {.evaluations = one_shot_evaluations(context.problem()) + options.pipelines};
+    Budget budget = context.budget;
+    if (!budget.limited()) {
+      budget.evaluations = one_shot_evaluations(context.problem()) + options.pipelines;
+    } else if (budget.evaluations) {
+      *budget.evaluations -= tries_to_leave_out(context);
+    }
+    return budget;
+  }
+  static std::int64_t tries_to_leave_out(const PlannerContext& context) {
+    const std::int64_t most = affordable_tries(context.problem());
+    if (!context.budget.evaluations) return most;
+    return std::min(most, *context.budget.evaluations / kPlansPerTryToLeaveOut);
+  }
+
+  // Search moves on where a step gets shorter, and leaves behind what makes no difference: devices
+  // with an update of a tenth of a millisecond. What takes a little longer on fewer devices may
+  // take no longer in a better order.
+  void leave_devices_out() {
+    if (!is_plain(result_.strategy)) return;
+    const std::int64_t most = tries_to_leave_out(context_);
+    auto fewer = leave_out(evaluator_, result_.strategy, result_.evaluation, {.most = most});
+    if (fewer) take(*fewer);
+    fewer_ = leave_out(evaluator_, result_.strategy, result_.evaluation,
+                       {.tolerance = kCatchesUp, .most = most});
+  }
+  void take(const FewerDevices& fewer) {
+    logger().debug("{} plans: {:.6f} s without {} of the devices", evaluator_.evaluations(),
+                   to_seconds(fewer.evaluation.step), fewer.left_out.size());
+    result_.strategy = fewer.strategy;
+    result_.evaluation = fewer.evaluation;
   }
 
   PlannerResult finish() {
@@ -79,6 +115,18 @@ class Search {
     const std::int64_t rounds = std::min(options_.order_rounds, affordable_rounds());
     const auto found = context_.oracle.improve_order(result_.strategy, static_cast<int>(rounds));
     if (found) consider(found->strategy, found->measured.evaluation, result_.found_by + " + order");
+    if (fewer_) {
+      const auto ordered =
+          context_.oracle.improve_order(fewer_->strategy, static_cast<int>(rounds));
+      if (ordered) {
+        fewer_->strategy = ordered->strategy;
+        fewer_->evaluation = ordered->measured.evaluation;
+      }
+      if (!better(result_.evaluation, fewer_->evaluation)) {
+        take(*fewer_);
+        if (ordered && !result_.found_by.ends_with(" + order")) result_.found_by += " + order";
+      }
+    }
     return std::move(result_);
   }
 
@@ -347,7 +395,8 @@ class Search {
   const bool costly_ = evaluations_are_costly(context_.problem());
   const space::GroupSummaries groups_ = space::summarize_groups(context_.problem());
   PlannerResult result_;
-  std::vector<Start> starts_;  // plain
+  std::vector<Start> starts_;          // plain
+  std::optional<FewerDevices> fewer_;  // that may be as fast in a better order
   bool found_ = false;
 };
 

@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "planner/leave_out.h"
+
 namespace heterog::planner {
 
 namespace {
@@ -111,6 +113,7 @@ class Search {
       if (!better(again.evaluation, best_.evaluation)) break;
       best_ = std::move(again);
     }
+    do_without();
     result.best = std::move(best_);
     result.evaluations = evaluator_.evaluations();
     return result;
@@ -213,6 +216,16 @@ class Search {
       }
     }
     improve(candidates);
+  }
+
+  // Moves have to make the step shorter: what makes no difference is left behind by them.
+  void do_without() {
+    const auto fewer =
+        leave_out(evaluator_, best_.strategy, best_.evaluation,
+                  {.most = std::min(affordable_tries(problem_), end_ - evaluator_.evaluations())});
+    if (!fewer) return;
+    best_ = {samples_of(problem_, fewer->strategy.units[UnitId(0)]), fewer->strategy,
+             fewer->evaluation};
   }
 
   // Slowest first; ties: the earlier device.

@@ -5,6 +5,11 @@ const byId = (id) => document.getElementById(id);
 const root = document.documentElement;
 const color = (name) => getComputedStyle(root).getPropertyValue('--' + name).trim();
 let plan = data.plans[0];
+// The plan to open on: the shortest step of those that fit.
+const best = data.plans.reduce((a, p, i) => {
+  const b = data.plans[a];
+  return p.feasible !== b.feasible ? (p.feasible ? i : a) : p.step < b.step ? i : a;
+}, 0);
 
 // ---- text ----
 const milliseconds = (ns) => {
@@ -16,6 +21,10 @@ const bytes = (n) => {
     if (n >= size) return (n / size).toFixed(2) + ' ' + unit;
   }
   return n + ' B';
+};
+const rate = (step) => {
+  const n = data.batch / (step / 1e9);
+  return n >= 100 ? Math.round(n).toLocaleString('en') : n.toPrecision(3);
 };
 const percent = (part, whole) => (whole > 0 ? (100 * part / whole).toFixed(0) : '0') + ' %';
 
@@ -85,6 +94,7 @@ function drawTiles() {
   const busy = plan.devices.reduce((sum, d) => sum + d.busy, 0) / plan.devices.length;
   const tiles = [
     ['step', milliseconds(step), plan.feasible ? 'fits in memory' : 'does not fit in memory', !plan.feasible],
+    ['samples a second', rate(step), plan.measured ? 'measured: ' + rate(plan.measured) : `batch ${data.batch}`],
     ['over the best baseline', best ? (best.step - step >= 0 ? '+' : '') + (100 * (best.step - step) / step).toFixed(1) + ' %' : '–',
       best ? best.name + ', ' + milliseconds(best.step) : 'no baseline fits'],
     ['devices compute', percent(busy, step), 'of the step, on average'],
@@ -104,13 +114,14 @@ function drawPlanners() {
   const best = data.planners.filter((p) => p.baseline && p.feasible).map((p) => p.step);
   const base = best.length ? Math.min(...best) : null;
   const head = element('tr', {}, element('th', {}, 'planner'), element('th', {className: 'number'}, 'step'),
-    element('th', {style: {width: '40%'}}, ''), element('th', {className: 'number'}, 'over the best baseline'),
+    element('th', {className: 'number'}, 'samples/s'), element('th', {className: 'wide', style: {width: '40%'}}, ''), element('th', {className: 'number'}, 'over the best baseline'),
     element('th', {}, 'memory'));
   const rows = [...data.planners].sort((a, b) => b.feasible - a.feasible || a.step - b.step).map((p) =>
     element('tr', {className: p.baseline ? '' : 'given'},
       element('td', {}, p.name),
       element('td', {className: 'number'}, milliseconds(p.step)),
-      element('td', {}, element('div', {className: 'track'}, element('span',
+      element('td', {className: 'number'}, rate(p.step)),
+      element('td', {className: 'wide'}, element('div', {className: 'track'}, element('span',
         {style: {width: 100 * p.step / longest + '%', background: p.feasible ? (p.baseline ? 'var(--combine)' : 'var(--accent)') : 'var(--line)'}}))),
       element('td', {className: 'number'}, p.feasible && base !== null ? (base >= p.step ? '+' : '') + (100 * (base - p.step) / p.step).toFixed(1) + ' %' : '–'),
       element('td', {className: p.feasible ? '' : 'no'}, p.feasible ? 'fits' : 'lacks ' + bytes(p.missing))));
@@ -121,7 +132,8 @@ function drawPlanners() {
 const kindColors = ['forward', 'backward', 'update', 'combine', 'transfer', 'combine', 'all-reduce', 'push', 'pull', 'combine'];
 const kindNames = ['forward', 'backward', 'update', 'merge', 'transfer', 'sum', 'all-reduce', 'push', 'pull', 'overhead'];
 const timeline = byId('timeline');
-const gutter = 128, laneHeight = 20, laneGap = 3, axisHeight = 24;
+const laneHeight = 20, laneGap = 3, axisHeight = 24;
+let gutter = 128;
 let view = {from: 0, to: 1};
 let lanes = [];
 
@@ -129,6 +141,10 @@ function chooseLanes() {
   const all = byId('show-idle').checked;
   lanes = plan.lanes.filter((lane) => lane.start.length || lane.kind === 'device' || lane.kind === 'measured' || (all && lane.kind === 'link'));
 }
+
+// What was measured, where it is drawn as long as what was predicted: how much shorter.
+const aligned = () => Boolean(plan.measured) && byId('align').checked;
+const scaleOf = (lane) => lane.kind === 'measured' && aligned() ? plan.step / plan.measured : 1;
 
 function niceStep(span, count) {
   const raw = span / count, power = 10 ** Math.floor(Math.log10(raw));
@@ -138,6 +154,7 @@ function niceStep(span, count) {
 function drawTimeline() {
   const height = axisHeight + lanes.length * (laneHeight + laneGap) + 4;
   const [g, width] = prepare(timeline, height);
+  gutter = Math.min(128, Math.round(width * 0.3));
   const plot = width - gutter, span = view.to - view.from;
   const x = (t) => gutter + (t - view.from) / span * plot;
   const onlyCritical = byId('only-critical').checked;
@@ -152,7 +169,7 @@ function drawTimeline() {
     if (x(t) + 3 + g.measureText(label).width < width) g.fillText(label, x(t) + 3, 9);
   }
   lanes.forEach((lane, row) => {
-    const y = axisHeight + row * (laneHeight + laneGap);
+    const y = axisHeight + row * (laneHeight + laneGap), scale = scaleOf(lane);
     g.fillStyle = lane.kind === 'device' ? ink : muted;
     g.save();
     g.beginPath();
@@ -168,9 +185,9 @@ function drawTimeline() {
     g.clip();
     // Rectangles narrower than a pixel: one a pixel and colour.
     let drawnTo = -1, drawnKind = -1;
-    for (let i = firstVisible(lane); i < lane.start.length && lane.start[i] < view.to; ++i) {
+    for (let i = firstVisible(lane); i < lane.start.length && lane.start[i] * scale < view.to; ++i) {
       const task = lane.task[i], critical = plan.tasks.critical[task];
-      const left = x(lane.start[i]), right = x(lane.start[i] + lane.length[i]);
+      const left = x(lane.start[i] * scale), right = x((lane.start[i] + lane.length[i]) * scale);
       const kind = plan.tasks.kind[task];
       if (right <= drawnTo && kind === drawnKind && !critical) continue;
       const w = Math.max(right - left, 0.75);
@@ -201,16 +218,17 @@ function drawTimeline() {
 
 // The first task of a lane that ends after the left edge; tasks of a lane follow one another.
 function firstVisible(lane) {
+  const scale = scaleOf(lane);
   let low = 0, high = lane.start.length;
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (lane.start[middle] + lane.length[middle] > view.from) high = middle; else low = middle + 1;
+    if ((lane.start[middle] + lane.length[middle]) * scale > view.from) high = middle; else low = middle + 1;
   }
   return low;
 }
 
 // The step, or what was measured of it where that took longer.
-const whole = () => Math.max(plan.step, plan.measured || 0);
+const whole = () => aligned() ? plan.step : Math.max(plan.step, plan.measured || 0);
 
 function setView(from, to) {
   const span = Math.min(Math.max(to - from, 1000), whole());
@@ -232,7 +250,10 @@ function taskAt(event) {
   const y = event.clientY - timeline.getBoundingClientRect().top - axisHeight;
   const lane = lanes[Math.floor(y / (laneHeight + laneGap))];
   if (!lane || y < 0) return '';
-  const time = timeAt(event), slack = (view.to - view.from) / timeline.clientWidth;
+  // A finger is no wider than a few pixels of a lane, and no narrower.
+  const near = event.pointerType === 'touch' ? 8 : 1;
+  const scale = scaleOf(lane), time = timeAt(event) / scale;
+  const slack = near * (view.to - view.from) / timeline.clientWidth / scale;
   for (let i = firstVisible(lane); i < lane.start.length && lane.start[i] <= time + slack; ++i) {
     if (lane.start[i] + lane.length[i] < time - slack) continue;
     const task = lane.task[i], t = plan.tasks;
@@ -254,19 +275,48 @@ timeline.addEventListener('wheel', (e) => {
     zoom(1.0015 ** e.deltaY, timeAt(e));
   }
 }, {passive: false});
-let drag = null;
+// Pointers that are down: one drags, two zoom about what is between them.
+const pointers = new Map();
+let drag = null, pinch = null;
+const between = () => {
+  const [a, b] = [...pointers.values()];
+  return {clientX: (a.clientX + b.clientX) / 2, distance: Math.max(24, Math.abs(a.clientX - b.clientX))};
+};
 timeline.addEventListener('pointerdown', (e) => {
-  drag = {x: e.clientX, from: view.from, to: view.to};
+  pointers.set(e.pointerId, e);
   timeline.setPointerCapture(e.pointerId);
+  drag = pointers.size === 1 ? {x: e.clientX, y: e.clientY, from: view.from, to: view.to, moved: false} : null;
+  if (pointers.size === 2) {
+    const {clientX, distance} = between();
+    pinch = {at: timeAt({clientX}), distance, span: view.to - view.from};
+  }
   timeline.classList.add('dragging');
 });
 timeline.addEventListener('pointermove', (e) => {
+  if (pointers.has(e.pointerId)) pointers.set(e.pointerId, e);
+  if (pinch && pointers.size === 2) {
+    const {clientX, distance} = between(), box = timeline.getBoundingClientRect();
+    const span = pinch.span * pinch.distance / distance;
+    const from = pinch.at - (clientX - box.left - gutter) / (box.width - gutter) * span;
+    return setView(from, from + span);
+  }
   if (!drag) return showTip(e, taskAt(e));
+  if (Math.abs(e.clientX - drag.x) > 4) drag.moved = true;
   const move = (drag.x - e.clientX) / (timeline.clientWidth - gutter) * (drag.to - drag.from);
   setView(drag.from + move, drag.to + move);
 });
-timeline.addEventListener('pointerup', () => { drag = null; timeline.classList.remove('dragging'); });
-timeline.addEventListener('pointerleave', () => showTip(null, ''));
+function release(e) {
+  pointers.delete(e.pointerId);
+  if (e.type === 'pointerup' && drag && !drag.moved) showTip(e, taskAt(e));
+  drag = pinch = null;
+  if (!pointers.size) timeline.classList.remove('dragging');
+}
+timeline.addEventListener('pointerup', release);
+timeline.addEventListener('pointercancel', release);
+timeline.addEventListener('pointerleave', (e) => { if (e.pointerType !== 'touch') showTip(null, ''); });
+// A tap elsewhere, or scrolling, puts away what a tap has shown.
+addEventListener('pointerdown', (e) => { if (e.pointerType === 'touch') showTip(null, ''); }, true);
+addEventListener('scroll', () => showTip(null, ''), {passive: true});
 timeline.addEventListener('dblclick', () => setView(0, whole()));
 timeline.addEventListener('keydown', (e) => {
   const move = (view.to - view.from) / 8;
@@ -282,6 +332,7 @@ byId('zoom-in').onclick = () => zoom(0.6);
 byId('zoom-out').onclick = () => zoom(1 / 0.6);
 byId('zoom-all').onclick = () => setView(0, whole());
 byId('only-critical').onchange = drawTimeline;
+byId('align').onchange = () => { drawAligned(); setView(0, whole()); };
 byId('show-idle').onchange = () => { chooseLanes(); drawTimeline(); };
 
 // ---- why ----
@@ -420,13 +471,31 @@ function drawStrategy() {
   })));
 }
 
+// Lanes that are much longer than their predictions would leave these a stroke.
+const kFarOff = 1.5;
+function chooseAlignment() {
+  const ratio = plan.measured ? plan.measured / plan.step : 1;
+  byId('align-label').hidden = !plan.measured;
+  byId('align').checked = ratio > kFarOff || ratio < 1 / kFarOff;
+}
+function drawAligned() {
+  const ratio = plan.measured ? plan.measured / plan.step : 1;
+  byId('aligned').hidden = !aligned();
+  byId('aligned').textContent = `The measured step took ${milliseconds(plan.measured || 0)}, ` +
+    `${ratio.toPrecision(3)} times the predicted one. Its lanes are drawn as long as the predicted ones; ` +
+    'times at the top are predicted, those of a measured task are its own.';
+}
+
 // ---- all ----
 function draw() {
   drawTiles();
   drawPlanners();
   chooseLanes();
+  const kinds = new Set(plan.tasks.kind.map((kind) => kindColors[kind]));
   legend('legend', [['forward', 'forward'], ['backward', 'backward'], ['update', 'update'], ['combine', 'merge, sum, overhead'],
-    ['transfer', 'transfer'], ['all-reduce', 'all-reduce'], ['push', 'push'], ['pull', 'pull']]);
+    ['transfer', 'transfer'], ['all-reduce', 'all-reduce'], ['push', 'push'], ['pull', 'pull']].filter(([name]) => kinds.has(name)));
+  byId('legend').append(element('span', {}, element('i', {className: 'outlined'}), 'on the critical path'));
+  drawAligned();
   drawTimeline();
   drawWhy();
   drawMemory();
@@ -434,6 +503,8 @@ function draw() {
 }
 function choose(i) {
   plan = data.plans[i];
+  byId('plan-picker').value = i;
+  chooseAlignment();
   view = {from: 0, to: whole()};
   draw();
 }
@@ -446,4 +517,4 @@ dark.onchange = () => { root.classList.toggle('dark', dark.matches); draw(); };
 byId('theme').onclick = () => { root.classList.toggle('dark'); draw(); };
 let resizing = 0;
 addEventListener('resize', () => { cancelAnimationFrame(resizing); resizing = requestAnimationFrame(draw); });
-choose(0);
+choose(best);

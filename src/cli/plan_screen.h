@@ -1,0 +1,23 @@
+// What `plan` says to a person: one screen.
+#pragma once
+
+#include <string>
+
+#include "cli/devices_used.h"
+#include "planner/planner.h"
+
+namespace heterog::cli {
+
+struct PlanScreen {
+  const cost::Problem& problem;
+  const planner::PlannerResult& found;
+  const sim::Simulated& simulated;
+  const DevicesUsed& used;
+  double plan_seconds = 0;
+};
+
+// At most 24 lines with what follows it in `plan`: step and samples a second, the gain over the
+// baselines, the bound, memory, the devices and what share of the work each does, gradients.
+std::string plan_screen(const PlanScreen& screen);
+
+}  // namespace heterog::cli

@@ -1,0 +1,37 @@
+// Where a batch fits in no way that was tried: what would.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "explain/json.h"
+#include "loading/problem_files.h"
+
+namespace heterog::cli {
+
+// One way to train, on plain data parallelism over all devices or on one device.
+struct Fit {
+  std::int64_t batch = 0;
+  std::int64_t micro_batches = 1;
+  Nanoseconds step = 0;
+  std::string planner;  // "cp-ar"
+};
+struct WhatFits {
+  std::int64_t asked = 0;            // the batch that did not fit
+  std::optional<Fit> whole;          // the largest batch that does
+  std::optional<Fit> micro_batches;  // in micro-batches one after the other: the batch in the
+                                     // fewest that do, else the largest batch
+  std::optional<Fit> recomputing;    // with forward passes again for backward passes
+};
+
+// Bisects batches from `smallest`, which the graph is known to hold for, to that of `problem`.
+// Memory grows with the batch, so what it finds is the largest but for chance.
+WhatFits what_fits(const cost::Problem& problem, const loading::ProblemOptions& options,
+                   std::int64_t smallest, const std::function<bool()>& stopped);
+
+std::string what_fits_text(const WhatFits& fits);  // three lines
+explain::OrderedJson what_fits_json(const WhatFits& fits);
+
+}  // namespace heterog::cli

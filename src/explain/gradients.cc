@@ -1,0 +1,58 @@
+// Adds up parameters by how their gradients are aggregated.
+#include "explain/gradients.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "compiler/layout.h"
+#include "explain/amounts.h"
+
+namespace heterog::explain {
+
+namespace {
+
+// Parameters that travel in one way.
+struct Way {
+  Bytes bytes = 0;
+  std::size_t least = 0, most = 0;  // devices
+
+  void add(Bytes more, std::size_t devices) {
+    least = bytes == 0 ? devices : std::min(least, devices);
+    most = std::max(most, devices);
+    bytes += more;
+  }
+  std::string text(const char* how) const {
+    const std::string devices =
+        least == most ? std::to_string(most) : fmt::format("{} to {}", least, most);
+    return fmt::format("{} by {} among {} devices", bytes_text(bytes), how, devices);
+  }
+};
+
+}  // namespace
+
+std::string gradients_text(const cost::Problem& problem, const compiler::Strategy& strategy) {
+  const compiler::Layout layout = compiler::lay_out(problem, strategy);
+  Way reduced, served, still;
+  for (TensorId parameter : problem.graph->parameters()) {
+    if (layout.home_of[parameter] == compiler::Layout::kNoHome) continue;
+    const compiler::ParameterHome& home = layout.home(parameter);
+    Way& way = home.replicas.size() == 1                         ? still
+               : home.method == compiler::SyncMethod::kAllReduce ? reduced
+                                                                 : served;
+    way.add(problem.graph->bytes(parameter, 1), home.replicas.size());
+  }
+  std::string text;
+  const auto add = [&](const std::string& more) { text += (text.empty() ? "" : ", ") + more; };
+  const bool servers_first = served.bytes > reduced.bytes;
+  if (servers_first) add(served.text("parameter servers"));
+  if (reduced.bytes > 0) add(reduced.text("all-reduce"));
+  if (!servers_first && served.bytes > 0) add(served.text("parameter servers"));
+  if (still.bytes > 0) {
+    text += fmt::format("{}{} stay where they are made", text.empty() ? "" : "; ",
+                        bytes_text(still.bytes));
+  }
+  return text;
+}
+
+}  // namespace heterog::explain

@@ -1,0 +1,15 @@
+// How the gradients of a plan travel, in one line.
+#pragma once
+
+#include <string>
+
+#include "compiler/strategy.h"
+#include "cost/problem.h"
+
+namespace heterog::explain {
+
+// "411.1 MB by all-reduce among 8 devices, 83.5 MB by parameter servers among 2 to 8 devices; 2.1
+// MB stay where they are made": bytes of parameters, the most first.
+std::string gradients_text(const cost::Problem& problem, const compiler::Strategy& strategy);
+
+}  // namespace heterog::explain
