@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from heterog.errors import HeterogError
+from heterog.version import wrong_torch
 
 _API_VERSION = 5
 _PACKAGE = Path(__file__).resolve().parent
@@ -126,6 +127,8 @@ def load_library() -> ctypes.CDLL:
     if _library is not None:
         return _library
     path = find_library()
+    if wrong := wrong_torch(torch.__version__):
+        raise HeterogError(wrong)
     try:
         library = ctypes.CDLL(path)
     except OSError as error:
