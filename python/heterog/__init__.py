@@ -70,6 +70,6 @@ __all__ = [
     "weighted_gradients",
 ]
 
-# What needs no library goes on: auto_shares, exporting.
+# What needs no library goes on: auto_shares.
 if _wrong := wrong_torch(torch.__version__):
     warnings.warn(f"{_wrong}; until then, what plans or runs is refused", stacklevel=2)

@@ -4,6 +4,7 @@ import atexit
 import ctypes
 import logging
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -132,6 +133,11 @@ def load_library() -> ctypes.CDLL:
     try:
         library = ctypes.CDLL(path)
     except OSError as error:
+        if re.search(r"lib(torch_cuda|c10_cuda|cudart|nccl)\b", str(error)):
+            raise HeterogError(
+                f"{path} is built for CUDA 13, and torch {torch.__version__} is not ({error}): install "
+                "torch for CUDA 13, or heterog in place of heterog-cu13"
+            ) from error
         raise HeterogError(
             f"{path} cannot be loaded with torch {torch.__version__}: {error}; it must be built "
             "with the version that is installed"

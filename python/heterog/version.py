@@ -9,7 +9,7 @@ import re
 VERSION = "0.1.0"
 # From this one, up to below that one, as pyproject.toml says: the interface of LibTorch in C++ changes
 # with every minor version (docs/dependencies.md).
-TORCH = ((2, 10), (2, 13))
+TORCH = ((2, 11), (2, 13))
 
 
 def wrong_torch(version: str) -> str:

@@ -37,7 +37,7 @@ def test_refuses_a_version_of_torch_that_the_library_is_not_for(monkeypatch, tmp
     (tmp_path / "bin" / "heterog").touch()
     monkeypatch.setattr(heterog_command, "_PACKAGE", tmp_path)
     monkeypatch.setattr(heterog_command.os, "execve", lambda *how: pytest.fail("started"))
-    for version in ("2.9.1", "2.13.0+cpu", "3.0", "strange"):
+    for version in ("2.10.0", "2.13.0+cpu", "3.0", "strange"):
         monkeypatch.setattr(heterog_command.importlib.metadata, "version", lambda name, v=version: v)
         with pytest.raises(SystemExit) as ended:
             heterog_command.main()
@@ -46,10 +46,10 @@ def test_refuses_a_version_of_torch_that_the_library_is_not_for(monkeypatch, tmp
 
 
 def test_which_versions_of_torch_the_library_runs_with():
-    for version in ("2.10.0", "2.11.0+cu130", "2.12.1+cpu", "2.12.0a0+git123"):
+    for version in ("2.11.0", "2.11.0+cu130", "2.12.1+cpu", "2.12.0a0+git123"):
         assert wrong_torch(version) == ""
-    for version in ("2.9.1", "2.13.0", "1.12.1", "3.11.0", ""):
-        assert "torch>=2.10,<2.13" in wrong_torch(version)
+    for version in ("2.10.0", "2.13.0", "1.12.1", "3.11.0", ""):
+        assert "torch>=2.11,<2.13" in wrong_torch(version)
 
 
 def test_the_wheel_asks_for_the_versions_that_the_package_takes():
