@@ -13,11 +13,19 @@ from pathlib import Path
 from setuptools import setup
 from setuptools.command.build_py import build_py
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(os.environ.get("HETEROG_ROOT", Path(__file__).resolve().parent.parent))
 BUILD = ROOT / os.environ.get("HETEROG_BUILD", "build/release")
 LIBRARY = BUILD / "lib" / "libheterog.so"
 PROGRAM = BUILD / "bin" / "heterog"
 BUILT = LIBRARY.is_file() and PROGRAM.is_file()
+# What the program and README's commands read.
+SHIPPED = (
+    "configs/*.json",
+    "configs/clusters/*.json",
+    "configs/train/*.json",
+    "models/*.json.gz",
+    "models/policies/zoo-small.ckpt",
+)
 # Of the system that builds, which another may lack.
 BROUGHT = ("libfmt.", "libspdlog.")
 
@@ -39,10 +47,9 @@ class WithPrograms(build_py):
         for source in (LIBRARY, *brought_libraries()):
             self.put(source, folder / "lib" / source.name, strip=True)
         self.put(PROGRAM, folder / "bin" / "heterog", strip=True)
-        for name in ("devices.json", "links.json"):
-            self.put(ROOT / "configs" / name, folder / "configs" / name)
-        policy = Path("models/policies/zoo-small.ckpt")
-        self.put(ROOT / policy, folder / policy)
+        for pattern in SHIPPED:
+            for source in sorted(ROOT.glob(pattern)):
+                self.put(source, folder / source.relative_to(ROOT))
 
     def put(self, source: Path, target: Path, strip: bool = False) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)

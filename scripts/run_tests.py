@@ -160,6 +160,9 @@ def main():
         ("format", lambda: one("Format", ["scripts/check_format.sh"])),
         ("C++", lambda: cpp_tests("dev")),
         ("Python", lambda: python_tests(quick)),
+        ("reference", lambda: one("Reference", [sys.executable, "scripts/reference.py", "--check"])),
+        ("wheel", lambda: one("Wheel and pages", [sys.executable, "scripts/check_wheel.py"])),
+        ("site", lambda: one("Site", ["scripts/build_site.sh"])),
         ("Damaged files", lambda: damaged_files(240 if quick else 1200)),
     ]
     if not quick:

@@ -1,5 +1,9 @@
 """heterog: plans and runs synchronous training on devices that are not all alike."""
 
+import warnings
+
+import torch
+
 from heterog.checkpoint import Checkpoint, load_checkpoint
 from heterog.config import RunnerConfig
 from heterog.errors import (
@@ -29,6 +33,7 @@ from heterog.uneven import UnevenBatchSampler
 from heterog.uneven_trainer import uneven_trainer
 from heterog.verbs import compare, explain, plan, shares, simulate, verify
 from heterog.version import VERSION as __version__
+from heterog.version import wrong_torch
 
 __all__ = [
     "Checkpoint",
@@ -64,3 +69,7 @@ __all__ = [
     "verify",
     "weighted_gradients",
 ]
+
+# What needs no library goes on: auto_shares.
+if _wrong := wrong_torch(torch.__version__):
+    warnings.warn(f"{_wrong}; until then, what plans or runs is refused", stacklevel=2)

@@ -10,6 +10,8 @@ from heterog.errors import HeterogError
 from heterog.files import make_folder, replace_file
 
 _PACKAGE = Path(__file__).resolve().parent
+# Of what comes with heterog: the wheel, or the checkout that this file lies in.
+_HOMES = (_PACKAGE, _PACKAGE.parent.parent)
 _DATA_BASES = ("devices.json", "links.json")
 # What the loopback device of two cores achieves (configs/clusters/local-2cpu.json).
 _CPU_FABRIC = {"kind": "switch", "bandwidth_bytes_per_second": 1.46e9, "latency_seconds": 13.5e-6}
@@ -20,7 +22,7 @@ def cluster_file(device_info, cache: Path, ranks: bool = True) -> str:
     """A cluster file (docs/formats.md) for
 
     "auto"       what this machine has, or with `ranks` the machines of the job that this is a rank of
-    a path       of one
+    a path       of one, or the name of one of the project's, as "heterog-8gpu"
     "cpu:2"      so many CPU devices of this host
     a list       of device models, or of {"model": …, "count": …}: one host, cards on PCIe 3
     a dict       what a cluster file holds; format, version and name may be left out
@@ -92,10 +94,23 @@ def _one_host(devices: list[dict]) -> dict:
 def _given(path: Path, cache: Path) -> str:
     """A copy beside the data bases that hold for it: what was planned is what is run, and a plan
     that was made before is found again only while none of them has changed."""
+    path = _shipped(path)
     if not path.is_file():
         raise HeterogError(f"device_info: {path}: no such file")
     bases = {name: nearest(path, name) or installed(name) for name in _DATA_BASES}
     return _kept(_read(path), bases, cache)
+
+
+def _shipped(path: Path) -> Path:
+    """One of the project's clusters, by its path or its name, where no such file is here (as
+    src/base/own_file.h)."""
+    if path.is_absolute() or path.exists():
+        return path
+    named = Path("configs/clusters", f"{path}.json") if len(path.parts) == 1 else path
+    for folder in _HOMES:
+        if (folder / named).is_file():
+            return folder / named
+    return path
 
 
 def nearest(path: Path, name: str) -> Path | None:
@@ -107,10 +122,10 @@ def nearest(path: Path, name: str) -> Path | None:
 
 
 def installed(name: str) -> Path:
-    """In the wheel, or in the checkout that this file lies in."""
-    for folder in (_PACKAGE / "configs", _PACKAGE.parent.parent / "configs"):
-        if (folder / name).is_file():
-            return folder / name
+    """A data base of the project."""
+    for folder in _HOMES:
+        if (folder / "configs" / name).is_file():
+            return folder / "configs" / name
     raise HeterogError(f"{name} was not found in {_PACKAGE / 'configs'}; install the wheel again")
 
 

@@ -4,12 +4,14 @@ import atexit
 import ctypes
 import logging
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 
 from heterog.errors import HeterogError
+from heterog.version import wrong_torch
 
 _API_VERSION = 5
 _PACKAGE = Path(__file__).resolve().parent
@@ -126,9 +128,16 @@ def load_library() -> ctypes.CDLL:
     if _library is not None:
         return _library
     path = find_library()
+    if wrong := wrong_torch(torch.__version__):
+        raise HeterogError(wrong)
     try:
         library = ctypes.CDLL(path)
     except OSError as error:
+        if re.search(r"lib(torch_cuda|c10_cuda|cudart|nccl)\b", str(error)):
+            raise HeterogError(
+                f"{path} is built for CUDA 13, and torch {torch.__version__} is not ({error}): install "
+                "torch for CUDA 13, or heterog in place of heterog-cu13"
+            ) from error
         raise HeterogError(
             f"{path} cannot be loaded with torch {torch.__version__}: {error}; it must be built "
             "with the version that is installed"

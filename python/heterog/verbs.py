@@ -51,9 +51,10 @@ def plan(
 ) -> Plan:
     """Finds a plan for a training step on devices.
 
-    graph         the path of a graph, a TrainingStep (export_training_step), or the dict of one
-    cluster       the path of a cluster file; "cpu:2"; a list of device models, as ["T4", "P100"],
-                  all in one host; or a dict of what a cluster file holds
+    graph         the path of a graph, the name of one of the zoo, a TrainingStep
+                  (export_training_step), or the dict of a graph
+    cluster       the path of a cluster file, or the name of a shipped one; "cpu:2"; a list of device
+                  models, as ["T4", "P100"], all in one host; or a dict of what a cluster file holds
     batch         samples of one step, over all devices
     planner       one of `heterog planners`, with options as "NAME:option=value,option=value"; the
                   portfolio if None

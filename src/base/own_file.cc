@@ -34,4 +34,15 @@ std::string nearest_above(const std::string& file, const std::string& name) {
   return "";
 }
 
+std::string here_or_shipped(const std::string& given, const std::string& folder,
+                            const std::string& ending) {
+  std::error_code error;
+  const fs::path path(given);
+  if (path.empty() || path.is_absolute() || fs::exists(path, error)) return given;
+  const bool by_name = given.find('/') == std::string::npos;
+  const std::string found =
+      nearest_above(own_file(), by_name ? folder + "/" + given + ending : given);
+  return found.empty() ? given : found;
+}
+
 }  // namespace heterog

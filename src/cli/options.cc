@@ -28,8 +28,12 @@ void add_common(CLI::App& verb, CommonOptions& options) {
 }
 
 void add_graph_and_cluster(CLI::App& verb, ProblemOptions& options) {
-  verb.add_option("--graph", options.graph, "Model graph (models/*.json.gz)")->required();
-  verb.add_option("--cluster", options.cluster, "Cluster (configs/clusters/*.json)")->required();
+  verb.add_option("--graph", options.graph,
+                  "Model graph: a file, or one of the zoo by its name (models/*.json.gz)")
+      ->required();
+  verb.add_option("--cluster", options.cluster,
+                  "Cluster: a file, or a shipped one by its name (configs/clusters/*.json)")
+      ->required();
   verb.add_option("--collectives", options.collectives,
                   "per-device: all-reduces of disjoint devices may overlap; serial: none may")
       ->capture_default_str();

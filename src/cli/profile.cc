@@ -270,7 +270,9 @@ void add_profile(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<ProfileOptions>();
   CLI::App& verb =
       *app.add_subcommand("profile", "Measures the operators of a graph on this machine");
-  verb.add_option("--graph", options->graph, "Model graph (models/*.json.gz)")->required();
+  verb.add_option("--graph", options->graph,
+                  "Model graph: a file, or one of the zoo by its name (models/*.json.gz)")
+      ->required();
   verb.add_option("--out", options->out, "Profile to write")->required();
   verb.add_option("--device", options->device,
                   "The device type that this machine has, as in configs/devices.json")

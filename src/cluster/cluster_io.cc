@@ -364,12 +364,8 @@ struct DataBases {
 }  // namespace
 
 std::string installed_config(const std::string& name) {
-  namespace fs = std::filesystem;
-  const fs::path built = fs::path(HETEROG_CONFIG_DIR) / name;
-  std::error_code error;
-  if (fs::is_regular_file(built, error)) return built.string();
   const std::string found = nearest_above(own_file(), "configs/" + name);
-  return found.empty() ? built.string() : found;
+  return found.empty() ? (std::filesystem::path(HETEROG_CONFIG_DIR) / name).string() : found;
 }
 
 DeviceDatabase devices_for(const std::string& path) {
@@ -377,7 +373,8 @@ DeviceDatabase devices_for(const std::string& path) {
   return found.both ? read_devices_over(found.shipped, found.near) : read_devices(found.near);
 }
 
-Cluster load_cluster(const std::string& path) {
+Cluster load_cluster(const std::string& given) {
+  const std::string path = here_or_shipped(given, "configs/clusters", ".json");
   const std::string text = read_file(path);  // first, so that a missing file is what is reported
   const DataBases found(path, "links.json");
   LinkDatabase links = read_links(found.near);

@@ -37,8 +37,8 @@ Cluster read_cluster(const std::string& path, const DeviceDatabase& devices,
 Cluster parse_cluster(const std::string& text, const std::string& source,
                       const DeviceDatabase& devices, const LinkDatabase& links = {});
 
-// A file of the project's configs/: where it was built, else in a folder configs/ above the
-// program or the library.
+// A file of the project's configs/: in a folder configs/ above the program or the library, else
+// where it was built.
 std::string installed_config(const std::string& name);
 
 // The devices that hold for a file at `path`: those that are installed, and over them those of the
@@ -47,7 +47,8 @@ DeviceDatabase devices_for(const std::string& path);
 
 // Reads the cluster with the data bases that are installed with the program, and over them those
 // found beside it: the nearest devices.json and links.json in the cluster file's folder or the ones
-// above.
-Cluster load_cluster(const std::string& path);
+// above. A cluster that is not there may be one of the project's, by its name
+// (base/own_file.h).
+Cluster load_cluster(const std::string& given);
 
 }  // namespace heterog::cluster

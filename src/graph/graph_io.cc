@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/json_reader.h"
+#include "base/own_file.h"
 #include "base/text.h"
 #include "graph/memory_order.h"
 #include "graph/value_text.h"
@@ -355,7 +356,8 @@ GraphFile parse_graph_file(const std::string& text, const std::string& source) {
   return Reader(source).read(parse_json(text, source));
 }
 
-GraphFile read_graph_file(const std::string& path) {
+GraphFile read_graph_file(const std::string& given) {
+  const std::string path = here_or_shipped(given, "models", ".json.gz");
   return Reader(path).read(read_json_file(path));  // the text is gone before the graph is made
 }
 

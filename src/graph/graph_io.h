@@ -15,8 +15,9 @@ struct GraphFile {
   std::int64_t smallest_batch = 1;
 };
 
-// Throw an input error that names file and field. Never crash, whatever the bytes.
-GraphFile read_graph_file(const std::string& path);
+// Throw an input error that names file and field. Never crash, whatever the bytes. A file that is
+// not there may be a model of the zoo, by its name (base/own_file.h).
+GraphFile read_graph_file(const std::string& given);
 GraphFile parse_graph_file(const std::string& text, const std::string& source);
 // Where no whole batch is meant.
 ModelGraph read_graph(const std::string& path);

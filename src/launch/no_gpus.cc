@@ -11,6 +11,8 @@ Bytes free_memory(std::size_t) {
   return 0;
 }
 
-std::string no_gpu_reason() { return "this build of heterog has no CUDA (preset cuda)"; }
+std::string no_gpu_reason() {
+  return "this build of heterog has no CUDA: install heterog-cu13, or build the preset cuda";
+}
 
 }  // namespace heterog::launch

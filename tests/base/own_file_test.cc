@@ -33,5 +33,33 @@ TEST(OwnFile, NearestAboveStopsAtTheFirst) {
   fs::remove_all(top);
 }
 
+TEST(OwnFile, WhatIsNotHereMayHaveBeenShipped) {
+  namespace fs = std::filesystem;
+  const fs::path own = fs::path(own_file()).parent_path();
+  const std::string name = "own_file_" + std::to_string(getpid());
+  fs::create_directories(own / name);
+  const std::string shipped = (own / name / "one.json").string();
+  write_file(shipped, "1");
+  EXPECT_EQ(here_or_shipped(name + "/one.json", "models", ".json"), shipped);  // by its path
+  EXPECT_EQ(here_or_shipped("one", name, ".json"), shipped);                   // by its name
+  // Neither here nor shipped: as given.
+  EXPECT_EQ(here_or_shipped("two", name, ".json"), "two");
+  EXPECT_EQ(here_or_shipped(name + "/one", name, ".json"), name + "/one");
+  EXPECT_EQ(here_or_shipped("", name, ".json"), "");
+  // A file of the user's own comes first, and a full path means itself.
+  const fs::path before = fs::current_path();
+  const fs::path here = fs::path(testing::TempDir()) / name;
+  fs::create_directories(here / name);
+  fs::current_path(here);
+  write_file("one", "2");
+  write_file(name + "/one.json", "2");
+  EXPECT_EQ(here_or_shipped("one", name, ".json"), "one");
+  EXPECT_EQ(here_or_shipped(name + "/one.json", "models", ".json"), name + "/one.json");
+  EXPECT_EQ(here_or_shipped("/" + name + "/one.json", "", ""), "/" + name + "/one.json");
+  fs::current_path(before);
+  fs::remove_all(own / name);
+  fs::remove_all(here);
+}
+
 }  // namespace
 }  // namespace heterog

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "runtime/exec/random_data.h"
+#include "runtime/kernels/numbers.h"
 
 namespace heterog::runtime {
 
@@ -131,7 +132,7 @@ class Comparison {
     std::array<Worst, kKinds.size()> worst{};
     Verification verification;
     for (const at::Tensor& found : ranks.gather(packed())) {
-      const double* numbers = found.const_data_ptr<double>();
+      const double* numbers = numbers_of<double>(found);
       for (Worst& one : worst) {
         Worst other;
         other.relative = numbers[0];

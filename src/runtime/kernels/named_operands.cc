@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "runtime/kernels/numbers.h"
 
 namespace heterog::runtime {
 
@@ -62,7 +63,7 @@ std::vector<std::int64_t> Operands::integers(std::string_view name) const {
   if (value.isIntList()) return value.toIntVector();
   if (!value.isTensor()) refuse(name, "is no list of integers");
   const at::Tensor list = tensor(name).to(at::kCPU, at::kLong).contiguous();
-  return {list.const_data_ptr<std::int64_t>(), list.const_data_ptr<std::int64_t>() + list.numel()};
+  return {numbers_of<std::int64_t>(list), numbers_of<std::int64_t>(list) + list.numel()};
 }
 
 std::int64_t Operands::size(std::string_view name, std::int64_t dim) const {
@@ -115,7 +116,7 @@ namespace {
 
 // Of a tensor of one element in host memory. Not by item(), which is what waits for a device.
 std::int64_t number_in(const at::Tensor& tensor) {
-  return *tensor.to(at::kLong).const_data_ptr<std::int64_t>();
+  return *numbers_of<std::int64_t>(tensor.to(at::kLong));
 }
 
 }  // namespace
@@ -139,7 +140,7 @@ void Operands::hold_or(std::string_view name, std::int64_t end, std::int64_t als
   }
   if (!tensor.is_cpu()) return;
   const at::Tensor list = tensor.to(at::kLong).contiguous();
-  const auto* values = list.const_data_ptr<std::int64_t>();
+  const auto* values = numbers_of<std::int64_t>(list);
   for (std::int64_t i = 0; i < list.numel(); ++i) {
     if (values[i] != also) lie_in(name, values[i], 0, end - 1);
   }

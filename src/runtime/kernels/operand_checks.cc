@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "runtime/kernels/memory_order.h"
+#include "runtime/kernels/numbers.h"
 
 namespace heterog::runtime {
 namespace {
@@ -107,7 +108,7 @@ void ctc_loss(const Operands& o) {
       at::isIntegralType(o.tensor("targets").scalar_type(), false)) {
     // What pads a row may be anything.
     const at::Tensor targets = o.tensor("targets").to(at::kLong).contiguous();
-    const auto* next = targets.const_data_ptr<std::int64_t>();
+    const auto* next = numbers_of<std::int64_t>(targets);
     for (std::int64_t length : of_targets) {
       for (std::int64_t i = 0; i < length; ++i) o.lie_in("targets", next[i], 0, classes - 1);
       next += padded ? most : length;
@@ -145,7 +146,7 @@ void bags(const Operands& o, std::int64_t rows) {
     return;
   }
   const at::Tensor ends = offsets.to(at::kLong).contiguous();
-  const auto* begin = ends.const_data_ptr<std::int64_t>();
+  const auto* begin = numbers_of<std::int64_t>(ends);
   o.lie_in("offsets", *begin, 0, 0);
   if (!std::is_sorted(begin, begin + ends.numel())) o.refuse("offsets", "does not ascend");
 }

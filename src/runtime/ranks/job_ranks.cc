@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "runtime/kernels/numbers.h"
 #include "runtime/program/input_rows.h"
 #include "runtime/program/job_terms.h"
 #include "runtime/ranks/team.h"
@@ -198,7 +199,7 @@ class OneRank final : public Ranks {
         at::tensor({batch, as_number(data), as_number(made), as_number(job.problem->graph->hash())},
                    at::kLong));
     const auto said = [&](std::size_t rank, std::size_t which) {
-      return all[rank].const_data_ptr<std::int64_t>()[which];
+      return numbers_of<std::int64_t>(all[rank])[which];
     };
     for (std::size_t rank = 1; rank < all.size(); ++rank) {
       VALIDATE(said(rank, 0) == said(0, 0),
@@ -274,7 +275,7 @@ StepReport Ranks::step(std::int64_t number, const StepInputs& inputs, std::size_
   StepReport report;
   Said sum{};
   for (std::int64_t rank = 0; rank < all.size(0); ++rank) {
-    const double* said = all.const_data_ptr<double>() + rank * width;
+    const double* said = numbers_of<double>(all) + rank * width;
     if (!std::isfinite(said[kAddend]) || !std::isfinite(said[kWhole])) {
       const DeviceId device(static_cast<std::size_t>(rank));
       throw Error(ErrorKind::kVerification,

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "runtime/kernels/numbers.h"
 
 namespace heterog::runtime {
 
@@ -83,7 +84,7 @@ IdVector<DeviceId, RankRecord> gather_records(const Job& job, const RankRecord& 
   }
   IdVector<DeviceId, RankRecord> records;
   for (const at::Tensor& other : transport.gather_all(packed)) {
-    const std::int64_t* theirs = other.const_data_ptr<std::int64_t>();
+    const std::int64_t* theirs = numbers_of<std::int64_t>(other);
     RankRecord record{.start = theirs[0], .duration = theirs[1]};
     const Program& program = job.programs[DeviceId(records.size())];
     for (std::size_t i = 0; i < program.instructions.size(); ++i) {

@@ -1,0 +1,114 @@
+"""Makes the site of docs/ in build/site: lays its pages out for Sphinx, and runs it.
+
+Pages are written for the repository, where "docs/costs.md" in a sentence is clear and README.md
+stands above docs/. Here such names become links, and README.md the first page. A link to a file that
+is no page becomes its name. What leads nowhere, and a page that CONTENTS does not have, is an error.
+scripts/build_site.sh makes the environment, and calls this.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+OUT = ROOT / "build" / "site"
+STAGE = ROOT / "build" / "site-pages"
+
+# What stands in the bar at the side; pages of docs/, and those of OTHERS.
+CONTENTS = {
+    "Begin": ["tutorial", "paths", "words", "comparison"],
+    "Change a script": ["auto_shares", "shares"],
+    "Plan": ["exporting", "discover", "clusters", "planning_from_python", "pipelines", "profiling"],
+    "Understand a plan": ["explain", "verifying"],
+    "Train by a plan": ["client", "running"],
+    "Look up": ["reference_command", "reference_python", "formats", "limits", "troubleshooting"],
+    "How good it is": ["results", "costs", "searching", "policy", "performance", "zoo"],
+    "Work on it": ["design", "sources", "contributing", "dependencies", "changes"],
+}
+OTHERS = {
+    "README.md": "index",
+    "models/README.md": "zoo",
+    "src/README.md": "sources",
+    "CONTRIBUTING.md": "contributing",
+    "CHANGELOG.md": "changes",
+}
+
+
+def page_names() -> dict[str, str]:
+    """Path in the repository → name on the site."""
+    found = {f"docs/{path.name}": path.stem for path in sorted((ROOT / "docs").glob("*.md"))}
+    found["docs/search.md"] = "searching"  # Sphinx has a page search of its own
+    return found | OTHERS
+
+
+def link(source: str, target: str, text: str, names: dict[str, str]) -> str:
+    """A link of the page at `source`, as it is on the site."""
+    if re.match(r"[a-z]+:|#", target):
+        return f"[{text}]({target})"
+    path, _, anchor = target.partition("#")
+    inside = ((ROOT / source).parent / path).resolve().relative_to(ROOT).as_posix()
+    if inside in names:
+        shown = names.get(text.strip("`"))  # "docs/costs.md" as a text says nothing to readers here
+        return f"[{shown or text}]({names[inside]}.md{'#' + anchor if anchor else ''})"
+    if not (ROOT / inside).exists():
+        raise SystemExit(f"{source}: the link to {target} leads nowhere")
+    return text if text.startswith("`") else f"{text} (`{inside}`)"
+
+
+def outside_code(text: str, change) -> str:
+    """`change` of all that is no code: blocks, and words in backticks."""
+    parts = re.split(r"(^```.*?^```$|<!--.*?-->|`[^`\n]+`(?!\]))", text, flags=re.DOTALL | re.MULTILINE)
+    return "".join(part if number % 2 else change(part) for number, part in enumerate(parts))
+
+
+def site_page(source: str, text: str, names: dict[str, str]) -> str:
+    # A page that is written for two places says where it is in a mark of run_pages.py.
+    def change(part: str) -> str:
+        part = re.sub(
+            r"\[([^\]\[]*(?:\[[^\]]*\])?[^\]\[]*)\]\(([^)\s]+)\)",
+            lambda found: link(source, found[2], found[1], names),
+            part,
+        )
+        # Names of pages in a sentence; not those inside a link.
+        return re.sub(
+            r"(?<![\w/\[.])(?<!\]\()((?:docs|models|src)/\w+\.md|CONTRIBUTING\.md|CHANGELOG\.md)(?![\w\]#])",
+            lambda found: f"[{names[found[1]]}]({names[found[1]]}.md)" if found[1] in names else found[1],
+            part,
+        )
+
+    return outside_code(re.sub(r"<!--.*?-->\n?", "", text, flags=re.DOTALL), change)
+
+
+def contents() -> str:
+    blocks = []
+    for caption, pages in CONTENTS.items():
+        listed = "\n".join(pages)
+        blocks.append(f"```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{listed}\n```")
+    return "\n".join(blocks)
+
+
+def stage() -> None:
+    shutil.rmtree(STAGE, ignore_errors=True)
+    STAGE.mkdir(parents=True)
+    names = page_names()
+    for source, name in names.items():
+        text = site_page(source, (ROOT / source).read_text(encoding="utf-8"), names)
+        if name == "index":
+            text += "\n" + contents() + "\n"
+        (STAGE / f"{name}.md").write_text(text, encoding="utf-8")
+
+
+def main() -> int:
+    stage()
+    shutil.rmtree(OUT, ignore_errors=True)
+    command = ["-b", "html", "-W", "--keep-going", "-q", "-E", "-c", Path(__file__).parent, STAGE, OUT]
+    code = subprocess.run([sys.executable, "-m", "sphinx", *command]).returncode
+    if code == 0:
+        print(f"{len(list(OUT.glob('*.html')))} pages in {OUT.relative_to(ROOT)}/index.html")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
