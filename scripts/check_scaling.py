@@ -2,6 +2,7 @@
 """Prints steps on several GPUs, predicted beside measured (docs/clusters.md explains the rows).
 
 usage: .venv/bin/python scripts/check_scaling.py [--program build/dev/bin/heterog] [--only WORD]
+       .venv/bin/python scripts/check_scaling.py --only horovod --bucket 64
        .venv/bin/python scripts/check_scaling.py --fit
 
 Every case is public: what one GPU does and what several do. The device is scaled until the step of
@@ -256,6 +257,7 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--program", default=str(ROOT / "build/dev/bin/heterog"))
     parser.add_argument("--only", default="", help="cases whose setup has this word")
+    parser.add_argument("--bucket", type=int, help="MiB of Horovod's buckets, if not the baseline's")
     parser.add_argument("--fit", action="store_true", help="prints the deviation of steps instead")
     options = parser.parse_args()
     if options.fit:
@@ -270,6 +272,9 @@ def main():
         for case in cases():
             if options.only.lower() not in case.setup.name.lower():
                 continue
+            if options.bucket and case.setup.planner == "horovod":
+                planner = f"horovod:bucket_bytes={options.bucket << 20}"
+                case = replace(case, setup=replace(case.setup, planner=planner))
             predicted = predictor.predicted(case)
             error = 100 * (case.measured / predicted - 1)
             if not is_fitted(case):
