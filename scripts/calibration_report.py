@@ -64,12 +64,16 @@ def table(rows):
 
 def sums(rows):
     """Lines of predicted over measured seconds, summed over the rows of a device and kind of kernel:
-    rows that the fit has seen, and held-out ones. Groups of fewer than FEW rows are left out."""
+    rows that the fit has seen, and held-out ones. Groups of fewer than FEW rows are left out.
+
+    The scatter is what the held-out sum of a group would be off by, were its rows drawn from those of
+    the fit: rows are off each by itself, so that few long ones do not cancel out. Two such deviations
+    are what noise alone exceeds once in twenty."""
     groups = collections.defaultdict(list)
     for row in rows:
         groups[row.device, row.group].append(row)
-    yield f"{'device':16} {'kernels':37} {'rows':>5} {'of the fit':>11} {'held out':>9}"
-    outside = []
+    yield f"{'device':16} {'kernels':37} {'rows':>5} {'of the fit':>11} {'held out':>9} {'scatter':>8}"
+    outside, beyond = [], 0
     for (device, group), members in sorted(groups.items()):
         if len(members) < FEW:
             continue
@@ -77,10 +81,23 @@ def sums(rows):
         for held_out in (False, True):
             mine = [row for row in members if row.held_out == held_out]
             cells.append(sum(row.calibrated for row in mine) / sum(row.seconds for row in mine))
+        deviation = scatter(members)
+        beyond += abs(cells[1] - 1) > 2 * deviation
         outside.append([not 0.95 <= cell <= 1.05 for cell in cells])
-        yield f"{device:16} {group:37} {len(members):5} {cells[0]:11.2f} {cells[1]:9.2f}"
+        yield f"{device:16} {group:37} {len(members):5} {cells[0]:11.2f} {cells[1]:9.2f} {deviation:8.2f}"
     yield (f"outside 0.95 to 1.05: {sum(fit for fit, _ in outside)} of {len(outside)} on the fit, "
-           f"{sum(held for _, held in outside)} held out")
+           f"{sum(held for _, held in outside)} held out; "
+           f"off by more than twice their scatter: {beyond} held out")
+
+
+def scatter(members):
+    """The deviation of the held-out sum over the measured one, from the errors of the other rows."""
+    fitted = [row for row in members if not row.held_out]
+    seconds = np.array([row.seconds for row in fitted])
+    errors = np.array([row.calibrated for row in fitted]) / seconds - 1
+    held_out = np.array([row.seconds for row in members if row.held_out])
+    of_a_row = np.sqrt(np.average(errors ** 2, weights=seconds))
+    return of_a_row * np.sqrt((held_out ** 2).sum()) / held_out.sum()
 
 
 def layers(program):

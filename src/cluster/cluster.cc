@@ -51,6 +51,9 @@ void check_type(const DeviceType& type, const std::string& where) {
   VALIDATE(finite_at_least(type.collective_slowdown, 1),
            "{}: collective_slowdown of {} is {}; it must be 1 or more", where, type.name,
            type.collective_slowdown);
+  VALIDATE(finite_at_least(type.step_deviation, 0) && type.step_deviation <= 1,
+           "{}: step_deviation of {} is {}; it must lie in 0 to 1", where, type.name,
+           type.step_deviation);
 }
 
 void check_machine(const MachineSpec& spec, const std::string& source, std::size_t machines) {
@@ -136,6 +139,7 @@ void hash_type(Hasher& hasher, const DeviceType& type) {
   if (type.host_seconds > 0) hasher.add(bits(type.host_seconds));
   for (double share : type.efficiency) hasher.add(bits(share));
   if (type.collective_slowdown > 1) hasher.add(bits(type.collective_slowdown));
+  if (type.step_deviation > 0) hasher.add(bits(type.step_deviation));
   if (type.calibration) {
     hasher.add(static_cast<std::uint64_t>(type.multiprocessors));
     hasher.add(static_cast<std::uint64_t>(type.cache_bytes));

@@ -65,6 +65,9 @@ struct DeviceType {
   // How many times as long it computes while it takes part in a collective, which runs on some of
   // its multiprocessors and takes some of its bandwidth.
   double collective_slowdown = 1;
+  // Relative standard deviation of what devices of the type take for the same computation: they are
+  // not all equally fast, nor is one always.
+  double step_deviation = 0;
   std::optional<Calibration> calibration;  // none: costed by the shares above
 
   friend bool operator==(const DeviceType&, const DeviceType&) = default;

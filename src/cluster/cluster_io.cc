@@ -84,6 +84,7 @@ DeviceType read_device(const JsonValue& value, const Efficiencies& efficiencies,
            printable(key));
   std::copy(found->second.begin(), found->second.end(), type.efficiency);
   type.collective_slowdown = object.number_or("collective_slowdown", 1, 100, 1);
+  type.step_deviation = object.number_or("step_deviation", 0, 1, 0);
   type.multiprocessors = static_cast<int>(object.integer_or("multiprocessors", 1, 1 << 20, 1));
   if (object.has("calibration")) {
     const std::string name = object.string("calibration");

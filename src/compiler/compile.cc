@@ -17,6 +17,7 @@
 #include "compiler/layout.h"
 #include "compiler/order.h"
 #include "compiler/recomputation.h"
+#include "compiler/slowest.h"
 #include "compiler/turns.h"
 
 namespace heterog::compiler {
@@ -97,6 +98,7 @@ Plan compile(const cost::Problem& problem, const Strategy& strategy, const Compi
   plan.batch = problem.batch;
   set_memory(problem, e.where, plan);
   set_drag(*problem.cluster, plan);
+  wait_for_slowest(*problem.cluster, plan);
   set_order(plan, strategy);
 #ifdef HETEROG_CHECKS
   verify_plan(plan);

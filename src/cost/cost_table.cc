@@ -18,11 +18,11 @@ void add_slices(std::set<std::int64_t>& knots, std::int64_t batch, int part, int
   }
 }
 
-// Every count up to 32, and steps of a sixteenth beyond: a wave of tiles more makes a step, and the
-// line between two knots hides it no longer than that.
+// Every count up to 64, and steps of a thirty-second beyond: a wave of tiles more makes a step, and
+// the line between two knots hides it no longer than that.
 void add_steps(std::set<std::int64_t>& knots, std::int64_t batch) {
   for (std::int64_t samples = 1; samples <= batch;
-       samples += std::max<std::int64_t>(1, samples / 16)) {
+       samples += std::max<std::int64_t>(1, samples / 32)) {
     knots.insert(samples);
   }
 }

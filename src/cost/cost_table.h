@@ -52,11 +52,11 @@ class CostTable {
   IdVector<DeviceTypeId, double> model_speed_;
 };
 
-// Asks `model` about every op, device type and knot: every count up to 32, then steps of a
-// sixteenth, the slices of even and proportional replication over all devices, and the batch. Where
-// a step keeps the device busy for less than its host needs to start the operators, the shortest of
-// them are charged the difference. Throws an input error on batch < 1 or above graph::kMaxSamples
-// and on costs that are not finite or negative.
+// Asks `model` about every op, device type and knot: every count up to 64, then steps of a
+// thirty-second, the slices of even and proportional replication over all devices, and the batch.
+// Where a step keeps the device busy for less than its host needs to start the operators, the
+// shortest of them are charged the difference. Throws an input error on batch < 1 or above
+// graph::kMaxSamples and on costs that are not finite or negative.
 CostTable analyze(const graph::ModelGraph& graph, const cluster::Cluster& cluster,
                   const CostModel& model, std::int64_t batch);
 

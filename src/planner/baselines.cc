@@ -156,7 +156,7 @@ std::vector<PlannerEntry> baseline_entries() {
           "single", "everything on one device, the best one (single:DEVICE for a given one)",
           kSingleFields,
           [](const SingleOptions& options) { return std::make_unique<Single>(options); }),
-      planner_entry<HorovodOptions>("horovod", "ev-ar with gradients in buckets of 64 MiB",
+      planner_entry<HorovodOptions>("horovod", "ev-ar with gradients in buckets of 16 MiB",
                                     kHorovodFields, [](const HorovodOptions& options) {
                                       return std::make_unique<DataParallel>(
                                           "horovod", options.order, options.bucket_bytes);

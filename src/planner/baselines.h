@@ -17,9 +17,11 @@ compiler::Strategy even_all_reduce(const cost::Problem& problem);
 compiler::Strategy proportional_ps(const cost::Problem& problem);
 compiler::Strategy proportional_all_reduce(const cost::Problem& problem);
 
-// Even shares and all-reduce of gradients fused into buckets of up to 64 MiB, Horovod's default
-// HOROVOD_FUSION_THRESHOLD.
-inline constexpr Bytes kHorovodBucketBytes = Bytes{64} << 20;
+// Even shares and all-reduce of gradients fused into buckets. Horovod fuses what has become ready
+// by the end of a cycle of 5 ms, or while the collective before ran, up to HOROVOD_FUSION_THRESHOLD
+// of 64 MiB; it never waits for so many, so that a bucket that closes at 16 MiB is nearer to it
+// than one of 64 (docs/clusters.md has both beside its published steps).
+inline constexpr Bytes kHorovodBucketBytes = Bytes{16} << 20;
 compiler::Strategy horovod(const cost::Problem& problem);
 
 compiler::Strategy single_device(const cost::Problem& problem, DeviceId device);

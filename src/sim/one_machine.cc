@@ -152,12 +152,25 @@ Nanoseconds rest_of(const Plan& plan, const OnResource& one) {
   return plan.duration[one.task] - one.held;
 }
 
-// One link or channel fed by one stream.
+// Whether collectives slow a stream: one whose tasks hold something else beside it is not slowed.
+bool may_be_slowed(const Plan& plan, std::span<const OnResource> on_stream) {
+  if (plan.collective_drag.empty()) return false;
+  return std::ranges::all_of(on_stream, [&](const OnResource& one) {
+    return plan.holds[one.task].size() == 1 && one.held == plan.duration[one.task];
+  });
+}
+
+// One link or channel fed by the stream of a device.
 class FlowShop {
  public:
   FlowShop(const Plan& plan, const Csr<TaskId, TaskId>& before, const Window& window,
-           std::span<const OnResource> on_stream, std::span<const OnResource> on_link)
-      : plan_(plan), before_(before), on_link_(on_link) {
+           DeviceId device, std::span<const OnResource> on_stream,
+           std::span<const OnResource> on_link)
+      : plan_(plan),
+        before_(before),
+        device_(device),
+        drag_(may_be_slowed(plan, on_stream) ? plan.collective_drag[device] : 0),
+        on_link_(on_link) {
     stream_.assign(plan.task_count(), 0);
     link_.assign(plan.task_count(), 0);
     for (const OnResource& one : on_stream) stream_[one.task] = one.held;
@@ -176,13 +189,26 @@ class FlowShop {
     }
     const IdVector<TaskId, Nanoseconds> fed = work_for(last, needed);
     for (const OnResource& one : on_link_) {
-      if (one.task == last || needed[one.task.value()]) continue;
-      sum += std::min(fed[one.task], one.held);
+      if (one.task == last) continue;
+      if (needed[one.task.value()]) {
+        sum += lost_beside(one);
+      } else {
+        sum += std::min(fed[one.task] + lost_beside(one), one.held);
+      }
     }
     return sum;
   }
 
  private:
+  // What the stream falls behind while this runs: at a slower pace, or standing still.
+  Nanoseconds lost_beside(const OnResource& one) const {
+    if (drag_ == 0) return 0;
+    const auto members = plan_.participants[one.task];
+    if (std::ranges::find(members, device_) == members.end()) return 0;
+    constexpr Nanoseconds kRounded = 2;  // a pace that changes in the middle of a task
+    return std::max<Nanoseconds>(0, one.held * drag_ / (1000 + drag_) - kRounded);
+  }
+
   // What has to end before `last` starts.
   std::vector<std::uint8_t> needed_by(TaskId last) const {
     std::vector<std::uint8_t> needed(plan_.task_count(), 0);
@@ -213,6 +239,8 @@ class FlowShop {
 
   const Plan& plan_;
   const Csr<TaskId, TaskId>& before_;
+  DeviceId device_;
+  Nanoseconds drag_;
   std::span<const OnResource> on_link_;
   IdVector<TaskId, Nanoseconds> stream_;  // how long a task holds it, 0: not at all
   IdVector<TaskId, Nanoseconds> link_;
@@ -271,11 +299,7 @@ Nanoseconds slowed_stream_bound(const Plan& plan, const Window& window) {
   for (DeviceId device : id_range<DeviceId>(plan.device_count)) {
     const auto stream = on[plan.compute_stream(device)];
     std::vector<OnResource> tasks(stream.begin(), stream.end());
-    // A stream whose tasks hold something else beside it is not slowed.
-    const bool alone = std::ranges::all_of(tasks, [&](const OnResource& one) {
-      return plan.holds[one.task].size() == 1 && one.held == plan.duration[one.task];
-    });
-    if (!alone) continue;
+    if (!may_be_slowed(plan, tasks)) continue;
     Nanoseconds collectives = 0;  // that hold the channel, so that there is one at a time
     for (const OnResource& one : on[plan.collective_channel(device)]) {
       const auto members = plan.participants[one.task];
@@ -324,7 +348,8 @@ Nanoseconds two_machine_bound(const Plan& plan, const Window& window) {
     });
     last.resize(std::min(last.size(), kLast));
     for (ResourceId stream : streams) {
-      const FlowShop shop(plan, predecessors, window, on[stream], on[link]);
+      const DeviceId device(stream.value());
+      const FlowShop shop(plan, predecessors, window, device, on[stream], on[link]);
       for (const OnResource& one : last) bound = std::max(bound, shop.bound(one.task));
     }
   }

@@ -47,8 +47,11 @@ Nanoseconds one_machine_bound(const compiler::Plan& plan, const Window& window);
 // work that has to be done for i, is counted for no other i, and need not be done for J. If i goes
 // over the link before J, its a(i) is done before J starts, with all that J needs; if after, its
 // b(i) follows J. So the step takes at least what J needs on the stream, J itself, and the smaller
-// of a(i) and b(i) for every i. Looked at on the busiest streams and the busiest channel and link,
-// for the tasks J there that can end last.
+// of a(i) and b(i) for every i. Where what goes over the link are collectives that slow the stream
+// by d thousandths, those before J take d / (1000 + d) of their time from what the stream does
+// until J, whether it works beside them or stands still: so much is added to a(i), and for each
+// that J needs. Looked at on the busiest streams and the busiest channel and link, for the tasks J
+// there that can end last.
 Nanoseconds two_machine_bound(const compiler::Plan& plan, const Window& window);
 
 }  // namespace heterog::sim

@@ -127,6 +127,9 @@ TEST(DeviceFile, HoldsTheCardsOfThePapers) {
   EXPECT_EQ(v100.fp32_flops_per_second, 14e12);
   EXPECT_EQ(v100.memory_bytes_per_second, 900e9);
   EXPECT_GT(v100.efficiency[static_cast<int>(OpClass::kConvolution3x3)], 1);
+  // Cards wait for the slowest of them; a processor is costed by a profile of itself.
+  EXPECT_EQ(v100.step_deviation, 0.03);
+  EXPECT_EQ(devices().at("CPU").step_deviation, 0);
 }
 
 TEST(ClusterFiles, CountReplicatesAMachineAndCommentsAreAllowed) {
@@ -414,6 +417,15 @@ TEST(DeviceFile, RefusesSlips) {
       "memory_bytes_per_second": 1, "launch_seconds": 0, "half_efficiency_flop": 0,
       "efficiency": "nothing"}]})"),
               AllOf(HasSubstr("devices[0].efficiency"), HasSubstr("'nothing'")));
+  EXPECT_THAT(refuses(R"({"format": "heterog-devices", "version": 1, "efficiencies": [
+      {"name": "all", "shares": {"matmul": 1, "convolution": 1, "convolution_3x3": 1,
+       "depthwise_convolution": 1, "elementwise": 1, "reduction": 1, "normalization": 1,
+       "softmax": 1, "pooling": 1, "embedding": 1, "copy": 1, "optimizer": 1}}], "devices": [
+      {"name": "x", "memory_bytes": 9, "reserve_bytes": 1, "fp32_flops_per_second": 1,
+       "half_flops_per_second": 1, "fp64_flops_per_second": 1, "memory_bytes_per_second": 1,
+       "launch_seconds": 0, "half_efficiency_flop": 0, "efficiency": "all",
+       "step_deviation": 1.5}]})"),
+              AllOf(HasSubstr("devices[0].step_deviation"), HasSubstr("1.5")));
 }
 
 }  // namespace

@@ -66,31 +66,35 @@ struct PowerModel final : CostModel {
 
 const DeviceTypeId kFast(0), kSlow(1);
 
-TEST(CostTable, KnotsAreStepsOfASixteenthTheSlicesAndTheBatch) {
-  const CostTable table = analyze(chain(), devices(1), PowerModel(), 100);
-  // Three devices: a third of 100 is 33 or 34. Speeds 2 : 2 : 1: 40 and 20, rounded up 41 and 21.
-  EXPECT_THAT(table.knots(),
-              testing::ElementsAreArray({1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14,
-                                         15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28,
-                                         29, 30, 31, 32, 33, 34, 36, 38, 40, 41, 42, 44, 46, 48,
-                                         51, 54, 57, 60, 63, 66, 70, 74, 78, 82, 87, 92, 97, 100}));
+TEST(CostTable, KnotsAreStepsOfAThirtySecondTheSlicesAndTheBatch) {
+  const CostTable table = analyze(chain(), devices(1), PowerModel(), 220);
+  std::vector<std::int64_t> knots;
+  for (std::int64_t samples = 1; samples <= 64; ++samples) knots.push_back(samples);
+  // Three devices: a third of 220 is 73 or 74. Speeds 2 : 2 : 1: 88 and 44, rounded up 89 and 45.
+  for (std::int64_t samples :
+       {66,  68,  70,  72,  73,  74,  76,  78,  80,  82,  84,  86,  88,  89,  90,  92,
+        94,  96,  99,  102, 105, 108, 111, 114, 117, 120, 123, 126, 129, 133, 137, 141,
+        145, 149, 153, 157, 161, 166, 171, 176, 181, 186, 191, 196, 202, 208, 214, 220}) {
+    knots.push_back(samples);
+  }
+  EXPECT_THAT(table.knots(), testing::ElementsAreArray(knots));
 }
 
 TEST(CostTable, ExactAtKnotsLinearBetween) {
   PowerModel model;
   model.power = 2;  // microseconds: 1, 4, 16, 64, …
-  const CostTable table = analyze(chain(), devices(0), model, 64);
+  const CostTable table = analyze(chain(), devices(0), model, 128);
   EXPECT_EQ(table.duration(OpId(0), kFast, 1), 1000);
   EXPECT_EQ(table.duration(OpId(0), kFast, 2), 4000);
   EXPECT_EQ(table.duration(OpId(0), kFast, 8), 64000);
-  EXPECT_NEAR(table.duration(OpId(0), kFast, 32), 1024000, 50);
-  // Between 36 (1296 us) and 38 (1444 us): 1370 us. Between 48 (2304) and 51 (2601): 2304 + 99.
-  EXPECT_NEAR(table.duration(OpId(0), kFast, 37), 1370000, 50);
-  EXPECT_NEAR(table.duration(OpId(0), kFast, 49), 2403000, 100);
+  EXPECT_NEAR(table.duration(OpId(0), kFast, 63), 3969000, 200);
+  // Between 66 (4356 us) and 68 (4624 us): 4490 us. Between 96 (9216) and 99 (9801): 9216 + 195.
+  EXPECT_NEAR(table.duration(OpId(0), kFast, 67), 4490000, 400);
+  EXPECT_NEAR(table.duration(OpId(0), kFast, 97), 9411000, 800);
   // Below the first knot the first segment goes on, never below zero: 1 − 3 < 0.
   EXPECT_EQ(table.duration(OpId(0), kFast, 0), 0);
-  // Above the last one the last segment, from 63 (3969): 4096 + 127.
-  EXPECT_NEAR(table.duration(OpId(0), kFast, 65), 4223000, 200);
+  // Above the last one the last segment, from 126 (15876) to 128 (16384): 16384 + 254.
+  EXPECT_NEAR(table.duration(OpId(0), kFast, 129), 16638000, 1500);
   EXPECT_EQ(table.workspace_bytes(OpId(0), kFast, 3), 300);
 }
 

@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <array>
 
 #include "oracle/simulated_oracle.h"
@@ -196,13 +195,9 @@ TEST_F(RegistryTest, SearchesDoAsTheyAreTold) {
   EXPECT_EQ(plan("random:evaluations=20", 30).evaluations, 30);  // a budget goes before
   const std::int64_t patient = plan("local-search").evaluations;
   EXPECT_LT(plan("local-search:patience=8,round=8").evaluations, patient);
-  // One move at a time: another search, from the same start, perhaps to the same end.
-  const bool differ =
-      std::ranges::any_of(std::array{24, 32, 40, 60, 80, 100, 140, 180}, [&](int budget) {
-        return plan("local-search:round=1", budget).strategy !=
-               plan("local-search", budget).strategy;
-      });
-  EXPECT_TRUE(differ);
+  // One move at a time: another search from the same start, over after other plans, though perhaps
+  // at the same end.
+  EXPECT_NE(plan("local-search:round=1").evaluations, patient);
 }
 
 }  // namespace

@@ -85,7 +85,8 @@ def estimated(name: str, figures: dict[str, float], like: str | None, known: dic
     for key in ("memory_bytes", "multiprocessors", "cache_bytes"):
         values[key] = round(values[key])
     values["reserve_bytes"] = min(model["reserve_bytes"], values["memory_bytes"] // 4)
-    for key in ("launch_seconds", "half_efficiency_flop", "collective_slowdown", "efficiency", "calibration"):
+    as_of_model = ("launch_seconds", "half_efficiency_flop", "collective_slowdown", "step_deviation")
+    for key in (*as_of_model, "efficiency", "calibration"):
         if key in model:
             values[key] = model[key]
     return entry | values
