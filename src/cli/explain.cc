@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "cli/devices_used.h"
+#include "cli/answers/devices_used.h"
 #include "cli/loaded_plan.h"
 #include "cli/options.h"
 #include "cli/output.h"

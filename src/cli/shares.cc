@@ -10,7 +10,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "cli/devices_used.h"
+#include "cli/answers/devices_used.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/planning.h"

@@ -1,5 +1,5 @@
 // Sets a plan beside plain data parallelism on all devices, and beside itself on fewer.
-#include "cli/devices_used.h"
+#include "cli/answers/devices_used.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,5 +1,5 @@
 // Words a plan for whoever asked for it; `--verbose` has the tables.
-#include "cli/plan_screen.h"
+#include "cli/answers/plan_screen.h"
 
 #include <fmt/format.h>
 

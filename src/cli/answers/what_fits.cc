@@ -1,5 +1,5 @@
 // Tries the cheap baselines at one batch after the other.
-#include "cli/what_fits.h"
+#include "cli/answers/what_fits.h"
 
 #include <fmt/format.h>
 

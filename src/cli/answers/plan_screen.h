@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "cli/devices_used.h"
+#include "cli/answers/devices_used.h"
 #include "planner/planner.h"
 
 namespace heterog::cli {
