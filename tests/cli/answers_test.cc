@@ -155,8 +155,10 @@ TEST_F(Answers, MistypedWordsGetTheNearest) {
       said("plan --graph models/resnt50.json.gz --cluster configs/clusters/office-mixed.json" +
            rest),
       HasSubstr("did you mean models/resnet50.json.gz?"));
-  EXPECT_THAT(said("plan --graph resnet50 --cluster configs/clusters/office-mixed.json" + rest),
+  EXPECT_THAT(said("plan --graph resnt50 --cluster configs/clusters/office-mixed.json" + rest),
               HasSubstr("did you mean models/resnet50.json.gz?"));
+  EXPECT_THAT(said("plan --graph resnet50 --cluster ofice-mixed" + rest),
+              HasSubstr("did you mean configs/clusters/office-mixed.json?"));
   EXPECT_THAT(
       said("plan --graph models/resnet50.json.gz --cluster configs/clusters/ofice-mixed.json" +
            rest),
