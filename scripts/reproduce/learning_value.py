@@ -43,7 +43,7 @@ HETEROG = [("vgg19", 192), ("resnet200", 192), ("inception_v3", 192), ("mobilene
 OTHERS = [("gnmt4", 256), ("alexnet", 512), ("densenet121", 256), ("ncf", 16384)]
 SETS = {
     "small": [("vgg19-tiny", 16, "heterog-8gpu"), ("mobilenet_v2-tiny", 16, "heterog-8gpu"),
-              ("bert_large24-tiny", 16, "office-mixed")],
+              ("densenet121-tiny", 16, "office-mixed")],
     "models": [(model, batch, "heterog-8gpu") for model, batch in HETEROG + OTHERS],
     "clusters": [(model, batch * scale, cluster)
                  for cluster, scale in (("heterog-8gpu-10gbe", 1), ("office-mixed", 1),

@@ -43,6 +43,10 @@ constexpr double kPlansToAnneal = 800;
 constexpr std::size_t kStarts = 3;
 // Of the policy, where each takes long to simulate.
 constexpr std::int64_t kFewProposals = 2;
+// Tried where each takes long.
+constexpr Bytes kLargeBucketBytes = Bytes{64} << 20;
+// With fewer plans in one shot, pipelines are not tried where something fits.
+constexpr std::int64_t kPlansForPipelines = 72;
 // Rounds in which samples of a start are moved to devices that wait.
 constexpr int kSettling = 4;
 // A plan that lacks a hundredth of all memory counts as so many hundredths slower.
@@ -164,10 +168,26 @@ class Search {
       std::erase_if(baselines, [&](const NamedStrategy& baseline) {
         return baseline.name != best || !in_others(baseline);
       });
+      add_large_buckets(tried);
     }
     evaluate_baselines(baselines, tried);
     add_starts(std::move(tried));
     if (!result_.evaluation.feasible && !evaluator_.spent()) accumulate();
+  }
+
+  // On hundreds of devices what a message costs counts for more than what it waits for.
+  void add_large_buckets(std::vector<Start>& tried) {
+    std::vector<Strategy> strategies;
+    for (const Strategy& plain :
+         {even_all_reduce(context_.problem()), proportional_all_reduce(context_.problem())}) {
+      strategies.push_back(plain);
+      strategies.back().order = compiler::OrderPolicy::kRankQueued;
+      strategies.back().bucket_bytes = kLargeBucketBytes;
+    }
+    const std::vector<Measured> measured = evaluator_.evaluate(strategies);
+    for (std::size_t i = 0; i < strategies.size(); ++i) {
+      tried.push_back({{strategies[i], measured[i].evaluation}, "large-buckets"});
+    }
   }
 
   void evaluate_baselines(const std::vector<NamedStrategy>& baselines, std::vector<Start>& tried) {
@@ -321,6 +341,12 @@ class Search {
   // Where nothing fits, or what fits waits for the network or for one device after another.
   void try_pipelines() {
     if (evaluator_.spent() || options_.pipelines == 0) return;
+    // A plan in micro-batches has several times the tasks; where even plain ones take long, only a
+    // budget pays for it.
+    if (!context_.budget.limited() && result_.evaluation.feasible &&
+        one_shot_evaluations(context_.problem()) < kPlansForPipelines) {
+      return;
+    }
     const Evaluation& best = result_.evaluation;
     const std::size_t more = context_.budget.limited() ? 8 : 1;
     const PipelineLimits limits{.count = more * static_cast<std::size_t>(options_.pipelines),
