@@ -36,7 +36,7 @@ PLANNERS = {
     "likely": ["policy:answer=likely"],
 }
 ONE_SHOT = ["plan", "no-policy", "likely"]  # what a row without budget has
-POLICIES = {"plan": "portfolio", "policy": "policy", "likely": "policy:answer=likely"}
+WITH_POLICY = {"plan", "policy", "likely"}  # which take a checkpoint
 HETEROG = [("vgg19", 192), ("resnet200", 192), ("inception_v3", 192), ("mobilenet_v2", 192),
            ("nasnet_a_large", 192), ("transformer6", 720), ("bert_large24", 48),
            ("xlnet_large24", 48)]  # fmt: skip
@@ -56,7 +56,7 @@ SETS = {
 def plan(case, planner, budget, seed, folder, policy=None):
     """Step in seconds, none if nothing fits; evaluations; seconds of planning."""
     request = PLANNERS[planner][0]
-    if policy and planner in POLICIES:
+    if policy and planner in WITH_POLICY:
         request += ("," if ":" in request else ":") + f"checkpoint={policy}"
     return run(case, request, budget, seed, folder)
 

@@ -35,17 +35,24 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-std::string did_you_mean(std::string_view wrong, std::span<const std::string> known) {
-  if (wrong.empty() || wrong.size() > kLongest) return "";
-  const std::string* best = nullptr;
+std::optional<std::size_t> nearest_word(std::string_view wrong,
+                                        std::span<const std::string> known) {
+  if (wrong.empty() || wrong.size() > kLongest) return std::nullopt;
+  std::optional<std::size_t> best;
   std::size_t least = wrong.size() / 3 + 1;
-  for (const std::string& word : known) {
-    const std::size_t distance = edit_distance(wrong, word.substr(0, 2 * kLongest));
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    const std::size_t distance =
+        edit_distance(wrong, std::string_view(known[i]).substr(0, 2 * kLongest));
     if (distance >= least) continue;
     least = distance;
-    best = &word;
+    best = i;
   }
-  return best ? " (did you mean " + *best + "?)" : "";
+  return best;
+}
+
+std::string did_you_mean(std::string_view wrong, std::span<const std::string> known) {
+  const std::optional<std::size_t> best = nearest_word(wrong, known);
+  return best ? " (did you mean " + known[*best] + "?)" : "";
 }
 
 }  // namespace heterog

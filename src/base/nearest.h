@@ -1,6 +1,7 @@
 // What a mistyped word most likely meant.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,8 +12,11 @@ namespace heterog {
 // lower case are the same.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
-// " (did you mean plan?)": the known word nearest to `wrong`, the first of equally near ones;
-// nothing if more than a third of its letters differ.
+// Which of the known words is nearest to `wrong`, the first of equally near ones; none if more than
+// a third of its letters differ.
+std::optional<std::size_t> nearest_word(std::string_view wrong, std::span<const std::string> known);
+
+// " (did you mean plan?)" of that word; nothing if there is none.
 std::string did_you_mean(std::string_view wrong, std::span<const std::string> known);
 
 }  // namespace heterog

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/nearest.h"
+#include "base/own_file.h"
 #include "base/text.h"
 
 namespace heterog {
@@ -24,8 +25,13 @@ std::string stem(const fs::path& path) {
   return name;
 }
 
-// Files of a folder, as it is written; in the order of their names.
-void add_files(const fs::path& folder, std::vector<fs::path>& files) {
+// What to write for a file, and the name that mistyped ones are compared with.
+struct Candidate {
+  std::string written, stem;
+};
+
+// Files of a folder in the order of their names.
+std::vector<fs::path> files_of(const fs::path& folder) {
   std::error_code error;
   std::vector<fs::path> found;
   for (fs::directory_iterator at(folder.empty() ? "." : folder, error), end; at != end;
@@ -34,29 +40,30 @@ void add_files(const fs::path& folder, std::vector<fs::path>& files) {
     found.push_back(folder / at->path().filename());
   }
   std::ranges::sort(found);
-  files.insert(files.end(), found.begin(), found.end());
+  return found;
 }
 
 }  // namespace
 
 std::string did_you_mean_file(const std::string& path) {
   const fs::path wrong(path);
-  std::vector<fs::path> files;
-  add_files(wrong.parent_path(), files);
-  if (!wrong.has_parent_path()) {  // where the project keeps its own
-    add_files("models", files);
-    add_files("configs/clusters", files);
+  std::vector<Candidate> candidates;
+  for (const fs::path& file : files_of(wrong.parent_path())) {
+    candidates.push_back({file.string(), stem(file)});
   }
-  std::vector<std::string> stems;
-  stems.reserve(files.size());
-  for (const fs::path& file : files) stems.push_back(stem(file));
-  const std::string nearest = did_you_mean(stem(wrong), stems);
-  for (std::size_t i = 0; i < files.size() && !nearest.empty(); ++i) {
-    if (nearest == " (did you mean " + stems[i] + "?)") {
-      return " (did you mean " + printable(files[i].string(), 400) + "?)";
+  // A file that is there for certain; its folder has the others.
+  const fs::path shipped = nearest_above(own_file(), "configs/devices.json");
+  if (!wrong.has_parent_path() && !shipped.empty()) {
+    const fs::path root = shipped.parent_path().parent_path();
+    for (const fs::path& folder : {root / "models", root / "configs" / "clusters"}) {
+      for (const fs::path& file : files_of(folder)) candidates.push_back({stem(file), stem(file)});
     }
   }
-  return "";
+  std::vector<std::string> stems;
+  stems.reserve(candidates.size());
+  for (const Candidate& one : candidates) stems.push_back(one.stem);
+  const auto nearest = nearest_word(stem(wrong), stems);
+  return nearest ? " (did you mean " + printable(candidates[*nearest].written, 400) + "?)" : "";
 }
 
 }  // namespace heterog

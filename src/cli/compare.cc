@@ -73,7 +73,7 @@ std::string table_text(const cost::Problem& problem, const std::vector<Row>& row
     std::vector<std::string> cells = {
         row.name,
         milliseconds_text(row.step_seconds()),
-        explain::rate_text(problem, row.result.evaluation.step),
+        explain::rate_text(problem.batch, row.result.evaluation.step),
         row.feasible() ? "yes" : "no",
         row.feasible() ? "-" : gigabytes_text(row.result.evaluation.missing_bytes),
         fmt::format("{:.2f} s", row.plan_seconds),
@@ -105,7 +105,7 @@ OrderedJson rows_json(const cost::Problem& problem, const std::vector<Row>& rows
                         {"baseline", row.baseline},
                         {"step_seconds", row.step_seconds()},
                         {"samples_per_second",
-                         static_cast<double>(problem.batch) / std::max(1e-9, row.step_seconds())},
+                         explain::samples_per_second(problem.batch, row.result.evaluation.step)},
                         {"feasible", row.feasible()},
                         {"missing_bytes", row.result.evaluation.missing_bytes},
                         {"plan_seconds", row.plan_seconds},

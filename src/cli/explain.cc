@@ -48,7 +48,7 @@ int run_explain(const ExplainOptions& options, const Caller& caller) {
     print(caller, "{} on {}, batch {}, plan of {}, order {}: step {}{}\n{}{}",
           problem.graph->name(), problem.cluster->name(), problem.batch, loaded.record.planner,
           compiler::order_policy_name(strategy.order),
-          explain::step_text(problem, loaded.simulated.result.step),
+          explain::step_text(problem.batch, loaded.simulated.result.step),
           loaded.simulated.result.feasible() ? "" : ", does not fit in memory",
           devices_used_text(problem, loaded.simulated, used),
           explain::explanation_text(problem, loaded.simulated, explanation));

@@ -139,8 +139,10 @@ int run_plan(const PlanOptions& options, const Caller& caller) {
 
   const sim::Simulated simulated =
       simulate_strategy(*problem, found.strategy, compile_options(options.problem));
-  const StepOfOrder orders =
-      steps_of_orders(*problem, found.strategy, compile_options(options.problem));
+  StepOfOrder orders;
+  if (options.common.json || options.verbose) {
+    orders = steps_of_orders(*problem, found.strategy, compile_options(options.problem));
+  }
   // Files first: what is printed has been saved.
   if (simulated.result.feasible()) {
     write_plan_file(

@@ -75,7 +75,8 @@ OrderedJson shares_json(const cost::Problem& problem, const Found& found) {
       {"batch", problem.batch},
       {"samples_per_rank", OrderedJson::array()},
       {"step_seconds", to_seconds(step.step)},
-      {"samples_per_second", explain::samples_per_second(problem, found.simulated)},
+      {"samples_per_second",
+       explain::samples_per_second(problem.batch, found.simulated.result.step)},
       {"feasible", step.feasible},
       {"order", compiler::order_policy_name(found.chosen.strategy.order)},
       {"bucket_bytes", found.chosen.strategy.bucket_bytes}};
@@ -127,7 +128,7 @@ std::string steps_text(const cost::Problem& problem, const Found& found) {
   Table table({"shares", "step", "rate", "feasible", "gain over them"});
   const auto add = [&](const std::string& name, const planner::Evaluation& other) {
     table.add_row({name, milliseconds_text(to_seconds(other.step)),
-                   explain::rate_text(problem, other.step), other.feasible ? "yes" : "no",
+                   explain::rate_text(problem.batch, other.step), other.feasible ? "yes" : "no",
                    other.feasible && ours.feasible && &other != &ours
                        ? speedup_text(to_seconds(other.step), to_seconds(ours.step))
                        : "-"});

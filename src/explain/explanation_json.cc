@@ -62,7 +62,7 @@ OrderedJson explanation_json(const cost::Problem& problem, const sim::Simulated&
   const Nanoseconds step = simulated.result.step;
   OrderedJson json;
   json["step_seconds"] = to_seconds(step);
-  json["samples_per_second"] = samples_per_second(problem, simulated);
+  json["samples_per_second"] = samples_per_second(problem.batch, simulated.result.step);
   json["critical_path"] = OrderedJson::array();
   for (const Segment& segment : explanation.path) {
     json["critical_path"].push_back(segment_json(problem, simulated.plan, segment));

@@ -61,7 +61,7 @@ OrderedJson simulation_json(const cost::Problem& problem, const sim::Simulated& 
   const sim::SimResult& result = simulated.result;
   OrderedJson json;
   json["step_seconds"] = to_seconds(result.step);
-  json["samples_per_second"] = samples_per_second(problem, simulated);
+  json["samples_per_second"] = samples_per_second(problem.batch, simulated.result.step);
   json["feasible"] = result.feasible();
   json["tasks"] = simulated.plan.task_count();
   const auto peaks = sim::memory_peaks(problem, simulated.plan, result);
@@ -103,7 +103,7 @@ std::string simulation_text(const cost::Problem& problem, const sim::Simulated& 
   std::string text = fmt::format(
       "step {}   feasible {}   {} tasks\ncomputation {}   communication {}   no order of this plan "
       "under {}\nno plan at all under {}: at most {:.1f} % can be gained\n\n",
-      step_text(problem, result.step), result.feasible() ? "yes" : "no",
+      step_text(problem.batch, result.step), result.feasible() ? "yes" : "no",
       simulated.plan.task_count(), milliseconds_text(to_seconds(result.computation)),
       milliseconds_text(to_seconds(result.communication)),
       milliseconds_text(to_seconds(sim::bounds(simulated.plan).step())),

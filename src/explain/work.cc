@@ -9,19 +9,17 @@
 
 namespace heterog::explain {
 
-double samples_per_second(const cost::Problem& problem, const sim::Simulated& simulated) {
-  const Nanoseconds step = std::max<Nanoseconds>(1, simulated.result.step);
-  return static_cast<double>(problem.batch) / to_seconds(step);
+double samples_per_second(std::int64_t batch, Nanoseconds step) {
+  return static_cast<double>(batch) / to_seconds(std::max<Nanoseconds>(1, step));
 }
 
-std::string rate_text(const cost::Problem& problem, Nanoseconds step) {
-  const double rate =
-      static_cast<double>(problem.batch) / to_seconds(std::max<Nanoseconds>(1, step));
+std::string rate_text(std::int64_t batch, Nanoseconds step) {
+  const double rate = samples_per_second(batch, step);
   return fmt::format("{:.{}f} samples/s", rate, rate < 10 ? 2 : rate < 100 ? 1 : 0);
 }
 
-std::string step_text(const cost::Problem& problem, Nanoseconds step) {
-  return fmt::format("{}, {}", milliseconds_text(to_seconds(step)), rate_text(problem, step));
+std::string step_text(std::int64_t batch, Nanoseconds step) {
+  return fmt::format("{}, {}", milliseconds_text(to_seconds(step)), rate_text(batch, step));
 }
 
 IdVector<DeviceId, double> work_shares(const cost::Problem& problem, const compiler::Plan& plan) {

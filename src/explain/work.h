@@ -10,9 +10,9 @@
 
 namespace heterog::explain {
 
-double samples_per_second(const cost::Problem& problem, const sim::Simulated& simulated);
-std::string rate_text(const cost::Problem& problem, Nanoseconds step);  // "839 samples/s"
-std::string step_text(const cost::Problem& problem, Nanoseconds step);  // "114.4 ms, 839 samples/s"
+double samples_per_second(std::int64_t batch, Nanoseconds step);
+std::string rate_text(std::int64_t batch, Nanoseconds step);  // "839 samples/s"
+std::string step_text(std::int64_t batch, Nanoseconds step);  // "114.4 ms, 839 samples/s"
 
 // The part of the computed work that each device does: samples of ops, weighted with the op's mean
 // time over the devices. Adds up to 1.

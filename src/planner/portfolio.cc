@@ -10,6 +10,7 @@
 #include "planner/annealing.h"
 #include "planner/baselines.h"
 #include "planner/candidate.h"
+#include "planner/estimated_layouts.h"
 #include "planner/halving.h"
 #include "planner/leave_out.h"
 #include "planner/local_search.h"
@@ -71,6 +72,7 @@ class Search {
     // A budget of evaluations that the baselines have used up ends here.
     if (evaluator_.spent()) return finish();
     try_proposals();
+    try_estimates();
     try_fills();
     climb_starts();
     try_pipelines();
@@ -227,6 +229,17 @@ class Search {
     std::vector<Start> tried;
     for (std::size_t i = 0; i < strategies.size(); ++i) {
       tried.push_back({{strategies[i], measured[i].evaluation}, "policy"});
+    }
+    add_scheduled(std::move(tried));
+  }
+
+  void try_estimates() {
+    if (costly_) return;  // hundreds of devices: they have not won there yet
+    const std::vector<Strategy> strategies = estimated_layouts(context_.problem());
+    const std::vector<Measured> measured = evaluator_.evaluate(strategies);
+    std::vector<Start> tried;
+    for (std::size_t i = 0; i < strategies.size(); ++i) {
+      tried.push_back({{strategies[i], measured[i].evaluation}, "estimate"});
     }
     add_scheduled(std::move(tried));
   }

@@ -21,14 +21,15 @@ struct PortfolioOptions {
   std::int64_t pipelines = 24;    // that are tried
 };
 
-// Baselines, `propose`'s strategies (may be empty), shares by speed and memory, blocks of layers
-// where nothing else fits; the best of these climbed from and halved; pipelines whose estimate is
-// not far above what was found; annealing and local search from the best but for pipelines until
-// the budget is spent, that of one shot if none is given (docs/search.md). Then devices are left
-// out without which the step is no longer, up to 16 tries that count as evaluations. Never worse
-// than the best baseline, whatever the budget: the baselines are always evaluated. In the end the
-// order of what was found is improved, which no budget of evaluations counts. `found_by` is
-// "ev-ar", "policy", "memory-fill", "pipeline", …, with " + local-search", " + annealing" and " +
+// Baselines, `propose`'s strategies (may be empty), layouts by estimate, shares by speed and
+// memory, blocks of layers where nothing else fits; the best of these climbed from and halved;
+// pipelines whose estimate is not far above what was found; annealing and local search from the
+// best but for pipelines until the budget is spent, that of one shot if none is given
+// (docs/search.md). Then devices are left out without which the step is no longer, up to 16 tries
+// that count as evaluations. Never worse than the best baseline, whatever the budget: the baselines
+// are always evaluated. In the end the order of what was found is improved, which no budget of
+// evaluations counts. `found_by` is "ev-ar", "large-buckets", "policy", "estimate", "memory-fill",
+// "pipeline", …, with " + shares" (settled by busy time), " + local-search", " + annealing" and " +
 // order" where these helped.
 PlannerResult best_plan(PlannerContext& context, const Proposer& propose,
                         const PortfolioOptions& options = {});

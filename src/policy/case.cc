@@ -68,8 +68,8 @@ class CaseLoader {
 
   // Batches are those of the config as if for 8 devices, more or less.
   void add_random(std::int64_t number) {
-    constexpr std::uint64_t kStream = 3;  // of the learner's, which has 1 and 2
-    Rng rng = Rng(static_cast<std::uint64_t>(config_.seed)).split(kStream).split(number);
+    Rng rng = random_stream(config_, RandomStream::kRandomCases)
+                  .split(static_cast<std::uint64_t>(number));
     const TrainGraph& entry = config_.graphs[rng.below(config_.graphs.size())];
     const std::int64_t base = entry.batches[rng.below(entry.batches.size())];
     const auto cluster = std::make_shared<const cluster::Cluster>(random_cluster(

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/rng.h"
+
 namespace heterog::policy {
 
 // A graph and the batch sizes that it is trained at.
@@ -71,6 +73,17 @@ struct TrainConfig {
   double finetune_entropy_weight = 0.005;
   friend bool operator==(const TrainConfig&, const TrainConfig&) = default;
 };
+
+// What the config's seed is split into: a stream of random numbers a purpose.
+enum class RandomStream : std::uint64_t {
+  kSampling = 1,     // by step
+  kCaseOrder = 2,    // by epoch
+  kRandomCases = 3,  // by number
+  kTeacher = 4,      // by case
+};
+inline Rng random_stream(const TrainConfig& config, RandomStream purpose) {
+  return Rng(static_cast<std::uint64_t>(config.seed)).split(static_cast<std::uint64_t>(purpose));
+}
 
 // Of the network that a config describes, counted without making it. A config that makes more than
 // the most is refused: training keeps four numbers for each, a gigabyte a number at the most.

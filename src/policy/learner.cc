@@ -11,13 +11,6 @@
 namespace heterog::policy {
 namespace {
 
-// Purposes of random streams, so that none shares numbers with another.
-enum Stream : std::uint64_t { kSampling = 1, kCaseOrder = 2 };
-
-Rng stream(const TrainConfig& config, Stream purpose) {
-  return Rng(static_cast<std::uint64_t>(config.seed)).split(purpose);
-}
-
 double mean_step_seconds(std::span<const planner::Evaluation> evaluations) {
   double sum = 0;
   for (const planner::Evaluation& e : evaluations) sum += to_seconds(e.step);
@@ -94,7 +87,7 @@ std::vector<std::size_t> cases_of_step(const TrainConfig& config, std::size_t ca
        ++i) {
     std::vector<std::size_t> order(cases);
     std::iota(order.begin(), order.end(), 0);
-    Rng rng = stream(config, kCaseOrder).split(i / cases);
+    Rng rng = random_stream(config, RandomStream::kCaseOrder).split(i / cases);
     for (std::size_t k = cases; k > 1; --k) std::swap(order[k - 1], order[rng.below(k)]);
     chosen.push_back(order[i % cases]);
   }
@@ -108,7 +101,8 @@ TrainProgress learn_step(Learner& learner, const LearningContext& context, doubl
   const auto chosen = cases_of_step(config, context.cases.size(), learner.step);
   ask_teacher(learner, context, chosen);
   const double share = 1.0 / static_cast<double>(chosen.size());
-  const Rng rng = stream(config, kSampling).split(static_cast<std::uint64_t>(learner.step));
+  const Rng rng = random_stream(config, RandomStream::kSampling)
+                      .split(static_cast<std::uint64_t>(learner.step));
   for (std::size_t position = 0; position < chosen.size(); ++position) {
     const Case& c = context.cases[chosen[position]];
     CaseState& state = learner.states[chosen[position]];

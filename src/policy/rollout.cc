@@ -50,19 +50,6 @@ std::vector<Actions> sample_actions(const torch::Tensor& log_probabilities, std:
   return result;
 }
 
-Actions greedy_actions(const torch::Tensor& log_probabilities) {
-  const auto values = log_probabilities.detach().to(torch::kFloat64).contiguous();
-  const double* p = values.data_ptr<double>();
-  const std::int64_t columns = values.size(1);
-  Actions actions(values.size(0));
-  for (std::size_t n = 0; n < actions.size(); ++n) {
-    const double* row = p + n * columns;
-    actions[n] =
-        space::ActionId(static_cast<std::size_t>(std::max_element(row, row + columns) - row));
-  }
-  return actions;
-}
-
 torch::Tensor to_tensor(const std::vector<Actions>& actions) {
   const std::int64_t groups = actions.empty() ? 0 : static_cast<std::int64_t>(actions[0].size());
   auto tensor = torch::empty({static_cast<std::int64_t>(actions.size()), groups}, torch::kInt64);

@@ -18,9 +18,6 @@ using Actions = std::vector<space::ActionId>;  // one action a group
 std::vector<Actions> sample_actions(const torch::Tensor& log_probabilities, std::int64_t samples,
                                     const Rng& rng);
 
-// The most likely action of every group (ties: the first).
-Actions greedy_actions(const torch::Tensor& log_probabilities);
-
 // [samples, N] int64.
 torch::Tensor to_tensor(const std::vector<Actions>& actions);
 

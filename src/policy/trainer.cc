@@ -82,11 +82,6 @@ std::int64_t lesson_evaluations(const Case& c, const TrainConfig& config) {
   return std::min(config.teacher_evaluations, kShots * planner::one_shot_evaluations(*c.problem));
 }
 
-Rng teacher_rng(const TrainConfig& config, std::size_t index) {
-  constexpr std::uint64_t kStream = 4;  // of the learner's, which has 1 to 3
-  return Rng(static_cast<std::uint64_t>(config.seed)).split(kStream).split(index);
-}
-
 }  // namespace
 
 TrainSummary train(const TrainConfig& config, const TrainOptions& options) {
@@ -107,7 +102,8 @@ TrainSummary train(const TrainConfig& config, const TrainOptions& options) {
     std::vector<std::optional<Lesson>> lessons(asked.size());
     threads.run(asked.size(), [&](int, std::size_t i) {
       const Case& c = cases[asked[i]];
-      lessons[i] = teach(c, lesson_evaluations(c, config), teacher_rng(config, asked[i]));
+      lessons[i] = teach(c, lesson_evaluations(c, config),
+                         random_stream(config, RandomStream::kTeacher).split(asked[i]));
     });
     return lessons;
   };

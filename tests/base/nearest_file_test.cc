@@ -23,9 +23,8 @@ TEST(NearestFile, KnowsTheFolderAndNotTheEnding) {
 }
 
 TEST(NearestFile, ABareNameMayBeOneOfTheProjects) {
-  EXPECT_EQ(did_you_mean_file("vgg19"), " (did you mean models/vgg19.json.gz?)");
-  EXPECT_EQ(did_you_mean_file("heterog-8gpu"),
-            " (did you mean configs/clusters/heterog-8gpu.json?)");
+  EXPECT_EQ(did_you_mean_file("vg19"), " (did you mean vgg19?)");
+  EXPECT_EQ(did_you_mean_file("heterog-8gp.json"), " (did you mean heterog-8gpu?)");
 }
 
 // A shell gives back what was quoted for it.

@@ -41,11 +41,21 @@ TEST(Decode, IsTheBestOfAllPaths) {
       }
       const Actions found = decode(log_p, weights, cost);
       EXPECT_NEAR(worth(log_p, weights, cost, found), best, 1e-9) << trial << " " << cost;
-      if (cost == 0) {
-        EXPECT_EQ(found, greedy_actions(log_p));
-      }
     }
   }
+}
+
+TEST(Decode, WithoutACostIsTheFirstOfTheMostLikelyOfEachGroup) {
+  const auto log_p = torch::tensor({{0.1, 0.6, 0.3}, {0.4, 0.2, 0.4}}).log();
+  EXPECT_EQ(decode(log_p, {0.9, 0.1}, 0), actions({1, 0}));
+}
+
+// Of 1,024 devices: 1,028 columns, more than a byte counts.
+TEST(Decode, KnowsActionsBeyond255) {
+  auto p = torch::zeros({3, 1028});
+  p[0][1023] = p[1][255] = p[2][1025] = 1;
+  const auto log_p = p.log().clamp_min(-1e9);
+  EXPECT_EQ(decode(log_p, {0.2, 0.3, 0.5}, 0), actions({1023, 255, 1025}));
 }
 
 TEST(Decode, AGreatCostLeavesOneAction) {

@@ -127,7 +127,7 @@ std::string plan_screen(const PlanScreen& screen) {
   const sim::SimResult& result = screen.simulated.result;
   std::string text =
       fmt::format("{} on {}, batch {}: step {}\n\n", problem.graph->name(), problem.cluster->name(),
-                  problem.batch, explain::step_text(problem, result.step));
+                  problem.batch, explain::step_text(problem.batch, result.step));
   text += "gain       " + gain_text(screen);
   text += fmt::format("bound      no order of this plan is under {}, no plan at all under {}\n",
                       milliseconds(sim::bounds(screen.simulated.plan).step()),

@@ -9,7 +9,7 @@
 
 #include "base/thread_pool.h"
 #include "compiler/accumulate.h"
-#include "explain/amounts.h"
+#include "explain/work.h"
 #include "loading/other_batch.h"
 #include "oracle/batch_evaluator.h"
 #include "oracle/simulated_oracle.h"
@@ -118,11 +118,7 @@ class Tries {
   const std::function<bool()> stopped_;
 };
 
-std::string step_of(const Fit& fit) {
-  const double seconds = to_seconds(std::max<Nanoseconds>(1, fit.step));
-  return fmt::format("{}, {:.3g} samples/s", explain::milliseconds_text(seconds),
-                     static_cast<double>(fit.batch) / seconds);
-}
+std::string step_of(const Fit& fit) { return explain::step_text(fit.batch, fit.step); }
 
 explain::OrderedJson fit_json(const std::optional<Fit>& fit) {
   if (!fit) return nullptr;
