@@ -1,6 +1,15 @@
-"""Fixtures of the tests of heterog.get_runner."""
+"""Fixtures of the tests of heterog.get_runner, and what all tests count on."""
+
+import signal
 
 import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interruptible():
+    """Ctrl-C ends what tests start, also where a shell started them in the background."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="module")

@@ -241,6 +241,7 @@ def test_the_process_goes_on_as_it_was(capfd, monkeypatch):
     torch.set_default_dtype(torch.float64)
     try:
         before = (torch.get_num_threads(), torch.get_rng_state(), dict(os.environ))
+        handler = signal.getsignal(signal.SIGINT)
         heterog.plan(TINY, CARDS, 32, evaluations=100)
         heterog.verify(TINY, CARDS, planner="cp-ar", batch=16, steps=1)
         threads, state, environment = before
@@ -249,7 +250,7 @@ def test_the_process_goes_on_as_it_was(capfd, monkeypatch):
         assert torch.get_default_dtype() == torch.float64
     finally:
         torch.set_default_dtype(torch.float32)
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is handler
     out, err = capfd.readouterr()
     assert out == "" and err == ""
 

@@ -15,7 +15,10 @@ namespace {
 
 using space::ActionId;
 
+using compiler::SyncMethod;
+
 constexpr double kUnhidden[] = {0.05, 0.2, 0.5, 1.0};
+constexpr SyncMethod kSyncs[] = {SyncMethod::kAllReduce, SyncMethod::kParameterServer};
 
 // The part of the batch that each device has: [begin, end), both 0 for those that have none.
 using Intervals = IdVector<DeviceId, std::pair<double, double>>;
@@ -99,17 +102,31 @@ IdVector<GroupId, double> crossing_bytes(const space::Summary& summary) {
 }
 
 std::vector<ActionId> worth_trying(const space::ActionSpace& actions,
-                                   const cluster::Cluster& cluster) {
+                                   const cluster::Cluster& cluster, SyncMethod sync) {
   std::vector<ActionId> chosen;
   std::set<std::pair<MachineId, DeviceTypeId>> alone;
   for (ActionId action : actions.ids()) {
     if (actions[action].placement == space::Placement::kSingle) {
       const cluster::Device& device = cluster.device(actions[action].device);
       if (!alone.emplace(device.machine, device.type).second) continue;
+    } else if (actions[action].sync != sync) {
+      continue;
     }
     chosen.push_back(action);
   }
   return chosen;
+}
+
+// A single device aggregates nothing: all-reduce there, as in the table.
+compiler::Strategy with_sync(compiler::Strategy strategy, SyncMethod sync) {
+  for (compiler::UnitDecision& unit : strategy.units) {
+    unit.sync = unit.replicas.size() > 1 ? sync : SyncMethod::kAllReduce;
+  }
+  return strategy;
+}
+
+void add_distinct(compiler::Strategy strategy, std::vector<compiler::Strategy>& found) {
+  if (std::ranges::find(found, strategy) == found.end()) found.push_back(std::move(strategy));
 }
 
 // Compute and moving; what λ weighs is added later.
@@ -165,21 +182,23 @@ std::vector<std::size_t> cheapest_layouts(const LayoutCosts& costs) {
 
 std::vector<compiler::Strategy> estimated_layouts(const cost::Problem& problem) {
   const space::Summary summary(problem, space::ActionTable::kSets);
-  const std::vector<ActionId> actions = worth_trying(summary.actions, *problem.cluster);
-  const LayoutCosts alone = layout_costs(summary, actions);
   std::vector<compiler::Strategy> found;
-  for (const double unhidden : kUnhidden) {
-    LayoutCosts costs = alone;
-    for (std::size_t i = 0; i < costs.own.size(); ++i) {
-      const GroupId group(i / actions.size());
-      costs.own[i] +=
-          unhidden * summary.estimates.at(group, actions[i % actions.size()]).sync_seconds;
+  for (const SyncMethod sync : kSyncs) {
+    const std::vector<ActionId> actions = worth_trying(summary.actions, *problem.cluster, sync);
+    const LayoutCosts alone = layout_costs(summary, actions);
+    for (const double unhidden : kUnhidden) {
+      LayoutCosts costs = alone;
+      for (std::size_t i = 0; i < costs.own.size(); ++i) {
+        const GroupId group(i / actions.size());
+        costs.own[i] +=
+            unhidden * summary.estimates.at(group, actions[i % actions.size()]).sync_seconds;
+      }
+      std::vector<ActionId> chosen;
+      for (const std::size_t layout : cheapest_layouts(costs)) chosen.push_back(actions[layout]);
+      compiler::Strategy strategy = summary.actions.strategy(chosen);
+      strategy.order = compiler::OrderPolicy::kRankQueued;
+      for (const auto either : kSyncs) add_distinct(with_sync(strategy, either), found);
     }
-    std::vector<ActionId> chosen;
-    for (const std::size_t layout : cheapest_layouts(costs)) chosen.push_back(actions[layout]);
-    compiler::Strategy strategy = summary.actions.strategy(chosen);
-    strategy.order = compiler::OrderPolicy::kRankQueued;
-    if (std::ranges::find(found, strategy) == found.end()) found.push_back(std::move(strategy));
   }
   return found;
 }

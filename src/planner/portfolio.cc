@@ -2,7 +2,9 @@
 #include "planner/portfolio.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -42,6 +44,8 @@ constexpr double kHot = 5e-3;
 constexpr double kPlansToAnneal = 800;
 // Starts that are climbed from, of each origin.
 constexpr std::size_t kStarts = 3;
+// That are tried in every order, with and without buckets.
+constexpr std::size_t kScheduled = 3;
 // Of the policy, where each takes long to simulate.
 constexpr std::int64_t kFewProposals = 2;
 // Tried where each takes long.
@@ -71,9 +75,7 @@ class Search {
     try_baselines();
     // A budget of evaluations that the baselines have used up ends here.
     if (evaluator_.spent()) return finish();
-    try_proposals();
-    try_estimates();
-    try_fills();
+    try_starts();
     climb_starts();
     try_pipelines();
     improve();
@@ -219,33 +221,37 @@ class Search {
     consider(best->strategy, best->evaluation, "accumulate");
   }
 
-  void try_proposals() {
-    if (!propose_) return;
+  void try_starts() {
+    std::array<std::vector<Start>, 3> origins = {proposals(), estimates(), fills()};
+    if (!costly_) add_schedules(origins);
+    for (std::vector<Start>& origin : origins) add_starts(std::move(origin));
+  }
+
+  std::vector<Start> evaluate_starts(const std::vector<Strategy>& strategies,
+                                     const std::string& name) {
+    std::vector<Start> tried;
+    const std::vector<Measured> measured = evaluator_.evaluate(strategies);
+    for (std::size_t i = 0; i < strategies.size(); ++i) {
+      tried.push_back({{strategies[i], measured[i].evaluation}, name});
+    }
+    return tried;
+  }
+
+  std::vector<Start> proposals() {
+    if (!propose_) return {};
     const std::vector<Strategy> strategies =
         propose_(evaluator_, static_cast<int>(costly_ ? std::min(options_.proposals, kFewProposals)
                                                       : options_.proposals));
-    if (strategies.empty()) return;
-    const std::vector<Measured> measured = evaluator_.evaluate(strategies);
-    std::vector<Start> tried;
-    for (std::size_t i = 0; i < strategies.size(); ++i) {
-      tried.push_back({{strategies[i], measured[i].evaluation}, "policy"});
-    }
-    add_scheduled(std::move(tried));
+    return evaluate_starts(strategies, "policy");
   }
 
-  void try_estimates() {
-    if (costly_) return;  // hundreds of devices: they have not won there yet
-    const std::vector<Strategy> strategies = estimated_layouts(context_.problem());
-    const std::vector<Measured> measured = evaluator_.evaluate(strategies);
-    std::vector<Start> tried;
-    for (std::size_t i = 0; i < strategies.size(); ++i) {
-      tried.push_back({{strategies[i], measured[i].evaluation}, "estimate"});
-    }
-    add_scheduled(std::move(tried));
+  std::vector<Start> estimates() {
+    if (costly_) return {};  // hundreds of devices: they have not won there yet
+    return evaluate_starts(estimated_layouts(context_.problem()), "estimate");
   }
 
   // Shares by speed and memory are cheap to try; blocks only where nothing fits yet.
-  void try_fills() {
+  std::vector<Start> fills() {
     // A proposal that fits may be far from what filling memory finds.
     const bool feasible = std::ranges::any_of(
         result_.baselines,
@@ -256,36 +262,45 @@ class Search {
     for (Tried& one : memory_fill(evaluator_, options)) {
       tried.push_back({std::move(one), "memory-fill"});
     }
-    add_scheduled(std::move(tried));
+    return tried;
   }
 
-  // With the best of them in every other order, with and without buckets.
-  void add_scheduled(std::vector<Start> tried) {
-    best_first(tried);
-    std::vector<Strategy> variants;
-    for (std::size_t i = 0; i < std::min(costly_ ? 0 : kStarts, tried.size()); ++i) {
-      add_schedules(tried[i].tried.strategy, variants);
+  // The best few, wherever they are from, in every other order, with and without buckets.
+  void add_schedules(std::span<std::vector<Start>> origins) {
+    std::vector<Start> best;
+    for (const std::vector<Start>& origin : origins) {
+      best.insert(best.end(), origin.begin(), origin.end());
     }
-    if (!variants.empty() && !evaluator_.spent()) {
-      const std::vector<Measured> measured = evaluator_.evaluate(variants);
-      for (std::size_t i = 0; i < variants.size(); ++i) {
-        tried.push_back({{variants[i], measured[i].evaluation}, tried.front().name});
+    best_first(best);
+    if (best.size() > kScheduled) best.resize(kScheduled);
+    for (const Start& start : best) {
+      if (evaluator_.spent()) return;
+      const auto origin = std::ranges::find_if(origins, [&](const std::vector<Start>& one) {
+        return !one.empty() && one.front().name == start.name;
+      });
+      for (Start& other : evaluate_starts(in_other_schedules(start.tried.strategy), start.name)) {
+        origin->push_back(std::move(other));
       }
     }
-    add_starts(std::move(tried));
   }
 
-  // The same decisions in every order, with and without buckets.
-  static void add_schedules(const Strategy& strategy, std::vector<Strategy>& variants) {
+  static std::vector<Strategy> in_other_schedules(const Strategy& strategy) {
+    // Buckets are of all-reduces.
+    const bool reduces = std::ranges::any_of(strategy.units, [](const auto& unit) {
+      return unit.replicas.size() > 1 && unit.sync == compiler::SyncMethod::kAllReduce;
+    });
+    std::vector<Strategy> variants;
     for (compiler::OrderPolicy order : compiler::kSearchedOrders) {
       for (Bytes bucket : {Bytes{0}, kHorovodBucketBytes}) {
         if (order == strategy.order && bucket == strategy.bucket_bytes) continue;
+        if (bucket > 0 && !reduces) continue;
         variants.push_back(strategy);
         variants.back().order = order;
         variants.back().priorities.clear();
         variants.back().bucket_bytes = bucket;
       }
     }
+    return variants;
   }
 
   // The best few of one origin that differ in more than order and buckets, and those that would be
