@@ -1,4 +1,8 @@
-"""Three small cases of the yardstick of searches: `plan` stays near the best plan known."""
+"""Three small cases of the yardstick of searches: `plan` stays near the best plan known.
+
+The mean over three seeds: with few plans a search of the small MobileNet ends 1 or 8 % above the
+best, as its first moves fall.
+"""
 
 import json
 import os
@@ -16,7 +20,8 @@ SCRIPT = ROOT / "scripts" / "reproduce" / "learning_value.py"
 
 def run(*arguments):
     return subprocess.run(
-        [sys.executable, SCRIPT, "--set", "small", "--evaluations", "400", "--check", *arguments],
+        [sys.executable, SCRIPT, "--set", "small", "--evaluations", "2000", "--seeds", "3",
+         "--check", *arguments],
         env={**os.environ, "HETEROG_BIN": str(Path(find_program()).resolve())},
         capture_output=True,
         text=True,
@@ -29,7 +34,7 @@ def test_plan_is_near_the_best_plan_known():
     before = (SCRIPT.parent / "best_known.json").read_bytes()
     done = run("--planners", "plan", "no-policy")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("--evaluations 400") == 3
+    assert done.stdout.count("--evaluations 2000") == 3
     assert (SCRIPT.parent / "best_known.json").read_bytes() == before
 
 

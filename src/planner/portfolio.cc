@@ -41,7 +41,7 @@ constexpr double kAnnealed = 0.9;
 // Of annealing from what climbing has found: half of what serves from a baseline.
 constexpr double kHot = 5e-3;
 // With less than this budget local search gets further.
-constexpr double kPlansToAnneal = 800;
+constexpr double kPlansToAnneal = 1200;
 // Starts that are climbed from, of each origin.
 constexpr std::size_t kStarts = 3;
 // That are tried in every order, with and without buckets.
