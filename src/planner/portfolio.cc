@@ -42,6 +42,9 @@ constexpr double kAnnealed = 0.9;
 constexpr double kHot = 5e-3;
 // With less than this budget local search gets further.
 constexpr double kPlansToAnneal = 1200;
+// Local search gives up after this part of the budget in vain, and after so many plans at least.
+constexpr double kTurns = 5;
+constexpr std::int64_t kLeastPatience = 24;
 // Starts that are climbed from, of each origin.
 constexpr std::size_t kStarts = 3;
 // That are tried in every order, with and without buckets.
@@ -418,16 +421,33 @@ class Search {
                  {.evaluations = kUnbounded, .until = now + (kAnnealed - now) / left, .hot = kHot}),
           annealed[i].name, "annealing");
     }
+    // Where climbing is stuck, the other starts have their turn, if no annealing came before; then
+    // the best is kicked.
+    std::vector<Start> turns{best};
+    if (annealed.empty()) {
+      for (std::size_t i = 1; i < starts_.size(); ++i) turns.push_back(starts_[i]);
+    }
+    std::erase_if(turns, [](const Start& start) { return !start.tried.evaluation.feasible; });
+    const std::int64_t patience = affordable_patience();
     // Nothing new to evaluate for this many rounds: the space is exhausted.
     int stale = 0;
-    for (Strategy start = best.tried.strategy; !evaluator_.spent() && stale < kStaleRounds;
-         start = kick(best.tried.strategy)) {
+    for (std::size_t turn = 0; !evaluator_.spent() && stale < kStaleRounds; ++turn) {
+      const Start from = turn < turns.size() ? turns[turn]
+                         : turn == 0         ? best
+                                             : Start{{kick(best.tried.strategy), {}}, best.name};
       const std::int64_t before = evaluator_.evaluations();
-      keep(local_search(evaluator_, start, context_.rng,
-                        {.evaluations = kUnbounded, .patience = options_.patience}),
-           best.name, "local-search");
+      keep(local_search(evaluator_, from.tried.strategy, context_.rng,
+                        {.evaluations = kUnbounded, .patience = patience}),
+           from.name, "local-search");
       stale = evaluator_.evaluations() == before ? stale + 1 : 0;
     }
+  }
+
+  // A fifth of a small budget, so that climbing can begin anew at least once.
+  std::int64_t affordable_patience() const {
+    if (options_.patience == 0) return 0;
+    const auto part = static_cast<std::int64_t>(plans_in_all() / kTurns);
+    return std::min(std::max(part, kLeastPatience), options_.patience);
   }
 
   // A few moves at once, whatever they cost, to leave a local optimum.
