@@ -296,6 +296,7 @@ def environment() -> dict:
     """Of a user who has installed the wheel, and nothing of this checkout."""
     kept = {name: value for name, value in os.environ.items()
             if not name.startswith(("HETEROG_", "PYTHON"))}  # fmt: skip
+    kept["HETEROG_QUIET"] = "1"  # a slow machine says how far an export is, which no page shows
     kept["PATH"] = f"{Path(sys.executable).parent}:{kept['PATH']}"
     return kept
 
