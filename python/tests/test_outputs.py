@@ -163,3 +163,24 @@ def test_lines_and_curves():
     assert {name for name, _, _ in curves} == {f"train/{name}" for name in names}
     assert {step for _, _, step in curves} == {3}
     assert ("train/loss", losses[2], 3) in curves and ("train/learning_rate", 0.5, 3) in curves
+
+
+def test_outputs_of_several_lengths():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Embedding(20, 6), torch.nn.Linear(6, 20)).double()
+
+    def of_length(length):
+        return lambda batch: tuple(torch.randint(0, 20, (batch, length)) for _ in range(2))
+
+    def loss_and_logits(model, x, label):
+        logits = model(x)
+        return F.cross_entropy(logits.flatten(0, 1), label.flatten()), {"logits": logits}
+
+    config = {"batch": 4, "double": True, "planner": "ev-ar", "cache": False}
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    lengths = [of_length(6), of_length(4)]
+    with heterog.get_runner(model, lengths, loss_and_logits, optimizer, "cpu:2", config) as runner:
+        for length, samples in ((6, 4), (4, 4), (4, 3), (6, 4)):
+            x, label = of_length(length)(samples)
+            runner.step((x, label))
+            same(runner.outputs(), {"logits": model(x).detach()})
