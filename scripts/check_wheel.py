@@ -7,7 +7,7 @@ it has to find each of its needs, and theirs, in the environment: those, and no 
 (hard) linked there from the one of scripts/setup.sh, which spares downloading PyTorch again. A need that
 the wheel does not name is then missing, and one that cannot be met is refused.
 
-Without pages: README.md and all pages of docs/ that run_pages.py knows how to run.
+Without pages: README.md and all pages of docs/.
 """
 
 import argparse
@@ -94,13 +94,8 @@ def make_environment(folder: Path, wheel: Path) -> Path:
     return python
 
 
-# Their blocks say not yet what they are (```sh, ```text): nothing of them is run.
-UNMARKED = {"formats.md", "running.md", "shares.md", "explain.md"}
-
-
 def pages() -> list[Path]:
-    others = sorted((ROOT / "docs").glob("*.md"))
-    return [ROOT / "README.md", *(page for page in others if page.name not in UNMARKED)]
+    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def main() -> int:

@@ -32,8 +32,8 @@ EXIT_CODES = """
 PARTS = {
     "Shares": ["auto_shares", "uneven_trainer", "UnevenBatchSampler", "weighted_gradients"],
     "Planning": ["plan", "simulate", "explain", "compare", "shares", "verify"],
-    "Training by a plan": ["get_runner", "Runner", "RunnerConfig", "ShareSampler", "load_checkpoint",
-                           "Checkpoint"],
+    "Training by a plan": ["get_runner", "Runner", "RunnerConfig", "ShareSampler", "StepLines",
+                           "StepCurves", "load_checkpoint", "Checkpoint"],
     "Exporting": ["export_training_step", "TrainingStep", "LossScaling"],
     "Results": ["Plan", "Simulation", "Explanation", "Comparison", "Shares", "Verification"],
     "Errors": ["HeterogError", "InputError", "ExportError", "NothingFits", "RunFailed",

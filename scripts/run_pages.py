@@ -15,6 +15,7 @@ A comment before a block says what else to do with it:
 
     <!-- file: NAME -->           the block is written to this file
     <!-- edit: NAME -->           the block, a ```diff, is made in this file
+    <!-- keys: FILE … -->         an excerpt of a file: its keys all stand in these files
     <!-- not run: REASON -->      it needs what a test has not: GPUs, hosts, a checkout
     <!-- slow: REASON -->         run with --slow alone
     <!-- output: OF WHAT -->      the commands are run, and what they print is not compared
@@ -29,6 +30,7 @@ commands of ```console printed into the page.
 
 import argparse
 import contextlib
+import gzip
 import io
 import linecache
 import os
@@ -42,7 +44,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 LIMIT_SECONDS = 900  # of a block that never ends
-MARK = re.compile(r"<!-- (file|edit|not run|slow|output|fails): (.+?) -->")
+MARK = re.compile(r"<!-- (file|edit|keys|not run|slow|output|fails): (.+?) -->")
 COMMAND = re.compile(
     r"(\$ |heterog |torchrun |pip |python |srun |mpirun |sudo |cmake |ssh |scp |git "
     r"|(\./)?(scripts|build|\.venv)/)"
@@ -77,7 +79,7 @@ def read_blocks(page: str, text: str) -> list[Block]:
             language = "sh" if line.endswith("sh") else "python"
             blocks.append(Block(page, number + 2, language, "\n".join(lines[number + 1 : end])))
             number = end
-        elif line.startswith("<!--") and re.match(r"<!-- ?(setup|file|edit|not run|slow|output|fails)\b", line):
+        elif line.startswith("<!--") and re.match(r"<!-- ?(setup|file|edit|keys|not run|slow|output|fails)\b", line):
             raise Wrong(f"{page}:{number + 1}: {line!r} is no mark of scripts/run_pages.py")
         elif line.startswith("```"):
             end = lines.index("```", number + 1)
@@ -149,6 +151,17 @@ def edit(path: Path, difference: str, where: str) -> None:
     path.write_text(text.replace(before, after), encoding="utf-8")
 
 
+def check_keys(excerpt: str, files: list[str], where: str) -> None:
+    keys = re.compile(r'"([\w-]+)": ?')
+    known: set[str] = set()
+    for file in files:
+        content = Path(file).read_bytes()
+        text = gzip.decompress(content) if file.endswith(".gz") else content
+        known.update(keys.findall(text.decode("utf-8")))
+    if missing := sorted(set(keys.findall(excerpt)) - known):
+        raise Wrong(f"{where}: {', '.join(files)}: no key {', '.join(missing)}")
+
+
 def words(line: str) -> str:
     """What two prints of a line have in common."""
     return re.sub(r"\s+", " ", re.sub(r"[-+]?\d[\d.,e+-]*", "#", line)).strip()
@@ -209,7 +222,9 @@ class Page:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(block.text + "\n", encoding="utf-8")
             return True
-        if "edit" in block.marks:
+        if "keys" in block.marks:
+            check_keys(block.text, block.marks["keys"].split(), where)
+        elif "edit" in block.marks:
             edit(Path(block.marks["edit"]), block.text, where)
         elif block.language == "sh":
             shell(block.text, where, int(block.marks.get("fails", 0)))
@@ -227,7 +242,8 @@ class Page:
         for number, (command, shown) in enumerate(commands):
             is_last = number == len(commands) - 1
             code = int(block.marks.get("fails", 0)) if is_last else 0
-            printed = shell(command, where, code).rstrip("\n").split("\n")
+            text = shell(command, where, code).rstrip("\n")
+            printed = text.split("\n") if text else []
             if not self.update and "output" not in block.marks:
                 compare(shown, printed, where)
             again += ["$ " + command, *shown_again(shown, printed)]
@@ -280,6 +296,7 @@ def environment() -> dict:
     """Of a user who has installed the wheel, and nothing of this checkout."""
     kept = {name: value for name, value in os.environ.items()
             if not name.startswith(("HETEROG_", "PYTHON"))}  # fmt: skip
+    kept["HETEROG_QUIET"] = "1"  # a slow machine says how far an export is, which no page shows
     kept["PATH"] = f"{Path(sys.executable).parent}:{kept['PATH']}"
     return kept
 

@@ -29,6 +29,7 @@ from heterog.results import (
 )
 from heterog.runner import Runner
 from heterog.step import TrainingStep, export_training_step
+from heterog.step_reports import StepCurves, StepLines
 from heterog.uneven import UnevenBatchSampler
 from heterog.uneven_trainer import uneven_trainer
 from heterog.verbs import compare, explain, plan, shares, simulate, verify
@@ -52,6 +53,8 @@ __all__ = [
     "ShareSampler",
     "Shares",
     "Simulation",
+    "StepCurves",
+    "StepLines",
     "TrainingStep",
     "UnevenBatchSampler",
     "Verification",

@@ -28,6 +28,7 @@ from heterog.ir import SCALE
 from heterog.masters import Masters, inputs_narrowed, is_master
 from heterog.one_step import first_state, stand_in
 from heterog.optimizers import Update, momentum_of
+from heterog.outputs import GRADIENT_NORM, loss_and_outputs, outputs_of
 
 # A step of so many operations and elements takes a few seconds on two cores, in float64, together
 # with PyTorch's own; larger ones are checked when that is asked for.
@@ -248,8 +249,8 @@ class _Eager:
         named = self.parameters.items()
         return {name: p.to(masters.compute) for name, p in named if is_master(p)}
 
-    def step(self, inputs: list[torch.Tensor]) -> tuple[torch.Tensor, dict]:
-        """The loss, and the gradients by parameter."""
+    def step(self, inputs: list[torch.Tensor]) -> tuple[torch.Tensor, dict, dict]:
+        """The loss, the gradients by parameter, and the outputs beside the loss by name."""
         own = self.dtype != torch.float64
         drops = self.checked.dropout
         self.optimizer.zero_grad()
@@ -264,19 +265,22 @@ class _Eager:
                     _reparametrize_module(self.model, self._copies(masters), tie_weights=True),
                     inputs_narrowed(self.model, masters),
                 ):
-                    loss = self.checked.loss_fn(self.model, *inputs)
-                loss.backward()
+                    loss, beside = loss_and_outputs(self.checked.loss_fn(self.model, *inputs))
+                beside = {name: value.clone() for name, value in beside.items()}
+            loss.backward()
             gradients = {
                 name: parameter.grad.detach().clone()
                 for name, parameter in self.parameters.items()
                 if parameter.grad is not None
             }
+            norms = [torch.linalg.vector_norm(gradient.double()) for gradient in gradients.values()]
+            beside[GRADIENT_NORM] = torch.linalg.vector_norm(torch.stack(norms))
             if self.checked.clip_norm is not None:
                 torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.checked.clip_norm)
             self.optimizer.step()
         except Exception as error:
             raise _Unable(f"PyTorch's own step stops at {_brief(error)}") from error
-        return loss.detach(), gradients
+        return loss.detach(), gradients, beside
 
 
 def _copy(model) -> torch.nn.Module:
@@ -340,7 +344,7 @@ def _one_step(graph: dict, eager: _Eager, inputs: list, batch: int, number: int)
     given = dict(zip(eager.checked.names, [x.detach().clone() for x in inputs], strict=True))
     momentum = momentum_of(eager.optimizer.param_groups[0])
     given = given_values(graph, values, given, lr=eager.lr, step=number, momentum=momentum)
-    loss, gradients = eager.step(inputs)
+    loss, gradients, beside = eager.step(inputs)
     after = eager.values()
     instead = fixed_operators(eager.checked.dropout)
     instead |= attention_reference.operators(attention_reference.all_kept)
@@ -371,6 +375,11 @@ def _one_step(graph: dict, eager: _Eager, inputs: list, batch: int, number: int)
         name = tensors[tensors[place]["of"]]["name"]
         comparison.add(f"the gradient of {name}", value / scale, gradients[name])
     comparison.end()
+    if eager.dtype == torch.float64:  # in others a label may be the likeliest by rounding
+        for name, place in outputs_of(graph).items():
+            comparison = _Comparison(batch, _tolerance(eager), _Computes)
+            comparison.add(f"the output {name}", found[place], beside[name])
+            comparison.end()
     comparison = _Comparison(batch, _tolerance(eager), _Differs)
     left = {tensors[t["replaces"]]["name"]: v for t, v in zip(tensors, found) if "replaces" in t}
     kinds = {t["name"]: t["role"] for t in tensors}

@@ -6,6 +6,7 @@ from heterog.creation import drop_empty_parts, say_sizes
 from heterog.draws import check_random, drop_generators, share_recomputed
 from heterog.half_softmax import join_casts
 from heterog.ir import Op, Step, Tensor, replace_tensors, tensors_in
+from heterog.outputs import name_in_graph
 from heterog.refusals import check_buffers, check_written
 
 _aten = torch.ops.aten
@@ -59,6 +60,7 @@ def _substitute(step: Step, mapping: dict) -> None:
         op.args = replace_tensors(op.args, mapping)
         op.kwargs = replace_tensors(op.kwargs, mapping)
     step.loss = replace_tensors(step.loss, mapping)
+    step.outputs = replace_tensors(step.outputs, mapping)
     step.gradients = replace_tensors(step.gradients, mapping)
     step.next = replace_tensors(step.next, mapping)
 
@@ -228,7 +230,7 @@ def drop_dead(step: Step) -> None:
 
 
 def drop_unneeded_operators(step: Step) -> None:
-    live = {step.loss, *step.gradients.values(), *step.next.values()}
+    live = {step.loss, *step.outputs.values(), *step.gradients.values(), *step.next.values()}
     kept = []
     for op in reversed(step.ops):
         if any(output in live for output in op.outputs if output is not None):
@@ -275,6 +277,20 @@ def separate_results(step: Step) -> None:
 
     separate(step.gradients, "gradient")
     separate(step.next, "next")
+    taken.update(step.gradients.values())
+    for name, result in step.outputs.items():
+        if result in taken:
+            at = made_at.get(result, -1)
+            own = Tensor("", "activation", result.dtype, list(result.shape), list(result.strides))
+            maker = step.ops[at] if at >= 0 else None
+            phase = maker.phase if maker else "forward"
+            op = Op(name_in_graph(name), _aten.clone.default, [result], {}, [own], phase, "", None)
+            if maker is not None:
+                op.forward, op.scope = maker.forward, maker.scope
+            inserts.append((at + 1, op))
+            step.outputs[name] = own
+        taken.add(step.outputs[name])
+        step.outputs[name].name = name_in_graph(name)
     for at, op in sorted(inserts, key=lambda pair: pair[0], reverse=True):
         step.ops.insert(at, op)
 
@@ -300,7 +316,8 @@ def _is_view(op: Op | None) -> bool:
 
 
 def set_roles(step: Step) -> None:
-    step.loss.role = "output"
+    for tensor in (step.loss, *step.outputs.values()):
+        tensor.role = "output"
     for parameter, gradient in step.gradients.items():
         gradient.role = "gradient"
         gradient.of = parameter

@@ -50,6 +50,7 @@ class RunnerConfig:
     reduce_dtype    with param_dtype, in what precision gradients are summed over devices
     loss_scaling    a LossScaling or a dict of its fields; None: with float16 alone; False: never
     clip_norm       gradients are scaled to at most this global 2-norm
+    gradient_norm   their global 2-norm, before that, is among Runner.outputs()
     batch_norm      "exact": statistics of the whole batch; "per-slice": of each slice
     attention       "one": scaled_dot_product_attention is one operator; "math": written out
     momentum_input  the momentum is read at each step, as the learning rate is
@@ -91,6 +92,7 @@ class RunnerConfig:
     reduce_dtype: str | None = None
     loss_scaling: "LossScaling | dict | bool | None" = None
     clip_norm: float | None = None
+    gradient_norm: bool = False
     batch_norm: str = "per-slice"
     attention: str = "one"
     momentum_input: bool = False
@@ -216,6 +218,7 @@ _SETTINGS = {
     "dropout": _YES_OR_NO,
     "double": _YES_OR_NO,
     "momentum_input": _YES_OR_NO,
+    "gradient_norm": _YES_OR_NO,
     "clip_norm": (_maybe(_is_number), "a number"),
     "cache": (lambda value: value is False or _PATH[0](value), "a path, or False"),
     "graph": _PATH,

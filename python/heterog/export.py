@@ -50,6 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
             param_dtype=options.param_dtype,
             reduce_dtype=options.reduce_dtype,
             clip_norm=options.clip_norm,
+            gradient_norm=options.gradient_norm,
             batch_norm="exact" if options.exact_batch_norm else "per-slice",
             attention=options.attention,
             loss_scaling=False if options.no_loss_scaling else None,
@@ -125,6 +126,11 @@ def _parse(arguments):
                         help="with --param-dtype: of gradients, as they are summed (default: float32)")  # fmt: skip
     parser.add_argument(
         "--clip-norm", type=float, metavar="X", help="clip gradients to this global 2-norm"
+    )
+    parser.add_argument(
+        "--gradient-norm",
+        action="store_true",
+        help="the global 2-norm of the gradients, before clipping, is an output of the step",
     )
     parser.add_argument(
         "--exact-batch-norm",

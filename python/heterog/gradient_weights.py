@@ -8,6 +8,7 @@ from torch.distributed.algorithms.join import Join, Joinable, JoinHook
 from torch.nn.parallel import DistributedDataParallel
 
 from heterog.output_weights import weigh_outputs
+from heterog.process_end import released_before_the_end
 from heterog.uneven import UnevenBatchSampler
 
 
@@ -178,7 +179,7 @@ class GradientWeights(Joinable):
             if self.on_reduced is not None:
                 self.on_reduced()
         work = dist.all_reduce(buffer, group=self._group, async_op=True)
-        return work.get_future().then(lambda done: done.value()[0])
+        return work.get_future().then(released_before_the_end(lambda done: done.value()[0]))
 
     def join_hook(self, **_options) -> JoinHook:
         return _NothingLeft(self)

@@ -22,7 +22,7 @@ def join_casts(step: Step) -> None:
     for op in step.ops:
         for tensor in tensors_in((op.args, op.kwargs)):
             readers.setdefault(tensor, []).append(op)
-    kept = {step.loss, *step.gradients.values(), *step.next.values()}
+    kept = {step.loss, *step.outputs.values(), *step.gradients.values(), *step.next.values()}
     gone: list[Op] = []
     for op in step.ops:
         if op.target in _FORWARD and not op.args[_HALF_TO_FLOAT]:

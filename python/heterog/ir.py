@@ -70,6 +70,7 @@ class Step:
     gradients: dict[Tensor, Tensor]  # parameter → its gradient
     next: dict[Tensor, Tensor]  # parameter, buffer or optimizer state → its next value
     written: dict[Tensor, Tensor]  # parameter → what forward and backward leave of it
+    outputs: dict[str, Tensor] = field(default_factory=dict)  # beside the loss, by name
 
 
 def contiguous_strides(shape: list[Dim]) -> list[Dim]:

@@ -29,7 +29,8 @@ def get_runner(
     model        an nn.Module, or a function that builds one; training begins with its weights
     make_inputs  batch size → tuple of tensors; or a list of such functions, one for each length of
                  sentences or size of images that steps will have: the first is planned
-    loss_fn      (model, *inputs) → scalar tensor
+    loss_fn      (model, *inputs) → scalar tensor; or that and a dict of other tensors, by name, for
+                 Runner.outputs()
     optimizer    a torch.optim.Optimizer over the model's parameters, or a function parameters →
                  optimizer; training goes on from its state
     device_info  a cluster file; "auto"; "cpu:2"; a list of device models; or a dict as in a cluster file
@@ -67,6 +68,7 @@ def get_runner(
             param_dtype=config.param_dtype,
             reduce_dtype=config.reduce_dtype,
             clip_norm=config.clip_norm,
+            gradient_norm=config.gradient_norm,
             batch_norm=config.batch_norm,
             attention=config.attention,
             loss_scaling=config.loss_scaling,

@@ -25,10 +25,19 @@ def merge_traces(traces: list[Trace]) -> Step:
     """One graph with every size a·B + c; an error where the traces differ in anything else."""
     merger = Merger([trace.module for trace in traces], [trace.batch for trace in traces])
     outputs = merger.run([(slot.name, slot.role) for slot in traces[0].slots])
+    for trace in traces[1:]:
+        if trace.results != traces[0].results:
+            raise ExportError(
+                f"loss_fn: at batch {trace.batch} it returns other outputs than at batch "
+                f"{traces[0].batch}; expected the same names"
+            )
     step = Step(merger.inputs, merger.ops, None, {}, {}, {})
     for tensor, result in zip(outputs, traces[0].results, strict=True):
         if result.kind == "loss":
             step.loss = tensor
+            continue
+        if result.kind == "output":
+            step.outputs[result.name] = tensor
             continue
         of = merger.inputs[traces[0].slots.index(result.of)]
         {"gradient": step.gradients, "next": step.next, "written": step.written}[result.kind][of] = (

@@ -13,7 +13,7 @@ import torch
 from heterog.errors import HeterogError
 from heterog.version import wrong_torch
 
-_API_VERSION = 5
+_API_VERSION = 6
 _PACKAGE = Path(__file__).resolve().parent
 _CHECKOUT = _PACKAGE.parent.parent
 
@@ -178,6 +178,8 @@ def load_library() -> ctypes.CDLL:
         ctypes.c_int32,
         number,
     ]
+    library.heterog_get_output.argtypes = library.heterog_get.argtypes
+    library.heterog_add_up.argtypes = [runner, value, ctypes.c_int32]
     library.heterog_meet.argtypes = [runner, ctypes.c_int32, number]
     library.heterog_run_verb.argtypes = [
         ctypes.POINTER(ctypes.c_char_p),
@@ -282,6 +284,17 @@ class NativeRunner:
         """Fills `value`: contiguous, with the tensor's own shape and dtype."""
         self._call("get", self._open(), index, ctypes.byref(_view(value)))
         return value
+
+    def output(self, index: int, value: torch.Tensor) -> torch.Tensor:
+        """Fills `value`, as get() does, with what the last step made of an output."""
+        self._call("get_output", self._open(), index, ctypes.byref(_view(value)))
+        return value
+
+    def add_up(self, numbers: list[float]) -> list[float]:
+        """Their sums over all processes."""
+        places = (ctypes.c_double * len(numbers))(*numbers)
+        self._call("add_up", self._open(), places, len(numbers))
+        return list(places)
 
     def rows(self, graph: int, samples: int) -> list[tuple[int, int]]:
         """Which of so many samples the ranks of this process read: from, and up to below."""

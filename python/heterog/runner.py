@@ -11,6 +11,7 @@ import torch
 from heterog.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from heterog.config import RunnerConfig
 from heterog.errors import HeterogError
+from heterog.evaluation import sums_over
 from heterog.given import FilePath
 from heterog.interpreter import (
     buffer_from_file,
@@ -23,6 +24,7 @@ from heterog.ir import SCALE
 from heterog.lengths import Lengths
 from heterog.native import NativeRunner
 from heterog.optimizer_state import OptimizerState
+from heterog.outputs import outputs_of
 from heterog.planning import RunFiles
 from heterog.runner_process import Fate, end_with_process, native_options
 from heterog.step import TrainingStep, held_tensors
@@ -53,13 +55,15 @@ class Runner:
         self._makers = makers
         self._tensors = graph["tensors"]
         self._constants = step.constants
-        self._native = NativeRunner(native_options(files, config))
+        options = native_options(files, config)
+        self._native = NativeRunner(options)
         # Ends with the process, if nobody has closed it.
         self._fate = Fate()
         self._end = weakref.finalize(self, end_with_process, self._native, self._fate)
         self.ranks: int = self._native.ranks
         self.rank: int = self._native.rank
         self.batch: int = self._native.batch
+        self._processes = self.ranks if options.one_rank else 1
         # Of the plan, by name, and what runs each: "cpu", or "cuda:0" of its process.
         self.devices: dict[str, str] = self._native.devices()
         self.predicted_step_seconds: float = self._native.predicted_step_seconds
@@ -71,6 +75,8 @@ class Runner:
             )
         self._lengths = Lengths(steps, names, self.batch)
         self._own: dict[tuple[int, int], list[tuple[int, int]]] = {}  # what ranks here read
+        self._graphs = [each.graph for each in steps]
+        self._last: tuple[int, int] | None = None  # graph and samples of the last step
         self._settings = settings_of(graph)
         self._kept = {  # name → place
             tensor["name"]: place
@@ -151,10 +157,24 @@ class Runner:
         loss, self.last_step_seconds = self._native.step(
             number, graph, samples, inputs, own_rows
         )
-        self._steps = number
+        self._steps, self._last = number, (graph, samples)
         # What a scheduler looks at to warn of a step that was left out.
         self.optimizer._opt_called = True  # type: ignore[attr-defined]
         return loss
+
+    def outputs(self) -> dict[str, torch.Tensor]:
+        """What the last step gave beside its loss, of the whole batch: by name the tensors that
+        loss_fn returns with it, and `gradient_norm` where that is set. Of several processes, each
+        one calls it."""
+        if self._last is None:
+            raise HeterogError("outputs: no step has been done yet")
+        graph, samples = self._last
+        found = {}
+        for name, place in outputs_of(self._graphs[graph]).items():
+            entry = self._graphs[graph]["tensors"][place]
+            value = torch.empty(shape_of(entry, samples), dtype=dtype_of(entry))
+            found[name] = self._native.output(place, value)
+        return found
 
     def run(
         self,
@@ -162,14 +182,15 @@ class Runner:
         iterable: Iterable[Any] | None = None,
         *,
         drop_last: bool = True,
-        on_step: Callable[[int, float], Any] | None = None,
+        on_step: Callable[[int, float], Any] | list[Callable[[int, float], Any]] | None = None,
     ) -> list[float]:
         """So many steps; their losses. `iterable`, a DataLoader say, is gone through again and
         again; without one, make_inputs makes the batches, from the seed and the step's number.
 
         A batch of fewer samples than the plan's is left out, as DataLoader(drop_last=True) would,
         unless drop_last is False. `on_step` is called after each step with its number (steps_done)
-        and its loss: to log, to move a scheduler on, to save; if it returns True, the run ends there.
+        and its loss: to log (StepLines, StepCurves), to move a scheduler on, to save; if it returns
+        True, the run ends there. Of a list, all are called in turn.
         """
         if not isinstance(steps, int) or isinstance(steps, bool) or steps < 0:
             raise HeterogError(f"run: {steps!r} steps; it is a number of steps, 0 or more")
@@ -178,17 +199,19 @@ class Runner:
                 f"run: {type(iterable).__name__} given to take batches from; it is a DataLoader, or "
                 "anything to iterate over"
             )
-        if on_step is not None and not callable(on_step):
-            raise HeterogError(
-                f"run: on_step is a {type(on_step).__name__}; it is a function of the step's number "
-                "and its loss"
-            )
+        called = on_step if isinstance(on_step, list) else [on_step] if on_step is not None else []
+        for one in called:
+            if not callable(one):
+                raise HeterogError(
+                    f"run: on_step is a {type(one).__name__}; it is a function of the step's number "
+                    "and its loss, or a list of them"
+                )
         # What the data's own code raises reaches the caller as it is.
         with self._fate.watched():
             losses: list[float] = []
             for batch in self._batches(steps, iterable, drop_last):
                 losses.append(self.step(batch))
-                if on_step is not None and on_step(self._steps, losses[-1]) is True:
+                if any([one(self._steps, losses[-1]) is True for one in called]):
                     break
             return losses
 
@@ -277,6 +300,25 @@ class Runner:
                     )
                 names[name].copy_(value)
         return self.model
+
+    def evaluate(
+        self,
+        measure: Callable[[torch.nn.Module, Any], Mapping[str, Any]],
+        batches: Iterable[Any],
+    ) -> dict[str, float]:
+        """Sums of what measure(model, batch) says, a dict of numbers, over all batches. Parameters
+        and buffers are synced to `model` first; it is called in eval() and without gradients.
+
+        Of several processes, each one calls it, with the same batches in the same order. Each takes
+        every so many-th of them, to its own device, and all get the sums over all processes."""
+        with self._fate.watched():
+            device = list(self.devices.values())[self.rank]
+            part = (self.rank, self._processes) if self._processes > 1 else (0, 1)
+            sums = sums_over(self.sync_to_model(), device, measure, batches, part)
+            names = sorted(sums)
+            if self._native.meet(len(names)) != len(names):
+                raise HeterogError("evaluate: other processes measured more than this one")
+            return dict(zip(names, self._native.add_up([sums[name] for name in names]), strict=True))
 
     def save(self, path: FilePath, extra: dict[str, Any] | None = None) -> None:
         """Writes a checkpoint (heterog.load_checkpoint): the file `path`, which plain PyTorch

@@ -68,6 +68,7 @@ class Options:
     attention: str
     scaling: LossScaling | None
     fused: bool  # the update
+    norm: bool  # of the gradients is an output
 
 
 def export_training_step(
@@ -85,6 +86,7 @@ def export_training_step(
     param_dtype: str | None = None,
     reduce_dtype: str | None = None,
     clip_norm: float | None = None,
+    gradient_norm: bool = False,
     batch_norm: str = "per-slice",
     attention: str = "one",
     momentum_input: bool = False,
@@ -99,7 +101,8 @@ def export_training_step(
                  or a function without arguments that builds one: then its large weights are never
                  allocated
     make_inputs  batch size → tuple of tensors
-    loss_fn      (model, *inputs) → scalar tensor
+    loss_fn      (model, *inputs) → scalar tensor; or that and a dict of other tensors, by name, that
+                 the step gives out (accuracy, logits)
     optimizer    any torch.optim.Optimizer whose step() computes with tensors and takes no closure,
                  or a function parameters → optimizer
     batches      the batch sizes to trace at: three or more, each at least 2. The graph holds from
@@ -116,6 +119,7 @@ def export_training_step(
     loss_scaling  a LossScaling, or a dict of its fields: the loss is scaled as
                  torch.amp.GradScaler does, inside the step. None: with float16 alone. False: never
     clip_norm    gradients are scaled to at most this global 2-norm before the update
+    gradient_norm  the global 2-norm of the gradients, before they are clipped, is an output too
     batch_norm   "exact": batch normalisation in training mode takes the statistics of the whole
                  batch however it is sliced, at the price of four small all-reduces for each;
                  "per-slice": those of each slice, as data parallelism elsewhere
@@ -136,7 +140,7 @@ def export_training_step(
                 model, make_inputs, loss_fn, optimizer, name, batches=batches, batch=batch,
                 dropout=dropout, double=double, autocast=autocast,
                 param_dtype=param_dtype, reduce_dtype=reduce_dtype, clip_norm=clip_norm,
-                batch_norm=batch_norm, attention=attention, momentum_input=momentum_input,
+                gradient_norm=gradient_norm, batch_norm=batch_norm, attention=attention, momentum_input=momentum_input,
                 fused_update=fused_update, loss_scaling=loss_scaling, check=check, cache=cache,
             )  # fmt: skip
     except HeterogError:
@@ -161,7 +165,7 @@ class _Job:
 
 def _export(
     model, make_inputs, loss_fn, optimizer, name, *, batches, batch, dropout, double, autocast,
-    param_dtype, reduce_dtype, clip_norm, batch_norm, attention, momentum_input, fused_update,
+    param_dtype, reduce_dtype, clip_norm, gradient_norm, batch_norm, attention, momentum_input, fused_update,
     loss_scaling, check, cache,
 ) -> TrainingStep:  # fmt: skip
     _check_options(name, batches, double, autocast, param_dtype, clip_norm)
@@ -173,7 +177,7 @@ def _export(
     options = Options(
         dropout, double, getattr(torch, autocast) if autocast else None,
         read_masters(param_dtype, reduce_dtype), clip_norm, batch_norm == "exact", attention,
-        read_scaling(loss_scaling, autocast or param_dtype), fused_update,
+        read_scaling(loss_scaling, autocast or param_dtype), fused_update, gradient_norm,
     )  # fmt: skip
     phase("builds the model")
     built = _build(model)
@@ -322,7 +326,9 @@ def _trace(spec: StepSpec, samples: list[tuple], sizes, update, options: Options
         phase("makes one graph of what was traced")
         step = merge_traces(traces)
         phase("traces the optimizer")
-        add_update(step, update, options.clip_norm, options.scaling, options.fused)
+        add_update(
+            step, update, options.clip_norm, options.scaling, options.fused, options.norm
+        )
     step = clean(step)
     if options.exact:
         check_exact(step)

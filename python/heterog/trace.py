@@ -27,6 +27,7 @@ from heterog.draws import DrawsNumbered
 from heterog.errors import ExportError, unexpected
 from heterog.ir import SCALE
 from heterog.masters import Masters, inputs_narrowed, is_master
+from heterog.outputs import loss_and_outputs
 from heterog.places import explain
 from heterog.recorder import Recorder
 from heterog.refusals import written
@@ -45,8 +46,10 @@ class Slot:
 class Result:
     """One output of the traced function, in order."""
 
-    kind: str  # loss, gradient, next (of a buffer), written (a parameter as forward leaves it)
+    # loss, output (beside it), gradient, next (of a buffer), written (a parameter as forward leaves it)
+    kind: str
     of: Slot | None = None
+    name: str = ""  # of an output
 
 
 @dataclass
@@ -269,7 +272,7 @@ def _step(spec, slots, flat, recorder, results, decisions, compiling):
         recurrent_dropout(),
     ):
         with autocast(spec.autocast), inputs_narrowed(spec.model, spec.masters), decisions:
-            loss = spec.loss_fn(spec.model, *inputs)
+            loss, beside = loss_and_outputs(spec.loss_fn(spec.model, *inputs))
         _check_loss(loss)
         for name, copy in copies.items():
             if copy._version > 0:  # and would be lost
@@ -292,6 +295,9 @@ def _step(spec, slots, flat, recorder, results, decisions, compiling):
     results.clear()
     results.append(Result("loss"))
     outputs = [loss.detach()]
+    for name, value in beside.items():
+        results.append(Result("output", name=name))
+        outputs.append(value)
     for name, grad in zip(params, grads, strict=True):
         if grad.layout != torch.strided:
             raise ExportError(

@@ -14,6 +14,7 @@ from heterog.loss_scaling import LossScaling, masked, unscale
 from heterog.merge import Merger
 from heterog.optimizer_form import Reader
 from heterog.optimizers import Update
+from heterog.outputs import GRADIENT_NORM
 from heterog.record import record
 from heterog.state_form import Kept
 
@@ -24,10 +25,12 @@ def add_update(
     clip_norm: float | None,
     scaling: LossScaling | None = None,
     fused: bool = True,
+    norm: bool = False,
 ) -> None:
     """Appends the operators, the optimizer's state, `lr` and, where they count, `momentum` and
     `step`. `scaling`: how the scale moves of a loss that forward has scaled. `fused`: one operator
-    for each parameter where PyTorch has a kernel of the optimizer."""
+    for each parameter where PyTorch has a kernel of the optimizer. `norm`: that of all gradients, as they
+    are before they are clipped, becomes an output."""
     parameters = {t.name: t for t in step.inputs if t.role == "parameter"}
     lr, momentum, number = _setting("lr"), _setting("momentum"), _setting("step")
     first_parameter = sum(t.role == "input" for t in step.inputs)
@@ -36,10 +39,14 @@ def add_update(
     if scaling is not None:
         scaled = unscale(step, grads, number, scaling)
         grads, counted = scaled.grads, scaled.number
-    if clip_norm is not None:
+    if clip_norm is not None or norm:
         merger = Merger([_trace_clip(list(grads.values()), clip_norm)], [0], "clip/")
-        grads = dict(zip(grads, merger.run(list(grads.values())), strict=True))
+        whole, *clipped = merger.run(list(grads.values()))
         _append(step, merger.ops, "")
+        if clip_norm is not None:
+            grads = dict(zip(grads, clipped, strict=True))
+        if norm:
+            step.outputs[GRADIENT_NORM] = whole
 
     forms: dict = {}
     for index, group in enumerate(update.groups):
@@ -118,8 +125,8 @@ def _form(tensor: Tensor) -> tuple:
     return tuple(tensor.shape), tuple(tensor.strides), tensor.dtype
 
 
-def _trace_clip(grads: list[Tensor], limit: float):
-    """Scales gradients so that their common 2-norm is at most `limit`.
+def _trace_clip(grads: list[Tensor], limit: float | None):
+    """The common 2-norm of gradients and, with a limit, the gradients scaled to at most that.
 
     The numbers of torch.nn.utils.clip_grad_norm_, without in-place writes.
     """
@@ -129,8 +136,10 @@ def _trace_clip(grads: list[Tensor], limit: float):
         norm = torch.linalg.vector_norm(
             torch.stack([torch.linalg.vector_norm(grad) for grad in grads])
         )
+        if limit is None:
+            return [norm]
         factor = torch.clamp(limit / (norm + 1e-6), max=1.0)
-        return [grad * factor.to(grad.dtype) for grad in grads]
+        return [norm, *(grad * factor.to(grad.dtype) for grad in grads)]
 
     with mode:
         given = [

@@ -9,8 +9,8 @@ from discover_support import OUTPUTS, described, plan, refused, text
 from heterog.discover import nccl, network, smi_xml, topo
 from heterog.discover.bases import data_bases
 from heterog.discover.cards import device_type
-from heterog.discover.fabric import best_ring
-from heterog.discover.facts import Gpu, Nic
+from heterog.discover.fabric import best_ring, fabric_of, islands_of
+from heterog.discover.facts import Gpu, Machine, Nic, Topology
 from heterog.discover.links import network_card
 from heterog.errors import HeterogError
 
@@ -26,11 +26,9 @@ TOPOLOGIES = [
     ("8-rtx-3090", "NVIDIA GeForce RTX 3090", SOCKETS | {"link": "pcie4-staged", "socket_link": "pcie4-staged"}),
     # All paths are SYS; the NUMA nodes tell the sockets.
     ("8-rtx-4090", "NVIDIA GeForce RTX 4090", SOCKETS | {"link": "pcie4-staged", "socket_link": "pcie4-staged"}),
-    ("4-rtx-3090-bridges", "NVIDIA GeForce RTX 3090", SWITCH | {"link": "pcie4-staged"}),
     # Two thirds of three links of 14.0625 GB/s.
     ("2-rtx-3090-loose-bridge", "NVIDIA GeForce RTX 3090",
      SWITCH | {"link": "nvlink3", "bandwidth_bytes_per_second": 28.12e9}),
-    ("8-a100-pcie", "NVIDIA A100 80GB PCIe", SOCKETS | {"link": "pcie4", "socket_link": "pcie4-sockets"}),
     ("4-a10g", "NVIDIA A10G", SWITCH | {"link": "pcie4"}),
     ("2-rtx-5090", "NVIDIA GeForce RTX 5090", SWITCH | {"link": "pcie5-staged"}),
 ]  # fmt: skip
@@ -61,13 +59,65 @@ def test_mixed_cards_in_the_order_of_the_bus(tmp_path, capsys):
 
 
 def test_what_does_not_fit_the_format_is_said(tmp_path, capsys):
-    described(tmp_path, "--topo", OUTPUTS / "4-rtx-3090-bridges.topo.txt", "--gpus", "NVIDIA GeForce RTX 3090")
+    several = described(tmp_path, "--topo", OUTPUTS / "4-rtx-3090-bridges.topo.txt", "--gpus",
+                        "NVIDIA GeForce RTX 3090", "--count", "2")  # fmt: skip
+    assert [machine["fabric"]["link"] for machine in several["machines"]] == ["pcie4-staged"] * 2
     assert "NVLinks join GPUs 0 and 2, 1 and 3, but no ring of all" in capsys.readouterr().err
     described(tmp_path, "--topo", OUTPUTS / "dgx1-v100.topo.txt", "--gpus", "Tesla V100-SXM2-32GB")
     assert "20 pairs of cards have fewer or none" in capsys.readouterr().err
     # The comments of the file say it, too, and where figures are from.
     written = (tmp_path / "c.json").read_text()
     assert "// from dgx1-v100.topo.txt" in written and "// every port has the figure of a ring of 2" in written
+
+
+# Of a box whose cards bridges of NVLink join in pairs: the cards of each pair, NVLink's two thirds of
+# 4 times 14.0625 or 12 times 25 GB/s, and what joins the pairs.
+PAIRS = [
+    ("4-rtx-3090-bridges", "NVIDIA GeForce RTX 3090", 2, 37.5e9, "pcie4-staged", "CUDA_VISIBLE_DEVICES=0,2,1,3"),
+    ("8-a100-pcie", "NVIDIA A100 80GB PCIe", 4, 200e9, "pcie4-sockets", "0, 1; 2, 3; 4, 5; 6, 7, and not all"),
+]
+
+
+@pytest.mark.parametrize("name, card, pairs, bandwidth, wire, said", PAIRS, ids=[entry[0] for entry in PAIRS])
+def test_cards_that_bridges_join_in_pairs(name, card, pairs, bandwidth, wire, said, tmp_path, capsys):
+    cluster = described(tmp_path, "--topo", OUTPUTS / f"{name}.topo.txt", "--gpus", card)
+    assert said in capsys.readouterr().err
+    machines = cluster["machines"]
+    assert [machine["name"] for machine in machines] == [f"machine-{number}" for number in range(pairs)]
+    links = data_bases(None).links
+    for machine in machines:
+        assert machine["devices"] == [{"model": device_type(card), "count": 2}]
+        fabric = machine["fabric"]
+        assert fabric["kind"] == "switch" and fabric["link"].startswith("nvlink")
+        assert fabric.get("bandwidth_bytes_per_second", links[fabric["link"]]["bandwidth_bytes_per_second"]) == bandwidth
+        # A hop takes the latency of two cards, and that of a network, of which there is none.
+        assert machine["nic"]["link"] == wire
+        assert 2 * machine["nic"]["latency_seconds"] == pytest.approx(links[wire]["latency_seconds"])
+    assert "network" not in cluster
+    planned = plan(tmp_path)
+    assert 0 < planned["predicted"]["step_seconds"] < 1
+
+
+def test_measured_links_and_other_networks_leave_a_machine_whole(tmp_path):
+    given = ["--topo", OUTPUTS / "4-rtx-3090-bridges.topo.txt", "--gpus", "NVIDIA GeForce RTX 3090"]
+    assert len(described(tmp_path, *given, "--nic", "25")["machines"]) == 1
+    timed = described(tmp_path, *given, "--nccl-tests", OUTPUTS / "4-rtx-4090.nccl-tests.txt")
+    assert len(timed["machines"]) == 1
+
+
+def test_islands_of_nvlinks():
+    pairs = topo.read_topology(text("4-rtx-3090-bridges.topo.txt"))
+    assert islands_of(pairs) == [[0, 2], [1, 3]]
+    assert islands_of(topo.read_topology(text("hgx-h100.topo.txt"))) == []  # one of all
+    assert islands_of(topo.read_topology(text("4-a10g.topo.txt"))) == []  # none
+    # Three in a row close no ring.
+    chain = Topology([["X", "NV1", "SYS", "SYS"], ["NV1", "X", "NV1", "SYS"], ["SYS", "NV1", "X", "SYS"],
+                      ["SYS", "SYS", "SYS", "X"]], [None] * 4)  # fmt: skip
+    assert islands_of(chain) == []
+    # Where halves in their order are joined, a fabric of two sockets says so, of any number of machines.
+    machine = Machine("box", [Gpu("NVIDIA GeForce RTX 3090")] * 4, pairs).with_gpus([0, 2, 1, 3])
+    fabric = fabric_of(machine, data_bases(None).bandwidths)
+    assert (fabric.kind, fabric.link.bandwidth, fabric.socket_link.kind) == ("sockets", 37.5e9, "pcie4-staged")
 
 
 def test_rings_of_nvlinks():

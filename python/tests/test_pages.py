@@ -67,6 +67,14 @@ $ cat \\
 1
 4
 ```
+<!-- file: some.json -->
+```json
+{"a": 1, "b": {"c-d": 2}}
+```
+<!-- keys: some.json -->
+```text
+{"b": {"c-d": …}}
+```
 <!-- fails: 3 -->
 ```sh
 exit 3
@@ -83,7 +91,7 @@ false
 
 
 def test_a_page_is_run_from_top_to_bottom(tmp_path, monkeypatch):
-    assert run(tmp_path, monkeypatch, GOOD) == 6
+    assert run(tmp_path, monkeypatch, GOOD) == 8
     assert (tmp_path / "work/numbers.txt").read_text() == "1\n3\n"
     with pytest.raises(Wrong, match="exit code 1, not 0"):
         run(tmp_path, monkeypatch, GOOD, slow=True)
@@ -94,6 +102,7 @@ def test_a_page_is_run_from_top_to_bottom(tmp_path, monkeypatch):
     [
         ("```sh\ntrue\nfalse\ntrue\n```\n", "page.md:2: exit code 1"),
         ("<!-- fails: 2 -->\n```sh\ntrue\n```\n", "exit code 0, not 2"),
+        ("<!-- file: f -->\n```text\n{\"a\": 1}\n```\n<!-- keys: f -->\n```text\n\"a\", \"b\": 2\n```\n", "f: no key b"),
         ("```python\n1 / 0\n```\n", "ZeroDivisionError"),
         ("```python\nvalue = …\n```\n", "SyntaxError"),
         ("```console\n$ echo a b 7\na c 7\n```\n", "'a c #' was not printed"),

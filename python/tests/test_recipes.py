@@ -16,10 +16,11 @@ NEEDS = {
     "ddp": "torch",
     "accelerate": "accelerate",
     "fabric": "lightning",
+    "lightning": "lightning",
     "trainer": "accelerate",  # Trainer needs it
     "timm": "timm",
 }
-CHANGED = {"ddp": 2, "accelerate": 4, "fabric": 2, "trainer": 2, "timm": 3}
+CHANGED = {"ddp": 2, "accelerate": 4, "fabric": 2, "lightning": 4, "trainer": 2, "timm": 3}
 
 
 def changed_lines(before: str, after: str) -> int:

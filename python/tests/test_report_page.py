@@ -30,7 +30,8 @@ console.error = (...words) => { failed.push(words.join(' ')); complain(...words)
 # Behind it: every plan is chosen, everything that can be pressed is, and what was seen is left in
 # the page.
 VISIT = """<script>
-const seen = {opened: document.getElementById('plan-picker').value, plans: [], failed};
+const seen = {opened: document.getElementById('plan-picker').value, plans: [], failed,
+  scheme: getComputedStyle(document.documentElement).colorScheme};  // before it is switched
 try {
   const picker = document.getElementById('plan-picker');
   for (const option of picker.options) {
@@ -51,6 +52,9 @@ try {
   seen.legend = document.getElementById('legend').textContent;
 } catch (error) { failed.push(String(error)); }
 seen.wide = document.documentElement.scrollWidth > innerWidth;
+// What is cut off at the right, or has to be pushed aside to be read.
+seen.cut = [...document.querySelectorAll('.scroll, .card, .tile, .tools, nav, td, th')]
+  .filter((part) => part.scrollWidth > part.clientWidth + 1).map((part) => part.textContent.slice(0, 40));
 const left = document.createElement('pre');
 left.id = 'seen';
 left.textContent = JSON.stringify(seen);
@@ -72,7 +76,7 @@ def run(*words):
     subprocess.run([find_program(), *words], check=True, capture_output=True, cwd=ROOT)
 
 
-def visit(page, folder, width, broken=""):
+def visit(page, folder, width, broken="", scheme="light"):
     text = page.read_text()
     text = text.replace("<head>", "<head>" + NOTES, 1).replace("</body>", broken + VISIT + "</body>", 1)
     visited = folder / "visited.html"
@@ -84,6 +88,7 @@ def visit(page, folder, width, broken=""):
         "--disable-gpu",
         f"--user-data-dir={folder}/profile",
         f"--window-size={width},900",
+        f"--blink-settings=preferredColorScheme={['dark', 'light'].index(scheme)}",
         "--dump-dom",
         visited.as_uri(),
     ]
@@ -93,10 +98,11 @@ def visit(page, folder, width, broken=""):
     return json.loads(found[1].replace("&gt;", ">").replace("&lt;", "<").replace("&amp;", "&"))
 
 
-@pytest.mark.parametrize("width", [500, 1600])
-def test_the_page_opens_on_the_best_plan_and_shows_every_other(page, tmp_path, width):
-    seen = visit(page, tmp_path, width)
+@pytest.mark.parametrize("width, scheme", [(500, "light"), (900, "dark"), (1600, "light")])
+def test_the_page_opens_on_the_best_plan_and_shows_every_other(page, tmp_path, width, scheme):
+    seen = visit(page, tmp_path, width, scheme=scheme)
     assert seen["failed"] == []
+    assert seen["scheme"] == scheme
     assert [name for name, _ in seen["plans"]] == ["cp-ps.json", "single.json"]
     steps = [float(step.split()[0]) for _, step in seen["plans"]]
     assert steps[0] != steps[1]
@@ -104,6 +110,7 @@ def test_the_page_opens_on_the_best_plan_and_shows_every_other(page, tmp_path, w
     assert seen["pinched"] == pytest.approx(2, rel=0.05)
     assert "critical path" in seen["legend"]
     assert not seen["wide"]
+    assert seen["cut"] == []
 
 
 def test_a_script_that_fails_is_seen(page, tmp_path):

@@ -180,7 +180,12 @@ _heterog() {{
   if (( CURRENT == 2 )); then
     compadd -- {verbs} --help --version
   else
-    _heterog_words "${{words[2]}}" "${{words[CURRENT-1]}}" "${{words[CURRENT]}}"
+    local current="${{words[CURRENT]}}" before="${{words[CURRENT-1]}}"
+    if [[ "$current" == --*=* ]]; then
+      before="${{current%%=*}}" current="${{current#*=}}"
+      compset -P '*='
+    fi
+    _heterog_words "${{words[2]}}" "$before" "$current"
   fi
 }}
 _heterog_words() {{

@@ -315,6 +315,33 @@ int32_t heterog_step(heterog_runner* runner, int64_t number, int32_t graph, int6
   });
 }
 
+int32_t heterog_get_output(heterog_runner* runner, uint32_t tensor, heterog_tensor* value) {
+  return guarded([&] {
+    Ranks& ranks = usable(runner);
+    const c10::InferenceMode no_gradients;
+    const TensorId id = tensor_id(ranks, tensor);
+    VALIDATE(ranks.last_step(), "outputs: no step has been done yet");
+    const Ranks::Form form = *ranks.last_step();
+    const graph::ModelGraph& graph = ranks.graph_of(form);
+    VALIDATE(runtime::is_looked_at(graph, id) && id != graph.loss(),
+             "'{}' is no output of the step beside the loss", graph.tensor(id).name);
+    at::Tensor place = view_of(graph, id, present(value), form.samples);
+    place.copy_(ranks.output(id));
+  });
+}
+
+int32_t heterog_add_up(heterog_runner* runner, double* numbers, int32_t count) {
+  return guarded([&] {
+    Ranks& ranks = usable(runner);
+    VALIDATE(count >= 0 && (numbers || count == 0), "numbers: not given");
+    const c10::InferenceMode no_gradients;
+    at::Tensor place = at::from_blob(numbers, {count}, at::kDouble);
+    at::Tensor sum = at::zeros({count}, at::kDouble);
+    for (const at::Tensor& one : ranks.of_job().gather(place.clone())) sum += one;
+    place.copy_(sum);
+  });
+}
+
 int32_t heterog_meet(heterog_runner* runner, int32_t own, int32_t* worst) {
   return guarded([&] {
     Ranks& ranks = usable(runner);

@@ -10,7 +10,7 @@ extern "C" {
 #endif
 
 /* Raised whenever a struct or a function below changes its form. */
-#define HETEROG_API_VERSION 5
+#define HETEROG_API_VERSION 6
 int32_t heterog_api_version(void);
 
 /* Every other function returns 0, or the exit code that the program `heterog` would end with: 1 a
@@ -110,6 +110,9 @@ int32_t heterog_get(heterog_runner* runner, uint32_t tensor, heterog_tensor* val
 int32_t heterog_step(heterog_runner* runner, int64_t number, int32_t graph, int64_t samples,
                      const uint32_t* tensors, const heterog_tensor* values, int32_t count,
                      int32_t own_rows, double* loss, double* seconds);
+/* Copies out what the last step made of an output of its graph beside the loss, of the whole batch.
+   Every rank calls it, for the same tensors in the same order. */
+int32_t heterog_get_output(heterog_runner* runner, uint32_t tensor, heterog_tensor* value);
 /* Which samples of a batch of so many this process's ranks read, of any input: `count` ranges in
    order, of which `capacity` are written. None: the process needs no data. */
 typedef struct heterog_range {
@@ -121,6 +124,9 @@ int32_t heterog_get_rows(heterog_runner* runner, int32_t graph, int64_t samples,
 
 /* Waits for all ranks; `worst` is the largest `own` of them. */
 int32_t heterog_meet(heterog_runner* runner, int32_t own, int32_t* worst);
+
+/* Puts the sums over all processes in the place of the numbers. Every rank calls it. */
+int32_t heterog_add_up(heterog_runner* runner, double* numbers, int32_t count);
 
 /* XXH3 of `size` bytes, 64 bits, seed 0: the checksum of checkpoints (docs/formats.md). */
 uint64_t heterog_xxh3(const void* bytes, uint64_t size);

@@ -175,6 +175,7 @@ const graph::ModelGraph& Ranks::prepare(const Form& form) {
 runtime::StepReport Ranks::step(std::int64_t number, const runtime::StepInputs& inputs,
                                 const Form& form, runtime::Ranks::Given given) {
   const ProcessKept kept;
+  last_step_ = form;
   if (is_own(form)) return ranks_->step(number, inputs, 0, given);
   Other& other = others_.at(form);
   if (!other.number) other.number = ranks_->add(other.job, other.plan);

@@ -64,6 +64,12 @@ class Ranks {
   const graph::ModelGraph& prepare(const Form& form);
   runtime::StepReport step(std::int64_t number, const runtime::StepInputs& inputs, const Form& form,
                            runtime::Ranks::Given given);
+  // What the last step made of an output of its graph, and how many samples that had.
+  at::Tensor output(TensorId tensor) { return ranks_->output(tensor); }
+  const std::optional<Form>& last_step() const { return last_step_; }
+  const graph::ModelGraph& graph_of(const Form& form) const {
+    return *steps_[static_cast<std::size_t>(form.graph)].problem->graph;
+  }
   // Of a form that has been prepared: the samples that this process's ranks read.
   std::vector<runtime::SampleRange> samples_read(const Form& form) const;
   // The last call of every process.
@@ -88,7 +94,8 @@ class Ranks {
   std::vector<Step> steps_;
   runtime::Job job_;
   std::map<Form, Other> others_;  // the ranks refer to them
-  launch::Joined joined_;         // to no transport where ranks are threads
+  std::optional<Form> last_step_;
+  launch::Joined joined_;  // to no transport where ranks are threads
   std::unique_ptr<runtime::Ranks> ranks_;
   std::vector<PlannedDevice> devices_;
 };

@@ -246,6 +246,24 @@ TEST_F(Interface, RefusesBadInput) {
   expect_refused(step(1, inputs(1)), "was not given a value");
 }
 
+TEST_F(Interface, RefusesWhatIsNoOutput) {
+  open();
+  Owned value(graph_, parameter(), 1);
+  heterog_tensor view = value.view();
+  expect_refused(heterog_get_output(runner_, value.id, &view), "no step has been done");
+  set_all(0.25);
+  ASSERT_EQ(step(1, inputs(1.0)), 0) << heterog_last_error();
+  expect_refused(heterog_get_output(runner_, value.id, &view), "is no output");
+  Owned loss(graph_, graph_.loss(), 1);
+  view = loss.view();
+  expect_refused(heterog_get_output(runner_, loss.id, &view), "beside the loss");
+  expect_refused(heterog_add_up(runner_, nullptr, 1), "not given");
+  double numbers[] = {1.5, -2};  // of one process
+  ASSERT_EQ(heterog_add_up(runner_, numbers, 2), 0) << heterog_last_error();
+  EXPECT_EQ(numbers[0], 1.5);
+  EXPECT_EQ(numbers[1], -2);
+}
+
 // Of inputs that are all alike the loss is the same at any number of samples, as long as the
 // parameters are.
 TEST_F(Interface, StepsOfOtherBatches) {

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from heterog.discover.cards import device_type
 from heterog.discover.fabric import Fabric, fabric_of
 from heterog.discover.facts import Gpu, Machine, Wire
+from heterog.discover.islands import split_islands
 from heterog.discover.links import Link, network_card
 from heterog.errors import HeterogError
 
@@ -30,6 +31,8 @@ class Choices:
     cpus: int | None = None  # CPU devices of a machine without GPUs
     nic: Link | None = None
     fabric: Link | None = None
+    # Of the kinds of links.json, if a machine that stands alone may be cut into islands of NVLinks.
+    latencies: dict[str, float] | None = None
 
 
 @dataclass
@@ -57,7 +60,9 @@ def cluster_text(
     if not machines:
         raise HeterogError("discover: no machine; name hosts, or give files")
     _name_apart(machines)
-    described = [_describe(machine, devices, bandwidths, choices, len(machines) > 1) for machine in machines]
+    described = _islands(machines, devices, bandwidths, choices)
+    if not described:
+        described = [_describe(machine, devices, bandwidths, choices, len(machines) > 1) for machine in machines]
     lines = ["// Written by `heterog discover`. Every figure may be put right by hand: docs/clusters.md."]
     lines += ["{", '  "format": "heterog-cluster",', '  "version": 1,']
     lines += [f'  "name": {json.dumps(choices.name)},', '  "machines": [']
@@ -70,6 +75,21 @@ def cluster_text(
     models = list(dict.fromkeys(entry["model"] for d in described for entry in d.devices))
     remarks = [f"{d.machine.name}: {remark}" for d in described for remark in d.remarks]
     return ClusterText("\n".join(lines) + "\n", list(dict.fromkeys(remarks)), models)
+
+
+def _islands(machines: list[Machine], devices, bandwidths, choices: Choices) -> list[Description]:
+    """Of a machine that stands alone and that nobody has measured."""
+    alone = machines[0] if len(machines) == 1 else None
+    known = choices.nic or choices.fabric or (alone and alone.measured_fabric)
+    if alone is None or known or choices.latencies is None:
+        return []
+    found = split_islands(alone, bandwidths, choices.latencies)
+    if found is None:
+        return []
+    described = [_describe(island, devices, bandwidths, choices, False) for island in found[0]]
+    for description in described:
+        description.nic = found[1]
+    return described
 
 
 def _network_lines(described: list[Description]) -> list[str]:

@@ -151,7 +151,8 @@ def _choices(options, bases: DataBases, out: Path | None) -> Choices:
     name = stem[:100] or "discovered" if options.name is None else options.name
     if not re.fullmatch(r"(?![.])[\x20-\x2e\x30-\x5b\x5d-\x7e]{1,100}", name):
         raise HeterogError(f"--name {name!r}: give 1 to 100 printable characters, no slashes, no dot in front")
-    choices = Choices(name=name, cpus=options.cpus)
+    latencies = {kind: link.get("latency_seconds", 0.0) for kind, link in bases.links.items()}
+    choices = Choices(name=name, cpus=options.cpus, latencies=latencies)
     if options.nic is not None:
         choices.nic = _nic(options.nic, bases)
     for path in options.nccl_tests:

@@ -32,8 +32,13 @@ def fabric_of(machine: Machine, bandwidths: dict[str, float]) -> Fabric:
         count = best_ring(topology.paths)
         if count:
             remarks += _uneven_nvlinks(topology, count)
-            total = min(sum(int(path[2:]) for path in row if path.startswith("NV")) for row in topology.paths)
-            return Fabric("switch", nvlink(gpus[0].name, count, total), remarks=remarks)
+            return Fabric("switch", nvlink_of(machine), remarks=remarks)
+        islands = islands_of(topology)
+        if _are_halves(islands, len(gpus)):
+            port = nvlink_of(machine.with_gpus(islands[0]))
+            across = slowest(pcie_fabric(machine, bandwidths, remarks))
+            remarks.append("NVLinks join the cards of each half; the halves have one PCIe port between them")
+            return Fabric("sockets", port, across, remarks)
         joined = [f"{i} and {j}" for i, j in _pairs(len(gpus)) if topology.paths[i][j].startswith("NV")]
         if joined:
             remarks.append(
@@ -42,6 +47,34 @@ def fabric_of(machine: Machine, bandwidths: dict[str, float]) -> Fabric:
             )
     else:
         remarks.append("how the cards reach each other was not said: taken as one PCIe switch")
+    return pcie_fabric(machine, bandwidths, remarks)
+
+
+def nvlink_of(machine: Machine) -> Link:
+    """Of cards that close a ring of NVLinks."""
+    assert machine.topology is not None
+    paths = machine.topology.paths
+    total = min(sum(int(path[2:]) for path in row if path.startswith("NV")) for row in paths)
+    return nvlink(machine.gpus[0].name, best_ring(paths), total)
+
+
+def slowest(fabric: Fabric) -> Link:
+    return fabric.socket_link or fabric.link
+
+
+def islands_of(topology: Topology) -> list[list[int]]:
+    """Cards that NVLinks join, where these close a ring in each island; [] where nothing is gained by
+    them, as one island is all cards or each card is one."""
+    islands = _components(topology.paths, lambda path: path.startswith("NV"))
+    for island in islands:
+        if len(island) > 1 and not best_ring([[topology.paths[i][j] for j in island] for i in island]):
+            return []
+    return islands if 1 < len(islands) < len(topology.paths) else []
+
+
+def pcie_fabric(machine: Machine, bandwidths: dict[str, float], remarks: list[str]) -> Fabric:
+    """As if there were no NVLinks."""
+    gpus, topology = machine.gpus, machine.topology
     generation, width = _slot(gpus, remarks)
     peers = _peer_access(machine, remarks)
     port = pcie(generation, width, peers, bandwidths)

@@ -124,7 +124,7 @@ function drawPlanners() {
       element('td', {className: 'wide'}, element('div', {className: 'track'}, element('span',
         {style: {width: 100 * p.step / longest + '%', background: p.feasible ? (p.baseline ? 'var(--combine)' : 'var(--accent)') : 'var(--line)'}}))),
       element('td', {className: 'number'}, p.feasible && base !== null ? (base >= p.step ? '+' : '') + (100 * (base - p.step) / p.step).toFixed(1) + ' %' : '–'),
-      element('td', {className: p.feasible ? '' : 'no'}, p.feasible ? 'fits' : 'lacks ' + bytes(p.missing))));
+      element('td', {className: p.feasible ? 'memory' : 'memory no'}, p.feasible ? 'fits' : 'lacks ' + bytes(p.missing))));
   replace('planners', element('thead', {}, head), element('tbody', {}, ...rows));
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "runtime/program/draws.h"
+#include "runtime/program/program.h"
 
 namespace heterog::runtime {
 
@@ -74,8 +75,13 @@ void check_runnable(const cost::Problem& problem, const std::string& source) {
                source, graph.op(op).name);
     }
     for (TensorId out : graph.outputs(op)) {
-      if (!out.valid() || !graph.tensor(out).replaces.valid()) continue;
+      if (!out.valid()) continue;
       const graph::SplitKind kind = problem.splits->rules[out].kind;
+      VALIDATE(!is_looked_at(graph, out) || kind != graph::SplitKind::kLocal,
+               "{}: op '{}' makes the output '{}', of which each slice of the batch has one of its "
+               "own; return a mean or a sum over the samples",
+               source, graph.op(op).name, graph.tensor(out).name);
+      if (!graph.tensor(out).replaces.valid()) continue;
       const bool partial = kind == graph::SplitKind::kMean || kind == graph::SplitKind::kSum;
       // Each slice has its own, and they are put together at the end of the step.
       VALIDATE(!partial || graph.consumers(out).empty(),

@@ -51,8 +51,8 @@ void visit_members(T& slot, const Visit& visit) {
 }
 template <Maybe<Capture> T, class Visit>
 void visit_members(T& capture, const Visit& visit) {
-  auto& [tensor, weight, partial] = capture;
-  visit(tensor, weight, partial);
+  auto& [tensor, weight, partial, begin, end] = capture;
+  visit(tensor, weight, partial, begin, end);
 }
 template <Maybe<Program> T, class Visit>
 void visit_members(T& program, const Visit& visit) {

@@ -36,6 +36,9 @@ class JobBuilder {
     for (TaskId task : plan.task_ids()) {
       if (compiler::is_collective(plan.kind[task])) find_set(plan.participants[task]);
     }
+    for (TensorId tensor : view_.graph.tensor_ids()) {
+      if (is_looked_at(view_.graph, tensor)) outputs_.emplace_back(tensor, base_of(tensor));
+    }
   }
 
   Job build(std::span<const TaskId> dispatch) && {
@@ -107,7 +110,7 @@ class JobBuilder {
     body.call(op);
     if (view_.graph.op(op).phase == graph::Phase::kUpdate) capture_gradients(program, op, body);
     body.store_outputs(op, task);
-    capture_loss(instruction, op, body);
+    capture_outputs(instruction, op, body);
   }
 
   // The chains of all parameters side by side, op by op.
@@ -318,26 +321,33 @@ class JobBuilder {
 
   // ---- what is looked at from outside ----
 
-  void capture_loss(const Instruction& instruction, OpId op, BodyBuilder& body) {
-    const TensorId loss = view_.graph.loss();
-    if (!loss.valid()) return;
-    // The loss may be a view of what the op makes.
-    TensorId base = loss;
+  // An output may be a view of what an op makes.
+  TensorId base_of(TensorId tensor) const {
     while (true) {
-      const OpId producer = view_.graph.tensor(base).producer;
+      const OpId producer = view_.graph.tensor(tensor).producer;
       if (!producer.valid() || !view_.graph.op(producer).alias ||
           !view_.splits.sliceable[producer]) {
-        break;
+        return tensor;
       }
-      base = view_.graph.inputs(producer)[0];
+      tensor = view_.graph.inputs(producer)[0];
     }
-    if (view_.graph.tensor(base).producer != op) return;
-    const TaskId task = instruction.task;
-    const graph::SplitKind kind = view_.splits.rules[base].kind;
-    const bool partial = kind == graph::SplitKind::kSum || kind == graph::SplitKind::kMean;
-    if (!partial && plan_.begin[task] != 0) return;
-    body.capture(body.value(loss, OperandUse::kPartial),
-                 {loss, view_.is_mean(base) ? view_.share(task) : 1.0, partial});
+  }
+
+  void capture_outputs(const Instruction& instruction, OpId op, BodyBuilder& body) {
+    for (const auto& [output, base] : outputs_) {
+      if (view_.graph.tensor(base).producer != op) continue;
+      const TaskId task = instruction.task;
+      const graph::SplitKind kind = view_.splits.rules[base].kind;
+      const bool partial = kind == graph::SplitKind::kSum || kind == graph::SplitKind::kMean;
+      const bool sliced = kind == graph::SplitKind::kConcat;
+      if (!partial && !sliced && plan_.begin[task] != 0) continue;
+      body.capture(body.value(output, OperandUse::kPartial),
+                   {.tensor = output,
+                    .weight = view_.is_mean(base) ? view_.share(task) : 1.0,
+                    .partial = partial,
+                    .begin = sliced ? plan_.begin[task] : 0,
+                    .end = sliced ? plan_.end[task] : plan_.batch});
+    }
   }
 
   void capture_gradients(const Program& program, OpId op, BodyBuilder& body) {
@@ -346,7 +356,9 @@ class JobBuilder {
       if (view_.graph.tensor(in).role != TensorRole::kGradient) continue;
       const bool known = std::any_of(program.captures.begin(), program.captures.end(),
                                      [&](const Capture& c) { return c.tensor == in; });
-      if (!known) body.capture(body.value(in, OperandUse::kReduced), {in, 1.0, false});
+      if (!known) {
+        body.capture(body.value(in, OperandUse::kReduced), {.tensor = in, .end = plan_.batch});
+      }
     }
   }
 
@@ -394,10 +406,16 @@ class JobBuilder {
   JobOptions options_;
   Job job_;
   std::vector<SlotTable> tables_;
+  std::vector<std::pair<TensorId, TensorId>> outputs_;  // and what each is a view of, or itself
   IdVector<TaskId, std::vector<std::pair<DeviceId, InstructionId>>> instruction_of_;
 };
 
 }  // namespace
+
+bool is_looked_at(const graph::ModelGraph& graph, TensorId tensor) {
+  const graph::Tensor& info = graph.tensor(tensor);
+  return info.role == TensorRole::kOutput && !info.replaces.valid();
+}
 
 Job make_job(std::shared_ptr<const cost::Problem> problem, const compiler::Plan& plan,
              std::span<const TaskId> dispatch, const JobOptions& options,

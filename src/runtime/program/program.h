@@ -124,12 +124,15 @@ struct Slot {
   std::uint32_t readers = 0;  // kBuffer: instructions that read it in a step
 };
 
-// A value of the step that somebody outside wants: the loss, the gradients. What this rank holds of
-// it, times `weight`, is to be added to what the others hold if it is partial.
+// A value of the step that somebody outside wants: the loss and what else the graph calls an
+// output, the gradients. What this rank holds of it, times `weight`, is to be added to what the
+// others hold if it is partial; else it is what it says of the samples [begin, end).
 struct Capture {
   TensorId tensor;
   double weight = 1;
   bool partial = false;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
 };
 
 struct Program {
@@ -154,6 +157,9 @@ struct Job {
   comm::DeviceSets sets;
   IdVector<DeviceId, Program> programs;
 };
+
+// The loss, and what else the graph calls an output that takes no tensor's place.
+bool is_looked_at(const graph::ModelGraph& graph, TensorId tensor);
 
 struct JobOptions {
   bool capture_gradients = false;  // for verification: keeps them to the end of the step

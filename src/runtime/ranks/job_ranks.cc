@@ -13,6 +13,7 @@
 #include "runtime/kernels/numbers.h"
 #include "runtime/program/input_rows.h"
 #include "runtime/program/job_terms.h"
+#include "runtime/ranks/output_parts.h"
 #include "runtime/ranks/team.h"
 
 namespace heterog::runtime {
@@ -290,6 +291,17 @@ StepReport Ranks::step(std::int64_t number, const StepInputs& inputs, std::size_
   if (const auto recorded = records())
     report.measured = merge_records(run_job, *jobs_[job].plan, *recorded);
   return report;
+}
+
+at::Tensor Ranks::output(TensorId tensor) {
+  EXPECT(!results_.empty());
+  const Job& job = *jobs_[last_job_].job;
+  const OutputParts parts(job, tensor);
+  const at::Tensor own = parts.row(here_.size());
+  for (std::size_t i = 0; i < here_.size(); ++i) {
+    parts.put(here_[i], results_[i].captures, own[static_cast<std::int64_t>(i)]);
+  }
+  return parts.whole(at::cat(gather(own)));
 }
 
 int Ranks::meet(int own) {

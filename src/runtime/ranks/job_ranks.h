@@ -62,6 +62,9 @@ class Ranks {
   // part of the loss is not finite. Of all processes.
   StepReport step(std::int64_t number, const StepInputs& inputs, std::size_t job = 0,
                   Given given = Given::kWhole);
+  // What the last step made of an output of its graph, other than the loss, for the whole batch. Of
+  // all processes.
+  at::Tensor output(TensorId tensor);
   // What each process gives, in the order of ranks; all of one shape and dtype. Of all processes.
   virtual std::vector<at::Tensor> gather(const at::Tensor& own) = 0;
   // Waits for all processes; the largest number that any of them gives. Of all processes.
