@@ -124,10 +124,14 @@ def python_tests(quick):
     report.unlink(missing_ok=True)
     selection = ["-m", "not slow"] if quick else []
     ok = run(
-        [sys.executable, "-m", "pytest", "-q", "python/tests", f"--junitxml={report}", *selection],
+        # A file stays on one worker, whose tests share what the file's fixtures have made. Each
+        # has a core, so PyTorch needs no second thread.
+        [sys.executable, "-m", "pytest", "-q", "python/tests", f"--junitxml={report}",
+         f"--numprocesses={os.cpu_count()}", "--dist=loadfile", *selection],
         PYTHONPATH=str(ROOT / "python"),
         HETEROG_LIBRARY=str(ROOT / "build/dev/lib/libheterog.so"),
         HETEROG_BIN=str(ROOT / "build/dev/bin/heterog"),
+        OMP_NUM_THREADS="1",
     )
     if not report.exists():
         return Tally(failed=1)
