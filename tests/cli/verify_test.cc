@@ -22,6 +22,17 @@ const std::string kFour = " --cluster configs/clusters/heterog-4gpu.json";  // r
 const std::string kMlp = " --graph tests/data/mlp_sgd.json.gz";
 const std::string kLeNet = " --graph models/lenet5-tiny.json.gz";
 
+// Machines of two CPUs whose hosts serve parameters.
+std::string served_cluster(int machines) {
+  return fmt::format(
+      R"({{"format": "heterog-cluster", "version": 1, "name": "served", "machines": [
+          {{"name": "m", "count": {}, "devices": [{{"model": "CPU", "count": 2}}],
+           "fabric": {{"kind": "switch", "bandwidth_bytes_per_second": 1e9, "latency_seconds": 1e-5}},
+           "nic": {{"bandwidth_bytes_per_second": 1e9, "latency_seconds": 1e-5}},
+           "host_model": "CPU", "host_memory_bytes": 8589934592, "serves_parameters": true}}]}})",
+      machines);
+}
+
 class VerifyInProcesses : public ProgramTest {
  protected:
   // Every unit on both devices of kTwo, one and seven samples of eight.
@@ -103,6 +114,17 @@ TEST_F(VerifyInProcesses, ProvesProportionalSlicesOnServers) {
       " --batch 12 --planner cp-ps --graph tests/data/batch_norm_sgd.json.gz" + kFour;
   expect_proved(normalised);
   EXPECT_THAT(run("verify --steps 1" + normalised).out, HasSubstr("per slice: 4 batch norms\n"));
+}
+
+// A rank for each device and for each host that serves, of one machine and of two.
+TEST_F(VerifyInProcesses, ProvesServersOnHosts) {
+  for (const int machines : {1, 2}) {
+    const std::string cluster = " --cluster " + write("served.json", served_cluster(machines));
+    expect_proved(" --batch 16 --planner ev-ps" + kLeNet + cluster);
+    expect_proved(" --batch 16 --planner cp-ps --graph models/gnmt4-tiny.json.gz" + cluster);
+    expect_found("skip-pull", " --batch 8 --planner ev-ps" + kMlp + cluster);
+    expect_found("drop-contribution", " --batch 8 --planner ev-ps" + kMlp + cluster);
+  }
 }
 
 TEST_F(VerifyInProcesses, ProvesUnequalSlices) {
