@@ -134,9 +134,8 @@ launch::Joined join_ranks(const runtime::Job& job, const launch::JobTerms& terms
 }
 
 void start_ranks(const ProcessOptions& options, const cluster::Cluster& cluster) {
-  LaunchOptions launch{.arguments = own_arguments(),
-                       .device_names = {},
-                       .timeout = options.timeout()};
+  LaunchOptions launch{
+      .arguments = own_arguments(), .device_names = {}, .timeout = options.timeout()};
   for (const DeviceId rank : launch::started_in_order(cluster)) {
     launch.device_names.push_back(cluster.device(rank).name);
   }

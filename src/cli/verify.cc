@@ -20,6 +20,7 @@
 #include "compiler/rescale.h"
 #include "launch/gpus.h"
 #include "launch/rank_device.h"
+#include "launch/terms.h"
 #include "oracle/simulated_oracle.h"
 #include "runtime/kernels/operators.h"
 #include "runtime/program/faults.h"

@@ -60,7 +60,8 @@ launch::Joined join_job(const RanksOptions& options, const runtime::Job& job,
                                                     .any_device = options.any_device,
                                                     .transport = options.transport,
                                                     .others = {options.terms}});
-  return launch::join(terms, runtime::traffic_of(job), launch::in_job(*job.problem->cluster, *place),
+  return launch::join(terms, runtime::traffic_of(job),
+                      launch::in_job(*job.problem->cluster, *place),
                       {.timeout = options.timeout, .transport = options.transport});
 }
 
@@ -144,8 +145,7 @@ Ranks::Ranks(const RanksOptions& options, bool one_rank)
   IdVector<DeviceId, WorkerOptions> workers;
   const std::vector<at::Device> devices = checked_devices(options, cluster);
   for (DeviceId rank : cluster.place_ids()) {
-    workers.push_back(
-        worker(rank, static_cast<int>(cluster.place_count()), devices[rank.value()]));
+    workers.push_back(worker(rank, static_cast<int>(cluster.place_count()), devices[rank.value()]));
   }
   ranks_ = runtime::ranks_in_threads(job_, loaded_.simulated.plan, workers);
   std::vector<std::int64_t> indices;

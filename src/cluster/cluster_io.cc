@@ -250,7 +250,8 @@ Cluster cluster_from_json(const Json& json, const std::string& source,
   std::size_t total = 0;
   for (const JsonValue& value : object.list("machines")) {
     ReadMachine machine = read_machine(value, devices, links);
-    total += (machine.spec.devices.size() + (machine.spec.server ? 1 : 0)) * static_cast<std::size_t>(machine.count.value_or(1));
+    total += (machine.spec.devices.size() + (machine.spec.server ? 1 : 0)) *
+             static_cast<std::size_t>(machine.count.value_or(1));
     VALIDATE(total <= kMaxDevices,
              "{}: the cluster has over {} devices; at most that many are "
              "supported",

@@ -40,8 +40,8 @@ void check_sync(const cost::Problem& problem, const Strategy& strategy, std::str
   }
 }
 
-// A server is one of the devices that hold the parameter, which does not depend on how its gradients
-// travel, or, where several hold it, a host that serves (decision 5).
+// A server is one of the devices that hold the parameter, which does not depend on how its
+// gradients travel, or, where several hold it, a host that serves (decision 5).
 void check_servers(const cost::Problem& problem, const Strategy& strategy,
                    std::string_view source) {
   const auto names_server = [](const ParameterSync& sync) { return sync.server.valid(); };

@@ -262,7 +262,8 @@ LinkSeconds serving_load(const cluster::Cluster& cluster, const std::vector<Devi
   return {seconds.begin(), seconds.end()};
 }
 
-// Of those whose serving loads links so, the one after which the busiest of its links is free first.
+// Of those whose serving loads links so, the one after which the busiest of its links is free
+// first.
 std::size_t first_to_end(const std::vector<LinkSeconds>& of_server,
                          const IdVector<LinkId, double>& load, double bytes) {
   std::size_t best = 0;

@@ -18,7 +18,7 @@ struct ParameterHome {
                                    // its server, if that is a host
   LayoutId update;                 // where its update runs: the server, or every replica
   SyncMethod method = SyncMethod::kAllReduce;
-  DeviceId server;  // kParameterServer, or one replica: where the update runs
+  DeviceId server;       // kParameterServer, or one replica: where the update runs
   bool on_host = false;  // the server is a host, the last of the replicas
 
   // That compute with the parameter.

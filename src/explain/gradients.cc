@@ -29,10 +29,9 @@ struct Way {
   std::string text(const char* how) const {
     const std::string devices =
         least == most ? std::to_string(most) : fmt::format("{} to {}", least, most);
-    const std::string on = hosts.empty() ? ""
-                           : hosts.size() == 1
-                               ? " on a host"
-                               : fmt::format(" on {} hosts", hosts.size());
+    const std::string on = hosts.empty()       ? ""
+                           : hosts.size() == 1 ? " on a host"
+                                               : fmt::format(" on {} hosts", hosts.size());
     return fmt::format("{} by {}{} among {} devices", bytes_text(bytes), how, on, devices);
   }
 };

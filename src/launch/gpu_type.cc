@@ -32,8 +32,4 @@ std::string gpu_type(std::string_view driver_name) {
 
 bool is_cpu_type(std::string_view type) { return type.starts_with("CPU"); }
 
-std::string rank_type(const cluster::Cluster& cluster, DeviceId rank) {
-  return cluster.is_host(rank) ? "CPU" : cluster.type_of(rank).name;
-}
-
 }  // namespace heterog::launch

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/units.h"
-#include "cluster/cluster.h"
 
 namespace heterog::launch {
 
@@ -30,9 +29,5 @@ std::string gpu_type(std::string_view driver_name);
 
 // Processors are named CPU…; every other type of device is a GPU.
 bool is_cpu_type(std::string_view type);
-
-// What a rank has to run on: its device's type; a processor, whichever it is, for a host that serves
-// parameters.
-std::string rank_type(const cluster::Cluster& cluster, DeviceId rank);
 
 }  // namespace heterog::launch

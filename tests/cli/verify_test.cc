@@ -22,17 +22,6 @@ const std::string kFour = " --cluster configs/clusters/heterog-4gpu.json";  // r
 const std::string kMlp = " --graph tests/data/mlp_sgd.json.gz";
 const std::string kLeNet = " --graph models/lenet5-tiny.json.gz";
 
-// Machines of two CPUs whose hosts serve parameters.
-std::string served_cluster(int machines) {
-  return fmt::format(
-      R"({{"format": "heterog-cluster", "version": 1, "name": "served", "machines": [
-          {{"name": "m", "count": {}, "devices": [{{"model": "CPU", "count": 2}}],
-           "fabric": {{"kind": "switch", "bandwidth_bytes_per_second": 1e9, "latency_seconds": 1e-5}},
-           "nic": {{"bandwidth_bytes_per_second": 1e9, "latency_seconds": 1e-5}},
-           "host_model": "CPU", "host_memory_bytes": 8589934592, "serves_parameters": true}}]}})",
-      machines);
-}
-
 class VerifyInProcesses : public ProgramTest {
  protected:
   // Every unit on both devices of kTwo, one and seven samples of eight.

@@ -115,7 +115,8 @@ TEST(ClusterFiles, ServesParametersDecidesWhetherAHostIsAPlace) {
   const auto hosts = [](const std::string& serves) {
     const std::string text =
         file(machine(R"({"model": "T4"})", ", " + kFabric + R"(, "host_memory_bytes": 9000000000,
-             "host_model": "CPU", "serves_parameters": )" + serves));
+             "host_model": "CPU", "serves_parameters": )" +
+                                               serves));
     return parse_cluster(text, "c.json", devices(), read_links("configs/links.json"))
         .host_ids()
         .size();

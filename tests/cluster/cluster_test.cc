@@ -107,6 +107,7 @@ TEST(Cluster, RoutesOfHostsThatServe) {
   EXPECT_THAT(route_names(c, 1, 9), ElementsAre("a/gpu1.out", "a/host.in"));
   EXPECT_THAT(route_names(c, 9, 0), ElementsAre("a/host.out", "a/gpu0.in"));
   EXPECT_THAT(route_names(c, 2, 10), ElementsAre("b/bus"));
+  EXPECT_THAT(route_names(c, 4, 11), ElementsAre("c/gpu0.out", "c/host.in"));
   EXPECT_THAT(route_names(c, 7, 11), ElementsAre("c/gpu3.out", "c/host.in"));
   EXPECT_THAT(route_names(c, 8, 12), ElementsAre("d/gpu0.out", "d/host.in"));
   EXPECT_THAT(route_names(c, 9, 10), ElementsAre("a/nic.out", "b/nic.in"));
@@ -128,9 +129,8 @@ TEST(Cluster, PossibleServersAreHostsWhereAnyServe) {
 TEST(Cluster, RefusesHostsThatCannotServe) {
   MachineSpec small = with_server(test_machine("a", 2));
   small.server->reserve_bytes = 500;
-  EXPECT_THAT(refusal({small}),
-              AllOf(HasSubstr("machine 'a'"), HasSubstr("host_memory_bytes 500"),
-                    HasSubstr("more than the 500 that processor keeps")));
+  EXPECT_THAT(refusal({small}), AllOf(HasSubstr("machine 'a'"), HasSubstr("host_memory_bytes 500"),
+                                      HasSubstr("more than the 500 that processor keeps")));
   MachineSpec apart = with_server(test_machine("a", 1));
   apart.fabric.port_bytes_per_second = 0;
   EXPECT_THAT(refusal({apart}), HasSubstr("its devices and its host cannot reach each other"));

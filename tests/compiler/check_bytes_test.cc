@@ -24,8 +24,8 @@ using sim::on;
 std::unique_ptr<const cost::Problem> problem_of(const std::string& model,
                                                 const std::string& cluster, std::int64_t batch) {
   if (cluster == "served") {
-    return served_problem(graph::read_graph("models/" + model + ".json.gz"), 3,
-                          {true, false, true}, batch);
+    return served_problem(graph::read_graph("models/" + model + ".json.gz"), 3, {true, false, true},
+                          batch);
   }
   return cost::make_problem(
       std::make_shared<const graph::ModelGraph>(graph::read_graph("models/" + model + ".json.gz")),

@@ -184,8 +184,7 @@ TEST(ServersOnHosts, StandInPlanFiles) {
   const auto problem = mlp({true, true});
   PlanRecord record;
   record.strategy = on_all(*problem, SyncMethod::kParameterServer);
-  record.strategy.sync = {
-      {problem->graph->parameters()[1], SyncMethod::kParameterServer, d(5)}};
+  record.strategy.sync = {{problem->graph->parameters()[1], SyncMethod::kParameterServer, d(5)}};
   record.planner = "test";
   record.peak_bytes.assign(problem->cluster->place_count(), 7);
   const std::string path =
@@ -227,11 +226,9 @@ TEST(ServersOnHosts, TakeNoSamplesAndServeNoSingleReplica) {
   strategy.units[UnitId(0)].replicas.push_back({d(2), 1});
   EXPECT_THAT(refusal(*problem, strategy),
               HasSubstr("units[0]: m0/host is a host that serves parameters and takes no samples"));
-  strategy =
-      uniform_strategy(*problem, UnitDecision{{{d(1), 1}}, SyncMethod::kParameterServer});
+  strategy = uniform_strategy(*problem, UnitDecision{{{d(1), 1}}, SyncMethod::kParameterServer});
   strategy.sync = {{problem->graph->parameters()[0], SyncMethod::kParameterServer, d(2)}};
-  EXPECT_THAT(refusal(*problem, strategy),
-              HasSubstr("server m0/host has no replica of parameter"));
+  EXPECT_THAT(refusal(*problem, strategy), HasSubstr("server m0/host has no replica of parameter"));
   strategy.sync[0].server = d(3);
   EXPECT_THAT(refusal(*problem, strategy), HasSubstr("server 3, the cluster has 3 devices and"));
 }

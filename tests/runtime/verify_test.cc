@@ -86,7 +86,8 @@ TEST_P(TinyZoo, EveryKindOfPlanTrainsAsOneDevice) {
 INSTANTIATE_TEST_SUITE_P(Models, TinyZoo, testing::ValuesIn(graphs_in("models", "-tiny.json.gz")),
                          test_name);
 
-// Parameter servers on the hosts of two of three machines. Of a mix some name a host, some a replica.
+// Parameter servers on the hosts of two of three machines. Of a mix some name a host, some a
+// replica.
 class Served : public testing::TestWithParam<std::string> {};
 
 TEST_P(Served, HostsThatServeTrainAsOneDevice) {
@@ -104,9 +105,9 @@ TEST_P(Served, HostsThatServeTrainAsOneDevice) {
       if (layout.home_of[parameter] == compiler::Layout::kNoHome) continue;
       const compiler::ParameterHome& home = layout.home(parameter);
       if (home.device_count() < 2 || rng.below(3) == 0) continue;
-      mix.sync.push_back({parameter, SyncMethod::kParameterServer,
-                          rng.below(2) == 0 ? home.replicas.front()
-                                            : problem->cluster->host_ids()[rng.below(2)]});
+      mix.sync.push_back(
+          {parameter, SyncMethod::kParameterServer,
+           rng.below(2) == 0 ? home.replicas.front() : problem->cluster->host_ids()[rng.below(2)]});
     }
     expect_exact(problem, mix, fmt::format("random mix {}", seed));
   }

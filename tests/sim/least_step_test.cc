@@ -58,9 +58,9 @@ TEST(LeastStep, KnowsOfUpdatesOnHosts) {
   const auto without = compiler::served_problem(support::tiny_mlp_graph(), 2, {false, false}, 8);
   const auto devices = cost::make_problem(without->graph, without->cluster, SlowUpdates(), 8);
   const Nanoseconds step = fastest_order(
-      *problem, compiler::uniform_strategy(
-                    *problem, compiler::even_decision(
-                                  *problem, compiler::SyncMethod::kParameterServer)));
+      *problem,
+      compiler::uniform_strategy(
+          *problem, compiler::even_decision(*problem, compiler::SyncMethod::kParameterServer)));
   EXPECT_LE(least_step(*problem), step);
   EXPECT_GT(least_step(*devices), step);
 }

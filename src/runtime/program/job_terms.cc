@@ -5,7 +5,6 @@
 #include <bit>
 
 #include "base/hash.h"
-#include "launch/gpus.h"
 #include "runtime/program/job_fields.h"
 
 namespace heterog::runtime {
