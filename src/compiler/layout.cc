@@ -331,6 +331,7 @@ void choose_servers(const cost::Problem& problem, std::vector<ParameterHome>& ho
     const auto at_server = std::ranges::find(choice.servers, home.server) - choice.servers.begin();
     // A strategy may name a replica where hosts serve.
     const bool known_load = at_server < std::ssize(choice.servers);
+    ENSURE(known_load || std::ranges::find(home.replicas, home.server) != home.replicas.end());
     const LinkSeconds own =
         known_load ? LinkSeconds() : serving_load(cluster, home.replicas, home.server);
     for (const auto& [link, seconds] : known_load ? choice.load[at_server] : own) {
