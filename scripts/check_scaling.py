@@ -84,7 +84,7 @@ DGX_IMAGES = [("vgg16", 64, 154, 295, 584, 1081), ("vgg16", 32, 144, 281, 549, 8
 # K80 behind 10 GbE; batch, then images/s of 1, 8, 16, 32, 64 GPUs. The K80 is scaled from the M60.
 GRPC = Setup("TensorFlow, EC2 K80, gRPC", "M60", 8, "pcie3-sockets", "10gbe-tcp", "ev-ps",
              {"latency_seconds": 10e-6, "parameter_servers": {"link": "grpc-2017"}},
-             {"memory_bytes": 12 * 2**30, "host_model": "Xeon-E5-2686-v4",
+             {"memory_bytes": 12 * 2**30, "host_model": "CPU-E5-2686-v4",
               "host_memory_bytes": 488 * 2**30, "serves_parameters": True})  # fmt: skip
 GRPC_IMAGES = [("inception_v3", 64, 29.7, 229, 459, 902, 1783),
                ("resnet50", 64, 52.4, 378, 751, 1388, 2744),
