@@ -80,11 +80,12 @@ DGX = Setup("TensorFlow, DGX-1 (P100)", "P100-PCIE-16GB", 8, "nvlink2-x2", plann
 DGX_IMAGES = [("vgg16", 64, 154, 295, 584, 1081), ("vgg16", 32, 144, 281, 549, 820),
               ("alexnet", 512, 2987, 5658, 10509, 17822)]  # fmt: skip
 
-# The same, parameters replicated and gradients pushed over gRPC: boxes of 8 K80 behind 10 GbE;
-# batch, then images/s of 1, 8, 16, 32, 64 GPUs. The K80 is scaled from the M60.
+# The same, parameters replicated and gradients pushed over gRPC to servers on the hosts: boxes of 8
+# K80 behind 10 GbE; batch, then images/s of 1, 8, 16, 32, 64 GPUs. The K80 is scaled from the M60.
 GRPC = Setup("TensorFlow, EC2 K80, gRPC", "M60", 8, "pcie3-sockets", "10gbe-tcp", "ev-ps",
              {"latency_seconds": 10e-6, "parameter_servers": {"link": "grpc-2017"}},
-             {"memory_bytes": 12 * 2**30})  # fmt: skip
+             {"memory_bytes": 12 * 2**30, "host_model": "CPU-E5-2686-v4",
+              "host_memory_bytes": 488 * 2**30, "serves_parameters": True})  # fmt: skip
 GRPC_IMAGES = [("inception_v3", 64, 29.7, 229, 459, 902, 1783),
                ("resnet50", 64, 52.4, 378, 751, 1388, 2744),
                ("resnet152", 32, 19.4, 146, 291, 565, 981)]  # fmt: skip
@@ -215,7 +216,7 @@ class Predictor:
         if "memory_bytes" in own:
             group["memory_bytes"] = own.pop("memory_bytes")
         machine = {"name": "m", "count": gpus // inside, "devices": [group], **own}
-        if inside > 1:
+        if inside > 1 or "serves_parameters" in own:
             machine["fabric"] = {"kind": "switch", "link": setup.fabric}
         if setup.nic:
             machine["nic"] = setup.nic if isinstance(setup.nic, dict) else {"link": setup.nic}

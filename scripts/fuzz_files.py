@@ -32,6 +32,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TINY = "models/lenet5-tiny.json.gz"
 CLUSTER = "configs/clusters/local-2cpu.json"
+SERVES = '"host_model": "CPU", "host_memory_bytes": 8589934592, "serves_parameters": true, '
 
 # ---------------------------------------------------------------------------------------- damage
 
@@ -263,6 +264,8 @@ def make_base(program: str, base: Path) -> None:
         shutil.copy(ROOT / "configs" / name, clusters)
     shutil.copy(ROOT / CLUSTER, clusters / "local.json")
     shutil.copy(ROOT / "configs/clusters/office-mixed.json", clusters / "office.json")
+    served = (ROOT / CLUSTER).read_text().replace('"fabric":', SERVES + '"fabric":')
+    (clusters / "served.json").write_text(served)
 
 
 def kinds(base: Path) -> list[Kind]:
@@ -277,8 +280,9 @@ def kinds(base: Path) -> list[Kind]:
             "verify --graph {file} --cluster " + CLUSTER + " --batch 8 --planner ev-ar --steps 1",
             "profile --graph {file} --slices 1,2 --repeat 1 --limit 5 --out {out}/p",
         ]),
-        Kind("cluster", [base / "clusters/local.json", base / "clusters/office.json"], damage_text,
-             [planned.replace("{cluster}", "{file}")], "clusters/c.json", base / "clusters"),
+        Kind("cluster", [base / f"clusters/{name}.json" for name in ("local", "office", "served")],
+             damage_text, [planned.replace("{cluster}", "{file}").replace("ev-ar", "ev-ps")],
+             "clusters/c.json", base / "clusters"),
         Kind("devices", [base / "clusters/devices.json"], damage_text,
              [planned.replace("{cluster}", "{folder}/clusters/office.json")],
              "clusters/devices.json", base / "clusters"),

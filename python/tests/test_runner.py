@@ -34,6 +34,30 @@ def test_a_plan_trains_as_pytorch_does(make, name, planner):
     check_optimizer(runner.optimizer_state_dict(), expected.optimizer, 1e-10)
 
 
+# Two machines of two GPUs, whose hosts hold the optimizer's state.
+SERVED = {
+    "format": "heterog-cluster", "version": 1, "name": "served",
+    "machines": [
+        {"name": "m", "count": 2, "devices": [{"model": "T4", "count": 2}],
+         "fabric": {"kind": "switch", "link": "pcie3"}, "nic": {"link": "10gbe-tcp"},
+         "host_model": "CPU", "host_memory_bytes": 2**33, "serves_parameters": True}],
+    "network": {"latency_seconds": 1e-5},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["mlp", "convnet", "embedding"])
+def test_parameter_servers_on_hosts(make, name):
+    runner = make(name, "ev-ps", SERVED)
+    assert list(runner.devices) == [
+        "m-0/gpu0", "m-0/gpu1", "m-1/gpu0", "m-1/gpu1", "m-0/host", "m-1/host"]  # fmt: skip
+    assert runner.ranks == 6
+    expected = train_plainly(CASES[name], STEPS)
+    losses = [runner.step(batch) for batch in batches(CASES[name], STEPS)]
+    assert losses == pytest.approx(expected.losses, rel=1e-10)
+    check_state(runner.state_dict(), expected.state, 1e-10)
+    check_optimizer(runner.optimizer_state_dict(), expected.optimizer, 1e-10)
+
+
 # Not AdamW on attention: the gradient of the keys' bias is zero but for rounding, which Adam's
 # division by its own size makes into whole steps.
 @pytest.mark.parametrize("name", ["mlp", "convnet", "transformer-sgd", "embedding", "tied"])

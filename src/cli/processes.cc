@@ -42,19 +42,30 @@ std::string host_name() {
   return name;
 }
 
+// Behind a number of devices: " and 2 hosts that serve parameters".
+std::string hosts_text(const cluster::Cluster& cluster) {
+  const std::size_t hosts = cluster.host_ids().size();
+  return hosts == 0 ? "" : fmt::format(" and {} hosts that serve parameters", hosts);
+}
+
+std::size_t ranks_of(const cluster::Cluster& cluster, MachineId id) {
+  const cluster::Machine& machine = cluster.machine(id);
+  return machine.devices.size() + (machine.host.valid() ? 1 : 0);
+}
+
 // The ranks of this host, as the hostfile says.
 void place_by_hostfile(const ProcessOptions& options, const cluster::Cluster& cluster,
                        LaunchOptions& launch) {
   const auto hosts = launch::parse_hostfile(read_file(options.hostfile), options.hostfile);
   const std::string host = options.host.empty() ? host_name() : options.host;
   const launch::HostRanks ranks = launch::ranks_of_host(hosts, host, options.hostfile);
-  VALIDATE(static_cast<std::size_t>(ranks.world_size) == cluster.device_count(),
-           "{}: has {} slots in all, cluster {} has {} devices; each device is a slot",
-           options.hostfile, ranks.world_size, cluster.name(), cluster.device_count());
+  VALIDATE(static_cast<std::size_t>(ranks.world_size) == cluster.place_count(),
+           "{}: has {} slots in all, cluster {} has {} devices{}; each {}is a slot",
+           options.hostfile, ranks.world_size, cluster.name(), cluster.device_count(),
+           hosts_text(cluster), cluster.host_ids().empty() ? "device " : "of these ");
   for (std::size_t i = 0; i < std::max(hosts.size(), cluster.machine_count()); ++i) {
     const std::size_t slots = i < hosts.size() ? static_cast<std::size_t>(hosts[i].slots) : 0;
-    const std::size_t devices =
-        i < cluster.machine_count() ? cluster.machine(MachineId(i)).devices.size() : 0;
+    const std::size_t devices = i < cluster.machine_count() ? ranks_of(cluster, MachineId(i)) : 0;
     if (slots == devices) continue;
     logger().warn(
         "{}: host {} of it has {} slots, machine {} of cluster {} has {} devices: the "
@@ -118,15 +129,17 @@ launch::Joined join_ranks(const runtime::Job& job, const launch::JobTerms& terms
                           const launch::RankPlace& place, const ProcessOptions& options) {
   // LibTorch writes to the connections of ranks that may be gone: that is an error, not the end.
   std::signal(SIGPIPE, SIG_IGN);
-  return launch::join(terms, runtime::traffic_of(job), place,
+  return launch::join(terms, runtime::traffic_of(job), launch::in_job(*job.problem->cluster, place),
                       {.timeout = options.timeout(), .transport = options.transport});
 }
 
 void start_ranks(const ProcessOptions& options, const cluster::Cluster& cluster) {
-  LaunchOptions launch{.arguments = own_arguments(),
-                       .device_names = device_names(cluster),
-                       .timeout = options.timeout()};
-  launch.count = static_cast<int>(cluster.device_count());
+  LaunchOptions launch{
+      .arguments = own_arguments(), .device_names = {}, .timeout = options.timeout()};
+  for (const DeviceId rank : launch::started_in_order(cluster)) {
+    launch.device_names.push_back(cluster.device(rank).name);
+  }
+  launch.count = static_cast<int>(cluster.place_count());
   if (!options.hostfile.empty()) {
     place_by_hostfile(options, cluster, launch);
   } else {
@@ -139,7 +152,7 @@ void start_ranks(const ProcessOptions& options, const cluster::Cluster& cluster)
 
 std::vector<std::string> device_names(const cluster::Cluster& cluster) {
   std::vector<std::string> names;
-  for (const DeviceId device : cluster.device_ids()) names.push_back(cluster.device(device).name);
+  for (const DeviceId rank : cluster.place_ids()) names.push_back(cluster.device(rank).name);
   return names;
 }
 

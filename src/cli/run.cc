@@ -99,13 +99,13 @@ class Printer {
              {"cluster", problem.cluster->name()},
              {"batch", problem.batch},
              {"planner", loaded.record.planner},
-             {"ranks", problem.cluster->device_count()},
+             {"ranks", problem.cluster->place_count()},
              {"ranks_are", how},
              {"steps", OrderedJson::array()}};
     if (options.json) return;
     print(caller, "{} on {}, batch {}, plan of {}: {} ranks, {}\n", problem.graph->name(),
           problem.cluster->name(), problem.batch, loaded.record.planner,
-          problem.cluster->device_count(), how);
+          problem.cluster->place_count(), how);
     std::fflush(stdout);
   }
 
@@ -265,7 +265,7 @@ void write_profiles(const RunOptions& options, const LoadedPlan& loaded, const r
                     const Records& records) {
   if (options.profile_out.empty()) return;
   const cluster::Cluster& cluster = *loaded.problem->cluster;
-  for (const DeviceTypeId type : id_range<DeviceTypeId>(cluster.type_count())) {
+  for (const DeviceTypeId type : id_range<DeviceTypeId>(cluster.place_type_count())) {
     const cost::Profile profile =
         measure::profile_of_run(job, loaded.simulated.plan, records.steps(), type);
     if (!profile.finished) continue;
@@ -311,7 +311,7 @@ int run_threads(const RunOptions& options, const Caller& caller) {
   Printer printer(options, loaded, "threads of one process", caller);
   const Records records = train(options, run, &printer);
   if (!records.steps().empty()) {
-    for (const DeviceId rank : loaded.problem->cluster->device_ids()) {
+    for (const DeviceId rank : loaded.problem->cluster->place_ids()) {
       write_rank_trace(options, loaded, records, rank);
     }
     write_profiles(options, loaded, job, records);

@@ -20,6 +20,7 @@
 #include "compiler/rescale.h"
 #include "launch/gpus.h"
 #include "launch/rank_device.h"
+#include "launch/terms.h"
 #include "oracle/simulated_oracle.h"
 #include "runtime/kernels/operators.h"
 #include "runtime/program/faults.h"
@@ -93,8 +94,8 @@ std::vector<at::Device> devices_of(const VerifyOptions& options, const cluster::
   VALIDATE(options.devices == "plan", "--devices: \"{}\" given; it is cpu or plan",
            printable(options.devices));
   const std::vector<launch::Gpu> gpus = launch::visible_gpus();
-  for (const DeviceId device : cluster.device_ids()) {
-    const std::string& type = cluster.type_of(device).name;
+  for (const DeviceId device : cluster.place_ids()) {
+    const std::string type = launch::rank_type(cluster, device);
     VALIDATE(launch::is_cpu_type(type) || !gpus.empty(), "--devices plan: {} is a {}, and {}",
              cluster.device(device).name, type, launch::no_gpu_reason());
   }

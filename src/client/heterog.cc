@@ -223,7 +223,7 @@ int32_t heterog_get_info(const heterog_runner* runner, heterog_info* info) {
     VALIDATE(info, "the place of the info: not given");
     const loading::LoadedPlan& loaded = ranks.loaded();
     *info = {.batch = loaded.problem->batch,
-             .ranks = static_cast<std::int32_t>(loaded.problem->cluster->device_count()),
+             .ranks = static_cast<std::int32_t>(loaded.problem->cluster->place_count()),
              .rank = ranks.rank(),
              .predicted_step_seconds = loaded.record.step_seconds};
   });

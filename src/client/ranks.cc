@@ -29,7 +29,7 @@ loading::LoadedPlan load_checked(const RanksOptions& options) {
   const cluster::Cluster& cluster = *loaded.problem->cluster;
   for (const auto& [name, factor] : options.slow) {
     bool known = false;
-    for (DeviceId device : cluster.device_ids()) known |= cluster.device(device).name == name;
+    for (DeviceId device : cluster.place_ids()) known |= cluster.device(device).name == name;
     VALIDATE(known, "slow: no device \"{}\" in cluster {}; its first is {}", printable(name),
              cluster.name(), cluster.device(DeviceId(0)).name);
     VALIDATE(factor >= 1 && factor <= 1000,
@@ -60,7 +60,8 @@ launch::Joined join_job(const RanksOptions& options, const runtime::Job& job,
                                                     .any_device = options.any_device,
                                                     .transport = options.transport,
                                                     .others = {options.terms}});
-  return launch::join(terms, runtime::traffic_of(job), *place,
+  return launch::join(terms, runtime::traffic_of(job),
+                      launch::in_job(*job.problem->cluster, *place),
                       {.timeout = options.timeout, .transport = options.transport});
 }
 
@@ -98,7 +99,7 @@ std::vector<at::Device> checked_devices(const RanksOptions& options,
 std::vector<PlannedDevice> planned_devices(const cluster::Cluster& cluster,
                                            const std::vector<std::int64_t>& indices) {
   std::vector<PlannedDevice> devices;
-  for (const DeviceId id : cluster.device_ids()) {
+  for (const DeviceId id : cluster.place_ids()) {
     const std::int64_t index = indices[id.value()];
     devices.push_back({.name = cluster.device(id).name,
                        .model = cluster.type_of(id).name,
@@ -143,9 +144,8 @@ Ranks::Ranks(const RanksOptions& options, bool one_rank)
   }
   IdVector<DeviceId, WorkerOptions> workers;
   const std::vector<at::Device> devices = checked_devices(options, cluster);
-  for (DeviceId rank : cluster.device_ids()) {
-    workers.push_back(
-        worker(rank, static_cast<int>(cluster.device_count()), devices[rank.value()]));
+  for (DeviceId rank : cluster.place_ids()) {
+    workers.push_back(worker(rank, static_cast<int>(cluster.place_count()), devices[rank.value()]));
   }
   ranks_ = runtime::ranks_in_threads(job_, loaded_.simulated.plan, workers);
   std::vector<std::int64_t> indices;

@@ -33,6 +33,9 @@ namespace {
 bool finite_at_least(double value, double least) { return std::isfinite(value) && value >= least; }
 bool finite_positive(double value) { return std::isfinite(value) && value > 0; }
 
+// Who has a port of the fabric.
+std::size_t members(const MachineSpec& spec) { return spec.devices.size() + (spec.server ? 1 : 0); }
+
 void check_type(const DeviceType& type, const std::string& where) {
   VALIDATE(type.memory_bytes > 0, "{}: memory_bytes of {} is {}; it must be positive", where,
            type.name, type.memory_bytes);
@@ -68,6 +71,13 @@ void check_machine(const MachineSpec& spec, const std::string& source, std::size
       "{}: {} memory sizes for {} devices; give one a device or none", where,
       spec.device_memory_bytes.size(), spec.devices.size());
   for (const DeviceType& type : spec.devices) check_type(type, where);
+  if (spec.server) {
+    check_type(*spec.server, where);
+    VALIDATE(spec.host_memory_bytes > spec.server->reserve_bytes,
+             "{}: its host serves parameters and has host_memory_bytes {}; it must have more than "
+             "the {} that {} keeps for itself",
+             where, spec.host_memory_bytes, spec.server->reserve_bytes, spec.server->name);
+  }
   const std::vector<double>& overheads = spec.device_overhead_seconds_per_byte;
   VALIDATE(overheads.empty() || overheads.size() == spec.devices.size(),
            "{}: {} overheads are given for {} devices; give one each, or none", where,
@@ -84,11 +94,12 @@ void check_machine(const MachineSpec& spec, const std::string& source, std::size
            "{}: fabric.latency_seconds is {}; it must be 0 or more", where, fabric.latency_seconds);
   VALIDATE(finite_at_least(fabric.launch_seconds, 0),
            "{}: fabric.launch_seconds is {}; it must be 0 or more", where, fabric.launch_seconds);
-  if (spec.devices.size() > 1) {
+  if (members(spec) > 1) {
     VALIDATE(finite_positive(fabric.port_bytes_per_second),
-             "{}: fabric.bandwidth_bytes_per_second is {}, so its {} devices cannot reach each "
-             "other; it must be positive",
-             where, fabric.port_bytes_per_second, spec.devices.size());
+             "{}: fabric.bandwidth_bytes_per_second is {}, so its {} cannot reach each other; it "
+             "must be positive",
+             where, fabric.port_bytes_per_second,
+             spec.server ? "devices and its host" : fmt::format("{} devices", spec.devices.size()));
     if (fabric.kind == FabricSpec::Kind::kSockets) {
       VALIDATE(finite_positive(fabric.socket_bytes_per_second),
                "{}: fabric.socket_bandwidth_bytes_per_second is {}; it must be positive for a "
@@ -152,40 +163,45 @@ void hash_type(Hasher& hasher, const DeviceType& type) {
 // Links of one machine, by what they serve.
 struct ClusterBuilder::MachineLinks {
   std::vector<LinkId> port_out, port_in;  // one a device, invalid where the fabric has no ports
+  LinkId host_out, host_in;               // of a host that serves
   LinkId bus, socket_up, socket_down;     // up: from the first half of the devices to the second
   LinkId nic_out, nic_in;
 };
+
+LinkId ClusterBuilder::add_link(const MachineSpec& spec, std::string_view part, double bandwidth) {
+  return cluster_.links_.push_back({fmt::format("{}/{}", spec.name, part), bandwidth});
+}
+
+// The same card behind a slower host is another type.
+DeviceTypeId ClusterBuilder::add_type(const DeviceType& type, const std::string& source) {
+  auto& types = cluster_.types_;
+  auto known = std::find_if(types.begin(), types.end(), [&](const DeviceType& other) {
+    return other.name == type.name && other.host_seconds == type.host_seconds;
+  });
+  if (known == types.end()) {
+    types.push_back(type);
+    known = types.end() - 1;
+  }
+  VALIDATE(*known == type, "{}: two different device types are named '{}'", source, type.name);
+  return DeviceTypeId(static_cast<std::size_t>(known - types.begin()));
+}
 
 // Devices, types and links, machine by machine.
 std::vector<ClusterBuilder::MachineLinks> ClusterBuilder::add_links(const std::string& source) {
   Cluster& c = cluster_;
   std::vector<MachineLinks> links(specs_.size());
-  const auto add_link = [&](const MachineSpec& spec, std::string_view part, double bandwidth) {
-    return c.links_.push_back({fmt::format("{}/{}", spec.name, part), bandwidth});
-  };
   for (std::size_t m = 0; m < specs_.size(); ++m) {
     const MachineSpec& spec = specs_[m];
     MachineLinks& own = links[m];
-    const MachineId machine =
-        c.machines_.push_back({spec.name, spec.host_memory_bytes, spec.serves_parameters, {}});
-    const bool fabric = spec.devices.size() > 1;
+    const MachineId machine = c.machines_.push_back({spec.name, spec.host_memory_bytes, {}, {}});
+    const bool fabric = members(spec) > 1;
     const bool ports = fabric && spec.fabric.kind != FabricSpec::Kind::kBus;
     for (std::size_t d = 0; d < spec.devices.size(); ++d) {
       DeviceType type = spec.devices[d];
       type.host_seconds = spec.host_seconds;
-      // The same card behind a slower host is another type.
-      auto known = std::find_if(c.types_.begin(), c.types_.end(), [&](const DeviceType& other) {
-        return other.name == type.name && other.host_seconds == type.host_seconds;
-      });
-      if (known == c.types_.end()) {
-        c.types_.push_back(type);
-        known = c.types_.end() - 1;
-      }
-      VALIDATE(*known == type, "{}: two different device types are named '{}'", source, type.name);
       const std::string name = fmt::format("gpu{}", d);
       const DeviceId id = c.devices_.push_back(
-          {fmt::format("{}/{}", spec.name, name), machine,
-           DeviceTypeId(static_cast<std::size_t>(known - c.types_.begin())),
+          {fmt::format("{}/{}", spec.name, name), machine, add_type(type, source),
            spec.device_memory_bytes.empty() ? type.memory_bytes : spec.device_memory_bytes[d],
            spec.device_overhead_seconds_per_byte.empty()
                ? 0
@@ -207,7 +223,28 @@ std::vector<ClusterBuilder::MachineLinks> ClusterBuilder::add_links(const std::s
       own.nic_in = add_link(spec, "nic.in", spec.nic.bytes_per_second);
     }
   }
+  c.device_count_ = c.devices_.size();
+  c.device_type_count_ = c.types_.size();
+  add_hosts(links, source);
   return links;
+}
+
+// Behind all devices, types and links, whose numbers so stay as they are without hosts.
+void ClusterBuilder::add_hosts(std::vector<MachineLinks>& links, const std::string& source) {
+  Cluster& c = cluster_;
+  for (std::size_t m = 0; m < specs_.size(); ++m) {
+    const MachineSpec& spec = specs_[m];
+    if (!spec.server) continue;
+    const MachineId machine(m);
+    const DeviceId host =
+        c.devices_.push_back({fmt::format("{}/host", spec.name), machine,
+                              add_type(*spec.server, source), spec.host_memory_bytes});
+    c.hosts_.push_back(host);
+    c.machines_[machine].host = host;
+    if (links[m].bus.valid()) continue;
+    links[m].host_out = add_link(spec, "host.out", spec.fabric.port_bytes_per_second);
+    links[m].host_in = add_link(spec, "host.in", spec.fabric.port_bytes_per_second);
+  }
 }
 
 double least_of_given(double a, double b) { return a == 0 || (b > 0 && b < a) ? b : a; }
@@ -216,34 +253,39 @@ double least_of_given(double a, double b) { return a == 0 || (b > 0 && b < a) ? 
 // and what of the fabrics lies before them.
 void ClusterBuilder::add_routes(const std::vector<MachineLinks>& links) {
   Cluster& c = cluster_;
-  const std::size_t devices = c.device_count();
+  const std::size_t places = c.place_count();
   // Of a device inside its machine; devices are numbered machine by machine.
   const auto place = [&](DeviceId device) {
     return device.value() - c.machines_[c.devices_[device].machine].devices.front().value();
   };
+  const auto port_out = [&](const MachineLinks& own, DeviceId from) {
+    return c.is_host(from) ? own.host_out : own.port_out[place(from)];
+  };
+  const auto port_in = [&](const MachineLinks& own, DeviceId to) {
+    return c.is_host(to) ? own.host_in : own.port_in[place(to)];
+  };
   // At most four links a route; reserved, so that the spans taken below stay valid.
-  c.routes_.resize(devices * devices);
-  c.route_links_.reserve(devices * devices * 4);
-  // What lies between a device and its NIC.
-  const auto add_feed = [&](std::size_t machine, const std::vector<LinkId>& ports,
-                            std::size_t device) {
-    if (!specs_[machine].fabric.feeds_nic) return;
-    const LinkId feed = links[machine].bus.valid() ? links[machine].bus : ports[device];
+  c.routes_.resize(places * places);
+  c.route_links_.reserve(places * places * 4);
+  // What lies between a device and its NIC. A host has it in its own memory's reach.
+  const auto add_feed = [&](std::size_t machine, DeviceId end, LinkId port) {
+    if (!specs_[machine].fabric.feeds_nic || c.is_host(end)) return;
+    const LinkId feed = links[machine].bus.valid() ? links[machine].bus : port;
     if (feed.valid()) c.route_links_.push_back(feed);
   };
-  for (DeviceId from : c.device_ids()) {
+  for (DeviceId from : c.place_ids()) {
     const std::size_t a = c.devices_[from].machine.value();
-    for (DeviceId to : c.device_ids()) {
+    for (DeviceId to : c.place_ids()) {
       if (from == to) continue;
       const std::size_t b = c.devices_[to].machine.value();
-      Route& route = c.routes_[from.value() * devices + to.value()];
+      Route& route = c.routes_[from.value() * places + to.value()];
       const std::size_t begin = c.route_links_.size();
       if (a != b) {
         const NicSpec &from_nic = specs_[a].nic, &to_nic = specs_[b].nic;
-        add_feed(a, links[a].port_out, place(from));
+        add_feed(a, from, port_out(links[a], from));
         c.route_links_.push_back(links[a].nic_out);
         c.route_links_.push_back(links[b].nic_in);
-        add_feed(b, links[b].port_in, place(to));
+        add_feed(b, to, port_in(links[b], to));
         route.launch = to_nanoseconds(std::max(from_nic.launch_seconds, to_nic.launch_seconds));
         route.latency =
             route.launch + to_nanoseconds(from_nic.latency_seconds + network_.latency_seconds +
@@ -260,17 +302,18 @@ void ClusterBuilder::add_routes(const std::vector<MachineLinks>& links) {
         }
       } else {
         const MachineLinks& own = links[a];
-        const std::size_t i = place(from), j = place(to);
         // The first half holds the odd device.
         const std::size_t half = (specs_[a].devices.size() + 1) / 2;
+        // Each socket has memory of the host's.
+        const bool of_host = c.is_host(from) || c.is_host(to);
         if (own.bus.valid()) {
           c.route_links_.push_back(own.bus);
         } else {
-          c.route_links_.push_back(own.port_out[i]);
-          if (own.socket_up.valid() && (i < half) != (j < half)) {
-            c.route_links_.push_back(i < half ? own.socket_up : own.socket_down);
+          c.route_links_.push_back(port_out(own, from));
+          if (own.socket_up.valid() && !of_host && (place(from) < half) != (place(to) < half)) {
+            c.route_links_.push_back(place(from) < half ? own.socket_up : own.socket_down);
           }
-          c.route_links_.push_back(own.port_in[j]);
+          c.route_links_.push_back(port_in(own, to));
         }
         route.launch = to_nanoseconds(specs_[a].fabric.launch_seconds);
         route.latency = route.launch + to_nanoseconds(specs_[a].fabric.latency_seconds);
@@ -295,7 +338,7 @@ std::uint64_t ClusterBuilder::hash() const {
   for (const Machine& machine : c.machines_) {
     hasher.add(machine.name);
     hasher.add(static_cast<std::uint64_t>(machine.host_memory_bytes));
-    hasher.add(machine.serves_parameters ? 1 : 0);
+    hasher.add(machine.host.valid() ? 1 : 0);
   }
   for (const Link& link : c.links_) {
     hasher.add(link.name);
@@ -313,6 +356,12 @@ std::uint64_t ClusterBuilder::hash() const {
     for (LinkId link : route.links) hasher.add(link.value());
   }
   return hasher.value();
+}
+
+std::vector<DeviceId> possible_servers(const Cluster& cluster, std::span<const DeviceId> replicas) {
+  const std::span<const DeviceId> servers =
+      cluster.host_ids().empty() ? replicas : cluster.host_ids();
+  return {servers.begin(), servers.end()};
 }
 
 Cluster ClusterBuilder::build(const std::string& source) && {
@@ -333,9 +382,11 @@ Cluster ClusterBuilder::build(const std::string& source) && {
     check_machine(spec, source, specs_.size());
     VALIDATE(names.insert(spec.name).second, "{}: two machines are named '{}'; names must differ",
              source, printable(spec.name));
-    devices += spec.devices.size();
+    devices += members(spec);
   }
-  VALIDATE(devices <= kMaxDevices, "{}: the cluster has {} devices; at most {} are supported",
+  VALIDATE(devices <= kMaxDevices,
+           "{}: the cluster has {} devices (and hosts that serve parameters); at most {} are "
+           "supported",
            source, devices, kMaxDevices);
 
   const std::vector<MachineLinks> links = add_links(source);

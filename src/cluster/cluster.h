@@ -73,11 +73,12 @@ struct DeviceType {
   friend bool operator==(const DeviceType&, const DeviceType&) = default;
 };
 
+// A device, or a host that serves parameters: what a plan runs something on.
 struct Device {
-  std::string name;  // "v100-0/gpu1"
+  std::string name;  // "v100-0/gpu1", "v100-0/host"
   MachineId machine;
   DeviceTypeId type;
-  Bytes memory_bytes = 0;  // of the type unless the cluster file says otherwise
+  Bytes memory_bytes = 0;  // of the type unless the cluster file says otherwise; all of a host's
   // Of its compute stream, for each byte that it sends or receives: the G of an overhead in LogGP
   // (Alexandrov et al. 1995). A CPU moves bytes itself; a GPU has others for that (0).
   double overhead_seconds_per_byte = 0;
@@ -86,8 +87,8 @@ struct Device {
 struct Machine {
   std::string name;
   Bytes host_memory_bytes = 0;
-  bool serves_parameters = false;  // its host may hold parameters (AutoSync)
   std::vector<DeviceId> devices;
+  DeviceId host;  // where it serves parameters; else invalid
 };
 
 // One direction of a physical link; carries one tensor at a time (decision 7).
@@ -111,23 +112,34 @@ struct Route {
   Nanoseconds server_latency = 0;  // of a push or pull, in place of `latency`
 };
 
-// Immutable. Devices are numbered in file order; links are derived.
+// Immutable. Devices are numbered in file order, hosts that serve parameters behind them; links are
+// derived.
+//
+//   device_ids()   devices: they compute on samples, and are what strategies choose among
+//   host_ids()     hosts that serve parameters: they add up gradients and update, and nothing else
+//   place_ids()    both: what a plan may name, has memory of, and runs a rank on
 class Cluster {
  public:
   const std::string& name() const { return name_; }
-  std::size_t device_count() const { return devices_.size(); }
+  std::size_t device_count() const { return device_count_; }
+  std::size_t place_count() const { return devices_.size(); }
   std::size_t machine_count() const { return machines_.size(); }
   std::size_t link_count() const { return links_.size(); }
   IdRange<DeviceId> device_ids() const { return id_range<DeviceId>(device_count()); }
+  std::span<const DeviceId> host_ids() const { return hosts_; }
+  IdRange<DeviceId> place_ids() const { return id_range<DeviceId>(place_count()); }
+  bool is_host(DeviceId id) const { return id.value() >= device_count(); }
   const Device& device(DeviceId id) const { return devices_[id]; }
   const DeviceType& type(DeviceTypeId id) const { return types_[id]; }
   const DeviceType& type_of(DeviceId id) const { return types_[devices_[id].type]; }
-  std::size_t type_count() const { return types_.size(); }  // only the types in use
+  // Only the types in use: those of devices, and behind them those that hosts alone have.
+  std::size_t type_count() const { return device_type_count_; }
+  std::size_t place_type_count() const { return types_.size(); }
   const Machine& machine(MachineId id) const { return machines_[id]; }
   const Link& link(LinkId id) const { return links_[id]; }
   // source ≠ destination.
   const Route& route(DeviceId source, DeviceId destination) const {
-    return routes_[source.value() * device_count() + destination.value()];
+    return routes_[source.value() * place_count() + destination.value()];
   }
   bool same_machine(DeviceId a, DeviceId b) const {
     return devices_[a].machine == devices_[b].machine;
@@ -141,10 +153,13 @@ class Cluster {
 
   std::string name_;
   IdVector<DeviceTypeId, DeviceType> types_;
-  IdVector<DeviceId, Device> devices_;
+  IdVector<DeviceId, Device> devices_;  // and hosts
+  std::vector<DeviceId> hosts_;
   IdVector<MachineId, Machine> machines_;
   IdVector<LinkId, Link> links_;
-  std::vector<Route> routes_;        // device_count², row = source
+  std::size_t device_count_ = 0;
+  std::size_t device_type_count_ = 0;
+  std::vector<Route> routes_;        // place_count², row = source
   std::vector<LinkId> route_links_;  // storage behind routes_
   std::uint64_t hash_ = 0;
 
@@ -154,6 +169,10 @@ class Cluster {
   Cluster& operator=(Cluster&&) = default;
   Cluster& operator=(const Cluster&) = delete;
 };
+
+// Where a parameter of these replicas may have its server (decision 5): on the hosts that serve
+// parameters, if there are any; else on one of the replicas.
+std::vector<DeviceId> possible_servers(const Cluster& cluster, std::span<const DeviceId> replicas);
 
 // The same machines, some links of `factor` times the bandwidth. Keeps the hash: it is for asking
 // what would be, not for plans.
@@ -167,7 +186,7 @@ struct FabricSpec {
     kSockets,  // ports, and one full-duplex link between the two halves of the devices
   };
   Kind kind = Kind::kSwitch;
-  double port_bytes_per_second = 0;    // of the bus for kBus; may be 0 where there is one device
+  double port_bytes_per_second = 0;    // of the bus for kBus; may be 0 where nobody else is inside
   double socket_bytes_per_second = 0;  // kSockets only
   double latency_seconds = 0;
   double launch_seconds = 0;  // to start a transfer or a collective, whatever its steps
@@ -184,7 +203,9 @@ struct NicSpec {
 struct MachineSpec {
   std::string name;
   Bytes host_memory_bytes = 0;
-  bool serves_parameters = false;
+  // Its host serves parameters, at the rates of this type and with the memory above. It has a port
+  // of the fabric as a device has, and the network card beside it.
+  std::optional<DeviceType> server;
   double host_seconds = 0;  // to start an operator; goes into the types of its devices
   std::vector<DeviceType> devices;
   std::vector<Bytes> device_memory_bytes;  // parallel to devices; empty: as the types say
@@ -206,7 +227,7 @@ struct NetworkSpec {
   std::optional<ServerTransportSpec> servers;  // none: as all other transfers
 };
 
-// More devices than this are refused: routes are stored for every pair.
+// More devices and hosts that serve than this are refused: routes are stored for every pair.
 inline constexpr std::size_t kMaxDevices = 1024;
 
 // Builds links and routes. Throws an input error (prefixed by `source`) on an empty cluster,
@@ -221,6 +242,9 @@ class ClusterBuilder {
  private:
   struct MachineLinks;
   std::vector<MachineLinks> add_links(const std::string& source);
+  DeviceTypeId add_type(const DeviceType& type, const std::string& source);
+  void add_hosts(std::vector<MachineLinks>& links, const std::string& source);
+  LinkId add_link(const MachineSpec& spec, std::string_view part, double bandwidth);
   void add_routes(const std::vector<MachineLinks>& links);
   std::uint64_t hash() const;
 

@@ -166,25 +166,50 @@ NicSpec read_nic(const JsonValue& value, const LinkDatabase& links) {
   return {figures.bytes_per_second, figures.latency_seconds, figures.launch_seconds, of_device};
 }
 
+const DeviceType& find_device(const DeviceDatabase& devices, const std::string& name,
+                              const std::string& where) {
+  const auto found = devices.find(name);
+  VALIDATE(found != devices.end(), "{}: unknown device '{}'; the nearest known are {}", where,
+           printable(name), near_names(name, devices));
+  return found->second;
+}
+
 void read_machine_devices(const JsonValue& value, const DeviceDatabase& devices,
                           MachineSpec& spec) {
   JsonObject object(value);
-  const std::string model = object.string("model");
-  const auto found = devices.find(model);
-  VALIDATE(found != devices.end(), "{}.model: unknown device '{}'; the nearest known are {}",
-           value.where(), printable(model), near_names(model, devices));
+  const DeviceType& type = find_device(devices, object.string("model"), value.where() + ".model");
   const auto count = object.integer_or("count", 1, kMaxDevices, 1);
-  const Bytes memory = object.integer_or("memory_bytes", 1, kMaxBytes, found->second.memory_bytes);
+  const Bytes memory = object.integer_or("memory_bytes", 1, kMaxBytes, type.memory_bytes);
   const double overhead = object.number_or("overhead_seconds_per_byte", 0, kMaxSeconds, 0);
   object.finish();
   VALIDATE(spec.devices.size() + static_cast<std::size_t>(count) <= kMaxDevices,
            "{}: the machine has over {} devices; at most that many are supported", value.where(),
            kMaxDevices);
-  spec.devices.insert(spec.devices.end(), static_cast<std::size_t>(count), found->second);
+  spec.devices.insert(spec.devices.end(), static_cast<std::size_t>(count), type);
   spec.device_memory_bytes.insert(spec.device_memory_bytes.end(), static_cast<std::size_t>(count),
                                   memory);
   spec.device_overhead_seconds_per_byte.insert(spec.device_overhead_seconds_per_byte.end(),
                                                static_cast<std::size_t>(count), overhead);
+}
+
+// The host: what it has, and whether it serves parameters.
+void read_host(JsonObject& object, const DeviceDatabase& devices, MachineSpec& spec) {
+  const std::string& where = object.where();
+  spec.host_memory_bytes = object.integer_or("host_memory_bytes", 0, kMaxBytes, 0);
+  spec.host_seconds = object.number_or("host_seconds", 0, 1, 0);
+  std::optional<DeviceType> type;
+  if (object.has("host_model")) {
+    type = find_device(devices, object.string("host_model"), where + ".host_model");
+  }
+  if (!object.boolean_or("serves_parameters", false)) return;
+  VALIDATE(spec.host_memory_bytes > 0,
+           "{}.serves_parameters is true but host_memory_bytes is 0; say how much the host has",
+           where);
+  VALIDATE(type,
+           "{}.serves_parameters is true but host_model is missing; name the processor, a device "
+           "of devices.json, at whose rates the host adds up and updates",
+           where);
+  spec.server = type;
 }
 
 // A machine description, and how often it stands in the cluster (nothing: once, name as it is).
@@ -203,20 +228,15 @@ ReadMachine read_machine(const JsonValue& value, const DeviceDatabase& devices,
   for (const JsonValue& item : object.list("devices")) read_machine_devices(item, devices, spec);
   VALIDATE(!spec.devices.empty(), "{}.devices is empty; a machine needs at least one device",
            value.where());
+  read_host(object, devices, spec);
   if (object.has("fabric")) {
     spec.fabric = read_fabric(object.required("fabric"), links);
   } else {
-    VALIDATE(spec.devices.size() == 1,
-             "{}.fabric is missing, so its {} devices cannot reach each other; describe it",
-             value.where(), spec.devices.size());
+    VALIDATE(spec.devices.size() == 1 && !spec.server,
+             "{}.fabric is missing, so its {} cannot reach each other; describe it", value.where(),
+             spec.server ? "devices and its host" : fmt::format("{} devices", spec.devices.size()));
   }
   if (object.has("nic")) spec.nic = read_nic(object.required("nic"), links);
-  spec.host_memory_bytes = object.integer_or("host_memory_bytes", 0, kMaxBytes, 0);
-  spec.host_seconds = object.number_or("host_seconds", 0, 1, 0);
-  spec.serves_parameters = object.boolean_or("serves_parameters", false);
-  VALIDATE(!spec.serves_parameters || spec.host_memory_bytes > 0,
-           "{}.serves_parameters is true but host_memory_bytes is 0; say how much the host has",
-           value.where());
   object.finish();
   return machine;
 }
@@ -230,7 +250,8 @@ Cluster cluster_from_json(const Json& json, const std::string& source,
   std::size_t total = 0;
   for (const JsonValue& value : object.list("machines")) {
     ReadMachine machine = read_machine(value, devices, links);
-    total += machine.spec.devices.size() * static_cast<std::size_t>(machine.count.value_or(1));
+    total += (machine.spec.devices.size() + (machine.spec.server ? 1 : 0)) *
+             static_cast<std::size_t>(machine.count.value_or(1));
     VALIDATE(total <= kMaxDevices,
              "{}: the cluster has over {} devices; at most that many are "
              "supported",

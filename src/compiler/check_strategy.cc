@@ -19,7 +19,7 @@ constexpr std::size_t kMaxInstances = 1 << 16;
 
 // Each entry by itself, and that none contradicts another.
 void check_sync(const cost::Problem& problem, const Strategy& strategy, std::string_view source) {
-  const std::size_t devices = problem.cluster->device_count();
+  const std::size_t places = problem.cluster->place_count();
   std::set<TensorId> seen;
   for (std::size_t i = 0; i < strategy.sync.size(); ++i) {
     const ParameterSync& sync = strategy.sync[i];
@@ -29,9 +29,9 @@ void check_sync(const cost::Problem& problem, const Strategy& strategy, std::str
     const std::string& name = problem.graph->tensor(sync.parameter).name;
     VALIDATE(seen.insert(sync.parameter).second,
              "{}: sync[{}]: parameter '{}' stands twice, expected one entry", source, i, name);
-    VALIDATE(!sync.server.valid() || sync.server.value() < devices,
-             "{}: sync[{}]: server {}, the cluster has {} devices", source, i, sync.server.value(),
-             devices);
+    VALIDATE(!sync.server.valid() || sync.server.value() < places,
+             "{}: sync[{}]: server {}, the cluster has {} devices and hosts that serve", source, i,
+             sync.server.value(), places);
     VALIDATE(
         !sync.server.valid() || sync.method == SyncMethod::kParameterServer,
         "{}: sync[{}]: parameter '{}' has a server, {}, and method all-reduce; expected method "
@@ -40,8 +40,8 @@ void check_sync(const cost::Problem& problem, const Strategy& strategy, std::str
   }
 }
 
-// A server is one of the devices that hold the parameter (decision 5), which does not depend on how
-// its gradients travel.
+// A server is one of the devices that hold the parameter, which does not depend on how its
+// gradients travel, or, where several hold it, a host that serves (decision 5).
 void check_servers(const cost::Problem& problem, const Strategy& strategy,
                    std::string_view source) {
   const auto names_server = [](const ParameterSync& sync) { return sync.server.valid(); };
@@ -54,12 +54,16 @@ void check_servers(const cost::Problem& problem, const Strategy& strategy,
     if (!sync.server.valid()) continue;
     std::string held;
     bool holds = false;
+    int devices = 0;
     if (layout.home_of[sync.parameter] != Layout::kNoHome) {
       for (DeviceId replica : layout.home(sync.parameter).replicas) {
+        if (problem.cluster->is_host(replica)) continue;  // as its unit has it served
+        ++devices;
         holds |= replica == sync.server;
         held += (held.empty() ? "" : ", ") + problem.cluster->device(replica).name;
       }
     }
+    holds |= problem.cluster->is_host(sync.server) && devices > 1;
     VALIDATE(holds, "{}: sync[{}]: server {} has no replica of parameter '{}', which is on {}",
              source, i, problem.cluster->device(sync.server).name,
              problem.graph->tensor(sync.parameter).name, held.empty() ? "no device" : held);
@@ -180,8 +184,13 @@ void check_strategy(const cost::Problem& problem, const Strategy& strategy,
         "{}: units[{}]: {} replicas, each an instance, expected at most {}", source, i,
         decision.replicas.size(), kMaxInstances);
     for (const Replica& replica : decision.replicas) {
-      VALIDATE(replica.device.value() < devices, "{}: units[{}]: device {}, the cluster has {}",
-               source, i, replica.device.value(), devices);
+      VALIDATE(replica.device.value() < problem.cluster->place_count(),
+               "{}: units[{}]: device {}, the cluster has {}", source, i, replica.device.value(),
+               devices);
+      VALIDATE(replica.device.value() < devices,
+               "{}: units[{}]: {} is a host that serves parameters and takes no samples; expected "
+               "one of the {} devices",
+               source, i, problem.cluster->device(replica.device).name, devices);
       VALIDATE(std::isfinite(replica.weight) && replica.weight > 0 && replica.weight <= 1e9,
                "{}: units[{}]: weight {}, expected a positive number up to 1e9", source, i,
                replica.weight);

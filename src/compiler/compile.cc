@@ -49,14 +49,14 @@ void set_memory(const cost::Problem& problem, const Whereabouts& where, Plan& pl
   for (TensorId tensor : problem.graph->tensor_ids()) {
     const TensorRole role = problem.graph->tensor(tensor).role;
     if (problem.graph->tensor(tensor).producer.valid()) continue;
-    for (DeviceId device : problem.cluster->device_ids()) {
+    for (DeviceId device : problem.cluster->place_ids()) {
       StaticMemory& memory = plan.static_memory[device];
       (role == TensorRole::kParameter        ? memory.parameters
        : role == TensorRole::kOptimizerState ? memory.optimizer_state
                                              : memory.buffers) += where.resident(tensor, device);
     }
   }
-  for (DeviceId device : problem.cluster->device_ids()) {
+  for (DeviceId device : problem.cluster->place_ids()) {
     plan.static_memory[device].reserve = problem.cluster->type_of(device).reserve_bytes;
     plan.capacity[device] = problem.cluster->device(device).memory_bytes;
   }
@@ -65,7 +65,7 @@ void set_memory(const cost::Problem& problem, const Whereabouts& where, Plan& pl
 void set_drag(const cluster::Cluster& cluster, Plan& plan) {
   plan.collective_drag.clear();
   std::vector<std::int32_t> drags;
-  for (DeviceId device : cluster.device_ids()) {
+  for (DeviceId device : cluster.place_ids()) {
     const double extra = cluster.type_of(device).collective_slowdown - 1;
     drags.push_back(static_cast<std::int32_t>(std::lround(1000 * extra)));
   }
@@ -79,7 +79,7 @@ Plan compile(const cost::Problem& problem, const Strategy& strategy, const Compi
              Plan recycled) {
   check_strategy(problem, strategy, "strategy");
   const Layout layout = lay_out(problem, strategy);
-  PlanBuilder builder(problem.cluster->device_count(), problem.cluster->link_count(),
+  PlanBuilder builder(problem.cluster->place_count(), problem.cluster->link_count(),
                       std::move(recycled));
   Emission e(problem, layout, options, builder);
   e.recomputation = find_recomputation(problem, strategy);

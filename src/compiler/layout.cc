@@ -262,6 +262,25 @@ LinkSeconds serving_load(const cluster::Cluster& cluster, const std::vector<Devi
   return {seconds.begin(), seconds.end()};
 }
 
+// Of those whose serving loads links so, the one after which the busiest of its links is free
+// first.
+std::size_t first_to_end(const std::vector<LinkSeconds>& of_server,
+                         const IdVector<LinkId, double>& load, double bytes) {
+  std::size_t best = 0;
+  double best_end = 0;
+  for (std::size_t s = 0; s < of_server.size(); ++s) {
+    double end = 0;
+    for (const auto& [link, seconds] : of_server[s]) {
+      end = std::max(end, load[link] + bytes * seconds);
+    }
+    if (s == 0 || end < best_end) {
+      best = s;
+      best_end = end;
+    }
+  }
+  return best;
+}
+
 }  // namespace
 
 std::vector<Speaker> speakers(const cluster::Cluster& cluster, std::span<const DeviceId> devices,
@@ -290,40 +309,36 @@ void choose_servers(const cost::Problem& problem, std::vector<ParameterHome>& ho
                     std::span<const Bytes> parameter_bytes) {
   const cluster::Cluster& cluster = *problem.cluster;
   IdVector<LinkId, double> load(cluster.link_count(), 0.0);  // seconds, of earlier parameters
-  // Of every replica of the sets seen, as the server.
-  std::map<std::vector<DeviceId>, std::vector<LinkSeconds>> known;
+  // Of the sets of replicas seen: who may serve, and what that loads.
+  struct Choice {
+    std::vector<DeviceId> servers;
+    std::vector<LinkSeconds> load;
+  };
+  std::map<std::vector<DeviceId>, Choice> known;
   for (std::size_t i = 0; i < homes.size(); ++i) {
     ParameterHome& home = homes[i];
     if (home.replicas.size() == 1 || home.method != SyncMethod::kParameterServer) continue;
     const double bytes = static_cast<double>(parameter_bytes[i]);
     auto [at, is_new] = known.try_emplace(home.replicas);
+    Choice& choice = at->second;
     if (is_new) {
-      for (DeviceId server : home.replicas) {
-        at->second.push_back(serving_load(cluster, home.replicas, server));
+      choice.servers = cluster::possible_servers(cluster, home.replicas);
+      for (DeviceId server : choice.servers) {
+        choice.load.push_back(serving_load(cluster, home.replicas, server));
       }
     }
-    const std::vector<LinkSeconds>& of_server = at->second;
-    std::size_t best = 0;
-    if (home.server.valid()) {
-      best = static_cast<std::size_t>(
-          std::find(home.replicas.begin(), home.replicas.end(), home.server) -
-          home.replicas.begin());
-      ENSURE(best < home.replicas.size());  // check_strategy
-    } else {
-      double best_end = 0;
-      for (std::size_t s = 0; s < of_server.size(); ++s) {
-        double end = 0;
-        for (const auto& [link, seconds] : of_server[s]) {
-          end = std::max(end, load[link] + bytes * seconds);
-        }
-        if (s == 0 || end < best_end) {
-          best = s;
-          best_end = end;
-        }
-      }
-      home.server = home.replicas[best];
+    if (!home.server.valid()) home.server = choice.servers[first_to_end(choice.load, load, bytes)];
+    const auto at_server = std::ranges::find(choice.servers, home.server) - choice.servers.begin();
+    // A strategy may name a replica where hosts serve.
+    const bool known_load = at_server < std::ssize(choice.servers);
+    ENSURE(known_load || std::ranges::find(home.replicas, home.server) != home.replicas.end());
+    const LinkSeconds own =
+        known_load ? LinkSeconds() : serving_load(cluster, home.replicas, home.server);
+    for (const auto& [link, seconds] : known_load ? choice.load[at_server] : own) {
+      load[link] += bytes * seconds;
     }
-    for (const auto& [link, seconds] : of_server[best]) load[link] += bytes * seconds;
+    home.on_host = cluster.is_host(home.server);
+    if (home.on_host) home.replicas.push_back(home.server);
   }
 }
 

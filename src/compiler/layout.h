@@ -14,10 +14,15 @@ using LayoutId = Id<struct LayoutTag>;
 
 // How the gradient of one parameter is aggregated.
 struct ParameterHome {
-  std::vector<DeviceId> replicas;  // devices that hold the parameter, ascending
+  std::vector<DeviceId> replicas;  // who holds the parameter, ascending: devices that read it, and
+                                   // its server, if that is a host
   LayoutId update;                 // where its update runs: the server, or every replica
   SyncMethod method = SyncMethod::kAllReduce;
-  DeviceId server;  // kParameterServer, or one replica: where the update runs
+  DeviceId server;       // kParameterServer, or one replica: where the update runs
+  bool on_host = false;  // the server is a host, the last of the replicas
+
+  // That compute with the parameter.
+  std::size_t device_count() const { return replicas.size() - (on_host ? 1 : 0); }
 };
 
 // Where everything runs, before any task is emitted: lay_out() decides it once for a strategy, and
@@ -67,10 +72,10 @@ struct Speaker {
 std::vector<Speaker> speakers(const cluster::Cluster& cluster, std::span<const DeviceId> devices,
                               DeviceId server);
 
-// Parameter servers, in fixed parameter order: the replica that ends this aggregation first, given
-// the bytes that the earlier parameters already put on each link (decision 5; ties: lowest id).
-// Sets `server` of every home with several replicas whose method is kParameterServer and whose
-// server is not given.
+// Parameter servers, in fixed parameter order: of cluster::possible_servers, the one that ends this
+// aggregation first, given the bytes that the earlier parameters already put on each link (decision
+// 5; ties: lowest id). Sets `server` of every home with several replicas whose method is
+// kParameterServer and whose server is not given. A host that serves is then one of the replicas.
 void choose_servers(const cost::Problem& problem, std::vector<ParameterHome>& homes,
                     std::span<const Bytes> parameter_bytes);
 

@@ -109,7 +109,7 @@ PlanHeader read_header(JsonObject& object) {
 class Names {
  public:
   explicit Names(const cost::Problem& problem) {
-    for (DeviceId id : problem.cluster->device_ids()) {
+    for (DeviceId id : problem.cluster->place_ids()) {
       devices_[problem.cluster->device(id).name] = id;
     }
     for (TensorId id : problem.graph->parameters())
@@ -279,6 +279,9 @@ void read_sequence(JsonObject& object, const cost::Problem& problem, const Names
   for (const JsonValue& item : object.list("sequence")) {
     JsonObject entry(item);
     const DeviceId device = names.device(entry.required("device"));
+    VALIDATE(!problem.cluster->is_host(device),
+             "{}: '{}' is a host that serves parameters, which takes no turns; expected a device",
+             item.where(), problem.cluster->device(device).name);
     auto& turns = strategy.sequence[device];
     VALIDATE(turns.empty(), "{}: device '{}' stands twice, expected one entry", item.where(),
              problem.cluster->device(device).name);

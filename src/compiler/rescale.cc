@@ -271,7 +271,7 @@ std::shared_ptr<const cost::Problem> at_batch(const cost::Problem& problem, std:
   for (TensorId tensor : problem.graph->tensor_ids()) {
     bytes += static_cast<double>(problem.graph->bytes(tensor, batch));
   }
-  const auto devices = static_cast<double>(problem.cluster->device_count());
+  const auto devices = static_cast<double>(problem.cluster->place_count());
   VALIDATE(bytes * devices < std::ldexp(1.0, 61),
            "batch {}: the tensors of {} take {:.3g} bytes, too much for {} devices", batch,
            problem.graph->name(), bytes, problem.cluster->device_count());

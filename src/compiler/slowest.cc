@@ -49,13 +49,15 @@ void wait_for_slowest(const cluster::Cluster& cluster, Plan& plan) {
   for (TaskId task : plan.task_ids()) {
     if (plan.kind[task] != TaskKind::kCompute && plan.kind[task] != TaskKind::kUpdate) continue;
     if (plan.duration[task] == 0 || computes[plan.device[task]]) continue;
+    if (cluster.is_host(plan.device[task])) continue;  // it updates what is there, when it is there
     computes[plan.device[task]] = 1;
     ++devices;
   }
   if (devices < 2) return;
   IdVector<DeviceId, double> factor;
-  for (DeviceId device : cluster.device_ids()) {
-    factor.push_back(1 + cluster.type_of(device).step_deviation * expected_largest(devices));
+  for (DeviceId place : cluster.place_ids()) {
+    const double deviation = cluster.is_host(place) ? 0 : cluster.type_of(place).step_deviation;
+    factor.push_back(1 + deviation * expected_largest(devices));
   }
   for (TaskId task : plan.task_ids()) {
     if (is_communication(plan.kind[task])) continue;

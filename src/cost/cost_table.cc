@@ -46,7 +46,9 @@ double host_floor(std::vector<double> seconds, double host_seconds) {
 std::vector<int> proportional(const cluster::Cluster& cluster,
                               const IdVector<DeviceTypeId, double>& speed) {
   double slowest = std::numeric_limits<double>::infinity();
-  for (double value : speed) slowest = std::min(slowest, value);
+  for (DeviceId device : cluster.device_ids()) {
+    slowest = std::min(slowest, speed[cluster.device(device).type]);
+  }
   std::vector<int> replicas;
   for (DeviceId device : cluster.device_ids()) {
     const double ratio = speed[cluster.device(device).type] / slowest;
@@ -105,8 +107,12 @@ CostTable analyze(const graph::ModelGraph& graph, const cluster::Cluster& cluste
   };
 
   CostTable table;
-  table.types_ = cluster.type_count();
+  table.types_ = cluster.place_type_count();
   const auto types = id_range<DeviceTypeId>(table.types_);
+  // What hosts alone have runs updates alone: nobody asks about the rest, which stays 0.
+  const auto runs = [&](OpId op, DeviceTypeId type) {
+    return type.value() < cluster.type_count() || graph.op(op).phase == graph::Phase::kUpdate;
+  };
 
   // The whole batch first: the speeds that it gives decide the slices of proportional replication.
   std::vector<double> whole(graph.op_count() * table.types_, 0);
@@ -114,6 +120,7 @@ CostTable analyze(const graph::ModelGraph& graph, const cluster::Cluster& cluste
   for (OpId op : graph.op_ids()) {
     if (graph.op(op).alias) continue;
     for (DeviceTypeId type : types) {
+      if (!runs(op, type)) continue;
       const double seconds = ask(op, batch, cluster.type(type));
       whole[op.value() * table.types_ + type.value()] = seconds;
       total[type] += seconds;
@@ -153,6 +160,7 @@ CostTable analyze(const graph::ModelGraph& graph, const cluster::Cluster& cluste
   for (OpId op : graph.op_ids()) {
     if (graph.op(op).alias) continue;
     for (DeviceTypeId type : types) {
+      if (!runs(op, type)) continue;
       const std::size_t row = table.row(op, type);
       const double last = whole[op.value() * table.types_ + type.value()];
       for (std::size_t k = 0; k < columns; ++k) {
@@ -198,8 +206,8 @@ void CostTable::charge_host(const graph::ModelGraph& graph, DeviceTypeId type,
 }
 
 std::vector<int> proportional_replicas(const cluster::Cluster& cluster, const CostTable& costs) {
-  IdVector<DeviceTypeId, double> speed(cluster.type_count());
-  for (DeviceTypeId type : id_range<DeviceTypeId>(cluster.type_count())) {
+  IdVector<DeviceTypeId, double> speed(cluster.place_type_count());
+  for (DeviceTypeId type : id_range<DeviceTypeId>(cluster.place_type_count())) {
     speed[type] = costs.model_speed(type);
   }
   return proportional(cluster, speed);

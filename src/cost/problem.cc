@@ -16,7 +16,7 @@ void check_sizes(const graph::ModelGraph& graph, const cluster::Cluster& cluster
   for (TensorId tensor : graph.tensor_ids()) {
     bytes += static_cast<double>(graph.bytes(tensor, batch));
   }
-  VALIDATE(bytes * static_cast<double>(cluster.device_count()) < std::ldexp(1.0, 61),
+  VALIDATE(bytes * static_cast<double>(cluster.place_count()) < std::ldexp(1.0, 61),
            "batch {}: the tensors of {} take {:.3g} bytes, too much to plan for {} devices", batch,
            graph.name(), bytes, cluster.device_count());
 }

@@ -226,7 +226,7 @@ void check_devices(std::span<const ProfileSource> profiles, const cluster::Clust
   for (const auto& [profile, source] : profiles) {
     std::string types;
     bool found = false;
-    for (DeviceTypeId id : id_range<DeviceTypeId>(cluster.type_count())) {
+    for (DeviceTypeId id : id_range<DeviceTypeId>(cluster.place_type_count())) {
       found |= cluster.type(id).name == profile.device;
       types += (types.empty() ? "" : ", ") + cluster.type(id).name;
     }

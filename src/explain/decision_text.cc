@@ -53,9 +53,9 @@ std::string home_text(const cost::Problem& problem, const compiler::ParameterHom
   }
   if (home.server.valid()) {
     return fmt::format("ps at {} for {} devices", problem.cluster->device(home.server).name,
-                       home.replicas.size());
+                       home.device_count());
   }
-  return fmt::format("all-reduce over {} devices", home.replicas.size());
+  return fmt::format("all-reduce over {} devices", home.device_count());
 }
 
 }  // namespace heterog::explain

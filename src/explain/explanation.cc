@@ -61,7 +61,7 @@ std::vector<Spent> spent_by_group(const cost::Problem& problem, const sim::Simul
 
 std::vector<Spent> busiest(const cost::Problem& problem, const sim::Simulated& simulated) {
   std::vector<Spent> all;
-  for (DeviceId device : problem.cluster->device_ids()) {
+  for (DeviceId device : problem.cluster->place_ids()) {
     all.push_back({problem.cluster->device(device).name, simulated.result.device_busy[device]});
   }
   for (LinkId link : id_range<LinkId>(problem.cluster->link_count())) {

@@ -77,7 +77,7 @@ OrderedJson explanation_json(const cost::Problem& problem, const sim::Simulated&
   json["by_kind"] = spent_json(spent_by_kind(problem, simulated, explanation), "kind");
   json["by_group"] = spent_json(spent_by_group(problem, simulated, explanation), "group");
   json["devices"] = OrderedJson::array();
-  for (DeviceId device : problem.cluster->device_ids()) {
+  for (DeviceId device : problem.cluster->place_ids()) {
     const sim::DeviceTime& time = explanation.times[device];
     OrderedJson item = {{"name", problem.cluster->device(device).name},
                         {"computing_seconds", to_seconds(time.computing)},

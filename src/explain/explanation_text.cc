@@ -57,7 +57,7 @@ std::string times_text(const cost::Problem& problem, const sim::Simulated& simul
   const Nanoseconds step = simulated.result.step;
   Table table({"device", "computes", "idle: on its way", "queued", "not made yet", "nothing left",
                "waits most for"});
-  for (DeviceId device : problem.cluster->device_ids()) {
+  for (DeviceId device : problem.cluster->place_ids()) {
     const sim::DeviceTime& time = explanation.times[device];
     const DeviceId other = straggler(time);
     table.add_row({problem.cluster->device(device).name, share_text(time.computing, step),

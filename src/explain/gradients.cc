@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "compiler/layout.h"
 #include "explain/amounts.h"
@@ -16,8 +17,11 @@ namespace {
 struct Way {
   Bytes bytes = 0;
   std::size_t least = 0, most = 0;  // devices
+  std::set<DeviceId> hosts;         // that serve it
 
-  void add(Bytes more, std::size_t devices) {
+  void add(Bytes more, const compiler::ParameterHome& home) {
+    const std::size_t devices = home.device_count();
+    if (home.on_host) hosts.insert(home.server);
     least = bytes == 0 ? devices : std::min(least, devices);
     most = std::max(most, devices);
     bytes += more;
@@ -25,7 +29,10 @@ struct Way {
   std::string text(const char* how) const {
     const std::string devices =
         least == most ? std::to_string(most) : fmt::format("{} to {}", least, most);
-    return fmt::format("{} by {} among {} devices", bytes_text(bytes), how, devices);
+    const std::string on = hosts.empty()       ? ""
+                           : hosts.size() == 1 ? " on a host"
+                                               : fmt::format(" on {} hosts", hosts.size());
+    return fmt::format("{} by {}{} among {} devices", bytes_text(bytes), how, on, devices);
   }
 };
 
@@ -40,7 +47,7 @@ std::string gradients_text(const cost::Problem& problem, const compiler::Strateg
     Way& way = home.replicas.size() == 1                         ? still
                : home.method == compiler::SyncMethod::kAllReduce ? reduced
                                                                  : served;
-    way.add(problem.graph->bytes(parameter, 1), home.replicas.size());
+    way.add(problem.graph->bytes(parameter, 1), home);
   }
   std::string text;
   const auto add = [&](const std::string& more) { text += (text.empty() ? "" : ", ") + more; };

@@ -33,7 +33,7 @@ std::int64_t nanoseconds(JsonObject& event, const char* field) {
 // As sim/trace_io.cc numbers them: a process per device, with two threads, and one for the links.
 void read_rank(const std::string& path, const cost::Problem& problem, std::size_t tasks,
                Lanes& lanes) {
-  const auto devices = static_cast<std::int64_t>(problem.cluster->device_count());
+  const auto devices = static_cast<std::int64_t>(problem.cluster->place_count());
   const auto links = static_cast<std::int64_t>(problem.cluster->link_count());
   const Json json = read_json_file(path);
   JsonObject trace{JsonValue(json, path)};
@@ -54,7 +54,7 @@ void read_rank(const std::string& path, const cost::Problem& problem, std::size_
 
 std::string lane_name(const cost::Problem& problem, std::int64_t process, std::int64_t thread) {
   const cluster::Cluster& cluster = *problem.cluster;
-  if (process < static_cast<std::int64_t>(cluster.device_count())) {
+  if (process < static_cast<std::int64_t>(cluster.place_count())) {
     return cluster.device(DeviceId(static_cast<std::size_t>(process))).name +
            (thread == 0 ? " as run" : " reduces");
   }
@@ -67,7 +67,7 @@ std::string lane_name(const cost::Problem& problem, std::int64_t process, std::i
 MeasuredLanes measured_lanes(const std::string& folder, const cost::Problem& problem,
                              std::size_t tasks) {
   Lanes lanes;
-  for (const DeviceId device : problem.cluster->device_ids()) {
+  for (const DeviceId device : problem.cluster->place_ids()) {
     read_rank(fmt::format("{}/rank{}.json", folder, device.value()), problem, tasks, lanes);
   }
   MeasuredLanes measured{.lanes = OrderedJson::array()};

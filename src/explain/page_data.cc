@@ -114,7 +114,7 @@ OrderedJson lanes_data(const cost::Problem& problem, const sim::Simulated& simul
                     {"task", lane.task}});
   };
   // Of a pipeline, stage by stage.
-  std::vector<std::uint8_t> added(problem.cluster->device_count(), 0);
+  std::vector<std::uint8_t> added(problem.cluster->place_count(), 0);
   if (pipeline) {
     for (std::size_t i = 0; i < pipeline->stages.size(); ++i) {
       for (DeviceId device : pipeline->stages[i].devices) {
@@ -124,7 +124,7 @@ OrderedJson lanes_data(const cost::Problem& problem, const sim::Simulated& simul
       }
     }
   }
-  for (DeviceId device : problem.cluster->device_ids()) {
+  for (DeviceId device : problem.cluster->place_ids()) {
     if (added[device.value()]) continue;
     add(problem.cluster->device(device).name, "device", plan.compute_stream(device));
   }
@@ -138,7 +138,7 @@ void add_memory(const cost::Problem& problem, const sim::Simulated& simulated, O
   constexpr std::size_t kLargest = 5;
   const auto peaks = sim::memory_peaks(problem, simulated.plan, simulated.result);
   json["devices"] = OrderedJson::array();
-  for (DeviceId device : problem.cluster->device_ids()) {
+  for (DeviceId device : problem.cluster->place_ids()) {
     const sim::MemoryPeak& peak = peaks[device];
     OrderedJson memory, largest = OrderedJson::array();
     for (int i = 0; i < sim::kMemoryPurposeCount; ++i) {
@@ -167,7 +167,7 @@ void add_memory(const cost::Problem& problem, const sim::Simulated& simulated, O
     std::vector<Nanoseconds> time;
     std::vector<Bytes> bytes;
   };
-  IdVector<DeviceId, Curve> curves(problem.cluster->device_count());
+  IdVector<DeviceId, Curve> curves(problem.cluster->place_count());
   for (const sim::MemoryPoint& point : sim::memory_curve(simulated.plan, simulated.result)) {
     curves[point.device].time.push_back(point.time);
     curves[point.device].bytes.push_back(point.bytes);
@@ -202,7 +202,7 @@ void add_explanation(const cost::Problem& problem, const DrawnPlan& drawn, Order
     json["upgrades"].push_back({{"name", what.upgrade.name}, {"step", what.step}});
   }
   json["times"] = OrderedJson::array();
-  for (DeviceId device : problem.cluster->device_ids()) {
+  for (DeviceId device : problem.cluster->place_ids()) {
     const sim::DeviceTime& time = explanation.times[device];
     const DeviceId other = straggler(time);
     json["times"].push_back(

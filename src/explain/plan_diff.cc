@@ -198,7 +198,7 @@ std::string Diff::text() const {
   }
   text += "\n" + path.text();
   Table devices({"device", "busy A", "busy B", "B - A", "peak A", "peak B", "B - A"});
-  for (DeviceId device : problem_.cluster->device_ids()) {
+  for (DeviceId device : problem_.cluster->place_ids()) {
     devices.add_row({problem_.cluster->device(device).name,
                      milliseconds_text(to_seconds(a.device_busy[device])),
                      milliseconds_text(to_seconds(b.device_busy[device])),
@@ -262,7 +262,7 @@ OrderedJson Diff::json() const {
                                      {"a_seconds", to_seconds(times.first)},
                                      {"b_seconds", to_seconds(times.second)}});
   }
-  for (DeviceId device : problem_.cluster->device_ids()) {
+  for (DeviceId device : problem_.cluster->place_ids()) {
     json["devices"].push_back({{"name", problem_.cluster->device(device).name},
                                {"a_busy_seconds", to_seconds(a.device_busy[device])},
                                {"b_busy_seconds", to_seconds(b.device_busy[device])},

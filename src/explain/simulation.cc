@@ -67,7 +67,7 @@ OrderedJson simulation_json(const cost::Problem& problem, const sim::Simulated& 
   const auto peaks = sim::memory_peaks(problem, simulated.plan, result);
   const auto work = work_shares(problem, simulated.plan);
   json["devices"] = OrderedJson::array();
-  for (DeviceId device : problem.cluster->device_ids()) {
+  for (DeviceId device : problem.cluster->place_ids()) {
     json["devices"].push_back({{"name", problem.cluster->device(device).name},
                                {"work_share", work[device]},
                                {"busy_seconds", to_seconds(result.device_busy[device])},
@@ -110,7 +110,7 @@ std::string simulation_text(const cost::Problem& problem, const sim::Simulated& 
       milliseconds_text(to_seconds(least)),
       100 * (to_seconds(result.step) / to_seconds(least) - 1));
   Table devices({"device", "type", "busy", "of step", "peak memory", "of", "used"});
-  for (DeviceId device : problem.cluster->device_ids()) {
+  for (DeviceId device : problem.cluster->place_ids()) {
     const double busy = to_seconds(result.device_busy[device]);
     devices.add_row(
         {problem.cluster->device(device).name, problem.cluster->type_of(device).name,
@@ -145,7 +145,7 @@ std::string memory_text(const cost::Problem& problem, const sim::Simulated& simu
   const auto peaks = sim::memory_peaks(problem, simulated.plan, simulated.result);
   Table table({"memory at the peak", "parameters", "optimizer", "gradients", "activations", "other",
                "workspace", "reserve", "peak at", "largest tensor"});
-  for (DeviceId device : problem.cluster->device_ids()) {
+  for (DeviceId device : problem.cluster->place_ids()) {
     const sim::MemoryPeak& peak = peaks[device];
     const auto cell = [&](MemoryPurpose purpose) { return gigabytes_text(peak.of(purpose)); };
     const Bytes other = peak.of(MemoryPurpose::kBuffers) + peak.of(MemoryPurpose::kTemporaries) +
@@ -166,7 +166,7 @@ std::string memory_text(const cost::Problem& problem, const sim::Simulated& simu
 std::string out_of_memory_text(const cost::Problem& problem, const sim::Simulated& simulated) {
   std::string text;
   const auto& first = simulated.result.out_of_memory;
-  for (DeviceId device : problem.cluster->device_ids()) {
+  for (DeviceId device : problem.cluster->place_ids()) {
     const bool is_first = first && first->device == device;
     if (missing(simulated, device) == 0 && !is_first) continue;
     if (!text.empty()) text += ", ";

@@ -20,10 +20,10 @@ std::string wire_name(const std::string& link) {
   return link;
 }
 
-// "nic", "socket", "bus"; "port" of a device.
+// "nic", "socket", "bus"; "port" of a device or host.
 std::string kind_of_wire(const std::string& wire) {
   const std::string kind = wire.substr(wire.rfind('/') + 1);
-  return kind.starts_with("gpu") ? "port" : kind;
+  return kind.starts_with("gpu") || kind == "host" ? "port" : kind;
 }
 
 bool on_a_faster_device(const compiler::Plan& plan, TaskId task, const Upgrade& upgrade) {
@@ -51,9 +51,9 @@ void speed_up(compiler::Plan& plan, const compiler::Strategy& strategy, const Up
 
 std::vector<Upgrade> possible_upgrades(const cluster::Cluster& cluster) {
   std::vector<Upgrade> upgrades;
-  const bool one_by_one = cluster.device_count() <= kMostOneByOne;
+  const bool one_by_one = cluster.place_count() <= kMostOneByOne;
   std::map<DeviceTypeId, std::vector<DeviceId>> of_type;
-  for (DeviceId device : cluster.device_ids()) {
+  for (DeviceId device : cluster.place_ids()) {
     if (one_by_one) upgrades.push_back({cluster.device(device).name, {device}, {}});
     of_type[cluster.device(device).type].push_back(device);
   }

@@ -23,7 +23,7 @@ std::string step_text(std::int64_t batch, Nanoseconds step) {
 }
 
 IdVector<DeviceId, double> work_shares(const cost::Problem& problem, const compiler::Plan& plan) {
-  IdVector<DeviceId, double> work(problem.cluster->device_count(), 0.0);
+  IdVector<DeviceId, double> work(problem.cluster->place_count(), 0.0);
   double sum = 0;
   for (TaskId task : plan.task_ids()) {
     if (plan.kind[task] != compiler::TaskKind::kCompute) continue;
@@ -38,7 +38,7 @@ IdVector<DeviceId, double> work_shares(const cost::Problem& problem, const compi
 
 Busiest busiest_of(const cost::Problem& problem, const sim::SimResult& result) {
   Busiest busiest;
-  for (DeviceId device : problem.cluster->device_ids()) {
+  for (DeviceId device : problem.cluster->place_ids()) {
     if (result.device_busy[device] <= busiest.busy) continue;
     busiest = {.device = device, .link = {}, .busy = result.device_busy[device]};
   }

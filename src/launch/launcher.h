@@ -10,7 +10,7 @@ namespace heterog::launch {
 struct LaunchOptions {
   std::string program = "/proc/self/exe";
   std::vector<std::string> arguments;     // without the program's name
-  std::vector<std::string> device_names;  // of all ranks of the job
+  std::vector<std::string> device_names;  // of all ranks, as they are started (started_in_order)
   int first = 0;                          // of the ranks on this host
   int count = 0;
   std::string master_address = "127.0.0.1";

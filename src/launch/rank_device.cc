@@ -18,7 +18,7 @@ c10::Device nth_gpu(std::size_t position, std::size_t count) {
 
 std::vector<std::string> device_types(const cluster::Cluster& cluster) {
   std::vector<std::string> types;
-  for (const DeviceId device : cluster.device_ids()) types.push_back(cluster.type_of(device).name);
+  for (const DeviceId rank : cluster.place_ids()) types.push_back(rank_type(cluster, rank));
   return types;
 }
 

@@ -91,6 +91,23 @@ std::uint16_t parse_port(const std::string& text, const std::string& name) {
   return port;
 }
 
+std::vector<DeviceId> started_in_order(const cluster::Cluster& cluster) {
+  std::vector<DeviceId> ranks;
+  for (const MachineId id : id_range<MachineId>(cluster.machine_count())) {
+    const cluster::Machine& machine = cluster.machine(id);
+    ranks.insert(ranks.end(), machine.devices.begin(), machine.devices.end());
+    if (machine.host.valid()) ranks.push_back(machine.host);
+  }
+  return ranks;
+}
+
+RankPlace in_job(const cluster::Cluster& cluster, RankPlace place) {
+  const std::vector<DeviceId> ranks = started_in_order(cluster);
+  const auto number = static_cast<std::size_t>(place.rank);
+  if (number < ranks.size()) place.rank = static_cast<int>(ranks[number].value());
+  return place;  // else refused where the ranks meet
+}
+
 Environment process_environment() {
   return [](const char* name) { return std::getenv(name); };
 }

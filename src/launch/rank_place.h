@@ -6,6 +6,9 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
+
+#include "cluster/cluster.h"
 
 namespace heterog::launch {
 
@@ -30,6 +33,12 @@ Environment process_environment();
 // SLURM_LOCALID, SLURM_NTASKS in a step of srun; OMPI_COMM_WORLD_RANK, …; PMI_RANK, PMI_SIZE.
 // Where the ranks meet is MASTER_ADDR and MASTER_PORT for all of them.
 std::optional<RankPlace> read_rank_place(const Environment& environment);
+
+// Starters number ranks host by host: the devices of each machine, then its host, where that serves
+// parameters. In a job all hosts come last, as in the cluster. By a starter's number, the job's.
+std::vector<DeviceId> started_in_order(const cluster::Cluster& cluster);
+// The same rank by its number in the job.
+RankPlace in_job(const cluster::Cluster& cluster, RankPlace place);
 
 // "1 to 65535", named as in the message.
 std::uint16_t parse_port(const std::string& text, const std::string& name);

@@ -9,4 +9,8 @@ std::vector<std::string> device_names(const JobTerms& terms) {
   return names;
 }
 
+std::string rank_type(const cluster::Cluster& cluster, DeviceId rank) {
+  return cluster.is_host(rank) ? "CPU" : cluster.type_of(rank).name;
+}
+
 }  // namespace heterog::launch

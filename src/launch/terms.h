@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "cluster/cluster.h"
 
 namespace heterog::launch {
 
@@ -21,5 +22,9 @@ struct JobTerms {
   bool any_device = false;  // ranks may be other devices than the plan's
 };
 std::vector<std::string> device_names(const JobTerms& terms);
+
+// What a rank has to run on: its device's type; a processor, whichever it is, for a host that
+// serves parameters.
+std::string rank_type(const cluster::Cluster& cluster, DeviceId rank);
 
 }  // namespace heterog::launch

@@ -11,7 +11,7 @@ std::vector<MemoryDrift> memory_drift(const cost::Problem& problem, const compil
   using sim::MemoryPurpose;
   const auto peaks = sim::memory_peaks(problem, plan, result);
   std::vector<MemoryDrift> drift;
-  for (DeviceId device : problem.cluster->device_ids()) {
+  for (DeviceId device : problem.cluster->place_ids()) {
     const sim::MemoryPeak& peak = peaks[device];
     drift.push_back({.device = problem.cluster->device(device).name,
                      .predicted = {.most = peak.total() - peak.of(MemoryPurpose::kReserve),

@@ -18,9 +18,9 @@ bool better(const Evaluation& a, const Evaluation& b) {
 
 Measured judge(const cost::Problem& problem, Nanoseconds step,
                IdVector<DeviceId, Bytes> peak_bytes) {
-  EXPECT(peak_bytes.size() == problem.cluster->device_count());
+  EXPECT(peak_bytes.size() == problem.cluster->place_count());
   Evaluation evaluation{.step = step};
-  for (DeviceId device : problem.cluster->device_ids()) {
+  for (DeviceId device : problem.cluster->place_ids()) {
     const Bytes over = peak_bytes[device] - problem.cluster->device(device).memory_bytes;
     evaluation.missing_bytes += std::max<Bytes>(0, over);
   }

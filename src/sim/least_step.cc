@@ -15,15 +15,35 @@ namespace {
 using cost::Problem;
 using graph::Phase;
 
-// Seconds that an op takes at the least, by type of device; rows of as many numbers as there are
-// types.
+// Devices of a type, or hosts that serve parameters, which run updates alone.
+struct Kind {
+  DeviceTypeId type;
+  bool hosts = false;
+  double count = 0;
+};
+
+std::vector<Kind> kinds_of(const cluster::Cluster& cluster) {
+  std::vector<Kind> kinds;
+  for (DeviceTypeId type : id_range<DeviceTypeId>(cluster.type_count())) kinds.push_back({type});
+  for (DeviceId place : cluster.place_ids()) {
+    const DeviceTypeId type = cluster.device(place).type;
+    const bool hosts = cluster.is_host(place);
+    const auto known = std::ranges::find_if(
+        kinds, [&](const Kind& kind) { return kind.type == type && kind.hosts == hosts; });
+    if (known == kinds.end()) {
+      kinds.push_back({type, hosts, 1});
+    } else {
+      known->count += 1;
+    }
+  }
+  return kinds;
+}
+
+// Seconds that an op takes at the least, by kind of device; rows of as many numbers as there are
+// kinds.
 class LeastWork {
  public:
-  explicit LeastWork(const Problem& problem) : types_(problem.cluster->type_count()) {
-    counts_.assign(types_, 0);
-    for (DeviceId device : problem.cluster->device_ids()) {
-      counts_[problem.cluster->device(device).type.value()] += 1;
-    }
+  explicit LeastWork(const Problem& problem) : kinds_(kinds_of(*problem.cluster)) {
     for (OpId op : problem.folded->ops) {
       if (problem.graph->op(op).phase == Phase::kUpdate) {
         add_update(problem, op);
@@ -36,24 +56,24 @@ class LeastWork {
     }
   }
 
-  // The bound with these weights of a device of each type, which need not sum to 1.
+  // The bound with these weights of a device of each kind, which need not sum to 1.
   double bound(const std::vector<double>& weights) const {
     double sum = 0;
-    for (std::size_t row = 0; row < work_.size(); row += types_) {
-      double least = std::numeric_limits<double>::infinity();
-      for (std::size_t type = 0; type < types_; ++type) {
-        if (counts_[type] > 0) least = std::min(least, weights[type] * work_[row + type]);
+    for (std::size_t row = 0; row < work_.size(); row += kinds_.size()) {
+      double least = kNever;
+      for (std::size_t i = 0; i < kinds_.size(); ++i) {
+        if (kinds_[i].count > 0) least = std::min(least, weights[i] * work_[row + i]);
       }
       sum += least;
     }
     double all = 0;
-    for (std::size_t type = 0; type < types_; ++type) all += counts_[type] * weights[type];
+    for (std::size_t i = 0; i < kinds_.size(); ++i) all += kinds_[i].count * weights[i];
     return sum / all;
   }
 
   // One weight after another, in steps that become smaller.
   double best_bound() const {
-    std::vector<double> weights(types_, 1);
+    std::vector<double> weights(kinds_.size(), 1);
     double best = bound(weights);
     for (double factor = 2; factor > 1.0005; factor = std::sqrt(factor)) {
       for (bool again = true; again;) {
@@ -80,25 +100,26 @@ class LeastWork {
   // Times are rounded to nanoseconds, each by half of one at most.
   static double seconds(Nanoseconds time) { return std::max(0.0, to_seconds(time) - 1e-9); }
   void add_slices(const Problem& problem, OpId op) {
-    for (std::size_t type = 0; type < types_; ++type) {
-      double least = std::numeric_limits<double>::infinity();
+    for (const Kind& kind : kinds_) {
+      double least = kNever;
       for (std::int64_t n : problem.costs.knots()) {
-        const double time = seconds(problem.costs.duration(op, DeviceTypeId(type), n));
+        if (kind.hosts) break;
+        const double time = seconds(problem.costs.duration(op, kind.type, n));
         least = std::min(least, time * static_cast<double>(problem.batch) / static_cast<double>(n));
       }
       work_.push_back(least);
     }
   }
   void add_update(const Problem& problem, OpId op) {
-    for (std::size_t type = 0; type < types_; ++type) {
-      const double launch = problem.cluster->type(DeviceTypeId(type)).launch_seconds;
-      const auto time = problem.costs.duration(op, DeviceTypeId(type), problem.batch);
+    for (const Kind& kind : kinds_) {
+      const double launch = problem.cluster->type(kind.type).launch_seconds;
+      const auto time = problem.costs.duration(op, kind.type, problem.batch);
       work_.push_back(std::max(0.0, seconds(time) - launch));
     }
   }
 
-  std::size_t types_;
-  std::vector<double> counts_;  // devices of each type
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
+  std::vector<Kind> kinds_;
   std::vector<double> work_;
 };
 

@@ -81,7 +81,7 @@ class TraceWriter {
 
   void name_tracks() {
     const cluster::Cluster& cluster = *problem_.cluster;
-    for (DeviceId device : cluster.device_ids()) {
+    for (DeviceId device : cluster.place_ids()) {
       const int pid = static_cast<int>(device.value());
       name_process(pid, cluster.device(device).name + " (" + cluster.type_of(device).name + ")");
       name_thread(pid, kComputeThread, "compute");

@@ -25,7 +25,7 @@ double server_seconds_per_byte(const cluster::Cluster& cluster, DeviceId from, D
 double parameter_server_seconds(const cluster::Cluster& cluster,
                                 const std::vector<DeviceId>& devices) {
   double best = std::numeric_limits<double>::infinity();
-  for (DeviceId server : devices) {
+  for (DeviceId server : cluster::possible_servers(cluster, devices)) {
     double sum = 0;
     for (std::size_t i = 0; i < devices.size(); ++i) {
       const DeviceId d = devices[i];

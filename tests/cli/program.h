@@ -61,6 +61,16 @@ class ProgramTest : public testing::Test {
   std::filesystem::path folder_;
 };
 
+// Machines m-0, m-1, … of two CPUs whose hosts serve parameters.
+inline std::string served_cluster(int machines) {
+  return R"({"format": "heterog-cluster", "version": 1, "name": "served", "machines": [
+      {"name": "m", "count": )" +
+         std::to_string(machines) + R"(, "devices": [{"model": "CPU", "count": 2}],
+       "fabric": {"kind": "switch", "bandwidth_bytes_per_second": 1e9, "latency_seconds": 1e-5},
+       "nic": {"bandwidth_bytes_per_second": 1e9, "latency_seconds": 1e-5},
+       "host_model": "CPU", "host_memory_bytes": 8589934592, "serves_parameters": true}]})";
+}
+
 inline const std::string kTiny =
     "--graph models/vgg19-tiny.json.gz --cluster configs/clusters/heterog-4gpu.json --batch 32";
 

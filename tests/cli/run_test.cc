@@ -298,6 +298,39 @@ TEST_F(Run, StartsTheRanksOfAHostfile) {
   EXPECT_THAT(first->out(), HasSubstr("step 2: loss"));
 }
 
+// Two machines whose hosts serve: of each, two devices and the host, which come last in the job.
+// The losses are those of threads.
+TEST_F(Run, StartsHostsThatServeWithTheirMachines) {
+  const std::string on = " --graph models/lenet5-tiny.json.gz --cluster " +
+                         write("served.json", served_cluster(2)) + " ";
+  const std::string plan = path("served_plan.json");
+  const Finished planned = run("plan --planner ev-ps --batch 8 --out " + plan + on);
+  ASSERT_EQ(planned.code, 0) << planned.err;
+  const std::string two_steps = "run --steps 2 --plan " + plan + on;
+  const std::string more =
+      two_steps + "--hostfile " + write("hosts", "first slots=3\nsecond slots=3\n") +
+      " --master-addr 127.0.0.1 --master-port " + std::to_string(free_port(6'000));
+  Process second(more + " --host second", {}, path("second")),
+      first(more + " --host first", {}, path("first"));
+  EXPECT_EQ(first.wait(), 0) << first.err();
+  EXPECT_EQ(second.wait(), 0) << second.err();
+  EXPECT_THAT(first.out(), HasSubstr("6 ranks, processes"));
+  const auto losses = [](const std::string& out) {
+    std::vector<std::string> found;
+    for (std::size_t at = 0; (at = out.find("loss ", at)) != out.npos; ++at) {
+      found.push_back(out.substr(at, out.find(',', at) - at));
+    }
+    return found;
+  };
+  const std::vector<std::string> said = losses(first.out());
+  EXPECT_EQ(said.size(), 2u);
+  EXPECT_EQ(said, losses(run(two_steps + "--in-threads").out));
+  const Finished few =
+      run(two_steps + "--host first --hostfile " + write("few", "first slots=4\n"));
+  EXPECT_EQ(few.code, 2);
+  EXPECT_THAT(few.err, HasSubstr("has 4 slots in all, cluster served has 4 devices and 2 hosts"));
+}
+
 // Twenty moments, from before the ranks meet to the middle of a step; half of the time ranks are
 // started by heterog, half by something else that does not end the others; by each transport.
 TEST_F(Run, EndsWhenARankIsKilledAtAnyMoment) {

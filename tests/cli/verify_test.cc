@@ -105,6 +105,17 @@ TEST_F(VerifyInProcesses, ProvesProportionalSlicesOnServers) {
   EXPECT_THAT(run("verify --steps 1" + normalised).out, HasSubstr("per slice: 4 batch norms\n"));
 }
 
+// A rank for each device and for each host that serves, of one machine and of two.
+TEST_F(VerifyInProcesses, ProvesServersOnHosts) {
+  for (const int machines : {1, 2}) {
+    const std::string cluster = " --cluster " + write("served.json", served_cluster(machines));
+    expect_proved(" --batch 16 --planner ev-ps" + kLeNet + cluster);
+    expect_proved(" --batch 16 --planner cp-ps --graph models/gnmt4-tiny.json.gz" + cluster);
+    expect_found("skip-pull", " --batch 8 --planner ev-ps" + kMlp + cluster);
+    expect_found("drop-contribution", " --batch 8 --planner ev-ps" + kMlp + cluster);
+  }
+}
+
 TEST_F(VerifyInProcesses, ProvesUnequalSlices) {
   expect_proved(" --plan " + unequal_plan(kLeNet, "ev-ar") + kLeNet + kTwo);
   expect_proved(" --plan " + unequal_plan(kLeNet, "ev-ps") + kLeNet + kTwo);

@@ -240,5 +240,47 @@ TEST_F(Views, ReportIsOnePageWithTheFiguresOfSimulate) {
   }
 }
 
+// A host that serves stands where devices stand, in every view.
+TEST_F(Views, ShowHostsThatServe) {
+  const std::string on = " --graph models/vgg19-tiny.json.gz --cluster " +
+                         write("served.json", served_cluster(2)) + " ";
+  const auto made = [&](const std::string& planner) {
+    const std::string file = path(planner + ".json");
+    const Finished planned = run("plan --batch 16 --planner " + planner + " --out " + file + on);
+    EXPECT_EQ(planned.code, 0) << planned.err;
+    EXPECT_THAT(planned.out,
+                HasSubstr(planner == "ev-ps" ? "by parameter servers on 2 hosts among 4 devices"
+                                             : "by all-reduce among 4 devices"));
+    return file;
+  };
+  const std::string served = made("ev-ps"), reduced = made("ev-ar");
+  const std::string trace = path("trace.json");
+  const Json simulated =
+      output("simulate --check --json" + on + "--plan " + served + " --trace " + trace);
+  ASSERT_EQ(simulated["devices"].size(), 6u);
+  const Json& host = simulated["devices"][5];
+  EXPECT_EQ(host["name"], "m-1/host");
+  EXPECT_EQ(host["work_share"], 0);
+  EXPECT_GT(host["busy_seconds"], 0);
+  EXPECT_EQ(host["capacity_bytes"], 8589934592);
+  EXPECT_GT(host["memory"]["parameters_bytes"], 0);
+  EXPECT_EQ(host["memory"]["activations_bytes"], 0);
+  EXPECT_THAT(read_file(trace), HasSubstr("m-1/host (CPU)"));
+  const Json explained = output("explain --json" + on + "--plan " + served);
+  EXPECT_EQ(explained["devices"][4]["name"], "m-0/host");
+  EXPECT_GT(explained["devices"][4]["computing_seconds"], 0);
+  for (const char* verb : {"explain", "simulate"}) {
+    const Finished text = run(verb + on + "--plan " + served);
+    EXPECT_EQ(text.code, 0) << text.err;
+    EXPECT_THAT(text.out, HasSubstr("m-1/host"));
+  }
+  const Json diff = output("diff --json" + on + served + " " + reduced);
+  EXPECT_GT(diff["devices"][4]["a_busy_seconds"], 0);
+  EXPECT_EQ(diff["devices"][4]["b_busy_seconds"], 0);
+  const std::string page = path("page.html");
+  EXPECT_EQ(run("report" + on + "--plan " + served + " --out " + page).code, 0);
+  EXPECT_THAT(read_file(page), HasSubstr("m-0/host"));
+}
+
 }  // namespace
 }  // namespace heterog::cli

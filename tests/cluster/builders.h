@@ -32,4 +32,12 @@ inline MachineSpec test_machine(std::string name, std::size_t devices,
   return spec;
 }
 
+// Its host serves parameters: 500 bytes, half as fast as a device.
+inline MachineSpec with_server(MachineSpec spec, std::string name = "processor") {
+  spec.server = test_type(std::move(name));
+  spec.server->memory_bytes_per_second = 5e11;
+  spec.host_memory_bytes = 500;
+  return spec;
+}
+
 }  // namespace heterog::cluster

@@ -17,8 +17,8 @@ using support::mutate;
 // Touches every route, so that sanitizers see a bad one.
 double use(const Cluster& c) {
   double sum = 0;
-  for (DeviceId a : c.device_ids()) {
-    for (DeviceId b : c.device_ids()) {
+  for (DeviceId a : c.place_ids()) {
+    for (DeviceId b : c.place_ids()) {
       if (a == b) continue;
       for (LinkId link : c.route(a, b).links) sum += c.link(link).bytes_per_second;
     }
@@ -31,7 +31,8 @@ TEST(ClusterFuzz, TenThousandDamagedClusterFiles) {
   const LinkDatabase links = read_links("configs/links.json");
   const std::vector<std::string> seeds = {read_file("configs/clusters/heterog-12gpu.json"),
                                           read_file("configs/clusters/autosync-b11.json"),
-                                          read_file("configs/clusters/office-mixed.json")};
+                                          read_file("configs/clusters/office-mixed.json"),
+                                          read_file("configs/clusters/tensorflow-ec2-64gpu.json")};
   Rng rng(1);
   int accepted = 0, refused = 0;
   for (int i = 0; i < 10000; ++i) {

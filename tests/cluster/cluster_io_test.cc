@@ -97,8 +97,32 @@ TEST(ClusterFiles, CloudCapsAFlow) {
   const Cluster c = load_cluster("configs/clusters/autosync-b11.json");
   EXPECT_EQ(c.route(DeviceId(0), DeviceId(4)).cap_bytes_per_second, 1.15e9);
   EXPECT_EQ(c.route(DeviceId(0), DeviceId(1)).cap_bytes_per_second, 0);
-  EXPECT_TRUE(c.machine(MachineId(0)).serves_parameters);
   EXPECT_EQ(c.machine(MachineId(0)).host_memory_bytes, Bytes{488} << 30);
+}
+
+TEST(ClusterFiles, HostsOfTensorFlowsBenchmarkServe) {
+  const Cluster c = load_cluster("configs/clusters/tensorflow-ec2-64gpu.json");
+  EXPECT_EQ(c.device_count(), 64u);
+  ASSERT_EQ(c.host_ids().size(), 8u);
+  const Device& host = c.device(c.machine(MachineId(3)).host);
+  EXPECT_EQ(host.name, "p2-3/host");
+  EXPECT_EQ(host.memory_bytes, Bytes{488} << 30);
+  EXPECT_EQ(c.type(host.type).memory_bytes_per_second, 76.8e9);
+}
+
+// The key that decides: nothing else of the two files differs.
+TEST(ClusterFiles, ServesParametersDecidesWhetherAHostIsAPlace) {
+  const auto hosts = [](const std::string& serves) {
+    const std::string text =
+        file(machine(R"({"model": "T4"})", ", " + kFabric + R"(, "host_memory_bytes": 9000000000,
+             "host_model": "CPU", "serves_parameters": )" +
+                                               serves));
+    return parse_cluster(text, "c.json", devices(), read_links("configs/links.json"))
+        .host_ids()
+        .size();
+  };
+  EXPECT_EQ(hosts("true"), 1u);
+  EXPECT_EQ(hosts("false"), 0u);
 }
 
 TEST(ClusterFiles, TheSameCardBehindASlowerHostIsAnotherType) {
@@ -298,6 +322,16 @@ TEST(ClusterFiles, ErrorsNameTheFieldAndWhatWouldBeRight) {
               HasSubstr("two machines are named 'm'"));
   EXPECT_THAT(refusal(file(machine(t4, R"(, "serves_parameters": true)"))),
               HasSubstr("host_memory_bytes"));
+  const std::string memory = R"(, "host_memory_bytes": 9000000000)";
+  EXPECT_THAT(
+      refusal(file(machine(t4, R"(, "serves_parameters": true)" + memory))),
+      AllOf(HasSubstr("machines[0].serves_parameters"), HasSubstr("host_model is missing")));
+  EXPECT_THAT(refusal(file(machine(t4, R"(, "host_model": "CPU-E5-2686")" + memory))),
+              AllOf(HasSubstr("machines[0].host_model"), HasSubstr("unknown device"),
+                    HasSubstr("CPU-E5-2686-v4")));
+  EXPECT_THAT(
+      refusal(file(machine(t4, R"(, "host_model": "CPU", "serves_parameters": true)" + memory))),
+      HasSubstr("fabric is missing, so its devices and its host cannot reach each other"));
   EXPECT_THAT(
       refusal(file(machine(R"({"model": "T4", "count": 1000}, {"model": "T4", "count": 25})",
                            ", " + kFabric))),

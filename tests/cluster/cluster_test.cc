@@ -55,6 +55,89 @@ TEST(Cluster, NumbersDevicesMachineByMachine) {
   EXPECT_FALSE(c.same_machine(DeviceId(1), DeviceId(2)));
 }
 
+// Behind all devices, types and links, which keep their numbers.
+TEST(Cluster, NumbersHostsThatServeBehindDevices) {
+  const Cluster plain = build({test_machine("a", 2), test_machine("b", 1), test_machine("c", 2)});
+  const Cluster c = build(
+      {with_server(test_machine("a", 2)), test_machine("b", 1), with_server(test_machine("c", 2))});
+  EXPECT_EQ(c.device_count(), 5u);
+  ASSERT_EQ(c.place_count(), 7u);
+  EXPECT_THAT(c.host_ids(), ElementsAre(DeviceId(5), DeviceId(6)));
+  EXPECT_FALSE(c.is_host(DeviceId(4)));
+  EXPECT_TRUE(c.is_host(DeviceId(5)));
+  EXPECT_EQ(c.machine(MachineId(0)).host, DeviceId(5));
+  EXPECT_FALSE(c.machine(MachineId(1)).host.valid());
+  EXPECT_EQ(c.machine(MachineId(2)).host, DeviceId(6));
+  EXPECT_THAT(c.machine(MachineId(2)).devices, ElementsAre(DeviceId(3), DeviceId(4)));
+  EXPECT_EQ(c.device(DeviceId(6)).name, "c/host");
+  EXPECT_EQ(c.device(DeviceId(6)).memory_bytes, 500);
+  EXPECT_TRUE(c.same_machine(DeviceId(6), DeviceId(3)));
+  EXPECT_EQ(c.type_of(DeviceId(6)).name, "processor");
+  EXPECT_EQ(c.type_count(), 1u);
+  EXPECT_EQ(c.place_type_count(), 2u);
+  for (LinkId link : id_range<LinkId>(plain.link_count())) {
+    EXPECT_EQ(c.link(link).name, plain.link(link).name);
+  }
+  EXPECT_EQ(c.link_count(), plain.link_count() + 4);  // a port each way of two hosts
+  EXPECT_NE(c.hash(), plain.hash());
+}
+
+// A type that devices have too is one type.
+TEST(Cluster, AHostOfTheDevicesTypeSharesIt) {
+  const Cluster c = build({with_server(test_machine("a", 1), "fast2")});
+  EXPECT_EQ(c.place_type_count(), 2u);
+  MachineSpec same = test_machine("a", 2);
+  same.server = test_type();
+  same.host_memory_bytes = 1;
+  EXPECT_EQ(build({same}).place_type_count(), 1u);
+}
+
+// Its devices reach the host over the fabric, others over the cards; sockets are not crossed, and
+// what feeds a card does not lie before a host.
+TEST(Cluster, RoutesOfHostsThatServe) {
+  MachineSpec ports = test_machine("a", 2), bus = test_machine("b", 2),
+              sockets = test_machine("c", 4), one = test_machine("d", 1);
+  bus.fabric.kind = FabricSpec::Kind::kBus;
+  sockets.fabric.kind = FabricSpec::Kind::kSockets;
+  sockets.fabric.socket_bytes_per_second = 5;
+  for (MachineSpec* spec : {&ports, &bus, &sockets}) spec->fabric.feeds_nic = true;
+  const Cluster c =
+      build({with_server(ports), with_server(bus), with_server(sockets), with_server(one)});
+  // Devices: a 0, 1; b 2, 3; c 4 to 7; d 8; hosts 9 to 12.
+  EXPECT_THAT(route_names(c, 1, 9), ElementsAre("a/gpu1.out", "a/host.in"));
+  EXPECT_THAT(route_names(c, 9, 0), ElementsAre("a/host.out", "a/gpu0.in"));
+  EXPECT_THAT(route_names(c, 2, 10), ElementsAre("b/bus"));
+  EXPECT_THAT(route_names(c, 4, 11), ElementsAre("c/gpu0.out", "c/host.in"));
+  EXPECT_THAT(route_names(c, 7, 11), ElementsAre("c/gpu3.out", "c/host.in"));
+  EXPECT_THAT(route_names(c, 8, 12), ElementsAre("d/gpu0.out", "d/host.in"));
+  EXPECT_THAT(route_names(c, 9, 10), ElementsAre("a/nic.out", "b/nic.in"));
+  EXPECT_THAT(route_names(c, 1, 10), ElementsAre("a/gpu1.out", "a/nic.out", "b/nic.in"));
+  EXPECT_THAT(route_names(c, 10, 2), ElementsAre("b/bus"));
+  EXPECT_THAT(route_names(c, 10, 1), ElementsAre("b/nic.out", "a/nic.in", "a/gpu1.in"));
+  EXPECT_EQ(c.link(c.route(DeviceId(1), DeviceId(9)).links[1]).bytes_per_second, 10);
+  EXPECT_EQ(c.route(DeviceId(1), DeviceId(9)).latency, 1);
+}
+
+TEST(Cluster, PossibleServersAreHostsWhereAnyServe) {
+  const std::vector<DeviceId> replicas = {DeviceId(0), DeviceId(1)};
+  const Cluster without = build({test_machine("a", 2), test_machine("b", 2)});
+  EXPECT_EQ(possible_servers(without, replicas), replicas);
+  const Cluster c = build({test_machine("a", 2), with_server(test_machine("b", 2))});
+  EXPECT_THAT(possible_servers(c, replicas), ElementsAre(DeviceId(4)));
+}
+
+TEST(Cluster, RefusesHostsThatCannotServe) {
+  MachineSpec small = with_server(test_machine("a", 2));
+  small.server->reserve_bytes = 500;
+  EXPECT_THAT(refusal({small}), AllOf(HasSubstr("machine 'a'"), HasSubstr("host_memory_bytes 500"),
+                                      HasSubstr("more than the 500 that processor keeps")));
+  MachineSpec apart = with_server(test_machine("a", 1));
+  apart.fabric.port_bytes_per_second = 0;
+  EXPECT_THAT(refusal({apart}), HasSubstr("its devices and its host cannot reach each other"));
+  EXPECT_THAT(refusal({with_server(test_machine("a", kMaxDevices))}),
+              HasSubstr("1025 devices (and hosts that serve parameters)"));
+}
+
 TEST(Cluster, RoutesInsideAMachineUsePortsAndBetweenMachinesOnlyNics) {
   const Cluster c = build({test_machine("a", 2), test_machine("b", 1)}, {5e-9, 7});
   EXPECT_THAT(route_names(c, 0, 1), ElementsAre("a/gpu0.out", "a/gpu1.in"));

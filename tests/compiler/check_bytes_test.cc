@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "cluster/cluster_io.h"
 #include "compiler/compile.h"
+#include "compiler/problems.h"
 #include "cost/cost_model.h"
 #include "graph/graph_io.h"
 #include "sim/known_problems.h"
@@ -22,6 +23,10 @@ using sim::on;
 
 std::unique_ptr<const cost::Problem> problem_of(const std::string& model,
                                                 const std::string& cluster, std::int64_t batch) {
+  if (cluster == "served") {
+    return served_problem(graph::read_graph("models/" + model + ".json.gz"), 3, {true, false, true},
+                          batch);
+  }
   return cost::make_problem(
       std::make_shared<const graph::ModelGraph>(graph::read_graph("models/" + model + ".json.gz")),
       std::make_shared<const cluster::Cluster>(
@@ -56,7 +61,7 @@ TEST(CheckBytes, RandomStrategiesMoveWhatTheirFormulasSay) {
   int plans = 0, moving = 0;
   for (const char* model : {"lenet5-tiny", "vgg19-tiny", "resnet50-tiny", "bert_large24-tiny",
                             "gnmt4-tiny", "xlnet_large24-tiny", "mobilenet_v2-tiny"}) {
-    for (const char* cluster : {"heterog-8gpu", "celeritas-4gpu", "autosync-b9"}) {
+    for (const char* cluster : {"heterog-8gpu", "celeritas-4gpu", "autosync-b9", "served"}) {
       const auto problem = problem_of(model, cluster, 13);
       for (int i = 0; i < 6; ++i) {
         const Strategy strategy = random_strategy(*problem, rng);

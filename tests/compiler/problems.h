@@ -38,4 +38,28 @@ inline std::unique_ptr<const cost::Problem> model_problem(const std::string& nam
   return toy_problem(graph::read_graph("models/" + name + ".json.gz"), machines, batch, overhead);
 }
 
+// Machines of `devices` devices at 4 GB/s to each other, NICs of 1 GB/s; the host of each serves
+// parameters if `serves` says so.
+inline std::unique_ptr<const cost::Problem> served_problem(graph::ModelGraph graph,
+                                                           std::size_t devices,
+                                                           const std::vector<bool>& serves,
+                                                           std::int64_t batch) {
+  cluster::ClusterBuilder builder("served");
+  for (std::size_t i = 0; i < serves.size(); ++i) {
+    cluster::DeviceType type = cluster::test_type();
+    type.memory_bytes = 1 << 30;
+    cluster::MachineSpec spec =
+        cluster::test_machine("m" + std::to_string(i), devices, std::move(type));
+    spec.fabric = {cluster::FabricSpec::Kind::kSwitch, 4e9};
+    spec.nic = {1e9, 0};
+    if (serves[i]) spec = cluster::with_server(std::move(spec));
+    if (serves[i]) spec.host_memory_bytes = Bytes{1} << 32;
+    builder.add_machine(std::move(spec));
+  }
+  return cost::make_problem(
+      std::make_shared<const graph::ModelGraph>(std::move(graph)),
+      std::make_shared<const cluster::Cluster>(std::move(builder).build("served")),
+      cost::ConstantModel(1e-6), batch);
+}
+
 }  // namespace heterog::compiler

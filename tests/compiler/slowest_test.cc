@@ -64,6 +64,30 @@ TEST_F(WaitForSlowest, StretchesWhatSeveralDevicesCompute) {
   EXPECT_EQ(held(plan, 3), 500);
 }
 
+// A host that updates beside one device is nobody's slowest, and waits for none.
+TEST_F(WaitForSlowest, HostsThatServeDoNotCount) {
+  cluster::ClusterBuilder builder("test");
+  cluster::MachineSpec spec = cluster::with_server(cluster::test_machine("a", 2));
+  for (cluster::DeviceType& type : spec.devices) type.step_deviation = 0.1;
+  spec.server->step_deviation = 0.1;
+  builder.add_machine(std::move(spec));
+  const cluster::Cluster cluster = std::move(builder).build("test");
+  for (const std::size_t computing : {1, 2}) {
+    PlanBuilder builder_of(cluster.place_count(), cluster.link_count());
+    std::vector<DeviceId> places = {DeviceId(2)};  // the host
+    for (std::size_t i = 0; i < computing; ++i) places.push_back(DeviceId(i));
+    for (DeviceId place : places) {
+      const TaskId task = builder_of.add_task(
+          {.kind = TaskKind::kUpdate, .op = OpId(0), .device = place, .duration = 1'000'000});
+      builder_of.hold(task, {builder_of.plan().compute_stream(place), 1'000'000});
+    }
+    Plan plan = std::move(builder_of).finish();
+    wait_for_slowest(cluster, plan);
+    EXPECT_EQ(plan.duration[TaskId(0)], 1'000'000);
+    EXPECT_EQ(plan.duration[TaskId(1)], computing == 1 ? 1'000'000 : 1'056'419);
+  }
+}
+
 TEST_F(WaitForSlowest, OneDeviceWaitsForNobody) {
   EXPECT_EQ(made(0.1, {DeviceId(0), DeviceId(0)}).duration[TaskId(0)], 1'000'000);
   EXPECT_EQ(made(0, {DeviceId(0), DeviceId(1)}).duration[TaskId(0)], 1'000'000);

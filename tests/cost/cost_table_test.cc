@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "cluster/builders.h"
+#include "support/graphs.h"
 
 namespace heterog::cost {
 namespace {
@@ -163,6 +164,27 @@ TEST(CostTable, ProportionalReplicasRoundTheRatioOfSpeeds) {
   EXPECT_THAT(replicas(1.4), ElementsAre(1, 1, 1, 1));
   EXPECT_THAT(replicas(1.6), ElementsAre(2, 2, 1, 1));
   EXPECT_THAT(replicas(0.3), ElementsAre(1, 1, 3, 3));  // "slow" is 3.3 times as fast
+}
+
+// Hosts that serve run updates alone: nothing else is asked about them, and nobody's proportions
+// and means know of them.
+TEST(CostTable, HostsThatServeCostUpdatesAlone) {
+  const ModelGraph graph = support::tiny_mlp_graph();
+  OpId forward, update;
+  for (OpId op : graph.op_ids()) {
+    if (graph.op(op).alias) continue;
+    (graph.op(op).phase == graph::Phase::kUpdate ? update : forward) = op;
+  }
+  cluster::ClusterBuilder builder("served");
+  builder.add_machine(cluster::with_server(cluster::test_machine("a", 2)));
+  const Cluster served = std::move(builder).build("served");
+  const CostTable table = analyze(graph, served, ConstantModel(1e-6), 8);
+  const DeviceTypeId host = served.device(served.machine(MachineId(0)).host).type;
+  EXPECT_EQ(table.duration(update, host, 8), 1000);
+  EXPECT_EQ(table.duration(forward, host, 8), 0);
+  EXPECT_EQ(table.duration(forward, DeviceTypeId(0), 8), 1000);
+  EXPECT_DOUBLE_EQ(table.mean_seconds(forward), 1e-6);
+  EXPECT_THAT(proportional_replicas(served, table), ElementsAre(1, 1));
 }
 
 TEST(CostTable, RefusesBadBatchesAndBadModels) {

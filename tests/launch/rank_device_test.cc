@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cluster/builders.h"
+
 namespace heterog::launch {
 namespace {
 
@@ -47,6 +49,29 @@ TEST(RankDevice, IsTheNextGpuOfItsHost) {
   EXPECT_EQ(last.facts.gpu, "second");
   EXPECT_EQ(last.facts.shares, "second");
   EXPECT_EQ(rank_device(types, place(1, 1, 6), kTwo).facts.gpu, "");
+}
+
+// Whatever their processor is called. Of two machines of two GPUs, those of the second come after
+// those of the first, and the hosts last.
+TEST(RankDevice, HostsThatServeAreProcessors) {
+  cluster::ClusterBuilder builder("served");
+  for (const char* name : {"a", "b"}) {
+    builder.add_machine(
+        cluster::with_server(cluster::test_machine(name, 2, cluster::test_type("T4")), "Xeon"));
+  }
+  const cluster::Cluster cluster = std::move(builder).build("served");
+  const std::vector<std::string> types = device_types(cluster);
+  EXPECT_THAT(types, ElementsAre("T4", "T4", "T4", "T4", "CPU", "CPU"));
+  for (int started = 0; started < 6; ++started) {
+    const RankPlace own = in_job(cluster, place(started, started % 3, 6));
+    const RankDevice device = rank_device(types, own, kTwo);
+    if (started % 3 == 2) {
+      EXPECT_TRUE(device.device.is_cpu());
+      EXPECT_EQ(device.facts.type, "CPU");
+    } else {
+      EXPECT_EQ(device.device.index(), started % 3);
+    }
+  }
 }
 
 // Hosts take turns where all are GPUs; a rank that sees one GPU alone takes it.

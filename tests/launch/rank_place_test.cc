@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "cluster/builders.h"
 
 namespace heterog::launch {
 namespace {
@@ -116,6 +117,28 @@ TEST(RankPlace, SaysWhichVariableIsWrong) {
   EXPECT_THAT(refused(with(torchrun(), "MASTER_PORT", "0")), HasSubstr("1 to 65535"));
   EXPECT_THAT(refused(with(torchrun(), "MASTER_PORT", "65536")), HasSubstr("1 to 65535"));
   EXPECT_THAT(refused(with(torchrun(), "MASTER_ADDR", "a b")), HasSubstr("MASTER_ADDR"));
+}
+
+// Two machines of two devices, of which the first one's host and the last one's serve.
+TEST(RankPlace, StartersNumberHostsThatServeWithTheirMachines) {
+  cluster::ClusterBuilder builder("served");
+  builder.add_machine(cluster::with_server(cluster::test_machine("a", 2)));
+  builder.add_machine(cluster::test_machine("b", 1));
+  builder.add_machine(cluster::with_server(cluster::test_machine("c", 2)));
+  const cluster::Cluster cluster = std::move(builder).build("served");
+  std::vector<std::string> names;
+  for (DeviceId rank : started_in_order(cluster)) names.push_back(cluster.device(rank).name);
+  EXPECT_THAT(names, testing::ElementsAre("a/gpu0", "a/gpu1", "a/host", "b/gpu0", "c/gpu0",
+                                          "c/gpu1", "c/host"));
+  const auto rank_of = [&](int started) {
+    RankPlace place{.rank = started, .local_rank = 1, .world_size = 7};
+    return in_job(cluster, place).rank;
+  };
+  EXPECT_EQ(rank_of(0), 0);
+  EXPECT_EQ(rank_of(2), 5);
+  EXPECT_EQ(rank_of(3), 2);
+  EXPECT_EQ(rank_of(6), 6);
+  EXPECT_EQ(rank_of(7), 7);  // one too many, as it came
 }
 
 }  // namespace

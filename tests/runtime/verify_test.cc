@@ -7,7 +7,9 @@
 #include <cmath>
 #include <filesystem>
 
+#include "base/rng.h"
 #include "compiler/accumulate.h"
+#include "compiler/layout.h"
 #include "runtime/jobs.h"
 #include "runtime/program/faults.h"
 
@@ -82,6 +84,38 @@ TEST_P(TinyZoo, EveryKindOfPlanTrainsAsOneDevice) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, TinyZoo, testing::ValuesIn(graphs_in("models", "-tiny.json.gz")),
+                         test_name);
+
+// Parameter servers on the hosts of two of three machines. Of a mix some name a host, some a
+// replica.
+class Served : public testing::TestWithParam<std::string> {};
+
+TEST_P(Served, HostsThatServeTrainAsOneDevice) {
+  const std::shared_ptr<const cost::Problem> problem =
+      compiler::served_problem(graph::read_graph(GetParam()), 2, {true, false, true}, 16);
+  const std::vector<double> even(6, 1), unequal = {1, 7, 2, 1, 3, 2};
+  expect_exact(problem, weighted(*problem, even, SyncMethod::kParameterServer), "ev-ps");
+  expect_exact(problem, weighted(*problem, unequal, SyncMethod::kParameterServer), "unequal ps");
+  const std::size_t ops = problem->graph->op_count();
+  for (std::uint64_t seed = 0; seed < (ops > 5000 ? 1 : 3); ++seed) {
+    compiler::Strategy mix = random_mix(*problem, seed);
+    const compiler::Layout layout = compiler::lay_out(*problem, mix);
+    Rng rng(seed);
+    for (TensorId parameter : problem->graph->parameters()) {
+      if (layout.home_of[parameter] == compiler::Layout::kNoHome) continue;
+      const compiler::ParameterHome& home = layout.home(parameter);
+      if (home.device_count() < 2 || rng.below(3) == 0) continue;
+      mix.sync.push_back(
+          {parameter, SyncMethod::kParameterServer,
+           rng.below(2) == 0 ? home.replicas.front() : problem->cluster->host_ids()[rng.below(2)]});
+    }
+    expect_exact(problem, mix, fmt::format("random mix {}", seed));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Served, testing::ValuesIn(graphs_in("models", "-tiny.json.gz")),
+                         test_name);
+INSTANTIATE_TEST_SUITE_P(Data, Served, testing::ValuesIn(graphs_in("tests/data", ".json.gz")),
                          test_name);
 
 class SmallSteps : public testing::TestWithParam<std::string> {};

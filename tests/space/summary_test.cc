@@ -156,5 +156,18 @@ TEST(Summary, Of1024DevicesHasAnEstimateForEachOfTheirActions) {
   EXPECT_LT(summary.estimates.at(group, even).compute_seconds, compute(DeviceId(0)));
 }
 
+// Over ports of 4 GB/s. Without hosts that serve, one device serves the other: a push and a pull of
+// 0.25 ns a byte. On the host, both devices push and pull.
+TEST(Communication, ParameterServersAreOnHostsWhereAnyServe) {
+  for (const bool serves : {false, true}) {
+    const auto problem = compiler::served_problem(support::tiny_mlp_graph(), 2, {serves}, 12);
+    const auto sync = summarize_sync(*problem, {DeviceId(0), DeviceId(1)});
+    double seconds = 0;
+    for (const SyncSeconds& group : sync) seconds += group.parameter_server;
+    const auto bytes = static_cast<double>(problem->graph->parameter_elements() * 4);
+    EXPECT_NEAR(seconds, bytes * (serves ? 1e-9 : 0.5e-9), 1e-15);
+  }
+}
+
 }  // namespace
 }  // namespace heterog::space

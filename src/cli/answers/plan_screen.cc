@@ -54,7 +54,7 @@ std::string memory_line(const PlanScreen& screen) {
   }
   DeviceId fullest;
   double most = -1;
-  for (DeviceId device : screen.problem.cluster->device_ids()) {
+  for (DeviceId device : screen.problem.cluster->place_ids()) {
     const double part = static_cast<double>(simulated.result.peak_bytes[device]) /
                         static_cast<double>(simulated.plan.capacity[device]);
     if (part <= most) continue;

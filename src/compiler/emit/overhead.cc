@@ -62,7 +62,7 @@ void add_overheads(const cluster::Cluster& cluster, PlanBuilder& builder) {
     return cluster.device(device).overhead_seconds_per_byte;
   };
   double greatest = 0;
-  for (DeviceId device : cluster.device_ids()) greatest = std::max(greatest, overhead(device));
+  for (DeviceId device : cluster.place_ids()) greatest = std::max(greatest, overhead(device));
   if (greatest == 0) return;
   builder.end_task();
   const Plan& plan = builder.plan();

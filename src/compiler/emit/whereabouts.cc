@@ -6,7 +6,7 @@ namespace heterog::compiler {
 Whereabouts::Whereabouts(const cost::Problem& problem, const Layout& layout)
     : problem_(problem),
       layout_(layout),
-      devices_(problem.cluster->device_count()),
+      devices_(problem.cluster->place_count()),
       instances_by_device_(layout, devices_),
       first_task_(problem.graph->op_count()),
       first_buffer_(problem.graph->tensor_count()),
@@ -58,7 +58,7 @@ void Whereabouts::set_total(TensorId tensor, std::vector<Location> locations) {
 
 std::vector<DeviceId> Whereabouts::keepers(TensorId tensor) const {
   std::vector<DeviceId> devices;
-  for (DeviceId device : problem_.cluster->device_ids()) {
+  for (DeviceId device : problem_.cluster->place_ids()) {
     if (resident(tensor, device) > 0) devices.push_back(device);
   }
   return devices;

@@ -31,11 +31,11 @@ launch::JobTerms terms_of(const Job& job, const IdVector<DeviceId, Bytes>& peak_
   for (const std::string& other : options.others) hasher.add(other);
   launch::JobTerms terms{.hash = hasher.value(), .any_device = options.any_device};
   const cluster::Cluster& cluster = *job.problem->cluster;
-  for (const DeviceId device : cluster.device_ids()) {
+  for (const DeviceId device : cluster.place_ids()) {
     const cluster::DeviceType& type = cluster.type_of(device);
     terms.ranks.push_back(
         {.device = cluster.device(device).name,
-         .type = type.name,
+         .type = launch::rank_type(cluster, device),
          .needed_bytes = std::max<Bytes>(0, peak_bytes[device] - type.reserve_bytes)});
   }
   return terms;
