@@ -353,7 +353,8 @@ class Search {
   void climb_starts() {
     choose_starts();
     for (Start& start : starts_) settle_start(start);
-    starts_ = halve(evaluator_, std::move(starts_), context_.rng, kHalved);
+    starts_ = halve(evaluator_, std::move(starts_), context_.rng, kHalved, options_.scorer,
+                    options_.drawn);
     for (const Start& start : starts_) {
       consider(start.tried.strategy, start.tried.evaluation, start.name);
     }
@@ -415,7 +416,8 @@ class Search {
       const auto left = static_cast<double>(annealed.size() - i);
       keep(
           anneal(evaluator_, annealed[i].tried.strategy, context_.rng,
-                 {.evaluations = kUnbounded, .until = now + (kAnnealed - now) / left, .hot = kHot}),
+                 {.evaluations = kUnbounded, .until = now + (kAnnealed - now) / left, .hot = kHot,
+                  .scorer = options_.scorer, .drawn = options_.drawn}),
           annealed[i].name, "annealing");
     }
     // Nothing new to evaluate for this many rounds: the space is exhausted.
@@ -424,7 +426,8 @@ class Search {
          start = kick(best.tried.strategy)) {
       const std::int64_t before = evaluator_.evaluations();
       keep(local_search(evaluator_, start, context_.rng,
-                        {.evaluations = kUnbounded, .patience = options_.patience}),
+                        {.evaluations = kUnbounded, .patience = options_.patience,
+                         .scorer = options_.scorer, .drawn = options_.drawn}),
            best.name, "local-search");
       stale = evaluator_.evaluations() == before ? stale + 1 : 0;
     }
