@@ -1,15 +1,15 @@
 """What the scorer of moves is worth: how many plans searches simulate to come near the best known.
 
     scripts/reproduce/move_scorer.sh [--cases MODEL ...] [--clusters NAME ...] [--planners NAME ...]
-        [--evaluations N] [--seeds K] [--scorer FILE] [--drawn N]
+        [--evaluations N] [--seeds K] [--drawn N] --scorer FILE
 
 Every planner plans every case with the same seeds and the same number of evaluations, with and
 without the scorer. Printed are the medians over the seeds of the evaluations after which the best
 plan so far is within 2 % and within 5 % of the best known ("-": not within so many), and the mean
 of the steps in the end. The best known is that of any of these runs or of best_known.json, which
 is not written. In the end: the median over all of how many times as many evaluations the scorer
-takes, and the worst; a run that does not get there counts as the whole budget. --scorer names one
-trained without the models in question: docs/search.md says how. HETEROG_BIN names another program
+takes, and the worst; a run that does not get there counts as the whole budget. --scorer names what
+`heterog train --moves` has made without the models in question: docs/search.md says how. HETEROG_BIN names another program
 than that of the release preset.
 """
 
@@ -73,12 +73,12 @@ def main():
     parser.add_argument("--planners", nargs="+", default=list(PLANNERS), choices=PLANNERS)
     parser.add_argument("--evaluations", type=int, default=2000)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--scorer", type=Path, help="in place of the shipped one")
+    parser.add_argument("--scorer", type=Path, required=True)
     parser.add_argument("--drawn", type=int, help="moves drawn for each that is simulated")
     given = parser.parse_args()
-    scored = [f"scorer={given.scorer}"] if given.scorer else []
+    scored = [f"scorer={given.scorer}"]
     scored += [f"drawn={given.drawn}"] if given.drawn else []
-    ways = {"without": ["drawn=1"], "with": scored}
+    ways = {"without": [], "with": scored}
     known = json.loads(KNOWN.read_text()) if KNOWN.is_file() else {}
     ratios = {2: [], 5: []}
     worse = []

@@ -113,7 +113,7 @@ int run_plan(const PlanOptions& options, const Caller& caller) {
            "--no-policy: given beside --planner {}; it is for {}, without options",
            printable(options.planner, 400), kPortfolio);
   const std::string planner =
-      options.no_policy ? fmt::format("{}:proposals=0,drawn=1", kPortfolio) : options.planner;
+      options.no_policy ? fmt::format("{}:proposals=0", kPortfolio) : options.planner;
   const Stopwatch watch;
   const planner::Budget budget = start_budget(options.budget, "planning", caller);
   const loading::LoadedProblem loaded = loading::load_problem_file(options.problem);

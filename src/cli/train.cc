@@ -45,12 +45,13 @@ int run_train_moves(const policy::TrainConfig& config, const TrainVerbOptions& o
   const Stopwatch watch;
   {
     Progress progress(caller, "searching");
-    summary = policy::train_moves(config, {.out_dir = options.out,
-                                           .threads = options.common.threads,
-                                           .log = options.lessons,
-                                           .progress = [&](double part) {
-                                             progress.show(part, fmt::format("{:.0f} %", 100 * part));
-                                           }});
+    summary =
+        policy::train_moves(config, {.out_dir = options.out,
+                                     .threads = options.common.threads,
+                                     .log = options.lessons,
+                                     .progress = [&](double part) {
+                                       progress.show(part, fmt::format("{:.0f} %", 100 * part));
+                                     }});
   }
   if (options.common.json) {
     OrderedJson json;
@@ -63,12 +64,13 @@ int run_train_moves(const policy::TrainConfig& config, const TrainVerbOptions& o
     json["train_seconds"] = watch.seconds();
     print_json(caller, json);
   } else {
-    print(caller,
-          "{} moves on {} problems, of which {:.1f} % helped, {}; scorer in {}\non problems that it "
-          "was not fitted to: AUC {:.3f}, a move that helps among the best quarter in {:.0f} % of "
-          "rounds with one",
-          summary.moves, summary.problems, 100 * summary.helped, duration_text(watch.seconds()),
-          summary.path, summary.auc, 100 * summary.kept);
+    print(
+        caller,
+        "{} moves on {} problems, of which {:.1f} % helped, {}; scorer in {}\non problems that it "
+        "was not fitted to: AUC {:.3f}, a move that helps among the best quarter in {:.0f} % of "
+        "rounds with one",
+        summary.moves, summary.problems, 100 * summary.helped, duration_text(watch.seconds()),
+        summary.path, summary.auc, 100 * summary.kept);
   }
   return 0;
 }
@@ -117,12 +119,14 @@ void add_train(CLI::App& app, Action& chosen) {
   verb.add_option("--out", options->out, "Folder of the run: checkpoints, log, config as resolved")
       ->required();
   verb.add_option("--set", options->set, "key=value in place of the config's, may be repeated");
-  verb.add_option("--lessons", options->lessons,
-                  "A train.ckpt of an earlier run, whose teacher's plans are taken; with --moves its "
-                  "moves.log");
+  verb.add_option(
+      "--lessons", options->lessons,
+      "A train.ckpt of an earlier run, whose teacher's plans are taken; with --moves its "
+      "moves.log");
   verb.add_flag("--resume", options->resume,
                 "Go on from the last checkpoint in --out; anew where there is none yet");
-  verb.add_flag("--moves", options->moves, "Learn which moves help a search, in place of what to propose");
+  verb.add_flag("--moves", options->moves,
+                "Learn which moves help a search, in place of what to propose");
   add_common(verb, options->common);
   verb.footer(
       "Example:\n  heterog train --config configs/train/small.json --out runs/small "

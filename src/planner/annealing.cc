@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "planner/move_drawer.h"
+#include "planner/scorer/move_drawer.h"
 #include "planner/starts.h"
 
 namespace heterog::planner {
@@ -21,6 +21,9 @@ bool accept(const Evaluation& next, const Evaluation& now, double temperature, d
   const double longer = to_seconds(next.step - now.step) / to_seconds(now.step);
   return draw < std::exp(-longer / temperature);
 }
+
+// From this temperature down scores count in full.
+constexpr double kSharp = 1e-3;
 
 struct AnnealingSettings : ScorerOptions {
   double hot = AnnealingOptions{}.hot, cold = AnnealingOptions{}.cold;
@@ -84,12 +87,14 @@ SearchResult anneal(BatchEvaluator& evaluator, const compiler::Strategy& start, 
     const double temperature =
         options.hot * std::pow(options.cold / options.hot, std::max(by_count, by_budget));
 
+    // Where it is hot, where a move leads matters more than whether it helps at once.
+    const double sharpness = std::min(1.0, kSharp / temperature);
     std::vector<MoveKind> drawn;
     std::vector<Candidate> candidates;
     std::vector<compiler::Strategy> strategies;
     const std::int64_t size = std::min(options.round, end - evaluator.evaluations());
     for (const DrawnMove& one :
-         drawer.draw(incumbent, kinds, static_cast<std::size_t>(size), rng)) {
+         drawer.draw(incumbent, kinds, static_cast<std::size_t>(size), rng, sharpness)) {
       drawn.push_back(one.kind);
       candidates.push_back(apply(incumbent.candidate, one.move));
       strategies.push_back(to_strategy(candidates.back()));
@@ -103,6 +108,7 @@ SearchResult anneal(BatchEvaluator& evaluator, const compiler::Strategy& start, 
     for (std::size_t i = 0; i < candidates.size(); ++i) {
       const Evaluation& evaluation = measured[i].evaluation;
       kinds.learn(drawn[i], better(evaluation, now));
+      drawer.learn(i, better(evaluation, now));
       if (better(evaluation, best.evaluation)) best = {strategies[i], evaluation};
       const double draw = rng.uniform();
       if (taken || !accept(evaluation, now, temperature, draw)) continue;

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "planner/move_drawer.h"
+#include "planner/scorer/move_drawer.h"
 #include "planner/starts.h"
 
 namespace heterog::planner {
@@ -83,8 +83,9 @@ SearchResult local_search(BatchEvaluator& evaluator, const compiler::Strategy& s
             {helpful[0].move, helpful[0].kind, apply(incumbent.candidate, helpful[0].move), {}});
       }
     }
-    if (round.size() < size) {
-      for (DrawnMove& drawn : drawer.draw(incumbent, kinds, size - round.size(), rng)) {
+    const std::size_t carried = round.size();
+    if (carried < size) {
+      for (DrawnMove& drawn : drawer.draw(incumbent, kinds, size - carried, rng)) {
         Candidate candidate = apply(incumbent.candidate, drawn.move);
         round.push_back({std::move(drawn.move), drawn.kind, std::move(candidate), {}});
       }
@@ -99,6 +100,7 @@ SearchResult local_search(BatchEvaluator& evaluator, const compiler::Strategy& s
       round[i].measured = measured[i];
       const bool helped = better(measured[i].evaluation, incumbent.measured.evaluation);
       kinds.learn(round[i].kind, helped);
+      if (i >= carried) drawer.learn(i - carried, helped);
       if (helped) helpful.push_back(std::move(round[i]));
     }
     in_vain = helpful.empty() ? in_vain + static_cast<std::int64_t>(size) : 0;
@@ -114,10 +116,11 @@ SearchResult local_search(BatchEvaluator& evaluator, const compiler::Strategy& s
 }
 
 PlannerEntry local_search_entry(const MoveScorerSource& scorers) {
-  return planner_entry<LocalSearchSettings>("local-search", "changes a few groups and keeps what helps",
-                                       kFields, [scorers](const LocalSearchSettings& options) {
-                                         return std::make_unique<LocalSearch>(options, scorers);
-                                       });
+  return planner_entry<LocalSearchSettings>(
+      "local-search", "changes a few groups and keeps what helps", kFields,
+      [scorers](const LocalSearchSettings& options) {
+        return std::make_unique<LocalSearch>(options, scorers);
+      });
 }
 
 }  // namespace heterog::planner

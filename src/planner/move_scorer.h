@@ -25,28 +25,28 @@ class MoveScorer {
 // Moves that are drawn for each one that is simulated, where there is a scorer.
 inline constexpr std::int64_t kDrawnMoves = 4;
 
-// Makes the scorer that a file holds for a problem, which has to outlive it. An empty path: the
-// shipped file, and no scorer where that is not installed. An empty function: no scorer.
-using MoveScorerSource = std::function<std::unique_ptr<MoveScorer>(
-    const cost::Problem& problem, const std::string& path)>;
+// Makes the scorer that a file holds for a problem, which has to outlive it.
+using MoveScorerSource = std::function<std::unique_ptr<MoveScorer>(const cost::Problem& problem,
+                                                                   const std::string& path)>;
 
 // What planners that search let their users choose.
 struct ScorerOptions {
-  std::int64_t drawn = kDrawnMoves;  // 1: no scorer
-  std::string scorer;                // its file
+  std::int64_t drawn = kDrawnMoves;
+  std::string scorer;  // its file; empty: no scorer
 };
 template <class Options>
 inline constexpr Field<Options> kDrawnField = {
-    "drawn", "moves that are drawn for each that is simulated, of which a scorer chooses; 1: all",
+    "drawn", "moves that are drawn for each that is simulated, where there is a scorer",
     IntegerField<Options>{&Options::drawn, {1, 1024}}};
 template <class Options>
-inline constexpr Field<Options> kScorerField = {
-    "scorer", "what chooses among moves", FileField<Options>{&Options::scorer, "the shipped one"}};
+inline constexpr Field<Options> kScorerField = {"scorer",
+                                                "what chooses among moves, made by train --moves",
+                                                FileField<Options>{&Options::scorer, "none"}};
 
 inline std::unique_ptr<MoveScorer> make_scorer(const MoveScorerSource& source,
                                                const ScorerOptions& options,
                                                const cost::Problem& problem) {
-  if (!source || options.drawn == 1) return nullptr;
+  if (!source || options.scorer.empty()) return nullptr;
   return source(problem, options.scorer);
 }
 

@@ -414,11 +414,13 @@ class Search {
     for (std::size_t i = 0; i < annealed.size(); ++i) {
       const double now = evaluator_.used();
       const auto left = static_cast<double>(annealed.size() - i);
-      keep(
-          anneal(evaluator_, annealed[i].tried.strategy, context_.rng,
-                 {.evaluations = kUnbounded, .until = now + (kAnnealed - now) / left, .hot = kHot,
-                  .scorer = options_.scorer, .drawn = options_.drawn}),
-          annealed[i].name, "annealing");
+      keep(anneal(evaluator_, annealed[i].tried.strategy, context_.rng,
+                  {.evaluations = kUnbounded,
+                   .until = now + (kAnnealed - now) / left,
+                   .hot = kHot,
+                   .scorer = options_.scorer,
+                   .drawn = options_.drawn}),
+           annealed[i].name, "annealing");
     }
     // Nothing new to evaluate for this many rounds: the space is exhausted.
     int stale = 0;
@@ -426,8 +428,10 @@ class Search {
          start = kick(best.tried.strategy)) {
       const std::int64_t before = evaluator_.evaluations();
       keep(local_search(evaluator_, start, context_.rng,
-                        {.evaluations = kUnbounded, .patience = options_.patience,
-                         .scorer = options_.scorer, .drawn = options_.drawn}),
+                        {.evaluations = kUnbounded,
+                         .patience = options_.patience,
+                         .scorer = options_.scorer,
+                         .drawn = options_.drawn}),
            best.name, "local-search");
       stale = evaluator_.evaluations() == before ? stale + 1 : 0;
     }

@@ -5,7 +5,7 @@
 
 #include "base/json_reader.h"
 #include "base/text.h"
-#include "planner/move_features.h"
+#include "planner/scorer/move_features.h"
 #include "tensors/tensor_file_io.h"
 
 namespace heterog::policy {
@@ -55,8 +55,8 @@ const at::Tensor& tensor(const TensorFile& file, const std::string& name, at::Sc
   VALIDATE(at != file.tensors.end(), "{}: tensor {} is missing", path, name);
   VALIDATE(at->second.scalar_type() == type && at->second.dim() == dimensions,
            "{}: tensor {} has another shape or type than expected", path, name);
-  VALIDATE(at->second.isfinite().all().item<bool>(),
-           "{}: tensor {} holds what is no finite number", path, name);
+  VALIDATE(at->second.isfinite().all().item<bool>(), "{}: tensor {} holds what is no finite number",
+           path, name);
   return at->second;
 }
 
@@ -88,8 +88,7 @@ planner::MoveNetwork load_moves(const std::string& path) {
     const std::string name = fmt::format("layer{}.weights", l);
     if (l > 0 && !file.tensors.contains(name)) break;
     const at::Tensor& weights = tensor(file, name, at::kFloat, 2, path);
-    const at::Tensor& biases =
-        tensor(file, fmt::format("layer{}.biases", l), at::kFloat, 1, path);
+    const at::Tensor& biases = tensor(file, fmt::format("layer{}.biases", l), at::kFloat, 1, path);
     VALIDATE(weights.size(0) == width && weights.size(1) == biases.size(0) &&
                  weights.size(1) >= 1 && weights.size(1) <= kMostWidth,
              "{}: tensor {} does not fit what is before or behind it", path, name);

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "planner/move_network.h"
+#include "planner/scorer/move_network.h"
 #include "policy/move_log.h"
 
 namespace heterog::policy {

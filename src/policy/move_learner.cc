@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "base/rng.h"
-#include "planner/move_features.h"
+#include "planner/scorer/move_features.h"
 #include "tensors/seeded_generator.h"
 
 namespace heterog::policy {
@@ -59,8 +59,7 @@ planner::MoveNetwork fit_moves(const MoveLog& log, const MoveFit& fit) {
     before = next;
   }
   torch::optim::Adam adam(
-      parameters,
-      torch::optim::AdamOptions(fit.learning_rate).weight_decay(fit.weight_decay));
+      parameters, torch::optim::AdamOptions(fit.learning_rate).weight_decay(fit.weight_decay));
   auto& options = static_cast<torch::optim::AdamOptions&>(adam.param_groups()[0].options());
   const std::int64_t steps = fit.epochs * ((rows + fit.rows - 1) / fit.rows);
   std::int64_t step = 0;
@@ -73,8 +72,8 @@ planner::MoveNetwork fit_moves(const MoveLog& log, const MoveFit& fit) {
         values = layers[l]->forward(values);
         if (l + 1 < layers.size()) values = values.relu();
       }
-      const torch::Tensor loss = torch::binary_cross_entropy_with_logits(
-          values.squeeze(1), helped.index_select(0, some));
+      const torch::Tensor loss =
+          torch::binary_cross_entropy_with_logits(values.squeeze(1), helped.index_select(0, some));
       options.lr(fit.learning_rate * static_cast<double>(steps - step++) /
                  static_cast<double>(steps));
       adam.zero_grad();
@@ -86,9 +85,9 @@ planner::MoveNetwork fit_moves(const MoveLog& log, const MoveFit& fit) {
   planner::MoveNetwork network;
   for (const torch::nn::Linear& layer : layers) {
     const bool first = network.layers.empty();
-    network.layers.push_back(plain_layer(
-        *layer, first ? mean : torch::zeros({layer->weight.size(1)}),
-        first ? deviation : torch::ones({layer->weight.size(1)})));
+    network.layers.push_back(plain_layer(*layer,
+                                         first ? mean : torch::zeros({layer->weight.size(1)}),
+                                         first ? deviation : torch::ones({layer->weight.size(1)})));
   }
   return network;
 }

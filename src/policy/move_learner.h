@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "planner/move_network.h"
+#include "planner/scorer/move_network.h"
 #include "policy/move_log.h"
 
 namespace heterog::policy {

@@ -8,7 +8,7 @@
 #include "planner/baselines.h"
 #include "planner/estimated_layouts.h"
 #include "planner/kind_chooser.h"
-#include "planner/move_features.h"
+#include "planner/scorer/move_features.h"
 #include "planner/settle.h"
 #include "planner/starts.h"
 
@@ -111,7 +111,8 @@ class Walk {
       return;
     }
     Incumbent all = from;
-    for (const std::size_t i : helpful) all.candidate = planner::apply(all.candidate, moves[i].move);
+    for (const std::size_t i : helpful)
+      all.candidate = planner::apply(all.candidate, moves[i].move);
     all.measured = evaluator_.evaluate(planner::to_strategy(all.candidate));
     Incumbent& best = next[helpful.front()];
     from = oracle::better(all.measured.evaluation, best.measured.evaluation) ? std::move(all)
@@ -137,8 +138,8 @@ double gain(const oracle::Evaluation& now, const oracle::Evaluation& next) {
   return std::clamp(to_seconds(now.step - next.step) / to_seconds(now.step), -1.0, 1.0);
 }
 
-void log_moves(oracle::Oracle& oracle, std::int64_t evaluations, Rng rng,
-               const std::string& name, MoveLog& log) {
+void log_moves(oracle::Oracle& oracle, std::int64_t evaluations, Rng rng, const std::string& name,
+               MoveLog& log) {
   log.names.push_back(name);
   oracle::BatchEvaluator evaluator(oracle);
   const space::GroupSummaries groups = space::summarize_groups(evaluator.problem());

@@ -4,9 +4,6 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "base/nearest_file.h"
-#include "base/own_file.h"
-#include "base/text.h"
 #include "base/thread_pool.h"
 #include "oracle/simulated_oracle.h"
 #include "planner/starts.h"
@@ -20,8 +17,9 @@ namespace heterog::policy {
 namespace {
 
 MoveLog log_searches(const TrainConfig& config, const MoveTrainOptions& options) {
-  VALIDATE(!config.graphs.empty() && config.random_cases > 0,
-           "training config: graphs, random_cases: moves are learnt on random cases of some graphs");
+  VALIDATE(
+      !config.graphs.empty() && config.random_cases > 0,
+      "training config: graphs, random_cases: moves are learnt on random cases of some graphs");
   ThreadPool threads(options.threads);
   ProblemLoader loader(config);
   MoveLog log;
@@ -29,10 +27,11 @@ MoveLog log_searches(const TrainConfig& config, const MoveTrainOptions& options)
     const std::optional<NamedProblem> named = loader.random(i);
     if (named) {
       oracle::SimulatedOracle oracle(*named->problem, threads);
-      log_moves(oracle,
-                std::min(config.teacher_evaluations, planner::one_shot_evaluations(*named->problem)),
-                random_stream(config, RandomStream::kTeacher).split(static_cast<std::uint64_t>(i)),
-                named->name, log);
+      log_moves(
+          oracle,
+          std::min(config.teacher_evaluations, planner::one_shot_evaluations(*named->problem)),
+          random_stream(config, RandomStream::kTeacher).split(static_cast<std::uint64_t>(i)),
+          named->name, log);
     }
     if (options.progress) {
       options.progress(static_cast<double>(i + 1) / static_cast<double>(config.random_cases));
@@ -48,16 +47,6 @@ MoveLog without_left_out(const MoveLog& log, const TrainConfig& config) {
     return std::ranges::find(config.leave_out, name.substr(0, name.find(' '))) ==
            config.leave_out.end();
   });
-}
-
-// Empty if it is not installed.
-std::string shipped_moves_path() {
-  const std::string here = (std::filesystem::current_path() / ".").string();
-  for (const std::string& start : {own_file(), here}) {
-    const std::string found = nearest_above(start, "models/policies/moves.ckpt");
-    if (!found.empty()) return found;
-  }
-  return "";
 }
 
 }  // namespace
@@ -96,10 +85,8 @@ MoveTrainSummary train_moves(const TrainConfig& config, const MoveTrainOptions& 
 planner::MoveScorerSource move_scorers() {
   return [](const cost::Problem& problem,
             const std::string& path) -> std::unique_ptr<planner::MoveScorer> {
-    const std::string file = path.empty() ? shipped_moves_path() : path;
-    if (file.empty()) return nullptr;
     return std::make_unique<planner::NetworkMoveScorer>(
-        problem, std::make_shared<const planner::MoveNetwork>(load_moves(file)));
+        problem, std::make_shared<const planner::MoveNetwork>(load_moves(path)));
   };
 }
 

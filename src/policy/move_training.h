@@ -31,8 +31,7 @@ struct MoveTrainSummary {
 // number of threads.
 MoveTrainSummary train_moves(const TrainConfig& config, const MoveTrainOptions& options);
 
-// Scorers of files that train_moves has written; the shipped one is models/policies/moves.ckpt in
-// the nearest folder above the program or the library, else above the working directory.
+// Scorers of files that train_moves has written.
 planner::MoveScorerSource move_scorers();
 
 }  // namespace heterog::policy

@@ -29,9 +29,8 @@ constexpr std::array<Field<PortfolioPlannerOptions>, 7> kFields = {
       planner::IntegerField<PortfolioPlannerOptions>{&PortfolioPlannerOptions::pipelines,
                                                      {0, 10'000}}},
      planner::kDrawnField<PortfolioPlannerOptions>,
-     {"scorer", "what chooses among moves",
-      planner::FileField<PortfolioPlannerOptions>{&PortfolioPlannerOptions::scorer_file,
-                                                  "the shipped one"}}}};
+     {"scorer", "what chooses among moves, made by train --moves",
+      planner::FileField<PortfolioPlannerOptions>{&PortfolioPlannerOptions::scorer_file, "none"}}}};
 
 // Path of the policy; nothing if none was named and the shipped one is not installed.
 std::optional<std::string> checkpoint_of(const PortfolioPlannerOptions& options) {

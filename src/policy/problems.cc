@@ -23,8 +23,8 @@ std::optional<NamedProblem> ProblemLoader::given(
 }
 
 std::optional<NamedProblem> ProblemLoader::random(std::int64_t number) {
-  Rng rng = random_stream(config_, RandomStream::kRandomCases)
-                .split(static_cast<std::uint64_t>(number));
+  Rng rng =
+      random_stream(config_, RandomStream::kRandomCases).split(static_cast<std::uint64_t>(number));
   const TrainGraph& entry = config_.graphs[rng.below(config_.graphs.size())];
   const std::int64_t base = entry.batches[rng.below(entry.batches.size())];
   const auto cluster = std::make_shared<const cluster::Cluster>(random_cluster(

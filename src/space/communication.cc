@@ -29,8 +29,7 @@ double server_seconds_per_byte(const cluster::Cluster& cluster,
       const DeviceId d = devices[i];
       const bool first = i == 0 || !cluster.same_machine(devices[i - 1], d);
       if (d == server || (!first && !cluster.same_machine(d, server))) continue;
-      sum +=
-          push_seconds_per_byte(cluster, d, server) + push_seconds_per_byte(cluster, server, d);
+      sum += push_seconds_per_byte(cluster, d, server) + push_seconds_per_byte(cluster, server, d);
     }
     best = std::min(best, sum);
   }

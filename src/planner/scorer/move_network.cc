@@ -1,9 +1,9 @@
 // Forward passes.
-#include "planner/move_network.h"
+#include "planner/scorer/move_network.h"
 
 #include <algorithm>
 
-#include "planner/move_features.h"
+#include "planner/scorer/move_features.h"
 
 namespace heterog::planner {
 

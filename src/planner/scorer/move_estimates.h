@@ -15,9 +15,9 @@ namespace heterog::planner {
 struct RoughStep {
   IdVector<DeviceId, double> compute;  // of each device
   IdVector<DeviceId, double> bytes;    // parameter state and activations of each device
-  double chain = 0;    // of the slowest replica of each group, one group after another
-  double reduces = 0;  // all-reduces, one after another
-  double servers = 0;  // pushes to and pulls from one parameter server, one after another
+  double chain = 0;      // of the slowest replica of each group, one group after another
+  double reduces = 0;    // all-reduces, one after another
+  double servers = 0;    // pushes to and pulls from one parameter server, one after another
   double late_sync = 0;  // of both, those of early groups counting most: they end last
   double moving = 0;     // data between groups with other devices or slices
   double seams = 0;      // neighbours in topological order with other replicas or sync
@@ -29,11 +29,11 @@ struct RoughChange {
   RoughStep change;
   std::vector<GroupId> groups;  // that get other replicas, sync or recomputation; ascending
   double time = 0, parameters = 0, activations = 0;  // parts of the model that these groups are
-  double middle = 0;             // of these groups in the line of all, by time; 0 to 1
-  double devices_before = 0;     // part of the cluster's that a changed group is on, mean
+  double middle = 0;          // of these groups in the line of all, by time; 0 to 1
+  double devices_before = 0;  // part of the cluster's that a changed group is on, mean
   double devices_after = 0;
-  double moved_samples = 0;      // part of the batch that goes to other devices, by time
-  bool like_left = false;        // the group before the first has the same replicas afterwards
+  double moved_samples = 0;  // part of the batch that goes to other devices, by time
+  bool like_left = false;    // the group before the first has the same replicas afterwards
   bool like_right = false;
   double to_reduce = 0, to_server = 0;  // part of their parameters that changes to either sync
 };
@@ -84,7 +84,7 @@ class MoveEstimates {
   std::map<std::vector<DeviceId>, Sync> syncs_;
   const Incumbent* from_ = nullptr;
   RoughStep incumbent_;
-  std::vector<Slices> slices_;             // of the incumbent's entries, then of a move's targets
+  std::vector<Slices> slices_;  // of the incumbent's entries, then of a move's targets
   IdVector<GroupId, std::size_t> before_, after_;  // entry of each group
 };
 

@@ -1,5 +1,5 @@
 // Lines through the costs of groups, formulas of collectives, and sums of what changes.
-#include "planner/move_estimates.h"
+#include "planner/scorer/move_estimates.h"
 
 #include <algorithm>
 #include <cmath>
@@ -86,8 +86,7 @@ MoveEstimates::MoveEstimates(const cost::Problem& problem)
   for (DeviceId a : cluster.device_ids()) {
     for (DeviceId b : cluster.device_ids()) {
       if (a == b) continue;
-      double& known =
-          cluster.same_machine(a, b) ? inside_[a] : outside_[cluster.device(a).machine];
+      double& known = cluster.same_machine(a, b) ? inside_[a] : outside_[cluster.device(a).machine];
       known = std::max(known, space::seconds_per_byte(cluster, a, b));
     }
   }
@@ -207,8 +206,8 @@ void MoveEstimates::begin(const Incumbent& from) {
     }
     if (group.value() == 0) continue;
     const GroupId left(group.value() - 1);
-    incumbent_.seams += before_[left] != before_[group] ||
-                        candidate.sync_of[left] != candidate.sync_of[group];
+    incumbent_.seams +=
+        before_[left] != before_[group] || candidate.sync_of[left] != candidate.sync_of[group];
   }
 }
 
@@ -220,11 +219,16 @@ RoughChange MoveEstimates::change(const Move& move) {
   made.change.bytes.assign(problem_.cluster->device_count(), 0);
 
   // As apply() does: pairs first, each for the groups that had the first of it, then the groups.
+  // Equal replicas are one entry, so that groups with them have no seam between them.
+  std::vector<Replicas> added;
   const auto entry_of = [&](const Replicas& replicas) {
     const auto at = std::ranges::find(candidate.shares, replicas);
     if (at != candidate.shares.end()) {
       return static_cast<std::size_t>(at - candidate.shares.begin());
     }
+    const auto again = std::ranges::find(added, replicas);
+    if (again != added.end()) return known + static_cast<std::size_t>(again - added.begin());
+    added.push_back(replicas);
     return add_slices(replicas);
   };
   for (const auto& [from, to] : move.reweigh) {
@@ -248,15 +252,15 @@ RoughChange MoveEstimates::change(const Move& move) {
     return move.sync && named[group.value()] ? *move.sync : candidate.sync_of[group];
   };
   for (GroupId group : id_range<GroupId>(groups_.size())) {
-    const bool again = move.recompute && named[group.value()] &&
-                       candidate.recompute_of[group] != *move.recompute;
+    const bool again =
+        move.recompute && named[group.value()] && candidate.recompute_of[group] != *move.recompute;
     if (after_[group] != before_[group] || sync_after(group) != candidate.sync_of[group] || again) {
       made.groups.push_back(group);
     }
   }
   const auto seam = [&](GroupId left, GroupId right) {
-    const double was = before_[left] != before_[right] ||
-                       candidate.sync_of[left] != candidate.sync_of[right];
+    const double was =
+        before_[left] != before_[right] || candidate.sync_of[left] != candidate.sync_of[right];
     const double is = after_[left] != after_[right] || sync_after(left) != sync_after(right);
     return is - was;
   };
@@ -264,7 +268,6 @@ RoughChange MoveEstimates::change(const Move& move) {
     return std::ranges::binary_search(made.groups, group);
   };
   const auto devices = static_cast<double>(problem_.cluster->device_count());
-  double moved_parameters = 0;
   for (GroupId id : made.groups) {
     const Group& group = groups_[id];
     const Slices& from = slices_[before_[id]];
@@ -298,8 +301,7 @@ RoughChange MoveEstimates::change(const Move& move) {
       const bool was_alone = from.slices.size() < 2;
       const SyncMethod was = candidate.sync_of[id], is = sync_after(id);
       if (was_alone || was != is) {
-        moved_parameters = group.parameter_bytes;
-        (is == SyncMethod::kAllReduce ? made.to_reduce : made.to_server) += moved_parameters;
+        (is == SyncMethod::kAllReduce ? made.to_reduce : made.to_server) += group.parameter_bytes;
       }
     }
   }
@@ -313,10 +315,9 @@ RoughChange MoveEstimates::change(const Move& move) {
     made.to_reduce /= std::max(1.0, parameter_bytes_);
     made.to_server /= std::max(1.0, parameter_bytes_);
     const GroupId first = made.groups.front(), last = made.groups.back();
-    made.like_left =
-        first.value() > 0 && after_[GroupId(first.value() - 1)] == after_[first];
-    made.like_right = last.value() + 1 < groups_.size() &&
-                      after_[GroupId(last.value() + 1)] == after_[last];
+    made.like_left = first.value() > 0 && after_[GroupId(first.value() - 1)] == after_[first];
+    made.like_right =
+        last.value() + 1 < groups_.size() && after_[GroupId(last.value() + 1)] == after_[last];
   }
   for (GroupId group : made.groups) after_[group] = before_[group];
   slices_.erase(slices_.begin() + static_cast<std::ptrdiff_t>(known), slices_.end());

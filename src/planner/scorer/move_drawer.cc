@@ -1,5 +1,5 @@
 // Draws without replacement in proportion to exp(score): the greatest of score + Gumbel noise.
-#include "planner/move_drawer.h"
+#include "planner/scorer/move_drawer.h"
 
 #include <algorithm>
 #include <bit>
@@ -38,19 +38,22 @@ std::uint64_t hash_of(const Move& move) {
   return hasher.value();
 }
 
+// Part of the moves that are drawn evenly: at least so much, at most one less so much.
+constexpr double kLeast = 0.2;
+// What a move adds to what is known of moves drawn like it.
+constexpr double kNews = 0.02;
+
 double gumbel(Rng& rng) { return -std::log(-std::log(std::max(1e-300, rng.uniform()))); }
 
 }  // namespace
 
 DrawnMove MoveDrawer::draw_one(const Incumbent& from, const KindChooser& kinds, Rng& rng) const {
   const MoveKind kind = kinds.draw(rng);
-  return {.move = maker_.propose(from, kind, rng),
-          .kind = kind,
-          .kind_weight = kinds.weight(kind)};
+  return {.move = maker_.propose(from, kind, rng), .kind = kind, .kind_weight = kinds.weight(kind)};
 }
 
 std::vector<DrawnMove> MoveDrawer::draw(const Incumbent& from, const KindChooser& kinds,
-                                        std::size_t count, Rng& rng) {
+                                        std::size_t count, Rng& rng, double sharpness) {
   std::vector<DrawnMove> moves;
   if (!scorer_) {
     while (moves.size() < count) moves.push_back(draw_one(from, kinds, rng));
@@ -65,15 +68,20 @@ std::vector<DrawnMove> MoveDrawer::draw(const Incumbent& from, const KindChooser
     moves.push_back(std::move(one));
     hashes.push_back(hash);
   }
+  scored_ = 0;
   if (moves.empty()) return {draw_one(from, kinds, rng)};
 
   std::vector<std::pair<double, std::size_t>> order;  // of the scored, the best first
   const std::vector<double> scores = scorer_->score(from, moves);
-  for (std::size_t i = 0; i < moves.size(); ++i) order.emplace_back(scores[i] + gumbel(rng), i);
+  for (std::size_t i = 0; i < moves.size(); ++i) {
+    order.emplace_back(sharpness * scores[i] + gumbel(rng), i);
+  }
   std::ranges::stable_sort(order, std::ranges::greater(), &std::pair<double, std::size_t>::first);
   const std::size_t given = std::min(count, moves.size());
-  const std::size_t evenly = std::min(given, (count + 4) / 5);
-  for (std::size_t i = given - evenly; i < given; ++i) {
+  const double part = std::clamp(evenly_ / (evenly_ + by_score_), kLeast, 1 - kLeast);
+  const auto evenly = static_cast<std::size_t>(std::ceil(part * static_cast<double>(count) - 1e-9));
+  scored_ = given - std::min(given, evenly);
+  for (std::size_t i = scored_; i < given; ++i) {
     std::swap(order[i], order[i + rng.below(order.size() - i)]);
   }
   std::vector<DrawnMove> chosen;
@@ -82,6 +90,12 @@ std::vector<DrawnMove> MoveDrawer::draw(const Incumbent& from, const KindChooser
     chosen.push_back(std::move(moves[order[i].second]));
   }
   return chosen;
+}
+
+void MoveDrawer::learn(std::size_t i, bool helped) {
+  double& rate = i < scored_ ? by_score_ : evenly_;
+  rate += kNews * ((helped ? 1.0 : 0.0) - rate);
+  rate = std::max(rate, 1e-3);
 }
 
 }  // namespace heterog::planner

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "planner/move_estimates.h"
 #include "planner/moves.h"
+#include "planner/scorer/move_estimates.h"
 
 namespace heterog::planner {
 

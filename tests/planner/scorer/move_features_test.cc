@@ -1,5 +1,5 @@
 // What moves change by formula: by hand on two devices, and against sums made anew.
-#include "planner/move_features.h"
+#include "planner/scorer/move_features.h"
 
 #include <gtest/gtest.h>
 

@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "planner/move_estimates.h"
 #include "planner/move_scorer.h"
+#include "planner/scorer/move_estimates.h"
 
 namespace heterog::planner {
 

@@ -1,5 +1,5 @@
 // Moves drawn with and without a scorer, and searches with one.
-#include "planner/move_drawer.h"
+#include "planner/scorer/move_drawer.h"
 
 #include <gtest/gtest.h>
 
@@ -10,9 +10,9 @@
 #include "planner/annealing.h"
 #include "planner/baselines.h"
 #include "planner/local_search.h"
-#include "planner/move_features.h"
-#include "planner/move_network.h"
 #include "planner/problems.h"
+#include "planner/scorer/move_features.h"
+#include "planner/scorer/move_network.h"
 
 namespace heterog::planner {
 namespace {
@@ -54,8 +54,8 @@ class MoveDrawerTest : public testing::Test {
     oracle::SimulatedOracle oracle(*problem_, pool);
     BatchEvaluator evaluator(oracle);
     Rng rng(7);
-    const SearchResult climbed = local_search(evaluator, even_ps(*problem_), rng,
-                                              {.evaluations = 120, .scorer = scorer});
+    const SearchResult climbed =
+        local_search(evaluator, even_ps(*problem_), rng, {.evaluations = 120, .scorer = scorer});
     return anneal(evaluator, climbed.strategy, rng, {.evaluations = 120, .scorer = scorer});
   }
 

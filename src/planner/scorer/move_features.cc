@@ -1,5 +1,5 @@
 // The table: name and getter of each feature. Times are parts of the incumbent's step.
-#include "planner/move_features.h"
+#include "planner/scorer/move_features.h"
 
 #include <algorithm>
 #include <array>
@@ -17,17 +17,17 @@ using compiler::OrderPolicy;
 struct View {
   const Incumbent& from;
   const DrawnMove& drawn;
-  const RoughStep& rough;    // of the incumbent
-  const RoughChange& about;  // of the move
-  double step = 1;           // seconds
-  double most_busy = 0, mean_busy = 0;        // of the incumbent
-  double most_busy_after = 0;                 // by what the move adds
-  double giver = 0, taker = 0;                // busy of the devices that change most, as it is
-  double given = 0, taken = 0;                // by so much
-  double downhill = 0;                        // computation that leaves devices busier than the mean
-  double compute = 0;                         // change, summed over the devices
-  double fullest = 0, fullest_after = 0;      // part of a device's memory
-  double missing = 0, missing_after = 0;      // memory beyond devices', part of all
+  const RoughStep& rough;                 // of the incumbent
+  const RoughChange& about;               // of the move
+  double step = 1;                        // seconds
+  double most_busy = 0, mean_busy = 0;    // of the incumbent
+  double most_busy_after = 0;             // by what the move adds
+  double giver = 0, taker = 0;            // busy of the devices that change most, as it is
+  double given = 0, taken = 0;            // by so much
+  double downhill = 0;                    // computation that leaves devices busier than the mean
+  double compute = 0;                     // change, summed over the devices
+  double fullest = 0, fullest_after = 0;  // part of a device's memory
+  double missing = 0, missing_after = 0;  // memory beyond devices', part of all
   double devices = 1, machines = 1;
 };
 
@@ -69,9 +69,8 @@ constexpr Feature kFeatures[] = {
     {"helped lately", [](const View& v) { return std::log2(v.drawn.kind_weight) / 2; }},
     {"devices", [](const View& v) { return logarithm(v.devices); }},
     {"devices a machine", [](const View& v) { return logarithm(v.devices / v.machines); }},
-    {"entries", [](const View& v) {
-       return logarithm(static_cast<double>(v.from.candidate.shares.size()));
-     }},
+    {"entries",
+     [](const View& v) { return logarithm(static_cast<double>(v.from.candidate.shares.size())); }},
     {"seams", [](const View& v) { return logarithm(v.rough.seams); }},
     {"fits", [](const View& v) { return v.from.measured.evaluation.feasible ? 1.0 : 0.0; }},
     {"busiest", [](const View& v) { return v.most_busy / v.step; }},
@@ -84,10 +83,9 @@ constexpr Feature kFeatures[] = {
     {"lone", [](const View& v) { return v.rough.lone; }},
     {"fullest", [](const View& v) { return v.fullest; }},
     {"missing", [](const View& v) { return squashed(v.missing); }},
-    {"groups", [](const View& v) {
-       return logarithm(static_cast<double>(v.about.groups.size()));
-     }},
-    {"part of groups", [](const View& v) {
+    {"groups", [](const View& v) { return logarithm(static_cast<double>(v.about.groups.size())); }},
+    {"part of groups",
+     [](const View& v) {
        return static_cast<double>(v.about.groups.size()) /
               static_cast<double>(v.from.candidate.share_of.size());
      }},
@@ -105,9 +103,8 @@ constexpr Feature kFeatures[] = {
     {"like right", [](const View& v) { return v.about.like_right ? 1.0 : 0.0; }},
     {"to all-reduce", [](const View& v) { return squashed(v.about.to_reduce); }},
     {"to server", [](const View& v) { return squashed(v.about.to_server); }},
-    {"change: busiest", [](const View& v) {
-       return squashed((v.most_busy_after - v.most_busy) / v.step);
-     }},
+    {"change: busiest",
+     [](const View& v) { return squashed((v.most_busy_after - v.most_busy) / v.step); }},
     {"busiest after", [](const View& v) { return v.most_busy_after / v.step; }},
     {"giver", [](const View& v) { return v.giver / std::max(1e-12, v.most_busy); }},
     {"taker", [](const View& v) { return v.taker / std::max(1e-12, v.most_busy); }},
@@ -119,17 +116,19 @@ constexpr Feature kFeatures[] = {
     {"change: chain", [](const View& v) { return squashed(v.about.change.chain / v.step); }},
     {"change: reduces", [](const View& v) { return squashed(v.about.change.reduces / v.step); }},
     {"change: servers", [](const View& v) { return squashed(v.about.change.servers / v.step); }},
-    {"change: late sync", [](const View& v) {
-       return squashed(v.about.change.late_sync / v.step);
-     }},
-    {"change: sync", [](const View& v) {
+    {"change: late sync",
+     [](const View& v) { return squashed(v.about.change.late_sync / v.step); }},
+    {"change: sync",
+     [](const View& v) {
        return squashed((v.about.change.reduces + v.about.change.servers) / v.step);
      }},
     {"change: moving", [](const View& v) { return squashed(v.about.change.moving / v.step); }},
-    {"change: chain and moving", [](const View& v) {
+    {"change: chain and moving",
+     [](const View& v) {
        return squashed((v.about.change.chain + v.about.change.moving) / v.step);
      }},
-    {"change: all", [](const View& v) {
+    {"change: all",
+     [](const View& v) {
        const RoughStep& change = v.about.change;
        return squashed((change.chain + change.moving + change.reduces + change.servers) / v.step);
      }},
@@ -137,12 +136,10 @@ constexpr Feature kFeatures[] = {
     {"change: lone", [](const View& v) { return v.about.change.lone; }},
     {"fullest after", [](const View& v) { return v.fullest_after; }},
     {"change: missing", [](const View& v) { return squashed(v.missing_after - v.missing); }},
-    {"begins to recompute", [](const View& v) {
-       return v.drawn.move.recompute == true ? v.about.activations : 0;
-     }},
-    {"ends recomputing", [](const View& v) {
-       return v.drawn.move.recompute == false ? v.about.activations : 0;
-     }},
+    {"begins to recompute",
+     [](const View& v) { return v.drawn.move.recompute == true ? v.about.activations : 0; }},
+    {"ends recomputing",
+     [](const View& v) { return v.drawn.move.recompute == false ? v.about.activations : 0; }},
     {"had order: rank", had_order<OrderPolicy::kRank>},
     {"had order: fifo", had_order<OrderPolicy::kFifo>},
     {"had order: rank-queued", had_order<OrderPolicy::kRankQueued>},
@@ -150,7 +147,8 @@ constexpr Feature kFeatures[] = {
     {"gets order: fifo", gets_order<OrderPolicy::kFifo>},
     {"gets order: rank-queued", gets_order<OrderPolicy::kRankQueued>},
     {"bucket", [](const View& v) { return bucket(v.from.candidate.bucket_bytes); }},
-    {"change: bucket", [](const View& v) {
+    {"change: bucket",
+     [](const View& v) {
        return bucket(v.drawn.move.bucket_bytes.value_or(v.from.candidate.bucket_bytes)) -
               bucket(v.from.candidate.bucket_bytes);
      }},
