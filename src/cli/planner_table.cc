@@ -4,12 +4,13 @@
 #include <utility>
 
 #include "policy/api.h"
+#include "policy/move_training.h"
 
 namespace heterog::cli {
 
 const planner::Registry& planner_registry() {
   static const planner::Registry kRegistry = [] {
-    std::vector<planner::PlannerEntry> entries = planner::builtin_planners();
+    std::vector<planner::PlannerEntry> entries = planner::builtin_planners(policy::move_scorers());
     for (planner::PlannerEntry& entry : policy::learned_planners()) {
       entries.push_back(std::move(entry));
     }

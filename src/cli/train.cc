@@ -10,6 +10,7 @@
 #include "cli/training.h"
 #include "cli/verbs.h"
 #include "policy/api.h"
+#include "policy/move_training.h"
 
 namespace heterog::cli {
 
@@ -22,6 +23,7 @@ struct TrainVerbOptions {
   std::vector<std::string> set;
   std::string lessons;
   bool resume = false;
+  bool moves = false;
   bool seed_given = false;
 };
 
@@ -37,8 +39,47 @@ std::vector<std::pair<std::string, std::string>> overrides(const TrainVerbOption
   return pairs;
 }
 
+int run_train_moves(const policy::TrainConfig& config, const TrainVerbOptions& options,
+                    const Caller& caller) {
+  policy::MoveTrainSummary summary;
+  const Stopwatch watch;
+  {
+    Progress progress(caller, "searching");
+    summary =
+        policy::train_moves(config, {.out_dir = options.out,
+                                     .threads = options.common.threads,
+                                     .log = options.lessons,
+                                     .progress = [&](double part) {
+                                       progress.show(part, fmt::format("{:.0f} %", 100 * part));
+                                     }});
+  }
+  if (options.common.json) {
+    OrderedJson json;
+    json["scorer"] = summary.path;
+    json["problems"] = summary.problems;
+    json["moves"] = summary.moves;
+    json["helped"] = summary.helped;
+    json["auc"] = summary.auc;
+    json["kept"] = summary.kept;
+    json["train_seconds"] = watch.seconds();
+    print_json(caller, json);
+  } else {
+    print(
+        caller,
+        "{} moves on {} problems, of which {:.1f} % helped, {}; scorer in {}\non problems that it "
+        "was not fitted to: AUC {:.3f}, a move that helps among the best quarter in {:.0f} % of "
+        "rounds with one",
+        summary.moves, summary.problems, 100 * summary.helped, duration_text(watch.seconds()),
+        summary.path, summary.auc, 100 * summary.kept);
+  }
+  return 0;
+}
+
 int run_train(const TrainVerbOptions& options, const Caller& caller) {
   const policy::TrainConfig config = policy::read_train_config(options.config, overrides(options));
+  if (options.moves) {
+    return run_train_moves(config, options, caller);
+  }
   policy::TrainSummary summary;
   const Stopwatch watch;
   {
@@ -78,10 +119,14 @@ void add_train(CLI::App& app, Action& chosen) {
   verb.add_option("--out", options->out, "Folder of the run: checkpoints, log, config as resolved")
       ->required();
   verb.add_option("--set", options->set, "key=value in place of the config's, may be repeated");
-  verb.add_option("--lessons", options->lessons,
-                  "A train.ckpt of an earlier run, whose teacher's plans are taken");
+  verb.add_option(
+      "--lessons", options->lessons,
+      "A train.ckpt of an earlier run, whose teacher's plans are taken; with --moves its "
+      "moves.log");
   verb.add_flag("--resume", options->resume,
                 "Go on from the last checkpoint in --out; anew where there is none yet");
+  verb.add_flag("--moves", options->moves,
+                "Learn which moves help a search, in place of what to propose");
   add_common(verb, options->common);
   verb.footer(
       "Example:\n  heterog train --config configs/train/small.json --out runs/small "

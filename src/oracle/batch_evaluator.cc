@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "base/hash.h"
+#include "base/log.h"
 
 namespace heterog::oracle {
 
@@ -51,6 +52,14 @@ void add_options(Hasher& hasher, const compiler::Strategy& strategy) {
   hasher.add(static_cast<std::uint64_t>(strategy.bucket_bytes));
 }
 
+// So that how fast a search gets somewhere can be read off its log.
+void log_best(std::span<const Measured> made, std::int64_t evaluations) {
+  const Measured& best = *std::ranges::min_element(made, better, &Measured::evaluation);
+  if (!best.evaluation.feasible) return;
+  logger().debug("{} evaluations: {:.9f} s is the best of {}", evaluations,
+                 to_seconds(best.evaluation.step), made.size());
+}
+
 }  // namespace
 
 BatchEvaluator::Key BatchEvaluator::key_of(const compiler::Strategy& strategy) {
@@ -91,6 +100,7 @@ std::vector<Measured> BatchEvaluator::evaluate(std::span<const compiler::Strateg
   if (!fresh.empty()) {
     std::vector<Measured> made = oracle_.measure(fresh);
     ENSURE(made.size() == fresh.size());
+    log_best(made, evaluations_ + static_cast<std::int64_t>(fresh.size()));
     // Only now that all of them have come out: one that throws leaves nothing behind.
     for (std::size_t i = 0; i < fresh.size(); ++i) {
       seen_.emplace(fresh_keys[i], std::move(made[i]));

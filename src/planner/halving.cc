@@ -16,7 +16,7 @@ void best_first(std::vector<Start>& starts) {
 }
 
 std::vector<Start> halve(BatchEvaluator& evaluator, std::vector<Start> starts, Rng& rng,
-                         double until) {
+                         double until, MoveScorer* scorer, std::int64_t drawn) {
   best_first(starts);
   std::size_t going = starts.size();
   while (going > 0) {
@@ -32,7 +32,9 @@ std::vector<Start> halve(BatchEvaluator& evaluator, std::vector<Start> starts, R
           local_search(evaluator, start.tried.strategy, rng,
                        {.evaluations = kUnbounded,
                         .until = here + (end - here) / static_cast<double>(going - i),
-                        .patience = 0});
+                        .patience = 0,
+                        .scorer = scorer,
+                        .drawn = drawn});
       if (!better(found.evaluation, start.tried.evaluation)) continue;
       start.tried = {found.strategy, found.evaluation};
       if (!start.name.ends_with("local-search")) start.name += " + local-search";

@@ -7,6 +7,7 @@
 
 #include "base/rng.h"
 #include "planner/memory_fill.h"
+#include "planner/move_scorer.h"
 
 namespace heterog::planner {
 
@@ -21,6 +22,7 @@ void best_first(std::vector<Start>& starts);
 // What the starts have become, the best first. `starts` must be plain. Ends when `until` of the
 // evaluator's budget is used. Never worse than the best start.
 std::vector<Start> halve(BatchEvaluator& evaluator, std::vector<Start> starts, Rng& rng,
-                         double until);
+                         double until, MoveScorer* scorer = nullptr,
+                         std::int64_t drawn = kDrawnMoves);
 
 }  // namespace heterog::planner

@@ -4,8 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "planner/kind_chooser.h"
-#include "planner/moves.h"
+#include "planner/scorer/move_drawer.h"
 #include "planner/starts.h"
 
 namespace heterog::planner {
@@ -19,35 +18,48 @@ struct Proposal {
   Measured measured;
 };
 
-constexpr std::array<Field<LocalSearchOptions>, 2> kFields = {
+struct LocalSearchSettings : ScorerOptions {
+  std::int64_t patience = 0, round = LocalSearchOptions{}.round;
+};
+
+constexpr std::array<Field<LocalSearchSettings>, 4> kFields = {
     {{"patience", "give up after so many moves in a row that did not help; 0: never",
-      IntegerField<LocalSearchOptions>{&LocalSearchOptions::patience, {0, 1'000'000'000}}},
+      IntegerField<LocalSearchSettings>{&LocalSearchSettings::patience, {0, 1'000'000'000}}},
      {"round", "moves that are tried from one plan before the best is taken",
-      IntegerField<LocalSearchOptions>{&LocalSearchOptions::round, {1, 4096}}}}};
+      IntegerField<LocalSearchSettings>{&LocalSearchSettings::round, {1, 4096}}},
+     kDrawnField<LocalSearchSettings>,
+     kScorerField<LocalSearchSettings>}};
 
 class LocalSearch final : public Planner {
  public:
-  explicit LocalSearch(const LocalSearchOptions& options) : options_(options) {}
+  LocalSearch(LocalSearchSettings options, MoveScorerSource scorers)
+      : options_(std::move(options)), scorers_(std::move(scorers)) {}
   PlannerResult plan(PlannerContext& context) const override {
     BatchEvaluator evaluator(context.oracle, budget_or_one_shot(context));
     const Tried start = best_start(evaluator);
-    LocalSearchOptions options = options_;
-    options.evaluations = kUnbounded;  // the evaluator keeps the budget
-    const SearchResult found = local_search(evaluator, start.strategy, context.rng, options);
+    const auto scorer = make_scorer(scorers_, options_, context.problem());
+    const SearchResult found =
+        local_search(evaluator, start.strategy, context.rng,
+                     {.evaluations = kUnbounded,  // the evaluator keeps the budget
+                      .patience = options_.patience,
+                      .round = options_.round,
+                      .scorer = scorer.get(),
+                      .drawn = options_.drawn});
     return {.strategy = found.strategy,
             .evaluation = found.evaluation,
             .evaluations = evaluator.evaluations()};
   }
 
  private:
-  LocalSearchOptions options_;
+  LocalSearchSettings options_;
+  MoveScorerSource scorers_;
 };
 
 }  // namespace
 
 SearchResult local_search(BatchEvaluator& evaluator, const compiler::Strategy& start, Rng& rng,
                           const LocalSearchOptions& options) {
-  const MoveMaker maker(evaluator.problem());
+  MoveDrawer drawer(evaluator.problem(), options.scorer, options.drawn);
   KindChooser kinds;
   Incumbent incumbent{to_candidate(start), evaluator.evaluate(start)};
   const std::int64_t end = evaluator.evaluations() + options.evaluations;
@@ -71,11 +83,12 @@ SearchResult local_search(BatchEvaluator& evaluator, const compiler::Strategy& s
             {helpful[0].move, helpful[0].kind, apply(incumbent.candidate, helpful[0].move), {}});
       }
     }
-    while (round.size() < size) {
-      const MoveKind kind = kinds.draw(rng);
-      Move move = maker.propose(incumbent, kind, rng);
-      Candidate candidate = apply(incumbent.candidate, move);
-      round.push_back({std::move(move), kind, std::move(candidate), {}});
+    const std::size_t carried = round.size();
+    if (carried < size) {
+      for (DrawnMove& drawn : drawer.draw(incumbent, kinds, size - carried, rng)) {
+        Candidate candidate = apply(incumbent.candidate, drawn.move);
+        round.push_back({std::move(drawn.move), drawn.kind, std::move(candidate), {}});
+      }
     }
     std::vector<compiler::Strategy> strategies;
     for (const Proposal& proposal : round) strategies.push_back(to_strategy(proposal.candidate));
@@ -87,6 +100,7 @@ SearchResult local_search(BatchEvaluator& evaluator, const compiler::Strategy& s
       round[i].measured = measured[i];
       const bool helped = better(measured[i].evaluation, incumbent.measured.evaluation);
       kinds.learn(round[i].kind, helped);
+      if (i >= carried) drawer.learn(i - carried, helped);
       if (helped) helpful.push_back(std::move(round[i]));
     }
     in_vain = helpful.empty() ? in_vain + static_cast<std::int64_t>(size) : 0;
@@ -95,15 +109,18 @@ SearchResult local_search(BatchEvaluator& evaluator, const compiler::Strategy& s
       return better(a.measured.evaluation, b.measured.evaluation);
     });
     incumbent = {std::move(helpful.front().candidate), std::move(helpful.front().measured)};
+    drawer.begin();
     helpful.erase(helpful.begin());
   }
   return {to_strategy(incumbent.candidate), incumbent.measured.evaluation};
 }
 
-PlannerEntry local_search_entry() {
-  return planner_entry<LocalSearchOptions>(
+PlannerEntry local_search_entry(const MoveScorerSource& scorers) {
+  return planner_entry<LocalSearchSettings>(
       "local-search", "changes a few groups and keeps what helps", kFields,
-      [](const LocalSearchOptions& options) { return std::make_unique<LocalSearch>(options); });
+      [scorers](const LocalSearchSettings& options) {
+        return std::make_unique<LocalSearch>(options, scorers);
+      });
 }
 
 }  // namespace heterog::planner

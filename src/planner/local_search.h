@@ -5,6 +5,7 @@
 
 #include "base/rng.h"
 #include "planner/candidate.h"
+#include "planner/move_scorer.h"
 #include "planner/registry.h"
 
 namespace heterog::planner {
@@ -17,6 +18,8 @@ struct LocalSearchOptions {
   // Moves that are evaluated at a time: few enough that little is wasted when the first one helps,
   // enough to keep several threads busy. Another number is another search.
   std::int64_t round = 8;
+  MoveScorer* scorer = nullptr;  // chooses among `drawn` times as many; none: simulate all
+  std::int64_t drawn = kDrawnMoves;
 };
 
 struct SearchResult {
@@ -29,6 +32,6 @@ SearchResult local_search(BatchEvaluator& evaluator, const compiler::Strategy& s
                           const LocalSearchOptions& options);
 
 // The search alone, from the best baseline or the best filling of memory.
-PlannerEntry local_search_entry();
+PlannerEntry local_search_entry(const MoveScorerSource& scorers = {});
 
 }  // namespace heterog::planner

@@ -356,7 +356,8 @@ class Search {
   void climb_starts() {
     choose_starts();
     for (Start& start : starts_) settle_start(start);
-    starts_ = halve(evaluator_, std::move(starts_), context_.rng, kHalved);
+    starts_ = halve(evaluator_, std::move(starts_), context_.rng, kHalved, options_.scorer,
+                    options_.drawn);
     for (const Start& start : starts_) {
       consider(start.tried.strategy, start.tried.evaluation, start.name);
     }
@@ -416,10 +417,13 @@ class Search {
     for (std::size_t i = 0; i < annealed.size(); ++i) {
       const double now = evaluator_.used();
       const auto left = static_cast<double>(annealed.size() - i);
-      keep(
-          anneal(evaluator_, annealed[i].tried.strategy, context_.rng,
-                 {.evaluations = kUnbounded, .until = now + (kAnnealed - now) / left, .hot = kHot}),
-          annealed[i].name, "annealing");
+      keep(anneal(evaluator_, annealed[i].tried.strategy, context_.rng,
+                  {.evaluations = kUnbounded,
+                   .until = now + (kAnnealed - now) / left,
+                   .hot = kHot,
+                   .scorer = options_.scorer,
+                   .drawn = options_.drawn}),
+           annealed[i].name, "annealing");
     }
     // Where climbing is stuck, the other starts have their turn, if no annealing came before; then
     // the best is kicked.
@@ -437,7 +441,10 @@ class Search {
                                              : Start{{kick(best.tried.strategy), {}}, best.name};
       const std::int64_t before = evaluator_.evaluations();
       keep(local_search(evaluator_, from.tried.strategy, context_.rng,
-                        {.evaluations = kUnbounded, .patience = patience}),
+                        {.evaluations = kUnbounded,
+                         .patience = patience,
+                         .scorer = options_.scorer,
+                         .drawn = options_.drawn}),
            from.name, "local-search");
       stale = evaluator_.evaluations() == before ? stale + 1 : 0;
     }

@@ -19,6 +19,8 @@ struct PortfolioOptions {
   std::int64_t patience = 160;    // local search is stuck after so many proposals in vain
   std::int64_t order_rounds = 6;  // in which the order of what was found is improved in the end
   std::int64_t pipelines = 24;    // that are tried
+  MoveScorer* scorer = nullptr;   // of the searches; none: they simulate all moves that they draw
+  std::int64_t drawn = kDrawnMoves;
 };
 
 // Baselines, `propose`'s strategies (may be empty), layouts by estimate, shares by speed and

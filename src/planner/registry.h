@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "planner/move_scorer.h"
 #include "planner/options.h"
 #include "planner/planner.h"
 
@@ -70,6 +71,8 @@ class Registry {
 };
 
 // Planners that need no learning, in the order of docs/design.md §9.
-std::vector<PlannerEntry> builtin_planners();
+// Those that search choose among
+// moves by the scorers of this source.
+std::vector<PlannerEntry> builtin_planners(const MoveScorerSource& scorers = {});
 
 }  // namespace heterog::planner

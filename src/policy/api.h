@@ -126,7 +126,8 @@ struct PolicyPlannerOptions {
 planner::PlannerEntry policy_planner_entry();
 
 struct PortfolioPlannerOptions : planner::PortfolioOptions {
-  std::string checkpoint;  // empty: the shipped one or, if that is not installed, no policy
+  std::string scorer_file;  // of moves; empty: none
+  std::string checkpoint;   // empty: the shipped one or, if that is not installed, no policy
 };
 // Planner "portfolio": planner::best_plan with a policy that proposes.
 planner::PlannerEntry portfolio_entry();

@@ -2,15 +2,13 @@
 #include "policy/case.h"
 
 #include <algorithm>
-#include <map>
+#include <optional>
+#include <utility>
 
 #include "base/text.h"
-#include "cluster/cluster_io.h"
-#include "cost/cost_model.h"
-#include "graph/graph_io.h"
 #include "oracle/simulated_oracle.h"
 #include "planner/baselines.h"
-#include "policy/random_cluster.h"
+#include "policy/problems.h"
 #include "space/group_summary.h"
 #include "space/spans.h"
 
@@ -48,60 +46,14 @@ std::vector<double> group_weights(const cost::Problem& problem) {
   return weights;
 }
 
-// Makes the cases of a config.
-class CaseLoader {
- public:
-  explicit CaseLoader(const TrainConfig& config) : config_(config) {}
-
-  void add(const TrainGraph& entry, std::int64_t batch,
-           const std::shared_ptr<const cluster::Cluster>& cluster) {
-    const Graph& file = graph_of(entry.graph);
-    if (std::ranges::find(config_.leave_out, file.graph->name()) != config_.leave_out.end()) return;
-    auto problem = cost::make_problem(file.graph, cluster, cost::CalibratedModel(), batch,
-                                      {.max_groups = static_cast<int>(config_.max_groups)});
-    oracle::Evaluator simulator(*problem);
-    oracle::BatchEvaluator evaluator(simulator);
-    const compiler::OrderPolicy order = find_order(evaluator, config_.order);
-    cases_.push_back(make_case(fmt::format("{} {} {}", file.graph->name(), batch, cluster->name()),
-                               std::move(problem), order, action_table(config_)));
-  }
-
-  // Batches are those of the config as if for 8 devices, more or less.
-  void add_random(std::int64_t number) {
-    Rng rng = random_stream(config_, RandomStream::kRandomCases)
-                  .split(static_cast<std::uint64_t>(number));
-    const TrainGraph& entry = config_.graphs[rng.below(config_.graphs.size())];
-    const std::int64_t base = entry.batches[rng.below(entry.batches.size())];
-    const auto cluster = std::make_shared<const cluster::Cluster>(random_cluster(
-        fmt::format("random-{}", number), config_.random_devices, rng.split(1), devices_, links_));
-    const auto count = static_cast<std::int64_t>(cluster->device_count());
-    const std::int64_t scaled = (base * count << rng.below(3)) / 16;
-    add(entry, std::max({scaled, count, graph_of(entry.graph).smallest_batch}), cluster);
-  }
-
-  std::int64_t smallest_batch(const std::string& path) { return graph_of(path).smallest_batch; }
-  std::vector<Case> take() { return std::move(cases_); }
-
- private:
-  struct Graph {
-    std::shared_ptr<const graph::ModelGraph> graph;
-    std::int64_t smallest_batch = 1;
-  };
-  const Graph& graph_of(const std::string& path) {
-    const auto at = graphs_.find(path);
-    if (at != graphs_.end()) return at->second;
-    graph::GraphFile file = graph::read_graph_file(path);
-    return graphs_[path] = {std::make_shared<const graph::ModelGraph>(std::move(file.graph)),
-                            file.smallest_batch};
-  }
-
-  const TrainConfig& config_;
-  std::map<std::string, Graph> graphs_;
-  cluster::DeviceDatabase devices_ =
-      cluster::read_devices(cluster::installed_config("devices.json"));
-  cluster::LinkDatabase links_ = cluster::read_links(cluster::installed_config("links.json"));
-  std::vector<Case> cases_;
-};
+// With the order of its strategies, and all that the network reads.
+Case case_of(NamedProblem problem, const TrainConfig& config) {
+  oracle::Evaluator simulator(*problem.problem);
+  oracle::BatchEvaluator evaluator(simulator);
+  const compiler::OrderPolicy order = find_order(evaluator, config.order);
+  return make_case(std::move(problem.name), std::move(problem.problem), order,
+                   action_table(config));
+}
 
 }  // namespace
 
@@ -144,17 +96,20 @@ std::vector<Case> load_cases(const TrainConfig& config) {
   for (const std::string& path : config.clusters) {
     clusters.push_back(std::make_shared<const cluster::Cluster>(cluster::load_cluster(path)));
   }
-  CaseLoader loader(config);
+  ProblemLoader loader(config);
+  std::vector<Case> cases;
+  const auto add = [&](std::optional<NamedProblem> problem) {
+    if (problem) cases.push_back(case_of(std::move(*problem), config));
+  };
   for (const TrainGraph& entry : config.graphs) {
     for (std::int64_t batch : entry.batches) {
       VALIDATE(batch >= loader.smallest_batch(entry.graph),
                "training config: graphs: batch {}: {} is known to hold from {} samples on", batch,
                printable(entry.graph, 400), loader.smallest_batch(entry.graph));
-      for (const auto& cluster : clusters) loader.add(entry, batch, cluster);
+      for (const auto& cluster : clusters) add(loader.given(entry, batch, cluster));
     }
   }
-  for (std::int64_t i = 0; i < config.random_cases; ++i) loader.add_random(i);
-  std::vector<Case> cases = loader.take();
+  for (std::int64_t i = 0; i < config.random_cases; ++i) add(loader.random(i));
   VALIDATE(!cases.empty(), "training config: leave_out: leaves no case");
   return cases;
 }

@@ -5,13 +5,14 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "policy/api.h"
+#include "policy/move_training.h"
 
 namespace heterog::policy {
 namespace {
 
 using planner::Field;
 
-constexpr std::array<Field<PortfolioPlannerOptions>, 5> kFields = {
+constexpr std::array<Field<PortfolioPlannerOptions>, 7> kFields = {
     {{"checkpoint", "the policy that proposes",
       planner::FileField<PortfolioPlannerOptions>{&PortfolioPlannerOptions::checkpoint,
                                                   "the shipped one"}},
@@ -26,7 +27,10 @@ constexpr std::array<Field<PortfolioPlannerOptions>, 5> kFields = {
                                                      {0, 1'000}}},
      {"pipelines", "pipelines that are tried, with a budget eight times as many; 0: none",
       planner::IntegerField<PortfolioPlannerOptions>{&PortfolioPlannerOptions::pipelines,
-                                                     {0, 10'000}}}}};
+                                                     {0, 10'000}}},
+     planner::kDrawnField<PortfolioPlannerOptions>,
+     {"scorer", "what chooses among moves, made by train --moves",
+      planner::FileField<PortfolioPlannerOptions>{&PortfolioPlannerOptions::scorer_file, "none"}}}};
 
 // Path of the policy; nothing if none was named and the shipped one is not installed.
 std::optional<std::string> checkpoint_of(const PortfolioPlannerOptions& options) {
@@ -59,7 +63,12 @@ class PortfolioPlanner final : public planner::Planner {
     if (path) {
       propose = policy_proposer(*path, context.rng.split(kPolicyStream));
     }
-    return planner::best_plan(context, propose, options_);
+    planner::PortfolioOptions options = options_;
+    const auto scorer = planner::make_scorer(
+        move_scorers(), {.drawn = options_.drawn, .scorer = options_.scorer_file},
+        context.problem());
+    options.scorer = scorer.get();
+    return planner::best_plan(context, propose, options);
   }
 
  private:

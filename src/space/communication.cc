@@ -13,17 +13,15 @@ namespace heterog::space {
 namespace {
 
 // Seconds that a push or pull of one byte takes.
-double server_seconds_per_byte(const cluster::Cluster& cluster, DeviceId from, DeviceId to) {
+double push_seconds_per_byte(const cluster::Cluster& cluster, DeviceId from, DeviceId to) {
   const double own = cluster.route(from, to).server_bytes_per_second;
   return std::max(seconds_per_byte(cluster, from, to), own > 0 ? 1 / own : 0);
 }
 
-// Time to push a byte from every other device of its machine and from one of every other machine to
-// one server and pull it back, one after another through the server's links; the best server
-// (decision 5 spreads servers, so this is an upper end). Devices ascend, so those of a machine
-// stand together.
-double parameter_server_seconds(const cluster::Cluster& cluster,
-                                const std::vector<DeviceId>& devices) {
+}  // namespace
+
+double server_seconds_per_byte(const cluster::Cluster& cluster,
+                               const std::vector<DeviceId>& devices) {
   double best = std::numeric_limits<double>::infinity();
   for (DeviceId server : cluster::possible_servers(cluster, devices)) {
     double sum = 0;
@@ -31,15 +29,12 @@ double parameter_server_seconds(const cluster::Cluster& cluster,
       const DeviceId d = devices[i];
       const bool first = i == 0 || !cluster.same_machine(devices[i - 1], d);
       if (d == server || (!first && !cluster.same_machine(d, server))) continue;
-      sum +=
-          server_seconds_per_byte(cluster, d, server) + server_seconds_per_byte(cluster, server, d);
+      sum += push_seconds_per_byte(cluster, d, server) + push_seconds_per_byte(cluster, server, d);
     }
     best = std::min(best, sum);
   }
   return best;
 }
-
-}  // namespace
 
 IdVector<GroupId, GroupCommunication> summarize_communication(const cost::Problem& problem,
                                                               const OpGraph& ops) {
@@ -67,7 +62,7 @@ IdVector<GroupId, SyncSeconds> summarize_sync(const cost::Problem& problem,
   const cluster::Cluster& cluster = *problem.cluster;
   IdVector<GroupId, SyncSeconds> groups(problem.grouping.count());
   if (devices.size() < 2) return groups;
-  const double server = parameter_server_seconds(cluster, devices);
+  const double server = server_seconds_per_byte(cluster, devices);
   const IdVector<TensorId, GroupId> owner = parameter_groups(problem);
   std::map<Bytes, double> reduced;  // parameters of one size cost the same
   for (TensorId parameter : problem.graph->parameters()) {

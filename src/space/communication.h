@@ -19,6 +19,13 @@ struct GroupCommunication {
 IdVector<GroupId, GroupCommunication> summarize_communication(const cost::Problem& problem,
                                                               const OpGraph& ops);
 
+// Time to push a byte from every other device of its machine and from one of every other machine to
+// one server and pull it back, one after another through the server's links; the best server
+// (decision 5 spreads servers, so this is an upper end). `devices` ascend, so those of a machine
+// stand together; two or more.
+double server_seconds_per_byte(const cluster::Cluster& cluster,
+                               const std::vector<DeviceId>& devices);
+
 // The sums of gradients of every group where only these devices have replicas of it.
 struct SyncSeconds {
   double all_reduce = 0;
