@@ -267,7 +267,7 @@ class _Eager:
                 ):
                     loss, beside = loss_and_outputs(self.checked.loss_fn(self.model, *inputs))
                 beside = {name: value.clone() for name, value in beside.items()}
-            loss.backward()
+                loss.backward()
             gradients = {
                 name: parameter.grad.detach().clone()
                 for name, parameter in self.parameters.items()
