@@ -142,8 +142,9 @@ double mean_of_middle(const std::vector<double>& values) {
   return total / static_cast<double>(middle.size());
 }
 
-// The profile's steps of one size. A rank that is not slow makes more of them meanwhile, so that
-// neither core is idle while the other is measured.
+// The profile's steps of one size: so many that they come to about a batch, as the micro-batches or
+// the slices of a plan do, whose caches only the first finds cold. A rank that is not slow makes
+// more of them meanwhile, so that no core is idle while another is measured.
 struct Size {
   std::int64_t samples = 0;
   std::unique_ptr<SizeSteps> steps;
@@ -241,6 +242,13 @@ class Loaded {
   std::vector<double> seconds_, bytes_, bandwidths_;
 };
 
+bool first_of_type(const cluster::Cluster& cluster, DeviceId device) {
+  for (const DeviceId other : id_range<DeviceId>(device.value())) {
+    if (cluster.device(other).type == cluster.device(device).type) return false;
+  }
+  return true;
+}
+
 void run(const TurnsOptions& options) {
   const auto place = launch::read_rank_place(launch::process_environment());
   VALIDATE(place, "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are not set");
@@ -259,6 +267,7 @@ void run(const TurnsOptions& options) {
                                           .slices = options.slices,
                                           .slow = options.slow[rank.value()]};
   const int slowest = *std::max_element(options.slow.begin(), options.slow.end());
+  const std::int64_t batch = *std::max_element(options.slices.begin(), options.slices.end());
   std::vector<Size> sizes;
   for (std::int64_t samples : options.slices) {
     const auto one = loading::one_device_plan(graph, samples);
@@ -266,7 +275,7 @@ void run(const TurnsOptions& options) {
         {.samples = samples,
          .steps = std::make_unique<SizeSteps>(
              runtime::make_job(one.problem, one.plan, one.dispatch, {}, graph->name()), profiler),
-         .in_a_round = slowest / profiler.slow});
+         .in_a_round = static_cast<int>(slowest / profiler.slow * (batch / samples))});
   }
   runtime::Ranks& all = cases.front()->ranks();
   Size& half = sizes[sizes.size() / 2];
@@ -299,9 +308,11 @@ void run(const TurnsOptions& options) {
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     seconds[sizes[i].samples] = sizes[i].seconds_of_ops(quiet_rounds(stolen[cases.size() + i]));
   }
-  cost::write_profile(
-      fmt::format("{}/{}.profile.json", options.out, profiler.device),
-      measure::profile_of_sizes(*graph, seconds, measure::begin_profile(*graph, profiler)));
+  if (first_of_type(cluster, rank)) {
+    cost::write_profile(
+        fmt::format("{}/{}.profile.json", options.out, profiler.device),
+        measure::profile_of_sizes(*graph, seconds, measure::begin_profile(*graph, profiler)));
+  }
   write_file(
       fmt::format("{}/link{}.json", options.out, rank.value()),
       loaded_link

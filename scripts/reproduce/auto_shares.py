@@ -25,9 +25,9 @@ import sys
 import time
 from pathlib import Path
 
+from cap import PERIOD, Cap
+
 ROOT = Path(__file__).resolve().parent.parent.parent
-GROUPS = Path("/sys/fs/cgroup")
-PERIOD = 10000  # µs
 STEPS = 3  # of one kind in a row
 
 # Name, parts of a core, whether the last rank does its work twice.
@@ -130,32 +130,6 @@ def rank_main(options) -> None:
         Path(options.out).write_text(json.dumps(result), encoding="utf-8")
     dist.barrier()
     dist.destroy_process_group()
-
-
-class Cap:
-    """A control group whose processes get a part of a core, and get it before others do."""
-
-    def __init__(self, name: str, part: float):
-        old = GROUPS / "cpu"  # version 1 mounts each controller apart
-        self.folder = (old if old.is_dir() else GROUPS) / f"heterog-{os.getpid()}-{name}"
-        self.folder.mkdir()
-        quota = round(part * PERIOD)
-        if old.is_dir():
-            self._write("cpu.cfs_period_us", PERIOD)
-            self._write("cpu.cfs_quota_us", quota)
-            self._write("cpu.shares", 262144)
-        else:
-            self._write("cpu.max", f"{quota} {PERIOD}")
-            self._write("cpu.weight", 10000)
-
-    def _write(self, name: str, value) -> None:
-        (self.folder / name).write_text(str(value), encoding="utf-8")
-
-    def add_self(self) -> None:
-        self._write("cgroup.procs", os.getpid())
-
-    def remove(self) -> None:
-        self.folder.rmdir()
 
 
 def run(

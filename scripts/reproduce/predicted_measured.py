@@ -1,9 +1,11 @@
 """Predicted against measured step times, on this machine (docs/results.md).
 
-    sudo .venv/bin/python scripts/reproduce/predicted_measured.py [--rounds 60] [--model bert]
+    sudo .venv/bin/python scripts/reproduce/predicted_measured.py [--rounds 60] [--workers 3]
 
 Two workers, each on a core of its own, in two network namespaces joined by a link that `tc tbf`
-shapes; the second repeats all its work. Plans are made from a profile of the operators and a link
+shapes; the last repeats all its work. Three or more share the cores, each capped by the kernel to
+the same part (a control group with a quota in every 10 ms, together 0.8 of the cores at most), and
+are joined by a switch with such a link to each. Plans are made from a profile of the operators and a link
 that is fitted to the all-reduces of a run that is not in the table. A shared machine is faster in
 one minute than in the next; so, in one process a worker (bench_turns), all plans and the steps of a
 second profile take turns, a step each, round after round, until each has QUIET steps from which the
@@ -27,14 +29,15 @@ import shutil
 import statistics
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
+
+from cap import Cap
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
-SPACES = ("heterog0", "heterog1")
-ADDRESSES = ("10.203.0.1", "10.203.0.2")
 PORT = "29613"
-DEVICES = ("CPU", "CPU-slow")
+SWITCH = "heterog-switch"
 PLANNERS = ("ev-ar", "ev-ps", "cp-ar", "cp-ps", "single:fast/gpu0", "single:slow/gpu0", "policy",
             "portfolio")
 PIPELINES = ("spp", "pipedream", "gpipe", "accumulate")
@@ -44,23 +47,43 @@ def sh(*words, **options):
     return subprocess.run([str(w) for w in words], check=True, text=True, **options)
 
 
-def make_network(gigabits: float) -> None:
-    remove_network()
-    for space in SPACES:
-        sh("ip", "netns", "add", space)
-        sh("ip", "-n", space, "link", "set", "lo", "up")
-    sh("ip", "link", "add", "hg0", "netns", SPACES[0], "type", "veth", "peer", "name", "hg1",
-       "netns", SPACES[1])  # fmt: skip
-    for i, space in enumerate(SPACES):
-        sh("ip", "-n", space, "addr", "add", f"{ADDRESSES[i]}/24", "dev", f"hg{i}")
-        sh("ip", "-n", space, "link", "set", f"hg{i}", "up")
-        sh("tc", "-n", space, "qdisc", "add", "dev", f"hg{i}", "root", "tbf", "rate",
-           f"{gigabits}gbit", "burst", "128kb", "latency", "100ms")  # fmt: skip
+def space(worker: int) -> str:
+    return f"heterog{worker}"
 
 
-def remove_network() -> None:
-    for space in SPACES:
-        subprocess.run(["ip", "netns", "del", space], stderr=subprocess.DEVNULL, check=False)
+def address(worker: int) -> str:
+    return f"10.203.0.{worker + 1}"
+
+
+def make_network(gigabits: float, workers: int) -> None:
+    """Each worker in a namespace, with one card; whatever leaves either end of a cable is shaped."""
+    remove_network(workers)
+    for worker in range(workers):
+        sh("ip", "netns", "add", space(worker))
+        sh("ip", "-n", space(worker), "link", "set", "lo", "up")
+    if workers == 2:
+        cables = [(space(0), "hg0", space(1), "hg1")]
+    else:
+        sh("ip", "netns", "add", SWITCH)
+        sh("ip", "-n", SWITCH, "link", "add", "br0", "type", "bridge")
+        sh("ip", "-n", SWITCH, "link", "set", "br0", "up")
+        cables = [(space(i), f"hg{i}", SWITCH, f"port{i}") for i in range(workers)]
+    for near, name, far, other in cables:
+        sh("ip", "link", "add", name, "netns", near, "type", "veth", "peer", "name", other,
+           "netns", far)  # fmt: skip
+        if far == SWITCH:
+            sh("ip", "-n", far, "link", "set", other, "master", "br0")
+        for where, end in ((near, name), (far, other)):
+            sh("ip", "-n", where, "link", "set", end, "up")
+            sh("tc", "-n", where, "qdisc", "add", "dev", end, "root", "tbf", "rate",
+               f"{gigabits}gbit", "burst", "128kb", "latency", "100ms")  # fmt: skip
+    for worker in range(workers):
+        sh("ip", "-n", space(worker), "addr", "add", f"{address(worker)}/24", "dev", f"hg{worker}")
+
+
+def remove_network(workers: int) -> None:
+    for name in [*map(space, range(workers)), SWITCH]:
+        subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL, check=False)
 
 
 def cluster_text(link: dict) -> str:
@@ -69,14 +92,23 @@ def cluster_text(link: dict) -> str:
         "latency_seconds": link["hop"] / 2,  # a hop has two of them
         "launch_seconds": 0.0,
     }
+    overheads = link["overheads"]
     machines = [
         {"name": name, "nic": nic,
-         "devices": [{"model": model, "overhead_seconds_per_byte": overhead}]}
-        for name, model, overhead in zip(("fast", "slow"), DEVICES, link["overheads"], strict=True)
+         "devices": [{"model": device(i, len(overheads)), "overhead_seconds_per_byte": overhead}]}
+        for i, (name, overhead) in enumerate(zip(names(len(overheads)), overheads, strict=True))
     ]  # fmt: skip
     return json.dumps(
-        {"format": "heterog-cluster", "version": 1, "name": "two-workers", "machines": machines}
+        {"format": "heterog-cluster", "version": 1, "name": "workers", "machines": machines}
     )
+
+
+def names(workers: int) -> list:
+    return ["fast", *(f"fast{i}" for i in range(2, workers)), "slow"]
+
+
+def device(worker: int, workers: int) -> str:
+    return "CPU-slow" if worker == workers - 1 else "CPU"
 
 
 class Bench:
@@ -91,7 +123,10 @@ class Bench:
         self.slices = sorted({batch // 6, batch // 3, batch // 2, 2 * batch // 3, batch})
         if any(planner.split(":")[0] in PIPELINES for planner in options.planners):
             self.slices = sorted({batch // 12, batch // 8, *self.slices})
-        self.profiles = []  # a file a device: those that plans are made with
+        self.profiles = []  # a file a device type: those that plans are made with
+        self.workers = options.workers
+        self.types = ("CPU", "CPU-slow")
+        self.part = min(1, 0.8 * os.cpu_count() / self.workers) if self.workers > 2 else 1
 
     def export(self) -> None:
         environment = os.environ | {"PYTHONPATH": str(ROOT / "python")}
@@ -100,19 +135,24 @@ class Bench:
            env=environment)  # fmt: skip
 
     def profile(self) -> None:
-        """Both devices at once: what a core is worth depends on what the other does."""
-        self.profiles = [self.out / f"{device}.profile.json" for device in DEVICES]
+        """All devices at once: what a core is worth depends on what the others do."""
+        outs = [self.out / f"worker{i}.profile.json" for i in range(self.workers)]
         commands = []
-        for core, (device, out) in enumerate(zip(DEVICES, self.profiles, strict=True)):
+        for i, out in enumerate(outs):
             out.unlink(missing_ok=True)
             Path(f"{out}.partial").unlink(missing_ok=True)
             commands.append(
-                ["taskset", "-c", core, self.heterog, "profile", "--in-steps", "--graph",
-                 self.graph, "--out", out, "--device", device, "--slow",
-                 self.options.factor if core else 1, "--threads", 1, "--repeat",
-                 self.options.repeat, "--slices", ",".join(map(str, self.slices)), "--json"]
+                [self.heterog, "profile", "--in-steps", "--graph", self.graph, "--out", out,
+                 "--device", device(i, self.workers), "--slow", self.factor(i), "--threads", 1,
+                 "--repeat", self.options.repeat, "--slices", ",".join(map(str, self.slices)),
+                 "--json"]
             )  # fmt: skip
-        together(commands)
+        self.together(commands)
+        self.profiles = [outs[0], outs[-1]]
+
+    def factor(self, worker: int) -> int:
+        """How often a worker does its work."""
+        return self.options.factor if worker == self.workers - 1 else 1
 
     def files(self, cluster: Path, profiles: list[Path]) -> list:
         words = ["--graph", self.graph, "--cluster", cluster]
@@ -141,21 +181,46 @@ class Bench:
         return json.loads(printed)["step_seconds"]
 
     def on_workers(self, *words) -> None:
-        """The command as both ranks, each in its namespace and on its core."""
+        """The command as all ranks, each in its namespace and on its part of the cores."""
         commands = []
-        for rank, space in enumerate(SPACES):
-            place = {"RANK": rank, "LOCAL_RANK": 0, "WORLD_SIZE": 2, "MASTER_ADDR": ADDRESSES[0],
-                     "MASTER_PORT": PORT}  # fmt: skip
-            commands.append(
-                ["ip", "netns", "exec", space, "env", *[f"{k}={v}" for k, v in place.items()],
-                 "taskset", "-c", rank, *words]
-            )  # fmt: skip
-        together(commands)
+        for rank in range(self.workers):
+            place = {"RANK": rank, "LOCAL_RANK": 0, "WORLD_SIZE": self.workers,
+                     "MASTER_ADDR": address(0), "MASTER_PORT": PORT}  # fmt: skip
+            commands.append(["ip", "netns", "exec", space(rank), "env",
+                             *[f"{k}={v}" for k, v in place.items()], *words])  # fmt: skip
+        self.together(commands)
+
+    def together(self, commands: list) -> None:
+        """One command a worker."""
+        with self.parts() as caps:
+            running = []
+            for worker, command in enumerate(commands):
+                alone = [] if caps else ["taskset", "-c", worker]
+                running.append(
+                    subprocess.Popen([str(word) for word in [*alone, *command]],
+                                     stdout=subprocess.DEVNULL,
+                                     preexec_fn=caps[worker].add_self if caps else None)
+                )  # fmt: skip
+            if any([process.wait() for process in running]):
+                sys.exit(f"failed: {' '.join(map(str, commands[0]))}")
+
+    @contextmanager
+    def parts(self):
+        """Caps of the workers, none if each has a core."""
+        caps = []
+        try:
+            if self.part < 1:
+                caps = [Cap(str(worker), self.part) for worker in range(self.workers)]
+            yield caps
+        finally:
+            for cap in caps:
+                cap.remove()
 
     def fit_link(self, gigabits: float) -> dict:
         """From the all-reduces of EV: the bandwidth that large ones get together, and what is left
-        of a small one's median: two hops, there and back, as the simulator counts them."""
-        guess = {"bandwidth": gigabits * 1.25e8, "hop": 1e-4, "overheads": (0, 0)}
+        of a small one's median: there and back along a ring, as the simulator counts it."""
+        none = (0,) * self.workers
+        guess = {"bandwidth": gigabits * 1.25e8, "hop": 1e-4, "overheads": none}
         cluster = self.out / "guess.cluster.json"
         cluster.write_text(cluster_text(guess))
         plan = self.plan(cluster, "ev-ar")
@@ -166,15 +231,17 @@ class Bench:
             "--any-device", "--slow", f"slow/gpu0={self.options.factor}", "--trace", trace,
         )  # fmt: skip
         points = []
+        hops = 2 * (self.workers - 1)
         for event in json.loads((trace / "rank0.json").read_text())["traceEvents"]:
             reduces = event.get("ph") == "X" and event.get("cat") == "all-reduce"
             if reduces and event["pid"] == 0:
-                points.append((event["args"]["bytes"], event["dur"] * 1e-6))
+                sent = event["args"]["bytes"] * hops / self.workers
+                points.append((sent, event["dur"] * 1e-6))
         large = [point for point in points if point[0] >= 128 << 10]
         slope = sum(seconds for _, seconds in large) / sum(count for count, _ in large)
         small = [seconds - count * slope for count, seconds in points if count < 16 << 10]
-        hop = max(statistics.median(small), 0) / 2
-        return {"bandwidth": 1 / slope, "hop": hop, "overheads": (0, 0)}
+        hop = max(statistics.median(small), 0) / hops
+        return {"bandwidth": 1 / slope, "hop": hop, "overheads": none}
 
     def take_turns(self, cluster: Path, cases: list, out: Path) -> dict:
         """What bench_turns writes of the cases (planner, order, plan), its files in `out`."""
@@ -185,7 +252,8 @@ class Bench:
             words += ["--case", f"{plan}={order}"]
         self.on_workers(
             self.bin / "bench_turns", *self.files(cluster, self.profiles), *words, "--slices",
-            ",".join(map(str, self.slices)), "--slow", f"1,{self.options.factor}", "--rounds",
+            ",".join(map(str, self.slices)), "--slow",
+            ",".join(str(self.factor(i)) for i in range(self.workers)), "--rounds",
             self.options.rounds, "--quiet", self.options.quiet, "--out", out,
         )  # fmt: skip
         return json.loads((out / "turns.json").read_text())
@@ -203,18 +271,18 @@ class Bench:
         ]
         out = self.out / f"{gigabits}"
         turns = self.take_turns(cluster, cases, out)
-        profiles = [out / f"{device}.profile.json" for device in DEVICES]
-        seen = [json.loads((out / f"link{rank}.json").read_text()) for rank in range(2)]
+        profiles = [out / f"{kind}.profile.json" for kind in self.types]
+        seen = [json.loads((out / f"link{rank}.json").read_text()) for rank in range(self.workers)]
         link["bandwidth"] = statistics.mean(end["bandwidth_bytes_per_second"] for end in seen)
         replayed = self.out / f"{gigabits}.replayed.cluster.json"
         replayed.write_text(cluster_text(link))  # what moving took is in the costs already
         link["overheads"] = [end["overhead_seconds_per_byte"] for end in seen]
         cluster.write_text(cluster_text(link))
-        print(f"in the turns: {link['bandwidth'] / 1e6:.1f} MB/s; of the cores "
-              f"{link['overheads'][0] * 1e9:.2f} and {link['overheads'][1] * 1e9:.2f} ns a byte")
+        overheads = ", ".join(f"{overhead * 1e9:.2f}" for overhead in link["overheads"])
+        print(f"in the turns: {link['bandwidth'] / 1e6:.1f} MB/s; of the cores {overheads} ns a byte")
         rows = []
         for i, ((planner, order, plan), case) in enumerate(zip(cases, turns["cases"], strict=True)):
-            costs = [out / f"case{i}.{device}.profile.json" for device in DEVICES]
+            costs = [out / f"case{i}.{kind}.profile.json" for kind in self.types]
             row = {"gigabits": gigabits, "planner": planner, "order": order,
                    "measured": case["seconds"],
                    "interval": interval([case["rounds"][k] for k in case["kept"]]),
@@ -240,15 +308,6 @@ def orders(planner: str) -> tuple:
         return ("rank",)
     # Pipelines have turns or priorities, which belong to the plan.
     return ("",) if planner.split(":")[0] in PIPELINES else ("rank", "fifo")
-
-
-def together(commands: list) -> None:
-    running = [
-        subprocess.Popen([str(word) for word in command], stdout=subprocess.DEVNULL)
-        for command in commands
-    ]
-    if any([process.wait() for process in running]):
-        sys.exit(f"failed: {' '.join(map(str, commands[0]))}")
 
 
 def interval(values: list) -> float:
@@ -283,7 +342,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--model", choices=("bert", "convolution"), default="bert")
     parser.add_argument("--batch", type=int, default=24)
-    parser.add_argument("--factor", type=int, default=2, help="how slow the second worker is")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--factor", type=int, default=2, help="how slow the last worker is")
     parser.add_argument("--rounds", type=int, default=60, help="at most")
     parser.add_argument("--quiet", type=int, default=15, help="steps of each that are enough")
     parser.add_argument("--repeat", type=int, default=7, help="steps of a size in a profile")
@@ -293,7 +353,9 @@ def main() -> None:
     parser.add_argument("--out", default="out/predicted_measured")
     options = parser.parse_args()
     if os.geteuid() != 0:
-        sys.exit("network namespaces need root")
+        sys.exit("network namespaces and control groups need root")
+    if not 2 <= options.workers <= 9 or options.factor < 1:
+        sys.exit("--workers: 2 to 9; --factor: at least 1")
     sh("cmake", "--build", ROOT / "build" / options.preset, "--target", "heterog", "bench_turns",
        stdout=subprocess.DEVNULL)  # fmt: skip
     bench = Bench(options)
@@ -302,10 +364,10 @@ def main() -> None:
     rows = []
     try:
         for gigabits in options.gigabits:
-            make_network(gigabits)
+            make_network(gigabits, options.workers)
             rows += bench.rows(gigabits)
     finally:
-        remove_network()
+        remove_network(options.workers)
     (bench.out / "table.json").write_text(json.dumps(rows, indent=1))
     print(summary(rows))
 
