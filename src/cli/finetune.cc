@@ -22,6 +22,7 @@ struct FinetuneVerbOptions {
   ProblemOptions problem;
   BudgetOptions budget;
   std::string policy;
+  std::vector<std::string> set;
   std::string out;
   std::string plan;
   std::string trace;
@@ -58,6 +59,7 @@ int run_finetune(const FinetuneVerbOptions& options, const Caller& caller) {
                                                  problem->cluster->name()),
                              .seed = options.common.seed,
                              .budget = budget,
+                             .learning = settings(options.set, "--set finetune_draws=edits"),
                              .progress = [&](const policy::TrainProgress& now) {
                                const double done =
                                    options.budget.seconds
@@ -74,6 +76,10 @@ int run_finetune(const FinetuneVerbOptions& options, const Caller& caller) {
   json["evaluations"] = tuned.evaluations;
   json["best_step_seconds"] = to_seconds(tuned.evaluation.step);
   json["feasible"] = tuned.evaluation.feasible;
+  json["entropy_nats"] = tuned.entropy;
+  json["mean_step_seconds"] = tuned.mean_step_seconds;
+  json["likely_step_seconds"] = to_seconds(tuned.likely.step);
+  json["likely_feasible"] = tuned.likely.feasible;
   json["finetune_seconds"] = watch.seconds();
   if (!options.common.json) {
     print(caller, "{} plans simulated in {}; best {}{}; policy in {}\n", tuned.evaluations,
@@ -112,6 +118,8 @@ void add_finetune(CLI::App& app, Action& chosen) {
       *app.add_subcommand("finetune", "Goes on training a policy on one graph and cluster");
   verb.add_option("--policy", options->policy,
                   "Checkpoint to start from (default: the shipped one)");
+  verb.add_option("--set", options->set,
+                  "key=value of learning in place of the policy's, may be repeated");
   add_graph_and_cluster(verb, options->problem);
   add_batch(verb, options->problem);
   verb.add_option("--out", options->out, "Checkpoint to write")->required();

@@ -3,7 +3,6 @@
 
 #include <memory>
 
-#include "base/text.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/progress.h"
@@ -28,13 +27,7 @@ struct TrainVerbOptions {
 };
 
 std::vector<std::pair<std::string, std::string>> overrides(const TrainVerbOptions& options) {
-  std::vector<std::pair<std::string, std::string>> pairs;
-  for (const std::string& text : options.set) {
-    const std::size_t equals = text.find('=');
-    VALIDATE(equals != std::string::npos && equals > 0,
-             "--set {}: expected key=value, as in --set steps=100", printable(text));
-    pairs.emplace_back(text.substr(0, equals), text.substr(equals + 1));
-  }
+  std::vector<std::pair<std::string, std::string>> pairs = settings(options.set, "--set steps=100");
   if (options.seed_given) pairs.emplace_back("seed", std::to_string(options.common.seed));
   return pairs;
 }

@@ -1,9 +1,24 @@
-// Progress lines and tables of training.
+// Settings, progress lines and tables of training.
 #include "cli/training.h"
 
 #include <fmt/format.h>
 
+#include "base/check.h"
+#include "base/text.h"
+
 namespace heterog::cli {
+
+std::vector<std::pair<std::string, std::string>> settings(std::span<const std::string> texts,
+                                                          std::string_view example) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  for (const std::string& text : texts) {
+    const std::size_t equals = text.find('=');
+    VALIDATE(equals != std::string::npos && equals > 0, "--set {}: expected key=value, as in {}",
+             printable(text), example);
+    pairs.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return pairs;
+}
 
 double share_done(const policy::TrainProgress& progress) {
   if (progress.steps == 0) return 0;

@@ -1,7 +1,10 @@
-// How train and finetune report what they did.
+// What train and finetune have in common: settings, and how they report what they did.
 #pragma once
 
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cli/output.h"
@@ -9,6 +12,9 @@
 
 namespace heterog::cli {
 
+// "key=value" of each --set; the example is for who has left out the value.
+std::vector<std::pair<std::string, std::string>> settings(std::span<const std::string> texts,
+                                                          std::string_view example);
 double share_done(const policy::TrainProgress& progress);  // 0 if the end is unknown
 std::string progress_text(const policy::TrainProgress& progress);
 OrderedJson cases_json(const std::vector<policy::CaseProgress>& cases);

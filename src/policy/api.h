@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/rng.h"
@@ -90,6 +91,8 @@ struct FinetuneOptions {
   std::string name;  // of the case in progress reports
   std::uint64_t seed = 0;
   planner::Budget budget;  // evaluations: reproducible; time: asked once a step
+  // Settings of learning in place of the policy's own (with_learning).
+  std::vector<std::pair<std::string, std::string>> learning;
   std::function<void(const TrainProgress&)> progress;
 };
 
@@ -98,6 +101,9 @@ struct FinetuneResult {
   compiler::Strategy strategy;     // the best one evaluated
   planner::Evaluation evaluation;  // of it
   std::int64_t evaluations = 0;    // strategies that it has learnt from
+  double entropy = 0;              // of the last step, nats a group
+  double mean_step_seconds = 0;    // of that step's strategies
+  planner::Evaluation likely;      // of the strategy that is now the most likely
 };
 
 // Goes on training on the oracle's problem, by what it says. Throws an input error without any

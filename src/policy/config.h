@@ -55,22 +55,36 @@ struct TrainConfig {
   double gradient_clip = 1.0;         // of the global norm
   double entropy_weight = 0.02;       // λ at the first step
   double entropy_weight_end = 0.001;  // λ at the last step, linear between
-  double baseline_decay = 0.9;        // of the moving average R̄
-  bool normalize_advantage = true;    // divide r − R̄ by a moving standard deviation
-  double advantage_clip = 3.0;        // in standard deviations, after dividing
+  // H in nats a group below which the objective loses entropy_floor_weight · (floor − H); 0: none.
+  double entropy_floor = 0;
+  double entropy_floor_weight = 1.0;
+  // How strategies are drawn (policy/draws.h): "groups", each by itself; "runs" of neighbours;
+  // "edits" of the best so far; "mixed": half runs, half edits.
+  std::string draws = "groups";
+  // What a reward is held against: "moving", the average R̄ of all steps; "others", the mean of the
+  // other strategies of this step. Edits are held against what was edited.
+  std::string baseline = "moving";
+  double baseline_decay = 0.9;      // of the moving average R̄
+  bool normalize_advantage = true;  // divide r − R̄ by a moving standard deviation
+  double advantage_clip = 3.0;      // in standard deviations, after dividing
   // Schedule of the simulated strategies: rank, rank-queued, rank-reserve, fifo, or the fastest of
   // rank, rank-queued and fifo.
   std::string order = "faster";
   std::int64_t elite_count = 1;  // best distinct strategies of a case that are imitated
   double elite_weight = 1.0;     // of the imitation against the policy gradient; 0: none
+  std::int64_t elite_from = 0;   // the first step that imitates
   // Evaluations of the search whose plan of a case is imitated; 0: nobody teaches.
   std::int64_t teacher_evaluations = 0;
   double teacher_weight = 1.0;  // of that imitation
   // The first strategies to imitate are the plain ones: EV/CP × PS/AR, blocks on single devices.
   bool imitate_plain = true;
-  // Fine-tuning goes on from trained weights on one graph.
+  // Fine-tuning goes on from trained weights on one graph, with these in place of the ones above.
   double finetune_learning_rate = 1e-3;
   double finetune_entropy_weight = 0.005;
+  std::string finetune_draws = "mixed";
+  double finetune_elite_weight = 1.0;
+  std::int64_t finetune_groups = 0;  // at most so many; 0: max_groups
+  bool finetune_proposals = true;    // what the policy proposes is simulated, and imitated, first
   friend bool operator==(const TrainConfig&, const TrainConfig&) = default;
 };
 
@@ -95,6 +109,10 @@ inline constexpr std::int64_t kMaxParameters = std::int64_t{1} << 28;
 TrainConfig read_train_config(const std::string& path,
                               const std::vector<std::pair<std::string, std::string>>& overrides);
 TrainConfig parse_train_config(const std::string& text, const std::string& source);
+// `config` with other settings of learning, as `read_train_config` lays them over a file. A setting
+// that the weights of a policy were made with is an input error.
+TrainConfig with_learning(const TrainConfig& config,
+                          const std::vector<std::pair<std::string, std::string>>& overrides);
 // The same field list the other way, as JSON; parse(text(c)) == c.
 std::string train_config_text(const TrainConfig& config);
 

@@ -1,10 +1,13 @@
 // The one configuration of training: network sizes, learning, and the cases that are trained on.
 #include "policy/config.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <limits>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "base/json_reader.h"
@@ -48,17 +51,26 @@ void visit_fields(Config& c, Visitor&& visit) {
   visit("gradient_clip", c.gradient_clip, 1e-6, 1e9);
   visit("entropy_weight", c.entropy_weight, 0.0, 1e3);
   visit("entropy_weight_end", c.entropy_weight_end, 0.0, 1e3);
+  visit("entropy_floor", c.entropy_floor, 0.0, 10.0);
+  visit("entropy_floor_weight", c.entropy_floor_weight, 0.0, 1e3);
+  visit("draws", c.draws);
+  visit("baseline", c.baseline);
   visit("baseline_decay", c.baseline_decay, 0.0, 1.0);
   visit("normalize_advantage", c.normalize_advantage);
   visit("advantage_clip", c.advantage_clip, 1e-3, 1e9);
   visit("order", c.order);
   visit("elite_count", c.elite_count, 0, 1000);
   visit("elite_weight", c.elite_weight, 0.0, 1e3);
+  visit("elite_from", c.elite_from, 0, kMaxSteps);
   visit("teacher_evaluations", c.teacher_evaluations, 0, 1'000'000'000);
   visit("teacher_weight", c.teacher_weight, 0.0, 1e3);
   visit("imitate_plain", c.imitate_plain);
   visit("finetune_learning_rate", c.finetune_learning_rate, 1e-9, 10.0);
   visit("finetune_entropy_weight", c.finetune_entropy_weight, 0.0, 1e3);
+  visit("finetune_draws", c.finetune_draws);
+  visit("finetune_elite_weight", c.finetune_elite_weight, 0.0, 1e3);
+  visit("finetune_groups", c.finetune_groups, 0, 2000);
+  visit("finetune_proposals", c.finetune_proposals);
 }
 
 // Takes each field from a JSON object if it is there.
@@ -103,6 +115,13 @@ std::vector<TrainGraph> read_graphs(JsonObject& object) {
   return graphs;
 }
 
+void check_draws(const std::string& draws, const char* key, const std::string& source) {
+  constexpr std::array kDraws = {"groups", "runs", "edits", "mixed"};
+  VALIDATE(std::ranges::find(kDraws, draws) != kDraws.end(),
+           "{}: {}: is \"{}\", must be groups, runs, edits or mixed", source, key,
+           printable(draws));
+}
+
 void check_config(const TrainConfig& c, const std::string& source) {
   VALIDATE(c.head == "device-features" || c.head == "fixed",
            "{}: head: is \"{}\", must be \"device-features\" or \"fixed\"", source, c.head);
@@ -118,12 +137,27 @@ void check_config(const TrainConfig& c, const std::string& source) {
   VALIDATE(std::find(kOrders.begin(), kOrders.end(), c.order) != kOrders.end(),
            "{}: order: is \"{}\", must be faster, {}", source, printable(c.order),
            compiler::kPlainOrders);
+  check_draws(c.draws, "draws", source);
+  check_draws(c.finetune_draws, "finetune_draws", source);
+  VALIDATE(c.baseline == "moving" || c.baseline == "others",
+           "{}: baseline: is \"{}\", must be \"moving\" or \"others\"", source,
+           printable(c.baseline));
+  VALIDATE(c.baseline != "others" || c.samples != 1,
+           "{}: samples: is 1, must be at least 2 where baseline is \"others\"", source);
   VALIDATE(c.txl_width % c.txl_heads == 0,
            "{}: txl_heads: {} does not divide txl_width {}; choose a divisor", source, c.txl_heads,
            c.txl_width);
   VALIDATE(parameter_count(c) <= kMaxParameters,
            "{}: layers, heads and widths make a network of {} parameters; the most is {}", source,
            parameter_count(c), kMaxParameters);
+}
+
+// Values as JSON, or else as text.
+void lay_over(Json& json, const std::vector<std::pair<std::string, std::string>>& overrides) {
+  for (const auto& [key, text] : overrides) {
+    const Json value = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    json[key] = value.is_discarded() ? Json(text) : value;
+  }
 }
 
 TrainConfig read_config(const Json& json, const std::string& source) {
@@ -159,11 +193,40 @@ TrainConfig read_train_config(const std::string& path,
                               const std::vector<std::pair<std::string, std::string>>& overrides) {
   Json json = read_json_file(path);
   VALIDATE(json.is_object(), "{}: must be an object of settings", path);
-  for (const auto& [key, text] : overrides) {
-    const Json value = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-    json[key] = value.is_discarded() ? Json(text) : value;
-  }
+  lay_over(json, overrides);
   return read_config(json, path);
+}
+
+TrainConfig with_learning(const TrainConfig& config,
+                          const std::vector<std::pair<std::string, std::string>>& overrides) {
+  constexpr std::array<std::string_view, 18> kLearning = {
+      "samples",
+      "gradient_clip",
+      "entropy_floor",
+      "entropy_floor_weight",
+      "baseline",
+      "baseline_decay",
+      "normalize_advantage",
+      "advantage_clip",
+      "order",
+      "elite_count",
+      "elite_from",
+      "imitate_plain",
+      "finetune_learning_rate",
+      "finetune_entropy_weight",
+      "finetune_draws",
+      "finetune_elite_weight",
+      "finetune_groups",
+      "finetune_proposals",
+  };
+  for (const auto& [key, text] : overrides) {
+    VALIDATE(std::ranges::find(kLearning, key) != kLearning.end(),
+             "--set {}: is not for fine-tuning; what can be set is {}", printable(key),
+             fmt::join(kLearning, ", "));
+  }
+  Json json = Json::parse(train_config_text(config));
+  lay_over(json, overrides);
+  return read_config(json, "--set");
 }
 
 std::string train_config_text(const TrainConfig& config) {

@@ -66,6 +66,15 @@ Actions decode(const torch::Tensor& log_probabilities, const std::vector<double>
   return best_path(worth_of(log_probabilities, weights, nullptr), switch_cost);
 }
 
+std::vector<Actions> decode_proposals(const torch::Tensor& log_probabilities,
+                                      const std::vector<double>& weights) {
+  std::vector<Actions> proposals;
+  for (const double switch_cost : kSwitchCosts) {
+    proposals.push_back(decode(log_probabilities, weights, switch_cost));
+  }
+  return proposals;
+}
+
 Actions decode_draw(const torch::Tensor& log_probabilities, const std::vector<double>& weights,
                     double switch_cost, Rng rng) {
   return best_path(worth_of(log_probabilities, weights, &rng), switch_cost);

@@ -3,6 +3,7 @@
 
 #include <torch/types.h>
 
+#include <array>
 #include <vector>
 
 #include "base/rng.h"
@@ -23,5 +24,13 @@ Actions decode(const torch::Tensor& log_probabilities, const std::vector<double>
 // says (perturb and maximise).
 Actions decode_draw(const torch::Tensor& log_probabilities, const std::vector<double>& weights,
                     double switch_cost, Rng rng);
+
+// Of proposals: the first is that of the most likely strategy, the next ones are coarser and finer.
+inline constexpr std::array<double, 5> kSwitchCosts = {2, 8, 0.5, 32, 0};
+
+// What a policy proposes without drawing, distinct or not: the most likely strategy first, then
+// coarser and finer ones.
+std::vector<Actions> decode_proposals(const torch::Tensor& log_probabilities,
+                                      const std::vector<double>& weights);
 
 }  // namespace heterog::policy

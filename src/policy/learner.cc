@@ -11,6 +11,8 @@
 namespace heterog::policy {
 namespace {
 
+constexpr std::uint64_t kEdits = 1u << 20;  // their stream of random numbers, beyond any sample's
+
 double mean_step_seconds(std::span<const planner::Evaluation> evaluations) {
   double sum = 0;
   for (const planner::Evaluation& e : evaluations) sum += to_seconds(e.step);
@@ -29,6 +31,39 @@ std::vector<Actions> elites_of(const CaseState& state, const TrainConfig& config
     }
   }
   return elites;
+}
+
+// How many of a step's strategies are edits of the best so far, the last ones: none before anything
+// is known.
+std::int64_t edits_of(const TrainConfig& config, const CaseState& state) {
+  if (state.best.empty()) return 0;
+  if (config.draws == "edits") return config.samples;
+  return config.draws == "mixed" ? config.samples / 2 : 0;
+}
+
+// Strategies of a case by what the network says, and by the best so far.
+Draws draw(const TrainConfig& config, const torch::Tensor& log_probabilities,
+           const CaseState& state, const Rng& rng) {
+  if (config.draws == "groups") {
+    return {.actions = sample_actions(log_probabilities, config.samples, rng)};
+  }
+  const std::int64_t edits = edits_of(config, state);
+  Draws draws = draw_runs(log_probabilities, config.samples - edits, rng);
+  if (edits > 0)
+    append(draws, draw_edits(log_probabilities, state.best[0].actions, edits, rng.split(kEdits)));
+  return draws;
+}
+
+// What each is worth, `average` with them in it; of the edits, beside what was edited.
+std::vector<double> worth(const TrainConfig& config, std::span<const double> rewards,
+                          const RewardAverage& average, std::size_t edits, double edited) {
+  const std::span<const double> drawn = rewards.first(rewards.size() - edits);
+  std::vector<double> all = config.baseline == "others" && drawn.size() > 1
+                                ? advantages_over_others(drawn, average, config)
+                                : advantages(drawn, average, config);
+  const auto of_edits = advantages_over(edited, rewards.last(edits), average, config);
+  all.insert(all.end(), of_edits.begin(), of_edits.end());
+  return all;
 }
 
 // Simulates what everybody knows: the baseline to report, and the first strategies to imitate; and
@@ -110,24 +145,27 @@ TrainProgress learn_step(Learner& learner, const LearningContext& context, doubl
     CaseLossInput input{.log_probabilities = learner.network->forward(c.features)};
     CaseProgress seen{.name = c.name};
     if (config.samples > 0) {
-      input.samples = sample_actions(input.log_probabilities, config.samples, rng.split(position));
-      const auto evaluations = evaluate_samples(c, input.samples, context.measure);
-      keep_best(state.best, input.samples, evaluations, elites_kept(config));
+      const auto edits = static_cast<std::size_t>(edits_of(config, state));
+      const double edited = edits > 0 ? state.best[0].evaluation.reward : 0;
+      input.draws = draw(config, input.log_probabilities, state, rng.split(position));
+      const auto evaluations = evaluate_samples(c, input.draws.actions, context.measure);
+      keep_best(state.best, input.draws.actions, evaluations, elites_kept(config));
       std::vector<double> rewards;
       for (const planner::Evaluation& e : evaluations) rewards.push_back(e.reward);
       state.average = updated(state.average, rewards, config.baseline_decay);
-      input.advantages = advantages(rewards, state.average, config);
+      input.advantages = worth(config, rewards, state.average, edits, edited);
       progress.mean_reward +=
           share * std::accumulate(rewards.begin(), rewards.end(), 0.0) / rewards.size();
       seen.mean_step_seconds = mean_step_seconds(evaluations);
     }
-    input.elites = elites_of(state, config);
+    if (learner.step >= config.elite_from) input.elites = elites_of(state, config);
     if (state.lesson) {
       input.lesson = state.lesson->actions;
       input.lesson_weights = c.group_weights;
     }
     const CaseLoss loss = case_loss(
-        input, entropy_weight, {.elites = config.elite_weight, .lesson = config.teacher_weight});
+        input, entropy_weight, {.elites = config.elite_weight, .lesson = config.teacher_weight},
+        {.floor = config.entropy_floor, .weight = config.entropy_floor_weight});
     (loss.loss * share).backward();  // gradients of the cases add up
 
     learner.evaluations += config.samples;

@@ -1,7 +1,6 @@
 // A trained policy: loading, saving, and one-shot proposals.
 #include <torch/torch.h>
 
-#include <array>
 #include <filesystem>
 
 #include "base/own_file.h"
@@ -13,14 +12,6 @@
 #include "policy/policy_impl.h"
 
 namespace heterog::policy {
-namespace {
-
-// Of proposals (decode.h): the first is that of the most likely strategy, the next ones are coarser
-// and finer.
-constexpr std::array<double, 5> kSwitchCosts = {2, 8, 0.5, 32, 0};
-
-}  // namespace
-
 Policy make_policy(const TrainConfig& config, const PolicyNetwork& network) {
   return Policy(std::make_shared<const Policy::Impl>(Policy::Impl{config, network}));
 }
@@ -56,19 +47,13 @@ std::vector<compiler::Strategy> propose(const Policy& policy, oracle::BatchEvalu
   const Case c = make_case("", regrouped(evaluator.problem(), max_groups), order,
                            action_table(policy.config()));
   const auto log_probabilities = policy.impl().network->forward(c.features);
-  const auto decoded = [&](double switch_cost) {
-    return decode(log_probabilities, c.group_weights, switch_cost);
-  };
-  std::vector<Actions> proposed = {decoded(kSwitchCosts[0])};
-  for (int i = 0; i < samples; ++i) {
-    const auto next = static_cast<std::size_t>(i) + 1;
-    if (next < kSwitchCosts.size()) {
-      proposed.push_back(decoded(kSwitchCosts[next]));
-    } else {
-      proposed.push_back(decode_draw(log_probabilities, c.group_weights,
-                                     kSwitchCosts[next % kSwitchCosts.size()], rng.split(next)));
-    }
+  std::vector<Actions> proposed = decode_proposals(log_probabilities, c.group_weights);
+  const auto wanted = static_cast<std::size_t>(samples) + 1;
+  for (std::size_t next = proposed.size(); next < wanted; ++next) {
+    proposed.push_back(decode_draw(log_probabilities, c.group_weights,
+                                   kSwitchCosts[next % kSwitchCosts.size()], rng.split(next)));
   }
+  proposed.resize(wanted);
   std::vector<compiler::Strategy> strategies;
   for (const Actions& actions : proposed) strategies.push_back(standalone_strategy(c, actions));
   return strategies;

@@ -5,15 +5,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+
+#include "base/check.h"
 
 namespace heterog::policy {
 namespace {
 
-// log π(a) a group of each row of `actions`.  [S, N] → [S]
-torch::Tensor log_likelihood(const torch::Tensor& log_probabilities,
-                             const std::vector<Actions>& actions) {
-  // log π of row s, group n is log_probabilities[n][a_sn]: gather over the transposed actions.
-  return log_probabilities.gather(1, to_tensor(actions).t()).mean(0);
+// Divided by the moving standard deviation and cut, as the config says.
+double scaled(double advantage, const RewardAverage& average, const TrainConfig& config) {
+  if (!config.normalize_advantage) return advantage;
+  return std::clamp(advantage / (std::sqrt(average.variance) + 1e-6), -config.advantage_clip,
+                    config.advantage_clip);
 }
 
 }  // namespace
@@ -32,29 +35,43 @@ RewardAverage updated(const RewardAverage& average, std::span<const double> rewa
 
 std::vector<double> advantages(std::span<const double> rewards, const RewardAverage& average,
                                const TrainConfig& config) {
+  return advantages_over(average.mean, rewards, average, config);
+}
+
+std::vector<double> advantages_over(double reward, std::span<const double> rewards,
+                                    const RewardAverage& average, const TrainConfig& config) {
   std::vector<double> result;
-  const double scale = config.normalize_advantage ? std::sqrt(average.variance) + 1e-6 : 1.0;
-  for (double r : rewards) {
-    const double advantage = (r - average.mean) / scale;
-    result.push_back(config.normalize_advantage
-                         ? std::clamp(advantage, -config.advantage_clip, config.advantage_clip)
-                         : advantage);
-  }
+  for (double r : rewards) result.push_back(scaled(r - reward, average, config));
+  return result;
+}
+
+std::vector<double> advantages_over_others(std::span<const double> rewards,
+                                           const RewardAverage& average,
+                                           const TrainConfig& config) {
+  EXPECT(rewards.size() > 1);
+  const double sum = std::accumulate(rewards.begin(), rewards.end(), 0.0);
+  const double others = static_cast<double>(rewards.size() - 1);
+  std::vector<double> result;
+  for (double r : rewards) result.push_back(scaled(r - (sum - r) / others, average, config));
   return result;
 }
 
 CaseLoss case_loss(const CaseLossInput& input, double entropy_weight,
-                   const ImitationWeights& imitation) {
+                   const ImitationWeights& imitation, const EntropyFloor& floor) {
   const auto& log_p = input.log_probabilities;
   // Masked actions have log π = −1e9 and π = 0; the product stays finite.
   const auto entropy = -(log_p.exp() * log_p).sum(1).mean();
   torch::Tensor objective = entropy_weight * entropy;
-  if (!input.samples.empty()) {
+  if (floor.floor > 0) {
+    objective = objective - floor.weight * (floor.floor - entropy).clamp_min(0);
+  }
+  if (!input.draws.actions.empty()) {
     const auto advantage = torch::tensor(input.advantages, torch::kFloat64).to(log_p.dtype());
-    objective = objective + (advantage * log_likelihood(log_p, input.samples)).mean();
+    objective = objective + (advantage * log_likelihood(log_p, input.draws)).mean();
   }
   if (!input.elites.empty() && imitation.elites > 0) {
-    objective = objective + imitation.elites * log_likelihood(log_p, input.elites).mean();
+    objective =
+        objective + imitation.elites * log_likelihood(log_p, {.actions = input.elites}).mean();
   }
   torch::Tensor lesson;
   if (!input.lesson.empty() && imitation.lesson > 0) {

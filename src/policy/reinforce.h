@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "policy/config.h"
-#include "policy/rollout.h"
+#include "policy/draws.h"
 
 namespace heterog::policy {
 
@@ -27,11 +27,18 @@ RewardAverage updated(const RewardAverage& average, std::span<const double> rewa
 // includes this step, so that a constant reward has no advantage.
 std::vector<double> advantages(std::span<const double> rewards, const RewardAverage& average,
                                const TrainConfig& config);
+// r − the mean of the other rewards, at least two, scaled in the same way: what an average of all
+// steps knows too late, while the policy moves (Kool, van Hoof and Welling 2019).
+std::vector<double> advantages_over_others(std::span<const double> rewards,
+                                           const RewardAverage& average, const TrainConfig& config);
+// r − `reward`, scaled in the same way: what an edit is worth.
+std::vector<double> advantages_over(double reward, std::span<const double> rewards,
+                                    const RewardAverage& average, const TrainConfig& config);
 
 // What one case contributes to a step.
 struct CaseLossInput {
   torch::Tensor log_probabilities;  // [N, A]
-  std::vector<Actions> samples;     // S
+  Draws draws;                      // S
   std::vector<double> advantages;   // S
   std::vector<Actions> elites;      // imitated; may be empty
   // A teacher's actions, and how much each group counts (N, together 1); both may be empty.
@@ -50,11 +57,17 @@ struct ImitationWeights {
   double lesson = 0;
 };
 
-// −(mean over samples of (r − R̄) · log π(a) + λ H + weight · mean over elites of log π(a) + weight
-// · log π of the lesson), log π and H both per group. A step over |G| cases averages this: minus
-// its gradient is 1/|G| Σ ∇log π(a_g)(r_g − R_g) + λ∇H.
+// What the objective loses where the entropy, in nats a group, is below a floor.
+struct EntropyFloor {
+  double floor = 0;
+  double weight = 0;
+};
+
+// −(mean over draws of (r − R̄) · log π(a) + λ H − weight · max(floor − H, 0) + weight · mean over
+// elites of log π(a) + weight · log π of the lesson), log π and H both per group. A step over |G|
+// cases averages this: minus its gradient is 1/|G| Σ ∇log π(a_g)(r_g − R_g) + λ∇H.
 CaseLoss case_loss(const CaseLossInput& input, double entropy_weight,
-                   const ImitationWeights& imitation);
+                   const ImitationWeights& imitation, const EntropyFloor& floor = {});
 
 // λ at `step` of `steps`: linear from the first value to the last.
 double entropy_weight_at(const TrainConfig& config, std::int64_t step);

@@ -50,6 +50,16 @@ std::vector<Actions> sample_actions(const torch::Tensor& log_probabilities, std:
   return result;
 }
 
+Actions most_likely(const torch::Tensor& log_probabilities) {
+  const auto best = log_probabilities.detach().argmax(1).contiguous();
+  const std::int64_t* action = best.data_ptr<std::int64_t>();
+  Actions actions;
+  for (std::int64_t n = 0; n < best.size(0); ++n) {
+    actions.emplace_back(static_cast<std::size_t>(action[n]));
+  }
+  return actions;
+}
+
 torch::Tensor to_tensor(const std::vector<Actions>& actions) {
   const std::int64_t groups = actions.empty() ? 0 : static_cast<std::int64_t>(actions[0].size());
   auto tensor = torch::empty({static_cast<std::int64_t>(actions.size()), groups}, torch::kInt64);

@@ -18,6 +18,9 @@ using Actions = std::vector<space::ActionId>;  // one action a group
 std::vector<Actions> sample_actions(const torch::Tensor& log_probabilities, std::int64_t samples,
                                     const Rng& rng);
 
+// Every group's most likely action.
+Actions most_likely(const torch::Tensor& log_probabilities);
+
 // [samples, N] int64.
 torch::Tensor to_tensor(const std::vector<Actions>& actions);
 

@@ -6,6 +6,7 @@
 #include "planner/starts.h"
 #include "policy/api.h"
 #include "policy/checkpoint_io.h"
+#include "policy/decode.h"
 #include "policy/learner.h"
 #include "policy/policy_impl.h"
 #include "policy/teacher.h"
@@ -128,11 +129,16 @@ FinetuneResult finetune(const Policy& policy, oracle::Oracle& oracle,
                         const FinetuneOptions& options) {
   VALIDATE(options.budget.limited(), "finetune: needs a budget, of seconds or of evaluations");
   use_one_network_thread();
-  TrainConfig config = policy.config();
+  TrainConfig config = with_learning(policy.config(), options.learning);
+  if (config.finetune_groups > 0) {
+    config.max_groups = std::min(config.max_groups, config.finetune_groups);
+  }
   // All 64 bits: seeds of planners are themselves random numbers.
   config.seed = std::bit_cast<std::int64_t>(options.seed);
   config.cases_per_step = 1;
   config.learning_rate = config.finetune_learning_rate;
+  config.draws = config.finetune_draws;
+  config.elite_weight = config.finetune_elite_weight;
   config.teacher_evaluations = 0;
   if (config.samples == 0) config.samples = TrainConfig{}.samples;
   config.samples = std::min(config.samples, options.budget.evaluations.value_or(config.samples));
@@ -153,23 +159,35 @@ FinetuneResult finetune(const Policy& policy, oracle::Oracle& oracle,
         return oracle.measure(strategies);
       }};
 
+  if (config.finetune_proposals) {
+    const std::vector<Actions> proposals =
+        decode_proposals(learner.network->forward(cases[0].features), cases[0].group_weights);
+    keep_best(learner.states[0].best, proposals,
+              evaluate_samples(cases[0], proposals, context.measure), elites_kept(config));
+    learner.evaluations += static_cast<std::int64_t>(proposals.size());
+  }
   const auto spent = [&] {
     if (options.budget.expired()) return true;
     return options.budget.evaluations &&
            learner.evaluations + config.samples > *options.budget.evaluations;
   };
+  TrainProgress progress;
   do {
-    TrainProgress progress = learn_step(learner, context, config.finetune_entropy_weight);
+    progress = learn_step(learner, context, config.finetune_entropy_weight);
     progress.steps = options.budget.evaluations.value_or(0) / config.samples;
     if (options.progress) options.progress(progress);
   } while (!spent());
 
   const Scored& best = learner.states[0].best[0];
+  const std::vector<Actions> likely = {most_likely(learner.network->forward(cases[0].features))};
   TrainConfig saved = policy.config();  // fine-tuning does not change what the policy was made with
   return {.policy = make_policy(saved, learner.network),
           .strategy = standalone_strategy(cases[0], best.actions),
           .evaluation = best.evaluation,
-          .evaluations = learner.evaluations};
+          .evaluations = learner.evaluations,
+          .entropy = progress.entropy,
+          .mean_step_seconds = progress.cases[0].mean_step_seconds,
+          .likely = evaluate_samples(cases[0], likely, context.measure)[0]};
 }
 
 }  // namespace heterog::policy

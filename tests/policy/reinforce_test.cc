@@ -31,13 +31,30 @@ TEST(Reinforce, AdvantagesAreScaledAndCutOnRequest) {
   EXPECT_EQ(scaled[1], -3);
 }
 
+TEST(Reinforce, AnAdvantageOverTheOthersLeavesItsOwnRewardOut) {
+  TrainConfig config;
+  config.normalize_advantage = false;
+  EXPECT_EQ(advantages_over_others(std::vector<double>{-1, -3, -8}, {}, config),
+            (std::vector<double>{-1 + 5.5, -3 + 4.5, -8 + 2}));
+  EXPECT_EQ(advantages_over(-2, std::vector<double>{-1, -3}, {}, config),
+            (std::vector<double>{1, -1}));
+}
+
+TEST(Reinforce, EntropyBelowItsFloorIsALoss) {
+  const auto log_p = torch::log(torch::tensor({{0.5, 0.5}}, torch::kFloat64));
+  const CaseLossInput input{.log_probabilities = log_p};
+  EXPECT_NEAR(case_loss(input, 0.0, {}, {.floor = 1, .weight = 2}).loss.item<double>(),
+              2 * (1 - std::log(2)), 1e-12);
+  EXPECT_EQ(case_loss(input, 0.0, {}, {.floor = 0.5, .weight = 2}).loss.item<double>(), 0);
+}
+
 // Of softmax logits, ∂ log π(a) / ∂ logit_b = [a = b] − π(b): the gradient written out.
 TEST(Reinforce, GradientIsTheFormula) {
   torch::manual_seed(1);
   auto logits = torch::randn({2, 3}, torch::kFloat64).requires_grad_();
   const std::vector<Actions> samples = {actions({0, 2}), actions({1, 1}), actions({2, 2})};
   const std::vector<double> advantage = {1.5, -0.5, 0.25};
-  case_loss({torch::log_softmax(logits, 1), samples, advantage, {}}, 0.0, {}).loss.backward();
+  case_loss({torch::log_softmax(logits, 1), {samples}, advantage, {}}, 0.0, {}).loss.backward();
   const auto p = torch::softmax(logits.detach(), 1);
   auto expected = torch::zeros({2, 3}, torch::kFloat64);
   for (int s = 0; s < 3; ++s) {
@@ -54,8 +71,9 @@ TEST(Reinforce, GradientIsTheFormula) {
 
 TEST(Reinforce, EntropyAndElites) {
   const auto log_p = torch::log(torch::tensor({{0.5, 0.5}, {0.5, 0.5}}, torch::kFloat64));
-  const CaseLoss loss = case_loss(
-      {log_p, {actions({0, 0})}, {0.0}, {actions({1, 1}), actions({0, 1})}}, 0.1, {.elites = 2.0});
+  const CaseLoss loss =
+      case_loss({log_p, {{actions({0, 0})}}, {0.0}, {actions({1, 1}), actions({0, 1})}}, 0.1,
+                {.elites = 2.0});
   EXPECT_NEAR(loss.entropy.item<double>(), std::log(2), 1e-12);
   // −(0.1 · ln 2 + 2 · (−ln 2))
   EXPECT_NEAR(loss.loss.item<double>(), 1.9 * std::log(2), 1e-12);

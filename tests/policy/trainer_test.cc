@@ -8,6 +8,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "base/file.h"
 #include "gnn/problems.h"
@@ -258,6 +259,48 @@ TEST_F(Training, FinetuningByEvaluationsIsReproducibleAndNeverLosesItsBest) {
   oracle::Evaluator evaluator(*problem);
   EXPECT_EQ(evaluator.evaluate(a.strategy).step, a.evaluation.step);
   EXPECT_THROW(finetune(policy, on_one, {.name = "vgg"}), Error);
+}
+
+TEST_F(Training, EveryWayToDrawIsReproducible) {
+  TrainConfig config = tiny_config();
+  config.steps = 1;
+  const Policy policy = Policy::load(train(config, {.out_dir = path("run")}).policy_path);
+  const auto problem = test_problem("vgg19-tiny", "heterog-4gpu", 64, 2000);
+  ThreadPool one(1), two(2);
+  oracle::SimulatedOracle on_one(*problem, one), on_two(*problem, two);
+  std::set<double> means;
+  for (const std::string draws : {"groups", "runs", "edits", "mixed"}) {
+    for (const std::string baseline : {"moving", "others"}) {
+      const FinetuneOptions options{
+          .name = "vgg",
+          .budget = {.evaluations = 60},
+          .learning = {{"finetune_draws", draws}, {"baseline", baseline}}};
+      const FinetuneResult a = finetune(policy, on_one, options);
+      const FinetuneResult b = finetune(policy, on_two, options);
+      EXPECT_EQ(a.mean_step_seconds, b.mean_step_seconds) << draws << " " << baseline;
+      EXPECT_EQ(a.likely.step, b.likely.step);
+      means.insert(a.mean_step_seconds);
+    }
+  }
+  EXPECT_GE(means.size(), 5u);
+  EXPECT_THROW(finetune(policy, on_one, {.learning = {{"max_groups", "3"}}}), Error);
+}
+
+TEST_F(Training, AFloorKeepsTheEntropyFromCollapsing) {
+  TrainConfig config = tiny_config();
+  config.steps = 1;
+  const Policy policy = Policy::load(train(config, {.out_dir = path("run")}).policy_path);
+  const auto problem = test_problem("vgg19-tiny", "heterog-4gpu", 64, 2000);
+  ThreadPool pool(2);
+  oracle::SimulatedOracle oracle(*problem, pool);
+  const auto entropy = [&](const std::string& floor) {
+    return finetune(policy, oracle,
+                    {.budget = {.evaluations = 600},
+                     .learning = {{"finetune_learning_rate", "0.01"}, {"entropy_floor", floor}}})
+        .entropy;
+  };
+  EXPECT_LT(entropy("0"), 0.1);  // imitation of one strategy leaves nothing else
+  EXPECT_GT(entropy("0.4"), 0.2);
 }
 
 TEST_F(Training, EverySeedOfFinetuningIsARunOfItsOwn) {
