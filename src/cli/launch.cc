@@ -83,7 +83,8 @@ int run_launch(const LaunchVerbOptions& options, const Caller& caller) {
              "--master-addr",
              options.hostfile, remote.master_address, printable(host.host));
   }
-  if (const std::string& first = remote.command.front(); first == "run" || first == "verify") {
+  if (const std::string& first = remote.command.front();
+      first == "run" || first == "verify" || first == "train") {
     std::error_code error;
     remote.command.insert(remote.command.begin(),
                           std::filesystem::read_symlink("/proc/self/exe", error).string());
@@ -112,7 +113,7 @@ void add_launch(CLI::App& app, Action& chosen) {
   verb.add_option("--chdir", options->folder,
                   "Folder to run in, there; this one's name if not given");
   verb.add_option("command", options->command,
-                  "What to run, behind --: run or verify with their options, or any program")
+                  "What to run, behind --: run, verify or train with their options, or any program")
       ->required();
   verb.footer(
       "Example:\n  heterog launch --hostfile hosts -- run --graph G --cluster C --plan plan.json\n"

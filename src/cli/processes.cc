@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "cli/options.h"
 #include "launch/hostfile.h"
@@ -24,17 +25,43 @@ using launch::LaunchOptions;
 constexpr std::uint16_t kDefaultPort = 29500;  // torchrun's too
 const std::string kProcessesFlag = "--processes";
 
+// Whether --processes stands alone, or has a number.
+enum class Flag : std::uint8_t { kAlone, kWithValue };
+
 // As this process was given, for the ranks; they are told by their variables that they are ranks.
-std::vector<std::string> own_arguments() {
+std::vector<std::string> own_arguments(Flag flag) {
   std::vector<std::string> arguments;
   std::string all = read_file("/proc/self/cmdline");
   for (std::size_t begin = 0, end; (end = all.find('\0', begin)) != all.npos; begin = end + 1) {
     arguments.push_back(all.substr(begin, end - begin));
   }
   arguments.erase(arguments.begin());
+  if (flag == Flag::kWithValue) {
+    const auto at = std::ranges::find(arguments, kProcessesFlag);
+    if (at != arguments.end()) arguments.erase(at + 1);
+    std::erase_if(arguments, [](const std::string& argument) {
+      return argument.starts_with(kProcessesFlag + "=");
+    });
+  }
   std::erase(arguments, kProcessesFlag);
   return arguments;
 }
+
+void add_timeout(CLI::App& verb, ProcessOptions& options) {
+  add_number(verb, "--timeout", options.timeout_seconds, {1e-3, 1e6},
+             "Seconds after which a rank that others wait for counts as lost");
+}
+
+CLI::Option* add_transport(CLI::App& verb, ProcessOptions& options) {
+  return verb
+      .add_option("--transport", options.transport,
+                  fmt::format("By what tensors travel between processes: {}",
+                              fmt::join(comm::transport_names(), ", ")))
+      ->capture_default_str();
+}
+
+// LibTorch writes to the connections of ranks that may be gone: that is an error, not the end.
+void survive_lost_connections() { std::signal(SIGPIPE, SIG_IGN); }
 
 std::string host_name() {
   char name[256] = {};
@@ -92,13 +119,8 @@ void add_processes(CLI::App& verb, ProcessOptions& options) {
                 "Start ranks on this host, even where torchrun, Slurm or mpirun started this "
                 "process")
       ->excludes(in_threads);
-  add_number(verb, "--timeout", options.timeout_seconds, {1e-3, 1e6},
-             "Seconds after which a rank that others wait for counts as lost");
-  verb.add_option("--transport", options.transport,
-                  fmt::format("By what tensors travel between processes: {}",
-                              fmt::join(comm::transport_names(), ", ")))
-      ->capture_default_str()
-      ->excludes(in_threads);
+  add_timeout(verb, options);
+  add_transport(verb, options)->excludes(in_threads);
   verb.add_option("--hostfile", options.hostfile,
                   "Lines HOST slots=N: start the ranks of this host among those of all");
   verb.add_option("--host", options.host,
@@ -108,6 +130,15 @@ void add_processes(CLI::App& verb, ProcessOptions& options) {
                   "127.0.0.1");
   add_integer(verb, "--master-port", options.master_port, {1, 65535},
               "Port there; 29500 with a hostfile, else any free one");
+}
+
+void add_process_count(CLI::App& verb, ProcessOptions& options, int& count) {
+  add_integer(
+      verb, kProcessesFlag, count, {1, static_cast<std::int64_t>(cluster::kMaxDevices)},
+      "Share the work among so many processes, started on this host; 1: this one alone, even "
+      "where torchrun, Slurm or mpirun started it");
+  add_timeout(verb, options);
+  add_transport(verb, options);
 }
 
 void check_processes(const ProcessOptions& options, const Caller& caller) {
@@ -127,15 +158,29 @@ std::optional<launch::RankPlace> own_place(const ProcessOptions& options, const 
 
 launch::Joined join_ranks(const runtime::Job& job, const launch::JobTerms& terms,
                           const launch::RankPlace& place, const ProcessOptions& options) {
-  // LibTorch writes to the connections of ranks that may be gone: that is an error, not the end.
-  std::signal(SIGPIPE, SIG_IGN);
+  survive_lost_connections();
   return launch::join(terms, runtime::traffic_of(job), launch::in_job(*job.problem->cluster, place),
                       {.timeout = options.timeout(), .transport = options.transport});
 }
 
+launch::Joined join_equal_ranks(const std::string& verb, const launch::RankPlace& place,
+                                const ProcessOptions& options) {
+  constexpr std::chrono::milliseconds kToMeet{300'000};
+  survive_lost_connections();
+  Hasher hasher;
+  hasher.add(verb);
+  hasher.add(options.transport);
+  launch::JobTerms terms{.hash = hasher.value(), .given = "command"};
+  for (int rank = 0; rank < place.world_size; ++rank) terms.ranks.push_back({.type = "CPU"});
+  return launch::join(terms, {}, place,
+                      {.timeout = std::min(options.timeout(), kToMeet),
+                       .silence = options.timeout(),
+                       .transport = options.transport});
+}
+
 void start_ranks(const ProcessOptions& options, const cluster::Cluster& cluster) {
   LaunchOptions launch{
-      .arguments = own_arguments(), .device_names = {}, .timeout = options.timeout()};
+      .arguments = own_arguments(Flag::kAlone), .device_names = {}, .timeout = options.timeout()};
   for (const DeviceId rank : launch::started_in_order(cluster)) {
     launch.device_names.push_back(cluster.device(rank).name);
   }
@@ -148,6 +193,14 @@ void start_ranks(const ProcessOptions& options, const cluster::Cluster& cluster)
   }
   if (options.master_port) launch.master_port = *options.master_port;
   launch::launch_ranks(launch);
+}
+
+void start_equal_ranks(const ProcessOptions& options, int count, std::chrono::milliseconds obey) {
+  launch::launch_ranks({.arguments = own_arguments(Flag::kWithValue),
+                        .device_names = std::vector<std::string>(static_cast<std::size_t>(count)),
+                        .count = count,
+                        .obey = obey,
+                        .timeout = options.timeout()});
 }
 
 std::vector<std::string> device_names(const cluster::Cluster& cluster) {

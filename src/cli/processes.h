@@ -18,7 +18,7 @@
 namespace heterog::cli {
 
 struct ProcessOptions {
-  bool processes = false;
+  bool processes = false;  // ranks are started by this process
   bool in_threads = false;
   double timeout_seconds = 300;
   std::string transport = comm::transport_names().front();
@@ -29,7 +29,11 @@ struct ProcessOptions {
 
   std::chrono::milliseconds timeout() const;
 };
+// All of them, as verbs take them whose ranks are the devices of a cluster.
 void add_processes(CLI::App& verb, ProcessOptions& options);
+// --processes COUNT, --timeout and --transport: of a verb that any number of processes may share.
+// 0: as many as a starter has started.
+void add_process_count(CLI::App& verb, ProcessOptions& options, int& count);
 void check_processes(const ProcessOptions& options, const Caller& caller);
 
 // Which rank this process is, if it is the program, a starter's variables say so, and it is not
@@ -40,9 +44,16 @@ std::optional<launch::RankPlace> own_place(const ProcessOptions& options, const 
 launch::Joined join_ranks(const runtime::Job& job, const launch::JobTerms& terms,
                           const launch::RankPlace& place, const ProcessOptions& options);
 
+// Meets the other ranks of a job that is about no cluster: what `verb` does is theirs to agree on.
+// A rank may be waited for as long as `options` say, but to meet for five minutes at most.
+launch::Joined join_equal_ranks(const std::string& verb, const launch::RankPlace& place,
+                                const ProcessOptions& options);
+
 // Runs this command again, a process for each rank of this host, and returns once all have ended
 // well. Throws what the first of them failed with.
 void start_ranks(const ProcessOptions& options, const cluster::Cluster& cluster);
+// The same with so many ranks, all on this host. Once told to end, they may take so long for it.
+void start_equal_ranks(const ProcessOptions& options, int count, std::chrono::milliseconds obey);
 
 std::vector<std::string> device_names(const cluster::Cluster& cluster);
 

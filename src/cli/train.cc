@@ -1,15 +1,22 @@
 // heterog train: pretraining of the policy on the graphs and clusters of a config.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
 #include <memory>
+#include <optional>
 
+#include "base/signals.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/processes.h"
 #include "cli/progress.h"
 #include "cli/training.h"
 #include "cli/verbs.h"
+#include "launch/children.h"
 #include "policy/api.h"
 #include "policy/move_training.h"
+#include "policy/team.h"
 
 namespace heterog::cli {
 
@@ -24,7 +31,16 @@ struct TrainVerbOptions {
   bool resume = false;
   bool moves = false;
   bool seed_given = false;
+  bool threads_given = false;
+  ProcessOptions ranks;
+  int processes = 0;  // as many as a starter has started
 };
+
+// Ranks wait for each other while they search for lessons, for as long as the longest search takes;
+// one that is killed is missed at once all the same.
+constexpr double kPatienceSeconds = 3600;
+// A step on large clusters, and a checkpoint, may take as long once a signal has come.
+constexpr std::chrono::milliseconds kToSave{60'000};
 
 std::vector<std::pair<std::string, std::string>> overrides(const TrainVerbOptions& options) {
   std::vector<std::pair<std::string, std::string>> pairs = settings(options.set, "--set steps=100");
@@ -68,37 +84,99 @@ int run_train_moves(const policy::TrainConfig& config, const TrainVerbOptions& o
   return 0;
 }
 
-int run_train(const TrainVerbOptions& options, const Caller& caller) {
-  const policy::TrainConfig config = policy::read_train_config(options.config, overrides(options));
-  if (options.moves) {
-    return run_train_moves(config, options, caller);
-  }
-  policy::TrainSummary summary;
-  const Stopwatch watch;
-  {
-    Progress progress(caller, "training");
-    summary = policy::train(config, {.out_dir = options.out,
-                                     .start = options.resume ? policy::StartFrom::kCheckpoint
-                                                             : policy::StartFrom::kScratch,
-                                     .threads = options.common.threads,
-                                     .lessons = options.lessons,
-                                     .progress = [&](const policy::TrainProgress& now) {
-                                       progress.show(share_done(now), progress_text(now));
-                                     }});
-  }
-  if (options.common.json) {
+// A signal that comes while it trains is noted in `signals`, and the run stops with a checkpoint.
+// `team`: null for a process that trains alone.
+policy::TrainSummary train_until_told(const policy::TrainConfig& config,
+                                      const TrainVerbOptions& options, int threads,
+                                      policy::Team* team, const NotedSignals& signals,
+                                      const Caller& caller) {
+  Progress progress(caller, "training");
+  return policy::train(
+      config,
+      {.out_dir = options.out,
+       .start = options.resume ? policy::StartFrom::kCheckpoint : policy::StartFrom::kScratch,
+       .threads = threads,
+       .lessons = options.lessons,
+       .progress =
+           [&](const policy::TrainProgress& now) {
+             progress.show(share_done(now), progress_text(now));
+           },
+       .teaching =
+           [&](std::int64_t done, std::int64_t asked) {
+             progress.show(0, fmt::format("lesson {} of the next {}", done, asked));
+           },
+       .stopped = [&] { return signals.noted() || (caller.stopped && caller.stopped()); },
+       .team = team});
+}
+
+void expect_finished(const policy::TrainSummary& summary, const policy::TrainConfig& config,
+                     const NotedSignals& signals) {
+  if (!summary.stopped) return;
+  const std::optional<int> signal = signals.noted();
+  throw Error(
+      ErrorKind::kVerification,
+      fmt::format(
+          "stopped{} after step {} of {}; the same command with --resume goes on from there",
+          signal ? " by " + launch::signal_text(*signal) : "", summary.steps, config.steps));
+}
+
+void print_summary(const policy::TrainSummary& summary, double seconds, bool as_json,
+                   const Caller& caller) {
+  if (as_json) {
     OrderedJson json;
     json["policy"] = summary.policy_path;
     json["steps"] = summary.steps;
     json["evaluations"] = summary.evaluations;
-    json["train_seconds"] = watch.seconds();
+    json["train_seconds"] = seconds;
     json["cases"] = cases_json(summary.cases);
     print_json(caller, json);
   } else {
     print(caller, "{} steps, {} plans simulated, {}; policy in {}\n{}", summary.steps,
-          summary.evaluations, duration_text(watch.seconds()), summary.policy_path,
+          summary.evaluations, duration_text(seconds), summary.policy_path,
           cases_text(summary.cases));
   }
+}
+
+int train_alone(const policy::TrainConfig& config, const TrainVerbOptions& options,
+                const Caller& caller) {
+  const Stopwatch watch;
+  const NotedSignals signals;
+  const policy::TrainSummary summary =
+      train_until_told(config, options, options.common.threads, nullptr, signals, caller);
+  expect_finished(summary, config, signals);
+  print_summary(summary, watch.seconds(), options.common.json, caller);
+  return 0;
+}
+
+int train_one_rank(const policy::TrainConfig& config, const TrainVerbOptions& options,
+                   const launch::RankPlace& place, const Caller& caller) {
+  const Stopwatch watch;
+  const launch::Joined joined = join_equal_ranks("train", place, options.ranks);
+  const NotedSignals signals;  // from now on; before, there is nothing to save
+  policy::TrainSummary summary;
+  joined.transport->run_until_finished([&] {
+    const auto team = policy::make_team(joined.transport->get(), place.rank, place.world_size);
+    const int threads = launch::operator_threads(options.threads_given ? options.common.threads : 0,
+                                                 joined.ranks_here);
+    summary = train_until_told(config, options, threads, team.get(), signals, caller);
+  });
+  expect_finished(summary, config, signals);
+  if (place.rank == 0) print_summary(summary, watch.seconds(), options.common.json, caller);
+  return 0;
+}
+
+int run_train(TrainVerbOptions& options, const Caller& caller) {
+  options.ranks.processes = options.processes > 0;
+  check_processes(options.ranks, caller);
+  const policy::TrainConfig config = policy::read_train_config(options.config, overrides(options));
+  const auto place = own_place(options.ranks, caller);
+  const int ranks = place ? place->world_size : std::max(options.processes, 1);
+  VALIDATE(!options.moves || ranks == 1,
+           "--moves: trains in one process on all its threads, and here are {} ranks", ranks);
+  if (options.moves) return run_train_moves(config, options, caller);
+  if (ranks == 1) return train_alone(config, options, caller);
+  if (place) return train_one_rank(config, options, *place, caller);
+  start_equal_ranks(options.ranks, ranks, kToSave);
   return 0;
 }
 
@@ -120,12 +198,19 @@ void add_train(CLI::App& app, Action& chosen) {
                 "Go on from the last checkpoint in --out; anew where there is none yet");
   verb.add_flag("--moves", options->moves,
                 "Learn which moves help a search, in place of what to propose");
+  options->ranks.timeout_seconds = kPatienceSeconds;
+  add_process_count(verb, options->ranks, options->processes);
   add_common(verb, options->common);
   verb.footer(
       "Example:\n  heterog train --config configs/train/small.json --out runs/small "
-      "--set steps=50\nKilled at any moment, it goes on to the same bits with --resume.");
+      "--set steps=50\nKilled at any moment, it goes on to the same bits with --resume; Ctrl-C and "
+      "SIGTERM save a checkpoint first.\nWith --processes, or started by torchrun, Slurm or "
+      "mpirun, "
+      "processes share the work; the result is the same bits for any number of them. Rank 0 alone "
+      "reads and writes files of the run (docs/policy.md).");
   verb.callback([options, &chosen, &verb] {
     options->seed_given = verb.count("--seed") > 0;
+    options->threads_given = verb.count("--threads") > 0;
     chosen = [options](const Caller& caller) { return run_train(*options, caller); };
   });
 }

@@ -403,6 +403,8 @@ std::vector<at::Tensor> C10dTransport::gather_all(const at::Tensor& own) {
   return impl_->all_gather(own, impl_->everyone());
 }
 
+void C10dTransport::check() { impl_->job->check(); }
+
 void C10dTransport::abort(const std::string& reason) { impl_->job->abort(reason); }
 
 void C10dTransport::finish() {

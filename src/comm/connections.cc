@@ -238,7 +238,8 @@ Descriptor::~Descriptor() {
 }
 
 std::string rank_text(DeviceId rank, const std::vector<std::string>& device_names) {
-  if (rank.value() >= device_names.size()) return fmt::format("rank {}", rank.value());
+  if (rank.value() >= device_names.size() || device_names[rank.value()].empty())
+    return fmt::format("rank {}", rank.value());
   return fmt::format("rank {} ({})", rank.value(), device_names[rank.value()]);
 }
 

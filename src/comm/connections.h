@@ -45,7 +45,7 @@ struct ConnectOptions {
   std::chrono::milliseconds timeout{300'000};
 };
 
-// "rank 1 (a/cpu1)".
+// "rank 1 (a/cpu1)"; "rank 1" where its name is empty.
 std::string rank_text(DeviceId rank, const std::vector<std::string>& device_names);
 // For messages too.
 inline double seconds_of(std::chrono::milliseconds time) {

@@ -435,6 +435,7 @@ std::vector<at::Tensor> TcpTransport::gather_all(const at::Tensor& own) {
   return impl_->all_gather(impl_->all, own);
 }
 
+void TcpTransport::check() { impl_->job->check(); }
 void TcpTransport::abort(const std::string& reason) { impl_->job->abort(reason); }
 void TcpTransport::finish() { impl_->job->finish(); }
 

@@ -30,6 +30,7 @@ class TcpTransport final : public ProcessTransport {
   void all_gather_rows(at::Tensor& value, const Cuts& cuts, std::size_t set) override;
   std::vector<at::Tensor> all_gather(const at::Tensor& own, std::size_t set) override;
   std::vector<at::Tensor> gather_all(const at::Tensor& own) override;
+  void check() override;
   void abort(const std::string& reason) override;
   void finish() override;
 

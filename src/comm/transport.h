@@ -50,7 +50,8 @@ class Transport {
   virtual std::vector<at::Tensor> gather_all(const at::Tensor& own) = 0;
 
   // Once the streams that calls were made on have been waited for, and while no call goes on:
-  // throws as the call would have that did not do what it was to.
+  // throws as the call would have that did not do what it was to; among processes, also once the
+  // job has ended. Where all tensors are in host memory, any thread may call it.
   virtual void check() {}
 
   // Ends every call of this rank that waits or is still to come, and lets the peers know, so that

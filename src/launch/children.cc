@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/signals.h"
 
 namespace heterog::launch {
 
@@ -26,30 +27,6 @@ using Clock = std::chrono::steady_clock;
 constexpr int kLookMilliseconds = 50;
 // What main() writes before the message of an Error; held back, for one line to stand at the end.
 constexpr std::string_view kErrorMark = "heterog: error: ";
-
-volatile sig_atomic_t g_signal = 0;  // that this process was sent; 0: none
-
-void note_signal(int number) { g_signal = number; }
-
-// Notes the signals that would end this process, as long as it lives.
-class SignalGuard {
- public:
-  SignalGuard() {
-    g_signal = 0;
-    struct sigaction note {};
-    note.sa_handler = note_signal;
-    for (std::size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &note, &old_[i]);
-  }
-  ~SignalGuard() {
-    for (std::size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &old_[i], nullptr);
-  }
-  SignalGuard(const SignalGuard&) = delete;
-  SignalGuard& operator=(const SignalGuard&) = delete;
-
- private:
-  static constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
-  struct sigaction old_[std::size(kSignals)] = {};
-};
 
 // A pipe whose ends no other child inherits.
 struct Pipe {
@@ -86,13 +63,13 @@ class Children {
   Children& operator=(const Children&) = delete;
 
   ChildrenEnd run(const std::function<void()>& started) {
-    const SignalGuard guard;
+    const NotedSignals signals;
     for (Child& child : end_.children) start(child);
     if (started) started();
     while (any_running()) {
       read_what_they_say(kLookMilliseconds);
       collect();
-      if (any_running()) end_the_others();
+      if (any_running()) end_the_others(signals);
     }
     read_what_they_say(0);
     for (Child& child : end_.children) {
@@ -224,11 +201,10 @@ class Children {
 
   // Once one has failed or this process was told to end: the others are given time to say why they
   // end, then SIGTERM, then SIGKILL.
-  void end_the_others() {
-    if (g_signal != 0 && !end_.told) {
-      end_.told = g_signal;
+  void end_the_others(const NotedSignals& signals) {
+    if (!end_.told && (end_.told = signals.noted())) {
       signal_all(*end_.told);
-      kill_at_ = Clock::now() + options_.grace;
+      kill_at_ = Clock::now() + time_to_obey();
     }
     if (end_.first_fallen && !terminate_at_ && !kill_at_) {
       terminate_at_ = Clock::now() + options_.grace;
@@ -241,7 +217,7 @@ class Children {
     }
     if (terminate_at_ && !kill_at_ && Clock::now() >= *terminate_at_) {
       signal_all(SIGTERM);
-      kill_at_ = Clock::now() + options_.grace;
+      kill_at_ = Clock::now() + time_to_obey();
     }
     if (kill_at_ && Clock::now() >= *kill_at_ && !killed_) {
       killed_ = true;
@@ -255,6 +231,8 @@ class Children {
       }
     }
   }
+
+  std::chrono::milliseconds time_to_obey() const { return options_.obey.value_or(options_.grace); }
 
   void signal_all(int number) {
     for (Child& child : end_.children) {

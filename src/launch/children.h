@@ -40,9 +40,10 @@ struct Child {
 std::string signal_text(int number);  // "signal 9 (SIGKILL)"
 
 struct ChildrenOptions {
-  // How long the others may take to end on their own once one has failed, then to obey SIGTERM
-  // before SIGKILL.
+  // How long the others may take to end on their own once one has failed, before SIGTERM.
   std::chrono::milliseconds grace{1'500};
+  // How long they may take to obey a signal before SIGKILL; none: as long as `grace`.
+  std::optional<std::chrono::milliseconds> obey;
   // How long after the first that ended well the others may take; none: for ever.
   std::optional<std::chrono::milliseconds> timeout;
 };

@@ -16,8 +16,9 @@ Joined join(const JobTerms& terms, const comm::Traffic& traffic, const RankPlace
   Joined joined{.rank = DeviceId(static_cast<std::size_t>(place.rank)),
                 .ranks_here = meeting.ranks_here,
                 .device = own.device};
-  const comm::ConnectOptions connect{
-      .device_names = device_names(terms), .address = meeting.address, .timeout = options.timeout};
+  const comm::ConnectOptions connect{.device_names = device_names(terms),
+                                     .address = meeting.address,
+                                     .timeout = options.silence.value_or(options.timeout)};
   joined.transport = std::make_unique<comm::RankTransport>(
       meeting.store, traffic,
       comm::RankTransport::Options{.own = joined.rank,

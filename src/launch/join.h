@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "comm/rank_transport.h"
@@ -18,7 +19,9 @@ struct Joined {
   std::unique_ptr<comm::RankTransport> transport;
 };
 struct JoinOptions {
-  std::chrono::milliseconds timeout{300'000};
+  std::chrono::milliseconds timeout{300'000};  // to meet
+  // How long a rank may keep others waiting before it counts as lost; none: as long as that.
+  std::optional<std::chrono::milliseconds> silence;
   // One of comm::transport_names(), the same on all ranks.
   std::string transport = comm::transport_names().front();
 };

@@ -61,6 +61,13 @@ void report(const LaunchOptions& options, const ChildrenEnd& end) {
     return name_of(options, options.first + static_cast<int>(child));
   };
   if (end.told) {
+    for (const Child& child : end.children) {
+      const bool by_itself = child.status && WIFEXITED(*child.status) && !child.error.empty();
+      // One that names a rank has only missed it.
+      if (by_itself && !child.error.starts_with("rank ")) {
+        throw Error(ErrorKind::kVerification, child.error);
+      }
+    }
     throw Error(ErrorKind::kVerification,
                 fmt::format("ended by {}, and all ranks with it", signal_text(*end.told)));
   }
@@ -94,12 +101,13 @@ void launch_ranks(const LaunchOptions& options) {
   if (options.first == 0) socket = comm::listen_on(options.master_address, options.master_port);
   std::vector<ChildCommand> commands;
   for (int rank = options.first; rank < options.first + options.count; ++rank) {
-    ChildCommand command{.label = fmt::format("rank {} {}", rank,
-                                              options.device_names[static_cast<std::size_t>(rank)]),
-                         .program = options.program,
-                         .arguments = {"heterog"},
-                         .environment = environment_of(options, rank, socket),
-                         .keep_open = rank == 0 ? socket.descriptor : -1};
+    const std::string& device = options.device_names[static_cast<std::size_t>(rank)];
+    ChildCommand command{
+        .label = fmt::format("rank {}{}{}", rank, device.empty() ? "" : " ", device),
+        .program = options.program,
+        .arguments = {"heterog"},
+        .environment = environment_of(options, rank, socket),
+        .keep_open = rank == 0 ? socket.descriptor : -1};
     command.arguments.insert(command.arguments.end(), options.arguments.begin(),
                              options.arguments.end());
     commands.push_back(std::move(command));
@@ -107,8 +115,10 @@ void launch_ranks(const LaunchOptions& options) {
   const auto close_socket = [&] {
     if (socket.descriptor >= 0) close(socket.descriptor);
   };
-  report(options, run_children(std::move(commands),
-                               {.grace = options.grace, .timeout = options.timeout}, close_socket));
+  report(options,
+         run_children(std::move(commands),
+                      {.grace = options.grace, .obey = options.obey, .timeout = options.timeout},
+                      close_socket));
 }
 
 }  // namespace heterog::launch

@@ -170,10 +170,9 @@ class Introduction {
           "the same build",
           own.process, own.protocol, first.protocol);
     } else if (first.hash != own.hash) {
-      why = fmt::format(
-          "{} is of job {}, rank 0 ({}) of job {}: all ranks are given the same "
-          "plan, graph, cluster and options",
-          own.process, hash_text(own.hash), first.process, hash_text(first.hash));
+      why = fmt::format("{} is of job {}, rank 0 ({}) of job {}: all ranks are given the same {}",
+                        own.process, hash_text(own.hash), first.process, hash_text(first.hash),
+                        terms_.given);
     } else {
       return;
     }

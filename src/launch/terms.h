@@ -20,6 +20,7 @@ struct JobTerms {
   };
   std::vector<Rank> ranks;
   bool any_device = false;  // ranks may be other devices than the plan's
+  std::string given = "plan, graph, cluster and options";  // what the hash is of, for messages
 };
 std::vector<std::string> device_names(const JobTerms& terms);
 

@@ -37,6 +37,8 @@ struct TrainProgress {
   std::vector<CaseProgress> cases;  // those of this step
 };
 
+class Team;  // policy/team.h
+
 enum class StartFrom : std::uint8_t { kScratch, kCheckpoint };
 
 struct TrainOptions {
@@ -50,9 +52,19 @@ struct TrainOptions {
   // taken; empty: the teacher is asked for all.
   std::string lessons;
   std::function<void(const TrainProgress&)> progress;  // after every step; may be empty
+  // How many of the searches of this rank for lessons are done, of those that it is at; from any
+  // thread, one call at a time. May be empty.
+  std::function<void(std::int64_t done, std::int64_t asked)> teaching = {};
+  // Asked after each step, and during searches from any thread: whether to stop. Then a checkpoint
+  // is written that a later run goes on from. May be empty.
+  std::function<bool()> stopped = {};
+  // The processes that share the work, of which this is one; null: it trains by itself. Its rank 0
+  // alone reads `lessons` and reads and writes `out_dir`.
+  Team* team = nullptr;
 };
 
 struct TrainSummary {
+  bool stopped = false;  // before the last step: there is no policy yet
   std::int64_t steps = 0;
   std::int64_t evaluations = 0;
   std::string policy_path;
@@ -60,7 +72,11 @@ struct TrainSummary {
 };
 
 // Pretraining on the graphs, batches and clusters of the config (HeteroG §4.1.3). The same config
-// gives the same bits whatever the number of threads, and however often it was stopped and resumed.
+// gives the same bits whatever the number of threads and of processes, and however often it was
+// stopped and resumed. Throws an Error (kVerification) that names step and case where a loss or a
+// gradient is no finite number; the last checkpoint stays as it is. All ranks of a team return the
+// same; they throw an input error, before anything is written, if they were given other configs or
+// cases, or would compute other bits.
 TrainSummary train(const TrainConfig& config, const TrainOptions& options);
 
 // A trained network and its config; copies share the weights, which nobody changes.

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/check.h"
 #include "base/text.h"
 #include "oracle/simulated_oracle.h"
 #include "planner/baselines.h"
@@ -87,7 +88,7 @@ Case make_case(std::string name, std::unique_ptr<const cost::Problem> problem,
   return c;
 }
 
-std::vector<Case> load_cases(const TrainConfig& config) {
+std::vector<Case> load_cases(const TrainConfig& config, const std::function<bool()>& stopped) {
   VALIDATE(!config.graphs.empty(), "training config: graphs: is empty; name at least one graph");
   VALIDATE(!config.clusters.empty() || config.random_cases > 0,
            "training config: clusters: is empty; name at least one cluster, or say how many "
@@ -99,6 +100,7 @@ std::vector<Case> load_cases(const TrainConfig& config) {
   ProblemLoader loader(config);
   std::vector<Case> cases;
   const auto add = [&](std::optional<NamedProblem> problem) {
+    expect_not_stopped(stopped);
     if (problem) cases.push_back(case_of(std::move(*problem), config));
   };
   for (const TrainGraph& entry : config.graphs) {

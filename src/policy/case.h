@@ -62,8 +62,9 @@ Case make_case(std::string name, std::unique_ptr<const cost::Problem> problem,
                compiler::OrderPolicy order,
                space::ActionTable actions = space::ActionTable::kHeterog);
 space::ActionTable action_table(const TrainConfig& config);
-// Every graph × batch × cluster of the config, in that order, then the random ones.
-std::vector<Case> load_cases(const TrainConfig& config);
+// Every graph × batch × cluster of the config, in that order, then the random ones. `stopped` is
+// asked before each: once it is true, this throws; empty: never.
+std::vector<Case> load_cases(const TrainConfig& config, const std::function<bool()>& stopped = {});
 
 // The same graph, costs and cluster with at most `max_groups` groups.
 std::unique_ptr<const cost::Problem> regrouped(const cost::Problem& problem, int max_groups);

@@ -264,7 +264,9 @@ LoadedPolicy load_policy(const std::string& path) {
   return policy;
 }
 
-void save_learner(Learner& learner, std::span<const Case> cases, const std::string& path) {
+namespace {
+
+TensorFile learner_file(Learner& learner, std::span<const Case> cases) {
   TensorFile file = head_and_network(learner.config, learner.network);
   Json states = Json::array();
   for (std::size_t i = 0; i < cases.size(); ++i) {
@@ -275,7 +277,29 @@ void save_learner(Learner& learner, std::span<const Case> cases, const std::stri
                                    {"cases", states},
                                    {"adam_steps", write_optimizer(learner, file)}}
                                   .dump();
-  write_tensors(path, file);
+  return file;
+}
+
+Learner read_learner(const TensorFile& file, const TrainConfig& config, std::span<const Case> cases,
+                     const std::string& path) {
+  VALIDATE(read_head(file, path) == config,
+           "{}: config: the run was started with other settings; resume with the config.json "
+           "beside it, or start anew",
+           path);
+  Learner learner(config);
+  read_network(file, learner.network, path);
+  read_progress(file, cases, learner, path);
+  return learner;
+}
+
+}  // namespace
+
+void save_learner(Learner& learner, std::span<const Case> cases, const std::string& path) {
+  write_tensors(path, learner_file(learner, cases));
+}
+
+std::string pack_learner(Learner& learner, std::span<const Case> cases) {
+  return tensors::pack_tensors(learner_file(learner, cases));
 }
 
 void load_lessons(std::span<const Case> cases, const std::string& path, Learner& learner) {
@@ -306,15 +330,12 @@ void load_lessons(std::span<const Case> cases, const std::string& path, Learner&
 
 Learner load_learner(const TrainConfig& config, std::span<const Case> cases,
                      const std::string& path) {
-  const TensorFile file = read_tensors(path);
-  VALIDATE(read_head(file, path) == config,
-           "{}: config: the run was started with other settings; resume with the config.json "
-           "beside it, or start anew",
-           path);
-  Learner learner(config);
-  read_network(file, learner.network, path);
-  read_progress(file, cases, learner, path);
-  return learner;
+  return read_learner(read_tensors(path), config, cases, path);
+}
+
+Learner unpack_learner(const TrainConfig& config, std::span<const Case> cases,
+                       const std::string& bytes, const std::string& source) {
+  return read_learner(tensors::unpack_tensors(bytes, source), config, cases, source);
 }
 
 }  // namespace heterog::policy

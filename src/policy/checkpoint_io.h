@@ -26,6 +26,12 @@ void save_learner(Learner& learner, std::span<const Case> cases, const std::stri
 Learner load_learner(const TrainConfig& config, std::span<const Case> cases,
                      const std::string& path);
 
+// The same as the bytes of such a file, for the other ranks of a team; `source` names them in
+// messages.
+std::string pack_learner(Learner& learner, std::span<const Case> cases);
+Learner unpack_learner(const TrainConfig& config, std::span<const Case> cases,
+                       const std::string& bytes, const std::string& source);
+
 // Takes the lessons of the cases that the file has, by their names, made with the same actions,
 // groups and evaluations of the teacher. Throws as load_policy, and if these differ.
 void load_lessons(std::span<const Case> cases, const std::string& path, Learner& learner);

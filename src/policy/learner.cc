@@ -4,9 +4,13 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
+#include <optional>
 
+#include "base/check.h"
 #include "base/log.h"
+#include "policy/shared_work.h"
 
 namespace heterog::policy {
 namespace {
@@ -33,74 +37,182 @@ std::vector<Actions> elites_of(const CaseState& state, const TrainConfig& config
   return elites;
 }
 
-// How many of a step's strategies are edits of the best so far, the last ones: none before anything
-// is known.
-std::int64_t edits_of(const TrainConfig& config, const CaseState& state) {
-  if (state.best.empty()) return 0;
+// Notes what has been simulated of a case before its first step: the baseline to report, the first
+// strategies to imitate, and what the case's lesson is worth in actions. `first`: the plain
+// strategies, then the lesson's, if it has one.
+void begin_case(Learner& learner, std::size_t index, std::span<const Actions> first,
+                std::span<const planner::Evaluation> evaluations) {
+  CaseState& state = learner.states[index];
+  const std::size_t plain = first.size() - (state.lesson ? 1 : 0);
+  state.baseline = *std::min_element(
+      evaluations.begin(), evaluations.begin() + space::kReplicated.size(), planner::better);
+  const std::size_t kept = elites_kept(learner.config);
+  if (learner.config.imitate_plain) {
+    keep_best(state.best, first.first(plain), evaluations.first(plain), kept);
+  }
+  keep_best(state.best, first.subspan(plain), evaluations.subspan(plain), kept);
+  learner.evaluations += static_cast<std::int64_t>(first.size());
+}
+
+// Those of a step that no step before it was about.
+void begin_cases(Learner& learner, const LearningContext& context,
+                 std::span<const std::size_t> chosen) {
+  std::vector<std::size_t> fresh;
+  std::vector<Asked> asked;
+  for (const std::size_t index : chosen) {
+    const CaseState& state = learner.states[index];
+    if (state.baseline.step != 0 || std::ranges::find(fresh, index) != fresh.end()) continue;
+    fresh.push_back(index);
+    asked.push_back({&context.cases[index], plain_strategies(context.cases[index])});
+    if (state.lesson) asked.back().strategies.push_back(state.lesson->actions);
+  }
+  if (fresh.empty()) return;
+  const auto evaluations = evaluate_together(context.team, context.measure, asked);
+  for (std::size_t i = 0; i < fresh.size(); ++i) {
+    begin_case(learner, fresh[i], asked[i].strategies, evaluations[i]);
+  }
+}
+
+// The best so far of each position's case as a step begins, if anything is known: what is edited.
+// Not what an earlier position of the same step has found, which another rank may be at.
+std::vector<std::optional<Scored>> bests(const Learner& learner,
+                                         std::span<const std::size_t> chosen) {
+  std::vector<std::optional<Scored>> known;
+  for (const std::size_t index : chosen) {
+    const std::vector<Scored>& best = learner.states[index].best;
+    known.push_back(best.empty() ? std::nullopt : std::optional(best[0]));
+  }
+  return known;
+}
+
+// One position of a step: a case, and what has been drawn for it.
+struct Turn {
+  std::size_t position = 0;
+  std::size_t index = 0;  // of the case
+  std::optional<Scored> edited;
+  Draws draws;                                   // stretches: on the rank that drew them alone
+  std::vector<planner::Evaluation> evaluations;  // of these
+};
+
+// Positions from `first` on, one a rank, as far as they go.
+std::vector<Turn> turns_from(std::size_t first, std::span<const std::size_t> chosen,
+                             std::span<const std::optional<Scored>> known, const Team& team) {
+  std::vector<Turn> turns;
+  const std::size_t end = std::min(chosen.size(), first + static_cast<std::size_t>(team.size()));
+  for (std::size_t i = first; i < end; ++i) {
+    turns.push_back({.position = i, .index = chosen[i], .edited = known[i], .draws = {}});
+  }
+  return turns;
+}
+
+// How many of a turn's strategies are edits, the last ones: none before anything is known.
+std::int64_t edits_of(const TrainConfig& config, const Turn& turn) {
+  if (!turn.edited) return 0;
   if (config.draws == "edits") return config.samples;
   return config.draws == "mixed" ? config.samples / 2 : 0;
 }
 
-// Strategies of a case by what the network says, and by the best so far.
-Draws draw(const TrainConfig& config, const torch::Tensor& log_probabilities,
-           const CaseState& state, const Rng& rng) {
+// Strategies of a turn's case by what the network says, and by the best so far.
+Draws draw(const TrainConfig& config, const torch::Tensor& log_probabilities, const Turn& turn,
+           const Rng& rng) {
   if (config.draws == "groups") {
     return {.actions = sample_actions(log_probabilities, config.samples, rng)};
   }
-  const std::int64_t edits = edits_of(config, state);
+  const std::int64_t edits = edits_of(config, turn);
   Draws draws = draw_runs(log_probabilities, config.samples - edits, rng);
-  if (edits > 0)
-    append(draws, draw_edits(log_probabilities, state.best[0].actions, edits, rng.split(kEdits)));
+  if (edits > 0) {
+    append(draws, draw_edits(log_probabilities, turn.edited->actions, edits, rng.split(kEdits)));
+  }
   return draws;
 }
 
-// What each is worth, `average` with them in it; of the edits, beside what was edited.
-std::vector<double> worth(const TrainConfig& config, std::span<const double> rewards,
-                          const RewardAverage& average, std::size_t edits, double edited) {
+// What each strategy of a turn is worth, `average` with them in it; of edits, beside what was
+// edited.
+std::vector<double> worth(const TrainConfig& config, const Turn& turn,
+                          std::span<const double> rewards, const RewardAverage& average) {
+  const auto edits = static_cast<std::size_t>(edits_of(config, turn));
   const std::span<const double> drawn = rewards.first(rewards.size() - edits);
   std::vector<double> all = config.baseline == "others" && drawn.size() > 1
                                 ? advantages_over_others(drawn, average, config)
                                 : advantages(drawn, average, config);
-  const auto of_edits = advantages_over(edited, rewards.last(edits), average, config);
-  all.insert(all.end(), of_edits.begin(), of_edits.end());
+  if (edits > 0) {
+    const auto of_edits =
+        advantages_over(turn.edited->evaluation.reward, rewards.last(edits), average, config);
+    all.insert(all.end(), of_edits.begin(), of_edits.end());
+  }
   return all;
 }
 
-// Simulates what everybody knows: the baseline to report, and the first strategies to imitate; and
-// what the case's lesson is worth in actions.
-void begin_case(Learner& learner, const LearningContext& context, std::size_t index) {
-  const Case& c = context.cases[index];
-  CaseState& state = learner.states[index];
-  const auto plain = plain_strategies(c);
-  const auto evaluations = evaluate_samples(c, plain, context.measure);
-  learner.evaluations += static_cast<std::int64_t>(plain.size());
-  state.baseline = *std::min_element(
-      evaluations.begin(), evaluations.begin() + space::kReplicated.size(), planner::better);
-  if (learner.config.imitate_plain) {
-    keep_best(state.best, plain, evaluations, elites_kept(learner.config));
+// Samples of all turns, drawn by their owners, and what they are worth. `log_probabilities`: of
+// `own`, the turn of this rank, which may be none.
+void draw_and_judge(const Learner& learner, const LearningContext& context,
+                    const torch::Tensor& log_probabilities, Turn* own, std::span<Turn> turns) {
+  const std::int64_t samples = learner.config.samples;
+  if (samples == 0) return;
+  std::vector<std::vector<Actions>> drawn(turns.size());
+  std::vector<std::size_t> groups;
+  for (const Turn& turn : turns) {
+    groups.push_back(context.cases[turn.index].problem->grouping.count());
   }
-  if (state.lesson) {
-    const std::vector<Actions> taught = {state.lesson->actions};
-    keep_best(state.best, taught, evaluate_samples(c, taught, context.measure),
-              elites_kept(learner.config));
-    ++learner.evaluations;
+  if (own != nullptr) {
+    const Rng rng = random_stream(learner.config, RandomStream::kSampling)
+                        .split(static_cast<std::uint64_t>(learner.step));
+    own->draws = draw(learner.config, log_probabilities, *own, rng.split(own->position));
+    drawn[static_cast<std::size_t>(own - turns.data())] = own->draws.actions;
+  }
+  gather_samples(context.team, groups, static_cast<std::size_t>(samples), drawn);
+  std::vector<Asked> asked;
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    asked.push_back({&context.cases[turns[i].index], drawn[i]});
+  }
+  const auto evaluations = evaluate_together(context.team, context.measure, asked);
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    turns[i].draws.actions = std::move(drawn[i]);
+    turns[i].evaluations = evaluations[i];
   }
 }
 
-// Asks for the lessons of a step's cases, all at once, so that cores can share them.
-void ask_teacher(Learner& learner, const LearningContext& context,
-                 std::span<const std::size_t> chosen) {
-  if (learner.config.teacher_evaluations == 0) return;
-  std::vector<std::size_t> untaught;
-  for (std::size_t index : chosen) {
-    if (learner.states[index].taught) continue;
-    learner.states[index].taught = true;
-    untaught.push_back(index);
+// Notes what a turn's samples are worth, in the state of its case and in the step's progress;
+// what its loss is made of, but for the forward pass.
+CaseLossInput note_turn(Learner& learner, const Case& c, Turn& turn, double share,
+                        TrainProgress& progress) {
+  const TrainConfig& config = learner.config;
+  CaseState& state = learner.states[turn.index];
+  CaseLossInput input{};
+  CaseProgress seen{.name = c.name};
+  if (config.samples > 0) {
+    keep_best(state.best, turn.draws.actions, turn.evaluations, elites_kept(config));
+    std::vector<double> rewards;
+    for (const planner::Evaluation& e : turn.evaluations) rewards.push_back(e.reward);
+    state.average = updated(state.average, rewards, config.baseline_decay);
+    input.advantages = worth(config, turn, rewards, state.average);
+    input.draws = std::move(turn.draws);
+    progress.mean_reward +=
+        share * std::accumulate(rewards.begin(), rewards.end(), 0.0) / rewards.size();
+    seen.mean_step_seconds = mean_step_seconds(turn.evaluations);
   }
-  const auto lessons = context.teach(untaught);
-  for (std::size_t i = 0; i < untaught.size(); ++i) {
-    learner.states[untaught[i]].lesson = lessons[i];
+  if (learner.step >= config.elite_from) input.elites = elites_of(state, config);
+  if (state.lesson) {
+    input.lesson = state.lesson->actions;
+    input.lesson_weights = c.group_weights;
+    seen.taught_step_seconds = state.lesson->step_seconds;
   }
+  if (!state.best.empty()) {
+    seen.best_step_seconds = feasible_seconds(state.best[0].evaluation);
+  }
+  seen.baseline_step_seconds = feasible_seconds(state.baseline);
+  learner.evaluations += config.samples;
+  progress.cases.push_back(std::move(seen));
+  return input;
+}
+
+void expect_finite(const PositionLoss& position, std::int64_t step, const Case& c) {
+  const bool loss = std::isfinite(position.loss);
+  if (loss && position.gradient.values.isfinite().all().item<bool>()) return;
+  throw Error(ErrorKind::kVerification,
+              fmt::format("step {}: the {} of case {} is not a finite number; train anew with a "
+                          "lower learning_rate, or look at what the case is made of",
+                          step, loss ? "gradient" : "loss", c.name));
 }
 
 }  // namespace
@@ -132,53 +244,47 @@ std::vector<std::size_t> cases_of_step(const TrainConfig& config, std::size_t ca
 TrainProgress learn_step(Learner& learner, const LearningContext& context, double entropy_weight) {
   const TrainConfig& config = learner.config;
   TrainProgress progress;
-  learner.optimizer.zero_grad();
   const auto chosen = cases_of_step(config, context.cases.size(), learner.step);
-  ask_teacher(learner, context, chosen);
+  begin_cases(learner, context, chosen);
+  learner.optimizer.zero_grad();
+  const auto parameters = learner.network->parameters();
   const double share = 1.0 / static_cast<double>(chosen.size());
-  const Rng rng = random_stream(config, RandomStream::kSampling)
-                      .split(static_cast<std::uint64_t>(learner.step));
-  for (std::size_t position = 0; position < chosen.size(); ++position) {
-    const Case& c = context.cases[chosen[position]];
-    CaseState& state = learner.states[chosen[position]];
-    if (state.baseline.step == 0) begin_case(learner, context, chosen[position]);
-    CaseLossInput input{.log_probabilities = learner.network->forward(c.features)};
-    CaseProgress seen{.name = c.name};
-    if (config.samples > 0) {
-      const auto edits = static_cast<std::size_t>(edits_of(config, state));
-      const double edited = edits > 0 ? state.best[0].evaluation.reward : 0;
-      input.draws = draw(config, input.log_probabilities, state, rng.split(position));
-      const auto evaluations = evaluate_samples(c, input.draws.actions, context.measure);
-      keep_best(state.best, input.draws.actions, evaluations, elites_kept(config));
-      std::vector<double> rewards;
-      for (const planner::Evaluation& e : evaluations) rewards.push_back(e.reward);
-      state.average = updated(state.average, rewards, config.baseline_decay);
-      input.advantages = worth(config, rewards, state.average, edits, edited);
-      progress.mean_reward +=
-          share * std::accumulate(rewards.begin(), rewards.end(), 0.0) / rewards.size();
-      seen.mean_step_seconds = mean_step_seconds(evaluations);
+  const auto rank = static_cast<std::size_t>(context.team.rank());
+  const std::vector<std::optional<Scored>> known = bests(learner, chosen);
+  for (std::size_t first = 0; first < chosen.size();
+       first += static_cast<std::size_t>(context.team.size())) {
+    std::vector<Turn> turns = turns_from(first, chosen, known, context.team);
+    Turn* own = rank < turns.size() ? &turns[rank] : nullptr;
+    torch::Tensor log_probabilities;
+    if (own != nullptr) {
+      log_probabilities = learner.network->forward(context.cases[own->index].features);
     }
-    if (learner.step >= config.elite_from) input.elites = elites_of(state, config);
-    if (state.lesson) {
-      input.lesson = state.lesson->actions;
-      input.lesson_weights = c.group_weights;
+    draw_and_judge(learner, context, log_probabilities, own, turns);
+    std::vector<CaseLossInput> inputs;
+    for (Turn& turn : turns) {
+      inputs.push_back(note_turn(learner, context.cases[turn.index], turn, share, progress));
     }
-    const CaseLoss loss = case_loss(
-        input, entropy_weight, {.elites = config.elite_weight, .lesson = config.teacher_weight},
-        {.floor = config.entropy_floor, .weight = config.entropy_floor_weight});
-    (loss.loss * share).backward();  // gradients of the cases add up
-
-    learner.evaluations += config.samples;
-    progress.loss += share * loss.loss.item<double>();
-    progress.entropy += share * loss.entropy.item<double>();
-    if (!state.best.empty()) {
-      seen.best_step_seconds = feasible_seconds(state.best[0].evaluation);
+    std::optional<PositionLoss> own_loss;
+    if (own != nullptr) {
+      inputs[rank].log_probabilities = log_probabilities;
+      const CaseLoss loss =
+          case_loss(inputs[rank], entropy_weight,
+                    {.elites = config.elite_weight, .lesson = config.teacher_weight},
+                    {.floor = config.entropy_floor, .weight = config.entropy_floor_weight});
+      own_loss = PositionLoss{.loss = loss.loss.item<double>(),
+                              .entropy = loss.entropy.item<double>(),
+                              .gradient = gradient_of(loss.loss * share, parameters)};
     }
-    if (state.lesson) seen.taught_step_seconds = state.lesson->step_seconds;
-    seen.baseline_step_seconds = feasible_seconds(state.baseline);
-    progress.cases.push_back(std::move(seen));
+    const auto losses =
+        gather_losses(context.team, turns.size(), own_loss ? &*own_loss : nullptr, parameters);
+    for (std::size_t i = 0; i < losses.size(); ++i) {
+      expect_finite(losses[i], learner.step + 1, context.cases[turns[i].index]);
+      add_gradient(losses[i].gradient, parameters);
+      progress.loss += share * losses[i].loss;
+      progress.entropy += share * losses[i].entropy;
+    }
   }
-  torch::nn::utils::clip_grad_norm_(learner.network->parameters(), config.gradient_clip);
+  torch::nn::utils::clip_grad_norm_(parameters, config.gradient_clip);
   learner.optimizer.step();
   progress.step = ++learner.step;
   progress.steps = config.steps;

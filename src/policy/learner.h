@@ -4,15 +4,13 @@
 #include <torch/optim/adam.h>
 
 #include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
 #include "policy/api.h"
 #include "policy/case.h"
 #include "policy/network.h"
+#include "policy/team.h"
 
 namespace heterog::policy {
 
@@ -32,9 +30,8 @@ struct Learner {
 // What the loop needs but does not learn.
 struct LearningContext {
   std::span<const Case> cases;
-  Measure measure;
-  // The lessons of those cases, which have not been asked for yet. Empty where nobody teaches.
-  std::function<std::vector<std::optional<Lesson>>(std::span<const std::size_t> cases)> teach = {};
+  Measure measure;  // all ranks': the same answers to the same strategies
+  Team& team = alone();
 };
 
 // The best strategies of a case that are remembered: at least one, even if none is imitated.
@@ -44,7 +41,15 @@ std::size_t elites_kept(const TrainConfig& config);
 std::vector<std::size_t> cases_of_step(const TrainConfig& config, std::size_t cases,
                                        std::int64_t step);
 
-// sample → evaluate → advantage → loss → step → log.
+// sample → evaluate → advantage → loss → step → log. The cases of the step have been taught, where
+// somebody teaches (policy/lessons.h).
+//
+// All ranks of a team call it alike, and end with the same bits, which do not depend on their
+// number: the positions of a step are dealt out, as many at a time as there are ranks. The owner of
+// a position makes the forward pass, draws its samples, and, once all ranks together have simulated
+// those, makes the backward pass; everybody adds up the gradients in the order of positions.
+// Throws an Error (kVerification) that names step and case where a loss or a gradient is no finite
+// number; the state is not to be used then.
 TrainProgress learn_step(Learner& learner, const LearningContext& context, double entropy_weight);
 
 }  // namespace heterog::policy

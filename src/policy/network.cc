@@ -4,6 +4,8 @@
 #include <ATen/Parallel.h>
 #include <torch/torch.h>
 
+#include <mutex>
+
 #include "tensors/seeded_generator.h"
 
 namespace heterog::policy {
@@ -57,7 +59,10 @@ torch::Tensor PolicyNetworkImpl::forward(const gnn::FeatureTensors& features) {
 }
 
 PolicyNetwork make_network(const TrainConfig& config, std::uint64_t seed) {
-  // Initialisers draw from LibTorch's default generator, which is used for nothing else.
+  // Initialisers draw from LibTorch's default generator, which is used for nothing else, and by one
+  // at a time: ranks may be threads.
+  static std::mutex making;
+  const std::lock_guard lock(making);
   const tensors::SeededGenerator seeded(seed);
   return PolicyNetwork(config);
 }

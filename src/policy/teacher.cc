@@ -2,6 +2,7 @@
 #include "policy/teacher.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "oracle/simulated_oracle.h"
@@ -72,9 +73,10 @@ Actions simplify(const Case& c, Actions actions, oracle::BatchEvaluator& evaluat
   return actions;
 }
 
-std::optional<Lesson> teach(const Case& c, std::int64_t evaluations, Rng rng) {
-  ThreadPool alone(1);
-  oracle::SimulatedOracle oracle(*c.problem, alone);
+std::optional<Lesson> teach(const Case& c, std::int64_t evaluations, Rng rng,
+                            std::function<bool()> stopped) {
+  ThreadPool one_thread(1);
+  oracle::SimulatedOracle oracle(*c.problem, one_thread, {}, std::move(stopped));
   planner::PlannerContext context{
       .oracle = oracle, .rng = rng, .budget = {.evaluations = evaluations}};
   const planner::PlannerResult found =

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 #include "policy/case.h"
@@ -16,7 +17,8 @@ Actions simplify(const Case& c, Actions actions, oracle::BatchEvaluator& evaluat
 
 // The best plan of a search without policy and pipelines over so many evaluations, drawn by `rng`,
 // each group with the action nearest to what the plan says of it, simplified. Nothing if nothing
-// fits.
-std::optional<Lesson> teach(const Case& c, std::int64_t evaluations, Rng rng);
+// fits. `stopped` is asked before each evaluation: once it is true, this throws; empty: never.
+std::optional<Lesson> teach(const Case& c, std::int64_t evaluations, Rng rng,
+                            std::function<bool()> stopped = {});
 
 }  // namespace heterog::policy

@@ -1,19 +1,28 @@
 // Pretraining on the cases of a config, and fine-tuning on one problem (HeteroG §4.1.3).
+#include <ATen/Version.h>
+
 #include <bit>
 #include <filesystem>
+#include <optional>
+#include <string_view>
 
 #include "base/file.h"
-#include "planner/starts.h"
+#include "base/hash.h"
+#include "base/log.h"
 #include "policy/api.h"
 #include "policy/checkpoint_io.h"
 #include "policy/decode.h"
 #include "policy/learner.h"
+#include "policy/lessons.h"
 #include "policy/policy_impl.h"
-#include "policy/teacher.h"
 #include "policy/train_log_io.h"
 
 namespace heterog::policy {
 namespace {
+
+// Of what ranks tell each other while they train: counts up whenever two builds would
+// misunderstand.
+constexpr int kExchange = 1;
 
 // Owned by one run: where it writes.
 class RunFolder {
@@ -77,51 +86,149 @@ TrainSummary summarize(const Learner& learner, std::span<const Case> cases) {
   return summary;
 }
 
-// As the config says, but not for hours on the largest clusters.
-std::int64_t lesson_evaluations(const Case& c, const TrainConfig& config) {
-  constexpr std::int64_t kShots = 3;
-  return std::min(config.teacher_evaluations, kShots * planner::one_shot_evaluations(*c.problem));
+std::string_view bytes_of(const torch::Tensor& tensor) {
+  EXPECT(tensor.is_contiguous());
+  return {static_cast<const char*>(tensor.data_ptr()), tensor.nbytes()};
+}
+
+std::uint64_t digest(std::string_view text) {
+  Hasher hasher;
+  hasher.add(text);
+  return hasher.value();
+}
+
+// Of all that a rank's steps are made from.
+std::uint64_t digest(std::span<const Case> cases) {
+  Hasher hasher;
+  for (const Case& c : cases) {
+    hasher.add(c.name);
+    hasher.add(c.problem->graph->hash());
+    hasher.add(c.problem->cluster->hash());
+    hasher.add(static_cast<std::uint64_t>(c.order));
+    const gnn::FeatureTensors& seen = c.features;
+    for (const torch::Tensor* features : {&seen.ops, &seen.groups, &seen.devices, &seen.actions}) {
+      hasher.add(bytes_of(*features));
+    }
+  }
+  return hasher.value();
+}
+
+std::uint64_t digest(const Learner& learner) {
+  Hasher hasher;
+  hasher.add(static_cast<std::uint64_t>(learner.evaluations));
+  for (const torch::Tensor& parameter : learner.network->parameters()) {
+    hasher.add(bytes_of(parameter));
+  }
+  return hasher.value();
+}
+
+// Before a rank reads files that others may lack.
+void expect_same_settings(Team& team, const TrainConfig& config) {
+  const Agreed agreed[] = {
+      {digest(fmt::format("{} {}", kExchange, gnn::kFeatureVersion)),
+       "runs another build of heterog than rank 0; all ranks run the same"},
+      {digest(at::show_config()),
+       "has another build of PyTorch than rank 0, or another kind of processor, and would compute "
+       "other bits; train on hosts that are alike"},
+      {digest(train_config_text(config)),
+       "was given another config than rank 0; all ranks are given the same --config, --set and "
+       "--seed"}};
+  expect_agreed(team, agreed);
+}
+
+void expect_same_cases(Team& team, std::span<const Case> cases) {
+  if (team.size() == 1) return;
+  const Agreed agreed[] = {
+      {digest(cases),
+       "has other graphs, clusters or devices than rank 0 under the names of the config"}};
+  expect_agreed(team, agreed);
+}
+
+// All that rank 0 knows, on every rank.
+Learner shared_by_first(Team& team, Learner learner, std::span<const Case> cases) {
+  if (team.size() == 1) return learner;
+  std::string bytes = team.rank() == 0 ? pack_learner(learner, cases) : "";
+  const auto own =
+      torch::from_blob(bytes.data(), {static_cast<std::int64_t>(bytes.size())}, torch::kUInt8);
+  const torch::Tensor first = team.gather(own)[0];
+  if (team.rank() == 0) return learner;
+  return unpack_learner(learner.config, cases, std::string(bytes_of(first)),
+                        "what rank 0 goes on from");
+}
+
+// `folder`: of rank 0, else null.
+Learner first_state(const TrainConfig& config, const TrainOptions& options,
+                    std::span<const Case> cases, RunFolder* folder, Team& team) {
+  Learner learner(config);
+  learner.states.resize(cases.size());
+  if (folder != nullptr) {
+    if (options.start == StartFrom::kCheckpoint && folder->can_resume(config)) {
+      learner = load_learner(config, cases, folder->checkpoint());
+    } else {
+      folder->begin(config);
+      if (!options.lessons.empty()) load_lessons(cases, options.lessons, learner);
+    }
+    folder->open_log(learner.step);
+  }
+  return shared_by_first(team, std::move(learner), cases);
+}
+
+// Whether any rank is told to stop. All have come to the same bits, or this throws.
+bool stop_together(Team& team, const Learner& learner, const std::function<bool()>& stopped) {
+  const bool stop = stopped && stopped();
+  if (team.size() == 1) return stop;
+  const auto all =
+      gather_numbers(team, {stop ? 1 : 0, std::bit_cast<std::int64_t>(digest(learner))});
+  bool any = false;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    any = any || all[rank][0] != 0;
+    if (all[rank][1] == all[0][1]) continue;
+    throw Error(ErrorKind::kVerification,
+                fmt::format("rank {}: has come to other weights than rank 0 in step {}: its "
+                            "processor computes other bits; train on hosts that are alike",
+                            rank, learner.step));
+  }
+  return any;
 }
 
 }  // namespace
 
 TrainSummary train(const TrainConfig& config, const TrainOptions& options) {
   use_one_network_thread();
-  const std::vector<Case> cases = load_cases(config);
-  RunFolder folder(options.out_dir);
+  Team& team = options.team != nullptr ? *options.team : alone();
+  expect_same_settings(team, config);
+  const std::vector<Case> cases = load_cases(config, options.stopped);
+  expect_same_cases(team, cases);
+  std::optional<RunFolder> folder;  // of rank 0
+  if (team.rank() == 0) folder.emplace(options.out_dir);
   ThreadPool threads(options.threads);
-  Learner learner(config);
-  learner.states.resize(cases.size());
-  if (options.start == StartFrom::kCheckpoint && folder.can_resume(config)) {
-    learner = load_learner(config, cases, folder.checkpoint());
-  } else {
-    folder.begin(config);
-    if (!options.lessons.empty()) load_lessons(cases, options.lessons, learner);
-  }
-  folder.open_log(learner.step);
-  const auto teach_cases = [&](std::span<const std::size_t> asked) {
-    std::vector<std::optional<Lesson>> lessons(asked.size());
-    threads.run(asked.size(), [&](int, std::size_t i) {
-      const Case& c = cases[asked[i]];
-      lessons[i] = teach(c, lesson_evaluations(c, config),
-                         random_stream(config, RandomStream::kTeacher).split(asked[i]));
-    });
-    return lessons;
-  };
-  const LearningContext context{
-      .cases = cases, .measure = simulated(threads), .teach = teach_cases};
-  while (learner.step < config.steps) {
-    const TrainProgress progress =
-        learn_step(learner, context, entropy_weight_at(config, learner.step));
-    folder.log(progress);
-    if (learner.step % config.checkpoint_every == 0 || learner.step == config.steps) {
-      folder.save(learner, cases);
+  Learner learner = first_state(config, options, cases, folder ? &*folder : nullptr, team);
+  const LearningContext context{.cases = cases, .measure = simulated(threads), .team = team};
+  const TeachingContext teaching{.cases = cases,
+                                 .threads = threads,
+                                 .team = team,
+                                 .stopped = options.stopped,
+                                 .progress = options.teaching};
+  bool stopped = false;
+  while (learner.step < config.steps && !stopped) {
+    stopped = !teach_next(learner, teaching);
+    std::optional<TrainProgress> progress;
+    if (!stopped) {
+      progress = learn_step(learner, context, entropy_weight_at(config, learner.step));
+      stopped = stop_together(team, learner, options.stopped);
     }
-    if (options.progress) options.progress(progress);
+    if (folder && progress) folder->log(*progress);
+    const bool due = learner.step % config.checkpoint_every == 0 || learner.step == config.steps;
+    if (folder && (due || stopped)) {
+      folder->save(learner, cases);
+      logger().info("step {} of {}: saved to {}", learner.step, config.steps, folder->checkpoint());
+    }
+    if (options.progress && progress) options.progress(*progress);
   }
-  save_policy(learner.network, config, folder.policy());
   TrainSummary summary = summarize(learner, cases);
-  summary.policy_path = folder.policy();
+  summary.stopped = learner.step < config.steps;
+  summary.policy_path = options.out_dir + "/policy.ckpt";
+  if (folder && !summary.stopped) save_policy(learner.network, config, folder->policy());
   return summary;
 }
 

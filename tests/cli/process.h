@@ -135,6 +135,17 @@ class Process {
   std::string files_;
 };
 
+// Of a rank as torchrun would start it.
+inline Variables rank_variables(int number, int port, int ranks) {
+  return {{"RANK", std::to_string(number)},
+          {"LOCAL_RANK", std::to_string(number)},
+          {"WORLD_SIZE", std::to_string(ranks)},
+          {"MASTER_ADDR", "127.0.0.1"},
+          {"MASTER_PORT", std::to_string(port)}};
+}
+// Other tests run at the same time; theirs are other processes.
+inline int free_port(int offset = 0) { return 20'000 + (getpid() * 7 + offset) % 10'000; }
+
 // A zombie, whose parent has not asked for it yet, has ended.
 inline bool runs(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");

@@ -71,16 +71,9 @@ class Run : public ProgramTest {
     }
     ADD_FAILURE() << "the ranks did not meet within a minute";
   }
-  // A rank as torchrun would start it.
   static Variables rank(int number, int port, int ranks = 2) {
-    return {{"RANK", std::to_string(number)},
-            {"LOCAL_RANK", std::to_string(number)},
-            {"WORLD_SIZE", std::to_string(ranks)},
-            {"MASTER_ADDR", "127.0.0.1"},
-            {"MASTER_PORT", std::to_string(port)}};
+    return rank_variables(number, port, ranks);
   }
-  // Other tests run at the same time; theirs are other processes.
-  static int free_port(int offset = 0) { return 20'000 + (getpid() * 7 + offset) % 10'000; }
 
   static void expect_one_line(const std::string& err) {
     EXPECT_EQ(std::count(err.begin(), err.end(), '\n'), 1) << err;

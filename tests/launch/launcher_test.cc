@@ -110,6 +110,14 @@ TEST_F(Launcher, NamesARankThatFails) {
   EXPECT_FALSE(std::filesystem::exists(path("lasted")));
 }
 
+TEST_F(Launcher, NamesRanksWithoutDevicesByTheirNumbers) {
+  LaunchOptions launch = options(2, "echo one >&2; exit $RANK");
+  launch.device_names = {"", ""};
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(failure(launch).first, "rank 1: ended with exit code 1");
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("[rank 1] one\n"));
+}
+
 TEST_F(Launcher, KeepsTheNameThatARankGives) {
   const auto [line, code] = failure(
       options(2, "[ $RANK = 0 ] || { echo 'heterog: error: rank 0 (x): gone' >&2; exit 2; }"));
@@ -168,16 +176,18 @@ TEST_F(Launcher, SaysThatAProgramCannotBeStarted) {
 // A launcher in a process of its own, sent a signal once its ranks run.
 class LauncherProcess : public Launcher {
  protected:
-  pid_t launch_in_a_process() {
+  pid_t launch_in_a_process() { return launch_in_a_process(options(2, kSleeps)); }
+  pid_t launch_in_a_process(const LaunchOptions& launch) {
     const pid_t child = fork();
     if (child == 0) {
-      const auto [line, code] = failure(options(2, "echo $$ >pid$RANK; exec sleep 60"));
+      const auto [line, code] = failure(launch);
       write_file(path("line"), line + "\n");
       _exit(code);
     }
     pids_ = {std::stoi(await("pid0")), std::stoi(await("pid1"))};
     return child;
   }
+  static constexpr const char* kSleeps = "echo $$ >pid$RANK; exec sleep 60";
   bool ranks_end() const {
     for (int i = 0; i < 12'000; ++i) {
       if (std::none_of(pids_.begin(), pids_.end(), [](pid_t pid) { return runs(pid); }))
@@ -211,6 +221,22 @@ TEST_F(LauncherProcess, PassesOnSignals) {
     std::filesystem::remove(path("pid0"));
     std::filesystem::remove(path("pid1"));
   }
+}
+
+// Ranks that put things in order first, for longer than those have that only miss another.
+TEST_F(LauncherProcess, PassesOnWhatARankSaysWhenItIsTold) {
+  LaunchOptions launch =
+      options(2,
+              "trap 'sleep 0.7; echo \"heterog: error: step $RANK is saved\" >&2; exit 4' TERM; "
+              "echo $$ >pid$RANK; while :; do sleep 0.05; done");
+  launch.obey = kPatient;
+  const pid_t launcher = launch_in_a_process(launch);
+  kill(launcher, SIGTERM);
+  int status = 0;
+  ASSERT_EQ(waitpid(launcher, &status, 0), launcher);
+  EXPECT_EQ(WEXITSTATUS(status), 4);
+  EXPECT_TRUE(ranks_end());
+  EXPECT_EQ(read_file(path("line")), "step 0 is saved\n");
 }
 
 TEST_F(LauncherProcess, TakesItsRanksWithItWhenKilled) {
