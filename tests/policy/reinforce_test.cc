@@ -93,7 +93,7 @@ TEST(Reinforce, MaskedActionsDoNotSpoilTheEntropy) {
   auto logits = torch::zeros({1, 3}).requires_grad_();
   const auto masked = logits.masked_fill(torch::tensor({{false, false, true}}), -1e9);
   const CaseLoss loss =
-      case_loss({torch::log_softmax(masked, 1), {actions({0})}, {1.0}, {}}, 1.0, {});
+      case_loss({torch::log_softmax(masked, 1), {{actions({0})}}, {1.0}, {}}, 1.0, {});
   EXPECT_NEAR(loss.entropy.item<double>(), std::log(2), 1e-6);
   loss.loss.backward();
   EXPECT_TRUE(torch::isfinite(logits.grad()).all().item<bool>());
