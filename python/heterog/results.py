@@ -359,6 +359,7 @@ class Explanation(Result):
     devices: tuple[DeviceTime, ...] = field(repr=False)
     busiest: tuple[dict, ...] = field(repr=False)
     twice_as_fast: tuple[Upgrade, ...] = field(repr=False)
+    decisions: tuple[dict, ...] = field(default=(), repr=False)  # for how many operators each
     pipeline: dict | None = field(default=None, repr=False)
     unused_devices: tuple[str, ...] = ()
     all_devices: AllDevices | None = field(default=None, repr=False)  # if some are unused

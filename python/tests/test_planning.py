@@ -78,6 +78,7 @@ def test_every_verb_says_what_the_program_says(found, tmp_path):
     here = heterog.explain(TINY, CARDS, path)
     assert [stretch.what for stretch in here.stretches] == [s["what"] for s in there["stretches"]]
     assert here.bounds == there["bounds"] and list(here.critical_path) == there["critical_path"]
+    assert list(here.decisions) == there["decisions"]
 
     there = program("compare", batch=32, planner="random", evaluations=50, seed=2)
     here = heterog.compare(TINY, CARDS, 32, planners=["random"], evaluations=50, seed=2)

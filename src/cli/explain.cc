@@ -8,6 +8,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
+#include "explain/decisions_json.h"
 #include "explain/explanation.h"
 #include "explain/explanation_json.h"
 #include "explain/explanation_text.h"
@@ -42,6 +43,7 @@ int run_explain(const ExplainOptions& options, const Caller& caller) {
                         {"planner", loaded.record.planner},
                         {"order", compiler::order_policy_name(strategy.order)}};
     json.update(explain::explanation_json(problem, loaded.simulated, explanation));
+    json["decisions"] = explain::decisions_json(problem, strategy);
     json.update(devices_used_json(problem, used));
     print_json(caller, json);
   } else {

@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
 
+#include "base/file.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/planning.h"
@@ -12,6 +14,7 @@
 #include "explain/simulation.h"
 #include "oracle/simulated_oracle.h"
 #include "policy/api.h"
+#include "policy/train_log_io.h"
 
 namespace heterog::cli {
 
@@ -26,6 +29,7 @@ struct FinetuneVerbOptions {
   std::string out;
   std::string plan;
   std::string trace;
+  std::string log;
 };
 
 // What the tuned policy proposes, its best find first, through the planner of `heterog plan`.
@@ -45,6 +49,8 @@ int run_finetune(const FinetuneVerbOptions& options, const Caller& caller) {
   VALIDATE(options.budget.any(),
            "finetune needs --budget SECONDS or --evaluations N: there is no other end to it");
   const Stopwatch watch;
+  std::optional<OutputFile> log;
+  if (!options.log.empty()) log.emplace(options.log);
   const std::string start = options.policy.empty() ? policy::shipped_policy_path() : options.policy;
   const policy::Policy policy = policy::Policy::load(start);
   const auto problem = load_problem(options.problem);
@@ -61,6 +67,7 @@ int run_finetune(const FinetuneVerbOptions& options, const Caller& caller) {
                              .budget = budget,
                              .learning = settings(options.set, "--set finetune_draws=edits"),
                              .progress = [&](const policy::TrainProgress& now) {
+                               if (log) log->append(policy::log_line(now));
                                const double done =
                                    options.budget.seconds
                                        ? progress.seconds() / *options.budget.seconds
@@ -70,6 +77,7 @@ int run_finetune(const FinetuneVerbOptions& options, const Caller& caller) {
                              }});
   }();
   tuned.policy.save(options.out);
+  if (log) log->commit();
 
   OrderedJson json;
   json["policy"] = options.out;
@@ -125,6 +133,8 @@ void add_finetune(CLI::App& app, Action& chosen) {
   verb.add_option("--out", options->out, "Checkpoint to write")->required();
   auto* plan = verb.add_option("--plan", options->plan, "Also write the best plan");
   verb.add_option("--trace", options->trace, "Also write a Chrome trace of that plan")->needs(plan);
+  verb.add_option("--log", options->log,
+                  "Also write the learning curve, a JSON object a step, as train.log of train");
   add_budget(verb, options->budget);
   add_common(verb, options->common);
   verb.footer(

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "cli/process.h"
 #include "cli/program.h"
@@ -143,9 +144,20 @@ TEST_F(ProgramTest, TrainFinetuneAndPlanWithTheResult) {
   EXPECT_EQ(again.code, 0) << again.err;
   const Finished tuned =
       run("finetune " + kTiny + " --policy " + policy + " --evaluations 40 --json" + " --out " +
-          path("tuned.ckpt") + " --plan " + path("plan.json"));
+          path("tuned.ckpt") + " --plan " + path("plan.json") + " --log " + path("tuned.log"));
   ASSERT_EQ(tuned.code, 0) << tuned.err;
   EXPECT_TRUE(json(tuned)["plan"]["feasible"].get<bool>());
+  // A line a step; its last is what the run ended with.
+  std::istringstream log(read_file(path("tuned.log")));
+  nlohmann::json last;
+  std::int64_t steps = 0;
+  for (std::string line; std::getline(log, line);) {
+    last = nlohmann::json::parse(line);
+    EXPECT_EQ(last["step"], ++steps);
+  }
+  EXPECT_GT(steps, 1);
+  EXPECT_EQ(last["evaluations"], json(tuned)["evaluations"]);
+  EXPECT_EQ(last["cases"][0]["best_step_seconds"], json(tuned)["best_step_seconds"]);
   const Finished planned =
       run("plan " + kTiny + " --policy " + path("tuned.ckpt") + " --out " + path("again.json"));
   EXPECT_EQ(planned.code, 0) << planned.err;

@@ -1,0 +1,14 @@
+// What a plan decides, and for how much of the model, as a program reads it.
+#pragma once
+
+#include "compiler/strategy.h"
+#include "cost/problem.h"
+#include "explain/json.h"
+
+namespace heterog::explain {
+
+// Distinct decisions, those of the most operators first: devices with their samples, aggregation,
+// and the operators (aliases are none), time and parameters that they hold for.
+OrderedJson decisions_json(const cost::Problem& problem, const compiler::Strategy& strategy);
+
+}  // namespace heterog::explain
