@@ -1,6 +1,6 @@
 """HeteroG's Table 6: how much sooner a policy that was taught on other models fine-tunes to a good plan.
 
-    scripts/reproduce/table6.sh [--evaluations N] [--elite-weight W] [--seeds K] [--cases MODEL ...]
+    scripts/reproduce/table6.sh [--evaluations N] [--set KEY=VALUE] [--seeds K] [--cases MODEL ...]
         [--clusters NAME ...] [--random-cases N] [--teacher N] [--steps N] [--one-by-one]
         [--out FOLDER]
 
@@ -11,7 +11,7 @@ same settings. Prints seconds a step of the best known plan (best_known.json whe
 else of these runs and the one-shot plan), of the best plain data parallelism, and of what both runs
 end with; the simulated plans ("evaluations") until the best so far is within 1 % of scratch's end, and
 their ratio beside the paper's of minutes; those until within 2 % of the best known. Every run begins
-with the plain strategies, which count. What was taught is kept in FOLDER for later calls.
+with the plain strategies and what its policy proposes, which count. What was taught is kept in FOLDER for later calls.
 """
 
 import argparse
@@ -23,9 +23,6 @@ import tempfile
 import time
 from pathlib import Path
 from statistics import mean
-
-from safetensors import safe_open
-from safetensors.torch import save_file
 
 from heterog_tables import ROOT, TABLES, machine
 from learning_value import KNOWN, PROGRAM, expect_costs, run
@@ -75,20 +72,6 @@ def taught(given):
             for model in MODELS}, scratch
 
 
-def with_elites(policy, weight, folder):
-    """A copy of the policy that fine-tunes with this elite_weight: the file holds its own settings."""
-    with safe_open(policy, "pt") as file:
-        settings = file.metadata()
-        tensors = {name: file.get_tensor(name) for name in file.keys()}
-    settings["config"] = json.dumps(json.loads(settings["config"]) | {"elite_weight": weight})
-    # Changed by another tool: version 1 has no checksum (docs/formats.md).
-    settings["version"] = "1"
-    settings.pop("checksum")
-    copy = folder / f"{policy.parent.name}.ckpt"
-    save_file(tensors, copy, settings)
-    return copy
-
-
 def curve(case, policy, seed, given, folder):
     """Best data parallelism in seconds; (evaluations, best so far in seconds) after every step."""
     model, batch, cluster = case
@@ -96,6 +79,7 @@ def curve(case, policy, seed, given, folder):
                "--cluster", ROOT / f"configs/clusters/{cluster}.json", "--batch", batch,
                "--evaluations", given.evaluations, "--seed", seed, "--out", folder / "tuned.ckpt",
                "--log", folder / "tuned.log", "--json", "--log-level", "error"]  # fmt: skip
+    command += [word for setting in given.set for word in ("--set", setting)]
     subprocess.run([str(word) for word in command], stdout=subprocess.DEVNULL, check=True)
     rows = [json.loads(line) for line in (folder / "tuned.log").read_text().splitlines()]
     points = [(row["evaluations"], row["cases"][0]["best_step_seconds"] or math.inf) for row in rows]
@@ -137,7 +121,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--evaluations", type=int, default=2000, help="of each run")
-    parser.add_argument("--elite-weight", type=float, default=1.0, help="0: plain REINFORCE")
+    parser.add_argument("--set", action="append", default=[], help="of finetune")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--cases", nargs="+", default=MODELS, choices=MODELS)
     parser.add_argument("--clusters", nargs="+", default=[TABLES[1][0], TABLES[4][0]])
@@ -155,7 +139,7 @@ def main():
     print(f"HeteroG Table 6; trained and tuned on: {machine()}\n"
           f"{'each model' if given.one_by_one else 'the eight models'} left out: {len(log):,} steps on "
           f"{len(problems)} problems of others, at most {given.teacher:,} plans searched for each\n"
-          f"fine-tuning with elite_weight {given.elite_weight:g}, {given.evaluations:,} evaluations, "
+          f"fine-tuning{''.join(' with ' + one for one in given.set)}, {given.evaluations:,} evaluations, "
           f"{given.seeds} seed(s)\n")
     print(f"{'':36}{'seconds a step':^36}{'evaluations to scratch, + 1 %':^38}"
           f"{'to the best + 2 %':>20}")
@@ -166,14 +150,12 @@ def main():
     found = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        starts = {policy: with_elites(policy, given.elite_weight, folder)
-                  for policy in {scratch, *policies.values()}}
         for case in CASES:
             if case[0] not in given.cases or case[2] not in given.clusters:
                 continue
             runs = {}
             for who, policy in (("scratch", scratch), ("pretrained", policies[case[0]])):
-                curves = [curve(case, starts[policy], seed, given, folder)
+                curves = [curve(case, policy, seed, given, folder)
                           for seed in range(given.seeds)]
                 runs[who] = [points for _, points in curves]
             expect_costs(known, case, folder)

@@ -135,6 +135,21 @@ TEST_F(TeamTraining, AnyNumberOfRanksGivesTheBitsOfOneProcess) {
   }
 }
 
+// What is edited is the best as the step began: more positions than cases, so that one step finds
+// something better of a case and goes on with it.
+TEST_F(TeamTraining, EditsAreOfTheSameStrategyWhoeverDrawsThem) {
+  TrainConfig config = tiny_config(7);
+  config.draws = "mixed";
+  config.baseline = "others";
+  config.imitate_plain = false;
+  train(config, {.out_dir = out("whole")});
+  for (const int ranks : {2, 3}) {
+    const std::string folder = fmt::format("{}-ranks", ranks);
+    EXPECT_THAT(train_with(ranks, config, folder), Each(""));
+    expect_same_files("whole", folder);
+  }
+}
+
 TEST_F(TeamTraining, LessonsAreTheSameWhoeverSearchesForThem) {
   const TrainConfig config = taught_config(3);
   train(config, {.out_dir = out("whole"), .threads = 2});
