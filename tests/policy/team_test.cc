@@ -135,10 +135,11 @@ TEST_F(TeamTraining, AnyNumberOfRanksGivesTheBitsOfOneProcess) {
   }
 }
 
-// What is edited is the best as the step began: more positions than cases, so that one step finds
-// something better of a case and goes on with it.
+// What is edited is the best as the step began: of one case at all positions of a step, some find
+// something better before others begin.
 TEST_F(TeamTraining, EditsAreOfTheSameStrategyWhoeverDrawsThem) {
-  TrainConfig config = tiny_config(7);
+  TrainConfig config = tiny_config(6);
+  config.graphs = {{"models/vgg19-tiny.json.gz", {32}}};
   config.draws = "mixed";
   config.baseline = "others";
   config.imitate_plain = false;
