@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "policy/api.h"
-#include "policy/move_training.h"
+#include "policy/moves/move_training.h"
 
 namespace heterog::cli {
 

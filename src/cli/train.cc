@@ -15,7 +15,7 @@
 #include "cli/verbs.h"
 #include "launch/children.h"
 #include "policy/api.h"
-#include "policy/move_training.h"
+#include "policy/moves/move_training.h"
 #include "policy/team.h"
 
 namespace heterog::cli {

@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "policy/api.h"
-#include "policy/move_training.h"
+#include "policy/moves/move_training.h"
 
 namespace heterog::policy {
 namespace {

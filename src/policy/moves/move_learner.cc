@@ -1,5 +1,5 @@
 // Adam over the rows of a log, in LibTorch.
-#include "policy/move_learner.h"
+#include "policy/moves/move_learner.h"
 
 #include <torch/torch.h>
 

@@ -1,5 +1,5 @@
 // The fit to logs of moves, the network beside LibTorch's, and files that are damaged or stale.
-#include "policy/move_learner.h"
+#include "policy/moves/move_learner.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -14,7 +14,7 @@
 #include "graph/graph_io.h"
 #include "oracle/simulated_oracle.h"
 #include "planner/scorer/move_features.h"
-#include "policy/move_files_io.h"
+#include "policy/moves/move_files_io.h"
 #include "tensors/tensor_file_io.h"
 
 namespace heterog::policy {

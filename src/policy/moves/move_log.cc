@@ -1,5 +1,5 @@
 // Walks of one problem.
-#include "policy/move_log.h"
+#include "policy/moves/move_log.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,5 +1,5 @@
 // Tensors and texts of both kinds of file.
-#include "policy/move_files_io.h"
+#include "policy/moves/move_files_io.h"
 
 #include <torch/torch.h>
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "planner/scorer/move_network.h"
-#include "policy/move_log.h"
+#include "policy/moves/move_log.h"
 
 namespace heterog::policy {
 

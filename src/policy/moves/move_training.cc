@@ -1,5 +1,5 @@
 // Searches one problem after another, each on all threads; then two fits.
-#include "policy/move_training.h"
+#include "policy/moves/move_training.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -7,8 +7,8 @@
 #include "base/thread_pool.h"
 #include "oracle/simulated_oracle.h"
 #include "planner/starts.h"
-#include "policy/move_files_io.h"
-#include "policy/move_learner.h"
+#include "policy/moves/move_files_io.h"
+#include "policy/moves/move_learner.h"
 #include "policy/network.h"
 #include "policy/problems.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "planner/scorer/move_network.h"
-#include "policy/move_log.h"
+#include "policy/moves/move_log.h"
 
 namespace heterog::policy {
 
