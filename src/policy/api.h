@@ -119,7 +119,7 @@ struct FinetuneResult {
   std::int64_t evaluations = 0;    // strategies that it has learnt from
   double entropy = 0;              // of the last step, nats a group
   double mean_step_seconds = 0;    // of that step's strategies
-  planner::Evaluation likely;      // of the strategy that is now the most likely
+  compiler::Strategy likely;       // the strategy that is now the most likely, not simulated
 };
 
 // Goes on training on the oracle's problem, by what it says. Throws an input error without any

@@ -286,7 +286,7 @@ FinetuneResult finetune(const Policy& policy, oracle::Oracle& oracle,
   } while (!spent());
 
   const Scored& best = learner.states[0].best[0];
-  const std::vector<Actions> likely = {most_likely(learner.network->forward(cases[0].features))};
+  const Actions likely = most_likely(learner.network->forward(cases[0].features));
   TrainConfig saved = policy.config();  // fine-tuning does not change what the policy was made with
   return {.policy = make_policy(saved, learner.network),
           .strategy = standalone_strategy(cases[0], best.actions),
@@ -294,7 +294,7 @@ FinetuneResult finetune(const Policy& policy, oracle::Oracle& oracle,
           .evaluations = learner.evaluations,
           .entropy = progress.entropy,
           .mean_step_seconds = progress.cases[0].mean_step_seconds,
-          .likely = evaluate_samples(cases[0], likely, context.measure)[0]};
+          .likely = standalone_strategy(cases[0], likely)};
 }
 
 }  // namespace heterog::policy
