@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Public architectures at the sizes that people train: exported as they come, planned on unequal GPUs.
 
-    PYTHONPATH=python .venv/bin/python scripts/real_sizes.py [NAME ...] [--cluster FILE]
+    PYTHONPATH=python .venv/bin/python scripts/real_sizes.py [NAME ...] [--cluster FILE] [--save FOLDER]
 
 Models are built from their configurations, with the dropout that these have, and weights are never
-allocated. Prints seconds of one process for the export, and the step of the plan.
+allocated. Prints seconds of one process for the export, and the step of the plan. With --save the
+graphs are kept in a folder, under their names in small letters, and nothing is planned.
 """
 
 import argparse
@@ -139,10 +140,15 @@ def planned(step: heterog.TrainingStep, batch: int, cluster: str, program: str) 
     return f"{said['step_seconds'] * 1e3:8.1f} ms on {used} of {len(said['devices'])} devices"
 
 
+def file_name(name: str) -> str:
+    return name.lower().replace(" ", "_").replace("/", "") + ".json.gz"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(MODELS))
     parser.add_argument("--cluster", default=str(ROOT / "configs/clusters/office-mixed.json"))
+    parser.add_argument("--save", type=Path, metavar="FOLDER")
     options = parser.parse_args()
     for name in options.names:
         if name not in MODELS:
@@ -157,7 +163,12 @@ def main() -> None:
         for tensor in step.graph["tensors"]:
             if tensor["role"] == "parameter":
                 parameters += torch.Size(tensor["shape"]).numel()
-        plan = planned(step, batch, options.cluster, program)
+        if options.save:
+            options.save.mkdir(parents=True, exist_ok=True)
+            step.save(options.save / file_name(name))
+            plan = str(options.save / file_name(name))
+        else:
+            plan = planned(step, batch, options.cluster, program)
         print(f"{name:14} {parameters:12,} {len(step.graph['ops']):6,} {seconds:9.1f} {batch:6}  {plan}",
               flush=True)  # fmt: skip
 

@@ -1,6 +1,6 @@
 """What the policy and each search are worth: every planner at equal budgets, against the best plan known.
 
-    scripts/reproduce/learning_value.sh [--set small|models|clusters] [--evaluations N ...]
+    scripts/reproduce/learning_value.sh [--set small|models|clusters|unseen] [--evaluations N ...]
         [--seconds S ...] [--planners NAME ...] [--seeds K] [--improve SECONDS] [--policy FILE]
 
 Prints, for each case and budget, how much longer each planner's step is than the best known, in
@@ -10,7 +10,8 @@ data parallelism takes another time than then: costs or simulator have changed. 
 policy's most likely strategy as it is, in the rows of one shot. --improve plans every case for so many
 seconds first, by every search, to find better ones. With --check nothing is written, and it ends with
 exit code 1 if `plan` is more than 5 % above the best known in any case. HETEROG_BIN names another
-program than that of the release preset, --request NAME=PLANNER another planner for a name.
+program than that of the release preset, --request NAME=PLANNER another planner for a name. Models of
+the set "unseen" are no part of the zoo, so that no policy was taught on them; they are exported first.
 """
 
 import argparse
@@ -40,17 +41,33 @@ WITH_POLICY = {"plan", "policy", "likely"}  # which take a checkpoint
 HETEROG = [("vgg19", 192), ("resnet200", 192), ("inception_v3", 192), ("mobilenet_v2", 192),
            ("nasnet_a_large", 192), ("transformer6", 720), ("bert_large24", 48),
            ("xlnet_large24", 48)]  # fmt: skip
+UNSEEN = {"gpt-2_124m": ("GPT-2 124M", 32), "vit-b16": ("ViT-B/16", 128), "swin-t": ("Swin-T", 128),
+          "t5_small": ("T5 small", 64)}  # fmt: skip
 OTHERS = [("gnmt4", 256), ("alexnet", 512), ("densenet121", 256), ("ncf", 16384)]
 SETS = {
     "small": [("vgg19-tiny", 16, "heterog-8gpu"), ("mobilenet_v2-tiny", 16, "heterog-8gpu"),
               ("densenet121-tiny", 16, "office-mixed")],
     "models": [(model, batch, "heterog-8gpu") for model, batch in HETEROG + OTHERS],
+    "unseen": [(model, batch, cluster) for model, (_, batch) in UNSEEN.items()
+               for cluster in ("heterog-8gpu", "office-mixed")],
     "clusters": [(model, batch * scale, cluster)
                  for cluster, scale in (("heterog-8gpu-10gbe", 1), ("office-mixed", 1),
                                         ("dgx-h100-mixed", 4), ("mixed-64gpu", 16),
                                         ("mixed-512gpu", 128))
                  for model, batch in (("vgg19", 192), ("resnet50", 192), ("bert_large24", 48))],
 }  # fmt: skip
+
+
+def graph_of(model):
+    if model not in UNSEEN:
+        return ROOT / f"models/{model}.json.gz"
+    folder = ROOT / "out" / "unseen"
+    graph = folder / f"{model}.json.gz"
+    if not graph.is_file():
+        subprocess.run([sys.executable, ROOT / "scripts" / "real_sizes.py", UNSEEN[model][0],
+                        "--save", folder], check=True, stdout=subprocess.DEVNULL,
+                       env=os.environ | {"PYTHONPATH": str(ROOT / "python")})  # fmt: skip
+    return graph
 
 
 def plan(case, planner, budget, seed, folder, policy=None):
@@ -63,7 +80,7 @@ def plan(case, planner, budget, seed, folder, policy=None):
 
 def run(case, request, budget, seed, folder, fits=True):
     model, batch, cluster = case
-    command = [PROGRAM, "plan", "--graph", ROOT / f"models/{model}.json.gz",
+    command = [PROGRAM, "plan", "--graph", graph_of(model),
                "--cluster", ROOT / f"configs/clusters/{cluster}.json", "--batch", batch,
                "--planner", request, *budget, "--seed", seed, "--json",
                "--out", folder / "plan.json", "--log-level", "error"]  # fmt: skip

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace heterog {
 
@@ -18,6 +20,9 @@ class Hasher {
  private:
   std::uint64_t state_ = 0;
 };
+
+// 128 bits of all words at once, for keys that no two things share by chance.
+std::pair<std::uint64_t, std::uint64_t> hash_words(std::span<const std::uint64_t> words);
 
 // 16 hexadecimal digits.
 std::string hash_text(std::uint64_t hash);

@@ -73,21 +73,20 @@ CostTable::Place CostTable::place(std::int64_t samples) const {
   return last;
 }
 
-double CostTable::at(const std::vector<float>& values, std::size_t row,
-                     std::int64_t samples) const {
+double CostTable::at(float Cost::*value, std::size_t row, std::int64_t samples) const {
   const Place where = place(samples);
-  const float* left = values.data() + row + where.knot;
-  if (where.fraction == 0) return left[0];
-  const double value = left[0] + (static_cast<double>(left[1]) - left[0]) * where.fraction;
-  return std::max(value, 0.0);
+  const Cost* left = of_op_.data() + row + where.knot;
+  const double begin = left[0].*value;
+  if (where.fraction == 0) return begin;
+  return std::max(begin + (left[1].*value - begin) * where.fraction, 0.0);
 }
 
 Nanoseconds CostTable::duration(OpId op, DeviceTypeId type, std::int64_t samples) const {
-  return to_nanoseconds(at(seconds_, row(op, type), samples));
+  return to_nanoseconds(at(&Cost::seconds, row(op, type), samples));
 }
 
 Bytes CostTable::workspace_bytes(OpId op, DeviceTypeId type, std::int64_t samples) const {
-  return static_cast<Bytes>(std::ceil(at(workspace_, row(op, type), samples)));
+  return static_cast<Bytes>(std::ceil(at(&Cost::workspace, row(op, type), samples)));
 }
 
 // Nanoseconds of a million such ops still add up in 64 bits.
@@ -154,8 +153,7 @@ CostTable analyze(const graph::ModelGraph& graph, const cluster::Cluster& cluste
         static_cast<float>(samples - left) / static_cast<float>(right - left)};
   }
 
-  table.seconds_.assign(graph.op_count() * table.types_ * columns, 0);
-  table.workspace_.assign(table.seconds_.size(), 0);
+  table.of_op_.resize(graph.op_count() * table.types_ * columns);
   table.mean_seconds_.assign(graph.op_count(), 0);
   for (OpId op : graph.op_ids()) {
     if (graph.op(op).alias) continue;
@@ -166,13 +164,12 @@ CostTable analyze(const graph::ModelGraph& graph, const cluster::Cluster& cluste
       for (std::size_t k = 0; k < columns; ++k) {
         const std::int64_t samples = table.knots_[k];
         const double seconds = k + 1 == columns ? last : ask(op, samples, cluster.type(type));
-        table.seconds_[row + k] = static_cast<float>(seconds);
         const Bytes workspace = model.workspace_bytes(graph, op, samples, cluster.type(type));
         VALIDATE(workspace >= 0,
                  "the cost model says {} bytes of workspace for op '{}'; it must "
                  "be 0 or more",
                  workspace, graph.op(op).name);
-        table.workspace_[row + k] = static_cast<float>(workspace);
+        table.of_op_[row + k] = {static_cast<float>(seconds), static_cast<float>(workspace)};
       }
     }
     for (DeviceId device : cluster.device_ids()) {
@@ -196,10 +193,10 @@ void CostTable::charge_host(const graph::ModelGraph& graph, DeviceTypeId type,
   std::vector<double> seconds(started.size());
   for (std::size_t k = 0; k < knots_.size(); ++k) {
     for (std::size_t i = 0; i < started.size(); ++i)
-      seconds[i] = seconds_[row(started[i], type) + k];
+      seconds[i] = of_op_[row(started[i], type) + k].seconds;
     const auto floor = static_cast<float>(host_floor(seconds, device.host_seconds));
     for (OpId op : started) {
-      float& value = seconds_[row(op, type) + k];
+      float& value = of_op_[row(op, type) + k].seconds;
       value = std::max(value, floor);
     }
   }

@@ -41,13 +41,17 @@ class CostTable {
   // Raises what the host of a device type is too slow for.
   void charge_host(const graph::ModelGraph& graph, DeviceTypeId type,
                    const cluster::DeviceType& device);
-  double at(const std::vector<float>& values, std::size_t row, std::int64_t samples) const;
+  // Beside each other: whoever asks for one mostly asks for the other next.
+  struct Cost {
+    float seconds = 0;
+    float workspace = 0;  // bytes
+  };
+  double at(float Cost::*value, std::size_t row, std::int64_t samples) const;
 
   std::size_t types_ = 0;
   std::vector<std::int64_t> knots_;
-  std::vector<Place> places_;     // [samples], for 0 … batch
-  std::vector<float> seconds_;    // [op][type][knot]
-  std::vector<float> workspace_;  // [op][type][knot], bytes
+  std::vector<Place> places_;  // [samples], for 0 … batch
+  std::vector<Cost> of_op_;    // [op][type][knot]
   std::vector<double> mean_seconds_;
   IdVector<DeviceTypeId, double> model_speed_;
 };

@@ -14,42 +14,49 @@ namespace heterog::oracle {
 
 namespace {
 
-void add_decisions(Hasher& hasher, const compiler::Strategy& strategy) {
-  for (UnitId unit : strategy.unit_of_op) hasher.add(unit.value());
+// All that a strategy says, with the length of whatever has no fixed one before it.
+using Words = std::vector<std::uint64_t>;
+
+void add_decisions(Words& words, const compiler::Strategy& strategy) {
+  words.push_back(strategy.unit_of_op.size());
+  for (UnitId unit : strategy.unit_of_op) words.push_back(unit.value());
+  words.push_back(strategy.units.size());
   for (const compiler::UnitDecision& decision : strategy.units) {
-    hasher.add(decision.replicas.size() * 8 + static_cast<std::uint64_t>(decision.recompute) * 4 +
-               static_cast<std::uint64_t>(decision.instances) * 2 +
-               static_cast<std::uint64_t>(decision.sync));
+    words.push_back(decision.replicas.size() * 8 +
+                    static_cast<std::uint64_t>(decision.recompute) * 4 +
+                    static_cast<std::uint64_t>(decision.instances) * 2 +
+                    static_cast<std::uint64_t>(decision.sync));
     for (const compiler::Replica& replica : decision.replicas) {
-      hasher.add(replica.device.value());
-      hasher.add(std::bit_cast<std::uint64_t>(replica.weight));
+      words.push_back(replica.device.value());
+      words.push_back(std::bit_cast<std::uint64_t>(replica.weight));
     }
   }
 }
 
-void add_options(Hasher& hasher, const compiler::Strategy& strategy) {
-  hasher.add(strategy.sync.size());
+void add_options(Words& words, const compiler::Strategy& strategy) {
+  words.push_back(strategy.sync.size());
   for (const compiler::ParameterSync& sync : strategy.sync) {
-    hasher.add(sync.parameter.value());
-    hasher.add(static_cast<std::uint64_t>(sync.method));
-    hasher.add(sync.server.value());
+    words.push_back(sync.parameter.value());
+    words.push_back(static_cast<std::uint64_t>(sync.method));
+    words.push_back(sync.server.value());
   }
-  hasher.add(strategy.priorities.size());
+  words.push_back(strategy.priorities.size());
   for (const compiler::OpPriority& one : strategy.priorities) {
-    hasher.add(one.op.value());
-    hasher.add(one.instance);
-    hasher.add(static_cast<std::uint64_t>(one.priority));
+    words.push_back(one.op.value());
+    words.push_back(one.instance);
+    words.push_back(static_cast<std::uint64_t>(one.priority));
   }
+  words.push_back(strategy.sequence.size());
   for (const std::vector<compiler::Turn>& turns : strategy.sequence) {
-    hasher.add(turns.size());
+    words.push_back(turns.size());
     for (const compiler::Turn& turn : turns) {
-      hasher.add(turn.begin.value());
-      hasher.add(turn.end.value());
-      hasher.add(turn.entry);
+      words.push_back(turn.begin.value());
+      words.push_back(turn.end.value());
+      words.push_back(turn.entry);
     }
   }
-  hasher.add(static_cast<std::uint64_t>(strategy.order));
-  hasher.add(static_cast<std::uint64_t>(strategy.bucket_bytes));
+  words.push_back(static_cast<std::uint64_t>(strategy.order));
+  words.push_back(static_cast<std::uint64_t>(strategy.bucket_bytes));
 }
 
 // So that how fast a search gets somewhere can be read off its log.
@@ -63,14 +70,10 @@ void log_best(std::span<const Measured> made, std::int64_t evaluations) {
 }  // namespace
 
 BatchEvaluator::Key BatchEvaluator::key_of(const compiler::Strategy& strategy) {
-  Hasher first;
-  add_decisions(first, strategy);
-  add_options(first, strategy);
-  Hasher second;  // the same words after another beginning: 128 bits in all
-  second.add(std::uint64_t{0x9d2c5680});
-  add_options(second, strategy);
-  add_decisions(second, strategy);
-  return {first.value(), second.value()};
+  Words words;
+  add_decisions(words, strategy);
+  add_options(words, strategy);
+  return hash_words(words);
 }
 
 std::int64_t BatchEvaluator::evaluations_left() const {

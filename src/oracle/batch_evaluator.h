@@ -46,6 +46,7 @@ class BatchEvaluator {
   double used() const;
   bool spent() const { return used() >= 1; }
   const cost::Problem& problem() const { return oracle_.problem(); }
+  Oracle& oracle() const { return oracle_; }
 
  private:
   using Key = std::pair<std::uint64_t, std::uint64_t>;

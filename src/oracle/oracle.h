@@ -1,6 +1,7 @@
 // What planners and the policy ask for the cost of a strategy.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -55,10 +56,16 @@ class Oracle {
   // or beside it. Throws an input error for a strategy that does not fit the problem.
   virtual std::vector<Measured> measure(std::span<const compiler::Strategy> strategies) = 0;
   // The same decisions in a better order, by an oracle that knows when each task runs: the best
-  // that it finds in so many rounds, if that is better than the strategy's own.
+  // that it finds in so many rounds, if that is better than the strategy's own. Several may be
+  // asked at a time, by for_each().
   virtual std::optional<BetterOrder> improve_order(const compiler::Strategy& /*strategy*/,
                                                    int /*rounds*/) {
     return std::nullopt;
+  }
+  // Calls body(0) … body(n − 1), beside each other where the oracle has threads, which whoever
+  // prepares strategies may use too. Results must depend on i alone.
+  virtual void for_each(std::size_t n, const std::function<void(std::size_t i)>& body) {
+    for (std::size_t i = 0; i < n; ++i) body(i);
   }
   // What the strategies are for.
   virtual const cost::Problem& problem() const = 0;

@@ -30,4 +30,11 @@ std::optional<BetterOrder> SimulatedOracle::improve_order(const compiler::Strate
   return evaluators_.front()->improve_order(strategy, rounds);
 }
 
+void SimulatedOracle::for_each(std::size_t n, const std::function<void(std::size_t i)>& body) {
+  threads_.run(n, [&](int /*worker*/, std::size_t i) {
+    expect_not_stopped(stopped_);
+    body(i);
+  });
+}
+
 }  // namespace heterog::oracle

@@ -208,11 +208,12 @@ void each_cut(std::size_t layers, std::size_t count, std::vector<std::size_t>& e
 void try_all_pipelines(Best& best, std::size_t layers) {
   const cost::Problem& problem = best.problem();
   const Chain chain = make_chain(problem, layers);
+  LayerTimes times(problem, chain);
   const bool strict = in_line(problem, chain);
   const std::size_t devices = problem.cluster->device_count();
   for (std::int64_t micro_batches : kMicroBatches) {
     if (micro_batches > problem.batch) continue;
-    const StageCosts costs(problem, chain, micro_batches, false);
+    const StageCosts costs(times, micro_batches, false);
     for (std::size_t count = 2; count <= std::min(devices, chain.layers.size()); ++count) {
       // Every device in one stage, or, as stage `count`, in none.
       std::vector<std::size_t> stage_of(devices, 0);

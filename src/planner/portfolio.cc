@@ -124,11 +124,14 @@ class Search {
   PlannerResult finish() {
     result_.evaluations = evaluator_.evaluations();
     const std::int64_t rounds = std::min(options_.order_rounds, affordable_rounds());
-    const auto found = context_.oracle.improve_order(result_.strategy, static_cast<int>(rounds));
+    std::array<std::optional<oracle::BetterOrder>, 2> better_order;
+    context_.oracle.for_each(fewer_ ? 2 : 1, [&](std::size_t i) {
+      const Strategy& strategy = i == 0 ? result_.strategy : fewer_->strategy;
+      better_order[i] = context_.oracle.improve_order(strategy, static_cast<int>(rounds));
+    });
+    const auto& [found, ordered] = better_order;
     if (found) consider(found->strategy, found->measured.evaluation, result_.found_by + " + order");
     if (fewer_) {
-      const auto ordered =
-          context_.oracle.improve_order(fewer_->strategy, static_cast<int>(rounds));
       if (ordered) {
         fewer_->strategy = ordered->strategy;
         fewer_->evaluation = ordered->measured.evaluation;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
@@ -18,8 +19,9 @@ constexpr std::array<std::int64_t, 11> kMicroBatches = {2, 3, 4, 6, 8, 12, 16, 2
 CutPool::Costed costed(const cost::Problem& problem, Chain chain,
                        const std::vector<std::int64_t>& micro_batches, PipelineOptions::Form form) {
   CutPool::Costed made{std::move(chain), {}};
+  LayerTimes times(problem, made.chain);
   for (std::int64_t count : micro_batches) {
-    made.costs.emplace_back(problem, made.chain, count, form == PipelineOptions::Form::kPaper);
+    made.costs.emplace_back(times, count, form == PipelineOptions::Form::kPaper);
   }
   return made;
 }
@@ -79,22 +81,40 @@ CutPool::CutPool(const cost::Problem& problem, const PipelineOptions& given)
   if (strict) keepings.push_back(Keeping::kStrictly);
 }
 
-void CutPool::add(const std::vector<DeviceId>& devices, StageCounts stages, std::size_t number) {
-  const Line line(once.costs.front(), devices);
-  for (std::size_t count = stages.first; count <= stages.last; ++count) {
-    for (std::size_t m = 0; m < micro_batches.size(); ++m) {
-      for (bool recompute : recomputation) {
-        const Costed& kind = of(recompute);
-        const auto cut = partition(kind.chain, kind.costs[m], line,
-                                   {.stages = count, .micro_batches = micro_batches[m]});
-        if (!cut) continue;
-        found.push_back({.seconds = estimate_step(kind.costs[m], *cut, micro_batches[m]),
-                         .busiest = busiest_stage(kind.costs[m], *cut, micro_batches[m]),
-                         .stages = *cut,
-                         .costs = m,
-                         .line = number,
-                         .recompute = recompute});
-        break;  // to run again costs time, and is for what would not fit
+void CutPool::add(const std::vector<std::vector<DeviceId>>& lines, StageCounts stages,
+                  oracle::Oracle& oracle) {
+  const std::size_t counts = stages.last - stages.first + 1, ways = micro_batches.size();
+  // Of the fewest stages first.
+  const auto cut_line = [&](std::size_t number, std::size_t m) {
+    const Line line(once.costs.front(), lines[number]);
+    std::vector<std::optional<Cut>> cuts(counts);
+    for (bool recompute : recomputation) {
+      const StageCosts& costs = of(recompute).costs[m];
+      // To run again costs time, and is for what would not fit.
+      if (std::ranges::all_of(cuts, [](const auto& cut) { return cut.has_value(); })) break;
+      const Partitioner partitioner(costs, line, micro_batches[m]);
+      for (std::size_t i = 0; i < counts; ++i) {
+        if (cuts[i]) continue;
+        const auto made = partitioner.partition(stages.first + i);
+        if (!made) continue;
+        cuts[i] = {.seconds = estimate_step(costs, *made, micro_batches[m]),
+                   .busiest = busiest_stage(costs, *made, micro_batches[m]),
+                   .stages = *made,
+                   .costs = m,
+                   .line = number,
+                   .recompute = recompute};
+      }
+    }
+    return cuts;
+  };
+  std::vector<std::vector<std::optional<Cut>>> cuts(lines.size() * ways);
+  oracle.for_each(cuts.size(), [&](std::size_t i) { cuts[i] = cut_line(i / ways, i % ways); });
+  // In the order of lines, stages, micro-batches: of equals the first is preferred.
+  for (std::size_t line = 0; line < lines.size(); ++line) {
+    for (std::size_t count = 0; count < counts; ++count) {
+      for (std::size_t m = 0; m < ways; ++m) {
+        std::optional<Cut>& cut = cuts[line * ways + m][count];
+        if (cut) found.push_back(std::move(*cut));
       }
     }
   }
@@ -146,7 +166,8 @@ std::vector<DeviceId> file_order(const cost::Problem& problem) {
   return line;
 }
 
-CutPool promising_pool(const cost::Problem& problem, const PipelineOptions& options) {
+CutPool promising_pool(oracle::Oracle& oracle, const PipelineOptions& options) {
+  const cost::Problem& problem = oracle.problem();
   CutPool pool(problem, options);
   // Minimum cuts take the fourth power of the devices.
   constexpr std::size_t kMostCut = 64;
@@ -159,13 +180,11 @@ CutPool promising_pool(const cost::Problem& problem, const PipelineOptions& opti
     lines.push_back(file_order(problem));
     for (std::size_t i = 0; i < 2; ++i) lines.emplace_back(lines[i].rbegin(), lines[i].rend());
   }
-  const StageCounts stages = stage_counts(problem, options.stages);
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    if (std::find(lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(i), lines[i]) ==
-        lines.begin() + static_cast<std::ptrdiff_t>(i)) {
-      pool.add(lines[i], stages, i);
-    }
+  std::vector<std::vector<DeviceId>> different;
+  for (std::vector<DeviceId>& line : lines) {
+    if (std::ranges::find(different, line) == different.end()) different.push_back(std::move(line));
   }
+  pool.add(different, stage_counts(problem, options.stages), oracle);
   return pool;
 }
 

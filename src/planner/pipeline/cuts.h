@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "oracle/oracle.h"
 #include "planner/pipeline/stage_strategy.h"
 
 namespace heterog::planner {
@@ -68,8 +69,10 @@ struct CutPool {
   CutPool(const cost::Problem& problem, const PipelineOptions& given);
   const Costed& of(bool recompute) const { return recompute ? again : once; }
 
-  // The best partition of the line for each number of stages and micro-batches.
-  void add(const std::vector<DeviceId>& devices, StageCounts stages, std::size_t number = 0);
+  // The best partition of each line for each number of stages and micro-batches, on the threads of
+  // `oracle`.
+  void add(const std::vector<std::vector<DeviceId>>& lines, StageCounts stages,
+           oracle::Oracle& oracle);
 
   // `how` but for its micro-batches, what runs again, and how replicas share.
   compiler::Strategy strategy(const cost::Problem& problem, const Pipelines& pipelines,
@@ -89,6 +92,6 @@ struct CutPool {
 };
 
 // Along the best lines of devices, backwards too. Of the paper's form along one.
-CutPool promising_pool(const cost::Problem& problem, const PipelineOptions& options);
+CutPool promising_pool(oracle::Oracle& oracle, const PipelineOptions& options);
 
 }  // namespace heterog::planner

@@ -136,7 +136,7 @@ PlannerResult best_cut(const CutPool& pool, std::span<const Cut> cuts, Schedule 
 PlannerResult plan_spp(const PipelineOptions& options, PlannerContext& context) {
   if (options.form == PipelineOptions::Form::kPaper) {
     // Algorithm 3: for each number of stages the best partition, in the order of PE.
-    const CutPool pool = promising_pool(context.problem(), options);
+    const CutPool pool = promising_pool(context.oracle, options);
     return best_cut(pool, pool.found, Schedule::kListed, context);
   }
   BatchEvaluator evaluator(context.oracle, context.budget);
@@ -172,7 +172,7 @@ PlannerResult plan_gpipe(const PipelineOptions& options, PlannerContext& context
 PlannerResult plan_pipedream(const PipelineOptions& options, PlannerContext& context) {
   const cost::Problem& problem = context.problem();
   CutPool pool(problem, options);
-  pool.add(file_order(problem), stage_counts(problem, options.stages));
+  pool.add({file_order(problem)}, stage_counts(problem, options.stages), context.oracle);
   const auto cuts = std::span(pool.found).first(std::min(kSimulated, pool.found.size()));
   return best_cut(pool, cuts, Schedule::kOneForwardOneBackward, context);
 }
@@ -195,10 +195,10 @@ PlannerResult plan_hetpipe(const PipelineOptions& options, PlannerContext& conte
       Pipelines pipelines;
       for (MachineId machine : id_range<MachineId>(problem.cluster->machine_count())) {
         const auto& line = problem.cluster->machine(machine).devices;
+        const Line along(kind.costs[m], line);
         const auto cut =
-            partition(kind.chain, kind.costs[m], Line(kind.costs[m], line),
-                      {.stages = std::min(most_stages(line.size()), kind.chain.layers.size()),
-                       .micro_batches = pool.micro_batches[m]});
+            Partitioner(kind.costs[m], along, pool.micro_batches[m])
+                .partition(std::min(most_stages(line.size()), kind.chain.layers.size()));
         if (cut) pipelines.push_back(*cut);
       }
       if (pipelines.size() < problem.cluster->machine_count()) continue;
@@ -312,7 +312,7 @@ std::vector<Tried> try_pipelines(BatchEvaluator& evaluator, const PipelineLimits
                                  const PipelineOptions& options) {
   const std::size_t lines = limits.count < kSimulated ? 1 : 2;  // looked at once more
   const std::size_t listed = std::max<std::size_t>(3, limits.count / 3);
-  const CutPool pool = promising_pool(evaluator.problem(), options);
+  const CutPool pool = promising_pool(evaluator.oracle(), options);
   const std::vector<Keeping>& ways = pool.keepings;
   Trials trials(evaluator, pool);
   trials.simulate(pool.choose(evaluator.problem(), limits),

@@ -39,14 +39,20 @@ std::size_t machines_of(const cluster::Cluster& cluster, std::span<const DeviceI
 
 }  // namespace
 
-StageCosts::StageCosts(const cost::Problem& problem, const Chain& chain, std::int64_t micro_batches,
-                       bool paper)
-    : problem_(problem),
-      micro_batch_(static_cast<double>(problem.batch) / static_cast<double>(micro_batches)),
+const std::vector<double>& LayerTimes::before(DeviceTypeId type, std::int64_t samples) {
+  const auto [known, is_new] = known_.try_emplace({type, samples});
+  if (is_new) known->second = times_before(problem_, chain_, type, samples);
+  return known->second;
+}
+
+StageCosts::StageCosts(LayerTimes& times, std::int64_t micro_batches, bool paper)
+    : problem_(times.problem()),
+      micro_batch_(static_cast<double>(problem_.batch) / static_cast<double>(micro_batches)),
       accumulates_(micro_batches > 1),
       paper_(paper),
-      again_(chain.again_fixed + chain.again_per_sample * micro_batch_),
-      sums_(chain.layers.size() + 1) {
+      again_(times.chain().again_fixed + times.chain().again_per_sample * micro_batch_),
+      sums_(times.chain().layers.size() + 1) {
+  const Chain& chain = times.chain();
   for (std::size_t i = 0; i < chain.layers.size(); ++i) {
     const Chain::Layer& layer = chain.layers[i];
     sums_[i + 1] = {.crossing_fixed = layer.crossing_fixed,
@@ -57,14 +63,14 @@ StageCosts::StageCosts(const cost::Problem& problem, const Chain& chain, std::in
                     .saved_per_sample = sums_[i].saved_per_sample + layer.saved_per_sample};
   }
   // Of more devices than runs, stages have whole runs, and perhaps the last one.
-  const std::size_t all = problem.cluster->device_count(), run = run_length(all);
+  const std::size_t all = problem_.cluster->device_count(), run = run_length(all);
   for (std::size_t devices = 1; devices <= all; ++devices) {
     auto& of_type = times_.emplace_back();
     const bool occurs = devices <= kMostRuns || devices % run == 0 || devices % run == all % run;
     if (!occurs) continue;
     const auto samples = static_cast<std::int64_t>(samples_each(devices));
-    for (DeviceTypeId type : id_range<DeviceTypeId>(problem.cluster->type_count())) {
-      of_type.push_back(times_before(problem, chain, type, samples));
+    for (DeviceTypeId type : id_range<DeviceTypeId>(problem_.cluster->type_count())) {
+      of_type.push_back(times.before(type, samples));
     }
   }
 }
@@ -192,74 +198,100 @@ std::span<const DeviceId> Line::devices(std::size_t first, std::size_t count) co
   return std::span(devices_).subspan(begin, std::min(count * run_, devices_.size() - begin));
 }
 
-std::optional<std::vector<Stage>> partition(const Chain& chain, const StageCosts& costs,
-                                            const Line& line, const PartitionOptions& options) {
-  EXPECT(options.stages > 0 && line.runs() > 0);
-  const std::size_t layers = chain.layers.size(), devices = line.runs();
-  if (options.stages > layers || options.stages > devices) return std::nullopt;
-  const auto micro_batches = static_cast<double>(options.micro_batches);
+Partitioner::Partitioner(const StageCosts& costs, const Line& line, std::int64_t micro_batches)
+    : costs_(costs),
+      line_(line),
+      micro_batches_(micro_batches),
+      groups_((line.runs() + 1) * (line.runs() + 1)),
+      busy_(groups_.size() * (costs.layers() + 1) * (costs.layers() + 1), kNever) {
+  EXPECT(line.runs() > 0);
+  const std::size_t layers = costs.layers();
+  for (std::size_t first = 0; first < line.runs(); ++first) {
+    for (std::size_t count = 1; first + count <= line.runs(); ++count) {
+      const std::size_t group = at(first, count);
+      groups_[group] = costs.group(line.devices(first, count));
+      const double reduced = line.all_reduce_seconds_per_byte(first, count);
+      for (std::size_t end = 1; end <= layers; ++end) {
+        double* busy = busy_.data() + (group * (layers + 1) + end) * (layers + 1);
+        // Backwards: with each layer more a stage takes longer and holds more.
+        for (std::size_t begin = end; begin-- > 0;) {
+          if (!costs.fits(begin, end, groups_[group], 1)) break;
+          busy[begin] =
+              static_cast<double>(micro_batches) * costs.compute(begin, end, groups_[group]) +
+              costs.gradient_bytes(begin, end) * reduced;
+        }
+      }
+    }
+  }
+}
+
+std::optional<std::vector<Stage>> Partitioner::partition(std::size_t stages_wanted) const {
+  EXPECT(stages_wanted > 0);
+  const std::size_t layers = costs_.layers(), devices = line_.runs();
+  if (stages_wanted > layers || stages_wanted > devices) return std::nullopt;
+  const auto micro_batches = static_cast<double>(micro_batches_);
   struct Entry {
     double worst = kNever;
     std::uint32_t layers_before = 0;
     std::uint32_t replicas_before = 0;
   };
-  // [stage][layers so far][devices so far][replicas of the last stage]
+  // [stage][layers so far][devices so far][replicas of the last stage]; at replicas 0, which none
+  // has, the least of all.
   const std::size_t width = devices + 1;
-  const auto at = [&](std::size_t l, std::size_t i, std::size_t r) {
+  const auto index = [&](std::size_t l, std::size_t i, std::size_t r) {
     return (l * width + i) * width + r;
   };
-  std::vector<std::vector<Entry>> table(options.stages + 1,
+  std::vector<std::vector<Entry>> table(stages_wanted + 1,
                                         std::vector<Entry>((layers + 1) * width * width));
-  for (std::size_t stage = 1; stage <= options.stages; ++stage) {
-    const auto behind = static_cast<std::int64_t>(options.stages - stage);
-    const std::int64_t in_flight = std::min(options.micro_batches, behind + 1);
+  for (std::size_t stage = 1; stage <= stages_wanted; ++stage) {
+    const auto behind = static_cast<std::int64_t>(stages_wanted - stage);
+    const std::int64_t in_flight = std::min(micro_batches_, behind + 1);
     for (std::size_t i = stage; i + static_cast<std::size_t>(behind) <= devices; ++i) {
       for (std::size_t r = 1; r <= i; ++r) {
         if (stage == 1 && r != i) continue;
-        const StageCosts::Group group = costs.group(line.devices(i - r, r));
-        const double reduced = line.all_reduce_seconds_per_byte(i - r, r);
+        const StageCosts::Group& group = groups_[at(i - r, r)];
         for (std::size_t l = stage; l + static_cast<std::size_t>(behind) <= layers; ++l) {
-          Entry& entry = table[stage][at(l, i, r)];
-          // Backwards: with each layer more a stage takes longer and holds more.
+          Entry& entry = table[stage][index(l, i, r)];
           const std::size_t first = stage == 1 ? 0 : stage - 1;
           for (std::size_t before = stage == 1 ? 1 : l; before-- > first;) {
-            if (!costs.fits(before, l, group, in_flight)) break;
-            const double busy = micro_batches * costs.compute(before, l, group) +
-                                costs.gradient_bytes(before, l) * reduced;
+            const double busy = this->busy(before, l, i - r, r);
+            if (busy >= entry.worst || !costs_.fits(before, l, group, in_flight)) break;
             if (stage == 1) {
               entry = {busy, 0, 0};
               continue;
             }
-            if (busy >= entry.worst) break;
+            if (table[stage - 1][index(before, i - r, 0)].worst >= entry.worst) continue;
             for (std::size_t r_before = 1; r_before + r <= i; ++r_before) {
-              const Entry& earlier = table[stage - 1][at(before, i - r, r_before)];
+              const Entry& earlier = table[stage - 1][index(before, i - r, r_before)];
               if (earlier.worst >= entry.worst) continue;
-              const Line::Channel& channel = line.channel(r_before, i - r, r);
+              const Line::Channel& channel = line_.channel(r_before, i - r, r);
               const double moves =
                   micro_batches *
-                  (costs.channel_bytes(before) * channel.seconds_per_byte + channel.latency);
+                  (costs_.channel_bytes(before) * channel.seconds_per_byte + channel.latency);
               const double worst = std::max({earlier.worst, busy, moves});
               if (worst >= entry.worst) continue;
               entry = {worst, static_cast<std::uint32_t>(before),
                        static_cast<std::uint32_t>(r_before)};
             }
           }
+          Entry& least = table[stage][index(l, i, 0)];
+          least.worst = std::min(least.worst, entry.worst);
         }
       }
     }
   }
   std::size_t r = 0;
-  const auto& ends = table[options.stages];
+  const auto& ends = table[stages_wanted];
   for (std::size_t one = 1; one <= devices; ++one) {
-    if (r == 0 || ends[at(layers, devices, one)].worst < ends[at(layers, devices, r)].worst)
+    if (r == 0 || ends[index(layers, devices, one)].worst < ends[index(layers, devices, r)].worst)
       r = one;
   }
-  if (ends[at(layers, devices, r)].worst == kNever) return std::nullopt;
-  std::vector<Stage> stages(options.stages);
+  if (ends[index(layers, devices, r)].worst == kNever) return std::nullopt;
+  std::vector<Stage> stages(stages_wanted);
   std::size_t l = layers, i = devices;
-  for (std::size_t stage = options.stages; stage > 0; --stage) {
-    const Entry& entry = table[stage][at(l, i, r)];
-    const auto own = line.devices(i - r, r);
+  for (std::size_t stage = stages_wanted; stage > 0; --stage) {
+    const Entry& entry = table[stage][index(l, i, r)];
+    const auto own = line_.devices(i - r, r);
     stages[stage - 1] = {entry.layers_before, l, {own.begin(), own.end()}};
     l = entry.layers_before;
     i -= r;

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "planner/pipeline/chain.h"
@@ -18,18 +20,26 @@ struct Stage {
   friend bool operator==(const Stage&, const Stage&) = default;
 };
 
-struct PartitionOptions {
-  std::size_t stages = 1;
-  std::int64_t micro_batches = 1;
+// What stages cost, in seconds.
+// times_before() of one chain for several numbers of micro-batches, whose parts are often the same.
+class LayerTimes {
+ public:
+  LayerTimes(const cost::Problem& problem, const Chain& chain) : problem_(problem), chain_(chain) {}
+  const std::vector<double>& before(DeviceTypeId type, std::int64_t samples);
+  const cost::Problem& problem() const { return problem_; }
+  const Chain& chain() const { return chain_; }
+
+ private:
+  const cost::Problem& problem_;
+  const Chain& chain_;
+  std::map<std::pair<DeviceTypeId, std::int64_t>, std::vector<double>> known_;
 };
 
-// What stages cost, in seconds.
 class StageCosts {
  public:
   // `paper`: as SPP writes it down: every replica as fast as the last one in the line, no memory,
   // and channels as wide as their replicas are many.
-  StageCosts(const cost::Problem& problem, const Chain& chain, std::int64_t micro_batches,
-             bool paper);
+  StageCosts(LayerTimes& times, std::int64_t micro_batches, bool paper);
 
   // What a stage on some devices takes and holds, whatever its layers.
   struct Group {
@@ -46,6 +56,7 @@ class StageCosts {
     double accumulate_seconds_per_byte = 0;
   };
   Group group(std::span<const DeviceId> devices) const;
+  std::size_t layers() const { return sums_.size() - 1; }
   // A micro-batch through the layers, forward and backward, shared out by speed, and its gradients
   // added to those before.
   double compute(std::size_t begin, std::size_t end, const Group& group) const;
@@ -120,9 +131,30 @@ class Line {
 
 // Algorithm PRM of SPP (appendix A): a dynamic program over layers, stages, replicas and the line
 // of devices, which minimises the greatest time that a stage or channel is busy. All devices of the
-// line are used. Nothing where no partition fits. O(layers² · stages · runs³).
-std::optional<std::vector<Stage>> partition(const Chain& chain, const StageCosts& costs,
-                                            const Line& line, const PartitionOptions& options);
+// line are used. What a stage takes is computed once for all numbers of stages. Costs and line have
+// to outlive it.
+class Partitioner {
+ public:
+  Partitioner(const StageCosts& costs, const Line& line, std::int64_t micro_batches);
+  // Nothing where no partition fits. O(layers² · stages · runs³).
+  std::optional<std::vector<Stage>> partition(std::size_t stages) const;
+
+ private:
+  // Of a stage on the runs [first, first + count).
+  std::size_t at(std::size_t first, std::size_t count) const {
+    return first * (line_.runs() + 1) + count;
+  }
+  double busy(std::size_t begin, std::size_t end, std::size_t first, std::size_t count) const {
+    return busy_[(at(first, count) * (costs_.layers() + 1) + end) * (costs_.layers() + 1) + begin];
+  }
+
+  const StageCosts& costs_;
+  const Line& line_;
+  std::int64_t micro_batches_;
+  std::vector<StageCosts::Group> groups_;  // [at()]
+  // [at()][end][begin]: seconds for which a step keeps the stage busy, where it fits.
+  std::vector<double> busy_;
+};
 
 // What a step of the stages takes if nothing but dependencies and stages delays it: the first
 // micro-batch through all stages and back, the others one behind the other at the slowest, and the

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "oracle/evaluator.h"
+#include "oracle/simulated_oracle.h"
 #include "planner/problems.h"
 
 namespace heterog::planner {
@@ -16,7 +17,7 @@ TEST(Pipelines, NoStepIsShorterThanItsBusiestStage) {
   for (const char* model : {"bert_large24", "gnmt4", "vgg19"}) {
     const auto problem = load_test_problem(model, "heterog-4gpu", 24);
     oracle::Evaluator evaluator(*problem);
-    const CutPool pool = promising_pool(*problem, {});
+    const CutPool pool = promising_pool(evaluator, {});
     std::size_t simulated = 0;
     for (std::size_t i = 0; i < pool.found.size(); i += 19) {
       const Cut& cut = pool.found[i];
@@ -33,9 +34,27 @@ TEST(Pipelines, NoStepIsShorterThanItsBusiestStage) {
   }
 }
 
+// Lines and micro-batches are shared out over the threads of an oracle that has some.
+TEST(Pipelines, CutsDoNotDependOnThreads) {
+  const auto problem = load_test_problem("gnmt4", "heterog-4gpu", 24);
+  oracle::Evaluator alone(*problem);
+  ThreadPool threads(3);
+  oracle::SimulatedOracle shared(*problem, threads);
+  const CutPool one = promising_pool(alone, {}), other = promising_pool(shared, {});
+  ASSERT_GT(one.found.size(), 10u);
+  ASSERT_EQ(one.found.size(), other.found.size());
+  for (std::size_t i = 0; i < one.found.size(); ++i) {
+    const Cut &a = one.found[i], &b = other.found[i];
+    EXPECT_EQ(a.stages, b.stages);
+    EXPECT_EQ(std::tuple(a.seconds, a.busiest, a.costs, a.line, a.recompute),
+              std::tuple(b.seconds, b.busiest, b.costs, b.line, b.recompute));
+  }
+}
+
 TEST(Pipelines, OthersOfALineAreLookedAtUnlessTheyComputeForTooLong) {
   const auto problem = load_test_problem("bert_large24-tiny", "heterog-4gpu", 24);
-  const CutPool pool = promising_pool(*problem, {});
+  oracle::Evaluator evaluator(*problem);
+  const CutPool pool = promising_pool(evaluator, {});
   const std::vector<const Cut*> known = {&pool.found.front()};
   const auto all = pool.alike(known, known, 1e30);
   ASSERT_GE(all.size(), 4u);
@@ -58,7 +77,7 @@ TEST(Pipelines, OthersOfALineAreLookedAtUnlessTheyComputeForTooLong) {
 TEST(Pipelines, WhatIsFarBehindTheBestIsGivenUp) {
   const auto problem = load_test_problem("resnet50", "heterog-4gpu", 64);
   oracle::Evaluator oracle(*problem);
-  const CutPool pool = promising_pool(*problem, {});
+  const CutPool pool = promising_pool(oracle, {});
   const double hopeful = pool.found[3].seconds;
   BatchEvaluator evaluator(oracle);
   const auto tried = try_pipelines(evaluator, {.seconds = hopeful});

@@ -91,7 +91,8 @@ TEST_P(StrictTurns, AreTakenOneAfterTheOther) {
                 .recompute = rng.below(2) == 0,
                 .sharing = rng.below(3) == 0 ? Sharing::kInTurn : Sharing::kTogether};
     SCOPED_TRACE(testing::Message() << i << ", " << how.micro_batches << " micro-batches");
-    const StageCosts costs(*problem, chain, how.micro_batches, false);
+    LayerTimes times(*problem, chain);
+    const StageCosts costs(times, how.micro_batches, false);
     // Of four devices, one pipeline, or two side by side.
     Pipelines pipelines = {random_stages(chain.layers.size(), 4, rng)};
     if (rng.below(3) == 0) {
@@ -146,7 +147,8 @@ std::vector<std::int64_t> most_kept(const cost::Problem& problem, const Strategy
 TEST(StageStrategy, DevicesTakeMicroBatchesInTurn) {
   const auto problem = load_test_problem("bert_large24-tiny", "heterog-4gpu", 16);
   const Chain chain = make_chain(*problem, 8);
-  const StageCosts costs(*problem, chain, 8, false);
+  LayerTimes times(*problem, chain);
+  const StageCosts costs(times, 8, false);
   const Pipelines pipelines = {{{0, chain.layers.size(), {DeviceId(0), DeviceId(2)}}}};
   const Strategy strategy = stage_strategy(*problem, chain, costs, pipelines,
                                            {.micro_batches = 8, .sharing = Sharing::kInTurn});
@@ -165,7 +167,8 @@ TEST(StageStrategy, DevicesTakeMicroBatchesInTurn) {
 TEST(StageStrategy, KeepsAsManyMicroBatchesAsItsScheduleSays) {
   const auto problem = load_test_problem("bert_large24-tiny", "heterog-4gpu", 16);
   const Chain chain = make_chain(*problem, 8);
-  const StageCosts costs(*problem, chain, 4, false);
+  LayerTimes times(*problem, chain);
+  const StageCosts costs(times, 4, false);
   Pipelines pipelines(1);
   for (std::size_t s = 0; s < 4; ++s) {
     pipelines[0].push_back(
@@ -185,7 +188,8 @@ TEST(StageStrategy, KeepsAsManyMicroBatchesAsItsScheduleSays) {
 TEST(StageStrategy, RecomputationSavesMemoryAndCostsTime) {
   const auto problem = load_test_problem("bert_large24", "heterog-4gpu", 16);
   const Chain chain = make_chain(*problem, 24);
-  const StageCosts costs(*problem, chain, 8, false);
+  LayerTimes times(*problem, chain);
+  const StageCosts costs(times, 8, false);
   const std::size_t layers = chain.layers.size();
   const Pipelines pipelines = {
       {{0, layers / 2, {DeviceId(0)}}, {layers / 2, layers, {DeviceId(1)}}}};

@@ -127,11 +127,13 @@ TEST(Partition, IsTheBestOfAll) {
     const Chain chain = make_chain(*problem, 7);
     ASSERT_LE(chain.layers.size(), 7u);
     for (bool paper : {false, true}) {
-      const StageCosts costs(*problem, chain, 4, paper);
+      LayerTimes times(*problem, chain);
+      const StageCosts costs(times, 4, paper);
       const std::vector<DeviceId> line = recursive_device_order(*problem->cluster);
+      const Line along(costs, line);
+      const Partitioner partitioner(costs, along, 4);
       for (std::size_t stages = 1; stages <= 4; ++stages) {
-        const auto found =
-            partition(chain, costs, Line(costs, line), {.stages = stages, .micro_batches = 4});
+        const auto found = partitioner.partition(stages);
         double best = 1e30;
         std::vector<Stage> made;
         each_partition(chain.layers.size(), line, stages, made,
