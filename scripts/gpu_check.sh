@@ -81,6 +81,19 @@ else
   echo "== one GPU alone: NCCL is not run"
 fi
 
+echo "== the policy learns: the same network on GPU and CPU, then the paper's"
+$heterog train --config configs/train/small.json --set steps=3 --out "$out/train_cpu"
+$heterog train --config configs/train/small.json --set steps=3 --out "$out/train_gpu" --gpu
+$python - "$out/train_cpu/train.log" "$out/train_gpu/train.log" <<'END'
+import json, sys
+
+# Later steps may draw other strategies, where probabilities differ in the last bit.
+cpu, gpu = (json.loads(open(path).readline())["loss"] for path in sys.argv[1:])
+print(f"loss of the first step: {cpu:.6f} {gpu:.6f}")
+assert abs(cpu - gpu) <= 1e-3 * max(1, abs(cpu))
+END
+$heterog train --config configs/train/paper.json --set steps=2 --out "$out/train_paper" --gpu
+
 echo "== predicted from profiled costs, and measured; beside eager PyTorch"
 predict() {  # MODEL BATCH SLICES
   local graph=models/$1.json.gz

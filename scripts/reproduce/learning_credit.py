@@ -39,6 +39,10 @@ VARIANTS = {
     "the same, others": MIXED | {"baseline": "others"},
     "the same, floor of 0.5": MIXED | {"entropy_floor": 0.5},
     "the same, imitating": MIXED | {"finetune_elite_weight": 1},
+    "the same, 2 passes": MIXED | {"finetune_elite_weight": 1, "proximal_passes": 2},
+    "the same, 4 passes": MIXED | {"finetune_elite_weight": 1, "proximal_passes": 4},
+    "4 passes, floor of 0.5": MIXED | {"finetune_elite_weight": 1, "proximal_passes": 4,
+                                       "entropy_floor": 0.5},
 }
 
 

@@ -31,6 +31,7 @@ struct FinetuneVerbOptions {
   std::string plan;
   std::string trace;
   std::string log;
+  bool gpu = false;
 };
 
 // What the tuned policy proposes, its best find first, through the planner of `heterog plan`.
@@ -67,6 +68,7 @@ int run_finetune(const FinetuneVerbOptions& options, const Caller& caller) {
                              .seed = options.common.seed,
                              .budget = budget,
                              .learning = settings(options.set, "--set finetune_draws=edits"),
+                             .gpu = gpu_for_passes(options.gpu, 0),
                              .progress = [&](const policy::TrainProgress& now) {
                                if (log) log->append(policy::log_line(now));
                                const double done =
@@ -132,6 +134,7 @@ void add_finetune(CLI::App& app, Action& chosen) {
                   "Checkpoint to start from (default: the shipped one)");
   verb.add_option("--set", options->set,
                   "key=value of learning in place of the policy's, may be repeated");
+  verb.add_flag("--gpu", options->gpu, "Make forward and backward passes on a GPU");
   add_graph_and_cluster(verb, options->problem);
   add_batch(verb, options->problem);
   verb.add_option("--out", options->out, "Checkpoint to write")->required();

@@ -30,6 +30,7 @@ struct TrainVerbOptions {
   std::string lessons;
   bool resume = false;
   bool moves = false;
+  bool gpu = false;
   bool seed_given = false;
   bool threads_given = false;
   ProcessOptions ranks;
@@ -87,7 +88,7 @@ int run_train_moves(const policy::TrainConfig& config, const TrainVerbOptions& o
 // A signal that comes while it trains is noted in `signals`, and the run stops with a checkpoint.
 // `team`: null for a process that trains alone.
 policy::TrainSummary train_until_told(const policy::TrainConfig& config,
-                                      const TrainVerbOptions& options, int threads,
+                                      const TrainVerbOptions& options, int threads, int local_rank,
                                       policy::Team* team, const NotedSignals& signals,
                                       const Caller& caller) {
   Progress progress(caller, "training");
@@ -106,6 +107,7 @@ policy::TrainSummary train_until_told(const policy::TrainConfig& config,
              progress.show(0, fmt::format("lesson {} of the next {}", done, asked));
            },
        .stopped = [&] { return signals.noted() || (caller.stopped && caller.stopped()); },
+       .gpu = gpu_for_passes(options.gpu, local_rank),
        .team = team});
 }
 
@@ -142,7 +144,7 @@ int train_alone(const policy::TrainConfig& config, const TrainVerbOptions& optio
   const Stopwatch watch;
   const NotedSignals signals;
   const policy::TrainSummary summary =
-      train_until_told(config, options, options.common.threads, nullptr, signals, caller);
+      train_until_told(config, options, options.common.threads, 0, nullptr, signals, caller);
   expect_finished(summary, config, signals);
   print_summary(summary, watch.seconds(), options.common.json, caller);
   return 0;
@@ -158,7 +160,8 @@ int train_one_rank(const policy::TrainConfig& config, const TrainVerbOptions& op
     const auto team = policy::make_team(joined.transport->get(), place.rank, place.world_size);
     const int threads = launch::operator_threads(options.threads_given ? options.common.threads : 0,
                                                  joined.ranks_here);
-    summary = train_until_told(config, options, threads, team.get(), signals, caller);
+    summary =
+        train_until_told(config, options, threads, place.local_rank, team.get(), signals, caller);
   });
   expect_finished(summary, config, signals);
   if (place.rank == 0) print_summary(summary, watch.seconds(), options.common.json, caller);
@@ -173,6 +176,8 @@ int run_train(TrainVerbOptions& options, const Caller& caller) {
   const int ranks = place ? place->world_size : std::max(options.processes, 1);
   VALIDATE(!options.moves || ranks == 1,
            "--moves: trains in one process on all its threads, and here are {} ranks", ranks);
+  VALIDATE(!options.moves || !options.gpu, "--gpu: --moves learns on the CPU alone");
+  gpu_for_passes(options.gpu, 0);  // before ranks are started
   if (options.moves) return run_train_moves(config, options, caller);
   if (ranks == 1) return train_alone(config, options, caller);
   if (place) return train_one_rank(config, options, *place, caller);
@@ -198,6 +203,7 @@ void add_train(CLI::App& app, Action& chosen) {
                 "Go on from the last checkpoint in --out; anew where there is none yet");
   verb.add_flag("--moves", options->moves,
                 "Learn which moves help a search, in place of what to propose");
+  verb.add_flag("--gpu", options->gpu, kGpuHelp);
   options->ranks.timeout_seconds = kPatienceSeconds;
   add_process_count(verb, options->ranks, options->processes);
   add_common(verb, options->common);

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "launch/gpus.h"
 
 namespace heterog::cli {
 
@@ -18,6 +19,13 @@ std::vector<std::pair<std::string, std::string>> settings(std::span<const std::s
     pairs.emplace_back(text.substr(0, equals), text.substr(equals + 1));
   }
   return pairs;
+}
+
+std::optional<int> gpu_for_passes(bool wanted, int local_rank) {
+  if (!wanted) return std::nullopt;
+  const std::size_t count = launch::visible_gpus().size();
+  VALIDATE(count > 0, "--gpu: {}; without it, passes are made on the CPU", launch::no_gpu_reason());
+  return static_cast<int>(static_cast<std::size_t>(local_rank) % count);
 }
 
 double share_done(const policy::TrainProgress& progress) {

@@ -31,6 +31,16 @@ FeatureTensors to_tensors(const Features& features) {
   return tensors;
 }
 
+FeatureTensors on_device(const FeatureTensors& features, torch::Device device) {
+  FeatureTensors moved = features;
+  for (torch::Tensor* tensor :
+       {&moved.ops, &moved.groups, &moved.devices, &moved.actions, &moved.allowed, &moved.members,
+        &moved.scheme, &moved.group_of_op, &moved.neighbours.source, &moved.neighbours.target}) {
+    *tensor = tensor->to(device);
+  }
+  return moved;
+}
+
 GraphEncoderImpl::GraphEncoderImpl(const GraphEncoderOptions& options)
     : options_(options),
       input_(register_module("input", torch::nn::Linear(options.op_features, width()))),

@@ -27,6 +27,7 @@ struct FeatureTensors {
   Neighbours neighbours;
 };
 FeatureTensors to_tensors(const Features& features);
+FeatureTensors on_device(const FeatureTensors& features, torch::Device device);
 
 struct GraphEncoderOptions {
   std::int64_t op_features = 0;

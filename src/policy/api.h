@@ -58,6 +58,10 @@ struct TrainOptions {
   // Asked after each step, and during searches from any thread: whether to stop. Then a checkpoint
   // is written that a later run goes on from. May be empty.
   std::function<bool()> stopped = {};
+  // Forward and backward passes run on this GPU of the host, of those that CUDA shows; none: on the
+  // CPU. Weights are then the same bits on all ranks, but not in the next run: GPUs add up in any
+  // order.
+  std::optional<int> gpu = {};
   // The processes that share the work, of which this is one; null: it trains by itself. Its rank 0
   // alone reads `lessons` and reads and writes `out_dir`.
   Team* team = nullptr;
@@ -109,6 +113,7 @@ struct FinetuneOptions {
   planner::Budget budget;  // evaluations: reproducible; time: asked once a step
   // Settings of learning in place of the policy's own (with_learning).
   std::vector<std::pair<std::string, std::string>> learning;
+  std::optional<int> gpu = {};  // as of TrainOptions
   std::function<void(const TrainProgress&)> progress;
 };
 

@@ -58,6 +58,10 @@ struct TrainConfig {
   // H in nats a group below which the objective loses entropy_floor_weight · (floor − H); 0: none.
   double entropy_floor = 0;
   double entropy_floor_weight = 1.0;
+  // Gradient steps from the strategies of one step. All but the first weigh each strategy by how
+  // much more likely it has become, up to 1 ± proximal_clip.
+  std::int64_t proximal_passes = 1;
+  double proximal_clip = 0.2;
   // How strategies are drawn (policy/draws.h): "groups", each by itself; "runs" of neighbours;
   // "edits" of the best so far; "mixed": half runs, half edits.
   std::string draws = "groups";

@@ -53,6 +53,8 @@ void visit_fields(Config& c, Visitor&& visit) {
   visit("entropy_weight_end", c.entropy_weight_end, 0.0, 1e3);
   visit("entropy_floor", c.entropy_floor, 0.0, 10.0);
   visit("entropy_floor_weight", c.entropy_floor_weight, 0.0, 1e3);
+  visit("proximal_passes", c.proximal_passes, 1, 64);
+  visit("proximal_clip", c.proximal_clip, 0.0, 10.0);
   visit("draws", c.draws);
   visit("baseline", c.baseline);
   visit("baseline_decay", c.baseline_decay, 0.0, 1.0);
@@ -199,11 +201,13 @@ TrainConfig read_train_config(const std::string& path,
 
 TrainConfig with_learning(const TrainConfig& config,
                           const std::vector<std::pair<std::string, std::string>>& overrides) {
-  constexpr std::array<std::string_view, 18> kLearning = {
+  constexpr std::array<std::string_view, 20> kLearning = {
       "samples",
       "gradient_clip",
       "entropy_floor",
       "entropy_floor_weight",
+      "proximal_passes",
+      "proximal_clip",
       "baseline",
       "baseline_decay",
       "normalize_advantage",

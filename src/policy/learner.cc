@@ -215,6 +215,60 @@ void expect_finite(const PositionLoss& position, std::int64_t step, const Case& 
                           step, loss ? "gradient" : "loss", c.name));
 }
 
+// Positions of a step that ranks compute beside each other, one each.
+struct Round {
+  std::vector<std::size_t> cases;
+  std::optional<CaseLossInput> own;  // of this rank, if it has a position
+};
+
+// Adds the gradients of a round's positions to those of the parameters, in the order of positions:
+// what they come to of the step's loss and entropy.
+PositionLoss add_gradients(Learner& learner, const LearningContext& context, const Round& round,
+                           const PolicyNetwork& network, double share, double entropy_weight) {
+  const TrainConfig& config = learner.config;
+  const auto parameters = learner.network->parameters();
+  std::optional<PositionLoss> own;
+  if (round.own) {
+    const CaseLoss loss =
+        case_loss(*round.own, entropy_weight,
+                  {.elites = config.elite_weight, .lesson = config.teacher_weight},
+                  {.floor = config.entropy_floor, .weight = config.entropy_floor_weight});
+    own = PositionLoss{.loss = loss.loss.item<double>(),
+                       .entropy = loss.entropy.item<double>(),
+                       .gradient = gradient_of(loss.loss * share, network->parameters())};
+  }
+  const auto losses =
+      gather_losses(context.team, round.cases.size(), own ? &*own : nullptr, parameters);
+  PositionLoss sum;
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    expect_finite(losses[i], learner.step + 1, context.cases[round.cases[i]]);
+    add_gradient(losses[i].gradient, parameters);
+    sum.loss += share * losses[i].loss;
+    sum.entropy += share * losses[i].entropy;
+  }
+  return sum;
+}
+
+void follow_gradients(Learner& learner) {
+  torch::nn::utils::clip_grad_norm_(learner.network->parameters(), learner.config.gradient_clip);
+  learner.optimizer.step();
+}
+
+// That makes the next pass, with the learner's weights as they are now.
+PolicyNetwork passing(const Learner& learner, const LearningContext& context) {
+  return context.copy != nullptr ? context.copy->with_weights_of(learner.network) : learner.network;
+}
+
+// For a further pass over the same draws, by what the network says now.
+void look_again(const Learner& learner, const PolicyNetwork& network, const Case& c,
+                CaseLossInput& input) {
+  if (!input.before.defined()) {
+    input.before = log_likelihood(input.log_probabilities, input.draws).detach();
+    input.clip = learner.config.proximal_clip;
+  }
+  input.log_probabilities = log_probabilities(network, c.features);
+}
+
 }  // namespace
 
 std::size_t elites_kept(const TrainConfig& config) {
@@ -247,45 +301,42 @@ TrainProgress learn_step(Learner& learner, const LearningContext& context, doubl
   const auto chosen = cases_of_step(config, context.cases.size(), learner.step);
   begin_cases(learner, context, chosen);
   learner.optimizer.zero_grad();
-  const auto parameters = learner.network->parameters();
   const double share = 1.0 / static_cast<double>(chosen.size());
   const auto rank = static_cast<std::size_t>(context.team.rank());
   const std::vector<std::optional<Scored>> known = bests(learner, chosen);
+  PolicyNetwork network = passing(learner, context);
+  std::vector<Round> rounds;
   for (std::size_t first = 0; first < chosen.size();
        first += static_cast<std::size_t>(context.team.size())) {
     std::vector<Turn> turns = turns_from(first, chosen, known, context.team);
     Turn* own = rank < turns.size() ? &turns[rank] : nullptr;
-    torch::Tensor log_probabilities;
-    if (own != nullptr) {
-      log_probabilities = learner.network->forward(context.cases[own->index].features);
-    }
-    draw_and_judge(learner, context, log_probabilities, own, turns);
+    torch::Tensor said;
+    if (own != nullptr) said = log_probabilities(network, context.cases[own->index].features);
+    draw_and_judge(learner, context, said, own, turns);
+    Round& round = rounds.emplace_back();
     std::vector<CaseLossInput> inputs;
     for (Turn& turn : turns) {
       inputs.push_back(note_turn(learner, context.cases[turn.index], turn, share, progress));
+      round.cases.push_back(turn.index);
     }
-    std::optional<PositionLoss> own_loss;
     if (own != nullptr) {
-      inputs[rank].log_probabilities = log_probabilities;
-      const CaseLoss loss =
-          case_loss(inputs[rank], entropy_weight,
-                    {.elites = config.elite_weight, .lesson = config.teacher_weight},
-                    {.floor = config.entropy_floor, .weight = config.entropy_floor_weight});
-      own_loss = PositionLoss{.loss = loss.loss.item<double>(),
-                              .entropy = loss.entropy.item<double>(),
-                              .gradient = gradient_of(loss.loss * share, parameters)};
+      round.own = std::move(inputs[rank]);
+      round.own->log_probabilities = said;
     }
-    const auto losses =
-        gather_losses(context.team, turns.size(), own_loss ? &*own_loss : nullptr, parameters);
-    for (std::size_t i = 0; i < losses.size(); ++i) {
-      expect_finite(losses[i], learner.step + 1, context.cases[turns[i].index]);
-      add_gradient(losses[i].gradient, parameters);
-      progress.loss += share * losses[i].loss;
-      progress.entropy += share * losses[i].entropy;
-    }
+    const PositionLoss sum = add_gradients(learner, context, round, network, share, entropy_weight);
+    progress.loss += sum.loss;
+    progress.entropy += sum.entropy;
   }
-  torch::nn::utils::clip_grad_norm_(parameters, config.gradient_clip);
-  learner.optimizer.step();
+  follow_gradients(learner);
+  for (std::int64_t pass = 1; pass < config.proximal_passes && config.samples > 0; ++pass) {
+    learner.optimizer.zero_grad();
+    network = passing(learner, context);
+    for (Round& round : rounds) {
+      if (round.own) look_again(learner, network, context.cases[round.cases[rank]], *round.own);
+      add_gradients(learner, context, round, network, share, entropy_weight);
+    }
+    follow_gradients(learner);
+  }
   progress.step = ++learner.step;
   progress.steps = config.steps;
   progress.evaluations = learner.evaluations;

@@ -10,6 +10,7 @@
 #include "policy/api.h"
 #include "policy/case.h"
 #include "policy/network.h"
+#include "policy/network_copy.h"
 #include "policy/team.h"
 
 namespace heterog::policy {
@@ -32,6 +33,7 @@ struct LearningContext {
   std::span<const Case> cases;
   Measure measure;  // all ranks': the same answers to the same strategies
   Team& team = alone();
+  NetworkCopy* copy = nullptr;  // that makes the passes; null: the learner's own network
 };
 
 // The best strategies of a case that are remembered: at least one, even if none is imitated.

@@ -9,6 +9,7 @@
 #include "policy/case.h"
 #include "policy/checkpoint_io.h"
 #include "policy/decode.h"
+#include "policy/network_copy.h"
 #include "policy/policy_impl.h"
 
 namespace heterog::policy {
@@ -18,10 +19,7 @@ Policy make_policy(const TrainConfig& config, const PolicyNetwork& network) {
 
 PolicyNetwork clone(const PolicyNetwork& network, const TrainConfig& config) {
   PolicyNetwork copy = make_network(config, /*seed=*/0);
-  torch::NoGradGuard no_grad;
-  const auto from = network->parameters();
-  auto to = copy->parameters();
-  for (std::size_t i = 0; i < from.size(); ++i) to[i].copy_(from[i]);
+  copy_weights(network, copy);
   return copy;
 }
 

@@ -67,7 +67,14 @@ CaseLoss case_loss(const CaseLossInput& input, double entropy_weight,
   }
   if (!input.draws.actions.empty()) {
     const auto advantage = torch::tensor(input.advantages, torch::kFloat64).to(log_p.dtype());
-    objective = objective + (advantage * log_likelihood(log_p, input.draws)).mean();
+    const auto likelihood = log_likelihood(log_p, input.draws);
+    auto gain = advantage * likelihood;
+    if (input.before.defined()) {
+      const auto ratio = (likelihood - input.before).exp();
+      gain = torch::minimum(ratio * advantage,
+                            ratio.clamp(1 - input.clip, 1 + input.clip) * advantage);
+    }
+    objective = objective + gain.mean();
   }
   if (!input.elites.empty() && imitation.elites > 0) {
     objective =

@@ -44,6 +44,10 @@ struct CaseLossInput {
   // A teacher's actions, and how much each group counts (N, together 1); both may be empty.
   Actions lesson;
   std::vector<double> lesson_weights;
+  // log π of each draw when it was drawn, S, for a further pass over the same draws: the objective
+  // is then PPO's with its ratio held to 1 ± clip. Undefined in the first pass.
+  torch::Tensor before = {};
+  double clip = 0;
 };
 struct CaseLoss {
   torch::Tensor loss;     // scalar, to be minimised
@@ -64,8 +68,10 @@ struct EntropyFloor {
 };
 
 // −(mean over draws of (r − R̄) · log π(a) + λ H − weight · max(floor − H, 0) + weight · mean over
-// elites of log π(a) + weight · log π of the lesson), log π and H both per group. A step over |G|
-// cases averages this: minus its gradient is 1/|G| Σ ∇log π(a_g)(r_g − R_g) + λ∇H.
+// elites of log π(a) + weight · log π of the lesson), log π and H both per group. In a further pass
+// min(ρ (r − R̄), clamp(ρ, 1 ± clip) (r − R̄)), ρ = π(a) / π(a) when drawn, in place of the first
+// term (Schulman et al. 2017, equation 7); where ρ = 1 their gradients are the same. A step over
+// |G| cases averages this: minus its gradient is 1/|G| Σ ∇log π(a_g)(r_g − R_g) + λ∇H.
 CaseLoss case_loss(const CaseLossInput& input, double entropy_weight,
                    const ImitationWeights& imitation, const EntropyFloor& floor = {});
 

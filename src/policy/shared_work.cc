@@ -65,7 +65,7 @@ Gradient gradient_of(const torch::Tensor& loss, const std::vector<torch::Tensor>
   std::vector<torch::Tensor> parts;
   for (const torch::Tensor& one : found) {
     gradient.present.push_back(one.defined());
-    if (one.defined()) parts.push_back(one.reshape({-1}));
+    if (one.defined()) parts.push_back(one.reshape({-1}).cpu());
   }
   gradient.values =
       parts.empty() ? torch::zeros({0}, loss.options().requires_grad(false)) : torch::cat(parts);

@@ -26,7 +26,7 @@ struct Gradient {
   std::vector<bool> present;  // one a parameter: whether the loss depends on it
   torch::Tensor values;       // those of such parameters, one after another
 };
-// `loss` is a scalar.
+// `loss` is a scalar. On the CPU, wherever the parameters are.
 Gradient gradient_of(const torch::Tensor& loss, const std::vector<torch::Tensor>& parameters);
 // To the gradients that the parameters have, as backward() would.
 void add_gradient(const Gradient& gradient, const std::vector<torch::Tensor>& parameters);

@@ -191,6 +191,11 @@ bool stop_together(Team& team, const Learner& learner, const std::function<bool(
   return any;
 }
 
+std::optional<NetworkCopy> copy_on(std::optional<int> gpu, const TrainConfig& config) {
+  if (!gpu) return std::nullopt;
+  return NetworkCopy(config, torch::Device(torch::kCUDA, static_cast<c10::DeviceIndex>(*gpu)));
+}
+
 }  // namespace
 
 TrainSummary train(const TrainConfig& config, const TrainOptions& options) {
@@ -203,7 +208,9 @@ TrainSummary train(const TrainConfig& config, const TrainOptions& options) {
   if (team.rank() == 0) folder.emplace(options.out_dir);
   ThreadPool threads(options.threads);
   Learner learner = first_state(config, options, cases, folder ? &*folder : nullptr, team);
-  const LearningContext context{.cases = cases, .measure = simulated(threads), .team = team};
+  std::optional<NetworkCopy> copy = copy_on(options.gpu, config);
+  const LearningContext context{
+      .cases = cases, .measure = simulated(threads), .team = team, .copy = copy ? &*copy : nullptr};
   const TeachingContext teaching{.cases = cases,
                                  .threads = threads,
                                  .team = team,
@@ -261,10 +268,14 @@ FinetuneResult finetune(const Policy& policy, oracle::Oracle& oracle,
   learner.optimizer = torch::optim::Adam(learner.network->parameters(),
                                          torch::optim::AdamOptions(config.learning_rate));
   learner.states.resize(1);
+  std::optional<NetworkCopy> copy = copy_on(options.gpu, config);
   const LearningContext context{
-      .cases = cases, .measure = [&](const Case&, std::span<const compiler::Strategy> strategies) {
-        return oracle.measure(strategies);
-      }};
+      .cases = cases,
+      .measure =
+          [&](const Case&, std::span<const compiler::Strategy> strategies) {
+            return oracle.measure(strategies);
+          },
+      .copy = copy ? &*copy : nullptr};
 
   if (config.finetune_proposals) {
     const std::vector<Actions> proposals =

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string_view>
 
 #include "cli/program.h"
@@ -231,6 +232,14 @@ TEST_F(Errors, UnknownOptionsVerbsAndPlanners) {
   expect_refused("planners policyy", {"did you mean policy?"});
   expect_refused("train --config configs/train/small.json --set stpes=3 --out " + path("t"),
                  {"stpes", "did you mean steps?"});
+  expect_refused("train --config configs/train/small.json --gpu --moves --out " + path("t"),
+                 {"--gpu", "--moves"});
+  if (!std::filesystem::exists("/proc/driver/nvidia/version")) {
+    expect_refused("train --config configs/train/small.json --gpu --out " + path("t"),
+                   {"--gpu", "GPU", "on the CPU"});
+    expect_refused("finetune " + kTiny + " --evaluations 10 --gpu --out " + path("p"),
+                   {"--gpu", "GPU", "on the CPU"});
+  }
   expect_refused("diff --graph g --cluster c only-one.json", {"--help"});
   expect_refused("report --graph g --cluster c --plan p", {"--out", "--help"});
   expect_refused("plan " + kTiny + " --budget -3 --out " + path("p"), {"--budget", "-3"});

@@ -338,6 +338,7 @@ class OnCpu {
       value = taken(value, alias != nullptr && alias->isWrite() && !kept(formal[i], *stack, first));
     }
     ENSURE(on_.has_value());
+    VALIDATE(!on_host_, "{}: its operands are on two devices", op_.schema().name());
     std::vector<Touch> touches;
     for (const Operand& operand : operands_) {
       touches.push_back(touch_of(operand.given, operand.writes));
@@ -358,7 +359,10 @@ class OnCpu {
   };
 
   at::Tensor taken(const at::Tensor& value, bool writes) {
-    if (!is_fake(value)) return value;
+    if (!is_fake(value)) {
+      on_host_ = on_host_ || (value.defined() && value.dim() > 0);
+      return value;
+    }
     if (!on_) on_ = value.device();
     operands_.push_back({value, as_cpu(value), writes});
     return operands_.back().cpu;
@@ -431,6 +435,7 @@ class OnCpu {
 
   const c10::OperatorHandle& op_;
   std::optional<c10::Device> on_;
+  bool on_host_ = false;  // an operand that is no number
   std::vector<Operand> operands_;
 };
 

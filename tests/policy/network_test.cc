@@ -5,8 +5,11 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "comm/fake_device.h"
 #include "gnn/finite_difference.h"
 #include "gnn/problems.h"
+#include "policy/network_copy.h"
+#include "policy/shared_work.h"
 
 namespace heterog::policy {
 namespace {
@@ -51,6 +54,55 @@ TEST(PolicyNetwork, ParametersAreCountedWithoutMakingIt) {
     for (const auto& parameter : make_network(config, 1)->parameters()) made += parameter.numel();
     EXPECT_EQ(parameter_count(config), made);
   }
+}
+
+// Module::to() moves to the devices alone that PyTorch has by itself.
+void move_to_fake_device(const PolicyNetwork& network) {
+  for (const torch::Tensor& weights : network->parameters()) {
+    const auto moved = weights.detach().to(comm::fake::device(0));
+    weights.unsafeGetTensorImpl()->shallow_copy_from(moved.getIntrusivePtr());
+  }
+}
+
+// The fake device runs operators on the CPU and refuses operands on two devices, as CUDA does.
+TEST(PolicyNetwork, PassesOnADeviceAreThoseOfTheCpu) {
+  comm::fake::install();
+  for (const char* head : {"device-features", "fixed"}) {
+    TrainConfig config = tiny_config();
+    config.head = head;
+    config.fixed_devices = 8;
+    const PolicyNetwork network = make_network(config, 1);
+    NetworkCopy copy(config, torch::kCPU);
+    move_to_fake_device(copy.with_weights_of(network));
+    const PolicyNetwork there = copy.with_weights_of(network);
+    const auto features = features_of("heterog-8gpu");
+    EXPECT_ANY_THROW(PolicyNetwork(there)->forward(features));
+    const auto here = log_probabilities(network, features);
+    const auto said = log_probabilities(there, features);
+    EXPECT_TRUE(said.is_cpu());
+    EXPECT_TRUE(said.equal(here));
+    const Gradient expected = gradient_of(here.pow(2).sum(), network->parameters());
+    const Gradient gradient = gradient_of(said.pow(2).sum(), there->parameters());
+    EXPECT_EQ(gradient.present, expected.present);
+    EXPECT_TRUE(gradient.values.is_cpu());
+    EXPECT_TRUE(gradient.values.equal(expected.values));
+  }
+}
+
+TEST(PolicyNetwork, ACopySaysTheSame) {
+  const PolicyNetwork network = make_network(tiny_config(), 1);
+  NetworkCopy copy(tiny_config(), torch::kCPU);
+  const auto features = features_of("heterog-8gpu");
+  const auto said = log_probabilities(network, features);
+  const PolicyNetwork other = copy.with_weights_of(network);
+  EXPECT_TRUE(log_probabilities(other, features).equal(said));
+  {
+    const torch::NoGradGuard no_grad;
+    for (auto& weights : network->parameters()) weights.mul_(1.1);
+  }
+  EXPECT_TRUE(log_probabilities(other, features).equal(said));  // until it is told of them
+  EXPECT_TRUE(log_probabilities(copy.with_weights_of(network), features)
+                  .equal(log_probabilities(network, features)));
 }
 
 TEST(PolicyNetwork, MaskedActionsAreNeverLikely) {

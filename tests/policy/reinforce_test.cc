@@ -48,6 +48,32 @@ TEST(Reinforce, EntropyBelowItsFloorIsALoss) {
   EXPECT_EQ(case_loss(input, 0.0, {}, {.floor = 0.5, .weight = 2}).loss.item<double>(), 0);
 }
 
+// Of one group and two actions: how much more likely a draw has become counts, up to the clip.
+TEST(Reinforce, AFurtherPassIsHeldNearTheDraws) {
+  auto logits = torch::log(torch::tensor({{0.6, 0.4}}, torch::kFloat64)).requires_grad_();
+  const auto pass = [&](double advantage, double probability_when_drawn) {
+    const CaseLossInput input{
+        .log_probabilities = torch::log_softmax(logits, 1),
+        .draws = {.actions = {actions({0})}},
+        .advantages = {advantage},
+        .before = torch::log(torch::tensor({probability_when_drawn}, torch::kFloat64)),
+        .clip = 0.2};
+    const auto loss = case_loss(input, 0.0, {}).loss;
+    const auto gradient = torch::autograd::grad({loss}, {logits})[0];
+    return std::pair(loss.item<double>(), gradient[0][0].item<double>());
+  };
+  const auto near = [](std::pair<double, double> found, double loss, double gradient) {
+    EXPECT_NEAR(found.first, loss, 1e-12);
+    EXPECT_NEAR(found.second, gradient, 1e-12);
+  };
+  // The gradient of π(0) is π(0) (1 − π(0)) = 0.24.
+  near(pass(2, 0.6), -2, -2 * 0.4);  // nothing has changed: that of log π
+  near(pass(2, 0.55), -2 * 0.6 / 0.55, -2 * 0.24 / 0.55);
+  near(pass(2, 0.3), -2 * 1.2, 0);             // far enough
+  near(pass(-2, 0.3), 2 * 2, 2 * 0.24 / 0.3);  // and back
+  near(pass(-2, 0.9), 2 * 0.8, 0);
+}
+
 // Of softmax logits, ∂ log π(a) / ∂ logit_b = [a = b] − π(b): the gradient written out.
 TEST(Reinforce, GradientIsTheFormula) {
   torch::manual_seed(1);

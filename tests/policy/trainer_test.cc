@@ -291,6 +291,28 @@ TEST_F(Training, EveryWayToDrawIsReproducible) {
   EXPECT_THROW(finetune(policy, on_one, {.learning = {{"max_groups", "3"}}}), Error);
 }
 
+TEST_F(Training, FurtherPassesLearnMoreFromAsManyStrategies) {
+  const Policy policy = barely_begun();
+  const auto problem = test_problem("vgg19-tiny", "heterog-4gpu", 64, 2000);
+  ThreadPool pool(2);
+  oracle::SimulatedOracle oracle(*problem, pool);
+  std::set<std::int64_t> evaluations;
+  const auto tuned = [&](const std::string& passes, const std::string& clip) {
+    const FinetuneResult result = finetune(policy, oracle,
+                                           {.budget = {.evaluations = 300},
+                                            .learning = {{"finetune_elite_weight", "0"},
+                                                         {"proximal_passes", passes},
+                                                         {"proximal_clip", clip}}});
+    evaluations.insert(result.evaluations);
+    return result.entropy;
+  };
+  const double once = tuned("1", "0.2");
+  EXPECT_EQ(once, tuned("1", "0.1"));  // nothing to hold yet
+  EXPECT_LT(tuned("4", "0.2"), once);  // more sure of itself
+  EXPECT_NE(tuned("4", "0.2"), tuned("4", "0.001"));
+  EXPECT_EQ(evaluations.size(), 1u);
+}
+
 TEST_F(Training, AFloorKeepsTheEntropyFromCollapsing) {
   const Policy policy = barely_begun();
   const auto problem = test_problem("vgg19-tiny", "heterog-4gpu", 64, 2000);

@@ -1,0 +1,30 @@
+// Copies weights there, and what the network says back.
+#include "policy/network_copy.h"
+
+#include <torch/torch.h>
+
+namespace heterog::policy {
+
+NetworkCopy::NetworkCopy(const TrainConfig& config, torch::Device device)
+    : network_(make_network(config, /*seed=*/0)) {
+  network_->to(device);
+}
+
+PolicyNetwork NetworkCopy::with_weights_of(const PolicyNetwork& network) {
+  copy_weights(network, network_);
+  return network_;
+}
+
+void copy_weights(const PolicyNetwork& from, const PolicyNetwork& to) {
+  const torch::NoGradGuard no_grad;
+  const auto weights = from->parameters();
+  auto copies = to->parameters();
+  for (std::size_t i = 0; i < weights.size(); ++i) copies[i].copy_(weights[i]);
+}
+
+torch::Tensor log_probabilities(PolicyNetwork network, const gnn::FeatureTensors& features) {
+  const torch::Device device = network->parameters().front().device();
+  return network->forward(gnn::on_device(features, device)).cpu();
+}
+
+}  // namespace heterog::policy
