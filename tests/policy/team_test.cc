@@ -151,6 +151,45 @@ TEST_F(TeamTraining, EditsAreOfTheSameStrategyWhoeverDrawsThem) {
   }
 }
 
+// A rank whose processor computes another last bit.
+class OtherBits final : public Team {
+ public:
+  explicit OtherBits(Team& team) : team_(team) {}
+  int rank() const override { return team_.rank(); }
+  int size() const override { return team_.size(); }
+  bool over() const override { return team_.over(); }
+  std::vector<torch::Tensor> gather(const torch::Tensor& own) override {
+    std::vector<torch::Tensor> all = team_.gather(own);
+    for (torch::Tensor& one : all) {
+      if (one.is_floating_point()) one = one * (1 + 1e-3);
+    }
+    return all;
+  }
+
+ private:
+  Team& team_;
+};
+
+TEST_F(TeamTraining, WeightsThatComeApartEndTheRun) {
+  const TrainConfig config = tiny_config(2);
+  const auto errors = run_team(2, [&](Team& team) {
+    OtherBits other(team);
+    train(config, {.out_dir = out("apart", team.rank()),
+                   .team = team.rank() == 1 ? static_cast<Team*>(&other) : &team});
+  });
+  EXPECT_THAT(errors, Each(HasSubstr("rank 1: has come to other weights than rank 0 in step 1")));
+  EXPECT_FALSE(std::filesystem::exists(out("apart") + "/train.ckpt"));
+}
+
+// Further passes over a step's strategies too.
+TEST_F(TeamTraining, FurtherPassesGiveTheBitsOfOneProcess) {
+  TrainConfig config = tiny_config(3);
+  config.proximal_passes = 3;
+  train(config, {.out_dir = out("whole")});
+  EXPECT_THAT(train_with(2, config, "two"), Each(""));
+  expect_same_files("whole", "two");
+}
+
 TEST_F(TeamTraining, LessonsAreTheSameWhoeverSearchesForThem) {
   const TrainConfig config = taught_config(3);
   train(config, {.out_dir = out("whole"), .threads = 2});
