@@ -221,10 +221,11 @@ struct Round {
   std::optional<CaseLossInput> own;  // of this rank, if it has a position
 };
 
-// Adds the gradients of a round's positions to those of the parameters, in the order of positions:
-// what they come to of the step's loss and entropy.
-PositionLoss add_gradients(Learner& learner, const LearningContext& context, const Round& round,
-                           const PolicyNetwork& network, double share, double entropy_weight) {
+// Adds the gradients of a round's positions to those of the parameters, and their parts of loss and
+// entropy to the step's, one position after another: the bits do not depend on where rounds end.
+void add_gradients(Learner& learner, const LearningContext& context, const Round& round,
+                   const PolicyNetwork& network, double share, double entropy_weight,
+                   TrainProgress& progress) {
   const TrainConfig& config = learner.config;
   const auto parameters = learner.network->parameters();
   std::optional<PositionLoss> own;
@@ -239,14 +240,12 @@ PositionLoss add_gradients(Learner& learner, const LearningContext& context, con
   }
   const auto losses =
       gather_losses(context.team, round.cases.size(), own ? &*own : nullptr, parameters);
-  PositionLoss sum;
   for (std::size_t i = 0; i < losses.size(); ++i) {
     expect_finite(losses[i], learner.step + 1, context.cases[round.cases[i]]);
     add_gradient(losses[i].gradient, parameters);
-    sum.loss += share * losses[i].loss;
-    sum.entropy += share * losses[i].entropy;
+    progress.loss += share * losses[i].loss;
+    progress.entropy += share * losses[i].entropy;
   }
-  return sum;
 }
 
 void follow_gradients(Learner& learner) {
@@ -323,17 +322,17 @@ TrainProgress learn_step(Learner& learner, const LearningContext& context, doubl
       round.own = std::move(inputs[rank]);
       round.own->log_probabilities = said;
     }
-    const PositionLoss sum = add_gradients(learner, context, round, network, share, entropy_weight);
-    progress.loss += sum.loss;
-    progress.entropy += sum.entropy;
+    add_gradients(learner, context, round, network, share, entropy_weight, progress);
+    if (round.own) round.own->log_probabilities = said.detach();  // lets go of the pass
   }
   follow_gradients(learner);
+  TrainProgress unsaid;  // the log is of the first pass
   for (std::int64_t pass = 1; pass < config.proximal_passes && config.samples > 0; ++pass) {
     learner.optimizer.zero_grad();
     network = passing(learner, context);
     for (Round& round : rounds) {
       if (round.own) look_again(learner, network, context.cases[round.cases[rank]], *round.own);
-      add_gradients(learner, context, round, network, share, entropy_weight);
+      add_gradients(learner, context, round, network, share, entropy_weight, unsaid);
     }
     follow_gradients(learner);
   }

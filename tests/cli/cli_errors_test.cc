@@ -236,9 +236,9 @@ TEST_F(Errors, UnknownOptionsVerbsAndPlanners) {
                  {"--gpu", "--moves"});
   if (!std::filesystem::exists("/proc/driver/nvidia/version")) {
     expect_refused("train --config configs/train/small.json --gpu --out " + path("t"),
-                   {"--gpu", "GPU", "on the CPU"});
+                   {"--gpu: ", "on the CPU"});
     expect_refused("finetune " + kTiny + " --evaluations 10 --gpu --out " + path("p"),
-                   {"--gpu", "GPU", "on the CPU"});
+                   {"--gpu: ", "on the CPU"});
   }
   expect_refused("diff --graph g --cluster c only-one.json", {"--help"});
   expect_refused("report --graph g --cluster c --plan p", {"--out", "--help"});
