@@ -20,7 +20,6 @@ struct Stage {
   friend bool operator==(const Stage&, const Stage&) = default;
 };
 
-// What stages cost, in seconds.
 // times_before() of one chain for several numbers of micro-batches, whose parts are often the same.
 class LayerTimes {
  public:
@@ -35,6 +34,7 @@ class LayerTimes {
   std::map<std::pair<DeviceTypeId, std::int64_t>, std::vector<double>> known_;
 };
 
+// What stages cost, in seconds.
 class StageCosts {
  public:
   // `paper`: as SPP writes it down: every replica as fast as the last one in the line, no memory,
@@ -98,7 +98,7 @@ class StageCosts {
   std::vector<Chain::Layer> sums_;  // of all layers before; crossings as they are
 };
 
-// The most stages that partition() makes of so many devices.
+// The most stages that Partitioner makes of so many devices.
 std::size_t most_stages(std::size_t devices);
 
 // A line of devices, and what moves along it. Of more than 12 devices, neighbours make runs that
