@@ -18,11 +18,23 @@ struct Item {
   TaskId task;
 };
 
-// By key, stable: a radix sort, 11 bits at a time.
-void sort_by_key(std::vector<Item>& items, std::uint64_t greatest_key) {
+// What sorting needs, kept by each thread from plan to plan: blocks of this size, allocated and
+// freed once a plan, would have the heap gather up its small free blocks each time.
+struct Scratch {
+  std::vector<Item> items;
+  std::vector<Item> other;
+};
+Scratch& scratch() {
+  static thread_local Scratch kept;
+  kept.items.clear();
+  return kept;
+}
+
+// By key, stable: a radix sort, 11 bits at a time. `other` becomes as large as `items`.
+void sort_by_key(std::vector<Item>& items, std::vector<Item>& other, std::uint64_t greatest_key) {
   constexpr unsigned kBits = 11;
   constexpr std::uint64_t kMask = (1 << kBits) - 1;
-  std::vector<Item> other(items.size());
+  other.resize(items.size());
   std::array<std::uint32_t, kMask + 1> next;
   for (unsigned shift = 0; shift < std::bit_width(greatest_key); shift += kBits) {
     next.fill(0);
@@ -45,12 +57,12 @@ void sort_by_urgency(Plan& plan, const IdVector<TaskId, Nanoseconds>& urgency) {
   const std::size_t tasks = plan.task_count();
   Nanoseconds greatest = 0;
   for (Nanoseconds one : urgency) greatest = std::max(greatest, one);
-  std::vector<Item> sorted;
+  auto& [sorted, other] = scratch();
   sorted.reserve(tasks);
   for (TaskId task : plan.task_ids()) {
     sorted.push_back({static_cast<std::uint64_t>(greatest - urgency[task]), task});
   }
-  sort_by_key(sorted, static_cast<std::uint64_t>(greatest));
+  sort_by_key(sorted, other, static_cast<std::uint64_t>(greatest));
   for (auto first = sorted.begin(); first != sorted.end();) {
     auto last = first + 1;
     while (last != sorted.end() && last->key == first->key) ++last;
@@ -86,11 +98,12 @@ Nanoseconds longest_after(const Plan& plan, TaskId task, bool any_overheads,
   return longest;
 }
 
-// All tasks by the longest path from the start of the step to theirs: a topological order.
-std::vector<Item> by_earliest_start(const Plan& plan) {
+// All tasks by the longest path from the start of the step to theirs: a topological order, in the
+// thread's scratch.
+const std::vector<Item>& by_earliest_start(const Plan& plan) {
   IdVector<TaskId, Nanoseconds> head(plan.task_count(), 0);
   Nanoseconds greatest = 0;
-  std::vector<Item> sorted;
+  auto& [sorted, other] = scratch();
   sorted.reserve(plan.task_count());
   for (TaskId task : plan.task_ids()) {
     sorted.push_back({static_cast<std::uint64_t>(head[task]), task});
@@ -98,8 +111,17 @@ std::vector<Item> by_earliest_start(const Plan& plan) {
     greatest = std::max(greatest, end);
     for (TaskId next : plan.successors[task]) head[next] = std::max(head[next], end);
   }
-  sort_by_key(sorted, static_cast<std::uint64_t>(greatest));
+  sort_by_key(sorted, other, static_cast<std::uint64_t>(greatest));
   return sorted;
+}
+
+void compute_ranks(Plan& plan) {
+  plan.rank.assign(plan.task_count(), 0);
+  const bool any_overheads = has_overheads(plan);
+  for (std::size_t i = plan.task_count(); i-- > 0;) {
+    const TaskId task(i);
+    plan.rank[task] = plan.duration[task] + longest_after(plan, task, any_overheads, plan.rank);
+  }
 }
 
 void spread_pushes(Plan& plan) {
@@ -142,12 +164,7 @@ void spread_pushes(Plan& plan) {
 }  // namespace
 
 void set_ranks(Plan& plan) {
-  plan.rank.assign(plan.task_count(), 0);
-  const bool any_overheads = has_overheads(plan);
-  for (std::size_t i = plan.task_count(); i-- > 0;) {
-    const TaskId task(i);
-    plan.rank[task] = plan.duration[task] + longest_after(plan, task, any_overheads, plan.rank);
-  }
+  compute_ranks(plan);
   sort_by_urgency(plan, plan.rank);
 }
 
@@ -156,7 +173,7 @@ void set_queued_priorities(Plan& plan) {
   std::vector<Nanoseconds> taken(plan.resource_count(), 0);  // from so long before the end on
   const auto queues = [&](const Hold& hold) { return hold.resource.value() >= plan.device_count; };
   const bool any_overheads = has_overheads(plan);
-  const std::vector<Item> sorted = by_earliest_start(plan);
+  const std::vector<Item>& sorted = by_earliest_start(plan);
   for (std::size_t i = sorted.size(); i-- > 0;) {
     const TaskId task = sorted[i].task;
     Nanoseconds before_end = plan.duration[task] + longest_after(plan, task, any_overheads, queued);
@@ -230,11 +247,12 @@ void sort_by_given(Plan& plan, const IdVector<TaskId, std::int64_t>& key) {
     return static_cast<std::uint64_t>(greatest) - static_cast<std::uint64_t>(one);
   };
   const std::uint64_t last = greatest == kLast ? 0 : below(least) + 1;
-  std::vector<Item> sorted(plan.task_count());
+  auto& [sorted, other] = scratch();
+  sorted.resize(plan.task_count());
   for (TaskId task : plan.task_ids()) {
     sorted[plan.priority[task]] = {key[task] == kLast ? last : below(key[task]), task};
   }
-  sort_by_key(sorted, last);
+  sort_by_key(sorted, other, last);
   for (std::size_t i = 0; i < sorted.size(); ++i) {
     plan.priority[sorted[i].task] = static_cast<std::uint32_t>(i);
   }
@@ -268,8 +286,12 @@ void set_priorities(Plan& plan, std::span<const OpPriority> priorities) {
 }
 
 void set_order(Plan& plan, const Strategy& strategy) {
-  set_ranks(plan);
-  if (strategy.order == OrderPolicy::kRankQueued) set_queued_priorities(plan);
+  if (strategy.order == OrderPolicy::kRankQueued) {
+    compute_ranks(plan);
+    set_queued_priorities(plan);
+  } else {
+    set_ranks(plan);
+  }
   if (!strategy.priorities.empty()) set_priorities(plan, strategy.priorities);
 }
 

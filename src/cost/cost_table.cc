@@ -73,20 +73,20 @@ CostTable::Place CostTable::place(std::int64_t samples) const {
   return last;
 }
 
-double CostTable::at(float Cost::*value, std::size_t row, std::int64_t samples) const {
+double CostTable::at(float Cost::*value, OpId op, DeviceTypeId type, std::int64_t samples) const {
   const Place where = place(samples);
-  const Cost* left = of_op_.data() + row + where.knot;
-  const double begin = left[0].*value;
+  const Cost* left = costs_.data() + index(where.knot, op, type);
+  const double begin = left->*value;
   if (where.fraction == 0) return begin;
-  return std::max(begin + (left[1].*value - begin) * where.fraction, 0.0);
+  return std::max(begin + (left[row_].*value - begin) * where.fraction, 0.0);
 }
 
 Nanoseconds CostTable::duration(OpId op, DeviceTypeId type, std::int64_t samples) const {
-  return to_nanoseconds(at(&Cost::seconds, row(op, type), samples));
+  return to_nanoseconds(at(&Cost::seconds, op, type, samples));
 }
 
 Bytes CostTable::workspace_bytes(OpId op, DeviceTypeId type, std::int64_t samples) const {
-  return static_cast<Bytes>(std::ceil(at(&Cost::workspace, row(op, type), samples)));
+  return static_cast<Bytes>(std::ceil(at(&Cost::workspace, op, type, samples)));
 }
 
 // Nanoseconds of a million such ops still add up in 64 bits.
@@ -153,13 +153,13 @@ CostTable analyze(const graph::ModelGraph& graph, const cluster::Cluster& cluste
         static_cast<float>(samples - left) / static_cast<float>(right - left)};
   }
 
-  table.of_op_.resize(graph.op_count() * table.types_ * columns);
+  table.row_ = graph.op_count() * table.types_;
+  table.costs_.resize(columns * table.row_);
   table.mean_seconds_.assign(graph.op_count(), 0);
   for (OpId op : graph.op_ids()) {
     if (graph.op(op).alias) continue;
     for (DeviceTypeId type : types) {
       if (!runs(op, type)) continue;
-      const std::size_t row = table.row(op, type);
       const double last = whole[op.value() * table.types_ + type.value()];
       for (std::size_t k = 0; k < columns; ++k) {
         const std::int64_t samples = table.knots_[k];
@@ -169,7 +169,8 @@ CostTable analyze(const graph::ModelGraph& graph, const cluster::Cluster& cluste
                  "the cost model says {} bytes of workspace for op '{}'; it must "
                  "be 0 or more",
                  workspace, graph.op(op).name);
-        table.of_op_[row + k] = {static_cast<float>(seconds), static_cast<float>(workspace)};
+        table.costs_[table.index(k, op, type)] = {static_cast<float>(seconds),
+                                                  static_cast<float>(workspace)};
       }
     }
     for (DeviceId device : cluster.device_ids()) {
@@ -193,10 +194,10 @@ void CostTable::charge_host(const graph::ModelGraph& graph, DeviceTypeId type,
   std::vector<double> seconds(started.size());
   for (std::size_t k = 0; k < knots_.size(); ++k) {
     for (std::size_t i = 0; i < started.size(); ++i)
-      seconds[i] = of_op_[row(started[i], type) + k].seconds;
+      seconds[i] = costs_[index(k, started[i], type)].seconds;
     const auto floor = static_cast<float>(host_floor(seconds, device.host_seconds));
     for (OpId op : started) {
-      float& value = of_op_[row(op, type) + k].seconds;
+      float& value = costs_[index(k, op, type)].seconds;
       value = std::max(value, floor);
     }
   }

@@ -29,9 +29,6 @@ class CostTable {
  private:
   friend CostTable analyze(const graph::ModelGraph&, const cluster::Cluster&, const CostModel&,
                            std::int64_t);
-  std::size_t row(OpId op, DeviceTypeId type) const {
-    return (op.value() * types_ + type.value()) * knots_.size();
-  }
   // Where a sample count falls: between knot and knot + 1, `fraction` of the way.
   struct Place {
     std::uint32_t knot = 0;
@@ -46,12 +43,18 @@ class CostTable {
     float seconds = 0;
     float workspace = 0;  // bytes
   };
-  double at(float Cost::*value, std::size_t row, std::int64_t samples) const;
+  std::size_t index(std::size_t knot, OpId op, DeviceTypeId type) const {
+    return knot * row_ + op.value() * types_ + type.value();
+  }
+  double at(float Cost::*value, OpId op, DeviceTypeId type, std::int64_t samples) const;
 
   std::size_t types_ = 0;
+  std::size_t row_ = 0;  // ops · types
   std::vector<std::int64_t> knots_;
   std::vector<Place> places_;  // [samples], for 0 … batch
-  std::vector<Cost> of_op_;    // [op][type][knot]
+  // [knot][op][type]: a compilation goes through the ops in order, most of them on slices of few
+  // sizes, and so through memory in order.
+  std::vector<Cost> costs_;
   std::vector<double> mean_seconds_;
   IdVector<DeviceTypeId, double> model_speed_;
 };
