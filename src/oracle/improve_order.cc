@@ -74,6 +74,8 @@ std::optional<BetterOrder> improve_order(const cost::Problem& problem, const Str
     start.priorities.clear();
     keep_better(start, run(start));
   }
+  // A pipeline's own order is far better than any of these, and where it has most to gain.
+  if (strategy.order == OrderPolicy::kPriority) starts.push_back(strategy);
   // Priorities and turns do not go together.
   if (!strategy.sequence.empty()) starts.clear();
   for (Strategy& in_order : starts) {

@@ -11,9 +11,9 @@
 namespace heterog::oracle {
 
 // Tries the strategy in every order of compiler::kSearchedOrders, and makes priorities of the
-// schedule of each, in up to `rounds` rounds of ForwardBackward. Nothing where none is better
-// than the strategy's own order. Priorities are those of ops: what stands between ops follows from
-// them (compiler/order.h).
+// schedule of each, and of that of the strategy's own priorities, in up to `rounds` rounds of
+// ForwardBackward. Nothing where none is better than the strategy's own order. Priorities are those
+// of ops: what stands between ops follows from them (compiler/order.h).
 std::optional<BetterOrder> improve_order(const cost::Problem& problem,
                                          const compiler::Strategy& strategy,
                                          const compiler::CompileOptions& options, int rounds);

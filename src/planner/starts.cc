@@ -21,7 +21,7 @@ std::int64_t tasks_of(const cost::Problem& problem) {
 
 }  // namespace
 
-bool evaluations_are_costly(const cost::Problem& problem) { return tasks_of(problem) > 40'000; }
+bool evaluations_are_costly(const cost::Problem& problem) { return tasks_of(problem) > 60'000; }
 
 std::int64_t one_shot_evaluations(const cost::Problem& problem) {
   constexpr std::int64_t kTasks = 9'000'000;

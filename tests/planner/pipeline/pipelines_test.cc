@@ -51,6 +51,28 @@ TEST(Pipelines, CutsDoNotDependOnThreads) {
   }
 }
 
+// No plain order comes near one forward and one backward pass in turns; what a better order gains
+// over that is found from there, and is most of what such a pipeline waits.
+TEST(Pipelines, ABetterOrderGoesOnFromTheirOwn) {
+  const auto problem = load_test_problem("bert_large24", "heterog-8gpu", 48);
+  oracle::Evaluator evaluator(*problem);
+  const CutPool pool = promising_pool(evaluator, {});
+  const auto cut = std::ranges::find_if(
+      pool.found, [&](const Cut& one) { return pool.micro_batches[one.costs] == 16; });
+  ASSERT_NE(cut, pool.found.end());
+  const compiler::Strategy own = pool.strategy(*problem, *cut, {.keeping = Keeping::kAsPriorities});
+  const double before = to_seconds(evaluator.evaluate(own).step);
+  for (compiler::OrderPolicy order : compiler::kSearchedOrders) {
+    compiler::Strategy plain = own;
+    plain.order = order;
+    plain.priorities.clear();
+    EXPECT_GT(to_seconds(evaluator.evaluate(plain).step), 1.1 * before);
+  }
+  const auto found = evaluator.improve_order(own, 4);
+  ASSERT_TRUE(found);
+  EXPECT_LT(to_seconds(found->measured.evaluation.step), 0.9 * before);
+}
+
 TEST(Pipelines, OthersOfALineAreLookedAtUnlessTheyComputeForTooLong) {
   const auto problem = load_test_problem("bert_large24-tiny", "heterog-4gpu", 24);
   oracle::Evaluator evaluator(*problem);
