@@ -9,6 +9,7 @@
 
 #include "policy/api.h"
 #include "policy/case.h"
+#include "policy/feedback/incumbent.h"
 #include "policy/network.h"
 #include "policy/network_copy.h"
 #include "policy/team.h"
@@ -24,6 +25,7 @@ struct Learner {
   PolicyNetwork network;
   torch::optim::Adam optimizer;
   std::vector<CaseState> states;  // one a case
+  std::vector<SeenIncumbent> incumbents;  // of each state's best: no checkpoint keeps them
   std::int64_t step = 0;          // finished steps
   std::int64_t evaluations = 0;
 };
@@ -32,6 +34,7 @@ struct Learner {
 struct LearningContext {
   std::span<const Case> cases;
   Measure measure;  // all ranks': the same answers to the same strategies
+  Profile profile = simulated_profile();  // the same
   Team& team = alone();
   NetworkCopy* copy = nullptr;  // that makes the passes; null: the learner's own network
 };
