@@ -46,7 +46,7 @@ DeviceHeadImpl::DeviceHeadImpl(const ActionHeadOptions& options)
 
 torch::Tensor DeviceHeadImpl::forward(const torch::Tensor& groups,
                                       const gnn::FeatureTensors& features,
-                                      const Incumbent& incumbent) {
+                                      const IncumbentFeatures& incumbent) {
   auto actions = features.members.matmul(device_(features.devices)) +
                        schemes_.index_select(0, features.scheme);  // [A, width]
   auto pairs = pair_(features.actions);  // [N, A, width]

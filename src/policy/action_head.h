@@ -21,7 +21,7 @@ struct ActionHeadOptions {
 
 // What the simulator says of the best strategy so far (policy/feedback/incumbent.h). Undefined tensors:
 // nothing is known, and nothing is added anywhere.
-struct Incumbent {
+struct IncumbentFeatures {
   torch::Tensor groups;   // [N, kGroupFeedback]
   torch::Tensor devices;  // [M, kDeviceFeedback]
   torch::Tensor taken;    // [N] int64: the action that it takes
@@ -39,7 +39,7 @@ class DeviceHeadImpl : public torch::nn::Module {
   // action that it takes a vector. Both begin at zero.
   // [N, group width] → [N, A]
   torch::Tensor forward(const torch::Tensor& groups, const gnn::FeatureTensors& features,
-                        const Incumbent& incumbent = {});
+                        const IncumbentFeatures& incumbent = {});
 
  private:
   ActionHeadOptions options_;

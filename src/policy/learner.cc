@@ -218,7 +218,7 @@ void expect_finite(const PositionLoss& position, std::int64_t step, const Case& 
 // Positions of a step that ranks compute beside each other, one each.
 struct Round {
   std::vector<std::size_t> cases;
-  Incumbent incumbent;               // that the own position's passes read
+  IncumbentFeatures incumbent;               // that the own position's passes read
   std::optional<CaseLossInput> own;  // of this rank, if it has a position
 };
 
@@ -261,7 +261,7 @@ PolicyNetwork passing(const Learner& learner, const LearningContext& context) {
 
 // For a further pass over the same draws, by what the network says now.
 void look_again(const Learner& learner, const PolicyNetwork& network, const Case& c,
-                const Incumbent& incumbent, CaseLossInput& input) {
+                const IncumbentFeatures& incumbent, CaseLossInput& input) {
   if (!input.before.defined()) {
     input.before = log_likelihood(input.log_probabilities, input.draws).detach();
     input.clip = learner.config.proximal_clip;
@@ -271,7 +271,7 @@ void look_again(const Learner& learner, const PolicyNetwork& network, const Case
 
 // What the passes of a turn read of the best so far. Not of the lesson itself, if that is the best:
 // the network would only learn to copy it.
-Incumbent incumbent_of(Learner& learner, const LearningContext& context, const Turn& turn) {
+IncumbentFeatures incumbent_of(Learner& learner, const LearningContext& context, const Turn& turn) {
   if (!learner.config.incumbent_features || !turn.edited) return {};
   const CaseState& state = learner.states[turn.index];
   if (state.lesson && state.lesson->actions == turn.edited->actions) return {};

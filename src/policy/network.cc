@@ -51,7 +51,7 @@ PolicyNetworkImpl::PolicyNetworkImpl(const TrainConfig& config)
 }
 
 torch::Tensor PolicyNetworkImpl::forward(const gnn::FeatureTensors& features,
-                                         const Incumbent& incumbent) {
+                                         const IncumbentFeatures& incumbent) {
   VALIDATE(fixed_devices_ == 0 || fixed_devices_ == features.devices.size(0),
            "policy: its fixed head is for {} devices, the cluster has {}; use a policy whose head "
            "is \"device-features\"",

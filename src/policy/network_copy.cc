@@ -25,9 +25,9 @@ void copy_weights(const PolicyNetwork& from, const PolicyNetwork& to) {
 }
 
 torch::Tensor log_probabilities(PolicyNetwork network, const gnn::FeatureTensors& features,
-                                const Incumbent& incumbent) {
+                                const IncumbentFeatures& incumbent) {
   const torch::Device device = network->parameters().front().device();
-  Incumbent there = incumbent;
+  IncumbentFeatures there = incumbent;
   if (incumbent.known()) {
     there = {incumbent.groups.to(device), incumbent.devices.to(device), incumbent.taken.to(device)};
   }

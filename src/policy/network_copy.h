@@ -24,6 +24,6 @@ void copy_weights(const PolicyNetwork& from, const PolicyNetwork& to);
 
 // log π of every group, on the CPU, by a network wherever it is.  → [N, A]
 torch::Tensor log_probabilities(PolicyNetwork network, const gnn::FeatureTensors& features,
-                                const Incumbent& incumbent = {});
+                                const IncumbentFeatures& incumbent = {});
 
 }  // namespace heterog::policy

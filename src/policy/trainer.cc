@@ -301,7 +301,7 @@ FinetuneResult finetune(const Policy& policy, oracle::Oracle& oracle,
   } while (!spent());
 
   const Scored& best = learner.states[0].best[0];
-  Incumbent incumbent;
+  IncumbentFeatures incumbent;
   if (config.incumbent_features) {
     learner.incumbents.resize(1);
     incumbent = see(learner.incumbents[0], cases[0], best.actions, context.profile);

@@ -42,7 +42,7 @@ Case vgg_case(int groups = 6) {
 }
 
 // What the simulator says of every group on the first device.
-Incumbent all_on_the_first(const Case& c) {
+IncumbentFeatures all_on_the_first(const Case& c) {
   const Actions actions(c.problem->grouping.count(), c.space->single(DeviceId(0)));
   return to_incumbent(*simulated_profile()(c, standalone_strategy(c, actions)), c, actions);
 }
@@ -74,7 +74,7 @@ TEST(Incumbent, HoldsAProfileRowByRow) {
   }
   profile.devices[DeviceId(3)].memory = 30;  // is cut
   // The second device alone; even shares on all four, which are the first action behind these.
-  const Incumbent incumbent = to_incumbent(profile, c, actions({1, 4}));
+  const IncumbentFeatures incumbent = to_incumbent(profile, c, actions({1, 4}));
   EXPECT_TRUE(incumbent.groups.equal(torch::tensor({{1.0, 0.5, 0.25, 0.125, 0.25, 0.5},
                                                     {1.0, 0.0625, 1.0, 0.0, 0.46875, 1.4375}},
                                                    torch::kFloat32)));
@@ -111,7 +111,7 @@ TEST(Incumbent, WeightsOfZeroSayWhatANetworkWithoutThemSays) {
     without.head = with.head = head;
     without.fixed_devices = with.fixed_devices = 4;
     PolicyNetwork blind = make_network(without, 1), reading = make_network(with, 1);
-    const Incumbent incumbent = all_on_the_first(c);
+    const IncumbentFeatures incumbent = all_on_the_first(c);
     const auto said = blind->forward(c.features);
     EXPECT_TRUE(blind->forward(c.features, incumbent).equal(said));
     EXPECT_TRUE(reading->forward(c.features, incumbent).equal(said));
@@ -147,7 +147,7 @@ TEST(Incumbent, GradientsAgreeWithFiniteDifferences) {
        {&features.ops, &features.groups, &features.devices, &features.actions, &features.members}) {
     *t = t->to(torch::kFloat64);
   }
-  Incumbent incumbent = all_on_the_first(c);
+  IncumbentFeatures incumbent = all_on_the_first(c);
   incumbent.groups = incumbent.groups.to(torch::kFloat64);
   incumbent.devices = incumbent.devices.to(torch::kFloat64);
   PolicyNetwork network = make_network(reading_config(true), 2);

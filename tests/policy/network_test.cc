@@ -78,7 +78,7 @@ TEST(PolicyNetwork, PassesOnADeviceAreThoseOfTheCpu) {
     const PolicyNetwork there = copy.with_weights_of(network);
     const auto features = features_of("heterog-8gpu");
     EXPECT_ANY_THROW(PolicyNetwork(there)->forward(features));
-    const Incumbent incumbent{.groups = torch::ones({features.groups.size(0), kGroupFeedback}),
+    const IncumbentFeatures incumbent{.groups = torch::ones({features.groups.size(0), kGroupFeedback}),
                               .devices = torch::ones({8, kDeviceFeedback}),
                               .taken = torch::ones({features.groups.size(0)}, torch::kInt64)};
     const auto here = log_probabilities(network, features, incumbent);

@@ -20,10 +20,10 @@ Profile simulated_profile() {
   };
 }
 
-Incumbent to_incumbent(const oracle::StepProfile& profile, const Case& c, const Actions& actions) {
+IncumbentFeatures to_incumbent(const oracle::StepProfile& profile, const Case& c, const Actions& actions) {
   const auto groups = static_cast<std::int64_t>(profile.groups.size());
   const auto devices = static_cast<std::int64_t>(c.problem->cluster->device_count());
-  Incumbent incumbent{.groups = torch::zeros({groups, kGroupFeedback}),
+  IncumbentFeatures incumbent{.groups = torch::zeros({groups, kGroupFeedback}),
                       .devices = torch::zeros({devices, kDeviceFeedback}),
                       .taken = to_tensor({actions})[0]};
   auto of_device = incumbent.devices.accessor<float, 2>();
@@ -45,11 +45,11 @@ Incumbent to_incumbent(const oracle::StepProfile& profile, const Case& c, const 
   return incumbent;
 }
 
-const Incumbent& see(SeenIncumbent& kept, const Case& c, const Actions& actions,
+const IncumbentFeatures& see(SeenIncumbent& kept, const Case& c, const Actions& actions,
                      const Profile& profile) {
   if (kept.actions == actions) return kept.seen;
   const auto said = profile(c, standalone_strategy(c, actions));
-  kept = {actions, said ? to_incumbent(*said, c, actions) : Incumbent{}};
+  kept = {actions, said ? to_incumbent(*said, c, actions) : IncumbentFeatures{}};
   return kept.seen;
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "oracle/step_profile.h"
+#include "policy/action_head.h"
 #include "policy/case.h"
 
 namespace heterog::policy {
@@ -18,16 +19,16 @@ using Profile = std::function<std::optional<oracle::StepProfile>(const Case& c,
 Profile simulated_profile();
 
 // As tensors. All amounts are cut at 4, which only memory can come to.
-Incumbent to_incumbent(const oracle::StepProfile& profile, const Case& c, const Actions& actions);
+IncumbentFeatures to_incumbent(const oracle::StepProfile& profile, const Case& c, const Actions& actions);
 
 // The incumbent of a case, and what it was made from.
 struct SeenIncumbent {
   Actions actions;
-  Incumbent seen;
+  IncumbentFeatures seen;
 };
 // `kept`, asked for anew if it is of other actions: one simulation. Depends on case and actions
 // alone.
-const Incumbent& see(SeenIncumbent& kept, const Case& c, const Actions& actions,
+const IncumbentFeatures& see(SeenIncumbent& kept, const Case& c, const Actions& actions,
                      const Profile& profile);
 
 }  // namespace heterog::policy
