@@ -21,9 +21,7 @@ class Computing {
     before_.push_back(before_.back() + end - begin);
   }
   // Of the time from `begin` to `end`.
-  Nanoseconds within(Nanoseconds begin, Nanoseconds end) const {
-    return until(end) - until(begin);
-  }
+  Nanoseconds within(Nanoseconds begin, Nanoseconds end) const { return until(end) - until(begin); }
 
  private:
   Nanoseconds until(Nanoseconds time) const {
@@ -109,8 +107,9 @@ StepProfile profile_step(const Plan& plan, const SimResult& result,
       of.exposed = std::max(of.exposed, part(share_of(group, device).exposed));
     }
     const auto capacity = static_cast<double>(std::max<Bytes>(plan.capacity[device], 1));
-    profile.devices.push_back({.busy = part(result.device_busy[device]),
-                               .memory = static_cast<double>(result.peak_bytes[device]) / capacity});
+    profile.devices.push_back(
+        {.busy = part(result.device_busy[device]),
+         .memory = static_cast<double>(result.peak_bytes[device]) / capacity});
   }
   return profile;
 }

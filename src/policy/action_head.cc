@@ -48,11 +48,10 @@ torch::Tensor DeviceHeadImpl::forward(const torch::Tensor& groups,
                                       const gnn::FeatureTensors& features,
                                       const IncumbentFeatures& incumbent) {
   auto actions = features.members.matmul(device_(features.devices)) +
-                       schemes_.index_select(0, features.scheme);  // [A, width]
-  auto pairs = pair_(features.actions);  // [N, A, width]
+                 schemes_.index_select(0, features.scheme);  // [A, width]
+  auto pairs = pair_(features.actions);                      // [N, A, width]
   if (options_.incumbent && incumbent.known()) {
-    actions =
-        actions + features.members.matmul(incumbent.devices.matmul(incumbent_devices_));
+    actions = actions + features.members.matmul(incumbent.devices.matmul(incumbent_devices_));
     const auto taken =
         incumbent.taken.unsqueeze(1) == torch::arange(pairs.size(1), incumbent.taken.options());
     pairs = pairs + taken.to(pairs.scalar_type()).unsqueeze(-1) * incumbent_taken_;

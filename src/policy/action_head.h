@@ -19,8 +19,8 @@ struct ActionHeadOptions {
   bool incumbent = false;  // whether it reads the incumbent
 };
 
-// What the simulator says of the best strategy so far (policy/feedback/incumbent.h). Undefined tensors:
-// nothing is known, and nothing is added anywhere.
+// What the simulator says of the best strategy so far (policy/feedback/incumbent.h). Undefined
+// tensors: nothing is known, and nothing is added anywhere.
 struct IncumbentFeatures {
   torch::Tensor groups;   // [N, kGroupFeedback]
   torch::Tensor devices;  // [M, kDeviceFeedback]

@@ -50,7 +50,8 @@ struct TrainConfig {
   std::int64_t fixed_devices = 0;  // M of the fixed head
   // Added to the logits of the four data-parallel actions before anything is learnt.
   double data_parallel_prior = 2.0;
-  // The network reads what the simulator says of the best strategy so far (policy/feedback/incumbent.h).
+  // The network reads what the simulator says of the best strategy so far
+  // (policy/feedback/incumbent.h).
   bool incumbent_features = false;
 
   double learning_rate = 1e-3;

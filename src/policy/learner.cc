@@ -218,7 +218,7 @@ void expect_finite(const PositionLoss& position, std::int64_t step, const Case& 
 // Positions of a step that ranks compute beside each other, one each.
 struct Round {
   std::vector<std::size_t> cases;
-  IncumbentFeatures incumbent;               // that the own position's passes read
+  IncumbentFeatures incumbent;       // that the own position's passes read
   std::optional<CaseLossInput> own;  // of this rank, if it has a position
 };
 

@@ -45,8 +45,7 @@ PolicyNetworkImpl::PolicyNetworkImpl(const TrainConfig& config)
   }
   // Zeros take no random number: all other weights are those of a network without.
   if (config.incumbent_features) {
-    incumbent_ =
-        register_parameter("incumbent", torch::zeros({kGroupFeedback, config.txl_width}));
+    incumbent_ = register_parameter("incumbent", torch::zeros({kGroupFeedback, config.txl_width}));
   }
 }
 
@@ -59,7 +58,7 @@ torch::Tensor PolicyNetworkImpl::forward(const gnn::FeatureTensors& features,
   const auto ops = encoder_->encode_ops(features);
   const auto embedding = encoder_->encode_groups(ops, features);
   auto sequence = group_(torch::cat({embedding, features.groups}, 1)) +
-                        device_(features.devices).mean(0, /*keepdim=*/true);
+                  device_(features.devices).mean(0, /*keepdim=*/true);
   if (incumbent_.defined() && incumbent.known()) {
     sequence = sequence + incumbent.groups.matmul(incumbent_);
   }

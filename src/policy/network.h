@@ -17,7 +17,8 @@ class PolicyNetworkImpl : public torch::nn::Module {
   explicit PolicyNetworkImpl(const TrainConfig& config);
   // log π(a_n) of every group, −1e9 where the action is masked.  → [N, A]
   // An incumbent is read by a network whose config has incumbent_features, by others ignored.
-  torch::Tensor forward(const gnn::FeatureTensors& features, const IncumbentFeatures& incumbent = {});
+  torch::Tensor forward(const gnn::FeatureTensors& features,
+                        const IncumbentFeatures& incumbent = {});
 
  private:
   std::int64_t fixed_devices_ = 0;  // 0: the head that reads device features

@@ -39,7 +39,8 @@ std::int64_t head(const TrainConfig& c) {
 
 std::int64_t parameter_count(const TrainConfig& c) {
   const std::int64_t width = c.gat_heads * c.gat_head_width;
-  return (c.incumbent_features ? kGroupFeedback * c.txl_width : 0) + encoder(c, width) + linear(width + gnn::feature_count(gnn::Subject::kGroup), c.txl_width) +
+  return (c.incumbent_features ? kGroupFeedback * c.txl_width : 0) + encoder(c, width) +
+         linear(width + gnn::feature_count(gnn::Subject::kGroup), c.txl_width) +
          linear(gnn::feature_count(gnn::Subject::kDevice), c.txl_width) + transformer(c) + head(c);
 }
 

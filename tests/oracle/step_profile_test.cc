@@ -70,7 +70,8 @@ class HandStep {
   PlanBuilder builder_;
 };
 
-// s [0,7) to device 1, c [7,16) there; a [0,5) on device 0, t [7,11) to device 1 under c, b [16,18).
+// s [0,7) to device 1, c [7,16) there; a [0,5) on device 0, t [7,11) to device 1 under c, b
+// [16,18).
 TEST(StepProfile, OfAStepByHand) {
   HandStep hand;
   const TaskId s = hand.add(TaskKind::kTransfer, 1, 7, hand.link(0));

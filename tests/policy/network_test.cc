@@ -78,9 +78,10 @@ TEST(PolicyNetwork, PassesOnADeviceAreThoseOfTheCpu) {
     const PolicyNetwork there = copy.with_weights_of(network);
     const auto features = features_of("heterog-8gpu");
     EXPECT_ANY_THROW(PolicyNetwork(there)->forward(features));
-    const IncumbentFeatures incumbent{.groups = torch::ones({features.groups.size(0), kGroupFeedback}),
-                              .devices = torch::ones({8, kDeviceFeedback}),
-                              .taken = torch::ones({features.groups.size(0)}, torch::kInt64)};
+    const IncumbentFeatures incumbent{
+        .groups = torch::ones({features.groups.size(0), kGroupFeedback}),
+        .devices = torch::ones({8, kDeviceFeedback}),
+        .taken = torch::ones({features.groups.size(0)}, torch::kInt64)};
     const auto here = log_probabilities(network, features, incumbent);
     const auto said = log_probabilities(there, features, incumbent);
     EXPECT_TRUE(said.is_cpu());

@@ -20,12 +20,13 @@ Profile simulated_profile() {
   };
 }
 
-IncumbentFeatures to_incumbent(const oracle::StepProfile& profile, const Case& c, const Actions& actions) {
+IncumbentFeatures to_incumbent(const oracle::StepProfile& profile, const Case& c,
+                               const Actions& actions) {
   const auto groups = static_cast<std::int64_t>(profile.groups.size());
   const auto devices = static_cast<std::int64_t>(c.problem->cluster->device_count());
   IncumbentFeatures incumbent{.groups = torch::zeros({groups, kGroupFeedback}),
-                      .devices = torch::zeros({devices, kDeviceFeedback}),
-                      .taken = to_tensor({actions})[0]};
+                              .devices = torch::zeros({devices, kDeviceFeedback}),
+                              .taken = to_tensor({actions})[0]};
   auto of_device = incumbent.devices.accessor<float, 2>();
   for (std::int64_t d = 0; d < devices; ++d) {
     const auto& device = profile.devices[DeviceId(static_cast<std::size_t>(d))];
@@ -46,7 +47,7 @@ IncumbentFeatures to_incumbent(const oracle::StepProfile& profile, const Case& c
 }
 
 const IncumbentFeatures& see(SeenIncumbent& kept, const Case& c, const Actions& actions,
-                     const Profile& profile) {
+                             const Profile& profile) {
   if (kept.actions == actions) return kept.seen;
   const auto said = profile(c, standalone_strategy(c, actions));
   kept = {actions, said ? to_incumbent(*said, c, actions) : IncumbentFeatures{}};
