@@ -273,8 +273,8 @@ TEST_F(IncumbentLearning, TellsApartWhatOnlyTheSimulatorKnows) {
     config.elite_weight = 0;
     Learner learner(config);
     learner.states.resize(2);
-    double reward = 0;
-    for (int step = 0; step < 250; ++step) {
+    double reward = -2;
+    for (int step = 0; step < 120 && reward < -1.1; ++step) {
       reward = learn_step(learner, {.cases = cases, .measure = measure, .profile = profile}, 0.001)
                    .mean_reward;
     }
