@@ -43,6 +43,9 @@ VARIANTS = {
     "the same, 4 passes": MIXED | {"finetune_elite_weight": 1, "proximal_passes": 4},
     "4 passes, floor of 0.5": MIXED | {"finetune_elite_weight": 1, "proximal_passes": 4,
                                        "entropy_floor": 0.5},
+    "the same, incumbent": MIXED | {"finetune_elite_weight": 1, "incumbent_features": True},
+    "4 passes, floor, incumbent": MIXED | {"finetune_elite_weight": 1, "proximal_passes": 4,
+                                           "entropy_floor": 0.5, "incumbent_features": True},
 }
 
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "oracle/step_profile.h"
+
 namespace heterog::oracle {
 
 double reward(Nanoseconds step, bool feasible) {
@@ -27,6 +29,11 @@ Measured judge(const cost::Problem& problem, Nanoseconds step,
   evaluation.feasible = evaluation.missing_bytes == 0;
   evaluation.reward = reward(step, evaluation.feasible);
   return {evaluation, std::move(peak_bytes)};
+}
+
+std::optional<StepProfile> Oracle::profile(const compiler::Strategy& /*strategy*/,
+                                           const graph::Grouping& /*groups*/) {
+  return std::nullopt;
 }
 
 }  // namespace heterog::oracle

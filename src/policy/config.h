@@ -50,6 +50,9 @@ struct TrainConfig {
   std::int64_t fixed_devices = 0;  // M of the fixed head
   // Added to the logits of the four data-parallel actions before anything is learnt.
   double data_parallel_prior = 2.0;
+  // The network reads what the simulator says of the best strategy so far
+  // (policy/feedback/incumbent.h).
+  bool incumbent_features = false;
 
   double learning_rate = 1e-3;
   double gradient_clip = 1.0;         // of the global norm
@@ -102,6 +105,12 @@ enum class RandomStream : std::uint64_t {
 inline Rng random_stream(const TrainConfig& config, RandomStream purpose) {
   return Rng(static_cast<std::uint64_t>(config.seed)).split(static_cast<std::uint64_t>(purpose));
 }
+
+// Columns of what a network reads of the incumbent: of a device busy and memory
+// (oracle::DeviceProfile); of a group 1, busy, slack and exposed (oracle::GroupProfile), and the
+// means of its devices' two.
+inline constexpr std::int64_t kDeviceFeedback = 2;
+inline constexpr std::int64_t kGroupFeedback = 4 + kDeviceFeedback;
 
 // Of the network that a config describes, counted without making it. A config that makes more than
 // the most is refused: training keeps four numbers for each, a gigabyte a number at the most.

@@ -47,6 +47,7 @@ void visit_fields(Config& c, Visitor&& visit) {
   visit("head_width", c.head_width, 1, 8192);
   visit("fixed_devices", c.fixed_devices, 0, static_cast<std::int64_t>(cluster::kMaxDevices));
   visit("data_parallel_prior", c.data_parallel_prior, -20.0, 20.0);
+  visit("incumbent_features", c.incumbent_features);
   visit("learning_rate", c.learning_rate, 1e-9, 10.0);
   visit("gradient_clip", c.gradient_clip, 1e-6, 1e9);
   visit("entropy_weight", c.entropy_weight, 0.0, 1e3);
@@ -201,7 +202,7 @@ TrainConfig read_train_config(const std::string& path,
 
 TrainConfig with_learning(const TrainConfig& config,
                           const std::vector<std::pair<std::string, std::string>>& overrides) {
-  constexpr std::array<std::string_view, 20> kLearning = {
+  constexpr std::array<std::string_view, 21> kLearning = {
       "samples",
       "gradient_clip",
       "entropy_floor",
@@ -222,6 +223,7 @@ TrainConfig with_learning(const TrainConfig& config,
       "finetune_elite_weight",
       "finetune_groups",
       "finetune_proposals",
+      "incumbent_features",
   };
   for (const auto& [key, text] : overrides) {
     VALIDATE(std::ranges::find(kLearning, key) != kLearning.end(),

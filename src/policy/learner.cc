@@ -218,6 +218,7 @@ void expect_finite(const PositionLoss& position, std::int64_t step, const Case& 
 // Positions of a step that ranks compute beside each other, one each.
 struct Round {
   std::vector<std::size_t> cases;
+  IncumbentFeatures incumbent;       // that the own position's passes read
   std::optional<CaseLossInput> own;  // of this rank, if it has a position
 };
 
@@ -260,12 +261,23 @@ PolicyNetwork passing(const Learner& learner, const LearningContext& context) {
 
 // For a further pass over the same draws, by what the network says now.
 void look_again(const Learner& learner, const PolicyNetwork& network, const Case& c,
-                CaseLossInput& input) {
+                const IncumbentFeatures& incumbent, CaseLossInput& input) {
   if (!input.before.defined()) {
     input.before = log_likelihood(input.log_probabilities, input.draws).detach();
     input.clip = learner.config.proximal_clip;
   }
-  input.log_probabilities = log_probabilities(network, c.features);
+  input.log_probabilities = log_probabilities(network, c.features, incumbent);
+}
+
+// What the passes of a turn read of the best so far. Not of the lesson itself, if that is the best:
+// the network would only learn to copy it.
+IncumbentFeatures incumbent_of(Learner& learner, const LearningContext& context, const Turn& turn) {
+  if (!learner.config.incumbent_features || !turn.edited) return {};
+  const CaseState& state = learner.states[turn.index];
+  if (state.lesson && state.lesson->actions == turn.edited->actions) return {};
+  learner.incumbents.resize(learner.states.size());
+  return see(learner.incumbents[turn.index], context.cases[turn.index], turn.edited->actions,
+             context.profile);
 }
 
 }  // namespace
@@ -309,10 +321,13 @@ TrainProgress learn_step(Learner& learner, const LearningContext& context, doubl
        first += static_cast<std::size_t>(context.team.size())) {
     std::vector<Turn> turns = turns_from(first, chosen, known, context.team);
     Turn* own = rank < turns.size() ? &turns[rank] : nullptr;
-    torch::Tensor said;
-    if (own != nullptr) said = log_probabilities(network, context.cases[own->index].features);
-    draw_and_judge(learner, context, said, own, turns);
     Round& round = rounds.emplace_back();
+    torch::Tensor said;
+    if (own != nullptr) {
+      round.incumbent = incumbent_of(learner, context, *own);
+      said = log_probabilities(network, context.cases[own->index].features, round.incumbent);
+    }
+    draw_and_judge(learner, context, said, own, turns);
     std::vector<CaseLossInput> inputs;
     for (Turn& turn : turns) {
       inputs.push_back(note_turn(learner, context.cases[turn.index], turn, share, progress));
@@ -331,7 +346,9 @@ TrainProgress learn_step(Learner& learner, const LearningContext& context, doubl
     learner.optimizer.zero_grad();
     network = passing(learner, context);
     for (Round& round : rounds) {
-      if (round.own) look_again(learner, network, context.cases[round.cases[rank]], *round.own);
+      if (round.own) {
+        look_again(learner, network, context.cases[round.cases[rank]], round.incumbent, *round.own);
+      }
       add_gradients(learner, context, round, network, share, entropy_weight, unsaid);
     }
     follow_gradients(learner);

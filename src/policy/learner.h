@@ -9,6 +9,7 @@
 
 #include "policy/api.h"
 #include "policy/case.h"
+#include "policy/feedback/incumbent.h"
 #include "policy/network.h"
 #include "policy/network_copy.h"
 #include "policy/team.h"
@@ -23,15 +24,17 @@ struct Learner {
   TrainConfig config;
   PolicyNetwork network;
   torch::optim::Adam optimizer;
-  std::vector<CaseState> states;  // one a case
-  std::int64_t step = 0;          // finished steps
+  std::vector<CaseState> states;          // one a case
+  std::vector<SeenIncumbent> incumbents;  // of each state's best: no checkpoint keeps them
+  std::int64_t step = 0;                  // finished steps
   std::int64_t evaluations = 0;
 };
 
 // What the loop needs but does not learn.
 struct LearningContext {
   std::span<const Case> cases;
-  Measure measure;  // all ranks': the same answers to the same strategies
+  Measure measure;                        // all ranks': the same answers to the same strategies
+  Profile profile = simulated_profile();  // the same
   Team& team = alone();
   NetworkCopy* copy = nullptr;  // that makes the passes; null: the learner's own network
 };

@@ -16,7 +16,9 @@ class PolicyNetworkImpl : public torch::nn::Module {
  public:
   explicit PolicyNetworkImpl(const TrainConfig& config);
   // log π(a_n) of every group, −1e9 where the action is masked.  → [N, A]
-  torch::Tensor forward(const gnn::FeatureTensors& features);
+  // An incumbent is read by a network whose config has incumbent_features, by others ignored.
+  torch::Tensor forward(const gnn::FeatureTensors& features,
+                        const IncumbentFeatures& incumbent = {});
 
  private:
   std::int64_t fixed_devices_ = 0;  // 0: the head that reads device features
@@ -26,6 +28,7 @@ class PolicyNetworkImpl : public torch::nn::Module {
   TransformerXl transformer_;
   DeviceHead device_head_{nullptr};
   FixedHead fixed_head_{nullptr};
+  torch::Tensor incumbent_;  // [kGroupFeedback, Transformer-XL]; undefined: none is read
 };
 TORCH_MODULE(PolicyNetwork);
 

@@ -17,14 +17,21 @@ PolicyNetwork NetworkCopy::with_weights_of(const PolicyNetwork& network) {
 
 void copy_weights(const PolicyNetwork& from, const PolicyNetwork& to) {
   const torch::NoGradGuard no_grad;
-  const auto weights = from->parameters();
-  auto copies = to->parameters();
-  for (std::size_t i = 0; i < weights.size(); ++i) copies[i].copy_(weights[i]);
+  const auto weights = from->named_parameters();
+  for (auto& copy : to->named_parameters()) {
+    const torch::Tensor* weight = weights.find(copy.key());
+    if (weight != nullptr) copy.value().copy_(*weight);
+  }
 }
 
-torch::Tensor log_probabilities(PolicyNetwork network, const gnn::FeatureTensors& features) {
+torch::Tensor log_probabilities(PolicyNetwork network, const gnn::FeatureTensors& features,
+                                const IncumbentFeatures& incumbent) {
   const torch::Device device = network->parameters().front().device();
-  return network->forward(gnn::on_device(features, device)).cpu();
+  IncumbentFeatures there = incumbent;
+  if (incumbent.known()) {
+    there = {incumbent.groups.to(device), incumbent.devices.to(device), incumbent.taken.to(device)};
+  }
+  return network->forward(gnn::on_device(features, device), there).cpu();
 }
 
 }  // namespace heterog::policy

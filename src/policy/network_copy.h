@@ -19,9 +19,11 @@ class NetworkCopy {
   PolicyNetwork network_;
 };
 
+// Those of the same name; others stay as they are.
 void copy_weights(const PolicyNetwork& from, const PolicyNetwork& to);
 
 // log π of every group, on the CPU, by a network wherever it is.  → [N, A]
-torch::Tensor log_probabilities(PolicyNetwork network, const gnn::FeatureTensors& features);
+torch::Tensor log_probabilities(PolicyNetwork network, const gnn::FeatureTensors& features,
+                                const IncumbentFeatures& incumbent = {});
 
 }  // namespace heterog::policy

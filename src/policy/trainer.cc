@@ -275,6 +275,10 @@ FinetuneResult finetune(const Policy& policy, oracle::Oracle& oracle,
           [&](const Case&, std::span<const compiler::Strategy> strategies) {
             return oracle.measure(strategies);
           },
+      .profile =
+          [&](const Case& c, const compiler::Strategy& strategy) {
+            return oracle.profile(strategy, c.problem->grouping);
+          },
       .copy = copy ? &*copy : nullptr};
 
   if (config.finetune_proposals) {
@@ -297,8 +301,14 @@ FinetuneResult finetune(const Policy& policy, oracle::Oracle& oracle,
   } while (!spent());
 
   const Scored& best = learner.states[0].best[0];
-  const Actions likely = most_likely(learner.network->forward(cases[0].features));
+  IncumbentFeatures incumbent;
+  if (config.incumbent_features) {
+    learner.incumbents.resize(1);
+    incumbent = see(learner.incumbents[0], cases[0], best.actions, context.profile);
+  }
+  const Actions likely = most_likely(learner.network->forward(cases[0].features, incumbent));
   TrainConfig saved = policy.config();  // fine-tuning does not change what the policy was made with
+  saved.incumbent_features = config.incumbent_features;  // but for weights that it has added
   return {.policy = make_policy(saved, learner.network),
           .strategy = standalone_strategy(cases[0], best.actions),
           .evaluation = best.evaluation,

@@ -71,14 +71,19 @@ TEST(PolicyNetwork, PassesOnADeviceAreThoseOfTheCpu) {
     TrainConfig config = tiny_config();
     config.head = head;
     config.fixed_devices = 8;
+    config.incumbent_features = true;
     const PolicyNetwork network = make_network(config, 1);
     NetworkCopy copy(config, torch::kCPU);
     move_to_fake_device(copy.with_weights_of(network));
     const PolicyNetwork there = copy.with_weights_of(network);
     const auto features = features_of("heterog-8gpu");
     EXPECT_ANY_THROW(PolicyNetwork(there)->forward(features));
-    const auto here = log_probabilities(network, features);
-    const auto said = log_probabilities(there, features);
+    const IncumbentFeatures incumbent{
+        .groups = torch::ones({features.groups.size(0), kGroupFeedback}),
+        .devices = torch::ones({8, kDeviceFeedback}),
+        .taken = torch::ones({features.groups.size(0)}, torch::kInt64)};
+    const auto here = log_probabilities(network, features, incumbent);
+    const auto said = log_probabilities(there, features, incumbent);
     EXPECT_TRUE(said.is_cpu());
     EXPECT_TRUE(said.equal(here));
     const Gradient expected = gradient_of(here.pow(2).sum(), network->parameters());

@@ -190,6 +190,23 @@ TEST_F(TeamTraining, FurtherPassesGiveTheBitsOfOneProcess) {
   expect_same_files("whole", "two");
 }
 
+// Each rank looks for itself at the incumbents of its positions, as the step found them.
+TEST_F(TeamTraining, IncumbentsAreTheSameWhoeverLooksAtThem) {
+  for (const int cases_per_step : {3, 6}) {  // every case of a step once, and twice
+    TrainConfig config = tiny_config(cases_per_step);
+    config.incumbent_features = true;
+    config.draws = "mixed";
+    config.proximal_passes = 2;
+    const std::string whole = fmt::format("whole-{}", cases_per_step);
+    train(config, {.out_dir = out(whole), .threads = 2});
+    for (const int ranks : {2, 3}) {
+      const std::string folder = fmt::format("{}-ranks-{}", ranks, cases_per_step);
+      EXPECT_THAT(train_with(ranks, config, folder), Each(""));
+      expect_same_files(whole, folder);
+    }
+  }
+}
+
 TEST_F(TeamTraining, LessonsAreTheSameWhoeverSearchesForThem) {
   const TrainConfig config = taught_config(3);
   train(config, {.out_dir = out("whole"), .threads = 2});

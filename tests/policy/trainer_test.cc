@@ -95,6 +95,28 @@ TEST_F(Training, KilledAnywhereResumesToTheSameBits) {
   }
 }
 
+// Profiles of incumbents are in no checkpoint: they are made again.
+TEST_F(Training, WithIncumbentsResumesToTheSameBits) {
+  TrainConfig config = tiny_config();
+  config.incumbent_features = true;
+  config.proximal_passes = 2;
+  train(config, {.out_dir = path("whole"), .threads = 2});
+  for (std::int64_t kill_at : {2, 5, 7}) {
+    const std::string folder = path(fmt::format("killed-{}", kill_at));
+    const auto stop = [&](const TrainProgress& now) {
+      if (now.step == kill_at) throw Killed();
+    };
+    EXPECT_THROW(train(config, {.out_dir = folder, .progress = stop}), Killed);
+    train(config, {.out_dir = folder, .start = StartFrom::kCheckpoint});
+    for (const char* file : {"/train.ckpt", "/policy.ckpt", "/train.log"}) {
+      EXPECT_TRUE(read_file(path("whole") + file) == read_file(folder + file)) << kill_at << file;
+    }
+  }
+  config.incumbent_features = false;
+  train(config, {.out_dir = path("without"), .threads = 2});
+  EXPECT_NE(read_file(path("without/train.log")), read_file(path("whole/train.log")));
+}
+
 TrainConfig taught_config(TrainConfig config) {
   config.clusters = {};
   config.random_cases = 5;
