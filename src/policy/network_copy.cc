@@ -17,14 +17,23 @@ PolicyNetwork NetworkCopy::with_weights_of(const PolicyNetwork& network) {
 
 void copy_weights(const PolicyNetwork& from, const PolicyNetwork& to) {
   const torch::NoGradGuard no_grad;
-  const auto weights = from->parameters();
-  auto copies = to->parameters();
-  for (std::size_t i = 0; i < weights.size(); ++i) copies[i].copy_(weights[i]);
+  const auto weights = from->named_parameters();
+  for (auto& copy : to->named_parameters()) {
+    const torch::Tensor* weight = weights.find(copy.key());
+    if (weight != nullptr) copy.value().copy_(*weight);
+  }
 }
 
-torch::Tensor log_probabilities(PolicyNetwork network, const gnn::FeatureTensors& features) {
+Said say(PolicyNetwork network, const Case& c) {
   const torch::Device device = network->parameters().front().device();
-  return network->forward(gnn::on_device(features, device)).cpu();
+  Said said = network->say(gnn::on_device(c.features, device));
+  said.log_probabilities = said.log_probabilities.cpu();
+  if (said.schedule.defined()) said.schedule = schedule_logits(said.schedule.cpu(), c.schedules);
+  return said;
+}
+
+Schedule likely_schedule(const Said& said, const Case& c) {
+  return said.schedule.defined() ? most_likely_schedule(said.schedule) : c.schedules.usual;
 }
 
 }  // namespace heterog::policy

@@ -3,6 +3,7 @@
 
 #include <torch/types.h>
 
+#include "policy/case.h"
 #include "policy/network.h"
 
 namespace heterog::policy {
@@ -21,7 +22,9 @@ class NetworkCopy {
 
 void copy_weights(const PolicyNetwork& from, const PolicyNetwork& to);
 
-// log π of every group, on the CPU, by a network wherever it is.  → [N, A]
-torch::Tensor log_probabilities(PolicyNetwork network, const gnn::FeatureTensors& features);
+// Of a case, on the CPU, by a network wherever it is; the schedule as the case's logits.
+Said say(PolicyNetwork network, const Case& c);
+// The case's usual one where the network has no head for schedules.
+Schedule likely_schedule(const Said& said, const Case& c);
 
 }  // namespace heterog::policy

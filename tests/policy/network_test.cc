@@ -49,7 +49,9 @@ TEST(PolicyNetwork, ParametersAreCountedWithoutMakingIt) {
   TrainConfig fixed = deep;
   fixed.head = "fixed";
   fixed.fixed_devices = 300;
-  for (const TrainConfig& config : {tiny_config(), deep, flat, fixed, TrainConfig{}}) {
+  TrainConfig scheduled = tiny_config();
+  scheduled.schedule = "learned";
+  for (const TrainConfig& config : {tiny_config(), deep, flat, fixed, scheduled, TrainConfig{}}) {
     std::int64_t made = 0;
     for (const auto& parameter : make_network(config, 1)->parameters()) made += parameter.numel();
     EXPECT_EQ(parameter_count(config), made);

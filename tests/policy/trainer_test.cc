@@ -95,6 +95,21 @@ TEST_F(Training, KilledAnywhereResumesToTheSameBits) {
   }
 }
 
+TEST_F(Training, WithSchedulesGivesTheSameBitsHoweverItRuns) {
+  TrainConfig config = tiny_config();
+  config.schedule = "learned";
+  config.draws = "mixed";
+  train(config, {.out_dir = path("whole"), .threads = 2});
+  const auto stop = [](const TrainProgress& now) {
+    if (now.step == 7) throw Killed();
+  };
+  EXPECT_THROW(train(config, {.out_dir = path("killed"), .threads = 1, .progress = stop}), Killed);
+  train(config, {.out_dir = path("killed"), .start = StartFrom::kCheckpoint, .threads = 1});
+  for (const char* file : {"/train.ckpt", "/policy.ckpt", "/train.log"}) {
+    EXPECT_TRUE(read_file(path("whole") + file) == read_file(path("killed") + file)) << file;
+  }
+}
+
 TrainConfig taught_config(TrainConfig config) {
   config.clusters = {};
   config.random_cases = 5;
