@@ -45,7 +45,7 @@ Draws draw_edits(const torch::Tensor& log_probabilities, const Actions& incumben
 // `more` after `draws`; both have stretches, and both schedules or neither.
 void append(Draws& draws, Draws more);
 
-// log π of each draw's actions: the mean over its stretches, 0 without any, or over its groups.  [S]
+// log π of each draw's actions: the mean over its stretches, 0 without any, or over its groups. [S]
 torch::Tensor log_likelihood(const torch::Tensor& log_probabilities, const Draws& draws);
 
 }  // namespace heterog::policy

@@ -18,8 +18,8 @@ namespace {
 // Their streams of random numbers, beyond any sample's.
 constexpr std::uint64_t kEdits = 1u << 20;
 constexpr std::uint64_t kSchedules = 1u << 21;
-// So many edits in a hundred are of the schedule: it has some ten neighbours, stretches have hundreds.
-constexpr std::uint64_t kScheduleEdits = 12;
+// One edit in so many is of the schedule: it has some ten neighbours, stretches have hundreds.
+constexpr std::uint64_t kScheduleEdits = 8;
 
 double mean_step_seconds(std::span<const planner::Evaluation> evaluations) {
   double sum = 0;
@@ -106,7 +106,8 @@ std::vector<Turn> turns_from(std::size_t first, std::span<const std::size_t> cho
   std::vector<Turn> turns;
   const std::size_t end = std::min(chosen.size(), first + static_cast<std::size_t>(team.size()));
   for (std::size_t i = first; i < end; ++i) {
-    turns.push_back({.position = i, .index = chosen[i], .edited = known[i], .draws = {}, .drawn = {}});
+    turns.push_back(
+        {.position = i, .index = chosen[i], .edited = known[i], .draws = {}, .drawn = {}});
   }
   return turns;
 }
@@ -127,14 +128,15 @@ Draws draw_actions(const TrainConfig& config, const torch::Tensor& log_probabili
   const std::int64_t edits = edits_of(config, turn);
   Draws draws = draw_runs(log_probabilities, config.samples - edits, rng);
   if (edits > 0) {
-    append(draws, draw_edits(log_probabilities, turn.edited->choice.actions, edits,
-                             rng.split(kEdits)));
+    append(draws,
+           draw_edits(log_probabilities, turn.edited->choice.actions, edits, rng.split(kEdits)));
   }
   return draws;
 }
 
 // Adds schedules, by what the network says. Edits have that of the best so far, some another option
-// for one of its decisions and no stretch in turn: what such a strategy gains is owed to that alone.
+// for one of its decisions and no stretch in turn: what such a strategy gains is owed to that
+// alone.
 void add_schedules(const TrainConfig& config, const torch::Tensor& logits, const Turn& turn,
                    const Rng& rng, Draws& draws) {
   const std::int64_t edits = edits_of(config, turn);
@@ -143,7 +145,7 @@ void add_schedules(const TrainConfig& config, const torch::Tensor& logits, const
     const Choice& edited = turn.edited->choice;
     Rng own = rng.split(s);
     ScheduleDraw draw{.schedule = edited.schedule, .end = 0};
-    if (own.below(100) < kScheduleEdits) draw = redraw(logits, edited.schedule, own);
+    if (own.below(kScheduleEdits) == 0) draw = redraw(logits, edited.schedule, own);
     if (draw.end > 0) {
       draws.actions[s] = edited.actions;
       draws.stretches[s].clear();

@@ -44,8 +44,7 @@ PolicyNetworkImpl::PolicyNetworkImpl(const TrainConfig& config)
   }
   if (config.schedule == "learned") {
     schedule_head_ = register_module(
-        "schedule",
-        ScheduleHead(config.txl_width, gnn::feature_count(gnn::Subject::kDevice)));
+        "schedule", ScheduleHead(config.txl_width, gnn::feature_count(gnn::Subject::kDevice)));
   }
 }
 

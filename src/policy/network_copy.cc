@@ -3,6 +3,8 @@
 
 #include <torch/torch.h>
 
+#include <utility>
+
 namespace heterog::policy {
 
 NetworkCopy::NetworkCopy(const TrainConfig& config, torch::Device device)
@@ -24,11 +26,17 @@ void copy_weights(const PolicyNetwork& from, const PolicyNetwork& to) {
   }
 }
 
-Said say(PolicyNetwork network, const Case& c) {
+Said say(PolicyNetwork network, const gnn::FeatureTensors& features) {
   const torch::Device device = network->parameters().front().device();
-  Said said = network->say(gnn::on_device(c.features, device));
+  Said said = network->say(gnn::on_device(features, device));
   said.log_probabilities = said.log_probabilities.cpu();
-  if (said.schedule.defined()) said.schedule = schedule_logits(said.schedule.cpu(), c.schedules);
+  if (said.schedule.defined()) said.schedule = said.schedule.cpu();
+  return said;
+}
+
+Said say(PolicyNetwork network, const Case& c) {
+  Said said = say(std::move(network), c.features);
+  if (said.schedule.defined()) said.schedule = schedule_logits(said.schedule, c.schedules);
   return said;
 }
 

@@ -22,7 +22,9 @@ class NetworkCopy {
 
 void copy_weights(const PolicyNetwork& from, const PolicyNetwork& to);
 
-// Of a case, on the CPU, by a network wherever it is; the schedule as the case's logits.
+// On the CPU, by a network wherever it is.
+Said say(PolicyNetwork network, const gnn::FeatureTensors& features);
+// Of a case: the schedule as its logits.
 Said say(PolicyNetwork network, const Case& c);
 // The case's usual one where the network has no head for schedules.
 Schedule likely_schedule(const Said& said, const Case& c);

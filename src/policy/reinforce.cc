@@ -89,9 +89,9 @@ CaseLoss case_loss(const CaseLossInput& input, double entropy_weight,
     objective =
         objective + imitation.elites * log_likelihood(log_p, {.actions = input.elites}).mean();
     if (input.schedule.defined()) {
-      objective = objective +
-                  imitation.elites *
-                      schedule_log_likelihood(input.schedule, input.elite_schedules).mean();
+      objective =
+          objective +
+          imitation.elites * schedule_log_likelihood(input.schedule, input.elite_schedules).mean();
     }
   }
   torch::Tensor lesson;

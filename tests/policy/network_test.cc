@@ -73,18 +73,23 @@ TEST(PolicyNetwork, PassesOnADeviceAreThoseOfTheCpu) {
     TrainConfig config = tiny_config();
     config.head = head;
     config.fixed_devices = 8;
+    config.schedule = "learned";
     const PolicyNetwork network = make_network(config, 1);
     NetworkCopy copy(config, torch::kCPU);
     move_to_fake_device(copy.with_weights_of(network));
     const PolicyNetwork there = copy.with_weights_of(network);
     const auto features = features_of("heterog-8gpu");
     EXPECT_ANY_THROW(PolicyNetwork(there)->forward(features));
-    const auto here = log_probabilities(network, features);
-    const auto said = log_probabilities(there, features);
-    EXPECT_TRUE(said.is_cpu());
-    EXPECT_TRUE(said.equal(here));
-    const Gradient expected = gradient_of(here.pow(2).sum(), network->parameters());
-    const Gradient gradient = gradient_of(said.pow(2).sum(), there->parameters());
+    const Said here = say(network, features), said = say(there, features);
+    EXPECT_TRUE(said.log_probabilities.is_cpu());
+    EXPECT_TRUE(said.log_probabilities.equal(here.log_probabilities));
+    EXPECT_TRUE(said.schedule.is_cpu());
+    EXPECT_TRUE(said.schedule.equal(here.schedule));
+    const auto loss = [](const Said& of) {
+      return of.log_probabilities.pow(2).sum() + (of.schedule - 1).pow(2).sum();
+    };
+    const Gradient expected = gradient_of(loss(here), network->parameters());
+    const Gradient gradient = gradient_of(loss(said), there->parameters());
     EXPECT_EQ(gradient.present, expected.present);
     EXPECT_TRUE(gradient.values.is_cpu());
     EXPECT_TRUE(gradient.values.equal(expected.values));
@@ -95,16 +100,16 @@ TEST(PolicyNetwork, ACopySaysTheSame) {
   const PolicyNetwork network = make_network(tiny_config(), 1);
   NetworkCopy copy(tiny_config(), torch::kCPU);
   const auto features = features_of("heterog-8gpu");
-  const auto said = log_probabilities(network, features);
+  const auto said = PolicyNetwork(network)->forward(features);
   const PolicyNetwork other = copy.with_weights_of(network);
-  EXPECT_TRUE(log_probabilities(other, features).equal(said));
+  EXPECT_TRUE(PolicyNetwork(other)->forward(features).equal(said));
   {
     const torch::NoGradGuard no_grad;
     for (auto& weights : network->parameters()) weights.mul_(1.1);
   }
-  EXPECT_TRUE(log_probabilities(other, features).equal(said));  // until it is told of them
-  EXPECT_TRUE(log_probabilities(copy.with_weights_of(network), features)
-                  .equal(log_probabilities(network, features)));
+  EXPECT_TRUE(PolicyNetwork(other)->forward(features).equal(said));  // until it is told of them
+  EXPECT_TRUE(copy.with_weights_of(network)->forward(features).equal(
+      PolicyNetwork(network)->forward(features)));
 }
 
 TEST(PolicyNetwork, MaskedActionsAreNeverLikely) {

@@ -203,7 +203,8 @@ TEST_F(TeamTraining, SchedulesThatAreLearntGiveTheBitsOfOneProcess) {
     EXPECT_THAT(train_with(ranks, config, folder), Each(""));
     expect_same_files("whole", folder);
   }
-  const std::string state = tensors::read_tensors(out("whole") + "/train.ckpt").metadata["progress"];
+  const std::string state =
+      tensors::read_tensors(out("whole") + "/train.ckpt").metadata["progress"];
   EXPECT_THAT(state, HasSubstr("schedule"));  // one of the best is not as usual
 }
 

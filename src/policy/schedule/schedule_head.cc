@@ -131,8 +131,8 @@ torch::Tensor schedule_log_likelihood(const torch::Tensor& logits,
     }
   }
   const auto options = torch::tensor(chosen, torch::kInt64).view({samples, kDecisions});
-  const auto rows = logits.unsqueeze(0) +
-                    torch::tensor(left_out).to(logits.dtype()).view({samples, kAllOptions});
+  const auto rows =
+      logits.unsqueeze(0) + torch::tensor(left_out).to(logits.dtype()).view({samples, kAllOptions});
   std::vector<torch::Tensor> parts;
   for (std::size_t d = 0; d < kDecisions; ++d) {
     const auto log_p = torch::log_softmax(rows.narrow(1, begin_of(d), size_of(d)), 1);

@@ -60,9 +60,7 @@ class OrdersAndBuckets : public testing::Test {
   // How much longer the step of the most likely schedule is than the best, after learning began at
   // the worst order.
   double learnt(TrainConfig config) {
-    const auto by_step = [](const auto& a, const auto& b) {
-      return a.second.step < b.second.step;
-    };
+    const auto by_step = [](const auto& a, const auto& b) { return a.second.step < b.second.step; };
     const auto best = std::ranges::min_element(known_, by_step);
     const auto worst = std::ranges::max_element(known_, by_step);
     std::vector<Case> cases;
@@ -75,7 +73,8 @@ class OrdersAndBuckets : public testing::Test {
     learner.states.resize(1);
     const Measure measure = [&](const Case&, std::span<const compiler::Strategy> strategies) {
       std::vector<oracle::Measured> measured;
-      for (const auto& strategy : strategies) measured.push_back({.evaluation = evaluation(strategy)});
+      for (const auto& strategy : strategies)
+        measured.push_back({.evaluation = evaluation(strategy)});
       return measured;
     };
     for (int step = 0; step < config.steps; ++step) {
@@ -121,9 +120,9 @@ TEST_F(OrdersAndBuckets, TheBestIsLearntByEditsImitationAndFurtherPasses) {
 class ScheduleFiles : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = (std::filesystem::temp_directory_path() /
-               fmt::format("heterog-schedule-test-{}", getpid()))
-                  .string();
+    folder_ =
+        (std::filesystem::temp_directory_path() / fmt::format("heterog-schedule-test-{}", getpid()))
+            .string();
     std::filesystem::create_directories(folder_);
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
