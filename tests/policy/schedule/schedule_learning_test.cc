@@ -117,6 +117,23 @@ TEST_F(OrdersAndBuckets, TheBestIsLearntByEditsImitationAndFurtherPasses) {
   }
 }
 
+// Adam moves a weight by no more than the learning rate at first, and not at all where it has no
+// gradient.
+TEST(ScheduleLearning, EveryPassMovesTheHead) {
+  TrainConfig config = learning_config();
+  const std::vector<Case> cases = load_cases(config);
+  ThreadPool threads(1);
+  for (config.proximal_passes = 1; config.proximal_passes <= 3; ++config.proximal_passes) {
+    Learner learner(config);
+    learner.states.resize(1);
+    learn_step(learner, {.cases = cases, .measure = simulated(threads)}, 0.01);
+    const auto bias = learner.network->named_parameters()["schedule.score.bias"];
+    const double passes = static_cast<double>(config.proximal_passes);
+    EXPECT_GT(bias.abs().max().item<double>(), (passes - 0.5) * config.learning_rate);
+    EXPECT_LT(bias.abs().max().item<double>(), (passes + 0.1) * config.learning_rate);
+  }
+}
+
 class ScheduleFiles : public testing::Test {
  protected:
   void SetUp() override {
