@@ -194,6 +194,7 @@ TEST_F(TeamTraining, FurtherPassesGiveTheBitsOfOneProcess) {
 TEST_F(TeamTraining, SchedulesThatAreLearntGiveTheBitsOfOneProcess) {
   TrainConfig config = tiny_config(4);
   config.schedule = "learned";
+  config.elite_count = 4;
   config.draws = "mixed";
   config.samples = 20;
   config.proximal_passes = 2;

@@ -98,6 +98,7 @@ TEST_F(Training, KilledAnywhereResumesToTheSameBits) {
 TEST_F(Training, WithSchedulesGivesTheSameBitsHoweverItRuns) {
   TrainConfig config = tiny_config();
   config.schedule = "learned";
+  config.elite_count = 4;
   config.draws = "mixed";
   config.samples = 20;
   train(config, {.out_dir = path("whole"), .threads = 2});
