@@ -58,10 +58,13 @@ TEST(Schedule, ACaseAllowsWhatItsBatchAndItsSizeDo) {
   const ScheduleSpace few = scheduled_case(OrderPolicy::kRank, 3).schedules;
   EXPECT_TRUE(few.allows(kMicroBatches, 1));   // 2 of 3 samples
   EXPECT_FALSE(few.allows(kMicroBatches, 2));  // 4 of 3 samples
-  const Case wide = make_case("wide", support::wide_problem(), OrderPolicy::kRank);
-  ASSERT_TRUE(planner::evaluations_are_costly(*wide.problem));
-  EXPECT_TRUE(wide.schedules.allows(kMicroBatches, 0));
-  EXPECT_FALSE(wide.schedules.allows(kMicroBatches, 1));
+  const auto wide = cost::make_problem(
+      std::make_shared<const graph::ModelGraph>(graph::read_graph("models/vgg19-tiny.json.gz")),
+      std::make_shared<const cluster::Cluster>(support::wide_cluster()), cost::CalibratedModel(),
+      2048, {.max_groups = 4});
+  ASSERT_TRUE(planner::evaluations_are_costly(*wide));
+  EXPECT_TRUE(schedule_space(*wide, OrderPolicy::kRank).allows(kMicroBatches, 0));
+  EXPECT_FALSE(schedule_space(*wide, OrderPolicy::kRank).allows(kMicroBatches, 1));
 }
 
 TEST(Schedule, TheUsualOneIsTheStrategyAsItWas) {
