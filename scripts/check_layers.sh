@@ -30,7 +30,7 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
     may["comm"] = "base cluster cost/all_reduce_algorithm.h tensors"
     may["launch"] = "base cluster comm"
     may["gnn"] = "base graph cluster cost compiler/strategy.h space"
-    may["policy"] = "base graph cluster cost compiler/strategy.h space oracle planner gnn tensors comm launch"
+    may["policy"] = "base graph cluster cost compiler/strategy.h compiler/accumulate.h space oracle planner gnn tensors comm launch"
     may["runtime/program"] = "base operators graph cluster cost compiler/plan.h comm/device_sets.h launch/terms.h"
     may["runtime/kernels"] = "base operators graph cluster cost compiler/plan.h tensors runtime/program"
     may["runtime/exec"] = may["runtime/kernels"] " comm runtime/kernels"

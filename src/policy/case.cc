@@ -85,7 +85,14 @@ Case make_case(std::string name, std::unique_ptr<const cost::Problem> problem,
   c.features = gnn::to_tensors(gnn::make_features(*c.problem, actions));
   c.group_weights = group_weights(*c.problem);
   c.order = order;
+  c.schedules = schedule_space(*c.problem, order);
   return c;
+}
+
+std::vector<Choice> with_schedule(std::vector<Actions> actions, const Schedule& schedule) {
+  std::vector<Choice> choices;
+  for (Actions& one : actions) choices.push_back({std::move(one), schedule});
+  return choices;
 }
 
 std::vector<Case> load_cases(const TrainConfig& config, const std::function<bool()>& stopped) {
@@ -128,13 +135,13 @@ compiler::Strategy strategy_of(const Case& c, const Actions& actions) {
   return strategy;
 }
 
-compiler::Strategy standalone_strategy(const Case& c, const Actions& actions) {
-  compiler::Strategy strategy = strategy_of(c, actions);
+compiler::Strategy standalone_strategy(const Case& c, const Choice& choice) {
+  compiler::Strategy strategy = strategy_of(c, choice.actions);
   strategy.unit_of_op.reserve(c.problem->graph->op_count());
   for (OpId op : c.problem->graph->op_ids()) {
     strategy.unit_of_op.push_back(UnitId(c.problem->grouping.group_of[op].value()));
   }
-  return strategy;
+  return scheduled(*c.problem, std::move(strategy), choice.schedule);
 }
 
 Measure simulated(ThreadPool& threads) {
@@ -143,10 +150,10 @@ Measure simulated(ThreadPool& threads) {
   };
 }
 
-std::vector<planner::Evaluation> evaluate_samples(const Case& c, std::span<const Actions> samples,
+std::vector<planner::Evaluation> evaluate_samples(const Case& c, std::span<const Choice> samples,
                                                   const Measure& measure) {
   std::vector<compiler::Strategy> strategies;
-  for (const Actions& actions : samples) strategies.push_back(standalone_strategy(c, actions));
+  for (const Choice& choice : samples) strategies.push_back(standalone_strategy(c, choice));
   std::vector<planner::Evaluation> evaluations;
   for (const oracle::Measured& measured : measure(c, strategies)) {
     evaluations.push_back(measured.evaluation);
@@ -168,11 +175,11 @@ std::vector<Actions> plain_strategies(const Case& c) {
   return strategies;
 }
 
-void keep_best(std::vector<Scored>& best, std::span<const Actions> samples,
+void keep_best(std::vector<Scored>& best, std::span<const Choice> samples,
                std::span<const planner::Evaluation> evaluations, std::size_t count) {
   for (std::size_t i = 0; i < samples.size(); ++i) {
     const bool known = std::any_of(best.begin(), best.end(),
-                                   [&](const Scored& s) { return s.actions == samples[i]; });
+                                   [&](const Scored& s) { return s.choice == samples[i]; });
     if (known) continue;
     const auto place = std::upper_bound(
         best.begin(), best.end(), evaluations[i],

@@ -16,6 +16,7 @@
 #include "policy/config.h"
 #include "policy/reinforce.h"
 #include "policy/rollout.h"
+#include "policy/schedule/schedule.h"
 #include "space/action_space.h"
 
 namespace heterog::policy {
@@ -30,11 +31,20 @@ struct Case {
   // a little for its own sake. They add up to 1. Searches leave what matters little as it happens
   // to be.
   std::vector<double> group_weights;
-  compiler::OrderPolicy order = compiler::OrderPolicy::kRank;  // of every strategy of the case
+  compiler::OrderPolicy order = compiler::OrderPolicy::kRank;  // where no schedule is learnt
+  ScheduleSpace schedules;
 };
 
-struct Scored {
+// A strategy of a case.
+struct Choice {
   Actions actions;
+  Schedule schedule{};
+  friend bool operator==(const Choice&, const Choice&) = default;
+};
+std::vector<Choice> with_schedule(std::vector<Actions> actions, const Schedule& schedule);
+
+struct Scored {
+  Choice choice;
   planner::Evaluation evaluation;
 };
 
@@ -71,9 +81,9 @@ std::unique_ptr<const cost::Problem> regrouped(const cost::Problem& problem, int
 
 // The strategy of `actions` in the case's order.
 compiler::Strategy strategy_of(const Case& c, const Actions& actions);
-// The same with its units spelled out, so that it fits the problem whatever that
+// With its schedule, and with its units spelled out, so that it fits the problem whatever that
 // problem's own groups are.
-compiler::Strategy standalone_strategy(const Case& c, const Actions& actions);
+compiler::Strategy standalone_strategy(const Case& c, const Choice& choice);
 
 // Strategies that everybody knows: every group by one of space::kReplicated, in their order; then
 // the groups in contiguous blocks on single devices, in proportion to their memory and their speed.
@@ -87,11 +97,11 @@ using Measure = std::function<std::vector<oracle::Measured>(
 Measure simulated(ThreadPool& threads);
 
 // Parallel to `samples`.
-std::vector<planner::Evaluation> evaluate_samples(const Case& c, std::span<const Actions> samples,
+std::vector<planner::Evaluation> evaluate_samples(const Case& c, std::span<const Choice> samples,
                                                   const Measure& measure);
 
 // Keeps the best `count` distinct strategies, the best first; ties keep the older.
-void keep_best(std::vector<Scored>& best, std::span<const Actions> samples,
+void keep_best(std::vector<Scored>& best, std::span<const Choice> samples,
                std::span<const planner::Evaluation> evaluations, std::size_t count);
 
 }  // namespace heterog::policy

@@ -40,13 +40,15 @@ Json actions_json(const Actions& actions) {
   return json;
 }
 
-Json state_json(const CaseState& state, const std::string& name) {
+Json state_json(const CaseState& state, const Case& c) {
   Json best = Json::array();
   for (const Scored& scored : state.best) {
-    best.push_back({{"actions", actions_json(scored.actions)},
+    best.push_back({{"actions", actions_json(scored.choice.actions)},
                     {"evaluation", evaluation_json(scored.evaluation)}});
+    const Schedule& schedule = scored.choice.schedule;
+    if (schedule != c.schedules.usual) best.back()["schedule"] = schedule;
   }
-  Json json = {{"name", name},
+  Json json = {{"name", c.name},
                {"taught", state.taught},
                {"average", {state.average.updates, state.average.mean, state.average.variance}},
                {"baseline", evaluation_json(state.baseline)},
@@ -91,6 +93,18 @@ Actions parse_actions(const JsonValue& value, const Case& c) {
   return actions;
 }
 
+Schedule parse_schedule(const JsonValue& value, const Case& c) {
+  Schedule schedule{};
+  const std::vector<JsonValue> items = row(value, kDecisions);
+  for (std::size_t d = 0; d < kDecisions; ++d) {
+    const auto last = static_cast<std::int64_t>(kOptions[d]) - 1;
+    schedule[d] = static_cast<std::uint8_t>(items[d].as_int(0, last));
+    VALIDATE(c.schedules.allows(d, schedule[d]), "{}: is nothing that the case may decide",
+             items[d].where());
+  }
+  return schedule;
+}
+
 CaseState parse_state(const JsonValue& value, const Case& c, const TrainConfig& config) {
   JsonObject object(value);
   const std::string name = object.string("name");
@@ -103,8 +117,12 @@ CaseState parse_state(const JsonValue& value, const Case& c, const TrainConfig& 
            value.where(), best.size(), elites_kept(config));
   for (const JsonValue& item : best) {
     JsonObject scored(item);
-    state.best.push_back({.actions = parse_actions(scored.required("actions"), c),
+    state.best.push_back({.choice = {.actions = parse_actions(scored.required("actions"), c),
+                                     .schedule = c.schedules.usual},
                           .evaluation = parse_evaluation(scored.required("evaluation"))});
+    if (scored.has("schedule")) {
+      state.best.back().choice.schedule = parse_schedule(scored.required("schedule"), c);
+    }
     scored.finish();
   }
   state.taught = object.required("taught").as_bool();
@@ -270,7 +288,7 @@ TensorFile learner_file(Learner& learner, std::span<const Case> cases) {
   TensorFile file = head_and_network(learner.config, learner.network);
   Json states = Json::array();
   for (std::size_t i = 0; i < cases.size(); ++i) {
-    states.push_back(state_json(learner.states[i], cases[i].name));
+    states.push_back(state_json(learner.states[i], cases[i]));
   }
   file.metadata["progress"] = Json{{"step", learner.step},
                                    {"evaluations", learner.evaluations},

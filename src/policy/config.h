@@ -77,6 +77,9 @@ struct TrainConfig {
   // Schedule of the simulated strategies: rank, rank-queued, rank-reserve, fifo, or the fastest of
   // rank, rank-queued and fifo.
   std::string order = "faster";
+  // Order, buckets, micro-batches and recomputation: "case", that order and nothing else;
+  // "learned", by a head of their own, which begins there.
+  std::string schedule = "case";
   std::int64_t elite_count = 1;  // best distinct strategies of a case that are imitated
   double elite_weight = 1.0;     // of the imitation against the policy gradient; 0: none
   std::int64_t elite_from = 0;   // the first step that imitates

@@ -62,6 +62,7 @@ void visit_fields(Config& c, Visitor&& visit) {
   visit("normalize_advantage", c.normalize_advantage);
   visit("advantage_clip", c.advantage_clip, 1e-3, 1e9);
   visit("order", c.order);
+  visit("schedule", c.schedule);
   visit("elite_count", c.elite_count, 0, 1000);
   visit("elite_weight", c.elite_weight, 0.0, 1e3);
   visit("elite_from", c.elite_from, 0, kMaxSteps);
@@ -140,6 +141,9 @@ void check_config(const TrainConfig& c, const std::string& source) {
   VALIDATE(std::find(kOrders.begin(), kOrders.end(), c.order) != kOrders.end(),
            "{}: order: is \"{}\", must be faster, {}", source, printable(c.order),
            compiler::kPlainOrders);
+  VALIDATE(c.schedule == "case" || c.schedule == "learned",
+           "{}: schedule: is \"{}\", must be \"case\" or \"learned\"", source,
+           printable(c.schedule));
   check_draws(c.draws, "draws", source);
   check_draws(c.finetune_draws, "finetune_draws", source);
   VALIDATE(c.baseline == "moving" || c.baseline == "others",
@@ -202,7 +206,7 @@ TrainConfig read_train_config(const std::string& path,
 
 TrainConfig with_learning(const TrainConfig& config,
                           const std::vector<std::pair<std::string, std::string>>& overrides) {
-  constexpr std::array<std::string_view, 21> kLearning = {
+  constexpr std::array<std::string_view, 22> kLearning = {
       "samples",
       "gradient_clip",
       "entropy_floor",
@@ -214,6 +218,7 @@ TrainConfig with_learning(const TrainConfig& config,
       "normalize_advantage",
       "advantage_clip",
       "order",
+      "schedule",
       "elite_count",
       "elite_from",
       "imitate_plain",

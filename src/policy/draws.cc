@@ -122,6 +122,7 @@ Draws draw_edits(const torch::Tensor& log_probabilities, const Actions& incumben
 void append(Draws& draws, Draws more) {
   std::ranges::move(more.actions, std::back_inserter(draws.actions));
   std::ranges::move(more.stretches, std::back_inserter(draws.stretches));
+  std::ranges::move(more.schedules, std::back_inserter(draws.schedules));
 }
 
 torch::Tensor log_likelihood(const torch::Tensor& log_probabilities, const Draws& draws) {
@@ -141,7 +142,7 @@ torch::Tensor log_likelihood(const torch::Tensor& log_probabilities, const Draws
       sample_of_stretch.push_back(static_cast<std::int64_t>(s));
       groups_in.push_back(static_cast<double>(stretch.end - stretch.begin));
     }
-    stretches_in.push_back(static_cast<double>(draws.stretches[s].size()));
+    stretches_in.push_back(std::max(1.0, static_cast<double>(draws.stretches[s].size())));
   }
   const auto as_values = [&](const std::vector<double>& values) {
     return torch::tensor(values, torch::kFloat64).to(log_probabilities.dtype());

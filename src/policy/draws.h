@@ -9,6 +9,7 @@
 
 #include "base/rng.h"
 #include "policy/rollout.h"
+#include "policy/schedule/schedule.h"
 
 namespace heterog::policy {
 
@@ -27,6 +28,7 @@ struct Draws {
   std::vector<Actions> actions;  // S
   // S, or empty: every group was drawn by itself. Groups outside of all stretches were not drawn.
   std::vector<std::vector<DrawnRun>> stretches = {};
+  std::vector<ScheduleDraw> schedules = {};  // S, or empty: nobody draws schedules
 };
 
 // Strategy s depends on (rng, s) alone.  log_probabilities [N, A]
@@ -40,10 +42,10 @@ Draws draw_runs(const torch::Tensor& log_probabilities, std::int64_t samples, co
 Draws draw_edits(const torch::Tensor& log_probabilities, const Actions& incumbent,
                  std::int64_t samples, const Rng& rng);
 
-// `more` after `draws`; both have stretches.
+// `more` after `draws`; both have stretches, and both schedules or neither.
 void append(Draws& draws, Draws more);
 
-// log π of each draw: the mean over its stretches, or over its groups.  [S]
+// log π of each draw's actions: the mean over its stretches, 0 without any, or over its groups. [S]
 torch::Tensor log_likelihood(const torch::Tensor& log_probabilities, const Draws& draws);
 
 }  // namespace heterog::policy

@@ -15,7 +15,11 @@
 namespace heterog::policy {
 namespace {
 
-constexpr std::uint64_t kEdits = 1u << 20;  // their stream of random numbers, beyond any sample's
+// Their streams of random numbers, beyond any sample's.
+constexpr std::uint64_t kEdits = 1u << 20;
+constexpr std::uint64_t kSchedules = 1u << 21;
+// One edit in so many is of the schedule: it has some ten neighbours, stretches have hundreds.
+constexpr std::uint64_t kScheduleEdits = 8;
 
 double mean_step_seconds(std::span<const planner::Evaluation> evaluations) {
   double sum = 0;
@@ -27,20 +31,19 @@ double feasible_seconds(const planner::Evaluation& e) {
   return e.feasible ? to_seconds(e.step) : 0.0;
 }
 
-std::vector<Actions> elites_of(const CaseState& state, const TrainConfig& config) {
-  std::vector<Actions> elites;
+void add_elites(const CaseState& state, const TrainConfig& config, CaseLossInput& input) {
   for (const Scored& scored : state.best) {
-    if (static_cast<std::int64_t>(elites.size()) < config.elite_count) {
-      elites.push_back(scored.actions);
+    if (static_cast<std::int64_t>(input.elites.size()) < config.elite_count) {
+      input.elites.push_back(scored.choice.actions);
+      input.elite_schedules.push_back({.schedule = scored.choice.schedule});
     }
   }
-  return elites;
 }
 
 // Notes what has been simulated of a case before its first step: the baseline to report, the first
 // strategies to imitate, and what the case's lesson is worth in actions. `first`: the plain
 // strategies, then the lesson's, if it has one.
-void begin_case(Learner& learner, std::size_t index, std::span<const Actions> first,
+void begin_case(Learner& learner, std::size_t index, std::span<const Choice> first,
                 std::span<const planner::Evaluation> evaluations) {
   CaseState& state = learner.states[index];
   const std::size_t plain = first.size() - (state.lesson ? 1 : 0);
@@ -63,8 +66,10 @@ void begin_cases(Learner& learner, const LearningContext& context,
     const CaseState& state = learner.states[index];
     if (state.baseline.step != 0 || std::ranges::find(fresh, index) != fresh.end()) continue;
     fresh.push_back(index);
-    asked.push_back({&context.cases[index], plain_strategies(context.cases[index])});
-    if (state.lesson) asked.back().strategies.push_back(state.lesson->actions);
+    const Case& c = context.cases[index];
+    std::vector<Actions> first = plain_strategies(c);
+    if (state.lesson) first.push_back(state.lesson->actions);
+    asked.push_back({&c, with_schedule(std::move(first), c.schedules.usual)});
   }
   if (fresh.empty()) return;
   const auto evaluations = evaluate_together(context.team, context.measure, asked);
@@ -90,7 +95,8 @@ struct Turn {
   std::size_t position = 0;
   std::size_t index = 0;  // of the case
   std::optional<Scored> edited;
-  Draws draws;                                   // stretches: on the rank that drew them alone
+  Draws draws;  // on the rank that drew them alone
+  std::vector<Choice> drawn;
   std::vector<planner::Evaluation> evaluations;  // of these
 };
 
@@ -100,7 +106,8 @@ std::vector<Turn> turns_from(std::size_t first, std::span<const std::size_t> cho
   std::vector<Turn> turns;
   const std::size_t end = std::min(chosen.size(), first + static_cast<std::size_t>(team.size()));
   for (std::size_t i = first; i < end; ++i) {
-    turns.push_back({.position = i, .index = chosen[i], .edited = known[i], .draws = {}});
+    turns.push_back(
+        {.position = i, .index = chosen[i], .edited = known[i], .draws = {}, .drawn = {}});
   }
   return turns;
 }
@@ -112,18 +119,47 @@ std::int64_t edits_of(const TrainConfig& config, const Turn& turn) {
   return config.draws == "mixed" ? config.samples / 2 : 0;
 }
 
-// Strategies of a turn's case by what the network says, and by the best so far.
-Draws draw(const TrainConfig& config, const torch::Tensor& log_probabilities, const Turn& turn,
-           const Rng& rng) {
+// Actions of a turn's case by what the network says, and by the best so far.
+Draws draw_actions(const TrainConfig& config, const torch::Tensor& log_probabilities,
+                   const Turn& turn, const Rng& rng) {
   if (config.draws == "groups") {
     return {.actions = sample_actions(log_probabilities, config.samples, rng)};
   }
   const std::int64_t edits = edits_of(config, turn);
   Draws draws = draw_runs(log_probabilities, config.samples - edits, rng);
   if (edits > 0) {
-    append(draws, draw_edits(log_probabilities, turn.edited->actions, edits, rng.split(kEdits)));
+    append(draws,
+           draw_edits(log_probabilities, turn.edited->choice.actions, edits, rng.split(kEdits)));
   }
   return draws;
+}
+
+// Adds schedules, by what the network says. Edits have that of the best so far, some another option
+// for one of its decisions and no stretch in turn: what such a strategy gains is owed to that
+// alone.
+void add_schedules(const TrainConfig& config, const torch::Tensor& logits, const Turn& turn,
+                   const Rng& rng, Draws& draws) {
+  const std::int64_t edits = edits_of(config, turn);
+  draws.schedules = draw_schedules(logits, config.samples - edits, rng);
+  for (std::size_t s = draws.schedules.size(); s < draws.actions.size(); ++s) {
+    const Choice& edited = turn.edited->choice;
+    Rng own = rng.split(s);
+    ScheduleDraw draw{.schedule = edited.schedule, .end = 0};
+    if (own.below(kScheduleEdits) == 0) draw = redraw(logits, edited.schedule, own);
+    if (draw.end > 0) {
+      draws.actions[s] = edited.actions;
+      draws.stretches[s].clear();
+    }
+    draws.schedules.push_back(draw);
+  }
+}
+
+std::vector<Choice> choices_of(const Draws& draws, const Schedule& usual) {
+  std::vector<Choice> choices = with_schedule(draws.actions, usual);
+  for (std::size_t s = 0; s < draws.schedules.size(); ++s) {
+    choices[s].schedule = draws.schedules[s].schedule;
+  }
+  return choices;
 }
 
 // What each strategy of a turn is worth, `average` with them in it; of edits, beside what was
@@ -143,22 +179,27 @@ std::vector<double> worth(const TrainConfig& config, const Turn& turn,
   return all;
 }
 
-// Samples of all turns, drawn by their owners, and what they are worth. `log_probabilities`: of
-// `own`, the turn of this rank, which may be none.
-void draw_and_judge(const Learner& learner, const LearningContext& context,
-                    const torch::Tensor& log_probabilities, Turn* own, std::span<Turn> turns) {
+// Samples of all turns, drawn by their owners, and what they are worth. `said`: of `own`, the turn
+// of this rank, which may be none.
+void draw_and_judge(const Learner& learner, const LearningContext& context, const Said& said,
+                    Turn* own, std::span<Turn> turns) {
   const std::int64_t samples = learner.config.samples;
   if (samples == 0) return;
-  std::vector<std::vector<Actions>> drawn(turns.size());
+  std::vector<std::vector<Choice>> drawn(turns.size());
   std::vector<std::size_t> groups;
   for (const Turn& turn : turns) {
     groups.push_back(context.cases[turn.index].problem->grouping.count());
   }
   if (own != nullptr) {
     const Rng rng = random_stream(learner.config, RandomStream::kSampling)
-                        .split(static_cast<std::uint64_t>(learner.step));
-    own->draws = draw(learner.config, log_probabilities, *own, rng.split(own->position));
-    drawn[static_cast<std::size_t>(own - turns.data())] = own->draws.actions;
+                        .split(static_cast<std::uint64_t>(learner.step))
+                        .split(own->position);
+    own->draws = draw_actions(learner.config, said.log_probabilities, *own, rng);
+    if (said.schedule.defined()) {
+      add_schedules(learner.config, said.schedule, *own, rng.split(kSchedules), own->draws);
+    }
+    drawn[static_cast<std::size_t>(own - turns.data())] =
+        choices_of(own->draws, context.cases[own->index].schedules.usual);
   }
   gather_samples(context.team, groups, static_cast<std::size_t>(samples), drawn);
   std::vector<Asked> asked;
@@ -167,7 +208,7 @@ void draw_and_judge(const Learner& learner, const LearningContext& context,
   }
   const auto evaluations = evaluate_together(context.team, context.measure, asked);
   for (std::size_t i = 0; i < turns.size(); ++i) {
-    turns[i].draws.actions = std::move(drawn[i]);
+    turns[i].drawn = std::move(drawn[i]);
     turns[i].evaluations = evaluations[i];
   }
 }
@@ -181,7 +222,7 @@ CaseLossInput note_turn(Learner& learner, const Case& c, Turn& turn, double shar
   CaseLossInput input{};
   CaseProgress seen{.name = c.name};
   if (config.samples > 0) {
-    keep_best(state.best, turn.draws.actions, turn.evaluations, elites_kept(config));
+    keep_best(state.best, turn.drawn, turn.evaluations, elites_kept(config));
     std::vector<double> rewards;
     for (const planner::Evaluation& e : turn.evaluations) rewards.push_back(e.reward);
     state.average = updated(state.average, rewards, config.baseline_decay);
@@ -191,7 +232,7 @@ CaseLossInput note_turn(Learner& learner, const Case& c, Turn& turn, double shar
         share * std::accumulate(rewards.begin(), rewards.end(), 0.0) / rewards.size();
     seen.mean_step_seconds = mean_step_seconds(turn.evaluations);
   }
-  if (learner.step >= config.elite_from) input.elites = elites_of(state, config);
+  if (learner.step >= config.elite_from) add_elites(state, config, input);
   if (state.lesson) {
     input.lesson = state.lesson->actions;
     input.lesson_weights = c.group_weights;
@@ -259,14 +300,22 @@ PolicyNetwork passing(const Learner& learner, const LearningContext& context) {
   return context.copy != nullptr ? context.copy->with_weights_of(learner.network) : learner.network;
 }
 
+// Of the pass that it is made from, but not of what the network said.
+void let_go(CaseLossInput& input) {
+  input.log_probabilities = input.log_probabilities.detach();
+  if (input.schedule.defined()) input.schedule = input.schedule.detach();
+}
+
 // For a further pass over the same draws, by what the network says now.
 void look_again(const Learner& learner, const PolicyNetwork& network, const Case& c,
                 const IncumbentFeatures& incumbent, CaseLossInput& input) {
   if (!input.before.defined()) {
-    input.before = log_likelihood(input.log_probabilities, input.draws).detach();
+    input.before = log_likelihood(input).detach();
     input.clip = learner.config.proximal_clip;
   }
-  input.log_probabilities = log_probabilities(network, c.features, incumbent);
+  const Said said = say(network, c, incumbent);
+  input.log_probabilities = said.log_probabilities;
+  input.schedule = said.schedule;
 }
 
 // What the passes of a turn read of the best so far. Not of the lesson itself, if that is the best:
@@ -274,9 +323,9 @@ void look_again(const Learner& learner, const PolicyNetwork& network, const Case
 IncumbentFeatures incumbent_of(Learner& learner, const LearningContext& context, const Turn& turn) {
   if (!learner.config.incumbent_features || !turn.edited) return {};
   const CaseState& state = learner.states[turn.index];
-  if (state.lesson && state.lesson->actions == turn.edited->actions) return {};
+  if (state.lesson && state.lesson->actions == turn.edited->choice.actions) return {};
   learner.incumbents.resize(learner.states.size());
-  return see(learner.incumbents[turn.index], context.cases[turn.index], turn.edited->actions,
+  return see(learner.incumbents[turn.index], context.cases[turn.index], turn.edited->choice,
              context.profile);
 }
 
@@ -322,10 +371,10 @@ TrainProgress learn_step(Learner& learner, const LearningContext& context, doubl
     std::vector<Turn> turns = turns_from(first, chosen, known, context.team);
     Turn* own = rank < turns.size() ? &turns[rank] : nullptr;
     Round& round = rounds.emplace_back();
-    torch::Tensor said;
+    Said said;
     if (own != nullptr) {
       round.incumbent = incumbent_of(learner, context, *own);
-      said = log_probabilities(network, context.cases[own->index].features, round.incumbent);
+      said = say(network, context.cases[own->index], round.incumbent);
     }
     draw_and_judge(learner, context, said, own, turns);
     std::vector<CaseLossInput> inputs;
@@ -335,10 +384,11 @@ TrainProgress learn_step(Learner& learner, const LearningContext& context, doubl
     }
     if (own != nullptr) {
       round.own = std::move(inputs[rank]);
-      round.own->log_probabilities = said;
+      round.own->log_probabilities = said.log_probabilities;
+      round.own->schedule = said.schedule;
     }
     add_gradients(learner, context, round, network, share, entropy_weight, progress);
-    if (round.own) round.own->log_probabilities = said.detach();  // lets go of the pass
+    if (round.own) let_go(*round.own);
   }
   follow_gradients(learner);
   TrainProgress unsaid;  // the log is of the first pass

@@ -47,10 +47,14 @@ PolicyNetworkImpl::PolicyNetworkImpl(const TrainConfig& config)
   if (config.incumbent_features) {
     incumbent_ = register_parameter("incumbent", torch::zeros({kGroupFeedback, config.txl_width}));
   }
+  if (config.schedule == "learned") {
+    schedule_head_ = register_module(
+        "schedule", ScheduleHead(config.txl_width, gnn::feature_count(gnn::Subject::kDevice)));
+  }
 }
 
-torch::Tensor PolicyNetworkImpl::forward(const gnn::FeatureTensors& features,
-                                         const IncumbentFeatures& incumbent) {
+Said PolicyNetworkImpl::say(const gnn::FeatureTensors& features,
+                            const IncumbentFeatures& incumbent) {
   VALIDATE(fixed_devices_ == 0 || fixed_devices_ == features.devices.size(0),
            "policy: its fixed head is for {} devices, the cluster has {}; use a policy whose head "
            "is \"device-features\"",
@@ -65,7 +69,9 @@ torch::Tensor PolicyNetworkImpl::forward(const gnn::FeatureTensors& features,
   const auto groups = transformer_(sequence);
   const auto logits =
       fixed_devices_ > 0 ? fixed_head_(groups) : device_head_(groups, features, incumbent);
-  return torch::log_softmax(logits.masked_fill(features.allowed.logical_not(), kMasked), 1);
+  Said said{torch::log_softmax(logits.masked_fill(features.allowed.logical_not(), kMasked), 1)};
+  if (!schedule_head_.is_empty()) said.schedule = schedule_head_(groups, features.devices);
+  return said;
 }
 
 PolicyNetwork make_network(const TrainConfig& config, std::uint64_t seed) {

@@ -44,7 +44,8 @@ std::vector<compiler::Strategy> propose(const Policy& policy, oracle::BatchEvalu
                                           : find_order(evaluator, policy.config().order);
   const Case c = make_case("", regrouped(evaluator.problem(), max_groups), order,
                            action_table(policy.config()));
-  const auto log_probabilities = policy.impl().network->forward(c.features);
+  const Said said = say(policy.impl().network, c);
+  const torch::Tensor& log_probabilities = said.log_probabilities;
   std::vector<Actions> proposed = decode_proposals(log_probabilities, c.group_weights);
   const auto wanted = static_cast<std::size_t>(samples) + 1;
   for (std::size_t next = proposed.size(); next < wanted; ++next) {
@@ -53,7 +54,9 @@ std::vector<compiler::Strategy> propose(const Policy& policy, oracle::BatchEvalu
   }
   proposed.resize(wanted);
   std::vector<compiler::Strategy> strategies;
-  for (const Actions& actions : proposed) strategies.push_back(standalone_strategy(c, actions));
+  for (const Choice& choice : with_schedule(std::move(proposed), likely_schedule(said, c))) {
+    strategies.push_back(standalone_strategy(c, choice));
+  }
   return strategies;
 }
 

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "policy/schedule/schedule_head.h"
 
 namespace heterog::policy {
 namespace {
@@ -56,18 +57,26 @@ std::vector<double> advantages_over_others(std::span<const double> rewards,
   return result;
 }
 
+torch::Tensor log_likelihood(const CaseLossInput& input) {
+  const auto of_actions = log_likelihood(input.log_probabilities, input.draws);
+  if (!input.schedule.defined()) return of_actions;
+  return of_actions + schedule_log_likelihood(input.schedule, input.draws.schedules);
+}
+
 CaseLoss case_loss(const CaseLossInput& input, double entropy_weight,
                    const ImitationWeights& imitation, const EntropyFloor& floor) {
   const auto& log_p = input.log_probabilities;
   // Masked actions have log π = −1e9 and π = 0; the product stays finite.
   const auto entropy = -(log_p.exp() * log_p).sum(1).mean();
-  torch::Tensor objective = entropy_weight * entropy;
-  if (floor.floor > 0) {
-    objective = objective - floor.weight * (floor.floor - entropy).clamp_min(0);
-  }
+  const auto worth_of = [&](const torch::Tensor& nats) {
+    const torch::Tensor worth = entropy_weight * nats;
+    return floor.floor > 0 ? worth - floor.weight * (floor.floor - nats).clamp_min(0) : worth;
+  };
+  torch::Tensor objective = worth_of(entropy);
+  if (input.schedule.defined()) objective = objective + worth_of(schedule_entropy(input.schedule));
   if (!input.draws.actions.empty()) {
     const auto advantage = torch::tensor(input.advantages, torch::kFloat64).to(log_p.dtype());
-    const auto likelihood = log_likelihood(log_p, input.draws);
+    const auto likelihood = log_likelihood(input);
     auto gain = advantage * likelihood;
     if (input.before.defined()) {
       const auto ratio = (likelihood - input.before).exp();
@@ -79,6 +88,11 @@ CaseLoss case_loss(const CaseLossInput& input, double entropy_weight,
   if (!input.elites.empty() && imitation.elites > 0) {
     objective =
         objective + imitation.elites * log_likelihood(log_p, {.actions = input.elites}).mean();
+    if (input.schedule.defined()) {
+      objective =
+          objective +
+          imitation.elites * schedule_log_likelihood(input.schedule, input.elite_schedules).mean();
+    }
   }
   torch::Tensor lesson;
   if (!input.lesson.empty() && imitation.lesson > 0) {

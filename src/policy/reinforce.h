@@ -44,6 +44,10 @@ struct CaseLossInput {
   // A teacher's actions, and how much each group counts (N, together 1); both may be empty.
   Actions lesson;
   std::vector<double> lesson_weights;
+  // Logits of the schedule [kAllOptions], and those of the elites. Undefined: nothing is learnt of
+  // schedules.
+  torch::Tensor schedule = {};
+  std::vector<ScheduleDraw> elite_schedules = {};
   // log π of each draw when it was drawn, S, for a further pass over the same draws: the objective
   // is then PPO's with its ratio held to 1 ± clip. Undefined in the first pass.
   torch::Tensor before = {};
@@ -54,6 +58,9 @@ struct CaseLoss {
   torch::Tensor entropy;  // scalar, nats a group
   torch::Tensor lesson;   // scalar: mean log π of the lesson, undefined without one
 };
+
+// log π of each draw, with its schedule.  [S]
+torch::Tensor log_likelihood(const CaseLossInput& input);
 
 // What imitation adds to the objective, times the mean log π of what is imitated.
 struct ImitationWeights {
@@ -71,7 +78,9 @@ struct EntropyFloor {
 // elites of log π(a) + weight · log π of the lesson), log π and H both per group. In a further pass
 // min(ρ (r − R̄), clamp(ρ, 1 ± clip) (r − R̄)), ρ = π(a) / π(a) when drawn, in place of the first
 // term (Schulman et al. 2017, equation 7); where ρ = 1 their gradients are the same. A step over
-// |G| cases averages this: minus its gradient is 1/|G| Σ ∇log π(a_g)(r_g − R_g) + λ∇H.
+// |G| cases averages this: minus its gradient is 1/|G| Σ ∇log π(a_g)(r_g − R_g) + λ∇H. Where
+// schedules are learnt, log π of a strategy has that of its schedule added, and H and its floor
+// count once more for the schedule, in nats a decision.
 CaseLoss case_loss(const CaseLossInput& input, double entropy_weight,
                    const ImitationWeights& imitation, const EntropyFloor& floor = {});
 

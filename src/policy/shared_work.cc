@@ -37,8 +37,8 @@ std::vector<std::vector<Evaluation>> evaluate_together(Team& team, const Measure
   Numbers own;
   std::size_t number = 0;
   for (const Asked& one : asked) {
-    std::vector<Actions> mine;
-    for (const Actions& strategy : one.strategies) {
+    std::vector<Choice> mine;
+    for (const Choice& strategy : one.strategies) {
       if (number++ % ranks == rank) mine.push_back(strategy);
     }
     if (mine.empty()) continue;
@@ -117,23 +117,26 @@ std::vector<PositionLoss> gather_losses(Team& team, std::size_t count, const Pos
 }
 
 void gather_samples(Team& team, std::span<const std::size_t> groups, std::size_t samples,
-                    std::span<std::vector<Actions>> drawn) {
+                    std::span<std::vector<Choice>> drawn) {
   const auto rank = static_cast<std::size_t>(team.rank());
   Numbers own;
   if (rank < drawn.size()) {
-    for (const Actions& actions : drawn[rank]) {
-      for (const space::ActionId action : actions) own.push_back(action.value());
+    for (const Choice& choice : drawn[rank]) {
+      for (const space::ActionId action : choice.actions) own.push_back(action.value());
+      own.insert(own.end(), choice.schedule.begin(), choice.schedule.end());
     }
   }
   const std::vector<Numbers> all = gather_numbers(team, own);
   for (std::size_t i = 0; i < drawn.size(); ++i) {
     if (i == rank) continue;
-    EXPECT(all[i].size() == samples * groups[i]);
+    EXPECT(all[i].size() == samples * (groups[i] + kDecisions));
+    auto at = all[i].begin();
     drawn[i].assign(samples, {});
-    for (std::size_t s = 0; s < samples; ++s) {
+    for (Choice& choice : drawn[i]) {
       for (std::size_t n = 0; n < groups[i]; ++n) {
-        drawn[i][s].emplace_back(static_cast<std::size_t>(all[i][s * groups[i] + n]));
+        choice.actions.emplace_back(static_cast<std::size_t>(*at++));
       }
+      for (std::uint8_t& option : choice.schedule) option = static_cast<std::uint8_t>(*at++);
     }
   }
 }

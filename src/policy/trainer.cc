@@ -13,8 +13,8 @@
 #include "policy/checkpoint_io.h"
 #include "policy/decode.h"
 #include "policy/learner.h"
-#include "policy/lessons.h"
 #include "policy/policy_impl.h"
+#include "policy/teaching/lessons.h"
 #include "policy/train_log_io.h"
 
 namespace heterog::policy {
@@ -22,7 +22,7 @@ namespace {
 
 // Of what ranks tell each other while they train: counts up whenever two builds would
 // misunderstand.
-constexpr int kExchange = 1;
+constexpr int kExchange = 2;
 
 // Owned by one run: where it writes.
 class RunFolder {
@@ -282,8 +282,10 @@ FinetuneResult finetune(const Policy& policy, oracle::Oracle& oracle,
       .copy = copy ? &*copy : nullptr};
 
   if (config.finetune_proposals) {
-    const std::vector<Actions> proposals =
-        decode_proposals(learner.network->forward(cases[0].features), cases[0].group_weights);
+    const Said said = say(learner.network, cases[0]);
+    const std::vector<Choice> proposals =
+        with_schedule(decode_proposals(said.log_probabilities, cases[0].group_weights),
+                      likely_schedule(said, cases[0]));
     keep_best(learner.states[0].best, proposals,
               evaluate_samples(cases[0], proposals, context.measure), elites_kept(config));
     learner.evaluations += static_cast<std::int64_t>(proposals.size());
@@ -304,13 +306,15 @@ FinetuneResult finetune(const Policy& policy, oracle::Oracle& oracle,
   IncumbentFeatures incumbent;
   if (config.incumbent_features) {
     learner.incumbents.resize(1);
-    incumbent = see(learner.incumbents[0], cases[0], best.actions, context.profile);
+    incumbent = see(learner.incumbents[0], cases[0], best.choice, context.profile);
   }
-  const Actions likely = most_likely(learner.network->forward(cases[0].features, incumbent));
+  const Said said = say(learner.network, cases[0], incumbent);
+  const Choice likely{most_likely(said.log_probabilities), likely_schedule(said, cases[0])};
   TrainConfig saved = policy.config();  // fine-tuning does not change what the policy was made with
-  saved.incumbent_features = config.incumbent_features;  // but for weights that it has added
+  saved.schedule = config.schedule;     // but for weights that it has added
+  saved.incumbent_features = config.incumbent_features;
   return {.policy = make_policy(saved, learner.network),
-          .strategy = standalone_strategy(cases[0], best.actions),
+          .strategy = standalone_strategy(cases[0], best.choice),
           .evaluation = best.evaluation,
           .evaluations = learner.evaluations,
           .entropy = progress.entropy,

@@ -44,7 +44,8 @@ Case vgg_case(int groups = 6) {
 // What the simulator says of every group on the first device.
 IncumbentFeatures all_on_the_first(const Case& c) {
   const Actions actions(c.problem->grouping.count(), c.space->single(DeviceId(0)));
-  return to_incumbent(*simulated_profile()(c, standalone_strategy(c, actions)), c, actions);
+  return to_incumbent(*simulated_profile()(c, standalone_strategy(c, {actions, c.schedules.usual})),
+                      c, actions);
 }
 
 // The new weights, away from zero.
@@ -91,14 +92,19 @@ TEST(Incumbent, IsAskedForAgainOnlyWhenItIsAnother) {
     return simulated_profile()(of, strategy);
   };
   SeenIncumbent kept;
-  const Actions even(c.problem->grouping.count(), space::ActionId(4));
-  const Actions first(c.problem->grouping.count(), space::ActionId(0));
+  const std::size_t groups = c.problem->grouping.count();
+  const Choice even{Actions(groups, space::ActionId(4)), c.schedules.usual};
+  const Choice first{Actions(groups, space::ActionId(0)), c.schedules.usual};
+  Choice in_halves = even;
+  in_halves.schedule[kMicroBatches] = 1;
   const torch::Tensor of_even = see(kept, c, even, counting).groups;
   EXPECT_TRUE(see(kept, c, even, counting).groups.equal(of_even));
   EXPECT_EQ(asked, 1);
   EXPECT_FALSE(see(kept, c, first, counting).groups.equal(of_even));
   EXPECT_TRUE(see(kept, c, even, counting).groups.equal(of_even));
   EXPECT_EQ(asked, 3);
+  EXPECT_FALSE(see(kept, c, in_halves, counting).groups.equal(of_even));
+  EXPECT_EQ(asked, 4);
   // An oracle that does not know.
   const auto unknown = [&](const Case&, const compiler::Strategy&) { return std::nullopt; };
   EXPECT_FALSE(see(kept, c, first, unknown).known());
@@ -190,7 +196,7 @@ TEST_F(IncumbentLearning, LooksAtEveryBestOnceAndNeverWhereItIsOff) {
                   .profile =
                       [&](const Case& c, const compiler::Strategy& strategy) {
                         ++asked;
-                        bests.insert(learner.states[0].best[0].actions);
+                        bests.insert(learner.states[0].best[0].choice.actions);
                         return simulated_profile()(c, strategy);
                       }},
                  0.01);

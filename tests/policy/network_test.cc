@@ -49,7 +49,9 @@ TEST(PolicyNetwork, ParametersAreCountedWithoutMakingIt) {
   TrainConfig fixed = deep;
   fixed.head = "fixed";
   fixed.fixed_devices = 300;
-  for (const TrainConfig& config : {tiny_config(), deep, flat, fixed, TrainConfig{}}) {
+  TrainConfig scheduled = tiny_config();
+  scheduled.schedule = "learned";
+  for (const TrainConfig& config : {tiny_config(), deep, flat, fixed, scheduled, TrainConfig{}}) {
     std::int64_t made = 0;
     for (const auto& parameter : make_network(config, 1)->parameters()) made += parameter.numel();
     EXPECT_EQ(parameter_count(config), made);
@@ -72,6 +74,7 @@ TEST(PolicyNetwork, PassesOnADeviceAreThoseOfTheCpu) {
     config.head = head;
     config.fixed_devices = 8;
     config.incumbent_features = true;
+    config.schedule = "learned";
     const PolicyNetwork network = make_network(config, 1);
     NetworkCopy copy(config, torch::kCPU);
     move_to_fake_device(copy.with_weights_of(network));
@@ -82,12 +85,16 @@ TEST(PolicyNetwork, PassesOnADeviceAreThoseOfTheCpu) {
         .groups = torch::ones({features.groups.size(0), kGroupFeedback}),
         .devices = torch::ones({8, kDeviceFeedback}),
         .taken = torch::ones({features.groups.size(0)}, torch::kInt64)};
-    const auto here = log_probabilities(network, features, incumbent);
-    const auto said = log_probabilities(there, features, incumbent);
-    EXPECT_TRUE(said.is_cpu());
-    EXPECT_TRUE(said.equal(here));
-    const Gradient expected = gradient_of(here.pow(2).sum(), network->parameters());
-    const Gradient gradient = gradient_of(said.pow(2).sum(), there->parameters());
+    const Said here = say(network, features, incumbent), said = say(there, features, incumbent);
+    EXPECT_TRUE(said.log_probabilities.is_cpu());
+    EXPECT_TRUE(said.log_probabilities.equal(here.log_probabilities));
+    EXPECT_TRUE(said.schedule.is_cpu());
+    EXPECT_TRUE(said.schedule.equal(here.schedule));
+    const auto loss = [](const Said& of) {
+      return of.log_probabilities.pow(2).sum() + (of.schedule - 1).pow(2).sum();
+    };
+    const Gradient expected = gradient_of(loss(here), network->parameters());
+    const Gradient gradient = gradient_of(loss(said), there->parameters());
     EXPECT_EQ(gradient.present, expected.present);
     EXPECT_TRUE(gradient.values.is_cpu());
     EXPECT_TRUE(gradient.values.equal(expected.values));
@@ -98,16 +105,16 @@ TEST(PolicyNetwork, ACopySaysTheSame) {
   const PolicyNetwork network = make_network(tiny_config(), 1);
   NetworkCopy copy(tiny_config(), torch::kCPU);
   const auto features = features_of("heterog-8gpu");
-  const auto said = log_probabilities(network, features);
+  const auto said = PolicyNetwork(network)->forward(features);
   const PolicyNetwork other = copy.with_weights_of(network);
-  EXPECT_TRUE(log_probabilities(other, features).equal(said));
+  EXPECT_TRUE(PolicyNetwork(other)->forward(features).equal(said));
   {
     const torch::NoGradGuard no_grad;
     for (auto& weights : network->parameters()) weights.mul_(1.1);
   }
-  EXPECT_TRUE(log_probabilities(other, features).equal(said));  // until it is told of them
-  EXPECT_TRUE(log_probabilities(copy.with_weights_of(network), features)
-                  .equal(log_probabilities(network, features)));
+  EXPECT_TRUE(PolicyNetwork(other)->forward(features).equal(said));  // until it is told of them
+  EXPECT_TRUE(copy.with_weights_of(network)->forward(features).equal(
+      PolicyNetwork(network)->forward(features)));
 }
 
 TEST(PolicyNetwork, MaskedActionsAreNeverLikely) {

@@ -207,6 +207,25 @@ TEST_F(TeamTraining, IncumbentsAreTheSameWhoeverLooksAtThem) {
   }
 }
 
+// Schedules travel with the actions, and further passes know what was drawn of them.
+TEST_F(TeamTraining, SchedulesThatAreLearntGiveTheBitsOfOneProcess) {
+  TrainConfig config = tiny_config(4);
+  config.schedule = "learned";
+  config.elite_count = 4;
+  config.draws = "mixed";
+  config.samples = 20;
+  config.proximal_passes = 2;
+  train(config, {.out_dir = out("whole"), .threads = 2});
+  for (const int ranks : {2, 3}) {
+    const std::string folder = fmt::format("{}-ranks", ranks);
+    EXPECT_THAT(train_with(ranks, config, folder), Each(""));
+    expect_same_files("whole", folder);
+  }
+  const std::string state =
+      tensors::read_tensors(out("whole") + "/train.ckpt").metadata["progress"];
+  EXPECT_THAT(state, HasSubstr("\"schedule\":["));  // one of the best is not as usual
+}
+
 TEST_F(TeamTraining, LessonsAreTheSameWhoeverSearchesForThem) {
   const TrainConfig config = taught_config(3);
   train(config, {.out_dir = out("whole"), .threads = 2});

@@ -117,6 +117,26 @@ TEST_F(Training, WithIncumbentsResumesToTheSameBits) {
   EXPECT_NE(read_file(path("without/train.log")), read_file(path("whole/train.log")));
 }
 
+TEST_F(Training, WithSchedulesGivesTheSameBitsHoweverItRuns) {
+  TrainConfig config = tiny_config();
+  config.schedule = "learned";
+  config.elite_count = 4;
+  config.draws = "mixed";
+  config.samples = 20;
+  train(config, {.out_dir = path("whole"), .threads = 2});
+  const auto stop = [](const TrainProgress& now) {
+    if (now.step == 7) throw Killed();
+  };
+  EXPECT_THROW(train(config, {.out_dir = path("killed"), .threads = 1, .progress = stop}), Killed);
+  // One of the best is not as usual by then.
+  EXPECT_THAT(tensors::read_tensors(path("killed/train.ckpt")).metadata["progress"],
+              testing::HasSubstr("\"schedule\":["));
+  train(config, {.out_dir = path("killed"), .start = StartFrom::kCheckpoint, .threads = 1});
+  for (const char* file : {"/train.ckpt", "/policy.ckpt", "/train.log"}) {
+    EXPECT_TRUE(read_file(path("whole") + file) == read_file(path("killed") + file)) << file;
+  }
+}
+
 TrainConfig taught_config(TrainConfig config) {
   config.clusters = {};
   config.random_cases = 5;

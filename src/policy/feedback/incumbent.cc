@@ -46,11 +46,11 @@ IncumbentFeatures to_incumbent(const oracle::StepProfile& profile, const Case& c
   return incumbent;
 }
 
-const IncumbentFeatures& see(SeenIncumbent& kept, const Case& c, const Actions& actions,
+const IncumbentFeatures& see(SeenIncumbent& kept, const Case& c, const Choice& choice,
                              const Profile& profile) {
-  if (kept.actions == actions) return kept.seen;
-  const auto said = profile(c, standalone_strategy(c, actions));
-  kept = {actions, said ? to_incumbent(*said, c, actions) : IncumbentFeatures{}};
+  if (kept.choice == choice) return kept.seen;
+  const auto said = profile(c, standalone_strategy(c, choice));
+  kept = {choice, said ? to_incumbent(*said, c, choice.actions) : IncumbentFeatures{}};
   return kept.seen;
 }
 

@@ -24,12 +24,11 @@ IncumbentFeatures to_incumbent(const oracle::StepProfile& profile, const Case& c
 
 // The incumbent of a case, and what it was made from.
 struct SeenIncumbent {
-  Actions actions;
+  Choice choice;
   IncumbentFeatures seen;
 };
-// `kept`, asked for anew if it is of other actions: one simulation. Depends on case and actions
-// alone.
-const IncumbentFeatures& see(SeenIncumbent& kept, const Case& c, const Actions& actions,
+// `kept`, asked for anew if it is another one: one simulation. Depends on case and choice alone.
+const IncumbentFeatures& see(SeenIncumbent& kept, const Case& c, const Choice& choice,
                              const Profile& profile);
 
 }  // namespace heterog::policy

@@ -1,5 +1,5 @@
 // A search, and the actions nearest to its answer.
-#include "policy/teacher.h"
+#include "policy/teaching/teacher.h"
 
 #include <algorithm>
 #include <utility>

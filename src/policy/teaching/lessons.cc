@@ -1,5 +1,5 @@
 // Deals cases out by how long their searches take; lessons travel as numbers.
-#include "policy/lessons.h"
+#include "policy/teaching/lessons.h"
 
 #include <algorithm>
 #include <bit>
@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 #include "planner/starts.h"
-#include "policy/teacher.h"
+#include "policy/teaching/teacher.h"
 
 namespace heterog::policy {
 namespace {
