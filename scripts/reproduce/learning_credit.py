@@ -49,6 +49,9 @@ VARIANTS = {
     "the same, schedule": MIXED | {"finetune_elite_weight": 1, "schedule": "learned"},
     "4 passes, floor, schedule": MIXED | {"finetune_elite_weight": 1, "proximal_passes": 4,
                                           "entropy_floor": 0.5, "schedule": "learned"},
+    "4 passes, floor, both": MIXED | {"finetune_elite_weight": 1, "proximal_passes": 4,
+                                      "entropy_floor": 0.5, "incumbent_features": True,
+                                      "schedule": "learned"},
 }
 
 

@@ -18,7 +18,8 @@ the link carries and takes of the cores in steps of that profile beside which al
 busy.
 
 "Replayed" is simulated from what the operators took in the measured steps themselves: what is left
-of its error is the simulator's (links, order, waits), the rest of "predicted" the profile's. Needs
+of its error is the simulator's (links, order, waits), the rest of "predicted" the profile's. A
+planner "NAME+8" is NAME with `plan --order-rounds 8`, in the order that comes of it. Needs
 root, iproute2 and two free cores. Writes OUT/table.json beside the table.
 """
 
@@ -121,7 +122,7 @@ class Bench:
         self.graph = self.out / f"{options.model}.json.gz"
         batch = options.batch
         self.slices = sorted({batch // 6, batch // 3, batch // 2, 2 * batch // 3, batch})
-        if any(planner.split(":")[0] in PIPELINES for planner in options.planners):
+        if any(planner.split("+")[0].split(":")[0] in PIPELINES for planner in options.planners):
             self.slices = sorted({batch // 12, batch // 8, *self.slices})
         self.profiles = []  # a file a device type: those that plans are made with
         self.workers = options.workers
@@ -162,8 +163,10 @@ class Bench:
 
     def plan(self, cluster: Path, planner: str) -> Path:
         plan = self.out / f"{planner.replace(':', '-').replace('/', '-')}.plan.json"
+        name, _, rounds = planner.partition("+")
+        words = ["--order-rounds", rounds] if rounds else []
         sh(self.heterog, "plan", *self.files(cluster, self.profiles), "--batch", self.options.batch,
-           "--planner", planner, "--out", plan, "--json", stdout=subprocess.DEVNULL)  # fmt: skip
+           "--planner", name, *words, "--out", plan, "--json", stdout=subprocess.DEVNULL)  # fmt: skip
         return plan
 
     def for_cluster(self, cluster: Path) -> dict:
@@ -307,7 +310,8 @@ def orders(planner: str) -> tuple:
     if planner.startswith("single"):
         return ("rank",)
     # Pipelines have turns or priorities, which belong to the plan.
-    return ("",) if planner.split(":")[0] in PIPELINES else ("rank", "fifo")
+    own = "+" in planner or planner.split(":")[0] in PIPELINES
+    return ("",) if own else ("rank", "fifo")
 
 
 def interval(values: list) -> float:

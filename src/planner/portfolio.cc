@@ -52,6 +52,8 @@ constexpr std::size_t kStarts = 3;
 constexpr std::size_t kScheduled = 3;
 // Of the policy, where each takes long to simulate.
 constexpr std::int64_t kFewProposals = 2;
+// Of the starts, the best after climbing, whose synchronisation is split.
+constexpr std::size_t kSplit = 3;
 // Tried where each takes long.
 constexpr Bytes kLargeBucketBytes = Bytes{64} << 20;
 // With fewer plans in one shot, pipelines are not tried where something fits.
@@ -68,7 +70,7 @@ constexpr double kCatchesUp = 0.01;
 constexpr double kGainsByOrder = 1.25;
 constexpr std::size_t kPipelinesToReorder = 4;
 // A pipeline that is so much faster is not caught up with by moves of groups.
-constexpr double kFarAhead = 0.9;
+constexpr double kFarAhead = 0.85;
 
 class Search {
  public:
@@ -381,6 +383,7 @@ class Search {
     for (Start& start : starts_) settle_start(start);
     starts_ = halve(evaluator_, std::move(starts_), context_.rng, kHalved, options_.scorer,
                     options_.drawn);
+    split_starts();
     for (const Start& start : starts_) {
       consider(start.tried.strategy, start.tried.evaluation, start.name);
     }
@@ -388,12 +391,22 @@ class Search {
 
   void settle_start(Start& start) {
     Tried settled = settle(evaluator_, groups_, start.tried, kSettling);
-    if (!costly_ || start.name == starts_.front().name) {
-      settled = split_syncs(evaluator_, groups_, settled, costly_);
-    }
     if (!better(settled.evaluation, start.tried.evaluation)) return;
     start = {std::move(settled), start.name + " + shares"};
     consider(start.tried.strategy, start.tried.evaluation, start.name);
+  }
+
+  // Those that are gone on from. Before climbing it would lead astray: over slow networks moves get
+  // much further from what is not split.
+  void split_starts() {
+    for (std::size_t i = 0; i < std::min(starts_.size(), costly_ ? std::size_t{1} : kSplit); ++i) {
+      Start& start = starts_[i];
+      Tried split = split_syncs(evaluator_, groups_, start.tried, costly_);
+      if (!better(split.evaluation, start.tried.evaluation)) continue;
+      start = {std::move(split), start.name + " + split"};
+      consider(start.tried.strategy, start.tried.evaluation, start.name);
+    }
+    best_first(starts_);
   }
 
   // Where nothing fits, or what fits waits for the network or for one device after another.
