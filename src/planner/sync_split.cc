@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -67,15 +68,18 @@ Tried split_syncs(BatchEvaluator& evaluator, const space::GroupSummaries& groups
                   const Tried& start, bool coarse) {
   const Order summed = summed_groups(groups, start.strategy);
   if (summed.empty()) return start;
+  if (evaluator.spent()) return start;
   const std::array<Order, 2> orders = {largest_first(groups, summed), last_first(summed)};
   Split best;
   const auto try_all = [&](const std::vector<std::pair<const Order*, int>>& splits) {
+    if (evaluator.spent()) return;
     std::vector<Strategy> strategies;
     for (const auto& [order, part] : splits) {
+      if (std::ssize(strategies) == evaluator.evaluations_left()) break;
       strategies.push_back(with_split(start.strategy, *order, part));
     }
     const std::vector<Measured> measured = evaluator.evaluate(strategies);
-    for (std::size_t i = 0; i < splits.size(); ++i) {
+    for (std::size_t i = 0; i < measured.size(); ++i) {
       const Evaluation& evaluation = measured[i].evaluation;
       if (best.order != nullptr && !better(evaluation, best.tried.evaluation)) continue;
       best = {splits[i].first, splits[i].second, {std::move(strategies[i]), evaluation}};

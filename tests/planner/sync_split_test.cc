@@ -89,6 +89,21 @@ TEST_F(SyncSplit, LeavesTheFirstAndSmallestToAllReduce) {
   EXPECT_TRUE(largest_reduced <= smallest_served || last_reduced < first_served);
 }
 
+TEST_F(SyncSplit, KeepsToTheBudget) {
+  problem_ = load_test_problem("vgg19-tiny", "heterog-4gpu", 16);
+  const Strategy start = even_all_reduce(*problem_);
+  const auto groups = space::summarize_groups(*problem_);
+  for (std::int64_t budget : {1, 4}) {
+    ThreadPool pool(1);
+    oracle::SimulatedOracle oracle(*problem_, pool);
+    BatchEvaluator evaluator(oracle, {.evaluations = budget});
+    const Evaluation before = evaluator.evaluate(start).evaluation;
+    const Tried split = split_syncs(evaluator, groups, {start, before});
+    EXPECT_EQ(evaluator.evaluations(), budget);
+    EXPECT_FALSE(better(before, split.evaluation));
+  }
+}
+
 TEST_F(SyncSplit, LeavesAloneWhatHasNothingToSum) {
   problem_ = load_test_problem("vgg19-tiny", "heterog-4gpu", 16);
   const Strategy single = single_device(*problem_, DeviceId(0));
