@@ -64,8 +64,9 @@ struct CaseState {
   planner::Evaluation baseline;  // the best of EV/CP × PS/AR; step 0: not simulated yet
 };
 
-// `order` as in TrainConfig: "faster" evaluates even all-reduce in rank order, in FIFO order and
-// in that of queued ranks, and takes the fastest for all strategies.
+// `order` as in TrainConfig: "faster" evaluates even all-reduce and even parameter servers in rank
+// order, in FIFO order and in that of queued ranks, and takes the order in which both together are
+// fastest for all strategies: transfers of servers suffer from ranks that know no queue.
 compiler::OrderPolicy find_order(oracle::BatchEvaluator& evaluator, const std::string& order);
 
 Case make_case(std::string name, std::unique_ptr<const cost::Problem> problem,

@@ -43,13 +43,30 @@ std::vector<Actions> merged(const Actions& actions, const Stretch& stretch) {
   return variants;
 }
 
+// One action for all groups, on at least half of the devices.
+std::vector<Actions> uniform(const Case& c) {
+  std::vector<Actions> variants;
+  for (const space::ActionId id : c.space->ids()) {
+    if (2 * c.space->decision(id).replicas.size() < c.problem->cluster->device_count()) continue;
+    variants.emplace_back(c.problem->grouping.count(), id);
+  }
+  return variants;
+}
+
 }  // namespace
 
-Actions simplify(const Case& c, Actions actions, oracle::BatchEvaluator& evaluator) {
-  constexpr double kLonger = 1.005;
-  const auto judge = [&](const Actions& candidate) {
-    return evaluator.evaluate(strategy_of(c, candidate)).evaluation;
+Judge judge_like(const Case& c, const compiler::Strategy& like, oracle::BatchEvaluator& evaluator) {
+  return [&c, &evaluator, order = like.order, buckets = like.bucket_bytes](const Actions& actions) {
+    compiler::Strategy strategy = strategy_of(c, actions);
+    strategy.order = order;
+    strategy.bucket_bytes = buckets;
+    return evaluator.evaluate(strategy).evaluation;
   };
+}
+
+Actions simplify(const Case& c, Actions actions, oracle::BatchEvaluator& evaluator,
+                 const Judge& judge) {
+  constexpr double kLonger = 1.005;
   planner::Evaluation best = judge(actions);  // of all so far
   for (bool changed = true; changed && !evaluator.spent();) {
     changed = false;
@@ -88,7 +105,17 @@ std::optional<Lesson> teach(const Case& c, std::int64_t evaluations, Rng rng,
     lesson.actions.push_back(c.space->nearest(decision));
   }
   oracle::BatchEvaluator evaluator(oracle, {.evaluations = std::min(evaluations, kSimplifying)});
-  lesson.actions = simplify(c, std::move(lesson.actions), evaluator);
+  const Judge judge = judge_like(c, plain, evaluator);
+  // Shares of a plan's own are not those of any action: where they matter, what is nearest to them
+  // may be worse than one action for all.
+  planner::Evaluation best = judge(lesson.actions);
+  for (Actions& actions : uniform(c)) {
+    const planner::Evaluation one = judge(actions);
+    if (!planner::better(one, best)) continue;
+    lesson.actions = std::move(actions);
+    best = one;
+  }
+  lesson.actions = simplify(c, std::move(lesson.actions), evaluator, judge);
   return lesson;
 }
 

@@ -1,0 +1,74 @@
+// The starts that promise most: settled, climbed from, halved, and their synchronisation split.
+#include <algorithm>
+
+#include "planner/portfolio/stages.h"
+#include "planner/settle.h"
+#include "planner/sync_split.h"
+
+namespace heterog::planner::portfolio {
+namespace {
+
+// Part of the budget at which halving ends.
+constexpr double kHalved = 0.3;
+// In all rounds of halving.
+constexpr double kPlansPerStart = 48;
+// A plan that lacks a hundredth of all memory counts as so many hundredths slower.
+constexpr double kMissing = 10;
+// Rounds in which samples of a start are moved to devices that wait.
+constexpr int kSettling = 4;
+// Of the starts, the best after climbing, whose synchronisation is split.
+constexpr std::size_t kSplit = 3;
+
+// As many as the budget climbs from for a while: fast, or fast and short of little memory.
+void choose_starts(Search& search) {
+  const cluster::Cluster& cluster = *search.context.problem().cluster;
+  Bytes memory = 0;
+  for (DeviceId device : cluster.device_ids()) memory += cluster.device(device).memory_bytes;
+  const auto promise = [&](const Start& start) {
+    const Evaluation& evaluation = start.tried.evaluation;
+    const double missing =
+        static_cast<double>(evaluation.missing_bytes) / static_cast<double>(memory);
+    return to_seconds(evaluation.step) * (1 + kMissing * missing);
+  };
+  std::ranges::stable_sort(search.starts, {}, promise);
+  const double plans = plans_in_all(search) * kHalved;
+  const auto most = static_cast<std::size_t>(std::max(2.0, plans / kPlansPerStart));
+  if (search.starts.size() > most) search.starts.resize(most);
+}
+
+// Goes on with what a start has become, if that is better.
+void replace(Search& search, Start& start, Tried with, const char* by) {
+  if (!better(with.evaluation, start.tried.evaluation)) return;
+  start = {std::move(with), start.name + by};
+  consider(search, start.tried.strategy, start.tried.evaluation, start.name);
+}
+
+// Those that are gone on from. Before climbing it would lead astray: over slow networks moves get
+// much further from what is not split.
+void split_starts(Search& search) {
+  const std::size_t most = search.costly ? 1 : kSplit;
+  for (std::size_t i = 0; i < std::min(search.starts.size(), most); ++i) {
+    Start& start = search.starts[i];
+    replace(search, start, split_syncs(search.evaluator, search.groups, start.tried, search.costly),
+            " + split");
+  }
+  best_first(search.starts);
+}
+
+}  // namespace
+
+void climb_starts(Search& search) {
+  choose_starts(search);
+  for (Start& start : search.starts) {
+    replace(search, start, settle(search.evaluator, search.groups, start.tried, kSettling),
+            " + shares");
+  }
+  search.starts = halve(search.evaluator, std::move(search.starts), search.context.rng, kHalved,
+                        search.options.scorer, search.options.drawn);
+  split_starts(search);
+  for (const Start& start : search.starts) {
+    consider(search, start.tried.strategy, start.tried.evaluation, start.name);
+  }
+}
+
+}  // namespace heterog::planner::portfolio

@@ -1,0 +1,42 @@
+// What the stages of a portfolio share: the problem, the budget, and the best so far.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/halving.h"
+#include "planner/leave_out.h"
+#include "planner/portfolio.h"
+#include "space/group_summary.h"
+
+namespace heterog::planner::portfolio {
+
+struct Search {
+  PlannerContext& context;
+  const Proposer& propose;
+  const PortfolioOptions& options;
+  BatchEvaluator evaluator;
+  bool costly;                          // each plan takes long to simulate: stages try less
+  space::GroupSummaries groups;         // of the problem
+  PlannerResult result{};               // the best so far
+  bool found = false;                   // whether there is one
+  std::vector<Start> starts{};          // plain, the best first once they were climbed from
+  std::optional<FewerDevices> fewer{};  // that may be as fast in a better order
+};
+
+// Takes it for the result if it is better, or the first.
+void consider(Search& search, const compiler::Strategy& strategy, const Evaluation& evaluation,
+              const std::string& name);
+
+// What each of them becomes by forward and backward schedules in turns, where that is better.
+// Beside what the budget counts.
+std::vector<std::optional<oracle::BetterOrder>> better_orders(
+    const Search& search, const std::vector<compiler::Strategy>& strategies);
+// The name of who found it, and " + order".
+std::string reordered(std::string name);
+
+// That the budget will have simulated in the end, as far as it has got until now.
+double plans_in_all(const Search& search);
+
+}  // namespace heterog::planner::portfolio
