@@ -69,12 +69,12 @@ compiler::OrderPolicy find_order(oracle::BatchEvaluator& evaluator, const std::s
     unit.sync = compiler::SyncMethod::kParameterServer;
   }
   OrderPolicy best = OrderPolicy::kRank;
-  Nanoseconds least = std::numeric_limits<Nanoseconds>::max();
+  double least = std::numeric_limits<double>::infinity();
   for (OrderPolicy policy : compiler::kSearchedOrders) {
     for (compiler::Strategy& strategy : plain) strategy.order = policy;
-    Nanoseconds together = 0;
+    double together = 1;
     for (const oracle::Measured& measured : evaluator.evaluate(plain)) {
-      together += measured.evaluation.step;
+      together *= to_seconds(measured.evaluation.step);
     }
     if (together >= least) continue;
     best = policy;

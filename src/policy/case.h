@@ -65,8 +65,9 @@ struct CaseState {
 };
 
 // `order` as in TrainConfig: "faster" evaluates even all-reduce and even parameter servers in rank
-// order, in FIFO order and in that of queued ranks, and takes the order in which both together are
-// fastest for all strategies: transfers of servers suffer from ranks that know no queue.
+// order, in FIFO order and in that of queued ranks. The order in which the product of both steps is
+// least holds for all strategies: ranks that know no queue make transfers of servers late, and
+// matter little to all-reduce.
 compiler::OrderPolicy find_order(oracle::BatchEvaluator& evaluator, const std::string& order);
 
 Case make_case(std::string name, std::unique_ptr<const cost::Problem> problem,
