@@ -25,8 +25,9 @@ Actions decode(const torch::Tensor& log_probabilities, const std::vector<double>
 Actions decode_draw(const torch::Tensor& log_probabilities, const std::vector<double>& weights,
                     double switch_cost, Rng rng);
 
-// Of proposals: the first is that of the most likely strategy, the next ones are finer. Of the zoo's
-// models on heterog-8gpu, those in long stretches are the fastest as they are (docs/policy.md).
+// Of proposals: the first is that of the most likely strategy, the next ones are finer. Of the
+// zoo's models on heterog-8gpu, those in long stretches are the fastest as they are
+// (docs/policy.md).
 inline constexpr std::array<double, 5> kSwitchCosts = {32, 8, 2, 0.5, 0};
 
 // What a policy proposes without drawing, distinct or not: the most likely strategy first, then

@@ -47,7 +47,8 @@ TEST(OrderOfACase, SuitsServersAndAllReduce) {
 // Shares of a plan's own are those of no action of M + 4.
 TEST(Lesson, IsNoWorseThanOneActionForAll) {
   for (const char* model : {"vgg19-tiny", "mobilenet_v2-tiny"}) {
-    const Case c = make_case(model, test_problem(model, "heterog-4gpu", 64, 12), OrderPolicy::kRank);
+    const Case c =
+        make_case(model, test_problem(model, "heterog-4gpu", 64, 12), OrderPolicy::kRank);
     const auto lesson = teach(c, 200, Rng(3));
     ASSERT_TRUE(lesson);
     oracle::Evaluator simulator(*c.problem);
@@ -72,8 +73,8 @@ TEST(Lesson, IsNoWorseThanOneActionForAll) {
 
 // What differs from its neighbours in vain is merged with them, by the judge that is given.
 TEST(Lesson, IsSimplified) {
-  const Case c = make_case("vgg", test_problem("vgg19-tiny", "heterog-4gpu", 64, 6),
-                           OrderPolicy::kRank);
+  const Case c =
+      make_case("vgg", test_problem("vgg19-tiny", "heterog-4gpu", 64, 6), OrderPolicy::kRank);
   oracle::Evaluator simulator(*c.problem);
   oracle::BatchEvaluator evaluator(simulator);
   Actions mixed(c.problem->grouping.count(), c.space->single(DeviceId(0)));
