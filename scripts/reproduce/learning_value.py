@@ -181,20 +181,19 @@ def main():
                 sys.exit(f"{case}: nothing is known of it at the costs of now; "
                          "run without --check and commit best_known.json")
             for budget in [[], *budgets]:
-                of_planner, first = {}, {}
+                of_planner, took = {}, []
                 for planner in given.planners:
                     if (planner not in ONE_SHOT) if not budget else planner == "likely":
                         continue
                     runs = [plan(case, planner, budget, seed, folder, given.policy)
                             for seed in range(given.seeds)]
                     of_planner[planner] = [step for step, _, _ in runs]
-                    took = mean(seconds for _, _, seconds in runs)
+                    took.append(mean(seconds for _, _, seconds in runs))
                     for step, _, _ in runs:
                         learn(known, case, step, " ".join([planner, *map(str, budget)]), plain,
                               not given.check)
-                    first.setdefault("took", took)
                 if of_planner:
-                    said = " ".join(map(str, budget)) or f"one shot, {first['took']:.1f} s"
+                    said = " ".join(map(str, budget)) or f"one shot, {took[0]:.1f} s"
                     rows.append((said, of_planner))
             worst = max(worst, print_case(case, rows, known, given.planners))
     if given.check and worst > 0.05:

@@ -68,6 +68,12 @@ Actions simplify(const Case& c, Actions actions, oracle::BatchEvaluator& evaluat
                  const Judge& judge) {
   constexpr double kLonger = 1.005;
   planner::Evaluation best = judge(actions);  // of all so far
+  for (Actions& one : uniform(c)) {
+    const planner::Evaluation now = judge(one);
+    if (!planner::better(now, best)) continue;
+    actions = std::move(one);
+    best = now;
+  }
   for (bool changed = true; changed && !evaluator.spent();) {
     changed = false;
     std::vector<Stretch> stretches = stretches_of(c, actions);
@@ -106,15 +112,6 @@ std::optional<Lesson> teach(const Case& c, std::int64_t evaluations, Rng rng,
   }
   oracle::BatchEvaluator evaluator(oracle, {.evaluations = std::min(evaluations, kSimplifying)});
   const Judge judge = judge_like(c, plain, evaluator);
-  // Shares of a plan's own are not those of any action: where they matter, what is nearest to them
-  // may be worse than one action for all.
-  planner::Evaluation best = judge(lesson.actions);
-  for (Actions& actions : uniform(c)) {
-    const planner::Evaluation one = judge(actions);
-    if (!planner::better(one, best)) continue;
-    lesson.actions = std::move(actions);
-    best = one;
-  }
   lesson.actions = simplify(c, std::move(lesson.actions), evaluator, judge);
   return lesson;
 }
