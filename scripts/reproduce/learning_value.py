@@ -7,7 +7,7 @@ Prints, for each case and budget, how much longer each planner's step is than th
 per cent; the mean over seeds. best_known.json beside this file holds the best that any run has
 found so far, with its planner; it is only ever improved, but begun anew for a case whose plain
 data parallelism takes another time than then: costs or simulator have changed. "likely" is the
-policy's most likely strategy as it is, in the rows of one shot. --improve plans every case for so many
+policy's most likely strategy in the best order and buckets, in the rows of one shot. --improve plans every case for so many
 seconds first, by every search, to find better ones. With --check nothing is written, and it ends with
 exit code 1 if `plan` is more than 5 % above the best known in any case. HETEROG_BIN names another
 program than that of the release preset, --request NAME=PLANNER another planner for a name. Models of

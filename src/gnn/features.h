@@ -11,7 +11,7 @@
 namespace heterog::gnn {
 
 // Raised whenever a row of the table changes; a checkpoint of another version is refused.
-inline constexpr int kFeatureVersion = 2;
+inline constexpr int kFeatureVersion = 3;
 
 // Brings a raw value to about [−1, 1.5].
 enum class Normalizer : std::uint8_t {

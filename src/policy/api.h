@@ -139,7 +139,7 @@ std::string shipped_policy_path();
 // What the planner "policy" answers.
 enum class PolicyAnswer : std::uint8_t {
   kBest,    // the best of proposals, baselines, and what fine-tuning and search make of them
-  kLikely,  // the most likely strategy as it is, whatever it is worth
+  kLikely,  // the most likely strategy in the best order and buckets, whatever it is worth
 };
 
 struct PolicyPlannerOptions {

@@ -26,7 +26,8 @@ constexpr std::array<planner::Field<PolicyPlannerOptions>, 4> kFields = {
       planner::IntegerField<PolicyPlannerOptions>{&PolicyPlannerOptions::proposals, {0, 10'000}}},
      {"finetune_share", "share of a budget for fine-tuning; the rest is local search",
       planner::NumberField<PolicyPlannerOptions>{&PolicyPlannerOptions::finetune_share, {0, 1}}},
-     {"answer", "the best that is found from the policy, or its most likely strategy as it is",
+     {"answer",
+      "the best that is found from the policy, or its most likely strategy in the best order",
       planner::choice<PolicyPlannerOptions, &PolicyPlannerOptions::answer>(kAnswers)}}};
 
 class PolicyPlanner final : public planner::Planner {
@@ -55,9 +56,20 @@ class PolicyPlanner final : public planner::Planner {
  private:
   static PlannerResult likely(const Policy& policy, PlannerContext& context,
                               BatchEvaluator& evaluator) {
+    // In each of the orders that a baseline counts at the best of, and with Horovod's buckets too.
+    std::vector<compiler::Strategy> variants = {propose(policy, evaluator, 0, context.rng).front()};
+    for (const Bytes buckets : {variants[0].bucket_bytes, planner::kHorovodBucketBytes}) {
+      for (const compiler::OrderPolicy order : compiler::kSearchedOrders) {
+        variants.push_back(variants[0]);
+        variants.back().order = order;
+        variants.back().bucket_bytes = buckets;
+      }
+    }
     PlannerResult result;
-    result.strategy = propose(policy, evaluator, 0, context.rng).front();
-    result.evaluation = evaluator.evaluate(result.strategy).evaluation;
+    const auto measured = evaluator.evaluate(variants);
+    for (std::size_t i = 0; i < variants.size(); ++i) {
+      consider(result, variants[i], measured[i].evaluation);
+    }
     result.evaluations = evaluator.evaluations();
     return result;
   }

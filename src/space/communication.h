@@ -13,18 +13,31 @@ struct GroupCommunication {
   Bytes bytes_out = 0;  // to other groups
   // Of its gradients over every device, parameter after parameter.
   double all_reduce_seconds = 0;
-  double parameter_server_seconds = 0;  // push to and pull from the best single server
+  double parameter_server_seconds = 0;  // pushes to and pulls from servers behind every port
 };
 
 IdVector<GroupId, GroupCommunication> summarize_communication(const cost::Problem& problem,
                                                               const OpGraph& ops);
 
-// Time to push a byte from every other device of its machine and from one of every other machine to
-// one server and pull it back, one after another through the server's links; the best server
-// (decision 5 spreads servers, so this is an upper end). `devices` ascend, so those of a machine
-// stand together; two or more.
-double server_seconds_per_byte(const cluster::Cluster& cluster,
-                               const std::vector<DeviceId>& devices);
+// What parameter servers of some replicas cost: a line in the bytes of a parameter for each port
+// that servers stand behind (a machine's, or a device's where all are in one machine).
+struct ServerPort {
+  double fixed = 0;     // s a parameter: what the software of servers takes for each message
+  double per_byte = 0;  // s
+};
+
+// A port's line is the time to push a parameter from every other device of its machine and from one
+// of every other machine to its best server and pull it back, one after another. `devices` ascend,
+// so those of a machine stand together; two or more.
+std::vector<ServerPort> server_ports(const cluster::Cluster& cluster,
+                                     const std::vector<DeviceId>& devices);
+
+// Seconds that a parameter of so many bytes adds. Servers are chosen so that the bytes of all
+// parameters end at once behind every port (decision 5), the number of messages is not looked at:
+// those of most small parameters meet at one port, which sends and receives at once. Each parameter
+// has one server: the larger a `part` of all bytes it is, the less of its way there and back passes
+// beside that of others.
+double server_seconds(const std::vector<ServerPort>& ports, Bytes bytes, double part);
 
 // The sums of gradients of every group where only these devices have replicas of it.
 struct SyncSeconds {

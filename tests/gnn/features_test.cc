@@ -24,7 +24,7 @@ TEST(Features, TableIsPinnedToItsVersion) {
     hasher.add(info.unit);
     hasher.add(normalizer_name(info.normalizer));
   }
-  EXPECT_EQ(kFeatureVersion, 2);
+  EXPECT_EQ(kFeatureVersion, 3);
   EXPECT_EQ(hash_text(hasher.value()), "4773c8b852e742b2");
 }
 

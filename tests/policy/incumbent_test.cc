@@ -17,18 +17,13 @@
 #include "policy/api.h"
 #include "policy/checkpoint_io.h"
 #include "policy/policy_impl.h"
+#include "policy/small_networks.h"
 
 namespace heterog::policy {
 namespace {
 
 TrainConfig reading_config(bool reads) {
-  TrainConfig config;
-  config.gat_heads = 2;
-  config.gat_head_width = 3;
-  config.txl_width = 6;
-  config.txl_heads = 2;
-  config.txl_inner_width = 8;
-  config.head_width = 5;
+  TrainConfig config = tiny_network();
   config.max_groups = 6;
   config.samples = 8;
   config.cases_per_step = 1;

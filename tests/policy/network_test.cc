@@ -10,19 +10,14 @@
 #include "gnn/problems.h"
 #include "policy/network_copy.h"
 #include "policy/shared_work.h"
+#include "policy/small_networks.h"
 
 namespace heterog::policy {
 namespace {
 
 TrainConfig tiny_config() {
-  TrainConfig config;
-  config.gat_heads = 2;
-  config.gat_head_width = 3;
-  config.txl_width = 6;
-  config.txl_heads = 2;
-  config.txl_inner_width = 8;
+  TrainConfig config = tiny_network();
   config.txl_segment = 64;
-  config.head_width = 5;
   return config;
 }
 

@@ -25,11 +25,12 @@ class PolicyPlannerTest : public testing::Test {
   static void TearDownTestSuite() { std::filesystem::remove_all(folder_); }
 
   static planner::PlannerResult plan(const cost::Problem& problem, int threads,
-                                     planner::Budget budget) {
+                                     planner::Budget budget,
+                                     std::vector<planner::Setting> settings = {}) {
     ThreadPool pool(threads);
     oracle::SimulatedOracle oracle(problem, pool);
     planner::PlannerContext context{.oracle = oracle, .rng = Rng(5), .budget = std::move(budget)};
-    const std::vector<planner::Setting> settings = {{"checkpoint", path_}};
+    settings.push_back({"checkpoint", path_});
     return policy_planner_entry().make(settings, *problem.cluster)->plan(context);
   }
 
@@ -59,6 +60,28 @@ TEST_F(PolicyPlannerTest, BudgetOfEvaluationsIsKeptAndReproducible) {
   EXPECT_EQ(a.evaluation.step, b.evaluation.step);
   EXPECT_LE(a.evaluations, 120);
   EXPECT_GT(a.evaluations, 60);
+}
+
+// As a baseline does, which has the same replicas in every order.
+TEST_F(PolicyPlannerTest, TheMostLikelyStrategyCountsAtItsBestOrderAndBuckets) {
+  const auto problem = test_problem("vgg19-tiny", "heterog-8gpu", 64, 2000);
+  ThreadPool threads(1);
+  oracle::SimulatedOracle oracle(*problem, threads);
+  oracle::BatchEvaluator evaluator(oracle, {});
+  compiler::Strategy likely = propose(Policy::load(path_), evaluator, 0, Rng(5)).front();
+  const auto result = plan(*problem, 1, {}, {{"answer", "likely"}});
+  EXPECT_EQ(result.strategy.units, likely.units);
+  int worse = 0;
+  for (const Bytes buckets : {Bytes{0}, planner::kHorovodBucketBytes}) {
+    for (const compiler::OrderPolicy order : compiler::kSearchedOrders) {
+      likely.order = order;
+      likely.bucket_bytes = buckets;
+      const planner::Evaluation other = evaluator.evaluate(likely).evaluation;
+      EXPECT_FALSE(planner::better(other, result.evaluation));
+      worse += planner::better(result.evaluation, other);
+    }
+  }
+  EXPECT_GT(worse, 0);
 }
 
 }  // namespace

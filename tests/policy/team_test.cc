@@ -18,6 +18,7 @@
 #include "policy/case.h"
 #include "policy/learner.h"
 #include "policy/shared_work.h"
+#include "policy/small_networks.h"
 #include "tensors/tensor_file_io.h"
 
 namespace heterog::policy {
@@ -58,7 +59,7 @@ class TeamTraining : public testing::Test {
 
   // Three cases, so that steps of two come to every pair, and one of four has a case twice.
   static TrainConfig tiny_config(std::int64_t cases_per_step) {
-    TrainConfig config;
+    TrainConfig config = small_network();
     config.graphs = {{"models/vgg19-tiny.json.gz", {32}}, {"models/lenet5-tiny.json.gz", {16, 64}}};
     config.clusters = {"configs/clusters/heterog-4gpu.json"};
     config.steps = 6;
@@ -66,12 +67,6 @@ class TeamTraining : public testing::Test {
     config.samples = 5;
     config.checkpoint_every = 4;
     config.max_groups = 12;
-    config.gat_head_width = 4;
-    config.txl_width = 16;
-    config.txl_inner_width = 16;
-    config.txl_segment = 8;
-    config.txl_memory = 8;
-    config.head_width = 16;
     return config;
   }
   static TrainConfig taught_config(std::int64_t cases_per_step) {

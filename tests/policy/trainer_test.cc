@@ -15,6 +15,7 @@
 #include "oracle/simulated_oracle.h"
 #include "policy/api.h"
 #include "policy/checkpoint_io.h"
+#include "policy/small_networks.h"
 #include "tensors/tensor_file_io.h"
 
 namespace heterog::policy {
@@ -33,7 +34,7 @@ class Training : public testing::Test {
   std::string path(const std::string& name) const { return (root_ / name).string(); }
 
   static TrainConfig tiny_config() {
-    TrainConfig config;
+    TrainConfig config = small_network();
     config.graphs = {{"models/vgg19-tiny.json.gz", {32}}, {"models/lenet5-tiny.json.gz", {16, 64}}};
     config.clusters = {"configs/clusters/heterog-4gpu.json", "configs/clusters/heterog-8gpu.json"};
     config.steps = 9;
@@ -41,12 +42,6 @@ class Training : public testing::Test {
     config.samples = 6;
     config.checkpoint_every = 4;
     config.max_groups = 12;
-    config.gat_head_width = 4;
-    config.txl_width = 16;
-    config.txl_inner_width = 16;
-    config.txl_segment = 8;
-    config.txl_memory = 8;
-    config.head_width = 16;
     return config;
   }
 

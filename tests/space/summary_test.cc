@@ -156,17 +156,54 @@ TEST(Summary, Of1024DevicesHasAnEstimateForEachOfTheirActions) {
   EXPECT_LT(summary.estimates.at(group, even).compute_seconds, compute(DeviceId(0)));
 }
 
-// Over ports of 4 GB/s. Without hosts that serve, one device serves the other: a push and a pull of
-// 0.25 ns a byte. On the host, both devices push and pull.
+// Over ports of 4 GB/s. Without hosts that serve, each device serves the other: a push and a pull
+// of 0.25 ns a byte, half as long where both serve. On the host, both devices push and pull.
 TEST(Communication, ParameterServersAreOnHostsWhereAnyServe) {
   for (const bool serves : {false, true}) {
     const auto problem = compiler::served_problem(support::tiny_mlp_graph(), 2, {serves}, 12);
-    const auto sync = summarize_sync(*problem, {DeviceId(0), DeviceId(1)});
+    const auto all = static_cast<double>(problem->graph->parameter_elements() * 4);
+    double expected = 0;
+    for (TensorId parameter : problem->graph->parameters()) {
+      const auto bytes = static_cast<double>(problem->graph->bytes(parameter, 12));
+      // On its way with all others, and what of it they do not hide.
+      expected += bytes * (serves ? 1e-9 + 1e-9 * bytes / all : 0.25e-9 + 0.5e-9 * bytes / all);
+    }
     double seconds = 0;
-    for (const SyncSeconds& group : sync) seconds += group.parameter_server;
-    const auto bytes = static_cast<double>(problem->graph->parameter_elements() * 4);
-    EXPECT_NEAR(seconds, bytes * (serves ? 1e-9 : 0.5e-9), 1e-15);
+    for (const SyncSeconds& group : summarize_sync(*problem, {DeviceId(0), DeviceId(1)})) {
+      seconds += group.parameter_server;
+    }
+    EXPECT_NEAR(seconds, expected, 1e-15);
   }
+}
+
+// Three machines, of two, one and one devices, behind NICs of 1 GB/s; servers take 100 us for a
+// message and carry 0.5 GB/s. Four messages cross the wires for a parameter, wherever its server
+// is; on the first machine two more stay inside it, at 4 GB/s and free.
+TEST(Communication, SoftwareOfServersCostsForEachMessage) {
+  cluster::ClusterBuilder builder("served");
+  for (const auto& [name, devices] :
+       {std::pair<std::string, std::size_t>{"a", 2}, {"b", 1}, {"c", 1}}) {
+    cluster::MachineSpec spec = cluster::test_machine(name, devices);
+    spec.fabric = {cluster::FabricSpec::Kind::kSwitch, 4e9};
+    spec.nic = {1e9, 0};
+    builder.add_machine(std::move(spec));
+  }
+  builder.set_network({0, 0, cluster::ServerTransportSpec{0.5e9, 0, 100e-6}});
+  const cluster::Cluster cluster = std::move(builder).build("served");
+  const auto ports = server_ports(cluster, {DeviceId(0), DeviceId(1), DeviceId(2), DeviceId(3)});
+  ASSERT_EQ(ports.size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_NEAR(ports[i].fixed, 400e-6, 1e-12);
+    EXPECT_NEAR(ports[i].per_byte, i == 0 ? 8.5e-9 : 8e-9, 1e-15);
+  }
+  // Bytes are spread over three ports, messages are not.
+  const double rate = 1 / 8.5e-9 + 2 / 8e-9;
+  EXPECT_NEAR(server_seconds(ports, 1'000'000, 0), 200e-6 + 1e6 / rate, 1e-9);
+  // Of half of all bytes, half of the way there and back is waited for.
+  EXPECT_NEAR(server_seconds(ports, 1'000'000, 0.5), 200e-6 + 1e6 / rate + 0.5 * (400e-6 + 8e-3),
+              1e-9);
+  // In one machine each device is a port.
+  EXPECT_EQ(server_ports(cluster, {DeviceId(0), DeviceId(1)}).size(), 2u);
 }
 
 }  // namespace

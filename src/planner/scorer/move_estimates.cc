@@ -70,7 +70,11 @@ MoveEstimates::MoveEstimates(const cost::Problem& problem)
   }
   const IdVector<TensorId, GroupId> owner = space::parameter_groups(problem);
   for (TensorId parameter : graph.parameters()) {
-    if (owner[parameter].valid()) groups_[owner[parameter]].parameters += 1;
+    if (!owner[parameter].valid()) continue;
+    Group& group = groups_[owner[parameter]];
+    const auto own = static_cast<double>(graph.bytes(parameter, problem.batch));
+    group.parameters += 1;
+    group.alone_bytes += own * own / std::max(1.0, parameter_bytes_);
   }
   const space::OpGraph ops = space::make_op_graph(problem);
   std::map<std::pair<GroupId, GroupId>, double> bytes;
@@ -110,7 +114,12 @@ const MoveEstimates::Sync& MoveEstimates::sync_of(const std::vector<Slice>& slic
   const double large = to_seconds(cost::all_reduce_cost(cluster, devices, kLarge).duration);
   at->second.reduce_fixed = small;
   at->second.reduce_per_byte = (large - small) / static_cast<double>(kLarge - kSmall);
-  at->second.server_per_byte = space::server_seconds_per_byte(cluster, devices);
+  const std::vector<space::ServerPort> ports = space::server_ports(cluster, devices);
+  const double served_small = space::server_seconds(ports, kSmall, 0);
+  const double served_large = space::server_seconds(ports, kLarge, 0);
+  at->second.server_fixed = served_small;
+  at->second.server_per_byte = (served_large - served_small) / static_cast<double>(kLarge - kSmall);
+  at->second.alone_per_byte = std::ranges::min(ports, {}, &space::ServerPort::per_byte).per_byte;
   return at->second;
 }
 
@@ -181,7 +190,9 @@ void MoveEstimates::add(GroupId id, std::size_t entry, SyncMethod sync, double s
              group.parameter_bytes * slices.sync->reduce_per_byte;
     sum.reduces += sign * synced;
   } else {
-    synced = group.parameter_bytes * slices.sync->server_per_byte;
+    synced = group.parameters * slices.sync->server_fixed +
+             group.parameter_bytes * slices.sync->server_per_byte +
+             group.alone_bytes * slices.sync->alone_per_byte;
     sum.servers += sign * synced;
   }
   sum.late_sync += sign * synced * (1 - group.begin);

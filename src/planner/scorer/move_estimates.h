@@ -17,7 +17,7 @@ struct RoughStep {
   IdVector<DeviceId, double> bytes;    // parameter state and activations of each device
   double chain = 0;      // of the slowest replica of each group, one group after another
   double reduces = 0;    // all-reduces, one after another
-  double servers = 0;    // pushes to and pulls from one parameter server, one after another
+  double servers = 0;    // pushes to and pulls from parameter servers, one parameter after another
   double late_sync = 0;  // of both, those of early groups counting most: they end last
   double moving = 0;     // data between groups with other devices or slices
   double seams = 0;      // neighbours in topological order with other replicas or sync
@@ -54,12 +54,15 @@ class MoveEstimates {
     // Seconds on s > 0 samples: fixed + slope · s, by type of device.
     IdVector<DeviceTypeId, double> fixed, slope;
     double parameters = 0, parameter_bytes = 0, state_bytes = 0, activation_bytes = 0;
+    double alone_bytes = 0;     // of each parameter, times the part of all bytes that it is
     double begin = 0, end = 0;  // of the line of all groups by time, 0 to 1
     std::vector<std::pair<GroupId, double>> neighbours;  // bytes that move to or from them
   };
   // Seconds for sums of gradients on a set of devices.
   struct Sync {
-    double reduce_fixed = 0, reduce_per_byte = 0, server_per_byte = 0;
+    double reduce_fixed = 0, reduce_per_byte = 0;
+    double server_fixed = 0, server_per_byte = 0;  // spread over servers
+    double alone_per_byte = 0;                     // at one server
   };
   struct Slices {
     std::vector<compiler::Slice> slices;

@@ -15,12 +15,13 @@
 #include "policy/api.h"
 #include "policy/checkpoint_io.h"
 #include "policy/learner.h"
+#include "policy/small_networks.h"
 
 namespace heterog::policy {
 namespace {
 
 TrainConfig learning_config() {
-  TrainConfig config;
+  TrainConfig config = small_network();
   config.graphs = {{"models/vgg19-tiny.json.gz", {32}}};
   config.clusters = {"configs/clusters/heterog-4gpu.json"};
   config.schedule = "learned";
@@ -28,10 +29,6 @@ TrainConfig learning_config() {
   config.samples = 8;
   config.max_groups = 8;
   config.gat_layers = config.txl_layers = 1;
-  config.gat_head_width = 4;
-  config.txl_width = config.txl_inner_width = 16;
-  config.txl_segment = config.txl_memory = 8;
-  config.head_width = 16;
   return config;
 }
 
