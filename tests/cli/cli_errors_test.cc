@@ -154,7 +154,7 @@ TEST_F(Errors, ACheckpointOfAnotherFeatureVersion) {
   };
   replace("\"checksum\":", "\"no-check\":");
   replace(",\"version\":\"2\"", ",\"version\":\"1\"");
-  replace("\"feature_version\":\"2\"", "\"feature_version\":\"9\"");
+  replace("\"feature_version\":\"3\"", "\"feature_version\":\"9\"");
   const std::string old = write("old.ckpt", text);
   expect_refused(plan(kGraph, kCluster) + " --policy " + old, {"old.ckpt", "feature"});
 }
