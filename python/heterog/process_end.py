@@ -10,20 +10,39 @@ and SIGABRT, after a training that went well.
 import atexit
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable
 
 _PATIENCE = 10.0  # seconds, of a thread that never lets go
-_held: "weakref.WeakSet[Callable]" = weakref.WeakSet()
+# Seconds more, for what the thread lets go of after the function (tensors that Python has seen),
+# which nothing here sees.
+_GRACE = 0.1
+_held: dict[int, weakref.ref] = {}
+# What calls it is C, so that the thread that lets go cannot lose Python's lock half-way, and be
+# ended there after all: whoever sees a reference here has the lock back from that thread.
+_released: "deque[weakref.ref]" = deque()
+
+
+def _forget_released() -> None:
+    while _released:
+        del _held[id(_released.popleft())]
 
 
 def released_before_the_end(function: Callable) -> Callable:
     """The function, which has to be a new one: the process does not end while somebody else has it."""
-    _held.add(function)
+    _forget_released()
+    reference = weakref.ref(function, _released.append)
+    _held[id(reference)] = reference
     return function
 
 
 @atexit.register
 def _wait() -> None:
     end = time.monotonic() + _PATIENCE
-    while len(_held) and time.monotonic() < end:
+    used = bool(_held) or bool(_released)
+    _forget_released()
+    while _held and time.monotonic() < end:
         time.sleep(0.001)
+        _forget_released()
+    if used:
+        time.sleep(_GRACE)
