@@ -39,7 +39,7 @@ def released_before_the_end(function: Callable) -> Callable:
 @atexit.register
 def _wait() -> None:
     end = time.monotonic() + _PATIENCE
-    used = bool(_held) or bool(_released)
+    used = bool(_held)
     _forget_released()
     while _held and time.monotonic() < end:
         time.sleep(0.001)

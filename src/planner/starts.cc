@@ -53,4 +53,23 @@ Tried best_start(BatchEvaluator& evaluator) {
   return start;
 }
 
+std::vector<compiler::Strategy> in_other_schedules(const compiler::Strategy& strategy) {
+  // Buckets are of all-reduces.
+  const bool reduces = std::ranges::any_of(strategy.units, [](const auto& unit) {
+    return unit.replicas.size() > 1 && unit.sync == compiler::SyncMethod::kAllReduce;
+  });
+  std::vector<compiler::Strategy> variants;
+  for (compiler::OrderPolicy order : compiler::kSearchedOrders) {
+    for (Bytes bucket : {Bytes{0}, kHorovodBucketBytes}) {
+      if (order == strategy.order && bucket == strategy.bucket_bytes) continue;
+      if (bucket > 0 && !reduces) continue;
+      variants.push_back(strategy);
+      variants.back().order = order;
+      variants.back().priorities.clear();
+      variants.back().bucket_bytes = bucket;
+    }
+  }
+  return variants;
+}
+
 }  // namespace heterog::planner

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "planner/memory_fill.h"
 #include "planner/planner.h"
@@ -20,6 +21,10 @@ bool evaluations_are_costly(const cost::Problem& problem);
 std::int64_t one_shot_evaluations(const cost::Problem& problem);
 // The context's budget or, if it has none, that of one shot.
 Budget budget_or_one_shot(const PlannerContext& context);
+
+// The strategy in every order that is searched and, where it has all-reduces, with and without
+// Horovod's buckets; not as it is.
+std::vector<compiler::Strategy> in_other_schedules(const compiler::Strategy& strategy);
 
 // The best baseline or, where none fits, the best filling of memory.
 Tried best_start(BatchEvaluator& evaluator);

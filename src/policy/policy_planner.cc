@@ -56,15 +56,10 @@ class PolicyPlanner final : public planner::Planner {
  private:
   static PlannerResult likely(const Policy& policy, PlannerContext& context,
                               BatchEvaluator& evaluator) {
-    // In each of the orders that a baseline counts at the best of, and with Horovod's buckets too.
-    std::vector<compiler::Strategy> variants = {propose(policy, evaluator, 0, context.rng).front()};
-    for (const Bytes buckets : {variants[0].bucket_bytes, planner::kHorovodBucketBytes}) {
-      for (const compiler::OrderPolicy order : compiler::kSearchedOrders) {
-        variants.push_back(variants[0]);
-        variants.back().order = order;
-        variants.back().bucket_bytes = buckets;
-      }
-    }
+    // A baseline counts at its best order, too.
+    const compiler::Strategy proposed = propose(policy, evaluator, 0, context.rng).front();
+    std::vector<compiler::Strategy> variants = planner::in_other_schedules(proposed);
+    variants.push_back(proposed);
     PlannerResult result;
     const auto measured = evaluator.evaluate(variants);
     for (std::size_t i = 0; i < variants.size(); ++i) {

@@ -3,11 +3,11 @@
 #include <array>
 #include <span>
 
-#include "planner/baselines.h"
 #include "planner/candidate.h"
 #include "planner/estimated_layouts.h"
 #include "planner/memory_fill.h"
 #include "planner/portfolio/stages.h"
+#include "planner/starts.h"
 
 namespace heterog::planner::portfolio {
 namespace {
@@ -56,25 +56,6 @@ std::vector<Start> fills(Search& search) {
     tried.push_back({std::move(one), "memory-fill"});
   }
   return tried;
-}
-
-std::vector<Strategy> in_other_schedules(const Strategy& strategy) {
-  // Buckets are of all-reduces.
-  const bool reduces = std::ranges::any_of(strategy.units, [](const auto& unit) {
-    return unit.replicas.size() > 1 && unit.sync == compiler::SyncMethod::kAllReduce;
-  });
-  std::vector<Strategy> variants;
-  for (compiler::OrderPolicy order : compiler::kSearchedOrders) {
-    for (Bytes bucket : {Bytes{0}, kHorovodBucketBytes}) {
-      if (order == strategy.order && bucket == strategy.bucket_bytes) continue;
-      if (bucket > 0 && !reduces) continue;
-      variants.push_back(strategy);
-      variants.back().order = order;
-      variants.back().priorities.clear();
-      variants.back().bucket_bytes = bucket;
-    }
-  }
-  return variants;
 }
 
 // The best few, wherever they are from, in every other order, with and without buckets.
