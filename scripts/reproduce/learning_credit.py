@@ -4,7 +4,7 @@
         [--models NAME ...]
 
 Fine-tunes the shipped policy on BERT-large and VGG-19 on 8 GPUs, so many plans each, from every seed,
-with one setting changed from the second line, or from "runs and edits"; "the same, imitating" is
+with one setting changed from the second line, or from "runs and edits"; "the same, schedule" is
 what fine-tuning does. Prints of each, as means over the seeds: how much longer the best plan is than the
 best known step (best_known.json), with the worst seed in parentheses; the same of the strategy that
 is the most likely in the end; the mean of the last step's strategies beside that one; the entropy in
@@ -23,8 +23,8 @@ from heterog_tables import ROOT, machine
 from learning_value import KNOWN, PROGRAM
 
 CASES = [("bert_large24", 48, "heterog-8gpu"), ("vgg19", 192, "heterog-8gpu")]
-GROUPS = {"finetune_draws": "groups", "finetune_elite_weight": 0}
-MIXED = {"finetune_draws": "mixed", "finetune_elite_weight": 0}
+GROUPS = {"finetune_draws": "groups", "finetune_schedule": "case", "finetune_elite_weight": 0}
+MIXED = {"finetune_draws": "mixed", "finetune_schedule": "case", "finetune_elite_weight": 0}
 VARIANTS = {
     "as before": GROUPS | {"finetune_proposals": False},
     "proposals first": GROUPS,
@@ -46,12 +46,12 @@ VARIANTS = {
     "the same, incumbent": MIXED | {"finetune_elite_weight": 1, "incumbent_features": True},
     "4 passes, floor, incumbent": MIXED | {"finetune_elite_weight": 1, "proximal_passes": 4,
                                            "entropy_floor": 0.5, "incumbent_features": True},
-    "the same, schedule": MIXED | {"finetune_elite_weight": 1, "schedule": "learned"},
+    "the same, schedule": MIXED | {"finetune_elite_weight": 1, "finetune_schedule": "learned"},
     "4 passes, floor, schedule": MIXED | {"finetune_elite_weight": 1, "proximal_passes": 4,
-                                          "entropy_floor": 0.5, "schedule": "learned"},
+                                          "entropy_floor": 0.5, "finetune_schedule": "learned"},
     "4 passes, floor, both": MIXED | {"finetune_elite_weight": 1, "proximal_passes": 4,
                                       "entropy_floor": 0.5, "incumbent_features": True,
-                                      "schedule": "learned"},
+                                      "finetune_schedule": "learned"},
 }
 
 

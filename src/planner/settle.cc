@@ -40,7 +40,8 @@ Tried settle(BatchEvaluator& evaluator, const space::GroupSummaries& groups, con
   Tried best = start;
   Incumbent from{to_candidate(start.strategy), evaluator.evaluate(start.strategy)};
   double damping = kFirst;
-  for (int round = 0; round < rounds && damping > kLeast && !evaluator.spent(); ++round) {
+  for (int round = 0; round < rounds && damping > kLeast; ++round) {
+    if (evaluator.spent() || evaluator.evaluations_left() < 2) break;
     if (from.measured.busy.empty()) break;  // an oracle that does not know
     std::vector<Candidate> next;
     std::vector<compiler::Strategy> strategies;

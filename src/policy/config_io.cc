@@ -72,6 +72,7 @@ void visit_fields(Config& c, Visitor&& visit) {
   visit("finetune_learning_rate", c.finetune_learning_rate, 1e-9, 10.0);
   visit("finetune_entropy_weight", c.finetune_entropy_weight, 0.0, 1e3);
   visit("finetune_draws", c.finetune_draws);
+  visit("finetune_schedule", c.finetune_schedule);
   visit("finetune_elite_weight", c.finetune_elite_weight, 0.0, 1e3);
   visit("finetune_groups", c.finetune_groups, 0, 2000);
   visit("finetune_proposals", c.finetune_proposals);
@@ -126,6 +127,11 @@ void check_draws(const std::string& draws, const char* key, const std::string& s
            printable(draws));
 }
 
+void check_schedule(const std::string& schedule, const char* key, const std::string& source) {
+  VALIDATE(schedule == "case" || schedule == "learned",
+           "{}: {}: is \"{}\", must be \"case\" or \"learned\"", source, key, printable(schedule));
+}
+
 void check_config(const TrainConfig& c, const std::string& source) {
   VALIDATE(c.head == "device-features" || c.head == "fixed",
            "{}: head: is \"{}\", must be \"device-features\" or \"fixed\"", source, c.head);
@@ -141,9 +147,8 @@ void check_config(const TrainConfig& c, const std::string& source) {
   VALIDATE(std::find(kOrders.begin(), kOrders.end(), c.order) != kOrders.end(),
            "{}: order: is \"{}\", must be faster, {}", source, printable(c.order),
            compiler::kPlainOrders);
-  VALIDATE(c.schedule == "case" || c.schedule == "learned",
-           "{}: schedule: is \"{}\", must be \"case\" or \"learned\"", source,
-           printable(c.schedule));
+  check_schedule(c.schedule, "schedule", source);
+  check_schedule(c.finetune_schedule, "finetune_schedule", source);
   check_draws(c.draws, "draws", source);
   check_draws(c.finetune_draws, "finetune_draws", source);
   VALIDATE(c.baseline == "moving" || c.baseline == "others",
@@ -218,13 +223,13 @@ TrainConfig with_learning(const TrainConfig& config,
       "normalize_advantage",
       "advantage_clip",
       "order",
-      "schedule",
       "elite_count",
       "elite_from",
       "imitate_plain",
       "finetune_learning_rate",
       "finetune_entropy_weight",
       "finetune_draws",
+      "finetune_schedule",
       "finetune_elite_weight",
       "finetune_groups",
       "finetune_proposals",

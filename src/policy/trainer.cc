@@ -252,6 +252,7 @@ FinetuneResult finetune(const Policy& policy, oracle::Oracle& oracle,
   config.cases_per_step = 1;
   config.learning_rate = config.finetune_learning_rate;
   config.draws = config.finetune_draws;
+  config.schedule = config.finetune_schedule;
   config.elite_weight = config.finetune_elite_weight;
   config.teacher_evaluations = 0;
   if (config.samples == 0) config.samples = TrainConfig{}.samples;

@@ -363,6 +363,7 @@ TEST_F(Training, AFloorKeepsTheEntropyFromCollapsing) {
                     {.seed = 2,  // one strategy stays the best from early on
                      .budget = {.evaluations = 600},
                      .learning = {{"finetune_draws", "groups"},
+                                  {"finetune_schedule", "case"},
                                   {"finetune_learning_rate", "0.03"},
                                   {"entropy_floor_weight", "5"},
                                   {"entropy_floor", floor}}})

@@ -1,9 +1,11 @@
-// The starts that promise most: settled, climbed from, halved, and their synchronisation split.
+// The starts that promise most: settled, their sets of devices varied, climbed from, halved, varied
+// again, and their synchronisation split.
 #include <algorithm>
 
 #include "planner/portfolio/stages.h"
 #include "planner/settle.h"
 #include "planner/sync_split.h"
+#include "planner/widths.h"
 
 namespace heterog::planner::portfolio {
 namespace {
@@ -18,6 +20,10 @@ constexpr double kMissing = 10;
 constexpr int kSettling = 4;
 // Of the starts, the best after climbing, whose synchronisation is split.
 constexpr std::size_t kSplit = 3;
+// Of the starts, the best, whose sets of devices are varied.
+constexpr std::size_t kVaried = 3;
+// Part of the budget after which no other start is varied.
+constexpr double kVariedUntil = 0.4;
 
 // As many as the budget climbs from for a while: fast, or fast and short of little memory.
 void choose_starts(Search& search) {
@@ -43,6 +49,17 @@ void replace(Search& search, Start& start, Tried with, const char* by) {
   consider(search, start.tried.strategy, start.tried.evaluation, start.name);
 }
 
+// Before climbing, as a start of another shape goes other ways, and after it.
+void vary_starts(Search& search) {
+  if (search.costly) return;
+  best_first(search.starts);
+  for (std::size_t i = 0; i < std::min(search.starts.size(), kVaried); ++i) {
+    if (search.evaluator.used() >= kVariedUntil) break;
+    Start& start = search.starts[i];
+    replace(search, start, vary_widths(search.evaluator, search.groups, start.tried), " + widths");
+  }
+}
+
 // Those that are gone on from. Before climbing it would lead astray: over slow networks moves get
 // much further from what is not split.
 void split_starts(Search& search) {
@@ -63,8 +80,10 @@ void climb_starts(Search& search) {
     replace(search, start, settle(search.evaluator, search.groups, start.tried, kSettling),
             " + shares");
   }
+  vary_starts(search);
   search.starts = halve(search.evaluator, std::move(search.starts), search.context.rng, kHalved,
                         search.options.scorer, search.options.drawn);
+  vary_starts(search);
   split_starts(search);
   for (const Start& start : search.starts) {
     consider(search, start.tried.strategy, start.tried.evaluation, start.name);

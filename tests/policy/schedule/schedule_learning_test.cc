@@ -162,8 +162,10 @@ TEST_F(ScheduleFiles, APolicyThatHasNoHeadIsGivenOne) {
   ThreadPool one(1), two(2);
   oracle::SimulatedOracle on_one(*problem, one), on_two(*problem, two);
   FinetuneOptions options{.name = "vgg", .seed = 3, .budget = {.evaluations = 300}};
+  options.learning = {{"finetune_schedule", "case"}};
   const FinetuneResult plain = finetune(policy, on_one, options);
-  options.learning = {{"schedule", "learned"}};
+  EXPECT_EQ(plain.policy.config().schedule, "case");
+  options.learning = {};
   const FinetuneResult a = finetune(policy, on_one, options);
   const FinetuneResult b = finetune(policy, on_two, options);
   EXPECT_EQ(a.strategy, b.strategy);
@@ -179,7 +181,7 @@ TEST_F(ScheduleFiles, APolicyThatHasNoHeadIsGivenOne) {
   EXPECT_EQ(again.config().schedule, "learned");
   oracle::BatchEvaluator ask(evaluator);
   EXPECT_EQ(propose(again, ask, 3, Rng(4)), propose(a.policy, ask, 3, Rng(4)));
-  options.learning = {{"schedule", "case"}};  // and is without it again
+  options.learning = {{"finetune_schedule", "case"}};  // and is without it again
   EXPECT_EQ(finetune(again, on_one, options).policy.config().schedule, "case");
 }
 
