@@ -24,6 +24,7 @@ constexpr std::size_t kSplit = 3;
 constexpr std::size_t kVaried = 3;
 // Part of the budget after which no other start is varied.
 constexpr double kVariedUntil = 0.4;
+constexpr Bytes kLargestBucketBytes = Bytes{256} << 20;
 
 // As many as the budget climbs from for a while: fast, or fast and short of little memory.
 void choose_starts(Search& search) {
@@ -47,6 +48,19 @@ void replace(Search& search, Start& start, Tried with, const char* by) {
   if (!better(with.evaluation, start.tried.evaluation)) return;
   start = {std::move(with), start.name + by};
   consider(search, start.tried.strategy, start.tried.evaluation, start.name);
+}
+
+// A few large all-reduces for the best start, where each plan takes long to simulate: climbing
+// would get to that by chance only.
+void enlarge_buckets(Search& search) {
+  if (!search.costly || search.evaluator.spent()) return;
+  best_first(search.starts);
+  Start& start = search.starts.front();
+  compiler::Strategy strategy = start.tried.strategy;
+  if (strategy.bucket_bytes == 0) return;
+  strategy.bucket_bytes = kLargestBucketBytes;
+  const Evaluation evaluation = search.evaluator.evaluate(strategy).evaluation;
+  replace(search, start, {std::move(strategy), evaluation}, " + buckets");
 }
 
 // Before climbing, as a start of another shape goes other ways, and after it.
@@ -80,6 +94,7 @@ void climb_starts(Search& search) {
     replace(search, start, settle(search.evaluator, search.groups, start.tried, kSettling),
             " + shares");
   }
+  enlarge_buckets(search);
   vary_starts(search);
   search.starts = halve(search.evaluator, std::move(search.starts), search.context.rng, kHalved,
                         search.options.scorer, search.options.drawn);
