@@ -15,6 +15,15 @@ void best_first(std::vector<Start>& starts) {
   });
 }
 
+void keep_first(std::vector<Start>& starts, std::size_t most) {
+  if (starts.size() <= most) return;
+  const auto end = starts.begin() + static_cast<std::ptrdiff_t>(most);
+  const auto other = std::ranges::find_if(
+      starts, [&](const Start& start) { return start.name != starts.front().name; });
+  if (most > 1 && other >= end && other != starts.end()) std::iter_swap(end - 1, other);
+  starts.erase(end, starts.end());
+}
+
 std::vector<Start> halve(BatchEvaluator& evaluator, std::vector<Start> starts, Rng& rng,
                          double until, MoveScorer* scorer, std::int64_t drawn) {
   best_first(starts);

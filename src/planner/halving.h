@@ -2,6 +2,7 @@
 // left (successive halving, Jamieson and Talwalkar 2016).
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,10 @@ struct Start {
 
 // Sorted by `better`; of equals, in the order in which they were.
 void best_first(std::vector<Start>& starts);
+
+// The first `most` (1 or more). If these are all of one name, the last of them gives way to the first
+// of another name: starts of one origin end alike.
+void keep_first(std::vector<Start>& starts, std::size_t most);
 
 // What the starts have become, the best first. `starts` must be plain. Ends when `until` of the
 // evaluator's budget is used. Never worse than the best start.

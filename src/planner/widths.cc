@@ -14,13 +14,13 @@
 #include "planner/candidate.h"
 #include "planner/rebalance.h"
 #include "planner/settle.h"
+#include "space/cluster_summary.h"
 
 namespace heterog::planner {
 
 namespace {
 
 using DeviceSet = IdVector<DeviceId, bool>;
-using TypeSeconds = IdVector<DeviceTypeId, double>;
 
 constexpr int kRounds = 4;
 constexpr std::size_t kIdleSets = 8;
@@ -47,17 +47,6 @@ std::size_t groups_until(const space::GroupSummaries& groups, double part) {
   return count;
 }
 
-// Of the whole model.
-TypeSeconds model_seconds(const cluster::Cluster& cluster, const space::GroupSummaries& groups) {
-  TypeSeconds seconds(cluster.type_count(), 0);
-  for (const space::GroupSummary& group : groups) {
-    for (DeviceTypeId type : id_range<DeviceTypeId>(cluster.type_count())) {
-      seconds[type] += group.seconds_on[type];
-    }
-  }
-  return seconds;
-}
-
 // Changes of one strategy.
 class Widths {
  public:
@@ -66,7 +55,7 @@ class Widths {
       : problem_(problem),
         cluster_(*problem.cluster),
         groups_(groups),
-        seconds_(model_seconds(cluster_, groups)),
+        seconds_(problem),
         candidate_(to_candidate(strategy)),
         used_(cluster_.device_count(), false) {
     for (const Replicas& replicas : candidate_.shares) {
@@ -94,7 +83,7 @@ class Widths {
 
  private:
   double rate(DeviceId device) const {
-    return 1 / std::max(1e-12, seconds_[cluster_.device(device).type]);
+    return 1 / std::max(1e-12, seconds_(device, problem_.batch));
   }
 
   double rate_of(const DeviceSet& set) const {
@@ -196,7 +185,7 @@ class Widths {
   const cost::Problem& problem_;
   const cluster::Cluster& cluster_;
   const space::GroupSummaries& groups_;
-  TypeSeconds seconds_;
+  space::ModelSeconds seconds_;
   Candidate candidate_;
   DeviceSet used_;
 };

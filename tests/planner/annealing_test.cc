@@ -108,5 +108,23 @@ TEST_F(AnnealingTest, HalvingNeverLosesItsBestStartAndKeepsToItsPart) {
   EXPECT_TRUE(halve(evaluator, {}, rng, 1).empty());
 }
 
+TEST(KeepFirst, StartsOfTwoOrigins) {
+  const auto kept = [](const std::vector<std::string>& names, std::size_t most) {
+    std::vector<Start> starts;
+    for (const std::string& name : names) starts.push_back({{}, name});
+    keep_first(starts, most);
+    std::string all;
+    for (const Start& start : starts) all += start.name + " ";
+    return all;
+  };
+  EXPECT_EQ(kept({"a", "a", "b", "c"}, 2), "a b ");  // the best of the others, for the last of a
+  EXPECT_EQ(kept({"a", "b", "b", "c"}, 2), "a b ");
+  EXPECT_EQ(kept({"a", "a", "a", "a", "b"}, 3), "a a b ");
+  EXPECT_EQ(kept({"a", "a", "a"}, 2), "a a ");  // there is no other
+  EXPECT_EQ(kept({"a", "b"}, 1), "a ");         // the best is kept whatever comes
+  EXPECT_EQ(kept({"a", "a"}, 3), "a a ");
+  EXPECT_EQ(kept({}, 2), "");
+}
+
 }  // namespace
 }  // namespace heterog::planner

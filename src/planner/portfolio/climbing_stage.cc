@@ -40,7 +40,7 @@ void choose_starts(Search& search) {
   std::ranges::stable_sort(search.starts, {}, promise);
   const double plans = plans_in_all(search) * kHalved;
   const auto most = static_cast<std::size_t>(std::max(2.0, plans / kPlansPerStart));
-  if (search.starts.size() > most) search.starts.resize(most);
+  keep_first(search.starts, most);
 }
 
 // Goes on with what a start has become, if that is better.
