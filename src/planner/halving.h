@@ -20,8 +20,8 @@ struct Start {
 // Sorted by `better`; of equals, in the order in which they were.
 void best_first(std::vector<Start>& starts);
 
-// The first `most` (1 or more). If these are all of one name, the last of them gives way to the first
-// of another name: starts of one origin end alike.
+// The first `most` (1 or more). If these are all of one name, the last of them gives way to the
+// first of another name: starts of one origin end alike.
 void keep_first(std::vector<Start>& starts, std::size_t most);
 
 // What the starts have become, the best first. `starts` must be plain. Ends when `until` of the
