@@ -1,4 +1,5 @@
 // Candidates, moves, local search, the filling of memory, and the portfolio.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>
@@ -196,6 +197,18 @@ TEST(Portfolio, IsNeverWorseThanABaselineAndTakesABetterProposal) {
       best_plan(second, [&](BatchEvaluator&, int) { return std::vector{good.strategy}; });
   EXPECT_FALSE(better(good.evaluation, from_good.evaluation));
   EXPECT_TRUE(from_good.found_by.starts_with("policy"));
+}
+
+// Where a plan takes long to simulate, climbing would get to few all-reduces by chance only.
+TEST(Portfolio, TriesLargeBucketsOnHundredsOfDevices) {
+  const auto problem = load_test_problem("vgg19", "mixed-512gpu", 24576);
+  ThreadPool pool(2);
+  oracle::SimulatedOracle simulator(*problem, pool);
+  PlannerContext context{.oracle = simulator, .rng = Rng(0)};
+  context.budget.evaluations = 20;
+  const PlannerResult result = best_plan(context, {});
+  EXPECT_EQ(result.strategy.bucket_bytes, Bytes{256} << 20);
+  EXPECT_THAT(result.found_by, testing::HasSubstr(" + buckets"));
 }
 
 }  // namespace
