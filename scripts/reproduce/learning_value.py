@@ -1,6 +1,6 @@
 """What the policy and each search are worth: every planner at equal budgets, against the best plan known.
 
-    scripts/reproduce/learning_value.sh [--set small|models|clusters|unseen] [--evaluations N ...]
+    scripts/reproduce/learning_value.sh [--set small|models|clusters|unseen|workstation] [--evaluations N ...]
         [--seconds S ...] [--planners NAME ...] [--seeds K] [--improve SECONDS] [--policy FILE]
 
 Prints, for each case and budget, how much longer each planner's step is than the best known, in
@@ -12,7 +12,8 @@ proportional replicas, both in the rows of one shot only. --improve plans every 
 seconds first, by every search, to find better ones. With --check nothing is written, and it ends with
 exit code 1 if `plan` is more than 5 % above the best known in any case. HETEROG_BIN names another
 program than that of the release preset, --request NAME=PLANNER another planner for a name. Models of
-the set "unseen" are no part of the zoo, so that no policy was taught on them; they are exported first.
+the set "unseen", and Llama, are no part of the zoo, so that no policy was taught on them; they are
+exported first.
 """
 
 import argparse
@@ -47,6 +48,8 @@ HETEROG = [("vgg19", 192), ("resnet200", 192), ("inception_v3", 192), ("mobilene
            ("xlnet_large24", 48)]  # fmt: skip
 UNSEEN = {"gpt-2_124m": ("GPT-2 124M", 32), "vit-b16": ("ViT-B/16", 128), "swin-t": ("Swin-T", 128),
           "t5_small": ("T5 small", 64)}  # fmt: skip
+# Exported too, but in sets of their own.
+EXPORTED = UNSEEN | {"llama_1.1b": ("Llama 1.1B", 8)}
 OTHERS = [("gnmt4", 256), ("alexnet", 512), ("densenet121", 256), ("ncf", 16384)]
 SETS = {
     "small": [("vgg19-tiny", 16, "heterog-8gpu"), ("mobilenet_v2-tiny", 16, "heterog-8gpu"),
@@ -54,6 +57,9 @@ SETS = {
     "models": [(model, batch, "heterog-8gpu") for model, batch in HETEROG + OTHERS],
     "unseen": [(model, batch, cluster) for model, (_, batch) in UNSEEN.items()
                for cluster in ("heterog-8gpu", "office-mixed")],
+    "workstation": [("vgg19", 192, "workstation-3090-4090"),
+                    ("bert_large24", 48, "workstation-3090-4090"),
+                    ("llama_1.1b", 8, "workstation-3090-4090"), ("llama_1.1b", 64, "dgx-h100-mixed")],
     "clusters": [(model, batch * scale, cluster)
                  for cluster, scale in (("heterog-8gpu-10gbe", 1), ("office-mixed", 1),
                                         ("dgx-h100-mixed", 4), ("mixed-64gpu", 16),
@@ -63,12 +69,12 @@ SETS = {
 
 
 def graph_of(model):
-    if model not in UNSEEN:
+    if model not in EXPORTED:
         return ROOT / f"models/{model}.json.gz"
     folder = ROOT / "out" / "unseen"
     graph = folder / f"{model}.json.gz"
     if not graph.is_file():
-        subprocess.run([sys.executable, ROOT / "scripts" / "real_sizes.py", UNSEEN[model][0],
+        subprocess.run([sys.executable, ROOT / "scripts" / "real_sizes.py", EXPORTED[model][0],
                         "--save", folder], check=True, stdout=subprocess.DEVNULL,
                        env=os.environ | {"PYTHONPATH": str(ROOT / "python")})  # fmt: skip
     return graph

@@ -88,6 +88,7 @@ int run_finetune(const FinetuneVerbOptions& options, const Caller& caller) {
   json["best_step_seconds"] = to_seconds(tuned.evaluation.step);
   json["feasible"] = tuned.evaluation.feasible;
   json["entropy_nats"] = tuned.entropy;
+  if (tuned.collapsed_after) json["collapsed_after"] = *tuned.collapsed_after;
   json["mean_step_seconds"] = tuned.mean_step_seconds;
   if (options.common.json) {
     const planner::Evaluation likely = oracle.measure(std::span(&tuned.likely, 1))[0].evaluation;

@@ -107,6 +107,8 @@ class Policy {
 std::vector<compiler::Strategy> propose(const Policy& policy, oracle::BatchEvaluator& evaluator,
                                         int samples, const Rng& rng);
 
+inline constexpr double kCollapsedNats = 0.1;
+
 struct FinetuneOptions {
   std::string name;  // of the case in progress reports
   std::uint64_t seed = 0;
@@ -123,6 +125,8 @@ struct FinetuneResult {
   planner::Evaluation evaluation;  // of it
   std::int64_t evaluations = 0;    // strategies that it has learnt from
   double entropy = 0;              // of the last step, nats a group
+  // Strategies after which the entropy was first under kCollapsedNats: draws hardly differ then.
+  std::optional<std::int64_t> collapsed_after;
   double mean_step_seconds = 0;    // of that step's strategies
   compiler::Strategy likely;       // the strategy that is now the most likely, not simulated
 };

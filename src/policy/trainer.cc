@@ -297,11 +297,21 @@ FinetuneResult finetune(const Policy& policy, oracle::Oracle& oracle,
            learner.evaluations + config.samples > *options.budget.evaluations;
   };
   TrainProgress progress;
+  std::optional<std::int64_t> collapsed_after;
   do {
     progress = learn_step(learner, context, config.finetune_entropy_weight);
+    if (!collapsed_after && progress.entropy < kCollapsedNats) {
+      collapsed_after = learner.evaluations;
+    }
     progress.steps = options.budget.evaluations.value_or(0) / config.samples;
     if (options.progress) options.progress(progress);
   } while (!spent());
+  if (collapsed_after && *collapsed_after < learner.evaluations) {
+    logger().warn(
+        "fine-tuning: the entropy fell under {} nats a group after {} of {} plans: what was drawn "
+        "from then on hardly differs; the setting entropy_floor=0.5 holds it up",
+        kCollapsedNats, *collapsed_after, learner.evaluations);
+  }
 
   const Scored& best = learner.states[0].best[0];
   IncumbentFeatures incumbent;
@@ -319,6 +329,7 @@ FinetuneResult finetune(const Policy& policy, oracle::Oracle& oracle,
           .evaluation = best.evaluation,
           .evaluations = learner.evaluations,
           .entropy = progress.entropy,
+          .collapsed_after = collapsed_after,
           .mean_step_seconds = progress.cases[0].mean_step_seconds,
           .likely = standalone_strategy(cases[0], likely)};
 }

@@ -33,6 +33,26 @@ TEST(GraphEncoder, GroupIsTheActivatedSumOfItsOps) {
   }
 }
 
+// What is not connected has no order: the numbers of ops mean nothing, who is whose neighbour does.
+TEST(GraphEncoder, OpsInAnotherOrderMakeTheSameGroups) {
+  const auto problem = test_problem("vgg19-tiny", "heterog-8gpu", 32, 8);
+  const FeatureTensors features = to_tensors(make_features(*problem));
+  GraphEncoder e = encoder();
+  const auto groups = e->encode_groups(e->encode_ops(features), features);
+  const std::int64_t count = features.ops.size(0);
+  const auto order = torch::randperm(count);  // the old number of each op
+  const auto number = torch::argsort(order);  // the new one
+  FeatureTensors moved = features;
+  moved.ops = features.ops.index_select(0, order);
+  moved.group_of_op = features.group_of_op.index_select(0, order);
+  const auto attached = e->encode_groups(e->encode_ops(moved), moved);
+  moved.neighbours.source = number.index_select(0, features.neighbours.source);
+  moved.neighbours.target = number.index_select(0, features.neighbours.target);
+  const auto same = e->encode_groups(e->encode_ops(moved), moved);
+  EXPECT_LT((same - groups).abs().max().item<double>(), 1e-4);
+  EXPECT_GT((attached - groups).abs().max().item<double>(), 1e-2);  // with edges of other ops
+}
+
 TEST(GraphEncoder, GradientsAgreeWithFiniteDifferences) {
   const auto problem = test_problem("vgg19-tiny", "heterog-8gpu", 32, 4);
   FeatureTensors features = to_tensors(make_features(*problem));

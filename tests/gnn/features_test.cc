@@ -120,6 +120,63 @@ TEST(Features, NeighboursGoBothWaysAndIncludeTheOpItself) {
   EXPECT_GT(static_cast<std::int64_t>(pairs.size()), 3 * features.ops.rows - 3);
 }
 
+// Names of columns of `subject` where two rows differ.
+std::set<std::string_view> differing(const FeatureMatrix& m, Subject subject, std::int64_t a,
+                                     std::int64_t b) {
+  std::set<std::string_view> names;
+  std::int64_t column = 0;
+  for (const FeatureInfo& info : feature_table()) {
+    if (info.subject != subject) continue;
+    if (std::abs(m.at(a, column) - m.at(b, column)) > 1e-6f) names.insert(info.name);
+    ++column;
+  }
+  return names;
+}
+
+// Where a device stands in the line of all devices says which of equal ones is meant, so that a
+// model can be cut over them; nothing else does.
+TEST(Features, EqualDevicesDifferInTheirPositionAlone) {
+  const auto problem = test_problem("bert_large24-tiny", "heterog-8gpu", 48, 16);
+  const Features features = make_features(*problem);
+  const std::int64_t first = 2, last = 5;  // GTX 1080 Ti, two in each of two machines
+  for (std::int64_t other = first + 1; other <= last; ++other) {
+    EXPECT_THAT(differing(features.devices, Subject::kDevice, first, other),
+                testing::ElementsAre("speed_position"));
+    for (std::int64_t group = 0; group < features.groups.rows; ++group) {
+      const std::int64_t row = group * features.action_count;  // its actions begin with one device
+      const auto names = differing(features.actions, Subject::kAction, row + first, row + other);
+      EXPECT_THAT(names, testing::IsSubsetOf({"memory_match", "speed_match"}));
+    }
+  }
+  EXPECT_TRUE(differing(features.devices, Subject::kDevice, 0, first).contains("speed"));
+}
+
+TEST(Features, NamesOfMachinesMeanNothing) {
+  const auto on_machines = [](const std::string& first, const std::string& second) {
+    const auto machine = [](const std::string& name, const char* model, const char* nic) {
+      return R"({"name": ")" + name + R"(", "devices": [{"model": ")" + model +
+             R"(", "count": 2}], "fabric": {"kind": "switch", "link": "pcie3"}, "nic": {"link": ")" +
+             nic + R"("}})";
+    };
+    const std::string text = R"({"format": "heterog-cluster", "version": 1, "name": "two",
+        "machines": [)" + machine(first, "V100-PCIE-16GB", "100gbe-rdma") +
+                             ", " + machine(second, "GTX-1080-Ti", "50gbe-rdma") +
+                             R"(], "network": {"latency_seconds": 3e-6}})";
+    const auto problem = cost::make_problem(
+        std::make_shared<const graph::ModelGraph>(graph::read_graph("models/vgg19-tiny.json.gz")),
+        std::make_shared<const cluster::Cluster>(
+            cluster::parse_cluster(text, "two", cluster::read_devices("configs/devices.json"),
+                                   cluster::read_links("configs/links.json"))),
+        cost::CalibratedModel(), 64, {.max_groups = 16});
+    return make_features(*problem);
+  };
+  const Features one = on_machines("a", "b"), other = on_machines("z", "c");
+  EXPECT_EQ(one.ops.values, other.ops.values);
+  EXPECT_EQ(one.groups.values, other.groups.values);
+  EXPECT_EQ(one.devices.values, other.devices.values);
+  EXPECT_EQ(one.actions.values, other.actions.values);
+}
+
 TEST(Features, AliasesAreFoldedIntoTheirConsumers) {
   const auto problem = test_problem("vgg19-tiny", "heterog-8gpu", 32, 16);
   std::int64_t solid = 0;

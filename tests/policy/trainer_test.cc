@@ -350,7 +350,7 @@ TEST_F(Training, FurtherPassesLearnMoreFromAsManyStrategies) {
   EXPECT_EQ(evaluations.size(), 1u);
 }
 
-TEST_F(Training, AFloorKeepsTheEntropyFromCollapsing) {
+TEST_F(Training, ACollapsedEntropyIsNoticedAndAFloorPreventsIt) {
   TrainConfig config = tiny_config();
   config.steps = 1;
   config.order = "rank";
@@ -358,7 +358,7 @@ TEST_F(Training, AFloorKeepsTheEntropyFromCollapsing) {
   const auto problem = test_problem("vgg19-tiny", "heterog-4gpu", 64, 2000);
   ThreadPool pool(2);
   oracle::SimulatedOracle oracle(*problem, pool);
-  const auto entropy = [&](const std::string& floor) {
+  const auto tuned = [&](const std::string& floor) {
     return finetune(policy, oracle,
                     {.seed = 2,  // one strategy stays the best from early on
                      .budget = {.evaluations = 600},
@@ -366,11 +366,16 @@ TEST_F(Training, AFloorKeepsTheEntropyFromCollapsing) {
                                   {"finetune_schedule", "case"},
                                   {"finetune_learning_rate", "0.03"},
                                   {"entropy_floor_weight", "5"},
-                                  {"entropy_floor", floor}}})
-        .entropy;
+                                  {"entropy_floor", floor}}});
   };
-  EXPECT_LT(entropy("0"), 0.1);  // imitation of one strategy leaves nothing else
-  EXPECT_GT(entropy("0.4"), 0.2);
+  const FinetuneResult collapsed = tuned("0");  // imitation of one strategy leaves nothing else
+  EXPECT_LT(collapsed.entropy, kCollapsedNats);
+  ASSERT_TRUE(collapsed.collapsed_after.has_value());
+  EXPECT_GT(*collapsed.collapsed_after, 6);
+  EXPECT_LT(*collapsed.collapsed_after, 600);
+  const FinetuneResult open = tuned("0.4");
+  EXPECT_GT(open.entropy, 0.2);
+  EXPECT_FALSE(open.collapsed_after.has_value());
 }
 
 // 1,500 plans of annealing are 18 % shorter than plain data parallelism here.
@@ -411,8 +416,8 @@ TEST_F(Training, EverySeedOfFinetuningIsARunOfItsOwn) {
   EXPECT_EQ(rewards(1), runs[1]);
 }
 
-TEST_F(Training, LearnsAOneGroupProblem) {
-  // One group, so that every action can be tried: the policy must end at the best of them.
+// One group, so that every action can be tried: every seed must end at the best of them.
+TEST_F(Training, LearnsAOneGroupProblemFromEverySeed) {
   TrainConfig config = tiny_config();
   config.graphs = {{"models/vgg19-tiny.json.gz", {256}}};
   config.clusters = {"configs/clusters/heterog-4gpu.json"};
@@ -422,7 +427,6 @@ TEST_F(Training, LearnsAOneGroupProblem) {
   config.cases_per_step = 1;
   config.elite_weight = 0;  // the policy gradient alone
   config.learning_rate = 1e-2;
-  const TrainSummary summary = train(config, {.out_dir = path("run")});
   const auto problem = test_problem("vgg19-tiny", "heterog-4gpu", 256, 1);
   const space::ActionSpace actions(*problem);
   oracle::Evaluator evaluator(*problem);
@@ -431,8 +435,12 @@ TEST_F(Training, LearnsAOneGroupProblem) {
   for (const auto action : actions.ids()) {
     best = std::min(best, evaluator.evaluate(actions.strategy(Actions{action})).step);
   }
-  const auto greedy = propose(Policy::load(summary.policy_path), ask, 0, Rng(0));
-  EXPECT_EQ(evaluator.evaluate(greedy[0]).step, best);
+  for (config.seed = 0; config.seed < 5; ++config.seed) {
+    const std::string run = path("run" + std::to_string(config.seed));
+    const TrainSummary summary = train(config, {.out_dir = run});
+    const auto greedy = propose(Policy::load(summary.policy_path), ask, 0, Rng(0));
+    EXPECT_EQ(evaluator.evaluate(greedy[0]).step, best) << config.seed;
+  }
 }
 
 }  // namespace
