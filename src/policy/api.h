@@ -107,6 +107,7 @@ class Policy {
 std::vector<compiler::Strategy> propose(const Policy& policy, oracle::BatchEvaluator& evaluator,
                                         int samples, const Rng& rng);
 
+// Entropy, in nats a group, under which fine-tuning draws hardly anything new.
 inline constexpr double kCollapsedNats = 0.1;
 
 struct FinetuneOptions {
@@ -127,8 +128,8 @@ struct FinetuneResult {
   double entropy = 0;              // of the last step, nats a group
   // Strategies after which the entropy was first under kCollapsedNats: draws hardly differ then.
   std::optional<std::int64_t> collapsed_after;
-  double mean_step_seconds = 0;    // of that step's strategies
-  compiler::Strategy likely;       // the strategy that is now the most likely, not simulated
+  double mean_step_seconds = 0;  // of that step's strategies
+  compiler::Strategy likely;     // the strategy that is now the most likely, not simulated
 };
 
 // Goes on training on the oracle's problem, by what it says. Throws an input error without any
