@@ -66,7 +66,8 @@ struct TrainConfig {
   std::int64_t proximal_passes = 1;
   double proximal_clip = 0.2;
   // How strategies are drawn (policy/draws.h): "groups", each by itself; "runs" of neighbours;
-  // "edits" of the best so far; "mixed": half runs, half edits.
+  // "edits" of the best so far; "mixed": half runs, half edits; "coarse": 32 super-units, twice as
+  // many every 30 steps; "latent": all groups by one random number.
   std::string draws = "groups";
   // What a reward is held against: "moving", the average R̄ of all steps; "others", the mean of the
   // other strategies of this step. Edits are held against what was edited.

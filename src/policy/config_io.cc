@@ -121,9 +121,9 @@ std::vector<TrainGraph> read_graphs(JsonObject& object) {
 }
 
 void check_draws(const std::string& draws, const char* key, const std::string& source) {
-  constexpr std::array kDraws = {"groups", "runs", "edits", "mixed"};
+  constexpr std::array kDraws = {"groups", "runs", "edits", "mixed", "coarse", "latent"};
   VALIDATE(std::ranges::find(kDraws, draws) != kDraws.end(),
-           "{}: {}: is \"{}\", must be groups, runs, edits or mixed", source, key,
+           "{}: {}: is \"{}\", must be groups, runs, edits, mixed, coarse or latent", source, key,
            printable(draws));
 }
 

@@ -42,6 +42,14 @@ Draws draw_runs(const torch::Tensor& log_probabilities, std::int64_t samples, co
 Draws draw_edits(const torch::Tensor& log_probabilities, const Actions& incumbent,
                  std::int64_t samples, const Rng& rng);
 
+// Coarse to fine: `count` stretches, 1 to N, that begin and end where those of all strategies do,
+// of as many groups each, to one.
+Draws draw_units(const torch::Tensor& log_probabilities, std::int64_t samples, std::size_t count,
+                 const Rng& rng);
+// Every group by itself, but all groups of a strategy by one random number, a latent variable:
+// groups of which the network says the same take the same action.
+Draws draw_by_latent(const torch::Tensor& log_probabilities, std::int64_t samples, const Rng& rng);
+
 // `more` after `draws`; both have stretches, and both schedules or neither.
 void append(Draws& draws, Draws more);
 

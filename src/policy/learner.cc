@@ -119,11 +119,25 @@ std::int64_t edits_of(const TrainConfig& config, const Turn& turn) {
   return config.draws == "mixed" ? config.samples / 2 : 0;
 }
 
+// Super-units of a step, coarse to fine, of no more than `groups` groups.
+std::size_t super_units(std::int64_t step, std::size_t groups) {
+  constexpr std::size_t kFirst = 32;
+  constexpr std::int64_t kStepsOfEach = 30;
+  std::size_t count = kFirst;
+  for (std::int64_t i = kStepsOfEach; i <= step && count < groups; i += kStepsOfEach) count *= 2;
+  return std::min(count, groups);
+}
+
 // Actions of a turn's case by what the network says, and by the best so far.
-Draws draw_actions(const TrainConfig& config, const torch::Tensor& log_probabilities,
-                   const Turn& turn, const Rng& rng) {
+Draws draw_actions(const TrainConfig& config, std::int64_t step,
+                   const torch::Tensor& log_probabilities, const Turn& turn, const Rng& rng) {
   if (config.draws == "groups") {
     return {.actions = sample_actions(log_probabilities, config.samples, rng)};
+  }
+  if (config.draws == "latent") return draw_by_latent(log_probabilities, config.samples, rng);
+  if (config.draws == "coarse") {
+    const auto groups = static_cast<std::size_t>(log_probabilities.size(0));
+    return draw_units(log_probabilities, config.samples, super_units(step, groups), rng);
   }
   const std::int64_t edits = edits_of(config, turn);
   Draws draws = draw_runs(log_probabilities, config.samples - edits, rng);
@@ -194,7 +208,7 @@ void draw_and_judge(const Learner& learner, const LearningContext& context, cons
     const Rng rng = random_stream(learner.config, RandomStream::kSampling)
                         .split(static_cast<std::uint64_t>(learner.step))
                         .split(own->position);
-    own->draws = draw_actions(learner.config, said.log_probabilities, *own, rng);
+    own->draws = draw_actions(learner.config, learner.step, said.log_probabilities, *own, rng);
     if (said.schedule.defined()) {
       add_schedules(learner.config, said.schedule, *own, rng.split(kSchedules), own->draws);
     }
