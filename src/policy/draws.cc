@@ -139,21 +139,6 @@ Draws draw_units(const torch::Tensor& log_probabilities, std::int64_t samples, s
   return draws;
 }
 
-Draws draw_by_latent(const torch::Tensor& log_probabilities, std::int64_t samples, const Rng& rng) {
-  const SummedRows rows(log_probabilities);
-  Draws draws;
-  for (std::int64_t s = 0; s < samples; ++s) {
-    const Rng latent = rng.split(static_cast<std::uint64_t>(s));
-    Actions actions(rows.groups);
-    for (std::size_t n = 0; n < rows.groups; ++n) {
-      Rng same = latent;
-      actions[n] = rows.draw(n, n + 1, same);
-    }
-    draws.actions.push_back(std::move(actions));
-  }
-  return draws;
-}
-
 void append(Draws& draws, Draws more) {
   std::ranges::move(more.actions, std::back_inserter(draws.actions));
   std::ranges::move(more.stretches, std::back_inserter(draws.stretches));

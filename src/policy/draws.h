@@ -46,9 +46,6 @@ Draws draw_edits(const torch::Tensor& log_probabilities, const Actions& incumben
 // of as many groups each, to one.
 Draws draw_units(const torch::Tensor& log_probabilities, std::int64_t samples, std::size_t count,
                  const Rng& rng);
-// Every group by itself, but all groups of a strategy by one random number, a latent variable:
-// groups of which the network says the same take the same action.
-Draws draw_by_latent(const torch::Tensor& log_probabilities, std::int64_t samples, const Rng& rng);
 
 // `more` after `draws`; both have stretches, and both schedules or neither.
 void append(Draws& draws, Draws more);

@@ -134,7 +134,9 @@ Draws draw_actions(const TrainConfig& config, std::int64_t step,
   if (config.draws == "groups") {
     return {.actions = sample_actions(log_probabilities, config.samples, rng)};
   }
-  if (config.draws == "latent") return draw_by_latent(log_probabilities, config.samples, rng);
+  if (config.draws == "latent") {
+    return {.actions = sample_by_latent(log_probabilities, config.samples, rng)};
+  }
   if (config.draws == "coarse") {
     const auto groups = static_cast<std::size_t>(log_probabilities.size(0));
     return draw_units(log_probabilities, config.samples, super_units(step, groups), rng);

@@ -95,21 +95,6 @@ TEST(Draws, SuperUnitsAreTheSameInEveryStrategy) {
   EXPECT_NE(draws.stretches[0], draws.stretches[1]);
 }
 
-// As likely as the network says, each; the same wherever it says the same.
-TEST(Draws, ALatentDrawsTheSameWhereTheNetworkSaysTheSame) {
-  const auto log_p = torch::tensor({{0.3, 0.7}, {0.9, 0.1}, {0.3, 0.7}}, torch::kFloat64).log();
-  const Draws draws = draw_by_latent(log_p, 20000, Rng(2));
-  EXPECT_TRUE(draws.stretches.empty());
-  std::array<int, 2> first{};
-  for (const Actions& actions : draws.actions) {
-    EXPECT_EQ(actions[0], actions[2]);
-    first[0] += actions[0] == space::ActionId(0);
-    first[1] += actions[1] == space::ActionId(0);
-  }
-  EXPECT_NEAR(first[0], 6000, 200);
-  EXPECT_NEAR(first[1], 18000, 200);
-}
-
 TEST(Draws, ADrawDependsOnItsNumberNotOnHowManyThereAre) {
   const auto log_p = random_log_probabilities();
   const Draws few = draw_runs(log_p, 3, Rng(9)), many = draw_runs(log_p, 50, Rng(9));
