@@ -4,8 +4,8 @@
         [--models NAME ...]
 
 Fine-tunes the shipped policy on BERT-large and VGG-19 on 8 GPUs, so many plans each, from every seed,
-with one setting changed from the second line, or from "runs and edits"; "the same, schedule" is
-what fine-tuning does. Prints of each, as means over the seeds: how much longer the best plan is than the
+with one setting changed from the second line, or from "runs and edits"; "schedule, floor of 0.3"
+is what fine-tuning does. Prints of each, as means over the seeds: how much longer the best plan is than the
 best known step (best_known.json), with the worst seed in parentheses; the same of the strategy that
 is the most likely in the end; the mean of the last step's strategies beside that one; the entropy in
 the end, nats a group. "none": in some seed the most likely strategy does not fit.
@@ -23,8 +23,9 @@ from heterog_tables import ROOT, machine
 from learning_value import KNOWN, PROGRAM
 
 CASES = [("bert_large24", 48, "heterog-8gpu"), ("vgg19", 192, "heterog-8gpu")]
-GROUPS = {"finetune_draws": "groups", "finetune_schedule": "case", "finetune_elite_weight": 0}
-MIXED = {"finetune_draws": "mixed", "finetune_schedule": "case", "finetune_elite_weight": 0}
+GROUPS = {"finetune_draws": "groups", "finetune_schedule": "case", "finetune_elite_weight": 0,
+          "finetune_entropy_floor": 0}  # fmt: skip
+MIXED = GROUPS | {"finetune_draws": "mixed"}
 VARIANTS = {
     "as before": GROUPS | {"finetune_proposals": False},
     "proposals first": GROUPS,
@@ -32,7 +33,7 @@ VARIANTS = {
     "imitating the best": GROUPS | {"finetune_elite_weight": 1},
     "imitating from step 30": GROUPS | {"finetune_elite_weight": 1, "elite_from": 30},
     "32 groups": GROUPS | {"finetune_groups": 32},
-    "entropy floor of 0.5": GROUPS | {"entropy_floor": 0.5},
+    "entropy floor of 0.5": GROUPS | {"finetune_entropy_floor": 0.5},
     "draws in runs": GROUPS | {"finetune_draws": "runs"},
     "edits of the best": GROUPS | {"finetune_draws": "edits"},
     "coarse to fine": GROUPS | {"finetune_draws": "coarse"},
@@ -41,20 +42,22 @@ VARIANTS = {
     "a latent, imitating": GROUPS | {"finetune_draws": "latent", "finetune_elite_weight": 1},
     "runs and edits": MIXED,
     "the same, others": MIXED | {"baseline": "others"},
-    "the same, floor of 0.5": MIXED | {"entropy_floor": 0.5},
+    "the same, floor of 0.5": MIXED | {"finetune_entropy_floor": 0.5},
     "the same, imitating": MIXED | {"finetune_elite_weight": 1},
     "the same, 2 passes": MIXED | {"finetune_elite_weight": 1, "proximal_passes": 2},
     "the same, 4 passes": MIXED | {"finetune_elite_weight": 1, "proximal_passes": 4},
     "4 passes, floor of 0.5": MIXED | {"finetune_elite_weight": 1, "proximal_passes": 4,
-                                       "entropy_floor": 0.5},
+                                       "finetune_entropy_floor": 0.5},
     "the same, incumbent": MIXED | {"finetune_elite_weight": 1, "incumbent_features": True},
     "4 passes, floor, incumbent": MIXED | {"finetune_elite_weight": 1, "proximal_passes": 4,
-                                           "entropy_floor": 0.5, "incumbent_features": True},
+                                           "finetune_entropy_floor": 0.5, "incumbent_features": True},
     "the same, schedule": MIXED | {"finetune_elite_weight": 1, "finetune_schedule": "learned"},
+    "schedule, floor of 0.3": MIXED | {"finetune_elite_weight": 1, "finetune_schedule": "learned",
+                                       "finetune_entropy_floor": 0.3},
     "4 passes, floor, schedule": MIXED | {"finetune_elite_weight": 1, "proximal_passes": 4,
-                                          "entropy_floor": 0.5, "finetune_schedule": "learned"},
+                                          "finetune_entropy_floor": 0.5, "finetune_schedule": "learned"},
     "4 passes, floor, both": MIXED | {"finetune_elite_weight": 1, "proximal_passes": 4,
-                                      "entropy_floor": 0.5, "incumbent_features": True,
+                                      "finetune_entropy_floor": 0.5, "incumbent_features": True,
                                       "finetune_schedule": "learned"},
 }
 

@@ -74,6 +74,7 @@ void visit_fields(Config& c, Visitor&& visit) {
   visit("finetune_draws", c.finetune_draws);
   visit("finetune_schedule", c.finetune_schedule);
   visit("finetune_elite_weight", c.finetune_elite_weight, 0.0, 1e3);
+  visit("finetune_entropy_floor", c.finetune_entropy_floor, 0.0, 10.0);
   visit("finetune_groups", c.finetune_groups, 0, 2000);
   visit("finetune_proposals", c.finetune_proposals);
 }
@@ -214,7 +215,6 @@ TrainConfig with_learning(const TrainConfig& config,
   constexpr std::array<std::string_view, 22> kLearning = {
       "samples",
       "gradient_clip",
-      "entropy_floor",
       "entropy_floor_weight",
       "proximal_passes",
       "proximal_clip",
@@ -231,6 +231,7 @@ TrainConfig with_learning(const TrainConfig& config,
       "finetune_draws",
       "finetune_schedule",
       "finetune_elite_weight",
+      "finetune_entropy_floor",
       "finetune_groups",
       "finetune_proposals",
       "incumbent_features",

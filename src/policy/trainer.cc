@@ -254,6 +254,7 @@ FinetuneResult finetune(const Policy& policy, oracle::Oracle& oracle,
   config.draws = config.finetune_draws;
   config.schedule = config.finetune_schedule;
   config.elite_weight = config.finetune_elite_weight;
+  config.entropy_floor = config.finetune_entropy_floor;
   config.teacher_evaluations = 0;
   if (config.samples == 0) config.samples = TrainConfig{}.samples;
   config.samples = std::min(config.samples, options.budget.evaluations.value_or(config.samples));
@@ -309,7 +310,7 @@ FinetuneResult finetune(const Policy& policy, oracle::Oracle& oracle,
   if (collapsed_after && *collapsed_after < learner.evaluations) {
     logger().warn(
         "fine-tuning: the entropy fell under {} nats a group after {} of {} plans: what was drawn "
-        "from then on hardly differs; the setting entropy_floor=0.5 holds it up",
+        "from then on hardly differs; a higher finetune_entropy_floor holds it up",
         kCollapsedNats, *collapsed_after, learner.evaluations);
   }
 

@@ -369,7 +369,7 @@ TEST_F(Training, ACollapsedEntropyIsNoticedAndAFloorPreventsIt) {
                                   {"finetune_schedule", "case"},
                                   {"finetune_learning_rate", "0.03"},
                                   {"entropy_floor_weight", "5"},
-                                  {"entropy_floor", floor}}});
+                                  {"finetune_entropy_floor", floor}}});
   };
   const FinetuneResult collapsed = tuned("0");  // imitation of one strategy leaves nothing else
   EXPECT_LT(collapsed.entropy, kCollapsedNats);
