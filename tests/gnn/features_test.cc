@@ -28,6 +28,25 @@ TEST(Features, TableIsPinnedToItsVersion) {
   EXPECT_EQ(hash_text(hasher.value()), "4773c8b852e742b2");
 }
 
+// So does whoever adds an action, or puts the actions in another order.
+TEST(Features, ActionsArePinnedToTheVersion) {
+  const auto problem = test_problem("vgg19-tiny", "heterog-8gpu", 64, 16);
+  Hasher hasher;
+  for (const auto table : {space::ActionTable::kHeterog, space::ActionTable::kSets}) {
+    const space::ActionSpace actions(*problem, table);
+    const Features features = make_features(*problem, table);
+    for (const space::ActionId action : actions.ids()) {
+      hasher.add(actions.name(action));
+      hasher.add(static_cast<std::uint64_t>(features.scheme[action.value()]));
+      for (const compiler::Replica& replica : actions.decision(action).replicas) {
+        hasher.add(replica.device.value());
+      }
+    }
+  }
+  EXPECT_EQ(kFeatureVersion, 3);
+  EXPECT_EQ(hash_text(hasher.value()), "028a3eb74ff80d52");
+}
+
 TEST(Features, NamesAreUniqueWithinASubject) {
   std::set<std::pair<Subject, std::string_view>> seen;
   for (const FeatureInfo& info : feature_table()) {
