@@ -4,7 +4,7 @@
         [--models NAME ...]
 
 Fine-tunes the shipped policy on BERT-large and VGG-19 on 8 GPUs, so many plans each, from every seed,
-with one setting changed from the second line, or from "runs and edits"; "schedule, floor of 0.3"
+with one setting changed from the second line, or from "runs and edits"; "schedule, floor of 0.2"
 is what fine-tuning does. Prints of each, as means over the seeds: how much longer the best plan is than the
 best known step (best_known.json), with the worst seed in parentheses; the same of the strategy that
 is the most likely in the end; the mean of the last step's strategies beside that one; the entropy in
@@ -52,6 +52,8 @@ VARIANTS = {
     "4 passes, floor, incumbent": MIXED | {"finetune_elite_weight": 1, "proximal_passes": 4,
                                            "finetune_entropy_floor": 0.5, "incumbent_features": True},
     "the same, schedule": MIXED | {"finetune_elite_weight": 1, "finetune_schedule": "learned"},
+    "schedule, floor of 0.2": MIXED | {"finetune_elite_weight": 1, "finetune_schedule": "learned",
+                                       "finetune_entropy_floor": 0.2},
     "schedule, floor of 0.3": MIXED | {"finetune_elite_weight": 1, "finetune_schedule": "learned",
                                        "finetune_entropy_floor": 0.3},
     "4 passes, floor, schedule": MIXED | {"finetune_elite_weight": 1, "proximal_passes": 4,

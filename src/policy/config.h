@@ -95,7 +95,7 @@ struct TrainConfig {
   std::string finetune_draws = "mixed";
   std::string finetune_schedule = "learned";  // a policy without a head for it gets one
   double finetune_elite_weight = 1.0;
-  double finetune_entropy_floor = 0.3;
+  double finetune_entropy_floor = 0.2;
   std::int64_t finetune_groups = 0;  // at most so many; 0: max_groups
   bool finetune_proposals = true;    // what the policy proposes is simulated, and imitated, first
   friend bool operator==(const TrainConfig&, const TrainConfig&) = default;
