@@ -4,8 +4,8 @@
         [--models NAME ...]
 
 Fine-tunes the shipped policy on BERT-large and VGG-19 on 8 GPUs, so many plans each, from every seed,
-with one setting changed from the second line, or from "runs and edits"; "schedule, floor of 0.2"
-is what fine-tuning does. Prints of each, as means over the seeds: how much longer the best plan is than the
+with one setting changed from the second line, or from "runs and edits"; "schedule, floor of 0.2" is
+what fine-tuning does. Prints of each, as means over the seeds: how much longer the best plan is than the
 best known step (best_known.json), with the worst seed in parentheses; the same of the strategy that
 is the most likely in the end; the mean of the last step's strategies beside that one; the entropy in
 the end, nats a group. "none": in some seed the most likely strategy does not fit.

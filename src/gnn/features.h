@@ -10,8 +10,8 @@
 
 namespace heterog::gnn {
 
-// Raised whenever a row of the table changes, or the actions or their order; a checkpoint of another
-// version is refused.
+// Raised whenever a row of the table changes, or the actions or their order; a checkpoint of
+// another version is refused.
 inline constexpr int kFeatureVersion = 3;
 
 // Brings a raw value to about [−1, 1.5].
