@@ -152,6 +152,11 @@ int run_plan(const PlanOptions& options, const Caller& caller) {
   }
   const DevicesUsed used =
       devices_used(oracle, found.strategy, simulated, compile_options(options.problem));
+  // Measured costs are those of the graph as it is.
+  std::optional<EmulatedBfloat16> bfloat16;
+  if (options.problem.profiles.empty()) {
+    bfloat16 = emulated_bfloat16(*problem, found.strategy, compile_options(options.problem));
+  }
   std::optional<WhatFits> fits;
   if (!simulated.result.feasible()) {
     fits = what_fits(*problem, options.problem, loaded.smallest_batch, caller.stopped);
@@ -170,10 +175,11 @@ int run_plan(const PlanOptions& options, const Caller& caller) {
                                    {"feasible", baseline.evaluation.feasible}});
     }
     json.update(devices_used_json(*problem, used));
+    if (bfloat16) json["bfloat16"] = bfloat16_json(*bfloat16);
     if (fits) json["would_fit"] = what_fits_json(*fits);
     print_json(caller, json);
   } else {
-    print(caller, "{}", plan_screen({*problem, found, simulated, used, plan_seconds}));
+    print(caller, "{}", plan_screen({*problem, found, simulated, used, plan_seconds, bfloat16}));
     if (options.verbose) print(caller, "\n{}", tables_text(*problem, found, simulated, orders));
     print(caller, "\n{}", fits ? what_fits_text(*fits) : next_text(options));
   }
