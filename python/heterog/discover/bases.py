@@ -6,7 +6,6 @@ from pathlib import Path
 
 from heterog.devices import installed, nearest
 from heterog.errors import HeterogError
-from heterog.files import replace_file
 from heterog.reading import parse_json, read_bytes, read_json
 from heterog.values import as_list, as_number, as_object, as_string, required
 
@@ -80,11 +79,10 @@ def with_card(contents: bytes | None, entry: dict, path: Path) -> bytes:
     return json.dumps(base | {"devices": [*kept, entry]}, indent=1).encode() + b"\n"
 
 
-def add_cards(entries: list[dict], cluster: Path) -> Path:
-    """Into the devices.json beside the cluster file."""
+def with_cards(entries: list[dict], cluster: Path) -> tuple[Path, bytes]:
+    """The devices.json beside the cluster file, and what it is to hold."""
     path = cluster.parent / "devices.json"
     contents = read_bytes(path) if path.exists() else None
     for entry in entries:
         contents = with_card(contents, entry, path)
-    replace_file(path, contents or b"")
-    return path
+    return path, contents or b""

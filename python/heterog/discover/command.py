@@ -5,7 +5,7 @@ import re
 import sys
 from pathlib import Path
 
-from heterog.discover.bases import DataBases, add_cards, data_bases
+from heterog.discover.bases import DataBases, data_bases, with_cards
 from heterog.discover.cards import estimated, parse_card
 from heterog.discover.cluster import Choices, ClusterText, cluster_text
 from heterog.discover.collect import collect
@@ -101,11 +101,13 @@ def _run(options) -> int:
     cluster = cluster_text(machines, bases.devices, bases.bandwidths, choices)
     if cards and out is None:
         raise HeterogError("--card: its figures go into a devices.json beside the cluster file; give --out FILE")
+    beside = with_cards(cards, out) if cards and out is not None else None
     _write(cluster, out)
     for card in cards:
         print(f"{card['name']}: {card['source']}", file=sys.stderr)
-    if cards and out is not None:
-        print(f"{add_cards(cards, out)}: {', '.join(card['name'] for card in cards)}", file=sys.stderr)
+    if beside is not None:
+        replace_file(*beside)
+        print(f"{beside[0]}: {', '.join(card['name'] for card in cards)}", file=sys.stderr)
     return 0
 
 
