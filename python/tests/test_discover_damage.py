@@ -5,11 +5,10 @@ import random
 import re
 
 import pytest
-from discover_support import OUTPUTS, text
+from discover_support import OUTPUTS, read_cluster, text
 
 from heterog.discover import nccl, network, smi_xml, topo
 from heterog.discover.bases import data_bases
-from heterog.discover.cards import read_commented_json
 from heterog.discover.cluster import Choices, cluster_text
 from heterog.discover.facts import Gpu, Machine
 from heterog.discover.machine import machine_of
@@ -80,7 +79,7 @@ def damaged(whole: str, rng: random.Random) -> str:
 def check_cluster(machine: Machine) -> None:
     bases = data_bases(None)
     written = cluster_text([machine, Machine("n")], bases.devices, bases.bandwidths, Choices()).text
-    for entry in read_commented_json(written)["machines"]:
+    for entry in read_cluster(written)["machines"]:
         for wire in ("fabric", "nic"):
             assert 0 < entry.get(wire, {}).get("bandwidth_bytes_per_second", 1) < 1e18
 

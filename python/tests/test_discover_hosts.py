@@ -7,11 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from discover_support import described, plan, refused, text
+from discover_support import described, plan, read_cluster, refused, text
 
 from heterog.discover import auto, hosts, measure
 from heterog.discover.bases import data_bases
-from heterog.discover.cards import read_commented_json
 from heterog.discover.cluster import Choices, cluster_text
 from heterog.discover.collect import collect
 from heterog.discover.facts import Machine, Nic
@@ -95,7 +94,7 @@ def test_ranks_describe_their_hosts(tmp_path):
                     "heterog.discover", "--measure", "--out", str(tmp_path / "c.json")]  # fmt: skip
     done = subprocess.run(command_line, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    (machine,) = read_commented_json((tmp_path / "c.json").read_text())["machines"]
+    (machine,) = read_cluster((tmp_path / "c.json").read_text())["machines"]
     if machine["devices"][0]["model"] == "CPU":
         assert machine["devices"][0]["count"] == 2
     assert machine["fabric"]["kind"] == "switch" and "link" not in machine["fabric"]
@@ -112,7 +111,7 @@ def test_auto_takes_a_device_a_rank(monkeypatch, smi):
         found = hosts.RankMachines([machine.with_gpus([0, 1])], [count], [visible])
         monkeypatch.setattr(auto, "own_rank", lambda: hosts.Rank(0, 0, 2))
         monkeypatch.setattr(auto, "ask_ranks", lambda own: found)
-        cluster = read_commented_json(auto.auto_cluster(ranks=True))
+        cluster = read_cluster(auto.auto_cluster(ranks=True))
         return [entry["model"] for entry in cluster["machines"][0]["devices"]]
 
     assert models(1, None) == ["RTX-A5000"]
@@ -126,7 +125,7 @@ def test_auto_takes_a_device_a_rank(monkeypatch, smi):
 
 def test_auto_takes_what_the_process_sees(monkeypatch, smi):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    (entry,) = read_commented_json(auto.auto_cluster(ranks=False))["machines"][0]["devices"]
+    (entry,) = read_cluster(auto.auto_cluster(ranks=False))["machines"][0]["devices"]
     assert entry == {"model": "RTX-A5000"}
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-1234")
     with pytest.raises(HeterogError, match="CUDA_VISIBLE_DEVICES"):
@@ -137,7 +136,7 @@ def test_auto_without_gpus_is_a_cpu_a_rank(monkeypatch):
     monkeypatch.setattr(auto, "own_rank", lambda: hosts.Rank(0, 0, 5))
     found = hosts.RankMachines([Machine("a"), Machine("b")], [2, 3], [None, None])
     monkeypatch.setattr(auto, "ask_ranks", lambda own: found)
-    machines = read_commented_json(auto.auto_cluster(ranks=True))["machines"]
+    machines = read_cluster(auto.auto_cluster(ranks=True))["machines"]
     assert [machine["devices"][0]["count"] for machine in machines] == [2, 3]
 
 
@@ -166,7 +165,7 @@ def test_timed_links_become_figures(tmp_path):
         machine.measured_fabric, machine.measured_nic = two, measure.Wire(9e9, 4e-6, 0.0, "timed")
     bases = data_bases(None)
     cluster = cluster_text(machines, bases.devices, bases.bandwidths, Choices(cpus=2))
-    (first, _) = read_commented_json(cluster.text)["machines"]
+    (first, _) = read_cluster(cluster.text)["machines"]
     assert first["fabric"] == {"kind": "switch", "bandwidth_bytes_per_second": 1e9, "latency_seconds": 15e-6}
     assert first["nic"] == {"bandwidth_bytes_per_second": 18e9, "latency_seconds": 4e-6,
                             "device_bandwidth_bytes_per_second": 9e9}  # fmt: skip
@@ -179,7 +178,7 @@ def test_names_of_others_stay_inside_comments(tmp_path):
     machines = [Machine("../m\n{", nics=[nic]), Machine(".m/\u00e9", nics=[nic])]
     bases = data_bases(None)
     cluster = cluster_text(machines, bases.devices, bases.bandwidths, Choices())
-    assert [m["name"] for m in read_commented_json(cluster.text)["machines"]] == ["-m-{", "m--"]
+    assert [m["name"] for m in read_cluster(cluster.text)["machines"]] == ["-m-{", "m--"]
     (tmp_path / "c.json").write_text(cluster.text)
     plan(tmp_path)
     alike = [Machine(name, nics=[nic]) for name in ("a", "a", "a-2", "a")]

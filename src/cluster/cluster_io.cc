@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/json_reader.h"
+#include "base/names.h"
 #include "base/nearest.h"
 #include "base/own_file.h"
 #include "base/text.h"
@@ -28,8 +29,7 @@ constexpr double kMaxSeconds = 10;
 std::string read_name(JsonObject& object) {
   const std::string name = object.string("name");
   VALIDATE(
-      !name.empty() && printable(name, 100) == name &&
-          name.find_first_of("/\\") == std::string::npos && name[0] != '.',
+      is_file_name(name),
       "{}.name is '{}'; it must be one printable line of 1 to 100 characters, without slashes, "
       "and not begin with a dot",
       object.where(), printable(name));
