@@ -136,8 +136,12 @@ def fit(program, rows, cards, name, moving):
         parts = [fit_shared(program, rows, chip, name, moving,
                             K_STEPS if has_batches(rows, chip, name) else (1,))
                  for chip in CHIPS if chip[0] in cards]
-        return {card: found for part, _, _ in parts for card, found in part.items()}, *(
-            sum(part[i] for part in parts) for i in (1, 2))
+        found = {card: found for part, _, _ in parts for card, found in part.items()}
+        for card in found:
+            if not has_batches(rows, [card], name):  # so batches go by the step of the generation
+                found[card] |= {"k_step": step for step in
+                                {other.get("k_step") for other in found.values()} - {None}}
+        return found, *(sum(part[i] for part in parts) for i in (1, 2))
     return fit_shared(program, rows, cards, name, moving, (1,))
 
 

@@ -5,7 +5,7 @@ usage: scripts/calibration_samples.py DATA
 
 DATA holds deepbench/{gemm,conv}.csv (Baidu DeepBench, Apache-2.0), neusight/*.csv.gz and
 neusight_test/*.csv.gz (NeuSight, MIT), vidur/*.csv.gz (Vidur, MIT), pipedream/*.graph.txt (PipeDream,
-MIT) and model_steps.csv. Standard library only. configs/calibration/README.md says what the columns
+MIT), model_steps.csv and model_steps_2.csv. Standard library only. configs/calibration/README.md says what the columns
 mean and which rows were left out.
 """
 
@@ -331,7 +331,8 @@ def main():
     write("traffic.csv", "source device operator a b c seconds", traffic(data))
     write("layers.csv", "source device model layer pass n c filters kernel_h kernel_w pad_h pad_w stride "
           "elements_in elements_out layers seconds", layers(data))
-    shutil.copy(f"{data}/model_steps.csv", OUT / "model_steps.csv")
+    for name in ("model_steps.csv", "model_steps_2.csv"):
+        shutil.copy(f"{data}/{name}", OUT / name)
     print("taken off NeuSight's rows, us: "
           + ", ".join(f"{card} {overhead(data, card) * 1e6:.1f}" for card in NEUSIGHT))
 

@@ -1,22 +1,17 @@
 #!/usr/bin/env python3
 """Prints step times of the cost model beside published ones (docs/costs.md has the table).
 
-usage: scripts/check_costs.py [--steps | --table] [--program build/dev/bin/print_costs] [--models models]
+usage: scripts/check_costs.py [--table] [--program build/dev/bin/print_costs] [--models models]
 
---steps prints the whole training steps of configs/calibration/model_steps.csv instead, of the graphs
-in out/steps (scripts/step_graphs.py makes them), on a host that needs 50 us to start an operator.
---table prints how far the cost table is from the formula half-way between its knots.
+--table prints instead how far the cost table is from the formula half-way between its knots.
 
 Builds the program with `cmake --build build/dev --target print_costs` if it is not there. Models
 whose graph is missing are left out and named.
 """
 
 import argparse
-import collections
-import csv
 import json
 import pathlib
-import statistics
 import subprocess
 import sys
 
@@ -62,38 +57,11 @@ REPLICAS = [("vgg19", 192), ("resnet200", 192), ("inception_v3", 192), ("mobilen
             ("xlnet_large24", 48)]
 
 
-HOST_SECONDS = "5e-5"  # to start an operator, of the frameworks and hosts of 2018
-NAMES = {"P100": "P100-PCIE-16GB"}
-STEPS = ROOT / "configs/calibration/model_steps.csv"
-
-
 def run(program, graph, batch, *options):
     devices = str(ROOT / "configs/devices.json")
     out = subprocess.run([program, str(graph), devices, str(batch), *options], check=True,
                          capture_output=True, text=True).stdout
     return json.loads(out)["devices"]
-
-
-def print_steps(program):
-    """Each published step beside ours, then the errors card by card."""
-    errors = collections.defaultdict(list)
-    print(f"{'device':16} {'model':13} {'batch':>5} {'published ms':>12} {'ours ms':>8} {'error':>8}  source")
-    for row in csv.DictReader(STEPS.open()):
-        graph = ROOT / f"out/steps/{row['model']}.json.gz"
-        if not graph.exists():
-            print(f"no graph of {row['model']}: run scripts/step_graphs.py", file=sys.stderr)
-            continue
-        device = NAMES.get(row["device"], row["device"])
-        found = run(program, graph, row["batch"], "--host", HOST_SECONDS)[device]
-        ours = 1e3 * (found["seconds"] - (0 if row["with_update"] == "True" else found["optimizer"]))
-        error = 100 * (ours / float(row["step_ms"]) - 1)
-        errors[device].append(error)
-        errors["~"].append(error)  # sorts behind every name
-        print(f"{device:16} {row['model']:13} {row['batch']:>5} {float(row['step_ms']):12.1f} {ours:8.1f} "
-              f"{error:+6.1f} %  {row['source']}, {row['software']}")
-    for device, found in sorted(errors.items()):
-        print(f"{device.replace('~', 'all'):16} {len(found):3} steps: bias {statistics.mean(found):+.1f} %, "
-              f"median of errors {statistics.median(map(abs, found)):.1f} %")
 
 
 def print_table(program):
@@ -108,14 +76,13 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", default=str(ROOT / "build/dev/bin/print_costs"))
     parser.add_argument("--models", default=str(ROOT / "models"))
-    parser.add_argument("--steps", action="store_true")
     parser.add_argument("--table", action="store_true")
     arguments = parser.parse_args()
     if not pathlib.Path(arguments.program).exists():
         subprocess.run(["cmake", "--build", str(ROOT / "build/dev"), "--target", "print_costs"],
                        check=True, stdout=sys.stderr)
-    if arguments.steps or arguments.table:
-        (print_steps if arguments.steps else print_table)(arguments.program)
+    if arguments.table:
+        print_table(arguments.program)
         return
     known, missing = {}, set()
 

@@ -3,7 +3,7 @@
 
     .venv/bin/python scripts/step_graphs.py [NAME ...]
 
-scripts/check_costs.py --steps reads them. Graphs that are there already stay. Beside the models of
+scripts/calibrate_steps.py reads them. Graphs that are there already stay. Beside the models of
 those tables it can make variants that show what a precision or a layout changes: NAME-tf32, NAME-amp
 (float16 by autocast), NAME-masters (float16 copies of the parameters), NAME-bf16 (bfloat16 by
 autocast), and each of them with -nhwc (channels-last).
