@@ -407,11 +407,19 @@ def main():
         write(calibrations(fit_all(program, rows), device_entries()))
 
 
-def device_entries():
+def entries(kind):
     """{name: entry} of the data base, whose comments JSON does not know."""
     text = "\n".join(line for line in DEVICES.read_text().splitlines()
                      if not line.lstrip().startswith("//"))
-    return {entry["name"]: entry for entry in json.loads(text)["devices"]}
+    return {entry["name"]: entry for entry in json.loads(text)[kind]}
+
+
+def device_entries():
+    return entries("devices")
+
+
+def calibration_entries():
+    return entries("calibrations")
 
 
 if __name__ == "__main__":

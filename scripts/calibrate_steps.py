@@ -17,6 +17,7 @@ on steps that the fit has not seen: each network of each source is left out once
 import argparse
 import collections
 import csv
+import functools
 import json
 import pathlib
 import re
@@ -26,7 +27,7 @@ import sys
 
 import numpy as np
 
-from calibrate import DEVICES, device_entries
+from calibrate import DEVICES, calibration_entries, device_entries
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 STEPS = ROOT / "out/steps"
@@ -58,11 +59,14 @@ LEFT_OUT = {("A100-SXM4-40GB", "lambdal/lambda-tensorflow-benchmark")}
 
 # Deviations of the logarithms: of a chip's factor, of a card's beside it, of a step's error.
 CHIP, CARD, STEP = 0.3, 0.05, 0.05
-TRAFFIC = 0.2  # as CHIP, of what moves bytes
+TRAFFIC = 0.1  # as CHIP, of what moves bytes
 # Chips whose memory nobody timed (docs/costs.md); of the others the figure stands.
 BORROWED = ("GA102", "AD102")
 LEAST = 0.25  # of a step that a kind of kernel takes, for the step to decide its factor
 FAR = 2  # deviations from which on a step counts by its distance, no longer by its square
+
+# Of the peak, what no kernel exceeds: of arithmetic, and of bandwidth.
+MOST = {"matmul": 1, "traffic": 0.95}
 
 Step = collections.namedtuple("Step", "device graph batch precision source seconds parts")
 
@@ -119,6 +123,10 @@ def fit(found):
                     for slot in (("chip", chip_of(step.device), key_of(step, kind)),
                                  ("card", step.device, key_of(step, kind)))})  # fmt: skip
     place = {slot: i for i, slot in enumerate(slots)}
+    most = np.array([min(limit(card, key) for card in (CHIPS[name] if level == "chip" else [name]))
+                     for level, name, key in slots])  # fmt: skip
+    chip = [place.get(("chip", chip_of(name), key)) if level == "card" else None
+            for level, name, key in slots]  # fmt: skip
     spread = np.array([CARD if slot[0] == "card" else TRAFFIC if slot[2] == "traffic" else CHIP
                        for slot in slots])
     x = np.zeros(len(slots))
@@ -135,7 +143,25 @@ def fit(found):
         weights = 1 / np.maximum(1, np.abs(errors) / (FAR * STEP)) / STEP**2
         normal = rows.T @ (rows * weights[:, None]) + np.diag(1 / spread**2)
         x -= np.linalg.solve(normal, rows.T @ (weights * errors) + x / spread**2)
+        x = np.minimum(x, [limit if other is None else limit - min(x[other], most[other])
+                           for limit, other in zip(most, chip)])  # fmt: skip
     return dict(zip(slots, x))
+
+
+@functools.cache
+def limit(card, key):
+    """The logarithm of the most that the factor of a card can be."""
+    kind, _, precision = key.partition("_")
+    if kind not in MOST:
+        return np.inf  # libraries save multiplications of convolutions
+    constants = calibration(device_entries()[card]["calibration"],
+                            {"traffic": "elementwise"}.get(kind, kind + "_half" * bool(precision)))
+    return np.log(MOST[kind] / constants["bandwidth_share" if kind == "traffic" else "share"])
+
+
+def calibration(name, kind):
+    constants = calibration_entries()[name][kind]
+    return calibration(constants, kind) if isinstance(constants, str) else constants
 
 
 def slots_of(step, kind):

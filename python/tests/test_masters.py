@@ -127,7 +127,7 @@ def test_on_two_unequal_devices_as_on_one(narrow, tmp_path):
             "batch": 9, "param_dtype": narrow, "reduce_dtype": narrow, "planner": planner,
             "cache": str(tmp_path), "loss_scaling": LossScaling(2.0**10) if narrow == "float16" else None,
         }  # fmt: skip
-        devices = ["V100-PCIE-16GB", "GTX-1080-Ti"][: 1 if name == "one" else 2]
+        devices = ["V100-PCIE-16GB", "RTX-2080-Ti"][: 1 if name == "one" else 2]
         config["any_device"] = True
         own = Words()
         own.load_state_dict(start.state_dict())

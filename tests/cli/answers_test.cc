@@ -12,6 +12,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 using Json = nlohmann::json;
 
 const std::string kOffice =
@@ -37,6 +38,28 @@ TEST_F(Answers, APlanIsOneScreen) {
     EXPECT_GT(lines(all.out), lines(short_one.out) + 10);
     EXPECT_THAT(all.out, AllOf(HasSubstr("memory at the peak"), HasSubstr("speed-up over it")));
   }
+}
+
+// V100 have no units for bfloat16; RTX 3090 have; P100 and 1080 Ti cannot multiply in it at all.
+TEST_F(Answers, WhatFloat16WouldGiveIsSaidWhereBfloat16IsEmulated) {
+  const auto planned = [&](const char* cluster, const char* more) {
+    return run(fmt::format("plan --graph tests/data/masters_bfloat16.json.gz --cluster {} "
+                           "--batch 32 --evaluations 20 --out '{}'{}",
+                           cluster, path("plan.json"), more));
+  };
+  const Finished emulated = planned("cloud-v100", "");
+  ASSERT_EQ(emulated.code, 0) << emulated.err;
+  EXPECT_THAT(emulated.out,
+              AllOf(HasSubstr("bfloat16   V100-"), HasSubstr("has no units for it (1"),
+                    HasSubstr("TFLOP/s; float16: 1"), HasSubstr("in float16 this plan takes ")));
+  const Json json = Json::parse(planned("cloud-v100", " --json").out);
+  EXPECT_LE(json["bfloat16"]["float16_step_seconds"], json["step_seconds"]);
+  EXPECT_EQ(json["bfloat16"]["emulated_by"].size(), 1u);
+  EXPECT_THAT(planned("workstation-3090-4090", "").out, Not(HasSubstr("bfloat16")));
+  const Finished refused = planned("heterog-8gpu", "");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("multiplies in bfloat16, which "),
+                                 HasSubstr("export the model in float16")));
 }
 
 // What is said next can be run as it stands.

@@ -162,6 +162,9 @@ TEST_F(Samples, ConstantsOfProductsArePhysical) {
       const double share = type.calibration->products[p][0].share * type.sustained.matmul[p];
       EXPECT_LE(share, 1) << name << " multiplies faster than its peak";
     }
+    const auto elementwise = static_cast<int>(cluster::TrafficKind::kElementwise);
+    EXPECT_LE(type.calibration->traffic[elementwise].bandwidth_share * type.sustained.traffic, 0.96)
+        << name;
   }
 }
 

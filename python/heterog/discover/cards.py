@@ -75,9 +75,11 @@ def estimated(name: str, figures: dict[str, float], like: str | None, known: dic
         values[key] = round(values[key])
     values["reserve_bytes"] = min(model["reserve_bytes"], values["memory_bytes"] // 4)
     as_of_model = ("launch_seconds", "half_efficiency_flop", "collective_slowdown", "step_deviation")
-    for key in (*as_of_model, "efficiency", "calibration"):
+    for key in (*as_of_model, "efficiency", "calibration", "sustained"):
         if key in model:
             values[key] = model[key]
+    if "bf16_flops_per_second" in model:  # without units for it, as a part of single precision
+        values["bf16_flops_per_second"] = model["bf16_flops_per_second"] * share
     return entry | values
 
 
