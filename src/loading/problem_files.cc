@@ -10,6 +10,7 @@
 #include "cost/cost_model.h"
 #include "cost/profile_io.h"
 #include "graph/graph_io.h"
+#include "runtime/kernels/infer.h"
 #include "runtime/kernels/operators.h"
 
 namespace heterog::loading {
@@ -43,6 +44,8 @@ LoadedProblem load_problem_file(const ProblemOptions& options) {
   check_batch(options.batch, file.smallest_batch, options.graph);
   auto graph = std::make_shared<const graph::ModelGraph>(std::move(file.graph));
   runtime::check_operators(*graph, options.graph);
+  runtime::check_results(*graph, runtime::checked_batches(options.batch, file.smallest_batch),
+                         options.graph);
   const cost::CalibratedModel analytic;
   const cost::ProfiledModel model(*graph, load_profiles(options, *cluster), analytic);
   auto problem = cost::make_problem(std::move(graph), std::move(cluster), model, options.batch,
