@@ -13,28 +13,25 @@ from heterog.config import RunnerConfig
 from heterog.errors import HeterogError
 from heterog.evaluation import sums_over
 from heterog.given import FilePath
-from heterog.interpreter import (
-    buffer_from_file,
-    dtype_of,
-    settings_of,
-    shape_of,
-    state_from_file,
-)
+from heterog.interpreter import buffer_from_file, dtype_of, settings_of, shape_of
 from heterog.ir import SCALE
 from heterog.lengths import Lengths
 from heterog.native import NativeRunner
 from heterog.optimizer_state import OptimizerState
 from heterog.outputs import outputs_of
 from heterog.planning import RunFiles
+from heterog.program_state import ProgramState
 from heterog.runner_process import Fate, end_with_process, native_options
 from heterog.step import TrainingStep, held_tensors
+from heterog.worker_tensors import WorkerTensors
 
 
 class Runner:
     """A model in training on the devices of a plan; made by get_runner.
 
-    `model` is the module that was given: it keeps its first weights until sync_to_model().
-    `optimizer` is the torch optimizer: its learning rates are read at every step.
+    `model` is the module that was given and `optimizer` the torch optimizer. Between two steps both
+    look as if each step had changed them, and what the program changes in them is what the next step
+    begins with (docs/client.md).
     """
 
     def __init__(
@@ -53,10 +50,9 @@ class Runner:
         self.config = config
         self.graph_path, self.cluster_path, self.plan_path = files.graphs[0], files.cluster, files.plan
         self._makers = makers
-        self._tensors = graph["tensors"]
-        self._constants = step.constants
         options = native_options(files, config)
         self._native = NativeRunner(options)
+        self._program: ProgramState | None = None
         # Ends with the process, if nobody has closed it.
         self._fate = Fate()
         self._end = weakref.finalize(self, end_with_process, self._native, self._fate)
@@ -78,37 +74,41 @@ class Runner:
         self._graphs = [each.graph for each in steps]
         self._last: tuple[int, int] | None = None  # graph and samples of the last step
         self._settings = settings_of(graph)
-        self._kept = {  # name → place
-            tensor["name"]: place
-            for place, tensor in enumerate(self._tensors)
-            if tensor["role"] in ("parameter", "buffer", "optimizer_state")
-            and self._native.keeps(place)
-        }
+        self._workers = WorkerTensors(self._native, graph)
         self._of_model: list[str] = []
-        self._of_model = [name for name in self._names_of_model() if name in self._kept]
+        self._of_model = [name for name in self._names_of_model() if name in self._workers]
         assert step.update is not None, "exported steps say what was found out about the optimizer"
         self._state = OptimizerState(optimizer, model, step.update, "step" in self._settings)
-        self._steps = 0
-        self._start()
+        self._program = ProgramState(
+            model, self._state, self._workers, self._native.meet if self._processes > 1 else None
+        )
+        self._start(step.constants)
         # What a model makes of the length comes with every step, and is no part of a checkpoint.
         made = {
-            name: place
-            for name, place in self._kept.items()
-            if self._role(name) == "buffer" and name not in self._of_model
+            name: self._workers.places[name]
+            for name in self._workers.of_role("buffer")
+            if name not in self._of_model
         }
         for name in self._lengths.take_tables(made):
-            del self._kept[name]
+            del self._workers.places[name]
+        if self._processes > 1:
+            self._program.take_from_workers()
+        self._program.leave()
+        self._end.detach()
+        self._end = weakref.finalize(
+            self, end_with_process, self._native, self._fate, self._program, self._processes == 1
+        )
 
     # ---- training ----
 
     @property
     def steps_done(self) -> int:
-        return self._steps
+        return self._program.steps
 
     @property
     def loss_scale(self) -> float | None:
         """By what the loss is multiplied now; None: it is not. Of several processes, each one asks."""
-        return self._fetch([SCALE])[SCALE].item() if SCALE in self._kept else None
+        return self._workers.fetch([SCALE])[SCALE].item() if SCALE in self._workers else None
 
     def step(self, batch: Any) -> float:
         """One training step on a whole batch: a tensor, or a tuple or list in the order of
@@ -150,14 +150,16 @@ class Runner:
         return self._run_step(graph, samples, inputs)
 
     def _run_step(self, graph: int, samples: int, inputs: dict, own_rows: bool = False) -> float:
-        number = self._steps + 1
+        self._program.hand_over()
+        number = self._program.steps + 1
         settings = self._state.settings() | {"step": number}
         for setting, place in self._settings.items():
             inputs[place] = torch.tensor(float(settings[setting]), dtype=torch.float64)
         loss, self.last_step_seconds = self._native.step(
             number, graph, samples, inputs, own_rows
         )
-        self._steps, self._last = number, (graph, samples)
+        self._program.steps, self._last = number, (graph, samples)
+        self._program.end_step()
         # What a scheduler looks at to warn of a step that was left out.
         self.optimizer._opt_called = True  # type: ignore[attr-defined]
         return loss
@@ -211,7 +213,7 @@ class Runner:
             losses: list[float] = []
             for batch in self._batches(steps, iterable, drop_last):
                 losses.append(self.step(batch))
-                if any([one(self._steps, losses[-1]) is True for one in called]):
+                if any([one(self._program.steps, losses[-1]) is True for one in called]):
                     break
             return losses
 
@@ -239,8 +241,8 @@ class Runner:
 
     def _own_batch(self) -> tuple:
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.config.seed * 1_000_003 + self._steps)
-            return self._makers[self._steps % len(self._makers)](self.batch)
+            torch.manual_seed(self.config.seed * 1_000_003 + self._program.steps)
+            return self._makers[self._program.steps % len(self._makers)](self.batch)
 
     def _is_incomplete(self, batch) -> bool:
         samples = self._lengths.samples_of(batch)
@@ -252,8 +254,9 @@ class Runner:
         """Parameters and buffers as model.state_dict() names them. Of several processes, each one
         calls it."""
         names = self._names_of_model()
-        found = self._fetch([name for name in self._kept if name in names])
-        state = cast("OrderedDict[str, torch.Tensor]", self.model.state_dict())
+        self._program.hand_over()
+        found = self._workers.fetch([name for name in self._workers.places if name in names])
+        state = cast("OrderedDict[str, torch.Tensor]", self.model.state_dict(keep_vars=True))
         for key, name in self._names_of_keys().items():
             state[key] = found[name] if name in found else state[key].detach().clone()
         return state
@@ -264,7 +267,8 @@ class Runner:
             raise HeterogError(f"load_state_dict: {type(state).__name__} given; it is a dict of tensors")
         names = self._names_of_keys()
         missing = [key for key in names if key not in state]
-        unexpected = [key for key in state if key not in self.model.state_dict()]
+        known = self.model.state_dict(keep_vars=True)
+        unexpected = [key for key in state if key not in known]
         if missing or unexpected:
             what = f"lacks {missing[0]!r}" if missing else f"has {unexpected[0]!r} too many"
             raise HeterogError(f"load_state_dict: the given state {what}")
@@ -273,32 +277,28 @@ class Runner:
                 raise HeterogError(
                     f"load_state_dict: {key!r} is a {type(state[key]).__name__}, no tensor"
                 )
+        self._program.hand_over()
         for key, name in names.items():
             self._put(name, state[key])
 
     def optimizer_state_dict(self) -> dict[str, Any]:
         """As a torch optimizer's state_dict() after the same steps, which such a one can load."""
-        names = [name for name in self._kept if self._role(name) == "optimizer_state"]
-        return self._state.state_dict(self._fetch(names), self._steps)
+        self._program.hand_over()
+        values = self._workers.fetch(self._workers.of_role("optimizer_state"))
+        return self._state.state_dict(values, self._program.steps)
 
     def load_optimizer_state_dict(self, state: dict[str, Any]) -> None:
         """State, settings and, where the state counts them, the number of steps done."""
+        self._program.hand_over()
         values, steps = self._state.load(state)
-        self._put_optimizer_state(values)
+        self._workers.put_optimizer_state(values)
         if steps or not state["state"]:
-            self._steps = steps
+            self._program.steps = steps
 
     def sync_to_model(self) -> torch.nn.Module:
         """Copies parameters and buffers into `model`, to evaluate or to save it."""
-        names = self._names_of_model()
-        with torch.no_grad():
-            for name, value in self._fetch([n for n in self._kept if n in names]).items():
-                if names[name].shape != value.shape:
-                    raise HeterogError(
-                        f"model: '{name}' has become {list(names[name].shape)}; the runner was made "
-                        f"with {list(value.shape)}, make another"
-                    )
-                names[name].copy_(value)
+        self._names_of_model()
+        self._program.bring_model()
         return self.model
 
     def evaluate(
@@ -327,12 +327,13 @@ class Runner:
         several processes, each one calls it and rank 0 writes."""
         path = _path_of(path)
         keys = set(self._names_of_keys().values())
-        others = [n for n in self._kept if n not in keys and self._role(n) != "optimizer_state"]
+        state = self._workers.of_role("optimizer_state")
+        others = [n for n in self._workers.places if n not in keys and n not in state]
         checkpoint = Checkpoint(
             self.state_dict(),
             self.optimizer_state_dict(),
-            self._steps,
-            self._fetch(others),
+            self._program.steps,
+            self._workers.fetch(others),
             extra or {},
         )
         failure = None
@@ -353,7 +354,7 @@ class Runner:
         self.load_optimizer_state_dict(checkpoint.optimizer)
         for name, value in checkpoint.others.items():
             self._put(name, value)
-        self._steps = checkpoint.steps
+        self._program.steps = checkpoint.steps
         return checkpoint.extra
 
     # ---- the end ----
@@ -362,6 +363,9 @@ class Runner:
         """Ends the workers. `finished`: of several processes, waits for the others; else they are
         told that this one gave up."""
         self._end.detach()
+        if self._program is not None:
+            reachable = finished or self._processes == 1
+            self._program.end(reachable, "the runner was closed while others went on")
         self._native.close(finished)
 
     def __enter__(self) -> "Runner":
@@ -372,44 +376,24 @@ class Runner:
 
     # ---- tensors of the workers ----
 
-    def _start(self) -> None:
+    def _start(self, constants: dict[str, torch.Tensor]) -> None:
         """From the model's parameters and buffers and the optimizer's state."""
-        names = self._constants | self._names_of_model()
-        state, self._steps = self._state.initial()
-        for name, place in self._kept.items():
-            if self._role(name) == "optimizer_state":
-                continue
-            self._set(place, names[name] if name in names else buffer_from_file(self._tensors[place]))
-        self._put_optimizer_state(state)
-
-    def _put_optimizer_state(self, values: dict) -> None:
-        """What is not given is as before the first step."""
-        for name, place in self._kept.items():
-            if self._role(name) == "optimizer_state":
-                fresh = name not in values
-                value = state_from_file(self._tensors[place]) if fresh else values[name]
-                self._set(place, value)
+        workers, names = self._workers, constants | self._names_of_model()
+        state, self._program.steps = self._state.initial()
+        for name in workers.places:
+            if workers.role(name) != "optimizer_state":
+                value = names[name] if name in names else buffer_from_file(workers.entry(name))
+                workers.put(name, value)
+        workers.put_optimizer_state(state)
 
     def _put(self, name: str, value: torch.Tensor) -> None:
         """Into the workers, or into the model where they do not know it."""
-        if name in self._kept:
-            return self._set(self._kept[name], value)
-        with torch.no_grad():
-            self._names_of_model()[name].copy_(value)
-
-    def _set(self, place: int, value: torch.Tensor) -> None:
-        self._native.set(place, value.detach().to(dtype_of(self._tensors[place])))
-
-    def _fetch(self, names: list[str]) -> dict[str, torch.Tensor]:
-        found = {}
-        for name in names:
-            entry = self._tensors[self._kept[name]]
-            value = torch.empty(shape_of(entry, self.batch), dtype=dtype_of(entry))
-            found[name] = self._native.get(self._kept[name], value)
-        return found
-
-    def _role(self, name: str) -> str:
-        return self._tensors[self._kept[name]]["role"]
+        if name in self._workers:
+            self._workers.put(name, value)
+            self._program.write(name, value)
+        else:
+            with torch.no_grad():
+                self._names_of_model()[name].copy_(value)
 
     def _names_of_model(self) -> dict[str, torch.Tensor]:
         """Name in the graph → the model's own tensor."""

@@ -20,6 +20,7 @@ from heterog.given import FilePath, LossFunction, MakeInputs, Model, Optimizer
 from heterog.hints import buffer_values, input_values
 from heterog.ir import Step
 from heterog.light import light_init
+from heterog.known_batches import Range
 from heterog.loss_scaling import LossScaling, read_scaling
 from heterog.masters import Masters, read_masters
 from heterog.merge import merge_traces
@@ -32,7 +33,7 @@ from heterog.samples import Samples, check_samples, default_batches, names_of
 from heterog.tf32 import PYTORCHS_OWN, tf32_allowed
 from heterog.trace import StepSpec, TraceCall, WithoutGradient
 from heterog.update import add_update
-from heterog.ways import trace_gradients
+from heterog.ways import known_batches, trace_gradients
 from heterog.writer import dtype_name, to_graph, write_constants, write_graph
 
 
@@ -232,11 +233,11 @@ def _made(job: _Job) -> Stored:
         try:
             samples = [job.samples.at(size) for size in sizes]
             try:
-                step = _trace(spec, samples, sizes, update, job.options)
+                step, holds = _trace(spec, samples, sizes, update, job.options)
             except WithoutGradient as found:
                 untrained = found.names
                 spec, update = _without(spec, update, untrained)
-                step = _trace(spec, samples, sizes, update, job.options)
+                step, holds = _trace(spec, samples, sizes, update, job.options)
             break
         except ExportError:
             if sizes is job.ladder[-1]:
@@ -253,6 +254,7 @@ def _made(job: _Job) -> Stored:
         "name": job.name,
         "producer": {"torch": torch.__version__.split("+")[0], "heterog": heterog.version.VERSION},
         "traced_batches": list(sizes),
+        "holds": [list(each) for each in holds],
         "dtype": dtype_name(parameters[0].dtype),
         "optimizer": update.defaults,
     }
@@ -309,8 +311,8 @@ def _without(spec: StepSpec, update: Update, names: list[str]) -> tuple[StepSpec
     return replace(spec, trained=left, held=held), replace(update, groups=groups)
 
 
-def _trace(spec: StepSpec, samples: list[tuple], sizes, update, options: Options) -> Step:
-    """The whole step, cleaned."""
+def _trace(spec: StepSpec, samples: list[tuple], sizes, update, options: Options) -> tuple[Step, list[Range]]:
+    """The whole step, cleaned, and for which batches it is known to hold."""
 
     def cast(tensor: torch.Tensor) -> torch.dtype:
         return torch.float64 if options.double and tensor.is_floating_point() else tensor.dtype
@@ -325,6 +327,9 @@ def _trace(spec: StepSpec, samples: list[tuple], sizes, update, options: Options
                 traces.append(trace_gradients(TraceCall(spec, size, inputs, names, cast)))
         phase("makes one graph of what was traced")
         step = merge_traces(traces)
+        phase("looks for which batches it holds")
+        cast_inputs = TraceCall(spec, sizes[-1], samples[-1], names, cast)
+        holds = known_batches(traces, samples, cast_inputs)
         phase("traces the optimizer")
         add_update(
             step, update, options.clip_norm, options.scaling, options.fused, options.norm
@@ -332,7 +337,7 @@ def _trace(spec: StepSpec, samples: list[tuple], sizes, update, options: Options
     step = clean(step)
     if options.exact:
         check_exact(step)
-    return step
+    return step, holds
 
 
 def _check_options(name, batches, double, autocast, param_dtype, clip_norm) -> None:

@@ -35,6 +35,7 @@ class Checker {
     collect_uses();
     exclusive();
     for (TaskId task : plan_.task_ids()) waiting(task);
+    behind_instants();
     totals();
     memory();
     return complaints_;
@@ -195,6 +196,55 @@ class Checker {
   }
   bool reserved(TaskId task, Nanoseconds moment) const {
     return order_ == OrderPolicy::kRankReserve && moment >= ready_[task];
+  }
+
+  // A stream: whoever holds the resource holds nothing else, from its start to its end.
+  std::vector<std::uint8_t> find_streams() const {
+    std::vector<std::uint8_t> is_stream(plan_.resource_count(), 1);
+    for (TaskId task : plan_.task_ids()) {
+      for (const Hold& hold : plan_.holds[task]) {
+        const bool alone = plan_.holds[task].size() == 1 && hold.duration == plan_.duration[task];
+        if (!alone) is_stream[hold.resource.value()] = 0;
+      }
+    }
+    return is_stream;
+  }
+
+  // Until a task that takes no time has ended, its stream begins nothing that takes time: what it
+  // makes ready there at once is not overtaken by what is less urgent.
+  void behind_instants() {
+    constexpr std::size_t kElsewhere = ~std::size_t{0};
+    const std::vector<std::uint8_t> is_stream = find_streams();
+    const auto on_same_stream = [&](TaskId a, TaskId b) {
+      return plan_.holds[a].size() == 1 && plan_.holds[b].size() == 1 &&
+             plan_.holds[a][0].resource == plan_.holds[b][0].resource &&
+             is_stream[plan_.holds[a][0].resource.value()];
+    };
+    IdVector<TaskId, std::size_t> place(plan_.task_count(), 0);
+    for (std::size_t i = 0; i < result_.dispatch.size(); ++i) place[result_.dispatch[i]] = i;
+    // From which place in the sequence on a task is ready; 0 where nothing instant came before it.
+    IdVector<TaskId, std::size_t> ready_from(plan_.task_count(), 0);
+    for (TaskId task : plan_.task_ids()) {
+      if (plan_.duration[task] != 0) continue;
+      for (TaskId next : plan_.successors[task]) {
+        if (end(task) != ready_[next]) continue;
+        const std::size_t from = on_same_stream(task, next) ? place[task] + 1 : kElsewhere;
+        ready_from[next] = std::max(ready_from[next], from);
+      }
+    }
+    for (TaskId task : plan_.task_ids()) {
+      if (ready_from[task] == 0 || ready_from[task] == kElsewhere) continue;
+      const std::vector<Use>& uses = uses_[plan_.holds[task][0].resource.value()];
+      auto use = std::ranges::lower_bound(uses, ready_[task], {}, &Use::begin);
+      for (; use != uses.end() && use->begin == ready_[task]; ++use) {
+        if (place[use->task] < ready_from[task] || place[use->task] > place[task]) continue;
+        if (use->end == use->begin) continue;
+        if (priority(task) < priority(use->task)) {
+          complain("task {} is ready at {} and overtaken by task {} of lower priority",
+                   task.value(), ready_[task], use->task.value());
+        }
+      }
+    }
   }
 
   void totals() {

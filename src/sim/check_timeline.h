@@ -16,7 +16,8 @@ namespace heterog::sim {
 // did adds up.
 //
 // Tasks that take no time end and start others within one moment; where a moment has such a task,
-// priorities are not compared, and the peak of memory is only known to lie between two replays.
+// priorities are compared only among what it makes ready on its own compute stream, and the peak of
+// memory is only known to lie between two replays.
 std::vector<std::string> check_timeline(const compiler::Plan& plan, const SimResult& result,
                                         compiler::OrderPolicy order);
 

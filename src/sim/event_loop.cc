@@ -125,18 +125,22 @@ void EventLoop<Queue>::note_start(const Key& key) {
   started_.push_back(key);
 }
 
-// A stream runs one task; those that take no time pass beside it.
+// A stream runs one task. Those that take no time pass beside each other, and what takes time waits
+// until they have ended: what they make ready may be more urgent.
 template <class Queue>
 void EventLoop<Queue>::start_streams() {
   for (std::uint32_t index : touched_) {
     Stream& stream = streams_[index];
     stream.touched = false;
+    bool instant = false;
     while (stream.running == kNone && !stream.ready.empty()) {
       const Key key = stream.ready.top();
+      const Nanoseconds duration = duration_[key.task];
+      if (instant && duration > 0) break;
       stream.ready.pop();
       note_start(key);
-      const Nanoseconds duration = duration_[key.task];
       if (duration == 0) {
+        instant = true;
         events_.push({now_, key.task});
       } else {
         stream.running = key.task;
@@ -393,6 +397,7 @@ void EventLoop<Queue>::end_all_at_now() {
       freed_.push_back(event.id & ~kWake);
     } else {
       if (drags_) change_pace(event.id, -1);
+      if (tasks_[event.id].lane < prepared_.streams) touch(tasks_[event.id].lane);
       end(event.id);
     }
   }

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "sim/memory.h"
+#include "sim/prepared_plan.h"
 
 namespace heterog::sim {
 namespace {
@@ -19,6 +20,7 @@ class Replay {
  public:
   using Listener = std::function<void(TaskId)>;
   Replay(const Plan& plan, const SimResult& result) : plan_(plan), result_(result) {
+    prepared_.prepare(plan);
     for (TaskId task : plan.task_ids()) {
       if (plan.duration[task] > 0) by_end_.push_back(task);
     }
@@ -27,9 +29,16 @@ class Replay {
   }
 
   void run(const Listener& started, const Listener& ended) {
-    IdVector<TaskId, std::uint32_t> woken_in(plan_.task_count(), 0);
-    std::vector<TaskId> instant;  // tasks of no time that started in this round of this moment
     std::uint32_t round = 1;
+    IdVector<TaskId, std::uint32_t> woken_in(plan_.task_count(), 0);
+    // Of each stream: the round in which something of no time started, for whose end what takes
+    // time waits.
+    std::vector<std::uint32_t> passed_in(prepared_.streams, 0);
+    const auto stream_of = [&](TaskId task) { return prepared_.tasks[task.value()].lane; };
+    const auto waited = [&](TaskId task) {
+      return stream_of(task) < passed_in.size() && passed_in[stream_of(task)] == round;
+    };
+    std::vector<TaskId> instant;  // tasks of no time that started in this round of this moment
     Nanoseconds moment = 0;
     std::size_t next_end = 0;
     const auto end_instant = [&] {
@@ -39,7 +48,9 @@ class Replay {
     };
     for (TaskId task : result_.dispatch) {
       const Nanoseconds now = result_.start[task];
-      if (now > moment || woken_in[task] == round) end_instant();
+      if (now > moment || woken_in[task] == round || (plan_.duration[task] > 0 && waited(task))) {
+        end_instant();
+      }
       moment = now;
       for (; next_end < by_end_.size() && result_.end[by_end_[next_end]] <= now; ++next_end) {
         ended(by_end_[next_end]);
@@ -48,12 +59,14 @@ class Replay {
       if (plan_.duration[task] > 0) continue;
       instant.push_back(task);
       for (TaskId next : plan_.successors[task]) woken_in[next] = round;
+      if (stream_of(task) < passed_in.size()) passed_in[stream_of(task)] = round;
     }
   }
 
  private:
   const Plan& plan_;
   const SimResult& result_;
+  PreparedPlan prepared_;
   std::vector<TaskId> by_end_;
 };
 

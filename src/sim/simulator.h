@@ -64,13 +64,14 @@ struct Simulated {
 //
 // Decision 8: at any moment, of the ready tasks whose resources are all free, the one that the plan
 // gives the highest priority (by rank, unless the strategy has an order of its own) starts, until
-// none can; nothing is pre-empted. A moment is: first every task
-// that ends then ends, then tasks start; what takes no time ends at the same moment, which is then
-// gone through again. While a device takes part in a collective, what its compute stream runs goes
-// on slower, by Plan::collective_drag: what is left of it is stretched when the collective starts
-// and shrinks when it ends, each time to whole nanoseconds, rounded up. Under kRankReserve a ready
-// task that cannot start keeps its resources from lower ranks; under kFifo the time of becoming
-// ready comes before the priority.
+// none can; nothing is pre-empted. A moment is: first every task that ends then ends, then tasks
+// start; what takes no time ends at the same moment, which is then gone through again. Until it has
+// ended, its compute stream begins nothing that takes time: what it makes ready may be more urgent.
+// While a device takes part in a collective, what its compute stream runs goes on slower, by
+// Plan::collective_drag: what is left of it is stretched when the collective starts and shrinks
+// when it ends, each time to whole nanoseconds, rounded up. Under kRankReserve a ready task that
+// cannot start keeps its resources from lower ranks; under kFifo the time of becoming ready comes
+// before the priority.
 class Simulator {
  public:
   Simulator();

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "compiler/order.h"
+#include "compiler/plan_builder.h"
 #include "sim/random_plan.h"
 
 namespace heterog::sim {
@@ -77,6 +79,39 @@ TEST(CheckTimeline, TellsOrdersApart) {
   }
   EXPECT_GT(different, 50);
   EXPECT_GT(told, different / 2);
+}
+
+// One stream: a task without duration makes b (5) ready at 0, and c (3), of lower rank, starts
+// between the two.
+TEST(CheckTimeline, FindsWhatSlipsInBehindATaskWithoutDuration) {
+  compiler::PlanBuilder builder(1, 0);
+  builder.plan().batch = 1;
+  const auto add = [&](std::size_t op, Nanoseconds duration, TaskId after) {
+    compiler::PlanBuilder::Task spec;
+    spec.op = OpId(op);
+    spec.device = DeviceId(0);
+    spec.end = 1;
+    spec.duration = duration;
+    const TaskId task = builder.add_task(spec);
+    builder.hold(task, {ResourceId(0), duration});
+    if (after.valid()) builder.depend(after, task);
+    return task;
+  };
+  const TaskId instant = add(0, 0, {}), b = add(1, 5, instant), c = add(2, 3, {});
+  Plan plan = std::move(builder).finish();
+  plan.static_memory.assign(1, {});
+  plan.capacity.assign(1, 1);
+  compiler::set_ranks(plan);
+  SimResult result = simulate(plan);
+  EXPECT_EQ(result.dispatch, (std::vector{instant, b, c}));
+  EXPECT_TRUE(check_timeline(plan, result, OrderPolicy::kRank).empty());
+  result.dispatch = {instant, c, b};
+  result.start[c] = 0;
+  result.end[c] = result.start[b] = 3;
+  result.end[b] = 8;
+  const auto wrong = check_timeline(plan, result, OrderPolicy::kRank);
+  ASSERT_EQ(wrong.size(), 1u);
+  EXPECT_EQ(wrong[0], "task 1 is ready at 0 and overtaken by task 2 of lower priority");
 }
 
 // A whole schedule moved later by a moment: everything waits in vain at first.

@@ -86,6 +86,19 @@ SimResult reference_simulate(const compiler::Plan& plan, OrderPolicy order) {
     }
     return true;
   };
+  // What takes time waits until what takes none on the same stream has ended.
+  const auto waits_for_instant = [&](TaskId task) {
+    if (plan.duration[task] == 0 || plan.holds[task].size() != 1) return false;
+    const ResourceId stream = plan.holds[task][0].resource;
+    if (!is_stream(stream)) return false;
+    for (TaskId other : plan.task_ids()) {
+      if (result.start[other] < 0 || ended[other.value()]) continue;
+      for (const Hold& hold : plan.holds[other]) {
+        if (hold.resource == stream) return true;
+      }
+    }
+    return false;
+  };
   Nanoseconds now = 0;
   while (true) {
     // Everything that ends by now ends.
@@ -118,11 +131,13 @@ SimResult reference_simulate(const compiler::Plan& plan, OrderPolicy order) {
       const Nanoseconds tb = order == OrderPolicy::kFifo ? ready_since[b.value()] : 0;
       return std::pair(ta, plan.priority[a]) < std::pair(tb, plan.priority[b]);
     });
-    std::set<ResourceId> reserved;
+    std::set<ResourceId> reserved, held_back;
     for (TaskId task : ready) {
+      if (waits_for_instant(task)) held_back.insert(plan.holds[task][0].resource);
       bool startable = true;
       for (const Hold& hold : plan.holds[task]) {
-        startable = startable && is_free(hold.resource, now) && !reserved.contains(hold.resource);
+        startable = startable && is_free(hold.resource, now) && !reserved.contains(hold.resource) &&
+                    !held_back.contains(hold.resource);
       }
       if (!startable) {
         if (order == OrderPolicy::kRankReserve) {

@@ -100,6 +100,29 @@ TEST(Simulator, FifoTakesWhatWasReadyFirst) {
   EXPECT_EQ(fifo.step, 20);
 }
 
+// On device 0, a (2) makes `turn` ready, which takes no time, and that makes b (5) ready, of rank
+// 15 with a tail of 10 behind it; `put_off` (3, rank 3) is ready all along. It does not slip in
+// between: b starts when a ends, at 2, put_off at 7.
+TEST(Simulator, NothingSlipsInBeforeWhatATaskOfNoTimeMakesReady) {
+  Hand hand;
+  const TaskId put_off = hand.compute(0, 3);
+  const TaskId a = hand.compute(0, 2);
+  const TaskId turn = hand.compute(0, 0, {a});
+  const TaskId view = hand.compute(0, 0, {turn});
+  const TaskId b = hand.compute(0, 5, {view});
+  const TaskId tail = hand.compute(1, 10, {b});
+  const Plan plan = hand.plan();
+  const SimResult result = simulate(plan);
+  EXPECT_EQ(result.start[turn], 2);
+  EXPECT_EQ(result.start[view], 2);
+  EXPECT_EQ(result.start[b], 2);
+  EXPECT_EQ(result.start[put_off], 7);
+  EXPECT_EQ(result.start[tail], 7);
+  EXPECT_EQ(result.step, 17);
+  EXPECT_THAT(result.dispatch, testing::ElementsAre(a, turn, view, b, tail, put_off));
+  EXPECT_EQ(reference_simulate(plan, OrderPolicy::kRank).dispatch, result.dispatch);
+}
+
 // A transfer over links 0 and 1 (rank 14: 4 and a tail of 10) meets small ones (2 each, rank 2)
 // that become ready on link 0 at 0, and on link 1 at 1, at 3 and at 5, one after another: under
 // `rank` one of the links is always busy when the other is free. Under `rank-reserve` the big one
