@@ -331,7 +331,8 @@ def damage_lines(data: bytes, rng: random.Random) -> bytes:
     for _ in range(rng.randint(1, 3)):
         at = rng.randrange(len(words))
         words[at] = rng.choice([b"slots=0", b"slots=-1", b"slots=99999999999999999999", b"slots=",
-                                b"slots=1e9", b"#", b"a" * 3000, b"", b"slots=2147483648", *words])
+                                b"slots=1e9", b"#", b"a" * 3000, b"", b"slots=2147483648", b"-oProxyCommand=x",
+                                b"-", b"a;b", b"$HOME", b"@", b"a@b@c", b"a@-b", b"fe80::1%e", *words])
     return b"".join(word + rng.choice([b" ", b"\n", b"\t", b"\r\n"]) for word in words)
 
 
