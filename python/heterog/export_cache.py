@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import zlib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import safetensors
@@ -19,6 +19,7 @@ from heterog.config import RunnerConfig
 from heterog.errors import HeterogError
 from heterog.files import locked, make_folder, replace_file
 from heterog.progress import phase, say_once
+from heterog.python_state import Kept
 from heterog.state_form import StateForm, form_from_json, form_to_json
 from heterog.tensor_file import packed
 
@@ -36,6 +37,7 @@ class Stored:
     untrained: list[str]
     forms: dict[str, StateForm]
     momentum: list | None  # what was decided by it: comparison, what with, and what it said
+    python: Kept = field(default_factory=Kept)  # what a step leaves in Python's own state
 
 
 def cache_folder(given) -> Path | None:
@@ -79,7 +81,7 @@ def _same(one: Stored | None, other: Stored) -> bool:
         mine = other.constants[name]
         if (mine.dtype, mine.shape, mine.stride()) != (value.dtype, value.shape, value.stride()):
             return False
-    plain = [(s.graph, s.checked, s.untrained, s.forms, s.momentum) for s in (one, other)]
+    plain = [(s.graph, s.checked, s.untrained, s.forms, s.momentum, s.python) for s in (one, other)]
     return repr(plain[0]) == repr(plain[1])
 
 
@@ -96,6 +98,7 @@ def _pack(key: str, stored: Stored) -> bytes:
             "forms": [form_to_json(form) for form in forms.values()],
             "form_of": {name: numbers[id(form)] for name, form in stored.forms.items()},
             "momentum": stored.momentum,
+            "python": asdict(stored.python),
         }
     ).encode()
     tensors = packed(stored.constants, {}, checksum=False) if stored.constants else b""
@@ -131,6 +134,7 @@ def _unpack(data: bytes, key: str) -> Stored | None:
             found["untrained"],
             {name: forms[place] for name, place in found["form_of"].items()},
             found["momentum"],
+            Kept(**found["python"]),
         )
     except (zlib.error, ValueError, KeyError, TypeError, AttributeError, safetensors.SafetensorError):
         return None

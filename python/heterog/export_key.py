@@ -58,7 +58,7 @@ def add_step(found: Fingerprint, model: torch.nn.Module, loss_fn, optimizer) -> 
     found.add(loss_fn, "loss_fn")
     for name, value in vars(optimizer).items():
         if name not in OPTIMIZER_ASIDE:
-            found.add((name, value), f"optimizer.{name}")
+            found.add_named(name, value, f"optimizer.{name}")
 
 
 def surroundings() -> dict:
@@ -115,7 +115,9 @@ def _add_module(found: Fingerprint, module: torch.nn.Module, where: str) -> None
             found.place(getattr(module, name), where, "hooks" if name in _HOOKS else name)
     # Tuples: a list would be watched for changes.
     found.add((tuple(module._parameters), tuple(module._buffers)), where)
-    found.add(tuple(module._modules.items()), where)
+    found.add(tuple(module._modules), where)
+    for name, inner in module._modules.items():
+        found.add_named(name, inner, f"{where}.{name}")
     numbers = sorted({number for name in _HOOKS for number in getattr(module, name, None) or ()})
     for name in _HOOKS:
         hooks = (getattr(module, name, None) or {}).items()
@@ -127,7 +129,7 @@ def _add_module(found: Fingerprint, module: torch.nn.Module, where: str) -> None
         if name in aside:
             continue
         plain = isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter)
-        found.add((name, form_of(value) if plain else value), f"{where}.{name}")
+        found.add_named(name, form_of(value) if plain else value, f"{where}.{name}")
 
 
 def _add_optimizer(found: Fingerprint, update: Update) -> None:

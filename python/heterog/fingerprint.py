@@ -91,6 +91,10 @@ class Fingerprint:
     def add(self, value, where: str) -> None:
         self._value(value, where)
 
+    def add_named(self, name: str, value, where: str) -> None:
+        self._put(name)
+        self._value(value, where)
+
     def add_class_of(self, value, where: str) -> None:
         """The code of an object, and none of what it holds."""
         self._instance_class(type(value), where)
@@ -123,7 +127,7 @@ class Fingerprint:
     # ---- for who wants to know where things stand (registry.py) ----
 
     def place(self, holder, where: str, kind: str = "attributes") -> None:
-        """`holder` is a dict, list, set, cell, tensor, array or function whose contents are added."""
+        """`holder` is a dict, list, set, cell, tensor, array, class or function whose contents are added."""
 
     # ---- what is written ----
 
@@ -251,6 +255,8 @@ class Fingerprint:
         """Made by no Python code; its name says all, but for what it is bound to."""
         owner = getattr(value, "__objclass__", None) or getattr(value, "__self__", None)
         module = getattr(value, "__module__", None) or getattr(owner, "__module__", None)
+        if not isinstance(module, str | None):  # of a class that is no Python class
+            module = type(owner).__module__
         self._put("builtin", module or "", value.__qualname__)
         if isinstance(owner, types.ModuleType):
             module = owner.__name__
@@ -363,7 +369,7 @@ class Fingerprint:
                 content = self._built_class if built else self._class
                 key = id(base) if built else (id(base), "instance")
                 self._later(key, content, base, base.__qualname__)
-        self.place(vars(kind), kind.__qualname__, "class")
+        self.place(kind, kind.__qualname__, "class")
         for name, member in list(vars(kind).items()):
             if name in _CLASS_ASIDE or (name == "__init__" and not built):
                 continue

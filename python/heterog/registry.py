@@ -7,6 +7,7 @@ place and what the place held. Comparing them is one comparison of two lists by 
 import collections
 import operator
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 
@@ -17,12 +18,51 @@ from heterog.installed import is_installed_file, is_installed_module
 from heterog.worker_tensors import same_bits
 
 _MISSING = object()
+_WHOLE = object()  # in place of a key
 _CODE = operator.attrgetter("__code__", "__defaults__", "__kwdefaults__")
 # Read by nn.Module itself, or what Python has no name for.
 _ALWAYS_READ = {"training", "forward"}
 # With these, code reads attributes whose names it does not spell out.
 _DYNAMIC = {"vars", "__dict__", "__getattribute__", "getattr", "attrgetter"}
 _MOST_BYTES = 1 << 24  # of tensors and arrays that code names, whose values are compared
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where something stands that code reads: a key of a dict, a variable of a closure, an attribute
+    of a class, or all of a list."""
+
+    holder: object
+    key: object
+    kind: str
+    name: str
+    before: object = None
+
+    def get(self):
+        if self.kind == "cell":
+            return _content(self.holder)
+        if self.kind == "class":
+            return vars(self.holder).get(self.key, _MISSING)
+        if self.key is _WHOLE:
+            return _copy_of(self.holder)
+        return self.holder.get(self.key, _MISSING)
+
+    def put(self, value) -> None:
+        if self.kind == "cell":
+            self.holder.cell_contents = value
+        elif self.kind == "class":
+            if value is _MISSING:
+                delattr(self.holder, self.key)
+            else:
+                setattr(self.holder, self.key, value)
+        elif self.key is _WHOLE:
+            self.holder.clear()
+            (self.holder.update if hasattr(self.holder, "update") else self.holder.extend)(value)
+        else:
+            _write(self.holder, self.key, value)
+
+    def put_back(self) -> None:
+        self.put(self.before)
 
 
 class _Walk(Fingerprint):
@@ -34,6 +74,7 @@ class _Walk(Fingerprint):
         self.globals: list = []  # (dict, name, where)
         self.names: set[str] = set()  # that code reads
         self.unseen: list[str] = []
+        self.generators: dict = {}
         self._space: dict = {}
 
     def place(self, holder, where: str, kind: str = "attributes") -> None:
@@ -49,7 +90,8 @@ class _Walk(Fingerprint):
             self.names |= names if own else names - _DYNAMIC
 
     def _value(self, value, where: str) -> None:
-        if is_generator(value):  # its draws are noticed where they are made
+        if is_generator(value):  # its draws are noticed where they are made (python_state.py)
+            self.generators.setdefault(where, value)
             self._put("generator")
             return
         try:
@@ -94,6 +136,7 @@ def _codes_in(code) -> Iterator:
 class Registry:
     def __init__(self, model: torch.nn.Module, loss_fn, optimizer: torch.optim.Optimizer):
         self._given = model, loss_fn, optimizer
+        self._aside: set[tuple[int, str]] = set()
         self._note()
 
     def _note(self) -> None:
@@ -102,7 +145,7 @@ class Registry:
         walk = _Walk()
         add_step(walk, model, loss_fn, optimizer)
         walk.digest()
-        self.unseen = walk.unseen
+        self.unseen, self.generators = walk.unseen, walk.generators
         self._names = walk.names
         self._own = {
             id(vars(module)) for module in model.modules()
@@ -127,8 +170,8 @@ class Registry:
                     self.unseen.append(f"{where} is too large to be compared before each step")
             else:
                 self._holders.append((holder, where, kind))
-                self._live.append(holder)
-                self._kept.append(_copy_of(holder))
+                self._live.append(vars(holder) if kind == "class" else holder)
+                self._kept.append(_copy_of(self._live[-1]))
         own = vars(optimizer)
         aside = [(own, n, f"optimizer.{n}") for n in own if n not in OPTIMIZER_ASIDE]
         self._globals = list({(id(s), n): (s, n, w) for s, n, w in walk.globals + aside}.values())
@@ -150,10 +193,15 @@ class Registry:
                 same = self._flags == self._read_flags()
             if same and all(_has_values(h, kept) for h, _, kept in self._values):
                 return []
+            self._stale = False
             found = list(self._differences())
-            if not found:
-                self._note()  # other objects that say the same
+            if not found and self._stale:
+                self._note()  # of objects that say the same as those before
             return found
+
+    def aside(self, holder: dict, key: str) -> None:
+        """An attribute that no step reads, whoever writes it."""
+        self._aside.add((id(holder), key))
 
     def _other_places(self) -> tuple:
         return (
@@ -169,15 +217,49 @@ class Registry:
             for _, p in self._flags_of
         ]
 
+    # ---- while a step is traced ----
+
+    def snapshot(self) -> tuple:
+        return [_copy_of(live) for live in self._live], self._other_places()
+
+    def places_changed(self, snapshot: tuple) -> list[tuple[Place, object, object]]:
+        """Places, what stood there, and what stands there now."""
+        found = []
+        kept_then, (globals_then, cells_then, _, _) = snapshot
+        for (holder, where, kind), live, kept in zip(
+            self._holders, self._live, kept_then, strict=True
+        ):
+            differ = list(_keys_that_differ(live, kept))
+            if differ and not hasattr(kept, "keys"):
+                found.append((Place(holder, _WHOLE, kind, where, kept), kept, _copy_of(live)))
+                continue
+            for key, old, new in differ:
+                name = _name(where, kind, key)
+                found.append((Place(holder, key, kind, name, old), old, new))
+        for (space, key, where), old in zip(self._globals, globals_then, strict=True):
+            new = space.get(key, _MISSING)
+            if new is not old:
+                found.append((Place(space, key, "global", where, old), old, new))
+        for (cell, where), old in zip(self._cells, cells_then, strict=True):
+            if _content(cell) is not old:
+                found.append((Place(cell, "", "cell", where, old), old, _content(cell)))
+        return found
+
     # ---- in words ----
 
     def _differences(self) -> Iterator[str]:
         modes = []
-        for (holder, where, kind), kept in zip(self._holders, self._kept, strict=True):
-            for key, old, new in _keys_that_differ(holder, kept):
-                if key == "training" and kind == "attributes":
+        for (holder, where, kind), live, kept in zip(
+            self._holders, self._live, self._kept, strict=True
+        ):
+            for key, old, new in list(_keys_that_differ(live, kept)):
+                if not self._is_read(key, kind, old, holder):
+                    _write(kept, key, new)  # and is not looked at again until it is written again
+                elif key == "training" and kind == "attributes":
                     modes.append((where, new))
-                elif self._is_read(key, kind, old, holder) and not _say_the_same(old, new, kind):
+                elif _say_the_same(old, new, kind):
+                    self._stale = True
+                else:
                     yield _in_words(where, kind, key, old, new)
         if modes:
             where, new = modes[0]
@@ -188,7 +270,11 @@ class Registry:
         now = self._other_places()
         for known, old_values, new_values in zip(places, self._now, now, strict=False):
             for place, old, new in zip(known, old_values, new_values, strict=True):
-                if old is not new and not _say_the_same(old, new, "items"):
+                if old is new:
+                    continue
+                if _say_the_same(old, new, "items"):
+                    self._stale = True
+                else:
                     yield _in_words(place[-1], "", "", old, new)
         for name, old in self._now[-1].items():
             if old != now[-1][name]:
@@ -207,9 +293,18 @@ class Registry:
         it, whose code is not looked at."""
         if kind != "attributes" or not isinstance(key, str) or key in _ALWAYS_READ:
             return True
+        if (id(holder), key) in self._aside:
+            return False
         if key in self._names or self._names & _DYNAMIC:
             return True
         return old is not _MISSING and id(holder) not in self._own
+
+
+def _write(holder: dict, key, value) -> None:
+    if value is _MISSING:
+        holder.pop(key, None)
+    else:
+        holder[key] = value
 
 
 def _copy_of(holder):
@@ -287,12 +382,18 @@ def _say_the_same(old, new, kind: str) -> bool:
         return False
 
 
+def _name(where: str, kind: str, key) -> str:
+    if kind == "class":
+        return f"class {where}.{key}"
+    if key == "":
+        return where
+    return f"{where}[{key!r}]" if kind == "items" else f"{where}.{key}"
+
+
 def _in_words(where: str, kind: str, key, old, new) -> str:
     if kind == "hooks":
         return f"{where} has other hooks"
-    if kind == "class":
-        where, key = f"class {where}", key
-    name = f"{where}[{key!r}]" if kind == "items" and key != "" else f"{where}.{key}" if key != "" else where
+    name = _name(where, kind, key)
     if old is _MISSING:
         return f"{name} is new ({_shown(new)})"
     if new is _MISSING:

@@ -57,7 +57,7 @@ class Runner:
         self._program: ProgramState | None = None
         self.last_step_seconds: float | None = None
         self._open()
-        self._registry = Registry(model, loss_fn, optimizer)
+        self._registry = self._watch()
         for reason in self._registry.unseen:
             say_once(f"changes of this are not noticed while {config.name} is trained: {reason}")
         self._program.leave()
@@ -79,6 +79,12 @@ class Runner:
         # Of the plan, by name, and what runs each: "cpu", or "cuda:0" of its process.
         self.devices: dict[str, str] = self._native.devices()
         self.predicted_step_seconds: float = self._native.predicted_step_seconds
+        self._counts = step.python.counts
+        for name in step.python.left:
+            say_once(
+                f"{name}: what forward keeps there in a step is not there after runner.step(); return "
+                "it from loss_fn, as an output, if you want to see it"
+            )
         if config.batch is not None and config.batch != self.batch:
             self.close(finished=False)
             raise HeterogError(
@@ -114,6 +120,12 @@ class Runner:
             self, end_with_process, self._native, self._fate, self._program, self._processes == 1
         )
 
+    def _watch(self) -> Registry:
+        registry = Registry(self.model, self._loss_fn, self.optimizer)
+        for path, attribute, _ in self._counts:
+            registry.aside(vars(self.model.get_submodule(path)), attribute)
+        return registry
+
     def _follow_changes(self) -> None:
         """What a step is has to be what was exported."""
         found = self._registry.changed(self._program.was_looked_at())
@@ -141,7 +153,7 @@ class Runner:
         self._program.steps = self._state.steps_after_reading(self._program.steps, steps)
         self.last_step_seconds = last_seconds
         self._keep_what_no_model_holds(before)
-        self._registry = Registry(self.model, self._loss_fn, self.optimizer)
+        self._registry = self._watch()
         self._program.leave()
 
     def _keep_what_no_model_holds(self, before: dict[str, torch.Tensor]) -> None:
@@ -221,6 +233,9 @@ class Runner:
         )
         self._program.steps, self._last = number, (graph, samples)
         self._program.end_step()
+        for path, attribute, by in self._counts:
+            counted = vars(self.model.get_submodule(path))
+            counted[attribute] += by
         # What a scheduler looks at to warn of a step that was left out.
         self.optimizer._opt_called = True  # type: ignore[attr-defined]
         return loss
