@@ -12,12 +12,12 @@ from heterog.errors import HeterogError
 
 def replace_file(path, contents: bytes | bytearray) -> None:
     """Writes beside the target, forces it to the disk, then renames: a crash at any moment leaves
-    the old file or the new one."""
+    the old file or the new one. Raises RunFailed where the system refuses it."""
     path = os.fspath(path)
     try:
         put_in_place(path, contents)
     except OSError as error:
-        raise HeterogError(f"{path} cannot be written: {error.strerror}") from error
+        raise HeterogError(f"{path} cannot be written: {error.strerror}", 4) from error
 
 
 def put_in_place(path: str, contents: bytes | bytearray) -> None:
@@ -86,7 +86,7 @@ def make_folder(path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise HeterogError(f"{folder} cannot be made: {error.strerror}") from error
+        raise HeterogError(f"{folder} cannot be made: {error.strerror}", 4) from error
     return folder
 
 

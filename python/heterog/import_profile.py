@@ -1,11 +1,11 @@
 """The command `python -m heterog.import_profile`: profiles of other planners as graphs with costs."""
 
-import argparse
 import json
 import sys
 import tempfile
 from pathlib import Path
 
+from heterog.arguments import make_parser
 from heterog.errors import HeterogError
 from heterog.files import replace_file
 from heterog.layer_graph import READERS
@@ -46,7 +46,7 @@ def _hash(graph) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
+    parser = make_parser(
         prog="python -m heterog.import_profile",
         description="Writes a profile of another planner as a graph and its costs on one type of device.",
         epilog="example: python -m heterog.import_profile --format pipedream vgg16.graph.txt --batch 128 "
@@ -66,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
                               options.profile)  # fmt: skip
     except HeterogError as error:
         print(f"heterog: error: {error}", file=sys.stderr)
-        return 2
+        return error.code
     parameters = sum(t["shape"][0] for t in step.graph["tensors"] if t["role"] == "parameter")
     print(f"{options.out}: {len(step.graph['ops'])} operators, {parameters:,} parameters, "
           f"{1e3 * sum(step.seconds.values()):.1f} ms at batch {options.batch}")  # fmt: skip

@@ -3,7 +3,6 @@
     python -m heterog.training_curves runs/zoo runs/other --page curves.html --tensorboard runs/curves
 """
 
-import argparse
 import html
 import json
 import math
@@ -11,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from heterog.arguments import make_parser
 from heterog.errors import HeterogError, InputError, RunFailed
 from heterog.files import replace_file
 
@@ -201,7 +201,7 @@ def _write_events(runs: dict[str, list[dict[str, Any]]], folder: str) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
+    parser = make_parser(
         prog="python -m heterog.training_curves",
         description="Shows the curves of `heterog train` and `heterog finetune --log`, of one run or "
         "several beside each other.",
