@@ -22,6 +22,10 @@ std::vector<cost::ProfileSource> load_profiles(const ProblemOptions& options,
   std::vector<cost::ProfileSource> profiles;
   for (const std::string& path : options.profiles) {
     profiles.push_back({cost::read_profile(path), path});
+    if (const std::string poor = cost::poor_fit(profiles.back().profile); !poor.empty()) {
+      logger().warn("{}: measured on a busy machine ({}); predictions are as wrong",
+                    printable(path, 400), poor);
+    }
   }
   cost::check_devices(profiles, cluster);
   return profiles;
