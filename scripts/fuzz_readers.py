@@ -12,6 +12,7 @@ refuses. What a cache holds must be made anew. Files that break this are kept in
 import argparse
 import collections
 import concurrent.futures
+import gc
 import gzip
 import hashlib
 import json
@@ -424,6 +425,7 @@ def _run(kind: Kind, file: Path, folder: Path) -> None:
             os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT, 0o600), stream)
         most = _virtual_bytes() + (4 << 30)
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        gc.disable()
         code = kind.read(file)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
@@ -521,7 +523,11 @@ def check_whole() -> None:
 def report(results, seconds: float) -> int:
     codes: dict[str, collections.Counter] = {kind.name: collections.Counter() for kind in KINDS}
     finds, slowest, peak = 0, (0.0, ""), (0, "")
+    said = 0.0
     for number, (name, answer, wrong) in results:
+        if seconds() - said > 60:
+            said = seconds()
+            print(f"{number - OPTIONS.first} cases, {finds} failed, {said:.0f} s", flush=True)
         codes[name][answer.code] += 1
         slowest = max(slowest, (answer.seconds, f"{name} {number}"))
         peak = max(peak, (answer.peak, f"{name} {number}"))
@@ -563,6 +569,7 @@ def main() -> int:
 
         load_library()
         KINDS = [kind for kind in kinds(BASE) if not OPTIONS.kinds or kind.name in OPTIONS.kinds]
+        gc.freeze()  # forks then share what has been imported
         check_whole()
         begin = time.monotonic()
         numbers = range(OPTIONS.first, OPTIONS.first + OPTIONS.cases)

@@ -44,13 +44,16 @@ def read_bytes(path, most: int = MOST_BYTES) -> bytes:
     name = _name(path)
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        with open(handle, "rb") as file:
+        try:
             status = os.fstat(handle)
             if stat.S_ISDIR(status.st_mode):
                 raise InputError(f"{name}: is a folder, expected a file")
             # Before memory is taken: a file may declare any size.
             size = status.st_size if stat.S_ISREG(status.st_mode) else 0
-            found = file.read(most + 1) if size <= most else b""
+            with open(handle, "rb", closefd=False) as file:
+                found = file.read(most + 1) if size <= most else b""
+        finally:
+            os.close(handle)
     except OSError as error:
         raise InputError(f"{name}: {error.strerror or error}") from error
     except ValueError as error:  # a null character in its name

@@ -77,6 +77,49 @@ def test_hosts_over_ssh(smi, ssh, tmp_path, capsys):
     assert "no name of a host" in refused(capsys, "--hosts=-oProxyCommand=x", "--ssh", ssh)
 
 
+def test_ssh_takes_no_host_for_an_option(smi, tmp_path, monkeypatch, capsys):
+    script = tmp_path / "bin/ssh"
+    script.write_text('#!/bin/sh\n[ "$3" = -- ] || exit 9\nshift 4\nexec "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+    (machine,) = described(tmp_path, "--hosts", "gpu1")["machines"]
+    assert machine["name"] == "gpu1"
+    (tmp_path / "hosts").write_text("gpu1\n-oProxyCommand=touch${IFS}x slots=1\n")
+    said = refused(capsys, "--hostfile", tmp_path / "hosts")
+    assert f"{tmp_path}/hosts:2: '-oProxyCommand=touch${{IFS}}x' is no name of a host" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("# the rack\nbig slots=4\n\n  small\tslots=1  # old\r\n10.0.0.7\n", ["big", "small", "10.0.0.7"]),
+        ("a slots=2\nb slots=1\na slots=3", ["a", "b"]),
+        ("a\nb slots=0\n", "hosts:2: the slots of b"),
+        ("a slots=two", "hosts:1: the slots of a"),
+        ("a slots=" + "9" * 5000, "hosts:1: the slots of a"),
+        ("a slots=1000\na slots=1000", "hosts:2: the slots of a"),
+        ("a gpus=2", "hosts:1: 'gpus=2' behind the host"),
+        ("\na slots=2 b", "hosts:2: 'b' behind the host"),
+        ("slots=2", "hosts:1: 'slots=2' is no name"),
+        ("# none\n", "hosts: names no host"),
+    ],
+)
+def test_hostfiles_are_read_as_the_program_reads_them(text, found, tmp_path):
+    """tests/launch/hostfile_test.cc has the same."""
+    (tmp_path / "hosts").write_bytes(text.encode())
+    if isinstance(found, list):
+        assert hosts.read_hostfile(str(tmp_path / "hosts")) == found
+    else:
+        with pytest.raises(HeterogError) as wrong:
+            hosts.read_hostfile(str(tmp_path / "hosts"))
+        assert found in str(wrong.value)
+
+
+def test_a_host_that_prints_without_end_is_ended(capsys):
+    said = refused(capsys, "--hosts", "a", "--ssh", "sh -c yes")
+    assert "it printed more than 8388608 bytes" in said and said.count("\n") == 1
+
+
 def test_what_was_collected_elsewhere(smi, tmp_path):
     """By the script alone, without the package."""
     script = Path(hosts.__file__).parent / "collect.py"
