@@ -106,7 +106,7 @@ CalibrationSet read_calibrations(const std::vector<JsonValue>& list, Calibration
 Sustained read_sustained(const JsonValue& value) {
   JsonObject object(value);
   Sustained sustained;
-  const auto read = [&](double (&shares)[kPrecisionCount], const std::string& name) {
+  const auto read = [&](double(&shares)[kPrecisionCount], const std::string& name) {
     const int half = static_cast<int>(Precision::kHalf);
     const auto share = [&](const char* suffix, double absent) {
       return object.number_or(name + suffix, kLeastSustained, kMostSustained, absent);

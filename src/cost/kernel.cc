@@ -105,8 +105,8 @@ double tiled_seconds(const ProductSize& size, const Rates& rates, double max_spl
   return best;
 }
 
-// A batch of products goes by kernels that take k_step terms at a time; a single one has kernels for
-// every inner dimension.
+// A batch of products goes by kernels that take k_step terms at a time; a single one has kernels
+// for every inner dimension.
 ProductSize rounded_up(ProductSize size, double k_step) {
   if (size.batch > 1) size.k = k_step * std::ceil(size.k / k_step);
   return size;
@@ -204,8 +204,8 @@ double product_seconds(const Product& product, const DeviceType& type,
     }
   }
   const double traffic = static_cast<double>(product.bytes) / rates.bytes_per_second;
-  const auto& sustained = product.kind == ProductKind::kMatMul ? type.sustained.matmul
-                                                               : type.sustained.convolution;
+  const auto& sustained =
+      product.kind == ProductKind::kMatMul ? type.sustained.matmul : type.sustained.convolution;
   return std::max((std::max(arithmetic, traffic) + copies + constants.fixed_seconds) /
                       sustained[static_cast<int>(multiplied)],
                   type.launch_seconds);

@@ -43,9 +43,10 @@ TEST_F(Answers, APlanIsOneScreen) {
 // V100 have no units for bfloat16; RTX 3090 have; P100 and 1080 Ti cannot multiply in it at all.
 TEST_F(Answers, WhatFloat16WouldGiveIsSaidWhereBfloat16IsEmulated) {
   const auto planned = [&](const char* cluster, const char* more) {
-    return run(fmt::format("plan --graph tests/data/masters_bfloat16.json.gz --cluster {} "
-                           "--batch 32 --evaluations 20 --out '{}'{}",
-                           cluster, path("plan.json"), more));
+    return run(
+        fmt::format("plan --graph tests/data/masters_bfloat16.json.gz --cluster {} "
+                    "--batch 32 --evaluations 20 --out '{}'{}",
+                    cluster, path("plan.json"), more));
   };
   const Finished emulated = planned("cloud-v100", "");
   ASSERT_EQ(emulated.code, 0) << emulated.err;

@@ -103,8 +103,8 @@ Sustained sustained(const std::string& text) {
 
 TEST(CalibrationFiles, SaySustainedPartsByKindAndPrecision) {
   EXPECT_EQ(sustained("{}"), Sustained());
-  const Sustained s = sustained(
-      R"({"matmul": 0.9, "matmul_half": 0.8, "convolution_tf32": 0.7, "traffic": 0.95})");
+  const Sustained s =
+      sustained(R"({"matmul": 0.9, "matmul_half": 0.8, "convolution_tf32": 0.7, "traffic": 0.95})");
   EXPECT_EQ(s.matmul[static_cast<int>(Precision::kFull)], 0.9);
   EXPECT_EQ(s.matmul[static_cast<int>(Precision::kTf32)], 0.8);  // tensor cores, too
   EXPECT_EQ(s.convolution[static_cast<int>(Precision::kTf32)], 0.7);

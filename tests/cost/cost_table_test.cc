@@ -216,10 +216,8 @@ TEST(CostTable, NothingCostsNothing) {
 ModelGraph bfloat16_product() {
   GraphBuilder builder("product");
   const auto tensor = [&](const char* name, TensorRole role, graph::Affine rows) {
-    return builder.add_tensor({.name = name,
-                               .role = role,
-                               .dtype = graph::DType::kBFloat16,
-                               .shape = {rows, {0, 4}}});
+    return builder.add_tensor(
+        {.name = name, .role = role, .dtype = graph::DType::kBFloat16, .shape = {rows, {0, 4}}});
   };
   const TensorId x = tensor("x", TensorRole::kInput, {1, 0});
   const TensorId y = tensor("y", TensorRole::kParameter, {0, 4});

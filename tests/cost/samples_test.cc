@@ -138,8 +138,8 @@ TEST_F(Samples, MediansOfClassesOfProductsAreThoseMeasured) {
   for (const auto& [name, ratios] : classes) {
     for (const std::vector<double>& part : ratios) {
       if (part.size() < 8) continue;
-      const bool beyond = &part == &ratios[1] && name.first == "T4" &&
-                          name.second == "batched, k to 128, matmul";
+      const bool beyond =
+          &part == &ratios[1] && name.first == "T4" && name.second == "batched, k to 128, matmul";
       EXPECT_GT(median(part), 0.8) << name.first << ", " << name.second;
       EXPECT_LT(median(part), beyond ? 1.35 : 1.25) << name.first << ", " << name.second;
       ++compared;

@@ -80,8 +80,8 @@ TEST(Steps, AreAsLongAsThoseMeasured) {
       if (model != "resnet50" && model != "resnet152" && model != "vgg19") continue;
       auto& graph = graphs[model];
       if (!graph) {
-        graph = std::make_unique<graph::ModelGraph>(
-            graph::read_graph("models/" + model + ".json.gz"));
+        graph =
+            std::make_unique<graph::ModelGraph>(graph::read_graph("models/" + model + ".json.gz"));
       }
       const double ours = step_seconds(*graph, devices.at(device), std::stoll(row["batch"]),
                                        first ? 5e-5 : 2e-5, !first || row["with_update"] == "True");
