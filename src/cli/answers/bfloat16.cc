@@ -28,11 +28,12 @@ class AsFloat16 final : public cost::CostModel {
 };
 
 bool multiplies_in_bfloat16(const graph::ModelGraph& graph) {
-  return std::ranges::any_of(graph.op_ids(), [&](OpId op) {
-    if (graph.op(op).alias) return false;
+  for (OpId op : graph.op_ids()) {
+    if (graph.op(op).alias) continue;
     const cost::OpWork work = cost::op_work(graph, op, 1);
-    return work.flop > 0 && work.dtype == graph::DType::kBFloat16;
-  });
+    if (work.flop > 0 && work.dtype == graph::DType::kBFloat16) return true;
+  }
+  return false;
 }
 
 }  // namespace
