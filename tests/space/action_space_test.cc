@@ -58,7 +58,7 @@ TEST(ActionSpace, MakesAStrategyOfOneActionPerGroup) {
   }
 }
 
-// The sets of heterog-8gpu: all, the types (two V100, four GTX 1080 Ti, two P100), the two fastest
+// The sets of heterog-8gpu: all, the types (two V100, two P100, four GTX 1080 Ti), the two fastest
 // types, and its four machines, of which those of the V100 and the P100 are types already.
 TEST(ActionSpace, OfSetsGoesOnAfterThePapers) {
   const auto problem = load_test_problem("vgg19-tiny", "heterog-8gpu", 192);
@@ -79,8 +79,8 @@ TEST(ActionSpace, OfSetsGoesOnAfterThePapers) {
   }
   EXPECT_EQ(names, (std::vector<std::string>{
                        "all-PS", "all-AR", "2 x V100-PCIE-16GB-PS", "2 x V100-PCIE-16GB-AR",
-                       "4 x GTX-1080-Ti-PS", "4 x GTX-1080-Ti-AR", "2 x P100-PCIE-12GB-PS",
-                       "2 x P100-PCIE-12GB-AR", "6 fastest-PS", "6 fastest-AR", "1080ti-0-PS",
+                       "2 x P100-PCIE-12GB-PS", "2 x P100-PCIE-12GB-AR", "4 x GTX-1080-Ti-PS",
+                       "4 x GTX-1080-Ti-AR", "4 fastest-PS", "4 fastest-AR", "1080ti-0-PS",
                        "1080ti-0-AR", "1080ti-1-PS", "1080ti-1-AR"}));
 }
 
