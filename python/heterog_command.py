@@ -18,6 +18,14 @@ _NVIDIA = ("nvidia/nccl/lib", "nvidia/cu13/lib")
 _VERBS = {"discover": "heterog.discover", "export": "heterog.export", "import-profile": "heterog.import_profile"}
 
 
+def too_old() -> bool:
+    """Whether the exporter, too, does without the installed PyTorch."""
+    try:
+        return bool(runpy.run_path(str(_VERSION))["too_old"](importlib.metadata.version("torch")))
+    except importlib.metadata.PackageNotFoundError:
+        return True
+
+
 def find_program() -> tuple[Path | None, str]:
     """The program for the installed PyTorch; without one, what is wrong. importlib.metadata reads
     the version without loading PyTorch."""
@@ -29,7 +37,7 @@ def find_program() -> tuple[Path | None, str]:
         torch = importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
         return None, "torch is not installed: pip install torch"
-    if wrong := version["wrong_torch"](torch, built):
+    if wrong := version["too_old"](torch) or version["wrong_torch"](torch, built):
         return None, wrong
     return built[version["library_for"](torch, built)] / "heterog", ""
 
@@ -51,8 +59,9 @@ def main() -> None:
     # Verbs in Python run in this interpreter, unless told otherwise.
     python = os.environ.get("HETEROG_PYTHON") or sys.executable
     if program is None:
-        if sys.argv[1:2] and sys.argv[1] in _VERBS:
-            words = [python, "-m", _VERBS[sys.argv[1]], *sys.argv[2:]]
+        verb = sys.argv[1] if sys.argv[1:] else ""
+        if verb == "discover" or (verb in _VERBS and not too_old()):
+            words = [python, "-m", _VERBS[verb], *sys.argv[2:]]
             return os.execve(python, words, os.environ | {"HETEROG_PYTHON": python})
         print(f"heterog: error: {wrong}", file=sys.stderr)
         sys.exit(2)
