@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from heterog.version import too_old
+
 
 class HeterogError(Exception):
     """A plan cannot be made or run, or was given what does not fit it.
@@ -65,6 +67,14 @@ def _code_of(kind: type[HeterogError]) -> int:
         if issubclass(kind, known):
             return code
     return 2
+
+
+def raise_if_too_old(cause: ImportError) -> None:
+    """Something could not be imported: if PyTorch is older than what needs it, that is why."""
+    import torch
+
+    if wrong := too_old(torch.__version__):
+        raise InputError(wrong) from cause
 
 
 def unexpected(where: str, error: Exception) -> ExporterLimit:

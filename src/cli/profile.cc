@@ -15,6 +15,7 @@
 #include "cli/progress.h"
 #include "cli/verbs.h"
 #include "cluster/cluster_io.h"
+#include "cost/poor_fit.h"
 #include "cost/profile_io.h"
 #include "graph/graph_io.h"
 #include "launch/gpus.h"

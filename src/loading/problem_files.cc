@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "cluster/cluster_io.h"
 #include "cost/cost_model.h"
+#include "cost/poor_fit.h"
 #include "cost/profile_io.h"
 #include "graph/graph_io.h"
 #include "runtime/kernels/infer.h"

@@ -308,6 +308,19 @@ TEST_F(Errors, AnOutputThatCannotBeWrittenKeepsTheOldOne) {
   EXPECT_FALSE(std::filesystem::exists(path("x.ckpt")));
 }
 
+TEST_F(Errors, AModelInPlaceOfItsGraphIsToBeExported) {
+  write("gpt2.py", "import torch\n");
+  for (const std::string& name : {std::string("gpt2.py"), std::string("gpt2.py:training")}) {
+    const Finished refused = run("plan --graph " + path(name) +
+                                 " --cluster heterog-4gpu --batch 8 --out " + path("plan.json"));
+    EXPECT_EQ(refused.code, 2) << refused.err;
+    EXPECT_THAT(refused.err, HasSubstr(path(name) + ": is a Python script"));
+    EXPECT_THAT(refused.err, HasSubstr("heterog export " + path("gpt2.py") + ":FUNCTION --out "));
+  }
+  const Finished saved = run("simulate --graph x.onnx --cluster heterog-4gpu --plan p.json");
+  EXPECT_EQ(saved.code, 2);
+}
+
 TEST_F(Errors, NothingFits) {
   const std::string cluster = write("cluster.json", R"({"format": "heterog-cluster", "version": 1,
     "name": "c", "machines": [{"name": "a",
