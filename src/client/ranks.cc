@@ -14,6 +14,7 @@
 #include "launch/gpus.h"
 #include "launch/rank_device.h"
 #include "launch/rank_place.h"
+#include "runtime/kernels/infer.h"
 #include "runtime/kernels/operators.h"
 #include "runtime/program/job_terms.h"
 #include "runtime/program/traffic.h"
@@ -121,6 +122,8 @@ Ranks::Ranks(const RanksOptions& options, bool one_rank)
     graph::GraphFile file = graph::read_graph_file(path);
     auto graph = std::make_shared<const graph::ModelGraph>(std::move(file.graph));
     runtime::check_operators(*graph, path);
+    runtime::check_results(
+        *graph, runtime::checked_batches(loaded_.problem->batch, file.smallest_batch), path);
     steps_.push_back({compiler::with_graph(*loaded_.problem, std::move(graph), path), path,
                       file.smallest_batch});
   }
