@@ -10,7 +10,7 @@ import json
 import os
 import re
 import zlib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import safetensors
@@ -28,6 +28,7 @@ from heterog.cache_files import (
 from heterog.config import RunnerConfig
 from heterog.errors import HeterogError
 from heterog.progress import phase, say_once
+from heterog.python_state import Kept
 from heterog.reading import MOST_GRAPH_BYTES, inflated, parse_json
 from heterog.state_form import StateForm, form_from_json, form_to_json
 from heterog.tensor_file import packed
@@ -49,6 +50,7 @@ class Stored:
     untrained: list[str]
     forms: dict[str, StateForm]
     momentum: list | None  # what was decided by it: comparison, what with, and what it said
+    python: Kept = field(default_factory=Kept)  # what a step leaves in Python's own state
 
 
 def cache_folder(given) -> Path | None:
@@ -92,7 +94,7 @@ def _same(one: Stored | None, other: Stored) -> bool:
         mine = other.constants[name]
         if (mine.dtype, mine.shape, mine.stride()) != (value.dtype, value.shape, value.stride()):
             return False
-    plain = [(s.graph, s.checked, s.untrained, s.forms, s.momentum) for s in (one, other)]
+    plain = [(s.graph, s.checked, s.untrained, s.forms, s.momentum, s.python) for s in (one, other)]
     return repr(plain[0]) == repr(plain[1])
 
 
@@ -111,6 +113,7 @@ def _pack(key: str, stored: Stored) -> bytes:
             "forms": [form_to_json(form) for form in forms.values()],
             "form_of": {name: numbers[id(form)] for name, form in stored.forms.items()},
             "momentum": stored.momentum,
+            "python": asdict(stored.python),
         }
     ).encode()
     step = zlib.compress(text, _LEVEL)
@@ -146,6 +149,7 @@ def _unpack(file, size: int, key: str) -> Stored | None:
             found["untrained"],
             {name: forms[place] for name, place in found["form_of"].items()},
             found["momentum"],
+            Kept(**found["python"]),
         )
     except (HeterogError, ValueError, LookupError, TypeError, AttributeError, safetensors.SafetensorError):
         return None

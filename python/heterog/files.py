@@ -11,12 +11,12 @@ from heterog.errors import HeterogError
 
 def replace_file(path, contents: bytes | bytearray) -> None:
     """Writes beside the target, forces it to the disk, then renames: a crash at any moment leaves
-    the old file or the new one."""
+    the old file or the new one. Raises RunFailed where the system refuses it."""
     path = os.fspath(path)
     try:
         put_in_place(path, contents)
     except (OSError, ValueError) as error:  # ValueError: a null character in its name
-        raise HeterogError(f"{path} cannot be written: {getattr(error, 'strerror', error)}") from error
+        raise HeterogError(f"{path} cannot be written: {getattr(error, 'strerror', error)}", 4) from error
 
 
 def put_in_place(path: str, contents: bytes | bytearray, through_links: bool = True) -> None:
@@ -87,6 +87,6 @@ def make_folder(path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
-        raise HeterogError(f"{folder} cannot be made: {getattr(error, 'strerror', error)}") from error
+        raise HeterogError(f"{folder} cannot be made: {getattr(error, 'strerror', error)}", 4) from error
     return folder
 

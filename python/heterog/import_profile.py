@@ -1,11 +1,11 @@
 """The command `python -m heterog.import_profile`: profiles of other planners as graphs with costs."""
 
-import argparse
 import json
 import sys
 import tempfile
 from pathlib import Path
 
+from heterog.arguments import make_parser
 from heterog.errors import HeterogError
 from heterog.files import replace_file
 from heterog.layer_graph import READERS
@@ -57,7 +57,7 @@ def _hash(packed: bytes, source) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
+    parser = make_parser(
         prog="python -m heterog.import_profile",
         description="Writes a profile of another planner as a graph and its costs on one type of device.",
         epilog="example: python -m heterog.import_profile --format pipedream vgg16.graph.txt --batch 128 "

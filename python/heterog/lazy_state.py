@@ -65,7 +65,11 @@ class OptimizerMirror:
     @property
     def may_differ(self) -> bool:
         replaced = self._state.optimizer.state is not self._entries
-        return replaced or not self.away or self._tensors.is_shared
+        return replaced or not self.away or self._tensors.may_differ
+
+    @property
+    def is_shared(self) -> bool:
+        return self._tensors.is_shared
 
     def leave(self) -> None:
         """The workers have the newest values now."""
@@ -87,7 +91,7 @@ class OptimizerMirror:
         self.away = True
 
     def after_step(self) -> None:
-        if self._tensors.is_shared:
+        if self.is_shared:
             self.bring()
 
     def bring(self) -> None:

@@ -103,6 +103,14 @@ class OptimizerState:
                 )
         return rate
 
+    def differences(self) -> list[str]:
+        """What the step has as a constant and is another now; empty in most cases."""
+        try:
+            self.settings()
+        except HeterogError as error:
+            return [str(error)]
+        return []
+
     def _groups(self) -> list[dict]:
         """The optimizer's, which still hold the parameters that the runner was made with."""
         groups = self.optimizer.param_groups

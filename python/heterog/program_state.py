@@ -26,13 +26,15 @@ class ProgramState:
         model: torch.nn.Module,
         state: OptimizerState,
         workers: WorkerTensors,
+        lock: threading.RLock,
         meet: Callable[[int], int] | None,
     ):
-        """meet   where other processes have workers too: the largest number that any of them gives"""
+        """lock   of the runner
+        meet   where other processes have workers too: the largest number that any of them gives"""
         self._model, self._state, self._workers = model, state, workers
         self._meet = meet
         self.steps = 0  # done
-        self.lock = threading.RLock()
+        self.lock = lock
         self._places = places_of(model)
         tensors = {
             name: place[key] for name, place, key in self._places if name in workers
@@ -49,7 +51,19 @@ class ProgramState:
             ),
         )  # fmt: skip
         self._mirrors = (self._still, self._trained, self._optimizer)
+        self._others = any(name not in workers for name, _, _ in self._places)
         self._ids = self._now()
+        self._looked = False
+
+    def was_looked_at(self) -> bool:
+        """Whether the program may have seen, and changed, a parameter since this was asked last."""
+        self._note_looks()
+        looked, self._looked = self._looked, False
+        return looked
+
+    def _note_looks(self) -> None:
+        mirrors = (self._still, self._trained)
+        self._looked |= self._others or any(not m.away or m.is_shared for m in mirrors)
 
     def _now(self) -> list[int]:
         return [id(place.get(key)) for _, place, key in self._places]
@@ -63,6 +77,7 @@ class ProgramState:
     def hand_over(self) -> None:
         """The workers get what the program has written; `steps`, what its optimizer counts."""
         with self.lock:
+            self._note_looks()
             self.bind()
             own = (
                 _STILL * self._still.may_differ

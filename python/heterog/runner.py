@@ -1,6 +1,7 @@
 """Runner: a training step on the devices of a plan, step by step on data."""
 
 import os
+import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,9 +22,12 @@ from heterog.optimizer_state import OptimizerState
 from heterog.outputs import outputs_of
 from heterog.planning import RunFiles
 from heterog.program_state import ProgramState
+from heterog.progress import say_once
+from heterog.registry import Registry
 from heterog.runner_process import Fate, end_with_process, native_options
+from heterog.samples import input_names
 from heterog.step import TrainingStep, held_tensors
-from heterog.worker_tensors import WorkerTensors
+from heterog.worker_tensors import WorkerTensors, same_bits
 
 
 class Runner:
@@ -38,23 +42,35 @@ class Runner:
         self,
         model: torch.nn.Module,
         optimizer: torch.optim.Optimizer,
+        loss_fn: Callable,
         makers: list,
-        names: list[str],
-        steps: list[TrainingStep],
-        files: RunFiles,
+        make: Callable[[], tuple[list[TrainingStep], RunFiles]],
         config: RunnerConfig,
     ):
-        step, graph = steps[0], steps[0].graph
+        """`make` exports the step and plans it, here and where it has become another."""
         self.model = model
         self.optimizer = optimizer
         self.config = config
+        self._loss_fn, self._makers, self._make = loss_fn, makers, make
+        self._lock = threading.RLock()
+        self._fate = Fate()
+        self._program: ProgramState | None = None
+        self.last_step_seconds: float | None = None
+        self._open()
+        self._registry = self._watch()
+        for reason in self._registry.unseen:
+            say_once(f"changes of this are not noticed while {config.name} is trained: {reason}")
+        self._program.leave()
+
+    def _open(self) -> None:
+        """Exports the step, plans it, and makes its workers."""
+        steps, files = self._make()
+        step, graph = steps[0], steps[0].graph
+        config = self.config
         self.graph_path, self.cluster_path, self.plan_path = files.graphs[0], files.cluster, files.plan
-        self._makers = makers
         options = native_options(files, config)
         self._native = NativeRunner(options)
-        self._program: ProgramState | None = None
         # Ends with the process, if nobody has closed it.
-        self._fate = Fate()
         self._end = weakref.finalize(self, end_with_process, self._native, self._fate)
         self.ranks: int = self._native.ranks
         self.rank: int = self._native.rank
@@ -63,13 +79,18 @@ class Runner:
         # Of the plan, by name, and what runs each: "cpu", or "cuda:0" of its process.
         self.devices: dict[str, str] = self._native.devices()
         self.predicted_step_seconds: float = self._native.predicted_step_seconds
-        self.last_step_seconds: float | None = None
+        self._counts = step.python.counts
+        for name in step.python.left:
+            say_once(
+                f"{name}: what forward keeps there in a step is not there after runner.step(); return "
+                "it from loss_fn, as an output, if you want to see it"
+            )
         if config.batch is not None and config.batch != self.batch:
             self.close(finished=False)
             raise HeterogError(
                 f"config: batch {config.batch} given, {files.plan} is for batch {self.batch}"
             )
-        self._lengths = Lengths(steps, names, self.batch)
+        self._lengths = Lengths(steps, input_names(self._loss_fn, self._makers[0]), self.batch)
         self._own: dict[tuple[int, int], list[tuple[int, int]]] = {}  # what ranks here read
         self._graphs = [each.graph for each in steps]
         self._last: tuple[int, int] | None = None  # graph and samples of the last step
@@ -78,10 +99,11 @@ class Runner:
         self._of_model: list[str] = []
         self._of_model = [name for name in self._names_of_model() if name in self._workers]
         assert step.update is not None, "exported steps say what was found out about the optimizer"
-        self._state = OptimizerState(optimizer, model, step.update, "step" in self._settings)
-        self._program = ProgramState(
-            model, self._state, self._workers, self._native.meet if self._processes > 1 else None
+        self._state = OptimizerState(
+            self.optimizer, self.model, step.update, "step" in self._settings
         )
+        meet = self._native.meet if self._processes > 1 else None
+        self._program = ProgramState(self.model, self._state, self._workers, self._lock, meet)
         self._start(step.constants)
         # What a model makes of the length comes with every step, and is no part of a checkpoint.
         made = {
@@ -93,11 +115,60 @@ class Runner:
             del self._workers.places[name]
         if self._processes > 1:
             self._program.take_from_workers()
-        self._program.leave()
         self._end.detach()
         self._end = weakref.finalize(
             self, end_with_process, self._native, self._fate, self._program, self._processes == 1
         )
+
+    def _watch(self) -> Registry:
+        registry = Registry(self.model, self._loss_fn, self.optimizer)
+        for path, attribute, _ in self._counts:
+            registry.aside(vars(self.model.get_submodule(path)), attribute)
+        return registry
+
+    def _follow_changes(self) -> None:
+        """What a step is has to be what was exported."""
+        found = self._registry.changed(self._program.was_looked_at())
+        if self.config.on_change == "export" and not found:
+            found = self._state.differences()
+        if not found:
+            return
+        if self.config.on_change == "refuse":
+            more = f" ({len(found) - 1} more changes)" if len(found) > 1 else ""
+            raise HeterogError(
+                f"{found[0]}{more}, after the runner was made; what it trains is the step of before: "
+                "make another runner, or set on_change to 'export' in its config"
+            )
+        self._export_again()
+
+    def _export_again(self) -> None:
+        """With all values as they are now."""
+        self._program.bring()
+        steps, last_seconds = self._program.steps, self.last_step_seconds
+        names = [n for n in self._workers.places if self._workers.role(n) != "optimizer_state"]
+        before = self._workers.fetch(names)
+        self._end.detach()
+        self._native.close(finished=True)
+        self._open()
+        self._program.steps = self._state.steps_after_reading(self._program.steps, steps)
+        self.last_step_seconds = last_seconds
+        self._keep_what_no_model_holds(before)
+        self._registry = self._watch()
+        self._program.leave()
+
+    def _keep_what_no_model_holds(self, before: dict[str, torch.Tensor]) -> None:
+        """The loss scale, and of values in double precision what the model's own have rounded off."""
+        own = self._names_of_model()
+        made = self._lengths.constants()
+        for name, value in before.items():
+            if name not in self._workers or name in made:
+                continue
+            if name not in own or (
+                own[name].dtype != value.dtype
+                and own[name].shape == value.shape
+                and same_bits(value.to(own[name].dtype), own[name].detach().cpu())
+            ):
+                self._workers.put(name, value)
 
     # ---- training ----
 
@@ -115,7 +186,7 @@ class Runner:
         make_inputs, or a dict by the names of loss_fn's arguments. Returns the loss.
 
         A batch of another number of samples runs the same plan, cut anew in proportion."""
-        with self._fate.watched():
+        with self._lock, self._fate.watched():
             return self._step(batch)
 
     def step_local(self, batch: Any, samples: int | None = None) -> float:
@@ -127,7 +198,8 @@ class Runner:
         """
         if samples is None:
             samples = self.batch
-        with self._fate.watched():
+        with self._lock, self._fate.watched():
+            self._follow_changes()
             graph, inputs = self._lengths.of_rows(
                 batch, samples, lambda graph: self._rows(graph, samples)
             )
@@ -146,6 +218,7 @@ class Runner:
         return self._own[graph, samples]
 
     def _step(self, batch) -> float:
+        self._follow_changes()
         graph, samples, inputs = self._lengths.of(batch)
         return self._run_step(graph, samples, inputs)
 
@@ -160,6 +233,9 @@ class Runner:
         )
         self._program.steps, self._last = number, (graph, samples)
         self._program.end_step()
+        for path, attribute, by in self._counts:
+            counted = vars(self.model.get_submodule(path))
+            counted[attribute] += by
         # What a scheduler looks at to warn of a step that was left out.
         self.optimizer._opt_called = True  # type: ignore[attr-defined]
         return loss

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 import torch
 
 import heterog.version
+from heterog.autocast import autocast as cast_automatically
 from heterog.batch_norm import batch_norm_decompositions, check_exact
 from heterog.check import Checked, check_step
 from heterog.clean import clean
@@ -29,6 +30,7 @@ from heterog.number import Known
 from heterog.optimizers import Update, describe_optimizer
 from heterog.places import python_line
 from heterog.progress import phase, progress, say_once
+from heterog.python_state import Kept, PythonState
 from heterog.samples import Samples, check_samples, default_batches, names_of
 from heterog.tf32 import PYTORCHS_OWN, tf32_allowed
 from heterog.trace import StepSpec, TraceCall, WithoutGradient
@@ -48,6 +50,7 @@ class TrainingStep:
     # Parameters that the loss does not depend on: as in PyTorch, the optimizer passes them over.
     untrained: list[str] = field(default_factory=list)
     update: Update | None = None  # what was found out about the optimizer
+    python: Kept = field(default_factory=Kept)  # what a step leaves in Python's own state
 
     def save(self, path: FilePath) -> None:
         """Writes `.json.gz`; the same graph gives the same bytes. Constants that are too large for
@@ -227,7 +230,9 @@ def _key_of(job: _Job) -> str | None:
 
 def _made(job: _Job) -> Stored:
     """Exports the step, and compares it with PyTorch."""
-    spec, update = job.spec, job.update
+    phase("looks at what the step reads")
+    python = PythonState(job.spec.model, job.spec.loss_fn, job.update.optimizer)
+    spec, update = replace(job.spec, python=python), job.update
     untrained: list[str] = []
     for sizes in job.ladder:
         try:
@@ -242,6 +247,7 @@ def _made(job: _Job) -> Stored:
         except ExportError:
             if sizes is job.ladder[-1]:
                 raise
+    kept = python.settle(samples[0], lambda: cast_automatically(spec.autocast))
     for tensor in step.inputs:
         if tensor.constant is not None:
             tensor.hints = constant_values(tensor.constant)
@@ -271,7 +277,7 @@ def _made(job: _Job) -> Stored:
         )  # fmt: skip
         line = check_step(graph, checked, always=job.check is True)
     momentum = None if update.momentum is None else update.momentum.answers
-    return Stored(graph, line, constants, untrained, update.forms, momentum)
+    return Stored(graph, line, constants, untrained, update.forms, momentum, kept)
 
 
 def _as_step(job: _Job, stored: Stored) -> TrainingStep:
@@ -292,7 +298,9 @@ def _as_step(job: _Job, stored: Stored) -> TrainingStep:
             entry.pop("values", None)
             place = names.index(entry.get("argument", name))
             entry |= input_values([sample[place] for sample in samples])
-    return TrainingStep(stored.graph, stored.checked, stored.constants, stored.untrained, update)
+    return TrainingStep(
+        stored.graph, stored.checked, stored.constants, stored.untrained, update, stored.python
+    )
 
 
 def _without(spec: StepSpec, update: Update, names: list[str]) -> tuple[StepSpec, Update]:

@@ -29,6 +29,8 @@ from heterog.ir import SCALE
 from heterog.masters import Masters, inputs_narrowed, is_master
 from heterog.outputs import loss_and_outputs
 from heterog.places import explain
+from heterog.python_draws import python_draws
+from heterog.python_state import PythonState
 from heterog.recorder import Recorder
 from heterog.refusals import written
 from heterog.symbolic_batch import SymbolicBatch
@@ -81,6 +83,7 @@ class StepSpec:
     dropout: bool = True
     scaled: bool = False  # the loss, by the buffer loss_scale/scale, before it is differentiated
     masters: Masters | None = None  # parameters are computed with in half precision
+    python: PythonState | None = None  # what the step reads of Python is watched
 
 
 @dataclass(frozen=True)
@@ -287,7 +290,13 @@ def _step(spec, slots, flat, recorder, results, decisions, compiling):
         _without_libraries_of_cpus(),
         recurrent_dropout(),
     ):
-        with autocast(spec.autocast), inputs_narrowed(spec.model, spec.masters), decisions:
+        with (
+            autocast(spec.autocast),
+            inputs_narrowed(spec.model, spec.masters),
+            spec.python.watched() if spec.python else contextlib.nullcontext(),
+            python_draws(decisions),
+            decisions,
+        ):
             loss, beside = loss_and_outputs(spec.loss_fn(spec.model, *inputs))
         _check_loss(loss)
         for name, copy in copies.items():

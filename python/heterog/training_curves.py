@@ -3,13 +3,13 @@
     python -m heterog.training_curves runs/zoo runs/other --page curves.html --tensorboard runs/curves
 """
 
-import argparse
 import html
 import math
 import sys
 from pathlib import Path
 from typing import Any
 
+from heterog.arguments import make_parser
 from heterog.errors import HeterogError, InputError, RunFailed
 from heterog.files import replace_file
 from heterog.reading import MOST_GRAPH_BYTES, parse_json, read_text
@@ -216,7 +216,7 @@ def _write_events(runs: dict[str, list[dict[str, Any]]], folder: str) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
+    parser = make_parser(
         prog="python -m heterog.training_curves",
         description="Shows the curves of `heterog train` and `heterog finetune --log`, of one run or "
         "several beside each other.",

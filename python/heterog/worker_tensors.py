@@ -40,7 +40,7 @@ class WorkerTensors:
         dtype = dtype_of(self.entry(name))
         if value.dtype != dtype and value.is_floating_point():
             own = self.fetch([name])[name]
-            if own.shape == value.shape and _same_bits(own.to(value.dtype), value.detach().cpu()):
+            if own.shape == value.shape and same_bits(own.to(value.dtype), value.detach().cpu()):
                 return
         self.put(name, value)
 
@@ -62,5 +62,5 @@ class WorkerTensors:
         return found
 
 
-def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
     return torch.equal(one.contiguous().view(torch.uint8), other.contiguous().view(torch.uint8))

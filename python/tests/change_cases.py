@@ -308,5 +308,5 @@ REFUSED = {
     decay: "weight_decay is 0.1",
     default_dtype: "dtype",
 }
-# Of these the program's optimizer does not know the new parameters.
-NOT_EXPORTED = {unfreeze, other_head, other_parameter}
+# Of these the program's optimizer does not know the new parameters, or no check can copy the model.
+NOT_EXPORTED = {unfreeze, other_head, other_parameter, other_method, other_function}

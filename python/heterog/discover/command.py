@@ -5,6 +5,7 @@ import re
 import sys
 from pathlib import Path
 
+from heterog.arguments import make_parser as new_parser
 from heterog.discover.bases import DataBases, data_bases, with_cards
 from heterog.discover.cards import estimated, parse_card
 from heterog.discover.cluster import Choices, ClusterText, cluster_text
@@ -29,7 +30,7 @@ _FILES = {
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = new_parser(
         prog="heterog discover",
         description="Writes a cluster file (docs/discover.md) of this machine, of machines reached over ssh, of "
         "the hosts of the ranks that run it (torchrun, Slurm, mpirun), or of one whose outputs are given as files.",
@@ -39,7 +40,9 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", required=True, help="the cluster file (*.json); - for stdout")
     parser.add_argument("--name", help="of the cluster (default: that of the file)")
     hosts = parser.add_argument_group("machines, if not this one")
-    hosts.add_argument("--hosts", help="names, by commas: each is asked over ssh, by its python3; nothing is installed")
+    hosts.add_argument("--hosts", action="append", metavar="HOSTS",
+                       help="names, by commas: each is asked over ssh, by its python3; nothing is installed; may be "
+                       "given again for more")  # fmt: skip
     hosts.add_argument("--hostfile", help="HOST slots=N, one a line")
     hosts.add_argument("--ssh", default="ssh -o BatchMode=yes", help="how they are reached (%(default)s)")
     hosts.add_argument("--collected", nargs="+", metavar="FILE",
@@ -47,7 +50,9 @@ def make_parser() -> argparse.ArgumentParser:
     files = parser.add_argument_group("one machine by what commands printed there")
     for key, what in _FILES.items():
         files.add_argument(f"--{key.replace('_', '-')}", metavar="FILE", help=what)
-    files.add_argument("--gpus", help="names of its cards where no file has them: 'NVIDIA L4:4,NVIDIA A10'")
+    files.add_argument("--gpus", action="append", metavar="NAME:COUNT",
+                       help="names of its cards where no file has them: 'NVIDIA L4:4,NVIDIA A10'; may be given "
+                       "again for more")  # fmt: skip
     files.add_argument("--count", type=int, default=1, help="so many machines like it (1)")
     said = parser.add_argument_group("what is said comes before what is found")
     said.add_argument("--nic", help="what joins the machines: a kind of links.json, or Gb/s of Ethernet")
@@ -127,13 +132,13 @@ def _machines(options) -> list[Machine]:
     if options.count > 1 and not by_files:
         raise HeterogError("--count: it is of a machine that is given by files")
     if options.hosts:
-        return ask_hosts([host for host in options.hosts.split(",") if host], options.ssh)
+        return ask_hosts([host for host in ",".join(options.hosts).split(",") if host], options.ssh)
     if options.hostfile:
         return ask_hosts(read_hostfile(options.hostfile), options.ssh)
     if options.collected:
         return [read_collected(path) for path in options.collected]
     if by_files:
-        names = _names(options.gpus or "")
+        names = _names(",".join(options.gpus or []))
         return [machine_of_files(outputs, names, "machine") for _ in range(options.count)]
     return [machine_of(collect(), "this machine")]
 
