@@ -254,6 +254,8 @@ def make_base(base: Path) -> None:
                                          {"x": torch.ones(2)}, {"seen": [1, 2.5, None], "t": torch.ones(2)})  # fmt: skip
     (base / "checkpoint").mkdir()
     heterog.checkpoint.save_checkpoint(base / "checkpoint/c.safetensors", made)
+    for path in (base / "checkpoint").iterdir():
+        path.write_bytes(_of_version_1(path.read_bytes()))
     said = collect() | {"smi_xml": (MACHINES / "2-rtx-a5000.xml").read_text(),
                         "topo": (MACHINES / "2-rtx-5090.topo.txt").read_text(),
                         "p2p": (MACHINES / "2-rtx-5090.p2p.txt").read_text(),
@@ -280,6 +282,17 @@ def make_base(base: Path) -> None:
     entries = [path for path in (base / "cache").rglob("*") if path.is_file() and path.suffix != ".lock"]
     digests = {str(path.relative_to(base / "cache")): hashlib.sha256(path.read_bytes()).hexdigest() for path in entries}
     (base / "cache/entries.json").write_text(json.dumps(digests))
+
+
+def _of_version_1(data: bytes) -> bytes:
+    """A file of a checkpoint as it was without checksums, which would answer for all other checks."""
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + size])
+    del header["__metadata__"]["checksum"]
+    if "heterog-checkpoint" in header["__metadata__"]:
+        header["__metadata__"]["heterog-checkpoint"] = "1"
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + data[8 + size :]
 
 
 def _step_of(entry: bytes) -> bytes:
