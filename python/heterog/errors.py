@@ -22,7 +22,9 @@ class HeterogError(Exception):
         return super().__new__(_KINDS.get(code, InternalError) if cls is HeterogError else cls, message)
 
     def __init__(self, message: str = "", code: int | None = None):
-        super().__init__(" ".join(message.split()))
+        # What it quotes of files and names of others writes nothing else to a terminal.
+        line = " ".join(message.split())
+        super().__init__("".join(c if c.isprintable() else "?" for c in line))
         self.code = _code_of(type(self)) if code is None else code
         self.result = None
 
