@@ -32,7 +32,6 @@ struct PlanOptions {
   BudgetOptions budget;
   std::string out;
   std::string policy;
-  bool no_policy = false;
   std::string planner{kPortfolio};
   std::int64_t accumulate = 1;
   int order_rounds = 0;
@@ -109,11 +108,10 @@ int run_plan(const PlanOptions& options, const Caller& caller) {
   VALIDATE(options.order_rounds == 0 || options.accumulate == 1,
            "--order-rounds: {} given beside --accumulate, which orders the plan",
            options.order_rounds);
-  VALIDATE(!options.no_policy || options.planner == kPortfolio,
-           "--no-policy: given beside --planner {}; it is for {}, without options",
-           printable(options.planner, 400), kPortfolio);
-  const std::string planner =
-      options.no_policy ? fmt::format("{}:proposals=0", kPortfolio) : options.planner;
+  const std::string asked = planner::parse_request(options.planner).name;
+  VALIDATE(options.policy.empty() || planner_registry().entry(asked).has_option("checkpoint"),
+           "--policy: given beside --planner {}, which has no policy; expected --planner policy",
+           printable(options.planner, 400));
   const Stopwatch watch;
   const planner::Budget budget = start_budget(options.budget, "planning", caller);
   const loading::LoadedProblem loaded = loading::load_problem_file(options.problem);
@@ -124,8 +122,8 @@ int run_plan(const PlanOptions& options, const Caller& caller) {
   planner::PlannerContext context{
       .oracle = oracle, .rng = Rng(options.common.seed), .budget = budget};
   planner::PlannerResult found =
-      find_planner(planner, *problem->cluster, options.policy)->plan(context);
-  if (found.found_by.empty()) found.found_by = planner;
+      find_planner(options.planner, *problem->cluster, options.policy)->plan(context);
+  if (found.found_by.empty()) found.found_by = options.planner;
   if (auto better = oracle.improve_order(found.strategy, options.order_rounds)) {
     found.strategy = std::move(better->strategy);
     found.found_by += " + order";
@@ -163,6 +161,7 @@ int run_plan(const PlanOptions& options, const Caller& caller) {
     json["planner"] = found.found_by;
     json["plan_seconds"] = plan_seconds;
     json["evaluations"] = found.evaluations;
+    json["refused"] = found.refused;
     json["baselines"] = OrderedJson::array();
     for (const planner::BaselineResult& baseline : found.baselines) {
       json["baselines"].push_back({{"name", baseline.name},
@@ -189,12 +188,8 @@ void add_plan(CLI::App& app, Action& chosen) {
   add_graph_and_cluster(verb, options->problem);
   add_batch(verb, options->problem);
   verb.add_option("--out", options->out, "Plan file to write")->required();
-  auto* policy =
-      verb.add_option("--policy", options->policy,
-                      "Checkpoint of a planner with a policy (default: the shipped one)");
-  verb.add_flag("--no-policy", options->no_policy,
-                "Plan by search alone; short for --planner portfolio:proposals=0")
-      ->excludes(policy);
+  verb.add_option("--policy", options->policy,
+                  "Checkpoint of --planner policy (default: the shipped one)");
   verb.add_option("--planner", options->planner, kPlannerHelp)->capture_default_str();
   add_accumulate(verb, options->accumulate);
   add_integer(verb, "--order-rounds", options->order_rounds, {0, 1000},
