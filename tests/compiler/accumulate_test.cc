@@ -136,7 +136,7 @@ TEST(Accumulate, RefusesMoreInstancesThanMemoryHasRoomForBeforeItMakesThem) {
   Strategy read = whole;
   for (UnitDecision& unit : read.units) {
     unit.instances = Instances::kPerEntry;
-    unit.replicas.assign(1 << 14, {DeviceId(0), 1});
+    unit.replicas.assign(1 << 16, {DeviceId(0), 1});
   }
   EXPECT_THROW(compile(*problem, read), Error);
 }
