@@ -4,6 +4,7 @@
 usage: scripts/calibrate.py fit      writes the calibrations of configs/devices.json
        scripts/calibrate.py table    prints the errors on the rows that no fit has seen
        scripts/calibrate.py sums     prints sums of predicted over sums of measured seconds
+       scripts/calibrate.py classes  prints the typical error of each class of matrix products
        scripts/calibrate.py layers   prints layers of profiled networks, class by class
 
 Reads the samples of configs/calibration; needs numpy (.venv has it) and predict_samples, made by
@@ -12,20 +13,24 @@ and this script asks that program for every prediction. A new kind of kernel nee
 devices.json, of any constants, before its first fit.
 
 Cards of a generation share the constants that say how the kernels are built (tiles, starts); each
-card has its own shares of its peaks. Rows weigh by the square root of their time, the sum of each
-device and kind of kernel is held as well, and a constant that the rows do not decide stays near its
-start instead of running to a bound.
+card has its own shares of its peaks. Of matrix products there are rows enough for constants of each
+chip. Matrix products are weighed class by class: by how many terms their sums have (k) and
+whether they come in batches, so that the long rows of large k do not decide about the others. Within
+a class rows weigh by the square root of their time. The sum of each device and kind of kernel is
+held, and so is the median error of each class, and a constant that the rows do not decide stays
+near its start instead of running to a bound.
 """
 
 import argparse
 import collections
+import functools
 import json
 import pathlib
 import sys
 
 import numpy as np
 
-from calibration_report import Program, layers, sums, table, ratios
+from calibration_report import Program, classes, layers, product_class, ratios, sums, table
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DEVICES = ROOT / "configs/devices.json"
@@ -37,14 +42,20 @@ Constant = collections.namedtuple("Constant", "name start stray low high own")
 
 # In the order of cluster/calibration.h. `bandwidth_share` is elementwise's: what a product moves, it
 # moves like everything else.
-PRODUCT = [Constant("share", 0.8, 3, 0.02, 1.4, True), Constant("tile_loss", 20, 2, 0.1, 2000, False),
-           Constant("fill", 30, 2, 1, 4000, False),
-           Constant("fixed_seconds", 8e-6, 2, 1e-7, 3e-4, False),
+#
+# Bounds of what starting and ending a tile costs: at worst the result of a tile is written while
+# nothing else of its multiprocessor runs. In single precision that takes 25 (A100) to 60 (P4) steps
+# of k, and as long again to load the first operands. Tiles of 64 by 64 reach half of what the
+# largest reach, or more, which bounds the loss at 64. A launch is 20 us at most.
+PRODUCT = [Constant("share", 0.8, 3, 0.02, 1.4, True), Constant("tile_loss", 20, 2, 0.1, 64, False),
+           Constant("fill", 30, 2, 1, 120, False),
+           Constant("fixed_seconds", 8e-6, 2, 1e-6, 1e-4, False),
            Constant("winograd_share", 0.7, 2, 0.02, 1.4, True),
            Constant("stride_waste", 0.3, 2, 0.01, 1, False)]
 ORDER = ["share", "tile_loss", "fill", "bandwidth_share", "fixed_seconds", "winograd_share",
-         "stride_waste", "join_seconds"]
+         "stride_waste", "join_seconds", "k_step"]
 JOIN_SECONDS = 5e-6  # of the kernel that adds the parts of a split product: a launch
+K_STEPS = (1, 32, 64, 128)  # what batched kernels may round k up to
 TRAFFIC = [Constant("bandwidth_share", 0.7, 3, 0.01, 1.5, True),
            Constant("fixed_seconds", 8e-6, 3, 1e-6, 5e-4, True)]
 WINDOW = Constant("window_share", 0.02, 3, 1e-4, 1, True)
@@ -52,12 +63,14 @@ DEPTHWISE = "depthwise_convolution"
 NO_TENSOR_CORES = ("P100-PCIE-16GB", "GTX-1080-Ti", "P4")
 HUBER = 0.15  # log error beyond which a row counts by its size, no longer by its square
 SUM_WEIGHT = 10  # of a group's sum, in roots of its rows
+CLASS_WEIGHT = 40  # of a class's median error, however many rows it has
 
 # Devices of a card share its constants; cards of a generation share those that are not their own.
 CARDS = {"v100": ["V100-SXM2-16GB", "V100-PCIE-32GB", "V100-PCIE-16GB"], "p100": ["P100-PCIE-16GB"],
          "gtx-1080-ti": ["GTX-1080-Ti"], "p4": ["P4"],
          "t4": ["T4"], "a100": ["A100-SXM4-40GB"], "a100-80": ["A100-SXM4-80GB"], "l4": ["L4"],
          "hopper": ["H100-SXM5-80GB"]}
+CHIPS = [["p100"], ["gtx-1080-ti"], ["p4"], ["v100"], ["t4"], ["a100", "a100-80"], ["hopper"], ["l4"]]
 GENERATIONS = [["p100", "gtx-1080-ti", "p4"], ["v100"], ["t4"], ["a100", "a100-80", "hopper"],
                ["l4"]]
 
@@ -107,6 +120,8 @@ def constants_of(name):
     if not name.startswith(("matmul", "convolution")):
         return [*TRAFFIC, WINDOW] if name.startswith("pooling") else TRAFFIC
     found = PRODUCT[:4]
+    if name.startswith("matmul"):
+        found[3] = found[3]._replace(high=2e-5)
     if name.startswith("convolution") and not name.endswith("half"):
         found.append(PRODUCT[4])
     if name.startswith("convolution_input"):
@@ -117,6 +132,22 @@ def constants_of(name):
 def fit(program, rows, cards, name, moving):
     """{card: {constant: value}} of one kind of kernel on the cards of a generation that have rows of
     it, and how many constants there are and how many of them ended at a bound."""
+    if name.startswith("matmul"):  # whose constants are a chip's
+        parts = [fit_shared(program, rows, chip, name, moving,
+                            K_STEPS if has_batches(rows, chip, name) else (1,))
+                 for chip in CHIPS if chip[0] in cards]
+        return {card: found for part, _, _ in parts for card, found in part.items()}, *(
+            sum(part[i] for part in parts) for i in (1, 2))
+    return fit_shared(program, rows, cards, name, moving, (1,))
+
+
+def has_batches(rows, chip, name):
+    devices = [device for card in chip for device in CARDS[card]]
+    return any(row.device in devices and row.constants == name
+               and product_class(row).startswith("batched") for row in rows)
+
+
+def fit_shared(program, rows, cards, name, moving, k_steps):
     seen = {device: [row for row in rows if row.device == device and row.constants == name]
             for card in cards for device in CARDS[card]}
     cards = [card for card in cards if any(seen[device] for device in CARDS[card])]
@@ -128,34 +159,40 @@ def fit(program, rows, cards, name, moving):
                         for key in ("low", "high", "start"))
     stray = np.log([constant.stray for constant, _ in slots])
 
-    def values(x, card):
+    def values(x, card, k_step):
         found = {constant.name: float(np.exp(value)) for (constant, own), value in zip(slots, x)
                  if own in (None, card)}
         if "fill" in found:
             found |= {"bandwidth_share": moving[card], "join_seconds": JOIN_SECONDS}
-        return found
+        return found | ({"k_step": k_step} if k_step > 1 else {})
 
     def listed(found):
         keys = ORDER if "fill" in found else ["share"] if name == DEPTHWISE else [
             "bandwidth_share", "fixed_seconds", "window_share"]
-        return [found.get(key, 0) for key in keys]
+        return [found.get(key, key == "k_step") for key in keys]
 
-    def residuals(x):
+    def residuals(x, k_step):
         errors, weights, rest = [], [], list(HUBER * (x - start) / stray)
         for card in cards:
             for device in CARDS[card]:
                 mine = seen[device]
                 if not mine:
                     continue
-                predicted = program.predict(device, name, listed(values(x, card)))
+                predicted = program.predict(device, name, listed(values(x, card, k_step)))
                 measured = np.array([row.seconds for row in mine])
+                fitted = np.array([not row.held_out for row in mine])
                 for group in sorted({row.group for row in mine}):
-                    of = np.array([row.group == group and not row.held_out for row in mine])
-                    root = np.sqrt(measured[of])
-                    errors.append(np.log(predicted[of] / measured[of]))
-                    weights.append(root / root.mean())
+                    of = fitted & [row.group == group for row in mine]
                     rest.append(SUM_WEIGHT * np.sqrt(of.sum())
                                 * np.log(predicted[of].sum() / measured[of].sum()))
+                classes = np.array([product_class(row) or row.group for row in mine])
+                for kind in sorted(set(classes[fitted])):
+                    of = fitted & (classes == kind)
+                    root, error = np.sqrt(measured[of]), np.log(predicted[of] / measured[of])
+                    errors.append(error)
+                    weights.append(root / root.mean())
+                    if product_class(mine[0]):
+                        rest.append(CLASS_WEIGHT * np.median(error))
         return np.concatenate(errors), np.concatenate(weights), np.array(rest)
 
     starts = [start]
@@ -163,9 +200,16 @@ def fit(program, rows, cards, name, moving):
         # Waves make valleys: begin at several places and keep the best.
         starts = [start + [{"tile_loss": a, "fill": b}.get(constant.name, 0) for constant, _ in slots]
                   for a in (-1, 1) for b in (-1, 1.5)]
-    x, loss = min((minimise(residuals, begin, low, high) for begin in starts), key=lambda pair: pair[1])
+    def best(begins, k_steps):
+        found = [(*minimise(functools.partial(residuals, k_step=k_step), begin, low, high), k_step)
+                 for begin in begins for k_step in k_steps]
+        return min(found, key=lambda found: found[1])
+
+    # The step of k by one start, the rest by all of them.
+    k_step = best(starts[:1], k_steps)[2] if len(k_steps) > 1 else k_steps[0]
+    x, loss, k_step = best(starts, (k_step,))
     bound = sum(min(value - least, most - value) < 1e-3 for value, least, most in zip(x, low, high))
-    rounded = {card: {key: float(f"{value:.3g}") for key, value in values(x, card).items()}
+    rounded = {card: {key: float(f"{value:.3g}") for key, value in values(x, card, k_step).items()}
                for card in cards}
     print(name, rounded, f"loss {loss:.1f}", file=sys.stderr)
     return rounded, len(slots), bound
@@ -341,7 +385,7 @@ def fit_all(program, rows):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["fit", "table", "sums", "layers"])
+    parser.add_argument("what", choices=["fit", "table", "sums", "classes", "layers"])
     parser.add_argument("--program", default=str(ROOT / "build/dev/bin/predict_samples"))
     arguments = parser.parse_args()
     program = Program(arguments.program)
@@ -353,6 +397,8 @@ def main():
         print("\n".join([*table(rows), "", *ratios(rows)]))
     elif arguments.what == "sums":
         print("\n".join(sums(rows)))
+    elif arguments.what == "classes":
+        print("\n".join(classes(rows)))
     else:
         write(calibrations(fit_all(program, rows), device_entries()))
 

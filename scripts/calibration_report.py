@@ -12,6 +12,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 Row = collections.namedtuple(
     "Row", "device constants group source shape held_out seconds calibrated roofline")
 FEW = 30  # rows under which the sum of a group says little
+FEW_OF_A_CLASS = 8  # and the median of a class
+K_CLASSES = (64, 128, 512)  # the longest sums of a class of products
 
 
 class Program:
@@ -88,6 +90,31 @@ def sums(rows):
     yield (f"outside 0.95 to 1.05: {sum(fit for fit, _ in outside)} of {len(outside)} on the fit, "
            f"{sum(held for _, held in outside)} held out; "
            f"off by more than twice their scatter: {beyond} held out")
+
+
+def product_class(row):
+    """Which class of matrix products a row is of: whether they come in batches, and how many terms
+    their sums have. None for other kernels."""
+    if not row.constants.startswith("matmul"):
+        return None
+    batch, _, _, k = map(int, row.shape.split(",")[1:])
+    longest = next((f"k <= {most}" for most in K_CLASSES if k <= most), f"k > {K_CLASSES[-1]}")
+    return f"{'batched' if batch > 1 else 'single'}, {longest}"
+
+
+def classes(rows):
+    """Lines of the median of predicted over measured seconds, of each device and class of matrix
+    products of FEW_OF_A_CLASS rows or more: rows that the fit has seen, and held-out ones."""
+    groups = collections.defaultdict(lambda: ([], []))
+    for row in rows:
+        if kind := product_class(row):
+            groups[row.device, row.constants, kind][row.held_out].append(row.calibrated / row.seconds)
+    yield f"{'device':16} {'kernels':12} {'class':18} {'rows':>4} {'of the fit':>11} {'held out':>9}"
+    for (device, constants, kind), (fitted, held_out) in sorted(groups.items()):
+        count = len(fitted) + len(held_out)
+        if count >= FEW_OF_A_CLASS:
+            kept = f"{np.median(held_out):9.2f}" if held_out else f"{'-':>9}"
+            yield f"{device:16} {constants:12} {kind:18} {count:4} {np.median(fitted):11.2f} {kept}"
 
 
 def scatter(members):

@@ -90,12 +90,12 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
   }
   # What an operator is known for stands in one table: whoever asks by name knows it a second time.
   # The rules by which operators run on slices are functions of a graph, a table of them for each
-  # family, and the checks of what their kernels take on trust are functions of tensors: both are
-  # above src/operators. Comments may name operators.
+  # family; the checks of what their kernels take on trust, and what the results of some are like, are
+  # functions of tensors: all of them are above src/operators. Comments may name operators.
   {
     code = $0
     sub(/\/\/.*/, "", code)
-    if (code ~ /"aten\./ && FILENAME !~ /^src\/(operators\/|graph\/split_rules\/[a-z]+\.cc$|runtime\/kernels\/operand_checks\.cc$)/)
+    if (code ~ /"aten\./ && FILENAME !~ /^src\/(operators\/|graph\/split_rules\/[a-z]+\.cc$|runtime\/kernels\/(operand_checks|result_rules)\.cc$)/)
       complain("an operator by name; what is known of it belongs in src/operators/facts.cc")
   }
   END { exit bad }

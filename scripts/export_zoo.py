@@ -41,7 +41,8 @@ def export(name: str, out: Path) -> Exported:
 
     import heterog
     from heterog import zoo
-    from heterog.zoo.memory import affine, is_alias, load
+    from heterog.writer import read_graph
+    from heterog.zoo.memory import affine, is_alias
 
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", module="torch|transformers|timm")
@@ -51,7 +52,7 @@ def export(name: str, out: Path) -> Exported:
     heterog.export_training_step(
         spec.factory, spec.make_inputs, spec.loss_fn, spec.optimizer, name).save(path)
     seconds = time.perf_counter() - begin
-    graph = load(path)
+    graph = read_graph(path)
     parameters = 0
     for tensor in graph["tensors"]:
         if tensor["role"] == "parameter":

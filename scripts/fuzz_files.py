@@ -166,10 +166,126 @@ def damage_text(data: bytes, rng: random.Random) -> bytes:
     return damage_bytes(data, rng)
 
 
-def damage_gzip(data: bytes, rng: random.Random) -> bytes:
+SIZES = [0, 1, 2, 3, 7, 64, "B", "2B", "B+1", "3B+2", "4B", "B-1", 2**20, 2**40]
+DTYPES = ["float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "int32", "int64",
+          "bool"]  # fmt: skip
+
+
+def other_size(size, rng: random.Random):
+    if isinstance(size, int) and rng.random() < 0.6:
+        return rng.choice([size + 1, max(size - 1, 0), 2 * size, size // 2, 16 * size])
+    return rng.choice(SIZES)
+
+
+def replaced(value, old, new, rng: random.Random, share: float):
+    """`value` with `new` in most places of `old`, for which numbers and texts are compared as such."""
+    if isinstance(value, list):
+        return [replaced(item, old, new, rng, share) for item in value]
+    if isinstance(value, dict):
+        return {key: replaced(item, old, new, rng, share) for key, item in value.items()}
+    same = type(value) is type(old) and value == old
+    return new if same and rng.random() < share else value
+
+
+def of_arguments(op: dict):
+    """The places of an op's arguments and of the items of those that are lists."""
+    for holder in (op["args"], op.get("kwargs", {})):
+        for key, value in holder.items() if isinstance(holder, dict) else enumerate(holder):
+            yield holder, key
+            if isinstance(value, list):
+                yield from ((value, i) for i in range(len(value)))
+
+
+def claim_otherwise(document: dict, rng: random.Random) -> None:
+    """One change to what a graph declares: its form stays right, and its meaning is another."""
+    tensors, ops = document["tensors"], document["ops"]
+    tensor, op = rng.choice(tensors), rng.choice(ops)
+    shaped = [t for t in tensors if t["shape"]]
+    change = rng.randrange(14)
+    if change == 0:
+        tensor["dtype"] = rng.choice(DTYPES)
+    elif change <= 2:
+        shape = rng.choice(shaped)["shape"]
+        at = rng.randrange(len(shape))
+        shape[at] = other_size(shape[at], rng)
+    elif change == 3:
+        shape = tensor["shape"]
+        rng.choice([lambda: rng.shuffle(shape), lambda: shape.append(rng.choice(SIZES)),
+                    lambda: shape and shape.pop(rng.randrange(len(shape)))])()  # fmt: skip
+    elif change == 4:
+        other = rng.choice(tensors)
+        tensor["shape"], other["shape"] = other["shape"], tensor["shape"]
+    elif change == 5:  # a size, in all or most places: of tensors alone, or of arguments too
+        old = rng.choice(rng.choice(shaped)["shape"])
+        new, share = other_size(old, rng), rng.choice([1.0, 0.9, 0.5])
+        for t in tensors:
+            t["shape"] = replaced(t["shape"], old, new, rng, share)
+        if rng.random() < 0.7:
+            text = isinstance(old, str), isinstance(new, str)
+            old, new = (f"#{x}" if is_text else x for x, is_text in zip((old, new), text))
+            for o in ops:
+                o["args"] = replaced(o["args"], old, new, rng, share)
+    elif change == 6:  # a dtype, in all or most places
+        old, new, share = tensor["dtype"], rng.choice(DTYPES), rng.choice([1.0, 1.0, 0.9])
+        for t in tensors:
+            t["dtype"] = replaced(t["dtype"], old, new, rng, share)
+        for o in ops:
+            o["args"] = replaced(o["args"], f":{old}", f":{new}", rng, share)
+            o["kwargs"] = replaced(o.get("kwargs", {}), f":{old}", f":{new}", rng, share)
+        document["dtype"] = next(
+            (t["dtype"] for t in tensors if t["role"] == "parameter"), document["dtype"])
+    elif change <= 9:  # an argument
+        places = list(of_arguments(op))
+        if not places:
+            return
+        holder, key = rng.choice(places)
+        value = holder[key]
+        if isinstance(value, str) and value[0] == "%":
+            holder[key] = f"%{rng.randrange(len(tensors))}"
+        elif isinstance(value, str) and value[0] in "#$":
+            holder[key] = value[0] + str(rng.choice([2, "B", "2B", "B+1", "8B", "0.5B", "1/B"]))
+        elif isinstance(value, bool):
+            holder[key] = not value
+        elif isinstance(value, int):
+            holder[key] = rng.choice([value + 1, value - 1, -value, 2 * value, 0, 2**31, "#B"])
+        elif isinstance(value, float):
+            holder[key] = rng.choice([0.0, -value, 1e30, 2 * value, ":nan", "$1/B"])
+        elif isinstance(value, list):
+            holder[key] = rng.choice([value[:-1], value + value[-1:], value[::-1]])
+        else:
+            holder[key] = rng.choice([None, 1, True, ":float16", "#B", f"%{rng.randrange(len(tensors))}"])
+    elif change == 10:
+        op["op"] = rng.choice(ops)["op"]
+    elif change == 11:
+        outputs, others = op["outputs"], rng.choice(ops)["outputs"]
+        i, j = rng.randrange(len(outputs)), rng.randrange(len(others))
+        outputs[i], others[j] = others[j], outputs[i]
+    elif change == 12:
+        ids = [t for t in tensors if "replaces" in t or "of" in t]
+        if ids:
+            one, other = rng.choice(ids), rng.choice(ids)
+            for key in ("replaces", "of"):
+                if key in one and key in other:
+                    one[key], other[key] = other[key], one[key]
+    else:
+        holders = [t for t in tensors if "values" in t]
+        if holders:
+            values = rng.choice(holders)["values"]
+            key = rng.choice(list(values))
+            values[key] = other_value(values[key], [], rng)
+
+
+def damage_graph(data: bytes, rng: random.Random) -> bytes:
+    """A graph: in half of the cases by what it declares, else as any text."""
     if rng.random() < 0.1:
         return damage_bytes(data, rng)
-    return gzip.compress(damage_text(gzip.decompress(data), rng), 1)
+    text = gzip.decompress(data)
+    if rng.random() < 0.45:
+        return gzip.compress(damage_text(text, rng), 1)
+    document = json.loads(text)
+    for _ in range(rng.choice([1, 1, 1, 2, 3])):
+        claim_otherwise(document, rng)
+    return gzip.compress(json.dumps(document).encode(), 1)
 
 
 def without_checksum(header: bytes) -> bytes:
@@ -215,7 +331,8 @@ def damage_lines(data: bytes, rng: random.Random) -> bytes:
     for _ in range(rng.randint(1, 3)):
         at = rng.randrange(len(words))
         words[at] = rng.choice([b"slots=0", b"slots=-1", b"slots=99999999999999999999", b"slots=",
-                                b"slots=1e9", b"#", b"a" * 3000, b"", b"slots=2147483648", *words])
+                                b"slots=1e9", b"#", b"a" * 3000, b"", b"slots=2147483648", b"-oProxyCommand=x",
+                                b"-", b"a;b", b"$HOME", b"@", b"a@b@c", b"a@-b", b"fe80::1%e", *words])
     return b"".join(word + rng.choice([b" ", b"\n", b"\t", b"\r\n"]) for word in words)
 
 
@@ -227,7 +344,7 @@ class Kind:
     """A kind of file: samples of it, how to damage one, and commands that read it.
 
     In the commands, {file} is the damaged file, {out} a folder that is empty, {folder} where both
-    are. `place` puts the file elsewhere, by a path below a copy of the folder `beside`.
+    are; "a && b" is b after an a that ended with 0. `place` puts the file elsewhere, by a path below a copy of the folder `beside`.
     """
 
     name: str
@@ -275,8 +392,10 @@ def kinds(base: Path) -> list[Kind]:
     planned = "plan --graph {tiny} --cluster {cluster} --batch 8 --planner ev-ar --out {out}/p.json"
     planned = planned.replace("{tiny}", TINY)
     return [
-        Kind("graph", graphs, damage_gzip, [
+        Kind("graph", graphs, damage_graph, [
             "plan --graph {file} --cluster " + CLUSTER + " --batch 8 --planner cp-ps --out {out}/p",
+            "plan --graph {file} --cluster " + CLUSTER + " --batch 9 --planner ev-ar --out {out}/p "
+            "&& run --graph {file} --cluster " + CLUSTER + " --plan {out}/p --steps 1 --in-threads",
             "verify --graph {file} --cluster " + CLUSTER + " --batch 8 --planner ev-ar --steps 1",
             "profile --graph {file} --slices 1,2 --repeat 1 --limit 5 --out {out}/p",
         ]),
@@ -326,7 +445,8 @@ SANITIZERS = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }
-MARKS = ("AddressSanitizer", "runtime error:", "terminate called", "Assertion", "EXPECT")
+MARKS = ("AddressSanitizer", "runtime error:", "terminate called", "Assertion", "EXPECT",
+         "internal error")
 
 
 class Server:
@@ -338,6 +458,17 @@ class Server:
                                         env=os.environ | SANITIZERS)
 
     def run(self, arguments: list[str], folder: Path, seconds: float) -> dict:
+        """Runs one command, or several with "&&" between, until one does not end with 0."""
+        if "&&" in arguments:
+            at = arguments.index("&&")
+            answer = self.run(arguments[:at], folder, seconds)
+            well = answer["code"] == 0 and not answer["late"] and not answer["signal"]
+            if not well:
+                return answer
+            after = self.run(arguments[at + 1 :], folder, seconds)
+            after["seconds"] = max(after["seconds"], answer["seconds"])
+            after["peak_bytes"] = max(after["peak_bytes"], answer["peak_bytes"])
+            return after
         request = {"arguments": arguments, "stdout": str(folder / "stdout"),
                    "stderr": str(folder / "stderr"), "seconds": seconds,
                    "exec": "--hostfile" in arguments}
@@ -437,6 +568,7 @@ class Fuzzer:
             shutil.rmtree(kept, ignore_errors=True)
             shutil.copytree(folder, kept)
             shown = shlex.join(words).replace(str(folder), str(kept))
+            shown = shown.replace("'&&'", f"&& {self.options.program}")
             (kept / "command").write_text(f"{wrong}\n{self.options.program} {shown}\n")
 
     def work(self, worker: int) -> None:

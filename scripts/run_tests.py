@@ -152,6 +152,16 @@ def damaged_files(cases):
     return Tally(passed=int(ok), failed=int(not ok))
 
 
+def damaged_python_files(cases):
+    """The same for what Python reads."""
+    note("Damaged files for Python")
+    ok = build("dev", ["heterog", "heterog_client"]) and run(
+        [sys.executable, "scripts/fuzz_readers.py", "--cases", cases, "--jobs", os.cpu_count()])
+    if not ok:
+        print("FAILED: damaged files for Python", flush=True)
+    return Tally(passed=int(ok), failed=int(not ok))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true",
@@ -168,6 +178,7 @@ def main():
         ("wheel", lambda: one("Wheel and pages", [sys.executable, "scripts/check_wheel.py"])),
         ("site", lambda: one("Site", ["scripts/build_site.sh"])),
         ("Damaged files", lambda: damaged_files(240 if quick else 1200)),
+        ("Damaged files for Python", lambda: damaged_python_files(110 if quick else 660)),
     ]
     if not quick:
         steps += [

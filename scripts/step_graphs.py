@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Exports the graphs of the training steps in configs/calibration/model_steps.csv to out/steps.
+"""Exports the graphs of the training steps in configs/calibration/model_steps*.csv to out/steps.
 
     .venv/bin/python scripts/step_graphs.py [NAME ...]
 
 scripts/check_costs.py --steps reads them. Graphs that are there already stay. Beside the models of
-that table it can make variants that show what a precision or a layout changes: NAME-tf32, NAME-amp
-(half precision by autocast), and either of them with -nhwc (channels-last).
+those tables it can make variants that show what a precision or a layout changes: NAME-tf32, NAME-amp
+(float16 by autocast), NAME-masters (float16 copies of the parameters), NAME-bf16 (bfloat16 by
+autocast), and each of them with -nhwc (channels-last).
 """
 
 import argparse
@@ -25,7 +26,50 @@ import heterog  # noqa: E402
 from heterog import zoo  # noqa: E402
 
 NAMES = ["alexnet", "densenet121", "inception_v3", "resnet101", "resnet152", "resnet18", "resnet200",
-         "resnet34", "resnet50", "vgg16", "vgg16_bn", "vgg19"]  # fmt: skip
+         "resnet34", "resnet50", "vgg16", "vgg16_bn", "vgg19", "resnet50-tf32", "vgg16-tf32",
+         "resnet50-amp-nhwc", "bert_base_squad384", "bert_base_squad384-tf32",
+         "bert_base_squad384-masters", "bert_large512"]  # fmt: skip
+QUESTIONS, BERT_VOCABULARY = 384, 30522  # tokens of a question with its text
+
+
+def bert_base_squad():
+    """(model, inputs, loss, optimizer) of fine-tuning BERT-base on questions, attention written out
+    as in 2019 to 2021."""
+    from transformers import BertConfig, BertForQuestionAnswering
+
+    def inputs(batch):
+        tokens = torch.randint(1, BERT_VOCABULARY, (batch, QUESTIONS))
+        present = torch.ones(batch, QUESTIONS, dtype=torch.int64)
+        kinds = torch.zeros(batch, QUESTIONS, dtype=torch.int64)
+        begin, end = torch.randint(0, QUESTIONS, (2, batch))
+        return tokens, present, kinds, begin, end
+
+    def loss(net, tokens, present, kinds, begin, end):
+        return net(tokens, attention_mask=present, token_type_ids=kinds, start_positions=begin,
+                   end_positions=end).loss  # fmt: skip
+
+    return (lambda: BertForQuestionAnswering(BertConfig(attn_implementation="eager")), inputs, loss,
+            lambda parameters: torch.optim.Adam(parameters, 3e-5))  # fmt: skip
+
+
+def bert_large():
+    """BERT-large on 512 tokens with its head for masked words, as NeuSight timed it."""
+    from transformers import BertConfig, BertForMaskedLM
+
+    config = BertConfig(num_hidden_layers=24, hidden_size=1024, num_attention_heads=16,
+                        intermediate_size=4096, attn_implementation="eager")  # fmt: skip
+
+    def inputs(batch):
+        return torch.randint(1, BERT_VOCABULARY, (batch, 512)), torch.randint(0, BERT_VOCABULARY, (batch, 512))
+
+    def loss(net, tokens, labels):
+        return net(tokens, labels=labels).loss
+
+    return (lambda: BertForMaskedLM(config), inputs, loss,
+            lambda parameters: torch.optim.SGD(parameters, 0.1))  # fmt: skip
+
+
+LANGUAGE = {"bert_base_squad384": bert_base_squad, "bert_large512": bert_large}
 
 
 def images(size):
@@ -34,11 +78,13 @@ def images(size):
 
 def export(name):
     model, *options = name.split("-")
-    autocast = "amp" in options
-    if "tf32" in options or autocast:
-        torch.set_float32_matmul_precision("high")
+    half = "float16" if "amp" in options else "bfloat16" if "bf16" in options else None
+    masters = "float16" if "masters" in options else None
     layout = torch.channels_last if "nhwc" in options else torch.contiguous_format
-    if model in zoo.names() and model != "inception_v3":
+    torch.set_float32_matmul_precision("high" if options else "highest")
+    if model in LANGUAGE:
+        factory, inputs, loss, optimizer = LANGUAGE[model]()
+    elif model in zoo.names() and model != "inception_v3":
         spec = zoo.get(model)
         factory, inputs, loss, optimizer = spec.factory, spec.make_inputs, spec.loss_fn, spec.optimizer
     else:
@@ -57,7 +103,8 @@ def export(name):
 
     path = OUT / f"{name}.json.gz"
     heterog.export_training_step(
-        laid_out, shaped, loss, optimizer, model, autocast="bfloat16" if autocast else None
+        laid_out, shaped, loss, optimizer, model, autocast=half, param_dtype=masters,
+        clip_norm=1.0 if "squad" in model else None,
     ).save(path)
     print(path, flush=True)
 

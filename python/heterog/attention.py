@@ -47,7 +47,7 @@ def _can_be_one(query, key, value, mask, is_causal, enable_gqa) -> bool:
         return False
     if not query.is_floating_point() or any(t.dtype != query.dtype for t in tensors):
         return False
-    if len({t.size(0) for t in tensors}) > 1 or len({t.size(3) for t in tensors}) > 1:
+    if any(t.size(0) != query.size(0) or t.size(3) != query.size(3) for t in tensors):
         return False
     if key.shape != value.shape or (key.size(1) != query.size(1) and not enable_gqa):
         return False

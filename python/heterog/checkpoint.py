@@ -18,10 +18,13 @@ from heterog import tensor_file
 from heterog.errors import HeterogError
 from heterog.files import make_folder, replace_file
 from heterog.given import FilePath
+from heterog.reading import parse_json
+from heterog.values import shown, whole_in
 
 _FORMAT = "heterog-checkpoint"
 _VERSION = "2"  # 1 had no checksums
 _WITH_TENSORS = "3"  # in `extra`, which readers of 2 know nothing of
+_MOST_PARAMETERS = 10**9
 _TENSOR = "__tensor__"  # in the JSON of `extra`: the number of the tensor that stands there
 
 
@@ -95,15 +98,16 @@ def _state_name(path: str, metadata: dict) -> str:
 
 def _steps(path: str, metadata: dict) -> int:
     text = metadata.get("steps", "")
-    if not (text.isascii() and text.isdecimal() and len(text) < 19):
-        raise HeterogError(f"{path}: steps {text[:40]!r} is no number of steps: it is damaged")
-    return int(text)
+    steps = whole_in(text, 10**18)
+    if steps is None:
+        raise HeterogError(f"{path}: steps {shown(text, 40)} is no number of steps: it is damaged")
+    return steps
 
 
 def _from_json(path: str, facts: dict, key: str):
     try:
-        return json.loads(facts[key])
-    except (KeyError, ValueError, RecursionError) as error:
+        return parse_json(facts[key], key, python=True)
+    except (KeyError, HeterogError) as error:
         raise HeterogError(f"{path}: {key} is missing or no JSON: it is damaged") from error
 
 
@@ -116,8 +120,8 @@ def _sorted_by_kind(path: str, tensors: dict) -> tuple[dict, dict]:
         number, _, key = rest.partition("/")
         if kind == "others" and rest:
             others[rest] = tensor
-        elif kind == "optimizer" and number.isdecimal() and len(number) < 10 and key:
-            state.setdefault(int(number), {})[key] = tensor
+        elif kind == "optimizer" and key and (place := whole_in(number, _MOST_PARAMETERS)) is not None:
+            state.setdefault(place, {})[key] = tensor
         else:
             raise HeterogError(f"{path}: a tensor is called {name[:80]!r}: it is damaged")
     return state, others
@@ -129,7 +133,8 @@ def _add_numbers(path: str, facts: dict, state: dict) -> None:
         return
     numbers = _from_json(path, facts, "numbers")
     if not isinstance(numbers, dict) or not all(
-        key.isdecimal() and isinstance(entry, dict) for key, entry in numbers.items()
+        whole_in(key, _MOST_PARAMETERS) is not None and isinstance(entry, dict)
+        for key, entry in numbers.items()
     ):
         raise HeterogError(f"{path}: numbers is no dict of the optimizer's numbers: it is damaged")
     for number, entry in numbers.items():

@@ -38,6 +38,8 @@ class RunnerConfig:
     any_device      what runs may be other devices than the plan's, a CPU for GPUs too
     tune_process    the library may set malloc, c10d's log level and NCCL for this whole process
     timeout         seconds of one wait for another process
+    on_change       what is done where the program has changed what the step is (a mode, a frozen
+                    parameter, a number that the loss reads): "refuse", or "export" it anew
     transport       by what tensors travel between processes: "tcp", or "gloo", that of torch
 
     What is exported, as export_training_step says:
@@ -81,6 +83,7 @@ class RunnerConfig:
     any_device: bool = False
     tune_process: bool = False
     timeout: float = 300.0
+    on_change: str = "refuse"
     transport: str = "tcp"
 
     name: str = "model"
@@ -212,6 +215,7 @@ _SETTINGS = {
     "any_device": _YES_OR_NO,
     "tune_process": _YES_OR_NO,
     "timeout": (lambda value: _is_number(value) and 0.001 <= value <= 1e6, "a number of seconds"),
+    "on_change": (lambda value: value in ("refuse", "export"), "'refuse' or 'export'"),
     "transport": (lambda value: isinstance(value, str), "the name of a transport: 'tcp', 'gloo'"),
     "batches": (_maybe(lambda value: isinstance(value, (list, tuple))), "a list of batch sizes"),
     "check": (_maybe(_YES_OR_NO[0]), "True, False or None"),

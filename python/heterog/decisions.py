@@ -16,6 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from heterog.assertions import Answers, AskedNumber
+from heterog.errors import ExportError
 from heterog.large_values import values_of, without_values
 
 _UNIFORM = {torch.rand, torch.rand_like, torch.Tensor.uniform_}
@@ -66,7 +67,7 @@ class Decisions(TorchFunctionMode):
         if func is _T.__bool__ and id(first) in self._compared:
             return self._decide(self._compared[id(first)][1])
         if func in (_T.item, _T.__float__) and id(first) in self._drawn:
-            return _Drawn(self)
+            return DrawnNumber(self)
         if func in _READS:
             tensors = _tensors((args, kwargs))
             with disable_proxy_modes_tracing():
@@ -127,18 +128,28 @@ def _bounds(func, args, kwargs) -> bool:
     return func is _T.uniform_ and (len(args) > 1 or bool(kwargs))
 
 
-class _Drawn(float):
-    """What .item() gives of a random number: it can be compared."""
+class DrawnNumber:
+    """A number drawn from [0, 1), which can be compared with a rate."""
 
-    def __new__(cls, decisions: Decisions):
-        made = super().__new__(cls, 0.5)
-        made.decisions = decisions
-        return made
+    def __init__(self, decisions: Decisions):
+        self._decisions = decisions
 
     def __lt__(self, limit):
-        return self.decisions._decide(_less(limit))
+        return self._decisions._decide(_less(limit))
 
     def __gt__(self, limit):
-        return self.decisions._decide(_greater(limit))
+        return self._decisions._decide(_greater(limit))
 
     __le__, __ge__ = __lt__, __gt__
+    __hash__ = None
+
+    def _compute(self, *_others):
+        raise ExportError(
+            "a number that Python draws at random is computed with, and every step would take the same "
+            "one; draw a tensor with torch.rand, and compute with that"
+        )
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _compute
+    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _compute
+    __pow__ = __rpow__ = __neg__ = __abs__ = __round__ = __eq__ = __ne__ = __bool__ = _compute
+    __int__ = __float__ = __index__ = __complex__ = _compute

@@ -6,8 +6,10 @@ import os
 import re
 from pathlib import Path
 
+from heterog.cache_files import kept, make_entry_folder
 from heterog.errors import HeterogError
-from heterog.files import make_folder, replace_file
+from heterog.reading import MOST_GRAPH_BYTES, read_bytes
+from heterog.values import whole_in
 
 _PACKAGE = Path(__file__).resolve().parent
 # Of what comes with heterog: the wheel, or the checkout that this file lies in.
@@ -49,9 +51,9 @@ def is_path(device_info) -> bool:
 
 def _cluster(device_info) -> dict:
     if isinstance(device_info, str):
-        count = int(device_info.partition(":")[2] or 1)
-        if count < 1:
-            raise HeterogError(f"device_info: {device_info!r}; give one device or more, as 'cpu:2'")
+        count = whole_in(device_info.partition(":")[2] or "1", 1024)
+        if not count:
+            raise HeterogError(f"device_info: {device_info!r}; give 1 to 1024 devices, as 'cpu:2'")
         return _one_host([{"model": "CPU", "count": count}])
     if isinstance(device_info, dict):
         if "machines" not in device_info:
@@ -98,7 +100,7 @@ def _given(path: Path, cache: Path) -> str:
     if not path.is_file():
         raise HeterogError(f"device_info: {path}: no such file")
     bases = {name: nearest(path, name) or installed(name) for name in _DATA_BASES}
-    return _kept(_read(path), bases, cache)
+    return _kept(read_bytes(path, MOST_GRAPH_BYTES), bases, cache)
 
 
 def _shipped(path: Path) -> Path:
@@ -129,19 +131,12 @@ def installed(name: str) -> Path:
     raise HeterogError(f"{name} was not found in {_PACKAGE / 'configs'}; install the wheel again")
 
 
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise HeterogError(f"{path}: {error.strerror}") from error
-
-
 def _kept(cluster: bytes, bases: dict[str, Path], cache: Path) -> str:
     """Files of one cluster in a folder of their own, named by what they hold."""
-    files = {"cluster.json": cluster} | {name: _read(base) for name, base in bases.items()}
+    most = MOST_GRAPH_BYTES
+    files = {"cluster.json": cluster} | {name: read_bytes(base, most) for name, base in bases.items()}
     digest = hashlib.sha256(b"\0".join(files.values())).hexdigest()[:16]
-    folder = make_folder(cache / f"cluster-{digest}")
+    folder = make_entry_folder(cache / f"cluster-{digest}")
     for name, contents in files.items():
-        if not (folder / name).is_file():
-            replace_file(folder / name, contents)
+        kept(folder / name, contents)
     return str(folder / "cluster.json")

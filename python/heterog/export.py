@@ -6,8 +6,9 @@ import os
 import sys
 import traceback
 
-from heterog.errors import ExporterLimit, ExportError, unexpected
-from heterog.step import export_training_step
+from heterog.arguments import make_parser
+from heterog.errors import ExporterLimit, ExportError, HeterogError, RunFailed, unexpected
+from heterog.step import TrainingStep, export_training_step
 
 _EXAMPLE = """\
 example: mlp.py holds
@@ -40,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
             fields["name"] = options.name
         directory = os.path.dirname(os.path.abspath(options.out))
         if not os.path.isdir(directory):
-            raise ExportError(f"--out: {directory} is no directory; make it first")
+            raise RunFailed(f"--out: {directory} is no directory; make it first")
         step = export_training_step(
             **fields,
             batches=options.batches,
@@ -59,11 +60,14 @@ def main(arguments: list[str] | None = None) -> int:
             check=options.check,
             cache=options.cache,
         )
-        step.save(options.out)
+        _save(step, options.out)
     except ExportError as error:
         limit = isinstance(error, ExporterLimit)
         _complain(error if limit else None, str(error))
         return 1 if limit else 2
+    except HeterogError as error:
+        _complain(None, str(error))
+        return error.code
     except OSError as error:
         _complain(None, f"{error.filename}: {error.strerror}")
         return 2
@@ -86,6 +90,13 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
+def _save(step: TrainingStep, out: str) -> None:
+    try:
+        step.save(out)
+    except OSError as error:
+        raise RunFailed(f"{out} cannot be written: {error.strerror}") from error
+
+
 def _complain(error: Exception | None, line: str) -> None:
     """One line; of what nobody foresaw also where it was, if that is asked for."""
     if error is not None and os.environ.get("HETEROG_TRACEBACK"):
@@ -94,7 +105,7 @@ def _complain(error: Exception | None, line: str) -> None:
 
 
 def _parse(arguments):
-    parser = argparse.ArgumentParser(
+    parser = make_parser(
         prog="python -m heterog.export",
         description="Exports one training step (forward, backward, update) as a graph file.",
         epilog=_EXAMPLE,

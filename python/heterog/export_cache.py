@@ -5,24 +5,38 @@ exported and the file replaced. Processes of one host that ask for the same step
 """
 
 import hashlib
+import io
 import json
 import os
+import re
 import zlib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import safetensors
 import safetensors.torch
 import torch
 
+from heterog.cache_files import (
+    MOST_ENTRY_BYTES,
+    keep,
+    locked,
+    make_cache_folder,
+    open_entry,
+    stream_digest,
+)
 from heterog.config import RunnerConfig
 from heterog.errors import HeterogError
-from heterog.files import locked, make_folder, replace_file
 from heterog.progress import phase, say_once
+from heterog.python_state import Kept
+from heterog.reading import MOST_GRAPH_BYTES, inflated, parse_json
 from heterog.state_form import StateForm, form_from_json, form_to_json
 from heterog.tensor_file import packed
+from heterog.values import as_object
 
-_MARK = b"heterog-export 1 "
+_MARK = b"heterog-export 2 "
+_HEAD = re.compile(_MARK + rb"([0-9a-f]{64}) ([0-9]{12})\n")
+_HEAD_BYTES = len(_MARK) + 64 + 1 + 12 + 1
 _LEVEL = 1  # of compression: the packed graph beside it is the small one
 
 
@@ -36,6 +50,7 @@ class Stored:
     untrained: list[str]
     forms: dict[str, StateForm]
     momentum: list | None  # what was decided by it: comparison, what with, and what it said
+    python: Kept = field(default_factory=Kept)  # what a step leaves in Python's own state
 
 
 def cache_folder(given) -> Path | None:
@@ -44,7 +59,7 @@ def cache_folder(given) -> Path | None:
         return None
     if given is not True and not isinstance(given, (str, os.PathLike)):
         raise HeterogError(f"cache: {given!r}; it is a folder, True or False")
-    return make_folder(RunnerConfig().folder if given is True else given)
+    return make_cache_folder(RunnerConfig().folder if given is True else given)
 
 
 def stored_or_made(folder: Path, key: str, make) -> Stored:
@@ -65,9 +80,9 @@ def stored_or_made(folder: Path, key: str, make) -> Stored:
 def _write(path: Path, key: str, stored: Stored) -> None:
     data = _pack(key, stored)
     # What does not come back as it was is not kept.
-    if _same(_unpack(data, key), stored):
+    if len(data) <= MOST_ENTRY_BYTES and _same(_unpack(io.BytesIO(data), len(data), key), stored):
         try:
-            replace_file(path, data)
+            keep(path, data)
         except HeterogError as error:
             say_once(f"the exported step is not kept: {error}")
 
@@ -79,11 +94,13 @@ def _same(one: Stored | None, other: Stored) -> bool:
         mine = other.constants[name]
         if (mine.dtype, mine.shape, mine.stride()) != (value.dtype, value.shape, value.stride()):
             return False
-    plain = [(s.graph, s.checked, s.untrained, s.forms, s.momentum) for s in (one, other)]
+    plain = [(s.graph, s.checked, s.untrained, s.forms, s.momentum, s.python) for s in (one, other)]
     return repr(plain[0]) == repr(plain[1])
 
 
 def _pack(key: str, stored: Stored) -> bytes:
+    """A line with the digest of all that comes behind it, and the size of the first part; then the
+    step as JSON, compressed, and its constants, which are not: they are as large as they look."""
     forms: dict[int, StateForm] = {id(form): form for form in stored.forms.values()}
     numbers = {number: place for place, number in enumerate(forms)}
     text = json.dumps(
@@ -96,41 +113,43 @@ def _pack(key: str, stored: Stored) -> bytes:
             "forms": [form_to_json(form) for form in forms.values()],
             "form_of": {name: numbers[id(form)] for name, form in stored.forms.items()},
             "momentum": stored.momentum,
+            "python": asdict(stored.python),
         }
     ).encode()
-    tensors = packed(stored.constants, {}, checksum=False) if stored.constants else b""
-    data = zlib.compress(len(text).to_bytes(8, "little") + text + tensors, _LEVEL)
-    return _MARK + hashlib.sha256(data).hexdigest().encode() + b"\n" + data
+    step = zlib.compress(text, _LEVEL)
+    body = step + (packed(stored.constants, {}, checksum=False) if stored.constants else b"")
+    return _MARK + f"{hashlib.sha256(body).hexdigest()} {len(step):012d}\n".encode() + body
 
 
 def _read(path: Path, key: str) -> Stored | None:
-    """None: there is no such file, or it is damaged, or of something else."""
-    try:
-        data = path.read_bytes()
-    except OSError:
-        return None
-    return _unpack(data, key)
+    """None: there is no such file, or it is damaged, or of something else, or somebody else's."""
+    with open_entry(path) as found:
+        return None if found is None else _unpack(*found, key)
 
 
-def _unpack(data: bytes, key: str) -> Stored | None:
-    head, _, data = data.partition(b"\n")
-    if head != _MARK + hashlib.sha256(data).hexdigest().encode():
+def _unpack(file, size: int, key: str) -> Stored | None:
+    """`size`: of all of the file."""
+    head = _HEAD.fullmatch(file.read(_HEAD_BYTES))
+    if head is None or stream_digest(file).encode() != head[1]:
         return None
+    file.seek(_HEAD_BYTES)
     try:
-        data = zlib.decompress(data)
-        end = 8 + int.from_bytes(data[:8], "little")
-        found = json.loads(data[8:end])
+        # No more than is there, whatever the line says.
+        step = file.read(min(int(head[2]), size))
+        text = inflated(step, "export", MOST_GRAPH_BYTES)
+        found = as_object(parse_json(text, "export", python=True), "export")
         if found["key"] != key:
             return None
-        tensors = safetensors.torch.load(data[end:]) if found["constants"] else {}
+        constants = safetensors.torch.load(file.read(size)) if found["constants"] else {}
         forms = [form_from_json(form) for form in found["forms"]]
         return Stored(
             found["graph"],
             found["checked"],
-            {name: tensors[name] for name in found["constants"]},
+            {name: constants[name] for name in found["constants"]},
             found["untrained"],
             {name: forms[place] for name, place in found["form_of"].items()},
             found["momentum"],
+            Kept(**found["python"]),
         )
-    except (zlib.error, ValueError, KeyError, TypeError, AttributeError, safetensors.SafetensorError):
+    except (HeterogError, ValueError, LookupError, TypeError, AttributeError, safetensors.SafetensorError):
         return None

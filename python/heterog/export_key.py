@@ -28,7 +28,7 @@ _MODULE_ASIDE = {
 }  # fmt: skip
 # Lists of their parameters, which are kept as the parameters are.
 _RECURRENT_ASIDE = {"_flat_weights", "_flat_weight_refs"}
-_OPTIMIZER_ASIDE = {"param_groups", "state", "defaults", "step", "_opt_called", "_step_count"}
+OPTIMIZER_ASIDE = {"param_groups", "state", "defaults", "step", "_opt_called", "_step_count"}
 
 
 def export_key(
@@ -36,21 +36,32 @@ def export_key(
 ) -> str:
     """`settings`: all options of the export, as plain values. Raises Unhashable."""
     found = Fingerprint()
-    for path, module in model.named_modules():
-        found.know(module, f"module {path}")
-    found.know(update.optimizer, "optimizer")
     found.add(settings, "the settings of the export")
-    found.add(_surroundings(), "PyTorch's settings")
+    found.add(surroundings(), "PyTorch's settings")
     _add_inputs(found, samples, sizes)
-    _add_tensors(found, model)
-    for path, module in model.named_modules():
-        _add_module(found, module, f"model.{path}" if path else "model")
-    found.add(loss_fn, "loss_fn")
+    add_step(found, model, loss_fn, update.optimizer)
     _add_optimizer(found, update)
     return found.digest()
 
 
-def _surroundings() -> dict:
+def add_step(found: Fingerprint, model: torch.nn.Module, loss_fn, optimizer) -> None:
+    """The registry of what a step depends on beside values of tensors and options: what the key of
+    an export holds, and what a runner compares before each step (registry.py)."""
+    for path, module in model.named_modules():
+        found.know(module, f"module {path}")
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        found.know(tensor, f"tensor {name}")
+    found.know(optimizer, "optimizer")
+    _add_tensors(found, model)
+    for path, module in model.named_modules():
+        _add_module(found, module, f"model.{path}" if path else "model")
+    found.add(loss_fn, "loss_fn")
+    for name, value in vars(optimizer).items():
+        if name not in OPTIMIZER_ASIDE:
+            found.add_named(name, value, f"optimizer.{name}")
+
+
+def surroundings() -> dict:
     """What is set in PyTorch for the whole process, and where."""
     if torch._C._len_torch_dispatch_stack() or any(
         type(mode).__name__ != "DeviceContext"
@@ -92,17 +103,25 @@ def _add_tensors(found: Fingerprint, model: torch.nn.Module) -> None:
             found.add((name, number, form_of(tensor)), name)
             if vars(tensor) or tensor._backward_hooks:
                 found.add(vars(tensor), name)
-                found.add(list((tensor._backward_hooks or {}).values()), f"a hook of {name}")
+                hooks = (tensor._backward_hooks or {}).values()
+                found.add(tuple(hooks), f"a hook of {name}")
 
 
 def _add_module(found: Fingerprint, module: torch.nn.Module, where: str) -> None:
     found.add_class_of(module, where)
-    found.add([list(module._parameters), list(module._buffers)], where)
-    found.add(list(module._modules.items()), where)
+    found.place(vars(module), where)
+    for name in ("_parameters", "_buffers", "_modules", *_HOOKS):
+        if getattr(module, name, None) is not None:
+            found.place(getattr(module, name), where, "hooks" if name in _HOOKS else name)
+    # Tuples: a list would be watched for changes.
+    found.add((tuple(module._parameters), tuple(module._buffers)), where)
+    found.add(tuple(module._modules), where)
+    for name, inner in module._modules.items():
+        found.add_named(name, inner, f"{where}.{name}")
     numbers = sorted({number for name in _HOOKS for number in getattr(module, name, None) or ()})
     for name in _HOOKS:
-        hooks = [(numbers.index(n), h) for n, h in (getattr(module, name, None) or {}).items()]
-        found.add(hooks, f"a hook of {where}")
+        hooks = (getattr(module, name, None) or {}).items()
+        found.add(tuple((numbers.index(n), h) for n, h in hooks), f"a hook of {where}")
     aside = _MODULE_ASIDE
     if isinstance(module, torch.nn.RNNBase):
         aside = aside | _RECURRENT_ASIDE
@@ -110,7 +129,7 @@ def _add_module(found: Fingerprint, module: torch.nn.Module, where: str) -> None
         if name in aside:
             continue
         plain = isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter)
-        found.add((name, form_of(value) if plain else value), f"{where}.{name}")
+        found.add_named(name, form_of(value) if plain else value, f"{where}.{name}")
 
 
 def _add_optimizer(found: Fingerprint, update: Update) -> None:
@@ -118,5 +137,3 @@ def _add_optimizer(found: Fingerprint, update: Update) -> None:
     found.add(type(optimizer), "optimizer")
     groups = [(group.names, group.options, group.lr_factor) for group in update.groups]
     found.add((groups, update.defaults, optimizer.defaults, bool(optimizer.state)), "optimizer")
-    own = {k: v for k, v in vars(optimizer).items() if k not in _OPTIMIZER_ASIDE}
-    found.add(own, "optimizer")

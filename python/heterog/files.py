@@ -1,8 +1,7 @@
-"""Files that nobody ever sees half of, and locks between processes of one host."""
+"""Files that nobody ever sees half of."""
 
 import contextlib
 import errno
-import fcntl
 import os
 import stat
 from pathlib import Path
@@ -12,21 +11,23 @@ from heterog.errors import HeterogError
 
 def replace_file(path, contents: bytes | bytearray) -> None:
     """Writes beside the target, forces it to the disk, then renames: a crash at any moment leaves
-    the old file or the new one."""
+    the old file or the new one. Raises RunFailed where the system refuses it."""
     path = os.fspath(path)
     try:
         put_in_place(path, contents)
-    except OSError as error:
-        raise HeterogError(f"{path} cannot be written: {error.strerror}") from error
+    except (OSError, ValueError) as error:  # ValueError: a null character in its name
+        raise HeterogError(f"{path} cannot be written: {getattr(error, 'strerror', error)}", 4) from error
 
 
-def put_in_place(path: str, contents: bytes | bytearray) -> None:
+def put_in_place(path: str, contents: bytes | bytearray, through_links: bool = True) -> None:
     """The same; what the system refuses is an OSError. A file that is replaced leaves its mode
-    and, where that is allowed, its owner to the new one; a link is kept and its target replaced.
+    and, where that is allowed, its owner to the new one; a link is kept and its target replaced,
+    or with `through_links` off replaced itself, as is whatever else stands there.
     """
-    path = os.path.realpath(path)
+    if through_links:
+        path = os.path.realpath(path)
     try:
-        replaced = os.stat(path)
+        replaced = os.stat(path) if through_links else None
     except FileNotFoundError:
         replaced = None
     if replaced is not None and not stat.S_ISREG(replaced.st_mode):
@@ -85,14 +86,7 @@ def make_folder(path) -> Path:
     folder = Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise HeterogError(f"{folder} cannot be made: {error.strerror}") from error
+    except (OSError, ValueError) as error:
+        raise HeterogError(f"{folder} cannot be made: {getattr(error, 'strerror', error)}", 4) from error
     return folder
 
-
-@contextlib.contextmanager
-def locked(path):
-    """One process of this host at a time."""
-    with open(path, "ab") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

@@ -91,6 +91,10 @@ class Fingerprint:
     def add(self, value, where: str) -> None:
         self._value(value, where)
 
+    def add_named(self, name: str, value, where: str) -> None:
+        self._put(name)
+        self._value(value, where)
+
     def add_class_of(self, value, where: str) -> None:
         """The code of an object, and none of what it holds."""
         self._instance_class(type(value), where)
@@ -119,6 +123,11 @@ class Fingerprint:
                 self._value(value, f"{name}.{key}")
         self._looked |= near
         self._met.clear()
+
+    # ---- for who wants to know where things stand (registry.py) ----
+
+    def place(self, holder, where: str, kind: str = "attributes") -> None:
+        """`holder` is a dict, list, set, cell, tensor, array, class or function whose contents are added."""
 
     # ---- what is written ----
 
@@ -190,9 +199,11 @@ class Fingerprint:
             self._value(item, f"{where}[{place}]")
 
     def _list(self, value, where: str) -> None:
+        self.place(value, where, "items")
         self._items(type(value).__name__, value, where)
 
     def _dict(self, value, where: str) -> None:
+        self.place(value, where, "items")
         self._put("dict", len(value))
         for key, item in list(value.items()):
             self._value(key, f"a key of {where}")
@@ -200,6 +211,7 @@ class Fingerprint:
 
     def _set(self, value, where: str) -> None:
         """In an order that is the same in every process."""
+        self.place(value, where, "items")
         named = []
         for item in value:
             if isinstance(item, (type, types.FunctionType)):
@@ -229,6 +241,7 @@ class Fingerprint:
                 raise Unhashable(where, f"a tensor of {type(value).__name__}, {value.layout}")
         if value._backward_hooks:
             raise Unhashable(where, "a tensor with hooks that is no parameter of the model")
+        self.place(value, where, "values")
         self._put("tensor", *form_of(value), type(value).__name__)
         self._attributes(vars(value), where)
         if isinstance(value, torch._subclasses.FakeTensor) or value.device.type == "meta":
@@ -242,6 +255,8 @@ class Fingerprint:
         """Made by no Python code; its name says all, but for what it is bound to."""
         owner = getattr(value, "__objclass__", None) or getattr(value, "__self__", None)
         module = getattr(value, "__module__", None) or getattr(owner, "__module__", None)
+        if not isinstance(module, str | None):  # of a class that is no Python class
+            module = type(owner).__module__
         self._put("builtin", module or "", value.__qualname__)
         if isinstance(owner, types.ModuleType):
             module = owner.__name__
@@ -273,6 +288,7 @@ class Fingerprint:
             self._put(kind.__name__, repr(value))
             return
         if kind.__module__ == "numpy" and hasattr(value, "tobytes") and value.dtype != object:
+            self.place(value, where, "values")
             self._put("numpy", value.dtype.str, value.shape, value.tobytes())
             return
         if any(type(base).__name__ in ("pybind11_type", "nb_type_0") for base in kind.__mro__):
@@ -283,6 +299,7 @@ class Fingerprint:
             return
         for base, content in ((dict, dict.items), (list, list.__iter__), (tuple, tuple.__iter__)):
             if isinstance(value, base):
+                self.place(value, where, "items")
                 self._items("holds", list(content(value)), where)
         if isinstance(value, (set, frozenset)):
             self._set(value, where)
@@ -297,6 +314,7 @@ class Fingerprint:
                     self._value(member.__get__(value), f"{where}.{name}")
 
     def _attributes(self, found: dict, where: str) -> None:
+        self.place(found, where)
         self._put("attributes", len(found))
         for name, item in list(found.items()):
             if name not in _ATTRIBUTES_ASIDE:
@@ -351,6 +369,7 @@ class Fingerprint:
                 content = self._built_class if built else self._class
                 key = id(base) if built else (id(base), "instance")
                 self._later(key, content, base, base.__qualname__)
+        self.place(kind, kind.__qualname__, "class")
         for name, member in list(vars(kind).items()):
             if name in _CLASS_ASIDE or (name == "__init__" and not built):
                 continue
@@ -387,6 +406,7 @@ class Fingerprint:
 
     def _function(self, value: types.FunctionType, where: str) -> None:
         code = value.__code__
+        self.place(value, where, "code")
         self._put("function", code_digest(code))
         if is_named(value):
             self._package(value.__module__)
@@ -404,6 +424,7 @@ class Fingerprint:
             self._read(read, where)
 
     def _cell(self, name: str, cell, where: str) -> None:
+        self.place(cell, f"{name} in {where}", "cell")
         try:
             value = cell.cell_contents
         except ValueError:
@@ -440,6 +461,7 @@ class Fingerprint:
             self._put("module", value.__name__)
             return
         names = {n: v for n, v in vars(value).items() if not (n[:2] == n[-2:] == "__")}
+        self.place(vars(value), value.__name__)
         self._attributes(names, value.__name__)
 
     def _package(self, module: str) -> None:

@@ -37,6 +37,8 @@ def is_installed_file(path: str) -> bool:
 
 def is_installed_module(name: str) -> bool:
     """By its dotted name; it need not have been imported."""
+    if not isinstance(name, str):  # of a class whose `__module__` is a descriptor of its objects
+        return False
     root = name.partition(".")[0]
     if root == "__main__":
         return False

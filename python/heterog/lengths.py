@@ -59,6 +59,10 @@ class Lengths:
                     table[place] = value.contiguous()
         return taken
 
+    def constants(self) -> set[str]:
+        """Names of what the model makes of numbers while it runs."""
+        return {name for step in self._steps for name in step.constants}
+
     def _graph_of(self, given) -> int:
         for graph, inputs in enumerate(self._inputs):
             if len(self._inputs) == 1 or inputs.fit(given):

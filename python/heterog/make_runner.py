@@ -12,7 +12,6 @@ from heterog.lengths import makers_of
 from heterog.native import load_library
 from heterog.planning import make_files
 from heterog.runner import Runner
-from heterog.samples import input_names
 from heterog.step import export_training_step
 
 
@@ -53,8 +52,9 @@ def get_runner(
         trained = [p for p in built.parameters() if p.requires_grad]
         trainer = _made("optimizer", optimizer, trained)
     makers = makers_of(make_inputs)
-    steps = [
-        export_training_step(
+
+    def export(maker):
+        return export_training_step(
             built,
             maker,
             loss_fn,
@@ -77,11 +77,12 @@ def get_runner(
             check=config.check,
             cache=None if config.cache is False else config.folder,
         )
-        for maker in makers
-    ]
-    files = make_files(steps, device_info, config)
-    names = input_names(loss_fn, makers[0])
-    return Runner(built, trainer, makers, names, steps, files, config)
+
+    def make():
+        steps = [export(maker) for maker in makers]
+        return steps, make_files(steps, device_info, config)
+
+    return Runner(built, trainer, loss_fn, makers, make, config)
 
 
 def _made(what: str, function, *arguments):

@@ -103,6 +103,14 @@ class OptimizerState:
                 )
         return rate
 
+    def differences(self) -> list[str]:
+        """What the step has as a constant and is another now; empty in most cases."""
+        try:
+            self.settings()
+        except HeterogError as error:
+            return [str(error)]
+        return []
+
     def _groups(self) -> list[dict]:
         """The optimizer's, which still hold the parameters that the runner was made with."""
         groups = self.optimizer.param_groups
@@ -132,19 +140,21 @@ class OptimizerState:
         return self._read(by_number)
 
     def _read(self, by_number: dict) -> tuple[dict[str, torch.Tensor], int]:
-        values, steps, begun = {}, set(), False
+        values, steps, begun, bare = {}, set(), "", ""
         for number, (name, _) in enumerate(self._parameters):
             form = self._forms.get(name)
             if form is None:
                 continue
             state = by_number.get(number, {})
+            if form.kept and not any(kept.name in state for kept in form.kept):
+                bare = name
             for kept in form.kept:
                 value = state.get(kept.name)
                 if kept.number is not None and isinstance(value, (int, float)):
                     value = torch.tensor(float(value), dtype=kept.dtype)
                 if isinstance(value, torch.Tensor):
                     values[f"{name}/{kept.name}"] = value
-                    begun = True
+                    begun = name
                 elif value is not None:
                     raise HeterogError(
                         f"optimizer state: {kept.name} of {name} is a {type(value).__name__}, no "
@@ -161,8 +171,21 @@ class OptimizerState:
                 "the runner updates all of them alike"
             )
         # Where nothing counts, state says that there was a first step.
-        begun = begun and self._reads_step and not any(f.early for f in self._forms.values())
-        return values, steps.pop() if steps else int(begun)
+        tells = self._reads_step and not any(f.early for f in self._forms.values())
+        if tells and begun and bare and not steps:
+            raise HeterogError(
+                f"optimizer: {bare} has no state, and {begun} has; the first step of a parameter is "
+                "another than those after it, and a step of the runner updates all of them alike"
+            )
+        return values, steps.pop() if steps else int(bool(begun) and tells)
+
+    def steps_after_reading(self, found: int, steps: int) -> int:
+        """How many steps are done, if the optimizer's own state says `found`, and there were `steps`."""
+        if self._group_counts or any(form.counts for form in self._forms.values()):
+            return found
+        if self._reads_step and any(form.kept for form in self._forms.values()):
+            return max(steps, 1) if found else 0
+        return steps
 
     def state_dict(self, values: dict[str, torch.Tensor], steps: int) -> dict:
         """In the form of torch.optim. `values`: by name."""
@@ -174,12 +197,24 @@ class OptimizerState:
                 packed |= {key: count.after(steps) for key, count in self._group_counts.items()}
             groups.append(packed | {"params": list(range(number, number + count))})
             number += count
-        state = {}
-        for number, (name, _) in enumerate(self._parameters):
+        places = {id(p): number for number, (_, p) in enumerate(self._parameters)}
+        entries = self.entries(values, steps)
+        state = {places[id(p)]: entry for p, entry in entries}
+        return {"state": state, "param_groups": groups}
+
+    def with_state(self) -> set[int]:
+        """Ids of the parameters of which a step keeps something."""
+        forms = self._forms
+        return {id(p) for name, p in self._parameters if name in forms and forms[name].order}
+
+    def entries(self, values: dict[str, torch.Tensor], steps: int) -> list[tuple]:
+        """Parameters, and what `optimizer.state` holds of each."""
+        found = []
+        for name, parameter in self._parameters:
             form = self._forms.get(name)
             if form is not None and form.order and (steps > 0 or form.early):
-                state[number] = _entry(form, name, values, steps)
-        return {"state": state, "param_groups": groups}
+                found.append((parameter, _entry(form, name, values, steps)))
+        return found
 
     def load(self, state: dict) -> tuple[dict[str, torch.Tensor], int]:
         """Takes the groups' settings over; the state by name, and how many steps it has done."""

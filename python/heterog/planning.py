@@ -2,14 +2,17 @@
 
 import hashlib
 import os
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from heterog.config import RunnerConfig
+from heterog.cache_files import digest_of, is_kept, keep, kept, locked, make_cache_folder
+from heterog.config import RunnerConfig, folder_of_process
 from heterog.devices import cluster_file, installed
 from heterog.errors import HeterogError
-from heterog.files import locked, make_folder, replace_file
+from heterog.files import replace_file
 from heterog.native import find_library
+from heterog.reading import MOST_WRITTEN_BYTES, file_digest, read_bytes
 from heterog.run_verb import run_verb
 from heterog.step import TrainingStep
 from heterog.writer import pack_graph, write_constants
@@ -26,7 +29,7 @@ class RunFiles:
 
 def make_files(steps: list[TrainingStep], device_info, config: RunnerConfig) -> RunFiles:
     """Writes what was exported, and finds or makes the plan."""
-    cache = make_folder(config.folder)
+    cache = make_cache_folder(config.folder)
     cluster = cluster_file(device_info, cache, ranks=config.processes is not False)
     graphs = [_graph_file(step, config.graph if i == 0 else None, cache) for i, step in enumerate(steps)]
     if config.plan is not None:
@@ -42,10 +45,7 @@ def _graph_file(step: TrainingStep, wanted, cache: Path) -> str:
         replace_file(wanted, pack_graph(step.graph))
         return os.fspath(wanted)
     packed = pack_graph(step.graph)
-    path = cache / f"graph-{hashlib.sha256(packed).hexdigest()[:16]}.json.gz"
-    if not path.is_file():
-        replace_file(path, packed)
-    return str(path)
+    return kept(cache / f"graph-{hashlib.sha256(packed).hexdigest()[:16]}.json.gz", packed)
 
 
 def _plan_file(graph: str, cluster: str, config: RunnerConfig, cache: Path) -> str:
@@ -61,10 +61,22 @@ def _plan_file(graph: str, cluster: str, config: RunnerConfig, cache: Path) -> s
         arguments += ["--profile", profile]
     arguments += ["--seed", str(config.seed)]
     path = cache / f"plan-{_question(arguments, graph, cluster, config)}.json"
+    # Beside the plan, the digest of what was made: one that was damaged since is made anew.
+    seal = path.with_suffix(".sha256")
     with locked(f"{path}.lock"):
-        if not path.is_file():
-            run_verb([*arguments, "--out", str(path)])
+        digest = digest_of(path)
+        if digest is None or not is_kept(seal, digest.encode()):
+            made = _made_plan(arguments)
+            keep(seal, hashlib.sha256(made).hexdigest().encode())
+            keep(path, made)
     return str(path)
+
+
+def _made_plan(arguments: list[str]) -> bytes:
+    with tempfile.TemporaryDirectory(dir=folder_of_process()) as folder:
+        file = os.path.join(folder, "plan.json")
+        run_verb([*arguments, "--out", file])
+        return read_bytes(file, MOST_WRITTEN_BYTES)
 
 
 def _question(arguments: list[str], graph: str, cluster: str, config: RunnerConfig) -> str:
@@ -80,7 +92,7 @@ def _question(arguments: list[str], graph: str, cluster: str, config: RunnerConf
         files += [str(Path(cluster).parent / name), str(installed(name))]
     for file in files:
         if os.path.isfile(file):
-            hasher.update(hashlib.sha256(Path(file).read_bytes()).digest())
+            hasher.update(file_digest(file))
     library = os.stat(find_library())
     hasher.update(f"{library.st_size} {library.st_mtime_ns}".encode())
     return hasher.hexdigest()[:16]

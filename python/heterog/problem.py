@@ -4,12 +4,11 @@ import hashlib
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
+from heterog.cache_files import kept, make_cache_folder
 from heterog.config import folder_of_process
 from heterog.devices import cluster_file, is_path
 from heterog.errors import InputError
-from heterog.files import make_folder, replace_file
 from heterog.step import TrainingStep
 from heterog.writer import pack_graph, write_constants
 
@@ -110,7 +109,4 @@ def _packed(graph: dict) -> str:
 
 
 def _kept(name: str, data: bytes) -> str:
-    path: Path = make_folder(folder_of_process()) / name
-    if not path.is_file():
-        replace_file(path, data)
-    return str(path)
+    return kept(make_cache_folder(folder_of_process()) / name, data)

@@ -1,6 +1,7 @@
 """Runner: a training step on the devices of a plan, step by step on data."""
 
 import os
+import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,52 +14,63 @@ from heterog.config import RunnerConfig
 from heterog.errors import HeterogError
 from heterog.evaluation import sums_over
 from heterog.given import FilePath
-from heterog.interpreter import (
-    buffer_from_file,
-    dtype_of,
-    settings_of,
-    shape_of,
-    state_from_file,
-)
+from heterog.interpreter import buffer_from_file, dtype_of, settings_of, shape_of
 from heterog.ir import SCALE
 from heterog.lengths import Lengths
 from heterog.native import NativeRunner
 from heterog.optimizer_state import OptimizerState
 from heterog.outputs import outputs_of
 from heterog.planning import RunFiles
+from heterog.program_state import ProgramState
+from heterog.progress import say_once
+from heterog.registry import Registry
 from heterog.runner_process import Fate, end_with_process, native_options
+from heterog.samples import input_names
 from heterog.step import TrainingStep, held_tensors
+from heterog.worker_tensors import WorkerTensors, same_bits
 
 
 class Runner:
     """A model in training on the devices of a plan; made by get_runner.
 
-    `model` is the module that was given: it keeps its first weights until sync_to_model().
-    `optimizer` is the torch optimizer: its learning rates are read at every step.
+    `model` is the module that was given and `optimizer` the torch optimizer. Between two steps both
+    look as if each step had changed them, and what the program changes in them is what the next step
+    begins with (docs/client.md).
     """
 
     def __init__(
         self,
         model: torch.nn.Module,
         optimizer: torch.optim.Optimizer,
+        loss_fn: Callable,
         makers: list,
-        names: list[str],
-        steps: list[TrainingStep],
-        files: RunFiles,
+        make: Callable[[], tuple[list[TrainingStep], RunFiles]],
         config: RunnerConfig,
     ):
-        step, graph = steps[0], steps[0].graph
+        """`make` exports the step and plans it, here and where it has become another."""
         self.model = model
         self.optimizer = optimizer
         self.config = config
+        self._loss_fn, self._makers, self._make = loss_fn, makers, make
+        self._lock = threading.RLock()
+        self._fate = Fate()
+        self._program: ProgramState | None = None
+        self.last_step_seconds: float | None = None
+        self._open()
+        self._registry = self._watch()
+        for reason in self._registry.unseen:
+            say_once(f"changes of this are not noticed while {config.name} is trained: {reason}")
+        self._program.leave()
+
+    def _open(self) -> None:
+        """Exports the step, plans it, and makes its workers."""
+        steps, files = self._make()
+        step, graph = steps[0], steps[0].graph
+        config = self.config
         self.graph_path, self.cluster_path, self.plan_path = files.graphs[0], files.cluster, files.plan
-        self._makers = makers
-        self._tensors = graph["tensors"]
-        self._constants = step.constants
         options = native_options(files, config)
         self._native = NativeRunner(options)
         # Ends with the process, if nobody has closed it.
-        self._fate = Fate()
         self._end = weakref.finalize(self, end_with_process, self._native, self._fate)
         self.ranks: int = self._native.ranks
         self.rank: int = self._native.rank
@@ -67,55 +79,114 @@ class Runner:
         # Of the plan, by name, and what runs each: "cpu", or "cuda:0" of its process.
         self.devices: dict[str, str] = self._native.devices()
         self.predicted_step_seconds: float = self._native.predicted_step_seconds
-        self.last_step_seconds: float | None = None
+        self._counts = step.python.counts
+        for name in step.python.left:
+            say_once(
+                f"{name}: what forward keeps there in a step is not there after runner.step(); return "
+                "it from loss_fn, as an output, if you want to see it"
+            )
         if config.batch is not None and config.batch != self.batch:
             self.close(finished=False)
             raise HeterogError(
                 f"config: batch {config.batch} given, {files.plan} is for batch {self.batch}"
             )
-        self._lengths = Lengths(steps, names, self.batch)
+        self._lengths = Lengths(steps, input_names(self._loss_fn, self._makers[0]), self.batch)
         self._own: dict[tuple[int, int], list[tuple[int, int]]] = {}  # what ranks here read
         self._graphs = [each.graph for each in steps]
         self._last: tuple[int, int] | None = None  # graph and samples of the last step
         self._settings = settings_of(graph)
-        self._kept = {  # name → place
-            tensor["name"]: place
-            for place, tensor in enumerate(self._tensors)
-            if tensor["role"] in ("parameter", "buffer", "optimizer_state")
-            and self._native.keeps(place)
-        }
+        self._workers = WorkerTensors(self._native, graph)
         self._of_model: list[str] = []
-        self._of_model = [name for name in self._names_of_model() if name in self._kept]
+        self._of_model = [name for name in self._names_of_model() if name in self._workers]
         assert step.update is not None, "exported steps say what was found out about the optimizer"
-        self._state = OptimizerState(optimizer, model, step.update, "step" in self._settings)
-        self._steps = 0
-        self._start()
+        self._state = OptimizerState(
+            self.optimizer, self.model, step.update, "step" in self._settings
+        )
+        meet = self._native.meet if self._processes > 1 else None
+        self._program = ProgramState(self.model, self._state, self._workers, self._lock, meet)
+        self._start(step.constants)
         # What a model makes of the length comes with every step, and is no part of a checkpoint.
         made = {
-            name: place
-            for name, place in self._kept.items()
-            if self._role(name) == "buffer" and name not in self._of_model
+            name: self._workers.places[name]
+            for name in self._workers.of_role("buffer")
+            if name not in self._of_model
         }
         for name in self._lengths.take_tables(made):
-            del self._kept[name]
+            del self._workers.places[name]
+        if self._processes > 1:
+            self._program.take_from_workers()
+        self._end.detach()
+        self._end = weakref.finalize(
+            self, end_with_process, self._native, self._fate, self._program, self._processes == 1
+        )
+
+    def _watch(self) -> Registry:
+        registry = Registry(self.model, self._loss_fn, self.optimizer)
+        for path, attribute, _ in self._counts:
+            registry.aside(vars(self.model.get_submodule(path)), attribute)
+        return registry
+
+    def _follow_changes(self) -> None:
+        """What a step is has to be what was exported."""
+        found = self._registry.changed(self._program.was_looked_at())
+        if self.config.on_change == "export" and not found:
+            found = self._state.differences()
+        if not found:
+            return
+        if self.config.on_change == "refuse":
+            more = f" ({len(found) - 1} more changes)" if len(found) > 1 else ""
+            raise HeterogError(
+                f"{found[0]}{more}, after the runner was made; what it trains is the step of before: "
+                "make another runner, or set on_change to 'export' in its config"
+            )
+        self._export_again()
+
+    def _export_again(self) -> None:
+        """With all values as they are now."""
+        self._program.bring()
+        steps, last_seconds = self._program.steps, self.last_step_seconds
+        names = [n for n in self._workers.places if self._workers.role(n) != "optimizer_state"]
+        before = self._workers.fetch(names)
+        self._end.detach()
+        self._native.close(finished=True)
+        self._open()
+        self._program.steps = self._state.steps_after_reading(self._program.steps, steps)
+        self.last_step_seconds = last_seconds
+        self._keep_what_no_model_holds(before)
+        self._registry = self._watch()
+        self._program.leave()
+
+    def _keep_what_no_model_holds(self, before: dict[str, torch.Tensor]) -> None:
+        """The loss scale, and of values in double precision what the model's own have rounded off."""
+        own = self._names_of_model()
+        made = self._lengths.constants()
+        for name, value in before.items():
+            if name not in self._workers or name in made:
+                continue
+            if name not in own or (
+                own[name].dtype != value.dtype
+                and own[name].shape == value.shape
+                and same_bits(value.to(own[name].dtype), own[name].detach().cpu())
+            ):
+                self._workers.put(name, value)
 
     # ---- training ----
 
     @property
     def steps_done(self) -> int:
-        return self._steps
+        return self._program.steps
 
     @property
     def loss_scale(self) -> float | None:
         """By what the loss is multiplied now; None: it is not. Of several processes, each one asks."""
-        return self._fetch([SCALE])[SCALE].item() if SCALE in self._kept else None
+        return self._workers.fetch([SCALE])[SCALE].item() if SCALE in self._workers else None
 
     def step(self, batch: Any) -> float:
         """One training step on a whole batch: a tensor, or a tuple or list in the order of
         make_inputs, or a dict by the names of loss_fn's arguments. Returns the loss.
 
         A batch of another number of samples runs the same plan, cut anew in proportion."""
-        with self._fate.watched():
+        with self._lock, self._fate.watched():
             return self._step(batch)
 
     def step_local(self, batch: Any, samples: int | None = None) -> float:
@@ -127,7 +198,8 @@ class Runner:
         """
         if samples is None:
             samples = self.batch
-        with self._fate.watched():
+        with self._lock, self._fate.watched():
+            self._follow_changes()
             graph, inputs = self._lengths.of_rows(
                 batch, samples, lambda graph: self._rows(graph, samples)
             )
@@ -146,18 +218,24 @@ class Runner:
         return self._own[graph, samples]
 
     def _step(self, batch) -> float:
+        self._follow_changes()
         graph, samples, inputs = self._lengths.of(batch)
         return self._run_step(graph, samples, inputs)
 
     def _run_step(self, graph: int, samples: int, inputs: dict, own_rows: bool = False) -> float:
-        number = self._steps + 1
+        self._program.hand_over()
+        number = self._program.steps + 1
         settings = self._state.settings() | {"step": number}
         for setting, place in self._settings.items():
             inputs[place] = torch.tensor(float(settings[setting]), dtype=torch.float64)
         loss, self.last_step_seconds = self._native.step(
             number, graph, samples, inputs, own_rows
         )
-        self._steps, self._last = number, (graph, samples)
+        self._program.steps, self._last = number, (graph, samples)
+        self._program.end_step()
+        for path, attribute, by in self._counts:
+            counted = vars(self.model.get_submodule(path))
+            counted[attribute] += by
         # What a scheduler looks at to warn of a step that was left out.
         self.optimizer._opt_called = True  # type: ignore[attr-defined]
         return loss
@@ -211,7 +289,7 @@ class Runner:
             losses: list[float] = []
             for batch in self._batches(steps, iterable, drop_last):
                 losses.append(self.step(batch))
-                if any([one(self._steps, losses[-1]) is True for one in called]):
+                if any([one(self._program.steps, losses[-1]) is True for one in called]):
                     break
             return losses
 
@@ -239,8 +317,8 @@ class Runner:
 
     def _own_batch(self) -> tuple:
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.config.seed * 1_000_003 + self._steps)
-            return self._makers[self._steps % len(self._makers)](self.batch)
+            torch.manual_seed(self.config.seed * 1_000_003 + self._program.steps)
+            return self._makers[self._program.steps % len(self._makers)](self.batch)
 
     def _is_incomplete(self, batch) -> bool:
         samples = self._lengths.samples_of(batch)
@@ -252,8 +330,9 @@ class Runner:
         """Parameters and buffers as model.state_dict() names them. Of several processes, each one
         calls it."""
         names = self._names_of_model()
-        found = self._fetch([name for name in self._kept if name in names])
-        state = cast("OrderedDict[str, torch.Tensor]", self.model.state_dict())
+        self._program.hand_over()
+        found = self._workers.fetch([name for name in self._workers.places if name in names])
+        state = cast("OrderedDict[str, torch.Tensor]", self.model.state_dict(keep_vars=True))
         for key, name in self._names_of_keys().items():
             state[key] = found[name] if name in found else state[key].detach().clone()
         return state
@@ -264,7 +343,8 @@ class Runner:
             raise HeterogError(f"load_state_dict: {type(state).__name__} given; it is a dict of tensors")
         names = self._names_of_keys()
         missing = [key for key in names if key not in state]
-        unexpected = [key for key in state if key not in self.model.state_dict()]
+        known = self.model.state_dict(keep_vars=True)
+        unexpected = [key for key in state if key not in known]
         if missing or unexpected:
             what = f"lacks {missing[0]!r}" if missing else f"has {unexpected[0]!r} too many"
             raise HeterogError(f"load_state_dict: the given state {what}")
@@ -273,32 +353,28 @@ class Runner:
                 raise HeterogError(
                     f"load_state_dict: {key!r} is a {type(state[key]).__name__}, no tensor"
                 )
+        self._program.hand_over()
         for key, name in names.items():
             self._put(name, state[key])
 
     def optimizer_state_dict(self) -> dict[str, Any]:
         """As a torch optimizer's state_dict() after the same steps, which such a one can load."""
-        names = [name for name in self._kept if self._role(name) == "optimizer_state"]
-        return self._state.state_dict(self._fetch(names), self._steps)
+        self._program.hand_over()
+        values = self._workers.fetch(self._workers.of_role("optimizer_state"))
+        return self._state.state_dict(values, self._program.steps)
 
     def load_optimizer_state_dict(self, state: dict[str, Any]) -> None:
         """State, settings and, where the state counts them, the number of steps done."""
+        self._program.hand_over()
         values, steps = self._state.load(state)
-        self._put_optimizer_state(values)
+        self._workers.put_optimizer_state(values)
         if steps or not state["state"]:
-            self._steps = steps
+            self._program.steps = steps
 
     def sync_to_model(self) -> torch.nn.Module:
         """Copies parameters and buffers into `model`, to evaluate or to save it."""
-        names = self._names_of_model()
-        with torch.no_grad():
-            for name, value in self._fetch([n for n in self._kept if n in names]).items():
-                if names[name].shape != value.shape:
-                    raise HeterogError(
-                        f"model: '{name}' has become {list(names[name].shape)}; the runner was made "
-                        f"with {list(value.shape)}, make another"
-                    )
-                names[name].copy_(value)
+        self._names_of_model()
+        self._program.bring_model()
         return self.model
 
     def evaluate(
@@ -327,12 +403,13 @@ class Runner:
         several processes, each one calls it and rank 0 writes."""
         path = _path_of(path)
         keys = set(self._names_of_keys().values())
-        others = [n for n in self._kept if n not in keys and self._role(n) != "optimizer_state"]
+        state = self._workers.of_role("optimizer_state")
+        others = [n for n in self._workers.places if n not in keys and n not in state]
         checkpoint = Checkpoint(
             self.state_dict(),
             self.optimizer_state_dict(),
-            self._steps,
-            self._fetch(others),
+            self._program.steps,
+            self._workers.fetch(others),
             extra or {},
         )
         failure = None
@@ -353,7 +430,7 @@ class Runner:
         self.load_optimizer_state_dict(checkpoint.optimizer)
         for name, value in checkpoint.others.items():
             self._put(name, value)
-        self._steps = checkpoint.steps
+        self._program.steps = checkpoint.steps
         return checkpoint.extra
 
     # ---- the end ----
@@ -362,6 +439,9 @@ class Runner:
         """Ends the workers. `finished`: of several processes, waits for the others; else they are
         told that this one gave up."""
         self._end.detach()
+        if self._program is not None:
+            reachable = finished or self._processes == 1
+            self._program.end(reachable, "the runner was closed while others went on")
         self._native.close(finished)
 
     def __enter__(self) -> "Runner":
@@ -372,44 +452,24 @@ class Runner:
 
     # ---- tensors of the workers ----
 
-    def _start(self) -> None:
+    def _start(self, constants: dict[str, torch.Tensor]) -> None:
         """From the model's parameters and buffers and the optimizer's state."""
-        names = self._constants | self._names_of_model()
-        state, self._steps = self._state.initial()
-        for name, place in self._kept.items():
-            if self._role(name) == "optimizer_state":
-                continue
-            self._set(place, names[name] if name in names else buffer_from_file(self._tensors[place]))
-        self._put_optimizer_state(state)
-
-    def _put_optimizer_state(self, values: dict) -> None:
-        """What is not given is as before the first step."""
-        for name, place in self._kept.items():
-            if self._role(name) == "optimizer_state":
-                fresh = name not in values
-                value = state_from_file(self._tensors[place]) if fresh else values[name]
-                self._set(place, value)
+        workers, names = self._workers, constants | self._names_of_model()
+        state, self._program.steps = self._state.initial()
+        for name in workers.places:
+            if workers.role(name) != "optimizer_state":
+                value = names[name] if name in names else buffer_from_file(workers.entry(name))
+                workers.put(name, value)
+        workers.put_optimizer_state(state)
 
     def _put(self, name: str, value: torch.Tensor) -> None:
         """Into the workers, or into the model where they do not know it."""
-        if name in self._kept:
-            return self._set(self._kept[name], value)
-        with torch.no_grad():
-            self._names_of_model()[name].copy_(value)
-
-    def _set(self, place: int, value: torch.Tensor) -> None:
-        self._native.set(place, value.detach().to(dtype_of(self._tensors[place])))
-
-    def _fetch(self, names: list[str]) -> dict[str, torch.Tensor]:
-        found = {}
-        for name in names:
-            entry = self._tensors[self._kept[name]]
-            value = torch.empty(shape_of(entry, self.batch), dtype=dtype_of(entry))
-            found[name] = self._native.get(self._kept[name], value)
-        return found
-
-    def _role(self, name: str) -> str:
-        return self._tensors[self._kept[name]]["role"]
+        if name in self._workers:
+            self._workers.put(name, value)
+            self._program.write(name, value)
+        else:
+            with torch.no_grad():
+                self._names_of_model()[name].copy_(value)
 
     def _names_of_model(self) -> dict[str, torch.Tensor]:
         """Name in the graph → the model's own tensor."""

@@ -7,6 +7,7 @@ import sys
 from heterog.config import RunnerConfig
 from heterog.native import NativeOptions, NativeRunner
 from heterog.planning import RunFiles
+from heterog.program_state import ProgramState
 
 # What tells a process that it is one rank of several (torchrun, srun, mpirun).
 _STARTERS = (
@@ -54,7 +55,11 @@ class Fate:
         self.stopped = False
 
 
-def end_with_process(native: NativeRunner, fate: Fate) -> None:
+def end_with_process(
+    native: NativeRunner, fate: Fate, program: ProgramState | None = None, alone: bool = False
+) -> None:
     """A process that ends by an exception tells the others so, which would wait for it: also where
-    its program has caught the exception and leaves by sys.exit()."""
+    its program has caught the exception and leaves by sys.exit(). `alone`: no others have workers."""
+    if program is not None:
+        program.end(alone, "the runner was not closed")
     native.close(finished=getattr(sys, "last_value", None) is None and not fate.stopped)

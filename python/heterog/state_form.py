@@ -91,4 +91,7 @@ def _name(kind) -> str:
 
 
 def _type(name: str):
-    return _PYTHON[name] if name in _PYTHON else getattr(torch, name)
+    found = _PYTHON[name] if name in _PYTHON else getattr(torch, name)
+    if not isinstance(found, (type, torch.dtype)):
+        raise ValueError(f"{name} is no type of numbers")
+    return found

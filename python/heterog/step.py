@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 import torch
 
 import heterog.version
+from heterog.autocast import autocast as cast_automatically
 from heterog.batch_norm import batch_norm_decompositions, check_exact
 from heterog.check import Checked, check_step
 from heterog.clean import clean
@@ -20,6 +21,7 @@ from heterog.given import FilePath, LossFunction, MakeInputs, Model, Optimizer
 from heterog.hints import buffer_values, input_values
 from heterog.ir import Step
 from heterog.light import light_init
+from heterog.known_batches import Range
 from heterog.loss_scaling import LossScaling, read_scaling
 from heterog.masters import Masters, read_masters
 from heterog.merge import merge_traces
@@ -28,11 +30,12 @@ from heterog.number import Known
 from heterog.optimizers import Update, describe_optimizer
 from heterog.places import python_line
 from heterog.progress import phase, progress, say_once
+from heterog.python_state import Kept, PythonState
 from heterog.samples import Samples, check_samples, default_batches, names_of
 from heterog.tf32 import PYTORCHS_OWN, tf32_allowed
 from heterog.trace import StepSpec, TraceCall, WithoutGradient
 from heterog.update import add_update
-from heterog.ways import trace_gradients
+from heterog.ways import known_batches, trace_gradients
 from heterog.writer import dtype_name, to_graph, write_constants, write_graph
 
 
@@ -47,6 +50,7 @@ class TrainingStep:
     # Parameters that the loss does not depend on: as in PyTorch, the optimizer passes them over.
     untrained: list[str] = field(default_factory=list)
     update: Update | None = None  # what was found out about the optimizer
+    python: Kept = field(default_factory=Kept)  # what a step leaves in Python's own state
 
     def save(self, path: FilePath) -> None:
         """Writes `.json.gz`; the same graph gives the same bytes. Constants that are too large for
@@ -226,21 +230,24 @@ def _key_of(job: _Job) -> str | None:
 
 def _made(job: _Job) -> Stored:
     """Exports the step, and compares it with PyTorch."""
-    spec, update = job.spec, job.update
+    phase("looks at what the step reads")
+    python = PythonState(job.spec.model, job.spec.loss_fn, job.update.optimizer)
+    spec, update = replace(job.spec, python=python), job.update
     untrained: list[str] = []
     for sizes in job.ladder:
         try:
             samples = [job.samples.at(size) for size in sizes]
             try:
-                step = _trace(spec, samples, sizes, update, job.options)
+                step, holds = _trace(spec, samples, sizes, update, job.options)
             except WithoutGradient as found:
                 untrained = found.names
                 spec, update = _without(spec, update, untrained)
-                step = _trace(spec, samples, sizes, update, job.options)
+                step, holds = _trace(spec, samples, sizes, update, job.options)
             break
         except ExportError:
             if sizes is job.ladder[-1]:
                 raise
+    kept = python.settle(samples[0], lambda: cast_automatically(spec.autocast))
     for tensor in step.inputs:
         if tensor.constant is not None:
             tensor.hints = constant_values(tensor.constant)
@@ -253,6 +260,7 @@ def _made(job: _Job) -> Stored:
         "name": job.name,
         "producer": {"torch": torch.__version__.split("+")[0], "heterog": heterog.version.VERSION},
         "traced_batches": list(sizes),
+        "holds": [list(each) for each in holds],
         "dtype": dtype_name(parameters[0].dtype),
         "optimizer": update.defaults,
     }
@@ -269,7 +277,7 @@ def _made(job: _Job) -> Stored:
         )  # fmt: skip
         line = check_step(graph, checked, always=job.check is True)
     momentum = None if update.momentum is None else update.momentum.answers
-    return Stored(graph, line, constants, untrained, update.forms, momentum)
+    return Stored(graph, line, constants, untrained, update.forms, momentum, kept)
 
 
 def _as_step(job: _Job, stored: Stored) -> TrainingStep:
@@ -290,7 +298,9 @@ def _as_step(job: _Job, stored: Stored) -> TrainingStep:
             entry.pop("values", None)
             place = names.index(entry.get("argument", name))
             entry |= input_values([sample[place] for sample in samples])
-    return TrainingStep(stored.graph, stored.checked, stored.constants, stored.untrained, update)
+    return TrainingStep(
+        stored.graph, stored.checked, stored.constants, stored.untrained, update, stored.python
+    )
 
 
 def _without(spec: StepSpec, update: Update, names: list[str]) -> tuple[StepSpec, Update]:
@@ -309,8 +319,8 @@ def _without(spec: StepSpec, update: Update, names: list[str]) -> tuple[StepSpec
     return replace(spec, trained=left, held=held), replace(update, groups=groups)
 
 
-def _trace(spec: StepSpec, samples: list[tuple], sizes, update, options: Options) -> Step:
-    """The whole step, cleaned."""
+def _trace(spec: StepSpec, samples: list[tuple], sizes, update, options: Options) -> tuple[Step, list[Range]]:
+    """The whole step, cleaned, and for which batches it is known to hold."""
 
     def cast(tensor: torch.Tensor) -> torch.dtype:
         return torch.float64 if options.double and tensor.is_floating_point() else tensor.dtype
@@ -325,6 +335,9 @@ def _trace(spec: StepSpec, samples: list[tuple], sizes, update, options: Options
                 traces.append(trace_gradients(TraceCall(spec, size, inputs, names, cast)))
         phase("makes one graph of what was traced")
         step = merge_traces(traces)
+        phase("looks for which batches it holds")
+        cast_inputs = TraceCall(spec, sizes[-1], samples[-1], names, cast)
+        holds = known_batches(traces, samples, cast_inputs)
         phase("traces the optimizer")
         add_update(
             step, update, options.clip_norm, options.scaling, options.fused, options.norm
@@ -332,7 +345,7 @@ def _trace(spec: StepSpec, samples: list[tuple], sizes, update, options: Options
     step = clean(step)
     if options.exact:
         check_exact(step)
-    return step
+    return step, holds
 
 
 def _check_options(name, batches, double, autocast, param_dtype, clip_norm) -> None:

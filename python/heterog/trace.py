@@ -6,7 +6,7 @@ second pass, which records the first through functionalisation and keeps views a
 """
 
 import contextlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 import torch.fx.traceback as fx_traceback
@@ -29,8 +29,11 @@ from heterog.ir import SCALE
 from heterog.masters import Masters, inputs_narrowed, is_master
 from heterog.outputs import loss_and_outputs
 from heterog.places import explain
+from heterog.python_draws import python_draws
+from heterog.python_state import PythonState
 from heterog.recorder import Recorder
 from heterog.refusals import written
+from heterog.symbolic_batch import SymbolicBatch
 from heterog.writes import without_writes, writes
 
 
@@ -61,6 +64,8 @@ class Trace:
     module: torch.fx.GraphModule
     slots: list[Slot]
     results: list[Result]
+    raw: torch.fx.Graph | None = None  # as recorded, with what is written in place
+    how: "How | None" = None
 
 
 @dataclass
@@ -78,6 +83,7 @@ class StepSpec:
     dropout: bool = True
     scaled: bool = False  # the loss, by the buffer loss_scale/scale, before it is differentiated
     masters: Masters | None = None  # parameters are computed with in half precision
+    python: PythonState | None = None  # what the step reads of Python is watched
 
 
 @dataclass(frozen=True)
@@ -98,6 +104,7 @@ class How:
     outcome: bool | None = None  # of open branches on random numbers; None: an OpenDecision
     answers: Answers | None = None  # to questions about data
     compiling: bool = True  # models are told that they are traced
+    symbolic: SymbolicBatch | None = None  # sizes follow a symbol
 
 
 class WithoutGradient(Exception):
@@ -128,7 +135,8 @@ def fake_like(mode: FakeTensorMode, tensor: torch.Tensor, dtype: torch.dtype) ->
 def trace_once(call: TraceCall, recorder: Recorder, how: How) -> Trace:
     """Loss, gradients and next buffers at one batch size."""
     spec, batch = call.spec, call.batch
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    symbolic = how.symbolic
+    mode = FakeTensorMode(allow_non_fake_inputs=True) if symbolic is None else symbolic.mode
     decisions = Decisions(mode, how.outcome, how.answers)
     slots: list[Slot] = []
     arguments: list[torch.Tensor] = []
@@ -138,8 +146,12 @@ def trace_once(call: TraceCall, recorder: Recorder, how: How) -> Trace:
         arguments.append(fake_like(mode, tensor, dtype))
 
     cast = call.cast
-    for name, tensor in zip(call.names, call.inputs, strict=True):
-        add(Slot(name, "input"), tensor, cast(tensor))
+    for place, (name, tensor) in enumerate(zip(call.names, call.inputs, strict=True)):
+        if symbolic is None:
+            add(Slot(name, "input"), tensor, cast(tensor))
+        else:
+            slots.append(Slot(name, "input"))
+            arguments.append(symbolic.input(place, cast(tensor)))
     parameters = dict(spec.model.named_parameters())
     for name in spec.trained:
         add(Slot(name, "parameter"), parameters[name], cast(parameters[name]))
@@ -155,7 +167,11 @@ def trace_once(call: TraceCall, recorder: Recorder, how: How) -> Trace:
 
     table = decomposition_table() | spec.decompositions
     try:
-        with fx_traceback.preserve_node_meta(), enable_python_dispatcher():
+        with (
+            fx_traceback.preserve_node_meta(),
+            enable_python_dispatcher(),
+            contextlib.nullcontext() if symbolic is None else symbolic.watched(),
+        ):
             recorder.write()
             first = _make_fx(step, table)(*arguments)
     except (ExportError, OpenDecision, WithoutGradient):
@@ -175,11 +191,14 @@ def trace_once(call: TraceCall, recorder: Recorder, how: How) -> Trace:
         slots.append(Slot(f"constant_{number}", "constant"))
         # Its numbers matter no more, and a real tensor among fake ones is computed with.
         arguments.append(fake_like(mode, value, value.dtype))
-    if not any(writes(node) for node in first.graph.nodes):
-        return _with_constants(Trace(batch, first.graph, first, slots, results), constants)
+    raw = _with_constants(
+        Trace(batch, first.graph, first, slots, results, first.graph, how), constants
+    )
+    if symbolic is not None or not any(writes(node) for node in first.graph.nodes):
+        return raw
     copied = without_writes(first, mode)
     if copied is not None:
-        return _with_constants(Trace(batch, copied.graph, copied, slots, results), constants)
+        return _with_constants(replace(raw, graph=copied.graph, module=copied), constants)
 
     def again(*flat):
         return _SecondPass(first).run(*flat, enable_io_processing=False)
@@ -192,7 +211,7 @@ def trace_once(call: TraceCall, recorder: Recorder, how: How) -> Trace:
         raise unexpected("in-place writes", error) from error
     finally:
         fx_traceback.current_meta.clear()
-    return _with_constants(Trace(batch, second.graph, second, slots, results), constants)
+    return _with_constants(replace(raw, graph=second.graph, module=second), constants)
 
 
 def _with_constants(trace: Trace, constants: list[torch.Tensor]) -> Trace:
@@ -271,7 +290,13 @@ def _step(spec, slots, flat, recorder, results, decisions, compiling):
         _without_libraries_of_cpus(),
         recurrent_dropout(),
     ):
-        with autocast(spec.autocast), inputs_narrowed(spec.model, spec.masters), decisions:
+        with (
+            autocast(spec.autocast),
+            inputs_narrowed(spec.model, spec.masters),
+            spec.python.watched() if spec.python else contextlib.nullcontext(),
+            python_draws(decisions),
+            decisions,
+        ):
             loss, beside = loss_and_outputs(spec.loss_fn(spec.model, *inputs))
         _check_loss(loss)
         for name, copy in copies.items():

@@ -3,16 +3,17 @@
     python -m heterog.training_curves runs/zoo runs/other --page curves.html --tensorboard runs/curves
 """
 
-import argparse
 import html
-import json
 import math
 import sys
 from pathlib import Path
 from typing import Any
 
+from heterog.arguments import make_parser
 from heterog.errors import HeterogError, InputError, RunFailed
 from heterog.files import replace_file
+from heterog.reading import MOST_GRAPH_BYTES, parse_json, read_text
+from heterog.values import as_int, as_list, as_number, as_object, as_string, required
 
 # Of a step → what the page calls it.
 CURVES = {
@@ -33,28 +34,42 @@ def read_training_log(path) -> list[dict[str, Any]]:
     path = Path(path)
     if path.is_dir():
         path = path / "train.log"
-    try:
-        lines = path.read_text().splitlines(keepends=True)
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "no text"
-        raise InputError(f"{path}: {why}; expected a train.log of heterog train") from error
+    lines = read_text(path, MOST_GRAPH_BYTES).splitlines(keepends=True)
     steps = []
     for number, line in enumerate(lines, 1):
         try:
-            step = json.loads(line)
-            if not all(isinstance(step[name], int | float) for name in ("step", "loss", "entropy_nats")):
-                raise TypeError
-            for case in step["cases"]:
-                case["case"], case["best_step_seconds"], case["baseline_step_seconds"]
-        except (ValueError, TypeError, KeyError) as error:
+            steps.append(_step(line, f"{path}, line {number}"))
+        except InputError:
             if number == len(lines) and not line.endswith("\n"):
                 break  # a run that is being written
-            raise InputError(f"{path}, line {number}: no step of a training; expected step, loss, "
-                             "entropy_nats and cases") from error  # fmt: skip
-        steps.append(step)
+            raise
     if not steps:
         raise InputError(f"{path}: no step has been finished")
     return steps
+
+
+def _step(line: str, where: str) -> dict[str, Any]:
+    """A step of a training, of which what is read here is what it should be."""
+    step = as_object(parse_json(line, where), where)
+    step["step"] = as_int(required(step, "step", where), f"{where}: step", 0, 2**53)
+    for name in ("loss", "entropy_nats"):
+        as_number(required(step, name, where), f"{where}: {name}")
+    for name in ("mean_reward", "evaluations"):
+        as_number(step.get(name, 0), f"{where}: {name}")
+    for i, value in enumerate(as_list(required(step, "cases", where), f"{where}: cases")):
+        at = f"{where}: cases[{i}]"
+        case = as_object(value, at)
+        as_string(required(case, "case", at), f"{at}.case")
+        for name in ("best_step_seconds", "baseline_step_seconds"):
+            _check_seconds(required(case, name, at), f"{at}.{name}")
+        _check_seconds(case.get("taught_step_seconds", 0), f"{at}.taught_step_seconds")
+    return step
+
+
+def _check_seconds(value, where: str) -> None:
+    """0 stands for none; a step takes a nanosecond and more."""
+    if as_number(value, where, 0, 1e9):
+        as_number(value, where, 1e-9, 1e9)
 
 
 def scalars(steps: list[dict[str, Any]]) -> dict[str, list[tuple[int, float]]]:
@@ -201,7 +216,7 @@ def _write_events(runs: dict[str, list[dict[str, Any]]], folder: str) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
+    parser = make_parser(
         prog="python -m heterog.training_curves",
         description="Shows the curves of `heterog train` and `heterog finetune --log`, of one run or "
         "several beside each other.",

@@ -1,6 +1,5 @@
 """Which samples of every batch a rank takes under plain DistributedDataParallel on unequal shares."""
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -9,23 +8,23 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import Sampler
 
+from heterog.errors import InputError
 from heterog.given import FilePath
+from heterog.reading import read_json
+from heterog.values import as_int, as_list, as_object, check_format, required
 
 
 def read_shares(path) -> list[int]:
     """Samples of each rank, from the file that `heterog shares --out` writes."""
-    with open(path, encoding="utf-8") as file:
-        try:
-            found = json.load(file)
-        except ValueError as error:
-            raise ValueError(f"{path}: not JSON ({error})") from error
-    if not isinstance(found, dict) or found.get("format") != "heterog-shares":
-        raise ValueError(f"{path}: format: expected heterog-shares, as `heterog shares` writes it")
-    if found.get("version") != 1:
-        raise ValueError(f"{path}: version: {found.get('version')!r}, expected 1")
-    if "samples_per_rank" not in found:
-        raise ValueError(f"{path}: samples_per_rank is missing")
-    return _checked_shares(found["samples_per_rank"], f"{path}: samples_per_rank")
+    found = as_object(read_json(path), f"{path}")
+    check_format(found, f"{path}", "heterog-shares", 1)
+    where = f"{path}: samples_per_rank"
+    samples = as_list(required(found, "samples_per_rank", f"{path}"), where)
+    counts = [as_int(count, f"{where}[{rank}]", 0, 1 << 31) for rank, count in enumerate(samples)]
+    try:
+        return _checked_shares(counts, where)
+    except ValueError as error:
+        raise InputError(str(error)) from error
 
 
 def _checked_shares(samples, source: str) -> list[int]:

@@ -9,13 +9,13 @@ the verb's default, which `heterog VERB --help` names.
 import os
 import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from heterog.config import folder_of_process
 from heterog.errors import HeterogError, NothingFits, RunFailed
 from heterog.given import Devices, FilePath, Profiles
 from heterog.problem import Problem, make_problem, options, path_of
+from heterog.reading import MOST_WRITTEN_BYTES, read_text
 from heterog.results import (
     Comparison,
     Explanation,
@@ -93,7 +93,7 @@ def plan(
         except NothingFits as error:
             error.result = error.result and _plan(problem, error.result, "")
             raise
-        return _plan(problem, found, Path(file).read_text(encoding="utf-8"))
+        return _plan(problem, found, read_text(file, MOST_WRITTEN_BYTES))
 
 
 def _plan(problem: Problem, found: dict, text: str) -> Plan:
@@ -227,7 +227,7 @@ def shares(
         except NothingFits as error:
             error.result = error.result and made(Shares, error.result, text="")
             raise
-        return made(Shares, found, text=Path(file).read_text(encoding="utf-8"))
+        return made(Shares, found, text=read_text(file, MOST_WRITTEN_BYTES))
 
 
 def verify(
@@ -294,4 +294,4 @@ def report_page(problem: Problem, plan: FilePath) -> str:
         except OSError as error:
             raise HeterogError(f"{named}: {error.strerror}") from error
         run_verb(["report", *problem.arguments(), f"--plan={named}", f"--out={page}"])
-        return Path(page).read_text(encoding="utf-8")
+        return read_text(page, MOST_WRITTEN_BYTES)

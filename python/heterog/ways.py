@@ -1,13 +1,18 @@
 """Traces a step under what Python may decide while it runs; where that matters, the step is refused."""
 
+from dataclasses import replace
+
+import sympy
 import torch
 
 from heterog.assertions import Answers, DataDependentQuestion, settle
 from heterog.decisions import OpenDecision
 from heterog.dropout import RATES
 from heterog.errors import ExportError
+from heterog.known_batches import Range, conditions_of, ranges
 from heterog.places import place_of
 from heterog.recorder import Recorder
+from heterog.symbolic_batch import symbolic_batch
 from heterog.trace import How, Trace, TraceCall, WithoutGradient, same_trace, trace_once
 
 
@@ -26,6 +31,28 @@ def trace_gradients(call: TraceCall) -> Trace:
             return _any_outcome(call, compiling=False)
         except ExportError:
             raise error from error.__cause__
+
+
+def known_batches(traces: list[Trace], samples: list[tuple], call: TraceCall) -> list[Range]:
+    """For which batches the graph that was made of the traces holds; `call`: as the last of them."""
+    traced = tuple(trace.batch for trace in traces)
+    batch = symbolic_batch(traced, samples, call.batch)
+    if batch is None:
+        return ranges([sympy.false], sympy.Symbol("B"), traced)
+    how = replace(traces[-1].how, symbolic=batch, answers=_again(traces[-1].how.answers))
+    try:
+        with torch.random.fork_rng(devices=[]):
+            trace = trace_once(call, Recorder(), how)
+        found = conditions_of(traced, [each.raw for each in traces], trace.graph)
+    except Exception:
+        # What a model does with a size that is a symbol is its own; nothing follows from it then.
+        found = {sympy.false}
+    return ranges([*batch.conditions(), *found], batch.symbol, traced)
+
+
+def _again(answers: Answers | None) -> Answers | None:
+    """The same answers, to be given from the first question on."""
+    return None if answers is None else Answers(list(answers.given or []))
 
 
 def _any_outcome(call: TraceCall, compiling: bool) -> Trace:

@@ -12,7 +12,9 @@ from heterog.affine import Affine
 from heterog.errors import unexpected
 from heterog.files import put_in_place
 from heterog.ir import Scalar, Size, Step, Tensor, contiguous_strides
+from heterog.reading import MOST_GRAPH_BYTES, inflated_if_gzip, parse_json, read_bytes
 from heterog.tensor_file import packed, read
+from heterog.values import as_list, as_object, required
 
 FORMAT = "heterog-graph"
 VERSION = 1
@@ -151,16 +153,18 @@ def write_constants(graph: dict, constants: dict, path) -> None:
 
 def read_constants(path) -> dict:
     """name → tensor of the constants beside the graph at `path`."""
-    if not any(_is_apart(tensor) for tensor in read_graph(path)["tensors"]):
+    tensors = as_list(required(read_graph(path), "tensors", f"{path}"), f"{path}: tensors")
+    if not any(_is_apart(as_object(t, f"{path}: tensors[{i}]")) for i, t in enumerate(tensors)):
         return {}
     return read(constants_path(path))[0]
 
 
 def _is_apart(tensor: dict) -> bool:
-    return tensor["role"] == "buffer" and "file" in tensor.get("values", {})
+    values = tensor.get("values")
+    return tensor.get("role") == "buffer" and isinstance(values, dict) and "file" in values
 
 
 def read_graph(path) -> dict:
     """The dictionary in a file that write_graph made."""
-    with gzip.open(path, "rt") as file:
-        return json.load(file)
+    text = inflated_if_gzip(read_bytes(path, MOST_GRAPH_BYTES), path)
+    return as_object(parse_json(text, path), f"{path}")

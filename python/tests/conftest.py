@@ -1,6 +1,8 @@
 """Fixtures of the tests of heterog.get_runner, and what all tests count on."""
 
 import signal
+import tracemalloc
+import zlib
 
 import pytest
 
@@ -51,3 +53,18 @@ def make(cache):
     yield make
     for runner in made:
         runner.close()
+
+
+@pytest.fixture
+def memory():
+    """The most bytes that Python has had at a time since the test began."""
+    tracemalloc.start()
+    yield lambda: tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+
+@pytest.fixture
+def bomb() -> bytes:
+    """65 kB that unfold to 64 MB; made in pieces."""
+    packer = zlib.compressobj(9)
+    return b"".join(packer.compress(bytes(1 << 20)) for _ in range(64)) + packer.flush()

@@ -8,8 +8,8 @@ import pytest
 
 from heterog.devices import installed
 from heterog.discover import command
-from heterog.discover.cards import read_commented_json
 from heterog.errors import HeterogError
+from heterog.reading import parse_json
 from program import find_program, run_program
 
 OUTPUTS = Path(__file__).parent / "machines"
@@ -21,10 +21,14 @@ def text(name: str) -> str:
     return (OUTPUTS / name).read_text()
 
 
+def read_cluster(written: str) -> dict:
+    return parse_json(written, "cluster", comments=True)
+
+
 def described(tmp_path, *arguments, out="c.json") -> dict:
     path = tmp_path / out
     assert command.main([*map(str, arguments), "--out", str(path)]) == 0
-    return read_commented_json(path.read_text())
+    return read_cluster(path.read_text())
 
 
 def refused(capsys, *arguments) -> str:

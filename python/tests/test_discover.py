@@ -309,9 +309,9 @@ def test_what_the_system_says_of_cards():
     wires = [{"name": "eth0", "state": "up", "speed": "25000", "of_bond": False},
              {"name": "eth1", "state": "down", "speed": "-1", "of_bond": False},
              {"name": "eth2", "state": "up", "speed": "-1", "of_bond": False}]  # fmt: skip
-    assert network.nics_of({"interfaces": wires}) == [Nic("eth0", 25, False)]
-    assert network.nics_of({"interfaces": wires, "infiniband": [port]}) == [Nic("mlx5_0", 100, True)]
-    assert network.nics_of({"interfaces": wires, "infiniband": [port | {"state": "1: DOWN"}]})[0].name == "eth0"
+    assert network.nics_of({"interfaces": wires}, "s") == [Nic("eth0", 25, False)]
+    assert network.nics_of({"interfaces": wires, "infiniband": [port]}, "s") == [Nic("mlx5_0", 100, True)]
+    assert network.nics_of({"interfaces": wires, "infiniband": [port | {"state": "1: DOWN"}]}, "s")[0].name == "eth0"
 
 
 def test_unknown_cards_and_mixed_up_outputs_are_refused(tmp_path, capsys):

@@ -5,11 +5,10 @@ import random
 import re
 
 import pytest
-from discover_support import OUTPUTS, text
+from discover_support import OUTPUTS, read_cluster, refused, text
 
-from heterog.discover import nccl, network, smi_xml, topo
+from heterog.discover import command, nccl, network, smi_xml, topo
 from heterog.discover.bases import data_bases
-from heterog.discover.cards import read_commented_json
 from heterog.discover.cluster import Choices, cluster_text
 from heterog.discover.facts import Gpu, Machine
 from heterog.discover.machine import machine_of
@@ -80,7 +79,7 @@ def damaged(whole: str, rng: random.Random) -> str:
 def check_cluster(machine: Machine) -> None:
     bases = data_bases(None)
     written = cluster_text([machine, Machine("n")], bases.devices, bases.bandwidths, Choices()).text
-    for entry in read_commented_json(written)["machines"]:
+    for entry in read_cluster(written)["machines"]:
         for wire in ("fabric", "nic"):
             assert 0 < entry.get(wire, {}).get("bandwidth_bytes_per_second", 1) < 1e18
 
@@ -128,3 +127,30 @@ def test_collected_values_of_any_type():
                     check_cluster(machine_of(json.loads(json.dumps(changed)), "s"))
                 except HeterogError:
                     pass
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["[" * 100_000, "[" * 900 + "]" * 900, "9" * 5000, "1" + "0" * 400, "1e999", "NaN", '"\\ud800"', "[[1], 2]"],
+    ids=lambda value: value[:6],
+)
+@pytest.mark.parametrize("key", ["cpu", "memory_bytes", "host", "smi_xml", "interfaces"])
+def test_extreme_values_are_one_line(key, value, tmp_path, capsys):
+    (tmp_path / "host.json").write_text(f'{{"format": "heterog-machine", "version": 1, "{key}": {value}}}')
+    said = refused(capsys, "--collected", tmp_path / "host.json")
+    assert said.startswith(f"heterog: error: {tmp_path}/host.json: ") and said.count("\n") == 1 and len(said) < 500
+
+
+def test_entries_of_data_bases_are_checked(tmp_path, capsys):
+    """A card of the file beside the cluster file, from which another one is estimated."""
+    for entry, wrong in (
+        ({"fp32_flops_per_second": 0}, "devices[0].fp32_flops_per_second: expected a number from 1 to 1e+18, found 0"),
+        ({"multiprocessors": []}, "devices[0].multiprocessors: expected a number from 1 to 1e+06, found an empty list"),
+        ({"name": ["X"]}, "devices[0].name: expected a string, found a list"),
+    ):
+        figures = dict.fromkeys(("memory_bytes", "reserve_bytes", "fp32_flops_per_second", "half_flops_per_second",
+                                 "memory_bytes_per_second"), 1e9)  # fmt: skip
+        (tmp_path / "devices.json").write_text(json.dumps({"devices": [{"name": "X"} | figures | entry]}))
+        assert command.main(["--gpus", "X", "--out", str(tmp_path / "c.json")]) == 2
+        assert f"{tmp_path}/devices.json: {wrong}" in capsys.readouterr().err
+        assert not (tmp_path / "c.json").exists()

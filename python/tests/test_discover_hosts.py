@@ -7,11 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from discover_support import described, plan, refused, text
+from discover_support import described, plan, read_cluster, refused, text
 
 from heterog.discover import auto, hosts, measure
 from heterog.discover.bases import data_bases
-from heterog.discover.cards import read_commented_json
 from heterog.discover.cluster import Choices, cluster_text
 from heterog.discover.collect import collect
 from heterog.discover.facts import Machine, Nic
@@ -78,6 +77,49 @@ def test_hosts_over_ssh(smi, ssh, tmp_path, capsys):
     assert "no name of a host" in refused(capsys, "--hosts=-oProxyCommand=x", "--ssh", ssh)
 
 
+def test_ssh_takes_no_host_for_an_option(smi, tmp_path, monkeypatch, capsys):
+    script = tmp_path / "bin/ssh"
+    script.write_text('#!/bin/sh\n[ "$3" = -- ] || exit 9\nshift 4\nexec "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+    (machine,) = described(tmp_path, "--hosts", "gpu1")["machines"]
+    assert machine["name"] == "gpu1"
+    (tmp_path / "hosts").write_text("gpu1\n-oProxyCommand=touch${IFS}x slots=1\n")
+    said = refused(capsys, "--hostfile", tmp_path / "hosts")
+    assert f"{tmp_path}/hosts:2: '-oProxyCommand=touch${{IFS}}x' is no name of a host" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("# the rack\nbig slots=4\n\n  small\tslots=1  # old\r\n10.0.0.7\n", ["big", "small", "10.0.0.7"]),
+        ("a slots=2\nb slots=1\na slots=3", ["a", "b"]),
+        ("a\nb slots=0\n", "hosts:2: the slots of b"),
+        ("a slots=two", "hosts:1: the slots of a"),
+        ("a slots=" + "9" * 5000, "hosts:1: the slots of a"),
+        ("a slots=1000\na slots=1000", "hosts:2: the slots of a"),
+        ("a gpus=2", "hosts:1: 'gpus=2' behind the host"),
+        ("\na slots=2 b", "hosts:2: 'b' behind the host"),
+        ("slots=2", "hosts:1: 'slots=2' is no name"),
+        ("# none\n", "hosts: names no host"),
+    ],
+)
+def test_hostfiles_are_read_as_the_program_reads_them(text, found, tmp_path):
+    """tests/launch/hostfile_test.cc has the same."""
+    (tmp_path / "hosts").write_bytes(text.encode())
+    if isinstance(found, list):
+        assert hosts.read_hostfile(str(tmp_path / "hosts")) == found
+    else:
+        with pytest.raises(HeterogError) as wrong:
+            hosts.read_hostfile(str(tmp_path / "hosts"))
+        assert found in str(wrong.value)
+
+
+def test_a_host_that_prints_without_end_is_ended(capsys):
+    said = refused(capsys, "--hosts", "a", "--ssh", "sh -c yes")
+    assert "it printed more than 8388608 bytes" in said and said.count("\n") == 1
+
+
 def test_what_was_collected_elsewhere(smi, tmp_path):
     """By the script alone, without the package."""
     script = Path(hosts.__file__).parent / "collect.py"
@@ -95,7 +137,7 @@ def test_ranks_describe_their_hosts(tmp_path):
                     "heterog.discover", "--measure", "--out", str(tmp_path / "c.json")]  # fmt: skip
     done = subprocess.run(command_line, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    (machine,) = read_commented_json((tmp_path / "c.json").read_text())["machines"]
+    (machine,) = read_cluster((tmp_path / "c.json").read_text())["machines"]
     if machine["devices"][0]["model"] == "CPU":
         assert machine["devices"][0]["count"] == 2
     assert machine["fabric"]["kind"] == "switch" and "link" not in machine["fabric"]
@@ -112,7 +154,7 @@ def test_auto_takes_a_device_a_rank(monkeypatch, smi):
         found = hosts.RankMachines([machine.with_gpus([0, 1])], [count], [visible])
         monkeypatch.setattr(auto, "own_rank", lambda: hosts.Rank(0, 0, 2))
         monkeypatch.setattr(auto, "ask_ranks", lambda own: found)
-        cluster = read_commented_json(auto.auto_cluster(ranks=True))
+        cluster = read_cluster(auto.auto_cluster(ranks=True))
         return [entry["model"] for entry in cluster["machines"][0]["devices"]]
 
     assert models(1, None) == ["RTX-A5000"]
@@ -126,7 +168,7 @@ def test_auto_takes_a_device_a_rank(monkeypatch, smi):
 
 def test_auto_takes_what_the_process_sees(monkeypatch, smi):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    (entry,) = read_commented_json(auto.auto_cluster(ranks=False))["machines"][0]["devices"]
+    (entry,) = read_cluster(auto.auto_cluster(ranks=False))["machines"][0]["devices"]
     assert entry == {"model": "RTX-A5000"}
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-1234")
     with pytest.raises(HeterogError, match="CUDA_VISIBLE_DEVICES"):
@@ -137,7 +179,7 @@ def test_auto_without_gpus_is_a_cpu_a_rank(monkeypatch):
     monkeypatch.setattr(auto, "own_rank", lambda: hosts.Rank(0, 0, 5))
     found = hosts.RankMachines([Machine("a"), Machine("b")], [2, 3], [None, None])
     monkeypatch.setattr(auto, "ask_ranks", lambda own: found)
-    machines = read_commented_json(auto.auto_cluster(ranks=True))["machines"]
+    machines = read_cluster(auto.auto_cluster(ranks=True))["machines"]
     assert [machine["devices"][0]["count"] for machine in machines] == [2, 3]
 
 
@@ -166,7 +208,7 @@ def test_timed_links_become_figures(tmp_path):
         machine.measured_fabric, machine.measured_nic = two, measure.Wire(9e9, 4e-6, 0.0, "timed")
     bases = data_bases(None)
     cluster = cluster_text(machines, bases.devices, bases.bandwidths, Choices(cpus=2))
-    (first, _) = read_commented_json(cluster.text)["machines"]
+    (first, _) = read_cluster(cluster.text)["machines"]
     assert first["fabric"] == {"kind": "switch", "bandwidth_bytes_per_second": 1e9, "latency_seconds": 15e-6}
     assert first["nic"] == {"bandwidth_bytes_per_second": 18e9, "latency_seconds": 4e-6,
                             "device_bandwidth_bytes_per_second": 9e9}  # fmt: skip
@@ -179,7 +221,7 @@ def test_names_of_others_stay_inside_comments(tmp_path):
     machines = [Machine("../m\n{", nics=[nic]), Machine(".m/\u00e9", nics=[nic])]
     bases = data_bases(None)
     cluster = cluster_text(machines, bases.devices, bases.bandwidths, Choices())
-    assert [m["name"] for m in read_commented_json(cluster.text)["machines"]] == ["-m-{", "m--"]
+    assert [m["name"] for m in read_cluster(cluster.text)["machines"]] == ["-m-{", "m--"]
     (tmp_path / "c.json").write_text(cluster.text)
     plan(tmp_path)
     alike = [Machine(name, nics=[nic]) for name in ("a", "a", "a-2", "a")]

@@ -177,14 +177,15 @@ def test_a_damaged_file_is_replaced(damage, tmp_path, made):
         export(tmp_path / "more", Net(2.0))
         path.write_bytes(the_file(tmp_path / "more").read_bytes())
     else:
-        text = zlib.compress((8).to_bytes(8, "little") + b"{" * 8)
-        head = b"heterog-export 1 " + export_cache.hashlib.sha256(text).hexdigest().encode()
+        text = zlib.compress(b"{" * 8)
+        digest = export_cache.hashlib.sha256(text).hexdigest()
+        head = f"heterog-export 2 {digest} {len(text):012d}\n".encode()
         path.write_bytes({
             "cut": whole[:-7],
             "a bit": whole[:-9] + bytes([whole[-9] ^ 4]) + whole[-8:],
             "empty": b"",
-            "older": whole.replace(b"heterog-export 1", b"heterog-export 0"),
-            "no JSON": head + b"\n" + text,
+            "older": whole.replace(b"heterog-export 2", b"heterog-export 1"),
+            "no JSON": head + text,
         }[damage])  # fmt: skip
     made.clear()
     again = export(tmp_path)
@@ -199,8 +200,8 @@ def test_a_damaged_file_is_replaced(damage, tmp_path, made):
 def test_what_does_not_come_back_as_it_was_is_not_kept(tmp_path, made, monkeypatch):
     plain = export_cache._unpack
 
-    def loses(data, key):
-        found = plain(data, key)
+    def loses(file, size, key):
+        found = plain(file, size, key)
         found.graph["ops"].pop()
         return found
 

@@ -85,7 +85,7 @@ def test_a_line_that_is_being_written_is_left_out(tmp_path):
     log = write(tmp_path / "train.log", STEPS, end="\n" + json.dumps(STEPS[0])[:40])
     assert len(read_training_log(tmp_path)) == 3
     log.write_text(log.read_text() + "\n")  # and was never finished
-    with pytest.raises(heterog.InputError, match="line 4: no step of a training"):
+    with pytest.raises(heterog.InputError, match="line 4: no JSON"):
         read_training_log(log)
 
 

@@ -143,18 +143,18 @@ def test_a_file_of_shares_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "not JSON"),
-        ("[]", "format"),
-        ('{"format": "heterog-plan"}', "expected heterog-shares"),
-        ('{"format": "heterog-shares", "version": 2}', "version: 2"),
-        ('{"format": "heterog-shares", "version": 1}', "samples_per_rank is missing"),
-        ('{"format": "heterog-shares", "version": 1, "samples_per_rank": [1, 2.5]}', r"\[1\]: 2.5"),
+        ("{", "no JSON"),
+        ("[]", "expected an object, found an empty list"),
+        ('{"format": "heterog-plan"}', "format: expected 'heterog-shares', found 'heterog-plan'"),
+        ('{"format": "heterog-shares", "version": 2}', "version: expected 1, found 2"),
+        ('{"format": "heterog-shares", "version": 1}', 'the field "samples_per_rank" is missing'),
+        ('{"format": "heterog-shares", "version": 1, "samples_per_rank": [1, 2.5]}', r"\[1\]: expected a whole number"),
     ],
 )
 def test_other_files_are_refused(tmp_path, content, message):
     path = tmp_path / "shares.json"
     path.write_text(content)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(heterog.InputError, match=message):
         heterog.UnevenBatchSampler(10, path, 0)
 
 

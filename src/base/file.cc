@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -46,11 +47,16 @@ class Descriptor {
   int fd_;
 };
 
+// By the errno of the call that failed.
+[[noreturn]] void fail_written(const std::string& path) {
+  fail_output("{}: cannot write: {}", shown(path), std::strerror(errno));
+}
+
 void write_all(int fd, std::string_view content, const std::string& path) {
   while (!content.empty()) {
     const ssize_t wrote = ::write(fd, content.data(), content.size());
     if (wrote < 0 && errno == EINTR) continue;
-    VALIDATE(wrote >= 0, "{}: cannot write: {}", shown(path), std::strerror(errno));
+    if (wrote < 0) fail_written(path);
     content.remove_prefix(static_cast<std::size_t>(wrote));
   }
 }
@@ -247,8 +253,9 @@ OutputFile::OutputFile(const std::string& path) : state_(std::make_unique<State>
   State& state = *state_;
   struct stat status = {};
   if (::stat(state.target.c_str(), &status) == 0) state.replaced = status;
-  VALIDATE(!state.replaced || !S_ISDIR(status.st_mode), "{}: is a folder, expected a file name",
-           shown(path));
+  if (state.replaced && S_ISDIR(status.st_mode)) {
+    fail_output("{}: is a folder, expected a file name", shown(path));
+  }
   state.in_place = state.replaced && !S_ISREG(status.st_mode);
   if (state.in_place) {
     state.file.emplace(::open(state.target.c_str(), O_WRONLY | O_CLOEXEC));
@@ -257,7 +264,7 @@ OutputFile::OutputFile(const std::string& path) : state_(std::make_unique<State>
     state.file.emplace(temporary.descriptor);
     if (temporary.descriptor >= 0) state.temporary = temporary.name;
   }
-  VALIDATE(state.file->get() >= 0, "{}: cannot write: {}", shown(path), std::strerror(errno));
+  if (state.file->get() < 0) fail_written(path);
 }
 
 OutputFile::~OutputFile() = default;
@@ -279,7 +286,7 @@ void OutputFile::overwrite(std::size_t begin, std::string_view content) {
     const ssize_t wrote =
         ::pwrite(state_->file->get(), content.data(), content.size(), static_cast<off_t>(begin));
     if (wrote < 0 && errno == EINTR) continue;
-    VALIDATE(wrote >= 0, "{}: cannot write: {}", shown(state_->path), std::strerror(errno));
+    if (wrote < 0) fail_written(state_->path);
     begin += static_cast<std::size_t>(wrote);
     content.remove_prefix(static_cast<std::size_t>(wrote));
   }
@@ -288,10 +295,10 @@ void OutputFile::overwrite(std::size_t begin, std::string_view content) {
 void OutputFile::commit() {
   State& state = *state_;
   if (state.in_place) return write_all(state.file->get(), state.kept, state.path);
-  VALIDATE((!state.replaced || inherit(state.file->get(), *state.replaced)) &&
-               ::fsync(state.file->get()) == 0 && state.file->close() &&
-               ::rename(state.temporary.c_str(), state.target.c_str()) == 0,
-           "{}: cannot write: {}", shown(state.path), std::strerror(errno));
+  const bool placed = (!state.replaced || inherit(state.file->get(), *state.replaced)) &&
+                      ::fsync(state.file->get()) == 0 && state.file->close() &&
+                      ::rename(state.temporary.c_str(), state.target.c_str()) == 0;
+  if (!placed) fail_written(state.path);
   state.temporary.clear();
   // The new name is on disk once the folder is.
   const auto slash = state.target.rfind('/');
@@ -308,10 +315,20 @@ void write_file(const std::string& path, std::string_view content) {
 
 void append_file(const std::string& path, std::string_view content) {
   Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-  VALIDATE(file.get() >= 0, "{}: cannot write: {}", shown(path), std::strerror(errno));
+  if (file.get() < 0) fail_written(path);
   write_all(file.get(), content, path);
-  VALIDATE(::fsync(file.get()) == 0 && file.close(), "{}: cannot write: {}", shown(path),
-           std::strerror(errno));
+  if (::fsync(file.get()) != 0 || !file.close()) fail_written(path);
+}
+
+void expect_writable(const std::string& path) { const OutputFile file(path); }
+
+void make_folder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) {
+    fail_output("{}: cannot be made: {}; name a folder that can be written", shown(path),
+                error.message());
+  }
 }
 
 void write_gzip_file(const std::string& path, std::string_view content) {

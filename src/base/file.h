@@ -5,8 +5,18 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+
+#include "base/check.h"
 
 namespace heterog {
+
+// What was asked for cannot be written: exit code 4, since the arguments may be right and the disk
+// full.
+template <class... Args>
+[[noreturn]] void fail_output(fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(ErrorKind::kVerification, fmt::format(format, std::forward<Args>(args)...));
+}
 
 // The most that is read or decompressed: 17 times the largest graph of the zoo.
 inline constexpr std::size_t kMaxFileBytes = std::size_t{128} << 20;
@@ -36,10 +46,15 @@ class InputFile {
 };
 
 // Writes to a temporary name in the same folder, syncs, renames: readers see the old file or the
-// new one, whole. Throws an input error naming the path if it cannot be written. A file that is
+// new one, whole. Throws an output error naming the path if it cannot be written. A file that is
 // replaced leaves its mode and, where that is allowed, its owner to the new one. A link is kept and
 // its target replaced; a device or pipe is written in place.
 void write_file(const std::string& path, std::string_view content);
+// Throws what write_file would before it wrote anything: asked before long work, whose result would
+// have nowhere to go.
+void expect_writable(const std::string& path);
+// With the folders that lead to it; an output error naming it if it cannot be made.
+void make_folder(const std::string& path);
 
 // The same in pieces: what `path` leads to is replaced by commit(), and by nothing before. Errors
 // as of write_file, from any of its calls; what comes after one is undefined but for the

@@ -55,7 +55,8 @@ std::string did_you_mean_file(const std::string& path) {
   const fs::path shipped = nearest_above(own_file(), "configs/devices.json");
   if (!wrong.has_parent_path() && !shipped.empty()) {
     const fs::path root = shipped.parent_path().parent_path();
-    for (const fs::path& folder : {root / "models", root / "configs" / "clusters"}) {
+    for (const fs::path& folder :
+         {root / "models", root / "configs" / "clusters", root / "configs" / "train"}) {
       for (const fs::path& file : files_of(folder)) candidates.push_back({stem(file), stem(file)});
     }
   }

@@ -21,10 +21,11 @@ void note(int number) { g_noted = number; }
 
 }  // namespace
 
-NotedSignals::NotedSignals() {
+NotedSignals::NotedSignals(Second second) {
   g_noted = 0;
   struct sigaction noting {};
   noting.sa_handler = note;
+  if (second == Second::kEnds) noting.sa_flags = SA_RESETHAND;
   for (std::size_t i = 0; i < kSignals.size(); ++i) {
     sigaction(kSignals[i], nullptr, &g_before[i]);
     const bool ignored = g_before[i].sa_handler == SIG_IGN;

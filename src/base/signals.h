@@ -10,7 +10,9 @@ namespace heterog {
 // is ignored, as under nohup, stays so.
 class NotedSignals {
  public:
-  NotedSignals();
+  // What a signal of a kind that has been noted does when it comes again.
+  enum class Second : bool { kIsNoted, kEnds };
+  explicit NotedSignals(Second second = Second::kIsNoted);
   ~NotedSignals();
   NotedSignals(const NotedSignals&) = delete;
   NotedSignals& operator=(const NotedSignals&) = delete;

@@ -10,6 +10,7 @@
 #include "cli/output.h"
 #include "cli/planner_table.h"
 #include "cli/progress.h"
+#include "cli/stopping.h"
 #include "cli/verbs.h"
 #include "explain/work.h"
 #include "oracle/simulated_oracle.h"
@@ -117,16 +118,11 @@ OrderedJson rows_json(const cost::Problem& problem, const std::vector<Row>& rows
   return json;
 }
 
-int run_compare(const CompareOptions& options, const Caller& caller) {
-  const auto problem = load_problem(options.problem);
-  ThreadPool threads(options.common.threads);
-  const std::vector<std::string> names = names_to_run(options.planners);
-  // Refuses a wrong name before any long work.
-  for (const std::string& name : names) {
-    find_planner(name, *problem->cluster, options.policy);
-  }
-  oracle::SimulatedOracle oracle(*problem, threads, compile_options(options.problem),
-                                 caller.stopped);
+// In their order; less than all of them if it is stopped.
+std::vector<Row> run_planners(const CompareOptions& options, const std::vector<std::string>& names,
+                              oracle::Oracle& oracle, const Stopping& stopping,
+                              const Caller& caller) {
+  const cost::Problem& problem = oracle.problem();
   std::vector<Row> rows;
   for (const std::string& name : names) {
     Progress progress(caller, "comparing");
@@ -136,16 +132,45 @@ int run_compare(const CompareOptions& options, const Caller& caller) {
                                     .rng = Rng(options.common.seed),
                                     .budget = start_budget(options.budget, name, caller)};
     Row row{.name = name, .baseline = is_baseline(name)};
-    row.result = find_planner(name, *problem->cluster, options.policy)->plan(context);
+    try {
+      row.result = find_planner(name, *problem.cluster, options.policy)->plan(context);
+    } catch (const Error&) {
+      if (!stopping.asked()) throw;
+      break;
+    }
     row.plan_seconds = watch.seconds();
     rows.push_back(std::move(row));
   }
+  return rows;
+}
+
+int run_compare(const CompareOptions& options, const Caller& caller) {
+  const auto problem = load_problem(options.problem);
+  ThreadPool threads(options.common.threads);
+  const std::vector<std::string> names = names_to_run(options.planners);
+  // Refuses a wrong name before any long work.
+  for (const std::string& name : names) {
+    find_planner(name, *problem->cluster, options.policy);
+  }
+  std::optional<Stopping> stopping(std::in_place, caller);
+  oracle::SimulatedOracle oracle(*problem, threads, compile_options(options.problem),
+                                 [&] { return stopping->asked(); });
+  const Stopwatch watch;
+  const std::vector<Row> rows = run_planners(options, names, oracle, *stopping, caller);
+  std::string stopped;
+  if (rows.size() < names.size()) {
+    stopped = fmt::format("{}, in {}, number {} of {}; those before it are compared",
+                          stopping->text(watch.seconds()), names[rows.size()], rows.size() + 1,
+                          names.size());
+  }
+  stopping.reset();
   if (options.common.json) {
     print_json(caller, rows_json(*problem, rows));
   } else {
     print(caller, "{} on {}, batch {}\n{}", problem->graph->name(), problem->cluster->name(),
           problem->batch, table_text(*problem, rows));
   }
+  if (!stopped.empty()) throw Error(ErrorKind::kVerification, stopped);
   return 0;
 }
 

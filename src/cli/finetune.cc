@@ -6,10 +6,12 @@
 #include <span>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/planning.h"
 #include "cli/progress.h"
+#include "cli/stopping.h"
 #include "cli/training.h"
 #include "cli/verbs.h"
 #include "explain/simulation.h"
@@ -50,38 +52,73 @@ planner::PlannerResult plan_with(const policy::FinetuneResult& tuned, std::uint6
   return planner::best_plan(context, options);
 }
 
+// What fine-tuning found, where the search after it is stopped, or was before it began.
+planner::PlannerResult plan_of(const FinetuneVerbOptions& options,
+                               const policy::FinetuneResult& tuned, const cost::Problem& problem,
+                               ThreadPool& threads, const Stopping& stopping) {
+  oracle::SimulatedOracle oracle(problem, threads, compile_options(options.problem),
+                                 [&] { return stopping.asked(); });
+  try {
+    return plan_with(tuned, options.common.seed, oracle);
+  } catch (const Error&) {
+    if (!stopping.asked()) throw;
+  }
+  return {.strategy = tuned.strategy,
+          .evaluation = tuned.evaluation,
+          .evaluations = tuned.evaluations,
+          .found_by = "fine-tuning, stopped"};
+}
+
+Error stopped_error(const FinetuneVerbOptions& options, const std::string& text,
+                    const policy::FinetuneResult& tuned,
+                    const std::optional<sim::Simulated>& simulated) {
+  std::string what = fmt::format("{}; {} has the policy as it was then", text,
+                                 printable(options.out, 400));
+  if (simulated && simulated->result.feasible()) {
+    what += fmt::format(", {} the best of {} plans that were simulated",
+                        printable(options.plan, 400), tuned.evaluations);
+  }
+  return {ErrorKind::kVerification, what};
+}
+
+// What the policy was taught until the budget was spent, or until it was stopped.
+policy::FinetuneResult finetune(const FinetuneVerbOptions& options, const cost::Problem& problem,
+                                oracle::Oracle& oracle, const Stopping& stopping,
+                                std::optional<OutputFile>& log, const Caller& caller) {
+  const std::string start = options.policy.empty() ? policy::shipped_policy_path() : options.policy;
+  const policy::Policy policy = policy::Policy::load(start);
+  Progress progress(caller, "fine-tuning");
+  return policy::finetune(
+      policy, oracle,
+      {.name = fmt::format("{} {} {}", problem.graph->name(), problem.batch,
+                           problem.cluster->name()),
+       .seed = options.common.seed,
+       .budget = stopping.until_asked(start_budget(options.budget, "fine-tuning", caller)),
+       .learning = settings(options.set, "--set finetune_draws=edits"),
+       .gpu = gpu_for_passes(options.gpu, 0),
+       .progress = [&](const policy::TrainProgress& now) {
+         if (log) log->append(policy::log_line(now));
+         const double done = options.budget.seconds
+                                 ? progress.seconds() / *options.budget.seconds
+                                 : static_cast<double>(now.evaluations) /
+                                       static_cast<double>(*options.budget.evaluations);
+         progress.show(done, progress_text(now));
+       }});
+}
+
 int run_finetune(const FinetuneVerbOptions& options, const Caller& caller) {
   VALIDATE(options.budget.any(),
            "finetune needs --budget SECONDS or --evaluations N: there is no other end to it");
   const Stopwatch watch;
+  expect_writable(options.out);
+  if (!options.plan.empty()) expect_writable(options.plan);
   std::optional<OutputFile> log;
   if (!options.log.empty()) log.emplace(options.log);
-  const std::string start = options.policy.empty() ? policy::shipped_policy_path() : options.policy;
-  const policy::Policy policy = policy::Policy::load(start);
   const auto problem = load_problem(options.problem);
   ThreadPool threads(options.common.threads);
-  oracle::SimulatedOracle oracle(*problem, threads, compile_options(options.problem),
-                                 caller.stopped);
-  const policy::FinetuneResult tuned = [&] {
-    Progress progress(caller, "fine-tuning");
-    const planner::Budget budget = start_budget(options.budget, "fine-tuning", caller);
-    return policy::finetune(policy, oracle,
-                            {.name = fmt::format("{} {} {}", problem->graph->name(), problem->batch,
-                                                 problem->cluster->name()),
-                             .seed = options.common.seed,
-                             .budget = budget,
-                             .learning = settings(options.set, "--set finetune_draws=edits"),
-                             .gpu = gpu_for_passes(options.gpu, 0),
-                             .progress = [&](const policy::TrainProgress& now) {
-                               if (log) log->append(policy::log_line(now));
-                               const double done =
-                                   options.budget.seconds
-                                       ? progress.seconds() / *options.budget.seconds
-                                       : static_cast<double>(now.evaluations) /
-                                             static_cast<double>(*options.budget.evaluations);
-                               progress.show(done, progress_text(now));
-                             }});
-  }();
+  oracle::SimulatedOracle oracle(*problem, threads, compile_options(options.problem));
+  std::optional<Stopping> stopping(std::in_place, caller);
+  const policy::FinetuneResult tuned = finetune(options, *problem, oracle, *stopping, log, caller);
   tuned.policy.save(options.out);
   if (log) log->commit();
 
@@ -104,27 +141,31 @@ int run_finetune(const FinetuneVerbOptions& options, const Caller& caller) {
           duration_text(watch.seconds()), milliseconds_text(to_seconds(tuned.evaluation.step)),
           tuned.evaluation.feasible ? "" : " (does not fit in memory)", options.out);
   }
-  if (options.plan.empty()) {
-    if (options.common.json) print_json(caller, json);
-    return 0;
+  std::optional<sim::Simulated> simulated;
+  if (!options.plan.empty()) {
+    const planner::PlannerResult found =
+        plan_of(options, tuned, *problem, threads, *stopping);
+    simulated = simulate_strategy(*problem, found.strategy, compile_options(options.problem));
+    if (simulated->result.feasible()) {
+      write_plan_file({.path = options.plan,
+                       .planner = found.found_by,
+                       .max_groups = options.problem.max_groups},
+                      *problem, found.strategy, *simulated);
+      write_trace(options.trace, *problem, *simulated);
+    }
+    if (options.common.json) {
+      json["plan"] = explain::simulation_json(*problem, *simulated);
+      json["plan"]["planner"] = found.found_by;
+    } else {
+      print(caller, "plan of {}\n{}", found.found_by,
+            explain::simulation_text(*problem, *simulated));
+    }
   }
-  const planner::PlannerResult found = plan_with(tuned, options.common.seed, oracle);
-  const sim::Simulated simulated =
-      simulate_strategy(*problem, found.strategy, compile_options(options.problem));
-  if (simulated.result.feasible()) {
-    write_plan_file(
-        {.path = options.plan, .planner = found.found_by, .max_groups = options.problem.max_groups},
-        *problem, found.strategy, simulated);
-    write_trace(options.trace, *problem, simulated);
-  }
-  if (options.common.json) {
-    json["plan"] = explain::simulation_json(*problem, simulated);
-    json["plan"]["planner"] = found.found_by;
-    print_json(caller, json);
-  } else {
-    print(caller, "plan of {}\n{}", found.found_by, explain::simulation_text(*problem, simulated));
-  }
-  expect_fit(*problem, simulated);
+  const bool stopped = stopping->asked();
+  if (stopped) json["stopped"] = true;
+  if (options.common.json) print_json(caller, json);
+  if (stopped) throw stopped_error(options, stopping->text(watch.seconds()), tuned, simulated);
+  if (simulated) expect_fit(*problem, *simulated);
   return 0;
 }
 
@@ -151,7 +192,9 @@ void add_finetune(CLI::App& app, Action& chosen) {
   verb.footer(
       "Example:\n  heterog finetune --graph models/bert_large24.json.gz "
       "--cluster configs/clusters/heterog-8gpu.json --batch 48 --out bert.ckpt --budget 60 "
-      "--plan plan.json");
+      "--plan plan.json\n"
+      "Ctrl-C ends it after the step that it is in: policy and best plan so far are written, and the "
+      "exit code\nis 4; a second Ctrl-C ends it as it is.");
   verb.callback([options, &chosen] {
     chosen = [options](const Caller& caller) { return run_finetune(*options, caller); };
   });

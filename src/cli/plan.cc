@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/file.h"
 #include "base/shell.h"
 #include "base/text.h"
 #include "cli/answers/devices_used.h"
@@ -17,9 +18,11 @@
 #include "cli/planner_table.h"
 #include "cli/planning.h"
 #include "cli/progress.h"
+#include "cli/stopping.h"
 #include "cli/verbs.h"
 #include "compiler/accumulate.h"
 #include "explain/simulation.h"
+#include "oracle/best_seen.h"
 #include "oracle/simulated_oracle.h"
 
 namespace heterog::cli {
@@ -104,6 +107,78 @@ std::string next_text(const PlanOptions& options) {
       printable(options.out, 400), files, plan, files, plan);
 }
 
+struct Searched {
+  planner::PlannerResult result;
+  bool stopped = false;  // before the planner was done: the best of what it had tried
+};
+
+// A stop ends the planner at its next simulated plan.
+Searched search(const PlanOptions& options, const cost::Problem& problem, ThreadPool& threads,
+                oracle::Budget budget, const Stopping& stopping) {
+  const auto maker = find_planner(options.planner, *problem.cluster, options.policy);
+  oracle::SimulatedOracle simulator(problem, threads, compile_options(options.problem),
+                                    [&] { return stopping.asked(); });
+  oracle::BestSeen oracle(simulator);
+  planner::PlannerContext context{
+      .oracle = oracle, .rng = Rng(options.common.seed), .budget = std::move(budget)};
+  Searched found;
+  try {
+    found.result = maker->plan(context);
+    if (found.result.found_by.empty()) found.result.found_by = options.planner;
+    if (auto better = oracle.improve_order(found.result.strategy, options.order_rounds)) {
+      found.result.strategy = std::move(better->strategy);
+      found.result.found_by += " + order";
+    }
+  } catch (const Error&) {
+    if (!stopping.asked()) throw;
+    if (!oracle.best()) {
+      throw Error(ErrorKind::kVerification, stopping.text(0) + ", before any plan was simulated");
+    }
+    found = {.result = {.strategy = oracle.best()->strategy,
+                        .evaluation = oracle.best()->evaluation,
+                        .evaluations = oracle.evaluations(),
+                        .found_by = options.planner + ", stopped"},
+             .stopped = true};
+  }
+  if (options.accumulate > 1) {
+    found.result.strategy =
+        compiler::accumulate(problem, found.result.strategy, options.accumulate);
+    found.result.found_by += fmt::format(", {} micro-batches", options.accumulate);
+  }
+  return found;
+}
+
+OrderedJson plan_json(const cost::Problem& problem, const planner::PlannerResult& found,
+                      const sim::Simulated& simulated, const StepOfOrder& orders,
+                      double plan_seconds) {
+  OrderedJson json = explain::simulation_json(problem, simulated);
+  json["order"] = compiler::order_policy_name(found.strategy.order);
+  for (const auto& [order, step] : orders) json["order_seconds"][order] = to_seconds(step);
+  json["planner"] = found.found_by;
+  json["plan_seconds"] = plan_seconds;
+  json["evaluations"] = found.evaluations;
+  json["refused"] = found.refused;
+  json["baselines"] = OrderedJson::array();
+  for (const planner::BaselineResult& baseline : found.baselines) {
+    json["baselines"].push_back({{"name", baseline.name},
+                                 {"step_seconds", to_seconds(baseline.evaluation.step)},
+                                 {"feasible", baseline.evaluation.feasible}});
+  }
+  return json;
+}
+
+// What became of a search that was stopped.
+Error stopped_error(const std::string& text, const std::string& out,
+                    const planner::PlannerResult& found, const sim::Simulated& simulated) {
+  return {ErrorKind::kVerification,
+          simulated.result.feasible()
+              ? fmt::format("{}; {} has the best of {} plans that were simulated", text,
+                            printable(out, 400), found.evaluations)
+              : fmt::format("{}; of {} plans that were simulated none fits in memory, and none is "
+                            "written",
+                            text, found.evaluations)};
+}
+
 int run_plan(const PlanOptions& options, const Caller& caller) {
   VALIDATE(options.order_rounds == 0 || options.accumulate == 1,
            "--order-rounds: {} given beside --accumulate, which orders the plan",
@@ -112,34 +187,22 @@ int run_plan(const PlanOptions& options, const Caller& caller) {
   VALIDATE(options.policy.empty() || planner_registry().entry(asked).has_option("checkpoint"),
            "--policy: given beside --planner {}, which has no policy; expected --planner policy",
            printable(options.planner, 400));
+  expect_writable(options.out);
   const Stopwatch watch;
-  const planner::Budget budget = start_budget(options.budget, "planning", caller);
+  oracle::Budget budget = start_budget(options.budget, "planning", caller);
   const loading::LoadedProblem loaded = loading::load_problem_file(options.problem);
   const auto& problem = loaded.problem;
+  const auto how = compile_options(options.problem);
   ThreadPool threads(options.common.threads);
-  oracle::SimulatedOracle oracle(*problem, threads, compile_options(options.problem),
-                                 caller.stopped);
-  planner::PlannerContext context{
-      .oracle = oracle, .rng = Rng(options.common.seed), .budget = budget};
-  planner::PlannerResult found =
-      find_planner(options.planner, *problem->cluster, options.policy)->plan(context);
-  if (found.found_by.empty()) found.found_by = options.planner;
-  if (auto better = oracle.improve_order(found.strategy, options.order_rounds)) {
-    found.strategy = std::move(better->strategy);
-    found.found_by += " + order";
-  }
-  if (options.accumulate > 1) {
-    found.strategy = compiler::accumulate(*problem, found.strategy, options.accumulate);
-    found.found_by += fmt::format(", {} micro-batches", options.accumulate);
-  }
-  context.budget = {};  // wipes the progress line
+  std::optional<Stopping> stopping(std::in_place, caller);
+  // The budget goes with it, and wipes its progress line.
+  const Searched searched = search(options, *problem, threads, std::move(budget), *stopping);
+  const planner::PlannerResult& found = searched.result;
   const double plan_seconds = watch.seconds();
-
-  const sim::Simulated simulated =
-      simulate_strategy(*problem, found.strategy, compile_options(options.problem));
+  const sim::Simulated simulated = simulate_strategy(*problem, found.strategy, how);
   StepOfOrder orders;
   if (options.common.json || options.verbose) {
-    orders = steps_of_orders(*problem, found.strategy, compile_options(options.problem));
+    orders = steps_of_orders(*problem, found.strategy, how);
   }
   // Files first: what is printed has been saved.
   if (simulated.result.feasible()) {
@@ -148,34 +211,36 @@ int run_plan(const PlanOptions& options, const Caller& caller) {
         *problem, found.strategy, simulated);
     write_trace(options.trace, *problem, simulated);
   }
-  const DevicesUsed used =
-      devices_used(oracle, found.strategy, simulated, compile_options(options.problem));
+  std::optional<Error> stopped;
+  if (searched.stopped) {
+    stopped = stopped_error(stopping->text(plan_seconds), options.out, found, simulated);
+    if (!caller.is_program || !simulated.result.feasible()) throw *stopped;
+  }
+  stopping.reset();  // what is left to do may be cut short
+  oracle::SimulatedOracle oracle(*problem, threads, how, caller.stopped);
+  const DevicesUsed used = devices_used(oracle, found.strategy, simulated, how);
+  // Measured costs are those of the graph as it is.
+  std::optional<EmulatedBfloat16> bfloat16;
+  if (options.problem.profiles.empty()) {
+    bfloat16 = emulated_bfloat16(*problem, found.strategy, how);
+  }
   std::optional<WhatFits> fits;
   if (!simulated.result.feasible()) {
     fits = what_fits(*problem, options.problem, loaded.smallest_batch, caller.stopped);
   }
   if (options.common.json) {
-    OrderedJson json = explain::simulation_json(*problem, simulated);
-    json["order"] = compiler::order_policy_name(found.strategy.order);
-    for (const auto& [order, step] : orders) json["order_seconds"][order] = to_seconds(step);
-    json["planner"] = found.found_by;
-    json["plan_seconds"] = plan_seconds;
-    json["evaluations"] = found.evaluations;
-    json["refused"] = found.refused;
-    json["baselines"] = OrderedJson::array();
-    for (const planner::BaselineResult& baseline : found.baselines) {
-      json["baselines"].push_back({{"name", baseline.name},
-                                   {"step_seconds", to_seconds(baseline.evaluation.step)},
-                                   {"feasible", baseline.evaluation.feasible}});
-    }
+    OrderedJson json = plan_json(*problem, found, simulated, orders, plan_seconds);
+    if (searched.stopped) json["stopped"] = true;
     json.update(devices_used_json(*problem, used));
+    if (bfloat16) json["bfloat16"] = bfloat16_json(*bfloat16);
     if (fits) json["would_fit"] = what_fits_json(*fits);
     print_json(caller, json);
   } else {
-    print(caller, "{}", plan_screen({*problem, found, simulated, used, plan_seconds}));
+    print(caller, "{}", plan_screen({*problem, found, simulated, used, plan_seconds, bfloat16}));
     if (options.verbose) print(caller, "\n{}", tables_text(*problem, found, simulated, orders));
     print(caller, "\n{}", fits ? what_fits_text(*fits) : next_text(options));
   }
+  if (stopped) throw *stopped;
   expect_fit(*problem, simulated);
   return 0;
 }
@@ -203,7 +268,8 @@ void add_plan(CLI::App& app, Action& chosen) {
   verb.footer(
       "Example:\n  heterog plan --graph models/bert_large24.json.gz "
       "--cluster configs/clusters/heterog-8gpu.json --batch 48 --out plan.json\n"
-      "Exit code 3: no plan fits in memory (then none is written).");
+      "Exit code 3: no plan fits in memory (then none is written). Ctrl-C ends the search, the "
+      "best plan so\nfar is written, and the exit code is 4; a second Ctrl-C ends it as it is.");
   verb.callback([options, &chosen] {
     chosen = [options](const Caller& caller) { return run_plan(*options, caller); };
   });

@@ -40,6 +40,7 @@ struct ProfileOptions {
   std::uint64_t seed = 0;
   bool json = false;
   bool in_steps = false;
+  bool force = false;
   int slow = 1;
 };
 
@@ -81,9 +82,11 @@ std::string list_text(const std::vector<std::int64_t>& values) {
   return fmt::format("{}", fmt::join(values, ","));
 }
 
-// What an interrupted run of the same command left, or nothing yet.
+// What an interrupted run of the same command left, or nothing yet. One that was refused for its
+// fit is finished: it is taken with --force, and measured anew without.
 cost::Profile begin_or_go_on(const graph::ModelGraph& graph,
-                             const measure::ProfilerOptions& options, const std::string& partial) {
+                             const measure::ProfilerOptions& options, const std::string& partial,
+                             bool force) {
   cost::Profile begun = measure::begin_profile(graph, options);
   if (!std::filesystem::exists(partial)) return begun;
   cost::Profile found = cost::read_profile(partial);
@@ -101,7 +104,17 @@ cost::Profile begin_or_go_on(const graph::ModelGraph& graph,
   expect_same("threads", std::to_string(found.threads), std::to_string(begun.threads));
   expect_same("repeat", std::to_string(found.repeat), std::to_string(begun.repeat));
   expect_same("slices", list_text(found.slices), list_text(begun.slices));
-  return found;
+  return found.finished && !force ? begun : found;
+}
+
+// Where the machine was measured and not the load on it, or that is wanted.
+void expect_fit(const cost::Profile& profile, const ProfileOptions& options) {
+  const std::string poor = cost::poor_fit(profile);
+  if (poor.empty() || options.force) return;
+  throw Error(ErrorKind::kVerification,
+              fmt::format("this machine was busy while it was measured: {}; {} is not written. The "
+                          "same command measures again; with --force it takes what it has",
+                          poor, printable(options.out, 400)));
 }
 
 // A whole step as it ran, and as the profile's costs add up.
@@ -224,7 +237,7 @@ int run_profile(const ProfileOptions& options, const Caller& caller) {
   runtime::check_operators(graph, options.graph);
   const measure::ProfilerOptions profiler = profiler_options(options);
   const std::string partial = options.out + ".partial";
-  cost::Profile profile = begin_or_go_on(graph, profiler, partial);
+  cost::Profile profile = begin_or_go_on(graph, profiler, partial, options.force);
   VALIDATE(options.slow == 1 || options.in_steps, "--slow: needs --in-steps");
   const std::size_t known = profile.operators.size();
   write_file(partial, cost::profile_text(profile));  // refuses before the work if it cannot
@@ -252,8 +265,12 @@ int run_profile(const ProfileOptions& options, const Caller& caller) {
                   profiler, std::move(profile), hooks)
             : measure::measure_profile(graph, profiler, std::move(profile), hooks);
   }
-  cost::write_profile(profile.finished ? options.out : partial, profile);
-  if (profile.finished) std::filesystem::remove(partial);
+  cost::write_profile(partial, profile);
+  if (profile.finished) {
+    expect_fit(profile, options);
+    cost::write_profile(options.out, profile);
+    std::filesystem::remove(partial);
+  }
   Summary summary{.measured_now = profile.operators.size() - known, .seconds = watch.seconds()};
   summary.step = check_step(options, graph, profile);
   if (options.json) {
@@ -292,6 +309,9 @@ void add_profile(CLI::App& app, Action& chosen) {
               "With --in-steps: of a device that repeats its work so often (run --slow)");
   add_integer(verb, "--seed", options->seed, kSeeds, "Seed of the values that operators run on");
   verb.add_flag("--json", options->json, "One JSON object on stdout instead of tables");
+  verb.add_flag("--force", options->force,
+                "Write the profile of a busy machine, too, whose times fit no line (exit code 4 "
+                "otherwise)");
   verb.footer(
       "Example:\n  heterog profile --graph models/lenet5-tiny.json.gz --out lenet5.profile.json\n"
       "An interrupted run leaves OUT.partial; the same command goes on from there.");

@@ -19,6 +19,7 @@
 #include "explain/page_data.h"
 #include "explain/simulation.h"
 #include "oracle/simulated_oracle.h"
+#include "planner/pipeline/pipelines.h"
 
 namespace heterog::cli {
 
@@ -46,6 +47,14 @@ std::vector<explain::PlannerRow> run_baselines(const ReportOptions& options,
     rows.push_back({std::string(entry.name), true, evaluation.step, evaluation.feasible,
                     evaluation.missing_bytes});
   }
+  if (std::ranges::any_of(rows, &explain::PlannerRow::feasible)) return rows;
+  // As in `plan`: what is done by hand where none of them fits.
+  oracle::BatchEvaluator evaluator(oracle);
+  const std::vector<planner::Tried> tried = planner::try_accumulation(evaluator);
+  if (tried.empty()) return rows;
+  const planner::Evaluation& best =
+      std::ranges::min_element(tried, planner::better, &planner::Tried::evaluation)->evaluation;
+  rows.push_back({"accumulate", true, best.step, best.feasible, best.missing_bytes});
   return rows;
 }
 
@@ -65,6 +74,7 @@ std::vector<std::string> short_names(const std::vector<std::string>& paths) {
 }
 
 int run_report(const ReportOptions& options, const Caller& caller) {
+  expect_writable(options.out);
   VALIDATE(options.measured.size() <= options.plans.size(),
            "--measured: {} folders given for {} plans; each belongs to the plan at its place",
            options.measured.size(), options.plans.size());

@@ -244,12 +244,6 @@ sim::SimResult median_step(const compiler::Plan& plan, std::vector<runtime::Meas
   return result;
 }
 
-void make_folder(const std::string& folder, const char* option) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  VALIDATE(!error, "{} {}: {}", option, printable(folder), error.message());
-}
-
 // DIR/rankN.json, one per rank.
 void write_rank_trace(const RunOptions& options, const LoadedPlan& loaded, const Records& records,
                       DeviceId rank) {
@@ -367,8 +361,8 @@ int run_processes(const RunOptions& options) {
 
 int run_run(const RunOptions& options, const Caller& caller) {
   check_processes(options.ranks, caller);
-  if (!options.trace.empty()) make_folder(options.trace, "--trace");
-  if (!options.profile_out.empty()) make_folder(options.profile_out, "--profile-out");
+  if (!options.trace.empty()) make_folder(options.trace);
+  if (!options.profile_out.empty()) make_folder(options.profile_out);
   if (options.ranks.in_threads) return run_threads(options, caller);
   if (const auto place = own_place(options.ranks, caller))
     return run_one_rank(options, *place, caller);

@@ -5,6 +5,7 @@
 #include <array>
 #include <limits>
 #include <memory>
+#include <optional>
 
 #include "base/file.h"
 #include "base/hash.h"
@@ -15,6 +16,7 @@
 #include "cli/output.h"
 #include "cli/planning.h"
 #include "cli/progress.h"
+#include "cli/stopping.h"
 #include "cli/verbs.h"
 #include "oracle/simulated_oracle.h"
 #include "planner/shares.h"
@@ -40,9 +42,10 @@ struct Found {
 };
 
 planner::SharesResult search(const SharesOptions& options, oracle::Oracle& oracle,
-                             const Caller& caller) {
+                             const Stopping& stopping, const Caller& caller) {
   planner::BatchEvaluator evaluator(
-      oracle, start_budget({.seconds = options.budget.seconds}, "sharing the batch", caller));
+      oracle, stopping.until_asked(
+                  start_budget({.seconds = options.budget.seconds}, "sharing the batch", caller)));
   planner::SharesOptions search;
   if (options.budget.evaluations) search.evaluations = *options.budget.evaluations;
   // Time alone ends the search, if it does not end by itself.
@@ -145,15 +148,22 @@ int run_shares(const SharesOptions& options, const Caller& caller) {
            "--planner: \"{}\" given; shares come from search, ev-ar or cp-ar",
            printable(options.planner));
   const Stopwatch watch;
+  if (!options.out.empty()) expect_writable(options.out);
   const auto problem = load_problem(options.problem);
   ThreadPool threads(options.common.threads);
   oracle::SimulatedOracle oracle(*problem, threads, compile_options(options.problem),
                                  caller.stopped);
-  Found found{.all = search(options, oracle, caller),
+  std::optional<Stopping> stopping(std::in_place, caller);
+  Found found{.all = search(options, oracle, *stopping, caller),
               .chosen = {},
               .simulated = {},
               .planner = options.planner,
               .used = {}};
+  std::string stopped;
+  if (stopping->asked()) {
+    stopped = fmt::format("{}; these are the best shares of {} plans that were simulated",
+                          stopping->text(watch.seconds()), found.all.evaluations);
+  }
   found.chosen = choose(found.all, options.planner);
   found.simulated =
       simulate_strategy(*problem, found.chosen.strategy, compile_options(options.problem));
@@ -164,6 +174,7 @@ int run_shares(const SharesOptions& options, const Caller& caller) {
   if (!options.out.empty() && found.chosen.evaluation.feasible) {
     write_file(options.out, json.dump(2) + "\n");
   }
+  stopping.reset();  // what is left to do may be cut short
   if (options.common.json) {
     json["plan_seconds"] = watch.seconds();
     json["evaluations"] = found.all.evaluations;
@@ -176,6 +187,7 @@ int run_shares(const SharesOptions& options, const Caller& caller) {
     print(caller, "{}\n{}{}", devices_text(*problem, found), steps_text(*problem, found),
           devices_used_text(*problem, found.simulated, found.used));
   }
+  if (!stopped.empty()) throw Error(ErrorKind::kVerification, stopped);
   expect_fit(*problem, found.simulated);
   return 0;
 }

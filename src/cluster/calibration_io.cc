@@ -14,6 +14,8 @@ constexpr double kLeastShare = 1e-4;
 constexpr double kMostShare = 1.5;
 constexpr double kMaxSeconds = 1e-2;
 constexpr double kMaxElements = 1e5;
+constexpr double kLeastSustained = 0.25;
+constexpr double kMostSustained = 2;
 
 ProductConstants read_product(const JsonValue& value) {
   JsonObject object(value);
@@ -26,6 +28,7 @@ ProductConstants read_product(const JsonValue& value) {
   constants.winograd_share = object.number_or("winograd_share", 0, 2, 0);
   constants.stride_waste = object.number_or("stride_waste", 0, 1, 0);
   constants.join_seconds = object.number_or("join_seconds", 0, kMaxSeconds, 0);
+  constants.k_step = object.number_or("k_step", 1, 1024, 1);
   object.finish();
   return constants;
 }
@@ -98,6 +101,25 @@ CalibrationSet read_calibrations(const std::vector<JsonValue>& list, Calibration
     object.finish();
   }
   return known;
+}
+
+Sustained read_sustained(const JsonValue& value) {
+  JsonObject object(value);
+  Sustained sustained;
+  const auto read = [&](double (&shares)[kPrecisionCount], const std::string& name) {
+    const int half = static_cast<int>(Precision::kHalf);
+    const auto share = [&](const char* suffix, double absent) {
+      return object.number_or(name + suffix, kLeastSustained, kMostSustained, absent);
+    };
+    shares[static_cast<int>(Precision::kFull)] = share("", 1);
+    shares[half] = share("_half", 1);
+    shares[static_cast<int>(Precision::kTf32)] = share("_tf32", shares[half]);
+  };
+  read(sustained.matmul, "matmul");
+  read(sustained.convolution, "convolution");
+  sustained.traffic = object.number_or("traffic", kLeastSustained, kMostSustained, 1);
+  object.finish();
+  return sustained;
 }
 
 }  // namespace heterog::cluster

@@ -20,4 +20,8 @@ using CalibrationSet = std::map<std::string, Calibration, std::less<>>;
 // returned too; one of the list replaces its namesake there.
 CalibrationSet read_calibrations(const std::vector<JsonValue>& list, CalibrationSet known = {});
 
+// {"matmul": 0.9, "convolution_tf32": 0.8, "traffic": 0.95}; what is absent is 1, and TF32 as half
+// precision where it alone is absent.
+Sustained read_sustained(const JsonValue& value);
+
 }  // namespace heterog::cluster

@@ -49,6 +49,7 @@ void check_type(const DeviceType& type, const std::string& where) {
       finite_at_least(type.launch_seconds, 0) && finite_at_least(type.half_efficiency_flop, 0) &&
           finite_at_least(type.tf32_flops_per_second, 0) &&
           finite_at_least(type.half_flops_per_second, 0) &&
+          finite_at_least(type.bf16_flops_per_second.value_or(0), 0) &&
           finite_at_least(type.fp64_flops_per_second, 0),
       "{}: a figure of {} is negative or not finite; they must be 0 or more", where, type.name);
   VALIDATE(finite_at_least(type.collective_slowdown, 1),
@@ -124,7 +125,7 @@ void hash_calibration(Hasher& hasher, const Calibration& calibration) {
   for (const auto& products : calibration.products) {
     for (const ProductConstants& c : products) {
       for (double figure : {c.share, c.tile_loss, c.fill, c.bandwidth_share, c.fixed_seconds,
-                            c.winograd_share, c.stride_waste, c.join_seconds}) {
+                            c.winograd_share, c.stride_waste, c.join_seconds, c.k_step}) {
         hasher.add(bits(figure));
       }
     }
@@ -148,6 +149,7 @@ void hash_type(Hasher& hasher, const DeviceType& type) {
     hasher.add(bits(figure));
   }
   if (type.host_seconds > 0) hasher.add(bits(type.host_seconds));
+  if (type.bf16_flops_per_second) hasher.add(bits(*type.bf16_flops_per_second));
   for (double share : type.efficiency) hasher.add(bits(share));
   if (type.collective_slowdown > 1) hasher.add(bits(type.collective_slowdown));
   if (type.step_deviation > 0) hasher.add(bits(type.step_deviation));
@@ -155,6 +157,9 @@ void hash_type(Hasher& hasher, const DeviceType& type) {
     hasher.add(static_cast<std::uint64_t>(type.multiprocessors));
     hasher.add(static_cast<std::uint64_t>(type.cache_bytes));
     hash_calibration(hasher, *type.calibration);
+    for (double share : type.sustained.matmul) hasher.add(bits(share));
+    for (double share : type.sustained.convolution) hasher.add(bits(share));
+    hasher.add(bits(type.sustained.traffic));
   }
 }
 

@@ -48,7 +48,10 @@ struct DeviceType {
   double fp32_flops_per_second = 0;
   // fp32 products and convolutions that the graph lets be TF32 run at this where it is not 0.
   double tf32_flops_per_second = 0;
-  double half_flops_per_second = 0;  // fp16 and bf16 matrix products
+  double half_flops_per_second = 0;  // fp16 and, where the next is absent, bf16 products
+  // bf16 products of cards whose tensor cores do not know it: by the units of single precision (0:
+  // libraries refuse them).
+  std::optional<double> bf16_flops_per_second;
   double fp64_flops_per_second = 0;
   double memory_bytes_per_second = 0;
   double launch_seconds = 0;  // the least time that any operator takes
@@ -69,6 +72,7 @@ struct DeviceType {
   // not all equally fast, nor is one always.
   double step_deviation = 0;
   std::optional<Calibration> calibration;  // none: costed by the shares above
+  Sustained sustained;                     // with a calibration
 
   friend bool operator==(const DeviceType&, const DeviceType&) = default;
 };

@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/json_reader.h"
+#include "base/names.h"
 #include "base/nearest.h"
 #include "base/own_file.h"
 #include "base/text.h"
@@ -28,8 +29,7 @@ constexpr double kMaxSeconds = 10;
 std::string read_name(JsonObject& object) {
   const std::string name = object.string("name");
   VALIDATE(
-      !name.empty() && printable(name, 100) == name &&
-          name.find_first_of("/\\") == std::string::npos && name[0] != '.',
+      is_file_name(name),
       "{}.name is '{}'; it must be one printable line of 1 to 100 characters, without slashes, "
       "and not begin with a dot",
       object.where(), printable(name));
@@ -72,6 +72,9 @@ DeviceType read_device(const JsonValue& value, const Efficiencies& efficiencies,
   type.fp32_flops_per_second = object.number("fp32_flops_per_second", 1, kMaxPerSecond);
   type.tf32_flops_per_second = object.number_or("tf32_flops_per_second", 0, kMaxPerSecond, 0);
   type.half_flops_per_second = object.number("half_flops_per_second", 1, kMaxPerSecond);
+  if (object.has("bf16_flops_per_second")) {
+    type.bf16_flops_per_second = object.number("bf16_flops_per_second", 0, kMaxPerSecond);
+  }
   type.fp64_flops_per_second = object.number("fp64_flops_per_second", 1, kMaxPerSecond);
   type.memory_bytes_per_second = object.number("memory_bytes_per_second", 1, kMaxPerSecond);
   type.launch_seconds = object.number("launch_seconds", 0, kMaxSeconds);
@@ -94,6 +97,7 @@ DeviceType read_device(const JsonValue& value, const Efficiencies& efficiencies,
              value.where(), printable(name));
     type.calibration = calibration->second;
   }
+  if (object.has("sustained")) type.sustained = read_sustained(object.required("sustained"));
   object.finish();
   return type;
 }

@@ -89,6 +89,22 @@ Bytes CostTable::workspace_bytes(OpId op, DeviceTypeId type, std::int64_t sample
   return static_cast<Bytes>(std::ceil(at(&Cost::workspace, op, type, samples)));
 }
 
+// Refuses a graph that multiplies in bfloat16 on devices whose libraries do not.
+static void check_bfloat16(const graph::ModelGraph& graph, const cluster::Cluster& cluster) {
+  for (DeviceTypeId type : id_range<DeviceTypeId>(cluster.type_count())) {
+    const cluster::DeviceType& device = cluster.type(type);
+    if (device.bf16_flops_per_second.value_or(1) > 0) continue;
+    for (OpId op : graph.op_ids()) {
+      if (graph.op(op).alias) continue;
+      const OpWork work = op_work(graph, op, 1);
+      VALIDATE(work.flop == 0 || work.dtype != graph::DType::kBFloat16,
+               "op '{}' multiplies in bfloat16, which {} cannot; export the model in float16, or "
+               "leave these devices out of the cluster",
+               graph.op(op).name, device.name);
+    }
+  }
+}
+
 // Nanoseconds of a million such ops still add up in 64 bits.
 constexpr double kMaxOpSeconds = 1e4;
 
@@ -96,6 +112,7 @@ CostTable analyze(const graph::ModelGraph& graph, const cluster::Cluster& cluste
                   const CostModel& model, std::int64_t batch) {
   VALIDATE(batch >= 1 && batch <= graph::kMaxSamples, "batch is {}; it must be between 1 and {}",
            batch, graph::kMaxSamples);
+  check_bfloat16(graph, cluster);
   const auto ask = [&](OpId op, std::int64_t samples, const cluster::DeviceType& type) {
     const double seconds = model.seconds(graph, op, samples, type);
     VALIDATE(seconds >= 0 && seconds <= kMaxOpSeconds,

@@ -45,6 +45,7 @@ constexpr double kCacheSpeed = 3;
 constexpr double kAligned = 8;
 
 Precision precision(const DeviceType& type, const Product& product) {
+  if (product.dtype == DType::kBFloat16 && type.bf16_flops_per_second) return Precision::kFull;
   if (product.dtype == DType::kFloat16 || product.dtype == DType::kBFloat16) {
     const ConvolutionSize& conv = product.shape;
     // Before TF32, libraries had no tensor-core convolutions of other numbers of channels; since,
@@ -61,6 +62,7 @@ Precision precision(const DeviceType& type, const Product& product) {
 double peak_flops(const DeviceType& type, Precision precision, DType dtype) {
   if (precision == Precision::kHalf) return type.half_flops_per_second;
   if (precision == Precision::kTf32) return type.tf32_flops_per_second;
+  if (dtype == DType::kBFloat16 && type.bf16_flops_per_second) return *type.bf16_flops_per_second;
   return dtype == DType::kFloat64 ? type.fp64_flops_per_second : type.fp32_flops_per_second;
 }
 
@@ -101,6 +103,13 @@ double tiled_seconds(const ProductSize& size, const Rates& rates, double max_spl
     }
   }
   return best;
+}
+
+// A batch of products goes by kernels that take k_step terms at a time; a single one has kernels for
+// every inner dimension.
+ProductSize rounded_up(ProductSize size, double k_step) {
+  if (size.batch > 1) size.k = k_step * std::ceil(size.k / k_step);
+  return size;
 }
 
 // The pass as one matrix product per group.
@@ -175,7 +184,7 @@ double product_seconds(const Product& product, const DeviceType& type,
               .join_seconds = constants.join_seconds};
   double arithmetic = 0, copies = 0;
   if (product.kind == ProductKind::kMatMul) {
-    arithmetic = tiled_seconds(product.size, rates);
+    arithmetic = tiled_seconds(rounded_up(product.size, constants.k_step), rates);
   } else {
     const ConvolutionSize& conv = product.shape;
     arithmetic = tiled_seconds(implicit_product(conv, product.kind, constants.stride_waste), rates);
@@ -195,7 +204,10 @@ double product_seconds(const Product& product, const DeviceType& type,
     }
   }
   const double traffic = static_cast<double>(product.bytes) / rates.bytes_per_second;
-  return std::max(std::max(arithmetic, traffic) + copies + constants.fixed_seconds,
+  const auto& sustained = product.kind == ProductKind::kMatMul ? type.sustained.matmul
+                                                               : type.sustained.convolution;
+  return std::max((std::max(arithmetic, traffic) + copies + constants.fixed_seconds) /
+                      sustained[static_cast<int>(multiplied)],
                   type.launch_seconds);
 }
 
@@ -204,7 +216,7 @@ double traffic_seconds(cluster::TrafficKind kind, Bytes bytes, const DeviceType&
   const cluster::TrafficConstants& constants = calibration.traffic[static_cast<int>(kind)];
   const double busy = uncached_bytes(kind, bytes, type) /
                       (type.memory_bytes_per_second * constants.bandwidth_share);
-  return std::max(busy + constants.fixed_seconds, type.launch_seconds);
+  return std::max((busy + constants.fixed_seconds) / type.sustained.traffic, type.launch_seconds);
 }
 
 double batch_norm_seconds(cluster::TrafficKind kind, double channels, Bytes bytes,
@@ -213,7 +225,7 @@ double batch_norm_seconds(cluster::TrafficKind kind, double channels, Bytes byte
   const double working = std::min(1.0, channels / static_cast<double>(type.multiprocessors));
   const double busy = uncached_bytes(kind, bytes, type) /
                       (type.memory_bytes_per_second * constants.bandwidth_share * working);
-  return std::max(busy + constants.fixed_seconds, type.launch_seconds);
+  return std::max((busy + constants.fixed_seconds) / type.sustained.traffic, type.launch_seconds);
 }
 
 double pooling_seconds(cluster::TrafficKind kind, double visits, Bytes bytes,

@@ -16,8 +16,9 @@ constexpr Bytes kMaxWorkspaceBytes = Bytes{256} << 20;
 double peak_flops(const DeviceType& type, OpClass op_class, DType dtype, const graph::Tf32& tf32) {
   switch (dtype) {
     case DType::kFloat16:
-    case DType::kBFloat16:
       return type.half_flops_per_second;
+    case DType::kBFloat16:
+      return type.bf16_flops_per_second.value_or(type.half_flops_per_second);
     case DType::kFloat64:
       return type.fp64_flops_per_second;
     default:

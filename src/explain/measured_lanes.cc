@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/json_reader.h"
+#include "base/text.h"
 
 namespace heterog::explain {
 
@@ -39,15 +40,24 @@ void read_rank(const std::string& path, const cost::Problem& problem, std::size_
   JsonObject trace{JsonValue(json, path)};
   for (const JsonValue& value : trace.list("traceEvents")) {
     JsonObject event(value);
-    if (event.string("ph") != "X") continue;
+    const std::string kind = event.string("ph");
+    VALIDATE(
+        kind == "X" || kind == "M",
+        "{}.ph: is \"{}\"; a measured trace has slices, \"X\", and names of processes and threads, "
+        "\"M\"",
+        value.where(), printable(kind));
+    const std::int64_t process = event.integer("pid", 0, devices);
+    const std::int64_t last_thread = process < devices ? 1 : std::max<std::int64_t>(1, links) - 1;
+    if (kind == "M") {
+      event.integer_or("tid", 0, last_thread, 0);
+      continue;
+    }
+    const std::int64_t thread = event.integer("tid", 0, last_thread);
     JsonObject args(event.required("args"));
     const std::int64_t task = args.integer("task", 0, std::numeric_limits<std::int64_t>::max());
     VALIDATE(task < static_cast<std::int64_t>(tasks),
              "{}.args.task: is {}, and the plan has {} tasks: the trace is of another plan",
              value.where(), task, tasks);
-    const std::int64_t process = event.integer("pid", 0, devices);
-    const std::int64_t thread =
-        event.integer("tid", 0, process < devices ? 1 : std::max<std::int64_t>(1, links) - 1);
     lanes[{process, thread}].push_back({nanoseconds(event, "ts"), nanoseconds(event, "dur"), task});
   }
 }

@@ -2,6 +2,7 @@
 #include "graph/graph_io.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <optional>
 #include <type_traits>
@@ -10,6 +11,7 @@
 #include "base/file.h"
 #include "base/json_reader.h"
 #include "base/own_file.h"
+#include "base/shell.h"
 #include "base/text.h"
 #include "graph/memory_order.h"
 #include "graph/value_text.h"
@@ -356,7 +358,30 @@ GraphFile parse_graph_file(const std::string& text, const std::string& source) {
   return Reader(source).read(parse_json(text, source));
 }
 
+namespace {
+
+// The form of what `heterog export` takes, or of what others save a model as.
+void expect_no_model(const std::string& given) {
+  const std::size_t function = given.find(".py:");  // as in mine.py:training
+  const std::string file = given.substr(0, function == given.npos ? function : function + 3);
+  constexpr std::array<std::string_view, 5> kModels = {".py", ".pt", ".pth", ".onnx",
+                                                       ".safetensors"};
+  for (const std::string_view ending : kModels) {
+    if (!file.ends_with(ending)) continue;
+    const bool script = ending == ".py";
+    fail_input(
+        "{}: is a {}, expected the graph of a training step; export it first: heterog export "
+        "{}:FUNCTION --out {}.json.gz",
+        printable(given, 400), script ? "Python script" : "saved model",
+        script ? shell_word(file) : "SCRIPT.py",
+        script ? shell_word(file.substr(0, file.size() - ending.size())) : "NAME");
+  }
+}
+
+}  // namespace
+
 GraphFile read_graph_file(const std::string& given) {
+  expect_no_model(given);
   const std::string path = here_or_shipped(given, "models", ".json.gz");
   return Reader(path).read(read_json_file(path));  // the text is gone before the graph is made
 }

@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "base/check.h"
+#include "base/names.h"
 #include "base/text.h"
 #include "cluster/cluster.h"
 
@@ -48,8 +49,11 @@ std::vector<HostSlots> parse_hostfile(std::string_view text, const std::string& 
     const std::string_view host = next_word(line);
     if (host.empty()) continue;
     const std::string place = fmt::format("{}:{}", source, number);
-    VALIDATE(host.find('=') == host.npos && printable(host, host.size()) == host,
-             "{}: \"{}\" where the host should be; a line is HOST slots=N", place, printable(host));
+    VALIDATE(
+        is_host_name(host),
+        "{}: \"{}\" where the host should be; a line is HOST slots=N, where HOST is [USER@]NAME of "
+        "letters, digits and ._:%[]-, no part of which begins with -",
+        place, printable(host));
     const std::string_view slots = next_word(line);
     const HostSlots entry{.host = std::string(host),
                           .slots = slots.empty() ? 1 : parse_slots(slots, place)};

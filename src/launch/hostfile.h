@@ -14,8 +14,8 @@ struct HostSlots {
 };
 
 // In the order of the file; a host that is named twice has the slots of both lines, in the place of
-// the first. A line without slots= is one slot; "#" begins a comment. Anything else is an input
-// error that names `source` and the line.
+// the first. A line without slots= is one slot; "#" begins a comment; hosts have names of
+// base/names.h. Anything else is an input error that names `source` and the line.
 std::vector<HostSlots> parse_hostfile(std::string_view text, const std::string& source);
 
 // Ranks are numbered host by host. Throws an input error that names `source` if it lacks the host.

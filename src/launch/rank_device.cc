@@ -2,6 +2,7 @@
 #include "launch/rank_device.h"
 
 #include <algorithm>
+#include <string>
 
 #include "base/check.h"
 
@@ -47,6 +48,7 @@ RankDevice rank_device(const std::vector<std::string>& types, const RankPlace& p
   chosen.facts.type = gpu.type;
   chosen.facts.memory_bytes = gpu.memory_bytes;
   chosen.facts.shares = chosen.facts.gpu = gpu.id;
+  if (place.nccl_on_one_gpu) chosen.facts.gpu += "/" + std::to_string(place.rank);
   return chosen;
 }
 

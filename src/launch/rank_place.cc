@@ -53,7 +53,8 @@ int parse_number(const Variable& variable, const Starter& starter, int least, in
 
 RankPlace place_of(const Starter& starter, const Environment& environment) {
   const auto variable = [&](const char* name) { return Variable{name, environment(name)}; };
-  RankPlace place{.starter = starter.name};
+  RankPlace place{.starter = starter.name,
+                  .nccl_on_one_gpu = environment(kNcclOnOneGpu) != nullptr};
   place.world_size = parse_number(variable(starter.world_size), starter, 1, kMaxRanks);
   place.rank = parse_number(variable(starter.rank), starter, 0, place.world_size - 1);
   const Variable local = variable(starter.local_rank);

@@ -21,6 +21,7 @@ struct RankPlace {
   std::string starter;               // "torchrun", for messages
   std::string attempt;               // told apart from an earlier start of the same job
   bool starter_serves = false;       // torchrun's agent serves the store, not rank 0
+  bool nccl_on_one_gpu = false;      // ranks that share a GPU talk by NCCL (kNcclOnOneGpu)
   std::optional<int> listen_socket;  // of rank 0, inherited; else it opens its own
 };
 
@@ -42,6 +43,11 @@ RankPlace in_job(const cluster::Cluster& cluster, RankPlace place);
 
 // "1 to 65535", named as in the message.
 std::uint16_t parse_port(const std::string& text, const std::string& name);
+
+// To try NCCL where there is one GPU, under any starter but `heterog run` itself: ranks that share
+// it count as ranks with GPUs of their own. NCCL refuses two ranks on one GPU of one host, so each
+// also needs another NCCL_HOSTID, and sockets between them (docs/gpu.md).
+inline constexpr const char* kNcclOnOneGpu = "HETEROG_NCCL_ON_ONE_GPU";
 
 // Set by `heterog run` for the rank 0 that it starts: the number of the inherited socket.
 inline constexpr const char* kListenSocketVariable = "HETEROG_LISTEN_SOCKET";

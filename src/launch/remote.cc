@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <string_view>
 
 #include "base/check.h"
@@ -106,6 +107,9 @@ int launch_remotely(const RemoteOptions& options) {
                          .arguments = options.rsh,
                          .environment = own_environment(),
                          .remote = true};
+    if (std::filesystem::path(options.rsh.front()).filename() == "ssh") {
+      command.arguments.emplace_back("--");
+    }
     command.arguments.push_back(places[rank].host);
     command.arguments.push_back(remote_line(options, static_cast<int>(rank)));
     commands.push_back(std::move(command));

@@ -12,7 +12,8 @@ namespace heterog::launch {
 
 struct RemoteOptions {
   std::vector<HostSlots> hosts;
-  // Called with two more words: the host, and one line for a POSIX shell there.
+  // Called with two more words: the host, and one line for a POSIX shell there. To ssh "--" is said
+  // before them: what comes behind it is no option.
   std::vector<std::string> rsh;
   std::vector<std::string> command;      // the same for every rank
   std::string folder;                    // in which it runs there

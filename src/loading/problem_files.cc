@@ -10,6 +10,7 @@
 #include "cost/cost_model.h"
 #include "cost/profile_io.h"
 #include "graph/graph_io.h"
+#include "runtime/kernels/infer.h"
 #include "runtime/kernels/operators.h"
 
 namespace heterog::loading {
@@ -21,6 +22,10 @@ std::vector<cost::ProfileSource> load_profiles(const ProblemOptions& options,
   std::vector<cost::ProfileSource> profiles;
   for (const std::string& path : options.profiles) {
     profiles.push_back({cost::read_profile(path), path});
+    if (const std::string poor = cost::poor_fit(profiles.back().profile); !poor.empty()) {
+      logger().warn("{}: measured on a busy machine ({}); predictions are as wrong",
+                    printable(path, 400), poor);
+    }
   }
   cost::check_devices(profiles, cluster);
   return profiles;
@@ -43,6 +48,8 @@ LoadedProblem load_problem_file(const ProblemOptions& options) {
   check_batch(options.batch, file.smallest_batch, options.graph);
   auto graph = std::make_shared<const graph::ModelGraph>(std::move(file.graph));
   runtime::check_operators(*graph, options.graph);
+  runtime::check_results(*graph, runtime::checked_batches(options.batch, file.smallest_batch),
+                         options.graph);
   const cost::CalibratedModel analytic;
   const cost::ProfiledModel model(*graph, load_profiles(options, *cluster), analytic);
   auto problem = cost::make_problem(std::move(graph), std::move(cluster), model, options.batch,

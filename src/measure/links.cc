@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "base/check.h"
 #include "base/median.h"
@@ -114,9 +115,8 @@ cost::Transfer measure(int fd, char* buffer, Bytes bytes, int repeat) {
   return {.bytes = bytes, .seconds = summary.median, .spread_seconds = summary.spread};
 }
 
-}  // namespace
-
-cost::ProfiledLink measure_loopback(int repeat) {
+// Once.
+cost::ProfiledLink try_loopback(int repeat) {
   // Allocated and touched before the fork; the child calls nothing that may allocate.
   std::vector<char> buffer(static_cast<std::size_t>(kSizes.back()), 'x');
   const comm::Descriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -145,6 +145,18 @@ cost::ProfiledLink measure_loopback(int repeat) {
     measured.push_back(measure(connection.get(), buffer.data(), bytes, times));
   }
   return cost::fit_link("two processes of this machine, TCP over loopback", std::move(measured));
+}
+
+}  // namespace
+
+cost::ProfiledLink measure_loopback(int repeat) {
+  constexpr int kTries = 3;  // a burst of another program is over by then
+  cost::ProfiledLink best = try_loopback(repeat);
+  for (int i = 1; i < kTries && best.r2 < cost::kLeastFit; ++i) {
+    cost::ProfiledLink again = try_loopback(repeat);
+    if (again.r2 > best.r2) best = std::move(again);
+  }
+  return best;
 }
 
 }  // namespace heterog::measure

@@ -129,9 +129,10 @@ inline constexpr std::int64_t kGroupFeedback = 4 + kDeviceFeedback;
 std::int64_t parameter_count(const TrainConfig& config);
 inline constexpr std::int64_t kMaxParameters = std::int64_t{1} << 28;
 
-// Reads a config file, then lays `overrides` ("key", "value": JSON, or else a string) over it.
-// Unknown keys and values out of range are input errors.
-TrainConfig read_train_config(const std::string& path,
+// Reads a config file (one that came with heterog by its name alone, too: "small"), then lays
+// `overrides` ("key", "value": JSON, or else a string) over it. Unknown keys and values out of range
+// are input errors.
+TrainConfig read_train_config(const std::string& given,
                               const std::vector<std::pair<std::string, std::string>>& overrides);
 TrainConfig parse_train_config(const std::string& text, const std::string& source);
 // `config` with other settings of learning, as `read_train_config` lays them over a file. A setting

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/json_reader.h"
+#include "base/own_file.h"
 #include "base/text.h"
 #include "cluster/cluster.h"
 #include "compiler/strategy.h"
@@ -202,8 +203,9 @@ TrainConfig parse_train_config(const std::string& text, const std::string& sourc
   return read_config(parse_json(text, source), source);
 }
 
-TrainConfig read_train_config(const std::string& path,
+TrainConfig read_train_config(const std::string& given,
                               const std::vector<std::pair<std::string, std::string>>& overrides) {
+  const std::string path = here_or_shipped(given, "configs/train", ".json");
   Json json = read_json_file(path);
   VALIDATE(json.is_object(), "{}: must be an object of settings", path);
   lay_over(json, overrides);

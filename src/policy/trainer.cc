@@ -27,12 +27,7 @@ constexpr int kExchange = 2;
 // Owned by one run: where it writes.
 class RunFolder {
  public:
-  explicit RunFolder(const std::string& path) : path_(path) {
-    std::error_code error;
-    std::filesystem::create_directories(path, error);
-    VALIDATE(!error, "{}: cannot be made: {}; name a folder that can be written", path,
-             error.message());
-  }
+  explicit RunFolder(const std::string& path) : path_(path) { make_folder(path); }
   std::string checkpoint() const { return path_ + "/train.ckpt"; }
   std::string policy() const { return path_ + "/policy.ckpt"; }
 

@@ -70,6 +70,32 @@ TEST_F(FileTest, SaysWhatIsWrongWithAPath) {
   EXPECT_THAT(error_of([&] { write_file(folder_.string(), "x"); }), HasSubstr("is a folder"));
 }
 
+// Exit code 4: the arguments may be right and the disk full.
+TEST_F(FileTest, WhatCannotBeWrittenIsNoWrongInput) {
+  const auto code_of = [](const std::function<void()>& body) {
+    try {
+      body();
+    } catch (const Error& error) {
+      return static_cast<int>(error.kind());
+    }
+    return 0;
+  };
+  for (const std::string& place : {path("no/such/file"), folder_.string()}) {
+    EXPECT_EQ(code_of([&] { write_file(place, "x"); }), 4) << place;
+    EXPECT_EQ(code_of([&] { append_file(place, "x"); }), 4) << place;
+    EXPECT_EQ(code_of([&] { expect_writable(place); }), 4) << place;
+    EXPECT_EQ(code_of([&] { read_file(place); }), 2) << place;
+  }
+  EXPECT_EQ(code_of([&] { write_file("/dev/full", "x"); }), 4);
+  write_file(path("file"), "old");
+  EXPECT_EQ(code_of([&] { make_folder(path("file/folder")); }), 4);
+  expect_writable(path("file"));
+  EXPECT_EQ(read_file(path("file")), "old");
+  make_folder(path("a/b"));
+  EXPECT_TRUE(fs::is_directory(path("a/b")));
+  EXPECT_EQ(entries(), 2u);  // nothing temporary stays
+}
+
 TEST_F(FileTest, RefusesDamagedGzip) {
   const std::string packed = gzip("some text that is long enough to be packed, packed, packed");
   for (std::size_t size = 2; size < packed.size(); ++size) {

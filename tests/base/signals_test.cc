@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
 namespace heterog {
 namespace {
@@ -22,6 +23,19 @@ TEST(NotedSignals, AreNotedForAsLongAsItLives) {
   sigaction(SIGTERM, nullptr, &after);
   EXPECT_EQ(after.sa_handler, before.sa_handler);
   EXPECT_FALSE(NotedSignals().noted());  // what came earlier is not its own
+}
+
+// Whoever presses Ctrl-C twice does not want to wait.
+TEST(NotedSignals, TheSecondOfAKindEndsTheProcessWhereThatIsWanted) {
+  EXPECT_EXIT(
+      {
+        const NotedSignals signals(NotedSignals::Second::kEnds);
+        raise(SIGINT);
+        raise(SIGTERM);  // another kind, whose first it is
+        if (signals.noted() != SIGTERM) _exit(1);
+        raise(SIGINT);
+      },
+      testing::KilledBySignal(SIGINT), "");
 }
 
 TEST(NotedSignals, LeaveAnIgnoredHangUpAlone) {

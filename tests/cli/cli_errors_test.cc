@@ -296,8 +296,19 @@ TEST_F(Errors, LogLevelsAreHeard) {
 }
 
 TEST_F(Errors, AnOutputThatCannotBeWrittenKeepsTheOldOne) {
-  expect_refused("plan " + kTiny + " --planner ev-ar --out /nonexistent/plan.json",
-                 {"/nonexistent/plan.json"});
+  // Said before the search that would have nowhere to go: a budget of an hour ends at once.
+  for (const std::string& verb :
+       {"plan " + kTiny + " --budget 3600 --out ", "shares " + kTiny + " --budget 3600 --out ",
+        "finetune " + kTiny + " --budget 3600 --out ",
+        "finetune " + kTiny + " --budget 3600 --out " + path("x.ckpt") + " --plan ",
+        std::string("train --config small --out /dev/null/")}) {
+    const Finished refused = run(verb + "/nonexistent/out");
+    EXPECT_EQ(refused.code, 4) << verb << refused.err;
+    EXPECT_EQ(refused.out, "");
+    EXPECT_THAT(refused.err, HasSubstr("/nonexistent/out: cannot "));
+    EXPECT_EQ(std::count(refused.err.begin(), refused.err.end(), '\n'), 1) << refused.err;
+  }
+  EXPECT_FALSE(std::filesystem::exists(path("x.ckpt")));
 }
 
 TEST_F(Errors, NothingFits) {

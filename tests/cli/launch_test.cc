@@ -109,6 +109,19 @@ TEST_F(LaunchTest, RunsAPlanOnTwoHosts) {
   EXPECT_THAT(ran.out, AllOf(HasSubstr("[rank 0 one] step 2: loss"), Not(HasSubstr("[rank 1"))));
 }
 
+// ssh takes a host that begins with a dash for an option, which may run any command.
+TEST_F(LaunchTest, HandsNoHostToSshAsAnOption) {
+  write("hosts", "-oProxyCommand=touch${IFS}" + path("touched") + "\n");
+  const Finished refused = run(launch("true", "--master-addr here"));
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("hosts:1: \"-oProxyCommand"), HasSubstr("[USER@]NAME")));
+  write("hosts", "big\n");
+  const std::string ssh =
+      write("ssh", "#!/bin/sh\n[ \"$1\" = -- ] || exit 9\nshift 2\nexec sh -c \"$*\"\n");
+  std::filesystem::permissions(ssh, std::filesystem::perms::owner_all);
+  EXPECT_EQ(run("launch --hostfile '" + path("hosts") + "' --rsh '" + ssh + "' -- true").code, 0);
+}
+
 TEST_F(LaunchTest, RefusesWhatCannotWork) {
   EXPECT_THAT(run("launch --hostfile /no/hosts -- true").err, HasSubstr("/no/hosts"));
   EXPECT_EQ(run(launch("true", "--env 1A=2")).code, 2);

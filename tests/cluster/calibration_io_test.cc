@@ -14,7 +14,7 @@ using testing::HasSubstr;
 
 constexpr const char* kProduct =
     R"({"share": 0.5, "tile_loss": 1, "fill": 2, "bandwidth_share": 0.25, "fixed_seconds": 3e-6,
-        "winograd_share": 0.75, "stride_waste": 0.5, "join_seconds": 1e-6})";
+        "winograd_share": 0.75, "stride_waste": 0.5, "join_seconds": 1e-6, "k_step": 32})";
 constexpr const char* kTraffic = R"({"bandwidth_share": 0.8, "fixed_seconds": 4e-6})";
 
 // A calibration whose products, traffic and depthwise entries read as given.
@@ -52,7 +52,7 @@ const std::string kWhole = calibration("a", kProduct, kTraffic, R"({"share": 0.1
 
 TEST(CalibrationFiles, HoldEveryConstant) {
   const Calibration a = read(kWhole).at("a");
-  const ProductConstants product{0.5, 1, 2, 0.25, 3e-6, 0.75, 0.5, 1e-6};
+  const ProductConstants product{0.5, 1, 2, 0.25, 3e-6, 0.75, 0.5, 1e-6, 32};
   EXPECT_EQ(a.products[0][0], product);
   // TF32 takes what half precision has where nothing else is said.
   EXPECT_EQ(a.products[static_cast<int>(Precision::kTf32)][1], product);
@@ -94,6 +94,24 @@ TEST(CalibrationFiles, RefuseWhatIsMissingUnknownOrOutOfRange) {
               HasSubstr("elementwise.bandwidth_share"));
   EXPECT_THAT(refusal(calibration("a", kProduct, kTraffic, R"({"share": 1.5})")),
               HasSubstr("depthwise_convolution.share"));
+}
+
+Sustained sustained(const std::string& text) {
+  const Json json = parse_json(text, "c.json");
+  return read_sustained(JsonValue(json, "c.json"));
+}
+
+TEST(CalibrationFiles, SaySustainedPartsByKindAndPrecision) {
+  EXPECT_EQ(sustained("{}"), Sustained());
+  const Sustained s = sustained(
+      R"({"matmul": 0.9, "matmul_half": 0.8, "convolution_tf32": 0.7, "traffic": 0.95})");
+  EXPECT_EQ(s.matmul[static_cast<int>(Precision::kFull)], 0.9);
+  EXPECT_EQ(s.matmul[static_cast<int>(Precision::kTf32)], 0.8);  // tensor cores, too
+  EXPECT_EQ(s.convolution[static_cast<int>(Precision::kTf32)], 0.7);
+  EXPECT_EQ(s.convolution[static_cast<int>(Precision::kHalf)], 1);
+  EXPECT_EQ(s.traffic, 0.95);
+  EXPECT_THROW(sustained(R"({"matmul": 0})"), Error);
+  EXPECT_THROW(sustained(R"({"products": 0.9})"), Error);
 }
 
 }  // namespace

@@ -212,5 +212,44 @@ TEST(CostTable, NothingCostsNothing) {
   EXPECT_THAT(proportional_replicas(cluster, table), ElementsAre(1, 1, 1));
 }
 
+// x · y in bfloat16.
+ModelGraph bfloat16_product() {
+  GraphBuilder builder("product");
+  const auto tensor = [&](const char* name, TensorRole role, graph::Affine rows) {
+    return builder.add_tensor({.name = name,
+                               .role = role,
+                               .dtype = graph::DType::kBFloat16,
+                               .shape = {rows, {0, 4}}});
+  };
+  const TensorId x = tensor("x", TensorRole::kInput, {1, 0});
+  const TensorId y = tensor("y", TensorRole::kParameter, {0, 4});
+  const TensorId z = tensor("z", TensorRole::kActivation, {1, 0});
+  builder.add_op({.name = "product",
+                  .type = "aten.mm.default",
+                  .args = {tensor_value(x), tensor_value(y)},
+                  .outputs = {z}});
+  return std::move(builder).build("product");
+}
+
+TEST(CostTable, RefusesBfloat16OnCardsThatCannotMultiplyInIt) {
+  DeviceType old = cluster::test_type("old");
+  cluster::ClusterBuilder builder("test");
+  old.bf16_flops_per_second = 0;
+  builder.add_machine(cluster::test_machine("f", 1));
+  builder.add_machine(cluster::test_machine("o", 1, old));
+  const Cluster cluster = std::move(builder).build("test");
+  try {
+    analyze(bfloat16_product(), cluster, RooflineModel(), 8);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInput);
+    EXPECT_STREQ(error.what(),
+                 "op 'product' multiplies in bfloat16, which old cannot; export the model in "
+                 "float16, or leave these devices out of the cluster");
+  }
+  EXPECT_NO_THROW(analyze(chain(), cluster, RooflineModel(), 8));
+  EXPECT_NO_THROW(analyze(bfloat16_product(), devices(1), RooflineModel(), 8));
+}
+
 }  // namespace
 }  // namespace heterog::cost

@@ -82,6 +82,51 @@ TEST(Kernel, ASmallProductWastesItsTileAndIsSplit) {
   expect_seconds(128e-9 + 64e-12, product_seconds(matmul(1, 1, 1000), type, calibration));
 }
 
+TEST(Kernel, BatchedProductsRoundTheInnerDimensionUp) {
+  Calibration calibration = lossless();
+  const DeviceType type = ten_multiprocessors();
+  constants(calibration, ProductKind::kMatMul).k_step = 128;
+  const auto seconds = [&](double batch, double k) {
+    Product product = matmul(256, 128, k);
+    product.size.batch = batch;
+    return product_seconds(product, type, calibration);
+  };
+  // Ten tiles of 256 × 128, one wave of 128 steps: 2·256·128·128 FLOP at a tenth of 10 TFLOP/s.
+  expect_seconds(8.388608e-6, seconds(10, 64));
+  expect_seconds(8.388608e-6, seconds(10, 128));
+  expect_seconds(2 * 8.388608e-6, seconds(10, 129));
+  // A single product has a kernel for each.
+  EXPECT_LT(seconds(1, 64), 0.6 * seconds(1, 128));
+}
+
+TEST(Kernel, Bfloat16GoesByUnitsOfSinglePrecisionWhereTensorCoresDoNotKnowIt) {
+  Calibration calibration = lossless();
+  DeviceType type = ten_multiprocessors();
+  Product product = matmul(1280, 1280, 100);
+  product.dtype = DType::kBFloat16;
+  const double known = product_seconds(product, type, calibration);
+  type.bf16_flops_per_second = 5e12;
+  // 2·1280²·100 FLOP at 5 TFLOP/s; float16 is as fast as before.
+  expect_seconds(65.536e-6, product_seconds(product, type, calibration));
+  constants(calibration, ProductKind::kMatMul, Precision::kFull).share = 0.5;
+  expect_seconds(131.072e-6, product_seconds(product, type, calibration));
+  product.dtype = DType::kFloat16;
+  expect_seconds(known, product_seconds(product, type, calibration));
+}
+
+TEST(Kernel, WhatACardSustainsStretchesItsKernels) {
+  const Calibration calibration = lossless();
+  DeviceType type = ten_multiprocessors();
+  type.sustained.matmul[static_cast<int>(Precision::kFull)] = 0.8;
+  type.sustained.traffic = 0.5;
+  expect_seconds(32.768e-6 / 0.8, product_seconds(matmul(1280, 1280, 100), type, calibration));
+  Product half = matmul(1280, 1280, 100);
+  half.dtype = DType::kFloat16;
+  expect_seconds(16.384e-6, product_seconds(half, type, calibration));
+  expect_seconds(200e-6,
+                 traffic_seconds(TrafficKind::kElementwise, 100'000'000, type, calibration));
+}
+
 TEST(Kernel, TheSlowerOfMultiplyingAndMovingCounts) {
   Calibration calibration = lossless();
   DeviceType type = ten_multiprocessors();

@@ -21,9 +21,9 @@ namespace {
 using cluster::Calibration;
 
 void set_product(cluster::ProductConstants& constants, const std::vector<double>& values) {
-  VALIDATE(values.size() == 8, "{} constants of a product; there are 8", values.size());
-  constants = {values[0], values[1], values[2], values[3],
-               values[4], values[5], values[6], values[7]};
+  VALIDATE(values.size() == 9, "{} constants of a product; there are 9", values.size());
+  constants = {values[0], values[1], values[2], values[3], values[4],
+               values[5], values[6], values[7], values[8]};
 }
 
 void set_constants(Calibration& calibration, const std::string& name,

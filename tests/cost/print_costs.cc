@@ -1,6 +1,8 @@
 // Prints what the calibrated model says of a graph on each device type: one JSON object, for
 // scripts/check_costs.py; with --table also how far the cost table is from the formula, with
-// --host what a host that needs so many seconds to start an operator makes of it.
+// --host what a host that needs so many seconds to start an operator makes of it. With --bare for
+// kernels alone, whatever a card sustains: what scripts/sustained.py fits that to. With --device for
+// one type alone, which is quicker.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -13,15 +15,26 @@
 namespace heterog {
 namespace {
 
+struct Options {
+  bool check_table = false, bare = false;
+  double host_seconds = 0;
+  std::string device;  // empty: all types
+};
+
 void print(const std::string& path, const std::string& devices_path, std::int64_t batch,
-           bool check_table, double host_seconds) {
+           const Options& options) {
   const graph::ModelGraph graph = graph::read_graph(path);
-  const cluster::DeviceDatabase devices = cluster::read_devices(devices_path);
+  cluster::DeviceDatabase devices = cluster::read_devices(devices_path);
   // A cluster of one device of every type, so that one table has them all.
   cluster::ClusterBuilder builder("all");
   cluster::MachineSpec machine{.name = "all"};
-  machine.host_seconds = host_seconds;
-  for (const auto& [name, type] : devices) machine.devices.push_back(type);
+  machine.host_seconds = options.host_seconds;
+  for (auto& [name, type] : devices) {
+    if (options.bare) type.sustained = {};
+    // Of cards that cannot multiply in it the figures mean nothing.
+    if (type.bf16_flops_per_second == 0.0) type.bf16_flops_per_second = 1e12;
+    if (options.device.empty() || options.device == name) machine.devices.push_back(type);
+  }
   machine.fabric.port_bytes_per_second = 1;
   builder.add_machine(machine);
   const cluster::Cluster all = std::move(builder).build(devices_path);
@@ -44,7 +57,7 @@ void print(const std::string& path, const std::string& devices_path, std::int64_
   // How far the table is from the formula half-way between two knots: of a whole step, at worst.
   IdVector<DeviceTypeId, double> off(all.type_count(), 0);
   const std::span<const std::int64_t> knots = table.knots();
-  for (std::size_t k = 0; check_table && k + 1 < knots.size(); ++k) {
+  for (std::size_t k = 0; options.check_table && k + 1 < knots.size(); ++k) {
     const std::int64_t samples = (knots[k] + knots[k + 1]) / 2;
     if (samples == knots[k]) continue;
     for (DeviceTypeId type : id_range<DeviceTypeId>(all.type_count())) {
@@ -77,15 +90,30 @@ void print(const std::string& path, const std::string& devices_path, std::int64_
 }  // namespace heterog
 
 int main(int argc, char** argv) {
-  const bool check_table = argc == 5 && std::string(argv[4]) == "--table";
-  const double host_seconds =
-      argc == 6 && std::string(argv[4]) == "--host" ? std::atof(argv[5]) : 0;
-  if (argc != 4 && !check_table && host_seconds <= 0) {
-    std::fprintf(stderr, "usage: print_costs GRAPH DEVICES BATCH [--table | --host SECONDS]\n");
+  heterog::Options options;
+  bool known = argc >= 4;
+  for (int i = 4; i < argc; ++i) {
+    const std::string option = argv[i];
+    if (option == "--table") {
+      options.check_table = true;
+    } else if (option == "--bare") {
+      options.bare = true;
+    } else if (option == "--host" && i + 1 < argc) {
+      options.host_seconds = std::atof(argv[++i]);
+    } else if (option == "--device" && i + 1 < argc) {
+      options.device = argv[++i];
+    } else {
+      known = false;
+    }
+  }
+  if (!known) {
+    std::fprintf(stderr,
+                 "usage: print_costs GRAPH DEVICES BATCH [--table] [--host SECONDS] [--bare] "
+                 "[--device NAME]\n");
     return 2;
   }
   try {
-    heterog::print(argv[1], argv[2], std::atoll(argv[3]), check_table, host_seconds);
+    heterog::print(argv[1], argv[2], std::atoll(argv[3]), options);
   } catch (const heterog::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return static_cast<int>(error.kind());

@@ -416,6 +416,8 @@ double predict(const CostModel& model, const Sample& sample, cluster::DeviceType
   // Nobody measured in TF32: the A100's convolutions of full precision run at its fp32 peak. The
   // roofline's share is of the TF32 peak.
   if (dynamic_cast<const RooflineModel*>(&model) == nullptr) type.tf32_flops_per_second = 0;
+  // Kernels alone, as they were measured.
+  type.sustained = {};
   const bool best = sample.source == "deepbench" && sample.constants.starts_with("convolution");
   return model.seconds(sample.graph, OpId(0), 1, type) / (best ? kBeyondBestAlgorithm : 1);
 }

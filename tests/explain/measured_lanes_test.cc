@@ -115,6 +115,20 @@ TEST_F(MeasuredLanesTest, RefusesEveryFieldThatIsNot) {
   EXPECT_THAT(said_of("null"), HasSubstr("traceEvents[1]"));
 }
 
+// Names of processes and threads say where they belong, too; a measured trace has nothing else.
+TEST_F(MeasuredLanesTest, RefusesEventsOfNoProcess) {
+  const auto name = [](const std::string& fields) {
+    return R"({"ph": "M", "name": "thread_name", "args": {"name": "a"})" + fields + "}";
+  };
+  EXPECT_EQ(said_of(name(R"(, "pid": 1, "tid": 1)")), "[]");
+  for (const std::string pid : {"-1", "3", "1.5", "\"0\"", "null"}) {
+    EXPECT_THAT(said_of(name(", \"pid\": " + pid)), HasSubstr("rank1.json: traceEvents[1].pid"));
+  }
+  EXPECT_THAT(said_of(name(R"(, "pid": 1, "tid": -1)")), HasSubstr("traceEvents[1].tid"));
+  EXPECT_THAT(said_of(name("")), HasSubstr("traceEvents[1]: the field \"pid\""));
+  EXPECT_THAT(said_of(slice("ph", "\"C\"")), HasSubstr("traceEvents[1].ph"));
+}
+
 TEST_F(MeasuredLanesTest, RefusesWhatIsNoTrace) {
   said_of(slice());
   for (const std::string text : {"[]", "{}", R"({"traceEvents": 3})", "", "{\"traceEvents\": [}"}) {

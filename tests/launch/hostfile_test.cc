@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/check.h"
+#include "base/json_reader.h"
 
 namespace heterog::launch {
 namespace {
@@ -49,6 +50,22 @@ TEST(Hostfile, SaysWhichLineIsWrong) {
   EXPECT_THAT(refused("a slots=1000\na slots=1000"), HasSubstr("hosts:2:"));
   EXPECT_THAT(refused("# none\n"), HasSubstr("names no host"));
   EXPECT_THAT(refused(std::string("a\x01")), HasSubstr("hosts:1:"));
+}
+
+// The same table as of Python's reader (python/tests/test_values.py).
+TEST(Hostfile, RefusesWhatAShellOrSshWouldTakeForMoreThanAName) {
+  const auto taken = [](const std::string& host) {
+    try {
+      const auto hosts = parse_hostfile(host, "hosts");
+      return hosts.size() == 1 && hosts[0].host == host;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kInput);
+      return false;
+    }
+  };
+  const Json names = read_json_file("tests/data/names.json");
+  for (const std::string host : names["hosts"]["accepted"]) EXPECT_TRUE(taken(host)) << host;
+  for (const std::string host : names["hosts"]["refused"]) EXPECT_FALSE(taken(host)) << host;
 }
 
 TEST(Hostfile, NumbersRanksHostByHost) {

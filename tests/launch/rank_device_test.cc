@@ -81,6 +81,16 @@ TEST(RankDevice, IsByThePlaceOnTheHostWhereAllAreGpus) {
   EXPECT_EQ(rank_device(types, place(3, 1, 4), {kTwo[0]}).device.index(), 0);
 }
 
+// Ranks of equal `gpu` do not talk by NCCL; the memory is shared all the same.
+TEST(RankDevice, HasAGpuOfItsOwnByNameWhereNcclIsTriedOnOne) {
+  const std::vector<std::string> types(2, "T4");
+  RankPlace own = place(1, 1, 2);
+  EXPECT_EQ(rank_device(types, own, {kTwo[0]}).facts.gpu, "first");
+  own.nccl_on_one_gpu = true;
+  EXPECT_EQ(rank_device(types, own, {kTwo[0]}).facts.gpu, "first/1");
+  EXPECT_EQ(rank_device(types, own, {kTwo[0]}).facts.shares, "first");
+}
+
 TEST(RankDevice, IsACpuThatSaysWhyWhereThereIsNoGpu) {
   const RankDevice own = rank_device({"T4", "T4"}, place(1, 1, 2), {});
   EXPECT_TRUE(own.device.is_cpu());

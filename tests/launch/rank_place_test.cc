@@ -88,6 +88,11 @@ TEST(RankPlace, OfEachStarter) {
   }
 }
 
+TEST(RankPlace, NcclIsTriedOnOneGpuIfToldSo) {
+  EXPECT_FALSE(read(torchrun())->nccl_on_one_gpu);
+  EXPECT_TRUE(read(with(torchrun(), kNcclOnOneGpu, "1"))->nccl_on_one_gpu);
+}
+
 TEST(RankPlace, OfTorchrunWhoseAgentServesTheStore) {
   Variables variables = with(torchrun(), "TORCHELASTIC_USE_AGENT_STORE", "True");
   variables["TORCHELASTIC_RESTART_COUNT"] = "2";

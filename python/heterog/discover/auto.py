@@ -9,6 +9,7 @@ from heterog.discover.facts import Machine
 from heterog.discover.hosts import ask_ranks, own_rank
 from heterog.discover.machine import machine_of
 from heterog.errors import HeterogError
+from heterog.values import whole_in
 
 
 def auto_cluster(ranks: bool) -> str:
@@ -31,13 +32,14 @@ def _visible(machine: Machine, wanted: str | None) -> Machine:
     """Of the GPUs, those that CUDA_VISIBLE_DEVICES numbers; names of theirs are left to the driver."""
     if wanted is None or not machine.gpus:
         return machine
-    numbers = [entry.strip() for entry in wanted.split(",") if entry.strip()]
-    if not all(number.isdigit() and int(number) < len(machine.gpus) for number in numbers):
+    found = [whole_in(entry.strip(), len(machine.gpus) - 1) for entry in wanted.split(",") if entry.strip()]
+    numbers = [number for number in found if number is not None]
+    if len(numbers) < len(found):
         raise HeterogError(
             f"CUDA_VISIBLE_DEVICES: {wanted!r}: device_info 'auto' reads numbers of GPUs alone; describe them "
             "in a cluster file (heterog discover)"
         )
-    return machine.with_gpus([int(number) for number in numbers])
+    return machine.with_gpus(numbers)
 
 
 def _of_ranks(machine: Machine, count: int, visible: str | None) -> Machine:

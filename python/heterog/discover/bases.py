@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heterog.devices import installed, nearest
-from heterog.discover.cards import read_commented_json
-from heterog.discover.machine import read_text
 from heterog.errors import HeterogError
-from heterog.files import replace_file
+from heterog.reading import parse_json, read_bytes, read_json
+from heterog.values import as_list, as_number, as_object, as_string, required
 
 
 @dataclass
@@ -34,43 +33,56 @@ def data_bases(cluster: Path | None) -> DataBases:
     return DataBases(**found)
 
 
-# What is read of an entry here; the program checks the rest.
-_NEEDED = {"devices": ("memory_bytes", "reserve_bytes", "fp32_flops_per_second", "half_flops_per_second",
-                       "memory_bytes_per_second"),
-           "links": ("bandwidth_bytes_per_second",)}  # fmt: skip
+# What is read of an entry here, with its bounds; the program checks the rest.
+_SPEED = (1.0, 1e18)  # a second
+_BYTES = (0.0, 2.0**50)
+_FIGURES = {
+    "devices": {"memory_bytes": _BYTES, "reserve_bytes": _BYTES, "fp32_flops_per_second": _SPEED,
+                "half_flops_per_second": _SPEED, "memory_bytes_per_second": _SPEED},
+    "links": {"bandwidth_bytes_per_second": _SPEED},
+}  # fmt: skip
+_OPTIONAL = {
+    "devices": {"multiprocessors": (1.0, 1e6), "cache_bytes": _BYTES},
+    "links": {"latency_seconds": (0.0, 10.0)},
+}
 
 
 def _entries(path: Path, key: str) -> dict[str, dict]:
-    try:
-        entries = {entry["name"]: entry for entry in read_commented_json(read_text(str(path)))[key]}
-        for entry in entries.values():
-            if not all(isinstance(entry[figure], (int, float)) and entry[figure] >= 0 for figure in _NEEDED[key]):
-                raise TypeError(f"{entry['name']} has a figure that is none")
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise HeterogError(f"{path}: no data base of {key}: {error} (docs/formats.md)") from error
-    return entries
+    found: dict[str, dict] = {}
+    base = as_object(read_json(path, comments=True), str(path))
+    for i, value in enumerate(as_list(required(base, key, str(path)), f"{path}: {key}")):
+        where = f"{path}: {key}[{i}]"
+        entry = as_object(value, where)
+        for figure, bounds in _FIGURES[key].items():
+            as_number(required(entry, figure, where), f"{where}.{figure}", *bounds)
+        for figure, bounds in _OPTIONAL[key].items():
+            if figure in entry:
+                as_number(entry[figure], f"{where}.{figure}", *bounds)
+        found[as_string(required(entry, "name", where), f"{where}.name")] = entry
+    return found
 
 
-def with_card(contents: str | None, entry: dict, path: Path) -> str:
+def with_card(contents: bytes | None, entry: dict, path: Path) -> bytes:
     """A devices.json that holds the card beside what it held: `contents`, None where there was none."""
     base: dict = {"format": "heterog-devices", "version": 1, "devices": []}
     if contents is not None:
         try:
-            base = json.loads(contents)  # comments would be lost
-        except json.JSONDecodeError as error:
+            base = as_object(parse_json(contents, path), str(path))  # comments would be lost
+        except HeterogError as error:
             raise HeterogError(
-                f"{path}: it is there and holds comments, or is no JSON; add to its devices by hand: "
+                f"{error}; it is there and holds comments, or is no JSON: add to its devices by hand "
                 f"{json.dumps(entry)}"
             ) from error
-    base["devices"] = [other for other in base["devices"] if other["name"] != entry["name"]] + [entry]
-    return json.dumps(base, indent=1) + "\n"
+    others = as_list(base.get("devices", []), f"{path}: devices")
+    kept = [other for i, other in enumerate(others)
+            if as_object(other, f"{path}: devices[{i}]").get("name") != entry["name"]]  # fmt: skip
+    return json.dumps(base | {"devices": [*kept, entry]}, indent=1).encode() + b"\n"
 
 
-def add_cards(entries: list[dict], cluster: Path) -> Path:
-    """Into the devices.json beside the cluster file."""
+def with_cards(entries: list[dict], cluster: Path) -> tuple[Path, bytes]:
+    """The devices.json beside the cluster file, and what it is to hold."""
     path = cluster.parent / "devices.json"
-    contents = path.read_text(encoding="utf-8") if path.is_file() else None
+    contents = read_bytes(path) if path.exists() else None
     for entry in entries:
         contents = with_card(contents, entry, path)
-    replace_file(path, (contents or "").encode())
-    return path
+    return path, contents or b""

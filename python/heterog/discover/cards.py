@@ -1,10 +1,9 @@
 """Names of cards, and cards that the device data base has not."""
 
-import json
 import math
-import re
 
 from heterog.errors import HeterogError
+from heterog.values import number_in, shown
 
 # As src/launch/gpu_type.cc: what a rank's GPU is called is compared with the plan's device.
 _FAMILIES = ("NVIDIA ", "Tesla ", "GeForce ")
@@ -20,15 +19,6 @@ def device_type(driver_name: str) -> str:
     return _NAMES.get(name, name)
 
 
-def read_commented_json(text: str):
-    """JSON with // comments, as the data bases are."""
-    return json.loads(re.sub(r'("(?:\\.|[^"\\])*")|//[^\n]*', lambda found: found.group(1) or "", text))
-
-
-def devices_in(text: str) -> dict[str, dict]:
-    return {entry["name"]: entry for entry in read_commented_json(text).get("devices", [])}
-
-
 # Figure: (its key in devices.json, its unit).
 _FIGURES = {"fp32": ("fp32_flops_per_second", 1e12), "fp16": ("half_flops_per_second", 1e12),
             "tf32": ("tf32_flops_per_second", 1e12), "fp64": ("fp64_flops_per_second", 1e12),
@@ -42,7 +32,7 @@ def parse_card(text: str) -> tuple[str, dict[str, float], str | None]:
     name, colon, rest = text.partition(":")
     units = "fp32, fp16, tf32, fp64 in TFLOP/s, bandwidth in GB/s, memory in GiB, cache in MiB, sms"
     if not name.strip() or not colon:
-        raise HeterogError(f"--card {text!r}: give NAME:fp32=…,bandwidth=…,memory=…; {units}")
+        raise HeterogError(f"--card {shown(text)}: give NAME:fp32=…,bandwidth=…,memory=…; {units}")
     figures: dict[str, float] = {}
     like = None
     for part in rest.split(","):
@@ -51,16 +41,15 @@ def parse_card(text: str) -> tuple[str, dict[str, float], str | None]:
             like = value
             continue
         if key not in _FIGURES:
-            raise HeterogError(f"--card {text!r}: no figure {key!r}; there are {units}, and like=CARD")
-        try:
-            figures[key] = float(value)
-        except ValueError:
-            figures[key] = math.nan
-        if not 0 < figures[key] < math.inf and not (key in ("tf32", "cache") and figures[key] == 0):
-            raise HeterogError(f"--card {text!r}: {key} is {value!r}; give a number above 0")
+            raise HeterogError(f"--card {shown(text)}: no figure {key!r}; there are {units}, and like=CARD")
+        figure = number_in(value)
+        least = 0.0 if key in ("tf32", "cache") else 1e-6
+        if figure is None or not least <= figure <= 1e6:
+            raise HeterogError(f"--card {shown(text)}: {key} is {shown(value)}; give a number from {least:g} to 1e6")
+        figures[key] = figure
     missing = [key for key in _NEEDED if key not in figures]
     if missing:
-        raise HeterogError(f"--card {text!r}: {', '.join(missing)} is missing; {units}")
+        raise HeterogError(f"--card {shown(text)}: {', '.join(missing)} is missing; {units}")
     return device_type(name.strip()), figures, like
 
 

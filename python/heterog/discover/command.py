@@ -5,7 +5,8 @@ import re
 import sys
 from pathlib import Path
 
-from heterog.discover.bases import DataBases, add_cards, data_bases
+from heterog.arguments import make_parser as new_parser
+from heterog.discover.bases import DataBases, data_bases, with_cards
 from heterog.discover.cards import estimated, parse_card
 from heterog.discover.cluster import Choices, ClusterText, cluster_text
 from heterog.discover.collect import collect
@@ -13,10 +14,11 @@ from heterog.discover.facts import Machine, Nic
 from heterog.discover.hosts import ask_hosts, ask_ranks, own_rank, read_hostfile
 from heterog.discover.links import Link, card_link
 from heterog.discover.measure import measure
-from heterog.discover.machine import Outputs, machine_of, machine_of_files, read_collected, read_text
+from heterog.discover.machine import Outputs, machine_of, machine_of_files, read_collected, read_output
 from heterog.discover.nccl import read_nccl_tests
 from heterog.errors import HeterogError
 from heterog.files import replace_file
+from heterog.values import is_file_name, number_in, shown, whole_in
 
 _FILES = {
     "smi_xml": "nvidia-smi -q -x",
@@ -28,7 +30,7 @@ _FILES = {
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = new_parser(
         prog="heterog discover",
         description="Writes a cluster file (docs/discover.md) of this machine, of machines reached over ssh, of "
         "the hosts of the ranks that run it (torchrun, Slurm, mpirun), or of one whose outputs are given as files.",
@@ -38,7 +40,9 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", required=True, help="the cluster file (*.json); - for stdout")
     parser.add_argument("--name", help="of the cluster (default: that of the file)")
     hosts = parser.add_argument_group("machines, if not this one")
-    hosts.add_argument("--hosts", help="names, by commas: each is asked over ssh, by its python3; nothing is installed")
+    hosts.add_argument("--hosts", action="append", metavar="HOSTS",
+                       help="names, by commas: each is asked over ssh, by its python3; nothing is installed; may be "
+                       "given again for more")  # fmt: skip
     hosts.add_argument("--hostfile", help="HOST slots=N, one a line")
     hosts.add_argument("--ssh", default="ssh -o BatchMode=yes", help="how they are reached (%(default)s)")
     hosts.add_argument("--collected", nargs="+", metavar="FILE",
@@ -46,7 +50,9 @@ def make_parser() -> argparse.ArgumentParser:
     files = parser.add_argument_group("one machine by what commands printed there")
     for key, what in _FILES.items():
         files.add_argument(f"--{key.replace('_', '-')}", metavar="FILE", help=what)
-    files.add_argument("--gpus", help="names of its cards where no file has them: 'NVIDIA L4:4,NVIDIA A10'")
+    files.add_argument("--gpus", action="append", metavar="NAME:COUNT",
+                       help="names of its cards where no file has them: 'NVIDIA L4:4,NVIDIA A10'; may be given "
+                       "again for more")  # fmt: skip
     files.add_argument("--count", type=int, default=1, help="so many machines like it (1)")
     said = parser.add_argument_group("what is said comes before what is found")
     said.add_argument("--nic", help="what joins the machines: a kind of links.json, or Gb/s of Ethernet")
@@ -100,11 +106,13 @@ def _run(options) -> int:
     cluster = cluster_text(machines, bases.devices, bases.bandwidths, choices)
     if cards and out is None:
         raise HeterogError("--card: its figures go into a devices.json beside the cluster file; give --out FILE")
+    beside = with_cards(cards, out) if cards and out is not None else None
     _write(cluster, out)
     for card in cards:
         print(f"{card['name']}: {card['source']}", file=sys.stderr)
-    if cards and out is not None:
-        print(f"{add_cards(cards, out)}: {', '.join(card['name'] for card in cards)}", file=sys.stderr)
+    if beside is not None:
+        replace_file(*beside)
+        print(f"{beside[0]}: {', '.join(card['name'] for card in cards)}", file=sys.stderr)
     return 0
 
 
@@ -124,13 +132,13 @@ def _machines(options) -> list[Machine]:
     if options.count > 1 and not by_files:
         raise HeterogError("--count: it is of a machine that is given by files")
     if options.hosts:
-        return ask_hosts([host for host in options.hosts.split(",") if host], options.ssh)
+        return ask_hosts([host for host in ",".join(options.hosts).split(",") if host], options.ssh)
     if options.hostfile:
         return ask_hosts(read_hostfile(options.hostfile), options.ssh)
     if options.collected:
         return [read_collected(path) for path in options.collected]
     if by_files:
-        names = _names(options.gpus or "")
+        names = _names(",".join(options.gpus or []))
         return [machine_of_files(outputs, names, "machine") for _ in range(options.count)]
     return [machine_of(collect(), "this machine")]
 
@@ -140,17 +148,18 @@ def _names(text: str) -> list[str]:
     names: list[str] = []
     for part in (part.strip() for part in text.split(",") if part.strip()):
         name, colon, count = part.rpartition(":")
-        if colon and not (count.isdigit() and 1 <= int(count) <= 1024):
-            raise HeterogError(f"--gpus {part!r}: {count!r} is no number of cards, 1 to 1024")
-        names += [name] * int(count) if colon else [part]
+        cards = whole_in(count, 1024)
+        if colon and not cards:
+            raise HeterogError(f"--gpus {shown(part)}: {shown(count)} is no number of cards, 1 to 1024")
+        names += [name] * (cards or 1) if colon else [part]
     return names
 
 
 def _choices(options, bases: DataBases, out: Path | None) -> Choices:
     stem = re.sub(r"[^\x20-\x7e]|[/\\]", "-", out.stem).lstrip(".") if out is not None else ""
     name = stem[:100] or "discovered" if options.name is None else options.name
-    if not re.fullmatch(r"(?![.])[\x20-\x2e\x30-\x5b\x5d-\x7e]{1,100}", name):
-        raise HeterogError(f"--name {name!r}: give 1 to 100 printable characters, no slashes, no dot in front")
+    if not is_file_name(name):
+        raise HeterogError(f"--name {shown(name)}: give 1 to 100 printable characters, no slashes, no dot in front")
     latencies = {kind: link.get("latency_seconds", 0.0) for kind, link in bases.links.items()}
     choices = Choices(name=name, cpus=options.cpus, latencies=latencies)
     if options.nic is not None:
@@ -163,17 +172,14 @@ def _choices(options, bases: DataBases, out: Path | None) -> Choices:
 def _nic(text: str, bases: DataBases) -> Link:
     if text in bases.links:
         return Link(text, "as said: --nic")
-    try:
-        gbits = float(text)
-    except ValueError:
-        gbits = 0
-    if not 0 < gbits < 1e5:
-        raise HeterogError(f"--nic {text!r}: give Gb/s of Ethernet, or one of {', '.join(bases.links)}")
+    gbits = number_in(text) or 0.0
+    if not 1e-3 <= gbits < 1e5:
+        raise HeterogError(f"--nic {shown(text)}: give Gb/s of Ethernet, or one of {', '.join(bases.links)}")
     return card_link(Nic("--nic", gbits, False), bases.bandwidths)
 
 
 def _take_nccl_tests(path: str, choices: Choices) -> None:
-    measured = read_nccl_tests(read_text(path), path)
+    measured = read_nccl_tests(read_output(path), path)
     where = f"{measured.gpus} GPUs" if measured.gpus else "GPUs"
     source = f"measured by all_reduce_perf on {where}: {measured.size / 1e6:.4g} MB, {Path(path).name}"
     if measured.hosts > 1:

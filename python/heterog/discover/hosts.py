@@ -2,8 +2,11 @@
 
 import json
 import os
+import re
+import selectors
 import shlex
 import subprocess
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,20 +14,38 @@ from pathlib import Path
 
 from heterog.discover.collect import PATIENCE, collect, identity
 from heterog.discover.facts import Machine
-from heterog.discover.machine import machine_of, read_text
+from heterog.discover.machine import machine_of
 from heterog.errors import HeterogError
+from heterog.reading import MOST_OUTPUT_BYTES, parse_json, read_bytes
+from heterog.values import as_object, as_string, host_name, shown, whole_in
 
 _COLLECTOR = Path(__file__).parent / "collect.py"
 _AT_ONCE = 16  # connections
+_MOST_RANKS = 1 << 20
+
+
+_MOST_SLOTS = 1024
 
 
 def read_hostfile(path: str) -> list[str]:
-    """`HOST slots=N`, one a line, as those of `heterog run`; `#` begins a comment."""
-    lines = [line.partition("#")[0].split() for line in read_text(path).splitlines()]
-    hosts = list(dict.fromkeys(line[0] for line in lines if line))
-    if not hosts:
-        raise HeterogError(f"{path}: no host; give one a line, as 'gpu1 slots=4'")
-    return hosts
+    """`HOST slots=N`, one a line, as src/launch/hostfile.cc reads it; `#` begins a comment."""
+    slots: dict[str, int] = {}
+    for number, line in enumerate(read_bytes(path, MOST_OUTPUT_BYTES).split(b"\n"), 1):
+        # By spaces, tabs and the ends of lines alone.
+        words = re.split(r"[ \t\r]+", line.partition(b"#")[0].decode("utf-8", "replace").strip(" \t\r"))
+        if words == [""]:
+            continue
+        where = f"{path}:{number}"
+        host = host_name(words[0], where)
+        if len(words) > 2 or (len(words) == 2 and not words[1].startswith("slots=")):
+            raise HeterogError(f"{where}: {shown(words[-1])} behind the host; a line is HOST slots=N")
+        count = whole_in(words[1].removeprefix("slots="), _MOST_SLOTS) if len(words) == 2 else 1
+        slots[host] = slots.get(host, 0) + (count or 0)
+        if not count or slots[host] > _MOST_SLOTS:
+            raise HeterogError(f"{where}: the slots of {host} are no number from 1 to {_MOST_SLOTS}")
+    if not slots:
+        raise HeterogError(f"{path}: names no host; a line is HOST slots=N")
+    return list(slots)
 
 
 def ask_hosts(hosts: list[str], ssh: str) -> list[Machine]:
@@ -34,27 +55,62 @@ def ask_hosts(hosts: list[str], ssh: str) -> list[Machine]:
 
 
 def _ask(host: str, ssh: str) -> Machine:
-    if host.startswith("-"):
-        raise HeterogError(f"--hosts: {host!r} is no name of a host")
-    command = [*shlex.split(ssh), host, "python3", "-"]
+    command = [*_words(ssh), host_name(host, "--hosts"), "python3", "-"]
     try:
-        with open(_COLLECTOR, "rb") as script:
-            done = subprocess.run(
-                command, stdin=script, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=2 * PATIENCE
-            )
+        code, printed, said = _output(command)
     except (OSError, subprocess.SubprocessError) as error:
         raise HeterogError(f"{host}: {shlex.join(command)}: {error}", 4) from error
-    text = done.stdout.decode("utf-8", "replace")
+    text = printed.decode("utf-8", "replace")
     start = text.find('{"format"')  # what a shell's profile prints comes before
-    if done.returncode != 0 or start < 0:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise HeterogError(f"{host}: {shlex.join(command)}: {said[-1] if said else 'it printed nothing'}", 4)
+    if code != 0 or start < 0:
+        last = said.decode("utf-8", "replace").strip().splitlines()[-1:] or ["it printed nothing"]
+        raise HeterogError(f"{host}: {shlex.join(command)}: {last[0][:400]}", 4)
     try:
-        machine = machine_of(json.loads(text[start:]), f"{host} over ssh")
-    except json.JSONDecodeError as error:
-        raise HeterogError(f"{host}: what it printed is no JSON: {error}", 4) from error
+        machine = machine_of(parse_json(text[start:], host), f"{host} over ssh")
+    except HeterogError as error:
+        raise HeterogError(f"{error} (what collect.py of heterog/discover printed there)", 4) from error
     machine.name = host.rpartition("@")[2]  # by which it can be reached
     return machine
+
+
+def _words(ssh: str) -> list[str]:
+    """Of a command to which a host is added. To ssh, what comes behind -- is no option of its own."""
+    try:
+        words = shlex.split(ssh)
+    except ValueError as error:
+        raise HeterogError(f"--ssh {shown(ssh)}: {error}") from error
+    if not words:
+        raise HeterogError("--ssh: is empty; it is a command such as ssh")
+    return [*words, "--"] if os.path.basename(words[0]) == "ssh" else words
+
+
+def _output(command: list[str]) -> tuple[int, bytes, bytes]:
+    """Exit code, stdout and stderr of a command that reads collect.py, each within bounds."""
+    end = time.monotonic() + 2 * PATIENCE
+    with (
+        open(_COLLECTOR, "rb") as script,
+        subprocess.Popen(command, stdin=script, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process,
+        selectors.DefaultSelector() as streams,
+    ):
+        printed: dict[object, bytearray] = {}
+        for stream in (process.stdout, process.stderr):
+            streams.register(stream, selectors.EVENT_READ)
+            printed[stream] = bytearray()
+        try:
+            while streams.get_map():
+                for key, _ in streams.select(max(0.0, end - time.monotonic())):
+                    piece = os.read(key.fd, 1 << 16)
+                    printed[key.fileobj] += piece
+                    if not piece:
+                        streams.unregister(key.fileobj)
+                if max(map(len, printed.values())) > MOST_OUTPUT_BYTES:
+                    raise subprocess.SubprocessError(f"it printed more than {MOST_OUTPUT_BYTES} bytes")
+                if streams.get_map() and time.monotonic() > end:
+                    raise subprocess.SubprocessError(f"it did not end within {2 * PATIENCE} s")
+            code = process.wait(max(1.0, end - time.monotonic()))
+        finally:
+            process.kill()
+    return code, bytes(printed[process.stdout]), bytes(printed[process.stderr])
 
 
 # ---- ranks ----
@@ -81,9 +137,10 @@ def own_rank() -> Rank | None:
     for names in _STARTERS:
         if names[0] == "SLURM_PROCID" and "SLURM_STEP_ID" not in os.environ:
             continue
-        values = [os.environ.get(name, "0" if name == "MPI_LOCALRANKID" else "") for name in names]
-        if all(value.isdigit() for value in values):
-            rank = Rank(*(int(value) for value in values))
+        texts = [os.environ.get(name, "0" if name == "MPI_LOCALRANKID" else "") for name in names]
+        values = [value for value in (whole_in(text, _MOST_RANKS) for text in texts) if value is not None]
+        if len(values) == len(names):
+            rank = Rank(*values)
             return rank if rank.world_size > 1 else None
     return None
 
@@ -103,8 +160,9 @@ def ask_ranks(own: Rank) -> RankMachines:
     everybody = exchange(json.dumps(said), own)
     by_host: dict[tuple[str, str], list[dict]] = {}
     for text in everybody:
-        entry = json.loads(text)
-        by_host.setdefault((entry["host"], entry["boot"]), []).append(entry)
+        entry = as_object(parse_json(text, "a rank of the job"), "a rank of the job")
+        key = tuple(as_string(entry.get(name), f"a rank of the job: {name}") for name in ("host", "boot"))
+        by_host.setdefault((key[0], key[1]), []).append(entry)
     found = RankMachines([], [], [])
     for (host, _), entries in by_host.items():
         whole = next((entry for entry in entries if "format" in entry), None)
@@ -133,7 +191,7 @@ def exchange(text: str, own: Rank) -> list[str]:
         dist.all_gather_object(gathered, text)
         return [entry or "" for entry in gathered]
     address, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT", "")
-    if not address or not port.isdigit():
+    if not address or not whole_in(port, 65535):
         raise HeterogError("MASTER_ADDR, MASTER_PORT: not set; the ranks meet there (docs/running.md)")
     agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     try:

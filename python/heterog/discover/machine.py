@@ -1,6 +1,5 @@
 """One machine: from outputs, collected or given as files, to what is known of it."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +9,8 @@ from heterog.discover.network import nics_of, read_ibstat
 from heterog.discover.smi_xml import read_smi_xml
 from heterog.discover.topo import read_peers, read_topology
 from heterog.errors import HeterogError
+from heterog.reading import MOST_OUTPUT_BYTES, read_json, read_text
+from heterog.values import as_int, as_object, as_string, check_format
 
 
 @dataclass
@@ -25,61 +26,41 @@ class Outputs:
 
 def machine_of(said: dict, source: str) -> Machine:
     """Of what collect.py says there."""
-    refused = HeterogError(f"{source}: it is not what collect.py of heterog/discover prints")
-    if not isinstance(said, dict) or said.get("format") != "heterog-machine" or said.get("version") != 1:
-        raise refused
-    try:
-        return _machine_of(said, source)
-    except (AttributeError, TypeError) as error:  # a list where an object was, a number where text was
-        raise refused from error
-
-
-def _machine_of(said: dict, source: str) -> Machine:
-    cpu = said.get("cpu", {})
+    check_format(as_object(said, source), source, "heterog-machine", 1)
+    cpu = as_object(said.get("cpu", {}), f"{source}: cpu")
+    printed = {key: as_string(said.get(key, ""), f"{source}: {key}") for key in ("smi_xml", "topo", "p2p")}
     machine = Machine(
-        name=_text(said.get("host", "")),
-        nics=nics_of(said),
-        cpu_model=" ".join(cpu.get("model", "").split()),
-        sockets=_count(cpu.get("sockets", 1), 1024),
-        processors=_count(cpu.get("processors", 1), 1 << 20),
-        memory_bytes=_count(said.get("memory_bytes", 0), 1 << 50),
+        name=as_string(said.get("host", ""), f"{source}: host"),
+        nics=nics_of(said, source),
+        cpu_model=" ".join(as_string(cpu.get("model", ""), f"{source}: cpu.model").split()),
+        sockets=as_int(cpu.get("sockets", 1), f"{source}: cpu.sockets", 0, 1024),
+        processors=as_int(cpu.get("processors", 1), f"{source}: cpu.processors", 0, 1 << 20),
+        memory_bytes=as_int(said.get("memory_bytes", 0), f"{source}: memory_bytes", 0, 1 << 50),
         sources=[source],
     )
-    if said.get("smi_xml"):
-        machine.gpus = read_smi_xml(said["smi_xml"], f"{source}: nvidia-smi -q -x")
-    if len(machine.gpus) > 1 and said.get("topo"):
-        machine.topology = read_topology(said["topo"], f"{source}: nvidia-smi topo -m")
-    if len(machine.gpus) > 1 and said.get("p2p"):
-        machine.peers = read_peers(said["p2p"], f"{source}: nvidia-smi topo -p2p r")
+    if printed["smi_xml"]:
+        machine.gpus = read_smi_xml(printed["smi_xml"], f"{source}: nvidia-smi -q -x")
+    if len(machine.gpus) > 1 and printed["topo"]:
+        machine.topology = read_topology(printed["topo"], f"{source}: nvidia-smi topo -m")
+    if len(machine.gpus) > 1 and printed["p2p"]:
+        machine.peers = read_peers(printed["p2p"], f"{source}: nvidia-smi topo -p2p r")
     return _checked(machine, source)
-
-
-def _text(value) -> str:
-    if not isinstance(value, str):
-        raise TypeError(value)
-    return value
-
-
-def _count(value, most: int) -> int:
-    if not isinstance(value, int) or not 0 <= value <= most:
-        raise TypeError(value)
-    return value
 
 
 def machine_of_files(outputs: Outputs, names: list[str], name: str) -> Machine:
     """`names`: of the cards, where no file has them."""
     machine = Machine(name=name)
     if outputs.nccl_topo is not None:
-        nccl = read_nccl_topology(read_text(outputs.nccl_topo), outputs.nccl_topo)
+        nccl = read_nccl_topology(read_output(outputs.nccl_topo), outputs.nccl_topo)
         machine.gpus, machine.topology, machine.nics = nccl.gpus, nccl.topology, nccl.nics
     if outputs.topo is not None:
-        machine.topology = read_topology(read_text(outputs.topo), outputs.topo)
+        machine.topology = read_topology(read_output(outputs.topo), outputs.topo)
     if outputs.smi_xml is not None:
-        machine.gpus = read_smi_xml(read_text(outputs.smi_xml), outputs.smi_xml)
+        machine.gpus = read_smi_xml(read_output(outputs.smi_xml), outputs.smi_xml)
     if outputs.p2p is not None:
-        machine.peers = read_peers(read_text(outputs.p2p), outputs.p2p)
+        machine.peers = read_peers(read_output(outputs.p2p), outputs.p2p)
     if outputs.ibstat is not None:
-        machine.nics = read_ibstat(read_text(outputs.ibstat), outputs.ibstat)
+        machine.nics = read_ibstat(read_output(outputs.ibstat), outputs.ibstat)
     machine.sources = [Path(path).name for path in vars(outputs).values() if path is not None]
     machine.gpus = _named(machine, names)
     return _checked(machine, name)
@@ -120,15 +101,11 @@ def _without_slices(machine: Machine, source: str) -> Machine:
     return machine.with_gpus(whole)
 
 
-def read_text(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise HeterogError(f"{path}: {error.strerror}") from error
+def read_output(path: str) -> str:
+    """What a command printed."""
+    return read_text(path, MOST_OUTPUT_BYTES, "replace")
 
 
 def read_collected(path: str) -> Machine:
-    try:
-        return machine_of(json.loads(read_text(path)), path)
-    except json.JSONDecodeError as error:
-        raise HeterogError(f"{path}: {error}; give what collect.py of heterog/discover prints") from error
+    """What collect.py printed."""
+    return machine_of(read_json(path, MOST_OUTPUT_BYTES), path)

@@ -18,6 +18,8 @@ from heterog.discover.cluster import SWITCH_SECONDS, Choices, cpu_devices
 from heterog.discover.facts import Machine, Wire
 from heterog.discover.hosts import Rank
 from heterog.errors import HeterogError
+from heterog.reading import parse_json
+from heterog.values import as_object, required
 
 _SMALL, _LARGE = 4, 64 << 20  # bytes
 _TIMES = {_SMALL: 50, _LARGE: 5}
@@ -97,7 +99,8 @@ def _of_own_processes(count: int, cuda: bool) -> Group:
         if process.returncode != 0:
             last = said.decode(errors="replace").strip().splitlines()[-1:] or ["no reason"]
             raise HeterogError(f"--measure: a rank ended with code {process.returncode}: {last[0]}", 4)
-    return Group(**json.loads(outputs[0][0]))
+    said = as_object(parse_json(outputs[0][0], "--measure"), "--measure")
+    return Group(**{name: required(said, name, "--measure") for name in Group.__annotations__})
 
 
 def _main(store: str, count: str, cuda: str, rank: str) -> None:

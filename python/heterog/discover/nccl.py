@@ -7,10 +7,13 @@ from xml.etree import ElementTree
 from heterog.discover.facts import Gpu, Nic, Topology
 from heterog.discover.network import gigabits
 from heterog.errors import HeterogError
+from heterog.reading import lines_of, parse_xml
+from heterog.values import number_in, shown, whole_in
 
 # A transfer rate a lane, as the kernel words it, by generation of PCIe.
 _GENERATIONS = {"2.5": 1, "5": 2, "5.0": 2, "8": 3, "8.0": 3, "16": 4, "16.0": 4, "32": 5, "32.0": 5,
                 "64": 6, "64.0": 6}  # fmt: skip
+_MOST = 999_999  # of numbers, lanes and links
 _NVSWITCH = "0x068000"  # PCI class of what an NVLink leads to
 
 
@@ -30,13 +33,7 @@ class BusBandwidth:
 
 
 def read_nccl_topology(text: str, source: str = "NCCL topology") -> NcclTopology:
-    start = text.find("<system")
-    try:
-        system = ElementTree.fromstring(text[max(start, 0) :].strip())
-    except ElementTree.ParseError as error:
-        raise HeterogError(
-            f"{source}: no XML: {error}; give the file that NCCL_TOPO_DUMP_FILE names"
-        ) from error
+    system = parse_xml(text, source, "system", "NCCL writes to the file that NCCL_TOPO_DUMP_FILE names")
     places: dict[int, tuple[ElementTree.Element, list[ElementTree.Element]]] = {}
     nics: list[Nic] = []
 
@@ -70,9 +67,10 @@ def _nic(entry: ElementTree.Element) -> Nic | None:
 
 def _count(entry: ElementTree.Element, key: str, source: str, default: str = "") -> int:
     value = entry.get(key, default)
-    if not re.fullmatch(r"\d{1,6}", value, re.ASCII):
-        raise HeterogError(f"{source}: {key} of a <{entry.tag}> is {value[:40]!r}, no number; give the file as dumped")
-    return int(value)
+    number = whole_in(value, _MOST)
+    if number is None:
+        raise HeterogError(f"{source}: {key} of a <{entry.tag}> is {shown(value, 40)}, no number; give the file as dumped")
+    return number
 
 
 def _gpu(above: list[ElementTree.Element], source: str) -> Gpu:
@@ -85,7 +83,7 @@ def _gpu(above: list[ElementTree.Element], source: str) -> Gpu:
 
 def _numa(above: list[ElementTree.Element]) -> int | None:
     node = above[0].get("numaid", "") if above and above[0].tag == "cpu" else ""
-    return int(node) if re.fullmatch(r"\d{1,6}", node, re.ASCII) else None  # -1: the machine has none
+    return whole_in(node, _MOST)  # -1: the machine has none
 
 
 def _links(gpu: ElementTree.Element, buses: dict, source: str) -> dict[int | None, int]:
@@ -113,7 +111,7 @@ def _path(above: list, above_other: list, direct: int, switched: int) -> str:
 def read_nccl_tests(text: str, source: str = "nccl-tests") -> BusBandwidth:
     """The table of all_reduce_perf. What mpirun puts before lines, and pasting takes from them, does
     not matter: columns are found by the header's words."""
-    lines = [re.sub(r"^\s*\[[\d,]+\]\s*(<std\w+>:)?", "", line) for line in text.splitlines()]
+    lines = [re.sub(r"^\s*\[[\d,]+\]\s*(<std\w+>:)?", "", line) for line in lines_of(text)]
     _refuse_other_collectives(text, source)
     header = next((line.lstrip("# ").split() for line in lines if "algbw" in line and "busbw" in line), [])
     if not {"size", "time", "busbw"} <= set(header):
@@ -128,13 +126,14 @@ def read_nccl_tests(text: str, source: str = "nccl-tests") -> BusBandwidth:
     best = max(rows, key=lambda row: row[1], default=(0, 0))
     if not 0 < best[1] < 1e14:
         raise HeterogError(f"{source}: no row with a bus bandwidth above 0; run it with large sizes, -e 256M")
-    ranks = re.findall(r"Rank\s+\d+\s.*?\bon\s+(\S+)\s+device", text)
+    found = (re.search(r"Rank\s+\d+\s.*?\bon\s+(\S+)\s+device", line) for line in lines)
+    ranks = [rank[1] for rank in found if rank]
     return BusBandwidth(len(ranks), len(set(ranks)), best[1], best[0])
 
 
 def _figure(words: list[str], place: int) -> float | None:
-    word = words[place] if place < len(words) else ""
-    return float(word) if re.fullmatch(r"\d{1,15}(\.\d{1,9})?", word, re.ASCII) else None
+    number = number_in(words[place]) if place < len(words) else None
+    return number if number is not None and 0 <= number < 1e15 else None
 
 
 def _refuse_other_collectives(text: str, source: str) -> None:

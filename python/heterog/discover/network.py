@@ -4,6 +4,8 @@ import re
 
 from heterog.discover.facts import Nic
 from heterog.errors import HeterogError
+from heterog.reading import lines_of
+from heterog.values import as_list, as_object, as_string
 
 
 def gigabits(text: str, of_unit: float = 1) -> float | None:
@@ -17,11 +19,12 @@ def read_ibstat(text: str, source: str = "ibstat") -> list[Nic]:
     """Ports that are up."""
     nics: list[Nic] = []
     seen = False
-    for card in re.split(r"^\s*CA '", text, flags=re.MULTILINE)[1:]:
+    text = "\n".join(line.strip() for line in lines_of(text))
+    for card in re.split(r"^CA '", text, flags=re.MULTILINE)[1:]:
         name = card.partition("'")[0]
-        for port in re.split(r"^\s*Port (?=\d+:)", card, flags=re.MULTILINE)[1:]:
+        for port in re.split(r"^Port (?=[0-9]+:)", card, flags=re.MULTILINE)[1:]:
             seen = True
-            said = dict(re.findall(r"^\s*(State|Rate|Link layer):\s*(.*?)\s*$", port, re.MULTILINE))
+            said = dict(re.findall(r"^(State|Rate|Link layer):[ \t]*(.*)$", port, re.MULTILINE))
             rate = gigabits(said.get("Rate", ""))
             if said.get("State") == "Active" and rate:
                 nics.append(Nic(name, rate, True, said.get("Link layer") == "InfiniBand"))
@@ -30,20 +33,27 @@ def read_ibstat(text: str, source: str = "ibstat") -> list[Nic]:
     return nics
 
 
-def nics_of(said: dict) -> list[Nic]:
+def nics_of(said: dict, source: str) -> list[Nic]:
     """Of what collect.py says. An RDMA card and its Ethernet interface are one card, counted as RDMA."""
     rdma = []
-    for port in said.get("infiniband", []):
-        rate = gigabits(port.get("rate", ""))
-        if "ACTIVE" in port.get("state", "") and rate:
-            layer = port.get("layer") == "InfiniBand"
-            rdma.append(Nic(str(port.get("name")), rate, True, layer))
+    for port in _entries(said, "infiniband", ("name", "rate", "state", "layer"), source):
+        rate = gigabits(port["rate"])
+        if "ACTIVE" in port["state"] and rate:
+            rdma.append(Nic(port["name"], rate, True, port["layer"] == "InfiniBand"))
     if rdma:
         return rdma
     found = []
-    for interface in said.get("interfaces", []):
-        rate = gigabits(interface.get("speed", ""), 1000)
-        up = interface.get("state") == "up" and not interface.get("of_bond")
-        if up and rate:
-            found.append(Nic(str(interface.get("name")), rate, False))
+    for interface in _entries(said, "interfaces", ("name", "speed", "state"), source):
+        rate = gigabits(interface["speed"], 1000)
+        if interface["state"] == "up" and not interface.get("of_bond") and rate:
+            found.append(Nic(interface["name"], rate, False))
+    return found
+
+
+def _entries(said: dict, key: str, texts: tuple[str, ...], source: str) -> list[dict]:
+    """Objects with these fields, empty where they are absent."""
+    found = []
+    for i, value in enumerate(as_list(said.get(key, []), f"{source}: {key}")):
+        entry = as_object(value, f"{source}: {key}[{i}]")
+        found.append(entry | {name: as_string(entry.get(name, ""), f"{source}: {key}[{i}].{name}") for name in texts})
     return found

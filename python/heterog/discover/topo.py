@@ -4,10 +4,12 @@ import re
 
 from heterog.discover.facts import Topology
 from heterog.errors import HeterogError
+from heterog.reading import lines_of
+from heterog.values import shown
 
 # Of drivers before 387: SOC is what SYS is now.
 _OLD_NAMES = {"SOC": "SYS"}
-_PATH = re.compile(r"X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC")
+_PATH = re.compile(r"X|NV[0-9]{1,3}|PIX|PXB|PHB|NODE|SYS|SOC")
 _PEER = re.compile(r"X|OK|CNS|GNS|TNS|NS|DR|U")
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")  # the header is underlined on a terminal
 
@@ -24,7 +26,7 @@ def read_peers(text: str, source: str = "nvidia-smi topo -p2p r") -> list[list[s
 
 
 def _lines(text: str) -> list[str]:
-    return [_ESCAPES.sub("", line).strip() for line in text.splitlines()]
+    return [_ESCAPES.sub("", line).strip() for line in lines_of(text)]
 
 
 def _matrix(text: str, entry: re.Pattern, source: str) -> list[list[str]]:
@@ -32,7 +34,7 @@ def _matrix(text: str, entry: re.Pattern, source: str) -> list[list[str]]:
     rows: dict[int, list[str]] = {}
     for line in _lines(text):
         words = line.split()
-        row = re.fullmatch(r"GPU(\d+)", words[0]) if words else None
+        row = re.fullmatch(r"GPU([0-9]{1,6})", words[0]) if words else None
         # The header begins as a row does; it goes on with the next card or with names of columns.
         if row is None or len(words) < 2 or words[1].startswith("GPU") or "Affinity" in line:
             continue
@@ -49,7 +51,7 @@ def _matrix(text: str, entry: re.Pattern, source: str) -> list[list[str]]:
         wrong = next((word for word in row if not entry.fullmatch(word)), None)
         if len(row) < count or wrong is not None:
             raise HeterogError(
-                f"{source}: the row of GPU{i} has {wrong!r} among its {count} entries; give the whole output"
+                f"{source}: the row of GPU{i} has {shown(wrong, 40)} among its {count} entries; give the whole output"
                 if wrong is not None
                 else f"{source}: the row of GPU{i} has {len(row)} entries of {count}; give the whole output"
             )
@@ -70,14 +72,14 @@ def _numa_column(text: str) -> dict[int, int]:
     if header is None:
         return found
     for line in lines:
-        row = re.match(r"GPU(\d+)\s+(?!GPU)", line)
+        row = re.match(r"GPU([0-9]{1,6})\s+(?!GPU)", line)
         if not row:
             continue
         words = line.split()
         # The last columns are CPU Affinity, NUMA Affinity and, of newer drivers, GPU NUMA ID.
         if "GPU NUMA ID" in header:
             words = words[:-1]
-        node = re.fullmatch(r"(\d+)(?:-\d+)?", words[-1])
+        node = re.fullmatch(r"([0-9]{1,6})(?:-[0-9]{1,6})?", words[-1])
         # Two nodes, "0-1", are none; and a range of processors is no node.
         if node and "-" not in words[-1]:
             found[int(row.group(1))] = int(node.group(1))

@@ -10,8 +10,6 @@ between the two.
 """
 
 import argparse
-import gzip
-import json
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -51,11 +49,6 @@ CASES = {
     "bert_large48": ((), (24,)),
     "xlnet_large48": ((), (24,)),
 }
-
-
-def load(path: Path) -> dict:
-    with gzip.open(path, "rt") as file:
-        return json.load(file)
 
 
 def affine(text, batch: int) -> int:
@@ -213,7 +206,7 @@ def report(directory: Path, names) -> int:
         if not path.exists():
             print(f"{name:16} not exported")
             continue
-        model = MemoryModel(load(path))
+        model = MemoryModel(read_graph(path))
         orders = {"early": model.order(True), "held": model.order(False)}
         for devices, cluster in ((8, EIGHT), (12, TWELVE)):
             for fits, batches in zip((True, False), CASES[name]):

@@ -138,6 +138,7 @@ std::string plan_screen(const PlanScreen& screen) {
       100 * to_seconds(busiest.busy) / to_seconds(std::max<Nanoseconds>(1, result.step)));
   text += "memory     " + memory_line(screen);
   text += "gradients  " + explain::gradients_text(problem, screen.found.strategy) + "\n";
+  if (screen.bfloat16) text += bfloat16_line(*screen.bfloat16);
   text += fmt::format("found by   {}, {} plans simulated in {:.2f} s\n\n", screen.found.found_by,
                       screen.found.evaluations, screen.plan_seconds);
   text += devices_table(screen);

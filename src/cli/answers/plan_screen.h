@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "cli/answers/bfloat16.h"
 #include "cli/answers/devices_used.h"
 #include "planner/planner.h"
 
@@ -14,9 +15,10 @@ struct PlanScreen {
   const sim::Simulated& simulated;
   const DevicesUsed& used;
   double plan_seconds = 0;
+  std::optional<EmulatedBfloat16> bfloat16 = {};
 };
 
-// At most 24 lines with what follows it in `plan`: step and samples a second, the gain over the
+// At most 25 lines with what follows it in `plan`: step and samples a second, the gain over the
 // baselines, the bound, memory, the devices and what share of the work each does, gradients.
 std::string plan_screen(const PlanScreen& screen);
 

@@ -2,8 +2,8 @@
 #include "policy/moves/move_training.h"
 
 #include <algorithm>
-#include <filesystem>
 
+#include "base/file.h"
 #include "base/thread_pool.h"
 #include "oracle/simulated_oracle.h"
 #include "planner/starts.h"
@@ -53,10 +53,7 @@ MoveLog without_left_out(const MoveLog& log, const TrainConfig& config) {
 
 MoveTrainSummary train_moves(const TrainConfig& config, const MoveTrainOptions& options) {
   use_one_network_thread();
-  std::error_code error;
-  std::filesystem::create_directories(options.out_dir, error);
-  VALIDATE(!error, "{}: cannot be made: {}; name a folder that can be written", options.out_dir,
-           error.message());
+  make_folder(options.out_dir);
   MoveLog log = options.log.empty() ? log_searches(config, options) : load_move_log(options.log);
   if (options.log.empty()) save_move_log(log, options.out_dir + "/moves.log");
   log = without_left_out(log, config);

@@ -14,6 +14,7 @@
 #include "runtime/kernels/dispatcher.h"
 #include "runtime/kernels/fused_update.h"
 #include "runtime/kernels/half_softmax.h"
+#include "runtime/kernels/named_operands.h"
 #include "runtime/kernels/operand_checks.h"
 
 namespace heterog::runtime {
@@ -212,6 +213,18 @@ at::ScalarType scalar_type(graph::DType dtype, Floats floats) {
   return executed(scalar_types().at(graph::dtype_name(dtype)), floats);
 }
 
+std::string type_text(at::ScalarType type, at::IntArrayRef sizes) {
+  std::string name = at::toString(type);
+  for (const auto& [known, its] : scalar_types()) {
+    if (its == type) name = known;
+  }
+  return name + text_of_sizes(sizes);
+}
+
+std::string type_text(const at::Tensor& tensor) {
+  return tensor.defined() ? type_text(tensor.scalar_type(), tensor.sizes()) : "nothing";
+}
+
 std::vector<std::int64_t> sizes_at(std::span<const graph::Affine> shape, std::int64_t samples) {
   std::vector<std::int64_t> sizes;
   for (const graph::Affine& size : shape) sizes.push_back(size.at(samples));
@@ -252,7 +265,17 @@ OperatorCall::OperatorCall(const graph::ModelGraph& graph, OpId op, Samples samp
   for (const auto& [key, value] : kwargs) {
     take(static_cast<std::uint32_t>(*handle_.schema().argumentIndexWithName(key)));
   }
-  outputs_ = graph.outputs(op).size();
+  const auto outputs = graph.outputs(op);
+  outputs_ = outputs.size();
+  // On GPUs kernels leave other things beside their results than on CPUs, as sizes for the backward
+  // pass: there what was inferred when the graph was loaded has to do (infer.h).
+  const bool held = options.device.is_cpu() && options.batch_norm == BatchNorm::kTraining;
+  for (std::size_t i = 0; held && i < outputs.size(); ++i) {
+    if (!outputs[i].valid()) continue;
+    const graph::Tensor& tensor = graph.tensor(outputs[i]);
+    declared_.push_back({i, tensor.name, scalar_type(tensor.dtype, options.floats),
+                         sizes_at(graph.shape(outputs[i]), samples.slice)});
+  }
   arguments_ = std::move(arguments).stack();
   check_lists(handle_.schema(), arguments_);
   const operators::Family family = graph.facts(op).family;
@@ -293,14 +316,24 @@ c10::IValue OperatorCall::undefined_at(Place place) const {
   return {};
 }
 
-torch::jit::Stack OperatorCall::call_boxed(torch::jit::Stack arguments) const {
-  if (check_) {
-    try {
-      check_operands(check_, handle_.schema(), arguments);
-    } catch (const Error& error) {
-      fail_input("op '{}': {}", op_, error.what());
-    }
+bool OperatorCall::gives_a_list() const {
+  const auto& results = handle_.schema().returns();
+  return std::any_of(results.begin(), results.end(), [](const c10::Argument& result) {
+    return result.type()->kind() == c10::TypeKind::ListType;
+  });
+}
+
+void OperatorCall::check(torch::jit::Stack& arguments) const {
+  if (!check_) return;
+  try {
+    check_operands(check_, handle_.schema(), arguments);
+  } catch (const Error& error) {
+    fail_input("op '{}': {}", op_, error.what());
   }
+}
+
+torch::jit::Stack OperatorCall::call_boxed(torch::jit::Stack arguments) const {
+  check(arguments);
   try {
     if (half_softmax_) {
       call_half_softmax(handle_, arguments);
@@ -324,7 +357,20 @@ std::vector<at::Tensor> OperatorCall::call(torch::jit::Stack stack) const {
   for (c10::IValue& value : stack) append(results, std::move(value));
   VALIDATE(results.size() >= outputs_, "{} returns {} tensors here, and the graph has {} outputs",
            handle_.schema().name(), results.size(), outputs_);
+  check_results(results);
   return results;
+}
+
+// Whoever takes the results has made room for what the graph says.
+void OperatorCall::check_results(std::span<const at::Tensor> results) const {
+  for (const Declared& declared : declared_) {
+    const at::Tensor& result = results[declared.result];
+    VALIDATE(result.defined() && result.scalar_type() == declared.type &&
+                 result.sizes() == at::IntArrayRef(declared.sizes),
+             "op '{}' ({}): result '{}': {} is declared, the operator gives {}", op_,
+             handle_.schema().name(), printable(declared.name, 60),
+             type_text(declared.type, declared.sizes), type_text(result));
+  }
 }
 
 at::Tensor OperatorCall::call_over(torch::jit::Stack stack) const {

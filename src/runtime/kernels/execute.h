@@ -57,8 +57,13 @@ class OperatorCall {
   std::vector<at::Tensor> call(torch::jit::Stack arguments) const;
   // The same, as the dispatcher leaves it.
   torch::jit::Stack call_boxed(torch::jit::Stack arguments) const;
+  // What its kernel takes on trust (operand_checks.h). A call asks this itself.
+  void check(torch::jit::Stack& arguments) const;
 
   const c10::FunctionSchema& schema() const { return handle_.schema(); }
+  bool gives_a_list() const;
+  // Whether the values of its operands decide how large its results are.
+  bool sizes_results_by_values() const { return handle_.hasTag(at::Tag::dynamic_output_shape); }
   std::span<const Place> places() const { return places_; }  // of the operands
 
   // Whether the operator can write its result, which has the shape and dtype of its first operand,
@@ -67,6 +72,14 @@ class OperatorCall {
   at::Tensor call_over(torch::jit::Stack arguments) const;
 
  private:
+  // What the graph says that a result is.
+  struct Declared {
+    std::size_t result = 0;
+    std::string name;
+    at::ScalarType type = at::kFloat;
+    std::vector<std::int64_t> sizes;
+  };
+  void check_results(std::span<const at::Tensor> results) const;
   // What stands for a result that its operator left undefined: nothing, where that may be.
   c10::IValue undefined_at(Place place) const;
 
@@ -76,6 +89,7 @@ class OperatorCall {
   torch::jit::Stack arguments_;               // without tensors
   std::vector<Place> places_;                 // one an operand
   std::size_t outputs_ = 0;                   // of the graph's op
+  std::vector<Declared> declared_;            // what every call is held against
   std::string op_;                            // its name, for errors
   std::optional<ExecuteOptions> fits_;        // it takes lists, which are made to fit
   bool half_softmax_ = false;                 // it takes float16 and gives float32
@@ -104,6 +118,9 @@ std::vector<at::Tensor> execute(const graph::ModelGraph& graph, OpId op,
                                 const ExecuteOptions& options);
 
 at::ScalarType scalar_type(graph::DType dtype, Floats floats);
+// "float32[2, 3]"; "nothing" if it is undefined.
+std::string type_text(const at::Tensor& tensor);
+std::string type_text(at::ScalarType type, at::IntArrayRef sizes);
 std::vector<std::int64_t> sizes_at(std::span<const graph::Affine> shape, std::int64_t samples);
 
 }  // namespace heterog::runtime

@@ -66,6 +66,27 @@ std::vector<std::int64_t> Operands::integers(std::string_view name) const {
   return {numbers_of<std::int64_t>(list), numbers_of<std::int64_t>(list) + list.numel()};
 }
 
+std::vector<bool> Operands::flags(std::string_view name, std::size_t count) const {
+  const c10::IValue& value = at(name);
+  if (!value.isBoolList()) refuse(name, "is no list of true and false");
+  const c10::List<bool> list = value.toBoolList();
+  if (list.size() == 1) return std::vector<bool>(count, list.get(0));
+  if (list.size() != count) refuse(name, fmt::format("holds {} flags, not {}", list.size(), count));
+  return {list.begin(), list.end()};
+}
+
+at::ScalarType Operands::dtype(std::string_view name) const {
+  const c10::IValue& value = at(name);
+  if (!value.isInt()) refuse(name, "is no dtype");
+  return value.toScalarType();
+}
+
+std::vector<at::Tensor> Operands::tensors(std::string_view name) const {
+  const c10::IValue& value = at(name);
+  if (!value.isTensorList()) refuse(name, "is no list of tensors");
+  return value.toTensorVector();
+}
+
 std::int64_t Operands::size(std::string_view name, std::int64_t dim) const {
   const auto sizes = tensor(name).sizes();
   const std::int64_t at = dim < 0 ? dim + static_cast<std::int64_t>(sizes.size()) : dim;
@@ -103,6 +124,12 @@ void Operands::have_elements(std::string_view name, std::int64_t count) const {
 
 void Operands::be_like(std::string_view name, std::string_view other) const {
   have_sizes(name, tensor(other).sizes());
+}
+
+void Operands::have_dtype(std::string_view name, at::ScalarType type) const {
+  if (!given(name) || tensor(name).scalar_type() == type) return;
+  refuse(name, fmt::format("is of {}, not of {}", at::toString(tensor(name).scalar_type()),
+                           at::toString(type)));
 }
 
 void Operands::lie_in(std::string_view name, std::int64_t value, std::int64_t least,

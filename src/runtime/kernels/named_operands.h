@@ -25,6 +25,10 @@ class Operands {
   double real(std::string_view name) const;
   bool flag(std::string_view name) const;
   std::vector<std::int64_t> integers(std::string_view name) const;
+  // `count` of them, as the argument lists them or one for all.
+  std::vector<bool> flags(std::string_view name, std::size_t count) const;
+  at::ScalarType dtype(std::string_view name) const;
+  std::vector<at::Tensor> tensors(std::string_view name) const;  // of an argument that is a list
   std::int64_t dims(std::string_view name) const { return tensor(name).dim(); }
   // The size of a dimension, counted from the end if negative; an input error if there is none.
   std::int64_t size(std::string_view name, std::int64_t dim) const;
@@ -34,6 +38,7 @@ class Operands {
   void have_sizes(std::string_view name, at::IntArrayRef sizes) const;
   void have_elements(std::string_view name, std::int64_t count) const;
   void be_like(std::string_view name, std::string_view other) const;
+  void have_dtype(std::string_view name, at::ScalarType type) const;
   // `value`, of argument `name`, is one of least … most.
   void lie_in(std::string_view name, std::int64_t value, std::int64_t least,
               std::int64_t most) const;
@@ -43,6 +48,7 @@ class Operands {
   // The same, or equal to `also`.
   void hold_or(std::string_view name, std::int64_t end, std::int64_t also) const;
   [[noreturn]] void refuse(std::string_view name, const std::string& what) const;
+  const c10::FunctionSchema& schema() const { return schema_; }
 
  private:
   const c10::IValue& at(std::string_view name) const;

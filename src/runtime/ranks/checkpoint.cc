@@ -44,12 +44,16 @@ void write(const std::string& path, Ranks& ranks, const CheckpointInfo& info) {
                                    {"graph", graph_hash(job)},
                                    {"seed", std::to_string(info.seed)},
                                    {"step", std::to_string(info.step)}};
+  bool asked = false;  // a rank, which has not answered
   try {
     tensors::write_tensors(path, metadata, forms, [&](const std::string& name) {
-      return ranks.get_where_it_speaks(ids.at(name));
+      asked = true;
+      at::Tensor value = ranks.get_where_it_speaks(ids.at(name));
+      asked = false;
+      return value;
     });
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kInput) throw;  // of a rank, not of the file
+    if (asked) throw;  // that rank failed, not the file
     throw Error(
         ErrorKind::kVerification,
         fmt::format("rank 0 ({}): step {} was not saved, the file of an earlier one is "

@@ -1,0 +1,204 @@
+"""Runs on a machine that has a GPU for a quarter of an hour, bare and without a network: python3 with
+PyTorch and what scripts/gpu/prepare.sh has put into out/gpu are all that it needs.
+
+    python3 scripts/gpu/kit.py right --out FOLDER    is it right?
+    python3 scripts/gpu/kit.py fast --out FOLDER     how fast is it?
+
+Each half takes --limit seconds at most (335). FOLDER gets steps.tsv (name, exit code, seconds, last
+line), log.txt (all that was said) and results.tgz, written anew after each step: what is there when
+the machine goes away is kept. --fake runs the same lines on CPUs, small. Ends with 0 if every step
+that there was time for did well, 1 if not, 2 on wrong usage.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from steps import Steps
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+ZOO = ("lenet5 resnet50 bert_large24 xlnet_large24 lstm_lm transformer6 gnmt4 mobilenet_v2 ncf "
+       "tensor_holography").split()  # fmt: skip
+TINY = "tiny_causal tiny_causal_odd tiny_mask tiny_mask_odd tiny_dropout tiny_head6".split()
+TINY_HALF = "tiny_causal tiny_head6 tiny_mask_odd".split()
+# What torch.cuda calls the cards that may be had, and their rows in configs/devices.json.
+CARDS = {"NVIDIA H100 80GB HBM3": "H100-SXM5-80GB", "NVIDIA H200": "H200-SXM5-141GB"}
+
+
+class Kit:
+    def __init__(self, options):
+        self.fake, self.folder = options.fake, options.kit.resolve()
+        self.site = Path(options.site)
+        if not list(self.folder.glob("*.whl")):
+            sys.exit(f"kit.py: {self.folder} holds no wheel: run scripts/gpu/prepare.sh first")
+        environment = os.environ | {
+            "HETEROG_KIT_FAKE": str(int(self.fake)), "PYTHONUNBUFFERED": "1",
+            "PYTHONPATH": f"{self.site}:{HERE}", "PYTHONDONTWRITEBYTECODE": "1",
+            "PATH": f"{self.site}/kit-bin:{os.environ['PATH']}",
+        }  # fmt: skip
+        self.steps = Steps(options.out, options.limit, environment)
+        self.results = self.steps.results
+        self.device = "CPU"
+
+    def python(self, script, *words):
+        return [sys.executable, str(HERE / script), *map(str, words)]
+
+    def prepare(self):
+        """The wheel, the command, and what the card is."""
+        self.steps.step("machine", 20, "nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.sm,clocks.mem "
+                        "--format=csv; nproc; free -g | sed -n 2p; ldd --version | sed -n 1p; true")  # fmt: skip
+        if not (self.site / "heterog").is_dir():
+            self.steps.step("install", 60, [
+                sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--no-compile",
+                "--no-cache-dir", "--target", str(self.site), *map(str, self.folder.glob("*.whl"))])  # fmt: skip
+        # The script that pip wrote is left out of --target's folder by some versions.
+        command = self.site / "kit-bin" / "heterog"
+        command.parent.mkdir(parents=True, exist_ok=True)
+        command.write_text(
+            f"#!/bin/sh\nexec {sys.executable} -c 'import heterog_command; heterog_command.main()' \"$@\"\n"
+        )
+        command.chmod(0o755)
+        self.steps.step("environment", 60, self.python("measure.py", "environment"))
+        self.steps.step("planners", 40, "heterog planners")
+        if not self.fake:
+            asked = [sys.executable, "-c", "import torch; print(torch.cuda.get_device_name(0))"]
+            name = subprocess.run(asked, capture_output=True, text=True).stdout.strip()
+            self.device = CARDS.get(name, name.removeprefix("NVIDIA ").replace(" ", "-") or "H100-SXM5-80GB")
+        self.steps.environment["HETEROG_KIT_DEVICE"] = self.device
+        for name, devices in {"one": [self.device], "mixed": [self.device, "CPU"],
+                              "shared": [self.device] * 2, "cpu": ["CPU", "CPU"]}.items():  # fmt: skip
+            machine = {"name": "here", "devices": [{"model": each, "count": 1} for each in devices],
+                       "fabric": {"kind": "switch", "link": "pcie5-staged"}}  # fmt: skip
+            self.cluster(name).write_text(
+                json.dumps({"format": "heterog-cluster", "version": 1, "name": name, "machines": [machine]})
+            )
+
+    def cluster(self, name) -> Path:
+        return self.results / f"{name}.json"
+
+    def graph(self, name) -> Path:
+        return self.folder / f"{name}.json.gz"
+
+    def verify(self, graph, cluster, planner, more="", batch=16) -> str:
+        devices = "" if self.fake else "--devices plan"
+        return f"heterog verify --graph {graph} --cluster {self.cluster(cluster)} --batch {batch} --planner {planner} {devices} {more}"
+
+    # -------------------------------------------------------------------------------- is it right?
+    def right(self):
+        single = "--dtype float32 --tolerance 2e-2"
+        zoo = ZOO[:3:2] if self.fake else ZOO
+        self.steps.many("one_gpu", 90, 8, [
+            self.verify(f"{name}-tiny", "one", "single", more) for more in ("", single) for name in zoo])  # fmt: skip
+        self.steps.many("attention", 60, 8, [
+            line for name in TINY for line in (
+                self.verify(self.graph(name), "one", "single"),
+                self.verify(self.graph(name), "one", "single", "--dtype float32 --tolerance 2e-3", 5))
+        ] + [self.verify(self.graph(name + "_bf16"), "one", "single", "--dtype float32 --tolerance 5e-2")
+             for name in TINY_HALF])  # fmt: skip
+        self.steps.many("gpu_and_cpu", 90, 8, [
+            self.verify(f"{name}-tiny", "mixed", planner) for name in zoo for planner in ("ev-ar", "cp-ps")
+        ] + [self.verify(self.graph(name), "mixed", "ev-ar", "--dtype float32 --tolerance 2e-3")
+             for name in ("tiny_mask", "tiny_dropout")
+        ] + [self.verify("bert_large24-tiny", "shared", planner) for planner in ("ev-ps", "gpipe")])  # fmt: skip
+        self.ranks_as_processes()
+        self.steps.step("client", 60, self.python("measure.py", "client"))
+        self.steps.step("discover", 30, f"heterog discover --out {self.results}/discovered.json")
+        train = f"heterog train --config {ROOT}/configs/train/small.json --set steps=2 --out {self.results}"
+        self.steps.step("train_cpu", 40, f"{train}/train_cpu")
+        if not self.fake:
+            self.steps.step("train_gpu", 60, f"{train}/train_gpu --gpu")
+            self.steps.step("memory_errors", 60, "compute-sanitizer --tool memcheck --target-processes all "
+                            + self.verify("lenet5-tiny", "one", "single", "--dtype float32 --tolerance 2e-3"))
+
+    def ranks_as_processes(self):
+        graph, job = "bert_large24-tiny", None
+        for cluster, planner in (("cpu", "ev-ar"), ("mixed", "ev-ar"), ("mixed", "ev-ps"),
+                                 ("shared", "ev-ar"), ("shared", "ev-ps")):  # fmt: skip
+            plan = self.results / f"{cluster}.{planner}.plan.json"
+            words = f"--graph {graph} --cluster {self.cluster(cluster)}"
+            job = f"heterog run {words} --plan {plan} --steps 10 --any-device"
+            self.steps.step(f"run_{cluster}_{planner}", 50,
+                            f"heterog plan {words} --batch 16 --planner {planner} --out {plan} && {job}")  # fmt: skip
+        if self.fake:
+            self.steps.step("losses", 20, self.python("table.py", "losses", self.results))
+            return
+        # Two processes on GPU 0. NCCL refuses a GPU that another rank of its host has: each gets a host
+        # of its own by name, and sockets of the loopback device between them.
+        job = (f"heterog run --graph {graph} --cluster {self.cluster('shared')} --plan "
+               f"{self.results}/shared.ev-ar.plan.json --steps 10 --any-device --timeout 25")  # fmt: skip
+        self.steps.step("run_nccl_on_one_gpu", 50, (
+            "export HETEROG_NCCL_ON_ONE_GPU=1 NCCL_SOCKET_IFNAME=lo NCCL_NET=Socket NCCL_P2P_DISABLE=1 "
+            "NCCL_SHM_DISABLE=1 NCCL_DEBUG=WARN MASTER_ADDR=127.0.0.1 MASTER_PORT=29511 WORLD_SIZE=2; "
+            f"RANK=1 LOCAL_RANK=1 NCCL_HOSTID=b {job} & RANK=0 LOCAL_RANK=0 NCCL_HOSTID=a {job}; code=$?; "
+            "wait $! && exit $code"))  # fmt: skip
+        self.steps.step("losses", 20, self.python("table.py", "losses", self.results))
+
+    # -------------------------------------------------------------------------------- how fast is it?
+    def speed(self, model, batch, half=""):
+        """Eager PyTorch with its baselines, the runtime, and the runtime that records every task."""
+        name = model + (f"_{half}" if half else "")
+        graph, plan, one = self.graph(name), self.results / f"{name}.plan.json", self.cluster("one")
+        self.steps.step(f"eager_{name}", 60, f"{sys.executable} {HERE}/measure.py eager {model} {batch} {half} "
+                        f"| tee {self.results}/eager_{name}.json; exit ${{PIPESTATUS[0]}}")  # fmt: skip
+        self.steps.step(f"plan_{name}", 20, f"heterog plan --graph {graph} --cluster {one} --batch {batch} "
+                        f"--planner single --out {plan}")  # fmt: skip
+        job = f"heterog run --graph {graph} --cluster {one} --plan {plan} --json"
+        for kind, more in (("run", "--steps 14 --no-measure"), ("recorded", f"--steps 8 --trace {self.results}/trace_{name}")):
+            self.steps.step(f"{kind}_{name}", 60, f"{job} {more} | tee {self.results}/{kind}_{name}.json "
+                            "| tail -c 300; exit ${PIPESTATUS[0]}")  # fmt: skip
+
+    def fast(self):
+        if self.fake:
+            self.speed("tiny_causal", 8, "bf16")
+            profile, graph = self.results / "tiny.profile.json", self.graph("tiny_causal")
+            self.steps.step("profile_in_steps", 60, f"heterog profile --graph {graph} --device CPU --in-steps "
+                            f"--slices 4,8 --repeat 3 --out {profile}")  # fmt: skip
+        else:
+            self.speed("gpt2", 8, "bf16")
+            self.speed("resnet50_channels_last", 128, "bf16")
+            self.speed("bert_large_no_dropout_tf32", 8)
+            self.speed("bert_large", 8, "bf16")
+            self.steps.step("table_so_far", 20, self.python("table.py", "steps", self.results))
+            graph, profile = self.graph("gpt2_bf16"), self.results / "gpt2.profile.json"
+            self.steps.step("profile_in_steps", 50, f"heterog profile --graph {graph} --device {self.device} --in-steps "
+                            f"--slices 4,16 --repeat 7 --out {profile}")  # fmt: skip
+            self.steps.step("plan_by_profile", 20, f"heterog plan --graph {graph} --cluster {self.cluster('one')} "
+                            f"--batch 8 --planner single --profile {profile} --out {self.results}/gpt2.by_profile.json")  # fmt: skip
+        self.steps.step("trace", 60, self.python("measure.py", "trace", self.results))
+        self.steps.step("shares", 60, [sys.executable, "-m", "torch.distributed.run", "--standalone",
+                                       "--nproc-per-node", "2", str(HERE / "measure.py"), "shares"])  # fmt: skip
+        if not self.fake:
+            # Samples for configs/calibration: operators one by one, for so many seconds.
+            for name in ("resnet50_channels_last_bf16", "gpt2_bf16"):
+                self.steps.step(f"operators_{name}", 35, f"heterog profile --graph {self.graph(name)} --device {self.device} "
+                                f"--slices 8,32 --repeat 5 --limit 28 --out {self.results}/operators_{name}.json")  # fmt: skip
+            self.speed("resnet50", 64)
+            self.speed("gpt2_tf32", 8)
+        print(self.steps.step("table", 20, self.python("table.py", "steps", self.results)).said)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("half", choices=["right", "fast"])
+    parser.add_argument("--out", required=True, type=Path)
+    parser.add_argument("--kit", type=Path, default=ROOT / "out" / "gpu", help="what prepare.sh has filled")
+    parser.add_argument("--limit", type=float, default=335, help="seconds (335)")
+    parser.add_argument("--site", default="/tmp/heterog-site", help="where the wheel is installed")
+    parser.add_argument("--fake", action="store_true", help="on CPUs, small")
+    kit = Kit(parser.parse_args())
+    try:
+        kit.prepare()
+        getattr(kit, sys.argv[1])()
+    finally:
+        kit.steps.close()
+    failed = kit.steps.failed()
+    print(f"{len(kit.steps.rows) - len(failed)} steps passed, {len(failed)} failed" + (": " if failed else "") + ", ".join(failed))
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""The tables of the GPU kit: losses of runs side by side; measured steps beside eager and predicted.
+
+    table.py losses RESULTS    every run of one graph from one seed has the same losses; else code 1
+    table.py steps RESULTS
+RESULTS: the folder of kit.py's results.
+"""
+
+import contextlib
+import json
+import re
+import sys
+from pathlib import Path
+
+# Losses of float32 in other orders of sums, after ten steps.
+TOLERANCE = 5e-3
+
+
+def losses(folder: Path) -> int:
+    runs = {}
+    for path in sorted(folder.glob("run_*.txt")):
+        found = re.findall(r"^step \d+: loss (\S+),", path.read_text(), re.MULTILINE)
+        runs[path.stem] = [float(loss) for loss in found]
+    if "run_cpu_ev-ar" not in runs or not runs["run_cpu_ev-ar"]:
+        print("the run on CPUs, which others are compared with, has no losses")
+        return 1
+    expected, worst = runs["run_cpu_ev-ar"], 0.0
+    for name, values in runs.items():
+        if not values:
+            print(f"{name:28} has no losses")
+            worst = float("inf")
+            continue
+        off = max(abs(a - b) / abs(b) for a, b in zip(values, expected))
+        worst = max(worst, off)
+        print(f"{name:28} {values[0]:.6f} … {values[-1]:.6f}, {len(values)} steps, off by {off:.1e}")
+    print(f"{len(runs)} runs, worst {worst:.1e}, allowed {TOLERANCE:.0e}")
+    return int(worst > TOLERANCE)
+
+
+def last_json(path: Path) -> dict:
+    """The last line that is whole, or the file as one; {} where there is neither."""
+    with contextlib.suppress(OSError):
+        text = path.read_text()
+        for part in [text, *reversed(text.splitlines())]:
+            with contextlib.suppress(ValueError):
+                return json.loads(part)
+    return {}
+
+
+def steps(folder: Path) -> int:
+    columns = ("eager", "+copy", "ahead", "compile", "graph", "heterog", "/eager", "recorded", "predicted", "/pred.",
+               "GB", "pred. GB", "eager GB")  # fmt: skip
+    print(f"{'model, ms a step':28}" + "".join(f"{name:>10}" for name in columns))
+    for path in sorted(folder.glob("eager_*.json")):
+        name = path.stem.removeprefix("eager_")
+        eager, run, recorded = (last_json(folder / f"{kind}_{name}.json") for kind in ("eager", "run", "recorded"))
+        memory = (recorded.get("memory") or [{}])[0]
+        ms = 1e3 * run.get("median_step_seconds", 0)
+        cells = (
+            eager.get("ms"), eager.get("copy_ms"), eager.get("ahead_ms"), eager.get("compiled_ms"),
+            eager.get("cuda_graph_ms"), ms, ms / eager["copy_ms"] if eager.get("copy_ms") else None,
+            1e3 * recorded.get("median_step_seconds", 0), 1e3 * run.get("predicted_step_seconds", 0),
+            run.get("measured_over_predicted"), memory.get("measured", {}).get("peak_bytes", 0) / 1e9,
+            memory.get("predicted", {}).get("peak_bytes", 0) / 1e9, eager.get("peak_bytes", 0) / 1e9,
+        )  # fmt: skip
+        print(f"{name:28}" + "".join(f"{cell:10.2f}" if cell else f"{'-':>10}" for cell in cells))
+        for key in ("compiled_error", "cuda_graph_error"):
+            if key in eager:
+                print(f"  {key.replace('_', ' ')}: {eager[key]}")
+    return 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    sys.exit({"losses": losses, "steps": steps}[sys.argv[1]](Path(sys.argv[2])))

@@ -1,0 +1,71 @@
+// The best of what an oracle was asked about is kept, whatever whoever asked made of it.
+#include "oracle/best_seen.h"
+
+#include <gtest/gtest.h>
+
+#include "oracle/simulated_oracle.h"
+#include "planner/baselines.h"
+#include "planner/portfolio.h"
+#include "planner/problems.h"
+
+namespace heterog::oracle {
+namespace {
+
+using planner::even_all_reduce;
+using planner::even_ps;
+using planner::load_test_problem;
+using planner::single_device;
+
+TEST(BestSeen, IsTheBestThatWasAskedAbout) {
+  const auto problem = load_test_problem("vgg19-tiny", "heterog-4gpu", 16);
+  ThreadPool threads(2);
+  SimulatedOracle simulator(*problem, threads);
+  BestSeen oracle(simulator);
+  EXPECT_FALSE(oracle.best());
+  const std::vector<compiler::Strategy> strategies = {
+      single_device(*problem, DeviceId(3)), even_all_reduce(*problem), even_ps(*problem),
+      single_device(*problem, DeviceId(0))};
+  const std::vector<Measured> measured = oracle.measure(strategies);
+  EXPECT_EQ(oracle.evaluations(), 4);
+  for (const Measured& one : measured) {
+    EXPECT_FALSE(better(one.evaluation, oracle.best()->evaluation));
+  }
+  const Measured again = simulator.measure({&oracle.best()->strategy, 1})[0];
+  EXPECT_EQ(again.evaluation.step, oracle.best()->evaluation.step);
+  // What is worse does not take its place.
+  oracle.measure(std::span(strategies).subspan(0, 1));
+  EXPECT_EQ(oracle.best()->evaluation.step, again.evaluation.step);
+  const auto ordered = oracle.improve_order(oracle.best()->strategy, 4);
+  if (ordered && better(ordered->measured.evaluation, again.evaluation)) {
+    EXPECT_EQ(oracle.best()->evaluation.step, ordered->measured.evaluation.step);
+  }
+}
+
+// Whenever a search is cut off, what is left is the best of what it had simulated; left alone, what
+// it returns.
+TEST(BestSeen, IsLeftOfASearchThatIsCutOff) {
+  const auto problem = load_test_problem("vgg19-tiny", "heterog-4gpu", 16);
+  ThreadPool threads(1);
+  int left = 0;
+  const auto best_after = [&](int plans) {
+    left = plans;
+    SimulatedOracle simulator(*problem, threads, {}, [&] { return --left < 0; });
+    BestSeen oracle(simulator);
+    planner::PlannerContext context{.oracle = oracle, .rng = Rng(0)};
+    try {
+      const planner::PlannerResult found = planner::best_plan(context, {});
+      EXPECT_EQ(oracle.best()->evaluation.step, found.evaluation.step);
+    } catch (const Error& error) {
+      EXPECT_STREQ(error.what(), "stopped by the caller");
+    }
+    return oracle.best() ? oracle.best()->evaluation : Evaluation{};
+  };
+  EXPECT_EQ(best_after(1).step, 0);  // its first call had not returned
+  const Evaluation early = best_after(60);
+  const Evaluation late = best_after(1'000'000);
+  EXPECT_TRUE(early.feasible);
+  EXPECT_TRUE(better(late, early));
+}
+
+}  // namespace
+}  // namespace heterog::oracle
