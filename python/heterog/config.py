@@ -24,7 +24,7 @@ class RunnerConfig:
                     that is found in one shot
     budget          seconds to go on planning
     evaluations     or so many simulated plans: the same plan every time
-    policy          checkpoint of planners with a policy; None: the shipped one
+    policy          checkpoint of planner "policy"; None: the shipped one
     profile         measured costs (`heterog profile`): a file, or a list, one a type of device
     collectives     "per-device": all-reduces of disjoint devices may overlap; "serial": none may
     accumulate      micro-batches of a step, over which gradients are accumulated

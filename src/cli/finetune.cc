@@ -16,6 +16,7 @@
 #include "cli/verbs.h"
 #include "explain/simulation.h"
 #include "oracle/simulated_oracle.h"
+#include "planner/portfolio.h"
 #include "policy/api.h"
 #include "policy/train_log_io.h"
 
@@ -36,17 +37,19 @@ struct FinetuneVerbOptions {
   bool gpu = false;
 };
 
-// What the tuned policy proposes, its best find first, through the planner of `heterog plan`.
+// Its best find, and what it now proposes, through the planner of `heterog plan`.
 planner::PlannerResult plan_with(const policy::FinetuneResult& tuned, std::uint64_t seed,
                                  oracle::Oracle& oracle) {
   planner::PlannerContext context{.oracle = oracle, .rng = Rng(seed)};
-  const planner::Proposer propose = [&](oracle::BatchEvaluator& evaluator, int count) {
-    std::vector<compiler::Strategy> strategies =
-        policy::propose(tuned.policy, evaluator, count - 1, context.rng.split(1));
-    strategies.insert(strategies.begin(), tuned.strategy);
-    return strategies;
-  };
-  return planner::best_plan(context, propose);
+  constexpr int kMore = 7;  // beside the most likely one
+  planner::PortfolioOptions options{.given_by = "policy"};
+  options.given.push_back(tuned.strategy);
+  oracle::BatchEvaluator evaluator(oracle);
+  for (compiler::Strategy& one :
+       policy::propose(tuned.policy, evaluator, kMore, context.rng.split(1))) {
+    options.given.push_back(std::move(one));
+  }
+  return planner::best_plan(context, options);
 }
 
 // What fine-tuning found, where the search after it is stopped, or was before it began.

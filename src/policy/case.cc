@@ -83,10 +83,6 @@ compiler::OrderPolicy find_order(oracle::BatchEvaluator& evaluator, const std::s
   return best;
 }
 
-space::ActionTable action_table(const TrainConfig& config) {
-  return config.actions == "sets" ? space::ActionTable::kSets : space::ActionTable::kHeterog;
-}
-
 Case make_case(std::string name, std::unique_ptr<const cost::Problem> problem,
                compiler::OrderPolicy order, space::ActionTable actions) {
   Case c{.name = std::move(name), .problem = std::move(problem), .space = nullptr, .features = {}};

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "space/action_space.h"
 
 namespace heterog::policy {
 
@@ -110,6 +111,11 @@ enum class RandomStream : std::uint64_t {
 };
 inline Rng random_stream(const TrainConfig& config, RandomStream purpose) {
   return Rng(static_cast<std::uint64_t>(config.seed)).split(static_cast<std::uint64_t>(purpose));
+}
+
+// What the policy chooses among for each group.
+inline space::ActionTable action_table(const TrainConfig& config) {
+  return config.actions == "sets" ? space::ActionTable::kSets : space::ActionTable::kHeterog;
 }
 
 // Columns of what a network reads of the incumbent: of a device busy and memory

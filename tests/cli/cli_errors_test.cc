@@ -156,7 +156,8 @@ TEST_F(Errors, ACheckpointOfAnotherFeatureVersion) {
   replace(",\"version\":\"2\"", ",\"version\":\"1\"");
   replace("\"feature_version\":\"3\"", "\"feature_version\":\"9\"");
   const std::string old = write("old.ckpt", text);
-  expect_refused(plan(kGraph, kCluster) + " --policy " + old, {"old.ckpt", "feature"});
+  expect_refused(plan(kGraph, kCluster) + " --planner policy --policy " + old,
+                 {"old.ckpt", "feature"});
 }
 
 TEST_F(Errors, APlanOfAnotherGraphOrCluster) {
@@ -229,6 +230,8 @@ TEST_F(Errors, UnknownOptionsVerbsAndPlanners) {
   expect_refused(
       "compare " + kTiny + " --planner ev-ar:order=fife",
       {"planner ev-ar: option order", "did you mean fifo?", "better, rank, rank-queued or fifo"});
+  expect_refused("plan " + kTiny + " --policy tuned.ckpt --out " + path("p"),
+                 {"--policy: given beside --planner portfolio", "expected --planner policy"});
   expect_refused("planners policyy", {"did you mean policy?"});
   expect_refused("train --config configs/train/small.json --set stpes=3 --out " + path("t"),
                  {"stpes", "did you mean steps?"});
