@@ -11,9 +11,11 @@ from heterog.given import Devices, LossFunction, MakeInputs, Model, Optimizer
 from heterog.lengths import makers_of
 from heterog.native import load_library
 from heterog.planning import make_files
+from heterog.progress import say_once
 from heterog.runner import Runner
 from heterog.samples import input_names
-from heterog.step import export_training_step
+from heterog.step import TrainingStep, export_training_step
+from heterog.untraced import Untraced
 
 
 def get_runner(
@@ -53,14 +55,15 @@ def get_runner(
         trained = [p for p in built.parameters() if p.requires_grad]
         trainer = _made("optimizer", optimizer, trained)
     makers = makers_of(make_inputs)
-    steps = [
-        export_training_step(
+
+    def export(number: int, batches: tuple[int, ...] | None, **others) -> TrainingStep:
+        return export_training_step(
             built,
-            maker,
+            makers[number],
             loss_fn,
             trainer,
             config.name,
-            batches=config.batches,
+            batches=batches,
             batch=config.batch,
             dropout=config.dropout,
             double=config.double,
@@ -74,14 +77,19 @@ def get_runner(
             loss_scaling=config.loss_scaling,
             momentum_input=config.momentum_input,
             fused_update=config.fused_update,
-            check=config.check,
             cache=None if config.cache is False else config.folder,
+            **others,
         )
-        for maker in makers
-    ]
+
+    steps = [export(i, config.batches, check=config.check) for i in range(len(makers))]
+    if config.check is not False:
+        for step in steps:
+            if step.checked.startswith("not checked"):
+                say_once(f"{config.name}: the exported step is {step.checked}")
     files = make_files(steps, device_info, config)
     names = input_names(loss_fn, makers[0])
-    return Runner(built, trainer, makers, names, steps, files, config)
+    untraced = Untraced(steps, lambda number, batches: export(number, batches, check=False))
+    return Runner(built, trainer, makers, names, steps, files, config, untraced)
 
 
 def _made(what: str, function, *arguments):

@@ -28,6 +28,7 @@ from heterog.outputs import outputs_of
 from heterog.planning import RunFiles
 from heterog.runner_process import Fate, end_with_process, native_options
 from heterog.step import TrainingStep, held_tensors
+from heterog.untraced import Untraced
 
 
 class Runner:
@@ -46,6 +47,7 @@ class Runner:
         steps: list[TrainingStep],
         files: RunFiles,
         config: RunnerConfig,
+        untraced: Untraced,
     ):
         step, graph = steps[0], steps[0].graph
         self.model = model
@@ -73,7 +75,7 @@ class Runner:
             raise HeterogError(
                 f"config: batch {config.batch} given, {files.plan} is for batch {self.batch}"
             )
-        self._lengths = Lengths(steps, names, self.batch)
+        self._lengths = Lengths(steps, names, self.batch, untraced.check)
         self._own: dict[tuple[int, int], list[tuple[int, int]]] = {}  # what ranks here read
         self._graphs = [each.graph for each in steps]
         self._last: tuple[int, int] | None = None  # graph and samples of the last step

@@ -102,6 +102,7 @@ class How:
     answers: Answers | None = None  # to questions about data
     compiling: bool = True  # models are told that they are traced
     symbolic: SymbolicBatch | None = None  # sizes follow a symbol
+    second: bool = False  # the step after one whose attributes the model has kept
 
 
 class WithoutGradient(Exception):
@@ -159,8 +160,9 @@ def trace_once(call: TraceCall, recorder: Recorder, how: How) -> Trace:
 
     results: list[Result] = []
 
-    def step(*flat):
-        return _step(spec, slots, flat, recorder, results, decisions, how.compiling)
+    def step(*flat, kept=None):
+        kept = kept or _same_attributes(spec.model)
+        return _step(spec, slots, flat, recorder, results, decisions, how.compiling, kept)
 
     table = decomposition_table() | spec.decompositions
     try:
@@ -168,8 +170,12 @@ def trace_once(call: TraceCall, recorder: Recorder, how: How) -> Trace:
             fx_traceback.preserve_node_meta(),
             enable_python_dispatcher(),
             contextlib.nullcontext() if symbolic is None else symbolic.watched(),
+            _same_attributes(spec.model) if how.second else contextlib.nullcontext(),
         ):
             recorder.write()
+            if how.second:
+                with mode:
+                    step(*arguments, kept=contextlib.nullcontext())
             first = _make_fx(step, table)(*arguments)
     except (ExportError, OpenDecision, WithoutGradient):
         raise
@@ -254,8 +260,9 @@ def _make_fx(function, table):
     return lazily
 
 
-def _step(spec, slots, flat, recorder, results, decisions, compiling):
-    """The function that is traced: loss, gradients, next buffers."""
+def _step(spec, slots, flat, recorder, results, decisions, compiling, kept):
+    """The function that is traced: loss, gradients, next buffers. `kept`: around it, what becomes of
+    attributes that the model changes."""
     # A copy of each, so that in-place writes never reach the arguments themselves.
     values = dict(zip(slots, flat, strict=True))
     inputs = [tensor for slot, tensor in values.items() if slot.role == "input"]
@@ -278,7 +285,7 @@ def _step(spec, slots, flat, recorder, results, decisions, compiling):
         draws,
         draws.states(),
         _compiling() if compiling else contextlib.nullcontext(),
-        _same_attributes(spec.model),
+        kept,
         _reparametrize_module(spec.model, in_module, tie_weights=True),
         _replaced_attributes(spec, held),
         recorder.modules(spec.model),

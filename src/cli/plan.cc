@@ -154,7 +154,7 @@ int run_plan(const PlanOptions& options, const Caller& caller) {
       devices_used(oracle, found.strategy, simulated, compile_options(options.problem));
   std::optional<WhatFits> fits;
   if (!simulated.result.feasible()) {
-    fits = what_fits(*problem, options.problem, loaded.smallest_batch, caller.stopped);
+    fits = what_fits(*problem, options.problem, loaded.known, caller.stopped);
   }
   if (options.common.json) {
     OrderedJson json = explain::simulation_json(*problem, simulated);
