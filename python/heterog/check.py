@@ -11,6 +11,7 @@ from torch.utils.flop_counter import flop_registry
 
 from heterog import attention_reference
 from heterog.autocast import autocast
+from heterog.batch_norm import in_one_process
 from heterog.draws import BY_COUNTER
 from heterog.dropout import without_dropout
 from heterog.errors import ExportError
@@ -283,6 +284,7 @@ class _Eager:
             with (
                 FixedDraws(drops),
                 contextlib.nullcontext() if drops else without_dropout(self.model),
+                in_one_process(),
             ):
                 masters = self.checked.masters if own else None
                 with (

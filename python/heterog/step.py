@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 import torch
 
 import heterog.version
-from heterog.batch_norm import batch_norm_decompositions, check_exact
+from heterog.batch_norm import batch_norm_decompositions, check_exact, is_synchronised
 from heterog.check import Checked, check_step
 from heterog.clean import clean
 from heterog.constants import constant_values
@@ -122,7 +122,8 @@ def export_training_step(
     gradient_norm  the global 2-norm of the gradients, before they are clipped, is an output too
     batch_norm   "exact": batch normalisation in training mode takes the statistics of the whole
                  batch however it is sliced, at the price of four small all-reduces for each;
-                 "per-slice": those of each slice, as data parallelism elsewhere
+                 "per-slice": those of each slice, as data parallelism elsewhere, unless the model
+                 has an nn.SyncBatchNorm, which means "exact"
     attention    "one": scaled_dot_product_attention is one operator, forward and backward, whose
                  scores are never kept; "math": written out
     momentum_input  the momentum (of some optimizers the first of `betas`) becomes an input of the
@@ -181,6 +182,8 @@ def _export(
     )  # fmt: skip
     phase("builds the model")
     built = _build(model)
+    if is_synchronised(built):
+        options = replace(options, exact=True)
     trained = [n for n, p in built.named_parameters() if p.requires_grad]
     if not trained:
         raise ExportError(
@@ -194,7 +197,7 @@ def _export(
     decompositions |= batch_norm_decompositions(options.exact)
     spec = StepSpec(
         built, loss_fn, options.autocast, trained, held, attributes, decompositions,
-        options.attention, dropout, options.scaling is not None, options.masters,
+        options.attention, dropout, options.scaling is not None, options.masters, options.exact,
     )  # fmt: skip
     ladder = [tuple(batches)] if batches is not None else default_batches(batch)
     job = _Job(name, model, spec, Samples(make_inputs), ladder, update, options, check)

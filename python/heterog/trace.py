@@ -6,6 +6,7 @@ second pass, which records the first through functionalisation and keeps views a
 """
 
 import contextlib
+import logging
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -20,6 +21,7 @@ from torch.nn.utils.stateless import _reparametrize_module
 from heterog.assertions import Answers
 from heterog.attention import attention_as
 from heterog.autocast import autocast
+from heterog.batch_norm import cumulative_averages, in_one_process
 from heterog.constants import lift_constants, same_values
 from heterog.decisions import Decisions, OpenDecision
 from heterog.decompositions import decomposition_table, recurrent_dropout
@@ -81,6 +83,7 @@ class StepSpec:
     dropout: bool = True
     scaled: bool = False  # the loss, by the buffer loss_scale/scale, before it is differentiated
     masters: Masters | None = None  # parameters are computed with in half precision
+    exact: bool = False  # batch normalisation, by the statistics of the whole batch
 
 
 @dataclass(frozen=True)
@@ -169,6 +172,7 @@ def trace_once(call: TraceCall, recorder: Recorder, how: How) -> Trace:
         with (
             fx_traceback.preserve_node_meta(),
             enable_python_dispatcher(),
+            _without_log(),
             contextlib.nullcontext() if symbolic is None else symbolic.watched(),
             _same_attributes(spec.model) if how.second else contextlib.nullcontext(),
         ):
@@ -293,6 +297,8 @@ def _step(spec, slots, flat, recorder, results, decisions, compiling, kept):
         attention_as(spec.attention, spec.dropout),
         _without_libraries_of_cpus(),
         recurrent_dropout(),
+        in_one_process(),
+        cumulative_averages(spec.exact),
     ):
         with autocast(spec.autocast), inputs_narrowed(spec.model, spec.masters), decisions:
             loss, beside = loss_and_outputs(spec.loss_fn(spec.model, *inputs))
@@ -393,6 +399,23 @@ def _without_libraries_of_cpus():
             yield
     finally:
         torch._C._set_mkldnn_enabled(before)
+
+
+@contextlib.contextmanager
+def _without_log():
+    """Where a model stops, PyTorch logs its own frames at every call; what is raised says it."""
+    loggers = [logging.getLogger(f"torch.{name}") for name in _LOGGERS]
+    before = [logger.disabled for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.disabled = True
+        yield
+    finally:
+        for logger, disabled in zip(loggers, before, strict=True):
+            logger.disabled = disabled
+
+
+_LOGGERS = ("_subclasses.fake_tensor", "fx.experimental.symbolic_shapes")
 
 
 @contextlib.contextmanager
