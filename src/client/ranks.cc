@@ -162,10 +162,11 @@ const graph::ModelGraph& Ranks::prepare(const Form& form) {
            "graph {}: the runner has {}", form.graph, steps_.size());
   const Step& step = steps_[static_cast<std::size_t>(form.graph)];
   if (!is_own(form) && !others_.contains(form)) {
-    VALIDATE(form.samples >= step.smallest_batch,
-             "batch {}: {} is known to hold from {} samples on, the least that it was traced at; take "
-             "a larger batch, or export it with smaller --batches",
-             form.samples, printable(step.file, 400), step.smallest_batch);
+    VALIDATE(
+        form.samples >= step.smallest_batch,
+        "batch {}: {} is known to hold from {} samples on, the least that it was traced at; take "
+        "a larger batch, or export it with smaller --batches",
+        form.samples, printable(step.file, 400), step.smallest_batch);
     const auto problem = compiler::at_batch(*step.problem, form.samples);
     Other made{.plan = compiler::rescaled(*problem, loaded_.simulated.plan)};
     made.job =

@@ -55,8 +55,8 @@ void recompute_in_blocks(const cost::Problem& problem, std::vector<Strategy>& st
 
 class Tries {
  public:
-  Tries(const cost::Problem& problem, const loading::ProblemOptions& options, const graph::KnownBatches& known,
-        std::function<bool()> stopped)
+  Tries(const cost::Problem& problem, const loading::ProblemOptions& options,
+        const graph::KnownBatches& known, std::function<bool()> stopped)
       : problem_(problem), options_(options), known_(known), stopped_(std::move(stopped)) {}
 
   // The batch itself where it fits in this way, else the largest that does.

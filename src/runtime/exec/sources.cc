@@ -35,8 +35,9 @@ bool is_one_of(std::string_view name, std::initializer_list<std::string_view> na
   return std::ranges::find(names, name) != names.end();
 }
 
-// Whether an operator may be given the label that a loss leaves out: comparisons, which find it, and
-// those that choose by what these found. Others (gather, one_hot, arithmetic) would compute with it.
+// Whether an operator may be given the label that a loss leaves out: comparisons, which find it,
+// and those that choose by what these found. Others (gather, one_hot, arithmetic) would compute
+// with it.
 bool knows_left_out(std::string_view type) {
   return is_one_of(plain_name(type), {"eq", "ne", "lt", "le", "gt", "ge", "where", "masked_fill"});
 }
