@@ -226,7 +226,7 @@ int run_plan(const PlanOptions& options, const Caller& caller) {
   }
   std::optional<WhatFits> fits;
   if (!simulated.result.feasible()) {
-    fits = what_fits(*problem, options.problem, loaded.smallest_batch, caller.stopped);
+    fits = what_fits(*problem, options.problem, loaded.known, caller.stopped);
   }
   if (options.common.json) {
     OrderedJson json = plan_json(*problem, found, simulated, orders, plan_seconds);
