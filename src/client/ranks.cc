@@ -123,7 +123,7 @@ Ranks::Ranks(const RanksOptions& options, bool one_rank)
     auto graph = std::make_shared<const graph::ModelGraph>(std::move(file.graph));
     runtime::check_operators(*graph, path);
     runtime::check_results(
-        *graph, runtime::checked_batches(loaded_.problem->batch, file.smallest_batch), path);
+        *graph, runtime::checked_batches(loaded_.problem->batch, file.known.smallest()), path);
     steps_.push_back({compiler::with_graph(*loaded_.problem, std::move(graph), path), path,
                       file.known.smallest()});
   }

@@ -48,7 +48,7 @@ LoadedProblem load_problem_file(const ProblemOptions& options) {
   check_batch(options.batch, file.known, options.graph);
   auto graph = std::make_shared<const graph::ModelGraph>(std::move(file.graph));
   runtime::check_operators(*graph, options.graph);
-  runtime::check_results(*graph, runtime::checked_batches(options.batch, file.smallest_batch),
+  runtime::check_results(*graph, runtime::checked_batches(options.batch, file.known.smallest()),
                          options.graph);
   const cost::CalibratedModel analytic;
   const cost::ProfiledModel model(*graph, load_profiles(options, *cluster), analytic);
