@@ -99,7 +99,10 @@ TEST(Steps, AreAsLongAsThoseMeasured) {
   }
   EXPECT_NEAR(sum / static_cast<double>(sizes.size()), 0, 0.03);
   EXPECT_LT(median(sizes), 0.06);
-  for (const auto& [device, found] : errors) EXPECT_NEAR(median(found), 0, 0.1) << device;
+  for (const auto& [device, found] : errors) {
+    // One step is no median.
+    if (found.size() > 1) EXPECT_NEAR(median(found), 0, 0.1) << device;
+  }
 }
 
 }  // namespace
