@@ -130,8 +130,8 @@ std::int64_t parameter_count(const TrainConfig& config);
 inline constexpr std::int64_t kMaxParameters = std::int64_t{1} << 28;
 
 // Reads a config file (one that came with heterog by its name alone, too: "small"), then lays
-// `overrides` ("key", "value": JSON, or else a string) over it. Unknown keys and values out of range
-// are input errors.
+// `overrides` ("key", "value": JSON, or else a string) over it. Unknown keys and values out of
+// range are input errors.
 TrainConfig read_train_config(const std::string& given,
                               const std::vector<std::pair<std::string, std::string>>& overrides);
 TrainConfig parse_train_config(const std::string& text, const std::string& source);

@@ -172,9 +172,9 @@ TEST_F(ProfileVerb, OfABusyMachineIsRefused) {
   EXPECT_THAT(planned.err, HasSubstr("a whole step is off by -"));
   // Without --force the finished one is not taken: it is measured again.
   std::filesystem::rename(path("p.json"), path("p.json.partial"));
-  const Finished again = run("profile --graph " + std::string(kGraph) +
-                             " --slices 1,2,4 --repeat 1 --threads 1 --json --out " +
-                             path("p.json"));
+  const Finished again =
+      run("profile --graph " + std::string(kGraph) +
+          " --slices 1,2,4 --repeat 1 --threads 1 --json --out " + path("p.json"));
   if (again.code == 0) {
     EXPECT_EQ(json(again)["measured_now"], json(again)["operators"]);
   } else {
