@@ -9,6 +9,15 @@ if(torch_missing)
   message(FATAL_ERROR "PyTorch not found with ${HETEROG_PYTHON}: run scripts/setup.sh")
 endif()
 
+# Which PyTorch this build is for, for whoever loads its library (python/heterog/version.py).
+execute_process(
+  COMMAND ${HETEROG_PYTHON} -c "import importlib.metadata as m; print('.'.join(m.version('torch').split('.')[:2]))"
+  OUTPUT_VARIABLE torch_version OUTPUT_STRIP_TRAILING_WHITESPACE)
+if(HETEROG_CUDA)
+  string(APPEND torch_version "-cuda")
+endif()
+file(WRITE ${CMAKE_BINARY_DIR}/torch-version "${torch_version}\n")
+
 # The wheel's include folder also holds another version of fmt, which would hide the system's, that
 # spdlog is built with: only LibTorch's own folders are offered.
 set(torch_include ${CMAKE_BINARY_DIR}/libtorch)

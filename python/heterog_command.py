@@ -14,21 +14,38 @@ _PACKAGE = Path(__file__).resolve().parent / "heterog"
 _VERSION = _PACKAGE / "version.py"
 # Of the packages that torch for CUDA brings along; a build for CUDA calls them itself.
 _NVIDIA = ("nvidia/nccl/lib", "nvidia/cu13/lib")
+# The verbs in Python, which the program starts (src/cli/python_verbs.cc); they run without it, too.
+_VERBS = {"discover": "heterog.discover", "export": "heterog.export", "import-profile": "heterog.import_profile"}
 
 
-def wrong_torch() -> str:  # importlib.metadata reads the version without loading PyTorch
-    """Empty if the program can be started beside the installed PyTorch, else what is wrong."""
-    check = runpy.run_path(str(_VERSION))["wrong_torch"]
+def too_old() -> bool:
+    """Whether the exporter, too, does without the installed PyTorch."""
     try:
-        return check(importlib.metadata.version("torch"))
+        return bool(runpy.run_path(str(_VERSION))["too_old"](importlib.metadata.version("torch")))
     except importlib.metadata.PackageNotFoundError:
-        return "torch is not installed: pip install torch"
+        return True
 
 
-def program_environment() -> dict:
+def find_program() -> tuple[Path | None, str]:
+    """The program for the installed PyTorch; without one, what is wrong. importlib.metadata reads
+    the version without loading PyTorch."""
+    version = runpy.run_path(str(_VERSION))
+    built = version["libraries"](_PACKAGE)
+    if not built:
+        return None, f"{_PACKAGE} holds no program: install the wheel of scripts/build_wheel.sh"
+    try:
+        torch = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return None, "torch is not installed: pip install torch"
+    if wrong := version["too_old"](torch) or version["wrong_torch"](torch, built):
+        return None, wrong
+    return built[version["library_for"](torch, built)] / "heterog", ""
+
+
+def program_environment(folder: Path) -> dict:
     """What the program needs around it: LibTorch of the package torch, and what the wheel brings."""
     torch = importlib.util.find_spec("torch")
-    folders = [str(_PACKAGE / "lib")]
+    folders = [str(folder)]
     if torch is not None and torch.submodule_search_locations:
         root = Path(torch.submodule_search_locations[0])
         folders.append(str(root / "lib"))
@@ -38,12 +55,15 @@ def program_environment() -> dict:
 
 
 def main() -> None:
-    program = _PACKAGE / "bin" / "heterog"
-    if not program.is_file():
-        sys.exit(f"heterog: error: {program} is not there: install the wheel of scripts/build_wheel.sh")
-    if wrong := wrong_torch():
+    program, wrong = find_program()
+    # Verbs in Python run in this interpreter, unless told otherwise.
+    python = os.environ.get("HETEROG_PYTHON") or sys.executable
+    if program is None:
+        verb = sys.argv[1] if sys.argv[1:] else ""
+        if verb == "discover" or (verb in _VERBS and not too_old()):
+            words = [python, "-m", _VERBS[verb], *sys.argv[2:]]
+            return os.execve(python, words, os.environ | {"HETEROG_PYTHON": python})
         print(f"heterog: error: {wrong}", file=sys.stderr)
         sys.exit(2)
-    # Verbs in Python (src/cli/python_verbs.h) run in this interpreter.
-    own = {"HETEROG_PYTHON": os.environ.get("HETEROG_PYTHON") or sys.executable}
-    os.execve(program, [str(program), *sys.argv[1:]], program_environment() | own)
+    own = {"HETEROG_PYTHON": python}
+    return os.execve(program, [str(program), *sys.argv[1:]], program_environment(program.parent) | own)

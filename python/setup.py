@@ -1,6 +1,6 @@
 """Puts the library and the program of build/release into the wheel, with all that they read.
 
-Without a build, the wheel holds the exporter alone. HETEROG_BUILD names another build folder.
+Without a build, the wheel holds the exporter alone. HETEROG_BUILD names other build folders.
 """
 
 import os
@@ -14,10 +14,9 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 
 ROOT = Path(os.environ.get("HETEROG_ROOT", Path(__file__).resolve().parent.parent))
-BUILD = ROOT / os.environ.get("HETEROG_BUILD", "build/release")
-LIBRARY = BUILD / "lib" / "libheterog.so"
-PROGRAM = BUILD / "bin" / "heterog"
-BUILT = LIBRARY.is_file() and PROGRAM.is_file()
+# A build a version of PyTorch, separated by colons.
+BUILDS = [ROOT / build for build in os.environ.get("HETEROG_BUILD", "build/release").split(":")]
+BUILT = [build for build in BUILDS if (build / "lib/libheterog.so").is_file() and (build / "bin/heterog").is_file()]
 # What the program and README's commands read.
 SHIPPED = (
     "configs/*.json",
@@ -30,9 +29,9 @@ SHIPPED = (
 BROUGHT = ("libfmt.", "libspdlog.")
 
 
-def brought_libraries() -> list[Path]:
+def brought_libraries(program: Path) -> list[Path]:
     """Where the program finds them."""
-    lines = subprocess.run(["ldd", PROGRAM], capture_output=True, text=True, check=True).stdout
+    lines = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
     found = re.findall(r"^\s*(\S+) => (\S+)", lines, re.MULTILINE)
     return [Path(path) for name, path in found if name.startswith(BROUGHT)]
 
@@ -41,12 +40,15 @@ class WithPrograms(build_py):
     def run(self):
         super().run()
         if not BUILT:
-            print(f"warning: {BUILD} holds no build; this package can export, and run nothing")
+            print(f"warning: no build in {BUILDS}; this package can export, and run nothing")
             return
         folder = Path(self.build_lib) / "heterog"
-        for source in (LIBRARY, *brought_libraries()):
-            self.put(source, folder / "lib" / source.name, strip=True)
-        self.put(PROGRAM, folder / "bin" / "heterog", strip=True)
+        for build in BUILT:
+            # version.py finds them by this name.
+            own = folder / f"torch-{(build / 'torch-version').read_text().strip()}"
+            program = build / "bin/heterog"
+            for source in (build / "lib/libheterog.so", program, *brought_libraries(program)):
+                self.put(source, own / source.name, strip=True)
         for pattern in SHIPPED:
             for source in sorted(ROOT.glob(pattern)):
                 self.put(source, folder / source.relative_to(ROOT))

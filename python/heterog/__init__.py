@@ -1,40 +1,45 @@
-"""heterog: plans and runs synchronous training on devices that are not all alike."""
+"""heterog: plans and runs synchronous training on devices that are not all alike.
 
-import warnings
+What is named here is loaded when it is first used: `auto_shares` and what else is Python alone runs
+with versions of PyTorch that the exporter and the library do not (version.py).
+"""
 
-import torch
+import importlib
+from typing import TYPE_CHECKING, Any
 
-from heterog.checkpoint import Checkpoint, load_checkpoint
-from heterog.config import RunnerConfig
-from heterog.errors import (
-    ExportError,
-    HeterogError,
-    InputError,
-    InternalError,
-    NothingFits,
-    RunFailed,
-)
-from heterog.gradient_weights import weighted_gradients
-from heterog.loss_scaling import LossScaling
-from heterog.make_runner import get_runner
-from heterog.measured_shares import auto_shares
-from heterog.own_samples import ShareSampler
-from heterog.results import (
-    Comparison,
-    Explanation,
-    Plan,
-    Shares,
-    Simulation,
-    Verification,
-)
-from heterog.runner import Runner
-from heterog.step import TrainingStep, export_training_step
-from heterog.step_reports import StepCurves, StepLines
-from heterog.uneven import UnevenBatchSampler
-from heterog.uneven_trainer import uneven_trainer
-from heterog.verbs import compare, explain, plan, shares, simulate, verify
+from heterog.errors import raise_if_too_old
 from heterog.version import VERSION as __version__
-from heterog.version import wrong_torch
+
+if TYPE_CHECKING:
+    from heterog.checkpoint import Checkpoint, load_checkpoint
+    from heterog.config import RunnerConfig
+    from heterog.errors import (
+        ExportError,
+        HeterogError,
+        InputError,
+        InternalError,
+        NothingFits,
+        RunFailed,
+    )
+    from heterog.gradient_weights import weighted_gradients
+    from heterog.loss_scaling import LossScaling
+    from heterog.make_runner import get_runner
+    from heterog.measured_shares import auto_shares
+    from heterog.own_samples import ShareSampler
+    from heterog.results import (
+        Comparison,
+        Explanation,
+        Plan,
+        Shares,
+        Simulation,
+        Verification,
+    )
+    from heterog.runner import Runner
+    from heterog.step import TrainingStep, export_training_step
+    from heterog.step_reports import StepCurves, StepLines
+    from heterog.uneven import UnevenBatchSampler
+    from heterog.uneven_trainer import uneven_trainer
+    from heterog.verbs import compare, explain, plan, shares, simulate, verify
 
 __all__ = [
     "Checkpoint",
@@ -73,6 +78,39 @@ __all__ = [
     "weighted_gradients",
 ]
 
-# What needs no library goes on: auto_shares.
-if _wrong := wrong_torch(torch.__version__):
-    warnings.warn(f"{_wrong}; until then, what plans or runs is refused", stacklevel=2)
+# Which module has what: the imports above, for whoever runs this.
+_MODULES = {
+    "checkpoint": ("Checkpoint", "load_checkpoint"),
+    "config": ("RunnerConfig",),
+    "errors": ("ExportError", "HeterogError", "InputError", "InternalError", "NothingFits", "RunFailed"),
+    "gradient_weights": ("weighted_gradients",),
+    "loss_scaling": ("LossScaling",),
+    "make_runner": ("get_runner",),
+    "measured_shares": ("auto_shares",),
+    "own_samples": ("ShareSampler",),
+    "results": ("Comparison", "Explanation", "Plan", "Shares", "Simulation", "Verification"),
+    "runner": ("Runner",),
+    "step": ("TrainingStep", "export_training_step"),
+    "step_reports": ("StepCurves", "StepLines"),
+    "uneven": ("UnevenBatchSampler",),
+    "uneven_trainer": ("uneven_trainer",),
+    "verbs": ("compare", "explain", "plan", "shares", "simulate", "verify"),
+}
+_HOME = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'heterog' has no attribute '{name}'")
+    try:
+        module = importlib.import_module(f"heterog.{_HOME[name]}")
+    except ImportError as error:
+        raise_if_too_old(error)
+        raise
+    value = getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

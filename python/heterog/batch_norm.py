@@ -1,7 +1,11 @@
 """Batch normalisation written out: with running statistics always, as pointwise operators; exact
 training on request, as sums over the batch, so that slices normalise as one."""
 
+import contextlib
+from unittest import mock
+
 import torch
+from torch.nn.modules import batchnorm
 
 from heterog.errors import ExportError
 
@@ -44,6 +48,52 @@ def batch_norm_decompositions(exact: bool) -> dict:
         _aten._native_batch_norm_legit_no_training.default: without_training,
         _aten.native_batch_norm_backward.default: backward,
     }
+
+
+def is_synchronised(model: torch.nn.Module) -> bool:
+    """Whether a layer in training mode means the statistics of the whole batch, over all devices."""
+    return any(
+        isinstance(module, torch.nn.SyncBatchNorm) and module.training for module in model.modules()
+    )
+
+
+@contextlib.contextmanager
+def in_one_process():
+    """nn.SyncBatchNorm normalises what it is given: all of the batch, while a step is traced; by the
+    graph the devices are synchronised, not by the group of processes that the program may have made."""
+    with mock.patch.object(torch.distributed, "is_initialized", lambda: False):
+        yield
+
+
+@contextlib.contextmanager
+def cumulative_averages(exact: bool):
+    """Layers with momentum=None average over all steps: by 1 / n, for which PyTorch reads n, a tensor.
+    Here it stays a tensor. Statistics of slices are put together only when the step is over, and cannot
+    be computed with, so it takes those of the whole batch (`exact`)."""
+    plain = batchnorm._BatchNorm.forward
+
+    def forward(self, x):
+        averages = self.training and self.track_running_stats and self.running_mean is not None
+        if self.momentum is not None or not averages:
+            return plain(self, x)
+        if not exact:
+            raise ExportError(
+                f"{type(self).__name__}(momentum=None) averages its statistics over all steps, which "
+                "takes those of the whole batch: give batch_norm='exact', or the layer a momentum"
+            )
+        self._check_input_dim(x)
+        self.num_batches_tracked.add_(1)
+        mean, variance = torch.zeros_like(self.running_mean), torch.zeros_like(self.running_var)
+        result = torch.nn.functional.batch_norm(
+            x, mean, variance, self.weight, self.bias, True, 1.0, self.eps
+        )
+        with torch.no_grad():
+            for kept, now in ((self.running_mean, mean), (self.running_var, variance)):
+                kept.add_((now - kept) / self.num_batches_tracked.to(kept.dtype))
+        return result
+
+    with mock.patch.object(batchnorm._BatchNorm, "forward", forward):
+        yield
 
 
 def check_exact(step) -> None:

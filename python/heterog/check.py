@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -10,6 +11,7 @@ from torch.utils.flop_counter import flop_registry
 
 from heterog import attention_reference
 from heterog.autocast import autocast
+from heterog.batch_norm import in_one_process
 from heterog.draws import BY_COUNTER
 from heterog.dropout import without_dropout
 from heterog.errors import ExportError
@@ -25,15 +27,19 @@ from heterog.interpreter import (
     state_from_file,
 )
 from heterog.ir import SCALE
+from heterog.known_batches import holds_at
 from heterog.masters import Masters, inputs_narrowed, is_master
 from heterog.one_step import first_state, stand_in
 from heterog.optimizers import Update, momentum_of
 from heterog.outputs import GRADIENT_NORM, loss_and_outputs, outputs_of
 
 # A step of so many operations and elements takes a few seconds on two cores, in float64, together
-# with PyTorch's own; larger ones are checked when that is asked for.
+# with PyTorch's own. Of larger ones two steps of few samples are checked, in their own precision, if
+# those are not more than this; of still larger ones how a second step is traced.
 MOST_FLOPS = 2e10
 MOST_ELEMENTS = 5e7
+MOST_FLOPS_OF_FEW = 2e11
+MOST_ELEMENTS_OF_FEW = 2e8
 
 # Of the largest element. In float64 only the order of sums differs, which is some 1e-15, and 1e-8
 # where inputs of 1e7 are normalised; a graph that means something else is off by far more. In the
@@ -72,28 +78,44 @@ class _Unable(Exception):
     """PyTorch's own step cannot be run here; the text says why."""
 
 
-def check_step(graph: dict, checked: Checked, always: bool) -> str:
+def check_step(
+    graph: dict, checked: Checked, always: bool, second_alike: Callable[[], bool | None]
+) -> str:
     """Says what was compared, or why nothing was; an ExportError where a tensor differs.
 
-    `always`: whatever it costs, and an error where nothing can be compared.
+    `always`: whatever it costs, and an error where nothing can be compared. `second_alike`: whether a
+    second step runs the same operators as the first; None: that cannot be said.
     """
-    batches = check_batches(graph["traced_batches"])
+    batches = check_batches(graph["traced_batches"], graph["holds"])
     flops, elements = work(graph, sum(batches))
-    if not always and (flops > MOST_FLOPS or elements > MOST_ELEMENTS):
-        return (
-            f"not checked against PyTorch: {flops:.2g} operations and {elements:.2g} elements are "
-            "more than a few seconds; --check (check=True) does it all the same"
-        )
+    few = min(graph["traced_batches"])
     try:
-        return _compare(graph, checked, batches)
+        if always or (flops <= MOST_FLOPS and elements <= MOST_ELEMENTS):
+            return _compare(graph, checked, batches)
+        flops, elements = work(graph, 2 * few)
+        if flops <= MOST_FLOPS_OF_FEW and elements <= MOST_ELEMENTS_OF_FEW:
+            return _compare(graph, checked, [few, few], exactly=False)
     except _Unable as reason:
         if always:
             raise ExportError(f"check: {reason}") from reason
         return f"not checked against PyTorch: {reason}"
+    found = {
+        True: "; a second step is traced as the first",
+        False: "; what forward keeps in attributes makes a second step run other operators",
+        None: "",
+    }
+    return (
+        f"not checked against PyTorch: {flops:.2g} operations and {elements:.2g} elements of two steps "
+        f"of {few} samples are more than a few seconds{found[second_alike()]}; --check (check=True) "
+        "compares all the same"
+    )
 
 
-def _compare(graph: dict, checked: Checked, batches: list[int]) -> str:
+def _compare(graph: dict, checked: Checked, batches: list[int], exactly: bool = True) -> str:
+    """`exactly`: in float64, if the model can be run in it."""
     done = f"equal to PyTorch at batches {batches[0]} and {batches[1]}"
+    if batches[0] == batches[1]:
+        done = f"equal to PyTorch in two steps of {batches[0]} samples"
     drawn = {op["op"] for op in graph["ops"]} & BY_COUNTER
     aside = "" if checked.dropout else ", without dropout"
     if any(_drops(op) for op in graph["ops"]):
@@ -102,6 +124,8 @@ def _compare(graph: dict, checked: Checked, batches: list[int]) -> str:
         aside += ", numbers in place of random ones"
     exact = None
     try:
+        if not exactly:
+            raise _Unable
         _run_both(_in_double(graph, graph["dtype"]), checked, batches, torch.float64)
         return f"{done}, in float64{aside}"
     except _Computes as difference:
@@ -110,7 +134,7 @@ def _compare(graph: dict, checked: Checked, batches: list[int]) -> str:
         raise _refusal(difference) from difference
     except _Unable:
         # A model may insist on its own precision.
-        if graph["dtype"] == "float64":
+        if exactly and graph["dtype"] == "float64":
             raise
     try:
         _run_both(graph, checked, batches, getattr(torch, graph["dtype"]))
@@ -136,12 +160,14 @@ def _refusal(difference: _Differs) -> ExportError:
     )
 
 
-def check_batches(traced: list[int]) -> list[int]:
-    """An odd and an even batch size at which the step was not traced, and holds."""
+def check_batches(traced: list[int], holds: list) -> list[int]:
+    """An odd and an even batch size at which the step was not traced, and holds; of what it does not
+    hold for there may be none, and then of those that were traced."""
     least = max(min(traced), 4)
-    free = [b for b in range(least, least + 2 * len(traced) + 4) if b not in traced]
-    odd = next(b for b in free if b % 2)
-    return [odd, next(b for b in free if b % 2 == 0 and b > odd)]
+    free = [b for b in range(least, least + 100) if b not in traced and holds_at(holds, b)]
+    free = free or sorted(traced)
+    odd = next((b for b in free if b % 2), free[0])
+    return [odd, next((b for b in free if b % 2 == 0 and b > odd), odd)]
 
 
 def work(graph: dict, batch: int) -> tuple[float, float]:
@@ -258,6 +284,7 @@ class _Eager:
             with (
                 FixedDraws(drops),
                 contextlib.nullcontext() if drops else without_dropout(self.model),
+                in_one_process(),
             ):
                 masters = self.checked.masters if own else None
                 with (

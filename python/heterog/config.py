@@ -24,7 +24,7 @@ class RunnerConfig:
                     that is found in one shot
     budget          seconds to go on planning
     evaluations     or so many simulated plans: the same plan every time
-    policy          checkpoint of planners with a policy; None: the shipped one
+    policy          checkpoint of planner "policy"; None: the shipped one
     profile         measured costs (`heterog profile`): a file, or a list, one a type of device
     collectives     "per-device": all-reduces of disjoint devices may overlap; "serial": none may
     accumulate      micro-batches of a step, over which gradients are accumulated
@@ -53,7 +53,8 @@ class RunnerConfig:
     loss_scaling    a LossScaling or a dict of its fields; None: with float16 alone; False: never
     clip_norm       gradients are scaled to at most this global 2-norm
     gradient_norm   their global 2-norm, before that, is among Runner.outputs()
-    batch_norm      "exact": statistics of the whole batch; "per-slice": of each slice
+    batch_norm      "exact": statistics of the whole batch; "per-slice": of each slice, but
+                    for models with nn.SyncBatchNorm
     attention       "one": scaled_dot_product_attention is one operator; "math": written out
     momentum_input  the momentum is read at each step, as the learning rate is
     fused_update    Adam, AdamW and SGD by PyTorch's fused kernels

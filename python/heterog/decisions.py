@@ -16,6 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from heterog.assertions import Answers, AskedNumber
+from heterog.decompositions import gaussian_nll_loss
 from heterog.errors import ExportError
 from heterog.large_values import values_of, without_values
 
@@ -63,6 +64,8 @@ class Decisions(TorchFunctionMode):
         self._random: dict[int, torch.Tensor] = {}  # all that follows from random numbers
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func is torch.nn.functional.gaussian_nll_loss:
+            func = gaussian_nll_loss
         first = args[0] if args else None
         if func is _T.__bool__ and id(first) in self._compared:
             return self._decide(self._compared[id(first)][1])

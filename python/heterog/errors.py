@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from heterog.version import too_old
+
 
 class HeterogError(Exception):
     """A plan cannot be made or run, or was given what does not fit it.
@@ -20,7 +22,9 @@ class HeterogError(Exception):
         return super().__new__(_KINDS.get(code, InternalError) if cls is HeterogError else cls, message)
 
     def __init__(self, message: str = "", code: int | None = None):
-        super().__init__(" ".join(message.split()))
+        # What it quotes of files and names of others writes nothing else to a terminal.
+        line = " ".join(message.split())
+        super().__init__("".join(c if c.isprintable() else "?" for c in line))
         self.code = _code_of(type(self)) if code is None else code
         self.result = None
 
@@ -65,6 +69,14 @@ def _code_of(kind: type[HeterogError]) -> int:
         if issubclass(kind, known):
             return code
     return 2
+
+
+def raise_if_too_old(cause: ImportError) -> None:
+    """Something could not be imported: if PyTorch is older than what needs it, that is why."""
+    import torch
+
+    if wrong := too_old(torch.__version__):
+        raise InputError(wrong) from cause
 
 
 def unexpected(where: str, error: Exception) -> ExporterLimit:

@@ -27,6 +27,7 @@ class GradientWeights(Joinable):
         self._group = ddp_model.process_group
         self._sampler = sampler
         self._device = ddp_model.device
+        self.scale = 1  # what each rank's loss has been multiplied by already
         self._share: float | torch.Tensor | None = None  # of this rank in the global batch
         self._waiting = None  # the sum of counts that is still on its way
         self._fresh = False  # no communicated backward pass has used the share yet
@@ -55,7 +56,12 @@ class GradientWeights(Joinable):
             yield batch
 
     def start_batch(self, number: int) -> None:
-        """Sets the weight of batch `number` of the sampler's epoch."""
+        """Sets the weight of batch `number` of the sampler's epoch, by samples."""
+        own, total = self.sizes(number)
+        self.start(own, total=total)
+
+    def sizes(self, number: int) -> tuple[int, int]:
+        """Samples of this rank and of all in batch `number` of the sampler's epoch."""
         sizes = self._sampler.sizes(number)
         if self._at_outputs and 0 in sizes:
             raise ValueError(
@@ -63,7 +69,7 @@ class GradientWeights(Joinable):
                 "whose stand-in would enter the statistics of SyncBatchNorm: leave the last batch "
                 "out (drop_last=True)"
             )
-        self.start(sizes[self._sampler.rank], total=sum(sizes))
+        return sizes[self._sampler.rank], sum(sizes)
 
     def start(self, count, total=None) -> None:
         """Sets the weight of the next backward pass.
@@ -82,23 +88,18 @@ class GradientWeights(Joinable):
             share = self._quotient(count, total)
         else:
             share = None
-        if before is not None and (share is None or isinstance(share, torch.Tensor)):
-            raise RuntimeError(
-                "start: no backward pass of the model has used the weight of the batch before. To "
-                "accumulate gradients over several batches under no_sync(), multiply each loss by "
-                "its part of this rank's count, and start once with that count; or give "
-                "start(count, total) two numbers"
-            )
-        self._fresh = True
-        self._carried = None
-        self._share = share
-        if before is not None:
-            self._carry(before, share)
         if share is None:
             own = _scalar(count, self._device)
             whole = own.clone()
             work = dist.all_reduce(whole, group=self._group, async_op=True)
             self._waiting = (work, own, whole)
+            if before is not None:  # accumulated: gradients wait for the factor
+                share = self.share
+        self._fresh = True
+        self._carried = None
+        self._share = share
+        if before is not None:
+            self._carry(float(before), float(share))
 
     @property
     def share(self) -> float | torch.Tensor:
@@ -128,13 +129,13 @@ class GradientWeights(Joinable):
         return Join([self, self._model], **options)
 
     def _quotient(self, count, total):
-        alone = 1 / dist.get_world_size(self._group)
+        alone = 1 / dist.get_world_size(self._group) / self.scale
         if isinstance(count, torch.Tensor) or isinstance(total, torch.Tensor):
             count, total = _scalar(count, self._device), _scalar(total, self._device)
-            return torch.where(total == 0, alone, count / total)
+            return torch.where(total == 0, alone, count / total / self.scale)
         if not 0 <= count <= total:
             raise ValueError(f"start: count {count} of total {total}; expected 0 ≤ count ≤ total")
-        return count / total if total > 0 else alone
+        return count / total / self.scale if total > 0 else alone
 
     def _applied(self) -> float | torch.Tensor:
         """What buckets are multiplied by before they are summed."""

@@ -1,5 +1,7 @@
 """Steps of several lengths: which of the exported graphs a batch runs, and what it is given."""
 
+from collections.abc import Callable
+
 import torch
 
 from heterog.batches import Inputs
@@ -23,8 +25,17 @@ def makers_of(make_inputs) -> list:
 class Lengths:
     """The graphs of a runner, by the shapes of their inputs."""
 
-    def __init__(self, steps: list[TrainingStep], names: list[str], batch: int):
+    def __init__(
+        self,
+        steps: list[TrainingStep],
+        names: list[str],
+        batch: int,
+        check: Callable[[int, int], None],
+    ):
+        """`check`: of a graph's number and a number of samples, refuses those at which the model may
+        be another step."""
         self._steps = steps
+        self._check = check
         self._inputs = [Inputs(step.graph, names, batch) for step in steps]
         self._tables: list[dict[int, torch.Tensor]] = [{} for _ in steps]
 
@@ -32,12 +43,14 @@ class Lengths:
         """Graph, number of samples, and place in the graph → tensor."""
         graph = self._graph_of(given)
         samples, inputs = self._inputs[graph].of(given)
+        self._check(graph, samples)
         return graph, samples, inputs | self._tables[graph]
 
     def of_rows(self, given, samples: int, rows_of) -> tuple[int, dict[int, torch.Tensor]]:
         """Graph, and place in the graph → tensor, of a batch of so many samples of which the given
         one holds the rows that rows_of(graph) names."""
         graph = self._graph_of(given)
+        self._check(graph, samples)
         inputs = self._inputs[graph].of_rows(given, samples, rows_of(graph))
         return graph, inputs | self._tables[graph]
 

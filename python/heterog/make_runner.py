@@ -11,8 +11,10 @@ from heterog.given import Devices, LossFunction, MakeInputs, Model, Optimizer
 from heterog.lengths import makers_of
 from heterog.native import load_library
 from heterog.planning import make_files
-from heterog.runner import Runner
-from heterog.step import export_training_step
+from heterog.progress import say_once
+from heterog.runner import Made, Runner
+from heterog.step import TrainingStep, export_training_step
+from heterog.untraced import Untraced
 
 
 def get_runner(
@@ -53,14 +55,14 @@ def get_runner(
         trainer = _made("optimizer", optimizer, trained)
     makers = makers_of(make_inputs)
 
-    def export(maker):
+    def export(number: int, batches: tuple[int, ...] | None, **others) -> TrainingStep:
         return export_training_step(
             built,
-            maker,
+            makers[number],
             loss_fn,
             trainer,
             config.name,
-            batches=config.batches,
+            batches=batches,
             batch=config.batch,
             dropout=config.dropout,
             double=config.double,
@@ -74,13 +76,18 @@ def get_runner(
             loss_scaling=config.loss_scaling,
             momentum_input=config.momentum_input,
             fused_update=config.fused_update,
-            check=config.check,
             cache=None if config.cache is False else config.folder,
+            **others,
         )
 
-    def make():
-        steps = [export(maker) for maker in makers]
-        return steps, make_files(steps, device_info, config)
+    def make() -> Made:
+        steps = [export(i, config.batches, check=config.check) for i in range(len(makers))]
+        if config.check is not False:
+            for step in steps:
+                if step.checked.startswith("not checked"):
+                    say_once(f"{config.name}: the exported step is {step.checked}")
+        untraced = Untraced(steps, lambda number, batches: export(number, batches, check=False))
+        return Made(steps, make_files(steps, device_info, config), untraced)
 
     return Runner(built, trainer, loss_fn, makers, make, config)
 

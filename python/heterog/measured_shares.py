@@ -12,13 +12,29 @@ from torch.nn.parallel import DistributedDataParallel
 from heterog.balance import Balance
 from heterog.fair_shares import StepTime, fair_shares, fit_line, slowest
 from heterog.gradient_weights import weighted_gradients
-from heterog.shares_found import WORTH, Found, candidates, device_name, exposed, left_out_gain
-from heterog.step_times import all_reduce_seconds, measure
+from heterog.loss_probe import LEAST_SAMPLES, SAMPLES_AT_MOST, Verdict, agreed, probe
+from heterog.lost_rank import lost_ranks_named
+from heterog.probe_said import chosen, norm_lines, refuse_unequal, verdict_lines
+from heterog.shares_found import (
+    WORTH,
+    Found,
+    LeftOut,
+    candidates,
+    device_name,
+    exposed,
+    left_out,
+    within,
+)
+from heterog.step_times import all_reduce_seconds, measure, middle_half, typical
 from heterog.trial_steps import Trial, gradient_bytes
+from heterog.uneven import split_by_shares
 from heterog.uneven_loader import LikeSampler, UnevenLoader, check_loader, inner_loader
 from heterog.untouched import untouched
 
 ATTEMPTS = 3  # measurements: around even shares, then at what the last one said
+SHORT = 0.1  # seconds of a step, of which more are measured if they are not as predicted
+ATTEMPTS_IF_SHORT = 5
+AGREED = 1.10  # what is predicted and what is measured are as near as this, or their spread is said
 ENOUGH = 1.02  # shares that are predicted to be as near as this to the best are kept
 
 
@@ -33,12 +49,16 @@ def auto_shares(
     check_every: int = 100,
     rounds: int = 7,
     also: Sequence = (),
+    count: Callable | None = None,
+    force: bool = False,
     device=None,
     seed: int = 0,
     say: Callable[[str], None] | None = print,
 ) -> UnevenLoader:
-    """The loader, dealt out so that all ranks are done at the same time, with gradients weighted
-    exactly. Call it on every rank, before the loop, and iterate over what it returns.
+    """The loader, dealt out so that all ranks are done at the same time, with gradients weighted so
+    that their sum is that of the whole batch. Call it on every rank, before the loop, and iterate
+    over what it returns. By what gradients are to be weighed is found by a probe of step_fn; where
+    no weighing is right, shares stay even.
 
     model        the DistributedDataParallel model
     loader       the script's DataLoader, with its batch size of one rank
@@ -51,6 +71,9 @@ def auto_shares(
     check_every  steps after which ranks are compared
     rounds       how often each size is measured
     also         what else step_fn changes: objects with state_dict, as a GradScaler
+    count        a function of a batch to what the loss is a mean over (a number, or a tensor with
+                 one element), where the probe does not find it
+    force        unequal shares, weighed by samples, even where the loss couples samples
     device       where to move batches, if the loop does not
     seed         of the order of the samples, if the loader's sampler has none
     say          what to do with each line of the findings, on rank 0; None: nothing
@@ -63,7 +86,7 @@ def auto_shares(
     if uneven.sampler.ranks > 1:
         share_out(
             uneven, model, step_fn, most=most, rebalance=rebalance, check_every=check_every,
-            rounds=rounds, also=also, say=say,
+            rounds=rounds, also=also, say=say, count=count, force=force,
         )  # fmt: skip
     return uneven
 
@@ -90,27 +113,92 @@ def share_out(
     rounds: int,
     also: Sequence,
     say: Callable[[str], None] | None,
+    count: Callable | None = None,
+    force: bool = False,
     first: int = 0,
+    scale: int = 1,
 ) -> None:
-    """Measures, and gives the ranks their shares from batch number `first` on."""
+    """Probes the loss, measures, and gives the ranks their shares from batch number `first` on.
+    `scale` is what step_fn multiplies each rank's loss by."""
     ddp = ddp_of(model)
     group, sampler = ddp.process_group, loader.sampler
-    weights = weighted_gradients(ddp, sampler)
-    trial = Trial(ddp, weights, step_fn, loader)
-    with untouched(ddp, also):
-        found = _measured(trial, sampler, most, rounds)
-    sampler.change_shares(found.samples_per_rank, first)
-    loader.weights = weights
-    loader.found = found
     if sampler.rank != 0 or say is None:
         say = _nothing
-    for line in found.lines():
+    loader.weights = weighted_gradients(ddp, sampler)
+    loader.weights.scale = scale
+    trial = Trial(ddp, loader.weights, step_fn, loader)
+    found = None
+    with lost_ranks_named(group), untouched(ddp, also):
+        limits = _limits(trial, sampler, most)
+        verdict = _verdict(trial, sampler, limits, count)
+        loader.weighing = chosen(verdict, count)
+        if verdict.talks:
+            refuse_unequal(verdict, sampler, force)
+        even = not (verdict.weighing or count or force)
+        for line in verdict_lines(verdict, sampler.ranks if scale == 1 else 1, count, force):
+            say(line)
+        if even:
+            check_even(sampler, limits)
+        else:
+            found = _measured(trial, sampler, most, rounds, limits)
+    shares = found.samples_per_rank if found else sampler.samples_per_rank
+    check_rest(sampler, shares, least_samples(ddp))
+    if found is None:
+        return
+    sampler.change_shares(found.samples_per_rank, first)
+    loader.found = found
+    for line in [*found.lines(), *norm_lines(ddp, found)]:
         say(line)
     if rebalance is not None:
         loader.balance = Balance(
             loader, least_samples(ddp), bound=rebalance, every=check_every,
             lead=max(_from_all(loader.asked_ahead, group)), say=say,
         )  # fmt: skip
+
+
+def check_even(sampler: LikeSampler, limits: list[int]) -> None:
+    for rank, (share, limit) in enumerate(zip(sampler.samples_per_rank, limits, strict=True)):
+        if share > limit:
+            raise ValueError(
+                f"most: rank {rank} holds {limit} samples, and even shares, which are kept, have "
+                f"{share}"
+            )
+
+
+def check_rest(sampler: LikeSampler, shares: list[int], least: int) -> None:
+    """Batch normalisation of one sample, or of a stand-in for none, is none."""
+    rest = 0 if sampler.drop_last else sampler.length % sampler.batch
+    for count in (sampler.batch, rest):
+        sizes = split_by_shares(count, shares)
+        if count and min(sizes) < least:
+            rank = sizes.index(min(sizes))
+            raise ValueError(
+                f"the model has batch normalisation, which needs {least} samples on each rank, and of "
+                f"a batch of {count} rank {rank} has {sizes[rank]}: "
+                + ("give drop_last=True" if count == rest else "take larger batches")
+            )
+
+
+def _limits(trial: Trial, sampler: LikeSampler, most: int | None) -> list[int]:
+    """Samples of a rank at most, by what is known before anything ran."""
+    bound = min(sampler.batch if most is None else most, sampler.length)
+    return _from_all(max(least_samples(trial.ddp), bound), trial.group)
+
+
+def _verdict(trial: Trial, sampler: LikeSampler, limits: list[int], count) -> Verdict:
+    """What the first rank that could compare gradients found, on all ranks."""
+    least = least_samples(trial.ddp)
+    small = min(max(least, min(sampler.samples_per_rank) // 2), *limits)
+    # Whole steps come first: in them DistributedDataParallel lays out its buckets. All ranks take
+    # as many samples, since the loss may talk to the others.
+    trial.load([small])
+    measure(trial, trial.ddp, [], [[small] * sampler.ranks], 2)
+    samples = min(SAMPLES_AT_MOST, max(LEAST_SAMPLES, *sampler.samples_per_rank), *limits)
+    if samples < LEAST_SAMPLES:
+        own = Verdict(None, why=f"a rank has memory for {samples} samples, not for {LEAST_SAMPLES}")
+    else:
+        own = probe(trial, samples, count)
+    return agreed(own, _from_all(own.without_functions(), trial.group))
 
 
 def ddp_of(model) -> DistributedDataParallel:
@@ -129,35 +217,44 @@ def least_samples(model) -> int:
     return 2 if any(norms) else 1
 
 
-def _measured(trial: Trial, sampler: LikeSampler, most: int | None, rounds: int) -> Found:
+def _measured(
+    trial: Trial, sampler: LikeSampler, most: int | None, rounds: int, limits: list[int]
+) -> Found:
     group, rank = trial.group, sampler.rank
     least = least_samples(trial.ddp)
     share = sampler.samples_per_rank[rank]
-    bound = max(least, min(sampler.batch if most is None else most, sampler.length))
-    # Whole steps come first: in them DistributedDataParallel lays out its buckets.
-    small = _from_all(min(max(least, share // 2), bound), group)
-    trial.load([small[rank]])
-    measure(trial, trial.ddp, [], [small], 2)
-
-    # Around even shares first, then also at what these say, until that is where they stand.
+    bound = limits[rank]
+    # Around even shares first, then also at what these say, until that is where they stand, and
+    # until whole steps take as long as predicted. Whole steps of earlier attempts count as well.
     around = [share // 2, share, share + (share + 1) // 2]
     splits: list[list[int]] = []  # even, as far as memory allows, and what was found
-    for attempt in range(ATTEMPTS):
+    seen: dict[tuple[int, ...], list[float]] = {}  # seconds of whole steps, by split
+    short = settled = False
+    for attempt in range(ATTEMPTS_IF_SHORT):
         sizes = around + [split[rank] for split in splits]
         sizes = sorted({max(least, min(size, bound)) for size in sizes})
         trial.load(sizes)
-        points, whole = measure(trial, trial.ddp, sizes, splits, rounds)
+        more = max(0, attempt - 1) if short else 0
+        points, whole = measure(trial, trial.ddp, sizes, splits, rounds << more)
+        for split, seconds in zip(splits, whole, strict=True):
+            seen.setdefault(tuple(split), []).extend(seconds)
         times = _from_all(_step_time(points, sizes, trial, most), group)
         better = _from_first(lambda: fair_shares(times, sampler.batch, least), group)
         if splits:
-            even, shares = splits
-            hidden = exposed(whole[0], times, even)
+            even, shares = splits[0], splits[-1]
+            at_even, at_shares = (seen[tuple(split)] for split in (even, shares))
+            hidden = exposed(typical(at_even), times, even)
             predicted = slowest(times, shares) + hidden
             at_best = slowest(times, better) + hidden
-            if predicted <= ENOUGH * at_best or attempt == ATTEMPTS - 1:
+            agree = within(predicted, typical(at_shares), AGREED)
+            settled = predicted <= ENOUGH * at_best
+            short = typical(at_even) < SHORT
+            last = attempt == (ATTEMPTS_IF_SHORT if short else ATTEMPTS) - 1
+            if settled and agree or last:
                 break
         even = fair_shares([StepTime(0.0, 1.0, t.most) for t in times], sampler.batch, least)
-        splits = [even, better]
+        if not settled:
+            splits = [even] if better == even else [even, better]
 
     nbytes = gradient_bytes(trial.ddp)
     all_reduce = all_reduce_seconds(nbytes, rounds, trial.device, group)
@@ -166,9 +263,10 @@ def _measured(trial: Trial, sampler: LikeSampler, most: int | None, rounds: int)
         even=even,
         devices=_from_all(device_name(trial.device), group),
         times=times,
-        even_seconds=whole[0],
-        seconds=whole[1],
+        even_seconds=typical(at_even),
+        seconds=typical(at_shares),
         predicted_seconds=predicted,
+        spread=None if agree else middle_half(at_shares),
         all_reduce_bytes=nbytes,
         all_reduce_seconds=max(_from_all(all_reduce, group)),
     )
@@ -185,8 +283,9 @@ def _step_time(points: dict[int, float], sizes, trial: Trial, most: int | None) 
     return StepTime(*fit_line(points), min(limits) if limits else None)
 
 
-def _better_left_out(found: Found, trial: Trial, rounds: int) -> dict[tuple[int, ...], float]:
-    """Ranks without which steps would be faster, the all-reduce of the others measured."""
+def _better_left_out(found: Found, trial: Trial, rounds: int) -> dict[tuple[int, ...], LeftOut]:
+    """Ranks without which steps would be faster, the all-reduce of the others measured. None where
+    predictions turned out wrong: that is another one."""
     group = trial.group
     hosts = _from_all(socket.gethostname(), group)
     if len(hosts) < 2 or dist.get_world_size() != len(hosts):
@@ -194,8 +293,8 @@ def _better_left_out(found: Found, trial: Trial, rounds: int) -> dict[tuple[int,
     gains = {}
     for ranks in candidates(hosts):
         # At best, nothing of the all-reduce is left to wait for.
-        at_best = left_out_gain(found, found.all_reduce_seconds, ranks)
-        if not _from_first(lambda: at_best > WORTH, group):
+        at_best = left_out(found, 0.0, ranks).gain
+        if not _from_first(lambda: at_best > WORTH and not found.spread, group):
             continue
         rest = [rank for rank in range(len(hosts)) if rank not in ranks]
         others = dist.new_group(rest)
@@ -203,10 +302,9 @@ def _better_left_out(found: Found, trial: Trial, rounds: int) -> dict[tuple[int,
         if dist.get_rank() in rest:
             seconds = all_reduce_seconds(found.all_reduce_bytes, rounds, trial.device, others)
             dist.destroy_process_group(others)
-        saved = found.all_reduce_seconds - max(_from_all(seconds, group))
-        gains[ranks] = left_out_gain(found, saved, ranks)
-    best = max(gains, key=gains.get, default=None)
-    return {best: gains[best]} if best is not None and gains[best] > WORTH else {}
+        gains[ranks] = left_out(found, max(_from_all(seconds, group)), ranks)
+    best = max(gains, key=lambda ranks: gains[ranks].gain, default=None)
+    return {best: gains[best]} if best is not None and gains[best].gain > WORTH else {}
 
 
 def _from_all(value, group) -> list:

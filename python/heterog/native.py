@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from heterog.errors import HeterogError
-from heterog.version import wrong_torch
+from heterog.version import libraries, library_for, wrong_torch
 
 _API_VERSION = 6
 _PACKAGE = Path(__file__).resolve().parent
@@ -95,21 +95,43 @@ class NativeOptions:
 
 
 def find_library() -> str:
-    """libheterog.so."""
-    places = [_PACKAGE / "lib" / "libheterog.so"]
-    places += [_CHECKOUT / "build" / kind / "lib" / "libheterog.so" for kind in ("release", "dev")]
+    """libheterog.so for the PyTorch that is loaded: HETEROG_LIBRARY, or the wheel's, or what this
+    checkout has built."""
     given = os.environ.get("HETEROG_LIBRARY")
+    if given and not os.path.isfile(given):
+        raise HeterogError(f"HETEROG_LIBRARY: {given} is no file")
     if given:
-        if not os.path.isfile(given):
-            raise HeterogError(f"HETEROG_LIBRARY: {given} is no file")
-        return os.path.abspath(given)
-    for place in places:
-        if place.is_file():
-            return str(place)
-    raise HeterogError(
-        f"libheterog.so was not found in {', '.join(str(place) for place in places)}; install the "
-        "wheel (scripts/build_wheel.sh), build it (scripts/build_release.sh), or set HETEROG_LIBRARY"
-    )
+        found = {_built_for(Path(given)): Path(os.path.abspath(given))}
+    else:
+        found = {name: folder / "libheterog.so" for name, folder in libraries(_PACKAGE).items()}
+        found = found or _of_checkout()
+    if not found:
+        raise HeterogError(
+            f"libheterog.so was found neither in {_PACKAGE} nor in {_CHECKOUT / 'build'}; install the "
+            "wheel (scripts/build_wheel.sh), build it (scripts/build_release.sh), or set HETEROG_LIBRARY"
+        )
+    if wrong := wrong_torch(torch.__version__, found):
+        raise HeterogError(wrong)
+    return str(found[library_for(torch.__version__, found)])
+
+
+def _of_checkout() -> dict[str, Path]:
+    """By the PyTorch that they were built with; of several for one, that of users."""
+    found: dict[str, Path] = {}
+    for kind in ("release", "dev"):
+        for folder in sorted((_CHECKOUT / "build").glob(f"{kind}*")):
+            library = folder / "lib" / "libheterog.so"
+            if library.is_file():
+                found.setdefault(_built_for(library), library)
+    return found
+
+
+def _built_for(library: Path) -> str:
+    """What its build folder says (cmake/LibTorch.cmake); the pinned PyTorch where it says nothing."""
+    try:
+        return (library.parent.parent / "torch-version").read_text(encoding="ascii").strip()
+    except OSError:
+        return "2.11"
 
 
 _library: ctypes.CDLL | None = None
@@ -128,8 +150,6 @@ def load_library() -> ctypes.CDLL:
     if _library is not None:
         return _library
     path = find_library()
-    if wrong := wrong_torch(torch.__version__):
-        raise HeterogError(wrong)
     try:
         library = ctypes.CDLL(path)
     except OSError as error:

@@ -82,7 +82,8 @@ def _made_plan(arguments: list[str]) -> bytes:
 def _question(arguments: list[str], graph: str, cluster: str, config: RunnerConfig) -> str:
     """All that a plan depends on: what is asked, the files, the data bases, the policy, the library."""
     hasher = hashlib.sha256()
-    policy = config.policy or _shipped_policy()
+    by_policy = (config.planner or "").split(":")[0] == "policy"
+    policy = config.policy or (_shipped_policy() if by_policy else None)
     files = [graph, cluster, *config.profiles, *([os.fspath(policy)] if policy else [])]
     for argument in arguments:
         hasher.update(argument.encode() + b"\0" if argument not in files else b"file\0")
@@ -98,7 +99,7 @@ def _question(arguments: list[str], graph: str, cluster: str, config: RunnerConf
 
 
 def _shipped_policy() -> str | None:
-    """What the library takes if it is given none."""
+    """What planner `policy` takes if it is given none."""
     name = Path("models/policies/zoo-small.ckpt")
     for start in (Path(find_library()).resolve().parent, Path.cwd()):
         for folder in (start, *start.parents):

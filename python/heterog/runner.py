@@ -5,7 +5,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 
@@ -27,7 +27,16 @@ from heterog.registry import Registry
 from heterog.runner_process import Fate, end_with_process, native_options
 from heterog.samples import input_names
 from heterog.step import TrainingStep, held_tensors
+from heterog.untraced import Untraced
 from heterog.worker_tensors import WorkerTensors, same_bits
+
+
+class Made(NamedTuple):
+    """What a runner is made of."""
+
+    steps: list[TrainingStep]
+    files: RunFiles
+    untraced: Untraced
 
 
 class Runner:
@@ -44,7 +53,7 @@ class Runner:
         optimizer: torch.optim.Optimizer,
         loss_fn: Callable,
         makers: list,
-        make: Callable[[], tuple[list[TrainingStep], RunFiles]],
+        make: Callable[[], "Made"],
         config: RunnerConfig,
     ):
         """`make` exports the step and plans it, here and where it has become another."""
@@ -64,7 +73,7 @@ class Runner:
 
     def _open(self) -> None:
         """Exports the step, plans it, and makes its workers."""
-        steps, files = self._make()
+        steps, files, untraced = self._make()
         step, graph = steps[0], steps[0].graph
         config = self.config
         self.graph_path, self.cluster_path, self.plan_path = files.graphs[0], files.cluster, files.plan
@@ -90,7 +99,8 @@ class Runner:
             raise HeterogError(
                 f"config: batch {config.batch} given, {files.plan} is for batch {self.batch}"
             )
-        self._lengths = Lengths(steps, input_names(self._loss_fn, self._makers[0]), self.batch)
+        names = input_names(self._loss_fn, self._makers[0])
+        self._lengths = Lengths(steps, names, self.batch, untraced.check)
         self._own: dict[tuple[int, int], list[tuple[int, int]]] = {}  # what ranks here read
         self._graphs = [each.graph for each in steps]
         self._last: tuple[int, int] | None = None  # graph and samples of the last step

@@ -12,6 +12,17 @@ WORTH = 1.02  # a rank is only to be left out if steps are that much faster with
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """What would change without some ranks; seconds of a step."""
+
+    gain: float  # how many times as fast; 0 where the rest has no memory for the batch
+    computing: float = 0.0  # of the slowest rank
+    computing_without: float = 0.0
+    all_reduce_without: float = 0.0
+    link: bool = False  # most is gained by what is no longer waited for, and not by computing
+
+
+@dataclass(frozen=True)
 class Found:
     """What `auto_shares` measured and decided; seconds of steps are medians."""
 
@@ -24,7 +35,8 @@ class Found:
     predicted_seconds: float  # the same, before it was measured
     all_reduce_bytes: int
     all_reduce_seconds: float
-    leave_out: dict[tuple[int, ...], float] = field(default_factory=dict)  # how much faster without
+    spread: tuple[float, float] | None = None  # seconds; where measured and predicted do not agree
+    leave_out: dict[tuple[int, ...], LeftOut] = field(default_factory=dict)
 
     @property
     def exposed(self) -> float:
@@ -46,6 +58,7 @@ class Found:
             samples_per_rank=self.even,
             seconds=self.even_seconds,
             predicted_seconds=self.even_seconds,
+            spread=None,
         )
 
     def lines(self) -> list[str]:
@@ -61,30 +74,61 @@ class Found:
             f"an all-reduce of {self.all_reduce_bytes / 1e6:.1f} MB takes "
             f"{1e3 * self.all_reduce_seconds:.1f} ms",
         ]
-        for ranks, gain in self.leave_out.items():
-            costs, give = ("its link costs", "it gives") if len(ranks) == 1 else (
-                "their link costs", "they give")
+        if self.spread:
+            low, high = (f"{1e3 * seconds:.1f}" for seconds in self.spread)
             lines.append(
-                f"heterog: leave {_ranks(list(ranks))} out: {costs} more than {give} (predicted "
-                f"{gain:.2f} × as fast without)"
+                f"heterog: these figures are rough: half of the steps took {low} to {high} ms, and not "
+                f"the {1e3 * self.predicted_seconds:.1f} ms predicted"
             )
+        for ranks, without in self.leave_out.items():
+            lines.append(f"heterog: leave {_ranks(list(ranks))} out: {self._why(ranks, without)}")
         return lines
+
+    def _why(self, ranks: tuple[int, ...], without: LeftOut) -> str:
+        one = len(ranks) == 1
+        if without.link:
+            costs = "its link costs more than it gives"
+            costs = costs if one else "their link costs more than they give"
+            why = (
+                f"{costs}: an all-reduce takes {1e3 * self.all_reduce_seconds:.1f} ms with "
+                f"{'it' if one else 'them'}, {1e3 * without.all_reduce_without:.1f} ms without"
+            )
+        else:
+            why = (
+                f"{'it is' if one else 'they are'} too slow to help: the step computes for "
+                f"{1e3 * without.computing:.1f} ms with {'it' if one else 'them'}, for "
+                f"{1e3 * without.computing_without:.1f} ms if the others take all samples"
+            )
+        return f"{why} (predicted {without.gain:.2f} × as fast without)"
 
 
 def exposed(step: float, times: Sequence[StepTime], shares: Sequence[int]) -> float:
     return max(0.0, step - slowest(times, shares))
 
 
-def left_out_gain(found: Found, saved: float, ranks: Sequence[int]) -> float:
-    """How many times as fast a step is without these ranks, if the all-reduce of the rest takes
-    `saved` seconds less: as much of it is hidden behind computation as before. 0 where the rest has
-    no memory for the batch."""
+def within(a: float, b: float, bound: float) -> bool:
+    """Whether neither is more than `bound` times the other."""
+    return a <= bound * b and b <= bound * a
+
+
+def left_out(found: Found, all_reduce: float, ranks: Sequence[int]) -> LeftOut:
+    """A step without these ranks, if an all-reduce of the rest takes `all_reduce` seconds: as much
+    of it is hidden behind computation as before."""
     rest = [time for rank, time in enumerate(found.times) if rank not in ranks]
     batch = sum(found.samples_per_rank)
     if sum(batch if time.most is None else time.most for time in rest) < batch:
-        return 0.0
-    without = slowest(rest, fair_shares(rest, batch)) + max(0.0, found.exposed - max(saved, 0.0))
-    return found.predicted_seconds / without
+        return LeftOut(0.0)
+    saved = max(0.0, found.all_reduce_seconds - all_reduce)
+    waited = min(found.exposed, saved)
+    computing = slowest(found.times, found.samples_per_rank)
+    without = slowest(rest, fair_shares(rest, batch))
+    return LeftOut(
+        gain=found.predicted_seconds / (without + found.exposed - waited),
+        computing=computing,
+        computing_without=without,
+        all_reduce_without=all_reduce,
+        link=waited > computing - without,
+    )
 
 
 def candidates(hosts: Sequence[str]) -> list[tuple[int, ...]]:

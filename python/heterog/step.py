@@ -8,7 +8,7 @@ import torch
 
 import heterog.version
 from heterog.autocast import autocast as cast_automatically
-from heterog.batch_norm import batch_norm_decompositions, check_exact
+from heterog.batch_norm import batch_norm_decompositions, check_exact, is_synchronised
 from heterog.check import Checked, check_step
 from heterog.clean import clean
 from heterog.constants import constant_values
@@ -21,7 +21,6 @@ from heterog.given import FilePath, LossFunction, MakeInputs, Model, Optimizer
 from heterog.hints import buffer_values, input_values
 from heterog.ir import Step
 from heterog.light import light_init
-from heterog.known_batches import Range
 from heterog.loss_scaling import LossScaling, read_scaling
 from heterog.masters import Masters, read_masters
 from heterog.merge import merge_traces
@@ -35,7 +34,7 @@ from heterog.samples import Samples, check_samples, default_batches, names_of
 from heterog.tf32 import PYTORCHS_OWN, tf32_allowed
 from heterog.trace import StepSpec, TraceCall, WithoutGradient
 from heterog.update import add_update
-from heterog.ways import known_batches, trace_gradients
+from heterog.ways import known_batches, second_alike, trace_gradients
 from heterog.writer import dtype_name, to_graph, write_constants, write_graph
 
 
@@ -126,7 +125,8 @@ def export_training_step(
     gradient_norm  the global 2-norm of the gradients, before they are clipped, is an output too
     batch_norm   "exact": batch normalisation in training mode takes the statistics of the whole
                  batch however it is sliced, at the price of four small all-reduces for each;
-                 "per-slice": those of each slice, as data parallelism elsewhere
+                 "per-slice": those of each slice, as data parallelism elsewhere, unless the model
+                 has an nn.SyncBatchNorm, which means "exact"
     attention    "one": scaled_dot_product_attention is one operator, forward and backward, whose
                  scores are never kept; "math": written out
     momentum_input  the momentum (of some optimizers the first of `betas`) becomes an input of the
@@ -185,6 +185,8 @@ def _export(
     )  # fmt: skip
     phase("builds the model")
     built = _build(model)
+    if is_synchronised(built):
+        options = replace(options, exact=True)
     trained = [n for n, p in built.named_parameters() if p.requires_grad]
     if not trained:
         raise ExportError(
@@ -198,7 +200,7 @@ def _export(
     decompositions |= batch_norm_decompositions(options.exact)
     spec = StepSpec(
         built, loss_fn, options.autocast, trained, held, attributes, decompositions,
-        options.attention, dropout, options.scaling is not None, options.masters,
+        options.attention, dropout, options.scaling is not None, options.masters, options.exact,
     )  # fmt: skip
     ladder = [tuple(batches)] if batches is not None else default_batches(batch)
     job = _Job(name, model, spec, Samples(make_inputs), ladder, update, options, check)
@@ -238,11 +240,11 @@ def _made(job: _Job) -> Stored:
         try:
             samples = [job.samples.at(size) for size in sizes]
             try:
-                step, holds = _trace(spec, samples, sizes, update, job.options)
+                step, holds, alike = _trace(spec, samples, sizes, update, job.options)
             except WithoutGradient as found:
                 untrained = found.names
                 spec, update = _without(spec, update, untrained)
-                step, holds = _trace(spec, samples, sizes, update, job.options)
+                step, holds, alike = _trace(spec, samples, sizes, update, job.options)
             break
         except ExportError:
             if sizes is job.ladder[-1]:
@@ -275,7 +277,7 @@ def _made(job: _Job) -> Stored:
             job.given, job.samples.make_inputs, names, spec.loss_fn, update, job.options.dropout,
             job.options.autocast, job.options.clip_norm, constants, job.options.masters,
         )  # fmt: skip
-        line = check_step(graph, checked, always=job.check is True)
+        line = check_step(graph, checked, job.check is True, alike)
     momentum = None if update.momentum is None else update.momentum.answers
     return Stored(graph, line, constants, untrained, update.forms, momentum, kept)
 
@@ -319,8 +321,9 @@ def _without(spec: StepSpec, update: Update, names: list[str]) -> tuple[StepSpec
     return replace(spec, trained=left, held=held), replace(update, groups=groups)
 
 
-def _trace(spec: StepSpec, samples: list[tuple], sizes, update, options: Options) -> tuple[Step, list[Range]]:
-    """The whole step, cleaned, and for which batches it is known to hold."""
+def _trace(spec: StepSpec, samples: list[tuple], sizes, update, options: Options):
+    """The whole step, cleaned; for which batches it is known to hold; and what says whether a second
+    step is the same."""
 
     def cast(tensor: torch.Tensor) -> torch.dtype:
         return torch.float64 if options.double and tensor.is_floating_point() else tensor.dtype
@@ -336,8 +339,8 @@ def _trace(spec: StepSpec, samples: list[tuple], sizes, update, options: Options
         phase("makes one graph of what was traced")
         step = merge_traces(traces)
         phase("looks for which batches it holds")
-        cast_inputs = TraceCall(spec, sizes[-1], samples[-1], names, cast)
-        holds = known_batches(traces, samples, cast_inputs)
+        calls = [TraceCall(spec, *each, names, cast) for each in zip(sizes, samples, strict=True)]
+        holds = known_batches(traces, samples, calls[-1])
         phase("traces the optimizer")
         add_update(
             step, update, options.clip_norm, options.scaling, options.fused, options.norm
@@ -345,7 +348,14 @@ def _trace(spec: StepSpec, samples: list[tuple], sizes, update, options: Options
     step = clean(step)
     if options.exact:
         check_exact(step)
-    return step, holds
+
+    def alike() -> bool | None:
+        phase("traces a second step")
+        with _default_dtype(options.double):
+            with contextlib.nullcontext() if options.dropout else without_dropout(spec.model):
+                return second_alike(traces[0], calls[0])
+
+    return step, holds, alike
 
 
 def _check_options(name, batches, double, autocast, param_dtype, clip_norm) -> None:

@@ -7,6 +7,7 @@ others of its machine, which take of the same cores, memory, wires and power. In
 measured on a machine that it has for itself and never has again.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,16 +17,19 @@ import torch.distributed as dist
 from torch import nn
 
 clock = time.perf_counter
+LONG_ENOUGH = 0.02  # seconds that are timed at a time, by as many steps as they take,
+IN_A_ROW = 16  # up to these
 BUCKET = 25 << 20  # bytes: DistributedDataParallel's default
 
 
-def timed(run: Callable[[int], None], samples: int, device: torch.device) -> float:
-    """Seconds of one step of that many samples."""
+def timed(run: Callable[[int], None], samples: int, device: torch.device, steps: int = 1) -> float:
+    """Seconds of one step of that many samples, the mean of `steps` in a row."""
     _wait_for(device)
     start = clock()
-    run(samples)
+    for _ in range(steps):
+        run(samples)
     _wait_for(device)
-    return clock() - start
+    return (clock() - start) / steps
 
 
 @contextmanager
@@ -52,39 +56,51 @@ def measure(
     sizes: Sequence[int],
     splits: Sequence[Sequence[int]],
     rounds: int,
-) -> tuple[dict[int, float], list[float]]:
-    """Seconds of a step of each size on this rank, apart from the others, and of a whole step at
-    each of the splits, gradients summed.
+) -> tuple[dict[int, float], list[list[float]]]:
+    """Seconds of a step of each size on this rank, apart from the others, and of whole steps at each
+    of the splits, gradients summed: of those, every round's, of the slowest rank.
 
     All are taken in turn, round after round, so that what slows a machine for a while slows all of
-    them. A size that does not fit in the GPU's memory is left out.
+    them. Short steps are taken several in a row, as a training does. A size that does not fit in the
+    GPU's memory is left out.
     """
     group, device = ddp_model.process_group, ddp_model.device
     with apart(ddp_model):
         fitting = [size for size in sizes if _fits(run, size)]
+        shortest = timed(run, min(fitting), device) if fitting else LONG_ENOUGH
+    in_a_row = torch.tensor([min(IN_A_ROW, math.ceil(LONG_ENOUGH / max(shortest, 1e-6)))])
+    in_a_row = in_a_row.to(device)
+    dist.all_reduce(in_a_row, dist.ReduceOp.MAX, group=group)
+    steps = int(in_a_row)
     own: dict[int, list[float]] = {size: [] for size in fitting}
     whole = torch.zeros(rounds, len(splits), dtype=torch.float64)
     for turn in range(rounds):
         with apart(ddp_model):
             dist.barrier(group)
             for size in fitting:
-                own[size].append(timed(run, size, device))
+                own[size].append(timed(run, size, device, steps))
             others = dist.all_reduce(torch.zeros(1, device=device), group=group, async_op=True)
             while fitting and not others.is_completed():
                 timed(run, fitting[turn % len(fitting)], device)
             others.wait()
         for number, split in enumerate(splits):
             dist.barrier(group)
-            whole[turn, number] = timed(run, split[dist.get_rank(group)], device)
+            whole[turn, number] = timed(run, split[dist.get_rank(group)], device, steps)
     whole = whole.to(device)
     dist.all_reduce(whole, dist.ReduceOp.MAX, group=group)
-    return {size: typical(times) for size, times in own.items()}, list(map(typical, whole.T.tolist()))
+    return {size: typical(times) for size, times in own.items()}, whole.T.tolist()
 
 
 def typical(times: Sequence[float]) -> float:
     """The lower quartile: what other work on the machine adds to fewer than three of four steps is
     not counted."""
     return sorted(times)[len(times) // 4]
+
+
+def middle_half(times: Sequence[float]) -> tuple[float, float]:
+    """From the lower to the upper quartile."""
+    ordered = sorted(times)
+    return ordered[len(ordered) // 4], ordered[min(len(ordered) - 1, 3 * len(ordered) // 4)]
 
 
 def _fits(run: Callable[[int], None], size: int) -> bool:

@@ -6,6 +6,7 @@ second pass, which records the first through functionalisation and keeps views a
 """
 
 import contextlib
+import logging
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -20,6 +21,7 @@ from torch.nn.utils.stateless import _reparametrize_module
 from heterog.assertions import Answers
 from heterog.attention import attention_as
 from heterog.autocast import autocast
+from heterog.batch_norm import cumulative_averages, in_one_process
 from heterog.constants import lift_constants, same_values
 from heterog.decisions import Decisions, OpenDecision
 from heterog.decompositions import decomposition_table, recurrent_dropout
@@ -84,6 +86,7 @@ class StepSpec:
     scaled: bool = False  # the loss, by the buffer loss_scale/scale, before it is differentiated
     masters: Masters | None = None  # parameters are computed with in half precision
     python: PythonState | None = None  # what the step reads of Python is watched
+    exact: bool = False  # batch normalisation, by the statistics of the whole batch
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,7 @@ class How:
     answers: Answers | None = None  # to questions about data
     compiling: bool = True  # models are told that they are traced
     symbolic: SymbolicBatch | None = None  # sizes follow a symbol
+    second: bool = False  # the step after one whose attributes the model has kept
 
 
 class WithoutGradient(Exception):
@@ -162,17 +166,23 @@ def trace_once(call: TraceCall, recorder: Recorder, how: How) -> Trace:
 
     results: list[Result] = []
 
-    def step(*flat):
-        return _step(spec, slots, flat, recorder, results, decisions, how.compiling)
+    def step(*flat, kept=None):
+        kept = kept or _same_attributes(spec.model)
+        return _step(spec, slots, flat, recorder, results, decisions, how.compiling, kept)
 
     table = decomposition_table() | spec.decompositions
     try:
         with (
             fx_traceback.preserve_node_meta(),
             enable_python_dispatcher(),
+            _without_log(),
             contextlib.nullcontext() if symbolic is None else symbolic.watched(),
+            _same_attributes(spec.model) if how.second else contextlib.nullcontext(),
         ):
             recorder.write()
+            if how.second:
+                with mode:
+                    step(*arguments, kept=contextlib.nullcontext())
             first = _make_fx(step, table)(*arguments)
     except (ExportError, OpenDecision, WithoutGradient):
         raise
@@ -257,8 +267,9 @@ def _make_fx(function, table):
     return lazily
 
 
-def _step(spec, slots, flat, recorder, results, decisions, compiling):
-    """The function that is traced: loss, gradients, next buffers."""
+def _step(spec, slots, flat, recorder, results, decisions, compiling, kept):
+    """The function that is traced: loss, gradients, next buffers. `kept`: around it, what becomes of
+    attributes that the model changes."""
     # A copy of each, so that in-place writes never reach the arguments themselves.
     values = dict(zip(slots, flat, strict=True))
     inputs = [tensor for slot, tensor in values.items() if slot.role == "input"]
@@ -281,7 +292,7 @@ def _step(spec, slots, flat, recorder, results, decisions, compiling):
         draws,
         draws.states(),
         _compiling() if compiling else contextlib.nullcontext(),
-        _same_attributes(spec.model),
+        kept,
         _reparametrize_module(spec.model, in_module, tie_weights=True),
         _replaced_attributes(spec, held),
         recorder.modules(spec.model),
@@ -289,6 +300,8 @@ def _step(spec, slots, flat, recorder, results, decisions, compiling):
         attention_as(spec.attention, spec.dropout),
         _without_libraries_of_cpus(),
         recurrent_dropout(),
+        in_one_process(),
+        cumulative_averages(spec.exact),
     ):
         with (
             autocast(spec.autocast),
@@ -395,6 +408,23 @@ def _without_libraries_of_cpus():
             yield
     finally:
         torch._C._set_mkldnn_enabled(before)
+
+
+@contextlib.contextmanager
+def _without_log():
+    """Where a model stops, PyTorch logs its own frames at every call; what is raised says it."""
+    loggers = [logging.getLogger(f"torch.{name}") for name in _LOGGERS]
+    before = [logger.disabled for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.disabled = True
+        yield
+    finally:
+        for logger, disabled in zip(loggers, before, strict=True):
+            logger.disabled = disabled
+
+
+_LOGGERS = ("_subclasses.fake_tensor", "fx.experimental.symbolic_shapes")
 
 
 @contextlib.contextmanager

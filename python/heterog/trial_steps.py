@@ -36,22 +36,34 @@ class Trial:
         batches = self._loader.batches_of([self._order[:size] for size in sizes])
         self._batches = dict(zip(sizes, batches, strict=True))
 
+    def samples(self, count: int) -> list:
+        """The first samples of a measured batch, as the dataset gives them."""
+        return self._loader.samples_of(self._order[:count])
+
+    def batch_of(self, samples: list):
+        """Samples put together as the loader does."""
+        return self._loader.batch_of(samples)
+
     def __call__(self, samples: int) -> None:
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
-        self.weights.start(1, total=dist.get_world_size(self.group))
-        if self._by_itself is None:
-            self._find_backward(samples)
-        elif self._by_itself:
-            self._step_fn(self._batches[samples])
-        else:
-            self._forget_gradients()
-            self._step_fn(self._batches[samples]).backward()
+        self.run(self._batches[samples])
         if self.device.type == "cuda":
             peak = torch.cuda.max_memory_allocated(self.device)
             self.peaks[samples] = max(peak, self.peaks.get(samples, 0))
 
-    def _find_backward(self, samples: int) -> None:
+    def run(self, batch) -> None:
+        """One step, with its backward pass."""
+        self.weights.start(1, total=dist.get_world_size(self.group))
+        if self._by_itself is None:
+            self._find_backward(batch)
+        elif self._by_itself:
+            self._step_fn(batch)
+        else:
+            self._forget_gradients()
+            self._step_fn(batch).backward()
+
+    def _find_backward(self, batch) -> None:
         seen = []
         parameters = [p for p in self.ddp.parameters() if p.requires_grad]
         hooks = [
@@ -59,7 +71,7 @@ class Trial:
             for p in parameters
         ]
         self._forget_gradients()
-        loss = self._step_fn(self._batches[samples])
+        loss = self._step_fn(batch)
         self._by_itself = bool(seen)
         if not seen:
             if not isinstance(loss, torch.Tensor) or not loss.requires_grad:

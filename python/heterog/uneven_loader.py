@@ -15,6 +15,7 @@ from torch.utils.data import (
 )
 
 from heterog.uneven import UnevenBatchSampler
+from heterog.weighing import SAMPLES
 
 # What is told to a DataLoader beside its data and their order.
 OPTIONS = (
@@ -76,6 +77,7 @@ class UnevenLoader:
         self.sampler = sampler
         self.dataset = inner.dataset
         self.weights = None  # of gradients; none in one process
+        self.weighing = SAMPLES  # by what ranks are weighed
         self.found = None  # what auto_shares measured
         self.balance = None  # what compares the ranks while they train
         self._inner = inner
@@ -103,32 +105,47 @@ class UnevenLoader:
 
     def __iter__(self) -> Iterator:
         for number, batch in enumerate(self._batches):
-            batch = self._moved(batch)
-            self._begin(number)
-            yield batch
+            self._begin(number, batch)  # where it was made: a count of it waits for no GPU
+            yield self._moved(batch)
 
-    def begin_later(self, drawn: Callable[[int], None]) -> None:
+    def begin_later(self, drawn: Callable[[int, object], None]) -> None:
         """For loops that draw several batches before they compute the first: tells the number of
         each as it is drawn, and leaves it to the caller to `begin_now`."""
         self._begin = drawn
 
-    def begin_now(self, number: int) -> None:
+    def begin_now(self, number: int, batch) -> None:
         """Batch `number` is computed next."""
         if self.balance is not None:
             self.balance.before(number)
         if self.weights is not None:
-            self.weights.start_batch(number)
+            self.weighing.start(self.weights, number, batch)
+
+    def samples_of(self, rows: list[int]) -> list:
+        """Samples as the dataset gives them."""
+        if getattr(self.dataset, "__getitems__", None):
+            return list(self.dataset.__getitems__(rows))
+        return [self.dataset[row] for row in rows]
+
+    def batch_of(self, samples: list):
+        """One batch of these samples, made in this process."""
+        rows = [list(range(len(samples)))]
+        return next(iter(map(self._moved, self._over(rows, dataset=samples, **self._alone()))))
 
     def batches_of(self, order: list[list[int]]) -> Iterator:
         """Batches of these samples, made in this process."""
-        alone = {"num_workers": 0, "prefetch_factor": None, "persistent_workers": False, "timeout": 0}
-        # The script's own generator is not drawn from.
-        return map(self._moved, self._over(order, **alone, generator=torch.Generator()))
+        return map(self._moved, self._over(order, **self._alone()))
 
-    def _over(self, batch_sampler, **options):
+    def _alone(self) -> dict:
+        """Options of a loader without worker processes; the script's own generator is not drawn
+        from."""
+        alone = {"num_workers": 0, "prefetch_factor": None, "persistent_workers": False, "timeout": 0}
+        return alone | {"generator": torch.Generator()}
+
+    def _over(self, batch_sampler, dataset=None, **options):
         """The loader that this one is made of, with other batches."""
         kept = {name: getattr(self._inner, name) for name in OPTIONS} | options
-        return self._wrapped(DataLoader(self.dataset, batch_sampler=batch_sampler, **kept))
+        data = self.dataset if dataset is None else dataset
+        return self._wrapped(DataLoader(data, batch_sampler=batch_sampler, **kept))
 
     def _moved(self, batch):
         if self._device is None:

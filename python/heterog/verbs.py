@@ -60,7 +60,7 @@ def plan(
                   portfolio if None
     budget        go on for so many seconds
     evaluations   go on for so many simulated plans: the same plan every time
-    policy        checkpoint of planners with a policy; the shipped one if None
+    policy        checkpoint of planner "policy"; the shipped one if None
     accumulate    accumulate gradients over so many micro-batches
     order_rounds  improve the order of what the planner found, in so many rounds
     profiles      measured costs (`heterog profile`), one file a type of device

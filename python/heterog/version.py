@@ -1,25 +1,72 @@
-"""The version that exported files name as their producer, and the versions of PyTorch that the
-library runs with.
+"""The version that exported files name as their producer, and which versions of PyTorch what runs
+with.
 
-Reads nothing, so that it can be run without the package (heterog_command.py).
+Needs no package, so that it can be run without this one (heterog_command.py).
 """
 
 import re
+from collections.abc import Iterable
+from pathlib import Path
 
 VERSION = "0.1.0"
-# From this one, up to below that one, as pyproject.toml says: the interface of LibTorch in C++ changes
-# with every minor version (docs/dependencies.md).
-TORCH = ((2, 11), (2, 13))
+# What is Python alone (auto_shares, weighted_gradients, discover) runs from the first on, the exporter
+# from the second.
+PYTHON_FROM = (2, 4)
+EXPORTER_FROM = (2, 11)
+# A library is for the minor version of PyTorch that it was built with: layouts of classes and tables of
+# virtual functions change with each. Where what we call has stayed in its place, it is for another,
+# too (docs/dependencies.md); on GPUs it has not ("2.11-cuda" has no row).
+AS_WELL = {"2.11": ("2.12",)}
 
 
-def wrong_torch(version: str) -> str:
-    """Empty if the library can be loaded beside this version of PyTorch, else what is wrong."""
+def minor_version(version: str) -> tuple[int, int]:
+    """(2, 13) of "2.13.0+cpu"; (0, 0) of what is no version."""
     found = re.match(r"(\d+)\.(\d+)", version)
-    lowest, above = TORCH
-    if found and lowest <= (int(found[1]), int(found[2])) < above:
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def libraries(package: Path) -> dict[str, Path]:
+    """The folders of a wheel's libraries, by what they are for: "2.11", or "2.11-cuda"."""
+    found = {folder.name.removeprefix("torch-"): folder for folder in package.glob("torch-*")}
+    return dict(sorted(found.items(), key=lambda item: minor_version(item[0])))
+
+
+def library_for(version: str, built: Iterable[str]) -> str:
+    """Which of these libraries runs beside this version of PyTorch; empty if none does."""
+    own = ".".join(map(str, minor_version(version)))
+    as_well = ""
+    for name in built:
+        if name.removesuffix("-cuda") == own:
+            return name
+        if own in AS_WELL.get(name, ()):
+            as_well = name
+    return as_well
+
+
+def wrong_torch(version: str, built: Iterable[str]) -> str:
+    """Empty if one of these libraries can be loaded beside this version of PyTorch, else what is
+    wrong."""
+    built = list(built)
+    if library_for(version, built):
         return ""
-    versions = f"{lowest[0]}.{lowest[1]} to {above[0]}.{above[1] - 1}"
+    if not built:
+        return "this heterog has no library: install the wheel of scripts/build_wheel.sh"
+    served = [other for name in built for other in (name.removesuffix("-cuda"), *AS_WELL.get(name, ()))]
+    wanted = f"pip install 'torch=={served[-1]}.*'"
+    if minor_version(version) >= EXPORTER_FROM:
+        wanted += f", or build the wheel with scripts/build_wheel.sh --torch {version.split('+')[0]}"
     return (
-        f"torch {version} is installed, and the library of heterog {VERSION} runs with torch {versions}: "
-        f"pip install 'torch>={lowest[0]}.{lowest[1]},<{above[0]}.{above[1]}'"
+        f"torch {version} is installed, and this heterog has a library for torch {' and '.join(served)}, which plans "
+        f"and runs: {wanted}"
+    )
+
+
+def too_old(version: str) -> str:
+    """Empty if the exporter runs with this version of PyTorch, else what is wrong."""
+    if minor_version(version) >= EXPORTER_FROM:
+        return ""
+    lowest = ".".join(map(str, EXPORTER_FROM))
+    return (
+        f"torch {version} is installed; what exports, plans or runs needs torch {lowest} or newer "
+        "(auto_shares does not)"
     )

@@ -50,6 +50,18 @@ def known_batches(traces: list[Trace], samples: list[tuple], call: TraceCall) ->
     return ranges([*batch.conditions(), *found], batch.symbol, traced)
 
 
+def second_alike(trace: Trace, call: TraceCall) -> bool | None:
+    """Whether a step after another one runs the same operators, with the same numbers: what forward
+    keeps in attributes is no part of the graph. None: where the step asks about data, that is not
+    tried."""
+    if trace.how.answers is not None:
+        return None
+    try:
+        return same_trace(trace, trace_once(call, Recorder(), replace(trace.how, second=True)))
+    except ExportError:
+        return None
+
+
 def _again(answers: Answers | None) -> Answers | None:
     """The same answers, to be given from the first question on."""
     return None if answers is None else Answers(list(answers.given or []))

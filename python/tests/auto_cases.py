@@ -53,7 +53,8 @@ class Script:
         self.clock = Clock(rank)
         step_times.clock = lambda: self.clock.now
         inner = build()
-        if options.pop("without_norm", False):
+        without_norm = options.pop("without_norm", False)
+        if without_norm:
             inner[1] = nn.Identity()
         with_statistics_of_all = options.pop("synchronised", False)
         self.ddp = DistributedDataParallel(inner, **options)
@@ -63,8 +64,8 @@ class Script:
         self.sampler = DistributedSampler(dataset(), world, rank, shuffle=shuffle, seed=4)
         self.loader = DataLoader(
             dataset(), batch_size=PER_RANK, sampler=self.sampler, num_workers=workers,
-            persistent_workers=workers > 0,
-        )
+            persistent_workers=workers > 0, drop_last=not without_norm,
+        )  # fmt: skip
 
     def loss(self, batch):
         self.clock.step(len(batch[0]), self.ddp.require_backward_grad_sync)
@@ -110,6 +111,7 @@ def found(loader, said: list) -> dict:
         "even_seconds": loader.found.even_seconds,
         "predicted": loader.found.predicted_seconds,
         "leave_out": loader.found.leave_out,
+        "spread": loader.found.spread,
         "said": said,
     }
 
@@ -164,24 +166,38 @@ def trained_alone(world: int) -> dict:
     return {f"module.{name}": value for name, value in model.state_dict().items()}
 
 
-def slow_link(rank: int, world: int) -> dict:
-    """The last rank's link makes an all-reduce take 5 s; without it, 1 s. 6 s are waited for."""
+def left_out(rank: int, world: int, slow: float, waits: float, with_it: float) -> dict:
+    """The last rank takes `slow` seconds a sample, and its link makes an all-reduce take `with_it`;
+    without it, 1 s. So much is waited for in whole steps."""
     kept = measured_shares.all_reduce_seconds
-    slow = world - 1
+    last = world - 1
 
     def seconds(_nbytes, _rounds, _device, group):
-        return 5.0 if slow in dist.get_process_group_ranks(group) else 1.0
+        return with_it if last in dist.get_process_group_ranks(group) else 1.0
 
     measured_shares.all_reduce_seconds = seconds
     script = Script(rank, world, without_norm=True)
-    script.clock.per_sample = 1.0 if rank < slow else 30.0
+    script.clock.per_sample = 1.0 if rank < last else slow
     script.clock.fixed = 0.0
-    script.clock.to_wait = 6.0
+    script.clock.to_wait = waits
     said: list[str] = []
     try:
         return found(heterog.auto_shares(script.ddp, script.loader, script.loss, say=said.append), said)
     finally:
         measured_shares.all_reduce_seconds = kept
+
+
+def not_as_predicted(rank: int, world: int) -> dict:
+    """Whole steps at even shares wait for 60 s, at others for nothing, which no line foresees."""
+    script = Script(rank, world, without_norm=True)
+    script.clock.per_sample = 1.0 + 5 * rank
+    said: list[str] = []
+
+    def step(batch):
+        script.clock.to_wait = 60.0 if len(batch[0]) == PER_RANK else 0.0
+        return script.loss(batch)
+
+    return found(heterog.auto_shares(script.ddp, script.loader, step, say=said.append), said)
 
 
 def limited(rank: int, world: int) -> dict:
@@ -232,6 +248,11 @@ def refused(rank: int, world: int) -> dict:
         share(batch=world - 1)
     with says("few"):
         share(batch=LENGTH + 1)
+    with says("rest"):
+        script = Script(rank, world)
+        data = torch.utils.data.Subset(dataset(), range(PER_RANK * world + 1))
+        share(loader=DataLoader(data, PER_RANK, sampler=DistributedSampler(data, world, rank)),
+              step=script.loss, model=script.ddp)  # fmt: skip
     with says("no memory"):
         share(most=3)
     return said
@@ -261,7 +282,9 @@ def worker(rank: int, world: int, folder: str) -> None:
         "workers": trained(rank, world, workers=1),
         "drifted": trained(rank, world, drifts=True),
         "drifted, workers": trained(rank, world, workers=1, drifts=True),
-        "slow link": slow_link(rank, world),
+        "slow rank": left_out(rank, world, slow=30.0, waits=6.0, with_it=5.0),
+        "slow link": left_out(rank, world, slow=1.0, waits=60.0, with_it=50.0),
+        "not as predicted": not_as_predicted(rank, world),
         "limited": limited(rank, world),
         "errors": refused(rank, world),
     }

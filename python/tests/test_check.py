@@ -152,8 +152,10 @@ def test_a_wrong_operator_is_found(operator, message, monkeypatch):
 
 
 def test_large_steps_are_checked_when_asked():
-    wide = Case(lambda: nn.Linear(6, 2_000_000), lambda b: (torch.randn(b, 6),), lambda m, x: m(x).sum())
-    assert exported(wide).checked.startswith("not checked against PyTorch: ")
+    wide = Case(lambda: nn.Linear(6, 5_000_000), lambda b: (torch.randn(b, 6),), lambda m, x: m(x).sum())
+    line = exported(wide).checked
+    assert line.startswith("not checked against PyTorch: 2.4e+08 operations and ")
+    assert "more than a few seconds; a second step is traced as the first; --check" in line
     wide.options = {"check": True}
     assert exported(wide).checked.startswith("equal to PyTorch")
 
@@ -170,11 +172,43 @@ def test_a_model_that_cannot_be_copied_is_said():
         exported(case)
 
 
+@pytest.mark.parametrize(("few", "said"), [(1e9, ""), (0, "other operators")])
+def test_of_large_steps_two_of_few_samples_are_checked_or_how_the_second_is_traced(
+    few, said, monkeypatch
+):
+    """What a counter in a large model does is found, or said."""
+    monkeypatch.setattr(check, "MOST_FLOPS", 0)
+    monkeypatch.setattr(check, "MOST_FLOPS_OF_FEW", few)
+    line = exported(Case(mlp, vectors, squares, adam)).checked
+    counts = Case(Counts, vectors, squares)
+    if few:
+        assert line.startswith("equal to PyTorch in two steps of 2 samples, in its own precision")
+        with pytest.raises(ExportError, match="at batch 2 the loss is .* off PyTorch's"):
+            exported(counts)
+    else:
+        assert "a second step is traced as the first" in line
+        assert "what forward keeps in attributes makes a second step run other" in exported(counts).checked
+
+
+def test_a_runner_says_that_nothing_was_checked(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(check, "MOST_FLOPS", 0)
+    monkeypatch.setattr(check, "MOST_FLOPS_OF_FEW", 0)
+    model = mlp()
+    with heterog.get_runner(
+        model, vectors, squares, torch.optim.SGD(model.parameters(), lr=0.1), "cpu:2",
+        {"batch": 4, "planner": "cp-ar", "cache": str(tmp_path), "name": "large"},
+    ):  # fmt: skip
+        assert "heterog: large: the exported step is not checked against" in capsys.readouterr().err
+
+
 def test_batches_of_the_check_are_new_and_of_both_parities():
-    assert check_batches([2, 3, 64]) == [5, 6]
-    assert check_batches([4, 5, 64]) == [7, 8]
-    assert check_batches([2, 3, 5]) == [7, 8]
-    assert check_batches([100, 101, 102]) == [103, 104]
+    every = [[2, None]]
+    assert check_batches([2, 3, 64], every) == [5, 6]
+    assert check_batches([4, 5, 64], every) == [7, 8]
+    assert check_batches([2, 3, 5], every) == [7, 8]
+    assert check_batches([100, 101, 102], every) == [103, 104]
+    assert check_batches([2, 3, 64], [[2, 4], [6, None]]) == [7, 8]
+    assert check_batches([2, 3, 64], [[2, 3], [64, 64]]) == [3, 64]
 
 
 @pytest.mark.parametrize(

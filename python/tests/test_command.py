@@ -1,6 +1,9 @@
-"""The command `heterog` of the wheel."""
+"""The command `heterog` of the wheel, and which PyTorch what runs with."""
 
-import importlib
+import importlib.metadata
+import os
+import re
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -11,52 +14,95 @@ import torch
 import heterog
 import heterog_command
 from heterog import native
-from heterog.version import TORCH, wrong_torch
+from heterog.version import EXPORTER_FROM, PYTHON_FROM, library_for, minor_version, too_old, wrong_torch
+
+ROOT = Path(__file__).parents[2]
 
 
-def test_verbs_in_python_run_in_the_interpreter_of_the_wheel(monkeypatch, tmp_path):
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "heterog").touch()
+@pytest.fixture
+def package(monkeypatch, tmp_path):
+    """A wheel of two libraries, and what has been started."""
+    for name in ("torch-2.11", "torch-2.15"):
+        (tmp_path / name).mkdir()
     started = []
     monkeypatch.setattr(heterog_command, "_PACKAGE", tmp_path)
     monkeypatch.setattr(heterog_command.os, "execve", lambda *how: started.append(how))
-    monkeypatch.setattr(sys, "argv", ["heterog", "discover", "--out", "x"])
+    return tmp_path, started
+
+
+def run_command(monkeypatch, torch_version: str, *words: str) -> None:
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: torch_version)
+    monkeypatch.setattr(sys, "argv", ["heterog", *words])
+    heterog_command.main()
+
+
+@pytest.mark.parametrize(
+    "version, folder",
+    [("2.11.0", "torch-2.11"), ("2.12.1+cpu", "torch-2.11"), ("2.15.0+cu132", "torch-2.15")],
+)
+def test_starts_the_program_for_the_installed_torch(monkeypatch, package, version, folder):
+    path, started = package
     for given, expected in ((None, sys.executable), ("/opt/python", "/opt/python")):
         if given:
             monkeypatch.setenv("HETEROG_PYTHON", given)
         else:
             monkeypatch.delenv("HETEROG_PYTHON", raising=False)
-        heterog_command.main()
+        run_command(monkeypatch, version, "plan", "--out", "x")
         program, arguments, environment = started[-1]
-        assert arguments == [str(program), "discover", "--out", "x"]
+        assert program == path / folder / "heterog"
+        assert arguments == [str(program), "plan", "--out", "x"]
         assert environment["HETEROG_PYTHON"] == expected
+        assert environment["LD_LIBRARY_PATH"].split(":")[0] == str(path / folder)
 
 
-def test_refuses_a_version_of_torch_that_the_library_is_not_for(monkeypatch, tmp_path, capsys):
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "heterog").touch()
-    monkeypatch.setattr(heterog_command, "_PACKAGE", tmp_path)
-    monkeypatch.setattr(heterog_command.os, "execve", lambda *how: pytest.fail("started"))
-    for version in ("2.10.0", "2.13.0+cpu", "3.0", "strange"):
-        monkeypatch.setattr(heterog_command.importlib.metadata, "version", lambda name, v=version: v)
+def test_refuses_a_version_of_torch_that_no_library_is_for(monkeypatch, package, capsys):
+    for version in ("2.4.1", "2.10.0", "2.13.0+cpu", "3.0", "strange"):
         with pytest.raises(SystemExit) as ended:
-            heterog_command.main()
+            run_command(monkeypatch, version, "plan", "--out", "x")
         assert ended.value.code == 2
-        assert f"torch {version} is installed" in capsys.readouterr().err
+        said = capsys.readouterr().err
+        assert f"torch {version} is installed" in said and said.count("\n") == 1
+        if minor_version(version) < EXPORTER_FROM:
+            assert "needs torch 2.11 or newer" in said
+            continue
+        assert "2.11 and 2.12 and 2.15" in said
+        assert "pip install 'torch==2.15.*'" in said
+        assert f"build_wheel.sh --torch {version.split('+')[0]}" in said
+    assert package[1] == []
 
 
-def test_which_versions_of_torch_the_library_runs_with():
-    for version in ("2.11.0", "2.11.0+cu130", "2.12.1+cpu", "2.12.0a0+git123"):
-        assert wrong_torch(version) == ""
-    for version in ("2.10.0", "2.13.0", "1.12.1", "3.11.0", ""):
-        assert "torch>=2.11,<2.13" in wrong_torch(version)
+def test_verbs_in_python_need_no_library(monkeypatch, package, capsys):
+    monkeypatch.delenv("HETEROG_PYTHON", raising=False)
+    run_command(monkeypatch, "2.4.1", "discover", "--out", "x")
+    program, arguments, _ = package[1][-1]
+    assert program == sys.executable
+    assert arguments == [sys.executable, "-m", "heterog.discover", "--out", "x"]
+    with pytest.raises(SystemExit):  # the exporter is not for it, and says so
+        run_command(monkeypatch, "2.4.1", "export", "x.py:f", "--out", "x")
+    assert "needs torch 2.11 or newer" in capsys.readouterr().err
+    run_command(monkeypatch, "2.13.0", "export", "x.py:f", "--out", "x")
+    assert package[1][-1][1][:3] == [sys.executable, "-m", "heterog.export"]
+    source = (ROOT / "src/cli/python_verbs.cc").read_text()
+    assert heterog_command._VERBS == dict(re.findall(r'\{"([\w-]+)", "(heterog\.\w+)"', source))
 
 
-def test_the_wheel_asks_for_the_versions_that_the_package_takes():
+def test_which_library_is_for_which_torch():
+    both = ["2.11", "2.13"]
+    for version, library in (("2.11.0", "2.11"), ("2.11.0+cu130", "2.11"), ("2.12.1+cpu", "2.11"),
+                             ("2.12.0a0+git123", "2.11"), ("2.13.0", "2.13"), ("2.14.1", ""), ("2.10.2", ""),
+                             ("3.11.0", ""), ("", "")):  # fmt: skip
+        assert library_for(version, both) == library
+        assert bool(wrong_torch(version, both)) == (library == "")
+    assert library_for("2.12.1", ["2.11", "2.12"]) == "2.12"
+    # On GPUs 2.12 has other tables of virtual functions.
+    assert library_for("2.11.0+cu130", ["2.11-cuda"]) == "2.11-cuda"
+    assert library_for("2.12.0+cu130", ["2.11-cuda"]) == ""
+
+
+def test_pip_takes_no_torch_away():
     file = Path(heterog_command.__file__).parent / "pyproject.toml"
     needs = tomllib.loads(file.read_text(encoding="utf-8"))["project"]["dependencies"]
-    (lowest, above) = TORCH
-    assert f"torch>={lowest[0]}.{lowest[1]},<{above[0]}.{above[1]}" in needs
+    assert f"torch>={'.'.join(map(str, PYTHON_FROM))}" in needs
 
 
 def test_the_library_is_refused_beside_another_torch(monkeypatch):
@@ -64,5 +110,44 @@ def test_the_library_is_refused_beside_another_torch(monkeypatch):
     monkeypatch.setattr(torch, "__version__", "2.9.1")
     with pytest.raises(heterog.HeterogError, match="torch 2.9.1 is installed"):
         native.load_library()
-    with pytest.warns(UserWarning, match="torch 2.9.1 is installed.*plans or runs is refused"):
-        importlib.reload(heterog)
+
+
+def test_the_library_is_the_one_for_the_loaded_torch(monkeypatch, tmp_path):
+    for name in ("torch-2.11", "torch-2.14"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(native, "_PACKAGE", tmp_path)
+    monkeypatch.delenv("HETEROG_LIBRARY", raising=False)
+    monkeypatch.setattr(torch, "__version__", "2.14.1+cpu")
+    assert native.find_library() == str(tmp_path / "torch-2.14" / "libheterog.so")
+    monkeypatch.setattr(torch, "__version__", "2.13.0")
+    with pytest.raises(heterog.HeterogError, match="torch 2.13.0 is installed"):
+        native.find_library()
+
+
+def test_what_is_python_alone_loads_neither_the_exporter_nor_the_library():
+    names = "auto_shares, weighted_gradients, UnevenBatchSampler, ShareSampler, uneven_trainer"
+    script = (
+        f"import sys; from heterog import {names}; import heterog.discover.command\n"
+        "print(sorted({'heterog.native', 'heterog.trace', 'heterog.step'} & set(sys.modules)))"
+    )
+    environment = os.environ | {"HETEROG_LIBRARY": "/nowhere", "PYTHONPATH": str(ROOT / "python")}
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
+    assert ran.stdout == "[]\n", ran.stderr
+
+
+def test_an_old_torch_is_named_where_the_exporter_does_not_run(monkeypatch):
+    assert too_old("2.11.0") == "" and "needs torch 2.11 or newer" in too_old("2.10.0+cpu")
+    assert minor_version(torch.__version__) >= EXPORTER_FROM
+    monkeypatch.setattr(torch, "__version__", "2.4.1")
+    monkeypatch.setitem(sys.modules, "heterog.verbs", None)  # as if an import in it failed
+    monkeypatch.delitem(vars(heterog), "plan", raising=False)
+    with pytest.raises(heterog.InputError, match=r"torch 2.4.1 is installed; .* needs torch 2.11"):
+        heterog.plan  # noqa: B018
+
+
+def test_everything_that_is_named_is_there():
+    for name in heterog.__all__:
+        assert getattr(heterog, name) is not None
+    assert set(heterog.__all__) <= set(dir(heterog))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        heterog.nothing  # noqa: B018

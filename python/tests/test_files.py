@@ -191,7 +191,7 @@ def test_bad_usage_and_help(source, capsys):
     with pytest.raises(SystemExit) as stopped:
         command.main([f"{source}:training"])
     assert stopped.value.code == 2
-    assert command.main([f"{source}:training", "--out", "/nowhere/at/all/x.json.gz"]) == 2
+    assert command.main([f"{source}:training", "--out", "/nowhere/at/all/x.json.gz"]) == 4
     assert "/nowhere/at/all is no directory" in capsys.readouterr().err
     with pytest.raises(SystemExit) as stopped:
         command.main(["--help"])

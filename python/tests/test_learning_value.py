@@ -32,7 +32,7 @@ def run(*arguments):
 
 def test_plan_is_near_the_best_plan_known():
     before = (SCRIPT.parent / "best_known.json").read_bytes()
-    done = run("--planners", "plan", "no-policy")
+    done = run("--planners", "plan")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("--evaluations 2000") == 3
     assert (SCRIPT.parent / "best_known.json").read_bytes() == before

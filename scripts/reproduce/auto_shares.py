@@ -123,7 +123,9 @@ def rank_main(options) -> None:
             "said": found.speed_up,
             "all_reduce": found.all_reduce_seconds,
             "bytes": found.all_reduce_bytes,
-            "leave_out": [[list(ranks), gain] for ranks, gain in found.leave_out.items()],
+            "leave_out": [
+                [list(ranks), without.gain] for ranks, without in found.leave_out.items()
+            ],
             "seconds": begun,
             "times": [[time.fixed, time.per_sample] for time in found.times],
         }

@@ -7,7 +7,7 @@ Prints, for each case and budget, how much longer each planner's step is than th
 per cent; the mean over seeds. best_known.json beside this file holds the best that any run has
 found so far, with its planner; it is only ever improved, but begun anew for a case whose plain
 data parallelism takes another time than then: costs or simulator have changed. "likely" is the
-policy's most likely strategy in the best order and buckets, "best-dp" the best of even and
+policy's most likely strategy, or one row of its table where that is faster, "best-dp" the best of even and
 proportional replicas, both in the rows of one shot only. --improve plans every case for so many
 seconds first, by every search, to find better ones. With --check nothing is written, and it ends with
 exit code 1 if `plan` is more than 5 % above the best known in any case. HETEROG_BIN names another
@@ -28,10 +28,9 @@ from statistics import mean
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROGRAM = os.environ.get("HETEROG_BIN") or ROOT / "build" / "release" / "bin" / "heterog"
 KNOWN = Path(__file__).with_name("best_known.json")
-# `plan` with and without the policy, then its parts.
+# `plan`, then its parts, and the policy.
 PLANNERS = {
     "plan": ["portfolio"],
-    "no-policy": ["portfolio:proposals=0"],
     "annealing": ["annealing"],
     "local-search": ["local-search:patience=0"],
     "random": ["random"],
@@ -40,9 +39,9 @@ PLANNERS = {
     # Data parallelism: the best of these, each in its best order.
     "best-dp": ["ev-ps", "ev-ar", "cp-ps", "cp-ar", "horovod"],
 }
-ONE_SHOT = ["plan", "no-policy", "likely", "best-dp"]  # what a row without budget has
+ONE_SHOT = ["plan", "likely", "best-dp"]  # what a row without budget has
 ONLY_ONE_SHOT = ["likely", "best-dp"]
-WITH_POLICY = {"plan", "policy", "likely"}  # which take a checkpoint
+WITH_POLICY = {"policy", "likely"}  # which take a checkpoint
 HETEROG = [("vgg19", 192), ("resnet200", 192), ("inception_v3", 192), ("mobilenet_v2", 192),
            ("nasnet_a_large", 192), ("transformer6", 720), ("bert_large24", 48),
            ("xlnet_large24", 48)]  # fmt: skip

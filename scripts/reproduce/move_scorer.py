@@ -30,7 +30,7 @@ BATCHES = {"vgg19": 192, "alexnet": 512, "mobilenet_v2": 192, "transformer6": 72
            "bert_large24": 48, "resnet152": 192, "densenet121": 256}  # fmt: skip
 SCALES = {"heterog-8gpu": 1, "heterog-8gpu-10gbe": 1, "office-mixed": 1, "dgx-h100-mixed": 4}
 PLANNERS = {"local-search": ("local-search", ["patience=0"]), "annealing": ("annealing", []),
-            "plan": ("portfolio", ["proposals=0"])}  # fmt: skip
+            "plan": ("portfolio", [])}  # fmt: skip
 LINE = re.compile(r"(\d+) evaluations: ([0-9.]+) s is the best of")
 
 

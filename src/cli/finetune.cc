@@ -16,6 +16,7 @@
 #include "cli/verbs.h"
 #include "explain/simulation.h"
 #include "oracle/simulated_oracle.h"
+#include "planner/portfolio.h"
 #include "policy/api.h"
 #include "policy/train_log_io.h"
 
@@ -36,17 +37,19 @@ struct FinetuneVerbOptions {
   bool gpu = false;
 };
 
-// What the tuned policy proposes, its best find first, through the planner of `heterog plan`.
+// Its best find, and what it now proposes, through the planner of `heterog plan`.
 planner::PlannerResult plan_with(const policy::FinetuneResult& tuned, std::uint64_t seed,
                                  oracle::Oracle& oracle) {
   planner::PlannerContext context{.oracle = oracle, .rng = Rng(seed)};
-  const planner::Proposer propose = [&](oracle::BatchEvaluator& evaluator, int count) {
-    std::vector<compiler::Strategy> strategies =
-        policy::propose(tuned.policy, evaluator, count - 1, context.rng.split(1));
-    strategies.insert(strategies.begin(), tuned.strategy);
-    return strategies;
-  };
-  return planner::best_plan(context, propose);
+  constexpr int kMore = 7;  // beside the most likely one
+  planner::PortfolioOptions options{.given_by = "policy"};
+  options.given.push_back(tuned.strategy);
+  oracle::BatchEvaluator evaluator(oracle);
+  for (compiler::Strategy& one :
+       policy::propose(tuned.policy, evaluator, kMore, context.rng.split(1))) {
+    options.given.push_back(std::move(one));
+  }
+  return planner::best_plan(context, options);
 }
 
 // What fine-tuning found, where the search after it is stopped, or was before it began.
@@ -69,8 +72,8 @@ planner::PlannerResult plan_of(const FinetuneVerbOptions& options,
 Error stopped_error(const FinetuneVerbOptions& options, const std::string& text,
                     const policy::FinetuneResult& tuned,
                     const std::optional<sim::Simulated>& simulated) {
-  std::string what = fmt::format("{}; {} has the policy as it was then", text,
-                                 printable(options.out, 400));
+  std::string what =
+      fmt::format("{}; {} has the policy as it was then", text, printable(options.out, 400));
   if (simulated && simulated->result.feasible()) {
     what += fmt::format(", {} the best of {} plans that were simulated",
                         printable(options.plan, 400), tuned.evaluations);
@@ -87,8 +90,8 @@ policy::FinetuneResult finetune(const FinetuneVerbOptions& options, const cost::
   Progress progress(caller, "fine-tuning");
   return policy::finetune(
       policy, oracle,
-      {.name = fmt::format("{} {} {}", problem.graph->name(), problem.batch,
-                           problem.cluster->name()),
+      {.name =
+           fmt::format("{} {} {}", problem.graph->name(), problem.batch, problem.cluster->name()),
        .seed = options.common.seed,
        .budget = stopping.until_asked(start_budget(options.budget, "fine-tuning", caller)),
        .learning = settings(options.set, "--set finetune_draws=edits"),
@@ -140,8 +143,7 @@ int run_finetune(const FinetuneVerbOptions& options, const Caller& caller) {
   }
   std::optional<sim::Simulated> simulated;
   if (!options.plan.empty()) {
-    const planner::PlannerResult found =
-        plan_of(options, tuned, *problem, threads, *stopping);
+    const planner::PlannerResult found = plan_of(options, tuned, *problem, threads, *stopping);
     simulated = simulate_strategy(*problem, found.strategy, compile_options(options.problem));
     if (simulated->result.feasible()) {
       write_plan_file({.path = options.plan,
@@ -190,7 +192,8 @@ void add_finetune(CLI::App& app, Action& chosen) {
       "Example:\n  heterog finetune --graph models/bert_large24.json.gz "
       "--cluster configs/clusters/heterog-8gpu.json --batch 48 --out bert.ckpt --budget 60 "
       "--plan plan.json\n"
-      "Ctrl-C ends it after the step that it is in: policy and best plan so far are written, and the "
+      "Ctrl-C ends it after the step that it is in: policy and best plan so far are written, and "
+      "the "
       "exit code\nis 4; a second Ctrl-C ends it as it is.");
   verb.callback([options, &chosen] {
     chosen = [options](const Caller& caller) { return run_finetune(*options, caller); };

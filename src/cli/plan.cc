@@ -35,7 +35,6 @@ struct PlanOptions {
   BudgetOptions budget;
   std::string out;
   std::string policy;
-  bool no_policy = false;
   std::string planner{kPortfolio};
   std::int64_t accumulate = 1;
   int order_rounds = 0;
@@ -116,9 +115,7 @@ struct Searched {
 // A stop ends the planner at its next simulated plan.
 Searched search(const PlanOptions& options, const cost::Problem& problem, ThreadPool& threads,
                 oracle::Budget budget, const Stopping& stopping) {
-  const std::string planner =
-      options.no_policy ? fmt::format("{}:proposals=0", kPortfolio) : options.planner;
-  const auto maker = find_planner(planner, *problem.cluster, options.policy);
+  const auto maker = find_planner(options.planner, *problem.cluster, options.policy);
   oracle::SimulatedOracle simulator(problem, threads, compile_options(options.problem),
                                     [&] { return stopping.asked(); });
   oracle::BestSeen oracle(simulator);
@@ -127,7 +124,7 @@ Searched search(const PlanOptions& options, const cost::Problem& problem, Thread
   Searched found;
   try {
     found.result = maker->plan(context);
-    if (found.result.found_by.empty()) found.result.found_by = planner;
+    if (found.result.found_by.empty()) found.result.found_by = options.planner;
     if (auto better = oracle.improve_order(found.result.strategy, options.order_rounds)) {
       found.result.strategy = std::move(better->strategy);
       found.result.found_by += " + order";
@@ -140,7 +137,7 @@ Searched search(const PlanOptions& options, const cost::Problem& problem, Thread
     found = {.result = {.strategy = oracle.best()->strategy,
                         .evaluation = oracle.best()->evaluation,
                         .evaluations = oracle.evaluations(),
-                        .found_by = planner + ", stopped"},
+                        .found_by = options.planner + ", stopped"},
              .stopped = true};
   }
   if (options.accumulate > 1) {
@@ -160,6 +157,7 @@ OrderedJson plan_json(const cost::Problem& problem, const planner::PlannerResult
   json["planner"] = found.found_by;
   json["plan_seconds"] = plan_seconds;
   json["evaluations"] = found.evaluations;
+  json["refused"] = found.refused;
   json["baselines"] = OrderedJson::array();
   for (const planner::BaselineResult& baseline : found.baselines) {
     json["baselines"].push_back({{"name", baseline.name},
@@ -185,9 +183,10 @@ int run_plan(const PlanOptions& options, const Caller& caller) {
   VALIDATE(options.order_rounds == 0 || options.accumulate == 1,
            "--order-rounds: {} given beside --accumulate, which orders the plan",
            options.order_rounds);
-  VALIDATE(!options.no_policy || options.planner == kPortfolio,
-           "--no-policy: given beside --planner {}; it is for {}, without options",
-           printable(options.planner, 400), kPortfolio);
+  const std::string asked = planner::parse_request(options.planner).name;
+  VALIDATE(options.policy.empty() || planner_registry().entry(asked).has_option("checkpoint"),
+           "--policy: given beside --planner {}, which has no policy; expected --planner policy",
+           printable(options.planner, 400));
   expect_writable(options.out);
   const Stopwatch watch;
   oracle::Budget budget = start_budget(options.budget, "planning", caller);
@@ -227,7 +226,7 @@ int run_plan(const PlanOptions& options, const Caller& caller) {
   }
   std::optional<WhatFits> fits;
   if (!simulated.result.feasible()) {
-    fits = what_fits(*problem, options.problem, loaded.smallest_batch, caller.stopped);
+    fits = what_fits(*problem, options.problem, loaded.known, caller.stopped);
   }
   if (options.common.json) {
     OrderedJson json = plan_json(*problem, found, simulated, orders, plan_seconds);
@@ -254,12 +253,8 @@ void add_plan(CLI::App& app, Action& chosen) {
   add_graph_and_cluster(verb, options->problem);
   add_batch(verb, options->problem);
   verb.add_option("--out", options->out, "Plan file to write")->required();
-  auto* policy =
-      verb.add_option("--policy", options->policy,
-                      "Checkpoint of a planner with a policy (default: the shipped one)");
-  verb.add_flag("--no-policy", options->no_policy,
-                "Plan by search alone; short for --planner portfolio:proposals=0")
-      ->excludes(policy);
+  verb.add_option("--policy", options->policy,
+                  "Checkpoint of --planner policy (default: the shipped one)");
   verb.add_option("--planner", options->planner, kPlannerHelp)->capture_default_str();
   add_accumulate(verb, options->accumulate);
   add_integer(verb, "--order-rounds", options->order_rounds, {0, 1000},

@@ -11,9 +11,7 @@ namespace heterog::cli {
 const planner::Registry& planner_registry() {
   static const planner::Registry kRegistry = [] {
     std::vector<planner::PlannerEntry> entries = planner::builtin_planners(policy::move_scorers());
-    for (planner::PlannerEntry& entry : policy::learned_planners()) {
-      entries.push_back(std::move(entry));
-    }
+    entries.push_back(policy::policy_planner_entry());
     return planner::Registry(std::move(entries));
   }();
   return kRegistry;

@@ -15,6 +15,7 @@
 #include "cli/progress.h"
 #include "cli/verbs.h"
 #include "cluster/cluster_io.h"
+#include "cost/poor_fit.h"
 #include "cost/profile_io.h"
 #include "graph/graph_io.h"
 #include "launch/gpus.h"
@@ -22,6 +23,7 @@
 #include "measure/profiler.h"
 #include "measure/step_profile.h"
 #include "measure/step_time.h"
+#include "runtime/kernels/infer.h"
 #include "runtime/kernels/operators.h"
 
 namespace heterog::cli {
@@ -232,10 +234,13 @@ void print_as_text(const ProfileOptions& options, const cost::Profile& profile,
 
 int run_profile(const ProfileOptions& options, const Caller& caller) {
   const Stopwatch watch;
-  const auto shared = std::make_shared<const graph::ModelGraph>(graph::read_graph(options.graph));
+  graph::GraphFile file = graph::read_graph_file(options.graph);
+  const auto shared = std::make_shared<const graph::ModelGraph>(std::move(file.graph));
   const graph::ModelGraph& graph = *shared;
-  runtime::check_operators(graph, options.graph);
   const measure::ProfilerOptions profiler = profiler_options(options);
+  runtime::check_operators(graph, options.graph);
+  runtime::check_results(
+      graph, runtime::checked_batches(profiler.slices.back(), file.known.smallest()), options.graph);
   const std::string partial = options.out + ".partial";
   cost::Profile profile = begin_or_go_on(graph, profiler, partial, options.force);
   VALIDATE(options.slow == 1 || options.in_steps, "--slow: needs --in-steps");

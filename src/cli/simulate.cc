@@ -63,7 +63,7 @@ int run_simulate(const SimulateOptions& options, const Caller& caller) {
     loaded.simulated =
         loading::simulate_strategy(*loaded.problem, strategy, compile_options(options.problem));
   }
-  const auto& [problem, record, simulated, smallest_batch] = loaded;
+  const auto& [problem, record, simulated, known] = loaded;
   if (options.check) check_step(*problem, record.strategy, simulated);
   write_trace(options.trace, *problem, simulated);
   write_dump(options.dump, *problem, simulated.plan);

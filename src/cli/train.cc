@@ -190,7 +190,8 @@ int run_train(TrainVerbOptions& options, const Caller& caller) {
 void add_train(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<TrainVerbOptions>();
   CLI::App& verb = *app.add_subcommand("train", "Pretrains the policy on a zoo of models");
-  verb.add_option("--config", options->config, "Training config: a file, or a shipped one by its name (configs/train/*.json)")
+  verb.add_option("--config", options->config,
+                  "Training config: a file, or a shipped one by its name (configs/train/*.json)")
       ->required();
   verb.add_option("--out", options->out, "Folder of the run: checkpoints, log, config as resolved")
       ->required();

@@ -55,7 +55,7 @@ struct Verified {
   std::shared_ptr<const cost::Problem> problem;
   std::string planner;
   compiler::Strategy strategy;
-  std::int64_t smallest_batch = 1;
+  graph::KnownBatches known = {};
 };
 
 Verified chosen_plan(const VerifyOptions& options, const Caller& caller) {
@@ -63,13 +63,13 @@ Verified chosen_plan(const VerifyOptions& options, const Caller& caller) {
            "give --plan or --planner, and not both");
   if (!options.plan.empty()) {
     LoadedPlan loaded = load_plan(options.plan, options.problem);
-    return {loaded.problem, loaded.record.planner, loaded.record.strategy, loaded.smallest_batch};
+    return {loaded.problem, loaded.record.planner, loaded.record.strategy, std::move(loaded.known)};
   }
   VALIDATE(options.problem.batch > 0, "--planner needs --batch");
   Verified verified;
   loading::LoadedProblem read = loading::load_problem_file(options.problem);
   verified.problem = std::move(read.problem);
-  verified.smallest_batch = read.smallest_batch;
+  verified.known = std::move(read.known);
   verified.planner = options.planner;
   ThreadPool threads(options.common.threads);
   oracle::SimulatedOracle oracle(*verified.problem, threads, compile_options(options.problem),
@@ -156,7 +156,7 @@ struct Prepared {
 // The plan for another number of samples; it keeps the order that was simulated.
 void cut_anew(const VerifyOptions& options, Prepared& made) {
   const std::string& graph = options.problem.graph;
-  loading::check_batch(options.at_batch, made.verified.smallest_batch, graph);
+  loading::check_batch(options.at_batch, made.verified.known, graph);
   made.verified.problem = compiler::at_batch(*made.verified.problem, options.at_batch);
   made.simulated.plan = compiler::rescaled(*made.verified.problem, made.simulated.plan);
 }

@@ -14,6 +14,7 @@
 #include "launch/gpus.h"
 #include "launch/rank_device.h"
 #include "launch/rank_place.h"
+#include "runtime/kernels/infer.h"
 #include "runtime/kernels/operators.h"
 #include "runtime/program/job_terms.h"
 #include "runtime/program/traffic.h"
@@ -116,13 +117,15 @@ Ranks::Ranks(const RanksOptions& options, bool one_rank)
     : loaded_(load_checked(options)),
       job_(runtime::make_job(loaded_.problem, loaded_.simulated.plan,
                              loaded_.simulated.result.dispatch, {}, options.files.graph)) {
-  steps_.push_back({loaded_.problem, options.files.graph, loaded_.smallest_batch});
+  steps_.push_back({loaded_.problem, options.files.graph, loaded_.known.smallest()});
   for (const std::string& path : options.more_graphs) {
     graph::GraphFile file = graph::read_graph_file(path);
     auto graph = std::make_shared<const graph::ModelGraph>(std::move(file.graph));
     runtime::check_operators(*graph, path);
+    runtime::check_results(
+        *graph, runtime::checked_batches(loaded_.problem->batch, file.known.smallest()), path);
     steps_.push_back({compiler::with_graph(*loaded_.problem, std::move(graph), path), path,
-                      file.smallest_batch});
+                      file.known.smallest()});
   }
   const cluster::Cluster& cluster = *loaded_.problem->cluster;
   const auto worker = [&](DeviceId rank, int ranks_here, at::Device device) {
@@ -162,7 +165,11 @@ const graph::ModelGraph& Ranks::prepare(const Form& form) {
            "graph {}: the runner has {}", form.graph, steps_.size());
   const Step& step = steps_[static_cast<std::size_t>(form.graph)];
   if (!is_own(form) && !others_.contains(form)) {
-    loading::check_batch(form.samples, step.smallest_batch, step.file);
+    VALIDATE(
+        form.samples >= step.smallest_batch,
+        "batch {}: {} is known to hold from {} samples on, the least that it was traced at; take "
+        "a larger batch, or export it with smaller --batches",
+        form.samples, printable(step.file, 400), step.smallest_batch);
     const auto problem = compiler::at_batch(*step.problem, form.samples);
     Other made{.plan = compiler::rescaled(*problem, loaded_.simulated.plan)};
     made.job =

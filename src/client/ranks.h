@@ -80,7 +80,7 @@ class Ranks {
   struct Step {
     std::shared_ptr<const cost::Problem> problem;
     std::string file;
-    std::int64_t smallest_batch = 1;
+    std::int64_t smallest_batch = 1;  // whether it holds for larger ones, who calls finds out
   };
   // The plan for another form.
   struct Other {

@@ -1,6 +1,8 @@
 // Repeats lists of replicas, and orders instances by the micro-batch that they belong to.
 #include "compiler/accumulate.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -15,6 +17,13 @@ namespace heterog::compiler {
 using graph::OperandUse;
 using graph::Phase;
 using graph::SplitKind;
+
+void check_instances(const cost::Problem& problem, std::int64_t of_each, std::string_view source) {
+  const auto ops = static_cast<std::int64_t>(problem.folded->ops.size());
+  VALIDATE(of_each <= std::max<std::int64_t>(1, kMostInstances / std::max<std::int64_t>(1, ops)),
+           "{}: {} instances of each of {} ops; expected at most {} of each, {} in all", source,
+           of_each, ops, std::max<std::int64_t>(1, kMostInstances / ops), kMostInstances);
+}
 
 std::vector<std::int64_t> micro_batch_boundaries(std::int64_t batch, std::int64_t micro_batches) {
   std::vector<std::int64_t> boundaries;
@@ -120,6 +129,14 @@ Strategy in_turns(const cost::Problem& problem, const Strategy& strategy,
            "{} micro-batches of a batch of {}; expected 1 to {}", micro_batches, problem.batch,
            problem.batch);
   if (micro_batches == 1) return strategy;
+  std::size_t devices = 1;  // that take part in a micro-batch, at the most
+  for (const UnitDecision& unit : strategy.units) {
+    devices = std::max(devices, unit.replicas.size());
+  }
+  // Each has a sample of a micro-batch at the least, or is not in it.
+  const std::int64_t instances =
+      std::min(problem.batch, micro_batches * static_cast<std::int64_t>(devices));
+  check_instances(problem, instances, fmt::format("{} micro-batches", micro_batches));
   const std::vector<std::int64_t> begins = micro_batch_boundaries(problem.batch, micro_batches);
   Strategy made = strategy;
   for (UnitId unit : id_range<UnitId>(strategy.units.size())) {

@@ -3,12 +3,20 @@
 
 #include <cstdint>
 #include <functional>
+#include <string_view>
 #include <vector>
 
 #include "compiler/strategy.h"
 #include "cost/problem.h"
 
 namespace heterog::compiler {
+
+// Of ops in micro-batches, an instance each: twice those of the largest pipeline that was of use.
+inline constexpr std::int64_t kMostInstances = std::int64_t{1} << 21;
+
+// Throws an input error unless every op of the problem may have so many instances; before any
+// memory is taken for them.
+void check_instances(const cost::Problem& problem, std::int64_t of_each, std::string_view source);
 
 // Decision 14. The strategy with its batch cut into so many micro-batches, as even as can be, one
 // behind the other. Each is shared out as the batch was: over all of them, every entry of a unit's

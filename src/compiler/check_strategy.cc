@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/accumulate.h"
 #include "compiler/layout.h"
 #include "compiler/recomputation.h"
 
@@ -106,6 +107,21 @@ void check_priorities(const cost::Problem& problem, const Strategy& strategy,
   }
 }
 
+// Of all ops together, where each entry of their units is one.
+void check_all_instances(const cost::Problem& problem, const Strategy& strategy,
+                         std::string_view source) {
+  std::int64_t all = 0;
+  for (OpId op : problem.folded->ops) {
+    const UnitDecision& unit = strategy.units[unit_of(problem, strategy, op)];
+    if (unit.instances == Instances::kPerEntry) {
+      all += static_cast<std::int64_t>(unit.replicas.size());
+    }
+  }
+  VALIDATE(all <= kMostInstances,
+           "{}: units: {} instances of ops in all, expected at most {}; give fewer micro-batches",
+           source, all, kMostInstances);
+}
+
 // Each turn names one instance of the units on its device, and no instance has two.
 void check_sequence(const cost::Problem& problem, const Strategy& strategy,
                     std::string_view source) {
@@ -196,6 +212,7 @@ void check_strategy(const cost::Problem& problem, const Strategy& strategy,
                replica.weight);
     }
   }
+  check_all_instances(problem, strategy, source);
   VALIDATE(strategy.bucket_bytes >= 0, "{}: bucket_bytes: {}, expected 0 or more", source,
            strategy.bucket_bytes);
   check_sync(problem, strategy, source);

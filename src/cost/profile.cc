@@ -1,8 +1,6 @@
 // Fits of measured costs, and the cost model made of them.
 #include "cost/profile.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -147,25 +145,6 @@ FitError fit_error(const Profile& profile) {
     for (const Measurement& m : op.measured) errors.add(op, op.fit.at(m.samples), m.seconds);
   }
   return errors.done();
-}
-
-std::string poor_fit(const Profile& profile) {
-  std::vector<std::string> poor;
-  for (const ProfiledLink& link : profile.links) {
-    if (link.r2 < kLeastFit) {
-      poor.push_back(fmt::format("{} have R2 {:.2f}", printable(link.between), link.r2));
-    }
-  }
-  const FitError fit = fit_error(profile);
-  if (fit.median > 1 - kLeastFit) {
-    poor.push_back(fmt::format("half of the operators are off by {:.0f} % or more from their lines",
-                               100 * fit.median));
-  }
-  if (std::abs(fit.total) > 1 - kLeastFit) {
-    poor.push_back(fmt::format("a whole step is off by {:+.1f} % from the lines of its operators",
-                               100 * fit.total));
-  }
-  return fmt::format("{}", fmt::join(poor, ", "));
 }
 
 std::vector<FitError> held_out_errors(const Profile& profile) {

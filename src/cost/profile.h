@@ -102,13 +102,6 @@ struct FitError {
 };
 // Of the lines on the sizes that they were fitted to.
 FitError fit_error(const Profile& profile);
-// Below this a fit says nothing of the device: it was busy with something else while it was
-// measured.
-inline constexpr double kLeastFit = 0.5;
-// What is worse than that, in one line; empty if nothing is. R² of the links; and of the operators,
-// where a line over sizes that take equally long has no R² to speak of, 1 − the median of the
-// relative errors and 1 − that of a whole step.
-std::string poor_fit(const Profile& profile);
 // Of each size, predicted by curves that were made without it.
 std::vector<FitError> held_out_errors(const Profile& profile);
 

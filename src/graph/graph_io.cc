@@ -40,7 +40,7 @@ class Reader {
     check_format(object, "heterog-graph", 1);
     GraphBuilder builder(object.string("name"));
     for (const char* key : {"producer", "optimizer"}) object.skip(key);
-    const std::int64_t smallest_batch = smallest_traced(object);
+    KnownBatches known = read_known(object);
     builder.set_tf32(read_tf32(object));
     const std::string dtype_text = object.string("dtype");
     const auto dtype = find_dtype(dtype_text);
@@ -71,17 +71,38 @@ class Reader {
       ops[index_] = nullptr;
     }
     builder.set_loss(TensorId(static_cast<std::size_t>(loss)));
-    return {.graph = std::move(builder).build(source_), .smallest_batch = smallest_batch};
+    return {.graph = std::move(builder).build(source_), .known = std::move(known)};
   }
 
  private:
-  static std::int64_t smallest_traced(JsonObject& object) {
-    if (!object.has("traced_batches")) return 1;
-    std::int64_t smallest = kMaxSamples;
-    for (const JsonValue& batch : object.list("traced_batches")) {
-      smallest = std::min(smallest, batch.as_int(1, kMaxSamples));
+  // Files of before `holds` promise to hold from the smallest traced batch on.
+  static KnownBatches read_known(JsonObject& object) {
+    std::int64_t smallest = 1;
+    if (object.has("traced_batches")) {
+      smallest = kMaxSamples;
+      for (const JsonValue& batch : object.list("traced_batches")) {
+        smallest = std::min(smallest, batch.as_int(1, kMaxSamples));
+      }
     }
-    return smallest;
+    if (object.has("holds")) return read_ranges(object);
+    return {.ranges = {{.from = smallest}}};
+  }
+
+  static KnownBatches read_ranges(JsonObject& object) {
+    KnownBatches known{.ranges = {}};
+    std::int64_t least = 1;
+    for (const JsonValue& pair : object.list("holds")) {
+      const std::vector<JsonValue> ends = pair.as_list();
+      VALIDATE(least != 0 && ends.size() == 2,
+               "{}: expected [from, to], to null in the last one alone", pair.where());
+      KnownBatches::Range range{.from = ends[0].as_int(least, kMaxSamples)};
+      if (!ends[1].json().is_null()) range.to = ends[1].as_int(range.from, kMaxSamples);
+      least = range.to ? *range.to + 1 : 0;
+      known.ranges.push_back(range);
+    }
+    VALIDATE(!known.ranges.empty(), "{}: holds: empty; a graph holds for one batch or more",
+             printable(object.where(), 400));
+    return known;
   }
 
   static Tf32 read_tf32(JsonObject& object) {

@@ -4,15 +4,16 @@
 #include <cstdint>
 #include <string>
 
+#include "graph/known_batches.h"
 #include "graph/model_graph.h"
 
 namespace heterog::graph {
 
 struct GraphFile {
   ModelGraph graph;
-  // The graph is known to hold for whole batches of so many samples or more: the least that it was
-  // traced at; 1 where the file does not say. A slice may have fewer.
-  std::int64_t smallest_batch = 1;
+  // For whole batches: of so many samples the graph is known to hold; all where the file does not
+  // say. A slice may have fewer.
+  KnownBatches known = {};
 };
 
 // Throw an input error that names file and field. Never crash, whatever the bytes. A file that is

@@ -35,7 +35,7 @@ LoadedPlan load_plan(const std::string& path, ProblemOptions options, const std:
   LoadedPlan loaded;
   LoadedProblem read = load_problem_file(options);
   loaded.problem = std::move(read.problem);
-  loaded.smallest_batch = read.smallest_batch;
+  loaded.known = std::move(read.known);
   loaded.record = compiler::read_plan(path, *loaded.problem);
   if (!order.empty()) {
     loaded.record.strategy.order = parse_order(order);

@@ -20,7 +20,7 @@ struct LoadedPlan {
   std::shared_ptr<const cost::Problem> problem;
   compiler::PlanRecord record;
   sim::Simulated simulated;
-  std::int64_t smallest_batch = 1;  // for which the graph is known to hold
+  graph::KnownBatches known = {};  // for which the graph is known to hold
 };
 
 // Batch and grouping are the plan's; a batch that is given must be the same. `order`: in place of

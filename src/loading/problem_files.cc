@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "cluster/cluster_io.h"
 #include "cost/cost_model.h"
+#include "cost/poor_fit.h"
 #include "cost/profile_io.h"
 #include "graph/graph_io.h"
 #include "runtime/kernels/infer.h"
@@ -33,22 +34,21 @@ std::vector<cost::ProfileSource> load_profiles(const ProblemOptions& options,
 
 }  // namespace
 
-void check_batch(std::int64_t batch, std::int64_t smallest, const std::string& graph) {
-  VALIDATE(
-      batch >= smallest,
-      "batch {}: {} is known to hold from {} samples on, the least that it was traced at; take "
-      "a larger batch, or export it with smaller --batches",
-      batch, printable(graph, 400), smallest);
+void check_batch(std::int64_t batch, const graph::KnownBatches& known, const std::string& graph) {
+  VALIDATE(known.contain(batch),
+           "batch {}: {} is known to hold for batches of {}, and may be another step at this one; "
+           "take one of these, or export it with {} among --batches",
+           batch, printable(graph, 400), known.text(), batch);
 }
 
 LoadedProblem load_problem_file(const ProblemOptions& options) {
   VALIDATE(options.batch >= 1, "--batch: {} given; a step has at least 1 sample", options.batch);
   auto cluster = std::make_shared<const cluster::Cluster>(cluster::load_cluster(options.cluster));
   graph::GraphFile file = graph::read_graph_file(options.graph);
-  check_batch(options.batch, file.smallest_batch, options.graph);
+  check_batch(options.batch, file.known, options.graph);
   auto graph = std::make_shared<const graph::ModelGraph>(std::move(file.graph));
   runtime::check_operators(*graph, options.graph);
-  runtime::check_results(*graph, runtime::checked_batches(options.batch, file.smallest_batch),
+  runtime::check_results(*graph, runtime::checked_batches(options.batch, file.known.smallest()),
                          options.graph);
   const cost::CalibratedModel analytic;
   const cost::ProfiledModel model(*graph, load_profiles(options, *cluster), analytic);
@@ -60,7 +60,7 @@ LoadedProblem load_problem_file(const ProblemOptions& options) {
   logger().info("{}: {} devices of {} types, {} links", printable(options.cluster, 400),
                 problem->cluster->device_count(), problem->cluster->type_count(),
                 problem->cluster->link_count());
-  return {std::move(problem), file.smallest_batch};
+  return {std::move(problem), std::move(file.known)};
 }
 
 std::unique_ptr<const cost::Problem> load_problem(const ProblemOptions& options) {

@@ -8,6 +8,7 @@
 
 #include "compiler/compile.h"
 #include "cost/problem.h"
+#include "graph/known_batches.h"
 
 namespace heterog::loading {
 
@@ -23,14 +24,14 @@ struct ProblemOptions {
 // Throws an input error if a file makes no sense or the graph needs an operator that LibTorch does
 // not have.
 std::unique_ptr<const cost::Problem> load_problem(const ProblemOptions& options);
-// The same, with the least batch that the graph file is known to hold for.
+// The same, with the batches for which the graph file is known to hold.
 struct LoadedProblem {
   std::unique_ptr<const cost::Problem> problem;
-  std::int64_t smallest_batch = 1;
+  graph::KnownBatches known = {};
 };
 LoadedProblem load_problem_file(const ProblemOptions& options);
-// Refuses a batch below that, as they do.
-void check_batch(std::int64_t batch, std::int64_t smallest, const std::string& graph);
+// Refuses another batch, as they do.
+void check_batch(std::int64_t batch, const graph::KnownBatches& known, const std::string& graph);
 compiler::CompileOptions compile_options(const ProblemOptions& options);
 
 }  // namespace heterog::loading

@@ -19,6 +19,7 @@
 #include "base/check.h"
 #include "base/median.h"
 #include "comm/connections.h"
+#include "cost/poor_fit.h"
 
 namespace heterog::measure {
 namespace {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <unordered_set>
 
+#include "base/check.h"
 #include "base/hash.h"
 #include "base/log.h"
 
@@ -59,6 +60,14 @@ void add_options(Words& words, const compiler::Strategy& strategy) {
   words.push_back(static_cast<std::uint64_t>(strategy.bucket_bytes));
 }
 
+// Of a candidate that is no strategy of the problem: worse than any that is.
+constexpr std::int64_t kRefused = std::numeric_limits<std::int64_t>::max() / 4;
+Measured refused_candidate(const cost::Problem& problem) {
+  const Evaluation evaluation{
+      .step = kRefused, .missing_bytes = kRefused, .reward = reward(kRefused, false)};
+  return {evaluation, IdVector<DeviceId, Bytes>(problem.cluster->place_count(), 0), {}};
+}
+
 // So that how fast a search gets somewhere can be read off its log.
 void log_best(std::span<const Measured> made, std::int64_t evaluations) {
   const Measured& best = *std::ranges::min_element(made, better, &Measured::evaluation);
@@ -89,6 +98,39 @@ double BatchEvaluator::used() const {
                   static_cast<double>(evaluations_) / static_cast<double>(*budget_.evaluations));
 }
 
+// One by one once any of them is refused.
+std::vector<Measured> BatchEvaluator::measure(std::span<const compiler::Strategy> fresh) {
+  try {
+    return oracle_.measure(fresh);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kInput) throw;
+  }
+  std::vector<Measured> made;
+  std::optional<Error> first;
+  std::int64_t refused = 0;
+  for (const compiler::Strategy& one : fresh) {
+    try {
+      made.push_back(oracle_.measure({&one, 1}).front());
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kInput) throw;
+      if (!first) first = error;
+      ++refused;
+      made.push_back(refused_candidate(problem()));
+    }
+  }
+  const bool all = refused == static_cast<std::int64_t>(fresh.size()) && refused_ == evaluations_;
+  if (first && all) throw *first;
+  if (first && refused_ == 0) logger().warn("a candidate is dropped: {}", first->what());
+  refused_ += refused;
+  return made;
+}
+
+Measured BatchEvaluator::evaluate(const compiler::Strategy& strategy) {
+  Measured measured = evaluate({&strategy, 1}).front();
+  if (measured.evaluation.missing_bytes == kRefused) oracle_.measure({&strategy, 1});  // says why
+  return measured;
+}
+
 std::vector<Measured> BatchEvaluator::evaluate(std::span<const compiler::Strategy> strategies) {
   std::vector<Key> keys;
   std::vector<compiler::Strategy> fresh;  // the first of each strategy not seen before
@@ -101,7 +143,7 @@ std::vector<Measured> BatchEvaluator::evaluate(std::span<const compiler::Strateg
     fresh_keys.push_back(key);
   }
   if (!fresh.empty()) {
-    std::vector<Measured> made = oracle_.measure(fresh);
+    std::vector<Measured> made = measure(fresh);
     ENSURE(made.size() == fresh.size());
     log_best(made, evaluations_ + static_cast<std::int64_t>(fresh.size()));
     // Only now that all of them have come out: one that throws leaves nothing behind.

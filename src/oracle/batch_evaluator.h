@@ -32,12 +32,16 @@ class BatchEvaluator {
   explicit BatchEvaluator(Oracle& oracle, Budget budget = {})
       : oracle_(oracle), budget_(std::move(budget)) {}
 
-  // Parallel to `strategies`. What one of them throws reaches the caller, and then none of this
-  // call counts as seen or evaluated.
+  // Parallel to `strategies`, which are candidates of a search: one that the oracle refuses (an
+  // input error) is dropped, which means that it is worse than any other, and counted. Where all
+  // are refused that were ever asked about, or one of them throws something else, that reaches the
+  // caller, and none of this call counts as seen or evaluated.
   std::vector<Measured> evaluate(std::span<const compiler::Strategy> strategies);
-  Measured evaluate(const compiler::Strategy& strategy) { return evaluate({&strategy, 1})[0]; }
+  // One that has to be good: what refuses it reaches the caller.
+  Measured evaluate(const compiler::Strategy& strategy);
 
   std::int64_t evaluations() const { return evaluations_; }  // repeats not counted
+  std::int64_t refused() const { return refused_; }  // of these, candidates that were dropped
   // Of the budget's evaluations; huge if it has none.
   std::int64_t evaluations_left() const;
   // The part of the budget that is used, of evaluations or of time, whichever is the greater part;
@@ -54,11 +58,13 @@ class BatchEvaluator {
     std::size_t operator()(const Key& key) const { return key.first; }
   };
   static Key key_of(const compiler::Strategy& strategy);
+  std::vector<Measured> measure(std::span<const compiler::Strategy> fresh);
 
   Oracle& oracle_;
   Budget budget_;
   std::unordered_map<Key, Measured, KeyHash> seen_;  // looked up, never walked
   std::int64_t evaluations_ = 0;
+  std::int64_t refused_ = 0;
 };
 
 }  // namespace heterog::oracle

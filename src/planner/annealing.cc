@@ -57,7 +57,8 @@ class Annealing final : public Planner {
                                        .drawn = options_.drawn});
     return {.strategy = found.strategy,
             .evaluation = found.evaluation,
-            .evaluations = evaluator.evaluations()};
+            .evaluations = evaluator.evaluations(),
+            .refused = evaluator.refused()};
   }
 
  private:

@@ -8,6 +8,7 @@
 #include "planner/exact.h"
 #include "planner/local_search.h"
 #include "planner/pipeline/pipelines.h"
+#include "planner/portfolio.h"
 #include "planner/random_search.h"
 #include "planner/registry.h"
 
@@ -20,6 +21,7 @@ std::vector<PlannerEntry> builtin_planners(const MoveScorerSource& scorers) {
   entries.push_back(local_search_entry(scorers));
   entries.push_back(annealing_entry(scorers));
   std::ranges::move(exact_entries(), std::back_inserter(entries));
+  entries.push_back(portfolio_entry(scorers));
   return entries;
 }
 

@@ -274,7 +274,7 @@ class Exact final : public Planner {
                           best.asked() - before, options_.layers);
     }
     const std::string found =
-        best.complete() ? "exact: the best of " + over
+        best.complete() ? "exact: the best of " + over + ", not of all plans"
                         : fmt::format("exact, not finished: the best of {} tried", best.asked());
     return std::move(best).finish(found);
   }
@@ -293,8 +293,9 @@ constexpr std::array<Field<ExactOptions>, 2> kFields = {
 
 std::vector<PlannerEntry> exact_entries() {
   PlannerEntry entry = planner_entry<ExactOptions>(
-      "exact", "the best of all strategies of a few layers, on up to 4 devices", kFields,
-      [](const ExactOptions& options) { return std::make_unique<Exact>(options); });
+      "exact",
+      "the best of a small space, not of all plans: placements and pipelines of a few blocks",
+      kFields, [](const ExactOptions& options) { return std::make_unique<Exact>(options); });
   entry.small_problems = true;
   return {entry};
 }

@@ -47,7 +47,8 @@ class LocalSearch final : public Planner {
                       .drawn = options_.drawn});
     return {.strategy = found.strategy,
             .evaluation = found.evaluation,
-            .evaluations = evaluator.evaluations()};
+            .evaluations = evaluator.evaluations(),
+            .refused = evaluator.refused()};
   }
 
  private:

@@ -33,7 +33,8 @@ struct PlannerResult {
   compiler::Strategy strategy;
   Evaluation evaluation;
   std::int64_t evaluations = 0;  // strategies that the oracle was asked about
-  // Of a planner that tries several ways: which one found it ("ev-ar", "policy + local-search").
+  std::int64_t refused = 0;  // of these, dropped as no strategy of the problem: bugs of a search
+  // Of a planner that tries several ways: which one found it ("ev-ar", "estimate + local-search").
   std::string found_by;
   // Of one that looks at the baselines, one per name; "single" is its best device.
   std::vector<BaselineResult> baselines;

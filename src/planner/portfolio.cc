@@ -22,11 +22,9 @@ Budget budget_of_stages(const PlannerContext& context, const PortfolioOptions& o
 
 }  // namespace
 
-PlannerResult best_plan(PlannerContext& context, const Proposer& propose,
-                        const PortfolioOptions& options) {
+PlannerResult best_plan(PlannerContext& context, const PortfolioOptions& options) {
   portfolio::Search search{
       .context = context,
-      .propose = propose,
       .options = options,
       .evaluator = BatchEvaluator(context.oracle, budget_of_stages(context, options)),
       .costly = evaluations_are_costly(context.problem()),
@@ -41,6 +39,7 @@ PlannerResult best_plan(PlannerContext& context, const Proposer& propose,
     portfolio::leave_devices_out(search);
   }
   search.result.evaluations = search.evaluator.evaluations();
+  search.result.refused = search.evaluator.refused();
   portfolio::improve_orders(search);
   return std::move(search.result);
 }

@@ -152,9 +152,9 @@ std::optional<Move> rebalance(const cost::Problem& problem, const space::GroupSu
 
   const std::uint64_t drawn = rng.below(5);
   if (drawn == 4) {
-    const Replicas& before = replicas(around);
-    return Move{.reweigh = {{before, level(problem, groups, from, candidate.share_of[around],
-                                           0.25 + 0.75 * rng.uniform())}}};
+    return Move{
+        .reweigh = {{replicas(around), level(problem, groups, from, candidate.share_of[around],
+                                             0.25 + 0.75 * rng.uniform())}}};
   }
   const Scope scope = drawn == 0 ? Scope::kGiver : drawn == 1 ? Scope::kStretch : Scope::kSlices;
   std::size_t first = 0, end = groups.size();
@@ -182,8 +182,10 @@ std::optional<Move> rebalance(const cost::Problem& problem, const space::GroupSu
 
   Move move;
   if (scope == Scope::kStretch) {
+    Replicas to = moved(replicas(around), givers, takers, samples, problem.batch);
+    if (to.empty()) return std::nullopt;
     move.groups = std::move(chosen);
-    move.replicas = moved(replicas(around), givers, takers, samples, problem.batch);
+    move.replicas = std::move(to);
     return move;
   }
   std::vector<bool> done(candidate.shares.size(), false);
@@ -191,9 +193,10 @@ std::optional<Move> rebalance(const cost::Problem& problem, const space::GroupSu
     const ShareId share = candidate.share_of[group];
     if (done[share.value()]) continue;
     done[share.value()] = true;
-    move.reweigh.emplace_back(replicas(group),
-                              moved(replicas(group), givers, takers, samples, problem.batch));
+    Replicas to = moved(replicas(group), givers, takers, samples, problem.batch);
+    if (!to.empty()) move.reweigh.emplace_back(replicas(group), std::move(to));
   }
+  if (move.reweigh.empty()) return std::nullopt;
   return move;
 }
 

@@ -29,7 +29,8 @@ Replicas level(const cost::Problem& problem, const space::GroupSummaries& groups
 // all devices of their types: so many that both would compute for as long, more or less. Of all
 // that the giver holds, of the groups with the slices of group `around`, or of a stretch of those;
 // or between all devices of those slices at once (`level`). Nothing if the devices are balanced
-// already, `around` is not on the giver, or the oracle does not know how long they compute.
+// already, the giver has no sample of `around` (fewer samples than devices), or the oracle does not
+// know how long they compute.
 std::optional<Move> rebalance(const cost::Problem& problem, const space::GroupSummaries& groups,
                               const Incumbent& from, GroupId around, Rng& rng);
 

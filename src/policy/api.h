@@ -12,7 +12,6 @@
 #include "base/rng.h"
 #include "compiler/strategy.h"
 #include "oracle/batch_evaluator.h"
-#include "planner/portfolio.h"
 #include "planner/registry.h"
 #include "policy/config.h"
 
@@ -144,7 +143,7 @@ std::string shipped_policy_path();
 // What the planner "policy" answers.
 enum class PolicyAnswer : std::uint8_t {
   kBest,    // the best of proposals, baselines, and what fine-tuning and search make of them
-  kLikely,  // the most likely strategy in the best order and buckets, whatever it is worth
+  kLikely,  // the most likely strategy, or one row of its table for all groups where that is faster
 };
 
 struct PolicyPlannerOptions {
@@ -156,15 +155,5 @@ struct PolicyPlannerOptions {
 // Planner "policy": proposes, simulates, fine-tunes while the budget lasts, and is never worse than
 // the best baseline.
 planner::PlannerEntry policy_planner_entry();
-
-struct PortfolioPlannerOptions : planner::PortfolioOptions {
-  std::string scorer_file;  // of moves; empty: none
-  std::string checkpoint;   // empty: the shipped one or, if that is not installed, no policy
-};
-// Planner "portfolio": planner::best_plan with a policy that proposes.
-planner::PlannerEntry portfolio_entry();
-
-// Both, for the table of a program.
-std::vector<planner::PlannerEntry> learned_planners();
 
 }  // namespace heterog::policy

@@ -83,10 +83,6 @@ compiler::OrderPolicy find_order(oracle::BatchEvaluator& evaluator, const std::s
   return best;
 }
 
-space::ActionTable action_table(const TrainConfig& config) {
-  return config.actions == "sets" ? space::ActionTable::kSets : space::ActionTable::kHeterog;
-}
-
 Case make_case(std::string name, std::unique_ptr<const cost::Problem> problem,
                compiler::OrderPolicy order, space::ActionTable actions) {
   Case c{.name = std::move(name), .problem = std::move(problem), .space = nullptr, .features = {}};
@@ -121,9 +117,10 @@ std::vector<Case> load_cases(const TrainConfig& config, const std::function<bool
   };
   for (const TrainGraph& entry : config.graphs) {
     for (std::int64_t batch : entry.batches) {
-      VALIDATE(batch >= loader.smallest_batch(entry.graph),
-               "training config: graphs: batch {}: {} is known to hold from {} samples on", batch,
-               printable(entry.graph, 400), loader.smallest_batch(entry.graph));
+      const graph::KnownBatches& known = loader.known(entry.graph);
+      VALIDATE(known.contain(batch),
+               "training config: graphs: batch {}: {} is known to hold for batches of {}", batch,
+               printable(entry.graph, 400), known.text());
       for (const auto& cluster : clusters) add(loader.given(entry, batch, cluster));
     }
   }

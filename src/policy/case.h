@@ -73,7 +73,6 @@ compiler::OrderPolicy find_order(oracle::BatchEvaluator& evaluator, const std::s
 Case make_case(std::string name, std::unique_ptr<const cost::Problem> problem,
                compiler::OrderPolicy order,
                space::ActionTable actions = space::ActionTable::kHeterog);
-space::ActionTable action_table(const TrainConfig& config);
 // Every graph × batch × cluster of the config, in that order, then the random ones. `stopped` is
 // asked before each: once it is true, this throws; empty: never.
 std::vector<Case> load_cases(const TrainConfig& config, const std::function<bool()>& stopped = {});

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "space/action_space.h"
 
 namespace heterog::policy {
 
@@ -112,6 +113,11 @@ inline Rng random_stream(const TrainConfig& config, RandomStream purpose) {
   return Rng(static_cast<std::uint64_t>(config.seed)).split(static_cast<std::uint64_t>(purpose));
 }
 
+// What the policy chooses among for each group.
+inline space::ActionTable action_table(const TrainConfig& config) {
+  return config.actions == "sets" ? space::ActionTable::kSets : space::ActionTable::kHeterog;
+}
+
 // Columns of what a network reads of the incumbent: of a device busy and memory
 // (oracle::DeviceProfile); of a group 1, busy, slack and exposed (oracle::GroupProfile), and the
 // means of its devices' two.
@@ -124,8 +130,8 @@ std::int64_t parameter_count(const TrainConfig& config);
 inline constexpr std::int64_t kMaxParameters = std::int64_t{1} << 28;
 
 // Reads a config file (one that came with heterog by its name alone, too: "small"), then lays
-// `overrides` ("key", "value": JSON, or else a string) over it. Unknown keys and values out of range
-// are input errors.
+// `overrides` ("key", "value": JSON, or else a string) over it. Unknown keys and values out of
+// range are input errors.
 TrainConfig read_train_config(const std::string& given,
                               const std::vector<std::pair<std::string, std::string>>& overrides);
 TrainConfig parse_train_config(const std::string& text, const std::string& source);

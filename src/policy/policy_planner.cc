@@ -1,6 +1,9 @@
 // The learned planner: proposes, simulates, and keeps improving while there is budget.
 #include <algorithm>
 #include <array>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "oracle/batch_evaluator.h"
 #include "planner/baselines.h"
@@ -8,6 +11,7 @@
 #include "planner/local_search.h"
 #include "planner/starts.h"
 #include "policy/api.h"
+#include "space/action_space.h"
 
 namespace heterog::policy {
 namespace {
@@ -27,7 +31,9 @@ constexpr std::array<planner::Field<PolicyPlannerOptions>, 4> kFields = {
      {"finetune_share", "share of a budget for fine-tuning; the rest is local search",
       planner::NumberField<PolicyPlannerOptions>{&PolicyPlannerOptions::finetune_share, {0, 1}}},
      {"answer",
-      "the best that is found from the policy, or its most likely strategy in the best order",
+      "the best that is found from the policy, or its most likely strategy in the best order, or "
+      "one "
+      "action for all groups where that is faster",
       planner::choice<PolicyPlannerOptions, &PolicyPlannerOptions::answer>(kAnswers)}}};
 
 class PolicyPlanner final : public planner::Planner {
@@ -54,27 +60,49 @@ class PolicyPlanner final : public planner::Planner {
   }
 
  private:
+  // A baseline counts at its best order, too, and so does every row of the policy's table for all
+  // groups: whoever trusts the network alone is not given what one row beats.
   static PlannerResult likely(const Policy& policy, PlannerContext& context,
                               BatchEvaluator& evaluator) {
-    // A baseline counts at its best order, too.
-    const compiler::Strategy proposed = propose(policy, evaluator, 0, context.rng).front();
-    std::vector<compiler::Strategy> variants = planner::in_other_schedules(proposed);
-    variants.push_back(proposed);
+    const std::vector<compiler::Strategy> proposed = propose(policy, evaluator, 0, context.rng);
     PlannerResult result;
-    const auto measured = evaluator.evaluate(variants);
-    for (std::size_t i = 0; i < variants.size(); ++i) {
-      consider(result, variants[i], measured[i].evaluation);
+    consider_all(result, proposed, evaluator, "policy");
+    const space::ActionSpace actions(context.problem(), action_table(policy.config()));
+    std::vector<compiler::Strategy> rows;
+    for (space::ActionId row : actions.ids()) {
+      // One device of a type and memory is as good as the next: baselines have one of each.
+      if (actions[row].placement == space::Placement::kSingle) continue;
+      rows.push_back(uniform_strategy(context.problem(), actions.decision(row)));
+      rows.back().order = proposed.front().order;
     }
+    for (planner::NamedStrategy& one : planner::baseline_strategies(context.problem())) {
+      if (one.name == "single") rows.push_back(std::move(one.strategy));
+    }
+    consider_all(result, rows, evaluator, "one row");
     result.evaluations = evaluator.evaluations();
     return result;
   }
 
-  static void consider(PlannerResult& result, const compiler::Strategy& strategy,
-                       const planner::Evaluation& evaluation) {
-    if (result.evaluation.step == 0 || planner::better(evaluation, result.evaluation)) {
-      result.strategy = strategy;
-      result.evaluation = evaluation;
+  // Each as it is and in every other schedule, a strategy at a time: their plans may be large.
+  static void consider_all(PlannerResult& result, std::span<const compiler::Strategy> strategies,
+                           BatchEvaluator& evaluator, const char* name) {
+    for (const compiler::Strategy& strategy : strategies) {
+      std::vector<compiler::Strategy> variants = planner::in_other_schedules(strategy);
+      variants.insert(variants.begin(), strategy);
+      const auto measured = evaluator.evaluate(variants);
+      for (std::size_t i = 0; i < variants.size(); ++i) {
+        if (consider(result, variants[i], measured[i].evaluation)) result.found_by = name;
+      }
     }
+  }
+
+  static bool consider(PlannerResult& result, const compiler::Strategy& strategy,
+                       const planner::Evaluation& evaluation) {
+    if (result.evaluation.step != 0 && !planner::better(evaluation, result.evaluation))
+      return false;
+    result.strategy = strategy;
+    result.evaluation = evaluation;
+    return true;
   }
 
   void improve(const Policy& policy, PlannerContext& context, PlannerResult& result) const {

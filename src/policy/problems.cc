@@ -31,7 +31,7 @@ std::optional<NamedProblem> ProblemLoader::random(std::int64_t number) {
       fmt::format("random-{}", number), config_.random_devices, rng.split(1), devices_, links_));
   const auto count = static_cast<std::int64_t>(cluster->device_count());
   const std::int64_t scaled = (base * count << rng.below(3)) / 16;
-  return given(entry, std::max({scaled, count, graph_of(entry.graph).smallest_batch}), cluster);
+  return given(entry, graph_of(entry.graph).known.next(std::max(scaled, count)), cluster);
 }
 
 const ProblemLoader::Graph& ProblemLoader::graph_of(const std::string& path) {
@@ -39,7 +39,7 @@ const ProblemLoader::Graph& ProblemLoader::graph_of(const std::string& path) {
   if (at != graphs_.end()) return at->second;
   graph::GraphFile file = graph::read_graph_file(path);
   return graphs_[path] = {std::make_shared<const graph::ModelGraph>(std::move(file.graph)),
-                          file.smallest_batch};
+                          std::move(file.known)};
 }
 
 }  // namespace heterog::policy

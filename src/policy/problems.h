@@ -8,6 +8,7 @@
 
 #include "cluster/cluster_io.h"
 #include "cost/problem.h"
+#include "graph/known_batches.h"
 #include "policy/config.h"
 
 namespace heterog::policy {
@@ -27,12 +28,12 @@ class ProblemLoader {
   // Of so many random cases, this one: a graph, a cluster, and a batch that is one of the config's
   // as if for 8 devices, more or less.
   std::optional<NamedProblem> random(std::int64_t number);
-  std::int64_t smallest_batch(const std::string& path) { return graph_of(path).smallest_batch; }
+  const graph::KnownBatches& known(const std::string& path) { return graph_of(path).known; }
 
  private:
   struct Graph {
     std::shared_ptr<const graph::ModelGraph> graph;
-    std::int64_t smallest_batch = 1;
+    graph::KnownBatches known = {};
   };
   const Graph& graph_of(const std::string& path);
 

@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <utility>
 #include <vector>
 
+#include "compiler/slowest.h"
 #include "graph/folded.h"
 
 namespace heterog::sim {
@@ -43,7 +46,11 @@ std::vector<Kind> kinds_of(const cluster::Cluster& cluster) {
 // kinds.
 class LeastWork {
  public:
-  explicit LeastWork(const Problem& problem) : kinds_(kinds_of(*problem.cluster)) {
+  explicit LeastWork(const Problem& problem)
+      : kinds_(kinds_of(*problem.cluster)), deviation_(kNever) {
+    for (DeviceId device : problem.cluster->device_ids()) {
+      deviation_ = std::min(deviation_, problem.cluster->type_of(device).step_deviation);
+    }
     for (OpId op : problem.folded->ops) {
       if (problem.graph->op(op).phase == Phase::kUpdate) {
         add_update(problem, op);
@@ -56,19 +63,30 @@ class LeastWork {
     }
   }
 
-  // The bound with these weights of a device of each kind, which need not sum to 1.
+  // The bound with these weights of a device of each kind, which need not sum to 1: the least over
+  // the numbers of devices that may compute.
   double bound(const std::vector<double>& weights) const {
-    double sum = 0;
-    for (std::size_t row = 0; row < work_.size(); row += kinds_.size()) {
-      double least = kNever;
-      for (std::size_t i = 0; i < kinds_.size(); ++i) {
-        if (kinds_[i].count > 0) least = std::min(least, weights[i] * work_[row + i]);
+    const double work = weighed(work_, weights), updates = weighed(updates_, weights);
+    double of_hosts = 0;
+    std::vector<std::pair<double, double>> of_devices;  // weight, count
+    for (std::size_t i = 0; i < kinds_.size(); ++i) {
+      if (kinds_[i].hosts) {
+        of_hosts += kinds_[i].count * weights[i];
+      } else {
+        of_devices.emplace_back(weights[i], kinds_[i].count);
       }
-      sum += least;
     }
-    double all = 0;
-    for (std::size_t i = 0; i < kinds_.size(); ++i) all += kinds_[i].count * weights[i];
-    return sum / all;
+    std::ranges::sort(of_devices, std::greater());
+    double least = kNever, all = of_hosts;
+    std::size_t devices = 0;
+    for (const auto& [weight, count] : of_devices) {
+      for (double i = 0; i < count; ++i) {
+        all += weight;
+        const double slower = 1 + deviation_ * compiler::expected_largest(++devices);
+        least = std::min(least, (slower * work + updates) / all);
+      }
+    }
+    return least;
   }
 
   // One weight after another, in steps that become smaller.
@@ -97,6 +115,18 @@ class LeastWork {
   }
 
  private:
+  double weighed(const std::vector<double>& work, const std::vector<double>& weights) const {
+    double sum = 0;
+    for (std::size_t row = 0; row < work.size(); row += kinds_.size()) {
+      double least = kNever;
+      for (std::size_t i = 0; i < kinds_.size(); ++i) {
+        if (kinds_[i].count > 0) least = std::min(least, weights[i] * work[row + i]);
+      }
+      sum += least;
+    }
+    return sum;
+  }
+
   // Times are rounded to nanoseconds, each by half of one at most.
   static double seconds(Nanoseconds time) { return std::max(0.0, to_seconds(time) - 1e-9); }
   void add_slices(const Problem& problem, OpId op) {
@@ -114,13 +144,15 @@ class LeastWork {
     for (const Kind& kind : kinds_) {
       const double launch = problem.cluster->type(kind.type).launch_seconds;
       const auto time = problem.costs.duration(op, kind.type, problem.batch);
-      work_.push_back(std::max(0.0, seconds(time) - launch));
+      updates_.push_back(std::max(0.0, seconds(time) - launch));
     }
   }
 
   static constexpr double kNever = std::numeric_limits<double>::infinity();
   std::vector<Kind> kinds_;
-  std::vector<double> work_;
+  double deviation_;  // the least of the devices' types
+  // Of slices, which run on devices, and of updates, which hosts run too.
+  std::vector<double> work_, updates_;
 };
 
 Nanoseconds longest_chain(const Problem& problem) {

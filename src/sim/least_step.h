@@ -16,7 +16,9 @@ namespace heterog::sim {
 // weight y(d) > 0, all together 1. A step is at least as long as the mean of the devices' work by
 // these weights, and this is at least Σ over ops of the least y(d) w(o, type of d). That is a bound
 // for any weights, by the duality of linear programs the greatest is as good as any of this kind;
-// weights of types are searched for one after another.
+// weights of types are searched for one after another. Where k devices compute, each of them is
+// slowed by the deviation of the slowest (decision 18), and at best they are the k that weigh most:
+// the bound is the least over k.
 //
 // Chain. Every instance of an op waits for one of each op whose value it reads, a value that is
 // counted on the first instance alone left out. So no instance ends before the longest chain of

@@ -156,7 +156,8 @@ TEST_F(Errors, ACheckpointOfAnotherFeatureVersion) {
   replace(",\"version\":\"2\"", ",\"version\":\"1\"");
   replace("\"feature_version\":\"3\"", "\"feature_version\":\"9\"");
   const std::string old = write("old.ckpt", text);
-  expect_refused(plan(kGraph, kCluster) + " --policy " + old, {"old.ckpt", "feature"});
+  expect_refused(plan(kGraph, kCluster) + " --planner policy --policy " + old,
+                 {"old.ckpt", "feature"});
 }
 
 TEST_F(Errors, APlanOfAnotherGraphOrCluster) {
@@ -229,6 +230,8 @@ TEST_F(Errors, UnknownOptionsVerbsAndPlanners) {
   expect_refused(
       "compare " + kTiny + " --planner ev-ar:order=fife",
       {"planner ev-ar: option order", "did you mean fifo?", "better, rank, rank-queued or fifo"});
+  expect_refused("plan " + kTiny + " --policy tuned.ckpt --out " + path("p"),
+                 {"--policy: given beside --planner portfolio", "expected --planner policy"});
   expect_refused("planners policyy", {"did you mean policy?"});
   expect_refused("train --config configs/train/small.json --set stpes=3 --out " + path("t"),
                  {"stpes", "did you mean steps?"});
@@ -306,6 +309,19 @@ TEST_F(Errors, AnOutputThatCannotBeWrittenKeepsTheOldOne) {
     EXPECT_EQ(std::count(refused.err.begin(), refused.err.end(), '\n'), 1) << refused.err;
   }
   EXPECT_FALSE(std::filesystem::exists(path("x.ckpt")));
+}
+
+TEST_F(Errors, AModelInPlaceOfItsGraphIsToBeExported) {
+  write("gpt2.py", "import torch\n");
+  for (const std::string& name : {std::string("gpt2.py"), std::string("gpt2.py:training")}) {
+    const Finished refused = run("plan --graph " + path(name) +
+                                 " --cluster heterog-4gpu --batch 8 --out " + path("plan.json"));
+    EXPECT_EQ(refused.code, 2) << refused.err;
+    EXPECT_THAT(refused.err, HasSubstr(path(name) + ": is a Python script"));
+    EXPECT_THAT(refused.err, HasSubstr("heterog export " + path("gpt2.py") + ":FUNCTION --out "));
+  }
+  const Finished saved = run("simulate --graph x.onnx --cluster heterog-4gpu --plan p.json");
+  EXPECT_EQ(saved.code, 2);
 }
 
 TEST_F(Errors, NothingFits) {

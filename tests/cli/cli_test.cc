@@ -158,8 +158,8 @@ TEST_F(ProgramTest, TrainFinetuneAndPlanWithTheResult) {
   EXPECT_GT(steps, 1);
   EXPECT_EQ(last["evaluations"], json(tuned)["evaluations"]);
   EXPECT_EQ(last["cases"][0]["best_step_seconds"], json(tuned)["best_step_seconds"]);
-  const Finished planned =
-      run("plan " + kTiny + " --policy " + path("tuned.ckpt") + " --out " + path("again.json"));
+  const Finished planned = run("plan " + kTiny + " --planner policy --policy " +
+                               path("tuned.ckpt") + " --out " + path("again.json"));
   EXPECT_EQ(planned.code, 0) << planned.err;
 }
 

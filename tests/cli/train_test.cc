@@ -79,11 +79,11 @@ TEST_F(Train, MovesAreLearntAndUsed) {
 
   const std::string plan =
       "plan --graph models/vgg19-tiny.json.gz --cluster configs/clusters/heterog-4gpu.json "
-      "--batch 32 --evaluations 300 --json --no-policy";
+      "--batch 32 --evaluations 300 --json";
   const Finished alone = run(plan + " --out " + path("alone.json"));
   const std::string scored =
       "plan --graph models/vgg19-tiny.json.gz --cluster configs/clusters/heterog-4gpu.json "
-      "--batch 32 --evaluations 300 --json --planner portfolio:proposals=0,scorer=";
+      "--batch 32 --evaluations 300 --json --planner portfolio:scorer=";
   const Finished with = run(scored + path("moves/moves.ckpt") + " --out " + path("with.json"));
   ASSERT_EQ(with.code, 0) << with.err;
   EXPECT_LE(json(with)["step_seconds"], 1.1 * json(alone)["step_seconds"].get<double>());

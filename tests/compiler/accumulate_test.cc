@@ -119,5 +119,27 @@ TEST(Accumulate, TakesLessMemory) {
   EXPECT_LT(peak(accumulate(*problem, strategy, 16)), whole / 5);
 }
 
+// Lists of a million entries a unit were made first, and refused after a gigabyte.
+TEST(Accumulate, RefusesMoreInstancesThanMemoryHasRoomForBeforeItMakesThem) {
+  const auto problem = model_problem("bert_large24-tiny", 4, std::int64_t{1} << 20);
+  const Strategy whole = shared_out(*problem, {1, 1, 1, 1});
+  try {
+    accumulate(*problem, whole, std::int64_t{1} << 20);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInput);
+    EXPECT_NE(std::string(error.what()).find("1048576 micro-batches: 1048576 instances of each of"),
+              std::string::npos)
+        << error.what();
+  }
+  // As a strategy that was read has it, too.
+  Strategy read = whole;
+  for (UnitDecision& unit : read.units) {
+    unit.instances = Instances::kPerEntry;
+    unit.replicas.assign(1 << 16, {DeviceId(0), 1});
+  }
+  EXPECT_THROW(compile(*problem, read), Error);
+}
+
 }  // namespace
 }  // namespace heterog::compiler

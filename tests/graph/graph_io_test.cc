@@ -85,19 +85,36 @@ TEST(GraphIo, RoundTrip) {
   EXPECT_EQ(parse_graph(support::graph_text(first), "f.json").hash(), first.hash());
 }
 
-TEST(GraphIo, ReadsFromWhichBatchOnTheGraphHolds) {
-  EXPECT_EQ(parse_graph_file(kText, "f.json").smallest_batch, 4);
+TEST(GraphIo, ReadsForWhichBatchesTheGraphHolds) {
+  const auto known = [](const Json& json) { return parse_graph_file(json.dump(), "f.json").known; };
   Json json = parse_json(kText, "f.json");
-  json["traced_batches"] = {64, 3, 2};
-  EXPECT_EQ(parse_graph_file(json.dump(), "f.json").smallest_batch, 2);
-  json.erase("traced_batches");
-  EXPECT_EQ(parse_graph_file(json.dump(), "f.json").smallest_batch, 1);
-  EXPECT_THAT(error_of([](Json& file) {
-                file["traced_batches"] = {4, 0};
-              }),
-              HasSubstr("traced_batches[1]"));
-  EXPECT_THAT(error_of([](Json& file) { file["traced_batches"] = "4, 6, 10"; }),
-              HasSubstr("traced_batches"));
+  json["traced_batches"] = {64, 3, 2};  // of before there was `holds`
+  EXPECT_EQ(known(json).text(), "2 and more");
+  json["holds"] = {{2, 16}, {18, 18}, {100, nullptr}};
+  const KnownBatches held = known(json);
+  EXPECT_EQ(held.text(), "2 to 16, 18, 100 and more");
+  for (std::int64_t batch : {2, 16, 18, 100, 1 << 20}) EXPECT_TRUE(held.contain(batch)) << batch;
+  for (std::int64_t batch : {1, 17, 19, 99}) EXPECT_FALSE(held.contain(batch)) << batch;
+  EXPECT_EQ(held.next(1), 2);
+  EXPECT_EQ(held.next(17), 18);
+  EXPECT_EQ(held.next(19), 100);
+  EXPECT_EQ(held.last(17), 16);
+  EXPECT_EQ(held.last(1), std::nullopt);
+  json["holds"] = {{2, 16}};
+  EXPECT_EQ(known(json).next(20), 16);
+  json.erase("holds");
+  json.erase("traced_batches");  // written by hand
+  EXPECT_EQ(known(json).text(), "1 and more");
+  const auto error = [&](const char* key, const Json& value) {
+    return error_of([&](Json& file) { file[key] = value; });
+  };
+  EXPECT_THAT(error("traced_batches", {4, 0}), HasSubstr("traced_batches[1]"));
+  EXPECT_THAT(error("traced_batches", "4, 6, 10"), HasSubstr("traced_batches"));
+  EXPECT_THAT(error("holds", Json::array()), HasSubstr("holds: empty"));
+  EXPECT_THAT(error("holds", {{2, 16}, {16, 18}}), HasSubstr("holds[1][0]"));
+  EXPECT_THAT(error("holds", {{5, 4}}), HasSubstr("holds[0][1]"));
+  EXPECT_THAT(error("holds", {{2, nullptr}, {80, 90}}), HasSubstr("holds[1]: expected [from, to]"));
+  EXPECT_THAT(error("holds", {{2, 3, 4}}), HasSubstr("holds[0]: expected [from, to]"));
 }
 
 TEST(GraphIo, ReadsWhatMayBeInTf32) {

@@ -22,9 +22,9 @@ TEST(BestSeen, IsTheBestThatWasAskedAbout) {
   SimulatedOracle simulator(*problem, threads);
   BestSeen oracle(simulator);
   EXPECT_FALSE(oracle.best());
-  const std::vector<compiler::Strategy> strategies = {
-      single_device(*problem, DeviceId(3)), even_all_reduce(*problem), even_ps(*problem),
-      single_device(*problem, DeviceId(0))};
+  const std::vector<compiler::Strategy> strategies = {single_device(*problem, DeviceId(3)),
+                                                      even_all_reduce(*problem), even_ps(*problem),
+                                                      single_device(*problem, DeviceId(0))};
   const std::vector<Measured> measured = oracle.measure(strategies);
   EXPECT_EQ(oracle.evaluations(), 4);
   for (const Measured& one : measured) {

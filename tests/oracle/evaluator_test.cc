@@ -97,7 +97,7 @@ TEST(BatchEvaluator, EvaluatesRepeatsOnceAndEqualsTheEvaluator) {
   }
 }
 
-TEST(BatchEvaluator, AFailureReachesTheCallerAndLeavesNoResult) {
+TEST(BatchEvaluator, DropsAndCountsCandidatesThatAreRefused) {
   const auto problem = load_test_problem("vgg19-tiny", "heterog-8gpu", 16);
   compiler::Strategy broken = even_ps(*problem);
   broken.units[UnitId(3)].replicas.clear();
@@ -109,12 +109,35 @@ TEST(BatchEvaluator, AFailureReachesTheCallerAndLeavesNoResult) {
     ThreadPool pool(threads);
     SimulatedOracle simulator(*problem, pool);
     BatchEvaluator batch(simulator);
-    EXPECT_THROW(batch.evaluate(strategies), Error);
-    EXPECT_EQ(batch.evaluations(), 0);
-    EXPECT_THROW(batch.evaluate(broken), Error);  // not a result of zero
-    EXPECT_EQ(batch.evaluate(strategies[2]).evaluation.step, expected);
-    EXPECT_EQ(batch.evaluations(), 1);
+    const std::vector<Measured> measured = batch.evaluate(strategies);
+    EXPECT_EQ(batch.evaluations(), 3);
+    EXPECT_EQ(batch.refused(), 1);
+    EXPECT_EQ(measured[2].evaluation.step, expected);
+    EXPECT_FALSE(measured[1].evaluation.feasible);
+    // Worse than what does not fit in memory, whatever that lacks.
+    const Evaluation lacks{.step = 1, .missing_bytes = Bytes{1} << 50};
+    EXPECT_TRUE(better(lacks, measured[1].evaluation));
+    EXPECT_EQ(batch.evaluate(strategies)[0].evaluation.step, measured[0].evaluation.step);
+    EXPECT_EQ(batch.evaluations(), 3);  // and is not asked about again
+    EXPECT_EQ(batch.refused(), 1);
+    EXPECT_THROW(batch.evaluate(broken), Error);  // by itself it is no candidate
   }
+}
+
+// Not what a strategy is to blame for.
+TEST(BatchEvaluator, AFailureReachesTheCallerAndLeavesNoResult) {
+  const auto problem = load_test_problem("vgg19-tiny", "heterog-8gpu", 16);
+  bool stopped = true;
+  ThreadPool pool(2);
+  SimulatedOracle simulator(*problem, pool, {}, [&] { return stopped; });
+  BatchEvaluator batch(simulator);
+  const std::vector<compiler::Strategy> strategies = {even_ps(*problem), even_all_reduce(*problem)};
+  EXPECT_THROW(batch.evaluate(strategies), Error);
+  EXPECT_EQ(batch.evaluations(), 0);
+  EXPECT_EQ(batch.refused(), 0);
+  stopped = false;
+  EXPECT_GT(batch.evaluate(strategies)[0].evaluation.step, 0);
+  EXPECT_EQ(batch.evaluations(), 2);
 }
 
 // What comes out is a strategy like any other: compiled and simulated anew it takes what was said,

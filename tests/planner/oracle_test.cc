@@ -93,7 +93,7 @@ TEST_F(OracleTest, SearchGoesWhereTheOracleSendsIt) {
     const PlannerResult climbed = plan("local-search", toy, {.evaluations = 400});
     EXPECT_EQ(groups_alone_on(device, climbed.strategy), groups_);
     PlannerContext context{.oracle = toy, .rng = Rng(3), .budget = {.evaluations = 200}};
-    const PlannerResult best = best_plan(context, {});
+    const PlannerResult best = best_plan(context);
     EXPECT_EQ(groups_alone_on(device, best.strategy), groups_);
     EXPECT_EQ(best.found_by.substr(0, 6), "single");
   }

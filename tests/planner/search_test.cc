@@ -110,6 +110,29 @@ TEST(Moves, AlwaysGiveStrategiesThatFitTheProblem) {
   for (int kind = 0; kind < kMoveKindCount; ++kind) EXPECT_GT(changed[kind], 20) << kind;
 }
 
+// Some of the devices that share a batch have no sample of it then, and none to give away.
+TEST(Moves, FitTheProblemWhereTheBatchIsSmallerThanTheCluster) {
+  for (const std::int64_t batch : {1, 2, 3, 5, 7}) {
+    const auto problem = load_test_problem("vgg19-tiny", "heterog-8gpu", batch);
+    const MoveMaker maker(*problem);
+    Rng rng(3);
+    ThreadPool pool(1);
+    oracle::SimulatedOracle simulator(*problem, pool);
+    BatchEvaluator evaluator(simulator);
+    for (const compiler::Strategy& start : {even_all_reduce(*problem), proportional_ps(*problem)}) {
+      Incumbent from{to_candidate(start), evaluator.evaluate(start)};
+      for (int i = 0; i < 500; ++i) {
+        const auto kind = static_cast<MoveKind>(i % kMoveKindCount);
+        const compiler::Strategy next =
+            to_strategy(apply(from.candidate, maker.propose(from, kind, rng)));
+        ASSERT_NO_THROW(compiler::check_strategy(*problem, next, "move")) << batch;
+        if (i % 7 == 6) from = {to_candidate(next), evaluator.evaluate(next)};
+        if (i % 50 == 49) from = {to_candidate(start), evaluator.evaluate(start)};
+      }
+    }
+  }
+}
+
 TEST(LocalSearch, ImprovesAndNeverReturnsWorseThanItsStart) {
   const auto problem = load_test_problem("vgg19", "heterog-8gpu", 192);
   ThreadPool pool(2);
@@ -162,7 +185,7 @@ TEST(Portfolio, FindsAFeasiblePlanWhereNoBaselineFits) {
   oracle::SimulatedOracle simulator(*problem, pool);
   PlannerContext context{.oracle = simulator, .rng = Rng(0)};
   context.budget.evaluations = 60;
-  const PlannerResult result = best_plan(context, {});
+  const PlannerResult result = best_plan(context);
   for (const auto& baseline : result.baselines) {
     EXPECT_EQ(baseline.evaluation.feasible, baseline.name == "accumulate") << baseline.name;
   }
@@ -172,29 +195,29 @@ TEST(Portfolio, FindsAFeasiblePlanWhereNoBaselineFits) {
   EXPECT_FALSE(better(result.baselines.back().evaluation, result.evaluation));
 }
 
-TEST(Portfolio, IsNeverWorseThanABaselineAndTakesABetterProposal) {
+TEST(Portfolio, IsNeverWorseThanABaselineAndGoesOnFromWhatIsGiven) {
   const auto problem = load_test_problem("vgg19", "heterog-8gpu", 192);
   ThreadPool pool(2);
   for (std::int64_t evaluations : {1, 20, 60}) {
     oracle::SimulatedOracle simulator(*problem, pool);
     PlannerContext context{.oracle = simulator, .rng = Rng(5)};
     context.budget.evaluations = evaluations;
-    const PlannerResult result = best_plan(context, {});
+    const PlannerResult result = best_plan(context);
     ASSERT_EQ(result.baselines.size(), 6u);
     for (const auto& baseline : result.baselines) {
       EXPECT_FALSE(better(baseline.evaluation, result.evaluation)) << baseline.name;
     }
   }
-  // A proposal that is already good is where the search begins.
+  // What is given and already good is where the search begins.
   oracle::SimulatedOracle first_oracle(*problem, pool);
   PlannerContext first{.oracle = first_oracle, .rng = Rng(5)};
   first.budget.evaluations = 200;
-  const PlannerResult good = best_plan(first, {});
+  const PlannerResult good = best_plan(first);
   oracle::SimulatedOracle second_oracle(*problem, pool);
   PlannerContext second{.oracle = second_oracle, .rng = Rng(5)};
   second.budget.evaluations = 40;
   const PlannerResult from_good =
-      best_plan(second, [&](BatchEvaluator&, int) { return std::vector{good.strategy}; });
+      best_plan(second, {.given = {good.strategy}, .given_by = "policy"});
   EXPECT_FALSE(better(good.evaluation, from_good.evaluation));
   EXPECT_TRUE(from_good.found_by.starts_with("policy"));
 }
@@ -206,7 +229,7 @@ TEST(Portfolio, TriesLargeBucketsOnHundredsOfDevices) {
   oracle::SimulatedOracle simulator(*problem, pool);
   PlannerContext context{.oracle = simulator, .rng = Rng(0)};
   context.budget.evaluations = 20;
-  const PlannerResult result = best_plan(context, {});
+  const PlannerResult result = best_plan(context);
   EXPECT_EQ(result.strategy.bucket_bytes, Bytes{256} << 20);
   EXPECT_THAT(result.found_by, testing::HasSubstr(" + buckets"));
 }

@@ -50,7 +50,7 @@ def make_parser() -> argparse.ArgumentParser:
     files = parser.add_argument_group("one machine by what commands printed there")
     for key, what in _FILES.items():
         files.add_argument(f"--{key.replace('_', '-')}", metavar="FILE", help=what)
-    files.add_argument("--gpus", action="append", metavar="NAME:COUNT",
+    files.add_argument("--gpus", action="append", metavar="GPUS",
                        help="names of its cards where no file has them: 'NVIDIA L4:4,NVIDIA A10'; may be given "
                        "again for more")  # fmt: skip
     files.add_argument("--count", type=int, default=1, help="so many machines like it (1)")

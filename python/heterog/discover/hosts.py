@@ -158,19 +158,21 @@ def ask_ranks(own: Rank) -> RankMachines:
     if own.local_rank == 0:
         said = collect() | {"visible": os.environ.get("CUDA_VISIBLE_DEVICES")}
     everybody = exchange(json.dumps(said), own)
-    by_host: dict[tuple[str, str], list[dict]] = {}
-    for text in everybody:
-        entry = as_object(parse_json(text, "a rank of the job"), "a rank of the job")
-        key = tuple(as_string(entry.get(name), f"a rank of the job: {name}") for name in ("host", "boot"))
-        by_host.setdefault((key[0], key[1]), []).append(entry)
+    by_host: dict[tuple[str, str], list[tuple[int, dict]]] = {}
+    for rank, text in enumerate(everybody):
+        entry = as_object(parse_json(text, f"rank {rank}"), f"rank {rank}")
+        host, boot = (as_string(entry.get(name), f"rank {rank}: {name}") for name in ("host", "boot"))
+        by_host.setdefault((host, boot), []).append((rank, entry))
     found = RankMachines([], [], [])
     for (host, _), entries in by_host.items():
-        whole = next((entry for entry in entries if "format" in entry), None)
+        rank, whole = next(((rank, entry) for rank, entry in entries if "format" in entry), (0, None))
         if whole is None:
-            raise HeterogError(f"{host}: none of its ranks is the first of its host", 1)
-        found.machines.append(machine_of(whole, f"rank {everybody.index(json.dumps(whole))} on {host}"))
+            raise HeterogError(f"{shown(host)}: none of its ranks is the first of its host", 1)
+        source = f"rank {rank} on {host}"
+        visible = whole.get("visible")
+        found.machines.append(machine_of(whole, source))
         found.ranks.append(len(entries))
-        found.visible.append(whole.get("visible"))
+        found.visible.append(None if visible is None else as_string(visible, f"{source}: visible"))
     return found
 
 

@@ -55,9 +55,9 @@ void recompute_in_blocks(const cost::Problem& problem, std::vector<Strategy>& st
 
 class Tries {
  public:
-  Tries(const cost::Problem& problem, const loading::ProblemOptions& options, std::int64_t smallest,
-        std::function<bool()> stopped)
-      : problem_(problem), options_(options), smallest_(smallest), stopped_(std::move(stopped)) {}
+  Tries(const cost::Problem& problem, const loading::ProblemOptions& options,
+        const graph::KnownBatches& known, std::function<bool()> stopped)
+      : problem_(problem), options_(options), known_(known), stopped_(std::move(stopped)) {}
 
   // The batch itself where it fits in this way, else the largest that does.
   std::optional<Fit> best(Way way) const {
@@ -65,9 +65,16 @@ class Tries {
       if (auto fit = at(problem_.batch, way)) return fit;
     }
     std::optional<Fit> best;
-    std::int64_t fits = smallest_ - 1, too_large = problem_.batch;
+    std::int64_t fits = known_.smallest() - 1, too_large = problem_.batch;
     while (fits + 1 < too_large) {
-      const std::int64_t middle = fits + (too_large - fits) / 2;
+      std::int64_t middle = fits + (too_large - fits) / 2;
+      if (const auto known = known_.last(middle); known && *known > fits) {
+        middle = *known;
+      } else if (const std::int64_t next = known_.next(middle); next > fits && next < too_large) {
+        middle = next;
+      } else {
+        break;
+      }
       if (auto fit = at(middle, way)) {
         best = fit;
         fits = middle;
@@ -114,7 +121,7 @@ class Tries {
 
   const cost::Problem& problem_;
   const loading::ProblemOptions& options_;
-  const std::int64_t smallest_;
+  const graph::KnownBatches& known_;
   const std::function<bool()> stopped_;
 };
 
@@ -131,8 +138,8 @@ explain::OrderedJson fit_json(const std::optional<Fit>& fit) {
 }  // namespace
 
 WhatFits what_fits(const cost::Problem& problem, const loading::ProblemOptions& options,
-                   std::int64_t smallest, const std::function<bool()>& stopped) {
-  const Tries tries(problem, options, smallest, stopped);
+                   const graph::KnownBatches& known, const std::function<bool()>& stopped) {
+  const Tries tries(problem, options, known, stopped);
   return {.asked = problem.batch,
           .whole = tries.best(Way::kWhole),
           .micro_batches = tries.best(Way::kMicroBatches),

@@ -26,10 +26,10 @@ struct WhatFits {
   std::optional<Fit> recomputing;    // with forward passes again for backward passes
 };
 
-// Bisects batches from `smallest`, which the graph is known to hold for, to that of `problem`.
+// Bisects the batches for which the graph is known to hold, up to that of `problem`.
 // Memory grows with the batch, so what it finds is the largest but for chance.
 WhatFits what_fits(const cost::Problem& problem, const loading::ProblemOptions& options,
-                   std::int64_t smallest, const std::function<bool()>& stopped);
+                   const graph::KnownBatches& known, const std::function<bool()>& stopped);
 
 std::string what_fits_text(const WhatFits& fits);  // three lines
 explain::OrderedJson what_fits_json(const WhatFits& fits);

@@ -1,6 +1,8 @@
 // Chains of layers with their costs, and the dynamic program along every line.
 #include "planner/pipeline/cuts.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <map>
@@ -8,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "compiler/accumulate.h"
 #include "planner/pipeline/device_order.h"
 
 namespace heterog::planner {
@@ -41,6 +44,7 @@ std::size_t tasks(const cost::Problem& problem, const CutPool& pool, const Cut& 
 std::vector<std::int64_t> micro_batch_counts(const cost::Problem& problem, std::int64_t given) {
   VALIDATE(given <= problem.batch, "micro_batches: {} of a batch of {}; expected at most {}", given,
            problem.batch, problem.batch);
+  compiler::check_instances(problem, given, fmt::format("micro_batches: {}", given));
   if (given > 0) return {given};
   std::vector<std::int64_t> counts;
   for (std::int64_t count : kMicroBatches) {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -27,32 +26,41 @@ constexpr double kTurnsGain = 1.05;
 // What the best estimates are simulated at, other numbers of micro-batches do not halve.
 constexpr double kCatchUp = 2;
 
+using One = TriedPipelines::One;
+
+std::vector<One> best_first(std::vector<One> all) {
+  std::ranges::stable_sort(all, better, &One::evaluation);
+  return all;
+}
+
 // The cuts that were simulated fastest, so many of different lines or numbers of stages.
-std::vector<const Cut*> fastest(const std::vector<const Cut*>& cuts,
-                                const std::vector<Tried>& tried, std::size_t count) {
-  std::vector<std::size_t> order(cuts.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, better, [&](std::size_t i) { return tried[i].evaluation; });
+std::vector<const Cut*> fastest(const std::vector<One>& all, std::size_t count) {
   std::vector<const Cut*> found;
-  for (std::size_t i : order) {
-    const bool known = std::ranges::any_of(found, [&](const Cut* one) {
-      return one->line == cuts[i]->line && one->stages.size() == cuts[i]->stages.size();
+  for (const One& one : best_first(all)) {
+    const bool known = std::ranges::any_of(found, [&](const Cut* cut) {
+      return cut->line == one.cut->line && cut->stages.size() == one.cut->stages.size();
     });
-    if (!known && found.size() < count) found.push_back(cuts[i]);
+    if (!known && found.size() < count) found.push_back(one.cut);
   }
   return found;
+}
+
+std::vector<const Cut*> cuts_of(const std::vector<One>& all) {
+  std::vector<const Cut*> cuts;
+  for (const One& one : all) cuts.push_back(one.cut);
+  return cuts;
 }
 
 // Cuts as they are simulated, one after the other; at least one whatever the budget.
 class Trials {
  public:
-  Trials(BatchEvaluator& evaluator, const CutPool& pool) : evaluator_(evaluator), pool_(pool) {}
+  Trials(BatchEvaluator& evaluator, TriedPipelines& tried) : evaluator_(evaluator), tried_(tried) {}
 
   // All that could be faster than what has been found.
   void simulate(const std::vector<const Cut*>& given, const Staging& how) {
     constexpr std::size_t kAtATime = 8;  // a budget of seconds may end in between
     for (auto next = given.begin(); next != given.end();) {
-      if (!tried.empty() && evaluator_.spent()) return;
+      if (!tried_.all.empty() && evaluator_.spent()) return;
       const auto left = std::max<std::int64_t>(1, evaluator_.evaluations_left());
       const auto most = std::min(kAtATime, static_cast<std::size_t>(left));
       const double at_most = shortest_that_fits();
@@ -69,47 +77,38 @@ class Trials {
 
   // The best of all, so many at most, and none that other turns do not bring to the front.
   std::vector<const Cut*> best(std::size_t count) const {
-    std::vector<std::size_t> order(tried.size());
-    std::iota(order.begin(), order.end(), 0);
-    std::ranges::stable_sort(order, better, [&](std::size_t i) { return tried[i].evaluation; });
+    const double near = kTurnsGain * shortest_that_fits();
     std::vector<const Cut*> found;
-    for (std::size_t i : order) {
-      const double near = kTurnsGain * shortest_that_fits();
-      if (found.size() < count && to_seconds(tried[i].evaluation.step) <= near) {
-        found.push_back(cuts[i]);
-      }
+    for (const One& one : best_first(tried_.all)) {
+      if (found.size() < count && to_seconds(one.evaluation.step) <= near) found.push_back(one.cut);
     }
     return found;
   }
-
-  std::vector<Tried> tried;
-  std::vector<const Cut*> cuts;  // parallel to `tried`
 
  private:
   void simulate_all(const std::vector<const Cut*>& chosen, const Staging& how) {
     std::vector<Strategy> strategies;
     for (const Cut* cut : chosen) {
-      strategies.push_back(pool_.strategy(evaluator_.problem(), *cut, how));
+      strategies.push_back(tried_.pool.strategy(evaluator_.problem(), *cut, how));
     }
     const std::vector<Measured> measured = evaluator_.evaluate(strategies);
     for (std::size_t i = 0; i < chosen.size(); ++i) {
       logger().debug(
           "pipeline of {} stages, {} micro-batches{}{}{}: estimate {:.4f} s, of which the busiest "
           "stage computes {:.4f} s, step {:.4f} s{}",
-          chosen[i]->stages.size(), pool_.micro_batches[chosen[i]->costs],
+          chosen[i]->stages.size(), tried_.pool.micro_batches[chosen[i]->costs],
           how.schedule == Schedule::kListed ? ", listed" : "",
           how.keeping == Keeping::kStrictly ? ", strictly" : "",
           chosen[i]->recompute ? ", forward passes again" : "", chosen[i]->seconds,
           chosen[i]->busiest, to_seconds(measured[i].evaluation.step),
           measured[i].evaluation.feasible ? "" : ", does not fit in memory");
-      tried.push_back({std::move(strategies[i]), measured[i].evaluation});
-      cuts.push_back(chosen[i]);
+      tried_.all.push_back({chosen[i], how, measured[i].evaluation});
     }
   }
 
   double shortest(bool that_fits) const {
     double seconds = kNever;
-    for (const Tried& one : tried) {
+    for (const One& one : tried_.all) {
       if (one.evaluation.feasible || !that_fits) {
         seconds = std::min(seconds, to_seconds(one.evaluation.step));
       }
@@ -118,7 +117,7 @@ class Trials {
   }
 
   BatchEvaluator& evaluator_;
-  const CutPool& pool_;
+  TriedPipelines& tried_;
 };
 
 // The best of cuts of a pool in one schedule.
@@ -140,11 +139,11 @@ PlannerResult plan_spp(const PipelineOptions& options, PlannerContext& context) 
     return best_cut(pool, pool.found, Schedule::kListed, context);
   }
   BatchEvaluator evaluator(context.oracle, context.budget);
-  std::vector<Tried> tried = try_pipelines(evaluator, {.count = kSimulated}, options);
-  VALIDATE(!tried.empty(), "{}", kNothingFits);
-  const auto best = std::ranges::min_element(tried, better, &Tried::evaluation);
-  return {.strategy = std::move(best->strategy),
-          .evaluation = best->evaluation,
+  const TriedPipelines tried = try_pipelines(evaluator, {.count = kSimulated}, options);
+  VALIDATE(!tried.all.empty(), "{}", kNothingFits);
+  const One& best = *std::ranges::min_element(tried.all, better, &One::evaluation);
+  return {.strategy = tried.strategy(context.problem(), best),
+          .evaluation = best.evaluation,
           .evaluations = evaluator.evaluations()};
 }
 
@@ -308,20 +307,21 @@ PlannerEntry entry(std::string_view name, std::string_view one_line,
 
 }  // namespace
 
-std::vector<Tried> try_pipelines(BatchEvaluator& evaluator, const PipelineLimits& limits,
-                                 const PipelineOptions& options) {
+TriedPipelines try_pipelines(BatchEvaluator& evaluator, const PipelineLimits& limits,
+                             const PipelineOptions& options) {
   const std::size_t lines = limits.count < kSimulated ? 1 : 2;  // looked at once more
   const std::size_t listed = std::max<std::size_t>(3, limits.count / 3);
-  const CutPool pool = promising_pool(evaluator.oracle(), options);
+  TriedPipelines tried{promising_pool(evaluator.oracle(), options)};
+  const CutPool& pool = tried.pool;
   const std::vector<Keeping>& ways = pool.keepings;
-  Trials trials(evaluator, pool);
+  Trials trials(evaluator, tried);
   trials.simulate(pool.choose(evaluator.problem(), limits),
                   {.schedule = Schedule::kOneForwardOneBackward, .keeping = ways.front()});
   const bool hopeless = trials.shortest() > kCatchUp * limits.seconds;
-  if (hopeless || trials.tried.empty()) return std::move(trials.tried);
+  if (hopeless || tried.all.empty()) return tried;
   // The best lines and numbers of stages in other numbers of micro-batches.
   const double at_most = std::min(limits.seconds, trials.shortest_that_fits());
-  trials.simulate(pool.alike(fastest(trials.cuts, trials.tried, lines), trials.cuts, at_most),
+  trials.simulate(pool.alike(fastest(tried.all, lines), cuts_of(tried.all), at_most),
                   {.schedule = Schedule::kOneForwardOneBackward, .keeping = ways.front()});
   const std::vector<const Cut*> best = trials.best(listed);
   if (ways.size() > 1) {
@@ -330,7 +330,7 @@ std::vector<Tried> try_pipelines(BatchEvaluator& evaluator, const PipelineLimits
   for (Keeping keeping : ways) {
     trials.simulate(best, {.schedule = Schedule::kListed, .keeping = keeping});
   }
-  return std::move(trials.tried);
+  return tried;
 }
 
 std::vector<Tried> try_accumulation(BatchEvaluator& evaluator) {

@@ -10,11 +10,26 @@
 
 namespace heterog::planner {
 
+// Pipelines that were simulated, by what makes them: a strategy of many micro-batches is large, so
+// those that are wanted are made anew.
+struct TriedPipelines {
+  struct One {
+    const Cut* cut = nullptr;  // of `pool`
+    Staging how;
+    Evaluation evaluation;
+  };
+  CutPool pool;
+  std::vector<One> all{};
+  compiler::Strategy strategy(const cost::Problem& problem, const One& one) const {
+    return pool.strategy(problem, *one.cut, one.how);
+  }
+};
+
 // Simulates the cuts that look best, with one forward and one backward pass in turns, and the
 // fastest of them in all schedules, as priorities and strictly; all that were simulated, at least
-// one whatever the budget.
-std::vector<Tried> try_pipelines(BatchEvaluator& evaluator, const PipelineLimits& limits,
-                                 const PipelineOptions& options = {});
+// one whatever the budget, if there are any cuts.
+TriedPipelines try_pipelines(BatchEvaluator& evaluator, const PipelineLimits& limits,
+                             const PipelineOptions& options = {});
 
 // What is done by hand where a batch does not fit: EV-AR and CP-AR in micro-batches, one after the
 // other; all that were simulated. In eight first, which takes least memory; in fewer if that fits.

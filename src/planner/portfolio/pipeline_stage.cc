@@ -28,16 +28,18 @@ double times_the_best(const Search& search, double factor) {
 
 // The fastest of those that a better order may bring before all else: a fifth of a step is gained
 // at times, and the rest of the search has to know. Strict turns are an order already.
-void reorder_pipelines(Search& search, std::vector<Tried> tried) {
+void reorder_pipelines(Search& search, const TriedPipelines& tried) {
+  using One = TriedPipelines::One;
   const double longest = times_the_best(search, kGainsByOrder);
-  std::erase_if(tried, [&](const Tried& one) {
-    return !one.evaluation.feasible || !one.strategy.sequence.empty() ||
+  std::vector<One> all = tried.all;
+  std::erase_if(all, [&](const One& one) {
+    return !one.evaluation.feasible || one.how.keeping == Keeping::kStrictly ||
            to_seconds(one.evaluation.step) > longest;
   });
-  std::ranges::stable_sort(tried, better, &Tried::evaluation);
-  if (tried.size() > kPipelinesToReorder) tried.resize(kPipelinesToReorder);
+  std::ranges::stable_sort(all, better, &One::evaluation);
+  if (all.size() > kPipelinesToReorder) all.resize(kPipelinesToReorder);
   std::vector<compiler::Strategy> strategies;
-  for (Tried& one : tried) strategies.push_back(std::move(one.strategy));
+  for (const One& one : all) strategies.push_back(tried.strategy(search.context.problem(), one));
   for (const auto& found : better_orders(search, strategies)) {
     if (!found) continue;
     consider(search, found->strategy, found->measured.evaluation, reordered(kPipeline));
@@ -59,9 +61,12 @@ void try_pipelines(Search& search) {
   const PipelineLimits limits{.count = more * static_cast<std::size_t>(search.options.pipelines),
                               .tasks = more * kPipelineTasks,
                               .seconds = times_the_best(search, kHopeful)};
-  std::vector<Tried> tried = planner::try_pipelines(search.evaluator, limits);
-  for (const Tried& one : tried) consider(search, one.strategy, one.evaluation, kPipeline);
-  reorder_pipelines(search, std::move(tried));
+  const TriedPipelines tried = planner::try_pipelines(search.evaluator, limits);
+  if (tried.all.empty()) return;
+  const auto best = std::ranges::min_element(tried.all, better, &TriedPipelines::One::evaluation);
+  const cost::Problem& problem = search.context.problem();
+  consider(search, tried.strategy(problem, *best), best->evaluation, kPipeline);
+  reorder_pipelines(search, tried);
 }
 
 }  // namespace heterog::planner::portfolio

@@ -14,7 +14,6 @@ namespace heterog::planner::portfolio {
 
 struct Search {
   PlannerContext& context;
-  const Proposer& propose;
   const PortfolioOptions& options;
   BatchEvaluator evaluator;
   bool costly;                          // each plan takes long to simulate: stages try less

@@ -11,8 +11,8 @@ namespace heterog::planner::portfolio {
 // budget. Notes each in `result.baselines`.
 void try_baselines(Search& search);
 
-// Proposals, estimated layouts, fillings of memory. The best of each origin, baselines among them,
-// are what is climbed from.
+// What is given, estimated layouts, fillings of memory. The best of each origin, baselines among
+// them, are what is climbed from.
 void add_starts(Search& search, std::vector<Start> tried);
 void try_starts(Search& search);
 

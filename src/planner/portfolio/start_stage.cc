@@ -1,4 +1,5 @@
-// Where climbing may begin: what the policy proposes, what estimates say, what fills the memory.
+// Where climbing may begin: what somebody else has found, what estimates say, what fills the
+// memory.
 #include <algorithm>
 #include <array>
 #include <span>
@@ -18,8 +19,6 @@ using compiler::Strategy;
 constexpr std::size_t kStarts = 3;
 // That are tried in every order, with and without buckets.
 constexpr std::size_t kScheduled = 3;
-// Of the policy, where each takes long to simulate.
-constexpr std::int64_t kFewProposals = 2;
 
 std::vector<Start> evaluate_starts(Search& search, const std::vector<Strategy>& strategies,
                                    const std::string& name) {
@@ -31,11 +30,8 @@ std::vector<Start> evaluate_starts(Search& search, const std::vector<Strategy>& 
   return tried;
 }
 
-std::vector<Start> proposals(Search& search) {
-  if (!search.propose) return {};
-  const std::int64_t asked = search.options.proposals;
-  const auto count = static_cast<int>(search.costly ? std::min(asked, kFewProposals) : asked);
-  return evaluate_starts(search, search.propose(search.evaluator, count), "policy");
+std::vector<Start> given(Search& search) {
+  return evaluate_starts(search, search.options.given, search.options.given_by);
 }
 
 std::vector<Start> estimates(Search& search) {
@@ -45,7 +41,7 @@ std::vector<Start> estimates(Search& search) {
 
 // Shares by speed and memory are cheap to try; blocks only where nothing fits yet.
 std::vector<Start> fills(Search& search) {
-  // A proposal that fits may be far from what filling memory finds.
+  // What else fits may be far from what filling memory finds.
   const bool feasible = std::ranges::any_of(
       search.result.baselines,
       [](const BaselineResult& baseline) { return baseline.evaluation.feasible; });
@@ -103,7 +99,7 @@ void add_starts(Search& search, std::vector<Start> tried) {
 }
 
 void try_starts(Search& search) {
-  std::array<std::vector<Start>, 3> origins = {proposals(search), estimates(search), fills(search)};
+  std::array<std::vector<Start>, 3> origins = {given(search), estimates(search), fills(search)};
   if (!search.costly) add_schedules(search, origins);
   for (std::vector<Start>& origin : origins) add_starts(search, std::move(origin));
 }

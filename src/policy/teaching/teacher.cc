@@ -103,7 +103,7 @@ std::optional<Lesson> teach(const Case& c, std::int64_t evaluations, Rng rng,
   planner::PlannerContext context{
       .oracle = oracle, .rng = rng, .budget = {.evaluations = evaluations}};
   const planner::PlannerResult found =
-      planner::best_plan(context, {}, {.order_rounds = 0, .pipelines = 0});
+      planner::best_plan(context, {.order_rounds = 0, .pipelines = 0});
   if (!found.evaluation.feasible) return std::nullopt;
   const compiler::Strategy plain = planner::to_plain(*c.problem, found.strategy);
   Lesson lesson{.step_seconds = to_seconds(found.evaluation.step)};

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -24,8 +25,31 @@ struct Meaning {
   std::optional<std::int64_t> ignored;  // read by losses alone: the label that they leave out
 };
 
+// What an operator is called without its overload: "aten.ne.Scalar" is "ne".
+std::string_view plain_name(std::string_view type) {
+  type.remove_prefix(std::min(type.find('.') + 1, type.size()));
+  return type.substr(0, type.find('.'));
+}
+
+bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+// Whether an operator may be given the label that a loss leaves out: comparisons, which find it,
+// and those that choose by what these found. Others (gather, one_hot, arithmetic) would compute
+// with it.
+bool knows_left_out(std::string_view type) {
+  return is_one_of(plain_name(type), {"eq", "ne", "lt", "le", "gt", "ge", "where", "masked_fill"});
+}
+
+// Whether what comes out are some of the same numbers.
+bool takes_some(std::string_view type) {
+  return is_one_of(plain_name(type), {"slice", "select", "constant_pad_nd"});
+}
+
 Meaning meaning_of(const graph::ModelGraph& graph, TensorId id) {
   std::int64_t rows = 0, classes = 0;
+  bool of_losses_alone = true;
   std::optional<std::int64_t> ignored;
   std::set<TensorId> seen;
   std::vector<TensorId> open = {id};
@@ -42,13 +66,15 @@ Meaning meaning_of(const graph::ModelGraph& graph, TensorId id) {
       } else if (facts.family == operators::Family::kIndexedLoss) {
         classes = graph.shape(inputs[0])[1].c;
         ignored = graph.args(op)[4].integer.c;
-      } else if (facts.same_elements) {
+      } else if (facts.same_elements || takes_some(graph.type_name(op))) {
         open.push_back(graph.outputs(op)[0]);
+      } else if (!knows_left_out(graph.type_name(op))) {
+        of_losses_alone = false;
       }
     }
   }
   if (rows > 0) return {classes > 0 ? std::min(rows, classes) : rows, std::nullopt};
-  if (classes > 0) return {classes, ignored};
+  if (classes > 0) return {classes, of_losses_alone ? ignored : std::nullopt};
   return {};
 }
 

@@ -355,7 +355,9 @@ std::vector<at::Tensor> OperatorCall::call(torch::jit::Stack stack) const {
   std::vector<at::Tensor> results;
   results.reserve(stack.size());
   for (c10::IValue& value : stack) append(results, std::move(value));
-  VALIDATE(results.size() >= outputs_, "{} returns {} tensors here, and the graph has {} outputs",
+  // A piece of a list that the graph does not name would be left out of the step.
+  VALIDATE(results.size() == outputs_ || (results.size() > outputs_ && !gives_a_list()),
+           "op '{}': {} returns {} tensors here, and the graph has {} outputs", op_,
            handle_.schema().name(), results.size(), outputs_);
   check_results(results);
   return results;

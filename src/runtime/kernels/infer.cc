@@ -1,12 +1,14 @@
 // Calls the operators of a graph on tensors without memory.
 #include "runtime/kernels/infer.h"
 
+#include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -112,6 +114,36 @@ struct HashOfWords {
   std::size_t operator()(const CallKey::Words& words) const { return hash_words(words).first; }
 };
 
+// The results of an op, flat, of operands that are parallel to graph.inputs(op), all of them
+// without memory. Nothing where only the call itself tells. Throws what the operator throws for
+// operands that do not go together.
+std::optional<std::vector<at::Tensor>> infer_results(const graph::ModelGraph& graph, OpId op,
+                                                     std::span<const at::Tensor> operands,
+                                                     std::int64_t batch) {
+  const OperatorCall call(graph, op, {batch, batch}, {.device = at::kMeta});
+  torch::jit::Stack stack = call.bind(operands);
+  leave_host(call.schema(), stack);
+  const std::string_view type = graph.type_name(op);
+  const Operands named(call.schema(), stack);
+  if (call.sizes_results_by_values()) return std::nullopt;
+  try {
+    if (const ResultRule rule = result_rule(type)) {
+      call.check(stack);
+      return rule(named);
+    }
+    if (call.gives_a_list()) {
+      // Each of them is an object in memory: asked before the call.
+      const auto count = pieces(type, named);
+      const auto outputs = static_cast<std::int64_t>(graph.outputs(op).size());
+      VALIDATE(!count || *count == outputs, "it gives {} tensors, and {} outputs are declared",
+               *count, outputs);
+    }
+    return call.call(std::move(stack));
+  } catch (const c10::NotImplementedError&) {
+    return std::nullopt;  // it has no such kernel, or asks for a value
+  }
+}
+
 // One walk over a graph, at one batch.
 class Walk {
  public:
@@ -122,13 +154,22 @@ class Walk {
         values_(graph.tensor_count()),
         key_(graph, values_) {}
 
-  void run() {
+  InferredOps run() {
     for (TensorId id : graph_.tensor_ids()) {
       if (!graph_.tensor(id).producer.valid()) values_[id] = declared(id);
     }
+    InferredOps count;
     for (OpId op : graph_.op_ids()) {
-      take(op, results_of(op));
+      const Results& results = results_of(op);
+      take(op, results);
+      if (results) {
+        ++count.inferred;
+      } else {
+        count.left.emplace_back(graph_.type_name(op));
+      }
     }
+    count.asked = known_.size();
+    return count;
   }
 
  private:
@@ -219,42 +260,22 @@ class Walk {
 
 }  // namespace
 
-std::optional<std::vector<at::Tensor>> infer_results(const graph::ModelGraph& graph, OpId op,
-                                                     std::span<const at::Tensor> operands,
-                                                     std::int64_t batch) {
-  const OperatorCall call(graph, op, {batch, batch}, {.device = at::kMeta});
-  torch::jit::Stack stack = call.bind(operands);
-  leave_host(call.schema(), stack);
-  const std::string_view type = graph.type_name(op);
-  const Operands named(call.schema(), stack);
-  if (call.sizes_results_by_values()) return std::nullopt;
-  try {
-    if (const ResultRule rule = result_rule(type)) {
-      call.check(stack);
-      return rule(named);
-    }
-    if (call.gives_a_list()) {
-      // Each of them is an object in memory: asked before the call.
-      const auto count = pieces(type, named);
-      const auto outputs = static_cast<std::int64_t>(graph.outputs(op).size());
-      VALIDATE(!count || *count == outputs, "it gives {} tensors, and {} outputs are declared",
-               *count, outputs);
-    }
-    return call.call(std::move(stack));
-  } catch (const c10::NotImplementedError&) {
-    return std::nullopt;  // it has no such kernel, or asks for a value
-  }
-}
-
-void check_results(const graph::ModelGraph& graph, std::span<const std::int64_t> batches,
-                   const std::string& source) {
+InferredOps check_results(const graph::ModelGraph& graph, std::span<const std::int64_t> batches,
+                          const std::string& source) {
   const c10::InferenceMode no_gradients;
-  for (std::int64_t batch : batches) Walk(graph, batch, source).run();
+  InferredOps sum;
+  for (std::int64_t batch : batches) {
+    const InferredOps count = Walk(graph, batch, source).run();
+    sum.inferred += count.inferred;
+    sum.left.insert(sum.left.end(), count.left.begin(), count.left.end());
+    sum.asked += count.asked;
+  }
+  return sum;
 }
 
 std::vector<std::int64_t> checked_batches(std::int64_t batch, std::int64_t smallest) {
   if (smallest < batch) return {batch, smallest};
-  return {batch, std::min(batch + 1, graph::kMaxSamples)};
+  return {smallest, std::min(smallest + 1, graph::kMaxSamples)};
 }
 
 }  // namespace heterog::runtime

@@ -2,10 +2,7 @@
 // file says that they make.
 #pragma once
 
-#include <ATen/ATen.h>
-
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,20 +11,21 @@
 
 namespace heterog::runtime {
 
-// The results of an op, flat and without memory, of operands without memory (of the device "meta"),
-// which are parallel to graph.inputs(op). Nothing where only the call itself tells: the operator
-// has neither a kernel for such tensors nor a rule (result_rules.h). Throws what the operator
-// throws for operands that do not go together.
-std::optional<std::vector<at::Tensor>> infer_results(const graph::ModelGraph& graph, OpId op,
-                                                     std::span<const at::Tensor> operands,
-                                                     std::int64_t batch);
+// How many ops were held against what the graph declares.
+struct InferredOps {
+  std::size_t inferred = 0;
+  // Of which only the call itself tells: the operator has neither a kernel for tensors without
+  // memory nor a rule (result_rules.h), or the values of its operands decide. OperatorCall::call
+  // checks.
+  std::size_t left = 0;
+  std::size_t asked = 0;  // questions to LibTorch: ops that are alike are one
+};
 
 // Walks the graph at each of the batches and compares what its ops make with what it declares: how
 // many results, their dtypes, their sizes. Throws an input error that names `source`, the op, the
-// result, what is declared and what the operator gives. Takes no memory for values, and asks
-// LibTorch once for all ops that are alike.
-void check_results(const graph::ModelGraph& graph, std::span<const std::int64_t> batches,
-                   const std::string& source);
+// result, what is declared and what the operator gives. Takes no memory for values.
+InferredOps check_results(const graph::ModelGraph& graph, std::span<const std::int64_t> batches,
+                          const std::string& source);
 
 // Two batches at which a graph that holds from `smallest` on is checked when it is used at `batch`:
 // sizes follow the batch in a line, so that two tell.

@@ -153,6 +153,11 @@ Results multinomial(const Operands& o) {
   return {empty(sizes, at::kLong)};
 }
 
+Results permutation(const Operands& o) {
+  o.lie_in("n", o.integer("n"), 0, std::int64_t{1} << 40);
+  return {empty({o.integer("n")}, o.given("dtype") ? o.dtype("dtype") : at::kLong)};
+}
+
 // ------------------------------------------------------------------------------- norms
 
 // Statistics are in single precision beside operands in half precision whose weights are not.
@@ -410,6 +415,7 @@ constexpr Row kRows[] = {
     {"aten.embedding.default", embedding},
     {"aten.embedding_dense_backward.default", embedding_backward},
     {"aten.multinomial.default", multinomial},
+    {"aten.randperm.default", permutation},
     {"aten.native_batch_norm.default", batch_norm},
     {"aten._native_batch_norm_legit.no_stats", batch_norm},
     {"aten._native_batch_norm_legit_functional.default", batch_norm_with_running},

@@ -102,10 +102,11 @@ TEST(Pipelines, WhatIsFarBehindTheBestIsGivenUp) {
   const CutPool pool = promising_pool(oracle, {});
   const double hopeful = pool.found[3].seconds;
   BatchEvaluator evaluator(oracle);
-  const auto tried = try_pipelines(evaluator, {.seconds = hopeful});
-  ASSERT_FALSE(tried.empty());
-  for (const Tried& one : tried) EXPECT_GT(to_seconds(one.evaluation.step), 2 * hopeful);
-  EXPECT_EQ(tried.size(), pool.choose(*problem, {.seconds = hopeful}).size());
+  const TriedPipelines tried = try_pipelines(evaluator, {.seconds = hopeful});
+  ASSERT_FALSE(tried.all.empty());
+  for (const TriedPipelines::One& one : tried.all)
+    EXPECT_GT(to_seconds(one.evaluation.step), 2 * hopeful);
+  EXPECT_EQ(tried.all.size(), pool.choose(*problem, {.seconds = hopeful}).size());
 }
 
 }  // namespace

@@ -5,15 +5,20 @@
 #include <map>
 #include <string>
 
+#include "cli/planner_table.h"
 #include "oracle/simulated_oracle.h"
 #include "planner/problems.h"
 #include "planner/registry.h"
 
-namespace heterog::planner {
+namespace heterog::cli {
 namespace {
 
 using compiler::Plan;
 using compiler::TaskKind;
+using planner::load_test_problem;
+using planner::PlannerContext;
+using planner::PlannerEntry;
+using planner::PlannerResult;
 
 struct Case {
   const char* model;
@@ -68,8 +73,8 @@ class Conformance : public testing::TestWithParam<Case> {};
 
 TEST_P(Conformance, EveryPlannerIsDeterministicAndPlacesEverything) {
   const auto problem = load_test_problem(GetParam().model, GetParam().cluster, GetParam().batch);
-  for (const PlannerEntry& entry : builtin_planners()) {
-    if (entry.name == "exact" && problem->cluster->device_count() > 4) continue;  // it refuses
+  for (const PlannerEntry& entry : planner_registry().entries()) {
+    if (entry.small_problems && problem->cluster->device_count() > 4) continue;  // it refuses
     SCOPED_TRACE(std::string(entry.name));
     const PlannerResult one = run(entry, *problem, 1);
     const PlannerResult two = run(entry, *problem, 2);
@@ -88,6 +93,55 @@ TEST_P(Conformance, EveryPlannerIsDeterministicAndPlacesEverything) {
   }
 }
 
+// Every planner of the program is among those that are tested.
+TEST(EveryPlanner, WalksWhatTheProgramHas) {
+  std::vector<std::string_view> names;
+  for (const PlannerEntry& entry : planner_registry().entries()) names.push_back(entry.name);
+  for (const char* name : {"ev-ar", "spp", "annealing", "exact", "portfolio", "policy"}) {
+    EXPECT_NE(std::ranges::find(names, name), names.end()) << name;
+  }
+}
+
+// Says what it refuses, which searches drop.
+class TellingOracle final : public oracle::Oracle {
+ public:
+  TellingOracle(const cost::Problem& problem, ThreadPool& threads) : inner_(problem, threads) {}
+  std::vector<oracle::Measured> measure(std::span<const compiler::Strategy> strategies) override {
+    try {
+      return inner_.measure(strategies);
+    } catch (const Error& error) {
+      ADD_FAILURE() << error.what();
+      throw;
+    }
+  }
+  const cost::Problem& problem() const override { return inner_.problem(); }
+
+ private:
+  oracle::SimulatedOracle inner_;
+};
+
+// Some devices have no sample of anything then, and there is nothing that they could give away.
+TEST(EveryPlanner, NoPlannerAsksForWhatIsNoStrategyWhereTheBatchIsSmallerThanTheCluster) {
+  ThreadPool pool(2);
+  const std::map<std::string, std::vector<std::int64_t>> batches = {
+      {"vgg19", {1, 2, 6}}, {"resnet50-tiny", {2, 7}}, {"mobilenet_v2", {2, 5, 6}}};
+  for (const auto& [model, sizes] : batches) {
+    for (const std::int64_t batch : sizes) {
+      const auto problem = load_test_problem(model, "heterog-8gpu", batch);
+      for (const PlannerEntry& entry : planner_registry().entries()) {
+        if (entry.small_problems) continue;
+        SCOPED_TRACE(model + ", batch " + std::to_string(batch) + ", " + std::string(entry.name));
+        TellingOracle oracle(*problem, pool);
+        PlannerContext context{.oracle = oracle, .rng = Rng(1)};
+        context.budget.evaluations = 240;
+        const PlannerResult found = entry.make({}, *problem->cluster)->plan(context);
+        EXPECT_EQ(found.refused, 0);
+        expect_every_op_placed(*problem, compiler::compile(*problem, found.strategy));
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(RealGraphs, Conformance,
                          testing::Values(Case{"vgg19", "heterog-8gpu", 192},
                                          Case{"vgg19", "heterog-4gpu", 96},
@@ -103,4 +157,4 @@ INSTANTIATE_TEST_SUITE_P(RealGraphs, Conformance,
                          });
 
 }  // namespace
-}  // namespace heterog::planner
+}  // namespace heterog::cli
