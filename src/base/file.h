@@ -51,7 +51,7 @@ class InputFile {
 // its target replaced; a device or pipe is written in place.
 void write_file(const std::string& path, std::string_view content);
 // Throws what write_file would before it wrote anything: asked before long work, whose result would
-// have nowhere to go.
+// have nowhere to go. Pipes and devices are not touched.
 void expect_writable(const std::string& path);
 // With the folders that lead to it; an output error naming it if it cannot be made.
 void make_folder(const std::string& path);

@@ -91,6 +91,9 @@ TEST_F(FileTest, WhatCannotBeWrittenIsNoWrongInput) {
   EXPECT_EQ(code_of([&] { make_folder(path("file/folder")); }), 4);
   expect_writable(path("file"));
   EXPECT_EQ(read_file(path("file")), "old");
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  expect_writable(path("pipe"));  // would wait for a reader if it opened it
+  fs::remove(path("pipe"));
   make_folder(path("a/b"));
   EXPECT_TRUE(fs::is_directory(path("a/b")));
   EXPECT_EQ(entries(), 2u);  // nothing temporary stays
