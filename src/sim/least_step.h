@@ -24,7 +24,10 @@ namespace heterog::sim {
 // counted on the first instance alone left out. So no instance ends before the longest chain of
 // reads that leads to its op, each op at its least time over types and samples.
 //
-// Bytes are no bound: a plan on one device moves none. Memory is not looked at.
+// Bytes are not in it. A machine that has a part of an op's samples moves all of its parameters'
+// gradients, one that has all or none of them moves nothing: between parts 0 and 1 a linear program
+// can charge no more than zero. It takes a search over which ops are whole where. Memory is not
+// looked at either.
 Nanoseconds least_step(const cost::Problem& problem);
 
 }  // namespace heterog::sim
