@@ -27,7 +27,7 @@ def make_cache_folder(path) -> Path:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
-        raise HeterogError(f"{folder} cannot be made: {getattr(error, 'strerror', error)}") from error
+        raise HeterogError(f"{folder} cannot be made: {getattr(error, 'strerror', error)}", 4) from error
     return folder
 
 
@@ -86,7 +86,7 @@ def keep(path: Path, contents: bytes) -> None:
     try:
         put_in_place(os.fspath(path), contents, through_links=False)
     except OSError as error:
-        raise HeterogError(f"{path} cannot be written: {error.strerror}") from error
+        raise HeterogError(f"{path} cannot be written: {error.strerror}", 4) from error
 
 
 def kept(path: Path, contents: bytes) -> str:

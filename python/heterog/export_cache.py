@@ -32,7 +32,7 @@ from heterog.python_state import Kept
 from heterog.reading import MOST_GRAPH_BYTES, inflated, parse_json
 from heterog.state_form import StateForm, form_from_json, form_to_json
 from heterog.tensor_file import packed
-from heterog.values import as_object
+from heterog.values import as_object, as_string
 
 _MARK = b"heterog-export 2 "
 _HEAD = re.compile(_MARK + rb"([0-9a-f]{64}) ([0-9]{12})\n")
@@ -143,8 +143,8 @@ def _unpack(file, size: int, key: str) -> Stored | None:
         constants = safetensors.torch.load(file.read(size)) if found["constants"] else {}
         forms = [form_from_json(form) for form in found["forms"]]
         return Stored(
-            found["graph"],
-            found["checked"],
+            as_object(found["graph"], "graph"),
+            as_string(found["checked"], "checked"),
             {name: constants[name] for name in found["constants"]},
             found["untrained"],
             {name: forms[place] for name, place in found["form_of"].items()},

@@ -95,6 +95,14 @@ std::string remote_line(const RemoteOptions& options, int rank) {
   return "exec sh -c " + shell_word(script);
 }
 
+std::vector<std::string> remote_command(const RemoteOptions& options, int rank) {
+  std::vector<std::string> words = options.rsh;
+  if (std::filesystem::path(words.front()).filename() == "ssh") words.emplace_back("--");
+  words.push_back(places_of(options.hosts)[static_cast<std::size_t>(rank)].host);
+  words.push_back(remote_line(options, rank));
+  return words;
+}
+
 int launch_remotely(const RemoteOptions& options) {
   const std::vector<Place> places = places_of(options.hosts);
   std::vector<ChildCommand> commands;
@@ -104,14 +112,9 @@ int launch_remotely(const RemoteOptions& options) {
   for (std::size_t rank = 0; rank < places.size(); ++rank) {
     ChildCommand command{.label = label(rank),
                          .program = options.rsh.front(),
-                         .arguments = options.rsh,
+                         .arguments = remote_command(options, static_cast<int>(rank)),
                          .environment = own_environment(),
                          .remote = true};
-    if (std::filesystem::path(options.rsh.front()).filename() == "ssh") {
-      command.arguments.emplace_back("--");
-    }
-    command.arguments.push_back(places[rank].host);
-    command.arguments.push_back(remote_line(options, static_cast<int>(rank)));
     commands.push_back(std::move(command));
   }
   const ChildrenEnd end =

@@ -30,6 +30,9 @@ struct RemoteOptions {
 // What the command leaves behind in its session is ended 1.5 s after it.
 std::string remote_line(const RemoteOptions& options, int rank);
 
+// The words by which it is told so: rsh, "--" where that is ssh, the host, and the line.
+std::vector<std::string> remote_command(const RemoteOptions& options, int rank);
+
 // Starts all ranks and returns when all have ended: 0 if well, else the exit code of the first that
 // failed (128 and the signal's number if one ended it), after a line that says which. Output is
 // passed on by line after "[rank 1 HOST] ". When one fails, the others are ended, as in
