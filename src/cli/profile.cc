@@ -239,8 +239,9 @@ int run_profile(const ProfileOptions& options, const Caller& caller) {
   const graph::ModelGraph& graph = *shared;
   const measure::ProfilerOptions profiler = profiler_options(options);
   runtime::check_operators(graph, options.graph);
-  runtime::check_results(
-      graph, runtime::checked_batches(profiler.slices.back(), file.known.smallest()), options.graph);
+  runtime::check_results(graph,
+                         runtime::checked_batches(profiler.slices.back(), file.known.smallest()),
+                         options.graph);
   const std::string partial = options.out + ".partial";
   cost::Profile profile = begin_or_go_on(graph, profiler, partial, options.force);
   VALIDATE(options.slow == 1 || options.in_steps, "--slow: needs --in-steps");

@@ -147,7 +147,8 @@ TEST(Summary, Of1024DevicesHasAnEstimateForEachOfTheirActions) {
   const auto compute = [&](DeviceId device) {
     return summary.estimates.at(group, summary.actions.single(device)).compute_seconds;
   };
-  // The first half of the devices are V100, which are faster at convolutions; device 1,023 is like device 512.
+  // The first half of the devices are V100, which are faster at convolutions; device 1,023 is like
+  // device 512.
   EXPECT_EQ(compute(DeviceId(0)), compute(DeviceId(511)));
   EXPECT_LT(compute(DeviceId(511)), compute(DeviceId(512)));
   EXPECT_EQ(compute(DeviceId(512)), compute(DeviceId(1023)));
