@@ -335,7 +335,7 @@ def _bounds(condition, symbol) -> tuple[int, int | None, set[int]] | None:
         return (int(at), int(at), set()) if whole else (1, 0, set())
     above = (condition.rel_op in (">", ">=")) == (a > 0)
     strict = whole if condition.rel_op in ("<", ">") else set()
-    return (math.ceil(at), None, strict) if above else (0, math.floor(at), strict)
+    return (int(math.ceil(at)), None, strict) if above else (0, int(math.floor(at)), strict)
 
 
 def _evaluator(condition, symbol):

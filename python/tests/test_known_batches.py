@@ -115,6 +115,9 @@ def test_ranges_of_conditions():
         (3, 3), (6, 6), (9, 9), (12, 12),
     ]  # fmt: skip
     assert joined([(5, 6), (2, 3), (4, 4), (9, None), (12, 14)]) == [(2, 6), (9, None)]
+    plain = ranges([b > 3, 2 * b <= 33, sympy.Ne(b, 9)], b, (4, 5, 12))
+    assert plain == [(4, 8), (10, 16)]
+    assert all(type(end) is int for pair in plain for end in pair)  # as files hold them
     assert in_words([[2, 16], [18, 18], [100, None]]) == "2 to 16, 18, 100 and more"
 
 
