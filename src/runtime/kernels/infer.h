@@ -14,10 +14,10 @@ namespace heterog::runtime {
 // How many ops were held against what the graph declares.
 struct InferredOps {
   std::size_t inferred = 0;
-  // Of which only the call itself tells: the operator has neither a kernel for tensors without
-  // memory nor a rule (result_rules.h), or the values of its operands decide. OperatorCall::call
-  // checks.
-  std::size_t left = 0;
+  // The operators of ops of which only the call itself tells: they have neither a kernel for
+  // tensors without memory nor a rule (result_rules.h), or the values of operands decide.
+  // OperatorCall::call checks those.
+  std::vector<std::string> left;
   std::size_t asked = 0;  // questions to LibTorch: ops that are alike are one
 };
 
