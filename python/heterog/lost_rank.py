@@ -12,6 +12,8 @@ import torch.distributed as dist
 from heterog.errors import RunFailed
 
 PATIENCE = 3.0  # seconds that the other ranks have to say that they are alive
+EVERY = 0.2  # seconds between looks
+CTRL_C = "stopped by Ctrl-C"
 # How gloo, NCCL and the store say that another process is gone.
 _GONE = ("gloo/", "Connection closed by peer", "Connection reset", "NCCL", "Broken pipe")
 _calls = itertools.count()
@@ -28,25 +30,66 @@ class Stopped(KeyboardInterrupt):
 @contextmanager
 def lost_ranks_named(group) -> Iterator[None]:
     """What ends a rank inside is told to the others through the store, which outlives it."""
+    global _look
     store = _store()
-    rank = dist.get_rank(group)
+    rank, ranks = dist.get_rank(group), dist.get_world_size(group)
+    _look = _Look(store, rank, ranks)
     try:
         yield
+    except (RankLost, Stopped) as error:  # of `look`
+        raise _in_one_line(error) from None
     except KeyboardInterrupt:
-        _tell(store, rank, "stopped by Ctrl-C")
-        raise _in_one_line(Stopped("stopped by Ctrl-C while steps were measured")) from None
+        _tell(store, rank, CTRL_C)
+        raise _in_one_line(Stopped(f"{CTRL_C} while steps were measured")) from None
     except Exception as error:
         if not _is_lost(error):
             _tell(store, rank, f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
             raise
         _tell(store, rank, "")
-        said = _others(store, rank, dist.get_world_size(group))
-        if any(why == "stopped by Ctrl-C" for why in said.values()):
-            raise _in_one_line(Stopped("stopped by Ctrl-C while steps were measured")) from None
-        raise _in_one_line(RankLost(_words(said, error))) from None
+        said = _others(store, rank, ranks)
+        raise _in_one_line(_ended(said, error)) from None
+    finally:
+        _look = None
 
 
-def _words(said: dict[int, str | None], error: Exception) -> str:
+def look() -> None:
+    """For loops that wait for the others without a word from them: raises if one has told its end."""
+    if _look is not None:
+        _look()
+
+
+class _Look:
+    """Asks the store now and then."""
+
+    def __init__(self, store, rank: int, ranks: int):
+        self._store, self._others = store, [other for other in range(ranks) if other != rank]
+        self._next = 0.0
+
+    def __call__(self) -> None:
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + EVERY
+        said = {}
+        for other in self._others:
+            try:
+                if self._store.check([f"{other}"]):
+                    said[other] = self._store.get(f"{other}").decode()
+            except Exception:
+                return  # gloo will say
+        if any(said.values()):
+            raise _ended(said)
+
+
+_look: _Look | None = None
+
+
+def _ended(said: dict[int, str | None], error: Exception | None = None) -> BaseException:
+    if any(why == CTRL_C for why in said.values()):
+        return Stopped(f"{CTRL_C} while steps were measured")
+    return RankLost(_words(said, error))
+
+
+def _words(said: dict[int, str | None], error: Exception | None) -> str:
     ended = [rank for rank, why in said.items() if why is None]
     failed = [f"rank {rank} stopped: {why}" for rank, why in said.items() if why]
     if failed:

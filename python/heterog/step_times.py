@@ -16,6 +16,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from heterog.lost_rank import look
+
 clock = time.perf_counter
 LONG_ENOUGH = 0.02  # seconds that are timed at a time, by as many steps as they take,
 IN_A_ROW = 16  # up to these
@@ -81,6 +83,7 @@ def measure(
                 own[size].append(timed(run, size, device, steps))
             others = dist.all_reduce(torch.zeros(1, device=device), group=group, async_op=True)
             while fitting and not others.is_completed():
+                look()  # a rank that failed may take long to go
                 timed(run, fitting[turn % len(fitting)], device)
             others.wait()
         for number, split in enumerate(splits):

@@ -210,8 +210,15 @@ def normalised(rank: int, world: int) -> dict:
     """With batch normalisation, whose statistics the probe holds still."""
     torch.manual_seed(1)
     model = nn.Sequential(nn.Linear(6, 9), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(9, 4)).double()
+    norm, means = model[1], []
+
+    def note(_norm, _inputs, out):
+        if "forward" in norm.__dict__:  # of the probe
+            means.append(out.detach().mean((0, 2)).abs().max().item())
+
+    norm.register_forward_hook(note)
     found = trained(Case(tokens, ""), rank, world, model)
-    return {"said": found["said"], "shares": found["shares"], "momentum": model[1].momentum,
+    return {"said": found["said"], "means": means, "shares": found["shares"], "momentum": model[1].momentum,
             "forward": "forward" in model[1].__dict__}  # fmt: skip
 
 

@@ -66,6 +66,8 @@ def test_batch_normalisation_is_said_and_left_as_it_was(shared):
         found = shared[rank]["normalised"]
         assert found["shares"] == [4, 3, 2]
         assert found["momentum"] == 0.1 and not found["forward"]
+        # The whole of the small batch is normalised by its own statistics, its parts by the same.
+        assert found["means"][0] < 1e-12 < min(found["means"][1:])
 
 
 @pytest.mark.parametrize("samples", range(3, 12))
