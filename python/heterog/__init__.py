@@ -11,6 +11,7 @@ from heterog.errors import (
     HeterogError,
     InputError,
     InternalError,
+    LossNotFinite,
     NothingFits,
     RunFailed,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "HeterogError",
     "InputError",
     "InternalError",
+    "LossNotFinite",
     "LossScaling",
     "NothingFits",
     "Plan",
