@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         HeterogError,
         InputError,
         InternalError,
+        LossNotFinite,
         NothingFits,
         RunFailed,
     )
@@ -49,6 +50,7 @@ __all__ = [
     "HeterogError",
     "InputError",
     "InternalError",
+    "LossNotFinite",
     "LossScaling",
     "NothingFits",
     "Plan",
@@ -82,7 +84,8 @@ __all__ = [
 _MODULES = {
     "checkpoint": ("Checkpoint", "load_checkpoint"),
     "config": ("RunnerConfig",),
-    "errors": ("ExportError", "HeterogError", "InputError", "InternalError", "NothingFits", "RunFailed"),
+    "errors": ("ExportError", "HeterogError", "InputError", "InternalError", "LossNotFinite",
+               "NothingFits", "RunFailed"),
     "gradient_weights": ("weighted_gradients",),
     "loss_scaling": ("LossScaling",),
     "make_runner": ("get_runner",),

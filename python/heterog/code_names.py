@@ -26,6 +26,7 @@ class Read:
     builtin: bool = False
     missing: bool = False
     package: str = ""  # the installed one that it is imported from, inside the function
+    computed: bool = False  # a module whose name is known only when the code runs
 
 
 def code_digest(code: types.CodeType) -> bytes:
@@ -63,6 +64,12 @@ def names_read(function: types.FunctionType) -> list[Read]:
         for place, instruction in enumerate(instructions):
             if instruction.opname in _GLOBALS:
                 read = _global(function.__globals__, instructions[place:])
+                if read.value is sys.modules or read.value is importlib.import_module:
+                    after = place + 1 + read.name.count(".")
+                    read = _by_its_name(function.__globals__, instructions[after:])
+                found.setdefault(read.name, read)
+            elif _reaches_modules(instructions, place):
+                read = _by_its_name(function.__globals__, instructions[place + 1 :])
                 found.setdefault(read.name, read)
             elif instruction.opname == "IMPORT_NAME":
                 for read in _imported(function.__globals__, instructions, place):
@@ -88,6 +95,39 @@ def _along(name: str, value, instructions: list) -> Read:
         name = f"{name}.{instruction.argval}"
         value = getattr(value, instruction.argval, _MISSING)
     return Read(name, value, tuple(modules), missing=value is _MISSING)
+
+
+def _reaches_modules(instructions: list, place: int) -> bool:
+    """Whether an instruction loads `sys.modules` or `importlib.import_module` of a module that was
+    imported inside the function."""
+    name, opname = instructions[place].argval, instructions[place].opname
+    if opname == "IMPORT_FROM":
+        return name == "import_module" or (
+            name == "modules" and any(i.argval == "sys" for i in instructions[:place])
+        )
+    if opname not in _ATTRIBUTES or not instructions[place - 1].opname.startswith("LOAD_FAST"):
+        return False
+    return name == "import_module" or (name == "modules" and instructions[place - 1].argval == "sys")
+
+
+def _by_its_name(space: dict, instructions: list) -> Read:
+    """The module that is asked for by a text, and what is read of it; `instructions`: the next."""
+    following = [i for i in instructions[:8] if i.opname != "PUSH_NULL"]
+    first, then = following[0], following[1]
+    asked = then.opname in ("BINARY_SUBSCR", "PRECALL", "CALL") or then.argrepr == "[]"
+    path = first.argval if first.opname == "LOAD_CONST" and asked else None
+    if first.opname in _GLOBALS and first.argval == "__name__" and asked:
+        path = space.get("__name__")
+    if not isinstance(path, str):
+        return Read(f"a module at {first.offset}", _MISSING, (), computed=True)
+    if is_installed_module(path):
+        return Read(path, _MISSING, (), package=path)
+    try:
+        module = importlib.import_module(path)
+    except ImportError:
+        return Read(path, _MISSING, (), missing=True)
+    after = [i for i in following[1:] if i is not then and i.opname not in ("PRECALL", "CALL")]
+    return _along(path, module, after)
 
 
 def _imported(space: dict, instructions: list, place: int) -> list[Read]:

@@ -44,6 +44,11 @@ class RunFailed(HeterogError):
     """A run or a verification failed, or its output could not be written."""
 
 
+class LossNotFinite(RunFailed):
+    """The loss of a step is no finite number. All devices have done the step, with what it made of
+    the parameters: state_dict(), save(), load() and further steps can follow."""
+
+
 class InternalError(HeterogError):
     """A bug of heterog."""
 

@@ -440,6 +440,8 @@ class Fingerprint:
         for module in read.modules:
             if is_installed_module(module.__name__):
                 self._package(module.__name__)
+        if read.computed:
+            raise Unhashable(where, "code that reaches a module by a name which it computes")
         where = f"{read.name} in {where}"
         if read.builtin and read.name in _OPAQUE:
             raise Unhashable(where, "a function that reaches what no name says")

@@ -3,6 +3,7 @@
 import atexit
 import ctypes
 import logging
+import math
 import os
 import re
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from heterog.errors import HeterogError
+from heterog.errors import HeterogError, LossNotFinite
 from heterog.version import libraries, library_for, wrong_torch
 
 _API_VERSION = 6
@@ -338,19 +339,24 @@ class NativeRunner:
         indices = (ctypes.c_uint32 * count)(*inputs)
         views = (_Tensor * count)(*[_view(tensor) for tensor in inputs.values()])
         loss, seconds = ctypes.c_double(), ctypes.c_double()
-        self._call(
-            "step",
-            self._open(),
-            number,
-            graph,
-            samples,
-            indices,
-            views,
-            count,
-            own_rows,
-            ctypes.byref(loss),
-            ctypes.byref(seconds),
-        )
+        try:
+            self._call(
+                "step",
+                self._open(),
+                number,
+                graph,
+                samples,
+                indices,
+                views,
+                count,
+                own_rows,
+                ctypes.byref(loss),
+                ctypes.byref(seconds),
+            )
+        except HeterogError as error:
+            if math.isnan(loss.value):
+                raise LossNotFinite(str(error), error.code) from None
+            raise
         return loss.value, seconds.value
 
     def meet(self, own: int) -> int:

@@ -11,7 +11,7 @@ import torch
 
 from heterog.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from heterog.config import RunnerConfig
-from heterog.errors import HeterogError
+from heterog.errors import HeterogError, LossNotFinite
 from heterog.evaluation import sums_over
 from heterog.given import FilePath
 from heterog.interpreter import buffer_from_file, dtype_of, settings_of, shape_of
@@ -238,17 +238,24 @@ class Runner:
         settings = self._state.settings() | {"step": number}
         for setting, place in self._settings.items():
             inputs[place] = torch.tensor(float(settings[setting]), dtype=torch.float64)
-        loss, self.last_step_seconds = self._native.step(
-            number, graph, samples, inputs, own_rows
-        )
-        self._program.steps, self._last = number, (graph, samples)
+        try:
+            loss, self.last_step_seconds = self._native.step(
+                number, graph, samples, inputs, own_rows
+            )
+        except LossNotFinite:
+            self._is_done(number, (graph, samples))
+            raise
+        self._is_done(number, (graph, samples))
+        return loss
+
+    def _is_done(self, number: int, form: tuple[int, int]) -> None:
+        self._program.steps, self._last = number, form
         self._program.end_step()
         for path, attribute, by in self._counts:
             counted = vars(self.model.get_submodule(path))
             counted[attribute] += by
         # What a scheduler looks at to warn of a step that was left out.
         self.optimizer._opt_called = True  # type: ignore[attr-defined]
-        return loss
 
     def outputs(self) -> dict[str, torch.Tensor]:
         """What the last step gave beside its loss, of the whole batch: by name the tensors that

@@ -293,6 +293,35 @@ def test_every_change_of_objects_is_seen(program, key_of, kind, cases):
         assert key_of(program) == key, what
 
 
+MODULES_BY_NAME = {
+    "in the table of modules": 'sys.modules["key_helpers"].FACTOR',
+    "of its own": "sys.modules[__name__].OWN",
+    "imported": 'importlib.import_module("key_helpers").FACTOR',
+    "imported by a function": 'import_module("key_helpers").FACTOR',
+}
+
+
+@pytest.mark.parametrize("way", MODULES_BY_NAME)
+def test_modules_that_are_reached_by_their_names_are_seen(program, key_of, way):
+    program.replace("import math\n", "import importlib\nimport math\nimport sys\nfrom importlib import import_module\nOWN = 5.0\n")
+    program.replace("def never", "FACTOR = 5.0\n\ndef never")
+    program.replace("self.offsets[0]\n", f"self.offsets[0] * {MODULES_BY_NAME[way]}\n")
+    first = key_of(program)
+    assert first is not None and key_of(program) == first
+    program.replace("= 5.0", "= 6.0")
+    assert key_of(program) not in (None, first)
+
+
+@pytest.mark.parametrize(
+    "way", ["sys.modules['key_' + 'helpers' * self.gain].FACTOR", "import_module(self.name).FACTOR",
+            "sys.modules.get('key_helpers').FACTOR"],
+)  # fmt: skip
+def test_modules_by_a_name_that_code_computes_are_not_known(program, key_of, way):
+    program.replace("import math\n", "import math\nimport sys\nfrom importlib import import_module\n")
+    program.replace("self.offsets[0]\n", f"self.offsets[0] * {way}\n")
+    assert key_of(program) is None
+
+
 def test_an_optimizer_of_ones_own_is_seen(program, key_of):
     program.optimizer = OPTIMIZERS["an own one"]
     keys = {key_of(program)}

@@ -1,5 +1,7 @@
 """What a step is given: batches in all forms, and learning rates."""
 
+import threading
+
 import pytest
 import runner_cases
 import torch
@@ -91,12 +93,46 @@ def test_the_callers_threads_stay(make):
     assert torch.get_num_threads() == before
 
 
-def test_a_loss_that_is_no_number_ends_the_run(make):
-    runner = make("mlp")
-    with pytest.raises(HeterogError, match="rank 0 .*loss is not a finite number in step 1"):
-        runner.step((torch.full((BATCH, 6), float("nan")), torch.zeros(BATCH, 3)))
-    with pytest.raises(HeterogError, match="failed"):
-        runner.run(1)
+def test_a_loss_that_is_no_number_is_an_error_after_which_all_goes_on(make, tmp_path):
+    data = batches(CASES["mlp"], 3)
+    runner, twin = make("mlp"), make("mlp")
+    runner.step(data[0])
+    runner.save(tmp_path / "before.safetensors")
+    bad = (torch.full((BATCH, 6), float("nan")), torch.zeros(BATCH, 3))
+    with pytest.raises(heterog.LossNotFinite, match="rank 0 .*loss is not a finite number in step 2"):
+        runner.step(bad)
+    assert runner.steps_done == 2
+    assert all(value.isnan().all() for value in runner.state_dict().values())  # as PyTorch's would be
+    runner.save(tmp_path / "after.safetensors")
+    assert heterog.load_checkpoint(tmp_path / "after.safetensors").steps == 2
+    with pytest.raises(heterog.LossNotFinite, match="step 3"):
+        runner.step(data[1])
+    runner.load(tmp_path / "before.safetensors")
+    losses = [runner.step(batch) for batch in data[1:]]
+    assert [twin.step(batch) for batch in data][1:] == losses
+
+
+def test_calls_from_several_threads_run_one_after_the_other(make):
+    data = batches(CASES["mlp"], 1)[0]
+    runner, twin = make("mlp"), make("mlp")
+    errors = []
+
+    def work():
+        try:
+            for _ in range(5):
+                runner.step(data)
+                runner.model.state_dict()
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors and runner.steps_done == 20
+    twin.run(20, [data] * 20)
+    check_state(runner.state_dict(), twin.state_dict(), 0)
 
 
 # ---- learning rates ----

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <new>
 #include <optional>
@@ -149,14 +150,6 @@ const heterog_tensor& present(const heterog_tensor* tensor) {
   VALIDATE(tensor && (tensor->sizes || tensor->dimensions == 0),
            "no tensor given, or one without sizes");
   return *tensor;
-}
-
-// After a failure the workers of a job cannot go on together.
-template <class Body>
-std::int32_t guarded_or_failed(heterog_runner* runner, const Body& body) {
-  const std::int32_t code = guarded(body);
-  if (code != 0 && runner) runner->failed = true;
-  return code;
 }
 
 }  // namespace
@@ -305,14 +298,24 @@ int32_t heterog_step(heterog_runner* runner, int64_t number, int32_t graph, int6
     inputs = std::move(made);
   });
   if (code != 0) return code;
-  return guarded_or_failed(runner, [&] {
+  bool done = false;
+  const int32_t failure = guarded([&] {
     const c10::InferenceMode no_gradients;
-    const runtime::StepReport report = runner->ranks->step(
-        number, *inputs, {graph, samples},
-        own_rows != 0 ? runtime::Ranks::Given::kOwnRows : runtime::Ranks::Given::kWhole);
-    *loss = report.loss;
-    *seconds = report.seconds;
+    try {
+      const runtime::StepReport report = runner->ranks->step(
+          number, *inputs, {graph, samples},
+          own_rows != 0 ? runtime::Ranks::Given::kOwnRows : runtime::Ranks::Given::kWhole);
+      *loss = report.loss;
+      *seconds = report.seconds;
+    } catch (const runtime::LossNotFinite&) {
+      *loss = std::numeric_limits<double>::quiet_NaN();
+      done = true;
+      throw;
+    }
   });
+  // After any other failure the workers of a job cannot go on together.
+  if (failure != 0 && !done) runner->failed = true;
+  return failure;
 }
 
 int32_t heterog_get_output(heterog_runner* runner, uint32_t tensor, heterog_tensor* value) {

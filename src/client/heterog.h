@@ -106,7 +106,8 @@ int32_t heterog_get(heterog_runner* runner, uint32_t tensor, heterog_tensor* val
    graphs differ in it. `own_rows`, the same on all ranks: of inputs that have samples only those
    hold values that this process's ranks read; the others may be anything. `loss` is that of the
    whole batch, `seconds` what the slowest rank took. After an error that is not of the inputs, the
-   runner can only be closed. */
+   runner can only be closed; but where `loss` has become NaN, the step is done in all ranks, and
+   the loss was no finite number: tensors can be copied out and in, and steps can follow. */
 int32_t heterog_step(heterog_runner* runner, int64_t number, int32_t graph, int64_t samples,
                      const uint32_t* tensors, const heterog_tensor* values, int32_t count,
                      int32_t own_rows, double* loss, double* seconds);

@@ -279,9 +279,9 @@ StepReport Ranks::step(std::int64_t number, const StepInputs& inputs, std::size_
     const double* said = numbers_of<double>(all) + rank * width;
     if (!std::isfinite(said[kAddend]) || !std::isfinite(said[kWhole])) {
       const DeviceId device(static_cast<std::size_t>(rank));
-      throw Error(ErrorKind::kVerification,
-                  fmt::format("rank {} ({}): the loss is not a finite number in step {}", rank,
-                              run_job.problem->cluster->device(device).name, number));
+      throw LossNotFinite(ErrorKind::kVerification,
+                          fmt::format("rank {} ({}): the loss is not a finite number in step {}",
+                                      rank, run_job.problem->cluster->device(device).name, number));
     }
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += said[i];
     report.memory.push_back(memory_of(said));

@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/check.h"
 #include "comm/transport.h"
 #include "runtime/exec/worker.h"
 #include "runtime/program/program.h"
@@ -21,6 +22,13 @@ struct StepReport {
   double seconds = 0;                    // of the slowest rank
   std::optional<MeasuredStep> measured;  // if the workers record
   std::vector<RankMemory> memory;        // of each rank; zeros unless the workers count it
+};
+
+// The loss of a step is no finite number. Every process throws it, once all ranks have done the
+// step: another can follow.
+class LossNotFinite : public Error {
+ public:
+  using Error::Error;
 };
 
 // What is said to be of all processes is called by all of them, in the same order.
@@ -58,8 +66,8 @@ class Ranks {
   enum class Given : std::uint8_t { kWhole, kOwnRows };
   // One step of a job; the report is of all ranks, in every process. Throws an input error if
   // processes are given other inputs in the first step, other numbers of samples in any, or have
-  // made other jobs of them; and an Error (kVerification) that names the rank if one fails or its
-  // part of the loss is not finite. Of all processes.
+  // made other jobs of them; and an Error (kVerification) that names the rank if one fails, and
+  // LossNotFinite if its part of the loss is not finite. Of all processes.
   StepReport step(std::int64_t number, const StepInputs& inputs, std::size_t job = 0,
                   Given given = Given::kWhole);
   // What the last step made of an output of its graph, other than the loss, for the whole batch. Of
