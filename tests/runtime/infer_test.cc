@@ -45,7 +45,7 @@ TEST(Infer, AllOpsOfExportedGraphs) {
   std::set<std::string> seen;
   for (const std::string& file : graph_files()) {
     const graph::GraphFile read = graph::read_graph_file(file);
-    const auto batches = checked_batches(64, read.smallest_batch);
+    const auto batches = checked_batches(64, read.known.smallest());
     InferredOps count;
     ASSERT_NO_THROW(count = check_results(read.graph, batches, file)) << file;
     EXPECT_THAT(count.left, IsEmpty()) << file;
