@@ -37,13 +37,13 @@ TEST_F(Stopping, PlanWritesTheBestSoFar) {
 }
 
 TEST_F(Stopping, OtherPlannersAndMicroBatchesDoSoToo) {
-  const std::string said = stopped("plan " + kTiny + " --planner random-search --accumulate 2 " +
+  const std::string said = stopped("plan " + kTiny + " --planner random --accumulate 2 " +
                                        "--json --out " + path("plan.json"),
                                    SIGTERM);
   EXPECT_THAT(said, HasSubstr("stopped by signal 15 (SIGTERM) after "));
   const auto json = nlohmann::json::parse(out_);
   EXPECT_EQ(json["stopped"], true);
-  EXPECT_EQ(json["planner"], "random-search, stopped, 2 micro-batches");
+  EXPECT_EQ(json["planner"], "random, stopped, 2 micro-batches");
   EXPECT_EQ(nlohmann::json::parse(read_file(path("plan.json")))["planner"], json["planner"]);
 }
 
@@ -66,7 +66,7 @@ TEST_F(Stopping, SharesAndComparePrintWhatTheyHave) {
   EXPECT_THAT(shares, HasSubstr("these are the best shares of "));
   EXPECT_THAT(out_, HasSubstr("samples"));
   EXPECT_TRUE(std::filesystem::exists(path("shares.json")));
-  const std::string compared = stopped("compare " + kTiny + " --planner random-search");
+  const std::string compared = stopped("compare " + kTiny + " --planner random");
   EXPECT_THAT(compared, HasSubstr("; those before it are compared"));
 }
 
