@@ -12,6 +12,7 @@ import heterog
 from heterog import ExportError, HeterogError
 from heterog.interpreter import run
 from heterog.known_batches import holds_at, in_words, joined, ranges
+from heterog.untraced import Untraced
 
 PROBED = (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 15, 16, 17, 18, 19, 20, 27, 32, 33, 34, 49, 63, 64, 65, 70, 79,
           80, 81, 99, 100, 101, 128, 129, 161, 200)  # fmt: skip
@@ -171,3 +172,23 @@ def test_a_batch_that_is_not_known_is_traced_once(tmp_path, monkeypatch):
             optimizer.step()
             assert abs(made.step((x,)) - loss.item()) < 1e-12
     assert exports == [(0, (2, 3, 20))]
+
+
+def test_a_graph_of_another_step_is_told_from_the_one_that_runs():
+    """Without a runner: what is said of batches that are not known."""
+    def steps(function):
+        def again(_number, batches):
+            return heterog.export_training_step(
+                Net(function), rows, mean_square, lambda p: torch.optim.SGD(p, lr=0.1), "case",
+                batches=batches, check=False,
+            )  # fmt: skip
+
+        return Untraced([again(0, (2, 3, 12))], again)
+
+    looked_up = steps(lambda x: x * {20: 2.0}.get(len(x), 1.0))
+    looked_up.check(0, 12)
+    looked_up.check(0, 19)  # traced, and the same
+    with pytest.raises(HeterogError, match=r"20 samples: .*\(2 to 3, 12, 19\): "):
+        looked_up.check(0, 20)
+    with pytest.raises(HeterogError, match="20 samples: the model makes another step"):
+        steps(lambda x: torch.cat([part - part.mean(0) for part in x.split(16)])).check(0, 20)
