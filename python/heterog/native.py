@@ -6,6 +6,7 @@ import logging
 import math
 import os
 import re
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -246,6 +247,7 @@ class NativeRunner:
     def __init__(self, options: NativeOptions):
         self._library = load_library()
         self._handle = ctypes.c_void_p()
+        self._turn = threading.RLock()  # the library takes one call of a runner at a time
         given = _Options(
             graph=os.fsencode(options.graph),
             cluster=os.fsencode(options.cluster),
@@ -278,7 +280,8 @@ class NativeRunner:
         self.predicted_step_seconds: float = info.predicted_step_seconds
 
     def _call(self, name: str, *arguments) -> None:
-        code = getattr(self._library, f"heterog_{name}")(*arguments)
+        with self._turn:
+            code = getattr(self._library, f"heterog_{name}")(*arguments)
         if code != 0:
             raise HeterogError(self._library.heterog_last_error().decode(errors="replace"), code)
 

@@ -148,7 +148,10 @@ class ProgramState:
             except HeterogError as error:
                 why = f"{why} ({error})"
             for mirror in self._mirrors:
-                mirror.lose(f"model, optimizer: {why}, and the newest values went with its workers; load a checkpoint")
+                mirror.lose(
+                    f"model, optimizer: {why}, and the newest values went with its workers; load a "
+                    "checkpoint"
+                )
 
     def bind(self) -> None:
         """Buffers and attributes that are other tensors now: what they hold was written."""

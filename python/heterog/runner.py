@@ -1,11 +1,12 @@
 """Runner: a training step on the devices of a plan, step by step on data."""
 
+import functools
 import os
 import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 
@@ -39,6 +40,20 @@ class Made(NamedTuple):
     untraced: Untraced
 
 
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def _in_turn(method: _Method) -> _Method:
+    """Calls from several threads run one after the other."""
+
+    @functools.wraps(method)
+    def waits(self, *args, **kwargs):
+        with self._lock:
+            return method(self, *args, **kwargs)
+
+    return cast(_Method, waits)
+
+
 class Runner:
     """A model in training on the devices of a plan; made by get_runner.
 
@@ -65,15 +80,15 @@ class Runner:
         self._fate = Fate()
         self._program: ProgramState | None = None
         self.last_step_seconds: float | None = None
-        self._open()
+        self._open(make())
         self._registry = self._watch()
         for reason in self._registry.unseen:
             say_once(f"changes of this are not noticed while {config.name} is trained: {reason}")
         self._program.leave()
 
-    def _open(self) -> None:
-        """Exports the step, plans it, and makes its workers."""
-        steps, files, untraced = self._make()
+    def _open(self, made: Made) -> None:
+        """Makes the workers of a step that was exported and planned."""
+        steps, files, untraced = made
         step, graph = steps[0], steps[0].graph
         config = self.config
         self.graph_path, self.cluster_path, self.plan_path = files.graphs[0], files.cluster, files.plan
@@ -116,12 +131,12 @@ class Runner:
         self._program = ProgramState(self.model, self._state, self._workers, self._lock, meet)
         self._start(step.constants)
         # What a model makes of the length comes with every step, and is no part of a checkpoint.
-        made = {
+        of_length = {
             name: self._workers.places[name]
             for name in self._workers.of_role("buffer")
             if name not in self._of_model
         }
-        for name in self._lengths.take_tables(made):
+        for name in self._lengths.take_tables(of_length):
             del self._workers.places[name]
         if self._processes > 1:
             self._program.take_from_workers()
@@ -157,9 +172,10 @@ class Runner:
         steps, last_seconds = self._program.steps, self.last_step_seconds
         names = [n for n in self._workers.places if self._workers.role(n) != "optimizer_state"]
         before = self._workers.fetch(names)
+        made = self._make()  # where that is refused, all is as it was
         self._end.detach()
         self._native.close(finished=True)
-        self._open()
+        self._open(made)
         self._program.steps = self._state.steps_after_reading(self._program.steps, steps)
         self.last_step_seconds = last_seconds
         self._keep_what_no_model_holds(before)
@@ -257,6 +273,7 @@ class Runner:
         # What a scheduler looks at to warn of a step that was left out.
         self.optimizer._opt_called = True  # type: ignore[attr-defined]
 
+    @_in_turn
     def outputs(self) -> dict[str, torch.Tensor]:
         """What the last step gave beside its loss, of the whole batch: by name the tensors that
         loss_fn returns with it, and `gradient_norm` where that is set. Of several processes, each
@@ -343,6 +360,7 @@ class Runner:
 
     # ---- what has been learnt ----
 
+    @_in_turn
     def state_dict(self) -> "OrderedDict[str, torch.Tensor]":
         """Parameters and buffers as model.state_dict() names them. Of several processes, each one
         calls it."""
@@ -354,6 +372,7 @@ class Runner:
             state[key] = found[name] if name in found else state[key].detach().clone()
         return state
 
+    @_in_turn
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """As model.load_state_dict(state, strict=True), for the workers."""
         if not isinstance(state, Mapping):
@@ -374,12 +393,14 @@ class Runner:
         for key, name in names.items():
             self._put(name, state[key])
 
+    @_in_turn
     def optimizer_state_dict(self) -> dict[str, Any]:
         """As a torch optimizer's state_dict() after the same steps, which such a one can load."""
         self._program.hand_over()
         values = self._workers.fetch(self._workers.of_role("optimizer_state"))
         return self._state.state_dict(values, self._program.steps)
 
+    @_in_turn
     def load_optimizer_state_dict(self, state: dict[str, Any]) -> None:
         """State, settings and, where the state counts them, the number of steps done."""
         self._program.hand_over()
@@ -388,12 +409,14 @@ class Runner:
         if steps or not state["state"]:
             self._program.steps = steps
 
+    @_in_turn
     def sync_to_model(self) -> torch.nn.Module:
         """Copies parameters and buffers into `model`, to evaluate or to save it."""
         self._names_of_model()
         self._program.bring_model()
         return self.model
 
+    @_in_turn
     def evaluate(
         self,
         measure: Callable[[torch.nn.Module, Any], Mapping[str, Any]],
@@ -413,6 +436,7 @@ class Runner:
                 raise HeterogError("evaluate: other processes measured more than this one")
             return dict(zip(names, self._native.add_up([sums[name] for name in names]), strict=True))
 
+    @_in_turn
     def save(self, path: FilePath, extra: dict[str, Any] | None = None) -> None:
         """Writes a checkpoint (heterog.load_checkpoint): the file `path`, which plain PyTorch
         loads, and one beside it. `extra`: anything JSON can hold, and tensors in it (the state of a
@@ -440,6 +464,7 @@ class Runner:
         if failure is not None:
             raise failure
 
+    @_in_turn
     def load(self, path: FilePath) -> dict[str, Any]:
         """Goes on where save() was called, bit for bit; returns its `extra`."""
         checkpoint = load_checkpoint(_path_of(path))
@@ -452,6 +477,7 @@ class Runner:
 
     # ---- the end ----
 
+    @_in_turn
     def close(self, finished: bool = True) -> None:
         """Ends the workers. `finished`: of several processes, waits for the others; else they are
         told that this one gave up."""
