@@ -37,9 +37,9 @@ TEST_F(Stopping, PlanWritesTheBestSoFar) {
 }
 
 TEST_F(Stopping, OtherPlannersAndMicroBatchesDoSoToo) {
-  const std::string said = stopped("plan " + kTiny + " --planner random --accumulate 2 " +
-                                       "--json --out " + path("plan.json"),
-                                   SIGTERM);
+  const std::string said = stopped(
+      "plan " + kTiny + " --planner random --accumulate 2 " + "--json --out " + path("plan.json"),
+      SIGTERM);
   EXPECT_THAT(said, HasSubstr("stopped by signal 15 (SIGTERM) after "));
   const auto json = nlohmann::json::parse(out_);
   EXPECT_EQ(json["stopped"], true);
