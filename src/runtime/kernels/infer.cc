@@ -28,8 +28,9 @@ at::Tensor without_memory(at::IntArrayRef sizes, at::ScalarType type) {
   return at::empty(sizes, at::TensorOptions().dtype(type).device(at::kMeta));
 }
 
-// What creates a tensor creates it without memory too, and a number in place of a tensor is one of
-// the same device as the others.
+// What creates a tensor creates it without memory too. A number in place of a tensor stays on the CPU,
+// as operators take it beside tensors of any device: kernels that are written in Python, which a
+// process of Python may have, are given its value.
 void leave_host(const c10::FunctionSchema& schema, torch::jit::Stack& stack) {
   const auto& formal = schema.arguments();
   for (std::size_t i = 0; i < formal.size(); ++i) {
@@ -37,11 +38,8 @@ void leave_host(const c10::FunctionSchema& schema, torch::jit::Stack& stack) {
     if (formal[i].name() == "pin_memory") stack[i] = {};
     if (!stack[i].isTensor() || !stack[i].toTensor().defined()) continue;
     const at::Tensor& tensor = stack[i].toTensor();
-    if (tensor.is_meta()) continue;
-    at::Tensor number = without_memory(tensor.sizes(), tensor.scalar_type());
-    number.unsafeGetTensorImpl()->set_wrapped_number(
-        tensor.unsafeGetTensorImpl()->is_wrapped_number());
-    stack[i] = std::move(number);
+    if (tensor.is_meta() || tensor.unsafeGetTensorImpl()->is_wrapped_number()) continue;
+    stack[i] = without_memory(tensor.sizes(), tensor.scalar_type());
   }
 }
 
@@ -125,7 +123,6 @@ std::optional<std::vector<at::Tensor>> infer_results(const graph::ModelGraph& gr
   leave_host(call.schema(), stack);
   const std::string_view type = graph.type_name(op);
   const Operands named(call.schema(), stack);
-  if (call.sizes_results_by_values()) return std::nullopt;
   try {
     if (const ResultRule rule = result_rule(type)) {
       call.check(stack);
@@ -141,6 +138,9 @@ std::optional<std::vector<at::Tensor>> infer_results(const graph::ModelGraph& gr
     return call.call(std::move(stack));
   } catch (const c10::NotImplementedError&) {
     return std::nullopt;  // it has no such kernel, or asks for a value
+  } catch (const std::exception&) {
+    if (call.sizes_results_by_values()) return std::nullopt;  // as Python's kernels say it
+    throw;
   }
 }
 
