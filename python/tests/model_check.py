@@ -267,8 +267,13 @@ def _draw_plan(rng: random.Random, graph: dict, batch: int, number: int) -> dict
 _HASHES: dict = {}  # of clusters
 
 
+def _not_traced_again(_number: int, batches: tuple[int, ...]):
+    raise HeterogError(f"a drawn model's graph is not known to hold at {batches[-1]} samples")
+
+
 def _under(made: Made, step, graph_path: Path, plan: dict, cache: Path, expected: State) -> Outcome:
     from heterog.runner import Runner
+    from heterog.untraced import Untraced
 
     plan = dict(plan)
     cluster = cluster_file(f"cpu:{plan.pop('number_of_devices')}", cache)
@@ -285,8 +290,9 @@ def _under(made: Made, step, graph_path: Path, plan: dict, cache: Path, expected
         path.write_text(json.dumps(plan))
         try:
             runner = Runner(
-                model, optimizer, [made.make_inputs], names, [step], files, read_config(config)
-            )
+                model, optimizer, [made.make_inputs], names, [step], files, read_config(config),
+                Untraced([step], _not_traced_again),
+            )  # fmt: skip
             break
         except HeterogError as error:
             found = re.search(r"(graph|cluster)\.hash: .*this \1 is ([0-9a-f]{16})", str(error))
