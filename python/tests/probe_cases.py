@@ -162,8 +162,8 @@ def fixed_shares(shares: list[int]):
         measured_shares._measured = kept
 
 
-def trained(case: Case, rank: int, world: int, model=None) -> dict:
-    data = dataset()
+def trained(case: Case, rank: int, world: int, model=None, length: int = LENGTH) -> dict:
+    data = dataset(length)
     ddp = DistributedDataParallel(model or build(case.dropout))
     sampler = DistributedSampler(data, world, rank, shuffle=False)
     loader = DataLoader(data, batch_size=9 // world, sampler=sampler)
@@ -217,7 +217,7 @@ def normalised(rank: int, world: int) -> dict:
             means.append(out.detach().mean((0, 2)).abs().max().item())
 
     norm.register_forward_hook(note)
-    found = trained(Case(tokens, ""), rank, world, model)
+    found = trained(Case(tokens, ""), rank, world, model, length=36)
     return {"said": found["said"], "means": means, "shares": found["shares"], "momentum": model[1].momentum,
             "forward": "forward" in model[1].__dict__}  # fmt: skip
 
