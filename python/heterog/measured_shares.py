@@ -167,6 +167,8 @@ def check_even(sampler: LikeSampler, limits: list[int]) -> None:
 
 def check_rest(sampler: LikeSampler, shares: list[int], least: int) -> None:
     """Batch normalisation of one sample, or of a stand-in for none, is none."""
+    if least < 2:
+        return
     rest = 0 if sampler.drop_last else sampler.length % sampler.batch
     for count in (sampler.batch, rest):
         sizes = split_by_shares(count, shares)

@@ -25,7 +25,7 @@ EXPORTED_AGAIN = ["lenet5-tiny", "vgg19-tiny", "ncf-tiny"]
 
 
 def graph_of(name: str) -> dict:
-    return memory.load(MODELS / f"{name}.json.gz")
+    return read_graph(MODELS / f"{name}.json.gz")
 
 
 def test_every_model_has_a_tiny_sibling():

