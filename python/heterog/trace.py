@@ -85,8 +85,8 @@ class StepSpec:
     dropout: bool = True
     scaled: bool = False  # the loss, by the buffer loss_scale/scale, before it is differentiated
     masters: Masters | None = None  # parameters are computed with in half precision
-    python: PythonState | None = None  # what the step reads of Python is watched
     exact: bool = False  # batch normalisation, by the statistics of the whole batch
+    python: PythonState | None = None  # what the step reads of Python is watched
 
 
 @dataclass(frozen=True)

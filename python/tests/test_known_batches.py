@@ -1,5 +1,7 @@
 """A graph says for which batches it holds; of others a step is refused, or traced once before it runs."""
 
+import copy
+
 import pytest
 import sympy
 import torch
@@ -129,7 +131,8 @@ def runner(function, batch=12, **config):
     torch.manual_seed(0)
     model = Net(function).double()
     settings = {"batch": batch, "planner": "cp-ar", "double": True, "check": False} | config
-    return model, heterog.get_runner(
+    # The runner's model is in training itself: what is compared with it is a copy.
+    return copy.deepcopy(model), heterog.get_runner(
         model, rows, mean_square, torch.optim.SGD(model.parameters(), lr=0.1), "cpu:2", settings
     )
 
