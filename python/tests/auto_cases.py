@@ -251,8 +251,8 @@ def refused(rank: int, world: int) -> dict:
     with says("rest"):
         script = Script(rank, world)
         data = torch.utils.data.Subset(dataset(), range(PER_RANK * world + 1))
-        share(loader=DataLoader(data, PER_RANK, sampler=DistributedSampler(data, world, rank)),
-              step=script.loss, model=script.ddp)  # fmt: skip
+        uneven = DataLoader(data, PER_RANK, sampler=DistributedSampler(data, world, rank))
+        heterog.auto_shares(script.ddp, uneven, script.loss, say=None)
     with says("no memory"):
         share(most=3)
     return said
