@@ -139,8 +139,9 @@ TEST_F(Errors, BatchZero) { expect_refused(plan(kGraph, kCluster, "0"), {"--batc
 
 TEST_F(Errors, BatchBelowThoseThatTheGraphWasTracedAt) {
   const std::string graph = "tests/data/mlp_sgd.json.gz";
-  expect_refused(plan(graph, kCluster, "1"),
-                 {"batch 1: tests/data/mlp_sgd.json.gz is known to hold for batches of 2 and more"});
+  expect_refused(
+      plan(graph, kCluster, "1"),
+      {"batch 1: tests/data/mlp_sgd.json.gz is known to hold for batches of 2 and more"});
 }
 
 // Of a file without a checksum, which would answer first.

@@ -134,7 +134,8 @@ TEST_F(VerifyInProcesses, ProvesOtherBatchesAndMicroBatches) {
   expect_found("equal-weights", " --at-batch 5" + plan);
   const Finished small = run("verify --at-batch 1" + plan);
   EXPECT_EQ(small.code, 2);
-  EXPECT_THAT(small.err, HasSubstr("batch 1: models/lenet5-tiny.json.gz is known to hold for batches of"));
+  EXPECT_THAT(small.err,
+              HasSubstr("batch 1: models/lenet5-tiny.json.gz is known to hold for batches of"));
 }
 
 TEST_F(VerifyInProcesses, FindsWhatIsBroken) {

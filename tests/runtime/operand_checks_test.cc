@@ -381,13 +381,16 @@ TEST(OperandChecks, APoolingWithoutAStrideIsTaken) {
 // As an op of a graph: the message names the op.
 TEST(OperandChecks, AreMadeBeforeAnOpRuns) {
   const graph::ModelGraph graph = graph::parse_graph(
-      R"({"format": "heterog-graph", "version": 1, "name": "one", "dtype": "float32", "loss": 3,
+      R"({"format": "heterog-graph", "version": 1, "name": "one", "dtype": "float32", "loss": 4,
     "tensors": [{"name": "g", "role": "input", "dtype": "float32", "shape": []},
                 {"name": "x", "role": "input", "dtype": "float32", "shape": ["B", 3]},
                 {"name": "t", "role": "input", "dtype": "int64", "shape": ["B"]},
-                {"name": "y", "role": "output", "dtype": "float32", "shape": []}],
+                {"name": "y", "role": "activation", "dtype": "float32", "shape": ["B", 3]},
+                {"name": "z", "role": "output", "dtype": "float32", "shape": []}],
     "ops": [{"name": "back", "phase": "forward", "op": "aten.nll_loss_backward.default",
-             "args": ["%0", "%1", "%2", null, 1, -100, "%0"], "outputs": [3]}]})",
+             "args": ["%0", "%1", "%2", null, 1, -100, "%0"], "outputs": [3]},
+            {"name": "total", "phase": "forward", "op": "aten.sum.default", "args": ["%3"],
+             "outputs": [4]}]})",
       "f.json");
   const auto run = [&](const at::Tensor& target) {
     const std::vector<at::Tensor> operands = {at::ones({}), at::ones({2, 3}), target, at::ones({})};
