@@ -52,8 +52,8 @@ class AttentionTest : public testing::TestWithParam<Form> {
       const bool is_sum = name == "sums" || name == "loss";
       return builder.add_tensor(
           {.name = name,
-           .dtype = is_sum && dtype != graph::DType::kFloat64 ? graph::DType::kFloat32 : dtype,
            .role = role,
+           .dtype = is_sum && dtype != graph::DType::kFloat64 ? graph::DType::kFloat32 : dtype,
            .shape = std::move(shape)});
     };
     const auto input = graph::TensorRole::kInput, made = graph::TensorRole::kActivation;
