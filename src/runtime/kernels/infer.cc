@@ -28,9 +28,9 @@ at::Tensor without_memory(at::IntArrayRef sizes, at::ScalarType type) {
   return at::empty(sizes, at::TensorOptions().dtype(type).device(at::kMeta));
 }
 
-// What creates a tensor creates it without memory too. A number in place of a tensor stays on the CPU,
-// as operators take it beside tensors of any device: kernels that are written in Python, which a
-// process of Python may have, are given its value.
+// What creates a tensor creates it without memory too. A number in place of a tensor stays on the
+// CPU, as operators take it beside tensors of any device: kernels that are written in Python, which
+// a process of Python may have, are given its value.
 void leave_host(const c10::FunctionSchema& schema, torch::jit::Stack& stack) {
   const auto& formal = schema.arguments();
   for (std::size_t i = 0; i < formal.size(); ++i) {
