@@ -103,7 +103,7 @@ make_inputs = lambda n: (torch.randn(n, 16), torch.randint(0, 4, (n,)))
 model, plain = net(), net()
 own = torch.optim.Adam(plain.parameters(), lr=1e-2)
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-runner = heterog.get_runner(model, make_inputs, loss_fn, optimizer, "cpu:2", {"batch": 24, "progress": False})
+runner = heterog.get_runner(model, make_inputs, loss_fn, optimizer, "cpu:2", {"batch": 24})
 for _ in range(4):
     batch = make_inputs(24)
     own.zero_grad()

@@ -5,6 +5,7 @@ with versions of PyTorch that the exporter and the library do not (version.py).
 """
 
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from heterog.errors import raise_if_too_old
@@ -36,8 +37,9 @@ if TYPE_CHECKING:
         Verification,
     )
     from heterog.runner import Runner
-    from heterog.step import TrainingStep, export_training_step
+    from heterog.step import export_training_step
     from heterog.step_reports import StepCurves, StepLines
+    from heterog.training_step import TrainingStep
     from heterog.uneven import UnevenBatchSampler
     from heterog.uneven_trainer import uneven_trainer
     from heterog.verbs import compare, explain, plan, shares, simulate, verify
@@ -93,8 +95,9 @@ _MODULES = {
     "own_samples": ("ShareSampler",),
     "results": ("Comparison", "Explanation", "Plan", "Shares", "Simulation", "Verification"),
     "runner": ("Runner",),
-    "step": ("TrainingStep", "export_training_step"),
+    "step": ("export_training_step",),
     "step_reports": ("StepCurves", "StepLines"),
+    "training_step": ("TrainingStep",),
     "uneven": ("UnevenBatchSampler",),
     "uneven_trainer": ("uneven_trainer",),
     "verbs": ("compare", "explain", "plan", "shares", "simulate", "verify"),
@@ -103,14 +106,14 @@ _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _HOME and not importlib.util.find_spec(f"heterog.{name}"):
         raise AttributeError(f"module 'heterog' has no attribute '{name}'")
     try:
-        module = importlib.import_module(f"heterog.{_HOME[name]}")
+        module = importlib.import_module(f"heterog.{_HOME.get(name, name)}")
     except ImportError as error:
         raise_if_too_old(error)
         raise
-    value = getattr(module, name)
+    value = getattr(module, name) if name in _HOME else module
     globals()[name] = value
     return value
 

@@ -8,7 +8,8 @@ import traceback
 
 from heterog.arguments import make_parser
 from heterog.errors import ExporterLimit, ExportError, HeterogError, RunFailed, unexpected
-from heterog.step import TrainingStep, export_training_step
+from heterog.step import export_training_step
+from heterog.training_step import TrainingStep
 
 _EXAMPLE = """\
 example: mlp.py holds

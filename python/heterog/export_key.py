@@ -11,6 +11,7 @@ from torch.nn.modules import module as modules
 
 from heterog.errors import ExportError
 from heterog.fingerprint import Fingerprint, Unhashable, form_of
+from heterog.one_step import first_state
 from heterog.optimizers import Update
 from heterog.samples import Samples
 from heterog.tf32 import tf32_allowed
@@ -136,4 +137,15 @@ def _add_optimizer(found: Fingerprint, update: Update) -> None:
     optimizer = update.optimizer
     found.add(type(optimizer), "optimizer")
     groups = [(group.names, group.options, group.lr_factor) for group in update.groups]
-    found.add((groups, update.defaults, optimizer.defaults, bool(optimizer.state)), "optimizer")
+    found.add((groups, update.defaults, optimizer.defaults, _first_state(update)), "optimizer")
+
+
+def _first_state(update: Update) -> list:
+    """What a new optimizer of this kind holds before its first step: the given one may have trained."""
+    if not update.optimizer.state:
+        return []
+    parameter = torch.nn.Parameter(torch.zeros(2, 2))
+    try:
+        return sorted(first_state(update.optimizer, update.groups[0].options, parameter))
+    except ExportError:
+        return ["cannot be made"]

@@ -329,7 +329,7 @@ class Fingerprint:
             kind = type(value).__name__
             raise Unhashable(where, f"a {kind}, which cannot be compared") from error
         if isinstance(parts, str):
-            self._compiled(value.__module__, where)
+            self._compiled(getattr(value, "__module__", type(value).__module__), where)
             self._put("global", parts)
             return
         parts = [list(p) if isinstance(p, collections.abc.Iterator) else p for p in parts]

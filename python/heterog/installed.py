@@ -10,9 +10,12 @@ import site
 import sys
 import sysconfig
 import types
+import warnings
 from pathlib import Path
 
 _OWN = __name__.partition(".")[0]
+# Where pip and Debian put packages, also of an environment that Python was not told of (`python -S`).
+_PACKAGES = [f"{os.sep}{name}-packages{os.sep}" for name in ("site", "dist")]
 _missing = object()
 
 
@@ -32,7 +35,8 @@ def is_installed_file(path: str) -> bool:
     if not os.path.isabs(path):
         return False
     own = str(Path(__file__).resolve().parent) + os.sep
-    return os.path.realpath(path).startswith((*_folders(), own))
+    real = os.path.realpath(path)
+    return real.startswith((*_folders(), own)) or any(name in real for name in _PACKAGES)
 
 
 def is_installed_module(name: str) -> bool:
@@ -88,11 +92,12 @@ def foreign(module: str) -> list[tuple[str, object]]:
     found = []
     if root in sys.stdlib_module_names or root == _OWN or not is_installed_module(module):
         return found
-    for name, value in list(vars(sys.modules.get(module, types)).items()):
-        if _is_foreign(value):
-            found.append((name, value))
-        elif isinstance(value, collections.abc.Mapping) and not name.startswith("__"):
-            found += [(f"{name}[{key!r}]", v) for key, v in list(value.items()) if _is_foreign(v)]
+    with warnings.catch_warnings(action="ignore"):  # of what is deprecated, as soon as it is looked at
+        for name, value in list(vars(sys.modules.get(module, types)).items()):
+            if _is_foreign(value):
+                found.append((name, value))
+            elif isinstance(value, collections.abc.Mapping) and not name.startswith("__"):
+                found += [(f"{name}[{key!r}]", v) for key, v in list(value.items()) if _is_foreign(v)]
     return found
 
 

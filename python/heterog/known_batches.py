@@ -58,7 +58,8 @@ def conditions_of(batches: tuple[int, ...], graphs: list, symbolic) -> set[sympy
 
 class _Column:
     """The nodes of a graph that make tensors, without those that hand on what they are given:
-    `x[:, 0]` takes a slice of all rows where it cannot be seen that it is all."""
+    `x[:, 0]` takes a slice of all rows where it cannot be seen that it is all, and a dropout of rate 0
+    copies its gradient where it cannot be seen that there are elements."""
 
     def __init__(self, graph: torch.fx.Graph):
         self.nodes: list[torch.fx.Node] = []
@@ -91,16 +92,18 @@ def _needed(graph: torch.fx.Graph) -> set[torch.fx.Node]:
 
 
 def _hands_on(node: torch.fx.Node) -> bool:
-    if node.op != "call_function" or node.target not in _VIEWS:
+    if node.op != "call_function" or node.target not in _HANDING_ON:
         return False
-    if node.target is _aten.alias.default:
+    if node.target is _aten.alias.default or node.target is _aten.clone.default:
         return True
     one, other = node.args[0].meta["val"], node.meta["val"]
     return all(_equal_sizes(*pair) for pair in zip(one.shape, other.shape, strict=True))
 
 
 _aten = torch.ops.aten
-_VIEWS = (_aten.alias.default, _aten.slice.Tensor, _aten.slice_backward.default)
+_HANDING_ON = (
+    _aten.alias.default, _aten.clone.default, _aten.slice.Tensor, _aten.slice_backward.default,
+)  # fmt: skip
 
 
 def _equal_sizes(one, other) -> bool:

@@ -7,7 +7,7 @@ import torch
 from heterog.batches import Inputs
 from heterog.errors import HeterogError
 from heterog.interpreter import buffer_from_file, dtype_of
-from heterog.step import TrainingStep
+from heterog.training_step import TrainingStep
 
 
 def makers_of(make_inputs) -> list:
@@ -50,8 +50,9 @@ class Lengths:
         """Graph, and place in the graph → tensor, of a batch of so many samples of which the given
         one holds the rows that rows_of(graph) names."""
         graph = self._graph_of(given)
+        rows = rows_of(graph)
         self._check(graph, samples)
-        inputs = self._inputs[graph].of_rows(given, samples, rows_of(graph))
+        inputs = self._inputs[graph].of_rows(given, samples, rows)
         return graph, inputs | self._tables[graph]
 
     def samples_of(self, given) -> int | None:

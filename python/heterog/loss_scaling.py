@@ -12,8 +12,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from heterog.errors import ExportError
 from heterog.ir import SCALE, Op, Step, Tensor
-from heterog.merge import Merger
-from heterog.record import record
 
 @dataclass(frozen=True)
 class LossScaling:
@@ -102,6 +100,10 @@ def unscale(step: Step, grads: dict[Tensor, Tensor], number, rules: LossScaling)
         fakes = [
             torch.empty_strided(t.shape, t.strides, dtype=t.dtype, device="cpu") for t in given
         ]
+    # Here: reading a config, which has this module's class, need not load the exporter.
+    from heterog.merge import Merger
+    from heterog.record import record
+
     merger = Merger([record(run, fakes, mode)], [0], "loss_scale/")
     overflow, flag, counted, *following = merger.run(given)
     _append(step, merger.ops)

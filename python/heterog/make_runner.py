@@ -13,7 +13,8 @@ from heterog.native import load_library
 from heterog.planning import make_files
 from heterog.progress import say_once
 from heterog.runner import Made, Runner
-from heterog.step import TrainingStep, export_training_step
+from heterog.step import export_training_step
+from heterog.training_step import TrainingStep
 from heterog.untraced import Untraced
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import torch
 
-from heterog.errors import HeterogError, LossNotFinite
+from heterog.errors import HeterogError, InputError, LossNotFinite
+from heterog.reading import read_text
 from heterog.version import libraries, library_for, wrong_torch
 
 _API_VERSION = 6
@@ -131,8 +132,8 @@ def _of_checkout() -> dict[str, Path]:
 def _built_for(library: Path) -> str:
     """What its build folder says (cmake/LibTorch.cmake); the pinned PyTorch where it says nothing."""
     try:
-        return (library.parent.parent / "torch-version").read_text(encoding="ascii").strip()
-    except OSError:
+        return read_text(library.parent.parent / "torch-version").strip()
+    except InputError:
         return "2.11"
 
 

@@ -14,7 +14,7 @@ from heterog.files import replace_file
 from heterog.native import find_library
 from heterog.reading import MOST_WRITTEN_BYTES, file_digest, read_bytes
 from heterog.run_verb import run_verb
-from heterog.step import TrainingStep
+from heterog.training_step import TrainingStep
 from heterog.writer import pack_graph, write_constants
 
 

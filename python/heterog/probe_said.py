@@ -65,7 +65,7 @@ def verdict_lines(verdict: Verdict, ranks: int, count, force: bool) -> list[str]
 
 def norm_lines(model, found) -> list[str]:
     """Batch normalisation under unequal shares, which is not what it is under even ones."""
-    norms = [m for m in batch_norms(model) if type(m).__name__ != "SyncBatchNorm"]
+    norms = [m for m in batch_norms(model) if not isinstance(m, nn.SyncBatchNorm)]
     if not norms or len(set(found.samples_per_rank)) == 1:
         return []
     return [

@@ -9,7 +9,7 @@ from heterog.cache_files import kept, make_cache_folder
 from heterog.config import folder_of_process
 from heterog.devices import cluster_file, is_path
 from heterog.errors import InputError
-from heterog.step import TrainingStep
+from heterog.training_step import TrainingStep
 from heterog.writer import pack_graph, write_constants
 
 

@@ -27,7 +27,8 @@ from heterog.progress import say_once
 from heterog.registry import Registry
 from heterog.runner_process import Fate, end_with_process, native_options
 from heterog.samples import input_names
-from heterog.step import TrainingStep, held_tensors
+from heterog.step import held_tensors
+from heterog.training_step import TrainingStep
 from heterog.untraced import Untraced
 from heterog.worker_tensors import WorkerTensors, same_bits
 
@@ -503,7 +504,7 @@ class Runner:
             if workers.role(name) != "optimizer_state":
                 value = names[name] if name in names else buffer_from_file(workers.entry(name))
                 workers.put(name, value)
-        workers.put_optimizer_state(state)
+        workers.start_optimizer_state(state)
 
     def _put(self, name: str, value: torch.Tensor) -> None:
         """Into the workers, or into the model where they do not know it."""

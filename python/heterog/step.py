@@ -33,29 +33,10 @@ from heterog.python_state import Kept, PythonState
 from heterog.samples import Samples, check_samples, default_batches, names_of
 from heterog.tf32 import PYTORCHS_OWN, tf32_allowed
 from heterog.trace import StepSpec, TraceCall, WithoutGradient
+from heterog.training_step import TrainingStep
 from heterog.update import add_update
 from heterog.ways import known_batches, second_alike, trace_gradients
 from heterog.writer import dtype_name, to_graph, write_constants, write_graph
-
-
-@dataclass(frozen=True)
-class TrainingStep:
-    """An exported step. `graph` is the plain dictionary of docs/formats.md."""
-
-    graph: dict
-    checked: str = ""  # what was compared with PyTorch, or why nothing was
-    # What the model makes of numbers while it runs, by the names of the buffers that hold it.
-    constants: dict[str, torch.Tensor] = field(default_factory=dict)
-    # Parameters that the loss does not depend on: as in PyTorch, the optimizer passes them over.
-    untrained: list[str] = field(default_factory=list)
-    update: Update | None = None  # what was found out about the optimizer
-    python: Kept = field(default_factory=Kept)  # what a step leaves in Python's own state
-
-    def save(self, path: FilePath) -> None:
-        """Writes `.json.gz`; the same graph gives the same bytes. Constants that are too large for
-        it go into a file beside it (`heterog.writer.read_constants`)."""
-        write_constants(self.graph, self.constants, path)
-        write_graph(self.graph, path)
 
 
 @dataclass(frozen=True)

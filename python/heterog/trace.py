@@ -166,9 +166,12 @@ def trace_once(call: TraceCall, recorder: Recorder, how: How) -> Trace:
 
     results: list[Result] = []
 
+    # What the first of two steps changes in Python is put back after the second.
+    inner = replace(spec, python=None) if how.second else spec
+
     def step(*flat, kept=None):
         kept = kept or _same_attributes(spec.model)
-        return _step(spec, slots, flat, recorder, results, decisions, how.compiling, kept)
+        return _step(inner, slots, flat, recorder, results, decisions, how.compiling, kept)
 
     table = decomposition_table() | spec.decompositions
     try:
@@ -178,6 +181,7 @@ def trace_once(call: TraceCall, recorder: Recorder, how: How) -> Trace:
             _without_log(),
             contextlib.nullcontext() if symbolic is None else symbolic.watched(),
             _same_attributes(spec.model) if how.second else contextlib.nullcontext(),
+            spec.python.watched() if how.second and spec.python else contextlib.nullcontext(),
         ):
             recorder.write()
             if how.second:

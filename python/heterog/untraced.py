@@ -7,7 +7,7 @@ import torch
 from heterog.errors import ExportError, HeterogError
 from heterog.known_batches import holds_at, in_words, joined
 from heterog.progress import say_once
-from heterog.step import TrainingStep
+from heterog.training_step import TrainingStep
 
 
 class Untraced:

@@ -26,7 +26,7 @@ from heterog.results import (
     made,
 )
 from heterog.run_verb import run_verb
-from heterog.step import TrainingStep
+from heterog.training_step import TrainingStep
 
 Graph: TypeAlias = FilePath | TrainingStep | dict[str, Any]
 

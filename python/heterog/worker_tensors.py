@@ -44,8 +44,13 @@ class WorkerTensors:
                 return
         self.put(name, value)
 
-    def put_optimizer_state(self, values: dict[str, torch.Tensor]) -> None:
+    def start_optimizer_state(self, values: dict[str, torch.Tensor]) -> None:
         """What is not given is as before the first step."""
+        for name in self.of_role("optimizer_state"):
+            self.put(name, values[name] if name in values else state_from_file(self.entry(name)))
+
+    def put_optimizer_state(self, values: dict[str, torch.Tensor]) -> None:
+        """As start_optimizer_state, of workers that have some."""
         for name in self.of_role("optimizer_state"):
             if name in values:
                 self.put_if_other(name, values[name])

@@ -8,7 +8,7 @@ from runner_cases import BATCH, CASES
 from torch.utils.data import DataLoader, Dataset
 
 import heterog
-from heterog import own_samples
+from heterog import batches, own_samples
 
 planner, accumulate, folder = sys.argv[1:]
 case = CASES["mlp"]
@@ -41,7 +41,7 @@ class Samples(Dataset):
         return tuple(tensor[index] for tensor in self.tensors)
 
 
-heterog.batches.spread = poisoned
+batches.spread = poisoned
 torch.manual_seed(11)
 model = case.model()
 data = Samples()

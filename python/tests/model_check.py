@@ -272,6 +272,7 @@ def _not_traced_again(_number: int, batches: tuple[int, ...]):
 
 
 def _under(made: Made, step, graph_path: Path, plan: dict, cache: Path, expected: State) -> Outcome:
+    from heterog.runner import Made as RunnerMade
     from heterog.runner import Runner
     from heterog.untraced import Untraced
 
@@ -280,7 +281,6 @@ def _under(made: Made, step, graph_path: Path, plan: dict, cache: Path, expected
     plan["cluster"] = {"name": "local", "hash": _HASHES.get(cluster, "0" * 16)}
     path = graph_path.with_suffix(".plan.json")
     config = read_config({"batch": made.batch, "threads": 1, "cache": str(cache), "double": True})
-    names = input_names(made.loss_fn, made.make_inputs)
     model = made.build()
     optimizer = made.make_optimizer(model)
     files = RunFiles([str(graph_path)], cluster, str(path))
@@ -290,8 +290,8 @@ def _under(made: Made, step, graph_path: Path, plan: dict, cache: Path, expected
         path.write_text(json.dumps(plan))
         try:
             runner = Runner(
-                model, optimizer, [made.make_inputs], names, [step], files, read_config(config),
-                Untraced([step], _not_traced_again),
+                model, optimizer, made.loss_fn, [made.make_inputs],
+                lambda: RunnerMade([step], files, Untraced([step], _not_traced_again)), read_config(config),
             )  # fmt: skip
             break
         except HeterogError as error:

@@ -127,7 +127,7 @@ def build(dropout: bool = False) -> nn.Module:
 
 def train(case: Case, model, batches) -> list[float]:
     """The loop of a script, for one process and for ranks."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.002, momentum=0.9)
     for number, batch in enumerate(batches):
         last = (number + 1) % case.accumulate == 0
         wait = not last and isinstance(model, DistributedDataParallel)

@@ -32,9 +32,10 @@ def run_program(arguments: list[str]) -> dict:
 
 
 def started(arguments: list[str]) -> subprocess.CompletedProcess:
+    program = find_program()
     return subprocess.run(
-        [find_program(), *arguments, "--json"],
-        env=program_environment(),
+        [program, *arguments, "--json"],
+        env=program_environment(Path(program).parent),
         capture_output=True,
         text=True,
         check=False,

@@ -33,7 +33,7 @@ def main() -> None:
             ROOT / "build/release/bin/heterog", "plan", "--graph", GRAPH, "--cluster", CLUSTER,
             "--batch", "192", "--planner", "ev-ar", "--out", f"{folder}/plan.json", "--json",
         ]  # fmt: skip
-        environment = program_environment()
+        environment = program_environment(Path(program[0]).parent)
         run = median_seconds(
             lambda: subprocess.run(program, env=environment, check=True, capture_output=True)
         )

@@ -115,7 +115,7 @@ def loader():
 def optimizer_of(model):
     import torch
 
-    return torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+    return torch.optim.SGD(model.parameters(), lr=0.002, momentum=0.9)
 
 
 def by_ddp():
@@ -294,7 +294,7 @@ def by_trainer():
         model = Model(case)
         arguments = TrainingArguments(
             output_dir="out", per_device_train_batch_size=9 // WORLD, num_train_epochs=1,
-            learning_rate=0.02, lr_scheduler_type="constant", max_grad_norm=0, use_cpu=True,
+            learning_rate=0.002, lr_scheduler_type="constant", max_grad_norm=0, use_cpu=True,
             save_strategy="no", report_to=[], disable_tqdm=True, remove_unused_columns=False,
         )  # fmt: skip
         uneven = heterog.uneven_trainer(Trainer, say=say, rebalance=None, **options)

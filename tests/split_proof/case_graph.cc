@@ -138,7 +138,11 @@ std::vector<at::Tensor> results_at(const graph::ModelGraph& graph, std::int64_t 
   for (std::size_t i = 0; i < graph.inputs(op).size(); ++i) {
     operands.push_back(random_operand(graph, op, i, samples));
   }
-  return execute(graph, op, operands, {.slice = samples, .whole = samples});
+  const Samples whole{.slice = samples, .whole = samples};
+  if (drops_weights(graph, op)) return execute(graph, op, operands, whole);
+  // The graph does not say yet how many there are.
+  const runtime::OperatorCall call(graph, op, whole, {.floats = runtime::Floats::kDouble});
+  return runtime::flat_results(call.call_boxed(call.bind(operands)));
 }
 
 std::string dtype_text(at::ScalarType type) {

@@ -231,6 +231,13 @@ std::vector<std::int64_t> sizes_at(std::span<const graph::Affine> shape, std::in
   return sizes;
 }
 
+std::vector<at::Tensor> flat_results(torch::jit::Stack results) {
+  std::vector<at::Tensor> flat;
+  flat.reserve(results.size());
+  for (c10::IValue& value : results) append(flat, std::move(value));
+  return flat;
+}
+
 OperatorCall::OperatorCall(const graph::ModelGraph& graph, OpId op, Samples samples,
                            const ExecuteOptions& options)
     : handle_(operator_to_call(called_type(graph, op))),
@@ -268,8 +275,10 @@ OperatorCall::OperatorCall(const graph::ModelGraph& graph, OpId op, Samples samp
   const auto outputs = graph.outputs(op);
   outputs_ = outputs.size();
   // On GPUs kernels leave other things beside their results than on CPUs, as sizes for the backward
-  // pass: there what was inferred when the graph was loaded has to do (infer.h).
-  const bool held = options.device.is_cpu() && options.batch_norm == BatchNorm::kTraining;
+  // pass: there what was inferred when the graph was loaded has to do (infer.h). Proofs run in other
+  // types than the graph's.
+  const bool held = options.device.is_cpu() && options.batch_norm == BatchNorm::kTraining &&
+                    options.floats == Floats::kOwn;
   for (std::size_t i = 0; held && i < outputs.size(); ++i) {
     if (!outputs[i].valid()) continue;
     const graph::Tensor& tensor = graph.tensor(outputs[i]);
@@ -352,9 +361,7 @@ torch::jit::Stack OperatorCall::call_boxed(torch::jit::Stack arguments) const {
 
 std::vector<at::Tensor> OperatorCall::call(torch::jit::Stack stack) const {
   stack = call_boxed(std::move(stack));
-  std::vector<at::Tensor> results;
-  results.reserve(stack.size());
-  for (c10::IValue& value : stack) append(results, std::move(value));
+  std::vector<at::Tensor> results = flat_results(std::move(stack));
   // A piece of a list that the graph does not name would be left out of the step.
   VALIDATE(results.size() == outputs_ || (results.size() > outputs_ && !gives_a_list()),
            "op '{}': {} returns {} tensors here, and the graph has {} outputs", op_,

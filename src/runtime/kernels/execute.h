@@ -40,6 +40,9 @@ struct ExecuteOptions {
 
 // An operator of a graph with all its arguments but the tensors, ready to be called any number of
 // times, by any number of threads.
+// Results as the dispatcher leaves them, flat: undefined results are undefined tensors.
+std::vector<at::Tensor> flat_results(torch::jit::Stack results);
+
 class OperatorCall {
  public:
   // Where a tensor goes: an argument, or an item of one that is a list.

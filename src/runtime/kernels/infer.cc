@@ -190,12 +190,32 @@ class Walk {
     std::vector<at::Tensor> operands;
     for (TensorId id : graph_.inputs(op)) operands.push_back(values_[id]);
     try {
-      return infer_results(graph_, op, operands, batch_);
+      Results results = infer_results(graph_, op, operands, batch_);
+      if (results && draws_floats_of_any_type(op)) take_declared_floats(op, *results);
+      return results;
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kInput) throw;
       refuse(op, operands, error.what());
     } catch (const std::exception& error) {
       refuse(op, operands, tensors::one_line(error));
+    }
+  }
+
+  // Without a dtype PyTorch draws in its default type, which is the exporter's and not this process's.
+  bool draws_floats_of_any_type(OpId op) const {
+    const auto& named = graph_.kwargs(op);
+    return graph_.facts(op).random == operators::Random::kCounter && graph_.inputs(op).empty() &&
+           std::none_of(named.begin(), named.end(), [](const auto& argument) {
+             return argument.first == "dtype" && argument.second.kind != Value::Kind::kNone;
+           });
+  }
+
+  void take_declared_floats(OpId op, std::vector<at::Tensor>& results) const {
+    const auto outputs = graph_.outputs(op);
+    for (std::size_t i = 0; i < std::min(outputs.size(), results.size()); ++i) {
+      if (!outputs[i].valid() || !results[i].is_floating_point()) continue;
+      const at::ScalarType type = scalar_type(graph_.tensor(outputs[i]).dtype, Floats::kOwn);
+      if (at::isFloatingType(type)) results[i] = without_memory(results[i].sizes(), type);
     }
   }
 
