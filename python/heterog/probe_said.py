@@ -1,5 +1,7 @@
 """What `auto_shares` does with the verdict of the probe, and how it says it."""
 
+from torch import nn
+
 from heterog.loss_probe import Verdict
 from heterog.neutral import batch_norms
 from heterog.weighing import SAMPLES, Weighing, given

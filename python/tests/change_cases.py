@@ -5,6 +5,7 @@ Everything is in double precision, so that equal means equal to rounding.
 """
 
 import copy
+import pickle
 from dataclasses import dataclass
 
 import torch
@@ -187,6 +188,17 @@ def eval_and_back(p):
     p.model.train()
 
 
+def copied(p):
+    """What is made of the model has values of its own."""
+    average = torch.optim.swa_utils.AveragedModel(p.model)
+    average.update_parameters(p.model)
+    twin = pickle.loads(pickle.dumps(copy.deepcopy(list(p.model.parameters()))))
+    with torch.no_grad():
+        for parameter in twin:
+            parameter.mul_(0.5)
+    p.extra = sum(q.detach().sum().item() for q in [*average.parameters(), *twin])
+
+
 def same_values_again(p):
     """Other objects that say the same."""
     p.model.slope = float("0.2")
@@ -201,7 +213,7 @@ def unread_attribute(p):
 CARRIED = [
     clamp_data, add_in_place, through_numpy, other_memory, load_model, swap_average, write_buffer,
     other_buffer, reset_statistics, write_frozen, initialise_anew, load_optimizer, clear_state,
-    other_state, write_state, steps_by_itself, fewer_rate, eval_and_back, same_values_again,
+    other_state, write_state, steps_by_itself, fewer_rate, eval_and_back, copied, same_values_again,
     unread_attribute,
 ]  # fmt: skip
 
