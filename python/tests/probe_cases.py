@@ -125,9 +125,9 @@ def build(dropout: bool = False) -> nn.Module:
     return nn.Sequential(nn.Linear(6, 9), nn.Tanh(), drop, nn.Linear(9, 4)).double()
 
 
-def train(case: Case, model, batches) -> list[float]:
+def train(case: Case, model, batches, lr: float = 0.02) -> list[float]:
     """The loop of a script, for one process and for ranks."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.002, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
     for number, batch in enumerate(batches):
         last = (number + 1) % case.accumulate == 0
         wait = not last and isinstance(model, DistributedDataParallel)

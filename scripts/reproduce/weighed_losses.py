@@ -33,6 +33,7 @@ LOSSES = (
     "sample weights", "masked", "count", "contrastive", "root",
 )  # fmt: skip
 EXACT = 1e-12
+RATE = 0.002  # so small that sums, which are many means, do not leave where rounding stays small
 
 
 def table(only: list[str], out: Path) -> dict[str, dict[str, dict]]:
@@ -101,7 +102,7 @@ def alone(case) -> list:
 
     data = cases.dataset(LENGTH)
     batches = [data[start : start + 9] for start in range(0, LENGTH, 9)]
-    return cases.train(case, cases.build(), batches)
+    return cases.train(case, cases.build(), batches, RATE)
 
 
 def loader():
@@ -115,7 +116,7 @@ def loader():
 def optimizer_of(model):
     import torch
 
-    return torch.optim.SGD(model.parameters(), lr=0.002, momentum=0.9)
+    return torch.optim.SGD(model.parameters(), lr=RATE, momentum=0.9)
 
 
 def by_ddp():
@@ -132,7 +133,7 @@ def by_ddp():
         batches = heterog.auto_shares(
             ddp, loader(), lambda b: case.loss(ddp, b), say=say, rebalance=None, **case.options
         )
-        return cases.train(case, ddp, batches)
+        return cases.train(case, ddp, batches, RATE)
 
     return run
 
@@ -161,7 +162,7 @@ def by_timm():
         batches = heterog.auto_shares(
             ddp, wrapped, lambda b: case.loss(ddp, b), say=say, rebalance=None, **case.options
         )
-        return cases.train(case, ddp, batches)
+        return cases.train(case, ddp, batches, RATE)
 
     return run
 
@@ -294,7 +295,7 @@ def by_trainer():
         model = Model(case)
         arguments = TrainingArguments(
             output_dir="out", per_device_train_batch_size=9 // WORLD, num_train_epochs=1,
-            learning_rate=0.002, lr_scheduler_type="constant", max_grad_norm=0, use_cpu=True,
+            learning_rate=RATE, lr_scheduler_type="constant", max_grad_norm=0, use_cpu=True,
             save_strategy="no", report_to=[], disable_tqdm=True, remove_unused_columns=False,
         )  # fmt: skip
         uneven = heterog.uneven_trainer(Trainer, say=say, rebalance=None, **options)
