@@ -69,8 +69,9 @@ def read(path: str) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
             if _KEY in metadata:
                 _check(path, metadata[_KEY])
             return {name: file.get_tensor(name) for name in file.keys()}, metadata
-    except (safetensors.SafetensorError, OSError) as error:
-        raise HeterogError(f"{path}: no whole safetensors file: {error}") from error
+    except (safetensors.SafetensorError, OSError, MemoryError) as error:
+        why = " ".join(str(error).split())[:200]  # it quotes what it found, however long
+        raise HeterogError(f"{path}: no whole safetensors file: {why}") from error
 
 
 def _check(path: str, given: str) -> None:

@@ -148,6 +148,15 @@ def test_broken_checkpoints_are_refused(make, tmp_path):
     path.write_bytes(path.read_bytes()[:-8])
     with pytest.raises(HeterogError, match="no whole safetensors file"):
         runner.load(path)
+    header = b'{"' + b"a" * 5000 + b'":{"dtype":"' + b"b" * 5000 + b'","shape":[],"data_offsets":[0,0]}}'
+    path.write_bytes(len(header).to_bytes(8, "little") + header)
+    with pytest.raises(HeterogError, match="no whole safetensors file") as caught:
+        runner.load(path)
+    assert len(str(caught.value)) < 600
+    with open(path, "wb") as file:
+        file.truncate(1 << 40)  # no machine maps it
+    with pytest.raises(HeterogError, match="no whole safetensors file"):
+        runner.load(path)
     safetensors.torch.save_file(dict(runner.state_dict()), path)
     with pytest.raises(HeterogError, match="no checkpoint of a runner"):
         runner.load(path)
