@@ -150,6 +150,12 @@ class OptimizerState:
                 bare = name
             for kept in form.kept:
                 value = state.get(kept.name)
+                if form.early and value is None:
+                    kind = type(self.optimizer).__name__
+                    raise HeterogError(
+                        f"optimizer state: {kept.name} of {name} is gone; {kind} makes it once, when it "
+                        "is made itself, and its next step would stop"
+                    )
                 if kept.number is not None and isinstance(value, (int, float)):
                     value = torch.tensor(float(value), dtype=kept.dtype)
                 if isinstance(value, torch.Tensor):

@@ -144,6 +144,14 @@ def test_state_before_the_first_step(runner_of):
         check_optimizer(runner.optimizer_state_dict(), optimizer.state_dict(), 0)
 
 
+def test_state_that_an_optimizer_makes_once_and_has_lost(runner_of):
+    """PyTorch's own next step ends in a KeyError."""
+    runner = runner_of("Adagrad")
+    runner.optimizer.state.clear()
+    with pytest.raises(heterog.InputError, match="optimizer state: sum of .* is gone; Adagrad makes it once"):
+        runner.step(batches(1)[0])
+
+
 # ---- momentum as an input ----
 
 CYCLED = {
