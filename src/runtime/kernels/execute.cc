@@ -275,8 +275,8 @@ OperatorCall::OperatorCall(const graph::ModelGraph& graph, OpId op, Samples samp
   const auto outputs = graph.outputs(op);
   outputs_ = outputs.size();
   // On GPUs kernels leave other things beside their results than on CPUs, as sizes for the backward
-  // pass: there what was inferred when the graph was loaded has to do (infer.h). Proofs run in other
-  // types than the graph's.
+  // pass: there what was inferred when the graph was loaded has to do (infer.h). Proofs run in
+  // other types than the graph's.
   const bool held = options.device.is_cpu() && options.batch_norm == BatchNorm::kTraining &&
                     options.floats == Floats::kOwn;
   for (std::size_t i = 0; held && i < outputs.size(); ++i) {

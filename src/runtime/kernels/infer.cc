@@ -201,7 +201,8 @@ class Walk {
     }
   }
 
-  // Without a dtype PyTorch draws in its default type, which is the exporter's and not this process's.
+  // Without a dtype PyTorch draws in its default type, which is the exporter's and not this
+  // process's.
   bool draws_floats_of_any_type(OpId op) const {
     const auto& named = graph_.kwargs(op);
     return graph_.facts(op).random == operators::Random::kCounter && graph_.inputs(op).empty() &&
