@@ -61,6 +61,15 @@ def buffer(line: str, value: str = "torch.zeros(())") -> dict:
     return {"lines": ["h = self.layer(x)", line], "loss": LOSS, "init": init}
 
 
+def pairs(loss: str) -> dict:
+    """A loss of `h`, with a row for every sample of the batch."""
+    return {"lines": ["h = self.layer(x)"], "loss": loss, "init": LAYER}
+
+
+def kernel(a: str, b: str) -> str:
+    return f"({a}[:, None] - {b}[None]).pow(2).sum(-1).neg().exp()"
+
+
 # Each was trained wrongly, or ended in something that is no refusal.
 FINDS = {
     "rows backwards": rows("h[torch.arange(B - 1, -1, -1)]"),
@@ -106,6 +115,17 @@ FINDS = {
         "lines": ["h = self.layer(x)"], "loss": LOSS, "init": LAYER,
         "setup": ("model.layer.weight.register_hook(lambda g: 2 * g)",),
     },
+    "a mean over pairs": pairs("(h[:, None] - h[None]).pow(2).mean()"),
+    "a mean over pairs of two": pairs("(h[:, None] - h[None]).pow(2).sum() / (len(h) * (len(h) - 1))"),
+    "a pairwise ranking loss": pairs(
+        "F.softplus(h[None, :, 0] - h[:, None, 0]).mul(x[:, None, 0] > x[None, :, 0]).mean()"
+    ),
+    "a maximum mean discrepancy": pairs(
+        f"({kernel('h', 'h')}.sum() - len(h)) * (1 / (len(h) * (len(h) - 1)))"
+        f" - 2 * {kernel('h', 'x[:, :3]')}.mean()"
+    ),
+    "an independence criterion": pairs("((h @ h.t()) * (x @ x.t())).sum() / (len(h) - 1) ** 2"),
+    "a loss of all similarities": pairs("F.mse_loss(h @ h.t(), x @ x.t())"),
     "a branch on B": rows("h * 2 if B % 2 else h"),
     "the smaller of B and 3": rows("h * min(B, 3)"),
 }  # fmt: skip
