@@ -79,7 +79,7 @@ _PAIRED = (Affine(1, 0), Affine(1, -1))
 
 
 def fit_product(batches: tuple, values: list) -> Product | None:
-    """A number of `fit_scalar` times B or B - 1, or divided by one of them; None if none gives all."""
+    """A number of `fit_scalar` times B or B - 1, or divided by one of them; None if none is."""
     for size in _PAIRED:
         sizes = [size.at(batch) for batch in batches]
         if 0 in sizes:

@@ -49,6 +49,7 @@ def clean(step: Step) -> Step:
     check_buffers(step)
     check_random(step)
     separate_results(step)
+    copy_old_values(step)
     set_roles(step)
     return step
 
@@ -291,6 +292,35 @@ def separate_results(step: Step) -> None:
             step.outputs[name] = own
         taken.add(step.outputs[name])
         step.outputs[name].name = name_in_graph(name)
+    for at, op in sorted(inserts, key=lambda pair: pair[0], reverse=True):
+        step.ops.insert(at, op)
+
+
+def copy_old_values(step: Step) -> None:
+    """A buffer's next value is written over the old one: what reads the old one after that, itself
+    or by a view, reads a copy that is made before."""
+    made_at = {t: i for i, op in enumerate(step.ops) for t in op.outputs if t is not None}
+    last_read = _last_reads(step)
+    inserts: list[tuple[int, Op]] = []
+    for buffer, following in step.next.items():
+        written = made_at.get(following, -1)
+        if buffer.role != "buffer" or last_read.get(buffer, -1) <= written:
+            continue
+        if step.ops[written].phase == "update":
+            continue
+        shape, strides = list(buffer.shape), list(buffer.strides)
+        copy = Tensor(f"{buffer.name}/old", "activation", buffer.dtype, shape, strides)
+        readers = [
+            place for place, op in enumerate(step.ops)
+            if buffer in tensors_in([op.args, op.kwargs]) and (place > written or _is_view(op))
+        ]  # fmt: skip
+        for place in readers:
+            op = step.ops[place]
+            op.args = replace_tensors(op.args, {buffer: copy})
+            op.kwargs = replace_tensors(op.kwargs, {buffer: copy})
+        scope = step.ops[readers[0]].scope
+        op = Op(copy.name, _aten.clone.default, [buffer], {}, [copy], "forward", scope, None)
+        inserts.append((min(readers[0], written), op))
     for at, op in sorted(inserts, key=lambda pair: pair[0], reverse=True):
         step.ops.insert(at, op)
 

@@ -126,6 +126,18 @@ FINDS = {
     ),
     "an independence criterion": pairs("((h @ h.t()) * (x @ x.t())).sum() / (len(h) - 1) ** 2"),
     "a loss of all similarities": pairs("F.mse_loss(h @ h.t(), x @ x.t())"),
+    "a queue of keys": {
+        "lines": [
+            "h = self.layer(x)", "old = self.queue.clone().detach()", "at = self.at + torch.arange(B)",
+            "self.queue.index_copy_(0, at % 24, h.detach())", "self.at.add_(B).remainder_(24)",
+            "h = h @ old.t()",
+        ],
+        "loss": "(h ** 2).mean()",
+        "init": (
+            *LAYER, "self.register_buffer('queue', torch.randn(24, 3))",
+            "self.register_buffer('at', torch.zeros((), dtype=torch.long))",
+        ),
+    },
     "a branch on B": rows("h * 2 if B % 2 else h"),
     "the smaller of B and 3": rows("h * min(B, 3)"),
 }  # fmt: skip
