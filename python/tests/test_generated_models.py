@@ -126,6 +126,14 @@ FINDS = {
     ),
     "an independence criterion": pairs("((h @ h.t()) * (x @ x.t())).sum() / (len(h) - 1) ** 2"),
     "a loss of all similarities": pairs("F.mse_loss(h @ h.t(), x @ x.t())"),
+    "a loss of alignments": {
+        "lines": ["h = self.layer(x).log_softmax(2).movedim(1, 0)"],
+        "loss": "F.ctc_loss(h, y, times, lengths)", "init": LAYER,
+        "inputs": {
+            "x": "torch.randn(batch, 6, 4)", "y": "torch.randint(1, 3, (batch, 2))",
+            "times": "torch.randint(5, 7, (batch,))", "lengths": "torch.randint(0, 3, (batch,))",
+        },
+    },
     "a queue of keys": {
         "lines": [
             "h = self.layer(x)", "old = self.queue.clone().detach()", "at = self.at + torch.arange(B)",
@@ -137,6 +145,16 @@ FINDS = {
             *LAYER, "self.register_buffer('queue', torch.randn(24, 3))",
             "self.register_buffer('at', torch.zeros((), dtype=torch.long))",
         ),
+    },
+    "an encoder that follows": {
+        "lines": [
+            "with torch.no_grad():",
+            "    for own, other in zip(self.layer.parameters(), self.other.parameters()):",
+            "        other.data = other.data * 0.9 + own.data * 0.1",
+            "h = self.layer(x) - self.other(x)",
+        ],
+        "loss": "(h ** 2).mean()", "init": (*LAYER, "self.other = nn.Linear(4, 3)"),
+        "setup": ("model.other.requires_grad_(False)",),
     },
     "a branch on B": rows("h * 2 if B % 2 else h"),
     "the smaller of B and 3": rows("h * min(B, 3)"),
