@@ -7,6 +7,7 @@ from heterog.draws import check_random, drop_generators, share_recomputed
 from heterog.half_softmax import join_casts
 from heterog.ir import Op, Step, Tensor, replace_tensors, tensors_in
 from heterog.outputs import name_in_graph
+from heterog.queues import check_sizes, roll_queues
 from heterog.refusals import check_buffers, check_written
 
 _aten = torch.ops.aten
@@ -38,6 +39,7 @@ def clean(step: Step) -> Step:
     drop_generators(step)
     share_recomputed(step)
     drop_copies(step)
+    roll_queues(step)
     drop_double_transposes(step)
     join_casts(step)
     forget_running_statistics(step)
@@ -47,6 +49,7 @@ def clean(step: Step) -> Step:
     drop_dead(step)
     tie_backward(step)
     check_buffers(step)
+    check_sizes(step)
     check_random(step)
     separate_results(step)
     copy_old_values(step)

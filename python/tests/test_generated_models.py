@@ -66,6 +66,17 @@ def pairs(loss: str) -> dict:
     return {"lines": ["h = self.layer(x)"], "loss": loss, "init": LAYER}
 
 
+def queue(*lines: str) -> dict:
+    """Lines that put `keys` into a queue of 24, whose old keys are compared with."""
+    init = (
+        *LAYER, "self.register_buffer('queue', torch.randn(24, 3))",
+        "self.register_buffer('at', torch.zeros((), dtype=torch.long))",
+    )  # fmt: skip
+    before = ["h = self.layer(x)", "keys, old = h.detach(), self.queue.clone().detach()"]
+    after = ["h = h @ old.t()"]
+    return {"lines": [*before, *lines, *after], "loss": "(h ** 2).mean()", "init": init}
+
+
 def kernel(a: str, b: str) -> str:
     return f"({a}[:, None] - {b}[None]).pow(2).sum(-1).neg().exp()"
 
@@ -134,18 +145,20 @@ FINDS = {
             "times": "torch.randint(5, 7, (batch,))", "lengths": "torch.randint(0, 3, (batch,))",
         },
     },
-    "a queue of keys": {
-        "lines": [
-            "h = self.layer(x)", "old = self.queue.clone().detach()", "at = self.at + torch.arange(B)",
-            "self.queue.index_copy_(0, at % 24, h.detach())", "self.at.add_(B).remainder_(24)",
-            "h = h @ old.t()",
-        ],
-        "loss": "(h ** 2).mean()",
-        "init": (
-            *LAYER, "self.register_buffer('queue', torch.randn(24, 3))",
-            "self.register_buffer('at', torch.zeros((), dtype=torch.long))",
-        ),
-    },
+    "a queue of keys": queue(
+        "self.queue.index_copy_(0, (self.at + torch.arange(B)) % 24, keys)",
+        "self.at.add_(B).remainder_(24)",
+    ),
+    "a queue that is joined anew": queue("self.queue = torch.cat([keys, self.queue[:-B]])"),
+    "a queue that is joined at its end": queue("self.queue = torch.cat([self.queue[B:], keys])"),
+    "a queue that is shifted": queue(
+        "self.queue[B:] = self.queue[:-B].clone()", "self.queue[:B] = keys"
+    ),
+    "a queue that is shifted back": queue(
+        "self.queue[:-B] = self.queue[B:].clone()", "self.queue[-B:] = keys"
+    ),
+    "a queue that is cut": queue("self.queue.copy_(torch.cat([keys, self.queue])[:24])"),
+    "a queue that is doubled but for B rows": queue("self.queue[:-B] *= 2"),
     "an encoder that follows": {
         "lines": [
             "with torch.no_grad():",
@@ -160,7 +173,9 @@ FINDS = {
     "the smaller of B and 3": rows("h * min(B, 3)"),
 }  # fmt: skip
 # What is done by refusing it, with a line that says why.
-REFUSED = {"a norm that the forward pass keeps", "a branch on B"}
+REFUSED = {
+    "a norm that the forward pass keeps", "a branch on B", "a queue that is doubled but for B rows"
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FINDS)
