@@ -55,7 +55,8 @@ def spoken(batch):
     # Behind its labels a row holds anything.
     targets = torch.randint(1, CLASSES, (batch, 3))
     targets[0] = 2  # the same label again wants a blank between
-    return torch.randn(batch, STEPS, 6), targets.where(torch.arange(3) < lengths[:, None], -1), times, lengths
+    targets = targets.where(torch.arange(3) < lengths[:, None], -1)
+    return torch.randn(batch, STEPS, 6), targets, times, lengths
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
