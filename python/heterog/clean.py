@@ -43,6 +43,7 @@ def clean(step: Step) -> Step:
     drop_double_transposes(step)
     join_casts(step)
     forget_running_statistics(step)
+    drop_masked_results(step)
     correct_statistics(step)
     correct_log_sums(step)
     share_scalars(step)
@@ -140,6 +141,16 @@ def forget_running_statistics(step: Step) -> None:
     for op in step.ops:
         if op.target is _aten.native_batch_norm_backward.default and op.args[7]:
             op.args[3] = op.args[4] = None
+
+
+def drop_masked_results(step: Step) -> None:
+    """A backward operator makes no gradient that its mask leaves out: that of data."""
+    for op in step.ops:
+        names = [argument.name for argument in op.target._schema.arguments]
+        if op.phase == "backward" and "output_mask" in names:
+            mask = op.args[names.index("output_mask")]
+            made = zip(op.outputs, [*mask, *[True] * len(op.outputs)], strict=False)
+            op.outputs = [output if wanted else None for output, wanted in made]
 
 
 def correct_statistics(step: Step) -> None:
