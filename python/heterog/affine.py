@@ -1,5 +1,6 @@
 """Numbers that depend on the batch size: fitted from their values at the traced batch sizes."""
 
+import math
 from dataclasses import dataclass
 
 
@@ -34,6 +35,17 @@ class Reciprocal:
         return f"{self.k!r}/{self.over.text()}"
 
 
+@dataclass(frozen=True)
+class Product:
+    """Numbers whose product is one number: of a mean over pairs, k / B and 1 / (B - 1)."""
+
+    factors: tuple[int | float | Affine | Reciprocal, ...]
+
+    def at(self, batch: int):
+        values = [f.at(batch) if isinstance(f, (Affine, Reciprocal)) else f for f in self.factors]
+        return math.prod(values)
+
+
 def fit_size(batches: tuple, values: list) -> int | Affine | None:
     """An integer, or a·B + c with integers a and c; None if no such line goes through all values."""
     if all(value == values[0] for value in values):
@@ -60,6 +72,29 @@ def fit_scalar(batches: tuple, values: list) -> int | float | Affine | Reciproca
         return None
     inverse = _float_line(batches, [1.0 / value for value in values])
     return None if inverse is None else _as_reciprocal(batches, values, inverse)
+
+
+# The sizes that one sum over pairs is divided by: B, or B - 1 where none is paired with itself.
+_PAIRED = (Affine(1, 0), Affine(1, -1))
+
+
+def fit_product(batches: tuple, values: list) -> Product | None:
+    """A number of `fit_scalar` times B or B - 1, or divided by one of them; None if none is."""
+    for size in _PAIRED:
+        sizes = [size.at(batch) for batch in batches]
+        if 0 in sizes:
+            continue
+        whole = all(isinstance(v, int) and v % s == 0 for v, s in zip(values, sizes, strict=True))
+        rest = [v // s if whole else v / s for v, s in zip(values, sizes, strict=True)]
+        other = fit_scalar(batches, rest)
+        if other is not None:
+            return Product((other, size))
+        if all(isinstance(value, int) for value in values):
+            continue
+        other = fit_scalar(batches, [v * s for v, s in zip(values, sizes, strict=True)])
+        if other is not None:
+            return Product((other, Reciprocal(1, size)))
+    return None
 
 
 # The largest a of k / (a·B + c), where none follows from sizes: B - 1.5 is (2B - 3) / 2.

@@ -7,6 +7,7 @@ from heterog.draws import check_random, drop_generators, share_recomputed
 from heterog.half_softmax import join_casts
 from heterog.ir import Op, Step, Tensor, replace_tensors, tensors_in
 from heterog.outputs import name_in_graph
+from heterog.queues import check_sizes, roll_queues
 from heterog.refusals import check_buffers, check_written
 
 _aten = torch.ops.aten
@@ -38,17 +39,21 @@ def clean(step: Step) -> Step:
     drop_generators(step)
     share_recomputed(step)
     drop_copies(step)
+    roll_queues(step)
     drop_double_transposes(step)
     join_casts(step)
     forget_running_statistics(step)
+    drop_masked_results(step)
     correct_statistics(step)
     correct_log_sums(step)
     share_scalars(step)
     drop_dead(step)
     tie_backward(step)
     check_buffers(step)
+    check_sizes(step)
     check_random(step)
     separate_results(step)
+    copy_old_values(step)
     set_roles(step)
     return step
 
@@ -136,6 +141,16 @@ def forget_running_statistics(step: Step) -> None:
     for op in step.ops:
         if op.target is _aten.native_batch_norm_backward.default and op.args[7]:
             op.args[3] = op.args[4] = None
+
+
+def drop_masked_results(step: Step) -> None:
+    """A backward operator makes no gradient that its mask leaves out: that of data."""
+    for op in step.ops:
+        names = [argument.name for argument in op.target._schema.arguments]
+        if op.phase == "backward" and "output_mask" in names:
+            mask = op.args[names.index("output_mask")]
+            made = zip(op.outputs, [*mask, *[True] * len(op.outputs)], strict=False)
+            op.outputs = [output if wanted else None for output, wanted in made]
 
 
 def correct_statistics(step: Step) -> None:
@@ -291,6 +306,35 @@ def separate_results(step: Step) -> None:
             step.outputs[name] = own
         taken.add(step.outputs[name])
         step.outputs[name].name = name_in_graph(name)
+    for at, op in sorted(inserts, key=lambda pair: pair[0], reverse=True):
+        step.ops.insert(at, op)
+
+
+def copy_old_values(step: Step) -> None:
+    """A buffer's next value is written over the old one: what reads the old one after that, itself
+    or by a view, reads a copy that is made before."""
+    made_at = {t: i for i, op in enumerate(step.ops) for t in op.outputs if t is not None}
+    last_read = _last_reads(step)
+    inserts: list[tuple[int, Op]] = []
+    for buffer, following in step.next.items():
+        written = made_at.get(following, -1)
+        if buffer.role != "buffer" or last_read.get(buffer, -1) <= written:
+            continue
+        if step.ops[written].phase == "update":
+            continue
+        shape, strides = list(buffer.shape), list(buffer.strides)
+        copy = Tensor(f"{buffer.name}/old", "activation", buffer.dtype, shape, strides)
+        readers = [
+            place for place, op in enumerate(step.ops)
+            if buffer in tensors_in([op.args, op.kwargs]) and (place > written or _is_view(op))
+        ]  # fmt: skip
+        for place in readers:
+            op = step.ops[place]
+            op.args = replace_tensors(op.args, {buffer: copy})
+            op.kwargs = replace_tensors(op.kwargs, {buffer: copy})
+        scope = step.ops[readers[0]].scope
+        op = Op(copy.name, _aten.clone.default, [buffer], {}, [copy], "forward", scope, None)
+        inserts.append((min(readers[0], written), op))
     for at, op in sorted(inserts, key=lambda pair: pair[0], reverse=True):
         step.ops.insert(at, op)
 

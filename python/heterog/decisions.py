@@ -16,9 +16,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from heterog.assertions import Answers, AskedNumber
-from heterog.decompositions import gaussian_nll_loss
 from heterog.errors import ExportError
 from heterog.large_values import values_of, without_values
+from heterog.written_out import INSTEAD, Distances
 
 _UNIFORM = {torch.rand, torch.rand_like, torch.Tensor.uniform_}
 _T = torch.Tensor
@@ -51,11 +51,15 @@ class Decisions(TorchFunctionMode):
     """Answers Python's questions about random numbers of one element.
 
     `outcome`: what every comparison that is open comes to; None: an OpenDecision is raised.
-    `answers`: to questions about data.
+    `answers`: to questions about data. `distances`: how they are computed, call by call.
     """
 
-    def __init__(self, fake_mode, outcome: bool | None = None, answers: Answers | None = None):
+    def __init__(
+        self, fake_mode, outcome: bool | None = None, answers: Answers | None = None,
+        distances: list[bool] | None = None,
+    ):  # fmt: skip
         super().__init__()
+        self._distances = Distances([] if distances is None else distances)
         self._answers = answers or Answers()
         self._fake_mode = fake_mode
         self._outcome = outcome
@@ -64,8 +68,7 @@ class Decisions(TorchFunctionMode):
         self._random: dict[int, torch.Tensor] = {}  # all that follows from random numbers
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        if func is torch.nn.functional.gaussian_nll_loss:
-            func = gaussian_nll_loss
+        func = self._distances if func is torch.cdist else INSTEAD.get(func, func)
         first = args[0] if args else None
         if func is _T.__bool__ and id(first) in self._compared:
             return self._decide(self._compared[id(first)][1])

@@ -1,7 +1,6 @@
 """What the exporter replaces by plainer operators: hidden divisors and device-only fused kernels."""
 
 import contextlib
-import math
 from unittest import mock
 
 import torch
@@ -85,21 +84,6 @@ def recurrent_dropout():
     """Recurrent layers are written out with their dropout."""
     with mock.patch.object(decompositions, "_rnn_helper", _recurrent_layers):
         yield
-
-
-def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
-    """PyTorch's, but for what it asks of the data: whether a variance is below 0."""
-    if isinstance(var, float):
-        var = var * torch.ones_like(input)
-    if var.dim() == input.dim() - 1:
-        var = var.unsqueeze(-1)
-    limited = var.clone()
-    with torch.no_grad():
-        limited.clamp_(min=eps)
-    loss = 0.5 * (limited.log() + (input - target) ** 2 / limited)
-    if full:
-        loss = loss + 0.5 * math.log(2 * math.pi)
-    return {"mean": loss.mean, "sum": loss.sum, "none": lambda: loss}[reduction]()
 
 
 def decomposition_table() -> dict:

@@ -32,7 +32,7 @@ def list_values(tensor: torch.Tensor) -> dict:
 
 
 def input_values(samples: list[torch.Tensor]) -> dict:
-    """{"range": [low, high]} of whole numbers or of floats within 0 to 1, as far as was seen.
+    """{"range": [low, high]} of whole numbers, or of floats that are never negative, as was seen.
 
     Negative whole numbers are apart, in "also": they are marks, like -100 for labels to ignore.
     """
@@ -40,8 +40,12 @@ def input_values(samples: list[torch.Tensor]) -> dict:
     if values.numel() == 0 or values.dtype == torch.bool or values.is_complex():
         return {}
     if values.dtype.is_floating_point:
-        inside = bool(((values >= 0) & (values <= 1)).all())
-        return {"values": {"range": [0.0, 1.0]}} if inside else {}
+        values = values.double()
+        if not bool((values.isfinite() & (values >= 0)).all()):
+            return {}
+        low, high = values.min().item(), values.max().item()
+        # A share, a weight, a pixel: what lies within 0 to 1 may be all of it.
+        return {"values": {"range": [0.0, 1.0] if high <= 1 else [low, high]}}
     hint: dict = {}
     ordinary = values[values >= 0]
     if ordinary.numel():

@@ -12,7 +12,7 @@ from torch.utils._sympy.functions import (
     CeilDiv, CleanDiv, FloatTrueDiv, FloorDiv, IntTrueDiv, Max, Min, Mod, PythonMod, ToFloat,
 )  # fmt: skip
 
-from heterog.affine import Affine, Reciprocal, fit_scalar, fit_size
+from heterog.affine import Affine, Product, Reciprocal, fit_product, fit_scalar, fit_size
 
 # Conditions that are no bounds on the batch itself (B % 7 == 0) are tried batch by batch up to here.
 MOST_TRIED = 1 << 16
@@ -170,6 +170,7 @@ def _same(column: list, symbolic, batches, found: set) -> None:
         whole = all(isinstance(value, int) for value in column)
         fitted = fit_size(batches, column) if whole else None
         fitted = fit_scalar(batches, column) if fitted is None else fitted
+        fitted = fit_product(batches, column) if fitted is None else fitted
         if fitted is None:
             raise Unlike
         found.add(_equal(symbolic.node.expr, fitted))
@@ -208,7 +209,17 @@ def _is_fitted(expression, fitted, symbol) -> bool:
             return False
         line = (fitted.over.a, fitted.over.c)
         return _alike([over[1] * x for x in line], [fitted.k * x for x in under])
+    if isinstance(fitted, Product):
+        ratio = sympy.cancel(_plain(expression) / fitted.at(symbol))
+        return bool(ratio.is_number) and _alike([float(ratio)], [1.0])
     return False
+
+
+def _plain(expression):
+    """Without the functions that PyTorch has for quotients and for numbers that become floats."""
+    for function in _QUOTIENTS:
+        expression = expression.replace(function, lambda over, under: over / under)
+    return expression.replace(ToFloat, lambda number: number)
 
 
 def _line(expression, symbol) -> tuple[float, float] | None:
@@ -387,7 +398,8 @@ def _value(expression, symbol, batch: int):
     if isinstance(expression, _Near):
         value = _value(expression.args[0], symbol, batch)
         fitted = expression.fitted
-        expected = fitted.at(batch) if isinstance(fitted, (Affine, Reciprocal)) else fitted
+        known = isinstance(fitted, (Affine, Reciprocal, Product))
+        expected = fitted.at(batch) if known else fitted
         return math.isclose(value, expected, rel_tol=1e-12)
     if expression.is_Integer:
         return int(expression)

@@ -4,7 +4,7 @@ import operator
 
 import torch
 
-from heterog.affine import Affine, Reciprocal, fit_scalar, fit_size
+from heterog.affine import Affine, Product, Reciprocal, fit_product, fit_scalar, fit_size
 from heterog.constants import fit_constant, has_values
 from heterog.errors import ExportError, unexpected
 from heterog.ir import Op, Scalar, Size, Step, Tensor, contiguous_strides
@@ -19,6 +19,8 @@ DTYPES = (
 
 # Operators whose Scalar arguments are row numbers, not arithmetic.
 _INDEX_MAKERS = {_aten.arange}
+# Operators that may take a product one factor after the other.
+_IN_FACTORS = {_aten.mul.Tensor, _aten.mul.Scalar, _aten.div.Tensor, _aten.div.Scalar}
 
 
 def merge_traces(traces: list[Trace]) -> Step:
@@ -182,7 +184,23 @@ class Merger:
         op = Op(self.prefix + first.name, first.target, args, kwargs, [], *_annotation(first))
         op.draw = (first.meta.get("custom") or {}).get("draw")
         self.values[first] = self._results(op, nodes, [node.meta.get("val") for node in nodes])
+        self._split_products(op)
         self.ops.append(op)
+
+    def _split_products(self, op: Op) -> None:
+        """x / (f·g) as x / f / g, and x · (f·g) as x · f · g: the file has no products."""
+        if len(op.args) < 2 or not isinstance(op.args[1], Product):
+            return
+        *factors, last = op.args[1].factors
+        (result,) = op.outputs
+        value = op.args[0]
+        for number, factor in enumerate(factors):
+            name = f"{op.name}.factor{number}"
+            part = Tensor(name, "activation", result.dtype, result.shape, result.strides)
+            args = [value, _scalar(factor)]
+            self.ops.append(Op(name, op.target, args, {}, [part], op.phase, op.scope, op.sequence))
+            value = part
+        op.args[:2] = [value, _scalar(last)]
 
     def _results(self, op: Op, nodes, values):
         """What the operator returns, in its form; `op.outputs` gets the same, flat."""
@@ -264,13 +282,21 @@ class Merger:
         if shape_like:
             return Size(self._size(node, node.name, column))
         fitted = fit_scalar(self.batches, list(column))
+        if fitted is None and node.target in _IN_FACTORS:
+            fitted = fit_product(self.batches, list(column))
+            if fitted is not None:
+                return fitted
         if fitted is None:
             raise ExportError(
                 f"{_place(node)}: {node.target} uses the number {list(column)} at batch sizes "
                 f"{list(self.batches)}, neither a*B+c nor k/(a*B+c); compute it from the batch size "
-                "in one of these forms"
+                "in one of these forms, or divide a sum by one size after the other"
             )
         return Scalar(fitted)
+
+
+def _scalar(number):
+    return Scalar(number) if isinstance(number, (Affine, Reciprocal)) else number
 
 
 def _annotation(node) -> tuple:

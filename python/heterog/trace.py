@@ -87,6 +87,7 @@ class StepSpec:
     masters: Masters | None = None  # parameters are computed with in half precision
     exact: bool = False  # batch normalisation, by the statistics of the whole batch
     python: PythonState | None = None  # what the step reads of Python is watched
+    distances: list[bool] = field(default_factory=list)  # how each is computed (written_out.py)
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ def trace_once(call: TraceCall, recorder: Recorder, how: How) -> Trace:
     spec, batch = call.spec, call.batch
     symbolic = how.symbolic
     mode = FakeTensorMode(allow_non_fake_inputs=True) if symbolic is None else symbolic.mode
-    decisions = Decisions(mode, how.outcome, how.answers)
+    decisions = Decisions(mode, how.outcome, how.answers, spec.distances)
     slots: list[Slot] = []
     arguments: list[torch.Tensor] = []
 

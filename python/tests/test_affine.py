@@ -2,7 +2,7 @@
 
 import pytest
 
-from heterog.affine import fit_scalar, fit_size
+from heterog.affine import Product, fit_product, fit_scalar, fit_size
 from heterog.interpreter import evaluate
 
 BATCHES = (4, 6, 10)
@@ -60,3 +60,33 @@ def test_scalars(function, text):
 @pytest.mark.parametrize("function", [lambda b: b**0.5, lambda b: 1 / (b * b), lambda b: b**3.0])
 def test_scalars_of_other_forms(function):
     assert fit_scalar(BATCHES, [function(b) for b in BATCHES]) is None
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda b: b * b,
+        lambda b: 3 * b * (b - 1),
+        lambda b: b * (2 * b + 5),
+        lambda b: (b - 1) ** 2,
+        lambda b: 1 / (b * b),
+        lambda b: 0.1 / (b * (b - 1)),
+        lambda b: 2 / (b - 1) ** 2,
+        lambda b: (b - 1) / b,
+    ],
+)
+def test_products(function):
+    """What sums over pairs are divided by: whole where the number is, and the same elsewhere."""
+    values = [function(b) for b in BATCHES]
+    fitted = fit_product(BATCHES, values)
+    assert isinstance(fitted, Product)
+    for batch in (2, 7, 131):
+        assert fitted.at(batch) == pytest.approx(function(batch), rel=1e-14)
+        assert isinstance(fitted.at(batch), int) == isinstance(values[0], int)
+
+
+@pytest.mark.parametrize(
+    "function", [lambda b: b**3, lambda b: b**0.5, lambda b: min(b, 6) * b, lambda b: 1 / b**3]
+)
+def test_numbers_that_are_no_products(function):
+    assert fit_product(BATCHES, [function(b) for b in BATCHES]) is None

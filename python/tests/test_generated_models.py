@@ -61,6 +61,26 @@ def buffer(line: str, value: str = "torch.zeros(())") -> dict:
     return {"lines": ["h = self.layer(x)", line], "loss": LOSS, "init": init}
 
 
+def pairs(loss: str) -> dict:
+    """A loss of `h`, with a row for every sample of the batch."""
+    return {"lines": ["h = self.layer(x)"], "loss": loss, "init": LAYER}
+
+
+def queue(*lines: str) -> dict:
+    """Lines that put `keys` into a queue of 24, whose old keys are compared with."""
+    init = (
+        *LAYER, "self.register_buffer('queue', torch.randn(24, 3))",
+        "self.register_buffer('at', torch.zeros((), dtype=torch.long))",
+    )  # fmt: skip
+    before = ["h = self.layer(x)", "keys, old = h.detach(), self.queue.clone().detach()"]
+    after = ["h = h @ old.t()"]
+    return {"lines": [*before, *lines, *after], "loss": "(h ** 2).mean()", "init": init}
+
+
+def kernel(a: str, b: str) -> str:
+    return f"({a}[:, None] - {b}[None]).pow(2).sum(-1).neg().exp()"
+
+
 # Each was trained wrongly, or ended in something that is no refusal.
 FINDS = {
     "rows backwards": rows("h[torch.arange(B - 1, -1, -1)]"),
@@ -106,11 +126,56 @@ FINDS = {
         "lines": ["h = self.layer(x)"], "loss": LOSS, "init": LAYER,
         "setup": ("model.layer.weight.register_hook(lambda g: 2 * g)",),
     },
+    "a mean over pairs": pairs("(h[:, None] - h[None]).pow(2).mean()"),
+    "a mean over pairs of two": pairs("(h[:, None] - h[None]).pow(2).sum() / (len(h) * (len(h) - 1))"),
+    "a pairwise ranking loss": pairs(
+        "F.softplus(h[None, :, 0] - h[:, None, 0]).mul(x[:, None, 0] > x[None, :, 0]).mean()"
+    ),
+    "a maximum mean discrepancy": pairs(
+        f"({kernel('h', 'h')}.sum() - len(h)) * (1 / (len(h) * (len(h) - 1)))"
+        f" - 2 * {kernel('h', 'x[:, :3]')}.mean()"
+    ),
+    "an independence criterion": pairs("((h @ h.t()) * (x @ x.t())).sum() / (len(h) - 1) ** 2"),
+    "a loss of all similarities": pairs("F.mse_loss(h @ h.t(), x @ x.t())"),
+    "a loss of alignments": {
+        "lines": ["h = self.layer(x).log_softmax(2).movedim(1, 0)"],
+        "loss": "F.ctc_loss(h, y, times, lengths)", "init": LAYER,
+        "inputs": {
+            "x": "torch.randn(batch, 6, 4)", "y": "torch.randint(1, 3, (batch, 2))",
+            "times": "torch.randint(5, 7, (batch,))", "lengths": "torch.randint(0, 3, (batch,))",
+        },
+    },
+    "a queue of keys": queue(
+        "self.queue.index_copy_(0, (self.at + torch.arange(B)) % 24, keys)",
+        "self.at.add_(B).remainder_(24)",
+    ),
+    "a queue that is joined anew": queue("self.queue = torch.cat([keys, self.queue[:-B]])"),
+    "a queue that is joined at its end": queue("self.queue = torch.cat([self.queue[B:], keys])"),
+    "a queue that is shifted": queue(
+        "self.queue[B:] = self.queue[:-B].clone()", "self.queue[:B] = keys"
+    ),
+    "a queue that is shifted back": queue(
+        "self.queue[:-B] = self.queue[B:].clone()", "self.queue[-B:] = keys"
+    ),
+    "a queue that is cut": queue("self.queue.copy_(torch.cat([keys, self.queue])[:24])"),
+    "a queue that is doubled but for B rows": queue("self.queue[:-B] *= 2"),
+    "an encoder that follows": {
+        "lines": [
+            "with torch.no_grad():",
+            "    for own, other in zip(self.layer.parameters(), self.other.parameters()):",
+            "        other.data = other.data * 0.9 + own.data * 0.1",
+            "h = self.layer(x) - self.other(x)",
+        ],
+        "loss": "(h ** 2).mean()", "init": (*LAYER, "self.other = nn.Linear(4, 3)"),
+        "setup": ("model.other.requires_grad_(False)",),
+    },
     "a branch on B": rows("h * 2 if B % 2 else h"),
     "the smaller of B and 3": rows("h * min(B, 3)"),
 }  # fmt: skip
 # What is done by refusing it, with a line that says why.
-REFUSED = {"a norm that the forward pass keeps", "a branch on B"}
+REFUSED = {
+    "a norm that the forward pass keeps", "a branch on B", "a queue that is doubled but for B rows"
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FINDS)

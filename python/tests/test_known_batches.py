@@ -69,6 +69,8 @@ def test_where_a_graph_is_said_to_hold_it_is_the_model(seed):
     [
         (torch.relu, {}, [[2, None]]),
         (lambda x: x / len(x), {}, [[2, None]]),
+        (lambda x: (x @ x.t()).sum() / (len(x) * (len(x) - 1)), {}, [[2, None]]),
+        (lambda x: (x @ x.t()).sum() / (len(x) * min(len(x), 100)), {}, [[2, 100]]),
         (lambda x: x * 2 if len(x) > 100 else x, {}, [[2, 100]]),
         (lambda x: x * 2 if x.shape[0] > 100 else x, {"batches": (101, 102, 200)}, [[101, None]]),
         (lambda x: x * 2 if x.shape[0] == 9 else x, {}, [[2, 8], [10, None]]),

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <type_traits>
@@ -26,6 +27,7 @@ constexpr std::size_t kMaxOps = std::size_t{1} << 20;
 constexpr std::size_t kMaxTensors = std::size_t{1} << 20;
 constexpr std::size_t kMaxValues = std::size_t{1} << 21;
 constexpr std::size_t kMaxRank = 64;  // as in PyTorch
+constexpr double kMaxValue = 0x1p53;  // up to here, a double holds every whole number
 constexpr std::int64_t kMaxId = (std::int64_t{1} << 32) - 2;
 
 // One file being read. Thousands of small objects: fields are compared by hand and paths are only
@@ -201,6 +203,7 @@ class Reader {
     GraphBuilder::TensorSpec spec;
     bool name = false, role = false, dtype = false, shape = false;
     std::optional<std::vector<Affine>> strides;
+    const Json* values = nullptr;
     for (auto field = json.begin(); field != json.end(); ++field) {
       const std::string& key = field.key();
       if (key == "name") {
@@ -224,8 +227,8 @@ class Reader {
       } else if (key == "argument") {
         text(*field, key);  // for who feeds the step; plans do not depend on it
       } else if (key == "values") {
-        // For running a step from the file alone; plans do not depend on it.
         if (!field->is_object()) fail(key, "expected an object, found {}", found(*field));
+        values = &*field;
       } else {
         fail("",
              "unknown key \"{}\", expected one of name, role, dtype, shape, strides, argument, "
@@ -243,7 +246,40 @@ class Reader {
       }
       spec.channels_last = is_channels_last(spec.shape, *strides);
     }
+    if (values != nullptr && spec.role == TensorRole::kInput) spec.values = input_range(*values);
+    if (values != nullptr && spec.role == TensorRole::kBuffer) spec.values = buffer_range(*values);
     return spec;
+  }
+
+  // {"range": [low, high]}, or nothing.
+  std::optional<ValueRange> input_range(const Json& values) const {
+    const auto range = values.find("range");
+    if (range == values.end()) return std::nullopt;
+    if (range->is_array() && range->size() == 2 && (*range)[0].is_number() &&
+        (*range)[1].is_number()) {
+      const ValueRange result{(*range)[0].get<double>(), (*range)[1].get<double>()};
+      if (-kMaxValue <= result.low && result.low <= result.high && result.high <= kMaxValue) {
+        return result;
+      }
+    }
+    fail("values", "range: expected [low, high], numbers of at most 2^53, found {}", found(*range));
+  }
+
+  // What {"list": […]} or {"fill": v} span; nothing where they are no numbers.
+  static std::optional<ValueRange> buffer_range(const Json& values) {
+    std::optional<ValueRange> result;
+    const auto extend = [&](const Json& value) {
+      if (!value.is_number() || std::abs(value.get<double>()) > kMaxValue) return false;
+      const double number = value.get<double>();
+      if (!result) result = {number, number};
+      *result = {std::min(result->low, number), std::max(result->high, number)};
+      return true;
+    };
+    if (const auto list = values.find("list"); list != values.end() && list->is_array()) {
+      if (!std::ranges::all_of(*list, extend)) return std::nullopt;
+    }
+    if (const auto fill = values.find("fill"); fill != values.end()) extend(*fill);
+    return result;
   }
 
   GraphBuilder::OpSpec read_op(const Json& json) {

@@ -49,6 +49,7 @@ TensorId GraphBuilder::add_tensor(TensorSpec spec) {
   tensor.of = spec.of;
   tensor.replaces = spec.replaces;
   tensor.channels_last = spec.channels_last;
+  tensor.values = spec.values;
   for (const Affine& dim : spec.shape) tensor.has_batch |= !dim.constant();
   return graph_.tensors_.push_back(std::move(tensor));
 }

@@ -18,6 +18,13 @@
 
 namespace heterog::graph {
 
+// Between which values, both included, the elements of a tensor lie.
+struct ValueRange {
+  double low = 0;
+  double high = 0;
+  friend bool operator==(const ValueRange&, const ValueRange&) = default;
+};
+
 struct Tensor {
   std::string name;
   DType dtype = DType::kFloat32;
@@ -28,6 +35,9 @@ struct Tensor {
   bool has_batch = false;  // some dimension depends on B
   // Its channels (dimension 1 of 4 or 5) lie next to one another in memory: NHWC, NDHWC.
   bool channels_last = false;
+  // Inputs and buffers, as far as was seen when the step was traced: what random values keep to.
+  // Plans do not depend on it, nor does the hash.
+  std::optional<ValueRange> values;
 };
 
 struct Op {
@@ -138,6 +148,7 @@ class GraphBuilder {
     TensorId of = {};
     TensorId replaces = {};
     bool channels_last = false;
+    std::optional<ValueRange> values = {};
   };
   struct OpSpec {
     std::string name;

@@ -133,6 +133,34 @@ TEST(GraphIo, ReadsWhatMayBeInTf32) {
             "f.json: tf32[1]: expected \"products\" or \"convolutions\", not \"softmax\"");
 }
 
+TEST(GraphIo, ReadsBetweenWhichValuesInputsAndBuffersLie) {
+  const auto read = [](const char* role, const Json& values) {
+    Json json = parse_json(kText, "f.json");
+    json["tensors"][0]["role"] = role;
+    json["tensors"][0]["shape"] = {2};
+    json["tensors"][0].erase("strides");
+    json["tensors"][0]["values"] = values;
+    const ModelGraph graph = parse_graph(json.dump(), "f.json");
+    return graph.tensor(TensorId(0)).values;
+  };
+  EXPECT_EQ(read("input", {{"range", {0, 9}}}), (ValueRange{0, 9}));
+  EXPECT_EQ(read("input", {{"range", {0.5, 0.5}}, {"also", {-100}}}), (ValueRange{0.5, 0.5}));
+  EXPECT_EQ(read("input", {{"also", {-1}}}), std::nullopt);
+  EXPECT_EQ(read("buffer", {{"fill", 3}}), (ValueRange{3, 3}));
+  EXPECT_EQ(read("buffer", {{"list", {2, -1.5, 4}}}), (ValueRange{-1.5, 4}));
+  EXPECT_EQ(read("buffer", {{"list", {2, ":inf"}}}), std::nullopt);
+  EXPECT_EQ(read("buffer", {{"list", {true, false}}}), std::nullopt);
+  EXPECT_EQ(read("buffer", {{"start", 0}, {"step", 1}}), std::nullopt);
+  EXPECT_EQ(read("buffer", {{"file", "constants"}}), std::nullopt);
+  for (const Json& wrong : {Json{9, 0}, Json{0}, Json{0, ":inf"}, Json{0, 1e300}, Json("0")}) {
+    EXPECT_THAT(error_of([&](Json& json) { json["tensors"][0]["values"]["range"] = wrong; }),
+                HasSubstr("tensors[0].values: range: expected [low, high]"));
+  }
+  Json json = parse_json(kText, "f.json");
+  json["tensors"][0]["values"] = {{"range", {0, 9}}};
+  EXPECT_EQ(parse_graph(json.dump(), "f.json").hash(), parse_graph(kText, "f.json").hash());
+}
+
 TEST(GraphIo, AnInputMaySayWhatItsArgumentIsCalled) {
   EXPECT_EQ(error_of([](Json& json) { json["tensors"][0]["argument"] = "t"; }), "no error");
   EXPECT_THAT(error_of([](Json& json) { json["tensors"][0]["argument"] = 3; }),

@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "operators/facts.h"
@@ -47,6 +48,35 @@ bool takes_some(std::string_view type) {
   return is_one_of(plain_name(type), {"slice", "select", "constant_pad_nd"});
 }
 
+// Whether a condition compares one of the tensors, views of them and other conditions included.
+bool compares_one_of(const graph::ModelGraph& graph, TensorId condition,
+                     const std::set<TensorId>& tensors) {
+  std::set<TensorId> seen;
+  std::vector<TensorId> open = {condition};
+  while (!open.empty()) {
+    const TensorId tensor = open.back();
+    open.pop_back();
+    if (tensors.contains(tensor)) return true;
+    const OpId producer = graph.tensor(tensor).producer;
+    if (!producer.valid()) continue;
+    if (graph.tensor(tensor).dtype != DType::kBool && !graph.facts(producer).same_elements)
+      continue;
+    for (TensorId input : graph.inputs(producer)) {
+      if (seen.insert(input).second) open.push_back(input);
+    }
+  }
+  return false;
+}
+
+// Whether an operator that chooses keeps the label that is left out: it chooses by something else
+// than the label, such as a mask of its own.
+bool keeps_left_out(const graph::ModelGraph& graph, OpId op, const std::set<TensorId>& labels) {
+  const std::string_view name = plain_name(graph.type_name(op));
+  const auto inputs = graph.inputs(op);
+  if (name == "where") return !compares_one_of(graph, inputs[0], labels);
+  return name == "masked_fill" && !compares_one_of(graph, inputs[1], labels);
+}
+
 Meaning meaning_of(const graph::ModelGraph& graph, TensorId id) {
   std::int64_t rows = 0, classes = 0;
   bool of_losses_alone = true;
@@ -68,7 +98,8 @@ Meaning meaning_of(const graph::ModelGraph& graph, TensorId id) {
         ignored = graph.args(op)[4].integer.c;
       } else if (facts.same_elements || takes_some(graph.type_name(op))) {
         open.push_back(graph.outputs(op)[0]);
-      } else if (!knows_left_out(graph.type_name(op))) {
+      } else if (facts.family != operators::Family::kIndexedLossBackward &&
+                 (!knows_left_out(graph.type_name(op)) || keeps_left_out(graph, op, seen))) {
         of_losses_alone = false;
       }
     }
@@ -85,14 +116,31 @@ at::Tensor integers(const graph::ModelGraph& graph, TensorId id, std::vector<std
     if (sizes.empty()) return at::ones(sizes, type);
     return at::arange(sizes.back(), type).remainder(meaning.end).expand(sizes).contiguous();
   }
-  at::Tensor result = at::randint(meaning.end, sizes, type);
+  std::int64_t low = 0, end = meaning.end;
+  if (const std::optional<graph::ValueRange> seen = graph.tensor(id).values) {
+    low = static_cast<std::int64_t>(std::ceil(seen->low));
+    end = std::max(static_cast<std::int64_t>(std::floor(seen->high)) + 1, low + 1);
+  }
+  at::Tensor result = at::randint(low, end, sizes, at::kLong).to(type);
   // Zeros mark padding, in tokens and masks: no sequence is all padding.
-  if (sizes.size() >= 2 && meaning.end > 1) result.select(1, 0).fill_(1);
+  if (sizes.size() >= 2 && low <= 0 && end > 1) result.select(1, 0).fill_(1);
   if (meaning.ignored) {
     const at::Tensor left_out = at::rand(sizes) < 0.2;
     result = at::where(left_out, at::full_like(result, *meaning.ignored), result);
   }
   return result;
+}
+
+// Between what was seen. A buffer that was seen with one value that is not 0 is near it.
+std::optional<at::Tensor> between(const graph::Tensor& tensor,
+                                  const std::vector<std::int64_t>& sizes, at::ScalarType type) {
+  if (!tensor.values) return std::nullopt;
+  auto [low, high] = *tensor.values;
+  if (tensor.role == TensorRole::kBuffer && low == high) {
+    if (low == 0) return std::nullopt;
+    std::tie(low, high) = std::minmax(0.5 * low, 1.5 * low);
+  }
+  return at::rand(sizes, type) * (high - low) + low;
 }
 
 at::Tensor parameter(std::string_view name, const std::vector<std::int64_t>& sizes,
@@ -132,9 +180,16 @@ at::Tensor random_source(const graph::ModelGraph& graph, TensorId id, std::int64
   if (tensor.dtype == DType::kBool) {
     // A mask of what may not be seen: in a square one, what comes later.
     if (sizes.size() == 2 && sizes[0] == sizes[1]) return at::ones(sizes).triu(1).to(at::kBool);
-    return at::rand(sizes) < 0.5;
+    at::Tensor mask = at::rand(sizes) < 0.5;
+    // Whichever of the two it marks, no row is without it.
+    if (sizes.size() >= 2 && sizes.back() >= 2) {
+      mask.select(-1, 0).fill_(true);
+      mask.select(-1, 1).fill_(false);
+    }
+    return mask;
   }
   if (!at::isFloatingType(type)) return integers(graph, id, sizes, type);
+  if (const std::optional<at::Tensor> seen = between(tensor, sizes, type)) return *seen;
   switch (tensor.role) {
     case TensorRole::kParameter:
       return parameter(tensor.name, sizes, type);

@@ -15,9 +15,9 @@ namespace heterog::runtime {
 // "momentum", or "step", its number from 1.
 bool is_setting(const graph::ModelGraph& graph, TensorId id, std::string_view name);
 
-// A plausible value at `samples` samples: weights scaled by their fan-in, rows and labels in the
-// range that their readers have, masks that leave something to see. Uses ATen's default generator:
-// seed it first.
+// A plausible value at `samples` samples: weights scaled by their fan-in, data in the range that
+// was seen when the step was traced, else rows and labels in the range that their readers have,
+// masks that leave something to see. Uses ATen's default generator: seed it first.
 at::Tensor random_source(const graph::ModelGraph& graph, TensorId id, std::int64_t samples,
                          Floats floats);
 
