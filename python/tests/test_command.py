@@ -1,5 +1,6 @@
 """The command `heterog` of the wheel, and which PyTorch what runs with."""
 
+import ast
 import importlib.metadata
 import os
 import re
@@ -151,3 +152,18 @@ def test_everything_that_is_named_is_there():
     assert set(heterog.__all__) <= set(dir(heterog))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         heterog.nothing  # noqa: B018
+    # What type checkers are told is what is loaded.
+    tree = ast.parse(Path(heterog.__file__).read_text(encoding="utf-8"))
+    told = {
+        alias.name: node.module
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.name in heterog.__all__
+    }
+    assert told == {name: f"heterog.{home}" for name, home in heterog._HOME.items()}
+
+
+def test_submodules_are_attributes_of_the_package():
+    code = "import heterog; assert heterog.checkpoint.load_checkpoint and heterog.export.main"
+    subprocess.run([sys.executable, "-c", code], check=True)
