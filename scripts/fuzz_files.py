@@ -365,7 +365,7 @@ def make_base(program: str, base: Path) -> None:
     problem = f"--graph {TINY} --cluster {CLUSTER}"
     run(f"plan {problem} --batch 8 --planner ev-ar --out {base}/plan.json")
     run(f"plan {problem} --batch 8 --planner random --evaluations 20 --out {base}/plan2.json")
-    run(f"profile --graph {TINY} --slices 1,4 --repeat 1 --out {base}/profile.json")
+    run(f"profile --graph {TINY} --slices 1,4 --repeat 1 --force --out {base}/profile.json")
     run(f"run {problem} --plan {base}/plan.json --steps 2 --in-threads "
         f"--trace {base}/trace --checkpoint {base}/run.safetensors")
     config = {"graphs": [{"graph": TINY, "batches": [8]}], "clusters": [CLUSTER], "steps": 2,
@@ -397,7 +397,7 @@ def kinds(base: Path) -> list[Kind]:
             "plan --graph {file} --cluster " + CLUSTER + " --batch 9 --planner ev-ar --out {out}/p "
             "&& run --graph {file} --cluster " + CLUSTER + " --plan {out}/p --steps 1 --in-threads",
             "verify --graph {file} --cluster " + CLUSTER + " --batch 8 --planner ev-ar --steps 1",
-            "profile --graph {file} --slices 1,2 --repeat 1 --limit 5 --out {out}/p",
+            "profile --graph {file} --slices 1,2 --repeat 1 --limit 5 --force --out {out}/p",
         ]),
         Kind("cluster", [base / f"clusters/{name}.json" for name in ("local", "office", "served")],
              damage_text, [planned.replace("{cluster}", "{file}").replace("ev-ar", "ev-ps")],
