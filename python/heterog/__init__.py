@@ -110,7 +110,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'heterog' has no attribute '{name}'")
     try:
         module = importlib.import_module(f"heterog.{_HOME.get(name, name)}")
-    except ImportError as error:
+    except (ImportError, AttributeError) as error:
         raise_if_too_old(error)
         raise
     value = getattr(module, name) if name in _HOME else module

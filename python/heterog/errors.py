@@ -76,7 +76,7 @@ def _code_of(kind: type[HeterogError]) -> int:
     return 2
 
 
-def raise_if_too_old(cause: ImportError) -> None:
+def raise_if_too_old(cause: Exception) -> None:
     """Something could not be imported: if PyTorch is older than what needs it, that is why."""
     import torch
 

@@ -145,6 +145,13 @@ def test_an_old_torch_is_named_where_the_exporter_does_not_run(monkeypatch):
     with pytest.raises(heterog.InputError, match=r"torch 2.4.1 is installed; .* needs torch 2.11"):
         heterog.plan  # noqa: B018
 
+    def without_buffers(_name):
+        raise AttributeError("module 'torch.nn' has no attribute 'Buffer'")
+
+    monkeypatch.setattr(heterog.importlib, "import_module", without_buffers)
+    with pytest.raises(heterog.InputError, match=r"torch 2.4.1 is installed; .* needs torch 2.11"):
+        heterog.plan  # noqa: B018
+
 
 def test_everything_that_is_named_is_there():
     for name in heterog.__all__:
