@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable
 
 import torch
-from torch.utils._pytree import tree_leaves
 
 from heterog.errors import HeterogError
 
@@ -190,9 +189,6 @@ def _away_class(mirror: Mirror, plain: type) -> type:
             args[0].__class__ = plain  # all that was lost of it is given anew
         else:
             mirror.look()
-            for one in tree_leaves((args, kwargs)):
-                if type(one) is cls:  # PyTorch made it of one that was away, with values of its own
-                    one.__class__ = plain
         # All arguments are what they were: nothing comes here again, unless another runner's are
         # among them.
         return func(*args, **(kwargs or {}))

@@ -3,7 +3,7 @@ process on the whole batches (docs/auto_shares.md).
 
     .venv/bin/python scripts/reproduce/weighed_losses.py [--only ddp accelerate …] [--out FOLDER]
 
-Three ranks at shares 5, 3, 1 of every batch, float64, SGD, 10 batches; the last is a rest of 6. Each
+Three ranks at shares 5, 3, 1 of every batch, float64, SGD, 11 batches; the last is a rest of 6. Each
 framework's ranks are started once, as its recipe in examples/uneven is. A number is the largest
 relative difference of a parameter at the end; "even" where the loss couples samples and even shares
 are kept. Needs examples/uneven/requirements.txt for all columns; what is not installed is left out.

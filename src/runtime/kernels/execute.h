@@ -38,11 +38,11 @@ struct ExecuteOptions {
   at::Device device = at::kCPU;  // of what the operator creates; its operands lie there already
 };
 
-// An operator of a graph with all its arguments but the tensors, ready to be called any number of
-// times, by any number of threads.
 // Results as the dispatcher leaves them, flat: undefined results are undefined tensors.
 std::vector<at::Tensor> flat_results(torch::jit::Stack results);
 
+// An operator of a graph with all its arguments but the tensors, ready to be called any number of
+// times, by any number of threads.
 class OperatorCall {
  public:
   // Where a tensor goes: an argument, or an item of one that is a list.

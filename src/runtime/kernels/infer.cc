@@ -190,9 +190,7 @@ class Walk {
     std::vector<at::Tensor> operands;
     for (TensorId id : graph_.inputs(op)) operands.push_back(values_[id]);
     try {
-      Results results = infer_results(graph_, op, operands, batch_);
-      if (results && draws_floats_of_any_type(op)) take_declared_floats(op, *results);
-      return results;
+      return infer_results(graph_, op, operands, batch_);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kInput) throw;
       refuse(op, operands, error.what());
@@ -211,15 +209,6 @@ class Walk {
            });
   }
 
-  void take_declared_floats(OpId op, std::vector<at::Tensor>& results) const {
-    const auto outputs = graph_.outputs(op);
-    for (std::size_t i = 0; i < std::min(outputs.size(), results.size()); ++i) {
-      if (!outputs[i].valid() || !results[i].is_floating_point()) continue;
-      const at::ScalarType type = scalar_type(graph_.tensor(outputs[i]).dtype, Floats::kOwn);
-      if (at::isFloatingType(type)) results[i] = without_memory(results[i].sizes(), type);
-    }
-  }
-
   [[noreturn]] void refuse(OpId op, std::span<const at::Tensor> operands,
                            const std::string& why) const {
     std::string types;
@@ -235,8 +224,15 @@ class Walk {
     if (results && results->size() != outputs.size()) check_count(op, results->size());
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       if (!outputs[i].valid()) continue;
-      if (results) compare(op, outputs[i], (*results)[i]);
-      values_[outputs[i]] = results ? (*results)[i] : declared(outputs[i]);
+      values_[outputs[i]] = declared(outputs[i]);
+      if (!results) continue;
+      at::Tensor result = (*results)[i];
+      if (result.defined() && draws_floats_of_any_type(op) && result.is_floating_point() &&
+          values_[outputs[i]].is_floating_point()) {
+        result = without_memory(result.sizes(), values_[outputs[i]].scalar_type());
+      }
+      compare(op, outputs[i], result);
+      values_[outputs[i]] = result;
     }
   }
 
