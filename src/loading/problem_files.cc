@@ -23,13 +23,19 @@ std::vector<cost::ProfileSource> load_profiles(const ProblemOptions& options,
   std::vector<cost::ProfileSource> profiles;
   for (const std::string& path : options.profiles) {
     profiles.push_back({cost::read_profile(path), path});
-    if (const std::string poor = cost::poor_fit(profiles.back().profile); !poor.empty()) {
+  }
+  cost::check_devices(profiles, cluster);
+  return profiles;
+}
+
+// Said of profiles that serve the graph: one that is refused is refused in one line.
+void warn_of_poor_fits(const std::vector<cost::ProfileSource>& profiles) {
+  for (const auto& [profile, path] : profiles) {
+    if (const std::string poor = cost::poor_fit(profile); !poor.empty()) {
       logger().warn("{}: measured on a busy machine ({}); predictions are as wrong",
                     printable(path, 400), poor);
     }
   }
-  cost::check_devices(profiles, cluster);
-  return profiles;
 }
 
 }  // namespace
@@ -51,7 +57,9 @@ LoadedProblem load_problem_file(const ProblemOptions& options) {
   runtime::check_results(*graph, runtime::checked_batches(options.batch, file.known.smallest()),
                          options.graph);
   const cost::CalibratedModel analytic;
-  const cost::ProfiledModel model(*graph, load_profiles(options, *cluster), analytic);
+  const std::vector<cost::ProfileSource> profiles = load_profiles(options, *cluster);
+  const cost::ProfiledModel model(*graph, profiles, analytic);
+  warn_of_poor_fits(profiles);
   auto problem = cost::make_problem(std::move(graph), std::move(cluster), model, options.batch,
                                     {.max_groups = options.max_groups});
   logger().info("{}: {} ops in {} groups, {} parameters", printable(options.graph, 400),
