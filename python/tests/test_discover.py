@@ -314,6 +314,13 @@ def test_what_the_system_says_of_cards():
     assert network.nics_of({"interfaces": wires, "infiniband": [port | {"state": "1: DOWN"}]}, "s")[0].name == "eth0"
 
 
+def test_a_card_of_an_endless_name_is_one_short_line(tmp_path, capsys):
+    (tmp_path / "smi.xml").write_text(text("2-rtx-a5000.xml").replace("RTX A5000", "RTX " + "9" * 4000, 1))
+    said = refused(capsys, "--smi-xml", tmp_path / "smi.xml")
+    assert "product_name is 'NVIDIA RTX 999" in said and "of over 100 characters" in said
+    assert said.count("\n") == 1 and len(said) < 400
+
+
 def test_unknown_cards_and_mixed_up_outputs_are_refused(tmp_path, capsys):
     assert "--card 'Nothing-1:" in refused(capsys, "--gpus", "NVIDIA Nothing 1:2")
     assert "no card" not in refused(capsys, "--topo", OUTPUTS / "4-a10g.topo.txt")

@@ -196,6 +196,15 @@ def test_places_of_ranks(monkeypatch):
     assert hosts.own_rank() is None
 
 
+def test_one_rank_of_each_host_speaks_for_it(monkeypatch):
+    said = {"host": "a", "boot": "b"}
+    monkeypatch.setattr(hosts, "identity", lambda: said)
+    monkeypatch.setattr(hosts, "exchange", lambda text, own: [text, json.dumps(said)])
+    with pytest.raises(HeterogError, match="'a': none of its ranks has LOCAL_RANK 0") as wrong:
+        hosts.ask_ranks(hosts.Rank(1, 1, 2))
+    assert wrong.value.code == 2
+
+
 def test_timed_links_become_figures(tmp_path):
     # A tree of eight: launch and six hops. 65 = launch + 6 · latency, 15 = launch + latency.
     eight = measure._wire(measure.Group(8, 5e9, 65e-6, 15e-6), cuda=True, source="x")

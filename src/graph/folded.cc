@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -163,6 +164,44 @@ std::vector<UpdateChain> make_chains(const ModelGraph& graph, const Homes& homes
   return result;
 }
 
+// Ops whose results only their own slice has, or that write over what stays, are none of them.
+std::vector<ParameterOp> find_parameter_ops(const ModelGraph& graph, const SplitAnalysis& splits,
+                                            const FoldedGraph& folded) {
+  IdVector<OpId, std::uint8_t> found(graph.op_count(), 0);
+  const auto of_parameters = [&](const Read& read) {
+    return read.producer.valid() ? found[read.producer] != 0
+                                 : graph.tensor(read.base).role == TensorRole::kParameter;
+  };
+  const auto for_every_sample = [&](TensorId out) {
+    return !out.valid() ||
+           (splits.rules[out].kind == SplitKind::kSame && !graph.tensor(out).replaces.valid());
+  };
+  for (OpId op : folded.ops) {
+    const std::span<const Read> reads = folded.reads[op];
+    found[op] = graph.op(op).phase == Phase::kForward && !reads.empty() &&
+                std::ranges::all_of(reads, of_parameters) &&
+                std::ranges::all_of(graph.outputs(op), for_every_sample);
+  }
+  std::vector<std::pair<OpId, OpId>> readers;
+  for (OpId op : folded.ops) {
+    for (const Read& read : folded.reads[op]) {
+      if (!read.producer.valid() || !found[read.producer]) continue;
+      readers.emplace_back(read.producer, op);
+    }
+  }
+  std::ranges::sort(readers);
+  std::vector<ParameterOp> ops;
+  for (const auto& [producer, reader] : readers) {
+    if (graph.op(reader).phase == Phase::kUpdate) continue;
+    if (ops.empty() || ops.back().op != producer) ops.push_back({producer, {}});
+    if (ops.back().readers.empty() || ops.back().readers.back() != reader) {
+      ops.back().readers.push_back(reader);
+    }
+  }
+  std::ranges::reverse(ops);
+  return ops;
+}
+
 std::vector<TensorId> find_read_elsewhere(const ModelGraph& graph, const FoldedGraph& folded,
                                           const Homes& homes) {
   std::vector<TensorId> found;
@@ -230,6 +269,7 @@ FoldedGraph fold_aliases(const ModelGraph& graph, const SplitAnalysis& splits) {
     folded.reads.push_row(reads);
   }
   folded.parameter_readers = Csr<TensorId, OpId>::from_pairs(graph.tensor_count(), readers);
+  folded.parameter_ops = find_parameter_ops(graph, splits, folded);
   folded.chains = make_chains(graph, homes, folded.reads);
   find_forms(graph, folded.chains);
   folded.read_elsewhere = find_read_elsewhere(graph, folded, homes);

@@ -44,6 +44,13 @@ struct UpdateChain {
   }
 };
 
+// A forward op that makes of parameters alone what every sample reads: a copy of a weight in half
+// precision, say.
+struct ParameterOp {
+  OpId op;
+  std::vector<OpId> readers;  // forward and backward ops, ascending
+};
+
 struct FoldedGraph {
   // Ops that become tasks of their own: all but the aliases that can be sliced and the members of
   // update chains. Ascending.
@@ -56,6 +63,8 @@ struct FoldedGraph {
   IdVector<OpId, TensorId> home;
   // Forward and backward ops that read a parameter, ascending; empty for other tensors.
   Csr<TensorId, OpId> parameter_readers;
+  // Descending, so that a reader that is one of them comes before what it reads.
+  std::vector<ParameterOp> parameter_ops;
   // The op that makes the next value of a parameter, or of anything else that stays; invalid if it
   // is never updated.
   IdVector<TensorId, OpId> updater;

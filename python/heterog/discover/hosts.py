@@ -167,7 +167,7 @@ def ask_ranks(own: Rank) -> RankMachines:
     for (host, _), entries in by_host.items():
         rank, whole = next(((rank, entry) for rank, entry in entries if "format" in entry), (0, None))
         if whole is None:
-            raise HeterogError(f"{shown(host)}: none of its ranks is the first of its host", 1)
+            raise HeterogError(f"{shown(host)}: none of its ranks has LOCAL_RANK 0; one of each host has it")
         source = f"rank {rank} on {host}"
         visible = whole.get("visible")
         found.machines.append(machine_of(whole, source))

@@ -9,6 +9,7 @@ from heterog.reading import parse_xml
 from heterog.values import shown, whole_in
 
 _MIB = 1 << 20
+_LONGEST_NAME = 100  # more than twice as long as any card's
 _MOST = 1 << 30  # a pebibyte in MiB: no cluster file takes more
 
 
@@ -22,6 +23,8 @@ def _gpu(entry: ElementTree.Element, source: str) -> Gpu:
     name = (entry.findtext("product_name") or "").strip()
     if not name:
         raise HeterogError(f"{source}: GPU {shown(entry.get('id', '?'))} has no product_name")
+    if len(name) > _LONGEST_NAME:
+        raise HeterogError(f"{source}: product_name is {shown(name)}, of over {_LONGEST_NAME} characters")
     link = entry.find("pci/pci_gpu_link_info")
     # An idle card runs its link at the first generation, so that the current one says nothing. What
     # the slot can do newer drivers say; older ones have it in max_link_gen already.

@@ -36,7 +36,8 @@ bool is_forward(const cost::Problem& problem, OpId op) {
   return problem.graph->op(op).phase == Phase::kForward;
 }
 
-// Of each forward op, in order: what is made by it or before and read after it.
+// Of each forward op, in order: what is made by it or before and read after it, but for what is
+// made of parameters alone, which every stage makes for itself.
 std::vector<Line> crossing(const cost::Problem& problem, const std::vector<OpId>& forward) {
   IdVector<OpId, std::uint32_t> position(problem.graph->op_count(), 0);
   for (std::size_t i = 0; i < forward.size(); ++i) {
@@ -49,8 +50,11 @@ std::vector<Line> crossing(const cost::Problem& problem, const std::vector<OpId>
       last_read[read.base] = std::max(last_read[read.base], position[op]);
     }
   }
+  IdVector<OpId, std::uint8_t> stays(problem.graph->op_count(), 0);
+  for (const graph::ParameterOp& made : problem.folded->parameter_ops) stays[made.op] = 1;
   std::vector<Line> change(forward.size() + 1);
   for (OpId op : forward) {
+    if (stays[op]) continue;
     for (TensorId out : problem.graph->outputs(op)) {
       if (!out.valid() || last_read[out] <= position[op]) continue;
       const Line bytes = bytes_of(*problem.graph, out);
