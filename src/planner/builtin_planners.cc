@@ -8,6 +8,7 @@
 #include "planner/exact.h"
 #include "planner/local_search.h"
 #include "planner/pipeline/pipelines.h"
+#include "planner/placement/placement_planners.h"
 #include "planner/portfolio.h"
 #include "planner/random_search.h"
 #include "planner/registry.h"
@@ -17,6 +18,7 @@ namespace heterog::planner {
 std::vector<PlannerEntry> builtin_planners(const MoveScorerSource& scorers) {
   std::vector<PlannerEntry> entries = baseline_entries();
   std::ranges::move(pipeline_entries(), std::back_inserter(entries));
+  std::ranges::move(placement_entries(), std::back_inserter(entries));
   entries.push_back(random_search_entry());
   entries.push_back(local_search_entry(scorers));
   entries.push_back(annealing_entry(scorers));

@@ -1,0 +1,49 @@
+// Placements of single operators train as one device.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "cluster/cluster_io.h"
+#include "oracle/simulated_oracle.h"
+#include "planner/registry.h"
+#include "runtime/check/verify.h"
+#include "runtime/jobs.h"
+
+namespace heterog::runtime {
+namespace {
+
+class Placements : public testing::TestWithParam<const char*> {};
+
+TEST_P(Placements, TrainAsOneDevice) {
+  const auto cluster = std::make_shared<const cluster::Cluster>(
+      cluster::load_cluster("configs/clusters/heterog-4gpu.json"));
+  const std::shared_ptr<const cost::Problem> problem =
+      cost::make_problem(std::make_shared<const graph::ModelGraph>(
+                             graph::read_graph("models/" + std::string(GetParam()) + ".json.gz")),
+                         cluster, cost::CalibratedModel(), 17);
+  const planner::Registry registry(planner::builtin_planners());
+  ThreadPool pool(1);
+  for (const char* request : {"fastt-dpos:backward=anywhere", "m-topo", "m-etf:backward=anywhere",
+                              "dfs-topo", "order-place", "celeritas:backward=anywhere"}) {
+    SCOPED_TRACE(request);
+    oracle::SimulatedOracle oracle(*problem, pool);
+    planner::PlannerContext context{.oracle = oracle};
+    const auto found = registry.make(request, *cluster)->plan(context);
+    const TestJob test = make_test_job(problem, found.strategy);
+    EXPECT_LE(verify(test.job, test.plan, {.steps = 2}).worst_relative(), 1e-10);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Placements,
+                         testing::Values("bert_large24-tiny", "gnmt4-tiny", "resnet50-tiny",
+                                         "transformer6-tiny", "ncf-tiny", "lstm_lm-tiny",
+                                         "xlnet_large24-tiny"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace heterog::runtime
