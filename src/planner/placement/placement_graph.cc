@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "compiler/layout.h"
 
 namespace heterog::planner {
 namespace {
@@ -80,7 +79,9 @@ class Maker {
     for (OpId op : folded.ops) nodes.push_back({op, {op}});
     for (const graph::UpdateChain& chain : folded.chains) {
       std::vector<OpId> ops = chain.ops;
-      const OpId names = compiler::update_op(problem_, chain);
+      // By which the compiler names the update (compiler::OpPriority).
+      const OpId updater = folded.updater[chain.parameter];
+      const OpId names = updater.valid() ? updater : chain.ops.back();
       std::erase(ops, names);
       ops.push_back(names);
       nodes.push_back({chain.ops.back(), std::move(ops)});
