@@ -125,10 +125,11 @@ void lay_out_forward_and_backward(const cost::Problem& problem,
   }
 }
 
-std::vector<DeviceId> devices_of(const Layout& layout, std::span<const OpId> ops) {
+std::vector<DeviceId> reader_devices(const cost::Problem& problem, const Layout& layout,
+                                     TensorId parameter) {
   std::vector<DeviceId> devices;
   LayoutId last;
-  for (OpId op : ops) {
+  for (OpId op : problem.folded->parameter_readers[parameter]) {
     if (layout.of_op[op] == last) continue;
     last = layout.of_op[op];
     for (const Slice& slice : layout.op_slices(op)) devices.push_back(slice.device);
@@ -136,24 +137,6 @@ std::vector<DeviceId> devices_of(const Layout& layout, std::span<const OpId> ops
   std::sort(devices.begin(), devices.end());
   devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
   return devices;
-}
-
-LayoutId whole_on(const cost::Problem& problem, std::span<const DeviceId> devices,
-                  LayoutPool& pool) {
-  std::vector<Slice> slices;
-  for (DeviceId device : devices) slices.push_back({device, 0, problem.batch});
-  return pool.intern(std::move(slices));
-}
-
-// What is made of parameters alone is made where it is read. It would travel otherwise; so each
-// device has the parameter, as it has one that two layers read themselves.
-void lay_out_parameter_ops(const cost::Problem& problem, Layout& layout, LayoutPool& pool) {
-  for (const graph::ParameterOp& made : problem.folded->parameter_ops) {
-    const std::vector<DeviceId> readers = devices_of(layout, made.readers);
-    if (readers != devices_of(layout, std::span(&made.op, 1))) {
-      layout.of_op[made.op] = whole_on(problem, readers, pool);
-    }
-  }
 }
 
 void place_parameters(const cost::Problem& problem, const Strategy& strategy,
@@ -168,7 +151,7 @@ void place_parameters(const cost::Problem& problem, const Strategy& strategy,
     const auto readers = problem.folded->parameter_readers[parameter];
     if (!updater.valid() && readers.empty()) continue;  // nobody looks at it
     const UnitId unit = unit_of_op[updater.valid() ? updater : readers.front()];
-    home.replicas = devices_of(layout, readers);
+    home.replicas = reader_devices(problem, layout, parameter);
     if (home.replicas.empty()) {
       home.replicas = {layout.slices[units[unit].whole].front().device};
     }
@@ -191,9 +174,14 @@ void place_parameters(const cost::Problem& problem, const Strategy& strategy,
 // single parameter runs on its unit's devices, whole on each.
 void lay_out_update(const cost::Problem& problem, const IdVector<OpId, UnitId>& unit_of_op,
                     const IdVector<UnitId, UnitLayout>& units, Layout& layout, LayoutPool& pool) {
+  const auto whole_on = [&](std::span<const DeviceId> devices) {
+    std::vector<Slice> slices;
+    for (DeviceId device : devices) slices.push_back({device, 0, problem.batch});
+    return pool.intern(std::move(slices));
+  };
   for (ParameterHome& home : layout.homes) {
-    const std::span<const DeviceId> server(&home.server, 1);
-    home.update = whole_on(problem, home.server.valid() ? server : home.replicas, pool);
+    home.update =
+        home.server.valid() ? whole_on(std::span(&home.server, 1)) : whole_on(home.replicas);
   }
   for (OpId op : problem.folded->ops) {
     if (problem.graph->op(op).phase != Phase::kUpdate) continue;
@@ -205,7 +193,7 @@ void lay_out_update(const cost::Problem& problem, const IdVector<OpId, UnitId>& 
       for (const Slice& slice : layout.slices[layout.merged[units[unit_of_op[op]].sliced]]) {
         devices.push_back(slice.device);
       }
-      layout.of_op[op] = whole_on(problem, devices, pool);
+      layout.of_op[op] = whole_on(devices);
     }
   }
 }
@@ -225,7 +213,6 @@ Layout lay_out(const cost::Problem& problem, const Strategy& strategy) {
   const IdVector<OpId, UnitId> unit_of_op = units_of_ops(problem, strategy);
   const auto units = unit_layouts(strategy, problem.batch, pool);
   lay_out_forward_and_backward(problem, unit_of_op, units, layout);
-  lay_out_parameter_ops(problem, layout, pool);
   place_parameters(problem, strategy, unit_of_op, units, layout);
   lay_out_update(problem, unit_of_op, units, layout, pool);
   return layout;

@@ -47,10 +47,9 @@ struct Layout {
 
 // Decisions 1 and 5. An op reads a value that only its own slice has (kLocal, kPartial) on the
 // slices of its producer, whatever its own unit says. An op that replaces what stays, or whose
-// results do not depend on the batch, runs once per device. One that makes of parameters alone what
-// every sample reads runs on every device that reads its result. A parameter lives on every device
-// that reads it. Throws an input error if an op would have to run once per device and reads what
-// several instances there keep for themselves.
+// results do not depend on the batch, runs once per device. A parameter lives on every device that
+// reads it. Throws an input error if an op would have to run once per device and reads what several
+// instances there keep for themselves.
 Layout lay_out(const cost::Problem& problem, const Strategy& strategy);
 
 // The op by which tasks of a parameter's update are named: the one that makes the parameter's next

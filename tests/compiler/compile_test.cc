@@ -250,40 +250,6 @@ TEST(Compile, SerialCollectivesShareOneResource) {
   }
 }
 
-// The table of words is also the output layer: its copy in half precision, which both ends read, is
-// made at both ends, as each stage of a pipeline does it elsewhere, and does not travel.
-TEST(Compile, WhatIsMadeOfParametersAloneIsMadeWhereItIsRead) {
-  const auto problem = toy_problem(graph::read_graph("tests/data/masters_bfloat16.json.gz"), 2, 4);
-  const graph::ModelGraph& graph = *problem->graph;
-  TensorId words;
-  for (TensorId parameter : graph.parameters()) {
-    if (graph.tensor(parameter).name == "words.weight") words = parameter;
-  }
-  ASSERT_TRUE(words.valid());
-  const auto casts = problem->folded->parameter_readers[words];
-  ASSERT_EQ(casts.size(), 1u);
-  const OpId cast = casts.front();
-  // The lookup alone is on the first device.
-  Strategy strategy;
-  for (std::size_t i = 0; i < 2; ++i) strategy.units.push_back(single_decision(d(i)));
-  for (OpId op : graph.op_ids()) {
-    const bool first = op == cast || graph.type_name(op) == "aten.embedding.default";
-    strategy.unit_of_op.push_back(UnitId(first ? 0 : 1));
-  }
-  const Plan plan = compile(*problem, strategy);
-  verify_plan(plan);
-  std::vector<DeviceId> made_on;
-  for (TaskId task : plan.task_ids()) {
-    if (plan.kind[task] == TaskKind::kCompute && plan.op[task] == cast) {
-      made_on.push_back(plan.device[task]);
-    }
-    if (plan.kind[task] == TaskKind::kTransfer) {
-      EXPECT_NE(graph.tensor(plan.tensor[task]).producer, cast);
-    }
-  }
-  EXPECT_THAT(made_on, testing::UnorderedElementsAre(d(0), d(1)));
-}
-
 // Random decisions on real graphs: plans verify themselves (checks are on in this build), are
 // simulated to the end, and come out the same twice.
 TEST(Compile, RandomStrategiesOnRealGraphs) {

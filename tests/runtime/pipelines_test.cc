@@ -6,6 +6,7 @@
 
 #include "cluster/cluster_io.h"
 #include "oracle/simulated_oracle.h"
+#include "planner/pipeline/stage_strategy.h"
 #include "planner/registry.h"
 #include "runtime/check/verify.h"
 #include "runtime/jobs.h"
@@ -46,6 +47,30 @@ TEST_P(Pipelines, TrainAsOneDevice) {
     EXPECT_GE(std::ranges::max(found.strategy.units, {}, entries).replicas.size(),
               static_cast<std::size_t>(micro_batches));
     const TestJob test = make_test_job(problem, found.strategy);
+    EXPECT_LE(verify(test.job, test.plan, {.steps = 2}).worst_relative(), 1e-10);
+  }
+}
+
+// Both ends of a pipeline make the half-precision copy of the table of words: its gradient is that
+// of one device.
+TEST(PipelinesOfHalfPrecision, BothEndsCopyWhatTheyShare) {
+  const auto cluster = std::make_shared<const cluster::Cluster>(
+      cluster::load_cluster("configs/clusters/fastt-4gpu.json"));
+  const std::shared_ptr<const cost::Problem> problem =
+      cost::make_problem(std::make_shared<const graph::ModelGraph>(
+                             graph::read_graph("tests/data/masters_bfloat16.json.gz")),
+                         cluster, cost::CalibratedModel(), 8);
+  const planner::Chain chain = planner::make_chain(*problem, 6);
+  planner::LayerTimes times(*problem, chain);
+  const planner::StageCosts costs(times, 2, false);
+  const planner::Pipelines pipelines = {
+      {{0, 3, {DeviceId(0), DeviceId(2)}}, {3, chain.layers.size(), {DeviceId(1), DeviceId(3)}}}};
+  for (const planner::Keeping keeping :
+       {planner::Keeping::kAsPriorities, planner::Keeping::kStrictly}) {
+    const compiler::Strategy strategy = planner::stage_strategy(
+        *problem, chain, costs, pipelines,
+        {.micro_batches = 2, .keeping = keeping, .copies = planner::Copies::kWhereRead});
+    const TestJob test = make_test_job(problem, strategy);
     EXPECT_LE(verify(test.job, test.plan, {.steps = 2}).worst_relative(), 1e-10);
   }
 }

@@ -17,27 +17,28 @@ using graph::Read;
 struct Line {
   double fixed = 0;
   double per_sample = 0;
+  double once = 0;  // of `fixed`, what does not come again with every micro-batch
   double at(double samples) const { return fixed + per_sample * samples; }
   Line& operator+=(const Line& other) {
     fixed += other.fixed;
     per_sample += other.per_sample;
+    once += other.once;
     return *this;
   }
-  Line operator-() const { return {-fixed, -per_sample}; }
+  Line operator-() const { return {-fixed, -per_sample, -once}; }
 };
 
 Line bytes_of(const graph::ModelGraph& graph, TensorId tensor) {
   const auto one = static_cast<double>(graph.bytes(tensor, 1));
   const double more = static_cast<double>(graph.bytes(tensor, 2)) - one;
-  return {one - more, more};
+  return {.fixed = one - more, .per_sample = more};
 }
 
 bool is_forward(const cost::Problem& problem, OpId op) {
   return problem.graph->op(op).phase == Phase::kForward;
 }
 
-// Of each forward op, in order: what is made by it or before and read after it, but for what is
-// made of parameters alone, which every stage makes for itself.
+// Of each forward op, in order: what is made by it or before and read after it.
 std::vector<Line> crossing(const cost::Problem& problem, const std::vector<OpId>& forward) {
   IdVector<OpId, std::uint32_t> position(problem.graph->op_count(), 0);
   for (std::size_t i = 0; i < forward.size(); ++i) {
@@ -50,14 +51,14 @@ std::vector<Line> crossing(const cost::Problem& problem, const std::vector<OpId>
       last_read[read.base] = std::max(last_read[read.base], position[op]);
     }
   }
-  IdVector<OpId, std::uint8_t> stays(problem.graph->op_count(), 0);
-  for (const graph::ParameterOp& made : problem.folded->parameter_ops) stays[made.op] = 1;
+  IdVector<OpId, std::uint8_t> of_parameters(problem.graph->op_count(), 0);
+  for (const graph::ParameterOp& made : problem.folded->parameter_ops) of_parameters[made.op] = 1;
   std::vector<Line> change(forward.size() + 1);
   for (OpId op : forward) {
-    if (stays[op]) continue;
     for (TensorId out : problem.graph->outputs(op)) {
       if (!out.valid() || last_read[out] <= position[op]) continue;
-      const Line bytes = bytes_of(*problem.graph, out);
+      Line bytes = bytes_of(*problem.graph, out);
+      if (of_parameters[op]) bytes.once = bytes.fixed;
       change[position[op]] += bytes;
       change[last_read[out]] += -bytes;
     }
@@ -168,7 +169,8 @@ Chain make_chain(const cost::Problem& problem, std::size_t layers) {
 
   const std::vector<Line> crosses = crossing(problem, forward);
   for (std::size_t i = 0; i < ends.size(); ++i) {
-    chain.layers[i].crossing_fixed = crosses[ends[i]].fixed;
+    chain.layers[i].crossing_fixed = crosses[ends[i]].fixed - crosses[ends[i]].once;
+    chain.layers[i].crossing_once = crosses[ends[i]].once;
     chain.layers[i].crossing_per_sample = crosses[ends[i]].per_sample;
   }
   for (TensorId tensor : graph.tensor_ids()) {

@@ -17,9 +17,10 @@ struct Chain {
   struct Layer {
     double crossing_fixed = 0;
     double crossing_per_sample = 0;
-    Bytes resident = 0;      // parameters and their optimizer state
-    Bytes gradients = 0;     // of its parameters
-    double saved_fixed = 0;  // what its forward pass keeps for the backward pass
+    double crossing_once = 0;  // in a step: what is made of parameters alone
+    Bytes resident = 0;        // parameters and their optimizer state
+    Bytes gradients = 0;       // of its parameters
+    double saved_fixed = 0;    // what its forward pass keeps for the backward pass
     double saved_per_sample = 0;
   };
   std::vector<Layer> layers;

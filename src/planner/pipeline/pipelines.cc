@@ -315,21 +315,25 @@ TriedPipelines try_pipelines(BatchEvaluator& evaluator, const PipelineLimits& li
   const CutPool& pool = tried.pool;
   const std::vector<Keeping>& ways = pool.keepings;
   Trials trials(evaluator, tried);
-  trials.simulate(pool.choose(evaluator.problem(), limits),
-                  {.schedule = Schedule::kOneForwardOneBackward, .keeping = ways.front()});
+  std::vector<Copies> copies = {Copies::kWhereMade};
+  if (shares_copies(evaluator.problem(), pool.once.chain)) copies.push_back(Copies::kWhereRead);
+  const auto simulate = [&](const std::vector<const Cut*>& cuts, Schedule schedule,
+                            Keeping keeping) {
+    for (Copies one : copies) {
+      trials.simulate(cuts, {.schedule = schedule, .keeping = keeping, .copies = one});
+    }
+  };
+  simulate(pool.choose(evaluator.problem(), limits), Schedule::kOneForwardOneBackward,
+           ways.front());
   const bool hopeless = trials.shortest() > kCatchUp * limits.seconds;
   if (hopeless || tried.all.empty()) return tried;
   // The best lines and numbers of stages in other numbers of micro-batches.
   const double at_most = std::min(limits.seconds, trials.shortest_that_fits());
-  trials.simulate(pool.alike(fastest(tried.all, lines), cuts_of(tried.all), at_most),
-                  {.schedule = Schedule::kOneForwardOneBackward, .keeping = ways.front()});
+  simulate(pool.alike(fastest(tried.all, lines), cuts_of(tried.all), at_most),
+           Schedule::kOneForwardOneBackward, ways.front());
   const std::vector<const Cut*> best = trials.best(listed);
-  if (ways.size() > 1) {
-    trials.simulate(best, {.schedule = Schedule::kOneForwardOneBackward, .keeping = ways.back()});
-  }
-  for (Keeping keeping : ways) {
-    trials.simulate(best, {.schedule = Schedule::kListed, .keeping = keeping});
-  }
+  if (ways.size() > 1) simulate(best, Schedule::kOneForwardOneBackward, ways.back());
+  for (Keeping keeping : ways) simulate(best, Schedule::kListed, keeping);
   return tried;
 }
 

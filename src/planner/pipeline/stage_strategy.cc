@@ -200,7 +200,34 @@ IdVector<OpId, std::uint8_t> ops_apart(const cost::Problem& problem, const Chain
   return apart;
 }
 
+// Gives what is made of parameters alone units of its own: the devices of all that reads it.
+void make_where_read(const cost::Problem& problem, const Chain& chain, Strategy& strategy) {
+  for (const graph::ParameterOp& made : problem.folded->parameter_ops) {
+    std::vector<compiler::Replica> devices;
+    bool elsewhere = false;
+    for (OpId reader : made.readers) {
+      elsewhere |= chain.layer_of[reader] != chain.layer_of[made.op];
+      for (const compiler::Replica& one : strategy.units[strategy.unit_of_op[reader]].replicas) {
+        devices.push_back({one.device, 1});
+      }
+    }
+    if (!elsewhere) continue;
+    std::ranges::sort(devices, {}, &compiler::Replica::device);
+    const auto rest = std::ranges::unique(devices);
+    devices.erase(rest.begin(), rest.end());
+    strategy.unit_of_op[made.op] = strategy.units.push_back({.replicas = std::move(devices)});
+  }
+}
+
 }  // namespace
+
+bool shares_copies(const cost::Problem& problem, const Chain& chain) {
+  return std::ranges::any_of(problem.folded->parameter_ops, [&](const graph::ParameterOp& made) {
+    return std::ranges::any_of(made.readers, [&](OpId reader) {
+      return chain.layer_of[reader] != chain.layer_of[made.op];
+    });
+  });
+}
 
 Strategy stage_strategy(const cost::Problem& problem, const Chain& chain, const StageCosts& costs,
                         const Pipelines& pipelines, const Staging& staging) {
@@ -223,6 +250,7 @@ Strategy stage_strategy(const cost::Problem& problem, const Chain& chain, const 
       if (phase == 0) strategy.units.raw().back().recompute = staging.recompute;
     }
   }
+  if (staging.copies == Copies::kWhereRead) make_where_read(problem, chain, strategy);
   strategy.bucket_bytes = kHorovodBucketBytes;
   strategy.order = compiler::OrderPolicy::kRankQueued;
   if (staging.micro_batches == 1) return strategy;

@@ -28,12 +28,20 @@ enum class Sharing : std::uint8_t {
   kInTurn,    // each takes whole micro-batches (PipeDream)
 };
 
+// Where a stage gets what is made of parameters alone and several stages read: the copy in half
+// precision of a table of words that is the output layer too.
+enum class Copies : std::uint8_t {
+  kWhereRead,  // makes it itself: it has the parameter, whose gradient is summed over the stages
+  kWhereMade,  // from the first stage that reads it: it travels once a step
+};
+
 struct Staging {
   std::int64_t micro_batches = 1;
   Schedule schedule = Schedule::kOneForwardOneBackward;
   Keeping keeping = Keeping::kAsPriorities;
   bool recompute = false;  // every layer's forward pass, for its backward pass
   Sharing sharing = Sharing::kTogether;
+  Copies copies = Copies::kWhereMade;
 };
 
 // Units are layers, the forward pass of each apart from its backward pass and updates.
@@ -41,6 +49,10 @@ struct Staging {
 compiler::Strategy stage_strategy(const cost::Problem& problem, const Chain& chain,
                                   const StageCosts& costs, const Pipelines& pipelines,
                                   const Staging& staging);
+
+// Whether layers that may be different stages read what is made of parameters alone, so that Copies
+// makes a difference.
+bool shares_copies(const cost::Problem& problem, const Chain& chain);
 
 // Whether forward passes read forward passes of the same or an earlier layer alone, and backward
 // passes backward passes of the same or a later one, so that any stages can take strict turns. Not

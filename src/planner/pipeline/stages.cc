@@ -55,7 +55,8 @@ StageCosts::StageCosts(LayerTimes& times, std::int64_t micro_batches, bool paper
   const Chain& chain = times.chain();
   for (std::size_t i = 0; i < chain.layers.size(); ++i) {
     const Chain::Layer& layer = chain.layers[i];
-    sums_[i + 1] = {.crossing_fixed = layer.crossing_fixed,
+    const double once = layer.crossing_once / static_cast<double>(micro_batches);
+    sums_[i + 1] = {.crossing_fixed = layer.crossing_fixed + once,
                     .crossing_per_sample = layer.crossing_per_sample,
                     .resident = sums_[i].resident + layer.resident,
                     .gradients = sums_[i].gradients + layer.gradients,

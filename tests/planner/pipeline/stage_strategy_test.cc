@@ -212,6 +212,46 @@ TEST(StageStrategy, RecomputationSavesMemoryAndCostsTime) {
   EXPECT_LT(step[1], step[0] * 3 / 2);
 }
 
+// The table of words is the output layer too: its copy in half precision, which both ends read,
+// travels from one to the other, or both make it.
+TEST(StageStrategy, CopiesOfWeightsAreMadeWhereTheyAreRead) {
+  const auto problem = load_test_problem("../tests/data/masters_bfloat16", "fastt-4gpu", 8);
+  const Chain chain = make_chain(*problem, 6);
+  ASSERT_TRUE(shares_copies(*problem, chain));
+  EXPECT_FALSE(shares_copies(*problem, recomputed(make_chain(*problem, 1))));
+  const graph::ParameterOp* words = nullptr;  // the one that far layers read
+  for (const graph::ParameterOp& made : problem->folded->parameter_ops) {
+    for (OpId reader : made.readers) {
+      if (chain.layer_of[reader] + 1 == chain.layers.size() && chain.layer_of[made.op] == 0) {
+        words = &made;
+      }
+    }
+  }
+  ASSERT_NE(words, nullptr);
+  LayerTimes times(*problem, chain);
+  const StageCosts costs(times, 2, false);
+  const Pipelines pipelines = {{{0, 3, {DeviceId(0)}}, {3, chain.layers.size(), {DeviceId(1)}}}};
+  for (const Keeping keeping : {Keeping::kAsPriorities, Keeping::kStrictly}) {
+    for (const Copies copies : {Copies::kWhereMade, Copies::kWhereRead}) {
+      const Strategy strategy =
+          stage_strategy(*problem, chain, costs, pipelines,
+                         {.micro_batches = 2, .keeping = keeping, .copies = copies});
+      const Plan plan = compiler::compile(*problem, strategy);
+      std::vector<DeviceId> made_on;
+      int moved = 0;
+      for (TaskId task : plan.task_ids()) {
+        if (plan.kind[task] == TaskKind::kCompute && plan.op[task] == words->op) {
+          made_on.push_back(plan.device[task]);
+        }
+        moved += plan.kind[task] == TaskKind::kTransfer &&
+                 problem->graph->tensor(plan.tensor[task]).producer == words->op;
+      }
+      EXPECT_EQ(made_on.size(), copies == Copies::kWhereRead ? 2u : 1u);
+      EXPECT_EQ(moved, copies == Copies::kWhereRead ? 0 : 1);
+    }
+  }
+}
+
 // Running statistics are those of all micro-batches, which a stage would have to finish first.
 TEST(StageStrategy, BatchNormalisationHasNoTurns) {
   const auto problem = load_test_problem("resnet50-tiny", "heterog-4gpu", 16);
