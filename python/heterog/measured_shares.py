@@ -28,7 +28,7 @@ from heterog.shares_found import (
     left_out,
     within,
 )
-from heterog.step_times import all_reduce_seconds, measure, middle_half, typical
+from heterog.step_times import all_reduce_seconds, measure, middle_half, typical, wrapped_models
 from heterog.trial_steps import Trial, gradient_bytes
 from heterog.uneven import split_by_shares
 from heterog.uneven_loader import LikeSampler, UnevenLoader, check_loader, inner_loader
@@ -228,10 +228,12 @@ def _verdict(trial: Trial, sampler: LikeSampler, limits: list[int], count) -> Ve
     """What the first rank that could compare gradients found, on all ranks."""
     least = least_samples(trial.ddp)
     small = min(max(least, min(even_passes(sampler)) // 2), *limits)
-    # Whole steps come first: in them DistributedDataParallel lays out its buckets. All ranks take
+    # Whole steps come first: in them DistributedDataParallel lays out its buckets (of a static graph,
+    # one later), which would look like a step that talks. All ranks take
     # as many samples, since the loss may talk to the others.
     trial.load([small])
-    measure(trial, trial.ddp, [], [partial(trial.step, [small])], 2)
+    steps = 3 if any(ddp.static_graph for ddp in wrapped_models(trial.ddp)) else 2
+    measure(trial, trial.ddp, [], [partial(trial.step, [small])], steps)
     samples = min(SAMPLES_AT_MOST, max(LEAST_SAMPLES, *even_passes(sampler)), *limits)
     if samples < LEAST_SAMPLES:
         own = Verdict(None, why=f"a rank has memory for {samples} samples, not for {LEAST_SAMPLES}")

@@ -191,7 +191,9 @@ class UnevenLoader(DataLoader):
         that it accumulates."""
         batches = iter(self._batches)
         for number in range(self.sampler.global_batches):
-            yield number, list(itertools.islice(batches, len(self.sampler.micro_sizes(number))))
+            first = next(batches)  # an epoch begins, at its shares, when its first batch is drawn
+            more = len(self.sampler.micro_sizes(number)) - 1
+            yield number, [first, *itertools.islice(batches, more)]
         next(batches, None)  # worker processes are told that the epoch has ended
 
     def begin_epoch(self) -> None:

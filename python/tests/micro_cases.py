@@ -161,17 +161,17 @@ def trained(name: str, rank: int, world: int) -> dict:
         for epoch in range(EPOCHS):
             loader.set_epoch(epoch)
             assert len(loader) == sum(len(loader.sampler.micro_sizes(n)) for n in range(4))
-            if run.moved and epoch == 1:
-                turned = loader.samples_per_rank[::-1]
-                loader.sampler.change_shares(turned, loader.asked_ahead)
-            for batch in loader:
+            for number, batch in enumerate(loader):
+                if run.moved and epoch == 1 and number == 0:
+                    turned = loader.samples_per_rank[::-1]
+                    loader.sampler.change_shares(turned, loader.asked_ahead)
                 seen.append(len(batch[0]))
                 yield batch, loader.last
 
     last_rank = rank == world - 1
     train(run, model, steps(), lambda step: last_rank and step == run.overflow)
     parameters = [p.detach().clone() for p in model.parameters()]
-    return {"parameters": parameters, "seen": seen, "said": said}
+    return {"parameters": parameters, "seen": seen, "said": said, "found": loader.found is not None}
 
 
 def measured(rank: int, world: int, fixed_part: float) -> dict:

@@ -33,6 +33,7 @@ def shared(tmp_path_factory):
 def test_accumulated_batches_train_as_one_process(shared, name, world):
     expected = cases.train_alone(name, world)
     for rank in range(world):
+        assert shared(world)[rank][name]["found"]
         for ours, theirs in zip(shared(world)[rank][name]["parameters"], expected, strict=True):
             assert (ours - theirs).norm() <= 1e-12 * theirs.norm()
 
