@@ -2,22 +2,34 @@
 measuring its own steps: no graph, no cluster file."""
 
 import dataclasses
+import os
 import socket
 from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
 from heterog.balance import Balance
 from heterog.deals import Deal, best_micro
 from heterog.drawn_batches import DrawnBatches
+from heterog.errors import HeterogError
 from heterog.fair_shares import StepTime, fair_shares, fit_line, slowest
+from heterog.given import FilePath
 from heterog.gradient_weights import weighted_gradients
+from heterog.kept_shares import Training, read_kept, write_kept
 from heterog.loss_probe import LEAST_SAMPLES, SAMPLES_AT_MOST, Verdict, agreed, probe
 from heterog.lost_rank import lost_ranks_named
 from heterog.probe_said import chosen, norm_lines, refuse_unequal, verdict_lines
+from heterog.share_checks import (
+    check_accumulation,
+    check_even,
+    check_rest,
+    coarse,
+    even_passes,
+    least_samples,
+    models_of,
+)
 from heterog.shares_found import (
     WORTH,
     Found,
@@ -30,7 +42,6 @@ from heterog.shares_found import (
 )
 from heterog.step_times import all_reduce_seconds, measure, middle_half, typical, wrapped_models
 from heterog.trial_steps import Trial, gradient_bytes
-from heterog.uneven import split_by_shares
 from heterog.uneven_loader import LikeSampler, UnevenLoader, check_loader, inner_loader
 from heterog.untouched import untouched
 
@@ -48,6 +59,7 @@ def auto_shares(
     *,
     batch: int | None = None,
     accumulate: int = 1,
+    shares: FilePath | None = None,
     most: int | None = None,
     rebalance: float | None = 0.05,
     check_every: int = 100,
@@ -72,6 +84,8 @@ def auto_shares(
     accumulate   micro-batches whose gradients a rank of the even script accumulates; a rank then has
                  as many, and as large ones, as it can compute in the time of the others. Update, and
                  sum gradients, where the loader's `last` is true
+    shares       a file that keeps what was measured: rank 0 reads it if it is there, and writes it if
+                 not
     most         samples that this rank can hold at once, where that is known; a GPU's memory is
                  measured
     rebalance    samples move in training where that gains more than this part of a step; None: never
@@ -93,7 +107,7 @@ def auto_shares(
     if uneven.sampler.ranks > 1:
         share_out(
             uneven, model, step_fn, most=most, rebalance=rebalance, check_every=check_every,
-            rounds=rounds, also=also, say=say, count=count, force=force,
+            rounds=rounds, also=also, say=say, count=count, force=force, shares=shares,
         )  # fmt: skip
     return uneven
 
@@ -131,6 +145,7 @@ def share_out(
     say: Callable[[str], None] | None,
     count: Callable | None = None,
     force: bool = False,
+    shares: FilePath | None = None,
     first: int = 0,
     scale: int = 1,
 ) -> None:
@@ -165,12 +180,12 @@ def share_out(
         if even:
             check_even(sampler, limits)
         else:
-            found = _measured(trial, sampler, most, rounds, limits)
+            found = _kept_or_measured(trial, sampler, most, rounds, limits, shares, say)
     for weights in loader.models:
         weights.forget("iterate over the loader that heterog.auto_shares returned")
     loader.drawn = DrawnBatches(loader.models, sampler.parts)
-    shares = found.samples_per_rank if found else sampler.samples_per_rank
-    check_rest(sampler, shares, sampler.least)
+    taken = found.samples_per_rank if found else sampler.samples_per_rank
+    check_rest(sampler, taken, sampler.least)
     if found is None:
         return
     sampler.change_shares(found.samples_per_rank, first)
@@ -178,6 +193,11 @@ def share_out(
     loader.found = found
     for line in [*found.lines(), *norm_lines(models, found)]:
         say(line)
+    if coarse(sampler) and found.speed_up < WORTH:
+        say(
+            f"heterog: {max(found.even)} samples a rank can hardly be shared out: if your loop accumulates "
+            "gradients, accumulate= says how many batches, and ranks get different numbers of them"
+        )
     if rebalance is not None:
         loader.balance = Balance(
             loader, sampler.least, bound=rebalance, every=check_every,
@@ -185,42 +205,9 @@ def share_out(
         )  # fmt: skip
 
 
-def check_accumulation(models: nn.Module, sampler: LikeSampler) -> None:
-    if sampler.parts > 1 and any(isinstance(m, nn.SyncBatchNorm) for m in models.modules()):
-        raise ValueError(
-            "accumulate: the model has SyncBatchNorm, which talks to the other ranks in every pass, "
-            "so that all need as many micro-batches: leave accumulate= out, and their sizes differ"
-        )
-
-
-def check_even(sampler: LikeSampler, limits: list[int]) -> None:
-    for rank, (share, limit) in enumerate(zip(even_passes(sampler), limits, strict=True)):
-        if share > limit:
-            raise ValueError(
-                f"most: rank {rank} holds {limit} samples, and even shares, which are kept, have "
-                f"{share}"
-            )
-
-
-def check_rest(sampler: LikeSampler, shares: list[int], least: int) -> None:
-    """Batch normalisation of one sample, or of a stand-in for none, is none."""
-    if least < 2:
-        return
-    rest = 0 if sampler.drop_last else sampler.length % sampler.batch
-    for count in (sampler.batch, rest):
-        sizes = split_by_shares(count, shares)
-        if count and min(sizes) < least:
-            rank = sizes.index(min(sizes))
-            raise ValueError(
-                f"the model has batch normalisation, which needs {least} samples on each rank, and of "
-                f"a batch of {count} rank {rank} has {sizes[rank]}: "
-                + ("give drop_last=True" if count == rest else "take larger batches")
-            )
-
-
 def _limits(trial: Trial, sampler: LikeSampler, most: int | None) -> list[int]:
     """Samples of a pass of each rank at most, by what is known before anything ran."""
-    bound = min(sampler.batch if most is None else most, sampler.length)
+    bound = min(max(LEAST_SAMPLES, sampler.batch) if most is None else most, sampler.length)
     return _from_all(max(least_samples(trial.ddp), bound), trial.group)
 
 
@@ -242,35 +229,21 @@ def _verdict(trial: Trial, sampler: LikeSampler, limits: list[int], count) -> Ve
     return agreed(own, _from_all(own.without_functions(), trial.group))
 
 
-def even_passes(sampler: LikeSampler) -> list[int]:
-    """Samples of a pass of each rank, at even shares."""
-    if sampler.even_micro is None:
-        return sampler.samples_per_rank
-    return [sampler.even_micro] * sampler.ranks
-
-
-def models_of(model) -> list[DistributedDataParallel]:
-    """Each DistributedDataParallel model of a list, or the only one."""
-    models = [ddp_of(one) for one in (model if isinstance(model, (list, tuple)) else [model])]
-    if not models:
-        raise ValueError("model: an empty list; give the DistributedDataParallel models")
-    return models
-
-
-def ddp_of(model) -> DistributedDataParallel:
-    """The DistributedDataParallel model, which Fabric and torch.compile wrap once more."""
-    for inner in (model, *(getattr(model, n, None) for n in ("_forward_module", "_orig_mod"))):
-        if isinstance(inner, DistributedDataParallel):
-            return inner
-    raise ValueError(
-        f"model: {type(model).__name__}; wrap the model in DistributedDataParallel first"
-    )
-
-
-def least_samples(model) -> int:
-    """Batch normalisation refuses to train on one sample."""
-    norms = (isinstance(m, nn.modules.batchnorm._BatchNorm) for m in model.modules())
-    return 2 if any(norms) else 1
+def _kept_or_measured(trial: Trial, sampler: LikeSampler, most, rounds, limits, path, say) -> Found:
+    """What the file has, or what is measured and then written into it."""
+    if path is None:
+        return _measured(trial, sampler, most, rounds, limits)
+    training = Training(
+        sampler.batch, sampler.parts, gradient_bytes(trial.ddp),
+        tuple(_from_all(device_name(trial.device), trial.group)), sampler.least,
+    )  # fmt: skip
+    found = _from_first(lambda: read_kept(path, training), trial.group)
+    if found is not None:
+        say(f"heterog: the figures that follow were measured before: {os.fspath(path)}")
+        return found
+    found = _measured(trial, sampler, most, rounds, limits)
+    _from_first(lambda: write_kept(path, found, training), trial.group)
+    return found
 
 
 def _measured(
@@ -331,7 +304,9 @@ def _measured(
         all_reduce_bytes=nbytes,
         all_reduce_seconds=max(_from_all(all_reduce, group)),
     )
-    found = dataclasses.replace(found, leave_out=_better_left_out(found, trial, rounds))
+    # Whoever accumulates batches of so few samples has more to share out than was tried.
+    if not coarse(sampler):
+        found = dataclasses.replace(found, leave_out=_better_left_out(found, trial, rounds))
     return _from_first(lambda: found if found.speed_up >= 1 else found.kept_even(), group)
 
 
@@ -386,10 +361,10 @@ def _from_first(decide: Callable, group):
     if dist.get_rank(group) == 0:
         try:
             decided = [decide()]
-        except ValueError as error:
+        except (ValueError, HeterogError) as error:
             decided = [error]
     dist.broadcast_object_list(decided, dist.get_global_rank(group, 0), group)
-    if isinstance(decided[0], ValueError):
+    if isinstance(decided[0], Exception):
         raise decided[0]
     return decided[0]
 

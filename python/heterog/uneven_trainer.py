@@ -17,10 +17,10 @@ def uneven_trainer(trainer_class: type, **options) -> type:
 
     It probes and measures in the first training step, since that is when the Trainer has wrapped
     the model. The options are those of `auto_shares`: most, rebalance, check_every, rounds, count,
-    force, say.
+    force, shares, say.
     """
     settings = {"most": None, "rebalance": 0.05, "check_every": 100, "rounds": 7}
-    settings |= {"count": None, "force": False, "say": print}
+    settings |= {"count": None, "force": False, "shares": None, "say": print}
     unknown = options.keys() - settings.keys()
     if unknown:
         raise ValueError(f"{min(unknown)}: unknown; expected one of {', '.join(settings)}")
@@ -82,7 +82,11 @@ def uneven_trainer(trainer_class: type, **options) -> type:
                     factor, nothing = weights[place].factor
                     loss = torch.where(torch.as_tensor(nothing, device=loss.device), 0.0, loss * factor)
                 losses.append(loss)
-            return torch.stack(losses).sum()
+            loss = torch.stack(losses).sum()
+            # A part of the whole so far; the Trainer reports a rank's own as an estimate of all.
+            sizes = uneven.sampler.sizes(number)
+            own = sizes[uneven.sampler.rank]
+            return loss * (sum(sizes) / own / len(sizes)) if wrapped and own else loss
 
         def _share_out(self, model, step, batches, items, first):
             self.current_gradient_accumulation_steps = self._uneven.sampler.parts
@@ -127,10 +131,16 @@ def uneven_trainer(trainer_class: type, **options) -> type:
 
 @dataclass
 class _Step:
-    """What a rank computes for one update."""
+    """What a rank computes for one update. The Trainer counts tokens of it as of one batch."""
 
     number: int
     batches: list
+
+    def __contains__(self, name) -> bool:
+        return name in self.batches[0]
+
+    def __getitem__(self, name) -> torch.Tensor:
+        return torch.cat([batch[name].flatten() for batch in self.batches])
 
 
 class _Steps:

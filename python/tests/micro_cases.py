@@ -185,6 +185,41 @@ def measured(rank: int, world: int, fixed_part: float) -> dict:
     return auto_cases.found(found, said)
 
 
+def not_told(rank: int, world: int) -> dict:
+    """One sample a rank, the last rank slow, and nothing said of accumulation."""
+    script = auto_cases.Script(rank, world, without_norm=True)
+    script.clock.fixed, script.clock.per_sample = 0.0, 1.0 if rank < world - 1 else 30.0
+    said: list[str] = []
+    data = auto_cases.dataset()
+    loader = DataLoader(data, 1, sampler=DistributedSampler(data, world, rank))
+    return auto_cases.found(heterog.auto_shares(script.ddp, loader, script.loss, say=said.append), said)
+
+
+def kept(rank: int, world: int, path: str) -> dict:
+    """Measured once, and found in the file the second time; then by another training."""
+    results = {}
+    for name, parts in {"first": 8, "second": 8, "other": 4}.items():
+        script = auto_cases.Script(rank, world, without_norm=True)
+        script.clock.fixed, script.clock.per_sample = 0.5, [1.0, 3.0, 2.0][rank]
+        said: list[str] = []
+        steps = []
+
+        def step(batch, script=script, steps=steps):
+            steps.append(len(batch[0]))
+            return script.loss(batch)
+
+        data = auto_cases.dataset()
+        loader = DataLoader(data, 1, sampler=DistributedSampler(data, world, rank))
+        try:
+            options = {"accumulate": parts, "shares": path, "say": said.append}
+            found = heterog.auto_shares(script.ddp, loader, step, **options)
+            micro = found.sampler.micro_sizes(0)
+            results[name] = auto_cases.found(found, said) | {"steps": len(steps), "micro": micro}
+        except heterog.InputError as error:
+            results[name] = str(error)
+    return results
+
+
 def refused(rank: int, world: int) -> dict:
     said = {}
 
@@ -233,6 +268,8 @@ def worker(rank: int, world: int, folder: str) -> None:
         results = {name: trained(name, rank, world) for name in RUNS}
     for fixed_part in (0.0, 0.5):
         results[f"measured {fixed_part}"] = measured(rank, world, fixed_part)
+    results["not told"] = not_told(rank, world)
+    results["kept"] = kept(rank, world, f"{folder}/kept.json")
     results["refused"] = refused(rank, world)
     torch.save(results, f"{folder}/{rank}.pt")
     dist.destroy_process_group()

@@ -71,6 +71,26 @@ def test_measuring_finds_the_fastest_deal(shared, world, fixed):
 
 
 @pytest.mark.parametrize("world", WORLDS)
+def test_no_rank_is_to_be_left_out_before_micro_batches_were_tried(shared, world):
+    for rank in range(world):
+        found = shared(world)[rank]["not told"]
+        assert not found["leave_out"]
+        assert ("accumulate= says how many batches" in "".join(found["said"])) == (rank == 0)
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_what_was_measured_is_kept(shared, world):
+    for rank in range(world):
+        kept = shared(world)[rank]["kept"]
+        first, second = kept["first"], kept["second"]
+        for name in ("shares", "even", "times", "seconds", "even_seconds", "predicted", "micro"):
+            assert first[name] == second[name]
+        assert second["steps"] < 12 < first["steps"]  # the probe's alone
+        assert ("were measured before: " in "".join(second["said"])) == (rank == 0)
+        assert f"batch: measured with {8 * world}, this training has {4 * world}" in kept["other"]
+
+
+@pytest.mark.parametrize("world", WORLDS)
 def test_wrong_use_is_refused(shared, world):
     for rank in range(world):
         said = shared(world)[rank]["refused"]
