@@ -212,6 +212,7 @@ class _Entry:
     def __init__(self, weights: GradientWeights):
         self.weights = weights
 
+    @torch.compiler.disable  # which batch it is changes from pass to pass
     def __call__(self, model, inputs, named) -> None:
         if not torch.is_grad_enabled():
             return

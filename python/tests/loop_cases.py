@@ -207,6 +207,7 @@ LOOPS = {
     "hook": Loop(with_hook),
     "copied": Loop(copied),
     "resumed": Loop(resumed),
+    "compiled": Loop(prefetched, options={"compiled": True}),
     "a batch sampler": Loop(plain, options={"as_batches": True}),
     "called twice": Loop(plain, options={"twice": True}),
     "two loaders": Loop(plain, options={"beside": True}),
@@ -245,6 +246,8 @@ def uneven(name: str, rank: int, world: int):
         judge, maker = models
         return _judged(judge(F.pad(maker(batch[0]), (0, 2))), 1.0)
 
+    if "compiled" in loop.options:
+        models = [torch.compile(model, backend="aot_eager") for model in models]
     given = models if len(models) > 1 else models[0]
     loader = even_loader(world, rank, "as_batches" in loop.options)
     found = heterog.auto_shares(given, loader, step, say=None, rebalance=None)
