@@ -163,6 +163,12 @@ def shares(file: Path) -> int:
     return answered(lambda: list(UnevenBatchSampler(100, file, 0)))
 
 
+def measured_shares(file: Path) -> int:
+    from heterog.kept_shares import Training, read_kept
+
+    return answered(lambda: read_kept(file, Training(16, 1, 64, ("cpu", "cpu"), 1)))
+
+
 def ranks(file: Path) -> int:
     """What the ranks of a job say of their machines, one of them damaged."""
     from heterog.discover import hosts
@@ -265,6 +271,12 @@ def make_base(base: Path) -> None:
     (base / "hosts").write_text("one slots=1\nuser@two slots=3 # old\n10.0.0.7\n")
     (base / "shares.json").write_text(json.dumps({"format": "heterog-shares", "version": 1, "batch": 16,
                                                   "samples_per_rank": [9, 4, 3]}))  # fmt: skip
+    ranks_of = [{"device": "cpu", "samples": samples, "even_samples": 8, "micro": None, "pass_seconds": 0.1,
+                 "sample_seconds": 0.2, "most": None} for samples in (12, 4)]  # fmt: skip
+    (base / "measured.json").write_text(json.dumps({
+        "format": "heterog-measured-shares", "version": 1, "batch": 16, "accumulate": 1, "gradient_bytes": 64,
+        "even_seconds": 2.5, "step_seconds": 1.7, "predicted_seconds": 1.7, "all_reduce_seconds": 0.1,
+        "ranks": ranks_of}))  # fmt: skip
     cases = [{"case": f"m{i}", "mean_step_seconds": 0.2, "best_step_seconds": 0.1, "taught_step_seconds": 0.11,
               "baseline_step_seconds": 0.15} for i in range(2)]  # fmt: skip
     (base / "train.log").write_text("".join(
@@ -341,6 +353,7 @@ def kinds(base: Path) -> list[Kind]:
         Kind("partitioning", [base / "partitioning.json"], damage_of_json, imported("partitioning"),
              outputs=("out.json", "profile.json")),
         Kind("shares", [base / "shares.json"], damage_of_json, shares),
+        Kind("measured shares", [base / "measured.json"], damage_of_json, measured_shares),
         Kind("train.log", [base / "train.log"], damage_of_log, curves),
         Kind("graph", [base / "graph/graph.json.gz"], damage_of_gzip, constants, "graph/graph.json.gz", base / "graph"),
         Kind("constants", [base / "graph/graph.constants.safetensors"], damage_tensors, constants,

@@ -47,7 +47,7 @@ class Balance:
         self._window: list = []  # functions that give seconds
         self._stop = None
         self._changing: list[int] | None = None  # the shares of which the window is
-        loader.weights.on_reduced = self._reduced
+        self._weights = loader.weights
 
     def before(self, number: int) -> None:
         """Called on every rank before batch `number` is computed."""
@@ -61,6 +61,7 @@ class Balance:
             shares = self._sampler.shares_of(number)
         whole = sum(self._sampler.sizes(number)) == self._sampler.batch
         self._stop = _timer(self._device) if whole else None
+        self._weights.on_reduced = self._reduced
 
     def _reduced(self) -> None:
         if self._stop is not None:

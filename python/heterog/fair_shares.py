@@ -2,24 +2,28 @@
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 
 @dataclass(frozen=True)
 class StepTime:
-    """Seconds that a rank computes in a step, by its samples; `most` of them fit."""
+    """Seconds that a rank computes in a step, by its samples. `fixed` is that of one pass: of the
+    whole step, or of each micro-batch of at most `micro` samples, whose gradients are accumulated.
+    `most` samples of a step fit."""
 
     fixed: float
     per_sample: float
     most: int | None = None
+    micro: int | None = None
 
     def of(self, samples: int) -> float:
-        return self.fixed + self.per_sample * samples
+        passes = 1 if self.micro is None else max(1, -(-samples // self.micro))
+        return self.fixed * passes + self.per_sample * samples
 
     def slowed(self, factor: float) -> "StepTime":
-        return StepTime(self.fixed * factor, self.per_sample * factor, self.most)
+        return replace(self, fixed=self.fixed * factor, per_sample=self.per_sample * factor)
 
 
 def fit_line(points: dict[int, float]) -> tuple[float, float]:

@@ -1,44 +1,93 @@
-"""Gradients of DistributedDataParallel that count by samples and not by ranks, exactly."""
+"""Gradients of DistributedDataParallel that count by samples and not by ranks, exactly.
 
-from collections.abc import Iterable, Iterator
+The gradient of each parameter is multiplied as it leaves a backward pass, before it is added to what
+other passes left there and before DistributedDataParallel averages: by ranks × n_rank / n_global of
+the pass's own batch. So every pass has its own weight, however many of them are accumulated, and a
+communication hook of the user's (half precision, PowerSGD) stays free to be registered.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
 
 import torch
 import torch.distributed as dist
+from torch.autograd import Variable
 from torch.distributed.algorithms.join import Join, Joinable, JoinHook
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.hooks import unserializable_hook
 
 from heterog.output_weights import weigh_outputs
-from heterog.process_end import released_before_the_end
 from heterog.uneven import UnevenBatchSampler
+
+
+class Weight:
+    """How much one batch of this rank counts: its part of the count of all ranks, or a sum of the
+    ranks' counts that is still on its way."""
+
+    def __init__(self, own, total, ranks: int, scale: float, work=None):
+        self._own, self._total = own, total
+        self._ranks, self._scale = ranks, scale
+        self._work = work
+        self._factor: tuple | None = None
+
+    @property
+    def key(self) -> tuple | None:
+        """Equal keys: equal weights. None: only the ranks together know."""
+        known = self._work is None and not isinstance(self._own, torch.Tensor)
+        return (self._own, self._total, self._scale) if known else None
+
+    @property
+    def factor(self) -> tuple:
+        """What gradients are multiplied by before they are averaged, and whether it is 0; numbers,
+        or tensors with one element."""
+        if self._factor is None:
+            if self._work is not None:
+                self._work.wait()
+                self._work = None
+            own, total = self._own, self._total
+            if isinstance(own, torch.Tensor) or isinstance(total, torch.Tensor):
+                device = (own if isinstance(own, torch.Tensor) else total).device
+                own, total = scalar(own, device), scalar(total, device)
+                quotient = own * self._ranks / total
+                factor = torch.where(total == 0, 1.0, quotient) / self._scale
+                self._factor = factor, factor == 0
+            else:
+                factor = (own * self._ranks / total if total > 0 else 1.0) / self._scale
+                self._factor = factor, factor == 0
+        return self._factor
+
+    @property
+    def share(self) -> float | torch.Tensor:
+        """The count over that of all ranks."""
+        return self.factor[0] / self._ranks
 
 
 class GradientWeights(Joinable):
     """How much this rank's gradients count in each step; made by `weighted_gradients`.
 
-    Every backward pass of the model needs the weight of its batch first, from `batches` or from
-    `start`. Passes under no_sync() leave gradients in the parameters that are multiplied once, by
-    the weight of the pass that is communicated; where weights differ between the batches that are
-    accumulated, `start` brings what is there to the new one.
+    A backward pass of the model needs the weight of its batch first, from `batches` or from
+    `start`; it holds for all passes until the next one begins.
     """
 
     def __init__(self, ddp_model, sampler: UnevenBatchSampler | None):
         super().__init__()
         self._model = ddp_model
         self._group = ddp_model.process_group
+        self.ranks = dist.get_world_size(self._group)
         self._sampler = sampler
         self._device = ddp_model.device
         self.scale = 1  # what each rank's loss has been multiplied by already
-        self._share: float | torch.Tensor | None = None  # of this rank in the global batch
-        self._waiting = None  # the sum of counts that is still on its way
-        self._fresh = False  # no communicated backward pass has used the share yet
-        self._carried: float | None = None  # what gradients are multiplied by, if not the share
-        self._muted: list = []  # hooks of parameters that keep out a batch without weight
-        self._joined = False  # this rank has no batches left, in the context of `join`
+        self.current: Weight | None = None
+        self.missing = "iterate over batches(loader), or call start(count) before the backward pass"
         self._at_outputs = _synchronised_norm(ddp_model) is not None
-        self.on_reduced = None  # called when the last bucket of a backward pass is ready
+        self._noted = False  # the end of this backward pass will be told
+        self.on_reduced: Callable | None = None  # called when all gradients of a pass are there
+        self.on_pass: Callable | None = None  # called with the model's inputs before a pass
+        for parameter in ddp_model.parameters():
+            if parameter.requires_grad:
+                parameter.register_hook(self._weighed)
+        ddp_model.register_forward_pre_hook(_Entry(self), with_kwargs=True)
         if self._at_outputs:
-            weigh_outputs(ddp_model, lambda: self.share * dist.get_world_size(self._group))
-        ddp_model.register_comm_hook(None, self._hook)
+            weigh_outputs(ddp_model, lambda: self._now().factor[0])
 
     def batches(self, loader: Iterable) -> Iterator:
         """The batches of a DataLoader over the sampler, each with its weight set."""
@@ -57,22 +106,20 @@ class GradientWeights(Joinable):
 
     def start_batch(self, number: int) -> None:
         """Sets the weight of batch `number` of the sampler's epoch, by samples."""
-        own, total = self.sizes(number)
-        self.start(own, total=total)
-
-    def sizes(self, number: int) -> tuple[int, int]:
-        """Samples of this rank and of all in batch `number` of the sampler's epoch."""
         sizes = self._sampler.sizes(number)
+        self.check_sizes(number, sizes)
+        self.start(sizes[self._sampler.rank], total=sum(sizes))
+
+    def check_sizes(self, number: int, sizes: list[int]) -> None:
         if self._at_outputs and 0 in sizes:
             raise ValueError(
                 f"batch {number} has {sum(sizes)} samples, and none for rank {sizes.index(0)}, "
                 "whose stand-in would enter the statistics of SyncBatchNorm: leave the last batch "
                 "out (drop_last=True)"
             )
-        return sizes[self._sampler.rank], sum(sizes)
 
     def start(self, count, total=None) -> None:
-        """Sets the weight of the next backward pass.
+        """Sets the weight of the backward passes to come, until the next call.
 
         count  what this rank's loss is a mean over: samples, or tokens that are not ignored; a
                number or a tensor with one element, 0 if the rank has none
@@ -81,45 +128,38 @@ class GradientWeights(Joinable):
         Where no rank has any, each keeps the gradient that its loss gives for nothing (0 from
         cross_entropy, NaN from a quotient by 0), as one process would.
         """
-        self._unmute()
         Join.notify_join_context(self)
-        before = self._applied() if self._fresh and not self._at_outputs else None
-        if total is not None and not self._join_config.enable:
-            share = self._quotient(count, total)
-        else:
-            share = None
-        if share is None:
-            own = _scalar(count, self._device)
-            whole = own.clone()
+        (self.current,) = self.weights([count], None if self._join_config.enable else total)
+
+    def weights(self, counts: list, total=None, parts: float = 1) -> list[Weight]:
+        """Those of this rank's batches of one step, none of which is the current one yet. All ranks
+        must call it where `total` is not given. `parts`: what the loss is divided by because so many
+        batches are accumulated."""
+        scale = self.scale / parts
+        if total is None:
+            counts = [scalar(count, self._device) for count in counts]
+            whole = torch.stack(counts).sum()
             work = dist.all_reduce(whole, group=self._group, async_op=True)
-            self._waiting = (work, own, whole)
-            if before is not None:  # accumulated: gradients wait for the factor
-                share = self.share
-        self._fresh = True
-        self._carried = None
-        self._share = share
-        if before is not None:
-            self._carry(float(before), float(share))
+            return [Weight(own, whole, self.ranks, scale, work) for own in counts]
+        for count in counts:
+            both = isinstance(count, torch.Tensor) or isinstance(total, torch.Tensor)
+            if not both and not 0 <= count <= total:
+                raise ValueError(f"start: count {count} of total {total}; expected 0 ≤ count ≤ total")
+        return [Weight(count, total, self.ranks, scale) for count in counts]
+
+    def forget(self, missing: str) -> None:
+        """No batch has begun; `missing` is what to do, in words."""
+        self.current, self.missing = None, missing
 
     @property
     def share(self) -> float | torch.Tensor:
         """This rank's count over that of all ranks, of the last batch that was started."""
-        if self._waiting is not None:
-            work, own, whole = self._waiting
-            work.wait()
-            self._waiting = None
-            self._share = self._quotient(own, whole)
-        if self._share is None:
-            raise RuntimeError(
-                "no batch has been started: iterate over batches(loader), or call start(count) "
-                "before the backward pass"
-            )
-        return self._share
+        return self._now().share
 
     def loss(self, loss: torch.Tensor) -> torch.Tensor:
         """The loss of the global batch, from the mean that each rank has; on every rank, without
         gradient. All ranks must call it."""
-        whole = _weigh(loss.detach().clone(), self.share)
+        whole = _multiplied(loss.detach(), *self._now().factor) / self.ranks
         dist.all_reduce(whole, group=self._group)
         return whole
 
@@ -128,59 +168,30 @@ class GradientWeights(Joinable):
         have none left count 0. Batches then need `start(count)`; `total` is of no use."""
         return Join([self, self._model], **options)
 
-    def _quotient(self, count, total):
-        alone = 1 / dist.get_world_size(self._group) / self.scale
-        if isinstance(count, torch.Tensor) or isinstance(total, torch.Tensor):
-            count, total = _scalar(count, self._device), _scalar(total, self._device)
-            return torch.where(total == 0, alone, count / total / self.scale)
-        if not 0 <= count <= total:
-            raise ValueError(f"start: count {count} of total {total}; expected 0 ≤ count ≤ total")
-        return count / total / self.scale if total > 0 else alone
+    @property
+    def summed(self) -> bool:
+        """Whether the gradients of a pass that begins now are summed over the ranks."""
+        return self._model.require_backward_grad_sync
 
-    def _applied(self) -> float | torch.Tensor:
-        """What buckets are multiplied by before they are summed."""
-        return self.share if self._carried is None else self._carried
+    def _now(self) -> Weight:
+        if self.current is None:
+            raise RuntimeError(f"this backward pass has no weight: {self.missing}")
+        return self.current
 
-    def _carry(self, before: float | torch.Tensor, share: float) -> None:
-        """Gradients that passes under no_sync() left, to be multiplied by `before`, and those of
-        the batch that begins, by `share`, are communicated together: with one factor."""
-        if before == share:
-            return
-        parameters = [p for p in self._model.parameters() if p.requires_grad]
-        if share == 0:
-            # Nothing of this batch counts; what is there keeps its factor.
-            self._carried = before
-            self._muted = [p.register_hook(torch.zeros_like) for p in parameters]
-            return
-        with torch.no_grad():
-            for parameter in parameters:
-                if parameter.grad is not None:
-                    _weigh(parameter.grad, before / share)
+    @unserializable_hook  # parameters are written to checkpoints without it
+    def _weighed(self, gradient: torch.Tensor) -> torch.Tensor:
+        factor = self._now().factor
+        if self.on_reduced is not None and not self._noted and self.summed:
+            self._noted = True
+            # Before what DistributedDataParallel queues when its last bucket is ready, which waits
+            # for the others.
+            Variable._execution_engine.queue_callback(self._passed)
+        return gradient if self._at_outputs else _multiplied(gradient, *factor)
 
-    def _unmute(self) -> None:
-        for handle in self._muted:
-            handle.remove()
-        self._muted = []
-
-    def _hook(self, _state, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-        if self._joined:
-            buffer = bucket.buffer().zero_()
-        elif not self._fresh:
-            raise RuntimeError(
-                "this backward pass has no weight: iterate over batches(loader), or call "
-                "start(count) before each backward pass; where ranks have different numbers of "
-                "batches, use join() of the weights"
-            )
-        elif self._at_outputs:  # each loss counts ranks × share already
-            buffer = bucket.buffer().div_(dist.get_world_size(self._group))
-        else:
-            buffer = _weigh(bucket.buffer(), self._applied())
-        if bucket.is_last() and not self._joined:
-            self._fresh = False
-            if self.on_reduced is not None:
-                self.on_reduced()
-        work = dist.all_reduce(buffer, group=self._group, async_op=True)
-        return work.get_future().then(released_before_the_end(lambda done: done.value()[0]))
+    def _passed(self) -> None:
+        self._noted = False
+        if self.on_reduced is not None:
+            self.on_reduced()
 
     def join_hook(self, **_options) -> JoinHook:
         return _NothingLeft(self)
@@ -194,6 +205,43 @@ class GradientWeights(Joinable):
         return self._model.join_process_group
 
 
+class _Entry:
+    """Stands before each forward pass of a weighed model. It is one object in all copies of the
+    model, so that it knows them: their parameters have no weights."""
+
+    def __init__(self, weights: GradientWeights):
+        self.weights = weights
+
+    @torch.compiler.disable  # which batch it is changes from pass to pass
+    def __call__(self, model, inputs, named) -> None:
+        if not torch.is_grad_enabled():
+            return
+        if model is not self.weights._model:
+            if model.training and any(p.requires_grad for p in model.parameters()):
+                raise RuntimeError(
+                    "this DistributedDataParallel model is a copy of one that has unequal shares, "
+                    "and its gradients would not be weighed: run it under torch.no_grad() or eval(), "
+                    "or set its shares up as those of the first"
+                )
+            return
+        if self.weights.on_pass is not None:
+            self.weights.on_pass((inputs, named))
+
+    def __deepcopy__(self, _memo) -> "_Entry":
+        return self
+
+    def __reduce__(self):
+        return _no_entry, ()  # a model that is read from a file is nobody's copy
+
+
+def _no_entry() -> Callable:
+    return _pass
+
+
+def _pass(_model, _inputs, _named) -> None:
+    pass
+
+
 class _NothingLeft(JoinHook):
     """What a rank without batches does in the steps of the others, before what the model does: it
     adds nothing to their count."""
@@ -203,22 +251,20 @@ class _NothingLeft(JoinHook):
 
     def main_hook(self) -> None:
         weights = self.weights
-        weights._joined = True
-        dist.all_reduce(_scalar(0, weights._device), group=weights._group)
-
-    def post_hook(self, is_last_joiner: bool) -> None:
-        self.weights._joined = False
+        dist.all_reduce(scalar(0, weights._device), group=weights._group)
 
 
-def _weigh(values: torch.Tensor, share: float | torch.Tensor) -> torch.Tensor:
-    """Times the share, in place. What has no share is 0 even where it is NaN: a mean over
-    nothing."""
-    if isinstance(share, torch.Tensor):
-        return values.mul_(share).masked_fill_(share == 0, 0)
-    return values.zero_() if share == 0 else values.mul_(share)
+def _multiplied(values: torch.Tensor, factor, nothing) -> torch.Tensor:
+    """What counts nothing is 0 even where it is NaN: a mean over nothing."""
+    if isinstance(factor, torch.Tensor):
+        product = values * factor.to(values.device)
+        return product if values.is_sparse else product.masked_fill_(nothing.to(values.device), 0)
+    if factor == 1:
+        return values
+    return torch.zeros_like(values) if nothing else values * factor
 
 
-def _scalar(value, device) -> torch.Tensor:
+def scalar(value, device) -> torch.Tensor:
     return torch.as_tensor(value).detach().to(device, torch.float64, copy=True).reshape(())
 
 
@@ -235,11 +281,12 @@ def weighted_gradients(ddp_model, sampler: UnevenBatchSampler | None = None) -> 
     the batch, in place of their plain mean: for a loss that is a mean, the result is the gradient
     of the mean over the global batch, exactly, whatever the sizes.
 
-    Registers a communication hook; call it once, after wrapping the model and before the first
-    backward pass. With a sampler, take the batches from `.batches(loader)`; for a mean over
-    something other than samples (tokens that are not ignored), leave the sampler out and call
-    `.start(count)` before each backward pass. A model with SyncBatchNorm is weighed at its outputs
-    in place of its gradients: output_weights.py says why, and what it refuses.
+    Call it after wrapping the model and before the first backward pass; a second call for the same
+    model gives the same weights, with the new sampler. With a sampler, take the batches from
+    `.batches(loader)`; for a mean over something other than samples (tokens that are not ignored),
+    leave the sampler out and call `.start(count)` before the backward passes of each batch. A model
+    with SyncBatchNorm is weighed at its outputs in place of its gradients: output_weights.py says
+    why, and what it refuses.
     """
     if not isinstance(ddp_model, DistributedDataParallel):
         raise ValueError(
@@ -255,4 +302,8 @@ def weighted_gradients(ddp_model, sampler: UnevenBatchSampler | None = None) -> 
             )
         if sampler.rank != rank:
             raise ValueError(f"the sampler is that of rank {sampler.rank}, this is rank {rank}")
+    for hook in ddp_model._forward_pre_hooks.values():
+        if isinstance(hook, _Entry) and hook.weights._model is ddp_model:
+            hook.weights._sampler = sampler
+            return hook.weights
     return GradientWeights(ddp_model, sampler)

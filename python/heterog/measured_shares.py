@@ -2,19 +2,34 @@
 measuring its own steps: no graph, no cluster file."""
 
 import dataclasses
+import os
 import socket
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
 from heterog.balance import Balance
+from heterog.deals import Deal, best_micro
+from heterog.drawn_batches import DrawnBatches
+from heterog.errors import HeterogError
 from heterog.fair_shares import StepTime, fair_shares, fit_line, slowest
+from heterog.given import FilePath
 from heterog.gradient_weights import weighted_gradients
+from heterog.kept_shares import Training, read_kept, write_kept
 from heterog.loss_probe import LEAST_SAMPLES, SAMPLES_AT_MOST, Verdict, agreed, probe
 from heterog.lost_rank import lost_ranks_named
 from heterog.probe_said import chosen, norm_lines, refuse_unequal, verdict_lines
+from heterog.share_checks import (
+    check_accumulation,
+    check_even,
+    check_rest,
+    coarse,
+    even_passes,
+    least_samples,
+    models_of,
+)
 from heterog.shares_found import (
     WORTH,
     Found,
@@ -25,9 +40,8 @@ from heterog.shares_found import (
     left_out,
     within,
 )
-from heterog.step_times import all_reduce_seconds, measure, middle_half, typical
+from heterog.step_times import all_reduce_seconds, measure, middle_half, typical, wrapped_models
 from heterog.trial_steps import Trial, gradient_bytes
-from heterog.uneven import split_by_shares
 from heterog.uneven_loader import LikeSampler, UnevenLoader, check_loader, inner_loader
 from heterog.untouched import untouched
 
@@ -44,6 +58,8 @@ def auto_shares(
     step_fn: Callable,
     *,
     batch: int | None = None,
+    accumulate: int = 1,
+    shares: FilePath | None = None,
     most: int | None = None,
     rebalance: float | None = 0.05,
     check_every: int = 100,
@@ -60,12 +76,17 @@ def auto_shares(
     over what it returns. By what gradients are to be weighed is found by a probe of step_fn; where
     no weighing is right, shares stay even.
 
-    model        the DistributedDataParallel model
+    model        the DistributedDataParallel model, or a list of those that the step trains (a GAN's)
     loader       the script's DataLoader, with its batch size of one rank
     step_fn      called with a batch, as the loop has it: computes the loss and returns it, or does
                  the whole step, with backward pass and update, which is then in the figures
-    batch        samples of a global batch; by default the loader's, times the ranks
-    most         samples that this rank can hold at most, where that is known; a GPU's memory is
+    batch        samples of a global batch; by default the loader's, times the ranks, times accumulate
+    accumulate   micro-batches whose gradients a rank of the even script accumulates; a rank then has
+                 as many, and as large ones, as it can compute in the time of the others. Update, and
+                 sum gradients, where the loader's `last` is true
+    shares       a file that keeps what was measured: rank 0 reads it if it is there, and writes it if
+                 not
+    most         samples that this rank can hold at once, where that is known; a GPU's memory is
                  measured
     rebalance    samples move in training where that gains more than this part of a step; None: never
     check_every  steps after which ranks are compared
@@ -82,24 +103,33 @@ def auto_shares(
     the measured steps change is put back: parameters, buffers, gradients, states of
     PyTorch's optimizers, random numbers.
     """
-    uneven = even_loader(loader, batch, device, seed)
+    uneven = even_loader(loader, batch, device, seed, accumulate)
     if uneven.sampler.ranks > 1:
         share_out(
             uneven, model, step_fn, most=most, rebalance=rebalance, check_every=check_every,
-            rounds=rounds, also=also, say=say, count=count, force=force,
+            rounds=rounds, also=also, say=say, count=count, force=force, shares=shares,
         )  # fmt: skip
     return uneven
 
 
-def even_loader(loader, batch: int | None = None, device=None, seed: int = 0) -> UnevenLoader:
+def even_loader(
+    loader, batch: int | None = None, device=None, seed: int = 0, accumulate: int = 1
+) -> UnevenLoader:
     """The loader's batches at even shares, for `share_out`."""
+    if isinstance(accumulate, bool) or not isinstance(accumulate, int) or accumulate < 1:
+        raise ValueError(f"accumulate: {accumulate!r}; expected a number of micro-batches, 1 or more")
+    if isinstance(loader, UnevenLoader):  # of a call before
+        loader = loader.given
     inner, wrapped = inner_loader(loader)
     check_loader(inner)
     ranks, rank = 1, 0
     if dist.is_available() and dist.is_initialized():
         ranks, rank = dist.get_world_size(), dist.get_rank()
-    sampler = LikeSampler(inner, batch or inner.batch_size * ranks, ranks, rank, seed)
-    return UnevenLoader(inner, wrapped, sampler, device)
+    batch = batch or inner.batch_sampler.batch_size * ranks * accumulate
+    sampler = LikeSampler(inner, batch, ranks, rank, seed, accumulate)
+    uneven = UnevenLoader(inner, wrapped, sampler, device)
+    uneven.given = loader
+    return uneven
 
 
 def share_out(
@@ -115,20 +145,30 @@ def share_out(
     say: Callable[[str], None] | None,
     count: Callable | None = None,
     force: bool = False,
+    shares: FilePath | None = None,
     first: int = 0,
     scale: int = 1,
 ) -> None:
     """Probes the loss, measures, and gives the ranks their shares from batch number `first` on.
     `scale` is what step_fn multiplies each rank's loss by."""
-    ddp = ddp_of(model)
-    group, sampler = ddp.process_group, loader.sampler
+    wrapped = models_of(model)
+    models = wrapped[0] if len(wrapped) == 1 else nn.ModuleList(wrapped)
+    group, sampler = wrapped[0].process_group, loader.sampler
     if sampler.rank != 0 or say is None:
         say = _nothing
-    loader.weights = weighted_gradients(ddp, sampler)
-    loader.weights.scale = scale
-    trial = Trial(ddp, loader.weights, step_fn, loader)
+    sampler.least = least_samples(models)
+    check_accumulation(models, sampler)
+    loader.models = [weighted_gradients(ddp, sampler) for ddp in wrapped]
+    loader.weights = loader.models[0]
+    for weights in loader.models:
+        weights.scale = scale
+    trial = Trial(models, loader.models, step_fn, loader)
     found = None
-    with lost_ranks_named(group), untouched(ddp, also):
+    say(
+        f"heterog: probes the loss on a few samples, then times steps of {sampler.ranks} ranks, "
+        f"{rounds} rounds at a time; what they change is put back"
+    )
+    with lost_ranks_named(group), untouched(models, also):
         limits = _limits(trial, sampler, most)
         verdict = _verdict(trial, sampler, limits, count)
         loader.weighing = chosen(verdict, count)
@@ -140,62 +180,48 @@ def share_out(
         if even:
             check_even(sampler, limits)
         else:
-            found = _measured(trial, sampler, most, rounds, limits)
-    shares = found.samples_per_rank if found else sampler.samples_per_rank
-    check_rest(sampler, shares, least_samples(ddp))
+            found = _kept_or_measured(trial, sampler, most, rounds, limits, shares, say)
+    for weights in loader.models:
+        weights.forget("iterate over the loader that heterog.auto_shares returned")
+    loader.drawn = DrawnBatches(loader.models, sampler.parts)
+    taken = found.samples_per_rank if found else sampler.samples_per_rank
+    check_rest(sampler, taken, sampler.least)
     if found is None:
         return
     sampler.change_shares(found.samples_per_rank, first)
+    sampler.change_micro(found.times[sampler.rank].micro, first)
     loader.found = found
-    for line in [*found.lines(), *norm_lines(ddp, found)]:
+    for line in [*found.lines(), *norm_lines(models, found)]:
         say(line)
+    if coarse(sampler) and found.speed_up < WORTH:
+        say(
+            f"heterog: {max(found.even)} samples a rank can hardly be shared out: if your loop accumulates "
+            "gradients, accumulate= says how many batches, and ranks get different numbers of them"
+        )
     if rebalance is not None:
         loader.balance = Balance(
-            loader, least_samples(ddp), bound=rebalance, every=check_every,
+            loader, sampler.least, bound=rebalance, every=check_every,
             lead=max(_from_all(loader.asked_ahead, group)), say=say,
         )  # fmt: skip
 
 
-def check_even(sampler: LikeSampler, limits: list[int]) -> None:
-    for rank, (share, limit) in enumerate(zip(sampler.samples_per_rank, limits, strict=True)):
-        if share > limit:
-            raise ValueError(
-                f"most: rank {rank} holds {limit} samples, and even shares, which are kept, have "
-                f"{share}"
-            )
-
-
-def check_rest(sampler: LikeSampler, shares: list[int], least: int) -> None:
-    """Batch normalisation of one sample, or of a stand-in for none, is none."""
-    if least < 2:
-        return
-    rest = 0 if sampler.drop_last else sampler.length % sampler.batch
-    for count in (sampler.batch, rest):
-        sizes = split_by_shares(count, shares)
-        if count and min(sizes) < least:
-            rank = sizes.index(min(sizes))
-            raise ValueError(
-                f"the model has batch normalisation, which needs {least} samples on each rank, and of "
-                f"a batch of {count} rank {rank} has {sizes[rank]}: "
-                + ("give drop_last=True" if count == rest else "take larger batches")
-            )
-
-
 def _limits(trial: Trial, sampler: LikeSampler, most: int | None) -> list[int]:
-    """Samples of a rank at most, by what is known before anything ran."""
-    bound = min(sampler.batch if most is None else most, sampler.length)
+    """Samples of a pass of each rank at most, by what is known before anything ran."""
+    bound = min(max(LEAST_SAMPLES, sampler.batch) if most is None else most, sampler.length)
     return _from_all(max(least_samples(trial.ddp), bound), trial.group)
 
 
 def _verdict(trial: Trial, sampler: LikeSampler, limits: list[int], count) -> Verdict:
     """What the first rank that could compare gradients found, on all ranks."""
     least = least_samples(trial.ddp)
-    small = min(max(least, min(sampler.samples_per_rank) // 2), *limits)
-    # Whole steps come first: in them DistributedDataParallel lays out its buckets. All ranks take
+    small = min(max(least, min(even_passes(sampler)) // 2), *limits)
+    # Whole steps come first: in them DistributedDataParallel lays out its buckets (of a static graph,
+    # one later), which would look like a step that talks. All ranks take
     # as many samples, since the loss may talk to the others.
     trial.load([small])
-    measure(trial, trial.ddp, [], [[small] * sampler.ranks], 2)
-    samples = min(SAMPLES_AT_MOST, max(LEAST_SAMPLES, *sampler.samples_per_rank), *limits)
+    steps = 3 if any(ddp.static_graph for ddp in wrapped_models(trial.ddp)) else 2
+    measure(trial, trial.ddp, [], [partial(trial.step, [small])], steps)
+    samples = min(SAMPLES_AT_MOST, max(LEAST_SAMPLES, *even_passes(sampler)), *limits)
     if samples < LEAST_SAMPLES:
         own = Verdict(None, why=f"a rank has memory for {samples} samples, not for {LEAST_SAMPLES}")
     else:
@@ -203,86 +229,100 @@ def _verdict(trial: Trial, sampler: LikeSampler, limits: list[int], count) -> Ve
     return agreed(own, _from_all(own.without_functions(), trial.group))
 
 
-def ddp_of(model) -> DistributedDataParallel:
-    """The DistributedDataParallel model, which Fabric and torch.compile wrap once more."""
-    for inner in (model, *(getattr(model, n, None) for n in ("_forward_module", "_orig_mod"))):
-        if isinstance(inner, DistributedDataParallel):
-            return inner
-    raise ValueError(
-        f"model: {type(model).__name__}; wrap the model in DistributedDataParallel first"
-    )
-
-
-def least_samples(model) -> int:
-    """Batch normalisation refuses to train on one sample."""
-    norms = (isinstance(m, nn.modules.batchnorm._BatchNorm) for m in model.modules())
-    return 2 if any(norms) else 1
+def _kept_or_measured(trial: Trial, sampler: LikeSampler, most, rounds, limits, path, say) -> Found:
+    """What the file has, or what is measured and then written into it."""
+    if path is None:
+        return _measured(trial, sampler, most, rounds, limits)
+    training = Training(
+        sampler.batch, sampler.parts, gradient_bytes(trial.ddp),
+        tuple(_from_all(device_name(trial.device), trial.group)), sampler.least,
+    )  # fmt: skip
+    found = _from_first(lambda: read_kept(path, training), trial.group)
+    if found is not None:
+        say(f"heterog: the figures that follow were measured before: {os.fspath(path)}")
+        return found
+    found = _measured(trial, sampler, most, rounds, limits)
+    _from_first(lambda: write_kept(path, found, training), trial.group)
+    return found
 
 
 def _measured(
     trial: Trial, sampler: LikeSampler, most: int | None, rounds: int, limits: list[int]
 ) -> Found:
     group, rank = trial.group, sampler.rank
-    least = least_samples(trial.ddp)
-    share = sampler.samples_per_rank[rank]
+    least = sampler.least
+    size = even_passes(sampler)[rank]
     bound = limits[rank]
     # Around even shares first, then also at what these say, until that is where they stand, and
     # until whole steps take as long as predicted. Whole steps of earlier attempts count as well.
-    around = [share // 2, share, share + (share + 1) // 2]
-    splits: list[list[int]] = []  # even, as far as memory allows, and what was found
-    seen: dict[tuple[int, ...], list[float]] = {}  # seconds of whole steps, by split
+    around = [size // 2, size, size + (size + 1) // 2]
+    deals: list[Deal] = []  # even, as far as memory allows, and what was found
+    seen: dict[Deal, list[float]] = {}  # seconds of whole steps
     short = settled = False
     for attempt in range(ATTEMPTS_IF_SHORT):
-        sizes = around + [split[rank] for split in splits]
-        sizes = sorted({max(least, min(size, bound)) for size in sizes})
-        trial.load(sizes)
+        own = [deal.of(rank, least) for deal in deals]
+        sizes = sorted({max(least, min(n, bound)) for n in sum(own, around)})
+        trial.load(sum(own, sizes))
         more = max(0, attempt - 1) if short else 0
-        points, whole = measure(trial, trial.ddp, sizes, splits, rounds << more)
-        for split, seconds in zip(splits, whole, strict=True):
-            seen.setdefault(tuple(split), []).extend(seconds)
-        times = _from_all(_step_time(points, sizes, trial, most), group)
-        better = _from_first(lambda: fair_shares(times, sampler.batch, least), group)
-        if splits:
-            even, shares = splits[0], splits[-1]
-            at_even, at_shares = (seen[tuple(split)] for split in (even, shares))
-            hidden = exposed(typical(at_even), times, even)
-            predicted = slowest(times, shares) + hidden
-            at_best = slowest(times, better) + hidden
-            agree = within(predicted, typical(at_shares), AGREED)
+        steps = [partial(trial.step, micro) for micro in own]
+        points, whole = measure(trial, trial.ddp, sizes, steps, rounds << more)
+        for deal, seconds in zip(deals, whole, strict=True):
+            seen.setdefault(deal, []).extend(seconds)
+        times = _from_all(_step_time(points, sizes, trial, most, sampler.even_micro), group)
+        best = Deal.of_shares(
+            _from_first(lambda: fair_shares(times, sampler.batch, least), group), times
+        )
+        if deals:
+            even, taken = deals[0], deals[-1]
+            at_even, at_taken = seen[even], seen[taken]
+            hidden = exposed(typical(at_even), even.times(times), even.shares)
+            predicted = slowest(taken.times(times), taken.shares) + hidden
+            at_best = slowest(times, best.shares) + hidden
+            agree = within(predicted, typical(at_taken), AGREED)
             settled = predicted <= ENOUGH * at_best
             short = typical(at_even) < SHORT
             last = attempt == (ATTEMPTS_IF_SHORT if short else ATTEMPTS) - 1
             if settled and agree or last:
                 break
-        even = fair_shares([StepTime(0.0, 1.0, t.most) for t in times], sampler.batch, least)
+        shares = fair_shares([StepTime(0.0, 1.0, t.most) for t in times], sampler.batch, least)
+        even = Deal(tuple(shares), (sampler.even_micro,) * sampler.ranks)
         if not settled:
-            splits = [even] if better == even else [even, better]
+            deals = [even] if best == even else [even, best]
 
     nbytes = gradient_bytes(trial.ddp)
     all_reduce = all_reduce_seconds(nbytes, rounds, trial.device, group)
     found = Found(
-        samples_per_rank=shares,
-        even=even,
+        samples_per_rank=list(taken.shares),
+        even=list(even.shares),
         devices=_from_all(device_name(trial.device), group),
-        times=times,
+        times=taken.times(times),
+        even_micro=sampler.even_micro,
         even_seconds=typical(at_even),
-        seconds=typical(at_shares),
+        seconds=typical(at_taken),
         predicted_seconds=predicted,
-        spread=None if agree else middle_half(at_shares),
+        spread=None if agree else middle_half(at_taken),
         all_reduce_bytes=nbytes,
         all_reduce_seconds=max(_from_all(all_reduce, group)),
     )
-    found = dataclasses.replace(found, leave_out=_better_left_out(found, trial, rounds))
+    # Whoever accumulates batches of so few samples has more to share out than was tried.
+    if not coarse(sampler):
+        found = dataclasses.replace(found, leave_out=_better_left_out(found, trial, rounds))
     return _from_first(lambda: found if found.speed_up >= 1 else found.kept_even(), group)
 
 
-def _step_time(points: dict[int, float], sizes, trial: Trial, most: int | None) -> StepTime:
+def _step_time(
+    points: dict[int, float], sizes, trial: Trial, most: int | None, micro: int | None
+) -> StepTime:
     """Of this rank, by the seconds of the sizes that fitted."""
     limits = [limit for limit in (most, trial.most()) if limit is not None]
     limits += [size - 1 for size in sizes if size not in points]
-    if not points:
-        return StepTime(0.0, 1.0, 0)  # fair_shares refuses that, on all ranks
-    return StepTime(*fit_line(points), min(limits) if limits else None)
+    limit = min(limits) if limits else None
+    fitting = [size for size in points if limit is None or size <= limit]
+    if not fitting:
+        return StepTime(0.0, 1.0, 0, micro)  # fair_shares refuses that, on all ranks
+    if micro is None:
+        return StepTime(*fit_line(points), limit)
+    return StepTime(*fit_line(points), None, best_micro({n: points[n] for n in fitting}, micro))
 
 
 def _better_left_out(found: Found, trial: Trial, rounds: int) -> dict[tuple[int, ...], LeftOut]:
@@ -321,10 +361,10 @@ def _from_first(decide: Callable, group):
     if dist.get_rank(group) == 0:
         try:
             decided = [decide()]
-        except ValueError as error:
+        except (ValueError, HeterogError) as error:
             decided = [error]
     dist.broadcast_object_list(decided, dist.get_global_rank(group, 0), group)
-    if isinstance(decided[0], ValueError):
+    if isinstance(decided[0], Exception):
         raise decided[0]
     return decided[0]
 

@@ -6,6 +6,7 @@ from itertools import groupby
 
 import torch
 
+from heterog.deals import in_words
 from heterog.fair_shares import StepTime, fair_shares, slowest
 
 WORTH = 1.02  # a rank is only to be left out if steps are that much faster without it
@@ -35,13 +36,19 @@ class Found:
     predicted_seconds: float  # the same, before it was measured
     all_reduce_bytes: int
     all_reduce_seconds: float
+    even_micro: int | None = None  # samples of a micro-batch of the even script; None: no accumulation
     spread: tuple[float, float] | None = None  # seconds; where measured and predicted do not agree
     leave_out: dict[tuple[int, ...], LeftOut] = field(default_factory=dict)
 
     @property
     def exposed(self) -> float:
         """Seconds of a step at even shares in which no rank computes."""
-        return exposed(self.even_seconds, self.times, self.even)
+        return exposed(self.even_seconds, self.even_times, self.even)
+
+    @property
+    def even_times(self) -> list[StepTime]:
+        """Of each rank, in micro-batches of the even script."""
+        return in_micro_batches(self.times, self.even_micro)
 
     @property
     def speed_up(self) -> float:
@@ -56,6 +63,7 @@ class Found:
         return replace(
             self,
             samples_per_rank=self.even,
+            times=self.even_times,
             seconds=self.even_seconds,
             predicted_seconds=self.even_seconds,
             spread=None,
@@ -63,7 +71,11 @@ class Found:
 
     def lines(self) -> list[str]:
         batch = sum(self.samples_per_rank)
-        taken = list(zip(self.devices, self.samples_per_rank, strict=True))
+        shares = [
+            in_words(share, time.micro)
+            for share, time in zip(self.samples_per_rank, self.times, strict=True)
+        ]
+        taken = list(zip(self.devices, shares, strict=True))
         parts = []
         for (device, share), ranks in groupby(range(len(taken)), key=taken.__getitem__):
             parts.append(f"{_ranks(list(ranks))} ({device}): {share}")
@@ -100,6 +112,10 @@ class Found:
                 f"{1e3 * without.computing_without:.1f} ms if the others take all samples"
             )
         return f"{why} (predicted {without.gain:.2f} × as fast without)"
+
+
+def in_micro_batches(times: Sequence[StepTime], micro: int | None) -> list[StepTime]:
+    return [replace(time, micro=micro) for time in times]
 
 
 def exposed(step: float, times: Sequence[StepTime], shares: Sequence[int]) -> float:

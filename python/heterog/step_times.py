@@ -10,7 +10,7 @@ measured on a machine that it has for itself and never has again.
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import torch
 import torch.distributed as dist
@@ -24,8 +24,8 @@ IN_A_ROW = 16  # up to these
 BUCKET = 25 << 20  # bytes: DistributedDataParallel's default
 
 
-def timed(run: Callable[[int], None], samples: int, device: torch.device, steps: int = 1) -> float:
-    """Seconds of one step of that many samples, the mean of `steps` in a row."""
+def timed(run: Callable, samples, device: torch.device, steps: int = 1) -> float:
+    """Seconds of one `run(samples)`, the mean of `steps` in a row."""
     _wait_for(device)
     start = clock()
     for _ in range(steps):
@@ -35,38 +35,55 @@ def timed(run: Callable[[int], None], samples: int, device: torch.device, steps:
 
 
 @contextmanager
-def apart(ddp_model: nn.parallel.DistributedDataParallel) -> Iterator[None]:
+def apart(models: nn.Module) -> Iterator[None]:
     """No step inside waits for another rank: no gradients are summed, no buffers sent, and
-    SyncBatchNorm takes its own statistics."""
-    norms = [m for m in ddp_model.module.modules() if isinstance(m, nn.SyncBatchNorm)]
-    kept = ddp_model.require_forward_param_sync
+    SyncBatchNorm takes its own statistics. `models`: one that is wrapped, or a module of several."""
+    wrapped = wrapped_models(models)
+    norms = [m for m in models.modules() if isinstance(m, nn.SyncBatchNorm)]
+    kept = [ddp.require_forward_param_sync for ddp in wrapped]
     for norm in norms:
         norm.forward = nn.modules.batchnorm._BatchNorm.forward.__get__(norm)
     try:
-        with ddp_model.no_sync():
-            ddp_model.require_forward_param_sync = False
+        with not_summed(models):
+            for ddp in wrapped:
+                ddp.require_forward_param_sync = False
             yield
     finally:
-        ddp_model.require_forward_param_sync = kept
+        for ddp, sent in zip(wrapped, kept, strict=True):
+            ddp.require_forward_param_sync = sent
         for norm in norms:
             del norm.forward
 
 
+def wrapped_models(models: nn.Module) -> list[nn.parallel.DistributedDataParallel]:
+    return [m for m in models.modules() if isinstance(m, nn.parallel.DistributedDataParallel)]
+
+
+@contextmanager
+def not_summed(models: nn.Module) -> Iterator[None]:
+    """no_sync() of all of them."""
+    with ExitStack() as stack:
+        for ddp in wrapped_models(models):
+            stack.enter_context(ddp.no_sync())
+        yield
+
+
 def measure(
     run: Callable[[int], None],
-    ddp_model: nn.parallel.DistributedDataParallel,
+    ddp_model: nn.Module,
     sizes: Sequence[int],
-    splits: Sequence[Sequence[int]],
+    whole_steps: Sequence[Callable[[], None]],
     rounds: int,
 ) -> tuple[dict[int, float], list[list[float]]]:
-    """Seconds of a step of each size on this rank, apart from the others, and of whole steps at each
-    of the splits, gradients summed: of those, every round's, of the slowest rank.
+    """Seconds of a pass of each size on this rank, apart from the others, and of each of the whole
+    steps, in which gradients are summed: of those, every round's, of the slowest rank.
 
     All are taken in turn, round after round, so that what slows a machine for a while slows all of
     them. Short steps are taken several in a row, as a training does. A size that does not fit in the
     GPU's memory is left out.
     """
-    group, device = ddp_model.process_group, ddp_model.device
+    first = wrapped_models(ddp_model)[0]
+    group, device = first.process_group, first.device
     with apart(ddp_model):
         fitting = [size for size in sizes if _fits(run, size)]
         shortest = timed(run, min(fitting), device) if fitting else LONG_ENOUGH
@@ -75,7 +92,7 @@ def measure(
     dist.all_reduce(in_a_row, dist.ReduceOp.MAX, group=group)
     steps = int(in_a_row)
     own: dict[int, list[float]] = {size: [] for size in fitting}
-    whole = torch.zeros(rounds, len(splits), dtype=torch.float64)
+    whole = torch.zeros(rounds, len(whole_steps), dtype=torch.float64)
     for turn in range(rounds):
         with apart(ddp_model):
             dist.barrier(group)
@@ -86,9 +103,9 @@ def measure(
                 look()  # a rank that failed may take long to go
                 timed(run, fitting[turn % len(fitting)], device)
             others.wait()
-        for number, split in enumerate(splits):
+        for number, step in enumerate(whole_steps):
             dist.barrier(group)
-            whole[turn, number] = timed(run, split[dist.get_rank(group)], device, steps)
+            whole[turn, number] = timed(lambda _, step=step: step(), None, device, steps)
     whole = whole.to(device)
     dist.all_reduce(whole, dist.ReduceOp.MAX, group=group)
     return {size: typical(times) for size, times in own.items()}, whole.T.tolist()

@@ -1,11 +1,16 @@
 """Steps of the user's training, of any number of samples, to be timed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 import torch.distributed as dist
+from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from heterog.fair_shares import fit_line
+from heterog.step_times import not_summed, wrapped_models
 from heterog.uneven_loader import UnevenLoader
 
 MARGIN = 0.95  # of a GPU's memory: the rest is for what differs between batches
@@ -17,17 +22,19 @@ class Trial:
     All ranks take the same samples, so that what differs is the ranks.
     """
 
-    def __init__(self, ddp, weights, step_fn: Callable, loader: UnevenLoader):
-        self.ddp = ddp
-        self.group = ddp.process_group
-        self.device = ddp.device
-        self.weights = weights
+    def __init__(self, models, weights: Sequence, step_fn: Callable, loader: UnevenLoader):
+        self.ddp = models  # one model, or a module of several
+        first = wrapped_models(models)[0]
+        self.group = first.process_group
+        self.device = first.device
+        self._weights = weights  # of each model
         self._step_fn = step_fn
         self._loader = loader
         generator = torch.Generator().manual_seed(0)
         self._order = torch.randperm(loader.sampler.length, generator=generator).tolist()
         self._batches: dict[int, object] = {}
         self._by_itself: bool | None = None  # step_fn runs the backward pass
+        self._accumulates = False  # gradients of the pass before count as well
         self.peaks: dict[int, int] = {}  # bytes of the GPU, by samples
 
     def load(self, sizes: Sequence[int]) -> None:
@@ -44,6 +51,16 @@ class Trial:
         """Samples put together as the loader does."""
         return self._loader.batch_of(samples)
 
+    def step(self, micro: Sequence[int]) -> None:
+        """A whole step: micro-batches of so many samples, of which the last has gradients summed."""
+        with not_summed(self.ddp):
+            for place, samples in enumerate(micro[:-1]):
+                self._accumulates = place > 0
+                self(samples)
+        self._accumulates = len(micro) > 1
+        self(micro[-1])
+        self._accumulates = False
+
     def __call__(self, samples: int) -> None:
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
@@ -54,13 +71,15 @@ class Trial:
 
     def run(self, batch) -> None:
         """One step, with its backward pass."""
-        self.weights.start(1, total=dist.get_world_size(self.group))
+        for weights in self._weights:
+            weights.start(1, total=dist.get_world_size(self.group))
         if self._by_itself is None:
             self._find_backward(batch)
         elif self._by_itself:
             self._step_fn(batch)
         else:
-            self._forget_gradients()
+            if not self._accumulates:
+                self._forget_gradients()
             self._step_fn(batch).backward()
 
     def _find_backward(self, batch) -> None:
@@ -71,8 +90,15 @@ class Trial:
             for p in parameters
         ]
         self._forget_gradients()
-        loss = self._step_fn(batch)
+        updates = []
+        with _noting_updates(updates), _noting_models(self.ddp):
+            loss = self._step_fn(batch)
         self._by_itself = bool(seen)
+        if updates and self._loader.sampler.parts > 1:
+            raise ValueError(
+                "step_fn: it updates parameters, but with accumulate= it is called with each "
+                "micro-batch: compute the loss of one and return it"
+            )
         if not seen:
             if not isinstance(loss, torch.Tensor) or not loss.requires_grad:
                 raise ValueError(
@@ -97,6 +123,37 @@ class Trial:
         # of the size of each parameter.
         later = 0 if self._by_itself else 2 * gradient_bytes(self.ddp)
         return samples_within(self.peaks, MARGIN * limit - later)
+
+
+@contextmanager
+def _noting_updates(seen: list) -> Iterator[None]:
+    watching = register_optimizer_step_pre_hook(lambda *_: seen.append(True))
+    try:
+        yield
+    finally:
+        watching.remove()
+
+
+@contextmanager
+def _noting_models(models) -> Iterator[None]:
+    """Refuses a step of another DistributedDataParallel model that learns, whose gradients would
+    count by ranks."""
+    known = wrapped_models(models)
+
+    def check(module, _inputs):
+        if isinstance(module, DistributedDataParallel) and module not in known and module.training:
+            if torch.is_grad_enabled() and any(p.requires_grad for p in module.parameters()):
+                raise ValueError(
+                    f"model: step_fn runs another DistributedDataParallel model too (of "
+                    f"{type(module.module).__name__}), whose gradients would not be weighed: give "
+                    "all of them, model=[first, second]"
+                )
+
+    watching = register_module_forward_pre_hook(check)
+    try:
+        yield
+    finally:
+        watching.remove()
 
 
 def samples_within(peaks: dict[int, int], limit: float) -> int:

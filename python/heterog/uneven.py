@@ -92,7 +92,7 @@ class UnevenBatchSampler(Sampler[list[int]]):
         self.seed = seed
         self.drop_last = drop_last
         self.epoch = 0
-        if len(self) == 0:
+        if self.global_batches == 0:
             raise ValueError(
                 f"{self.length} samples make no batch of {self.batch}: give more samples, or a "
                 "smaller batch"
@@ -104,14 +104,19 @@ class UnevenBatchSampler(Sampler[list[int]]):
 
     def __len__(self) -> int:
         """Batches of an epoch, the same on every rank."""
+        return self.global_batches
+
+    @property
+    def global_batches(self) -> int:
+        """Of an epoch."""
         if self.drop_last:
             return self.length // self.batch
         return math.ceil(self.length / self.batch)
 
     def sizes(self, batch: int) -> list[int]:
         """How many samples each rank has of global batch number `batch`."""
-        if not 0 <= batch < len(self):
-            raise ValueError(f"batch {batch}: an epoch has batches 0 to {len(self) - 1}")
+        if not 0 <= batch < self.global_batches:
+            raise ValueError(f"batch {batch}: an epoch has batches 0 to {self.global_batches - 1}")
         count = min(self.batch, self.length - batch * self.batch)
         return split_by_shares(count, self.shares_of(batch))
 
@@ -139,15 +144,22 @@ class UnevenBatchSampler(Sampler[list[int]]):
         self._changes.append((batch, shares))
 
     def __iter__(self) -> Iterator[list[int]]:
+        order = self._begun()
+        for batch in range(self.global_batches):
+            yield self._own(order, batch)
+
+    def _own(self, order: list[int], batch: int) -> list[int]:
+        """This rank's samples of a global batch; one of it where the rank has none."""
+        sizes = self.sizes(batch)
+        start = batch * self.batch
+        begin = start + sum(sizes[: self.rank])
+        return order[begin : begin + sizes[self.rank]] or order[start : start + 1]
+
+    def _begun(self) -> list[int]:
+        """The order of the samples in the epoch that begins, at the newest shares."""
         self.samples_per_rank = self.newest_shares
         self._changes = []
-        order = self._order()
-        for batch in range(len(self)):
-            sizes = self.sizes(batch)
-            start = batch * self.batch
-            begin = start + sum(sizes[: self.rank])
-            own = order[begin : begin + sizes[self.rank]]
-            yield own or order[start : start + 1]
+        return self._order()
 
     def _order(self) -> list[int]:
         if not self.shuffle:

@@ -1,6 +1,7 @@
 """Unequal shares under Hugging Face's Trainer, which wraps the model and deals out batches itself."""
 
-from collections import deque
+from contextlib import nullcontext
+from dataclasses import dataclass
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
@@ -16,16 +17,28 @@ def uneven_trainer(trainer_class: type, **options) -> type:
 
     It probes and measures in the first training step, since that is when the Trainer has wrapped
     the model. The options are those of `auto_shares`: most, rebalance, check_every, rounds, count,
-    force, say.
+    force, shares, say.
     """
     settings = {"most": None, "rebalance": 0.05, "check_every": 100, "rounds": 7}
-    settings |= {"count": None, "force": False, "say": print}
+    settings |= {"count": None, "force": False, "shares": None, "say": print}
     unknown = options.keys() - settings.keys()
     if unknown:
         raise ValueError(f"{min(unknown)}: unknown; expected one of {', '.join(settings)}")
     settings |= options
 
     class UnevenTrainer(trainer_class):
+        """To the Trainer, a batch is all that a rank has of a global batch: accumulation is done in
+        `training_step`, over as many micro-batches as the rank has."""
+
+        def _inner_training_loop(self, *args, **kwargs):
+            arguments = self.args
+            self._parts = arguments.gradient_accumulation_steps
+            arguments.gradient_accumulation_steps = 1
+            try:
+                return super()._inner_training_loop(*args, **kwargs)
+            finally:
+                arguments.gradient_accumulation_steps = self._parts
+
         def get_train_dataloader(self):
             # As it is before the batches are dealt out.
             accelerator = self.accelerator
@@ -35,34 +48,52 @@ def uneven_trainer(trainer_class: type, **options) -> type:
             finally:
                 del accelerator.prepare
             seed = self.args.data_seed if self.args.data_seed is not None else self.args.seed
-            self._uneven = even_loader(loader, seed=seed)
-            # Batches are drawn some at a time; each is weighed when its own step comes.
-            self._drawn = deque()
-            self._uneven.begin_later(lambda number, _batch: self._drawn.append(number))
-            return self._uneven
+            parts = getattr(self, "_parts", self.args.gradient_accumulation_steps)
+            self._uneven = even_loader(loader, seed=seed, accumulate=parts)
+            return _Steps(self._uneven)
+
+        def get_batch_samples(self, epoch_iterator, num_batches, *rest, **named):
+            step = next(epoch_iterator, None)
+            if step is None:
+                return super().get_batch_samples(iter([]), num_batches, *rest, **named)
+            batches = step.batches
+            _, items = super().get_batch_samples(iter(batches), len(batches), *rest, **named)
+            return [step], items
 
         def training_step(self, model, inputs, num_items_in_batch=None):
-            number = self._drawn.popleft()
+            number, batches = inputs.number, inputs.batches
             uneven = self._uneven
-            if isinstance(model, DistributedDataParallel) and uneven.sampler.ranks > 1:
-                if uneven.weights is None:
-                    # Drawn are those of this step, and what they have made the loader ask for.
-                    first = number + len(self._drawn) + uneven.asked_ahead
-                    self._share_out(model, super().training_step, inputs, num_items_in_batch, first)
-                self._weigh(number, inputs, num_items_in_batch)
-            return super().training_step(model, inputs, num_items_in_batch)
+            wrapped = isinstance(model, DistributedDataParallel) and uneven.sampler.ranks > 1
+            if wrapped and uneven.weights is None:
+                first = number + uneven.asked_ahead
+                self._share_out(model, super().training_step, batches, num_items_in_batch, first)
+            if wrapped:
+                self._check(number, num_items_in_batch)
+            self.current_gradient_accumulation_steps = uneven.sampler.parts if wrapped else len(batches)
+            weights = uneven.begin(number, batches, uneven.sampler.parts) if wrapped else None
+            losses = []
+            for place, batch in enumerate(batches):
+                last = place == len(batches) - 1
+                if wrapped:
+                    uneven.weights.current = weights[place]
+                with nullcontext() if last or not wrapped else model.no_sync():
+                    loss = super().training_step(model, batch, num_items_in_batch)
+                if wrapped:
+                    factor, nothing = weights[place].factor
+                    loss = torch.where(torch.as_tensor(nothing, device=loss.device), 0.0, loss * factor)
+                losses.append(loss)
+            loss = torch.stack(losses).sum()
+            # A part of the whole so far; the Trainer reports a rank's own as an estimate of all.
+            sizes = uneven.sampler.sizes(number)
+            own = sizes[uneven.sampler.rank]
+            return loss * (sum(sizes) / own / len(sizes)) if wrapped and own else loss
 
-        def _share_out(self, model, step, inputs, items, first):
-            # The first of several batches that are accumulated comes under no_sync().
-            kept = model.require_backward_grad_sync
-            model.require_backward_grad_sync = True
-            try:
-                share_out(
-                    self._uneven, model, lambda batch: step(model, batch, items), also=(),
-                    first=first, scale=self._multiplied(model, inputs, items), **settings,
-                )  # fmt: skip
-            finally:
-                model.require_backward_grad_sync = kept
+        def _share_out(self, model, step, batches, items, first):
+            self.current_gradient_accumulation_steps = self._uneven.sampler.parts
+            share_out(
+                self._uneven, model, lambda batch: step(model, batch, items), also=(), first=first,
+                scale=self._multiplied(model, batches[0], items), **settings,
+            )  # fmt: skip
 
         def _multiplied(self, model, inputs, items) -> int:
             """By what the Trainer multiplies the loss of a rank, so that the mean over ranks, which
@@ -80,7 +111,7 @@ def uneven_trainer(trainer_class: type, **options) -> type:
             ranks = self._uneven.sampler.ranks
             return ranks if abs(ratio - ranks) < abs(ratio - 1) else 1
 
-        def _weigh(self, number, inputs, items):
+        def _check(self, number, items):
             uneven = self._uneven
             if uneven.weighing is SUM and items is not None:
                 if not self.args.average_tokens_across_devices:
@@ -93,7 +124,39 @@ def uneven_trainer(trainer_class: type, **options) -> type:
                         f"batch {number} has no sample for a rank, whose stand-in would be counted: "
                         "set dataloader_drop_last=True"
                     )
-            uneven.begin_now(number, inputs)
 
     UnevenTrainer.__name__ = f"Uneven{trainer_class.__name__}"
     return UnevenTrainer
+
+
+@dataclass
+class _Step:
+    """What a rank computes for one update. The Trainer counts tokens of it as of one batch."""
+
+    number: int
+    batches: list
+
+    def __contains__(self, name) -> bool:
+        return name in self.batches[0]
+
+    def __getitem__(self, name) -> torch.Tensor:
+        return torch.cat([batch[name].flatten() for batch in self.batches])
+
+
+class _Steps:
+    """The loader, a step at a time."""
+
+    def __init__(self, loader):
+        self._loader = loader
+
+    def __len__(self) -> int:
+        return self._loader.sampler.global_batches
+
+    def __iter__(self):
+        for number, batches in self._loader.steps():
+            yield _Step(number, batches)
+
+    def __getattr__(self, name):
+        if name == "_loader":
+            raise AttributeError(name)
+        return getattr(self._loader, name)

@@ -28,15 +28,15 @@ class Weighing:
         total = sum(counts)
         return [count / total for count in counts] if total > 0 and min(counts) >= 0 else None
 
-    def start(self, weights, number: int, batch) -> None:
-        """Sets the weight of batch `number` of the sampler's epoch on this rank."""
-        own, total = weights.sizes(number)
+    def weights(self, weights, sizes: list[int], total: int, batches: list, parts: int) -> list:
+        """The weight of each of this rank's batches of a step, of so many samples each: of the
+        samples of all ranks `total`. `parts`: how many of them the loss is divided by."""
         if self.key == "sum":
-            weights.start(1 if own else 0, total=1)
-        elif self.count is None:
-            weights.start(own, total=total)
-        else:
-            weights.start(self.count(batch) if own else 0)
+            return weights.weights([1 if size else 0 for size in sizes], 1)
+        if self.count is None:
+            return weights.weights(sizes, total, parts)
+        counts = [self.count(b) if size else 0 for b, size in zip(batches, sizes, strict=True)]
+        return weights.weights(counts, None, parts)
 
 
 SAMPLES = Weighing("samples", "samples")

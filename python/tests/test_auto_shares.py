@@ -229,7 +229,7 @@ def test_shares_follow_from_the_clocks_and_nothing_is_changed(shared, world, nam
         assert found["even_seconds"] == pytest.approx(slowest(times, [cases.PER_RANK] * world))
         assert found["seconds"] == pytest.approx(expected)
         assert found["predicted"] == pytest.approx(expected)
-        assert len(found["said"]) == (4 - (name == "synchronised") if rank == 0 else 0)
+        assert len(found["said"]) == (5 - (name == "synchronised") if rank == 0 else 0)
         assert same(found["before"], found["after"])
 
 

@@ -46,8 +46,9 @@ def test_what_is_weighed_by_is_said_and_nothing_is_changed(shared, name):
         assert torch.equal(found["before"][1], found["after"][1])
         assert bool(found["said"]) == (rank == 0)
     said = shared[0][name]["said"]
-    assert case.said in said[0], said
-    assert "even shares are kept" in said[0] or not case.kept
+    assert "probes the loss" in said[0]
+    assert case.said in said[1], said
+    assert "even shares are kept" in said[1] or not case.kept
 
 
 def test_a_loss_that_talks_to_other_ranks_keeps_even_shares(shared):
@@ -60,7 +61,7 @@ def test_a_loss_that_talks_to_other_ranks_keeps_even_shares(shared):
 
 def test_batch_normalisation_is_said_and_left_as_it_was(shared):
     said = shared[0]["normalised"]["said"]
-    assert "labels that count" in said[0]
+    assert "labels that count" in said[1]
     assert "BatchNorm1d takes the statistics of each rank's own samples, of 2 to 4 of them" in said[-1]
     for rank in range(WORLD):
         found = shared[rank]["normalised"]

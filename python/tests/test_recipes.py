@@ -56,9 +56,9 @@ def test_a_script_becomes_uneven_by_a_few_lines(name):
             assert line[2:].strip() in page, "docs/auto_shares.md shows every changed line"
 
 
-def run(script: Path, ranks: int, folder: Path) -> str:
+def run(script: Path, ranks: int, folder: Path, *arguments: str) -> str:
     command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-    command += [str(Path(__file__).with_name("slowed.py")), str(script)]
+    command += [str(Path(__file__).with_name("slowed.py")), str(script), *arguments]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, *command], env=environment, cwd=folder, capture_output=True, text=True
@@ -69,7 +69,7 @@ def run(script: Path, ranks: int, folder: Path) -> str:
 
 def assert_trains_as_one_process(uneven: Path, alone: Path, folder: Path) -> None:
     two = run(uneven, 2, folder)
-    taken = re.search(r"heterog: of (\d+) samples a step, rank 0 .*: (\d+); rank 1 .*: (\d+)", two)
+    taken = re.search(r"heterog: of (\d+) samples a step, rank 0 .*: (\d+)[^;]*; rank 1 .*: (\d+)", two)
     assert taken, two
     batch, first, second = map(int, taken.groups())
     assert first + second == batch and first > second
@@ -77,6 +77,9 @@ def assert_trains_as_one_process(uneven: Path, alone: Path, folder: Path) -> Non
     one = run(alone, 1, folder)
     found, expected = (float(re.search(r"^loss ([\d.]+)$", said, re.M)[1]) for said in (two, one))
     assert found == pytest.approx(expected, rel=2e-4)
+    # What the Trainer reports is rank 0's estimate.
+    reported = [float(x) for said in (two, one) for x in re.findall(r"'train_loss': ([\d.]+)", said)]
+    assert not reported or reported[0] == pytest.approx(reported[1], rel=0.05)
 
 
 def skip_without(module: str) -> None:
@@ -99,3 +102,26 @@ def test_tokens_that_the_trainer_counts_count_once(tmp_path):
     skip_without("accelerate")
     script = Path(__file__).with_name("language_trainer.py")
     assert_trains_as_one_process(script, script, tmp_path)
+
+
+LOOPS = {"ddp": "torch", "accelerate": "accelerate", "fabric": "lightning"}
+UNTOLD = {"accelerate-even": "accelerate", "resumed": "accelerate"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*LOOPS, *UNTOLD])
+def test_accumulated_batches_train_as_one_process(name, tmp_path):
+    skip_without((LOOPS | UNTOLD)[name])
+    said = run(Path(__file__).with_name("framework_micro.py"), 2, tmp_path, name)
+    assert ("12 in 12 micro-batches of 1; rank 1 " in said) == (name in LOOPS)
+    assert float(re.search(r"^off (.*)$", said, re.M)[1]) <= 1e-12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["tokens", "mean"])
+def test_the_trainer_accumulates_micro_batches(kind, tmp_path):
+    skip_without("accelerate")
+    said = run(Path(__file__).with_name("trainer_micro.py"), 2, tmp_path, kind)
+    assert "12 in 12 micro-batches of 1; rank 1 " in said
+    assert "updates 10 tokens 1656" in said
+    assert float(re.search(r"^off (.*)$", said, re.M)[1]) <= 1e-11

@@ -198,12 +198,14 @@ def _errors(rank: int, world: int) -> dict:
         heterog.weighted_gradients(model.module)
     weights = heterog.weighted_gradients(model)
     x = torch.randn(2, 6, dtype=torch.float64)
+    with says("not started"):
+        model(x).mean().backward()
+    model = DistributedDataParallel(smooth().double())
+    weights = heterog.weighted_gradients(model)
     with says("no sampler"):
         next(weights.batches([x]))
     weights.start(2)
     with says("started twice"):
         weights.start(2)
     model(x).mean().backward()
-    with says("not started"):
-        model(x).mean().backward()
     return said
