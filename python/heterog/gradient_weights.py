@@ -16,6 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.hooks import unserializable_hook
 
 from heterog.output_weights import weigh_outputs
+from heterog.process_end import released_before_the_end
 from heterog.uneven import UnevenBatchSampler
 
 
@@ -27,13 +28,13 @@ class Weight:
         self._own, self._total = own, total
         self._ranks, self._scale = ranks, scale
         self._work = work
+        self._counted = work is not None or isinstance(own, torch.Tensor)
         self._factor: tuple | None = None
 
     @property
     def key(self) -> tuple | None:
         """Equal keys: equal weights. None: only the ranks together know."""
-        known = self._work is None and not isinstance(self._own, torch.Tensor)
-        return (self._own, self._total, self._scale) if known else None
+        return None if self._counted else (self._own, self._total, self._scale)
 
     @property
     def factor(self) -> tuple:
@@ -50,6 +51,7 @@ class Weight:
                 quotient = own * self._ranks / total
                 factor = torch.where(total == 0, 1.0, quotient) / self._scale
                 self._factor = factor, factor == 0
+                self._own = self._total = None  # not held on to when the process ends
             else:
                 factor = (own * self._ranks / total if total > 0 else 1.0) / self._scale
                 self._factor = factor, factor == 0
@@ -138,7 +140,7 @@ class GradientWeights(Joinable):
         scale = self.scale / parts
         if total is None:
             counts = [scalar(count, self._device) for count in counts]
-            whole = torch.stack(counts).sum()
+            whole = released_before_the_end(torch.stack(counts).sum())
             work = dist.all_reduce(whole, group=self._group, async_op=True)
             return [Weight(own, whole, self.ranks, scale, work) for own in counts]
         for count in counts:
@@ -160,8 +162,8 @@ class GradientWeights(Joinable):
         """The loss of the global batch, from the mean that each rank has; on every rank, without
         gradient. All ranks must call it."""
         whole = _multiplied(loss.detach(), *self._now().factor) / self.ranks
-        dist.all_reduce(whole, group=self._group)
-        return whole
+        dist.all_reduce(released_before_the_end(whole), group=self._group)
+        return whole.clone()
 
     def join(self, **options) -> Join:
         """In place of `ddp_model.join()`, where ranks have different numbers of batches: those that
@@ -251,7 +253,8 @@ class _NothingLeft(JoinHook):
 
     def main_hook(self) -> None:
         weights = self.weights
-        dist.all_reduce(scalar(0, weights._device), group=weights._group)
+        nothing = released_before_the_end(scalar(0, weights._device))
+        dist.all_reduce(nothing, group=weights._group)
 
 
 def _multiplied(values: torch.Tensor, factor, nothing) -> torch.Tensor:

@@ -10,7 +10,16 @@ from heterog.files import replace_file
 from heterog.given import FilePath
 from heterog.reading import read_json
 from heterog.shares_found import Found
-from heterog.values import as_int, as_list, as_number, as_object, as_string, check_format, required
+from heterog.values import (
+    as_int,
+    as_list,
+    as_number,
+    as_object,
+    as_string,
+    check_format,
+    required,
+    shown,
+)
 
 FORMAT, VERSION = "heterog-measured-shares", 1
 MOST = 1 << 31
@@ -122,6 +131,6 @@ def _rank(value, where: str, training: Training, rank: int) -> tuple[int, int, S
 def _same(where: str, found, wanted) -> None:
     if found != wanted:
         raise InputError(
-            f"{where}: measured with {found}, this training has {wanted}: name another file, or "
+            f"{where}: measured with {shown(found)}, this training has {shown(wanted)}: name another file, or "
             "delete this one to measure anew"
         )

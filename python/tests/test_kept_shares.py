@@ -47,7 +47,7 @@ def test_other_fields_are_refused(tmp_path, change, said):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"device": "gpu"}, r"ranks\[1\].device: measured with gpu, this training has cpu"),
+        ({"device": "gpu"}, r"ranks\[1\].device: measured with 'gpu', this training has 'cpu'"),
         ({"samples": 0}, r"ranks\[1\].samples: expected a whole number from 1"),
         ({"samples": 5}, "the samples of all ranks are 17, expected 16"),
         ({"even_samples": 7}, "the even_samples of all ranks are 15"),
