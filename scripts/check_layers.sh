@@ -32,8 +32,10 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
     may["gnn"] = "base graph cluster cost compiler/strategy.h space"
     may["policy"] = "base graph cluster cost compiler/strategy.h compiler/accumulate.h space oracle planner gnn tensors comm launch"
     may["runtime/program"] = "base operators graph cluster cost compiler/plan.h comm/device_sets.h launch/terms.h"
-    may["runtime/kernels"] = "base operators graph cluster cost compiler/plan.h tensors runtime/program"
-    may["runtime/exec"] = may["runtime/kernels"] " comm runtime/kernels"
+    may["runtime/gpu"] = "base"
+    may["runtime/kernels"] = "base operators graph cluster cost compiler/plan.h tensors runtime/program runtime/gpu"
+    may["runtime/attention"] = may["runtime/kernels"] " runtime/kernels"
+    may["runtime/exec"] = may["runtime/attention"] " comm runtime/attention"
     may["runtime/ranks"] = may["runtime/exec"] " runtime/exec"
     may["runtime/check"] = may["runtime/ranks"] " runtime/ranks"
     may["measure"] = may["runtime/ranks"] " runtime/ranks launch sim/memory.h sim/simulator.h"
@@ -47,7 +49,7 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
       allowed[folder, folder] = 1
     }
     # The rest of comm and launch is built without LibTorch too, which tells.
-    n = split("tensors comm launch gnn policy runtime/kernels runtime/exec runtime/ranks runtime/check measure client cli", parts, " ")
+    n = split("tensors comm launch gnn policy runtime/gpu runtime/kernels runtime/attention runtime/exec runtime/ranks runtime/check measure client cli", parts, " ")
     for (i = 1; i <= n; ++i) torch[parts[i]]
   }
   function complain(what) {

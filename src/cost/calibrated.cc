@@ -161,6 +161,18 @@ double convolution_seconds(const ModelGraph& graph, OpId op, Family kind, const 
   return seconds;
 }
 
+// Where weights are dropped, the kernels run twice forward; backward they run forward once and
+// backward twice (runtime/attention/fused_attention.h).
+double products_that_drop(Family kind) { return kind == Family::kAttention ? 2 * 2 : 2 + 2 * 5; }
+
+// A byte a weight says whether it stays: written, and read to write what is added to the scores,
+// which a kernel reads, backward another too.
+Bytes dropped_bytes(const AttentionSize& a, graph::DType dtype, Family kind) {
+  const double passes = kind == Family::kAttention ? 2 : 3;
+  const double of_weight = 2 + passes * static_cast<double>(graph::element_bytes(dtype));
+  return static_cast<Bytes>(a.samples * a.heads_of_sample * a.queries * a.keys * of_weight);
+}
+
 }  // namespace
 
 double CalibratedModel::seconds(const ModelGraph& graph, OpId op, std::int64_t samples,
@@ -175,13 +187,17 @@ double CalibratedModel::seconds(const ModelGraph& graph, OpId op, std::int64_t s
         // One kernel at the rate of its products, which are all of a size: a tile of the result is
         // kept while all keys go by. Scores never leave the chip.
         const AttentionSize a = attention_size(graph, op, samples);
+        // A processor writes the weights down; their traffic stays in its caches.
+        const bool drops = a.drops && !type.name.starts_with("CPU");
+        const double products = drops ? products_that_drop(kind) : a.products;
+        const Bytes dropped = drops ? dropped_bytes(a, work.dtype, kind) : 0;
         return product_seconds({.kind = ProductKind::kMatMul,
                                 .dtype = work.dtype,
-                                .size = {.batch = std::max(1.0, a.heads * a.products),
+                                .size = {.batch = std::max(1.0, a.heads * products),
                                          .m = a.queries,
                                          .n = a.width,
                                          .k = a.keys},
-                                .bytes = work.bytes,
+                                .bytes = work.bytes + dropped,
                                 .tf32 = graph.tf32().products},
                                type, calibration);
       }

@@ -31,9 +31,10 @@ OpWork op_work(const graph::ModelGraph& graph, OpId op, std::int64_t samples);
 // Bytes of the matrix that a convolution would unfold its input to (im2col), 0 for other ops and
 // for kernels of one element at stride 1, which need none.
 Bytes unfold_bytes(const graph::ModelGraph& graph, OpId op, std::int64_t samples);
-// Of an attention that drops weights: the weights of one sample and what is computed with them,
-// which the runtime keeps for no longer than the sample takes (runtime/kernels/attention.cc).
-Bytes weights_bytes(const graph::ModelGraph& graph, OpId op, std::int64_t samples);
+// Of an attention that drops weights: those that the runtime has in memory at once on a device of
+// this type, with what is computed with them (cost/weights_at_once.h).
+Bytes weights_bytes(const graph::ModelGraph& graph, OpId op, std::int64_t samples,
+                    const cluster::DeviceType& type);
 
 // Roofline: max((flop + half_efficiency_flop) / (peak · efficiency), bytes / (bandwidth ·
 // efficiency)) + launch, with the figures of configs/devices.json. docs/costs.md has the rules of

@@ -67,6 +67,7 @@ AttentionSize attention_size(const ModelGraph& graph, OpId op, std::int64_t samp
   };
   const bool causal = args.size() > dropout + 1 && args[dropout + 1].integer.c != 0;
   size.products = backward ? 5 : 2;
+  size.samples = at(q[0]);
   size.heads_of_sample = at(q[1]);
   size.heads = at(q[0]) * at(q[1]) * (causal ? 0.5 : 1.0);
   size.queries = at(q[2]);

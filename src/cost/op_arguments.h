@@ -35,10 +35,11 @@ std::array<bool, 3> gradient_mask(const graph::ModelGraph& graph, OpId op);
 // [heads, width, keys]. Under a causal mask the heads count half: half of the scores are left out.
 struct AttentionSize {
   double products = 0;
+  double samples = 0;          // rows of dimension 0
   double heads = 0;            // of all samples
   double heads_of_sample = 0;  // whatever the mask
   double queries = 0, keys = 0, width = 0;
-  bool drops = false;  // weights, so that it runs sample by sample
+  bool drops = false;  // weights, which are then written down, of some samples at a time
 };
 AttentionSize attention_size(const graph::ModelGraph& graph, OpId op, std::int64_t samples);
 // Strides or dilations that all are 1.

@@ -3,6 +3,7 @@
 
 #include "cost/cost_model.h"
 #include "cost/op_arguments.h"
+#include "cost/weights_at_once.h"
 
 namespace heterog::cost {
 namespace {
@@ -205,14 +206,19 @@ OpWork op_work(const ModelGraph& graph, OpId op, std::int64_t samples) {
   return work;
 }
 
-Bytes weights_bytes(const ModelGraph& graph, OpId op, std::int64_t samples) {
+Bytes weights_bytes(const ModelGraph& graph, OpId op, std::int64_t samples,
+                    const cluster::DeviceType& type) {
   const Family kind = graph.facts(op).family;
   if (kind != Family::kAttention && kind != Family::kAttentionBackward) return 0;
   const AttentionSize size = attention_size(graph, op, samples);
   if (!size.drops || samples < 1) return 0;
-  const double heads = size.heads_of_sample;
-  const double weight_bytes = kind == Family::kAttention ? 2 * 4 + 1 : 4 * 4 + 1;
-  return static_cast<Bytes>(heads * size.queries * size.keys * weight_bytes);
+  WeightsAtOnce held = kind == Family::kAttention ? kForwardWrittenOut : kBackwardWrittenOut;
+  if (!type.name.starts_with("CPU")) {
+    held = weights_at_once_on_gpu(graph::element_bytes(operand_dtype(graph, op)));
+  }
+  const auto weights = static_cast<std::int64_t>(size.heads_of_sample * size.queries * size.keys);
+  const auto at_once = std::min(static_cast<std::int64_t>(size.samples), held.samples(weights));
+  return at_once * weights * held.of_weight;
 }
 
 Bytes unfold_bytes(const ModelGraph& graph, OpId op, std::int64_t samples) {

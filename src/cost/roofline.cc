@@ -61,9 +61,9 @@ double RooflineModel::seconds(const graph::ModelGraph& graph, OpId op, std::int6
 }
 
 Bytes RooflineModel::workspace_bytes(const graph::ModelGraph& graph, OpId op, std::int64_t samples,
-                                     const DeviceType&) const {
+                                     const DeviceType& type) const {
   return std::min(unfold_bytes(graph, op, samples), kMaxWorkspaceBytes) +
-         weights_bytes(graph, op, samples);
+         weights_bytes(graph, op, samples, type);
 }
 
 }  // namespace heterog::cost

@@ -197,6 +197,10 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     if (*event == nullptr) *event = new Event;
     auto& made = *static_cast<Event*>(*event);
     made.clock = checker().recorded(stream);
+    {
+      const std::lock_guard lock(g_mutex);
+      ++g_counts.events;
+    }
     made.time = Clock::now();
     made.queries = 0;
   }
@@ -219,6 +223,10 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
   void synchronizeEvent(void* event) const override {
     if (event == nullptr || g_faults.synchronize_returns_at_once) return;
+    {
+      const std::lock_guard lock(g_mutex);
+      ++g_counts.waits;
+    }
     checker().learn(static_cast<Event*>(event)->clock);
   }
   bool queryStream(const c10::Stream&) const override { return false; }

@@ -26,11 +26,14 @@ void set_faults(const Faults& faults);
 
 OrderChecker& checker();
 
-// Blocks that were handed out again after another stream had used them, since reset_counts().
+// Blocks that were handed out again after another stream had used them, and events, since
+// reset_counts().
 struct Counts {
   std::uint64_t reused = 0;
   std::uint64_t reused_after_other_streams = 0;
   std::uint64_t pinned_reused = 0;
+  std::uint64_t events = 0;  // recorded on a stream
+  std::uint64_t waits = 0;   // of a thread for an event
 };
 Counts counts();
 void reset_counts();

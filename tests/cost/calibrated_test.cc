@@ -258,5 +258,47 @@ INSTANTIATE_TEST_SUITE_P(Zoo, CalibratedGraphs,
                            return name;
                          });
 
+// Of [B, 2, 5, 4] and [B, 2, 7, 4]; with dropout twice the products, and a mask of 70 weights a
+// sample.
+TEST(Calibrated, AttentionThatDropsRunsItsKernelsTwice) {
+  const auto seconds = [](double rate, const std::string& device) {
+    graph::GraphBuilder builder("attention");
+    const auto add = [&](const std::string& name, std::int64_t rows, TensorRole role) {
+      return builder.add_tensor(
+          {.name = name, .role = role, .shape = {kBatch, size(2), size(rows), size(4)}});
+    };
+    const TensorId q = add("q", 5, TensorRole::kInput), k = add("k", 7, TensorRole::kInput),
+                   v = add("v", 7, TensorRole::kInput);
+    const TensorId out = add("out", 5, TensorRole::kActivation);
+    const TensorId sums = builder.add_tensor({.name = "sums", .shape = {kBatch, size(2), size(5)}});
+    const TensorId loss =
+        builder.add_tensor({.name = "loss", .role = TensorRole::kOutput, .shape = {}});
+    builder.add_op(
+        {.name = "attend",
+         .type = "aten._scaled_dot_product_flash_attention_for_cpu.default",
+         .args = {tensor_value(q), tensor_value(k), tensor_value(v), graph::float_value(rate)},
+         .outputs = {out, sums}});
+    builder.add_op({.name = "sum",
+                    .type = "aten.sum.default",
+                    .args = {tensor_value(out)},
+                    .outputs = {loss}});
+    builder.set_loss(loss);
+    const graph::ModelGraph graph = std::move(builder).build("test");
+    DeviceType type = measured_type();
+    type.name = device;
+    return CalibratedModel().seconds(graph, OpId(0), 3, type);
+  };
+  const auto product = [](double products, Bytes more) {
+    const Bytes bytes = 3 * (40 + 56 + 56 + 40 + 10) * 4;
+    return product_seconds(
+        {.size = {.batch = 3 * 2 * products, .m = 5, .n = 4, .k = 7}, .bytes = bytes + more},
+        measured_type(), *measured_type().calibration);
+  };
+  EXPECT_DOUBLE_EQ(seconds(0, "GPU"), product(2, 0));
+  EXPECT_DOUBLE_EQ(seconds(0.1, "GPU"), product(4, 3 * 70 * (2 + 2 * 4)));
+  EXPECT_DOUBLE_EQ(seconds(0.1, "CPU"), product(2, 0));
+  EXPECT_GT(seconds(0.1, "GPU"), seconds(0, "GPU"));
+}
+
 }  // namespace
 }  // namespace heterog::cost

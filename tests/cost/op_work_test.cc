@@ -57,9 +57,9 @@ class OpWorkTest : public testing::Test {
     if (!graph_) graph_.emplace(std::move(builder_).build("test"));
     return op_work(*graph_, OpId(graph_->op_count() - 1), samples);
   }
-  Bytes weights(std::int64_t samples) {
+  Bytes weights(std::int64_t samples, const std::string& device = "CPU") {
     if (!graph_) graph_.emplace(std::move(builder_).build("test"));
-    return weights_bytes(*graph_, OpId(graph_->op_count() - 1), samples);
+    return weights_bytes(*graph_, OpId(graph_->op_count() - 1), samples, {.name = device});
   }
   Bytes unfold(std::int64_t samples) {
     if (!graph_) graph_.emplace(std::move(builder_).build("test"));
@@ -376,10 +376,13 @@ TEST_F(OpWorkTest, AttentionsGradientIsFiveProductsHalfOfThemUnderACausalMask) {
   op("aten._scaled_dot_product_flash_attention_for_cpu_backward.default", args,
      {result(whole), result(whole), result(whole)});
   EXPECT_DOUBLE_EQ(work(3).flop, 3 * 5 * 400 / 2.0);
-  // It drops weights, so it runs sample by sample: whatever the batch, four times the 2 · 5 · 5
-  // weights of one, in single precision, and which are kept.
-  EXPECT_EQ(weights(3), 50 * (4 * 4 + 1));
-  EXPECT_EQ(weights(6), weights(3));
+  // It drops weights, so it writes them down: four times the 2 · 5 · 5 of a sample, in single
+  // precision, and which are kept, of as many samples as 16 MiB hold.
+  EXPECT_EQ(weights(3), 3 * 50 * (4 * 4 + 1));
+  EXPECT_EQ(weights(1 << 20), (Bytes{16} << 20) / 850 * 850);
+  // On a GPU what is added to the scores, in the operands' type, and which are kept: 256 MiB.
+  EXPECT_EQ(weights(3, "V100-PCIE-16GB"), 3 * 50 * (4 + 1));
+  EXPECT_EQ(weights(1 << 22, "V100-PCIE-16GB"), (Bytes{256} << 20) / 250 * 250);
 }
 
 }  // namespace

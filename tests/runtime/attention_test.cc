@@ -1,12 +1,19 @@
-// Attention sample by sample: what the kernel of CPUs gives, and dropout that any slice repeats.
-#include "runtime/kernels/attention.h"
+// Attention written out and by fused kernels: what the kernel of CPUs gives, and dropout that any
+// slice repeats.
+#include "runtime/attention/attention.h"
 
+#include <ATen/record_function.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <functional>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <utility>
 
+#include "cost/weights_at_once.h"
+#include "runtime/attention/fused_attention.h"
 #include "runtime/kernels/execute.h"
 #include "runtime/program/draws.h"
 #include "support/graphs.h"
@@ -226,11 +233,121 @@ TEST_P(AttentionTest, HasTheGradientThatDifferencesGive) {
   }
 }
 
+// Calls of operators, those that operators make too.
+std::int64_t calls_of(const std::function<void()>& work) {
+  static std::int64_t calls;
+  calls = 0;
+  const auto handle =
+      at::addThreadLocalCallback(at::RecordFunctionCallback([](const at::RecordFunction&) {
+                                   ++calls;
+                                   return std::unique_ptr<at::ObserverContext>();
+                                 }).scopes({at::RecordScope::FUNCTION}));
+  work();
+  at::removeCallback(handle);
+  return calls;
+}
+
+// A GPU takes longer to start so many small kernels than to run a few large ones.
+TEST_P(AttentionTest, CallsAsManyOperatorsForManySamplesAsForOne) {
+  const RandomStream stream{.seed = 5, .step = 2, .op = forward_};
+  const auto calls = [&](std::int64_t samples) {
+    const Operands given = random(samples, at::kFloat);
+    return calls_of([&] {
+      const auto made = run_attention(*graph_, forward_, given.forward, stream, {});
+      run_attention(*graph_, backward_, given.backward(made), stream, {});
+    });
+  };
+  EXPECT_EQ(calls(40), calls(2));
+  EXPECT_LE(calls(40), 300);  // views too, and what operators call
+}
+
+// ---- by fused kernels, of which that of CPUs stands for those of GPUs ----
+
+// As particular as theirs are.
+void expect_as_kernels_want_it(const Attention& a) {
+  EXPECT_EQ(a.rate, 0);
+  for (const at::Tensor& x : {a.query, a.key, a.value, a.gradient, a.result}) {
+    if (x.defined()) {
+      EXPECT_EQ(x.size(-1) % 8, 0) << x.sizes();
+    }
+  }
+  if (!a.mask.defined()) return;
+  const std::vector<std::int64_t> scores = {a.query.size(0), a.query.size(1), a.query.size(2),
+                                            a.key.size(2)};
+  EXPECT_EQ(a.mask.sizes(), scores);
+  EXPECT_EQ(a.mask.scalar_type(), a.query.scalar_type());
+  EXPECT_EQ(a.mask.stride(-1), 1);
+  const auto bytes = static_cast<std::int64_t>(a.mask.element_size());
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(a.mask.stride(i) * bytes % 16, 0) << a.mask.strides();
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(a.mask.const_data_ptr()) % 16, 0);
+}
+
+std::optional<at::Tensor> mask_of(const Attention& a) {
+  return a.mask.defined() ? std::optional(a.mask) : std::nullopt;
+}
+
+constexpr AttentionKernels kOfCpus{
+    [](const Attention& a) -> std::vector<at::Tensor> {
+      expect_as_kernels_want_it(a);
+      auto [result, sums] = at::_scaled_dot_product_flash_attention_for_cpu(
+          a.query, a.key, a.value, 0, a.causal, mask_of(a), a.scale);
+      if (a.mask.defined()) {  // −∞ where nothing is looked at, as GPUs have it
+        const at::Tensor never = a.mask.amax(-1).eq(-std::numeric_limits<double>::infinity());
+        sums.masked_fill_(never, -std::numeric_limits<double>::infinity());
+        result.masked_fill_(never.unsqueeze(-1), std::numeric_limits<double>::quiet_NaN());
+      }
+      return {result, sums};
+    },
+    [](const Attention& a) -> std::vector<at::Tensor> {
+      expect_as_kernels_want_it(a);
+      EXPECT_FALSE(a.log_sums.eq(-std::numeric_limits<double>::infinity()).any().item<bool>());
+      const auto [query, key, value] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+          a.gradient, a.query, a.key, a.value, a.result, a.log_sums, 0, a.causal, mask_of(a),
+          a.scale);
+      return {query, key, value};
+    }};
+
+// As long as `expected` but for a share: half precision rounds what nearly cancels, too.
+void expect_near(const std::vector<at::Tensor>& found, const std::vector<at::Tensor>& expected,
+                 double share) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    EXPECT_EQ(found[i].scalar_type(), expected[i].scalar_type()) << i;
+    if (found[i].dim() == 4) {
+      EXPECT_EQ(found[i].strides(), expected[i].strides()) << i;
+    }
+    const at::Tensor wide = expected[i].to(at::kDouble);
+    const double off = (found[i].to(at::kDouble) - wide).norm().item<double>();
+    EXPECT_LE(off, share * wide.norm().item<double>()) << i;
+  }
+}
+
+TEST_P(AttentionTest, IsTheSameByFusedKernels) {
+  if (GetParam().rate >= 1) GTEST_SKIP() << "no kernel is asked";
+  const RandomStream stream{.seed = 5, .step = 2, .op = forward_};
+  for (const auto& [dtype, tolerance] :
+       {std::pair{at::kDouble, 1e-12}, {at::kFloat, 2e-6}, {at::kBFloat16, 4e-2}}) {
+    declare(dtype == at::kDouble  ? graph::DType::kFloat64
+            : dtype == at::kFloat ? graph::DType::kFloat32
+                                  : graph::DType::kBFloat16);
+    const Operands given = random(5, dtype).slice(1, 4);
+    const Cut cut{0, 1, 7, 2, 3};
+    const auto written_out = run_attention(*graph_, forward_, given.forward, stream, cut);
+    const auto fused =
+        fused_attention(attention_of(*graph_, forward_, given.forward), stream, cut, kOfCpus);
+    expect_near({fused[0]}, {written_out[0]}, tolerance);
+    if (!GetParam().mask) expect_near({fused[1]}, {written_out[1]}, tolerance);
+    const auto operands = given.backward(written_out);
+    expect_near(fused_attention(attention_of(*graph_, backward_, operands), stream, cut, kOfCpus),
+                run_attention(*graph_, backward_, operands, stream, cut), tolerance);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Forms, AttentionTest,
                          testing::Values(Form{}, Form{.causal = true}, Form{.mask = true},
                                          Form{.scale = 0.3}, Form{.rate = 0.4},
                                          Form{.rate = 0.4, .causal = true},
-                                         Form{.rate = 0.4, .mask = true},
+                                         Form{.rate = 0.4, .mask = true}, Form{.rate = 0.9},
                                          Form{.rate = 1, .scale = 0.3}));
 
 TEST(AttentionThatDrops, KeepsTheShareThatItSays) {

@@ -17,6 +17,7 @@
 #include "runtime/exec/random_data.h"
 #include "runtime/jobs.h"
 #include "runtime/ranks/team.h"
+#include "support/graphs.h"
 
 namespace heterog::runtime {
 namespace {
@@ -394,6 +395,43 @@ TEST_F(Streams, SpansComeFromEventsAndKeepTheOrderOfQueues) {
     for (InstructionId woken : program.instructions[id].wakes) {
       EXPECT_LE(trained.last.spans[id].end, trained.last.spans[woken].begin);
     }
+  }
+}
+
+// ---- how far a thread goes ahead ----
+
+// A chain of products on one device: one queue, for which nobody else waits.
+TestJob chain_job(int length) {
+  support::GraphMaker maker;
+  const TensorId w = maker.parameter("w", {support::n(4)});
+  TensorId x = maker.input("x", {support::kB, support::n(4)});
+  for (int i = 0; i < length; ++i) {
+    x = maker.op("aten.mul.Tensor", {graph::tensor_value(x), graph::tensor_value(w)},
+                 {support::kB, support::n(4)});
+  }
+  maker.loss(maker.op("aten.sum.default", {graph::tensor_value(x)}, {},
+                      {.role = graph::TensorRole::kOutput}));
+  const std::shared_ptr<const cost::Problem> problem =
+      compiler::toy_problem(std::move(maker).build(), 1, 8);
+  return make_test_job(problem, weighted(*problem, {1}, SyncMethod::kAllReduce));
+}
+
+TEST_F(Streams, EventsAreRecordedWhereSomebodyWaits) {
+  for (const int length : {40, 3000}) {
+    SCOPED_TRACE(length);
+    const TestJob test = chain_job(length);
+    const Program& program = test.job.programs[DeviceId(0)];
+    std::uint64_t steps = 0;
+    for (const Instruction& instruction : program.instructions) steps += instruction.body.size();
+    comm::fake::reset_counts();
+    const Trained trained = train(test, {.devices = places({0}), .steps = 1});
+    ASSERT_THAT(trained.errors, IsEmpty());
+    const comm::fake::Counts counts = comm::fake::counts();
+    // Some of the step's own, and one for every 64 steps of bodies, of which the thread waits for
+    // all but the last four.
+    EXPECT_LE(counts.events, 8 + steps / 64);
+    EXPECT_LE(counts.events, program.instructions.size() / 4);
+    EXPECT_GE(counts.waits + 8, steps / 64);
   }
 }
 

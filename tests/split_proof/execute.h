@@ -1,7 +1,7 @@
 // How the proofs run operators: in double precision on the CPU.
 #pragma once
 
-#include "runtime/kernels/attention.h"
+#include "runtime/attention/attention.h"
 #include "runtime/kernels/execute.h"
 #include "runtime/program/draws.h"
 

@@ -27,8 +27,13 @@ void Exchange::act(const Instruction& instruction, std::vector<at::Tensor>& give
   switch (instruction.action) {
     case Action::kNone:
       return;
-    case Action::kSend:
-      return transport_.send(given[0].contiguous(), instruction.peer, tag(instruction));
+    case Action::kSend: {
+      // In the type that the receiver has memory for: what an operator saves may be of another on
+      // this kind of device (runtime/gpu/saved_results.h).
+      const at::ScalarType type =
+          scalar_type(graph_.tensor(instruction.tensor).dtype, options_.floats);
+      return transport_.send(given[0].to(type).contiguous(), instruction.peer, tag(instruction));
+    }
     case Action::kSendRows:
       return transport_.send(pack_rows(given[0], instruction.rows), instruction.peer,
                              tag(instruction));

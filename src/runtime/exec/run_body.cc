@@ -9,8 +9,8 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "runtime/attention/attention.h"
 #include "runtime/exec/slices.h"
-#include "runtime/kernels/attention.h"
 #include "runtime/kernels/draw.h"
 #include "runtime/kernels/memory_order.h"
 #include "runtime/program/draws.h"

@@ -1,6 +1,7 @@
 // Events for the edges of a program that go from queue to queue.
 #include "runtime/exec/streams.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/check.h"
@@ -53,21 +54,49 @@ QueueStreams::QueueStreams(const Program& program, const Options& options)
     : program_(program),
       options_(options),
       device_(options.device.type()),
-      place_(program.instructions.size()),
+      is_awaited_(program.instructions.size(), options.record),
+      far_behind_(program.instructions.size()),
       zero_(options.device.type(), flag_of(options.record)),
       inputs_(options.device.type()) {
+  IdVector<InstructionId, std::size_t> place(program.instructions.size());
   for (std::size_t queue = 0; queue < kQueueCount; ++queue) {
     // What others wait for goes before what is computed meanwhile.
     const bool urgent = queue != index_of(Queue::kCompute);
     streams_.push_back(device_.getStreamFromGlobalPool(options.device, urgent));
     for (std::size_t i = 0; i < program.queues[queue].size(); ++i) {
-      place_[program.queues[queue][i]] = i;
+      place[program.queues[queue][i]] = i;
     }
+    place_marks(program.queues[queue]);
   }
-  waits_ = fewest_waits(program, place_);
+  waits_ = fewest_waits(program, place);
+  for (const std::vector<InstructionId>& waits : waits_) {
+    for (InstructionId other : waits) is_awaited_[other] = true;
+  }
   const std::size_t count = program.instructions.size();
   ends_ = make_events(count, options.device.type(), flag_of(options.record));
   if (options.record) begins_ = make_events(count, options.device.type(), flag_of(true));
+}
+
+// An instruction is marked where a quarter of kAhead has gone by; what is launched behind waits for
+// the last mark that leaves kAhead between them.
+void QueueStreams::place_marks(const std::vector<InstructionId>& queue) {
+  struct Mark {
+    InstructionId instruction;
+    std::size_t steps = 0;  // up to its end
+  };
+  std::vector<Mark> marks;
+  std::size_t steps = 0, next = 0;
+  for (InstructionId id : queue) {
+    for (; next < marks.size() && marks[next].steps + kAhead <= steps; ++next) {
+      far_behind_[id] = marks[next].instruction;
+    }
+    steps += std::max<std::size_t>(1, program_.instructions[id].body.size());
+    if (steps < (marks.empty() ? 0 : marks.back().steps) + kAhead / 4) continue;
+    marks.push_back({id, steps});
+  }
+  for (InstructionId id : queue) {
+    if (far_behind_[id].valid()) is_awaited_[far_behind_[id]] = true;
+  }
 }
 
 void QueueStreams::begin() { zero_.record(stream(Queue::kCompute)); }
@@ -117,15 +146,13 @@ c10::StreamGuard QueueStreams::enter(Queue queue) const {
 
 void QueueStreams::before(InstructionId id) {
   const Queue queue = program_.instructions[id].queue;
-  if (place_[id] >= kAhead) {
-    const InstructionId behind = program_.queues[index_of(queue)][place_[id] - kAhead];
-    ends_[behind.value()].synchronize();
-  }
+  if (far_behind_[id].valid()) ends_[far_behind_[id].value()].synchronize();
   for (InstructionId other : waits_[id]) ends_[other.value()].block(stream(queue));
   if (options_.record) begins_[id.value()].record(stream(queue));
 }
 
 void QueueStreams::after(InstructionId id) {
+  if (!is_awaited_[id]) return;
   ends_[id.value()].record(stream(program_.instructions[id].queue));
 }
 

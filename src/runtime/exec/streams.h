@@ -9,6 +9,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <array>
+#include <cstdint>
 #include <vector>
 
 #include "runtime/exec/worker_types.h"
@@ -21,15 +22,17 @@ namespace heterog::runtime {
 // the same: the woken one's stream waits for an event behind the first. What is launched when an
 // instruction begins therefore runs after all that the plan puts before it.
 //
-// A thread stays at most kAhead instructions in front of its stream, so that no launch ever blocks
-// because the device's own queue of launches is full, and so that memory is given back soon. That
-// cannot hang: it is a wait for an earlier instruction of the same queue, and the earliest
-// unfinished task of the plan waits for none.
+// A thread stays about kAhead steps of bodies in front of its stream, a few kernels each at most,
+// so that no launch ever blocks because the device's own queue of launches is full (1,024 of
+// CUDA's), and so that memory is given back soon. That cannot hang: it is a wait for an earlier
+// instruction of the same queue, and the earliest unfinished task of the plan waits for none. An
+// event is recorded only where somebody waits for it: another stream, or so the thread of the
+// queue.
 //
 // Written against c10's interface of devices: needs no header of a device's maker.
 class QueueStreams {
  public:
-  static constexpr std::size_t kAhead = 64;
+  static constexpr std::size_t kAhead = 256;
 
   struct Options {
     at::Device device = at::kCPU;
@@ -64,14 +67,17 @@ class QueueStreams {
  private:
   const c10::Stream& stream(Queue queue) const { return streams_[static_cast<std::size_t>(queue)]; }
 
+  void place_marks(const std::vector<InstructionId>& queue);
+
   const Program& program_;
   const Options options_;
   const c10::impl::VirtualGuardImpl device_;
   std::vector<c10::Stream> streams_;                           // one a queue
-  IdVector<InstructionId, std::size_t> place_;                 // in its queue
   IdVector<InstructionId, std::vector<InstructionId>> waits_;  // the fewest that say it all
   std::vector<c10::Event> begins_;                             // by instruction, if recorded
   std::vector<c10::Event> ends_;                               // by instruction
+  IdVector<InstructionId, std::uint8_t> is_awaited_;           // its end is recorded
+  IdVector<InstructionId, InstructionId> far_behind_;          // whose end the thread waits for
   c10::Event zero_;
   c10::Event inputs_;
   std::vector<at::Tensor> copied_;  // what the device may still be copying from

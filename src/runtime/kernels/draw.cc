@@ -37,7 +37,7 @@ class Drawing {
       case Draw::kMask:
         return mask();
       case Draw::kWeights:
-        EXPECT(false);  // runtime/kernels/attention
+        EXPECT(false);  // runtime/attention/attention
         return {};
       case Draw::kBernoulli:
         return {bernoulli()};
@@ -117,6 +117,10 @@ class Drawing {
     const at::Tensor& x = tensor("input");
     const double rate = number("p", 0.5);
     const at::Tensor kept = keep_mask(stream_, rate, x.sizes().vec(), cut_, device_);
+    // One kernel of GPUs, which multiplies by a mask and a number whatever x is.
+    if (device_.is_cuda() && rate < 1) {
+      return {at::native_dropout_backward(x, kept, 1 / (1 - rate)), kept};
+    }
     return {rate < 1 ? at::mul(x, kept).mul_(1 / (1 - rate)) : at::zeros_like(x), kept};
   }
 

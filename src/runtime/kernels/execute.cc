@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "operators/facts.h"
+#include "runtime/gpu/saved_results.h"
 #include "runtime/kernels/dispatcher.h"
 #include "runtime/kernels/fused_update.h"
 #include "runtime/kernels/half_softmax.h"
@@ -275,11 +276,11 @@ OperatorCall::OperatorCall(const graph::ModelGraph& graph, OpId op, Samples samp
   const auto outputs = graph.outputs(op);
   outputs_ = outputs.size();
   // On GPUs kernels leave other things beside their results than on CPUs, as sizes for the backward
-  // pass: there what was inferred when the graph was loaded has to do (infer.h). Proofs run in
-  // other types than the graph's.
-  const bool held = options.device.is_cpu() && options.batch_norm == BatchNorm::kTraining &&
-                    options.floats == Floats::kOwn;
-  for (std::size_t i = 0; held && i < outputs.size(); ++i) {
+  // pass: those are made as CPUs leave them, for the rest what was inferred when the graph was
+  // loaded has to do (infer.h). Proofs run in other types than the graph's.
+  on_cpu_ = options.device.is_cpu();
+  const bool held = options.batch_norm == BatchNorm::kTraining && options.floats == Floats::kOwn;
+  for (std::size_t i = 0; (held || !on_cpu_) && i < outputs.size(); ++i) {
     if (!outputs[i].valid()) continue;
     const graph::Tensor& tensor = graph.tensor(outputs[i]);
     declared_.push_back({i, tensor.name, scalar_type(tensor.dtype, options.floats),
@@ -343,6 +344,7 @@ void OperatorCall::check(torch::jit::Stack& arguments) const {
 
 torch::jit::Stack OperatorCall::call_boxed(torch::jit::Stack arguments) const {
   check(arguments);
+  if (!on_cpu_) widen_saved_statistics(schema(), arguments);
   try {
     if (half_softmax_) {
       call_half_softmax(handle_, arguments);
@@ -360,13 +362,23 @@ torch::jit::Stack OperatorCall::call_boxed(torch::jit::Stack arguments) const {
 }
 
 std::vector<at::Tensor> OperatorCall::call(torch::jit::Stack stack) const {
+  at::Tensor first;
+  if (!on_cpu_ && outputs_ > 1 && !stack.empty() && stack[0].isTensor())
+    first = stack[0].toTensor();
   stack = call_boxed(std::move(stack));
   std::vector<at::Tensor> results = flat_results(std::move(stack));
   // A piece of a list that the graph does not name would be left out of the step.
   VALIDATE(results.size() == outputs_ || (results.size() > outputs_ && !gives_a_list()),
            "op '{}': {} returns {} tensors here, and the graph has {} outputs", op_,
            handle_.schema().name(), results.size(), outputs_);
-  check_results(results);
+  if (on_cpu_) {
+    check_results(results);
+  } else if (outputs_ > 1) {
+    for (const Declared& declared : declared_) {
+      at::Tensor& result = results[declared.result];
+      result = as_cpus_leave_it(schema(), declared.result, result, declared.sizes, first);
+    }
+  }
   return results;
 }
 

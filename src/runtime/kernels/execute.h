@@ -92,10 +92,11 @@ class OperatorCall {
   torch::jit::Stack arguments_;               // without tensors
   std::vector<Place> places_;                 // one an operand
   std::size_t outputs_ = 0;                   // of the graph's op
-  std::vector<Declared> declared_;            // what every call is held against
-  std::string op_;                            // its name, for errors
-  std::optional<ExecuteOptions> fits_;        // it takes lists, which are made to fit
-  bool half_softmax_ = false;                 // it takes float16 and gives float32
+  bool on_cpu_ = true;
+  std::vector<Declared> declared_;      // what every call is held against, or made as
+  std::string op_;                      // its name, for errors
+  std::optional<ExecuteOptions> fits_;  // it takes lists, which are made to fit
+  bool half_softmax_ = false;           // it takes float16 and gives float32
 };
 
 // A call with its operands, which may be repeated.

@@ -146,16 +146,26 @@ void with_formula(const Law& law, const With& with) {
 
 }  // namespace
 
+KeepRule keep_rule(const RandomStream& stream, double rate, const std::vector<std::int64_t>& sizes,
+                   const Cut& cut) {
+  const Blocks blocks = blocks_of(sizes, cut);
+  return {key_of(stream), static_cast<std::uint64_t>(threshold(rate)),
+          blocks.count,   blocks.length,
+          blocks.stride,  blocks.offset};
+}
+
 at::Tensor keep_mask(const RandomStream& stream, double rate,
                      const std::vector<std::int64_t>& sizes, const Cut& cut, at::Device device) {
-  if (!device.is_cpu()) return keep_mask_by_tensors(stream, rate, sizes, cut, device);
-  const at::Tensor mask = at::empty(sizes, at::kBool);
+  const at::Tensor mask = at::empty(sizes, at::TensorOptions().dtype(at::kBool).device(device));
   if (mask.numel() == 0) return mask;
-  const std::uint64_t key = key_of(stream);
-  const auto least = static_cast<std::uint64_t>(threshold(rate));
+  const KeepRule rule = keep_rule(stream, rate, sizes, cut);
+  if (!device.is_cpu()) {
+    return fill_kept_on_gpu(mask, rule) ? mask
+                                        : keep_mask_by_tensors(stream, rate, sizes, cut, device);
+  }
   bool* out = mask.data_ptr<bool>();
   for_each_index(mask.numel(), blocks_of(sizes, cut), [&](std::int64_t i, std::uint64_t index) {
-    out[i] = (mix(key + index * kGolden) >> 11) >= least;
+    out[i] = (mix(rule.key + index * kGolden) >> 11) >= rule.least;
   });
   return mask;
 }

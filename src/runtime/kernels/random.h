@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/gpu/keep_mask_on_gpu.h"
 #include "runtime/program/program.h"
 
 namespace heterog::runtime {
@@ -24,7 +25,11 @@ struct RandomStream {
 at::Tensor keep_mask(const RandomStream& stream, double rate,
                      const std::vector<std::int64_t>& sizes, const Cut& cut, at::Device device);
 
-// The same by tensor operations alone, for devices other than the CPU.
+// What a kernel needs to know of it.
+KeepRule keep_rule(const RandomStream& stream, double rate, const std::vector<std::int64_t>& sizes,
+                   const Cut& cut);
+
+// The same by tensor operations alone: for devices that no kernel is compiled for.
 at::Tensor keep_mask_by_tensors(const RandomStream& stream, double rate,
                                 const std::vector<std::int64_t>& sizes, const Cut& cut,
                                 at::Device device);

@@ -1,4 +1,4 @@
-// Scaled dot-product attention as one operator: the kernel of a device, or sample by sample.
+// Scaled dot-product attention as one operator: the kernel of a device, or written out.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -31,12 +31,22 @@ struct Attention {
 Attention attention_of(const graph::ModelGraph& graph, OpId op,
                        std::span<const at::Tensor> operands);
 
+// Numbers of 16 bits.
+inline bool is_half(const at::Tensor& x) {
+  return x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16;
+}
+
+// Which weights stay of samples [begin, begin + count) of the operands, bool [count, H, L, S].
+at::Tensor kept_weights(const Attention& a, std::int64_t begin, std::int64_t count,
+                        const RandomStream& stream, const Cut& cut);
+
 // What the op gives, parallel to its outputs in the graph's signature: result and logarithms of the
 // softmax's sums, or the gradients of query, key and value. `operands`: parallel to
-// graph.inputs(op). Of a GPU, by its fused kernels; where those have no form for the types at hand,
-// and where weights are dropped, sample by sample, each [heads, queries, keys]. Which weights are
-// dropped follows from `stream` and their place in the whole batch, of which the operands hold
-// `cut`, along dimension 0; cut.held == cut.count: they are the whole.
+// graph.inputs(op). Of a GPU, by its fused kernels (fused_attention.h); where those have no form
+// for the types at hand, and on CPUs, written out, so many samples at a time as
+// cost/weights_at_once.h says. Which weights are dropped follows from `stream` and their place in
+// the whole batch, of which the operands hold `cut`, along dimension 0; cut.held == cut.count: they
+// are the whole.
 std::vector<at::Tensor> run_attention(const graph::ModelGraph& graph, OpId op,
                                       std::span<const at::Tensor> operands,
                                       const RandomStream& stream, const Cut& cut);

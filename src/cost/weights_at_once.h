@@ -1,0 +1,34 @@
+// How many of an attention's weights are in memory at once, where some are dropped: the rule that
+// the runtime computes by and that memory is predicted with.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/units.h"
+
+namespace heterog::cost {
+
+// Samples are computed together, as many as fit `in_all` and one at least.
+struct WeightsAtOnce {
+  Bytes of_weight = 0;  // scratch memory
+  Bytes in_all = 0;
+
+  // `weights`: of one sample, heads · queries · keys.
+  std::int64_t samples(std::int64_t weights) const {
+    return std::max<std::int64_t>(1, in_all / std::max<Bytes>(1, weights * of_weight));
+  }
+};
+
+// Written out: scores and weights, backward their gradients too, in single precision, and a byte
+// that says whether a weight stays. Few at once, which a cache holds.
+inline constexpr WeightsAtOnce kForwardWrittenOut{2 * 4 + 1, Bytes{16} << 20};
+inline constexpr WeightsAtOnce kBackwardWrittenOut{4 * 4 + 1, Bytes{16} << 20};
+
+// By the kernels of a GPU: that byte, and what is added to the scores, in the operands' type. Many
+// at once: every block is launches of its own.
+constexpr WeightsAtOnce weights_at_once_on_gpu(Bytes of_operand) {
+  return {1 + of_operand, Bytes{256} << 20};
+}
+
+}  // namespace heterog::cost

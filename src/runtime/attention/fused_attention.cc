@@ -1,0 +1,233 @@
+// Operands as kernels want them, and two calls in place of one where weights are dropped.
+#include "runtime/attention/fused_attention.h"
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <optional>
+
+#include "base/check.h"
+#include "cost/weights_at_once.h"
+
+namespace heterog::runtime {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+std::int64_t missing(std::int64_t size, std::int64_t step) { return (step - size % step) % step; }
+
+// ------------------------------------------------------------------------------- operands
+
+// Zeros behind each row add nothing to a product.
+at::Tensor widened(const at::Tensor& x) {
+  const std::int64_t zeros = x.defined() ? missing(x.size(-1), kWidthStep) : 0;
+  return zeros == 0 ? x : at::constant_pad_nd(x, {0, zeros});
+}
+
+// Memory of these sizes whose rows begin where kernels want them.
+at::Tensor empty_rows(const std::vector<std::int64_t>& sizes, const at::TensorOptions& options) {
+  std::vector<std::int64_t> held = sizes;
+  const auto bytes = static_cast<std::int64_t>(options.dtype().itemsize());
+  held.back() += missing(held.back(), kRowBytes / bytes);
+  return at::empty(held, options).narrow(-1, 0, sizes.back());
+}
+
+bool has_aligned_rows(const at::Tensor& mask) {
+  const auto bytes = static_cast<std::int64_t>(mask.element_size());
+  if (mask.stride(-1) != 1) return false;
+  for (std::int64_t i = 0; i + 1 < mask.dim(); ++i) {
+    if (mask.stride(i) * bytes % kRowBytes != 0) return false;
+  }
+  return reinterpret_cast<std::uintptr_t>(mask.const_data_ptr()) % kRowBytes == 0;
+}
+
+// The mask as what is added to the scores, [N, H, L, S]; undefined: nothing.
+at::Tensor bias_of(const Attention& a) {
+  if (!a.mask.defined()) return {};
+  at::Tensor bias = a.mask;
+  if (bias.scalar_type() == at::kBool) {
+    bias = at::zeros(bias.sizes(), a.query.options()).masked_fill_(bias.logical_not(), -kInfinity);
+  }
+  bias = bias.to(a.query.scalar_type());
+  // One for all rows, heads or samples stays one: what is expanded has strides of 0.
+  if (bias.size(-1) != a.key.size(2)) {
+    std::vector<std::int64_t> sizes = bias.sizes().vec();
+    sizes.back() = a.key.size(2);
+    bias = bias.expand(sizes);
+  }
+  if (!has_aligned_rows(bias)) bias = empty_rows(bias.sizes().vec(), bias.options()).copy_(bias);
+  return bias.expand({a.query.size(0), a.query.size(1), a.query.size(2), a.key.size(2)});
+}
+
+Attention prepared(const Attention& given) {
+  Attention a = given;
+  a.mask = bias_of(given);
+  for (at::Tensor* x : {&a.query, &a.key, &a.value, &a.gradient, &a.result}) *x = widened(*x);
+  // By −∞ the kernels would make weights that are no numbers.
+  if (a.log_sums.defined() && a.mask.defined()) {
+    a.log_sums = a.log_sums.masked_fill(a.log_sums.eq(-kInfinity), kInfinity);
+  }
+  a.rate = 0;
+  return a;
+}
+
+// What was made, in memory as the graph's views expect it, without the zeros behind each row.
+at::Tensor laid_out(const at::Tensor& made, const at::Tensor& form) {
+  const at::Tensor own = made.narrow(-1, 0, form.size(-1));
+  return own.strides() == form.strides()
+             ? own
+             : at::empty_strided(form.sizes(), form.strides(), own.options()).copy_(own);
+}
+
+std::vector<at::Tensor> laid_out(const Attention& given, std::vector<at::Tensor> made) {
+  const auto meta = [](const at::Tensor& x) { return x.options().device(at::kMeta); };
+  if (!given.gradient.defined()) {
+    made[0] = laid_out(made[0], at::empty_like(given.query, meta(given.query)));
+    return made;
+  }
+  const std::array operands = {given.query, given.key, given.value};
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const at::Tensor& x = operands[i];
+    made[i] = laid_out(
+        made[i], at::empty({x.size(0), x.size(2), x.size(1), x.size(3)}, meta(x)).transpose(1, 2));
+  }
+  return made;
+}
+
+// ------------------------------------------------------------------------------- dropout
+
+// Samples [begin, begin + count).
+Attention block_of(const Attention& a, std::int64_t begin, std::int64_t count) {
+  Attention block = a;
+  for (at::Tensor* x : {&block.query, &block.key, &block.value, &block.mask, &block.gradient,
+                        &block.result, &block.log_sums}) {
+    if (x->defined()) *x = x->narrow(0, begin, count);
+  }
+  return block;
+}
+
+// P' of a block: its bias is −∞ where a weight is dropped.
+Attention dropped(const Attention& block, const at::Tensor& keep) {
+  Attention other = block;
+  other.mask = empty_rows(keep.sizes().vec(), block.query.options());
+  const auto number = [&](double x) { return at::full({}, x, block.query.options()); };
+  at::where_out(other.mask, keep, block.mask.defined() ? block.mask : number(0),
+                number(-kInfinity));
+  return other;
+}
+
+// What a query's weights that stay are together, of what all are, over 1 − rate: c, [n, H, L, 1].
+at::Tensor factor(const at::Tensor& log_sums, const at::Tensor& all, double rate) {
+  return log_sums.sub(all)
+      .sub_(std::log1p(-rate))
+      .exp_()
+      .masked_fill_(log_sums.eq(-kInfinity), 0)
+      .unsqueeze(-1);
+}
+
+std::vector<at::Tensor> forward_that_drops(const Attention& block, const at::Tensor& keep,
+                                           double rate, const AttentionKernels& kernels) {
+  const at::Tensor all = kernels.forward(block)[1];
+  const auto made = kernels.forward(dropped(block, keep));
+  const at::Tensor c = factor(made[1], all, rate);
+  // A query of which nothing stays has no result by the kernel.
+  return {(made[0] * c).masked_fill_(c.eq(0), 0).to(block.query.scalar_type()), all};
+}
+
+std::vector<at::Tensor> backward_that_drops(const Attention& block, const at::Tensor& keep,
+                                            double rate, const AttentionKernels& kernels) {
+  Attention of_kept = dropped(block, keep);
+  const at::Tensor sums = kernels.forward(of_kept)[1];
+  const at::Tensor c = factor(sums, block.log_sums, rate);
+  of_kept.gradient = (block.gradient * c).to(block.gradient.scalar_type());
+  of_kept.result = at::zeros_like(block.result);
+  of_kept.log_sums = sums.masked_fill(sums.eq(-kInfinity), kInfinity);
+  const auto one = kernels.backward(of_kept);
+  Attention of_all = block;
+  of_all.value = at::zeros_like(block.value);
+  const auto other = kernels.backward(of_all);
+  return {one[0] + other[0], one[1] + other[1], one[2]};
+}
+
+}  // namespace
+
+std::vector<at::Tensor> fused_attention(const Attention& given, const RandomStream& stream,
+                                        const Cut& cut, const AttentionKernels& kernels) {
+  EXPECT(given.rate < 1);
+  const Attention a = prepared(given);
+  const bool backward = a.gradient.defined();
+  if (given.rate == 0) return laid_out(given, (backward ? kernels.backward : kernels.forward)(a));
+  const std::int64_t samples = a.query.size(0);
+  const std::int64_t most = cost::weights_at_once_on_gpu(static_cast<Bytes>(a.query.element_size()))
+                                .samples(a.query.size(1) * a.query.size(2) * a.key.size(2));
+  std::vector<std::vector<at::Tensor>> parts(backward ? 3 : 2);
+  for (std::int64_t i = 0; i < samples; i += most) {
+    const std::int64_t count = std::min(most, samples - i);
+    const Attention block = block_of(a, i, count);
+    const at::Tensor keep = kept_weights(given, i, count, stream, cut);
+    const auto made =
+        (backward ? backward_that_drops : forward_that_drops)(block, keep, given.rate, kernels);
+    for (std::size_t j = 0; j < made.size(); ++j) parts[j].push_back(made[j]);
+  }
+  std::vector<at::Tensor> made;
+  for (const auto& of : parts) made.push_back(of.size() == 1 ? of[0] : at::cat(of, 0));
+  return laid_out(given, std::move(made));
+}
+
+// ------------------------------------------------------------------------------- GPUs
+
+namespace {
+
+// The memory-efficient kernel's rows of sums, a multiple of 32.
+constexpr std::int64_t kRowsOfSums = 32;
+// The widest that flash attention has a kernel for.
+constexpr std::int64_t kWidestFlash = 256;
+
+// Flash attention has no masks, no single precision, and another causal mask than PyTorch's where
+// there are not as many queries as keys.
+bool is_flash(const Attention& a) {
+  return is_half(a.query) && !a.mask.defined() && a.query.size(3) <= kWidestFlash &&
+         (!a.causal || a.query.size(2) == a.key.size(2));
+}
+
+std::optional<at::Tensor> given_mask(const Attention& a) {
+  return a.mask.defined() ? std::optional(a.mask) : std::nullopt;
+}
+
+at::Tensor no_seed(const Attention& a) { return at::zeros({}, a.query.options().dtype(at::kLong)); }
+
+std::vector<at::Tensor> forward_on_gpu(const Attention& a) {
+  if (is_flash(a)) {
+    const auto made = at::_scaled_dot_product_flash_attention(a.query, a.key, a.value, 0.0,
+                                                              a.causal, false, a.scale);
+    return {std::get<0>(made), std::get<1>(made)};
+  }
+  const auto made = at::_scaled_dot_product_efficient_attention(
+      a.query, a.key, a.value, given_mask(a), /*compute_log_sumexp=*/true, 0.0, a.causal, a.scale);
+  return {std::get<0>(made), std::get<1>(made).narrow(-1, 0, a.query.size(2))};
+}
+
+std::vector<at::Tensor> backward_on_gpu(const Attention& a) {
+  if (is_flash(a)) {
+    const auto made = at::_scaled_dot_product_flash_attention_backward(
+        a.gradient, a.query, a.key, a.value, a.result, a.log_sums, {}, {}, a.query.size(2),
+        a.key.size(2), 0.0, a.causal, no_seed(a), no_seed(a), a.scale);
+    return {std::get<0>(made), std::get<1>(made), std::get<2>(made)};
+  }
+  const at::Tensor sums =
+      at::constant_pad_nd(a.log_sums, {0, missing(a.query.size(2), kRowsOfSums)}, kInfinity);
+  const auto made = at::_scaled_dot_product_efficient_attention_backward(
+      a.gradient, a.query, a.key, a.value, given_mask(a).value_or(at::Tensor()), a.result, sums,
+      no_seed(a), no_seed(a), 0.0, {true, true, true, false}, a.causal, a.scale);
+  return {std::get<0>(made), std::get<1>(made), std::get<2>(made)};
+}
+
+}  // namespace
+
+const AttentionKernels& kernels_of_gpus() {
+  static constexpr AttentionKernels kKernels{forward_on_gpu, backward_on_gpu};
+  return kKernels;
+}
+
+}  // namespace heterog::runtime
