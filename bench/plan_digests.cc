@@ -145,7 +145,6 @@ std::vector<compiler::Strategy> strategies(const cost::Problem& problem, int ran
     if (rng.below(4) == 0) strategy.bucket_bytes = Bytes{1} << (20 + rng.below(6));
     if (rng.below(2) == 0) {
       constexpr compiler::OrderPolicy kOthers[] = {compiler::OrderPolicy::kFifo,
-                                                   compiler::OrderPolicy::kRankReserve,
                                                    compiler::OrderPolicy::kRankQueued};
       strategy.order = kOthers[rng.below(std::size(kOthers))];
     }

@@ -37,9 +37,18 @@ while IFS=: read -r file line match; do
 done < <(matches '\bdocs/[a-z_]+\.md\b')
 
 while IFS=: read -r file line match; do
-  [[ -e "$match" || "$file" == tests/scripts/* ]] ||
+  [[ -e "$match" || "$file" == tests/scripts/* || "$file" == CHANGELOG.md ]] ||  # of what was
     complain "$file:$line" "\"$match\" does not exist"
 done < <(matches '(?<![A-Za-z0-9_/.*])(src|tests|scripts|bench)/[A-Za-z0-9_/-]+\.(cc|h|py|sh)\b')
+
+# Tables and figures, by names of those that are listed by scripts/reproduce.sh.
+if [[ -x scripts/reproduce.sh ]]; then
+  names="$(scripts/reproduce.sh --help | sed -n 's/^  //p')"
+  while IFS=: read -r file line match; do
+    [[ "$file" == tests/scripts/* ]] || grep -qxF -- "$match" <<<"$names" ||
+      complain "$file:$line" "\"$match\": no table or figure of scripts/reproduce.sh"
+  done < <(matches 'scripts/reproduce\.sh \K[a-z][a-z0-9_]*')
+fi
 
 for page in *.md docs/*.md src/*.md models/*.md configs/*/*.md; do
   [[ -f "$page" ]] || continue

@@ -118,7 +118,7 @@ def simulate(
     graph, cluster, profiles, collectives
                   as of plan()
     plan          a Plan, or the path of a plan file
-    order         "rank", "rank-queued", "rank-reserve" or "fifo", in place of the plan's own
+    order         "rank", "rank-queued" or "fifo", in place of the plan's own
     accumulate    accumulate gradients over so many micro-batches
     check         prove the simulated step, too: RunFailed if it is no schedule of the plan
     trace         writes a Chrome trace of the step here

@@ -1,6 +1,6 @@
 """HeteroG's Table 5: minutes until a model has converged, by our steps, beside the paper's.
 
-    scripts/reproduce/table5.sh
+    scripts/reproduce.sh table5
 
 The paper does not say how many iterations that takes; its minutes over its seconds a step (Tables 1
 and 4) do. Prints that number for each of its three columns, and how far they are apart; then what as

@@ -1,6 +1,6 @@
 """Proportional over even replicas of the whole model on 4 GPUs: HeteroG's Fig. 3(a).
 
-    scripts/reproduce/figure3a.sh
+    scripts/reproduce.sh figure3a
 
 One replica on each of 2 V100 and 2 GTX 1080 Ti, against two replicas on each V100 and one on each
 GTX 1080 Ti, at the same batch: a plan of even data parallelism with its weights changed to 2 : 1.

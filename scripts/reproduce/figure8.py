@@ -1,6 +1,6 @@
 """Computation and communication over the step, 8 GPUs: HeteroG's Fig. 8.
 
-    scripts/reproduce/figure8.sh
+    scripts/reproduce.sh figure8
 
 Computation is the time of the busiest device, communication that of the busiest link, in one
 simulated step; without any overlap their sum is at most the step, and the more of it lies beyond the

@@ -1,6 +1,6 @@
 """HeteroG's Fig. 9 as far as it is here: our plans, Horovod and HetPipe on 12 GPUs (docs/results.md).
 
-    scripts/reproduce/figure9.sh [--program build/release/bin/heterog]
+    scripts/reproduce.sh figure9 [--program build/release/bin/heterog]
 
 HetPipe is its synchronous form: a pipeline in each machine, data parallelism across. A gain is
 (theirs - ours) / ours. The paper draws the figure without numbers, and says that HeteroG is faster by

@@ -1,6 +1,6 @@
 """HeteroG's Tables 1 (8 GPUs) and 4 (12 GPUs) on our simulator, beside the paper's figures.
 
-    scripts/reproduce/table1.sh [--authors] [--evaluations N] [--out FILE.json]
+    scripts/reproduce.sh table1 [--authors] [--evaluations N] [--out FILE.json]
 
 --authors takes the links at what the authors' code says of them (configs/clusters/*-authors.json).
 Every case is planned in one shot, or with N simulated plans. A speed-up is (baseline - ours) / ours,

@@ -1,11 +1,10 @@
 """How fine-tuning gives credit and explores: one change at a time.
 
-    scripts/reproduce/learning_credit.sh [--evaluations 2000] [--seeds 5] [--variants NAME ...]
+    scripts/reproduce.sh learning_credit [--evaluations 2000] [--seeds 5] [--variants NAME ...]
         [--models NAME ...]
 
 Fine-tunes the shipped policy on BERT-large and VGG-19 on 8 GPUs, so many plans each, from every seed,
-with one setting changed from the second line, or from "runs and edits"; "schedule, floor of 0.2" is
-what fine-tuning does. Prints of each, as means over the seeds: how much longer the best plan is than the
+with one setting changed at a time. Prints of each, as means over the seeds: how much longer the best plan is than the
 best known step (best_known.json), with the worst seed in parentheses; the same of the strategy that
 is the most likely in the end; the mean of the last step's strategies beside that one; the entropy in
 the end, nats a group. "none": in some seed the most likely strategy does not fit.
@@ -23,44 +22,12 @@ from heterog_tables import ROOT, machine
 from learning_value import KNOWN, PROGRAM
 
 CASES = [("bert_large24", 48, "heterog-8gpu"), ("vgg19", 192, "heterog-8gpu")]
-GROUPS = {"finetune_draws": "groups", "finetune_schedule": "case", "finetune_elite_weight": 0,
-          "finetune_entropy_floor": 0}  # fmt: skip
-MIXED = GROUPS | {"finetune_draws": "mixed"}
 VARIANTS = {
-    "as before": GROUPS | {"finetune_proposals": False},
-    "proposals first": GROUPS,
-    "baseline of the others": GROUPS | {"baseline": "others"},
-    "imitating the best": GROUPS | {"finetune_elite_weight": 1},
-    "imitating from step 30": GROUPS | {"finetune_elite_weight": 1, "elite_from": 30},
-    "32 groups": GROUPS | {"finetune_groups": 32},
-    "entropy floor of 0.5": GROUPS | {"finetune_entropy_floor": 0.5},
-    "draws in runs": GROUPS | {"finetune_draws": "runs"},
-    "edits of the best": GROUPS | {"finetune_draws": "edits"},
-    "coarse to fine": GROUPS | {"finetune_draws": "coarse"},
-    "coarse to fine, imitating": GROUPS | {"finetune_draws": "coarse", "finetune_elite_weight": 1},
-    "a latent a sample": GROUPS | {"finetune_draws": "latent"},
-    "a latent, imitating": GROUPS | {"finetune_draws": "latent", "finetune_elite_weight": 1},
-    "runs and edits": MIXED,
-    "the same, others": MIXED | {"baseline": "others"},
-    "the same, floor of 0.5": MIXED | {"finetune_entropy_floor": 0.5},
-    "the same, imitating": MIXED | {"finetune_elite_weight": 1},
-    "the same, 2 passes": MIXED | {"finetune_elite_weight": 1, "proximal_passes": 2},
-    "the same, 4 passes": MIXED | {"finetune_elite_weight": 1, "proximal_passes": 4},
-    "4 passes, floor of 0.5": MIXED | {"finetune_elite_weight": 1, "proximal_passes": 4,
-                                       "finetune_entropy_floor": 0.5},
-    "the same, incumbent": MIXED | {"finetune_elite_weight": 1, "incumbent_features": True},
-    "4 passes, floor, incumbent": MIXED | {"finetune_elite_weight": 1, "proximal_passes": 4,
-                                           "finetune_entropy_floor": 0.5, "incumbent_features": True},
-    "the same, schedule": MIXED | {"finetune_elite_weight": 1, "finetune_schedule": "learned"},
-    "schedule, floor of 0.2": MIXED | {"finetune_elite_weight": 1, "finetune_schedule": "learned",
-                                       "finetune_entropy_floor": 0.2},
-    "schedule, floor of 0.3": MIXED | {"finetune_elite_weight": 1, "finetune_schedule": "learned",
-                                       "finetune_entropy_floor": 0.3},
-    "4 passes, floor, schedule": MIXED | {"finetune_elite_weight": 1, "proximal_passes": 4,
-                                          "finetune_entropy_floor": 0.5, "finetune_schedule": "learned"},
-    "4 passes, floor, both": MIXED | {"finetune_elite_weight": 1, "proximal_passes": 4,
-                                      "finetune_entropy_floor": 0.5, "incumbent_features": True,
-                                      "finetune_schedule": "learned"},
+    "as it is": {},
+    "no floor": {"finetune_entropy_floor": 0},
+    "floor of 0.3": {"finetune_entropy_floor": 0.3},
+    "no imitation, no floor": {"elite_weight": 0, "finetune_entropy_floor": 0},
+    "no imitation, floor of 0.5": {"elite_weight": 0, "finetune_entropy_floor": 0.5},
 }
 
 

@@ -1,6 +1,6 @@
 """Trains the policy from scratch on VGG-19, 8 GPUs, and prints its learning curve.
 
-    scripts/reproduce/learning_curve.sh [STEPS]
+    scripts/reproduce.sh learning_curve [STEPS]
 
 "sampled" is the mean of a step's sampled strategies, over 25 steps; data parallelism is the best of
 EV and CP with PS and AR, each in its faster order.

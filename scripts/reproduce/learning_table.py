@@ -1,11 +1,11 @@
 """How the policy is trained, one change at a time, judged on models and clusters it has not seen.
 
-    scripts/reproduce/learning_table.sh [--lessons TRAIN.CKPT] [--variants NAME ...]
+    scripts/reproduce.sh learning_table [--lessons TRAIN.CKPT] [--variants NAME ...]
 
 Trains a policy for every variant of configs/train/zoo.json, with four models left out, and lets it
 plan these models, and two more that no policy is trained on, on clusters of configs/clusters. Prints,
 as geometric means over the cases, how much longer the step is than the best known, from any of these
-runs or those of learning_value.sh: of the most likely strategy, or one row of its table where that
+runs or those of learning_value: of the most likely strategy, or one row of its table where that
 is faster; of the planner `policy` with 100 and 400 simulated plans, beside `plan`'s. And the worst case of the most likely strategy against the best data
 parallelism. Without --lessons the teacher's searches, some 20 minutes, are run first.
 """

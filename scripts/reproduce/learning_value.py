@@ -1,6 +1,6 @@
 """What the policy and each search are worth: every planner at equal budgets, against the best plan known.
 
-    scripts/reproduce/learning_value.sh [--set small|models|clusters|unseen|workstation] [--evaluations N ...]
+    scripts/reproduce.sh learning_value [--set small|models|clusters|unseen|workstation] [--evaluations N ...]
         [--seconds S ...] [--planners NAME ...] [--seeds K] [--improve SECONDS] [--policy FILE]
 
 Prints, for each case and budget, how much longer each planner's step is than the best known, in

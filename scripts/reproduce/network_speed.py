@@ -1,6 +1,6 @@
 """What a plan gains over the best data parallelism, by the speed of the network.
 
-    scripts/reproduce/network_speed.sh [MODEL ...]
+    scripts/reproduce.sh network_speed [MODEL ...]
 
 HeteroG's eight models on its 8 GPUs, with every machine's network card replaced: 1 to 100 Gb/s, by
 TCP and by RDMA. Of each the best of EV and CP by parameter server and all-reduce and of Horovod, what

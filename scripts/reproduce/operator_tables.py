@@ -1,7 +1,7 @@
 """HeteroG's Tables 2 and 3: which part of the operators runs in which way, in our plans and the paper's.
 
-    scripts/reproduce/table2.sh [--out FOLDER]
-    scripts/reproduce/table3.sh [--out FOLDER]
+    scripts/reproduce.sh table2 [--out FOLDER]
+    scripts/reproduce.sh table3 [--out FOLDER]
 
 Every case of Table 1 is planned in one shot; Table 2 has those that fit data-parallel, Table 3 those
 that do not. Prints per cent of the operators, as the decisions of the plan say (`heterog explain

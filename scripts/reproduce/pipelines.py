@@ -1,7 +1,7 @@
 """What pipelines gain where a model fits no device, or the network is slow, simulated
 (docs/pipelines.md).
 
-    scripts/reproduce/pipelines.sh [--quick] [--program build/release/bin/heterog]
+    scripts/reproduce.sh pipelines [--quick] [--program build/release/bin/heterog]
 
 Seconds of a step: by `plan` without pipelines and with them, and by each planner of pipelines alone.
 --quick leaves the planners alone out. Ends with exit code 1 if `plan` is slower with pipelines.

@@ -1,6 +1,6 @@
 """What the best shares gain plain data parallelism on HeteroG's 8 GPUs, simulated (docs/shares.md).
 
-    scripts/reproduce/shares.sh [--program build/release/bin/heterog]
+    scripts/reproduce.sh shares [--program build/release/bin/heterog]
 
 Even and proportional shares are all-reduced too, and each stands at its better order and bucket.
 Ends with exit code 1 if the found shares are slower than one of the two.

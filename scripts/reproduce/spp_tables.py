@@ -1,7 +1,7 @@
 """SPP's Table III and the shapes of its Figures 6 to 11 on our simulator, beside the paper's figures
 (docs/results.md).
 
-    scripts/reproduce/spp_tables.sh [table figures] [--program build/release/bin/heterog]
+    scripts/reproduce.sh spp_tables [table figures] [--program build/release/bin/heterog]
 
 In the table every planner gets the paper's number of micro-batches; a gain is (baseline - SPP) / SPP.
 "DP" is even data parallelism by all-reduce in the best of three orders, whole or, where that does

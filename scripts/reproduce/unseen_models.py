@@ -1,6 +1,6 @@
 """HeteroG's Table 6: how much sooner a policy that was taught on other models fine-tunes to a good plan.
 
-    scripts/reproduce/table6.sh [--evaluations N] [--set KEY=VALUE] [--seeds K] [--cases MODEL ...]
+    scripts/reproduce.sh table6 [--evaluations N] [--set KEY=VALUE] [--seeds K] [--cases MODEL ...]
         [--clusters NAME ...] [--random-cases N] [--teacher N] [--steps N] [--one-by-one]
         [--out FOLDER]
 

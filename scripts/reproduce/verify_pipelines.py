@@ -1,6 +1,6 @@
 """Proves that pipelines train as one device, model by model (docs/pipelines.md).
 
-    scripts/reproduce/verify_pipelines.sh [--models NAME ...] [--random 600]
+    scripts/reproduce.sh verify_pipelines [--models NAME ...] [--random 600]
 
 `heterog verify --planner P` for every planner of pipelines on every tiny model of the zoo, three
 clusters, batches 16 and 17, and 2, 3 and 5 micro-batches, each in one of the ways of keeping turns

@@ -24,7 +24,7 @@ CONTENTS = {
     "Understand a plan": ["explain", "verifying"],
     "Train by a plan": ["client", "running", "gpu"],
     "Look up": ["reference_command", "reference_python", "formats", "limits", "troubleshooting"],
-    "How good it is": ["results", "costs", "searching", "policy", "performance", "zoo"],
+    "How good it is": ["results", "costs", "searching", "policy", "tried", "performance", "zoo"],
     "Work on it": ["design", "sources", "contributing", "dependencies", "changes"],
 }
 OTHERS = {

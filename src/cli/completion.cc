@@ -51,8 +51,7 @@ Words words_of(const std::string& verb, const std::string& option) {
   }
   if (option == "--order") {
     Words names;
-    for (auto order : {compiler::OrderPolicy::kRank, compiler::OrderPolicy::kRankQueued,
-                       compiler::OrderPolicy::kRankReserve, compiler::OrderPolicy::kFifo}) {
+    for (auto order : compiler::kSearchedOrders) {
       names.emplace_back(compiler::order_policy_name(order));
     }
     return names;

@@ -4,13 +4,12 @@
 #include <utility>
 
 #include "policy/api.h"
-#include "policy/moves/move_training.h"
 
 namespace heterog::cli {
 
 const planner::Registry& planner_registry() {
   static const planner::Registry kRegistry = [] {
-    std::vector<planner::PlannerEntry> entries = planner::builtin_planners(policy::move_scorers());
+    std::vector<planner::PlannerEntry> entries = planner::builtin_planners();
     entries.push_back(policy::policy_planner_entry());
     return planner::Registry(std::move(entries));
   }();

@@ -15,7 +15,6 @@
 #include "cli/verbs.h"
 #include "launch/children.h"
 #include "policy/api.h"
-#include "policy/moves/move_training.h"
 #include "policy/team.h"
 
 namespace heterog::cli {
@@ -29,7 +28,6 @@ struct TrainVerbOptions {
   std::vector<std::string> set;
   std::string lessons;
   bool resume = false;
-  bool moves = false;
   bool gpu = false;
   bool seed_given = false;
   bool threads_given = false;
@@ -47,42 +45,6 @@ std::vector<std::pair<std::string, std::string>> overrides(const TrainVerbOption
   std::vector<std::pair<std::string, std::string>> pairs = settings(options.set, "--set steps=100");
   if (options.seed_given) pairs.emplace_back("seed", std::to_string(options.common.seed));
   return pairs;
-}
-
-int run_train_moves(const policy::TrainConfig& config, const TrainVerbOptions& options,
-                    const Caller& caller) {
-  policy::MoveTrainSummary summary;
-  const Stopwatch watch;
-  {
-    Progress progress(caller, "searching");
-    summary =
-        policy::train_moves(config, {.out_dir = options.out,
-                                     .threads = options.common.threads,
-                                     .log = options.lessons,
-                                     .progress = [&](double part) {
-                                       progress.show(part, fmt::format("{:.0f} %", 100 * part));
-                                     }});
-  }
-  if (options.common.json) {
-    OrderedJson json;
-    json["scorer"] = summary.path;
-    json["problems"] = summary.problems;
-    json["moves"] = summary.moves;
-    json["helped"] = summary.helped;
-    json["auc"] = summary.auc;
-    json["kept"] = summary.kept;
-    json["train_seconds"] = watch.seconds();
-    print_json(caller, json);
-  } else {
-    print(
-        caller,
-        "{} moves on {} problems, of which {:.1f} % helped, {}; scorer in {}\non problems that it "
-        "was not fitted to: AUC {:.3f}, a move that helps among the best quarter in {:.0f} % of "
-        "rounds with one",
-        summary.moves, summary.problems, 100 * summary.helped, duration_text(watch.seconds()),
-        summary.path, summary.auc, 100 * summary.kept);
-  }
-  return 0;
 }
 
 // A signal that comes while it trains is noted in `signals`, and the run stops with a checkpoint.
@@ -174,11 +136,7 @@ int run_train(TrainVerbOptions& options, const Caller& caller) {
   const policy::TrainConfig config = policy::read_train_config(options.config, overrides(options));
   const auto place = own_place(options.ranks, caller);
   const int ranks = place ? place->world_size : std::max(options.processes, 1);
-  VALIDATE(!options.moves || ranks == 1,
-           "--moves: trains in one process on all its threads, and here are {} ranks", ranks);
-  VALIDATE(!options.moves || !options.gpu, "--gpu: --moves learns on the CPU alone");
   gpu_for_passes(options.gpu, 0);  // before ranks are started
-  if (options.moves) return run_train_moves(config, options, caller);
   if (ranks == 1) return train_alone(config, options, caller);
   if (place) return train_one_rank(config, options, *place, caller);
   start_equal_ranks(options.ranks, ranks, kToSave);
@@ -196,14 +154,10 @@ void add_train(CLI::App& app, Action& chosen) {
   verb.add_option("--out", options->out, "Folder of the run: checkpoints, log, config as resolved")
       ->required();
   verb.add_option("--set", options->set, "key=value in place of the config's, may be repeated");
-  verb.add_option(
-      "--lessons", options->lessons,
-      "A train.ckpt of an earlier run, whose teacher's plans are taken; with --moves its "
-      "moves.log");
+  verb.add_option("--lessons", options->lessons,
+                  "A train.ckpt of an earlier run, whose teacher's plans are taken");
   verb.add_flag("--resume", options->resume,
                 "Go on from the last checkpoint in --out; anew where there is none yet");
-  verb.add_flag("--moves", options->moves,
-                "Learn which moves help a search, in place of what to propose");
   verb.add_flag("--gpu", options->gpu, kGpuHelp);
   options->ranks.timeout_seconds = kPatienceSeconds;
   add_process_count(verb, options->ranks, options->processes);

@@ -19,8 +19,6 @@ std::string_view order_policy_name(OrderPolicy policy) {
   switch (policy) {
     case OrderPolicy::kRank:
       return "rank";
-    case OrderPolicy::kRankReserve:
-      return "rank-reserve";
     case OrderPolicy::kFifo:
       return "fifo";
     case OrderPolicy::kPriority:
@@ -32,8 +30,8 @@ std::string_view order_policy_name(OrderPolicy policy) {
 }
 
 std::optional<OrderPolicy> find_order_policy(std::string_view name) {
-  for (OrderPolicy policy : {OrderPolicy::kRank, OrderPolicy::kRankReserve, OrderPolicy::kFifo,
-                             OrderPolicy::kPriority, OrderPolicy::kRankQueued}) {
+  for (OrderPolicy policy :
+       {OrderPolicy::kRank, OrderPolicy::kFifo, OrderPolicy::kPriority, OrderPolicy::kRankQueued}) {
     if (name == order_policy_name(policy)) return policy;
   }
   return std::nullopt;

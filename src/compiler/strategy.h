@@ -55,20 +55,18 @@ struct ParameterSync {
 };
 
 enum class OrderPolicy : std::uint8_t {
-  kRank,         // of the ready tasks that can start, the one with the longest path to the end
-  kRankReserve,  // the same, and a ready task that cannot start keeps its resources from others
-  kFifo,         // the one that has been ready for longest
-  kPriority,     // the most urgent by Strategy::priorities
-  kRankQueued,   // as kRank, by ranks that count what queues up on links (compiler/order.h)
+  kRank,        // of the ready tasks that can start, the one with the longest path to the end
+  kFifo,        // the one that has been ready for longest
+  kPriority,    // the most urgent by Strategy::priorities
+  kRankQueued,  // as kRank, by ranks that count what queues up on links (compiler/order.h)
 };
-// "rank", "rank-reserve", "fifo", "priority", "rank-queued"
+// "rank", "fifo", "priority", "rank-queued"
 std::string_view order_policy_name(OrderPolicy policy);
 std::optional<OrderPolicy> find_order_policy(std::string_view name);
 // Those that need no priorities, as messages list them.
-inline constexpr std::string_view kPlainOrders = "rank, rank-queued, rank-reserve or fifo";
+inline constexpr std::string_view kPlainOrders = "rank, rank-queued or fifo";
 
-// The orders that are worth trying. Not rank-reserve: it has won nowhere (docs/results.md), and its
-// simulation looks at every ready task at every moment.
+// The orders that need no priorities: which of them is best depends on the strategy.
 inline constexpr std::array kSearchedOrders = {OrderPolicy::kRank, OrderPolicy::kFifo,
                                                OrderPolicy::kRankQueued};
 

@@ -1,8 +1,6 @@
 // Looks at every answer on its way back.
 #include "oracle/best_seen.h"
 
-#include "oracle/step_profile.h"
-
 namespace heterog::oracle {
 
 void BestSeen::look_at(const compiler::Strategy& strategy, const Evaluation& evaluation) {
@@ -23,11 +21,6 @@ std::optional<BetterOrder> BestSeen::improve_order(const compiler::Strategy& str
   std::optional<BetterOrder> found = asked_.improve_order(strategy, rounds);
   if (found) look_at(found->strategy, found->measured.evaluation);
   return found;
-}
-
-std::optional<StepProfile> BestSeen::profile(const compiler::Strategy& strategy,
-                                             const graph::Grouping& groups) {
-  return asked_.profile(strategy, groups);
 }
 
 }  // namespace heterog::oracle

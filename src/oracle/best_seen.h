@@ -21,8 +21,6 @@ class BestSeen final : public Oracle {
   explicit BestSeen(Oracle& asked) : asked_(asked) {}
   std::vector<Measured> measure(std::span<const compiler::Strategy> strategies) override;
   std::optional<BetterOrder> improve_order(const compiler::Strategy& strategy, int rounds) override;
-  std::optional<StepProfile> profile(const compiler::Strategy& strategy,
-                                     const graph::Grouping& groups) override;
   void for_each(std::size_t n, const std::function<void(std::size_t i)>& body) override {
     asked_.for_each(n, body);
   }

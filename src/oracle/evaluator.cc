@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "oracle/improve_order.h"
-#include "oracle/step_profile.h"
 
 namespace heterog::oracle {
 
@@ -26,12 +25,6 @@ std::vector<Measured> Evaluator::measure(std::span<const compiler::Strategy> str
 std::optional<BetterOrder> Evaluator::improve_order(const compiler::Strategy& strategy,
                                                     int rounds) {
   return oracle::improve_order(problem_, strategy, options_, rounds);
-}
-
-std::optional<StepProfile> Evaluator::profile(const compiler::Strategy& strategy,
-                                              const graph::Grouping& groups) {
-  plan_ = compiler::compile(problem_, strategy, options_, std::move(plan_));
-  return profile_step(plan_, simulator_.simulate_timeline(plan_, strategy.order), groups);
 }
 
 }  // namespace heterog::oracle

@@ -28,8 +28,6 @@ class Evaluator final : public Oracle {
   Evaluation evaluate(const compiler::Strategy& strategy) { return measure(strategy).evaluation; }
   std::vector<Measured> measure(std::span<const compiler::Strategy> strategies) override;
   std::optional<BetterOrder> improve_order(const compiler::Strategy& strategy, int rounds) override;
-  std::optional<StepProfile> profile(const compiler::Strategy& strategy,
-                                     const graph::Grouping& groups) override;
   const cost::Problem& problem() const override { return problem_; }
 
  private:

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "oracle/step_profile.h"
-
 namespace heterog::oracle {
 
 double reward(Nanoseconds step, bool feasible) {
@@ -29,11 +27,6 @@ Measured judge(const cost::Problem& problem, Nanoseconds step,
   evaluation.feasible = evaluation.missing_bytes == 0;
   evaluation.reward = reward(step, evaluation.feasible);
   return {evaluation, std::move(peak_bytes)};
-}
-
-std::optional<StepProfile> Oracle::profile(const compiler::Strategy& /*strategy*/,
-                                           const graph::Grouping& /*groups*/) {
-  return std::nullopt;
 }
 
 }  // namespace heterog::oracle

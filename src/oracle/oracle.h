@@ -37,8 +37,6 @@ struct Measured {
 Measured judge(const cost::Problem& problem, Nanoseconds step,
                IdVector<DeviceId, Bytes> peak_bytes);
 
-struct StepProfile;  // oracle/step_profile.h
-
 struct BetterOrder {
   compiler::Strategy strategy;
   Measured measured;
@@ -64,10 +62,6 @@ class Oracle {
                                                    int /*rounds*/) {
     return std::nullopt;
   }
-  // What each of these groups and each device does in the strategy's step, by an oracle that knows
-  // when each task runs. Groups: any of the problem's graph.
-  virtual std::optional<StepProfile> profile(const compiler::Strategy& strategy,
-                                             const graph::Grouping& groups);
   // Calls body(0) … body(n − 1), beside each other where the oracle has threads, which whoever
   // prepares strategies may use too. Results must depend on i alone.
   virtual void for_each(std::size_t n, const std::function<void(std::size_t i)>& body) {

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "oracle/step_profile.h"
 
 namespace heterog::oracle {
 
@@ -29,12 +28,6 @@ std::optional<BetterOrder> SimulatedOracle::improve_order(const compiler::Strate
                                                           int rounds) {
   expect_not_stopped(stopped_);
   return evaluators_.front()->improve_order(strategy, rounds);
-}
-
-std::optional<StepProfile> SimulatedOracle::profile(const compiler::Strategy& strategy,
-                                                    const graph::Grouping& groups) {
-  expect_not_stopped(stopped_);
-  return evaluators_.front()->profile(strategy, groups);
 }
 
 void SimulatedOracle::for_each(std::size_t n, const std::function<void(std::size_t i)>& body) {

@@ -18,8 +18,6 @@ class SimulatedOracle final : public Oracle {
                   compiler::CompileOptions options = {}, std::function<bool()> stopped = {});
   std::vector<Measured> measure(std::span<const compiler::Strategy> strategies) override;
   std::optional<BetterOrder> improve_order(const compiler::Strategy& strategy, int rounds) override;
-  std::optional<StepProfile> profile(const compiler::Strategy& strategy,
-                                     const graph::Grouping& groups) override;
   void for_each(std::size_t n, const std::function<void(std::size_t i)>& body) override;
   const cost::Problem& problem() const override { return problem_; }
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "planner/scorer/move_drawer.h"
+#include "planner/kind_chooser.h"
 #include "planner/starts.h"
 
 namespace heterog::planner {
@@ -22,39 +22,23 @@ bool accept(const Evaluation& next, const Evaluation& now, double temperature, d
   return draw < std::exp(-longer / temperature);
 }
 
-// From this temperature down scores count in full.
-constexpr double kSharp = 1e-3;
-
-struct AnnealingSettings : ScorerOptions {
-  double hot = AnnealingOptions{}.hot, cold = AnnealingOptions{}.cold;
+struct AnnealingSettings {
   std::int64_t round = AnnealingOptions{}.round;
 };
 
-constexpr std::array<Field<AnnealingSettings>, 5> kFields = {
-    {{"hot", "temperature at the beginning, as a part of the step",
-      NumberField<AnnealingSettings>{&AnnealingSettings::hot, {1e-9, 1}}},
-     {"cold", "temperature at the end, as a part of the step",
-      NumberField<AnnealingSettings>{&AnnealingSettings::cold, {1e-9, 1}}},
-     {"round", "strategies that are evaluated at a time",
-      IntegerField<AnnealingSettings>{&AnnealingSettings::round, {1, 4096}}},
-     kDrawnField<AnnealingSettings>,
-     kScorerField<AnnealingSettings>}};
+constexpr std::array<Field<AnnealingSettings>, 1> kFields = {
+    {{"round", "strategies that are evaluated at a time",
+      IntegerField<AnnealingSettings>{&AnnealingSettings::round, {1, 4096}}}}};
 
 class Annealing final : public Planner {
  public:
-  Annealing(AnnealingSettings options, MoveScorerSource scorers)
-      : options_(std::move(options)), scorers_(std::move(scorers)) {}
+  explicit Annealing(AnnealingSettings options) : options_(options) {}
   PlannerResult plan(PlannerContext& context) const override {
     BatchEvaluator evaluator(context.oracle, budget_or_one_shot(context));
     const Tried start = best_start(evaluator);
-    const auto scorer = make_scorer(scorers_, options_, context.problem());
     const SearchResult found = anneal(evaluator, start.strategy, context.rng,
                                       {.evaluations = kUnbounded,  // the evaluator keeps the budget
-                                       .hot = options_.hot,
-                                       .cold = options_.cold,
-                                       .round = options_.round,
-                                       .scorer = scorer.get(),
-                                       .drawn = options_.drawn});
+                                       .round = options_.round});
     return {.strategy = found.strategy,
             .evaluation = found.evaluation,
             .evaluations = evaluator.evaluations(),
@@ -63,14 +47,13 @@ class Annealing final : public Planner {
 
  private:
   AnnealingSettings options_;
-  MoveScorerSource scorers_;
 };
 
 }  // namespace
 
 SearchResult anneal(BatchEvaluator& evaluator, const compiler::Strategy& start, Rng& rng,
                     const AnnealingOptions& options) {
-  MoveDrawer drawer(evaluator.problem(), options.scorer, options.drawn);
+  const MoveMaker maker(evaluator.problem());
   KindChooser kinds;
   Incumbent incumbent{to_candidate(start), evaluator.evaluate(start)};
   SearchResult best{start, incumbent.measured.evaluation};
@@ -88,16 +71,13 @@ SearchResult anneal(BatchEvaluator& evaluator, const compiler::Strategy& start, 
     const double temperature =
         options.hot * std::pow(options.cold / options.hot, std::max(by_count, by_budget));
 
-    // Where it is hot, where a move leads matters more than whether it helps at once.
-    const double sharpness = std::min(1.0, kSharp / temperature);
     std::vector<MoveKind> drawn;
     std::vector<Candidate> candidates;
     std::vector<compiler::Strategy> strategies;
     const std::int64_t size = std::min(options.round, end - evaluator.evaluations());
-    for (const DrawnMove& one :
-         drawer.draw(incumbent, kinds, static_cast<std::size_t>(size), rng, sharpness)) {
-      drawn.push_back(one.kind);
-      candidates.push_back(apply(incumbent.candidate, one.move));
+    for (std::int64_t i = 0; i < size; ++i) {
+      drawn.push_back(kinds.draw(rng));
+      candidates.push_back(apply(incumbent.candidate, maker.propose(incumbent, drawn.back(), rng)));
       strategies.push_back(to_strategy(candidates.back()));
     }
     const std::int64_t before = evaluator.evaluations();
@@ -109,24 +89,21 @@ SearchResult anneal(BatchEvaluator& evaluator, const compiler::Strategy& start, 
     for (std::size_t i = 0; i < candidates.size(); ++i) {
       const Evaluation& evaluation = measured[i].evaluation;
       kinds.learn(drawn[i], better(evaluation, now));
-      drawer.learn(i, better(evaluation, now));
       if (better(evaluation, best.evaluation)) best = {strategies[i], evaluation};
       const double draw = rng.uniform();
       if (taken || !accept(evaluation, now, temperature, draw)) continue;
       taken = true;
       incumbent = {std::move(candidates[i]), measured[i]};
-      drawer.begin();
     }
   }
   return best;
 }
 
-PlannerEntry annealing_entry(const MoveScorerSource& scorers) {
+PlannerEntry annealing_entry() {
   return planner_entry<AnnealingSettings>(
       "annealing", "simulated annealing: local search that takes worse plans too, ever more rarely",
-      kFields, [scorers](const AnnealingSettings& options) {
-        return std::make_unique<Annealing>(options, scorers);
-      });
+      kFields,
+      [](const AnnealingSettings& options) { return std::make_unique<Annealing>(options); });
 }
 
 }  // namespace heterog::planner

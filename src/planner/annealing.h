@@ -17,8 +17,6 @@ struct AnnealingOptions {
   // Neighbours that are evaluated at a time; the first acceptable one is taken. Another number is
   // another search.
   std::int64_t round = 4;
-  MoveScorer* scorer = nullptr;  // chooses among `drawn` times as many; none: simulate all
-  std::int64_t drawn = kDrawnMoves;
 };
 
 // `start` must be plain (is_plain). Gives the best that was seen, never worse than the start. The
@@ -27,6 +25,6 @@ SearchResult anneal(BatchEvaluator& evaluator, const compiler::Strategy& start, 
                     const AnnealingOptions& options);
 
 // From the best baseline or, where none fits, from the best filling of memory.
-PlannerEntry annealing_entry(const MoveScorerSource& scorers = {});
+PlannerEntry annealing_entry();
 
 }  // namespace heterog::planner

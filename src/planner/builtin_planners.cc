@@ -15,15 +15,15 @@
 
 namespace heterog::planner {
 
-std::vector<PlannerEntry> builtin_planners(const MoveScorerSource& scorers) {
+std::vector<PlannerEntry> builtin_planners() {
   std::vector<PlannerEntry> entries = baseline_entries();
   std::ranges::move(pipeline_entries(), std::back_inserter(entries));
   std::ranges::move(placement_entries(), std::back_inserter(entries));
   entries.push_back(random_search_entry());
-  entries.push_back(local_search_entry(scorers));
-  entries.push_back(annealing_entry(scorers));
+  entries.push_back(local_search_entry());
+  entries.push_back(annealing_entry());
   std::ranges::move(exact_entries(), std::back_inserter(entries));
-  entries.push_back(portfolio_entry(scorers));
+  entries.push_back(portfolio_entry());
   return entries;
 }
 

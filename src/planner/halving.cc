@@ -25,7 +25,7 @@ void keep_first(std::vector<Start>& starts, std::size_t most) {
 }
 
 std::vector<Start> halve(BatchEvaluator& evaluator, std::vector<Start> starts, Rng& rng,
-                         double until, MoveScorer* scorer, std::int64_t drawn) {
+                         double until) {
   best_first(starts);
   std::size_t going = starts.size();
   while (going > 0) {
@@ -41,9 +41,7 @@ std::vector<Start> halve(BatchEvaluator& evaluator, std::vector<Start> starts, R
           local_search(evaluator, start.tried.strategy, rng,
                        {.evaluations = kUnbounded,
                         .until = here + (end - here) / static_cast<double>(going - i),
-                        .patience = 0,
-                        .scorer = scorer,
-                        .drawn = drawn});
+                        .patience = 0});
       if (!better(found.evaluation, start.tried.evaluation)) continue;
       start.tried = {found.strategy, found.evaluation};
       if (!start.name.ends_with("local-search")) start.name += " + local-search";

@@ -8,7 +8,6 @@
 
 #include "base/rng.h"
 #include "planner/memory_fill.h"
-#include "planner/move_scorer.h"
 
 namespace heterog::planner {
 
@@ -27,7 +26,6 @@ void keep_first(std::vector<Start>& starts, std::size_t most);
 // What the starts have become, the best first. `starts` must be plain. Ends when `until` of the
 // evaluator's budget is used. Never worse than the best start.
 std::vector<Start> halve(BatchEvaluator& evaluator, std::vector<Start> starts, Rng& rng,
-                         double until, MoveScorer* scorer = nullptr,
-                         std::int64_t drawn = kDrawnMoves);
+                         double until);
 
 }  // namespace heterog::planner

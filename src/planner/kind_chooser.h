@@ -21,8 +21,6 @@ class KindChooser {
     }
     return static_cast<MoveKind>(kMoveKindCount - 1);
   }
-  // 1 at first, 4 at most.
-  double weight(MoveKind kind) const { return weights_[static_cast<std::size_t>(kind)]; }
   void learn(MoveKind kind, bool helped) {
     double& weight = weights_[static_cast<std::size_t>(kind)];
     weight = std::clamp(helped ? weight * 1.5 : weight * 0.97, 0.25, 4.0);

@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <array>
 
-#include "planner/scorer/move_drawer.h"
+#include "planner/kind_chooser.h"
+#include "planner/moves.h"
 #include "planner/starts.h"
 
 namespace heterog::planner {
@@ -18,33 +19,27 @@ struct Proposal {
   Measured measured;
 };
 
-struct LocalSearchSettings : ScorerOptions {
+struct LocalSearchSettings {
   std::int64_t patience = 0, round = LocalSearchOptions{}.round;
 };
 
-constexpr std::array<Field<LocalSearchSettings>, 4> kFields = {
+constexpr std::array<Field<LocalSearchSettings>, 2> kFields = {
     {{"patience", "give up after so many moves in a row that did not help; 0: never",
       IntegerField<LocalSearchSettings>{&LocalSearchSettings::patience, {0, 1'000'000'000}}},
      {"round", "moves that are tried from one plan before the best is taken",
-      IntegerField<LocalSearchSettings>{&LocalSearchSettings::round, {1, 4096}}},
-     kDrawnField<LocalSearchSettings>,
-     kScorerField<LocalSearchSettings>}};
+      IntegerField<LocalSearchSettings>{&LocalSearchSettings::round, {1, 4096}}}}};
 
 class LocalSearch final : public Planner {
  public:
-  LocalSearch(LocalSearchSettings options, MoveScorerSource scorers)
-      : options_(std::move(options)), scorers_(std::move(scorers)) {}
+  explicit LocalSearch(LocalSearchSettings options) : options_(options) {}
   PlannerResult plan(PlannerContext& context) const override {
     BatchEvaluator evaluator(context.oracle, budget_or_one_shot(context));
     const Tried start = best_start(evaluator);
-    const auto scorer = make_scorer(scorers_, options_, context.problem());
     const SearchResult found =
         local_search(evaluator, start.strategy, context.rng,
                      {.evaluations = kUnbounded,  // the evaluator keeps the budget
                       .patience = options_.patience,
-                      .round = options_.round,
-                      .scorer = scorer.get(),
-                      .drawn = options_.drawn});
+                      .round = options_.round});
     return {.strategy = found.strategy,
             .evaluation = found.evaluation,
             .evaluations = evaluator.evaluations(),
@@ -53,14 +48,13 @@ class LocalSearch final : public Planner {
 
  private:
   LocalSearchSettings options_;
-  MoveScorerSource scorers_;
 };
 
 }  // namespace
 
 SearchResult local_search(BatchEvaluator& evaluator, const compiler::Strategy& start, Rng& rng,
                           const LocalSearchOptions& options) {
-  MoveDrawer drawer(evaluator.problem(), options.scorer, options.drawn);
+  const MoveMaker maker(evaluator.problem());
   KindChooser kinds;
   Incumbent incumbent{to_candidate(start), evaluator.evaluate(start)};
   const std::int64_t end = evaluator.evaluations() + options.evaluations;
@@ -84,12 +78,11 @@ SearchResult local_search(BatchEvaluator& evaluator, const compiler::Strategy& s
             {helpful[0].move, helpful[0].kind, apply(incumbent.candidate, helpful[0].move), {}});
       }
     }
-    const std::size_t carried = round.size();
-    if (carried < size) {
-      for (DrawnMove& drawn : drawer.draw(incumbent, kinds, size - carried, rng)) {
-        Candidate candidate = apply(incumbent.candidate, drawn.move);
-        round.push_back({std::move(drawn.move), drawn.kind, std::move(candidate), {}});
-      }
+    while (round.size() < size) {
+      const MoveKind kind = kinds.draw(rng);
+      Move move = maker.propose(incumbent, kind, rng);
+      Candidate candidate = apply(incumbent.candidate, move);
+      round.push_back({std::move(move), kind, std::move(candidate), {}});
     }
     std::vector<compiler::Strategy> strategies;
     for (const Proposal& proposal : round) strategies.push_back(to_strategy(proposal.candidate));
@@ -101,7 +94,6 @@ SearchResult local_search(BatchEvaluator& evaluator, const compiler::Strategy& s
       round[i].measured = measured[i];
       const bool helped = better(measured[i].evaluation, incumbent.measured.evaluation);
       kinds.learn(round[i].kind, helped);
-      if (i >= carried) drawer.learn(i - carried, helped);
       if (helped) helpful.push_back(std::move(round[i]));
     }
     in_vain = helpful.empty() ? in_vain + static_cast<std::int64_t>(size) : 0;
@@ -110,18 +102,15 @@ SearchResult local_search(BatchEvaluator& evaluator, const compiler::Strategy& s
       return better(a.measured.evaluation, b.measured.evaluation);
     });
     incumbent = {std::move(helpful.front().candidate), std::move(helpful.front().measured)};
-    drawer.begin();
     helpful.erase(helpful.begin());
   }
   return {to_strategy(incumbent.candidate), incumbent.measured.evaluation};
 }
 
-PlannerEntry local_search_entry(const MoveScorerSource& scorers) {
+PlannerEntry local_search_entry() {
   return planner_entry<LocalSearchSettings>(
       "local-search", "changes a few groups and keeps what helps", kFields,
-      [scorers](const LocalSearchSettings& options) {
-        return std::make_unique<LocalSearch>(options, scorers);
-      });
+      [](const LocalSearchSettings& options) { return std::make_unique<LocalSearch>(options); });
 }
 
 }  // namespace heterog::planner

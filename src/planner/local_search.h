@@ -5,7 +5,6 @@
 
 #include "base/rng.h"
 #include "planner/candidate.h"
-#include "planner/move_scorer.h"
 #include "planner/registry.h"
 
 namespace heterog::planner {
@@ -18,8 +17,6 @@ struct LocalSearchOptions {
   // Moves that are evaluated at a time: few enough that little is wasted when the first one helps,
   // enough to keep several threads busy. Another number is another search.
   std::int64_t round = 8;
-  MoveScorer* scorer = nullptr;  // chooses among `drawn` times as many; none: simulate all
-  std::int64_t drawn = kDrawnMoves;
 };
 
 struct SearchResult {
@@ -32,6 +29,6 @@ SearchResult local_search(BatchEvaluator& evaluator, const compiler::Strategy& s
                           const LocalSearchOptions& options);
 
 // The search alone, from the best baseline or the best filling of memory.
-PlannerEntry local_search_entry(const MoveScorerSource& scorers = {});
+PlannerEntry local_search_entry();
 
 }  // namespace heterog::planner

@@ -26,13 +26,6 @@ enum class MoveKind : std::uint8_t {
 };
 inline constexpr int kMoveKindCount = 11;
 
-// A move that was drawn, by which kind, and how often that kind has helped lately (KindChooser).
-struct DrawnMove {
-  Move move;
-  MoveKind kind = MoveKind::kOne;
-  double kind_weight = 1;
-};
-
 // Sets of devices worth trying on any cluster.
 struct Palette {
   std::vector<Replicas> single;

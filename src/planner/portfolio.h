@@ -13,8 +13,6 @@ struct PortfolioOptions {
   std::int64_t patience = 160;    // local search is stuck after so many moves in vain
   std::int64_t order_rounds = 6;  // in which the order of what was found is improved in the end
   std::int64_t pipelines = 24;    // that are tried
-  MoveScorer* scorer = nullptr;   // of the searches; none: they simulate all moves that they draw
-  std::int64_t drawn = kDrawnMoves;
   // What somebody else has found (a policy that was fine-tuned), to climb from too, and what it is
   // called in `found_by`.
   std::vector<compiler::Strategy> given = {};
@@ -33,7 +31,7 @@ struct PortfolioOptions {
 // order" where these helped.
 PlannerResult best_plan(PlannerContext& context, const PortfolioOptions& options = {});
 
-// Planner "portfolio": best_plan, with a scorer of moves where a file is named.
-PlannerEntry portfolio_entry(const MoveScorerSource& scorers);
+// Planner "portfolio".
+PlannerEntry portfolio_entry();
 
 }  // namespace heterog::planner

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "planner/move_scorer.h"
 #include "planner/options.h"
 #include "planner/planner.h"
 
@@ -71,8 +70,6 @@ class Registry {
 };
 
 // Planners that need no learning, in the order of docs/design.md §9.
-// Those that search choose among
-// moves by the scorers of this source.
-std::vector<PlannerEntry> builtin_planners(const MoveScorerSource& scorers = {});
+std::vector<PlannerEntry> builtin_planners();
 
 }  // namespace heterog::planner

@@ -38,24 +38,13 @@ DeviceHeadImpl::DeviceHeadImpl(const ActionHeadOptions& options)
       score_(register_module("score", torch::nn::Linear(options.width, 1))),
       schemes_(register_parameter("schemes", 0.1 * torch::randn({gnn::kSchemes, options.width}))) {
   shrink(score_);
-  if (!options.incumbent) return;
-  incumbent_devices_ =
-      register_parameter("incumbent_devices", torch::zeros({kDeviceFeedback, options.width}));
-  incumbent_taken_ = register_parameter("incumbent_taken", torch::zeros({options.width}));
 }
 
 torch::Tensor DeviceHeadImpl::forward(const torch::Tensor& groups,
-                                      const gnn::FeatureTensors& features,
-                                      const IncumbentFeatures& incumbent) {
-  auto actions = features.members.matmul(device_(features.devices)) +
-                 schemes_.index_select(0, features.scheme);  // [A, width]
-  auto pairs = pair_(features.actions);                      // [N, A, width]
-  if (options_.incumbent && incumbent.known()) {
-    actions = actions + features.members.matmul(incumbent.devices.matmul(incumbent_devices_));
-    const auto taken =
-        incumbent.taken.unsqueeze(1) == torch::arange(pairs.size(1), incumbent.taken.options());
-    pairs = pairs + taken.to(pairs.scalar_type()).unsqueeze(-1) * incumbent_taken_;
-  }
+                                      const gnn::FeatureTensors& features) {
+  const auto actions = features.members.matmul(device_(features.devices)) +
+                       schemes_.index_select(0, features.scheme);  // [A, width]
+  const auto pairs = pair_(features.actions);                      // [N, A, width]
   const auto hidden = torch::elu(group_(groups).unsqueeze(1) + actions.unsqueeze(0) + pairs);
   return score_(hidden).squeeze(-1) + data_parallel_bias(features.devices.size(0), actions.size(0),
                                                          options_.data_parallel_prior,

@@ -8,7 +8,6 @@
 #include <cstdint>
 
 #include "gnn/encoder.h"
-#include "policy/config.h"
 
 namespace heterog::policy {
 
@@ -16,16 +15,6 @@ struct ActionHeadOptions {
   std::int64_t group_width = 0;  // columns of the Transformer-XL's output
   std::int64_t width = 0;        // hidden
   double data_parallel_prior = 0;
-  bool incumbent = false;  // whether it reads the incumbent
-};
-
-// What the simulator says of the best strategy so far (policy/feedback/incumbent.h). Undefined
-// tensors: nothing is known, and nothing is added anywhere.
-struct IncumbentFeatures {
-  torch::Tensor groups;   // [N, kGroupFeedback]
-  torch::Tensor devices;  // [M, kDeviceFeedback]
-  torch::Tensor taken;    // [N] int64: the action that it takes
-  bool known() const { return groups.defined(); }
 };
 
 // Scores a (group, action) pair by what the group, the device and the pair are like, so that the
@@ -34,12 +23,9 @@ class DeviceHeadImpl : public torch::nn::Module {
  public:
   explicit DeviceHeadImpl(const ActionHeadOptions& options);
   // logit_na = w · σ(W_g x_n + d_a + W_p p_na) + prior_a, σ = ELU, where d_a is W_d times the
-  // mean features of the devices that take part, plus a learnt vector of the action's scheme. Of an
-  // incumbent, d_a has the same mean of what its devices do, by weights of their own, and the
-  // action that it takes a vector. Both begin at zero.
+  // mean features of the devices that take part, plus a learnt vector of the action's scheme.
   // [N, group width] → [N, A]
-  torch::Tensor forward(const torch::Tensor& groups, const gnn::FeatureTensors& features,
-                        const IncumbentFeatures& incumbent = {});
+  torch::Tensor forward(const torch::Tensor& groups, const gnn::FeatureTensors& features);
 
  private:
   ActionHeadOptions options_;
@@ -48,9 +34,6 @@ class DeviceHeadImpl : public torch::nn::Module {
   torch::nn::Linear pair_;
   torch::nn::Linear score_;
   torch::Tensor schemes_;  // [schemes, width]
-  // Undefined where no incumbent is read.
-  torch::Tensor incumbent_devices_;  // [kDeviceFeedback, width]
-  torch::Tensor incumbent_taken_;    // [width]
 };
 TORCH_MODULE(DeviceHead);
 

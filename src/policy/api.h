@@ -101,8 +101,8 @@ class Policy {
 // One shot, one forward pass: what the network expects, decoded so that neighbouring groups agree
 // (policy/decode.h), then `samples` more: coarser and finer ones, then draws.
 // The strategies are on the policy's own groups (unit_of_op is filled in), so they fit every
-// problem of the same graph and cluster. Two plain strategies are evaluated where the policy's
-// config leaves the order to the fastest of rank, rank-queued and FIFO, nothing else.
+// problem of the same graph and cluster. Two plain strategies are evaluated in three orders, of
+// which the faster one is taken, nothing else.
 std::vector<compiler::Strategy> propose(const Policy& policy, oracle::BatchEvaluator& evaluator,
                                         int samples, const Rng& rng);
 

@@ -53,16 +53,15 @@ std::vector<double> group_weights(const cost::Problem& problem) {
 Case case_of(NamedProblem problem, const TrainConfig& config) {
   oracle::Evaluator simulator(*problem.problem);
   oracle::BatchEvaluator evaluator(simulator);
-  const compiler::OrderPolicy order = find_order(evaluator, config.order);
+  const compiler::OrderPolicy order = find_order(evaluator);
   return make_case(std::move(problem.name), std::move(problem.problem), order,
                    action_table(config));
 }
 
 }  // namespace
 
-compiler::OrderPolicy find_order(oracle::BatchEvaluator& evaluator, const std::string& order) {
+compiler::OrderPolicy find_order(oracle::BatchEvaluator& evaluator) {
   using compiler::OrderPolicy;
-  if (const auto given = compiler::find_order_policy(order)) return *given;
   std::array<compiler::Strategy, 2> plain;
   plain.fill(planner::even_all_reduce(evaluator.problem()));
   for (compiler::UnitDecision& unit : plain[1].units) {
@@ -90,14 +89,7 @@ Case make_case(std::string name, std::unique_ptr<const cost::Problem> problem,
   c.features = gnn::to_tensors(gnn::make_features(*c.problem, actions));
   c.group_weights = group_weights(*c.problem);
   c.order = order;
-  c.schedules = schedule_space(*c.problem, order);
   return c;
-}
-
-std::vector<Choice> with_schedule(std::vector<Actions> actions, const Schedule& schedule) {
-  std::vector<Choice> choices;
-  for (Actions& one : actions) choices.push_back({std::move(one), schedule});
-  return choices;
 }
 
 std::vector<Case> load_cases(const TrainConfig& config, const std::function<bool()>& stopped) {
@@ -141,13 +133,13 @@ compiler::Strategy strategy_of(const Case& c, const Actions& actions) {
   return strategy;
 }
 
-compiler::Strategy standalone_strategy(const Case& c, const Choice& choice) {
-  compiler::Strategy strategy = strategy_of(c, choice.actions);
+compiler::Strategy standalone_strategy(const Case& c, const Actions& actions) {
+  compiler::Strategy strategy = strategy_of(c, actions);
   strategy.unit_of_op.reserve(c.problem->graph->op_count());
   for (OpId op : c.problem->graph->op_ids()) {
     strategy.unit_of_op.push_back(UnitId(c.problem->grouping.group_of[op].value()));
   }
-  return scheduled(*c.problem, std::move(strategy), choice.schedule);
+  return strategy;
 }
 
 Measure simulated(ThreadPool& threads) {
@@ -156,10 +148,10 @@ Measure simulated(ThreadPool& threads) {
   };
 }
 
-std::vector<planner::Evaluation> evaluate_samples(const Case& c, std::span<const Choice> samples,
+std::vector<planner::Evaluation> evaluate_samples(const Case& c, std::span<const Actions> samples,
                                                   const Measure& measure) {
   std::vector<compiler::Strategy> strategies;
-  for (const Choice& choice : samples) strategies.push_back(standalone_strategy(c, choice));
+  for (const Actions& actions : samples) strategies.push_back(standalone_strategy(c, actions));
   std::vector<planner::Evaluation> evaluations;
   for (const oracle::Measured& measured : measure(c, strategies)) {
     evaluations.push_back(measured.evaluation);
@@ -181,18 +173,10 @@ std::vector<Actions> plain_strategies(const Case& c) {
   return strategies;
 }
 
-void keep_best(std::vector<Scored>& best, std::span<const Choice> samples,
-               std::span<const planner::Evaluation> evaluations, std::size_t count) {
+void keep_best(std::optional<Scored>& best, std::span<const Actions> samples,
+               std::span<const planner::Evaluation> evaluations) {
   for (std::size_t i = 0; i < samples.size(); ++i) {
-    const bool known = std::any_of(best.begin(), best.end(),
-                                   [&](const Scored& s) { return s.choice == samples[i]; });
-    if (known) continue;
-    const auto place = std::upper_bound(
-        best.begin(), best.end(), evaluations[i],
-        [](const planner::Evaluation& e, const Scored& s) { return better(e, s.evaluation); });
-    if (static_cast<std::size_t>(place - best.begin()) >= count) continue;
-    best.insert(place, {samples[i], evaluations[i]});
-    if (best.size() > count) best.pop_back();
+    if (!best || better(evaluations[i], best->evaluation)) best = {samples[i], evaluations[i]};
   }
 }
 

@@ -16,7 +16,6 @@
 #include "policy/config.h"
 #include "policy/reinforce.h"
 #include "policy/rollout.h"
-#include "policy/schedule/schedule.h"
 #include "space/action_space.h"
 
 namespace heterog::policy {
@@ -31,20 +30,12 @@ struct Case {
   // a little for its own sake. They add up to 1. Searches leave what matters little as it happens
   // to be.
   std::vector<double> group_weights;
-  compiler::OrderPolicy order = compiler::OrderPolicy::kRank;  // where no schedule is learnt
-  ScheduleSpace schedules;
+  compiler::OrderPolicy order = compiler::OrderPolicy::kRank;  // of its strategies
 };
 
-// A strategy of a case.
-struct Choice {
-  Actions actions;
-  Schedule schedule{};
-  friend bool operator==(const Choice&, const Choice&) = default;
-};
-std::vector<Choice> with_schedule(std::vector<Actions> actions, const Schedule& schedule);
-
+// A strategy of a case, and what it has been simulated to come to.
 struct Scored {
-  Choice choice;
+  Actions actions;
   planner::Evaluation evaluation;
 };
 
@@ -58,17 +49,16 @@ struct Lesson {
 // What a checkpoint keeps of a case.
 struct CaseState {
   RewardAverage average;
-  std::vector<Scored> best;  // distinct, the best first; at least one once anything was simulated
-  bool taught = false;       // whether the teacher has been asked
+  std::optional<Scored> best;    // of all that was simulated
+  bool taught = false;           // whether the teacher has been asked
   std::optional<Lesson> lesson;  // its answer, where something fits
   planner::Evaluation baseline;  // the best of EV/CP × PS/AR; step 0: not simulated yet
 };
 
-// `order` as in TrainConfig: "faster" evaluates even all-reduce and even parameter servers in rank
-// order, in FIFO order and in that of queued ranks. The order in which the product of both steps is
-// least holds for all strategies: ranks that know no queue make transfers of servers late, and
-// matter little to all-reduce.
-compiler::OrderPolicy find_order(oracle::BatchEvaluator& evaluator, const std::string& order);
+// The order of all strategies of a problem: of compiler::kSearchedOrders that in which the product
+// of the steps of even all-reduce and of even parameter servers is least. Ranks that know no queue
+// make transfers of servers late, and matter little to all-reduce.
+compiler::OrderPolicy find_order(oracle::BatchEvaluator& evaluator);
 
 Case make_case(std::string name, std::unique_ptr<const cost::Problem> problem,
                compiler::OrderPolicy order,
@@ -82,9 +72,8 @@ std::unique_ptr<const cost::Problem> regrouped(const cost::Problem& problem, int
 
 // The strategy of `actions` in the case's order.
 compiler::Strategy strategy_of(const Case& c, const Actions& actions);
-// With its schedule, and with its units spelled out, so that it fits the problem whatever that
-// problem's own groups are.
-compiler::Strategy standalone_strategy(const Case& c, const Choice& choice);
+// With its units spelled out, so that it fits the problem whatever that problem's own groups are.
+compiler::Strategy standalone_strategy(const Case& c, const Actions& actions);
 
 // Strategies that everybody knows: every group by one of space::kReplicated, in their order; then
 // the groups in contiguous blocks on single devices, in proportion to their memory and their speed.
@@ -98,11 +87,11 @@ using Measure = std::function<std::vector<oracle::Measured>(
 Measure simulated(ThreadPool& threads);
 
 // Parallel to `samples`.
-std::vector<planner::Evaluation> evaluate_samples(const Case& c, std::span<const Choice> samples,
+std::vector<planner::Evaluation> evaluate_samples(const Case& c, std::span<const Actions> samples,
                                                   const Measure& measure);
 
-// Keeps the best `count` distinct strategies, the best first; ties keep the older.
-void keep_best(std::vector<Scored>& best, std::span<const Choice> samples,
-               std::span<const planner::Evaluation> evaluations, std::size_t count);
+// Keeps the best; of equals the older.
+void keep_best(std::optional<Scored>& best, std::span<const Actions> samples,
+               std::span<const planner::Evaluation> evaluations);
 
 }  // namespace heterog::policy

@@ -20,8 +20,8 @@ using tensors::write_tensors;
 namespace {
 
 constexpr const char* kFormat = "heterog-policy";
-constexpr int kVersion = 2;
-constexpr int kUnchecked = 1;  // an earlier version, without a checksum
+constexpr int kVersion = 3;
+constexpr int kUnchecked = 1;  // without a checksum
 constexpr const char* kNetwork = "network.";
 constexpr const char* kFirstMoment = "adam.exp_avg.";
 constexpr const char* kSecondMoment = "adam.exp_avg_sq.";
@@ -41,18 +41,14 @@ Json actions_json(const Actions& actions) {
 }
 
 Json state_json(const CaseState& state, const Case& c) {
-  Json best = Json::array();
-  for (const Scored& scored : state.best) {
-    best.push_back({{"actions", actions_json(scored.choice.actions)},
-                    {"evaluation", evaluation_json(scored.evaluation)}});
-    const Schedule& schedule = scored.choice.schedule;
-    if (schedule != c.schedules.usual) best.back()["schedule"] = schedule;
-  }
   Json json = {{"name", c.name},
                {"taught", state.taught},
                {"average", {state.average.updates, state.average.mean, state.average.variance}},
-               {"baseline", evaluation_json(state.baseline)},
-               {"best", best}};
+               {"baseline", evaluation_json(state.baseline)}};
+  if (state.best) {
+    json["best"] = {{"actions", actions_json(state.best->actions)},
+                    {"evaluation", evaluation_json(state.best->evaluation)}};
+  }
   if (state.lesson) {
     json["lesson"] = {{"actions", actions_json(state.lesson->actions)},
                       {"step_seconds", state.lesson->step_seconds}};
@@ -93,36 +89,17 @@ Actions parse_actions(const JsonValue& value, const Case& c) {
   return actions;
 }
 
-Schedule parse_schedule(const JsonValue& value, const Case& c) {
-  Schedule schedule{};
-  const std::vector<JsonValue> items = row(value, kDecisions);
-  for (std::size_t d = 0; d < kDecisions; ++d) {
-    const auto last = static_cast<std::int64_t>(kOptions[d]) - 1;
-    schedule[d] = static_cast<std::uint8_t>(items[d].as_int(0, last));
-    VALIDATE(c.schedules.allows(d, schedule[d]), "{}: is nothing that the case may decide",
-             items[d].where());
-  }
-  return schedule;
-}
-
-CaseState parse_state(const JsonValue& value, const Case& c, const TrainConfig& config) {
+CaseState parse_state(const JsonValue& value, const Case& c) {
   JsonObject object(value);
   const std::string name = object.string("name");
   VALIDATE(name == c.name, "{}: was \"{}\", the config makes it \"{}\"", value.where(),
            printable(name), c.name);
   CaseState state{.average = parse_average(object.required("average")),
                   .baseline = parse_evaluation(object.required("baseline"))};
-  const std::vector<JsonValue> best = object.list("best");
-  VALIDATE(best.size() <= elites_kept(config), "{}.best: holds {} strategies, at most {} are kept",
-           value.where(), best.size(), elites_kept(config));
-  for (const JsonValue& item : best) {
-    JsonObject scored(item);
-    state.best.push_back({.choice = {.actions = parse_actions(scored.required("actions"), c),
-                                     .schedule = c.schedules.usual},
-                          .evaluation = parse_evaluation(scored.required("evaluation"))});
-    if (scored.has("schedule")) {
-      state.best.back().choice.schedule = parse_schedule(scored.required("schedule"), c);
-    }
+  if (object.has("best")) {
+    JsonObject scored(object.required("best"));
+    state.best = Scored{.actions = parse_actions(scored.required("actions"), c),
+                        .evaluation = parse_evaluation(scored.required("evaluation"))};
     scored.finish();
   }
   state.taught = object.required("taught").as_bool();
@@ -180,7 +157,7 @@ TrainConfig read_config(const TensorFile& file, const std::string& path) {
   VALIDATE(text(file, "format", path) == kFormat, "{}: format: is {}, expected {}", path,
            printable(text(file, "format", path)), kFormat);
   if (text(file, "version", path) != std::to_string(kUnchecked)) {
-    expect_version(file, "version", kVersion, path, "");
+    expect_version(file, "version", kVersion, path, "; train the policy again");
     VALIDATE(file.checked, "{}: checksum: is missing: the file is damaged", path);
   }
   return parse_train_config(text(file, "config", path), path + ": config");
@@ -261,7 +238,7 @@ void read_progress(const TensorFile& file, std::span<const Case> cases, Learner&
   VALIDATE(states.size() == cases.size(), "{}: holds {} cases, the config makes {}", path,
            states.size(), cases.size());
   for (std::size_t i = 0; i < cases.size(); ++i) {
-    learner.states.push_back(parse_state(states[i], cases[i], learner.config));
+    learner.states.push_back(parse_state(states[i], cases[i]));
   }
   progress.finish();
 }
@@ -340,7 +317,7 @@ void load_lessons(std::span<const Case> cases, const std::string& path, Learner&
   for (const JsonValue& item : progress.list("cases")) {
     const auto at = index.find(JsonObject(item).string("name"));
     if (at == index.end()) continue;
-    CaseState state = parse_state(item, cases[at->second], config);
+    CaseState state = parse_state(item, cases[at->second]);
     learner.states[at->second].taught = state.taught;
     learner.states[at->second].lesson = std::move(state.lesson);
   }

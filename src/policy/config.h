@@ -44,61 +44,25 @@ struct TrainConfig {
   std::int64_t txl_heads = 4;
   std::int64_t txl_width = 64;
   std::int64_t txl_inner_width = 128;
-  std::int64_t txl_segment = 64;  // groups in a segment
-  std::int64_t txl_memory = 64;   // groups of earlier segments that a segment can look back on
-  std::string head = "device-features";  // or "fixed": HeteroG's M+4 outputs by position
+  std::int64_t txl_segment = 64;  // groups in a segment, which looks back on as many before it
   std::int64_t head_width = 64;
-  std::int64_t fixed_devices = 0;  // M of the fixed head
+  // 0: the head reads the features of devices; else HeteroG's, of M + 4 outputs by position, for M
+  // devices.
+  std::int64_t fixed_devices = 0;
   // Added to the logits of the four data-parallel actions before anything is learnt.
   double data_parallel_prior = 2.0;
-  // The network reads what the simulator says of the best strategy so far
-  // (policy/feedback/incumbent.h).
-  bool incumbent_features = false;
 
   double learning_rate = 1e-3;
-  double gradient_clip = 1.0;         // of the global norm
   double entropy_weight = 0.02;       // λ at the first step
   double entropy_weight_end = 0.001;  // λ at the last step, linear between
-  // H in nats a group below which the objective loses entropy_floor_weight · (floor − H); 0: none.
-  double entropy_floor = 0;
-  double entropy_floor_weight = 1.0;
-  // Gradient steps from the strategies of one step. All but the first weigh each strategy by how
-  // much more likely it has become, up to 1 ± proximal_clip.
-  std::int64_t proximal_passes = 1;
-  double proximal_clip = 0.2;
-  // How strategies are drawn (policy/draws.h): "groups", each by itself; "runs" of neighbours;
-  // "edits" of the best so far; "mixed": half runs, half edits; "coarse": 32 super-units, twice as
-  // many every 30 steps; "latent": all groups by one random number.
-  std::string draws = "groups";
-  // What a reward is held against: "moving", the average R̄ of all steps; "others", the mean of the
-  // other strategies of this step. Edits are held against what was edited.
-  std::string baseline = "moving";
-  double baseline_decay = 0.9;      // of the moving average R̄
-  bool normalize_advantage = true;  // divide r − R̄ by a moving standard deviation
-  double advantage_clip = 3.0;      // in standard deviations, after dividing
-  // Schedule of the simulated strategies: rank, rank-queued, rank-reserve, fifo, or the fastest of
-  // rank, rank-queued and fifo.
-  std::string order = "faster";
-  // Order, buckets, micro-batches and recomputation: "case", that order and nothing else;
-  // "learned", by a head of their own, which begins there.
-  std::string schedule = "case";
-  std::int64_t elite_count = 1;  // best distinct strategies of a case that are imitated
-  double elite_weight = 1.0;     // of the imitation against the policy gradient; 0: none
-  std::int64_t elite_from = 0;   // the first step that imitates
+  bool normalize_advantage = true;    // divide r − R̄ by a moving standard deviation
+  // Of the imitation of a case's best strategy against the policy gradient; 0: none. The first
+  // strategies that can be it are the plain ones: EV/CP × PS/AR, blocks on single devices.
+  double elite_weight = 1.0;
   // Evaluations of the search whose plan of a case is imitated; 0: nobody teaches.
   std::int64_t teacher_evaluations = 0;
-  double teacher_weight = 1.0;  // of that imitation
-  // The first strategies to imitate are the plain ones: EV/CP × PS/AR, blocks on single devices.
-  bool imitate_plain = true;
-  // Fine-tuning goes on from trained weights on one graph, with these in place of the ones above.
-  double finetune_learning_rate = 1e-3;
-  double finetune_entropy_weight = 0.005;
-  std::string finetune_draws = "mixed";
-  std::string finetune_schedule = "learned";  // a policy without a head for it gets one
-  double finetune_elite_weight = 1.0;
+  // In fine-tuning, H in nats a group below which the objective loses floor − H; 0: none.
   double finetune_entropy_floor = 0.2;
-  std::int64_t finetune_groups = 0;  // at most so many; 0: max_groups
-  bool finetune_proposals = true;    // what the policy proposes is simulated, and imitated, first
   friend bool operator==(const TrainConfig&, const TrainConfig&) = default;
 };
 
@@ -117,12 +81,6 @@ inline Rng random_stream(const TrainConfig& config, RandomStream purpose) {
 inline space::ActionTable action_table(const TrainConfig& config) {
   return config.actions == "sets" ? space::ActionTable::kSets : space::ActionTable::kHeterog;
 }
-
-// Columns of what a network reads of the incumbent: of a device busy and memory
-// (oracle::DeviceProfile); of a group 1, busy, slack and exposed (oracle::GroupProfile), and the
-// means of its devices' two.
-inline constexpr std::int64_t kDeviceFeedback = 2;
-inline constexpr std::int64_t kGroupFeedback = 4 + kDeviceFeedback;
 
 // Of the network that a config describes, counted without making it. A config that makes more than
 // the most is refused: training keeps four numbers for each, a gigabyte a number at the most.

@@ -14,7 +14,6 @@
 #include "base/own_file.h"
 #include "base/text.h"
 #include "cluster/cluster.h"
-#include "compiler/strategy.h"
 #include "graph/types.h"
 
 namespace heterog::policy {
@@ -43,41 +42,16 @@ void visit_fields(Config& c, Visitor&& visit) {
   visit("txl_width", c.txl_width, 2, 8192);
   visit("txl_inner_width", c.txl_inner_width, 1, 32768);
   visit("txl_segment", c.txl_segment, 1, 100000);
-  visit("txl_memory", c.txl_memory, 0, 100000);
-  visit("head", c.head);
   visit("head_width", c.head_width, 1, 8192);
   visit("fixed_devices", c.fixed_devices, 0, static_cast<std::int64_t>(cluster::kMaxDevices));
   visit("data_parallel_prior", c.data_parallel_prior, -20.0, 20.0);
-  visit("incumbent_features", c.incumbent_features);
   visit("learning_rate", c.learning_rate, 1e-9, 10.0);
-  visit("gradient_clip", c.gradient_clip, 1e-6, 1e9);
   visit("entropy_weight", c.entropy_weight, 0.0, 1e3);
   visit("entropy_weight_end", c.entropy_weight_end, 0.0, 1e3);
-  visit("entropy_floor", c.entropy_floor, 0.0, 10.0);
-  visit("entropy_floor_weight", c.entropy_floor_weight, 0.0, 1e3);
-  visit("proximal_passes", c.proximal_passes, 1, 64);
-  visit("proximal_clip", c.proximal_clip, 0.0, 10.0);
-  visit("draws", c.draws);
-  visit("baseline", c.baseline);
-  visit("baseline_decay", c.baseline_decay, 0.0, 1.0);
   visit("normalize_advantage", c.normalize_advantage);
-  visit("advantage_clip", c.advantage_clip, 1e-3, 1e9);
-  visit("order", c.order);
-  visit("schedule", c.schedule);
-  visit("elite_count", c.elite_count, 0, 1000);
   visit("elite_weight", c.elite_weight, 0.0, 1e3);
-  visit("elite_from", c.elite_from, 0, kMaxSteps);
   visit("teacher_evaluations", c.teacher_evaluations, 0, 1'000'000'000);
-  visit("teacher_weight", c.teacher_weight, 0.0, 1e3);
-  visit("imitate_plain", c.imitate_plain);
-  visit("finetune_learning_rate", c.finetune_learning_rate, 1e-9, 10.0);
-  visit("finetune_entropy_weight", c.finetune_entropy_weight, 0.0, 1e3);
-  visit("finetune_draws", c.finetune_draws);
-  visit("finetune_schedule", c.finetune_schedule);
-  visit("finetune_elite_weight", c.finetune_elite_weight, 0.0, 1e3);
   visit("finetune_entropy_floor", c.finetune_entropy_floor, 0.0, 10.0);
-  visit("finetune_groups", c.finetune_groups, 0, 2000);
-  visit("finetune_proposals", c.finetune_proposals);
 }
 
 // Takes each field from a JSON object if it is there.
@@ -122,42 +96,13 @@ std::vector<TrainGraph> read_graphs(JsonObject& object) {
   return graphs;
 }
 
-void check_draws(const std::string& draws, const char* key, const std::string& source) {
-  constexpr std::array kDraws = {"groups", "runs", "edits", "mixed", "coarse", "latent"};
-  VALIDATE(std::ranges::find(kDraws, draws) != kDraws.end(),
-           "{}: {}: is \"{}\", must be groups, runs, edits, mixed, coarse or latent", source, key,
-           printable(draws));
-}
-
-void check_schedule(const std::string& schedule, const char* key, const std::string& source) {
-  VALIDATE(schedule == "case" || schedule == "learned",
-           "{}: {}: is \"{}\", must be \"case\" or \"learned\"", source, key, printable(schedule));
-}
-
 void check_config(const TrainConfig& c, const std::string& source) {
-  VALIDATE(c.head == "device-features" || c.head == "fixed",
-           "{}: head: is \"{}\", must be \"device-features\" or \"fixed\"", source, c.head);
   VALIDATE(c.actions == "heterog" || c.actions == "sets",
            "{}: actions: is \"{}\", must be \"heterog\" or \"sets\"", source, printable(c.actions));
-  VALIDATE(c.head != "fixed" || c.actions == "heterog",
-           "{}: actions: must be \"heterog\" where head is \"fixed\"", source);
+  VALIDATE(c.fixed_devices == 0 || c.actions == "heterog",
+           "{}: actions: must be \"heterog\" where fixed_devices is not 0", source);
   VALIDATE(c.samples > 0 || c.teacher_evaluations > 0,
            "{}: samples: is 0, must be at least 1 where teacher_evaluations is 0", source);
-  VALIDATE(c.head != "fixed" || c.fixed_devices > 0,
-           "{}: fixed_devices: must be the number of devices where head is \"fixed\"", source);
-  constexpr std::array kOrders = {"faster", "rank", "rank-queued", "rank-reserve", "fifo"};
-  VALIDATE(std::find(kOrders.begin(), kOrders.end(), c.order) != kOrders.end(),
-           "{}: order: is \"{}\", must be faster, {}", source, printable(c.order),
-           compiler::kPlainOrders);
-  check_schedule(c.schedule, "schedule", source);
-  check_schedule(c.finetune_schedule, "finetune_schedule", source);
-  check_draws(c.draws, "draws", source);
-  check_draws(c.finetune_draws, "finetune_draws", source);
-  VALIDATE(c.baseline == "moving" || c.baseline == "others",
-           "{}: baseline: is \"{}\", must be \"moving\" or \"others\"", source,
-           printable(c.baseline));
-  VALIDATE(c.baseline != "others" || c.samples != 1,
-           "{}: samples: is 1, must be at least 2 where baseline is \"others\"", source);
   VALIDATE(c.txl_width % c.txl_heads == 0,
            "{}: txl_heads: {} does not divide txl_width {}; choose a divisor", source, c.txl_heads,
            c.txl_width);
@@ -214,30 +159,8 @@ TrainConfig read_train_config(const std::string& given,
 
 TrainConfig with_learning(const TrainConfig& config,
                           const std::vector<std::pair<std::string, std::string>>& overrides) {
-  constexpr std::array<std::string_view, 22> kLearning = {
-      "samples",
-      "gradient_clip",
-      "entropy_floor_weight",
-      "proximal_passes",
-      "proximal_clip",
-      "baseline",
-      "baseline_decay",
-      "normalize_advantage",
-      "advantage_clip",
-      "order",
-      "elite_count",
-      "elite_from",
-      "imitate_plain",
-      "finetune_learning_rate",
-      "finetune_entropy_weight",
-      "finetune_draws",
-      "finetune_schedule",
-      "finetune_elite_weight",
-      "finetune_entropy_floor",
-      "finetune_groups",
-      "finetune_proposals",
-      "incumbent_features",
-  };
+  constexpr std::array<std::string_view, 4> kLearning = {"samples", "normalize_advantage",
+                                                         "elite_weight", "finetune_entropy_floor"};
   for (const auto& [key, text] : overrides) {
     VALIDATE(std::ranges::find(kLearning, key) != kLearning.end(),
              "--set {}: is not for fine-tuning; what can be set is {}", printable(key),

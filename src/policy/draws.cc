@@ -119,30 +119,9 @@ Draws draw_edits(const torch::Tensor& log_probabilities, const Actions& incumben
   return draws;
 }
 
-Draws draw_units(const torch::Tensor& log_probabilities, std::int64_t samples, std::size_t count,
-                 const Rng& rng) {
-  const SummedRows rows(log_probabilities);
-  EXPECT(count > 0 && count <= rows.groups);
-  Draws draws;
-  for (std::int64_t s = 0; s < samples; ++s) {
-    Rng own = rng.split(static_cast<std::uint64_t>(s));
-    Actions actions(rows.groups);
-    std::vector<DrawnRun> stretches;
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::size_t begin = i * rows.groups / count, end = (i + 1) * rows.groups / count;
-      stretches.push_back({begin, end, rows.draw(begin, end, own)});
-      set(actions, stretches.back());
-    }
-    draws.actions.push_back(std::move(actions));
-    draws.stretches.push_back(std::move(stretches));
-  }
-  return draws;
-}
-
 void append(Draws& draws, Draws more) {
   std::ranges::move(more.actions, std::back_inserter(draws.actions));
   std::ranges::move(more.stretches, std::back_inserter(draws.stretches));
-  std::ranges::move(more.schedules, std::back_inserter(draws.schedules));
 }
 
 torch::Tensor log_likelihood(const torch::Tensor& log_probabilities, const Draws& draws) {
@@ -171,7 +150,7 @@ torch::Tensor log_likelihood(const torch::Tensor& log_probabilities, const Draws
   const auto mean = torch::zeros({static_cast<std::int64_t>(groups_in.size())}, p.options())
                         .index_add(0, indices(stretch_of_entry), p)
                         .div(as_values(groups_in));
-  // An action that was drawn a few gradient steps ago may have become all but impossible.
+  // An action may be all but impossible.
   constexpr double kLeast = 1e-30;
   return torch::zeros({static_cast<std::int64_t>(stretches_in.size())}, p.options())
       .index_add(0, indices(sample_of_stretch), mean.clamp_min(kLeast).log())

@@ -9,7 +9,6 @@
 
 #include "base/rng.h"
 #include "policy/rollout.h"
-#include "policy/schedule/schedule.h"
 
 namespace heterog::policy {
 
@@ -28,7 +27,6 @@ struct Draws {
   std::vector<Actions> actions;  // S
   // S, or empty: every group was drawn by itself. Groups outside of all stretches were not drawn.
   std::vector<std::vector<DrawnRun>> stretches = {};
-  std::vector<ScheduleDraw> schedules = {};  // S, or empty: nobody draws schedules
 };
 
 // Strategy s depends on (rng, s) alone.  log_probabilities [N, A]
@@ -42,12 +40,7 @@ Draws draw_runs(const torch::Tensor& log_probabilities, std::int64_t samples, co
 Draws draw_edits(const torch::Tensor& log_probabilities, const Actions& incumbent,
                  std::int64_t samples, const Rng& rng);
 
-// Coarse to fine: `count` stretches, 1 to N, that begin and end where those of all strategies do,
-// of as many groups each, to one.
-Draws draw_units(const torch::Tensor& log_probabilities, std::int64_t samples, std::size_t count,
-                 const Rng& rng);
-
-// `more` after `draws`; both have stretches, and both schedules or neither.
+// `more` after `draws`; both have stretches.
 void append(Draws& draws, Draws more);
 
 // log π of each draw's actions: the mean over its stretches, 0 without any, or over its groups. [S]

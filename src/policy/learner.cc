@@ -15,11 +15,8 @@
 namespace heterog::policy {
 namespace {
 
-// Their streams of random numbers, beyond any sample's.
-constexpr std::uint64_t kEdits = 1u << 20;
-constexpr std::uint64_t kSchedules = 1u << 21;
-// One edit in so many is of the schedule: it has some ten neighbours, stretches have hundreds.
-constexpr std::uint64_t kScheduleEdits = 8;
+constexpr std::uint64_t kEdits = 1u << 20;  // their stream of random numbers, beyond any sample's
+constexpr double kGradientClip = 1.0;       // of the global norm
 
 double mean_step_seconds(std::span<const planner::Evaluation> evaluations) {
   double sum = 0;
@@ -31,29 +28,15 @@ double feasible_seconds(const planner::Evaluation& e) {
   return e.feasible ? to_seconds(e.step) : 0.0;
 }
 
-void add_elites(const CaseState& state, const TrainConfig& config, CaseLossInput& input) {
-  for (const Scored& scored : state.best) {
-    if (static_cast<std::int64_t>(input.elites.size()) < config.elite_count) {
-      input.elites.push_back(scored.choice.actions);
-      input.elite_schedules.push_back({.schedule = scored.choice.schedule});
-    }
-  }
-}
-
 // Notes what has been simulated of a case before its first step: the baseline to report, the first
 // strategies to imitate, and what the case's lesson is worth in actions. `first`: the plain
 // strategies, then the lesson's, if it has one.
-void begin_case(Learner& learner, std::size_t index, std::span<const Choice> first,
+void begin_case(Learner& learner, std::size_t index, std::span<const Actions> first,
                 std::span<const planner::Evaluation> evaluations) {
   CaseState& state = learner.states[index];
-  const std::size_t plain = first.size() - (state.lesson ? 1 : 0);
   state.baseline = *std::min_element(
       evaluations.begin(), evaluations.begin() + space::kReplicated.size(), planner::better);
-  const std::size_t kept = elites_kept(learner.config);
-  if (learner.config.imitate_plain) {
-    keep_best(state.best, first.first(plain), evaluations.first(plain), kept);
-  }
-  keep_best(state.best, first.subspan(plain), evaluations.subspan(plain), kept);
+  keep_best(state.best, first, evaluations);
   learner.evaluations += static_cast<std::int64_t>(first.size());
 }
 
@@ -69,7 +52,7 @@ void begin_cases(Learner& learner, const LearningContext& context,
     const Case& c = context.cases[index];
     std::vector<Actions> first = plain_strategies(c);
     if (state.lesson) first.push_back(state.lesson->actions);
-    asked.push_back({&c, with_schedule(std::move(first), c.schedules.usual)});
+    asked.push_back({&c, std::move(first)});
   }
   if (fresh.empty()) return;
   const auto evaluations = evaluate_together(context.team, context.measure, asked);
@@ -83,10 +66,7 @@ void begin_cases(Learner& learner, const LearningContext& context,
 std::vector<std::optional<Scored>> bests(const Learner& learner,
                                          std::span<const std::size_t> chosen) {
   std::vector<std::optional<Scored>> known;
-  for (const std::size_t index : chosen) {
-    const std::vector<Scored>& best = learner.states[index].best;
-    known.push_back(best.empty() ? std::nullopt : std::optional(best[0]));
-  }
+  for (const std::size_t index : chosen) known.push_back(learner.states[index].best);
   return known;
 }
 
@@ -96,7 +76,7 @@ struct Turn {
   std::size_t index = 0;  // of the case
   std::optional<Scored> edited;
   Draws draws;  // on the rank that drew them alone
-  std::vector<Choice> drawn;
+  std::vector<Actions> drawn;
   std::vector<planner::Evaluation> evaluations;  // of these
 };
 
@@ -113,80 +93,29 @@ std::vector<Turn> turns_from(std::size_t first, std::span<const std::size_t> cho
 }
 
 // How many of a turn's strategies are edits, the last ones: none before anything is known.
-std::int64_t edits_of(const TrainConfig& config, const Turn& turn) {
-  if (!turn.edited) return 0;
-  if (config.draws == "edits") return config.samples;
-  return config.draws == "mixed" ? config.samples / 2 : 0;
-}
-
-// Super-units of a step, coarse to fine, of no more than `groups` groups.
-std::size_t super_units(std::int64_t step, std::size_t groups) {
-  constexpr std::size_t kFirst = 32;
-  constexpr std::int64_t kStepsOfEach = 30;
-  std::size_t count = kFirst;
-  for (std::int64_t i = kStepsOfEach; i <= step && count < groups; i += kStepsOfEach) count *= 2;
-  return std::min(count, groups);
+std::int64_t edits_of(const LearningContext& context, const TrainConfig& config, const Turn& turn) {
+  return context.draws == DrawnBy::kRunsAndEdits && turn.edited ? config.samples / 2 : 0;
 }
 
 // Actions of a turn's case by what the network says, and by the best so far.
-Draws draw_actions(const TrainConfig& config, std::int64_t step,
+Draws draw_actions(const LearningContext& context, const TrainConfig& config,
                    const torch::Tensor& log_probabilities, const Turn& turn, const Rng& rng) {
-  if (config.draws == "groups") {
+  if (context.draws == DrawnBy::kGroups) {
     return {.actions = sample_actions(log_probabilities, config.samples, rng)};
   }
-  if (config.draws == "latent") {
-    return {.actions = sample_by_latent(log_probabilities, config.samples, rng)};
-  }
-  if (config.draws == "coarse") {
-    const auto groups = static_cast<std::size_t>(log_probabilities.size(0));
-    return draw_units(log_probabilities, config.samples, super_units(step, groups), rng);
-  }
-  const std::int64_t edits = edits_of(config, turn);
+  const std::int64_t edits = edits_of(context, config, turn);
   Draws draws = draw_runs(log_probabilities, config.samples - edits, rng);
   if (edits > 0) {
-    append(draws,
-           draw_edits(log_probabilities, turn.edited->choice.actions, edits, rng.split(kEdits)));
+    append(draws, draw_edits(log_probabilities, turn.edited->actions, edits, rng.split(kEdits)));
   }
   return draws;
 }
 
-// Adds schedules, by what the network says. Edits have that of the best so far, some another option
-// for one of its decisions and no stretch in turn: what such a strategy gains is owed to that
-// alone.
-void add_schedules(const TrainConfig& config, const torch::Tensor& logits, const Turn& turn,
-                   const Rng& rng, Draws& draws) {
-  const std::int64_t edits = edits_of(config, turn);
-  draws.schedules = draw_schedules(logits, config.samples - edits, rng);
-  for (std::size_t s = draws.schedules.size(); s < draws.actions.size(); ++s) {
-    const Choice& edited = turn.edited->choice;
-    Rng own = rng.split(s);
-    ScheduleDraw draw{.schedule = edited.schedule, .end = 0};
-    if (own.below(kScheduleEdits) == 0) draw = redraw(logits, edited.schedule, own);
-    if (draw.end > 0) {
-      draws.actions[s] = edited.actions;
-      draws.stretches[s].clear();
-    }
-    draws.schedules.push_back(draw);
-  }
-}
-
-std::vector<Choice> choices_of(const Draws& draws, const Schedule& usual) {
-  std::vector<Choice> choices = with_schedule(draws.actions, usual);
-  for (std::size_t s = 0; s < draws.schedules.size(); ++s) {
-    choices[s].schedule = draws.schedules[s].schedule;
-  }
-  return choices;
-}
-
-// What each strategy of a turn is worth, `average` with them in it; of edits, beside what was
-// edited.
-std::vector<double> worth(const TrainConfig& config, const Turn& turn,
+// What each strategy of a turn is worth, `average` with them in it; of edits, the last ones, beside
+// what was edited.
+std::vector<double> worth(const TrainConfig& config, const Turn& turn, std::size_t edits,
                           std::span<const double> rewards, const RewardAverage& average) {
-  const auto edits = static_cast<std::size_t>(edits_of(config, turn));
-  const std::span<const double> drawn = rewards.first(rewards.size() - edits);
-  std::vector<double> all = config.baseline == "others" && drawn.size() > 1
-                                ? advantages_over_others(drawn, average, config)
-                                : advantages(drawn, average, config);
+  std::vector<double> all = advantages(rewards.first(rewards.size() - edits), average, config);
   if (edits > 0) {
     const auto of_edits =
         advantages_over(turn.edited->evaluation.reward, rewards.last(edits), average, config);
@@ -195,13 +124,13 @@ std::vector<double> worth(const TrainConfig& config, const Turn& turn,
   return all;
 }
 
-// Samples of all turns, drawn by their owners, and what they are worth. `said`: of `own`, the turn
-// of this rank, which may be none.
-void draw_and_judge(const Learner& learner, const LearningContext& context, const Said& said,
-                    Turn* own, std::span<Turn> turns) {
+// Samples of all turns, drawn by their owners, and what they are worth. `log_probabilities`: of
+// `own`, the turn of this rank, which may be none.
+void draw_and_judge(const Learner& learner, const LearningContext& context,
+                    const torch::Tensor& log_probabilities, Turn* own, std::span<Turn> turns) {
   const std::int64_t samples = learner.config.samples;
   if (samples == 0) return;
-  std::vector<std::vector<Choice>> drawn(turns.size());
+  std::vector<std::vector<Actions>> drawn(turns.size());
   std::vector<std::size_t> groups;
   for (const Turn& turn : turns) {
     groups.push_back(context.cases[turn.index].problem->grouping.count());
@@ -210,12 +139,8 @@ void draw_and_judge(const Learner& learner, const LearningContext& context, cons
     const Rng rng = random_stream(learner.config, RandomStream::kSampling)
                         .split(static_cast<std::uint64_t>(learner.step))
                         .split(own->position);
-    own->draws = draw_actions(learner.config, learner.step, said.log_probabilities, *own, rng);
-    if (said.schedule.defined()) {
-      add_schedules(learner.config, said.schedule, *own, rng.split(kSchedules), own->draws);
-    }
-    drawn[static_cast<std::size_t>(own - turns.data())] =
-        choices_of(own->draws, context.cases[own->index].schedules.usual);
+    own->draws = draw_actions(context, learner.config, log_probabilities, *own, rng);
+    drawn[static_cast<std::size_t>(own - turns.data())] = own->draws.actions;
   }
   gather_samples(context.team, groups, static_cast<std::size_t>(samples), drawn);
   std::vector<Asked> asked;
@@ -231,32 +156,32 @@ void draw_and_judge(const Learner& learner, const LearningContext& context, cons
 
 // Notes what a turn's samples are worth, in the state of its case and in the step's progress;
 // what its loss is made of, but for the forward pass.
-CaseLossInput note_turn(Learner& learner, const Case& c, Turn& turn, double share,
+CaseLossInput note_turn(Learner& learner, const LearningContext& context, Turn& turn, double share,
                         TrainProgress& progress) {
   const TrainConfig& config = learner.config;
+  const Case& c = context.cases[turn.index];
   CaseState& state = learner.states[turn.index];
   CaseLossInput input{};
   CaseProgress seen{.name = c.name};
   if (config.samples > 0) {
-    keep_best(state.best, turn.drawn, turn.evaluations, elites_kept(config));
+    keep_best(state.best, turn.drawn, turn.evaluations);
     std::vector<double> rewards;
     for (const planner::Evaluation& e : turn.evaluations) rewards.push_back(e.reward);
-    state.average = updated(state.average, rewards, config.baseline_decay);
-    input.advantages = worth(config, turn, rewards, state.average);
+    state.average = updated(state.average, rewards);
+    const auto edits = static_cast<std::size_t>(edits_of(context, config, turn));
+    input.advantages = worth(config, turn, edits, rewards, state.average);
     input.draws = std::move(turn.draws);
+    input.elite = state.best->actions;
     progress.mean_reward +=
         share * std::accumulate(rewards.begin(), rewards.end(), 0.0) / rewards.size();
     seen.mean_step_seconds = mean_step_seconds(turn.evaluations);
   }
-  if (learner.step >= config.elite_from) add_elites(state, config, input);
   if (state.lesson) {
     input.lesson = state.lesson->actions;
     input.lesson_weights = c.group_weights;
     seen.taught_step_seconds = state.lesson->step_seconds;
   }
-  if (!state.best.empty()) {
-    seen.best_step_seconds = feasible_seconds(state.best[0].evaluation);
-  }
+  seen.best_step_seconds = feasible_seconds(state.best->evaluation);
   seen.baseline_step_seconds = feasible_seconds(state.baseline);
   learner.evaluations += config.samples;
   progress.cases.push_back(std::move(seen));
@@ -272,84 +197,30 @@ void expect_finite(const PositionLoss& position, std::int64_t step, const Case& 
                           step, loss ? "gradient" : "loss", c.name));
 }
 
-// Positions of a step that ranks compute beside each other, one each.
-struct Round {
-  std::vector<std::size_t> cases;
-  IncumbentFeatures incumbent;       // that the own position's passes read
-  std::optional<CaseLossInput> own;  // of this rank, if it has a position
-};
-
 // Adds the gradients of a round's positions to those of the parameters, and their parts of loss and
 // entropy to the step's, one position after another: the bits do not depend on where rounds end.
-void add_gradients(Learner& learner, const LearningContext& context, const Round& round,
-                   const PolicyNetwork& network, double share, double entropy_weight,
+// `own`: the loss of this rank's position by `network`; null where it has none.
+void add_gradients(Learner& learner, const LearningContext& context, std::span<const Turn> turns,
+                   const CaseLoss* own, const PolicyNetwork& network, double share,
                    TrainProgress& progress) {
-  const TrainConfig& config = learner.config;
   const auto parameters = learner.network->parameters();
-  std::optional<PositionLoss> own;
-  if (round.own) {
-    const CaseLoss loss =
-        case_loss(*round.own, entropy_weight,
-                  {.elites = config.elite_weight, .lesson = config.teacher_weight},
-                  {.floor = config.entropy_floor, .weight = config.entropy_floor_weight});
-    own = PositionLoss{.loss = loss.loss.item<double>(),
-                       .entropy = loss.entropy.item<double>(),
-                       .gradient = gradient_of(loss.loss * share, network->parameters())};
+  std::optional<PositionLoss> of_own;
+  if (own != nullptr) {
+    of_own = PositionLoss{.loss = own->loss.item<double>(),
+                          .entropy = own->entropy.item<double>(),
+                          .gradient = gradient_of(own->loss * share, network->parameters())};
   }
   const auto losses =
-      gather_losses(context.team, round.cases.size(), own ? &*own : nullptr, parameters);
+      gather_losses(context.team, turns.size(), of_own ? &*of_own : nullptr, parameters);
   for (std::size_t i = 0; i < losses.size(); ++i) {
-    expect_finite(losses[i], learner.step + 1, context.cases[round.cases[i]]);
+    expect_finite(losses[i], learner.step + 1, context.cases[turns[i].index]);
     add_gradient(losses[i].gradient, parameters);
     progress.loss += share * losses[i].loss;
     progress.entropy += share * losses[i].entropy;
   }
 }
 
-void follow_gradients(Learner& learner) {
-  torch::nn::utils::clip_grad_norm_(learner.network->parameters(), learner.config.gradient_clip);
-  learner.optimizer.step();
-}
-
-// That makes the next pass, with the learner's weights as they are now.
-PolicyNetwork passing(const Learner& learner, const LearningContext& context) {
-  return context.copy != nullptr ? context.copy->with_weights_of(learner.network) : learner.network;
-}
-
-// Of the pass that it is made from, but not of what the network said.
-void let_go(CaseLossInput& input) {
-  input.log_probabilities = input.log_probabilities.detach();
-  if (input.schedule.defined()) input.schedule = input.schedule.detach();
-}
-
-// For a further pass over the same draws, by what the network says now.
-void look_again(const Learner& learner, const PolicyNetwork& network, const Case& c,
-                const IncumbentFeatures& incumbent, CaseLossInput& input) {
-  if (!input.before.defined()) {
-    input.before = log_likelihood(input).detach();
-    input.clip = learner.config.proximal_clip;
-  }
-  const Said said = say(network, c, incumbent);
-  input.log_probabilities = said.log_probabilities;
-  input.schedule = said.schedule;
-}
-
-// What the passes of a turn read of the best so far. Not of the lesson itself, if that is the best:
-// the network would only learn to copy it.
-IncumbentFeatures incumbent_of(Learner& learner, const LearningContext& context, const Turn& turn) {
-  if (!learner.config.incumbent_features || !turn.edited) return {};
-  const CaseState& state = learner.states[turn.index];
-  if (state.lesson && state.lesson->actions == turn.edited->choice.actions) return {};
-  learner.incumbents.resize(learner.states.size());
-  return see(learner.incumbents[turn.index], context.cases[turn.index], turn.edited->choice,
-             context.profile);
-}
-
 }  // namespace
-
-std::size_t elites_kept(const TrainConfig& config) {
-  return static_cast<std::size_t>(std::max<std::int64_t>(config.elite_count, 1));
-}
 
 Learner::Learner(const TrainConfig& config)
     : config(config),
@@ -373,6 +244,9 @@ std::vector<std::size_t> cases_of_step(const TrainConfig& config, std::size_t ca
 
 TrainProgress learn_step(Learner& learner, const LearningContext& context, double entropy_weight) {
   const TrainConfig& config = learner.config;
+  const LossWeights weights{.entropy = entropy_weight,
+                            .elite = config.elite_weight,
+                            .entropy_floor = context.entropy_floor};
   TrainProgress progress;
   const auto chosen = cases_of_step(config, context.cases.size(), learner.step);
   begin_cases(learner, context, chosen);
@@ -380,45 +254,29 @@ TrainProgress learn_step(Learner& learner, const LearningContext& context, doubl
   const double share = 1.0 / static_cast<double>(chosen.size());
   const auto rank = static_cast<std::size_t>(context.team.rank());
   const std::vector<std::optional<Scored>> known = bests(learner, chosen);
-  PolicyNetwork network = passing(learner, context);
-  std::vector<Round> rounds;
+  // Makes the passes, with the weights as they are now.
+  const PolicyNetwork network =
+      context.copy != nullptr ? context.copy->with_weights_of(learner.network) : learner.network;
   for (std::size_t first = 0; first < chosen.size();
        first += static_cast<std::size_t>(context.team.size())) {
     std::vector<Turn> turns = turns_from(first, chosen, known, context.team);
     Turn* own = rank < turns.size() ? &turns[rank] : nullptr;
-    Round& round = rounds.emplace_back();
-    Said said;
+    torch::Tensor log_probabilities;
     if (own != nullptr) {
-      round.incumbent = incumbent_of(learner, context, *own);
-      said = say(network, context.cases[own->index], round.incumbent);
+      log_probabilities = log_policy(network, context.cases[own->index].features);
     }
-    draw_and_judge(learner, context, said, own, turns);
+    draw_and_judge(learner, context, log_probabilities, own, turns);
     std::vector<CaseLossInput> inputs;
-    for (Turn& turn : turns) {
-      inputs.push_back(note_turn(learner, context.cases[turn.index], turn, share, progress));
-      round.cases.push_back(turn.index);
-    }
+    for (Turn& turn : turns) inputs.push_back(note_turn(learner, context, turn, share, progress));
+    std::optional<CaseLoss> loss;
     if (own != nullptr) {
-      round.own = std::move(inputs[rank]);
-      round.own->log_probabilities = said.log_probabilities;
-      round.own->schedule = said.schedule;
+      inputs[rank].log_probabilities = log_probabilities;
+      loss = case_loss(inputs[rank], weights);
     }
-    add_gradients(learner, context, round, network, share, entropy_weight, progress);
-    if (round.own) let_go(*round.own);
+    add_gradients(learner, context, turns, loss ? &*loss : nullptr, network, share, progress);
   }
-  follow_gradients(learner);
-  TrainProgress unsaid;  // the log is of the first pass
-  for (std::int64_t pass = 1; pass < config.proximal_passes && config.samples > 0; ++pass) {
-    learner.optimizer.zero_grad();
-    network = passing(learner, context);
-    for (Round& round : rounds) {
-      if (round.own) {
-        look_again(learner, network, context.cases[round.cases[rank]], round.incumbent, *round.own);
-      }
-      add_gradients(learner, context, round, network, share, entropy_weight, unsaid);
-    }
-    follow_gradients(learner);
-  }
+  torch::nn::utils::clip_grad_norm_(learner.network->parameters(), kGradientClip);
+  learner.optimizer.step();
   progress.step = ++learner.step;
   progress.steps = config.steps;
   progress.evaluations = learner.evaluations;

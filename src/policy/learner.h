@@ -9,7 +9,6 @@
 
 #include "policy/api.h"
 #include "policy/case.h"
-#include "policy/feedback/incumbent.h"
 #include "policy/network.h"
 #include "policy/network_copy.h"
 #include "policy/team.h"
@@ -24,23 +23,26 @@ struct Learner {
   TrainConfig config;
   PolicyNetwork network;
   torch::optim::Adam optimizer;
-  std::vector<CaseState> states;          // one a case
-  std::vector<SeenIncumbent> incumbents;  // of each state's best: no checkpoint keeps them
-  std::int64_t step = 0;                  // finished steps
+  std::vector<CaseState> states;  // one a case
+  std::int64_t step = 0;          // finished steps
   std::int64_t evaluations = 0;
+};
+
+// How strategies are drawn (policy/draws.h).
+enum class DrawnBy : std::uint8_t {
+  kGroups,        // each group by itself: in pretraining
+  kRunsAndEdits,  // half as runs of neighbours, half as edits of the best so far: in fine-tuning
 };
 
 // What the loop needs but does not learn.
 struct LearningContext {
   std::span<const Case> cases;
-  Measure measure;                        // all ranks': the same answers to the same strategies
-  Profile profile = simulated_profile();  // the same
+  Measure measure;  // all ranks': the same answers to the same strategies
+  DrawnBy draws = DrawnBy::kGroups;
+  double entropy_floor = 0;  // nats a group; 0: none
   Team& team = alone();
   NetworkCopy* copy = nullptr;  // that makes the passes; null: the learner's own network
 };
-
-// The best strategies of a case that are remembered: at least one, even if none is imitated.
-std::size_t elites_kept(const TrainConfig& config);
 
 // Cases of a step: every case once before any comes again, in an order drawn anew each time.
 std::vector<std::size_t> cases_of_step(const TrainConfig& config, std::size_t cases,

@@ -32,46 +32,30 @@ PolicyNetworkImpl::PolicyNetworkImpl(const TrainConfig& config)
                                                             .heads = config.txl_heads,
                                                             .inner_width = config.txl_inner_width,
                                                             .segment = config.txl_segment,
-                                                            .memory = config.txl_memory}))) {
+                                                            .memory = config.txl_segment}))) {
   const ActionHeadOptions head{.group_width = config.txl_width,
                                .width = config.head_width,
-                               .data_parallel_prior = config.data_parallel_prior,
-                               .incumbent = config.incumbent_features};
-  if (config.head == "fixed") {
+                               .data_parallel_prior = config.data_parallel_prior};
+  if (config.fixed_devices > 0) {
     fixed_devices_ = config.fixed_devices;
     fixed_head_ = register_module("head", FixedHead(head, fixed_devices_));
   } else {
     device_head_ = register_module("head", DeviceHead(head));
   }
-  // Zeros take no random number: all other weights are those of a network without.
-  if (config.incumbent_features) {
-    incumbent_ = register_parameter("incumbent", torch::zeros({kGroupFeedback, config.txl_width}));
-  }
-  if (config.schedule == "learned") {
-    schedule_head_ = register_module(
-        "schedule", ScheduleHead(config.txl_width, gnn::feature_count(gnn::Subject::kDevice)));
-  }
 }
 
-Said PolicyNetworkImpl::say(const gnn::FeatureTensors& features,
-                            const IncumbentFeatures& incumbent) {
+torch::Tensor PolicyNetworkImpl::forward(const gnn::FeatureTensors& features) {
   VALIDATE(fixed_devices_ == 0 || fixed_devices_ == features.devices.size(0),
-           "policy: its fixed head is for {} devices, the cluster has {}; use a policy whose head "
-           "is \"device-features\"",
+           "policy: its fixed head is for {} devices, the cluster has {}; use a policy whose "
+           "fixed_devices is 0",
            fixed_devices_, features.devices.size(0));
   const auto ops = encoder_->encode_ops(features);
   const auto embedding = encoder_->encode_groups(ops, features);
-  auto sequence = group_(torch::cat({embedding, features.groups}, 1)) +
-                  device_(features.devices).mean(0, /*keepdim=*/true);
-  if (incumbent_.defined() && incumbent.known()) {
-    sequence = sequence + incumbent.groups.matmul(incumbent_);
-  }
+  const auto sequence = group_(torch::cat({embedding, features.groups}, 1)) +
+                        device_(features.devices).mean(0, /*keepdim=*/true);
   const auto groups = transformer_(sequence);
-  const auto logits =
-      fixed_devices_ > 0 ? fixed_head_(groups) : device_head_(groups, features, incumbent);
-  Said said{torch::log_softmax(logits.masked_fill(features.allowed.logical_not(), kMasked), 1)};
-  if (!schedule_head_.is_empty()) said.schedule = schedule_head_(groups, features.devices);
-  return said;
+  const auto logits = fixed_devices_ > 0 ? fixed_head_(groups) : device_head_(groups, features);
+  return torch::log_softmax(logits.masked_fill(features.allowed.logical_not(), kMasked), 1);
 }
 
 PolicyNetwork make_network(const TrainConfig& config, std::uint64_t seed) {

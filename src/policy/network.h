@@ -8,28 +8,15 @@
 #include "gnn/encoder.h"
 #include "policy/action_head.h"
 #include "policy/config.h"
-#include "policy/schedule/schedule_head.h"
 #include "policy/transformer_xl.h"
 
 namespace heterog::policy {
 
-// What the network says of a case.
-struct Said {
-  // log π(a_n) of every group, −1e9 where the action is masked.  [N, A]
-  torch::Tensor log_probabilities;
-  torch::Tensor schedule = {};  // scores of all its options, undefined without a head for them
-};
-
 class PolicyNetworkImpl : public torch::nn::Module {
  public:
   explicit PolicyNetworkImpl(const TrainConfig& config);
-  // An incumbent is read by a network whose config has incumbent_features, by others ignored.
-  Said say(const gnn::FeatureTensors& features, const IncumbentFeatures& incumbent = {});
-  // Of actions alone.
-  torch::Tensor forward(const gnn::FeatureTensors& features,
-                        const IncumbentFeatures& incumbent = {}) {
-    return say(features, incumbent).log_probabilities;
-  }
+  // log π(a_n) of every group, −1e9 where the action is masked.  [N, A]
+  torch::Tensor forward(const gnn::FeatureTensors& features);
 
  private:
   std::int64_t fixed_devices_ = 0;  // 0: the head that reads device features
@@ -39,8 +26,6 @@ class PolicyNetworkImpl : public torch::nn::Module {
   TransformerXl transformer_;
   DeviceHead device_head_{nullptr};
   FixedHead fixed_head_{nullptr};
-  torch::Tensor incumbent_;  // [kGroupFeedback, Transformer-XL]; undefined: none is read
-  ScheduleHead schedule_head_{nullptr};  // made last: the other weights are as without it
 };
 TORCH_MODULE(PolicyNetwork);
 

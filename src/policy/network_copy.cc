@@ -3,8 +3,6 @@
 
 #include <torch/torch.h>
 
-#include <utility>
-
 namespace heterog::policy {
 
 NetworkCopy::NetworkCopy(const TrainConfig& config, torch::Device device)
@@ -26,27 +24,9 @@ void copy_weights(const PolicyNetwork& from, const PolicyNetwork& to) {
   }
 }
 
-Said say(PolicyNetwork network, const gnn::FeatureTensors& features,
-         const IncumbentFeatures& incumbent) {
+torch::Tensor log_policy(PolicyNetwork network, const gnn::FeatureTensors& features) {
   const torch::Device device = network->parameters().front().device();
-  IncumbentFeatures there = incumbent;
-  if (incumbent.known()) {
-    there = {incumbent.groups.to(device), incumbent.devices.to(device), incumbent.taken.to(device)};
-  }
-  Said said = network->say(gnn::on_device(features, device), there);
-  said.log_probabilities = said.log_probabilities.cpu();
-  if (said.schedule.defined()) said.schedule = said.schedule.cpu();
-  return said;
-}
-
-Said say(PolicyNetwork network, const Case& c, const IncumbentFeatures& incumbent) {
-  Said said = say(std::move(network), c.features, incumbent);
-  if (said.schedule.defined()) said.schedule = schedule_logits(said.schedule, c.schedules);
-  return said;
-}
-
-Schedule likely_schedule(const Said& said, const Case& c) {
-  return said.schedule.defined() ? most_likely_schedule(said.schedule) : c.schedules.usual;
+  return network->forward(gnn::on_device(features, device)).cpu();
 }
 
 }  // namespace heterog::policy

@@ -3,7 +3,6 @@
 
 #include <torch/types.h>
 
-#include "policy/case.h"
 #include "policy/network.h"
 
 namespace heterog::policy {
@@ -23,12 +22,7 @@ class NetworkCopy {
 // Those of the same name; others stay as they are.
 void copy_weights(const PolicyNetwork& from, const PolicyNetwork& to);
 
-// On the CPU, by a network wherever it is.
-Said say(PolicyNetwork network, const gnn::FeatureTensors& features,
-         const IncumbentFeatures& incumbent = {});
-// Of a case: the schedule as its logits.
-Said say(PolicyNetwork network, const Case& c, const IncumbentFeatures& incumbent = {});
-// The case's usual one where the network has no head for schedules.
-Schedule likely_schedule(const Said& said, const Case& c);
+// log π of every group on the CPU, by a network wherever it is.  [N, A]
+torch::Tensor log_policy(PolicyNetwork network, const gnn::FeatureTensors& features);
 
 }  // namespace heterog::policy

@@ -1,7 +1,6 @@
 // How many parameters a network has, counted without making it.
 #include "gnn/features.h"
 #include "policy/config.h"
-#include "policy/schedule/schedule.h"
 #include "space/action_space.h"
 
 namespace heterog::policy {
@@ -28,28 +27,19 @@ std::int64_t transformer(const TrainConfig& c) {
 // policy/action_head.cc.
 std::int64_t head(const TrainConfig& c) {
   const auto replicated = static_cast<std::int64_t>(space::kReplicated.size());
-  if (c.head == "fixed") return linear(c.txl_width, c.fixed_devices + replicated);
-  return (c.incumbent_features ? (kDeviceFeedback + 1) * c.head_width : 0) +
-         linear(c.txl_width, c.head_width) +
+  if (c.fixed_devices > 0) return linear(c.txl_width, c.fixed_devices + replicated);
+  return linear(c.txl_width, c.head_width) +
          linear(gnn::feature_count(gnn::Subject::kDevice), c.head_width) +
          linear(gnn::feature_count(gnn::Subject::kAction), c.head_width) + linear(c.head_width, 1) +
          gnn::kSchemes * c.head_width;
-}
-
-// policy/schedule/schedule_head.cc.
-std::int64_t schedule_head(const TrainConfig& c) {
-  if (c.schedule != "learned") return 0;
-  return linear(c.txl_width + gnn::feature_count(gnn::Subject::kDevice), kAllOptions);
 }
 
 }  // namespace
 
 std::int64_t parameter_count(const TrainConfig& c) {
   const std::int64_t width = c.gat_heads * c.gat_head_width;
-  return (c.incumbent_features ? kGroupFeedback * c.txl_width : 0) + encoder(c, width) +
-         linear(width + gnn::feature_count(gnn::Subject::kGroup), c.txl_width) +
-         linear(gnn::feature_count(gnn::Subject::kDevice), c.txl_width) + transformer(c) + head(c) +
-         schedule_head(c);
+  return encoder(c, width) + linear(width + gnn::feature_count(gnn::Subject::kGroup), c.txl_width) +
+         linear(gnn::feature_count(gnn::Subject::kDevice), c.txl_width) + transformer(c) + head(c);
 }
 
 }  // namespace heterog::policy

@@ -41,11 +41,10 @@ std::vector<compiler::Strategy> propose(const Policy& policy, oracle::BatchEvalu
   const auto max_groups = static_cast<int>(policy.config().max_groups);
   const compiler::OrderPolicy order = planner::evaluations_are_costly(evaluator.problem())
                                           ? compiler::OrderPolicy::kRankQueued
-                                          : find_order(evaluator, policy.config().order);
+                                          : find_order(evaluator);
   const Case c = make_case("", regrouped(evaluator.problem(), max_groups), order,
                            action_table(policy.config()));
-  const Said said = say(policy.impl().network, c);
-  const torch::Tensor& log_probabilities = said.log_probabilities;
+  const torch::Tensor log_probabilities = log_policy(policy.impl().network, c.features);
   std::vector<Actions> proposed = decode_proposals(log_probabilities, c.group_weights);
   const auto wanted = static_cast<std::size_t>(samples) + 1;
   for (std::size_t next = proposed.size(); next < wanted; ++next) {
@@ -54,9 +53,7 @@ std::vector<compiler::Strategy> propose(const Policy& policy, oracle::BatchEvalu
   }
   proposed.resize(wanted);
   std::vector<compiler::Strategy> strategies;
-  for (const Choice& choice : with_schedule(std::move(proposed), likely_schedule(said, c))) {
-    strategies.push_back(standalone_strategy(c, choice));
-  }
+  for (const Actions& actions : proposed) strategies.push_back(standalone_strategy(c, actions));
   return strategies;
 }
 

@@ -27,39 +27,26 @@ std::vector<double> cumulative(const torch::Tensor& log_probabilities) {
   return sums;
 }
 
-// By a number for each group, or one for all of them.
-std::vector<Actions> sample(const torch::Tensor& log_probabilities, std::int64_t samples,
-                            const Rng& rng, bool one_number) {
+}  // namespace
+
+std::vector<Actions> sample_actions(const torch::Tensor& log_probabilities, std::int64_t samples,
+                                    const Rng& rng) {
   const std::int64_t groups = log_probabilities.size(0);
   const std::int64_t columns = log_probabilities.size(1);
   const std::vector<double> sums = cumulative(log_probabilities);
   std::vector<Actions> result(samples, Actions(groups));
   for (std::int64_t s = 0; s < samples; ++s) {
     Rng draw = rng.split(s);
-    double number = draw.uniform();
     for (std::int64_t n = 0; n < groups; ++n) {
-      if (n > 0 && !one_number) number = draw.uniform();
       const auto row = sums.begin() + n * columns;
       // The sum may miss 1 by rounding; scaled by it, no action beyond the last can be drawn, and
       // one of probability 0 never is.
-      const auto it = std::upper_bound(row, row + columns, number * row[columns - 1]);
+      const auto it = std::upper_bound(row, row + columns, draw.uniform() * row[columns - 1]);
       result[s][n] =
           space::ActionId(static_cast<std::size_t>(std::min<std::int64_t>(it - row, columns - 1)));
     }
   }
   return result;
-}
-
-}  // namespace
-
-std::vector<Actions> sample_actions(const torch::Tensor& log_probabilities, std::int64_t samples,
-                                    const Rng& rng) {
-  return sample(log_probabilities, samples, rng, false);
-}
-
-std::vector<Actions> sample_by_latent(const torch::Tensor& log_probabilities, std::int64_t samples,
-                                      const Rng& rng) {
-  return sample(log_probabilities, samples, rng, true);
 }
 
 Actions most_likely(const torch::Tensor& log_probabilities) {

@@ -17,10 +17,6 @@ using Actions = std::vector<space::ActionId>;  // one action a group
 // of rng.split(s): it depends on (rng, s) alone.  log_probabilities [N, A]
 std::vector<Actions> sample_actions(const torch::Tensor& log_probabilities, std::int64_t samples,
                                     const Rng& rng);
-// The same by one number for all groups of a sample, a latent variable: groups of which the network
-// says the same take the same action.
-std::vector<Actions> sample_by_latent(const torch::Tensor& log_probabilities, std::int64_t samples,
-                                      const Rng& rng);
 
 // Every group's most likely action.
 Actions most_likely(const torch::Tensor& log_probabilities);

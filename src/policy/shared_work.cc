@@ -37,8 +37,8 @@ std::vector<std::vector<Evaluation>> evaluate_together(Team& team, const Measure
   Numbers own;
   std::size_t number = 0;
   for (const Asked& one : asked) {
-    std::vector<Choice> mine;
-    for (const Choice& strategy : one.strategies) {
+    std::vector<Actions> mine;
+    for (const Actions& strategy : one.strategies) {
       if (number++ % ranks == rank) mine.push_back(strategy);
     }
     if (mine.empty()) continue;
@@ -117,26 +117,24 @@ std::vector<PositionLoss> gather_losses(Team& team, std::size_t count, const Pos
 }
 
 void gather_samples(Team& team, std::span<const std::size_t> groups, std::size_t samples,
-                    std::span<std::vector<Choice>> drawn) {
+                    std::span<std::vector<Actions>> drawn) {
   const auto rank = static_cast<std::size_t>(team.rank());
   Numbers own;
   if (rank < drawn.size()) {
-    for (const Choice& choice : drawn[rank]) {
-      for (const space::ActionId action : choice.actions) own.push_back(action.value());
-      own.insert(own.end(), choice.schedule.begin(), choice.schedule.end());
+    for (const Actions& actions : drawn[rank]) {
+      for (const space::ActionId action : actions) own.push_back(action.value());
     }
   }
   const std::vector<Numbers> all = gather_numbers(team, own);
   for (std::size_t i = 0; i < drawn.size(); ++i) {
     if (i == rank) continue;
-    EXPECT(all[i].size() == samples * (groups[i] + kDecisions));
+    EXPECT(all[i].size() == samples * groups[i]);
     auto at = all[i].begin();
     drawn[i].assign(samples, {});
-    for (Choice& choice : drawn[i]) {
+    for (Actions& actions : drawn[i]) {
       for (std::size_t n = 0; n < groups[i]; ++n) {
-        choice.actions.emplace_back(static_cast<std::size_t>(*at++));
+        actions.emplace_back(static_cast<std::size_t>(*at++));
       }
-      for (std::uint8_t& option : choice.schedule) option = static_cast<std::uint8_t>(*at++);
     }
   }
 }

@@ -12,7 +12,7 @@ namespace heterog::policy {
 // Strategies of a case that are to be simulated.
 struct Asked {
   const Case* of = nullptr;
-  std::vector<Choice> strategies;
+  std::vector<Actions> strategies;
 };
 // Of each, parallel to its strategies. All ranks ask the same; the strategies are counted through,
 // and each goes to the rank whose turn it is, so that every rank gets some of every case: cases
@@ -44,6 +44,6 @@ std::vector<PositionLoss> gather_losses(Team& team, std::size_t count, const Pos
 // What the first ranks have drawn, one entry of `drawn` each, of which a rank has filled in its
 // own: fills in the others. All are of `samples` strategies; `groups`: of the case of each entry.
 void gather_samples(Team& team, std::span<const std::size_t> groups, std::size_t samples,
-                    std::span<std::vector<Choice>> drawn);
+                    std::span<std::vector<Actions>> drawn);
 
 }  // namespace heterog::policy

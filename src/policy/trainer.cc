@@ -22,7 +22,10 @@ namespace {
 
 // Of what ranks tell each other while they train: counts up whenever two builds would
 // misunderstand.
-constexpr int kExchange = 2;
+constexpr int kExchange = 3;
+// In fine-tuning: trained weights go on from a small step, and hardly lack exploration.
+constexpr double kFinetuneLearningRate = 1e-3;
+constexpr double kFinetuneEntropyWeight = 0.005;
 
 // Owned by one run: where it writes.
 class RunFolder {
@@ -69,8 +72,8 @@ TrainSummary summarize(const Learner& learner, std::span<const Case> cases) {
     const CaseState& state = learner.states[i];
     if (state.baseline.step == 0) continue;
     CaseProgress progress{.name = cases[i].name};
-    if (!state.best.empty() && state.best[0].evaluation.feasible) {
-      progress.best_step_seconds = to_seconds(state.best[0].evaluation.step);
+    if (state.best && state.best->evaluation.feasible) {
+      progress.best_step_seconds = to_seconds(state.best->evaluation.step);
     }
     if (state.lesson) progress.taught_step_seconds = state.lesson->step_seconds;
     if (state.baseline.feasible) {
@@ -239,17 +242,10 @@ FinetuneResult finetune(const Policy& policy, oracle::Oracle& oracle,
   VALIDATE(options.budget.limited(), "finetune: needs a budget, of seconds or of evaluations");
   use_one_network_thread();
   TrainConfig config = with_learning(policy.config(), options.learning);
-  if (config.finetune_groups > 0) {
-    config.max_groups = std::min(config.max_groups, config.finetune_groups);
-  }
   // All 64 bits: seeds of planners are themselves random numbers.
   config.seed = std::bit_cast<std::int64_t>(options.seed);
   config.cases_per_step = 1;
-  config.learning_rate = config.finetune_learning_rate;
-  config.draws = config.finetune_draws;
-  config.schedule = config.finetune_schedule;
-  config.elite_weight = config.finetune_elite_weight;
-  config.entropy_floor = config.finetune_entropy_floor;
+  config.learning_rate = kFinetuneLearningRate;
   config.teacher_evaluations = 0;
   if (config.samples == 0) config.samples = TrainConfig{}.samples;
   config.samples = std::min(config.samples, options.budget.evaluations.value_or(config.samples));
@@ -259,7 +255,7 @@ FinetuneResult finetune(const Policy& policy, oracle::Oracle& oracle,
   oracle::BatchEvaluator evaluator(oracle);
   cases.push_back(make_case(options.name,
                             regrouped(oracle.problem(), static_cast<int>(config.max_groups)),
-                            find_order(evaluator, config.order), action_table(config)));
+                            find_order(evaluator), action_table(config)));
   Learner learner(config);
   learner.network = clone(policy.impl().network, config);
   learner.optimizer = torch::optim::Adam(learner.network->parameters(),
@@ -272,21 +268,15 @@ FinetuneResult finetune(const Policy& policy, oracle::Oracle& oracle,
           [&](const Case&, std::span<const compiler::Strategy> strategies) {
             return oracle.measure(strategies);
           },
-      .profile =
-          [&](const Case& c, const compiler::Strategy& strategy) {
-            return oracle.profile(strategy, c.problem->grouping);
-          },
+      .draws = DrawnBy::kRunsAndEdits,
+      .entropy_floor = config.finetune_entropy_floor,
       .copy = copy ? &*copy : nullptr};
 
-  if (config.finetune_proposals) {
-    const Said said = say(learner.network, cases[0]);
-    const std::vector<Choice> proposals =
-        with_schedule(decode_proposals(said.log_probabilities, cases[0].group_weights),
-                      likely_schedule(said, cases[0]));
-    keep_best(learner.states[0].best, proposals,
-              evaluate_samples(cases[0], proposals, context.measure), elites_kept(config));
-    learner.evaluations += static_cast<std::int64_t>(proposals.size());
-  }
+  const std::vector<Actions> proposals =
+      decode_proposals(log_policy(learner.network, cases[0].features), cases[0].group_weights);
+  keep_best(learner.states[0].best, proposals,
+            evaluate_samples(cases[0], proposals, context.measure));
+  learner.evaluations += static_cast<std::int64_t>(proposals.size());
   const auto spent = [&] {
     if (options.budget.expired()) return true;
     return options.budget.evaluations &&
@@ -295,7 +285,7 @@ FinetuneResult finetune(const Policy& policy, oracle::Oracle& oracle,
   TrainProgress progress;
   std::optional<std::int64_t> collapsed_after;
   do {
-    progress = learn_step(learner, context, config.finetune_entropy_weight);
+    progress = learn_step(learner, context, kFinetuneEntropyWeight);
     if (!collapsed_after && progress.entropy < kCollapsedNats) {
       collapsed_after = learner.evaluations;
     }
@@ -309,19 +299,10 @@ FinetuneResult finetune(const Policy& policy, oracle::Oracle& oracle,
         kCollapsedNats, *collapsed_after, learner.evaluations);
   }
 
-  const Scored& best = learner.states[0].best[0];
-  IncumbentFeatures incumbent;
-  if (config.incumbent_features) {
-    learner.incumbents.resize(1);
-    incumbent = see(learner.incumbents[0], cases[0], best.choice, context.profile);
-  }
-  const Said said = say(learner.network, cases[0], incumbent);
-  const Choice likely{most_likely(said.log_probabilities), likely_schedule(said, cases[0])};
-  TrainConfig saved = policy.config();  // fine-tuning does not change what the policy was made with
-  saved.schedule = config.schedule;     // but for weights that it has added
-  saved.incumbent_features = config.incumbent_features;
-  return {.policy = make_policy(saved, learner.network),
-          .strategy = standalone_strategy(cases[0], best.choice),
+  const Scored& best = *learner.states[0].best;
+  const Actions likely = most_likely(log_policy(learner.network, cases[0].features));
+  return {.policy = make_policy(policy.config(), learner.network),
+          .strategy = standalone_strategy(cases[0], best.actions),
           .evaluation = best.evaluation,
           .evaluations = learner.evaluations,
           .entropy = progress.entropy,

@@ -175,27 +175,24 @@ class Checker {
     Nanoseconds covered = ready_[task];  // held up until then
     for (std::size_t i = 0; i < blocking.size();) {
       const Nanoseconds moment = blocking[i].begin;
-      if (moment > covered && order_ != OrderPolicy::kRankReserve) break;
+      if (moment > covered) break;
       Nanoseconds until = covered;
       bool overtaken = false, outranked = false;
       for (; i < blocking.size() && blocking[i].begin == moment; ++i) {
         until = std::max(until, blocking[i].end);
         (priority(blocking[i].task) < priority(task) ? outranked : overtaken) = true;
       }
-      // Nobody may overtake a ready task that is free to start, or, under reservations, at all.
+      // Nobody may overtake a ready task that is free to start.
       const bool free = moment >= covered && !outranked;
       const bool comparable = moment >= ready_[task] && !instant_moments_.contains(moment);
-      if (overtaken && comparable && (free || reserved(task, moment))) {
+      if (overtaken && comparable && free) {
         complain("task {} is overtaken at {} by one of lower priority", task.value(), moment);
       }
       covered = until;
     }
-    if (covered < start(task) && order_ != OrderPolicy::kRankReserve) {
+    if (covered < start(task)) {
       complain("task {} could start at {} and starts at {}", task.value(), covered, start(task));
     }
-  }
-  bool reserved(TaskId task, Nanoseconds moment) const {
-    return order_ == OrderPolicy::kRankReserve && moment >= ready_[task];
   }
 
   // A stream: whoever holds the resource holds nothing else, from its start to its end.

@@ -41,8 +41,6 @@ void EventLoop<Queue>::reset(const Plan& plan, const Options& options, SimResult
   for (auto& heap : waiting_) heap.clear();
   free_at_.assign(plan.resource_count(), 0);
   wake_at_.assign(plan.resource_count(), 0);
-  reserved_.assign(plan.resource_count(), 0);
-  moment_ = 0;
   live_.assign(plan.device_count, 0);
   overflowed_ = false;
 
@@ -269,37 +267,6 @@ void EventLoop<Queue>::start_sets() {
   }
 }
 
-// Every set with ready tasks is looked at, in order of their first tasks; one that cannot start
-// keeps its resources from all that follow.
-template <class Queue>
-void EventLoop<Queue>::start_sets_with_reservations() {
-  if (touched_sets_.empty() && freed_.empty()) return;
-  for (std::uint32_t index : touched_sets_) sets_[index].touched = false;
-  touched_sets_.clear();
-  freed_.clear();
-  ++moment_;
-  for (std::uint32_t index = 0; index < prepared_.hold_sets.size(); ++index) {
-    if (!sets_[index].ready.empty()) fronts_.push({sets_[index].ready.top(), index, kNone});
-  }
-  while (!fronts_.empty()) {
-    const Front front = fronts_.pop();
-    const auto holds = plan_->holds[prepared_.hold_sets[front.set]];
-    const bool startable = std::all_of(holds.begin(), holds.end(), [&](const Hold& hold) {
-      return free_at_[hold.resource.value()] <= now_ && reserved_[hold.resource.value()] != moment_;
-    });
-    if (!startable) {
-      for (const Hold& hold : holds) reserved_[hold.resource.value()] = moment_;
-      const std::uint32_t busy = blocking_resource(front.set);
-      if (busy != kNone) wake_when_free(busy);  // else whoever reserved it has asked
-      continue;
-    }
-    HoldSet& set = sets_[front.set];
-    set.ready.pop();
-    start_of_set(front.key);
-    if (!set.ready.empty()) fronts_.push({set.ready.top(), front.set, kNone});
-  }
-}
-
 // Plays the starts of this moment again, in order.
 template <class Queue>
 void EventLoop<Queue>::name_first_that_does_not_fit() {
@@ -418,11 +385,7 @@ void EventLoop<Queue>::run(const Plan& plan, const Options& options, SimResult& 
   }
   while (true) {
     start_streams();
-    if (options.reserve) {
-      start_sets_with_reservations();
-    } else {
-      start_sets();
-    }
+    start_sets();
     end_moment();
     const Nanoseconds event = events_.empty() ? kNever : events_.top().time;
     if (tree_.at(prepared_.streams) != event) tree_.set(prepared_.streams, event);

@@ -44,7 +44,6 @@ template <class Queue>
 class EventLoop {
  public:
   struct Options {
-    bool reserve = false;   // rank-reserve
     bool timeline = false;  // fill start, end and dispatch
   };
   void run(const compiler::Plan& plan, const Options& options, SimResult& result);
@@ -90,7 +89,6 @@ class EventLoop {
   void prefetch_end(std::uint32_t task) const;
   void start_streams();
   void start_sets();
-  void start_sets_with_reservations();
   std::uint32_t blocking_resource(std::uint32_t set) const;
   void wake_when_free(std::uint32_t resource);
   void try_front(const Front& front);
@@ -133,8 +131,6 @@ class EventLoop {
   std::vector<MinHeap<Front>> waiting_;      // [resource]
   std::vector<std::uint32_t> freed_;         // resources freed at this moment
   MinHeap<Front> fronts_;                    // on trial, first in order first
-  std::vector<std::uint64_t> reserved_;      // [resource] the moment at which it was reserved
-  std::uint64_t moment_ = 0;
 
   std::vector<Key> started_;  // in this moment
   std::vector<Bytes> live_;   // [device]

@@ -18,10 +18,9 @@ struct Simulator::Scratch {
 
   const SimResult& run(const Plan& plan, OrderPolicy order, bool timeline) {
     if (order == OrderPolicy::kFifo) {
-      by_time.run(plan, {.reserve = false, .timeline = timeline}, result);
+      by_time.run(plan, {.timeline = timeline}, result);
     } else {
-      by_rank.run(plan, {.reserve = order == OrderPolicy::kRankReserve, .timeline = timeline},
-                  result);
+      by_rank.run(plan, {.timeline = timeline}, result);
     }
     if (result.out_of_memory) {
       const DeviceId device = result.out_of_memory->device;

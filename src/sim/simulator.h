@@ -59,7 +59,7 @@ struct Simulated {
 //   const SimResult& result = simulator.simulate(plan, strategy.order);
 //   if (result.feasible() && result.step < best) ...
 //
-// Inside are two event loops, one by rank (and rank-reserve) and one by time (fifo), and the result
+// Inside are two event loops, one by rank and one by time (fifo), and the result
 // that both write: totals always, `start`, `end` and `dispatch` by simulate_timeline alone.
 //
 // Decision 8: at any moment, of the ready tasks whose resources are all free, the one that the plan
@@ -69,9 +69,8 @@ struct Simulated {
 // ended, its compute stream begins nothing that takes time: what it makes ready may be more urgent.
 // While a device takes part in a collective, what its compute stream runs goes on slower, by
 // Plan::collective_drag: what is left of it is stretched when the collective starts and shrinks
-// when it ends, each time to whole nanoseconds, rounded up. Under kRankReserve a ready task that
-// cannot start keeps its resources from lower ranks; under kFifo the time of becoming ready comes
-// before the priority.
+// when it ends, each time to whole nanoseconds, rounded up. Under kFifo the time of becoming
+// ready comes before the priority.
 class Simulator {
  public:
   Simulator();

@@ -96,7 +96,7 @@ TEST_F(ProgramTest, CompareNeverRanksThePortfolioBelowABaseline) {
 
 TEST_F(ProgramTest, EveryOrderGivesAProvenStep) {
   ASSERT_EQ(run("plan " + kTiny + " --planner ev-ps --out " + path("plan.json")).code, 0);
-  for (const char* order : {"rank", "rank-queued", "rank-reserve", "fifo"}) {
+  for (const char* order : {"rank", "rank-queued", "fifo"}) {
     const Finished simulated =
         run("simulate --graph models/vgg19-tiny.json.gz --cluster "
             "configs/clusters/heterog-4gpu.json --json --check --order " +

@@ -61,39 +61,6 @@ class Train : public ProgramTest {
   std::string config_;
 };
 
-// From random problems to a plan whose search draws by what was learnt of them.
-TEST_F(Train, MovesAreLearntAndUsed) {
-  const std::string moves = "train --moves --threads 2 --json --config " + config_ +
-                            " --set random_cases=6 --set random_devices=4 "
-                            "--set teacher_evaluations=120 --out ";
-  const Finished learnt = run(moves + path("moves"));
-  ASSERT_EQ(learnt.code, 0) << learnt.err;
-  EXPECT_EQ(learnt.err, "");
-  EXPECT_EQ(json(learnt)["problems"], 6);
-  EXPECT_GT(json(learnt)["moves"], 100);
-  EXPECT_EQ(json(learnt)["scorer"], path("moves") + "/moves.ckpt");
-  // From the same walks, without searching: the same network.
-  const Finished again = run(moves + path("again") + " --lessons " + path("moves/moves.log"));
-  ASSERT_EQ(again.code, 0) << again.err;
-  EXPECT_TRUE(read_file(path("again/moves.ckpt")) == read_file(path("moves/moves.ckpt")));
-
-  const std::string plan =
-      "plan --graph models/vgg19-tiny.json.gz --cluster configs/clusters/heterog-4gpu.json "
-      "--batch 32 --evaluations 300 --json";
-  const Finished alone = run(plan + " --out " + path("alone.json"));
-  const std::string scored =
-      "plan --graph models/vgg19-tiny.json.gz --cluster configs/clusters/heterog-4gpu.json "
-      "--batch 32 --evaluations 300 --json --planner portfolio:scorer=";
-  const Finished with = run(scored + path("moves/moves.ckpt") + " --out " + path("with.json"));
-  ASSERT_EQ(with.code, 0) << with.err;
-  EXPECT_LE(json(with)["step_seconds"], 1.1 * json(alone)["step_seconds"].get<double>());
-  // What is no scorer is refused by its name.
-  const Finished refused = run(scored + path("moves/moves.log") + " --out " + path("no.json"));
-  EXPECT_EQ(refused.code, 2);
-  EXPECT_THAT(refused.err, HasSubstr("moves.log"));
-  expect_one_line(refused.err);
-}
-
 TEST_F(Train, ProcessesGiveTheBitsOfOne) {
   ASSERT_EQ(run(arguments("whole")).code, 0);
   const Finished two = run(arguments("two", "--processes 2 --json"));
@@ -170,9 +137,6 @@ TEST_F(Train, RefusesRanksThatWereGivenOtherConfigs) {
 }
 
 TEST_F(Train, RefusesWhatMakesNoSense) {
-  const Finished moves = run(arguments("run", "--moves --processes 2"));
-  EXPECT_EQ(moves.code, 2);
-  EXPECT_THAT(moves.err, HasSubstr("--moves: trains in one process"));
   EXPECT_EQ(run(arguments("run", "--processes 0")).code, 2);
   const Finished unknown = run(arguments("run", "--processes 2 --transport nccl"));
   EXPECT_EQ(unknown.code, 2);

@@ -334,7 +334,7 @@ TEST(Priorities, ThatNameNothingAreRefused) {
   strategy.priorities = {};
   EXPECT_EQ(refusal(*problem, strategy),
             "s: order: priority, but no priorities are given; expected those of the ops, or order "
-            "rank, rank-queued, rank-reserve or fifo");
+            "rank, rank-queued or fifo");
   strategy.priorities = {{op, 3, 1}};
   EXPECT_EQ(refusal(*problem, strategy),
             "s: priorities[0]: instance 3 of op '" + name + "', which has 3");

@@ -58,8 +58,8 @@ TEST(SliceBatch, AlwaysCoversTheBatchOnceAndIsNearItsShare) {
 }
 
 TEST(OrderPolicy, IsFoundByTheNameThatItHas) {
-  for (OrderPolicy policy : {OrderPolicy::kRank, OrderPolicy::kRankReserve, OrderPolicy::kFifo,
-                             OrderPolicy::kPriority, OrderPolicy::kRankQueued}) {
+  for (OrderPolicy policy :
+       {OrderPolicy::kRank, OrderPolicy::kFifo, OrderPolicy::kPriority, OrderPolicy::kRankQueued}) {
     EXPECT_EQ(find_order_policy(order_policy_name(policy)), policy);
   }
   EXPECT_EQ(find_order_policy("Rank"), std::nullopt);

@@ -30,7 +30,6 @@ TrainConfig small_config() {
   config.steps = 50;
   config.samples = 2;
   config.max_groups = 4;
-  config.elite_count = 2;  // strategies that are stacked must be of one length
   config.gat_layers = 1;
   config.gat_heads = 1;
   config.gat_head_width = 4;
@@ -39,7 +38,6 @@ TrainConfig small_config() {
   config.txl_width = 4;
   config.txl_inner_width = 4;
   config.txl_segment = 4;
-  config.txl_memory = 4;
   config.head_width = 4;
   return config;
 }
@@ -125,18 +123,13 @@ TEST_F(CheckpointIo, EveryNumberIsInRange) {
 TEST_F(CheckpointIo, StrategiesAreOfTheCase) {
   using testing::HasSubstr;
   const Json progress = Json::parse(tensors::read_tensors(train_path_).metadata.at("progress"));
-  Json best = progress["cases"][0]["best"];
-  ASSERT_EQ(best.size(), 2u);
-  Json longer = best[1]["actions"];
+  Json longer = progress["cases"][0]["best"]["actions"];
   for (int i = 0; i < 100'000; ++i) longer.push_back(0);
-  EXPECT_THAT(refusal_with("/cases/0/best/1/actions", longer), HasSubstr("actions"));
-  EXPECT_THAT(refusal_with("/cases/0/best/0/actions", Json::array()), HasSubstr("actions"));
+  EXPECT_THAT(refusal_with("/cases/0/best/actions", longer), HasSubstr("actions"));
+  EXPECT_THAT(refusal_with("/cases/0/best/actions", Json::array()), HasSubstr("actions"));
   for (const int action : {-1, 6, 255, 256 + 1}) {  // of 2 devices and 4 schemes
-    EXPECT_THAT(refusal_with("/cases/0/best/0/actions/0", action), HasSubstr("actions[0]"))
-        << action;
+    EXPECT_THAT(refusal_with("/cases/0/best/actions/0", action), HasSubstr("actions[0]")) << action;
   }
-  best.push_back(best[0]);
-  EXPECT_THAT(refusal_with("/cases/0/best", best), HasSubstr("at most 2"));
 }
 
 TEST_F(CheckpointIo, AFlippedBitIsFound) {
@@ -158,20 +151,28 @@ TEST_F(CheckpointIo, AFlippedBitIsFound) {
   }
 }
 
-// The version before checksums, as it is shipped, loads unchecked; the present one does not.
-TEST_F(CheckpointIo, FilesWithoutAChecksumAreOfTheEarlierVersion) {
-  const auto without = [&](const std::string& version) {
-    TensorFile file = tensors::read_tensors(policy_path_);
+// What another version holds is not read; a file of the present one has a checksum, which one of
+// version 1 does without.
+TEST_F(CheckpointIo, OtherVersionsAndFilesWithoutAChecksumAreRefused) {
+  const auto refusal_of = [&](const std::string& version, bool checked) -> std::string {
+    TensorFile file = tensors::read_tensors(train_path_);
     file.metadata["version"] = version;
     std::string bytes = pack_tensors(file);
-    bytes.replace(bytes.find("\"checksum\""), 10, "\"checksun\"");
-    return bytes;
+    if (!checked) bytes.replace(bytes.find("\"checksum\""), 10, "\"checksun\"");
+    write_file(policy_path_, bytes);
+    try {
+      EXPECT_EQ(load_policy(policy_path_).config, config_);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kInput);
+      return error.what();
+    }
+    return "";
   };
-  const std::string old = without("1"), now = without("2");
-  write_file(policy_path_, old);
-  EXPECT_EQ(load_policy(policy_path_).config, config_);
-  write_file(policy_path_, now);
-  EXPECT_THROW(load_policy(policy_path_), Error);
+  EXPECT_EQ(refusal_of("3", true), "");
+  EXPECT_EQ(refusal_of("1", false), "");
+  EXPECT_THAT(refusal_of("3", false), testing::HasSubstr("checksum: is missing"));
+  EXPECT_THAT(refusal_of("2", true),
+              testing::HasSubstr("version: is 2, this program's is 3; train the policy again"));
 }
 
 // Bytes and texts changed at random: those with a checksum that holds, and those without one.
@@ -181,7 +182,7 @@ TEST_F(CheckpointIo, DamageIsAnInputError) {
   int accepted = 0;
   for (int round = 0; round < 2000; ++round) {
     TensorFile changed = file;
-    changed.metadata["version"] = round % 2 == 0 ? "2" : "1";
+    changed.metadata["version"] = round % 2 == 0 ? "3" : "1";
     std::string& text = changed.metadata["progress"];
     for (std::uint64_t i = 0, n = rng.below(4); i < n && round % 2 == 0; ++i) {
       const std::size_t at = rng.below(text.size());

@@ -40,7 +40,6 @@ TEST(TrainConfig, WrittenIsReadBack) {
   config.graphs = {{"a.json.gz", {8, 16}}};
   config.clusters = {"x.json", "y.json"};
   config.seed = 77;
-  config.head = "fixed";
   config.fixed_devices = 8;
   config.learning_rate = 0.1234567890123456789;
   config.normalize_advantage = false;
@@ -51,12 +50,11 @@ TEST(TrainConfig, OverridesAreLaidOverTheFile) {
   const auto config = read_train_config("configs/train/small.json", {{"steps", "7"},
                                                                      {"learning_rate", "1e-4"},
                                                                      {"clusters", R"(["c.json"])"},
-                                                                     {"head", "fixed"},
                                                                      {"fixed_devices", "3"}});
   EXPECT_EQ(config.steps, 7);
   EXPECT_EQ(config.learning_rate, 1e-4);
   EXPECT_THAT(config.clusters, testing::ElementsAre("c.json"));
-  EXPECT_EQ(config.head, "fixed");
+  EXPECT_EQ(config.fixed_devices, 3);
 }
 
 TEST(TrainConfig, ErrorsNameFileFieldAndRemedy) {
@@ -64,8 +62,8 @@ TEST(TrainConfig, ErrorsNameFileFieldAndRemedy) {
               testing::AllOf(testing::HasSubstr("c.json"), testing::HasSubstr("stepz")));
   EXPECT_THAT(error_of(R"({"samples": 0})"), testing::HasSubstr("samples"));
   EXPECT_THAT(error_of(R"({"learning_rate": "fast"})"), testing::HasSubstr("learning_rate"));
-  EXPECT_THAT(error_of(R"({"head": "round"})"), testing::HasSubstr("device-features"));
-  EXPECT_THAT(error_of(R"({"head": "fixed"})"), testing::HasSubstr("fixed_devices"));
+  EXPECT_THAT(error_of(R"({"fixed_devices": 8, "actions": "sets"})"),
+              testing::HasSubstr("where fixed_devices is not 0"));
   EXPECT_THAT(error_of(R"({"txl_width": 10, "txl_heads": 4})"), testing::HasSubstr("divide"));
   EXPECT_THAT(
       error_of(R"({"graphs": [{"graph": "g", "batches": [8]}, {"graph": "h", "batches": [8]},
@@ -83,6 +81,17 @@ TEST(TrainConfig, ErrorsNameFileFieldAndRemedy) {
   EXPECT_THROW(read_train_config("configs/train/small.json", {{"stepz", "7"}}), Error);
 }
 
+// What earlier versions knew is refused by its name, in one line.
+TEST(TrainConfig, FieldsOfEarlierVersionsAreNamed) {
+  for (const char* field :
+       {"incumbent_features", "schedule", "proximal_passes", "baseline", "draws", "elite_from",
+        "imitate_plain", "finetune_proposals", "head", "order"}) {
+    const std::string said = error_of(fmt::format(R"({{"{}": 1}})", field));
+    EXPECT_THAT(said, testing::HasSubstr(fmt::format("c.json: unknown key \"{}\"", field)));
+    EXPECT_THAT(said, testing::Not(testing::HasSubstr("\n")));
+  }
+}
+
 // Sizes that a network cannot have, one by one and together.
 TEST(TrainConfig, BoundsTheNetwork) {
   EXPECT_THAT(error_of(R"({"txl_layers": 1000000})"), testing::HasSubstr("txl_layers"));
@@ -92,7 +101,6 @@ TEST(TrainConfig, BoundsTheNetwork) {
   EXPECT_THAT(error_of(R"({"gat_heads": 64, "gat_head_width": 4096})"),
               testing::HasSubstr("parameters"));
   TrainConfig wide;
-  wide.head = "fixed";
   wide.fixed_devices = 300;
   EXPECT_EQ(parse_train_config(train_config_text(wide), "t"), wide);
 }

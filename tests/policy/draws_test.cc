@@ -75,26 +75,6 @@ TEST(Draws, ActionsComeByTheMeanOfTheirGroups) {
   EXPECT_EQ(counts[2], 0);
 }
 
-TEST(Draws, SuperUnitsAreTheSameInEveryStrategy) {
-  const auto log_p = random_log_probabilities();
-  const auto groups = static_cast<std::size_t>(log_p.size(0));
-  const Draws draws = draw_units(log_p, 20, 3, Rng(1));
-  for (std::size_t s = 0; s < draws.actions.size(); ++s) {
-    ASSERT_EQ(draws.stretches[s].size(), 3u);
-    std::size_t end = 0;
-    for (const DrawnRun& stretch : draws.stretches[s]) {
-      EXPECT_EQ(stretch.begin, end);
-      end = stretch.end;
-      EXPECT_LE(stretch.end - stretch.begin, groups / 3 + 1);
-      for (std::size_t n = stretch.begin; n < end; ++n) {
-        EXPECT_EQ(draws.actions[s][n], stretch.action);
-      }
-    }
-    EXPECT_EQ(end, groups);
-  }
-  EXPECT_NE(draws.stretches[0], draws.stretches[1]);
-}
-
 TEST(Draws, ADrawDependsOnItsNumberNotOnHowManyThereAre) {
   const auto log_p = random_log_probabilities();
   const Draws few = draw_runs(log_p, 3, Rng(9)), many = draw_runs(log_p, 50, Rng(9));

@@ -42,11 +42,8 @@ TEST(PolicyNetwork, ParametersAreCountedWithoutMakingIt) {
   TrainConfig flat = tiny_config();
   flat.gat_layers = flat.txl_layers = 0;
   TrainConfig fixed = deep;
-  fixed.head = "fixed";
   fixed.fixed_devices = 300;
-  TrainConfig scheduled = tiny_config();
-  scheduled.schedule = "learned";
-  for (const TrainConfig& config : {tiny_config(), deep, flat, fixed, scheduled, TrainConfig{}}) {
+  for (const TrainConfig& config : {tiny_config(), deep, flat, fixed, TrainConfig{}}) {
     std::int64_t made = 0;
     for (const auto& parameter : make_network(config, 1)->parameters()) made += parameter.numel();
     EXPECT_EQ(parameter_count(config), made);
@@ -64,32 +61,20 @@ void move_to_fake_device(const PolicyNetwork& network) {
 // The fake device runs operators on the CPU and refuses operands on two devices, as CUDA does.
 TEST(PolicyNetwork, PassesOnADeviceAreThoseOfTheCpu) {
   comm::fake::install();
-  for (const char* head : {"device-features", "fixed"}) {
+  for (const int fixed_devices : {0, 8}) {
     TrainConfig config = tiny_config();
-    config.head = head;
-    config.fixed_devices = 8;
-    config.incumbent_features = true;
-    config.schedule = "learned";
+    config.fixed_devices = fixed_devices;
     const PolicyNetwork network = make_network(config, 1);
     NetworkCopy copy(config, torch::kCPU);
     move_to_fake_device(copy.with_weights_of(network));
     const PolicyNetwork there = copy.with_weights_of(network);
     const auto features = features_of("heterog-8gpu");
     EXPECT_ANY_THROW(PolicyNetwork(there)->forward(features));
-    const IncumbentFeatures incumbent{
-        .groups = torch::ones({features.groups.size(0), kGroupFeedback}),
-        .devices = torch::ones({8, kDeviceFeedback}),
-        .taken = torch::ones({features.groups.size(0)}, torch::kInt64)};
-    const Said here = say(network, features, incumbent), said = say(there, features, incumbent);
-    EXPECT_TRUE(said.log_probabilities.is_cpu());
-    EXPECT_TRUE(said.log_probabilities.equal(here.log_probabilities));
-    EXPECT_TRUE(said.schedule.is_cpu());
-    EXPECT_TRUE(said.schedule.equal(here.schedule));
-    const auto loss = [](const Said& of) {
-      return of.log_probabilities.pow(2).sum() + (of.schedule - 1).pow(2).sum();
-    };
-    const Gradient expected = gradient_of(loss(here), network->parameters());
-    const Gradient gradient = gradient_of(loss(said), there->parameters());
+    const torch::Tensor here = log_policy(network, features), said = log_policy(there, features);
+    EXPECT_TRUE(said.is_cpu());
+    EXPECT_TRUE(said.equal(here));
+    const Gradient expected = gradient_of(here.pow(2).sum(), network->parameters());
+    const Gradient gradient = gradient_of(said.pow(2).sum(), there->parameters());
     EXPECT_EQ(gradient.present, expected.present);
     EXPECT_TRUE(gradient.values.is_cpu());
     EXPECT_TRUE(gradient.values.equal(expected.values));
@@ -139,7 +124,6 @@ TEST(PolicyNetwork, SeedAloneDecidesTheWeights) {
 
 TEST(PolicyNetwork, FixedHeadRefusesAnotherNumberOfDevices) {
   TrainConfig config = tiny_config();
-  config.head = "fixed";
   config.fixed_devices = 8;
   PolicyNetwork network = make_network(config, 1);
   EXPECT_EQ(network->forward(features_of("heterog-8gpu")).size(1), 12);

@@ -64,18 +64,5 @@ TEST(Rollout, TensorOfActions) {
                            torch::tensor({{1, 2, 3}, {4, 5, 300}}, torch::kInt64)));
 }
 
-// As likely as the network says, each; the same wherever it says the same.
-TEST(Rollout, ALatentDrawsTheSameWhereTheNetworkSaysTheSame) {
-  const auto log_p = torch::tensor({{0.3, 0.7}, {0.9, 0.1}, {0.3, 0.7}}, torch::kFloat64).log();
-  std::array<int, 2> first{};
-  for (const Actions& actions : sample_by_latent(log_p, 20000, Rng(2))) {
-    EXPECT_EQ(actions[0], actions[2]);
-    first[0] += actions[0] == space::ActionId(0);
-    first[1] += actions[1] == space::ActionId(0);
-  }
-  EXPECT_NEAR(first[0], 6000, 200);
-  EXPECT_NEAR(first[1], 18000, 200);
-}
-
 }  // namespace
 }  // namespace heterog::policy

@@ -24,7 +24,6 @@ inline TrainConfig small_network() {
   config.txl_width = 16;
   config.txl_inner_width = 16;
   config.txl_segment = 8;
-  config.txl_memory = 8;
   config.head_width = 16;
   return config;
 }

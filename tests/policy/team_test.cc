@@ -16,6 +16,7 @@
 #include "comm/threads.h"
 #include "policy/api.h"
 #include "policy/case.h"
+#include "policy/checkpoint_io.h"
 #include "policy/learner.h"
 #include "policy/shared_work.h"
 #include "policy/small_networks.h"
@@ -135,14 +136,23 @@ TEST_F(TeamTraining, AnyNumberOfRanksGivesTheBitsOfOneProcess) {
 TEST_F(TeamTraining, EditsAreOfTheSameStrategyWhoeverDrawsThem) {
   TrainConfig config = tiny_config(6);
   config.graphs = {{"models/vgg19-tiny.json.gz", {32}}};
-  config.draws = "mixed";
-  config.baseline = "others";
-  config.imitate_plain = false;
-  train(config, {.out_dir = out("whole")});
+  const std::vector<Case> cases = load_cases(config);
+  const auto weights_of = [&](Team& team) {
+    ThreadPool one(1);
+    Learner learner(config);
+    learner.states.resize(cases.size());
+    const LearningContext context{.cases = cases,
+                                  .measure = simulated(one),
+                                  .draws = DrawnBy::kRunsAndEdits,
+                                  .entropy_floor = 0.2,
+                                  .team = team};
+    for (int step = 0; step < 6; ++step) learn_step(learner, context, 0.01);
+    return pack_learner(learner, cases);
+  };
+  const std::string whole = weights_of(alone());
   for (const int ranks : {2, 3}) {
-    const std::string folder = fmt::format("{}-ranks", ranks);
-    EXPECT_THAT(train_with(ranks, config, folder), Each(""));
-    expect_same_files("whole", folder);
+    EXPECT_THAT(run_team(ranks, [&](Team& team) { EXPECT_TRUE(weights_of(team) == whole); }),
+                Each(""));
   }
 }
 
@@ -174,51 +184,6 @@ TEST_F(TeamTraining, WeightsThatComeApartEndTheRun) {
   });
   EXPECT_THAT(errors, Each(HasSubstr("rank 1: has come to other weights than rank 0 in step 1")));
   EXPECT_FALSE(std::filesystem::exists(out("apart") + "/train.ckpt"));
-}
-
-// Further passes over a step's strategies too.
-TEST_F(TeamTraining, FurtherPassesGiveTheBitsOfOneProcess) {
-  TrainConfig config = tiny_config(3);
-  config.proximal_passes = 3;
-  train(config, {.out_dir = out("whole")});
-  EXPECT_THAT(train_with(2, config, "two"), Each(""));
-  expect_same_files("whole", "two");
-}
-
-// Each rank looks for itself at the incumbents of its positions, as the step found them.
-TEST_F(TeamTraining, IncumbentsAreTheSameWhoeverLooksAtThem) {
-  for (const int cases_per_step : {3, 6}) {  // every case of a step once, and twice
-    TrainConfig config = tiny_config(cases_per_step);
-    config.incumbent_features = true;
-    config.draws = "mixed";
-    config.proximal_passes = 2;
-    const std::string whole = fmt::format("whole-{}", cases_per_step);
-    train(config, {.out_dir = out(whole), .threads = 2});
-    for (const int ranks : {2, 3}) {
-      const std::string folder = fmt::format("{}-ranks-{}", ranks, cases_per_step);
-      EXPECT_THAT(train_with(ranks, config, folder), Each(""));
-      expect_same_files(whole, folder);
-    }
-  }
-}
-
-// Schedules travel with the actions, and further passes know what was drawn of them.
-TEST_F(TeamTraining, SchedulesThatAreLearntGiveTheBitsOfOneProcess) {
-  TrainConfig config = tiny_config(4);
-  config.schedule = "learned";
-  config.elite_count = 4;
-  config.draws = "mixed";
-  config.samples = 20;
-  config.proximal_passes = 2;
-  train(config, {.out_dir = out("whole"), .threads = 2});
-  for (const int ranks : {2, 3}) {
-    const std::string folder = fmt::format("{}-ranks", ranks);
-    EXPECT_THAT(train_with(ranks, config, folder), Each(""));
-    expect_same_files("whole", folder);
-  }
-  const std::string state =
-      tensors::read_tensors(out("whole") + "/train.ckpt").metadata["progress"];
-  EXPECT_THAT(state, HasSubstr("\"schedule\":["));  // one of the best is not as usual
 }
 
 TEST_F(TeamTraining, LessonsAreTheSameWhoeverSearchesForThem) {

@@ -14,7 +14,9 @@
 #include "gnn/problems.h"
 #include "oracle/simulated_oracle.h"
 #include "policy/api.h"
+#include "policy/case.h"
 #include "policy/checkpoint_io.h"
+#include "policy/learner.h"
 #include "policy/small_networks.h"
 #include "tensors/tensor_file_io.h"
 
@@ -90,48 +92,6 @@ TEST_F(Training, KilledAnywhereResumesToTheSameBits) {
   }
 }
 
-// Profiles of incumbents are in no checkpoint: they are made again.
-TEST_F(Training, WithIncumbentsResumesToTheSameBits) {
-  TrainConfig config = tiny_config();
-  config.incumbent_features = true;
-  config.proximal_passes = 2;
-  train(config, {.out_dir = path("whole"), .threads = 2});
-  for (std::int64_t kill_at : {2, 5, 7}) {
-    const std::string folder = path(fmt::format("killed-{}", kill_at));
-    const auto stop = [&](const TrainProgress& now) {
-      if (now.step == kill_at) throw Killed();
-    };
-    EXPECT_THROW(train(config, {.out_dir = folder, .progress = stop}), Killed);
-    train(config, {.out_dir = folder, .start = StartFrom::kCheckpoint});
-    for (const char* file : {"/train.ckpt", "/policy.ckpt", "/train.log"}) {
-      EXPECT_TRUE(read_file(path("whole") + file) == read_file(folder + file)) << kill_at << file;
-    }
-  }
-  config.incumbent_features = false;
-  train(config, {.out_dir = path("without"), .threads = 2});
-  EXPECT_NE(read_file(path("without/train.log")), read_file(path("whole/train.log")));
-}
-
-TEST_F(Training, WithSchedulesGivesTheSameBitsHoweverItRuns) {
-  TrainConfig config = tiny_config();
-  config.schedule = "learned";
-  config.elite_count = 4;
-  config.draws = "mixed";
-  config.samples = 20;
-  train(config, {.out_dir = path("whole"), .threads = 2});
-  const auto stop = [](const TrainProgress& now) {
-    if (now.step == 7) throw Killed();
-  };
-  EXPECT_THROW(train(config, {.out_dir = path("killed"), .threads = 1, .progress = stop}), Killed);
-  // One of the best is not as usual by then.
-  EXPECT_THAT(tensors::read_tensors(path("killed/train.ckpt")).metadata["progress"],
-              testing::HasSubstr("\"schedule\":["));
-  train(config, {.out_dir = path("killed"), .start = StartFrom::kCheckpoint, .threads = 1});
-  for (const char* file : {"/train.ckpt", "/policy.ckpt", "/train.log"}) {
-    EXPECT_TRUE(read_file(path("whole") + file) == read_file(path("killed") + file)) << file;
-  }
-}
-
 TrainConfig taught_config(TrainConfig config) {
   config.clusters = {};
   config.random_cases = 5;
@@ -139,7 +99,6 @@ TrainConfig taught_config(TrainConfig config) {
   config.actions = "sets";
   config.teacher_evaluations = 150;
   config.samples = 0;
-  config.elite_weight = 0;
   config.entropy_weight = config.entropy_weight_end = 0;
   return config;
 }
@@ -308,77 +267,61 @@ TEST_F(Training, FinetuningByEvaluationsIsReproducibleAndNeverLosesItsBest) {
   EXPECT_THROW(finetune(policy, on_one, {.name = "vgg"}), Error);
 }
 
-TEST_F(Training, EveryWayToDrawIsReproducible) {
-  const Policy policy = barely_begun();
-  const auto problem = test_problem("vgg19-tiny", "heterog-4gpu", 64, 2000);
-  ThreadPool one(1), two(2);
-  oracle::SimulatedOracle on_one(*problem, one), on_two(*problem, two);
-  std::set<double> means;
-  for (const std::string draws : {"groups", "runs", "edits", "mixed"}) {
-    for (const std::string baseline : {"moving", "others"}) {
-      const FinetuneOptions options{
-          .name = "vgg",
-          .budget = {.evaluations = 60},
-          .learning = {{"finetune_draws", draws}, {"baseline", baseline}}};
-      const FinetuneResult a = finetune(policy, on_one, options);
-      const FinetuneResult b = finetune(policy, on_two, options);
-      EXPECT_EQ(a.mean_step_seconds, b.mean_step_seconds) << draws << " " << baseline;
-      EXPECT_EQ(a.likely, b.likely);
-      means.insert(a.mean_step_seconds);
-    }
-  }
-  EXPECT_GE(means.size(), 4u);  // edits have a baseline of their own
-  EXPECT_THROW(finetune(policy, on_one, {.learning = {{"max_groups", "3"}}}), Error);
-}
-
-TEST_F(Training, FurtherPassesLearnMoreFromAsManyStrategies) {
+TEST_F(Training, SettingsOfLearningCanBeGivenToFinetuningAndNoOthers) {
   const Policy policy = barely_begun();
   const auto problem = test_problem("vgg19-tiny", "heterog-4gpu", 64, 2000);
   ThreadPool pool(2);
   oracle::SimulatedOracle oracle(*problem, pool);
-  std::set<std::int64_t> evaluations;
-  const auto tuned = [&](const std::string& passes, const std::string& clip) {
-    const FinetuneResult result = finetune(policy, oracle,
-                                           {.budget = {.evaluations = 300},
-                                            .learning = {{"finetune_elite_weight", "0"},
-                                                         {"proximal_passes", passes},
-                                                         {"proximal_clip", clip}}});
-    evaluations.insert(result.evaluations);
-    return result.entropy;
+  const auto tuned = [&](std::vector<std::pair<std::string, std::string>> learning) {
+    return finetune(policy, oracle,
+                    {.budget = {.evaluations = 120}, .learning = std::move(learning)});
   };
-  const double once = tuned("1", "0.2");
-  EXPECT_EQ(once, tuned("1", "0.1"));  // nothing to hold yet
-  EXPECT_LT(tuned("4", "0.2"), once);  // more sure of itself
-  EXPECT_NE(tuned("4", "0.2"), tuned("4", "0.001"));
-  EXPECT_EQ(evaluations.size(), 1u);
+  EXPECT_NE(tuned({}).entropy, tuned({{"elite_weight", "3"}}).entropy);
+  EXPECT_THROW(tuned({{"max_groups", "3"}}), Error);
 }
+
+// Learns fast from few strategies: imitation of the best leaves nothing else, but for a floor.
+struct Settled {
+  TrainConfig config;
+  std::vector<Case> cases;
+  Learner learner;
+  double entropy = 0;
+
+  Settled(TrainConfig given, double floor)
+      : config(one_case(std::move(given))), cases(load_cases(config)), learner(config) {
+    ThreadPool pool(2);
+    learner.states.resize(cases.size());
+    const LearningContext context{.cases = cases,
+                                  .measure = simulated(pool),
+                                  .draws = DrawnBy::kRunsAndEdits,
+                                  .entropy_floor = floor};
+    for (int step = 0; step < 500; ++step) entropy = learn_step(learner, context, 0).entropy;
+  }
+  static TrainConfig one_case(TrainConfig config) {
+    config.graphs = {{"models/vgg19-tiny.json.gz", {64}}};
+    config.clusters = {"configs/clusters/heterog-4gpu.json"};
+    config.cases_per_step = 1;
+    config.learning_rate = 0.03;
+    return config;
+  }
+};
 
 TEST_F(Training, ACollapsedEntropyIsNoticedAndAFloorPreventsIt) {
-  TrainConfig config = tiny_config();
-  config.steps = 1;
-  config.order = "rank";
-  const Policy policy = Policy::load(train(config, {.out_dir = path("run")}).policy_path);
+  EXPECT_GT(Settled(tiny_config(), 1).entropy, 0.2);
+  const Settled settled(tiny_config(), 0);
+  EXPECT_LT(settled.entropy, kCollapsedNats);
+  save_policy(settled.learner.network, settled.config, path("settled.ckpt"));
   const auto problem = test_problem("vgg19-tiny", "heterog-4gpu", 64, 2000);
   ThreadPool pool(2);
   oracle::SimulatedOracle oracle(*problem, pool);
-  const auto tuned = [&](const std::string& floor) {
-    return finetune(policy, oracle,
-                    {.seed = 3,  // one strategy stays the best from early on
-                     .budget = {.evaluations = 600},
-                     .learning = {{"finetune_draws", "groups"},
-                                  {"finetune_schedule", "case"},
-                                  {"finetune_learning_rate", "0.03"},
-                                  {"entropy_floor_weight", "5"},
-                                  {"finetune_entropy_floor", floor}}});
-  };
-  const FinetuneResult collapsed = tuned("0");  // imitation of one strategy leaves nothing else
+  const FinetuneOptions options{.budget = {.evaluations = 60},
+                                .learning = {{"finetune_entropy_floor", "0"}}};
+  const FinetuneResult collapsed = finetune(Policy::load(path("settled.ckpt")), oracle, options);
   EXPECT_LT(collapsed.entropy, kCollapsedNats);
   ASSERT_TRUE(collapsed.collapsed_after.has_value());
   EXPECT_GT(*collapsed.collapsed_after, 6);
-  EXPECT_LT(*collapsed.collapsed_after, 600);
-  const FinetuneResult open = tuned("0.4");
-  EXPECT_GT(open.entropy, 0.2);
-  EXPECT_FALSE(open.collapsed_after.has_value());
+  EXPECT_LT(*collapsed.collapsed_after, 60);
+  EXPECT_FALSE(finetune(barely_begun(), oracle, options).collapsed_after.has_value());
 }
 
 // 1,500 plans of annealing are 18 % shorter than plain data parallelism here.
@@ -425,7 +368,6 @@ TEST_F(Training, LearnsAOneGroupProblemFromEverySeed) {
   config.graphs = {{"models/vgg19-tiny.json.gz", {256}}};
   config.clusters = {"configs/clusters/heterog-4gpu.json"};
   config.max_groups = 1;
-  config.order = "rank";  // that of the strategies below
   config.steps = 120;
   config.cases_per_step = 1;
   config.elite_weight = 0;  // the policy gradient alone
@@ -434,9 +376,12 @@ TEST_F(Training, LearnsAOneGroupProblemFromEverySeed) {
   const space::ActionSpace actions(*problem);
   oracle::Evaluator evaluator(*problem);
   oracle::BatchEvaluator ask(evaluator);
+  const compiler::OrderPolicy order = find_order(ask);
   Nanoseconds best = std::numeric_limits<Nanoseconds>::max();
   for (const auto action : actions.ids()) {
-    best = std::min(best, evaluator.evaluate(actions.strategy(Actions{action})).step);
+    compiler::Strategy strategy = actions.strategy(Actions{action});
+    strategy.order = order;
+    best = std::min(best, evaluator.evaluate(strategy).step);
   }
   for (config.seed = 0; config.seed < 5; ++config.seed) {
     const std::string run = path("run" + std::to_string(config.seed));

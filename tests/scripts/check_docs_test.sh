@@ -36,10 +36,16 @@ expect 1 src/a.h "// As ru""le 8 says."
 expect 1 src/a.h "// See docs/""costs.md."
 expect 0 $page '[order](design.md#decision-8-order), [here](#here), https://a.b/c'$'\n''## Here'
 expect 0 src/a.h '// As src/a.h says, and not src/*_io.cc.'
+expect 0 CHANGELOG.md '- scripts/gone.sh is one file.'
 expect 1 src/a.h '// As src/b.h says.'
 expect 1 $page 'See `tests/a_test.cc`.'
 expect 0 README.md '[design](docs/design.md), [site](https://a.b/c)'
 expect 1 $page '[order](designs.md)'
 expect 1 $page '[order](design.md#decision-9)'
 expect 1 README.md '[order](design.md)'
+mkdir -p "$work/scripts"
+printf '#!/bin/sh\necho usage\necho "  table1"\n' >"$work/scripts/reproduce.sh"
+chmod +x "$work/scripts/reproduce.sh"
+expect 0 $page 'See `scripts/reproduce.sh table1 --quick` and scripts/reproduce.sh NAME.'
+expect 1 $page 'See `scripts/reproduce.sh table9`.'
 echo "check_docs_test: ok"

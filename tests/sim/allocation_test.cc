@@ -33,8 +33,7 @@ TEST(Simulator, AllocatesNothingForAPlanItHasSeen) {
     // Who overflows first is found out of line, with memory of its own.
     for (Bytes& capacity : plan.capacity) capacity = 1 << 20;
     for (compiler::OrderPolicy order :
-         {compiler::OrderPolicy::kRank, compiler::OrderPolicy::kRankReserve,
-          compiler::OrderPolicy::kFifo}) {
+         {compiler::OrderPolicy::kRank, compiler::OrderPolicy::kFifo}) {
       Simulator simulator;
       const long before_first = g_allocations;
       simulator.simulate(plan, order);

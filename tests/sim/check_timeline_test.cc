@@ -13,8 +13,7 @@ namespace {
 using compiler::OrderPolicy;
 using compiler::Plan;
 
-constexpr OrderPolicy kOrders[] = {OrderPolicy::kRank, OrderPolicy::kRankReserve,
-                                   OrderPolicy::kFifo};
+constexpr OrderPolicy kOrders[] = {OrderPolicy::kRank, OrderPolicy::kFifo};
 
 TEST(CheckTimeline, AcceptsEverySimulatedStep) {
   Rng rng(11);

@@ -19,8 +19,7 @@ using compiler::PlanBuilder;
 using compiler::SyncMethod;
 using compiler::TaskKind;
 
-constexpr OrderPolicy kOrders[] = {OrderPolicy::kRank, OrderPolicy::kRankReserve,
-                                   OrderPolicy::kFifo};
+constexpr OrderPolicy kOrders[] = {OrderPolicy::kRank, OrderPolicy::kFifo};
 
 // When a task lets go of a resource.
 Nanoseconds released(const Plan& plan, const SimResult& result, TaskId task, ResourceId resource) {

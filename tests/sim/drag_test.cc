@@ -62,7 +62,7 @@ struct Made {
 };
 
 void expect_ends(const Plan& plan, const std::vector<Nanoseconds>& ends) {
-  for (OrderPolicy order : {OrderPolicy::kRank, OrderPolicy::kRankReserve, OrderPolicy::kFifo}) {
+  for (OrderPolicy order : {OrderPolicy::kRank, OrderPolicy::kFifo}) {
     const SimResult result = simulate(plan, order);
     EXPECT_THAT(result.end.raw(), testing::ElementsAreArray(ends));
     EXPECT_EQ(result.step, *std::max_element(ends.begin(), ends.end()));

@@ -17,8 +17,7 @@ namespace {
 using compiler::OrderPolicy;
 using compiler::Plan;
 
-constexpr OrderPolicy kOrders[] = {OrderPolicy::kRank, OrderPolicy::kRankReserve,
-                                   OrderPolicy::kFifo};
+constexpr OrderPolicy kOrders[] = {OrderPolicy::kRank, OrderPolicy::kFifo};
 
 // Every peak is the simulator's, and the purposes add up to it.
 void expect_peaks(const cost::Problem& problem, const Plan& plan, OrderPolicy order) {

@@ -167,8 +167,7 @@ TEST(Bounds, AreBelowEveryOrder) {
     const Bounds found = bounds(plan);
     const Nanoseconds loads = std::max({found.chain, found.stream, found.link, found.collectives});
     one += found.one_machine > loads;
-    for (OrderPolicy order : {OrderPolicy::kRank, OrderPolicy::kRankReserve, OrderPolicy::kFifo,
-                              OrderPolicy::kPriority}) {
+    for (OrderPolicy order : {OrderPolicy::kRank, OrderPolicy::kFifo, OrderPolicy::kPriority}) {
       if (order == OrderPolicy::kPriority) shuffle_priorities(plan, rng);
       const SimResult result = simulate(plan, order);
       ASSERT_LE(found.step(), result.step) << round;

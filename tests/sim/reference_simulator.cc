@@ -131,20 +131,14 @@ SimResult reference_simulate(const compiler::Plan& plan, OrderPolicy order) {
       const Nanoseconds tb = order == OrderPolicy::kFifo ? ready_since[b.value()] : 0;
       return std::pair(ta, plan.priority[a]) < std::pair(tb, plan.priority[b]);
     });
-    std::set<ResourceId> reserved, held_back;
+    std::set<ResourceId> held_back;
     for (TaskId task : ready) {
       if (waits_for_instant(task)) held_back.insert(plan.holds[task][0].resource);
       bool startable = true;
       for (const Hold& hold : plan.holds[task]) {
-        startable = startable && is_free(hold.resource, now) && !reserved.contains(hold.resource) &&
-                    !held_back.contains(hold.resource);
+        startable = startable && is_free(hold.resource, now) && !held_back.contains(hold.resource);
       }
-      if (!startable) {
-        if (order == OrderPolicy::kRankReserve) {
-          for (const Hold& hold : plan.holds[task]) reserved.insert(hold.resource);
-        }
-        continue;
-      }
+      if (!startable) continue;
       result.start[task] = now;
       result.end[task] = now + plan.duration[task];
       result.dispatch.push_back(task);

@@ -253,7 +253,7 @@ TEST(WorstCase, BoundHoldsOnSmallPlans) {
     const auto resources = std::count(used.begin(), used.end(), 1);
     EXPECT_LE(work, resources * best) << round;
     EXPECT_LE(bounds(plan).step(), best) << round;
-    for (OrderPolicy order : {OrderPolicy::kRank, OrderPolicy::kRankReserve, OrderPolicy::kFifo}) {
+    for (OrderPolicy order : {OrderPolicy::kRank, OrderPolicy::kFifo}) {
       const Nanoseconds step = simulate(plan, order).step;
       EXPECT_LE(best, step) << round;
       EXPECT_LE(step, work) << round;

@@ -96,8 +96,7 @@ void climb_starts(Search& search) {
   }
   enlarge_buckets(search);
   vary_starts(search);
-  search.starts = halve(search.evaluator, std::move(search.starts), search.context.rng, kHalved,
-                        search.options.scorer, search.options.drawn);
+  search.starts = halve(search.evaluator, std::move(search.starts), search.context.rng, kHalved);
   vary_starts(search);
   split_starts(search);
   for (const Start& start : search.starts) {

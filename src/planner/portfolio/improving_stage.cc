@@ -61,11 +61,7 @@ void anneal_starts(Search& search, Start& best, const std::vector<Start>& starts
     const auto left = static_cast<double>(starts.size() - i);
     const SearchResult found =
         anneal(search.evaluator, starts[i].tried.strategy, search.context.rng,
-               {.evaluations = kUnbounded,
-                .until = now + (kAnnealed - now) / left,
-                .hot = kHot,
-                .scorer = search.options.scorer,
-                .drawn = search.options.drawn});
+               {.evaluations = kUnbounded, .until = now + (kAnnealed - now) / left, .hot = kHot});
     keep(search, best, found, starts[i].name, "annealing");
   }
 }
@@ -102,10 +98,7 @@ void climb_in_turns(Search& search, Start& best, std::vector<Start> turns) {
     const std::int64_t before = search.evaluator.evaluations();
     keep(search, best,
          local_search(search.evaluator, from.tried.strategy, search.context.rng,
-                      {.evaluations = kUnbounded,
-                       .patience = patience,
-                       .scorer = search.options.scorer,
-                       .drawn = search.options.drawn}),
+                      {.evaluations = kUnbounded, .patience = patience}),
          from.name, "local-search");
     stale = search.evaluator.evaluations() == before ? stale + 1 : 0;
   }
