@@ -1,10 +1,10 @@
 """Planners that place single operators beside data parallelism and `plan`: step, and whether it fits.
 
-    .venv/bin/python scripts/reproduce/placements.py
+    scripts/reproduce.sh placements
 
 Cases are those of FastT (Table 1, two and four V100), of Celeritas (Table 3) and of HeteroG's eight GPUs.
 Every planner counts at its best order, and in both forms of the backward pass. An asterisk: it does not
-fit. Ends with the placements' planning time. Needs build/release/bin/heterog (scripts/build_release.sh).
+fit. Ends with the placements' planning time.
 """
 
 import json
