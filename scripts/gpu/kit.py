@@ -24,7 +24,7 @@ ROOT = HERE.parent.parent
 ZOO = ("lenet5 resnet50 bert_large24 xlnet_large24 lstm_lm transformer6 gnmt4 mobilenet_v2 ncf "
        "tensor_holography").split()  # fmt: skip
 TINY = "tiny_causal tiny_causal_odd tiny_mask tiny_mask_odd tiny_dropout tiny_head6".split()
-TINY_HALF = "tiny_causal tiny_head6 tiny_mask_odd".split()
+TINY_HALF = "tiny_causal tiny_head6 tiny_mask_odd tiny_dropout".split()
 # What torch.cuda calls the cards that may be had, and their rows in configs/devices.json.
 CARDS = {"NVIDIA H100 80GB HBM3": "H100-SXM5-80GB", "NVIDIA H200": "H200-SXM5-141GB"}
 

@@ -17,7 +17,7 @@ rm -f "$kit"/*.whl
 HETEROG_DIST="$kit" scripts/build_wheel.sh $([[ $fake ]] || echo --cuda)
 
 tiny="tiny_causal tiny_causal_odd tiny_mask tiny_mask_odd tiny_dropout tiny_head6"
-tiny_half="tiny_causal tiny_head6 tiny_mask_odd"
+tiny_half="tiny_causal tiny_head6 tiny_mask_odd tiny_dropout"
 large="resnet50 gpt2_tf32 bert_large_no_dropout_tf32"
 large_half="gpt2 resnet50_channels_last bert_large"
 if [[ $fake ]]; then large="" large_half=""; fi

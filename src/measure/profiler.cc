@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <fstream>
+#include <functional>
+#include <memory>
 #include <utility>
 
 #include "base/check.h"
@@ -17,14 +19,19 @@
 #include "measure/distinct_ops.h"
 #include "measure/links.h"
 #include "measure/timing.h"
+#include "runtime/attention/attention.h"
+#include "runtime/kernels/draw.h"
 #include "runtime/kernels/execute.h"
 #include "runtime/kernels/operands.h"
+#include "runtime/program/draws.h"
 
 namespace heterog::measure {
 namespace {
 
-// Sets of operands that take turns: enough to be larger than the caches, within reason.
+// Sets of operands that take turns: enough to be larger than the caches, within reason. The largest
+// caches of GPUs in configs/devices.json hold 256 MiB.
 constexpr Bytes kCacheBytes = Bytes{32} << 20;
+constexpr Bytes kCacheBytesOfGpus = Bytes{256} << 20;
 constexpr std::size_t kMostSets = 16;
 
 std::string machine_name(const ProfilerOptions& options) {
@@ -46,16 +53,37 @@ Bytes bytes_of(std::span<const at::Tensor> tensors) {
   return bytes;
 }
 
+// What the runtime calls for the op, on these operands: masks of dropout are our own, and attention
+// is where a kernel for CPUs is all that PyTorch has.
+std::function<void()> call_of(const graph::ModelGraph& graph, OpId op,
+                              const std::vector<at::Tensor>& operands, std::int64_t samples,
+                              const ProfilerOptions& options, at::Device device) {
+  const runtime::ExecuteOptions execution{.device = device};
+  const runtime::Samples all{.slice = samples, .whole = samples};
+  const runtime::RandomStream stream{.seed = options.seed, .step = 1, .op = op};
+  if (runtime::is_attention(graph, op) &&
+      (device.is_cuda() || runtime::dropped_share(graph, op) > 0)) {
+    return [=, &graph] { runtime::run_attention(graph, op, operands, stream, {}); };
+  }
+  if (runtime::is_drawn_by_counter(graph, op)) {
+    const auto call = std::make_shared<runtime::OperatorCall>(graph, op, all, execution);
+    return [=, &graph] {
+      runtime::draw(graph, *call, operands, {stream, 0, samples, samples}, {}, execution);
+    };
+  }
+  const auto call = std::make_shared<runtime::PreparedOp>(graph, op, operands, all, execution);
+  return [call] { call->call(); };
+}
+
 cost::Measurement measure(const graph::ModelGraph& graph, OpId op, std::int64_t samples,
                           const ProfilerOptions& options) {
   const at::Device device = options.gpu ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
-  const runtime::ExecuteOptions execution{.device = device};
-  std::vector<runtime::PreparedOp> calls;
+  const Bytes cache = options.gpu ? kCacheBytesOfGpus : kCacheBytes;
+  std::vector<std::function<void()>> calls;
   Bytes bytes = 0;
-  while (calls.empty() || (bytes < kCacheBytes && calls.size() < kMostSets)) {
+  while (calls.empty() || (bytes < cache && calls.size() < kMostSets)) {
     const std::vector<at::Tensor> operands = runtime::random_operands(graph, op, samples, device);
-    calls.emplace_back(graph, op, operands, runtime::Samples{.slice = samples, .whole = samples},
-                       execution);
+    calls.push_back(call_of(graph, op, operands, samples, options, device));
     bytes += std::max<Bytes>(bytes_of(operands), 1);
   }
   const Robust time = time_calls(calls, device, options.repeat);
@@ -105,6 +133,8 @@ cost::Profile measure_profile(const graph::ModelGraph& graph, const ProfilerOpti
   EXPECT(std::is_sorted(options.slices.begin(), options.slices.end()) && !options.slices.empty());
   if (begun.links.empty()) begun.links.push_back(measure_loopback(options.repeat));
   at::set_num_threads(options.threads);
+  at::globalContext().setAllowTF32CuBLAS(graph.tf32().products);
+  at::globalContext().setAllowTF32CuDNN(graph.tf32().convolutions);
   const std::vector<DistinctOp> distinct = distinct_ops(graph);
   const std::size_t first = begun.operators.size();
   EXPECT(first <= distinct.size());

@@ -20,7 +20,7 @@ constexpr double kMostCalls = 1000;
 
 class Rounds {
  public:
-  Rounds(std::span<const runtime::PreparedOp> calls, at::Device device)
+  Rounds(std::span<const std::function<void()>> calls, at::Device device)
       : calls_(calls), device_(device) {}
 
   // Seconds of a call, over `count` of them.
@@ -31,7 +31,7 @@ class Rounds {
  private:
   void run(int count) {
     for (int i = 0; i < count; ++i) {
-      calls_[next_].call();
+      calls_[next_]();
       next_ = (next_ + 1) % calls_.size();
     }
   }
@@ -53,14 +53,14 @@ class Rounds {
     return 1e-3 * start.elapsedTime(end);  // milliseconds
   }
 
-  std::span<const runtime::PreparedOp> calls_;
+  std::span<const std::function<void()>> calls_;
   at::Device device_;
   std::size_t next_ = 0;
 };
 
 }  // namespace
 
-Robust time_calls(std::span<const runtime::PreparedOp> calls, at::Device device, int repeat) {
+Robust time_calls(std::span<const std::function<void()>> calls, at::Device device, int repeat) {
   EXPECT(!calls.empty() && repeat >= 1);
   Rounds rounds(calls, device);
   // The first call makes what a library keeps for the next ones; the second shows how long they

@@ -3,10 +3,10 @@
 
 #include <ATen/ATen.h>
 
+#include <functional>
 #include <span>
 
 #include "base/median.h"
-#include "runtime/kernels/execute.h"
 
 namespace heterog::measure {
 
@@ -14,6 +14,6 @@ namespace heterog::measure {
 // takes to be well above the resolution of the clock. The calls take turns, so that operands are
 // not found in a cache which a step would have filled with other tensors. By the steady clock on a
 // CPU, by events of the device's stream elsewhere.
-Robust time_calls(std::span<const runtime::PreparedOp> calls, at::Device device, int repeat);
+Robust time_calls(std::span<const std::function<void()>> calls, at::Device device, int repeat);
 
 }  // namespace heterog::measure

@@ -2,9 +2,13 @@
 #include "measure/profiler.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <ATen/record_function.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -104,8 +108,9 @@ TEST(Timing, SeesThatMoreWorkTakesLonger) {
   // The shortest of several: what else runs on the machine only lengthens them.
   const auto seconds = [&](std::int64_t samples) {
     const auto operands = runtime::random_operands(graph, OpId(0), samples, at::kCPU);
-    const std::vector<runtime::PreparedOp> calls(
-        1, runtime::PreparedOp(graph, OpId(0), operands, {.slice = samples, .whole = samples}, {}));
+    const runtime::PreparedOp op(graph, OpId(0), operands, {.slice = samples, .whole = samples},
+                                 {});
+    const std::vector<std::function<void()>> calls = {[&] { op.call(); }};
     double least = time_calls(calls, at::kCPU, 1).median;
     for (int i = 0; i < 9; ++i) least = std::min(least, time_calls(calls, at::kCPU, 1).median);
     return least;
@@ -149,6 +154,28 @@ TEST(Profiler, MeasuresEveryOpOfATinyModel) {
   for (OpId op : graph.op_ids()) {
     EXPECT_EQ(ops.contains(graph.op(op).name), !graph.op(op).alias) << graph.op(op).name;
   }
+}
+
+// Masks of dropout are the runtime's own; PyTorch's operator would take another time.
+TEST(Profiler, TimesTheOperatorsThatTheRuntimeRuns) {
+  const ModelGraph graph = graph::read_graph("tests/data/transformer_dropout.json.gz");
+  static std::set<std::string> called;
+  called.clear();
+  const auto handle =
+      at::addThreadLocalCallback(at::RecordFunctionCallback([](const at::RecordFunction& call) {
+                                   called.insert(call.name());
+                                   return std::unique_ptr<at::ObserverContext>();
+                                 }).scopes({at::RecordScope::FUNCTION}));
+  at::globalContext().setAllowTF32CuBLAS(!graph.tf32().products);
+  at::globalContext().setAllowTF32CuDNN(!graph.tf32().convolutions);
+  ProfilerOptions options = quick();
+  options.slices = {2};
+  measure_profile(graph, options, begin_profile(graph, options), {});
+  at::removeCallback(handle);
+  EXPECT_TRUE(called.contains("aten::addmm") || called.contains("aten::mm"));
+  EXPECT_FALSE(called.contains("aten::native_dropout"));
+  EXPECT_EQ(at::globalContext().allowTF32CuBLAS(), graph.tf32().products);
+  EXPECT_EQ(at::globalContext().allowTF32CuDNN(), graph.tf32().convolutions);
 }
 
 TEST(Profiler, GoesOnWhereItWasInterrupted) {
