@@ -103,7 +103,9 @@ class Kit:
             self.verify(f"{name}-tiny", "mixed", planner) for name in zoo for planner in ("ev-ar", "cp-ps")
         ] + [self.verify(self.graph(name), "mixed", "ev-ar", "--dtype float32 --tolerance 2e-3")
              for name in ("tiny_mask", "tiny_dropout")
-        ] + [self.verify("bert_large24-tiny", "shared", planner) for planner in ("ev-ps", "gpipe")])  # fmt: skip
+        ] + [self.verify("bert_large24-tiny", "shared", planner) for planner in ("ev-ps", "gpipe")
+        ] + [self.verify(self.graph("tiny_dropout"), "mixed", "ev-ar",
+                         "--processes --dtype float32 --tolerance 2e-3")])  # fmt: skip
         self.ranks_as_processes()
         self.steps.step("client", 60, self.python("measure.py", "client"))
         self.steps.step("discover", 30, f"heterog discover --out {self.results}/discovered.json")

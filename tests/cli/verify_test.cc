@@ -168,6 +168,17 @@ TEST_F(VerifyInProcesses, RefusesInputOnce) {
   EXPECT_THAT(refused.err, HasSubstr("--break"));
 }
 
+TEST_F(VerifyInProcesses, RunOnTheDevicesOfThePlan) {
+  const std::string plan = "verify --processes --steps 1 --batch 8 --planner ev-ar --devices plan";
+  const Finished proved = run(plan + kMlp + kTwo);
+  EXPECT_EQ(proved.code, 0) << proved.err;
+  EXPECT_THAT(proved.out, HasSubstr("1 steps, processes"));
+  if (std::system("nvidia-smi -L >/dev/null 2>&1") == 0) GTEST_SKIP() << "there is a GPU";
+  const Finished refused = run(plan + kMlp + kFour);
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("--devices plan: "));
+}
+
 // As torchrun starts ranks: no flag, and rank 0 alone judges.
 TEST_F(VerifyInProcesses, TakesItsPlaceFromTheEnvironment) {
   const std::string port = std::to_string(20'000 + (getpid() * 7 + 8'000) % 10'000);
