@@ -298,6 +298,22 @@ def default_dtype(p):
     torch.set_default_dtype(torch.float64)
 
 
+def one_group_more(p):
+    p.optimizer.add_param_group({"params": [p.model.frozen.weight], "lr": 0.5})
+
+
+def autocast_on(p):
+    torch.set_autocast_enabled("cpu", True)
+
+
+def deterministic(p):
+    torch.use_deterministic_algorithms(True)
+
+
+def other_precision(p):
+    torch.set_float32_matmul_precision("medium")
+
+
 # With words that the refusal has.
 REFUSED = {
     eval_mode: "model.eval() was called on",
@@ -319,6 +335,10 @@ REFUSED = {
     momentum: "momentum is 0.5",
     decay: "weight_decay is 0.1",
     default_dtype: "dtype",
+    one_group_more: "param_groups",
+    autocast_on: "autocast",
+    deterministic: "use_deterministic_algorithms",
+    other_precision: "float32_matmul_precision",
 }
 # Of these the program's optimizer does not know the new parameters, or no check can copy the model.
 NOT_EXPORTED = {unfreeze, other_head, other_parameter, other_method, other_function}

@@ -4,6 +4,7 @@
 import os
 import signal
 import sys
+from pathlib import Path
 
 import torch
 from optimizer_cases import maker
@@ -72,6 +73,14 @@ with heterog.get_runner(
     if data == "sizes apart" and rank == 1:
         given[1] = tuple(x[:6] for x in given[1])
     losses = [runner.step(batch) for batch in given]
+    if data == "look":  # rank 0 alone would ask ranks that do not listen
+        parameter = next(iter(model.parameters()))
+        try:
+            parameter.sum().item()
+        except heterog.HeterogError as error:
+            Path(f"{folder}/look{rank}").write_text(str(error))
+        runner.sync_to_model()
+        torch.save(parameter.detach().clone(), f"{folder}/looked{rank}.pt")
     runner.save(f"{folder}/at.safetensors")
     found = {
         "losses": losses,

@@ -16,6 +16,9 @@ CHANGED_AFTER = 2
 def forget_globals():
     change_cases.scale = 1.0
     torch.set_default_dtype(torch.float32)
+    torch.set_autocast_enabled("cpu", False)
+    torch.use_deterministic_algorithms(False)
+    torch.set_float32_matmul_precision("highest")
 
 
 @pytest.fixture(autouse=True)

@@ -88,6 +88,17 @@ def test_optimizers_in_processes(make, cache, tmp_path, monkeypatch, name):
         check_optimizer(found["optimizer"], runner.optimizer_state_dict(), 1e-10)
 
 
+def test_a_look_of_one_process_is_refused_until_all_have_asked(cache, tmp_path):
+    done = torchrun("ev-ar", cache, str(tmp_path), "look", "tcp")
+    assert done.returncode == 0, done.stderr
+    newest = torch.load(tmp_path / "rank0.pt", weights_only=False)["state"]
+    for rank in range(2):
+        said = (tmp_path / f"look{rank}").read_text()
+        assert "call sync_to_model() in each process before" in said and "\n" not in said
+        looked = torch.load(tmp_path / f"looked{rank}.pt", weights_only=False)
+        assert torch.equal(looked, next(iter(newest.values())).to(looked.dtype))
+
+
 def test_a_transport_that_is_not_there_is_refused(make):
     with pytest.raises(heterog.HeterogError, match="transport: \"nccl\" given; .* has tcp, gloo"):
         make("mlp", "ev-ar", devices="cpu:2", transport="nccl")
