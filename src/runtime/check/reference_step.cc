@@ -225,7 +225,15 @@ void ReferenceStep::draw(OpId op) {
 void ReferenceStep::attend(OpId op) {
   std::vector<at::Tensor> operands;
   for (TensorId id : graph_.inputs(op)) operands.push_back(values_[id]);
-  const Attention a = attention_of(graph_, op, operands);
+  Attention a = attention_of(graph_, op, operands);
+  // Half precision is that of the operands and the results; between them are sums in float32.
+  const at::ScalarType type = a.query.scalar_type();
+  const bool half = type == at::kHalf || type == at::kBFloat16;
+  if (half) {
+    for (at::Tensor* x : {&a.query, &a.key, &a.value, &a.gradient}) {
+      if (x->defined()) *x = x->to(at::kFloat);
+    }
+  }
   at::Tensor scores = at::matmul(a.query, a.key.transpose(2, 3)) * a.scale;
   const double never = -std::numeric_limits<double>::infinity();
   if (a.mask.defined()) {
@@ -240,12 +248,13 @@ void ReferenceStep::attend(OpId op) {
   const at::Tensor d = kept * (a.rate < 1 ? 1 / (1 - a.rate) : 0.0);
   std::vector<at::Tensor> results;
   if (!a.gradient.defined()) {
-    results = {at::matmul(p * d, a.value), at::logsumexp(scores, 3)};
+    results = {at::matmul(p * d, a.value).to(type), at::logsumexp(scores, 3)};
   } else {
     const at::Tensor to_p = at::matmul(a.gradient, a.value.transpose(2, 3)) * d;
     const at::Tensor to_scores = p * (to_p - (to_p * p).sum(3, /*keepdim=*/true)) * a.scale;
     results = {at::matmul(to_scores, a.key), at::matmul(to_scores.transpose(2, 3), a.query),
                at::matmul((p * d).transpose(2, 3), a.gradient)};
+    for (at::Tensor& result : results) result = result.to(type);
   }
   const auto outputs = graph_.outputs(op);
   for (std::size_t i = 0; i < outputs.size(); ++i) {

@@ -279,6 +279,7 @@ OperatorCall::OperatorCall(const graph::ModelGraph& graph, OpId op, Samples samp
   // pass: those are made as CPUs leave them, for the rest what was inferred when the graph was
   // loaded has to do (infer.h). Proofs run in other types than the graph's.
   on_cpu_ = options.device.is_cpu();
+  on_cuda_ = options.device.is_cuda();
   const bool held = options.batch_norm == BatchNorm::kTraining && options.floats == Floats::kOwn;
   for (std::size_t i = 0; (held || !on_cpu_) && i < outputs.size(); ++i) {
     if (!outputs[i].valid()) continue;
@@ -344,7 +345,7 @@ void OperatorCall::check(torch::jit::Stack& arguments) const {
 
 torch::jit::Stack OperatorCall::call_boxed(torch::jit::Stack arguments) const {
   check(arguments);
-  if (!on_cpu_) widen_saved_statistics(schema(), arguments);
+  if (on_cuda_) widen_saved_statistics(schema(), arguments);
   try {
     if (half_softmax_) {
       call_half_softmax(handle_, arguments);

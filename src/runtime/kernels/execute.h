@@ -93,6 +93,7 @@ class OperatorCall {
   std::vector<Place> places_;                 // one an operand
   std::size_t outputs_ = 0;                   // of the graph's op
   bool on_cpu_ = true;
+  bool on_cuda_ = false;  // not on another device that runs the kernels of CPUs, as tests have
   std::vector<Declared> declared_;      // what every call is held against, or made as
   std::string op_;                      // its name, for errors
   std::optional<ExecuteOptions> fits_;  // it takes lists, which are made to fit
