@@ -158,7 +158,7 @@ class Kit:
             self.speed("tiny_causal", 8, "bf16")
             profile, graph = self.results / "tiny.profile.json", self.graph("tiny_causal")
             self.steps.step("profile_in_steps", 60, f"heterog profile --graph {graph} --device CPU --in-steps "
-                            f"--slices 4,8 --repeat 3 --out {profile}")  # fmt: skip
+                            f"--slices 4,8 --repeat 3 --force --out {profile}")  # fmt: skip
         else:
             self.speed("gpt2", 8, "bf16")
             self.speed("resnet50_channels_last", 128, "bf16")
