@@ -1,13 +1,13 @@
 """What ranks do in test_auto_shares.py. Their clocks are made up: each step puts its rank's clock on
 by what a rank of that speed would take, so that nothing depends on this machine's speed."""
 
-import contextlib
 import random
 
 import numpy
 import torch
 import torch.distributed as dist
 from cpu_sync_batch_norm import synchronised
+from ranks_of_tests import refusals
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
@@ -210,15 +210,7 @@ def limited(rank: int, world: int) -> dict:
 
 
 def refused(rank: int, world: int) -> dict:
-    said = {}
-
-    @contextlib.contextmanager
-    def says(name):
-        try:
-            yield
-            said[name] = ""
-        except (RuntimeError, ValueError) as error:
-            said[name] = str(error)
+    said, says = refusals()
 
     def share(loader=None, step=None, model=None, **options):
         script = Script(rank, world)

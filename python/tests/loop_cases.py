@@ -1,7 +1,6 @@
 """Loops that people write around a loader, for test_loops.py: each trained by ranks of unequal shares
 and by one process on the whole batches."""
 
-import contextlib
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 import torch.distributed as dist
 from probe_cases import fixed_shares
+from ranks_of_tests import refusals
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn import functional as F
@@ -267,15 +267,7 @@ def trained(name: str, rank: int, world: int) -> dict:
 
 
 def refused(rank: int, world: int) -> dict:
-    said = {}
-
-    @contextlib.contextmanager
-    def says(name):
-        try:
-            yield
-            said[name] = ""
-        except (RuntimeError, ValueError) as error:
-            said[name] = str(error)
+    said, says = refusals()
 
     with says("another model"):
         models = [DistributedDataParallel(model) for model in models_of("adversarial")]

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from cpu_sync_batch_norm import synchronised
 from loop_cases import tokens
+from ranks_of_tests import refusals
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
@@ -221,15 +222,7 @@ def kept(rank: int, world: int, path: str) -> dict:
 
 
 def refused(rank: int, world: int) -> dict:
-    said = {}
-
-    @contextlib.contextmanager
-    def says(name):
-        try:
-            yield
-            said[name] = ""
-        except (RuntimeError, ValueError) as error:
-            said[name] = str(error)
+    said, says = refusals()
 
     with says("none"):
         uneven(Run(), rank, world, accumulate=0)

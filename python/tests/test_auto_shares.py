@@ -7,7 +7,7 @@ import auto_cases as cases
 import numpy
 import pytest
 import torch
-import torch.multiprocessing
+from ranks_of_tests import found_by
 from torch import nn
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
@@ -19,22 +19,7 @@ from heterog.trial_steps import samples_within
 from heterog.uneven_loader import LikeSampler
 from heterog.untouched import untouched
 
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory):
-    """What each rank found, by the number of ranks; each number is started once."""
-    kept = {}
-
-    def found(world):
-        if world not in kept:
-            folder = str(tmp_path_factory.mktemp(f"ranks{world}"))
-            torch.multiprocessing.spawn(cases.worker, (world, folder), nprocs=world)
-            kept[world] = [
-                torch.load(f"{folder}/{rank}.pt", weights_only=False) for rank in range(world)
-            ]
-        return kept[world]
-
-    return found
+shared = found_by(cases.worker)
 
 
 def all_splits(ranks: int, batch: int, least: int = 1):

@@ -2,25 +2,10 @@
 
 import pytest
 import torch
-import torch.multiprocessing
 import weighted_cases as cases
+from ranks_of_tests import found_by
 
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory):
-    """What each rank found, by the number of ranks; each number is started once."""
-    kept = {}
-
-    def found(world):
-        if world not in kept:
-            folder = str(tmp_path_factory.mktemp(f"ranks{world}"))
-            torch.multiprocessing.spawn(cases.worker, (world, folder), nprocs=world)
-            kept[world] = [
-                torch.load(f"{folder}/{rank}.pt", weights_only=False) for rank in range(world)
-            ]
-        return kept[world]
-
-    return found
+shared = found_by(cases.worker)
 
 
 def assert_equal(found: dict, expected: dict) -> None:

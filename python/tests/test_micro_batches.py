@@ -3,29 +3,14 @@
 import micro_cases as cases
 import pytest
 import torch
-import torch.multiprocessing
+from ranks_of_tests import found_by
 
 from heterog.deals import best_micro, cut, in_words
 from heterog.fair_shares import StepTime, fair_shares, slowest
 
 WORLDS = [2, 3]
 
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory):
-    """What each rank found, by the number of ranks; each number is started once."""
-    kept = {}
-
-    def found(world):
-        if world not in kept:
-            folder = str(tmp_path_factory.mktemp(f"ranks{world}"))
-            torch.multiprocessing.spawn(cases.worker, (world, folder), nprocs=world)
-            kept[world] = [
-                torch.load(f"{folder}/{rank}.pt", weights_only=False) for rank in range(world)
-            ]
-        return kept[world]
-
-    return found
+shared = found_by(cases.worker)
 
 
 @pytest.mark.parametrize("world", WORLDS)

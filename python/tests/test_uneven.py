@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
-import torch.multiprocessing
 import uneven_cases
+from ranks_of_tests import found_by
 from torch.utils.data import DataLoader
 
 import heterog
@@ -17,22 +17,7 @@ from heterog.uneven import split_by_shares
 
 ROOT = Path(__file__).resolve().parents[2]
 
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory):
-    """What each rank found, by the number of ranks; each number is started once."""
-    kept = {}
-
-    def found(world):
-        if world not in kept:
-            folder = str(tmp_path_factory.mktemp(f"ranks{world}"))
-            torch.multiprocessing.spawn(uneven_cases.worker, (world, folder), nprocs=world)
-            kept[world] = [
-                torch.load(f"{folder}/{rank}.pt", weights_only=False) for rank in range(world)
-            ]
-        return kept[world]
-
-    return found
+shared = found_by(uneven_cases.worker)
 
 
 def largest_error(found: dict, expected: dict) -> float:

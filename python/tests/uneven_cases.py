@@ -1,11 +1,11 @@
 """Training runs that test_uneven.py makes twice: by several processes with unequal shares of every
 batch, and by one process on the whole batches."""
 
-import contextlib
 from dataclasses import dataclass, field
 
 import torch
 import torch.distributed as dist
+from ranks_of_tests import refusals
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
@@ -177,15 +177,7 @@ def worker(rank: int, world: int, folder: str) -> None:
 
 def _errors(rank: int, world: int) -> dict:
     """What is said when the weights are used wrongly, on this rank."""
-    said = {}
-
-    @contextlib.contextmanager
-    def says(name):
-        try:
-            yield
-            said[name] = ""
-        except (RuntimeError, ValueError) as error:
-            said[name] = str(error)
+    said, says = refusals()
 
     model = DistributedDataParallel(smooth().double())
     others = SHARES[5 - world]

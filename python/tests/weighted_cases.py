@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import torch
 import torch.distributed as dist
 from cpu_sync_batch_norm import synchronised
+from ranks_of_tests import refusals
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
@@ -231,15 +232,7 @@ def worker(rank: int, world: int, folder: str) -> None:
 
 
 def _errors(rank: int, world: int) -> dict:
-    said = {}
-
-    @contextlib.contextmanager
-    def says(name):
-        try:
-            yield
-            said[name] = ""
-        except (RuntimeError, ValueError) as error:
-            said[name] = str(error)
+    said, says = refusals()
 
     run = Run(norm=True)
     model = DistributedDataParallel(build(run))

@@ -89,17 +89,19 @@ Nanoseconds Estimate::ready(NodeId node, DeviceId device, bool commit) {
   return latest;
 }
 
-Interval Estimate::when(NodeId node, DeviceId device, bool behind) {
+Interval Estimate::from(Nanoseconds ready, NodeId node, DeviceId device, bool behind) const {
   const Nanoseconds duration = graph_.duration(node, graph_.problem->cluster->device(device).type);
-  const Nanoseconds from = ready(node, device, false);
   const BusyTimes& busy = busy_[device.value()];
-  const Nanoseconds begin = behind ? std::max(from, busy.end()) : busy.first_gap(from, duration);
+  const Nanoseconds begin = behind ? std::max(ready, busy.end()) : busy.first_gap(ready, duration);
   return {begin, begin + duration};
 }
 
+Interval Estimate::when(NodeId node, DeviceId device, bool behind) {
+  return from(ready(node, device, false), node, device, behind);
+}
+
 void Estimate::put(NodeId node, DeviceId device, bool behind) {
-  const Interval interval = when(node, device, behind);
-  ready(node, device, true);
+  const Interval interval = from(ready(node, device, true), node, device, behind);
   left_[device.value()] -= bytes(node);
   DeviceId& of_set = device_of_set_[graph_.set_of[node]];
   if (!of_set.valid()) of_set = device;

@@ -59,6 +59,7 @@ class Estimate {
 
  private:
   Nanoseconds ready(NodeId node, DeviceId device, bool commit);
+  Interval from(Nanoseconds ready, NodeId node, DeviceId device, bool behind) const;
 
   const PlacementGraph& graph_;
   LinkUse links_;
