@@ -64,8 +64,8 @@ void print_row(const cost::Problem& problem, const std::string& name, compiler::
   Nanoseconds paper = std::numeric_limits<Nanoseconds>::max(), queued = 0;
   std::string row = fmt::format("{:24}", name);
   for (OrderPolicy order : compiler::kSearchedOrders) {
-    strategy.order = order;
-    compiler::set_order(plan, strategy);
+    compiler::set_plain_order(strategy, order);
+    compiler::set_order(plan, order);
     const Nanoseconds step = simulator.simulate(plan, order).step;
     (order == OrderPolicy::kRankQueued ? queued : paper) =
         order == OrderPolicy::kRankQueued ? step : std::min(paper, step);

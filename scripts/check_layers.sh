@@ -23,14 +23,14 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
     may["sim"] = "base graph cluster cost/problem.h compiler/plan.h compiler/slowest.h compiler/strategy.h"
     may["oracle"] = "base graph cluster cost compiler sim"
     # A planner sees the interface of an oracle, never who answers.
-    may["planner"] = "base graph cluster cost compiler/strategy.h compiler/accumulate.h space oracle/oracle.h oracle/batch_evaluator.h"
+    may["planner"] = "base graph cluster cost compiler/strategy.h compiler/micro_batches.h compiler/pass_turns.h space oracle/oracle.h oracle/batch_evaluator.h"
     may["explain"] = "base graph cluster cost compiler sim"
     may["tensors"] = "base"
     # How processes talk and meet: below all that trains.
     may["comm"] = "base cluster cost/all_reduce_algorithm.h tensors"
     may["launch"] = "base cluster comm"
     may["gnn"] = "base graph cluster cost compiler/strategy.h space"
-    may["policy"] = "base graph cluster cost compiler/strategy.h compiler/accumulate.h space oracle planner gnn tensors comm launch"
+    may["policy"] = "base graph cluster cost compiler/strategy.h compiler/micro_batches.h compiler/pass_turns.h space oracle planner gnn tensors comm launch"
     may["runtime/program"] = "base operators graph cluster cost compiler/plan.h comm/device_sets.h launch/terms.h"
     may["runtime/gpu"] = "base"
     may["runtime/kernels"] = "base operators graph cluster cost compiler/plan.h tensors runtime/program runtime/gpu"

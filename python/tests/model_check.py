@@ -238,7 +238,7 @@ def _shown(plan: dict) -> str:
 def _plan(batch: int, devices: int, decisions: list, units: list, **others) -> dict:
     return {
         "format": "heterog-plan",
-        "version": 1,
+        "version": 3,
         "planner": "drawn",
         "graph": {"name": "model", "hash": "0" * 16},
         "cluster": {"name": "local", "hash": "0" * 16},
@@ -250,8 +250,7 @@ def _plan(batch: int, devices: int, decisions: list, units: list, **others) -> d
         "sync": [],
         "decisions": decisions,
         "units": list(range(len(decisions))),
-        "unit_of_op": units,
-        "dispatch": [],
+        "unit_of_op": [[unit, 1] for unit in units],
         "number_of_devices": devices,
     } | others
 

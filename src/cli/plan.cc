@@ -20,7 +20,7 @@
 #include "cli/progress.h"
 #include "cli/stopping.h"
 #include "cli/verbs.h"
-#include "compiler/accumulate.h"
+#include "compiler/micro_batches.h"
 #include "explain/simulation.h"
 #include "oracle/best_seen.h"
 #include "oracle/simulated_oracle.h"
@@ -47,9 +47,8 @@ using StepOfOrder = std::vector<std::pair<std::string, Nanoseconds>>;
 StepOfOrder steps_of_orders(const cost::Problem& problem, compiler::Strategy strategy,
                             const compiler::CompileOptions& options) {
   StepOfOrder steps;
-  strategy.priorities.clear();
   for (compiler::OrderPolicy order : compiler::kSearchedOrders) {
-    strategy.order = order;
+    compiler::set_plain_order(strategy, order);
     const sim::Simulated simulated = simulate_strategy(problem, strategy, options);
     steps.emplace_back(compiler::order_policy_name(order), simulated.result.step);
   }

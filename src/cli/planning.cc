@@ -31,8 +31,7 @@ void write_plan_file(const PlanFile& file, const cost::Problem& problem,
                               .max_groups = file.max_groups,
                               .step_seconds = to_seconds(simulated.result.step),
                               .feasible = simulated.result.feasible(),
-                              .peak_bytes = simulated.result.peak_bytes.raw(),
-                              .dispatch = simulated.result.dispatch};
+                              .peak_bytes = simulated.result.peak_bytes.raw()};
   compiler::write_plan(file.path, record, problem);
   logger().info("{}: plan written, {} units", printable(file.path, 400), strategy.units.size());
 }

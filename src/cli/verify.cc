@@ -16,7 +16,7 @@
 #include "cli/processes.h"
 #include "cli/verbs.h"
 #include "cluster/cluster_io.h"
-#include "compiler/accumulate.h"
+#include "compiler/micro_batches.h"
 #include "compiler/rescale.h"
 #include "launch/gpus.h"
 #include "launch/rank_device.h"

@@ -1,5 +1,7 @@
-// Refuses what does not fit: units, devices, weights, servers, priorities, turns.
+// Refuses what does not fit: units, devices, weights, servers, micro-batches, priorities.
 #include "compiler/check_strategy.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -8,15 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/accumulate.h"
 #include "compiler/layout.h"
+#include "compiler/micro_batches.h"
 #include "compiler/recomputation.h"
 
 namespace heterog::compiler {
 namespace {
-
-// A task of each op for each: more than any pipeline has.
-constexpr std::size_t kMaxInstances = 1 << 16;
 
 // Each entry by itself, and that none contradicts another.
 void check_sync(const cost::Problem& problem, const Strategy& strategy, std::string_view source) {
@@ -78,11 +77,15 @@ void check_priorities(const cost::Problem& problem, const Strategy& strategy,
   VALIDATE(follows || strategy.priorities.empty(),
            "{}: priorities: {} given, but the order is {}; expected order priority, or none",
            source, strategy.priorities.size(), order_policy_name(strategy.order));
-  VALIDATE(!follows || !strategy.priorities.empty(),
-           "{}: order: priority, but no priorities are given; expected those of the ops, or order "
-           "{}",
+  const bool by_pattern = strategy.pattern != Pattern::kNone;
+  VALIDATE(!follows || by_pattern || !strategy.priorities.empty(),
+           "{}: order: priority, but no priorities are given; expected those of the ops, a pattern "
+           "of micro-batches, or order {}",
            source, kPlainOrders);
-  if (!follows) return;
+  VALIDATE(!by_pattern || strategy.priorities.empty(),
+           "{}: priorities: {} given beside pattern {}; expected one of both", source,
+           strategy.priorities.size(), pattern_name(strategy.pattern));
+  if (strategy.priorities.empty()) return;
   const graph::ModelGraph& graph = *problem.graph;
   const Layout layout = lay_out(problem, strategy);
   const Recomputation recomputation = find_recomputation(problem, strategy);
@@ -107,69 +110,27 @@ void check_priorities(const cost::Problem& problem, const Strategy& strategy,
   }
 }
 
-// Of all ops together, where each entry of their units is one.
-void check_all_instances(const cost::Problem& problem, const Strategy& strategy,
+void check_micro_batches(const cost::Problem& problem, const Strategy& strategy,
                          std::string_view source) {
-  std::int64_t all = 0;
-  for (OpId op : problem.folded->ops) {
-    const UnitDecision& unit = strategy.units[unit_of(problem, strategy, op)];
-    if (unit.instances == Instances::kPerEntry) {
-      all += static_cast<std::int64_t>(unit.replicas.size());
-    }
-  }
-  VALIDATE(all <= kMostInstances,
-           "{}: units: {} instances of ops in all, expected at most {}; give fewer micro-batches",
-           source, all, kMostInstances);
-}
-
-// Each turn names one instance of the units on its device, and no instance has two.
-void check_sequence(const cost::Problem& problem, const Strategy& strategy,
-                    std::string_view source) {
-  if (strategy.sequence.empty()) return;
-  VALIDATE(strategy.sequence.size() == problem.cluster->device_count(),
-           "{}: sequence: turns of {} devices, the cluster has {}", source,
-           strategy.sequence.size(), problem.cluster->device_count());
-  VALIDATE(strategy.order != OrderPolicy::kPriority,
-           "{}: sequence: given with order priority, expected order {}", source, kPlainOrders);
-  IdVector<UnitId, std::vector<std::uint8_t>> seen(strategy.units.size());  // [entry]
-  std::set<std::pair<UnitId, UnitId>> alike;  // ranges of units that have one list
-  for (DeviceId device : problem.cluster->device_ids()) {
-    const std::string& name = problem.cluster->device(device).name;
-    for (std::size_t i = 0; i < strategy.sequence[device].size(); ++i) {
-      const Turn& turn = strategy.sequence[device][i];
-      VALIDATE(turn.begin < turn.end && turn.end.value() <= strategy.units.size(),
-               "{}: sequence of '{}': turn {}: units {} to {}, expected a range of the {} units",
-               source, name, i, turn.begin.value(), turn.end.value(), strategy.units.size());
-      const UnitDecision& first = strategy.units[turn.begin];
-      VALIDATE(turn.entry < first.replicas.size(),
-               "{}: sequence of '{}': turn {}: entry {} of unit {}, which has {}", source, name, i,
-               turn.entry, turn.begin.value(), first.replicas.size());
-      const DeviceId of_entry = first.replicas[turn.entry].device;
-      VALIDATE(
-          of_entry == device,
-          "{}: sequence of '{}': turn {}: entry {} of unit {} is on '{}', expected one of this "
-          "device",
-          source, name, i, turn.entry, turn.begin.value(), problem.cluster->device(of_entry).name);
-      const bool is_new = alike.emplace(turn.begin, turn.end).second;
-      for (std::size_t at = turn.begin.value(); at < turn.end.value(); ++at) {
-        const UnitDecision& unit = strategy.units[UnitId(at)];
-        auto& of_unit = seen[UnitId(at)];
-        of_unit.resize(first.replicas.size());
-        VALIDATE(unit.instances == Instances::kPerEntry,
-                 "{}: sequence of '{}': turn {}: unit {} has an instance per device, expected one "
-                 "per entry",
-                 source, name, i, at);
-        VALIDATE(
-            !is_new || unit.replicas == first.replicas,
-            "{}: sequence of '{}': turn {}: units {} and {} have different devices or weights, "
-            "expected the same",
-            source, name, i, turn.begin.value(), at);
-        VALIDATE(!std::exchange(of_unit[turn.entry], 1),
-                 "{}: sequence of '{}': turn {}: entry {} of unit {} has a turn already", source,
-                 name, i, turn.entry, at);
-      }
-    }
-  }
+  VALIDATE(strategy.micro_batches >= 1 && strategy.micro_batches <= problem.batch,
+           "{}: micro_batches: {} of a batch of {}; expected 1 to {}", source,
+           strategy.micro_batches, problem.batch, problem.batch);
+  check_instances(problem, most_instances(strategy, problem.batch),
+                  fmt::format("{}: micro_batches", source));
+  const bool by_pattern = strategy.pattern != Pattern::kNone;
+  VALIDATE(!by_pattern || strategy.micro_batches > 1,
+           "{}: pattern: {} of one micro-batch; expected several, or pattern none", source,
+           pattern_name(strategy.pattern));
+  VALIDATE(by_pattern || !strategy.strict,
+           "{}: strict: true without a pattern of turns; expected a pattern, or false", source);
+  VALIDATE(!by_pattern || strategy.strict == (strategy.order != OrderPolicy::kPriority),
+           "{}: order: {} with pattern {}, {}; expected order {}", source,
+           order_policy_name(strategy.order), pattern_name(strategy.pattern),
+           strategy.strict ? "strict" : "not strict", strategy.strict ? kPlainOrders : "priority");
+  VALIDATE(strategy.pipeline_of.empty() ||
+               strategy.pipeline_of.size() == problem.cluster->device_count(),
+           "{}: pipelines: of {} devices, the cluster has {}", source, strategy.pipeline_of.size(),
+           problem.cluster->device_count());
 }
 
 }  // namespace
@@ -195,10 +156,6 @@ void check_strategy(const cost::Problem& problem, const Strategy& strategy,
     const UnitDecision& decision = strategy.units[UnitId(i)];
     VALIDATE(!decision.replicas.empty(), "{}: units[{}]: no replica, give at least one device",
              source, i);
-    VALIDATE(
-        decision.instances == Instances::kPerDevice || decision.replicas.size() <= kMaxInstances,
-        "{}: units[{}]: {} replicas, each an instance, expected at most {}", source, i,
-        decision.replicas.size(), kMaxInstances);
     for (const Replica& replica : decision.replicas) {
       VALIDATE(replica.device.value() < problem.cluster->place_count(),
                "{}: units[{}]: device {}, the cluster has {}", source, i, replica.device.value(),
@@ -212,13 +169,12 @@ void check_strategy(const cost::Problem& problem, const Strategy& strategy,
                replica.weight);
     }
   }
-  check_all_instances(problem, strategy, source);
+  check_micro_batches(problem, strategy, source);
   VALIDATE(strategy.bucket_bytes >= 0, "{}: bucket_bytes: {}, expected 0 or more", source,
            strategy.bucket_bytes);
   check_sync(problem, strategy, source);
   check_servers(problem, strategy, source);
   check_priorities(problem, strategy, source);
-  check_sequence(problem, strategy, source);
 }
 
 }  // namespace heterog::compiler

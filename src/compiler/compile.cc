@@ -16,6 +16,7 @@
 #include "compiler/emit/updates.h"
 #include "compiler/layout.h"
 #include "compiler/order.h"
+#include "compiler/pass_turns.h"
 #include "compiler/recomputation.h"
 #include "compiler/slowest.h"
 #include "compiler/turns.h"
@@ -92,14 +93,14 @@ Plan compile(const cost::Problem& problem, const Strategy& strategy, const Compi
   add_overheads(*problem.cluster, builder);
 
   Plan plan = std::move(builder).finish();
-  if (!strategy.sequence.empty()) {
-    plan = take_turns(problem, strategy, e.recomputation, std::move(plan));
+  if (strategy.strict) {
+    plan = take_turns(problem, strategy, layout, e.recomputation, std::move(plan));
   }
   plan.batch = problem.batch;
   set_memory(problem, e.where, plan);
   set_drag(*problem.cluster, plan);
   wait_for_slowest(*problem.cluster, plan);
-  set_order(plan, strategy);
+  set_order(plan, strategy.order, priorities_of(problem, strategy, layout));
 #ifdef HETEROG_CHECKS
   verify_plan(plan);
 #endif

@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "compiler/micro_batches.h"
 #include "cost/collective.h"
 #include "graph/folded.h"
 
@@ -62,12 +63,12 @@ IdVector<UnitId, UnitLayout> unit_layouts(const Strategy& strategy, std::int64_t
     if (unit.value() > 0) {
       const UnitId before(unit.value() - 1);
       if (strategy.units[unit].replicas == strategy.units[before].replicas &&
-          strategy.units[unit].instances == strategy.units[before].instances) {
+          strategy.units[unit].in_turn == strategy.units[before].in_turn) {
         units[unit] = units[before];
         continue;
       }
     }
-    std::vector<Slice> slices = slice_batch(strategy.units[unit], batch);
+    std::vector<Slice> slices = slices_of(strategy, strategy.units[unit], batch);
     const DeviceId primary = primary_device(merge_by_device(slices));
     units[unit].sliced = pool.intern(std::move(slices));
     units[unit].whole = pool.intern({{primary, 0, batch}});
@@ -196,12 +197,6 @@ void lay_out_update(const cost::Problem& problem, const IdVector<OpId, UnitId>& 
       layout.of_op[op] = whole_on(devices);
     }
   }
-}
-
-IdVector<OpId, UnitId> units_of_ops(const cost::Problem& problem, const Strategy& strategy) {
-  IdVector<OpId, UnitId> units(problem.graph->op_count());
-  for (OpId op : problem.graph->op_ids()) units[op] = unit_of(problem, strategy, op);
-  return units;
 }
 
 }  // namespace

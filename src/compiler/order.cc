@@ -285,14 +285,14 @@ void set_priorities(Plan& plan, std::span<const OpPriority> priorities) {
   sort_by_given(plan, key);
 }
 
-void set_order(Plan& plan, const Strategy& strategy) {
-  if (strategy.order == OrderPolicy::kRankQueued) {
+void set_order(Plan& plan, OrderPolicy order, std::span<const OpPriority> priorities) {
+  if (order == OrderPolicy::kRankQueued) {
     compute_ranks(plan);
     set_queued_priorities(plan);
   } else {
     set_ranks(plan);
   }
-  if (!strategy.priorities.empty()) set_priorities(plan, strategy.priorities);
+  if (!priorities.empty()) set_priorities(plan, priorities);
 }
 
 }  // namespace heterog::compiler

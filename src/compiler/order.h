@@ -38,7 +38,7 @@ void set_queued_priorities(Plan& plan);
 // pulls that are not named come last.
 void set_priorities(Plan& plan, std::span<const OpPriority> priorities);
 
-// Ranks, and the priorities of the strategy's order.
-void set_order(Plan& plan, const Strategy& strategy);
+// Ranks, and the priorities of an order; of kPriority those that are given.
+void set_order(Plan& plan, OrderPolicy order, std::span<const OpPriority> priorities = {});
 
 }  // namespace heterog::compiler

@@ -1,9 +1,10 @@
 // Plan files: the decisions by name, what they refer to, and what was predicted (docs/formats.md).
 #include "compiler/plan_io.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "base/file.h"
 #include "base/hash.h"
@@ -14,9 +15,8 @@
 namespace heterog::compiler {
 namespace {
 
-// The first had neither recomputation nor turns, and is read as one that has none.
-constexpr int kVersion = 2;
-constexpr int kOldestVersion = 1;
+// Those before had every micro-batch spelled out.
+constexpr int kVersion = 3;
 constexpr std::int64_t kMaxGroups = 1 << 20;
 
 // ---- writing ----
@@ -30,10 +30,34 @@ Json decision_json(const UnitDecision& decision, const cluster::Cluster& cluster
   }
   Json json = {
       {"devices", devices}, {"weights", weights}, {"sync", sync_method_name(decision.sync)}};
-  if (decision.instances != Instances::kPerDevice) {
-    json["instances"] = instances_name(decision.instances);
-  }
   if (decision.recompute) json["recompute"] = true;
+  if (decision.in_turn) json["in_turn"] = true;
+  return json;
+}
+
+// Ids in order, neighbours that are alike together: [id, how many], each a pair.
+Json runs_json(const std::vector<UnitId>& ids) {
+  Json runs = Json::array();
+  for (std::size_t begin = 0, end = 0; begin < ids.size(); begin = end) {
+    while (end < ids.size() && ids[end] == ids[begin]) ++end;
+    runs.push_back({ids[begin].value(), end - begin});
+  }
+  return runs;
+}
+
+// Of several micro-batches; null of one.
+Json micro_batches_json(const Strategy& strategy, const cluster::Cluster& cluster) {
+  if (strategy.micro_batches == 1) return nullptr;
+  Json json = {{"count", strategy.micro_batches},
+               {"pattern", pattern_name(strategy.pattern)},
+               {"strict", strategy.strict}};
+  if (strategy.pipeline_of.empty()) return json;
+  Json pipelines = Json::array();
+  for (DeviceId device : cluster.device_ids()) {
+    while (pipelines.size() <= strategy.pipeline_of[device]) pipelines.push_back(Json::array());
+    pipelines[strategy.pipeline_of[device]].push_back(cluster.device(device).name);
+  }
+  json["pipelines"] = pipelines;
   return json;
 }
 
@@ -55,9 +79,7 @@ void add_units(const Strategy& strategy, const cluster::Cluster& cluster, Json& 
   json["decisions"] = decisions;
   json["units"] = units;
   if (!strategy.unit_of_op.empty()) {
-    Json of_op = Json::array();
-    for (UnitId unit : strategy.unit_of_op) of_op.push_back(unit.value());
-    json["unit_of_op"] = of_op;
+    json["unit_of_op"] = runs_json(strategy.unit_of_op.raw());
   }
 }
 
@@ -148,14 +170,6 @@ OrderPolicy read_order(const JsonValue& value) {
   return *policy;
 }
 
-Instances read_instances(const JsonValue& value) {
-  const std::string text = value.as_string();
-  if (text == "per-device") return Instances::kPerDevice;
-  VALIDATE(text == "per-entry", "{}: '{}', expected per-device or per-entry", value.where(),
-           printable(text));
-  return Instances::kPerEntry;
-}
-
 UnitDecision read_decision(const JsonValue& value, const Names& names) {
   JsonObject object(value);
   UnitDecision decision;
@@ -168,13 +182,13 @@ UnitDecision read_decision(const JsonValue& value, const Names& names) {
     decision.replicas.push_back({names.device(devices[i]), weights[i].as_positive()});
   }
   decision.sync = read_method(object.required("sync"));
-  if (object.has("instances")) decision.instances = read_instances(object.required("instances"));
+  if (object.has("in_turn")) decision.in_turn = object.required("in_turn").as_bool();
   if (object.has("recompute")) decision.recompute = object.required("recompute").as_bool();
   object.finish();
   return decision;
 }
 
-void read_units(JsonObject& object, const Names& names, Strategy& strategy) {
+void read_units(JsonObject& object, const Names& names, std::size_t ops, Strategy& strategy) {
   std::vector<UnitDecision> decisions;
   for (const JsonValue& item : object.list("decisions")) {
     decisions.push_back(read_decision(item, names));
@@ -188,7 +202,13 @@ void read_units(JsonObject& object, const Names& names, Strategy& strategy) {
     const std::int64_t units = static_cast<std::int64_t>(strategy.units.size()) - 1;
     for (const JsonValue& item : object.list("unit_of_op")) {
       VALIDATE(units >= 0, "{}: there are no units", item.where());
-      strategy.unit_of_op.push_back(UnitId(static_cast<std::size_t>(item.as_int(0, units))));
+      const std::vector<JsonValue> run = item.as_list();
+      VALIDATE(run.size() == 2, "{}: {} values, expected [unit, how many ops]", item.where(),
+               run.size());
+      const UnitId unit(static_cast<std::size_t>(run[0].as_int(0, units)));
+      const auto left = static_cast<std::int64_t>(ops - strategy.unit_of_op.size());
+      VALIDATE(left > 0, "{}: the {} ops of the graph have units already", item.where(), ops);
+      for (std::int64_t i = run[1].as_int(1, left); i > 0; --i) strategy.unit_of_op.push_back(unit);
     }
     VALIDATE(!strategy.unit_of_op.empty(), "{}: unit_of_op is empty, leave it out instead",
              object.where());
@@ -271,61 +291,74 @@ Json priorities_json(const Strategy& strategy, const cost::Problem& problem) {
   return list;
 }
 
-// Of each device that takes turns: [first unit, behind the last, entry], each a triple.
-void read_sequence(JsonObject& object, const cost::Problem& problem, const Names& names,
-                   Strategy& strategy) {
-  if (!object.has("sequence")) return;
-  strategy.sequence.assign(problem.cluster->device_count(), {});
-  for (const JsonValue& item : object.list("sequence")) {
-    JsonObject entry(item);
-    const DeviceId device = names.device(entry.required("device"));
-    VALIDATE(!problem.cluster->is_host(device),
-             "{}: '{}' is a host that serves parameters, which takes no turns; expected a device",
-             item.where(), problem.cluster->device(device).name);
-    auto& turns = strategy.sequence[device];
-    VALIDATE(turns.empty(), "{}: device '{}' stands twice, expected one entry", item.where(),
-             problem.cluster->device(device).name);
-    for (const JsonValue& one : entry.list("turns")) {
-      const std::vector<JsonValue> parts = one.as_list();
-      VALIDATE(parts.size() == 3, "{}: {} values, expected [unit, unit behind, entry]", one.where(),
-               parts.size());
-      const auto number = [&](std::size_t i) {
-        return static_cast<std::size_t>(parts[i].as_int(0, 0xfffffffe));
-      };
-      turns.push_back(
-          {UnitId(number(0)), UnitId(number(1)), static_cast<std::uint32_t>(number(2))});
-    }
-    VALIDATE(!turns.empty(), "{}: no turns, leave the device out instead", item.where());
-    entry.finish();
-  }
+Pattern read_pattern(const JsonValue& value) {
+  const std::string text = value.as_string();
+  const auto pattern = find_pattern(text);
+  VALIDATE(pattern, "{}: '{}', expected none, depth-first, forward-first, 1f1b or listed",
+           value.where(), printable(text));
+  return *pattern;
 }
 
-Json sequence_json(const Strategy& strategy, const cost::Problem& problem) {
-  Json list = Json::array();
+// Every device in one of them.
+void read_pipelines(const JsonValue& list, const cost::Problem& problem, const Names& names,
+                    Strategy& strategy) {
+  constexpr std::uint32_t kNone = 0xffffffff;
+  strategy.pipeline_of.assign(problem.cluster->device_count(), kNone);
+  std::uint32_t pipeline = 0;
+  for (const JsonValue& devices : list.as_list()) {
+    for (const JsonValue& item : devices.as_list()) {
+      const DeviceId device = names.device(item);
+      VALIDATE(!problem.cluster->is_host(device),
+               "{}: '{}' is a host that serves parameters; expected a device", item.where(),
+               problem.cluster->device(device).name);
+      VALIDATE(strategy.pipeline_of[device] == kNone, "{}: device '{}' stands twice", item.where(),
+               problem.cluster->device(device).name);
+      strategy.pipeline_of[device] = pipeline;
+    }
+    ++pipeline;
+  }
   for (DeviceId device : problem.cluster->device_ids()) {
-    if (strategy.sequence[device].empty()) continue;
-    Json turns = Json::array();
-    for (const Turn& turn : strategy.sequence[device]) {
-      turns.push_back({turn.begin.value(), turn.end.value(), turn.entry});
-    }
-    list.push_back({{"device", problem.cluster->device(device).name}, {"turns", turns}});
+    VALIDATE(strategy.pipeline_of[device] != kNone, "{}: device '{}' is in none of them",
+             list.where(), problem.cluster->device(device).name);
   }
-  return list;
 }
 
-// Every task at most once; which tasks there are is known once the plan is compiled.
-void read_dispatch(JsonObject& object, PlanRecord& record) {
-  std::set<std::int64_t> seen;
-  for (const JsonValue& item : object.list("dispatch")) {
-    const std::int64_t task = item.as_int(0, 0xfffffffe);
-    VALIDATE(seen.insert(task).second, "{}: task {} stands twice", item.where(), task);
-    record.dispatch.push_back(TaskId(static_cast<std::size_t>(task)));
-  }
+void read_micro_batches(JsonObject& object, const cost::Problem& problem, const Names& names,
+                        Strategy& strategy) {
+  if (!object.has("micro_batches")) return;
+  JsonObject of(object.required("micro_batches"));
+  strategy.micro_batches = of.integer("count", 1, problem.batch);
+  strategy.pattern = read_pattern(of.required("pattern"));
+  strategy.strict = of.required("strict").as_bool();
+  if (of.has("pipelines")) read_pipelines(of.required("pipelines"), problem, names, strategy);
+  of.finish();
+}
+
+// Of an older plan, what makes it anew.
+void check_version(JsonObject& object, const Json& json) {
+  const auto text = [](const Json& in, const char* key) {
+    const bool there = in.is_object() && in.contains(key) && in[key].is_string();
+    return there ? printable(in[key].get<std::string>()) : std::string("…");
+  };
+  const auto number = [&](const char* key) -> std::int64_t {
+    const bool there = json.is_object() && json.contains(key) && json[key].is_number_integer();
+    return there ? json[key].get<std::int64_t>() : 0;
+  };
+  const bool is_older = text(json, "format") == "heterog-plan" && number("version") >= 1 &&
+                        number("version") < kVersion;
+  VALIDATE(!is_older,
+           "{}: version: expected {}, found {}; make it anew: heterog plan --graph {} --cluster {} "
+           "--batch {} --planner {} --out FILE",
+           object.where(), kVersion, number("version"),
+           json.contains("graph") ? text(json["graph"], "name") : "GRAPH",
+           json.contains("cluster") ? text(json["cluster"], "name") : "CLUSTER", number("batch"),
+           text(json, "planner"));
+  check_format(object, "heterog-plan", kVersion);
 }
 
 PlanRecord read_record(const Json& json, const std::string& source, const cost::Problem& problem) {
   JsonObject object(JsonValue(json, source));
-  check_format(object, "heterog-plan", kOldestVersion, kVersion);
+  check_version(object, json);
   const PlanHeader header = read_header(object);
   VALIDATE(header.graph_hash == problem.graph->hash(),
            "{}: graph.hash: made for graph {}, this graph is {} ({})", source,
@@ -342,13 +375,12 @@ PlanRecord read_record(const Json& json, const std::string& source, const cost::
   record.planner = object.string("planner");
   record.strategy.order = read_order(object.required("order"));
   record.strategy.bucket_bytes = object.integer("bucket_bytes", 0, std::int64_t{1} << 50);
-  read_units(object, names, record.strategy);
+  read_units(object, names, problem.graph->op_count(), record.strategy);
   check_grouping(object, source, problem, record.strategy);
   read_sync(object, names, record.strategy);
   read_priorities(object, problem, record.strategy);
-  read_sequence(object, problem, names, record.strategy);
+  read_micro_batches(object, problem, names, record.strategy);
   read_predicted(object.required("predicted"), record);
-  read_dispatch(object, record);
   object.finish();
   check_strategy(problem, record.strategy, source);
   return record;
@@ -375,13 +407,11 @@ void write_plan(const std::string& path, const PlanRecord& record, const cost::P
   if (!record.strategy.priorities.empty()) {
     json["priorities"] = priorities_json(record.strategy, problem);
   }
-  if (!record.strategy.sequence.empty()) json["sequence"] = sequence_json(record.strategy, problem);
+  const Json micro_batches = micro_batches_json(record.strategy, *problem.cluster);
+  if (!micro_batches.is_null()) json["micro_batches"] = micro_batches;
   Json decided;
   add_units(record.strategy, *problem.cluster, decided);
   for (const auto& [key, value] : decided.items()) json[key] = value;
-  Json dispatch = Json::array();
-  for (TaskId task : record.dispatch) dispatch.push_back(task.value());
-  json["dispatch"] = dispatch;
   // One field a line: long lists stay on their line, so that the decisions can be read.
   std::string text = "{\n";
   for (const auto& [key, value] : json.items()) {
@@ -394,7 +424,7 @@ void write_plan(const std::string& path, const PlanRecord& record, const cost::P
 PlanHeader read_plan_header(const std::string& path) {
   const Json json = read_json_file(path);
   JsonObject object(JsonValue(json, path));
-  check_format(object, "heterog-plan", kOldestVersion, kVersion);
+  check_version(object, json);
   return read_header(object);
 }
 

@@ -17,7 +17,6 @@ struct PlanRecord {
   double step_seconds = 0;
   bool feasible = false;
   std::vector<Bytes> peak_bytes;  // one a device
-  std::vector<TaskId> dispatch;   // tasks of the compiled plan in order of start
 };
 
 // Written with the hashes of graph and cluster and the batch; the reader refuses a plan for another

@@ -11,10 +11,6 @@ std::string_view sync_method_name(SyncMethod method) {
   return method == SyncMethod::kParameterServer ? "ps" : "all-reduce";
 }
 
-std::string_view instances_name(Instances instances) {
-  return instances == Instances::kPerEntry ? "per-entry" : "per-device";
-}
-
 std::string_view order_policy_name(OrderPolicy policy) {
   switch (policy) {
     case OrderPolicy::kRank:
@@ -35,6 +31,36 @@ std::optional<OrderPolicy> find_order_policy(std::string_view name) {
     if (name == order_policy_name(policy)) return policy;
   }
   return std::nullopt;
+}
+
+std::string_view pattern_name(Pattern pattern) {
+  switch (pattern) {
+    case Pattern::kNone:
+      return "none";
+    case Pattern::kDepthFirst:
+      return "depth-first";
+    case Pattern::kForwardFirst:
+      return "forward-first";
+    case Pattern::kOneForwardOneBackward:
+      return "1f1b";
+    case Pattern::kListed:
+      return "listed";
+  }
+  return "";
+}
+
+std::optional<Pattern> find_pattern(std::string_view name) {
+  for (Pattern pattern : {Pattern::kNone, Pattern::kDepthFirst, Pattern::kForwardFirst,
+                          Pattern::kOneForwardOneBackward, Pattern::kListed}) {
+    if (name == pattern_name(pattern)) return pattern;
+  }
+  return std::nullopt;
+}
+
+void set_plain_order(Strategy& strategy, OrderPolicy order) {
+  strategy.order = order;
+  strategy.priorities.clear();
+  if (!strategy.strict) strategy.pattern = Pattern::kNone;
 }
 
 Strategy uniform_strategy(const cost::Problem& problem, const UnitDecision& decision) {
@@ -106,8 +132,10 @@ UnitId unit_of(const cost::Problem& problem, const Strategy& strategy, OpId op) 
   return UnitId(problem.grouping.group_of[op].value());
 }
 
-std::vector<Slice> entry_slices(const UnitDecision& decision, std::int64_t batch) {
-  return slices_of_replicas(decision.replicas, batch);
+IdVector<OpId, UnitId> units_of_ops(const cost::Problem& problem, const Strategy& strategy) {
+  IdVector<OpId, UnitId> units(problem.graph->op_count());
+  for (OpId op : problem.graph->op_ids()) units[op] = unit_of(problem, strategy, op);
+  return units;
 }
 
 std::vector<Slice> merge_by_device(std::span<const Slice> slices) {
@@ -131,13 +159,6 @@ std::vector<Slice> merge_by_device(std::span<const Slice> slices) {
 
 std::vector<Slice> slice_batch(const std::vector<Replica>& replicas, std::int64_t batch) {
   std::vector<Slice> slices = merge_by_device(slices_of_replicas(replicas, batch));
-  std::erase_if(slices, [](const Slice& slice) { return slice.size() == 0; });
-  return slices;
-}
-
-std::vector<Slice> slice_batch(const UnitDecision& decision, std::int64_t batch) {
-  if (decision.instances == Instances::kPerDevice) return slice_batch(decision.replicas, batch);
-  std::vector<Slice> slices = slices_of_replicas(decision.replicas, batch);
   std::erase_if(slices, [](const Slice& slice) { return slice.size() == 0; });
   return slices;
 }

@@ -27,21 +27,15 @@ struct Replica {
   friend bool operator==(const Replica&, const Replica&) = default;
 };
 
-// What the entries of a list of replicas that name one device come to.
-enum class Instances : std::uint8_t {
-  kPerDevice,  // together they are one instance on a larger slice, at the place of the first
-  kPerEntry,   // each is an instance on a slice of its own: micro-batches
-};
-std::string_view instances_name(Instances instances);  // "per-device", "per-entry"
-
 // Decision for one unit. One replica is model parallelism; the order of replicas is the order of
 // their slices (decision 1).
 struct UnitDecision {
   std::vector<Replica> replicas;
   SyncMethod sync = SyncMethod::kAllReduce;
-  Instances instances = Instances::kPerDevice;
   // Its forward ops run again before its backward ops need what they make (decision 16).
   bool recompute = false;
+  // Each replica takes whole micro-batches in turn (PipeDream), not a part of every one.
+  bool in_turn = false;
   friend bool operator==(const UnitDecision&, const UnitDecision&) = default;
 };
 
@@ -79,29 +73,46 @@ struct OpPriority {
   friend bool operator==(const OpPriority&, const OpPriority&) = default;
 };
 
-// What a device does between two points at which it finishes with one thing before it begins the
-// next: the ops of units [begin, end), which have one and the same list of instances, on the slice
-// of one of its entries.
-struct Turn {
-  UnitId begin;
-  UnitId end;
-  std::uint32_t entry = 0;  // of the units' replicas; its device is the one whose turn it is
-  friend bool operator==(const Turn&, const Turn&) = default;
+// In which order a device takes the forward and backward passes of the micro-batches: its turns
+// (compiler/patterns.h).
+enum class Pattern : std::uint8_t {
+  kNone,                   // whatever the order policy says
+  kDepthFirst,             // forward and backward pass of one micro-batch before the next
+  kForwardFirst,           // GPipe: all forward passes, then all backward passes
+  kOneForwardOneBackward,  // PipeDream: one of each in turns, once the stages behind are busy
+  kListed,                 // SPP's PE: one micro-batch at a time over each block, round and round
 };
+// "none", "depth-first", "forward-first", "1f1b", "listed"
+std::string_view pattern_name(Pattern pattern);
+std::optional<Pattern> find_pattern(std::string_view name);
 
-// The whole answer of a planner. Empty members mean the default named beside them.
+// The whole answer of a planner: decisions alone. What follows from them (instances, priorities,
+// turns) is worked out when the strategy is compiled. Empty members mean the default named beside
+// them.
 struct Strategy {
   IdVector<OpId, UnitId> unit_of_op;     // empty: the problem's groups are the units
   IdVector<UnitId, UnitDecision> units;  // one a unit
   std::vector<ParameterSync> sync;       // empty: every parameter as its unit says
   OrderPolicy order = OrderPolicy::kRank;
-  std::vector<OpPriority> priorities;  // kPriority: of what is not named, 0; else empty
-  // Turns of each device, strictly one after the other (decision 17). What is in no turn runs when
-  // it can. Empty: no turns. Not with kPriority.
-  IdVector<DeviceId, std::vector<Turn>> sequence;
+  // kPriority: of what is not named, 0. Empty under kPriority: those of the pattern.
+  std::vector<OpPriority> priorities;
   Bytes bucket_bytes = 0;  // gradients that share one all-reduce; 0: one each
+  // The batch in so many parts, as even as can be, one behind the other (decision 14). Over all of
+  // them, every replica has the samples that it has of the whole batch.
+  std::int64_t micro_batches = 1;
+  // Of several micro-batches: whose turn it is. With kPriority a device that would wait takes the
+  // next turn that is ready; if `strict`, it waits (decision 17), and the order policy is one
+  // without priorities.
+  Pattern pattern = Pattern::kNone;
+  bool strict = false;
+  // Pipelines side by side: which of them each device belongs to. A pipeline has its part of every
+  // micro-batch in all of its stages. Empty: one pipeline.
+  IdVector<DeviceId, std::uint32_t> pipeline_of;
   friend bool operator==(const Strategy&, const Strategy&) = default;
 };
+
+// The same decisions in an order that needs no priorities.
+void set_plain_order(Strategy& strategy, OrderPolicy order);
 
 // Every unit with the same decision, on the problem's groups.
 Strategy uniform_strategy(const cost::Problem& problem, const UnitDecision& decision);
@@ -110,8 +121,9 @@ UnitDecision even_decision(const cost::Problem& problem, SyncMethod sync);
 UnitDecision proportional_decision(const cost::Problem& problem, SyncMethod sync);
 UnitDecision single_decision(DeviceId device);
 
-// The unit of an op.
+// The unit of an op; of each.
 UnitId unit_of(const cost::Problem& problem, const Strategy& strategy, OpId op);
+IdVector<OpId, UnitId> units_of_ops(const cost::Problem& problem, const Strategy& strategy);
 
 // A contiguous interval of the batch's samples on a device.
 struct Slice {
@@ -123,12 +135,9 @@ struct Slice {
 };
 
 // Slices of `batch` in the order of the replicas: sizes by largest remainder (ties: the earlier
-// replica), empty slices left out (decision 1). The first: one slice per device, at the place of
-// its first replica.
+// replica), one slice per device, at the place of its first replica; empty slices left out
+// (decision 1).
 std::vector<Slice> slice_batch(const std::vector<Replica>& replicas, std::int64_t batch);
-std::vector<Slice> slice_batch(const UnitDecision& decision, std::int64_t batch);
-// The slice of each entry of a list whose entries are instances each; empty ones are among them.
-std::vector<Slice> entry_slices(const UnitDecision& decision, std::int64_t batch);
 // One slice per device, as large as all of its slices together, at the place of the first.
 std::vector<Slice> merge_by_device(std::span<const Slice> slices);
 

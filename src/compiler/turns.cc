@@ -3,41 +3,27 @@
 
 #include <algorithm>
 #include <functional>
-#include <map>
 #include <queue>
-#include <tuple>
 #include <utility>
 #include <vector>
+
+#include "compiler/pass_turns.h"
 
 namespace heterog::compiler {
 namespace {
 
 constexpr std::uint32_t kNone = 0xffffffff;
 
-// All turns, device by device, each device's in their order.
+// All turns that there may be, device by device, each device's in their order.
 struct Turns {
-  std::vector<Turn> all;
-  std::vector<Slice> slices;          // parallel; of no samples where the entry has none
-  std::vector<std::uint32_t> device;  // parallel
-  std::vector<std::uint32_t> number;  // parallel: which of its device's
-};
-
-Turns turns_of(const cost::Problem& problem, const Strategy& strategy) {
-  Turns turns;
-  std::map<UnitId, std::vector<Slice>> slices;  // of each entry
-  for (DeviceId device : id_range<DeviceId>(strategy.sequence.size())) {
-    std::uint32_t number = 0;
-    for (const Turn& turn : strategy.sequence[device]) {
-      auto [at, is_new] = slices.try_emplace(turn.begin);
-      if (is_new) at->second = entry_slices(strategy.units[turn.begin], problem.batch);
-      turns.all.push_back(turn);
-      turns.slices.push_back(at->second[turn.entry]);
-      turns.device.push_back(device.value());
-      turns.number.push_back(number++);
-    }
+  std::int64_t of_each = 0;
+  std::size_t size = 0;
+  std::uint32_t at(DeviceId device, std::int64_t turn) const {
+    return static_cast<std::uint32_t>(device.value() * of_each + turn);
   }
-  return turns;
-}
+  DeviceId device(std::uint32_t turn) const { return DeviceId(turn / of_each); }
+  std::int64_t number(std::uint32_t turn) const { return turn % of_each; }
+};
 
 // Where memory is so short that forward passes run again, gradients are added to those of earlier
 // turns in the turn that makes them. Elsewhere this is put off until a device has nothing else to
@@ -54,7 +40,7 @@ void gather_gradients(const Strategy& strategy, const Turns& turns, const Plan& 
     for (TaskId next : plan.successors[task]) {
       const bool adds_up =
           plan.kind[next] == TaskKind::kAccumulate && plan.device[next] == plan.device[task];
-      if (adds_up && (turn[next] == kNone || turns.number[turn[next]] < turns.number[turn[task]])) {
+      if (adds_up && (turn[next] == kNone || turns.number(turn[next]) < turns.number(turn[task]))) {
         turn[next] = turn[task];
       }
     }
@@ -64,36 +50,18 @@ void gather_gradients(const Strategy& strategy, const Turns& turns, const Plan& 
 // The turn of each task, or kNone.
 IdVector<TaskId, std::uint32_t> turns_of_tasks(const cost::Problem& problem,
                                                const Strategy& strategy, const Turns& turns,
+                                               const PassTurns& passes,
                                                const Recomputation& recomputation,
                                                const Plan& plan) {
-  struct Place {
-    DeviceId device;
-    std::int64_t begin = 0;
-    std::int64_t end = 0;
-    std::uint32_t turn = 0;
-    auto key() const { return std::tuple(device, begin, end); }
-  };
-  IdVector<UnitId, std::vector<Place>> places(strategy.units.size());
-  for (std::size_t turn = 0; turn < turns.all.size(); ++turn) {
-    const Slice& slice = turns.slices[turn];
-    for (std::size_t unit = turns.all[turn].begin.value(); unit < turns.all[turn].end.value();
-         ++unit) {
-      places[UnitId(unit)].push_back(
-          {slice.device, slice.begin, slice.end, static_cast<std::uint32_t>(turn)});
-    }
-  }
-  for (auto& of_unit : places) std::ranges::sort(of_unit, {}, &Place::key);
+  const IdVector<OpId, std::uint8_t> between =
+      ops_between_turns(problem, units_of_ops(problem, strategy));
   const auto turn_of = [&](OpId op, TaskId task) {
-    const auto& of_unit = places[unit_of(problem, strategy, op)];
-    const Place wanted{plan.device[task], plan.begin[task], plan.end[task]};
-    const auto at = std::ranges::lower_bound(of_unit, wanted.key(), {}, &Place::key);
-    return at != of_unit.end() && at->key() == wanted.key() ? at->turn : kNone;
+    if (between[op] || !passes.has_turns(op)) return kNone;
+    return turns.at(plan.device[task], passes.turn(op, plan.device[task], plan.begin[task]));
   };
   IdVector<TaskId, std::uint32_t> turn(plan.task_count(), kNone);
   for (TaskId task : plan.task_ids()) {
-    if (plan.kind[task] != TaskKind::kCompute) continue;
-    const OpId op = plan.op[task];
-    if (problem.graph->op(op).phase != graph::Phase::kUpdate) turn[task] = turn_of(op, task);
+    if (plan.kind[task] == TaskKind::kCompute) turn[task] = turn_of(plan.op[task], task);
   }
   for (const Recomputation::Emitted& one : recomputation.emitted) {
     for (std::uint32_t i = 0; i < one.count; ++i) {
@@ -135,16 +103,16 @@ Nodes nodes_of(const Turns& turns, const IdVector<TaskId, std::uint32_t>& turn, 
       if (turn[next] == turn[task]) is_last[task] = is_first[next] = 0;
     }
   }
-  std::vector<std::vector<std::uint32_t>> first(turns.all.size());
+  std::vector<std::vector<std::uint32_t>> first(turns.size);
   for (TaskId task : plan.task_ids()) {
     if (turn[task] != kNone && is_first[task]) first[turn[task]].push_back(task.value());
   }
   Nodes nodes{plan.successors, IdVector<TaskId, std::uint32_t>(plan.task_count(), kNone), {}, {}};
-  std::vector<std::uint32_t> behind_turn(turns.all.size(), kNone);
+  std::vector<std::uint32_t> behind_turn(turns.size, kNone);
   std::uint32_t before = kNone;
-  for (std::uint32_t t = 0; t < turns.all.size(); ++t) {
+  for (std::uint32_t t = 0; t < turns.size; ++t) {
     if (first[t].empty()) continue;
-    if (before != kNone && turns.device[before] == turns.device[t]) {
+    if (before != kNone && turns.device(before) == turns.device(t)) {
       behind_turn[before] = static_cast<std::uint32_t>(nodes.size());
       nodes.ends.push_back(before);
       nodes.opens.push_back(std::move(first[t]));
@@ -187,7 +155,7 @@ std::vector<std::uint32_t> topological_order(const Nodes& nodes) {
 }
 
 // The earliest turn of a device of which a task could not be placed.
-void refuse_circle(const cost::Problem& problem, const Turns& turns,
+void refuse_circle(const cost::Problem& problem, const Strategy& strategy, const Turns& turns,
                    const IdVector<TaskId, std::uint32_t>& turn,
                    const std::vector<std::uint32_t>& order) {
   IdVector<TaskId, std::uint8_t> placed(turn.size(), 0);
@@ -197,14 +165,15 @@ void refuse_circle(const cost::Problem& problem, const Turns& turns,
   std::uint32_t stuck = kNone;
   for (TaskId task : id_range<TaskId>(turn.size())) {
     if (placed[task] || turn[task] == kNone) continue;
-    if (stuck == kNone || turns.number[turn[task]] < turns.number[stuck]) stuck = turn[task];
+    if (stuck == kNone || turns.number(turn[task]) < turns.number(stuck)) stuck = turn[task];
   }
   ENSURE(stuck != kNone);
   fail_input(
-      "strategy: sequence: turn {} of device '{}' (unit {}, entry {}) waits for a turn that comes "
-      "after it; expected turns in an order that the dependencies allow",
-      turns.number[stuck], problem.cluster->device(DeviceId(turns.device[stuck])).name,
-      turns.all[stuck].begin.value(), turns.all[stuck].entry);
+      "strategy: strict: turn {} of device '{}' waits for a turn that comes after it in pattern "
+      "{}; "
+      "expected turns in an order that the dependencies allow, or strict false",
+      turns.number(stuck), problem.cluster->device(turns.device(stuck)).name,
+      pattern_name(strategy.pattern));
 }
 
 template <class T>
@@ -232,18 +201,29 @@ void permute(const std::vector<std::uint32_t>& order, std::size_t tasks, Csr<Tas
 
 }  // namespace
 
-Plan take_turns(const cost::Problem& problem, const Strategy& strategy,
+Plan take_turns(const cost::Problem& problem, const Strategy& strategy, const Layout& layout,
                 const Recomputation& recomputation, Plan plan) {
-  const Turns turns = turns_of(problem, strategy);
-  const auto turn = turns_of_tasks(problem, strategy, turns, recomputation, plan);
+  const PassTurns passes(problem, strategy, layout);
+  const Turns turns{passes.bound(), plan.device_count * static_cast<std::size_t>(passes.bound())};
+  const auto turn = turns_of_tasks(problem, strategy, turns, passes, recomputation, plan);
   const Nodes nodes = nodes_of(turns, turn, plan);
   const std::vector<std::uint32_t> order = topological_order(nodes);
-  if (order.size() < nodes.size()) refuse_circle(problem, turns, turn, order);
+  if (order.size() < nodes.size()) refuse_circle(problem, strategy, turns, turn, order);
 
-  // An op of each turn, by which the task behind it is named.
-  std::vector<OpId> op_of(turns.all.size());
+  // What the task behind a turn is named by: its last op, and its samples.
+  struct Named {
+    OpId op;
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+  };
+  std::vector<Named> named(turns.size);
   for (TaskId task : plan.task_ids()) {
-    if (turn[task] != kNone) op_of[turn[task]] = plan.op[task];
+    if (turn[task] == kNone) continue;
+    Named& name = named[turn[task]];
+    name.op = plan.op[task];
+    if (plan.kind[task] != TaskKind::kCompute) continue;
+    name.begin = plan.begin[task];
+    name.end = plan.end[task];
   }
   const std::size_t tasks = nodes.tasks();
   permute(order, tasks, TaskKind::kTurn, plan.kind);
@@ -271,10 +251,10 @@ Plan take_turns(const cost::Problem& problem, const Strategy& strategy,
     }
     const std::uint32_t ended = nodes.ends[order[i] - tasks];
     const TaskId task(i);
-    plan.op[task] = op_of[ended];
-    plan.device[task] = DeviceId(turns.device[ended]);
-    plan.begin[task] = turns.slices[ended].begin;
-    plan.end[task] = turns.slices[ended].end;
+    plan.op[task] = named[ended].op;
+    plan.device[task] = turns.device(ended);
+    plan.begin[task] = named[ended].begin;
+    plan.end[task] = named[ended].end;
     holds.push({plan.compute_stream(plan.device[task]), 0});
     holds.end_row();
   }

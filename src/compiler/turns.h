@@ -1,6 +1,7 @@
 // The turns that devices take strictly one after the other, as tasks that stand between them.
 #pragma once
 
+#include "compiler/layout.h"
 #include "compiler/plan.h"
 #include "compiler/recomputation.h"
 #include "compiler/strategy.h"
@@ -8,16 +9,17 @@
 
 namespace heterog::compiler {
 
-// Strategy::sequence, as dependencies: between two turns of a device stands a task (kTurn) that
-// waits for all of the earlier one, and for which all of the later one waits. So whoever simulates,
-// checks or explains the plan knows nothing of turns. Tasks of a turn are those of the ops of its
-// units on its slice, ops that run again for them and, on devices that recompute, what adds their
-// gradients to those of earlier turns; what else gathers, adds up or moves values is in no turn.
+// Strategy::strict, as dependencies: between two turns of a device stands a task (kTurn) that waits
+// for all of the earlier one, and for which all of the later one waits. So whoever simulates,
+// checks or explains the plan knows nothing of turns. Tasks of a turn are those of ops that have
+// turns (PassTurns), ops that run again for them and, on devices that recompute, what adds their
+// gradients to those of earlier turns. In no turn is what adds up gradients of a parameter that
+// several units read, of which those of other stages come when they are whole, and what else
+// gathers, adds up or moves values.
 //
 // The tasks are numbered anew, in a topological order. Before ranks are set. Throws an input error
-// that names the first turn that could never begin, where the sequence contradicts the
-// dependencies.
-Plan take_turns(const cost::Problem& problem, const Strategy& strategy,
+// that names the first turn that could never begin, where the pattern contradicts the dependencies.
+Plan take_turns(const cost::Problem& problem, const Strategy& strategy, const Layout& layout,
                 const Recomputation& recomputation, Plan plan);
 
 }  // namespace heterog::compiler

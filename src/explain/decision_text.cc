@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "compiler/micro_batches.h"
+
 namespace heterog::explain {
 
 const compiler::UnitDecision& decision_of(const cost::Problem& problem,
@@ -13,8 +15,9 @@ const compiler::UnitDecision& decision_of(const cost::Problem& problem,
   return strategy.units[compiler::unit_of(problem, strategy, op)];
 }
 
-std::string decision_text(const cost::Problem& problem, const compiler::UnitDecision& decision) {
-  const auto instances = compiler::slice_batch(decision, problem.batch);
+std::string decision_text(const cost::Problem& problem, const compiler::Strategy& strategy,
+                          const compiler::UnitDecision& decision) {
+  const auto instances = compiler::slices_of(strategy, decision, problem.batch);
   const auto slices = compiler::merge_by_device(instances);
   std::string repeated =
       instances.size() > slices.size() ? fmt::format(", in {} instances", instances.size()) : "";

@@ -17,7 +17,8 @@ const compiler::UnitDecision& decision_of(const cost::Problem& problem,
 // "v100/gpu0", "all devices equally, ps", "all devices 13:13:8:8:…, all-reduce",
 // "v100/gpu0 + v100/gpu1 16:16, ps": by the samples that each device gets; behind that, where a
 // device has several instances, ", in 8 instances".
-std::string decision_text(const cost::Problem& problem, const compiler::UnitDecision& decision);
+std::string decision_text(const cost::Problem& problem, const compiler::Strategy& strategy,
+                          const compiler::UnitDecision& decision);
 
 // "on v100/gpu0", "ps at v100/gpu0 for 8 devices", "all-reduce over 8 devices".
 std::string home_text(const cost::Problem& problem, const compiler::ParameterHome& home);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "compiler/micro_batches.h"
 #include "explain/decision_text.h"
 
 namespace heterog::explain {
@@ -55,9 +56,9 @@ OrderedJson decisions_json(const cost::Problem& problem, const compiler::Strateg
   std::ranges::stable_sort(list, std::ranges::greater(), &Decided::operators);
   OrderedJson json = OrderedJson::array();
   for (const Decided& decided : list) {
-    const auto instances = compiler::slice_batch(*decided.decision, problem.batch);
+    const auto instances = compiler::slices_of(strategy, *decided.decision, problem.batch);
     const auto slices = compiler::merge_by_device(instances);
-    OrderedJson item = {{"text", decision_text(problem, *decided.decision)},
+    OrderedJson item = {{"text", decision_text(problem, strategy, *decided.decision)},
                         {"devices", OrderedJson::array()},
                         {"sync", nullptr},
                         {"instances", instances.size()},

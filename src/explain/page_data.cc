@@ -231,7 +231,7 @@ void add_groups(const cost::Problem& problem, const DrawnPlan& drawn, OrderedJso
       }
     }
     const std::string decision =
-        decision_text(problem, decision_of(problem, drawn.strategy, heaviest));
+        decision_text(problem, drawn.strategy, decision_of(problem, drawn.strategy, heaviest));
     json["groups"].push_back({{"name", group_name(problem, group)},
                               {"seconds", seconds},
                               {"decision", decisions.number(decision)}});

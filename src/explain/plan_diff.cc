@@ -54,9 +54,10 @@ class Diff {
       groups_seen_.insert(problem_.grouping.group_of[op]);
       const auto& by_a = decision_of(problem_, a_.strategy, op);
       const auto& by_b = decision_of(b_.problem, b_.strategy, op);
-      if (by_a == by_b) continue;
-      const std::string text_a = decision_text(problem_, by_a);
-      const std::string text_b = decision_text(problem_, by_b);
+      const bool alike = by_a == by_b && a_.strategy.micro_batches == b_.strategy.micro_batches;
+      if (alike) continue;
+      const std::string text_a = decision_text(problem_, a_.strategy, by_a);
+      const std::string text_b = decision_text(problem_, b_.strategy, by_b);
       if (text_a == text_b) continue;  // other weights that come to the same samples
       Change& change = changes[{text_a, text_b}];
       change.time_share += seconds;

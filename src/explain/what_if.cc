@@ -5,8 +5,11 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 
+#include "compiler/layout.h"
 #include "compiler/order.h"
+#include "compiler/pass_turns.h"
 #include "sim/simulator.h"
 
 namespace heterog::explain {
@@ -35,7 +38,8 @@ bool on_a_faster_device(const compiler::Plan& plan, TaskId task, const Upgrade& 
 }
 
 // What the devices compute takes 1/factor of its time, rounded up.
-void speed_up(compiler::Plan& plan, const compiler::Strategy& strategy, const Upgrade& upgrade,
+void speed_up(compiler::Plan& plan, compiler::OrderPolicy order,
+              std::span<const compiler::OpPriority> priorities, const Upgrade& upgrade,
               double factor) {
   for (TaskId task : plan.task_ids()) {
     if (!on_a_faster_device(plan, task, upgrade)) continue;
@@ -44,7 +48,7 @@ void speed_up(compiler::Plan& plan, const compiler::Strategy& strategy, const Up
       hold.duration = std::min(hold.duration, plan.duration[task]);
     }
   }
-  compiler::set_order(plan, strategy);
+  compiler::set_order(plan, order, priorities);
 }
 
 }  // namespace
@@ -83,6 +87,8 @@ std::vector<Upgrade> possible_upgrades(const cluster::Cluster& cluster) {
 std::vector<WhatIf> what_if(const cost::Problem& problem, const compiler::Strategy& strategy,
                             const std::vector<Upgrade>& upgrades, const WhatIfOptions& options) {
   const compiler::Plan plan = compiler::compile(problem, strategy, options.compile);
+  const std::vector<compiler::OpPriority> priorities =
+      compiler::priorities_of(problem, strategy, compiler::lay_out(problem, strategy));
   sim::Simulator simulator;
   std::vector<WhatIf> results;
   for (const Upgrade& upgrade : upgrades) {
@@ -95,7 +101,8 @@ std::vector<WhatIf> what_if(const cost::Problem& problem, const compiler::Strate
           cluster::with_faster_links(*problem.cluster, upgrade.links, options.factor));
       faster = compiler::compile(changed, strategy, options.compile);
     }
-    if (!upgrade.devices.empty()) speed_up(faster, strategy, upgrade, options.factor);
+    if (!upgrade.devices.empty())
+      speed_up(faster, strategy.order, priorities, upgrade, options.factor);
     results.push_back({upgrade, simulator.simulate(faster, strategy.order).step});
   }
   std::stable_sort(results.begin(), results.end(),

@@ -38,8 +38,7 @@ LoadedPlan load_plan(const std::string& path, ProblemOptions options, const std:
   loaded.known = std::move(read.known);
   loaded.record = compiler::read_plan(path, *loaded.problem);
   if (!order.empty()) {
-    loaded.record.strategy.order = parse_order(order);
-    loaded.record.strategy.priorities.clear();
+    compiler::set_plain_order(loaded.record.strategy, parse_order(order));
   }
   loaded.simulated =
       simulate_strategy(*loaded.problem, loaded.record.strategy, compile_options(options));

@@ -25,7 +25,7 @@ void add_decisions(Words& words, const compiler::Strategy& strategy) {
   for (const compiler::UnitDecision& decision : strategy.units) {
     words.push_back(decision.replicas.size() * 8 +
                     static_cast<std::uint64_t>(decision.recompute) * 4 +
-                    static_cast<std::uint64_t>(decision.instances) * 2 +
+                    static_cast<std::uint64_t>(decision.in_turn) * 2 +
                     static_cast<std::uint64_t>(decision.sync));
     for (const compiler::Replica& replica : decision.replicas) {
       words.push_back(replica.device.value());
@@ -47,15 +47,11 @@ void add_options(Words& words, const compiler::Strategy& strategy) {
     words.push_back(one.instance);
     words.push_back(static_cast<std::uint64_t>(one.priority));
   }
-  words.push_back(strategy.sequence.size());
-  for (const std::vector<compiler::Turn>& turns : strategy.sequence) {
-    words.push_back(turns.size());
-    for (const compiler::Turn& turn : turns) {
-      words.push_back(turn.begin.value());
-      words.push_back(turn.end.value());
-      words.push_back(turn.entry);
-    }
-  }
+  words.push_back(static_cast<std::uint64_t>(strategy.micro_batches));
+  words.push_back(static_cast<std::uint64_t>(strategy.pattern) * 2 +
+                  static_cast<std::uint64_t>(strategy.strict));
+  words.push_back(strategy.pipeline_of.size());
+  for (std::uint32_t pipeline : strategy.pipeline_of) words.push_back(pipeline);
   words.push_back(static_cast<std::uint64_t>(strategy.order));
   words.push_back(static_cast<std::uint64_t>(strategy.bucket_bytes));
 }

@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "compiler/compile.h"
+#include "compiler/layout.h"
 #include "compiler/order.h"
+#include "compiler/pass_turns.h"
 #include "oracle/forward_backward.h"
 #include "sim/simulator.h"
 
@@ -44,6 +46,12 @@ std::vector<compiler::OpPriority> priorities_by(const Plan& plan,
   return priorities;
 }
 
+// No other order of a pipeline comes near its turns, and where it has most to gain is from there.
+bool in_stages(const Strategy& strategy) {
+  return strategy.pattern != compiler::Pattern::kNone &&
+         strategy.pattern != compiler::Pattern::kDepthFirst;
+}
+
 }  // namespace
 
 std::optional<BetterOrder> improve_order(const cost::Problem& problem, const Strategy& strategy,
@@ -55,8 +63,9 @@ std::optional<BetterOrder> improve_order(const cost::Problem& problem, const Str
   BetterOrder best{.strategy = strategy, .measured = {}};
   bool is_better = false;
   // The timeline is the simulator's until its next call.
+  const compiler::Layout layout = compiler::lay_out(problem, strategy);
   const auto run = [&](const Strategy& in_order) -> const sim::SimResult& {
-    compiler::set_order(plan, in_order);
+    compiler::set_order(plan, in_order.order, compiler::priorities_of(problem, in_order, layout));
     return simulator.simulate_timeline(plan, in_order.order);
   };
   const auto keep_better = [&](const Strategy& in_order, const sim::SimResult& result) {
@@ -69,20 +78,20 @@ std::optional<BetterOrder> improve_order(const cost::Problem& problem, const Str
   best.measured = judge(problem, own.step, own.peak_bytes);
   std::vector<Strategy> starts;
   for (OrderPolicy order : compiler::kSearchedOrders) {
+    if (in_stages(strategy)) break;
     Strategy& start = starts.emplace_back(strategy);
-    start.order = order;
-    start.priorities.clear();
+    compiler::set_plain_order(start, order);
     keep_better(start, run(start));
   }
-  // A pipeline's own order is far better than any of these, and where it has most to gain.
   if (strategy.order == OrderPolicy::kPriority) starts.push_back(strategy);
   // Priorities and turns do not go together.
-  if (!strategy.sequence.empty()) starts.clear();
+  if (strategy.strict) starts.clear();
   for (Strategy& in_order : starts) {
     const sim::SimResult* result = &run(in_order);
     if (result->step > best.measured.evaluation.step / 8 * 9) continue;  // too far off to catch up
     Nanoseconds before = result->step;
     in_order.order = OrderPolicy::kPriority;
+    in_order.pattern = compiler::Pattern::kNone;
     for (int round = 0; round < rounds; ++round) {
       in_order.priorities = priorities_by(plan, improver.latest_starts(*result));
       result = &run(in_order);

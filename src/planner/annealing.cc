@@ -53,7 +53,8 @@ class Annealing final : public Planner {
 
 SearchResult anneal(BatchEvaluator& evaluator, const compiler::Strategy& start, Rng& rng,
                     const AnnealingOptions& options) {
-  const MoveMaker maker(evaluator.problem());
+  const cost::Problem of_units = with_units(evaluator.problem(), start);
+  const MoveMaker maker(of_units);
   KindChooser kinds;
   Incumbent incumbent{to_candidate(start), evaluator.evaluate(start)};
   SearchResult best{start, incumbent.measured.evaluation};
@@ -77,7 +78,8 @@ SearchResult anneal(BatchEvaluator& evaluator, const compiler::Strategy& start, 
     const std::int64_t size = std::min(options.round, end - evaluator.evaluations());
     for (std::int64_t i = 0; i < size; ++i) {
       drawn.push_back(kinds.draw(rng));
-      candidates.push_back(apply(incumbent.candidate, maker.propose(incumbent, drawn.back(), rng)));
+      candidates.push_back(
+          maker.moved_to(incumbent.candidate, maker.propose(incumbent, drawn.back(), rng)));
       strategies.push_back(to_strategy(candidates.back()));
     }
     const std::int64_t before = evaluator.evaluations();

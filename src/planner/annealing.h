@@ -19,8 +19,8 @@ struct AnnealingOptions {
   std::int64_t round = 4;
 };
 
-// `start` must be plain (is_plain). Gives the best that was seen, never worse than the start. The
-// result depends on the number of threads only if the budget has seconds.
+// `start` must have no priorities of its own. Gives the best that was seen, never worse than the
+// start. The result depends on the number of threads only if the budget has seconds.
 SearchResult anneal(BatchEvaluator& evaluator, const compiler::Strategy& start, Rng& rng,
                     const AnnealingOptions& options);
 

@@ -14,11 +14,8 @@ ShareId intern(Candidate& candidate, const Replicas& replicas) {
 }
 
 bool is_plain(const compiler::Strategy& strategy) {
-  const auto merges = [](const compiler::UnitDecision& unit) {
-    return unit.instances == compiler::Instances::kPerDevice;
-  };
   return strategy.unit_of_op.empty() && strategy.sync.empty() && strategy.priorities.empty() &&
-         std::all_of(strategy.units.begin(), strategy.units.end(), merges);
+         strategy.micro_batches == 1;
 }
 
 compiler::Strategy to_plain(const cost::Problem& problem, const compiler::Strategy& strategy) {
@@ -31,25 +28,42 @@ compiler::Strategy to_plain(const cost::Problem& problem, const compiler::Strate
                             ? UnitId(group.value())
                             : strategy.unit_of_op[problem.grouping.members[group][0]];
     compiler::UnitDecision decision = strategy.units[unit];
-    decision.instances = compiler::Instances::kPerDevice;
+    decision.in_turn = false;
     plain.units.push_back(std::move(decision));
   }
   return plain;
 }
 
+cost::Problem with_units(const cost::Problem& problem, const compiler::Strategy& strategy) {
+  cost::Problem made = problem;
+  if (strategy.unit_of_op.empty()) return made;
+  std::vector<std::vector<OpId>> members(strategy.units.size());
+  for (OpId op : problem.graph->op_ids()) {
+    const UnitId unit = strategy.unit_of_op[op];
+    made.grouping.group_of[op] = GroupId(unit.value());
+    members[unit.value()].push_back(op);
+  }
+  made.grouping.members = {};
+  for (const std::vector<OpId>& ops : members) made.grouping.members.push_row(ops);
+  return made;
+}
+
 Candidate to_candidate(const compiler::Strategy& strategy) {
-  EXPECT(is_plain(strategy));
-  Candidate candidate{.order = strategy.order, .bucket_bytes = strategy.bucket_bytes};
+  EXPECT(strategy.priorities.empty());
+  Candidate candidate;
   for (const compiler::UnitDecision& decision : strategy.units) {
     candidate.share_of.push_back(intern(candidate, decision.replicas));
     candidate.sync_of.push_back(decision.sync);
     candidate.recompute_of.push_back(decision.recompute);
+    candidate.in_turn_of.push_back(decision.in_turn);
   }
+  candidate.rest = strategy;
+  candidate.rest.units.clear();
   return candidate;
 }
 
 compiler::Strategy to_strategy(const Candidate& candidate) {
-  compiler::Strategy strategy;
+  compiler::Strategy strategy = candidate.rest;
   strategy.units.reserve(candidate.share_of.size());
   for (GroupId group : id_range<GroupId>(candidate.share_of.size())) {
     const Replicas& replicas = candidate.shares[candidate.share_of[group]];
@@ -57,12 +71,21 @@ compiler::Strategy to_strategy(const Candidate& candidate) {
     strategy.units.push_back(
         {.replicas = replicas,
          .sync = replicas.size() == 1 ? compiler::SyncMethod::kAllReduce : candidate.sync_of[group],
-         .recompute = candidate.recompute_of[group]});
+         .recompute = candidate.recompute_of[group],
+         .in_turn = replicas.size() > 1 && candidate.in_turn_of[group]});
   }
-  strategy.order = candidate.order;
-  strategy.bucket_bytes = candidate.bucket_bytes;
   return strategy;
 }
+
+namespace {
+
+// Strict turns go with an order without priorities, others with theirs.
+void set_strict(compiler::Strategy& rest, bool strict) {
+  rest.strict = strict;
+  rest.order = strict ? compiler::OrderPolicy::kRankQueued : compiler::OrderPolicy::kPriority;
+}
+
+}  // namespace
 
 Candidate apply(const Candidate& candidate, const Move& move) {
   Candidate next = candidate;
@@ -82,13 +105,17 @@ Candidate apply(const Candidate& candidate, const Move& move) {
   if (move.recompute) {
     for (GroupId group : move.groups) next.recompute_of[group] = *move.recompute;
   }
-  if (move.order) next.order = *move.order;
-  if (move.bucket_bytes) next.bucket_bytes = *move.bucket_bytes;
+  if (move.order) next.rest.order = *move.order;
+  if (move.bucket_bytes) next.rest.bucket_bytes = *move.bucket_bytes;
+  if (move.micro_batches) next.rest.micro_batches = *move.micro_batches;
+  if (move.pattern) next.rest.pattern = *move.pattern;
+  if (move.strict) set_strict(next.rest, *move.strict);
 
   // Entries that no group uses any more would only pile up.
-  Candidate packed{.order = next.order, .bucket_bytes = next.bucket_bytes};
+  Candidate packed{.rest = std::move(next.rest)};
   packed.sync_of = std::move(next.sync_of);
   packed.recompute_of = std::move(next.recompute_of);
+  packed.in_turn_of = std::move(next.in_turn_of);
   for (ShareId share : next.share_of) packed.share_of.push_back(intern(packed, next.shares[share]));
   return packed;
 }

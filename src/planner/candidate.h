@@ -1,4 +1,4 @@
-// A strategy as search sees it: who shares the work of each group, and how its gradients travel.
+// A strategy as search sees it: its units, with placements that equal ones share, and the rest.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,16 @@ namespace heterog::planner {
 using Replicas = std::vector<compiler::Replica>;
 using ShareId = Id<struct ShareTag>;  // an entry of Candidate::shares
 
-// Groups with equal replicas refer to one entry, so that a change of that entry's weights moves
-// them all and their slices stay aligned.
+// Groups are the strategy's units: those of the problem, or of with_units(). Groups with equal
+// replicas refer to one entry, so that a change of that entry's weights moves them all and their
+// slices stay aligned.
 struct Candidate {
   IdVector<ShareId, Replicas> shares;  // distinct
   IdVector<GroupId, ShareId> share_of;
   IdVector<GroupId, compiler::SyncMethod> sync_of;
   IdVector<GroupId, bool> recompute_of;
-  compiler::OrderPolicy order = compiler::OrderPolicy::kRank;
-  Bytes bucket_bytes = 0;
+  IdVector<GroupId, bool> in_turn_of;
+  compiler::Strategy rest;  // all that is no unit's: order, buckets, micro-batches; no units
 };
 
 // What a search moves from.
@@ -34,12 +35,16 @@ struct Incumbent {
 // The entry with these replicas, added if there is none.
 ShareId intern(Candidate& candidate, const Replicas& replicas);
 
-// On the problem's groups, one instance per device, without the optional parts (sync of single
+// The problem with a strategy's units in place of its groups, for who changes them.
+cost::Problem with_units(const cost::Problem& problem, const compiler::Strategy& strategy);
+
+// On the problem's groups, the batch as a whole, without the optional parts (sync of single
 // parameters, priorities).
 bool is_plain(const compiler::Strategy& strategy);
 // The nearest plain strategy: every group as its first op has it, and queued ranks in place of
 // priorities; the same strategy if the units are unions of groups and nothing optional is used.
 compiler::Strategy to_plain(const cost::Problem& problem, const compiler::Strategy& strategy);
+// The strategy has no priorities of its own: they would not be those of what it is changed to.
 Candidate to_candidate(const compiler::Strategy& strategy);
 compiler::Strategy to_strategy(const Candidate& candidate);
 
@@ -54,6 +59,9 @@ struct Move {
   std::vector<std::pair<Replicas, Replicas>> reweigh;
   std::optional<compiler::OrderPolicy> order;
   std::optional<Bytes> bucket_bytes;
+  std::optional<std::int64_t> micro_batches;
+  std::optional<compiler::Pattern> pattern;
+  std::optional<bool> strict;  // of a pattern; priorities follow it if not
 };
 Candidate apply(const Candidate& candidate, const Move& move);
 

@@ -13,6 +13,7 @@
 namespace heterog::planner {
 namespace {
 
+using compiler::Pattern;
 using compiler::Strategy;
 using space::ActionId;
 
@@ -131,7 +132,7 @@ class Placements {
   Load load(std::size_t unit, const compiler::UnitDecision& decision) const {
     const cost::Problem& problem = best_.problem();
     Load made{std::vector<Nanoseconds>(problem.cluster->device_count(), 0)};
-    const auto slices = compiler::slice_batch(decision, problem.batch);
+    const auto slices = compiler::slice_batch(decision.replicas, problem.batch);
     for (OpId op : problem.folded->ops) {
       if (chain_.layer_of[op] != unit || !problem.splits->sliceable[op] ||
           problem.graph->op(op).phase == graph::Phase::kUpdate) {
@@ -229,12 +230,12 @@ void try_all_pipelines(Best& best, std::size_t layers) {
             for (std::size_t s = 0; s < count; ++s) {
               pipelines[0].push_back({s == 0 ? 0 : at[s - 1], at[s], of_stage[s]});
             }
-            for (Schedule schedule :
-                 {Schedule::kForwardFirst, Schedule::kOneForwardOneBackward, Schedule::kListed}) {
-              for (Keeping keeping : {Keeping::kAsPriorities, Keeping::kStrictly}) {
-                if (best.stops() || (keeping == Keeping::kStrictly && !strict)) continue;
+            for (Pattern pattern :
+                 {Pattern::kForwardFirst, Pattern::kOneForwardOneBackward, Pattern::kListed}) {
+              for (bool waits : {false, true}) {
+                if (best.stops() || (waits && !strict)) continue;
                 best.ask(stage_strategy(problem, chain, costs, pipelines,
-                                        {micro_batches, schedule, keeping, false}));
+                                        {micro_batches, pattern, waits, false}));
               }
             }
           });

@@ -17,6 +17,9 @@ struct LocalSearchOptions {
   // Moves that are evaluated at a time: few enough that little is wasted when the first one helps,
   // enough to keep several threads busy. Another number is another search.
   std::int64_t round = 8;
+  // Strategies are compared by what they come to after so many rounds in which their order is
+  // improved (oracle::Oracle::improve_order), where that may be shorter than the best.
+  int order_rounds = 0;
 };
 
 struct SearchResult {
@@ -24,7 +27,7 @@ struct SearchResult {
   Evaluation evaluation;
 };
 
-// `start` must be plain (is_plain). The result does not depend on the number of threads.
+// `start` must have no priorities of its own. The result does not depend on the number of threads.
 SearchResult local_search(BatchEvaluator& evaluator, const compiler::Strategy& start, Rng& rng,
                           const LocalSearchOptions& options);
 

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <optional>
 
+#include "compiler/pass_turns.h"
 #include "planner/draw.h"
 #include "planner/rebalance.h"
 #include "space/device_sets.h"
@@ -217,6 +218,37 @@ Move MoveMaker::recompute(const Incumbent& from, Rng& rng) const {
   return move;
 }
 
+Candidate MoveMaker::moved_to(const Candidate& candidate, const Move& move) const {
+  Candidate next = apply(candidate, move);
+  if (next.rest.strict && !compiler::stages_in_line(problem_, to_strategy(next))) {
+    next = apply(next, {.strict = false});
+  }
+  return next;
+}
+
+// Of several micro-batches: how many, or in which turns.
+Move MoveMaker::turns(const Candidate& candidate, Rng& rng) const {
+  const compiler::Strategy& now = candidate.rest;
+  const std::int64_t count = now.micro_batches;
+  switch (rng.below(4)) {
+    case 0: {
+      constexpr std::array kPatterns = {compiler::Pattern::kForwardFirst,
+                                        compiler::Pattern::kOneForwardOneBackward,
+                                        compiler::Pattern::kListed, compiler::Pattern::kDepthFirst};
+      return {.pattern = kPatterns[rng.below(kPatterns.size())], .strict = now.strict};
+    }
+    case 1:
+      if (now.pattern != compiler::Pattern::kNone) return {.strict = !now.strict};
+      return {.pattern = compiler::Pattern::kOneForwardOneBackward, .strict = false};
+    default: {
+      const std::array others = {count / 2, count * 3 / 4, count - 1,
+                                 count + 1, count * 4 / 3, count * 2};
+      const std::int64_t drawn = others[rng.below(others.size())];
+      return {.micro_batches = std::clamp<std::int64_t>(drawn, 2, problem_.batch)};
+    }
+  }
+}
+
 Move MoveMaker::propose(const Incumbent& from, MoveKind kind, Rng& rng) const {
   const Candidate& candidate = from.candidate;
   switch (kind) {
@@ -253,8 +285,12 @@ Move MoveMaker::propose(const Incumbent& from, MoveKind kind, Rng& rng) const {
     case MoveKind::kRecompute:
       return recompute(from, rng);
     case MoveKind::kSchedule: {
+      if (candidate.rest.micro_batches > 1 && rng.below(3) != 0) return turns(candidate, rng);
       constexpr std::array<Bytes, 5> kBuckets = {0, 1 << 22, 1 << 24, 1 << 26, 1 << 28};
       if (rng.below(3) != 0) return {.bucket_bytes = kBuckets[rng.below(kBuckets.size())]};
+      if (candidate.rest.pattern != compiler::Pattern::kNone && !candidate.rest.strict) {
+        return turns(candidate, rng);
+      }
       return {.order = compiler::kSearchedOrders[rng.below(compiler::kSearchedOrders.size())]};
     }
   }

@@ -22,7 +22,7 @@ enum class MoveKind : std::uint8_t {
   kBalance,    // samples from a device that computes for long to one that does not
   kReplace,    // one set of replicas for another, wherever it is used
   kRecompute,  // whether forward passes run again for backward passes, where memory is short
-  kSchedule,   // order policy or size of gradient buckets
+  kSchedule,   // order policy, size of gradient buckets, micro-batches and whose turn it is
 };
 inline constexpr int kMoveKindCount = 11;
 
@@ -41,6 +41,8 @@ class MoveMaker {
   explicit MoveMaker(const cost::Problem& problem);
   // A move that may help. Draws from `rng` only.
   Move propose(const Incumbent& from, MoveKind kind, Rng& rng) const;
+  // The candidate after a move. Turns are strict only where dependencies allow it.
+  Candidate moved_to(const Candidate& candidate, const Move& move) const;
 
  private:
   Replicas draw_replicas(const Candidate& candidate, Rng& rng) const;
@@ -52,6 +54,7 @@ class MoveMaker {
   Move toggle_sync(const Candidate& candidate, Rng& rng) const;
   Move reweigh(const Incumbent& from, Rng& rng) const;
   Move recompute(const Incumbent& from, Rng& rng) const;
+  Move turns(const Candidate& candidate, Rng& rng) const;
 
   const cost::Problem& problem_;
   std::size_t count_;

@@ -64,8 +64,7 @@ std::vector<compiler::Strategy> in_other_schedules(const compiler::Strategy& str
       if (order == strategy.order && bucket == strategy.bucket_bytes) continue;
       if (bucket > 0 && !reduces) continue;
       variants.push_back(strategy);
-      variants.back().order = order;
-      variants.back().priorities.clear();
+      compiler::set_plain_order(variants.back(), order);
       variants.back().bucket_bytes = bucket;
     }
   }

@@ -10,6 +10,7 @@
 #include "compiler/check/check_bytes.h"
 #include "compiler/check_strategy.h"
 #include "compiler/compile.h"
+#include "compiler/micro_batches.h"
 #include "compiler/problems.h"
 #include "compiler/random_instances.h"
 #include "graph/folded.h"
@@ -28,10 +29,17 @@ using sim::NamedOps;
 
 DeviceId d(std::size_t i) { return DeviceId(i); }
 
-UnitDecision each(const std::vector<std::size_t>& devices, SyncMethod sync) {
-  UnitDecision decision{.replicas = {}, .sync = sync, .instances = Instances::kPerEntry};
-  for (std::size_t device : devices) decision.replicas.push_back({d(device), 1});
-  return decision;
+// So many instances of every op on devices 0, 1, …, a micro-batch each, one sample or more.
+Strategy each(const cost::Problem& problem, const std::vector<double>& instances, SyncMethod sync) {
+  UnitDecision decision{.replicas = {}, .sync = sync, .in_turn = true};
+  Strategy strategy;
+  strategy.micro_batches = 0;
+  for (std::size_t i = 0; i < instances.size(); ++i) {
+    decision.replicas.push_back({d(i), instances[i]});
+    strategy.micro_batches += static_cast<std::int64_t>(instances[i]);
+  }
+  strategy.units.assign(problem.grouping.count(), decision);
+  return strategy;
 }
 
 std::size_t count(const Plan& plan, TaskKind kind) {
@@ -47,13 +55,12 @@ std::size_t instances(const Plan& plan, OpId op) {
 }
 
 TEST(Instances, OfOneDeviceHaveSlicesOfTheirOwn) {
-  const UnitDecision decision = each({0, 1, 0}, SyncMethod::kAllReduce);
-  EXPECT_THAT(slice_batch(decision, 8),
-              testing::ElementsAre(Slice{d(0), 0, 3}, Slice{d(1), 3, 6}, Slice{d(0), 6, 8}));
-  EXPECT_THAT(merge_by_device(slice_batch(decision, 8)),
-              testing::ElementsAre(Slice{d(0), 0, 5}, Slice{d(1), 5, 8}));
-  // No instance without a sample.
-  EXPECT_THAT(slice_batch(decision, 1), testing::ElementsAre(Slice{d(0), 0, 1}));
+  const auto problem = toy_problem(support::tiny_mlp_graph(), 2, 9);
+  const Strategy strategy = each(*problem, {2, 1}, SyncMethod::kAllReduce);
+  const std::vector<Slice> slices = slices_of(strategy, strategy.units[UnitId(0)], 9);
+  EXPECT_THAT(slices,
+              testing::ElementsAre(Slice{d(0), 0, 3}, Slice{d(0), 3, 6}, Slice{d(1), 6, 9}));
+  EXPECT_THAT(merge_by_device(slices), testing::ElementsAre(Slice{d(0), 0, 6}, Slice{d(1), 6, 9}));
 }
 
 // w has 400 B. Three instances on device 0 and two on device 1: 3 − 1 and 2 − 1 additions, and then
@@ -63,7 +70,7 @@ TEST(Instances, AddTheirGradientsUpBeforeAnythingTravels) {
     Backward model = backward_graph(1, 10);
     Known known(std::move(model.graph), known_cluster({{}, {}}),
                 NamedOps("aten.sigmoid_backward.default", 100), 10);
-    const Strategy strategy = uniform_strategy(known.problem(), each({0, 1, 0, 1, 0}, sync));
+    const Strategy strategy = each(known.problem(), {3, 2}, sync);
     known.run(strategy);
     const Plan& plan = known.plan();
     EXPECT_EQ(count(plan, TaskKind::kAccumulate), 3u);
@@ -88,7 +95,7 @@ TEST(Instances, OfAPipelinesOnlyStageStayWhereTheyAre) {
   Backward model = backward_graph(1, 10);
   Known known(std::move(model.graph), known_cluster({{}}),
               NamedOps("aten.sigmoid_backward.default", 100), 8);
-  known.run(uniform_strategy(known.problem(), each({0, 0, 0, 0}, SyncMethod::kAllReduce)));
+  known.run(each(known.problem(), {4}, SyncMethod::kAllReduce));
   const Plan& plan = known.plan();
   std::vector<TaskId> additions;
   for (TaskId task : plan.task_ids()) {
@@ -103,24 +110,11 @@ TEST(Instances, OfAPipelinesOnlyStageStayWhereTheyAre) {
   }
 }
 
-// Entries of one device each are the same plan, whether or not they would be merged.
-TEST(Instances, OnDevicesOfTheirOwnAreThePlanOfToday) {
-  const auto problem = model_problem("resnet50-tiny", 3, 12);
-  Strategy merged = uniform_strategy(*problem, even_decision(*problem, SyncMethod::kAllReduce));
-  Strategy apart = merged;
-  for (UnitDecision& unit : apart.units) unit.instances = Instances::kPerEntry;
-  const Plan a = compile(*problem, merged), b = compile(*problem, apart);
-  EXPECT_TRUE(a.kind == b.kind && a.op == b.op && a.device == b.device && a.begin == b.begin);
-  EXPECT_TRUE(a.duration == b.duration && a.successors == b.successors && a.holds == b.holds);
-  EXPECT_TRUE(a.reads == b.reads && a.contributions == b.contributions && a.rank == b.rank);
-}
-
 // What an op would replace several times in a step, or make again, exists once per device.
 TEST(Instances, DoNotRepeatWhatIsReplacedOrTheSame) {
   const auto problem = model_problem("resnet50-tiny", 3, 12);
   const graph::ModelGraph& graph = *problem->graph;
-  const Plan plan =
-      compile(*problem, uniform_strategy(*problem, each({0, 1, 0, 1, 0}, SyncMethod::kAllReduce)));
+  const Plan plan = compile(*problem, each(*problem, {3, 2}, SyncMethod::kAllReduce));
   std::size_t replacing = 0, sliced = 0;
   for (OpId op : problem->folded->ops) {
     if (graph.op(op).phase == graph::Phase::kUpdate || !problem->splits->sliceable[op]) continue;
@@ -144,17 +138,17 @@ TEST(Instances, DoNotRepeatWhatIsReplacedOrTheSame) {
 // Inputs of all of a device's samples lie there, in as many instances as they are read.
 TEST(Instances, KeepTheInputsOfAllTheirSamples) {
   const auto problem = model_problem("vgg19-tiny", 2, 12);
-  const auto inputs = [&](const UnitDecision& decision) {
-    const Plan plan = compile(*problem, uniform_strategy(*problem, decision));
-    return plan.static_memory[d(0)].buffers;
+  const auto inputs = [&](const Strategy& strategy) {
+    return compile(*problem, strategy).static_memory[d(0)].buffers;
   };
   const UnitDecision merged{.replicas = {{d(0), 2}, {d(1), 1}}};
-  EXPECT_EQ(inputs(each({0, 0, 1}, SyncMethod::kAllReduce)), inputs(merged));
+  EXPECT_EQ(inputs(each(*problem, {2, 1}, SyncMethod::kAllReduce)),
+            inputs(uniform_strategy(*problem, merged)));
 }
 
 TEST(Instances, AreNamedByPriorities) {
   const auto problem = model_problem("vgg19-tiny", 2, 12);
-  Strategy strategy = uniform_strategy(*problem, each({0, 0, 0, 1}, SyncMethod::kAllReduce));
+  Strategy strategy = each(*problem, {3, 1}, SyncMethod::kAllReduce);
   strategy.order = OrderPolicy::kPriority;
   const OpId first = problem->folded->ops.front();
   strategy.priorities = {{first, 2, 9}, {first, 0, 8}, {first, 1, 7}};
@@ -168,10 +162,10 @@ TEST(Instances, AreNamedByPriorities) {
   EXPECT_THAT(places, testing::ElementsAre(1u, 2u, 0u, testing::Gt(2u)));
 }
 
-// ---- plans of random lists ----
+// ---- plans of random strategies ----
 
 // Every check there is, and the simulator that does what decision 8 says.
-TEST(Instances, OfRandomListsKeepEveryRuleOfAPlan) {
+TEST(Instances, OfRandomStrategiesKeepEveryRuleOfAPlan) {
   Rng rng(5);
   sim::Simulator simulator;
   std::size_t accumulations = 0, merges = 0, rows = 0;
@@ -221,10 +215,8 @@ std::string refusal(const cost::Problem& problem, const Strategy& strategy) {
 
 TEST(Instances, TooManyAreRefused) {
   const auto problem = toy_problem(support::tiny_mlp_graph(), 2, 12);
-  UnitDecision decision = each({0}, SyncMethod::kAllReduce);
-  decision.replicas.resize(65537, {d(0), 1});
-  EXPECT_EQ(refusal(*problem, uniform_strategy(*problem, decision)),
-            "strategy: units[0]: 65537 replicas, each an instance, expected at most 65536");
+  EXPECT_EQ(refusal(*problem, each(*problem, {13}, SyncMethod::kAllReduce)),
+            "strategy: micro_batches: 13 of a batch of 12; expected 1 to 12");
 }
 
 // The next value of a buffer made of what only a slice has cannot be made once per device.
@@ -252,9 +244,8 @@ TEST(Instances, ThatKeepWhatABufferIsMadeOfAreRefused) {
   local.folded =
       std::make_shared<graph::FoldedGraph>(graph::fold_aliases(*problem->graph, *splits));
   local.splits = std::move(splits);
-  EXPECT_EQ(refusal(local, uniform_strategy(local, each({0, 1}, SyncMethod::kAllReduce))),
-            "accepted");
-  EXPECT_EQ(refusal(local, uniform_strategy(local, each({0, 1, 0}, SyncMethod::kAllReduce))),
+  EXPECT_EQ(refusal(local, each(local, {1, 1}, SyncMethod::kAllReduce)), "accepted");
+  EXPECT_EQ(refusal(local, each(local, {2, 1}, SyncMethod::kAllReduce)),
             "keeps: op 'mul' runs once per device, but reads 'mean', of which each of several "
             "instances on one device has its own; expected one instance per device in the unit of "
             "op 'mean'");

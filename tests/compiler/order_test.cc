@@ -85,10 +85,10 @@ TEST(QueuedRanks, ByHand) {
   Plan plan = std::move(builder).finish();
   plan.static_memory.assign(1, {});
   plan.capacity.assign(1, 1);
-  set_order(plan, {.order = OrderPolicy::kRank});
+  set_order(plan, OrderPolicy::kRank);
   EXPECT_EQ(sim::simulate(plan, OrderPolicy::kRank).step, 34);
   const auto ranks = plan.rank;
-  set_order(plan, {.order = OrderPolicy::kRankQueued});
+  set_order(plan, OrderPolicy::kRankQueued);
   EXPECT_EQ(plan.rank, ranks);
   const std::vector<TaskId> expected = {chain[0], gradients[0], chain[1],     sent[0], gradients[1],
                                         chain[2], sent[1],      gradients[2], sent[2]};
@@ -333,8 +333,8 @@ TEST(Priorities, ThatNameNothingAreRefused) {
   EXPECT_EQ(refusal(*problem, strategy), "accepted");
   strategy.priorities = {};
   EXPECT_EQ(refusal(*problem, strategy),
-            "s: order: priority, but no priorities are given; expected those of the ops, or order "
-            "rank, rank-queued or fifo");
+            "s: order: priority, but no priorities are given; expected those of the ops, a "
+            "pattern of micro-batches, or order rank, rank-queued or fifo");
   strategy.priorities = {{op, 3, 1}};
   EXPECT_EQ(refusal(*problem, strategy),
             "s: priorities[0]: instance 3 of op '" + name + "', which has 3");

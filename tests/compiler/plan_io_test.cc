@@ -24,10 +24,7 @@ PlanRecord random_record(const cost::Problem& problem, Rng& rng) {
     UnitDecision decision = rng.below(2) ? even_decision(problem, SyncMethod::kParameterServer)
                                          : single_decision(DeviceId(rng.below(3)));
     if (rng.below(3) == 0) decision.replicas[0].weight = 0.1 + rng.uniform();
-    if (rng.below(3) == 0) {
-      decision.instances = Instances::kPerEntry;
-      decision.replicas.push_back(decision.replicas[0]);
-    }
+    decision.in_turn = rng.below(3) == 0;
     record.strategy.units.push_back(decision);
   }
   const TensorId parameter = problem.graph->parameters()[0];
@@ -40,7 +37,6 @@ PlanRecord random_record(const cost::Problem& problem, Rng& rng) {
   record.step_seconds = 0.125;
   record.feasible = true;
   record.peak_bytes = {1, 2, 3};
-  record.dispatch = {TaskId(1), TaskId(0)};
   return record;
 }
 
@@ -64,13 +60,17 @@ TEST(PlanFile, ReadsBackWhatWasWritten) {
       record.strategy.units[UnitId(0)].recompute = true;
     }
     if (i % 4 == 2) {
-      UnitDecision& unit = record.strategy.units[UnitId(0)];
-      unit.instances = Instances::kPerEntry;
-      record.strategy.sequence.assign(3, {});
-      for (std::uint32_t entry = 0; entry < unit.replicas.size(); ++entry) {
-        record.strategy.sequence[unit.replicas[entry].device].push_back(
-            {UnitId(0), UnitId(1), entry});
+      record.strategy.micro_batches = 3;
+      record.strategy.pattern = Pattern::kListed;
+      record.strategy.strict = true;
+      record.strategy.pipeline_of.assign(3, 0);
+      record.strategy.pipeline_of[DeviceId(1)] = 1;
+    }
+    if (i % 5 == 1) {
+      for (OpId op : problem->graph->op_ids()) {
+        record.strategy.unit_of_op.push_back(UnitId(op.value() / 3 % record.strategy.units.size()));
       }
+      record.strategy.sync.clear();
     }
     write_plan(file_name(), record, *problem);
     const PlanHeader header = read_plan_header(file_name());
@@ -81,25 +81,8 @@ TEST(PlanFile, ReadsBackWhatWasWritten) {
     EXPECT_EQ(back.planner, record.planner);
     EXPECT_EQ(back.step_seconds, record.step_seconds);
     EXPECT_EQ(back.peak_bytes, record.peak_bytes);
-    EXPECT_EQ(back.dispatch, record.dispatch);
   }
   std::filesystem::remove(file_name());
-}
-
-// Files of before there were turns and recomputation.
-TEST(PlanFile, ReadsTheFirstVersion) {
-  const auto problem = toy_problem(support::tiny_mlp_graph(), 3, 12);
-  Rng rng(2);
-  const PlanRecord record = random_record(*problem, rng);
-  write_plan(file_name(), record, *problem);
-  std::string text = read_file(file_name());
-  std::filesystem::remove(file_name());
-  const std::string version = "\"version\": 2";
-  ASSERT_NE(text.find(version), text.npos);
-  text.replace(text.find(version), version.size(), "\"version\": 1");
-  EXPECT_EQ(parse_plan(text, "p.json", *problem).strategy, record.strategy);
-  text.replace(text.find("\"version\": 1"), version.size(), "\"version\": 3");
-  EXPECT_THROW(parse_plan(text, "p.json", *problem), Error);
 }
 
 std::string refusal(const std::string& text, const cost::Problem& problem) {
@@ -159,22 +142,47 @@ TEST(PlanFile, RefusesASyncThatContradictsItself) {
             "m0/gpu0, m1/gpu0");
 }
 
-TEST(PlanFile, RefusesInstancesOfAnotherKind) {
+// A plan that was written before micro-batches were said in one word.
+TEST(PlanFile, SaysHowToMakeAnOldPlanAnew) {
+  const auto problem = toy_problem(support::tiny_mlp_graph(), 3, 12);
+  PlanRecord record{.strategy = uniform_strategy(*problem, single_decision(DeviceId(0))),
+                    .planner = "ev-ar"};
+  write_plan(file_name(), record, *problem);
+  std::string text = read_file(file_name());
+  std::filesystem::remove(file_name());
+  const std::string version = "\"version\": 3";
+  text.replace(text.find(version), version.size(), "\"version\": 2");
+  EXPECT_EQ(refusal(text, *problem),
+            "p.json: version: expected 3, found 2; make it anew: heterog plan --graph " +
+                problem->graph->name() + " --cluster " + problem->cluster->name() +
+                " --batch 12 --planner ev-ar --out FILE");
+}
+
+TEST(PlanFile, RefusesMicroBatchesOfAnotherKind) {
   const auto problem = toy_problem(support::tiny_mlp_graph(), 3, 12);
   PlanRecord record;
   record.strategy = uniform_strategy(*problem, even_decision(*problem, SyncMethod::kAllReduce));
-  for (UnitDecision& unit : record.strategy.units) unit.instances = Instances::kPerEntry;
+  record.strategy.micro_batches = 2;
+  record.strategy.pattern = Pattern::kOneForwardOneBackward;
+  record.strategy.order = OrderPolicy::kPriority;
+  record.strategy.pipeline_of.assign(3, 0);
   write_plan(file_name(), record, *problem);
   const std::string text = read_file(file_name());
   std::filesystem::remove(file_name());
-  const auto with = [&](const std::string& word) {
+  const auto with = [&](const std::string& from, const std::string& to) {
     std::string changed = text;
-    const std::string per_entry = R"("per-entry")";
-    return refusal(changed.replace(changed.find(per_entry), per_entry.size(), word), *problem);
+    EXPECT_NE(changed.find(from), changed.npos) << from;
+    return refusal(changed.replace(changed.find(from), from.size(), to), *problem);
   };
-  EXPECT_EQ(with(R"("per-device")"), "accepted");
-  EXPECT_EQ(with(R"("each")"),
-            "p.json: decisions[0].instances: 'each', expected per-device or per-entry");
+  EXPECT_EQ(with("1f1b", "listed"), "accepted");
+  EXPECT_EQ(with("1f1b", "2f2b"),
+            "p.json: micro_batches.pattern: '2f2b', expected none, depth-first, forward-first, "
+            "1f1b or listed");
+  EXPECT_THAT(with(R"("count":2)", R"("count":13)"), testing::HasSubstr("micro_batches.count"));
+  EXPECT_THAT(with(R"("pipelines":[["m0/gpu0",)", R"("pipelines":[["m1/gpu0",)"),
+              testing::HasSubstr("device 'm1/gpu0' stands twice"));
+  EXPECT_THAT(with(R"("pipelines":[["m0/gpu0",)", R"("pipelines":[[)"),
+              testing::HasSubstr("device 'm0/gpu0' is in none of them"));
 }
 
 // Later ops cost more: seeds of groups are others than where all cost the same.

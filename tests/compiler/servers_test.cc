@@ -198,25 +198,24 @@ TEST(ServersOnHosts, StandInPlanFiles) {
   EXPECT_EQ(back.peak_bytes, record.peak_bytes);
 }
 
-TEST(ServersOnHosts, TakeNoTurns) {
+TEST(ServersOnHosts, BelongToNoPipeline) {
   const auto problem = mlp({true});
   PlanRecord record{.strategy = on_all(*problem, SyncMethod::kParameterServer), .planner = "test"};
   const std::string path =
       testing::TempDir() + "heterog_turns_" + std::to_string(::getpid()) + ".json";
-  record.strategy.sequence.assign(2, {});
-  for (UnitDecision& unit : record.strategy.units) unit.instances = Instances::kPerEntry;
-  record.strategy.sequence[d(1)] = {{UnitId(0), UnitId(1), 1}};
+  record.strategy.micro_batches = 2;
+  record.strategy.pipeline_of.assign(2, 0);
   write_plan(path, record, *problem);
   std::string text = read_file(path);
   std::filesystem::remove(path);
-  const std::size_t at = text.find("m0/gpu1", text.find("\"sequence\""));
+  const std::size_t at = text.find("m0/gpu1", text.find("\"pipelines\""));
   ASSERT_NE(at, text.npos);
   text.replace(at, 7, "m0/host");
   try {
     parse_plan(text, "p.json", *problem);
     ADD_FAILURE() << "accepted";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("sequence[0]: 'm0/host' is a host that serves parameters"));
+    EXPECT_THAT(error.what(), HasSubstr("'m0/host' is a host that serves parameters"));
   }
 }
 

@@ -4,43 +4,36 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "compiler/accumulate.h"
 #include "compiler/compile.h"
+#include "compiler/pass_turns.h"
 #include "compiler/problems.h"
 #include "sim/simulator.h"
 
 namespace heterog::compiler {
 namespace {
 
-// The forward pass is unit 0, the rest unit 1, but for what all micro-batches need; two
-// micro-batches on one device of two.
-Strategy two_micro_batches(const cost::Problem& problem, const std::vector<Turn>& turns) {
+// Two micro-batches of one unit on one device of two.
+Strategy two_micro_batches(const cost::Problem& problem, Pattern pattern) {
   Strategy strategy;
-  const auto needed = needed_by_all(problem);
-  for (OpId op : problem.graph->op_ids()) {
-    const bool forward = problem.graph->op(op).phase == graph::Phase::kForward;
-    strategy.unit_of_op.push_back(UnitId(needed[op] ? 2 : forward ? 0 : 1));
-  }
-  UnitDecision unit{.replicas = {{DeviceId(0), 1}, {DeviceId(0), 1}},
-                    .instances = Instances::kPerEntry};
-  strategy.units = IdVector<UnitId, UnitDecision>(3, unit);
-  strategy.sequence.assign(problem.cluster->device_count(), {});
-  strategy.sequence[DeviceId(0)] = turns;
+  strategy.unit_of_op.assign(problem.graph->op_count(), UnitId(0));
+  strategy.units.push_back(single_decision(DeviceId(0)));
+  strategy.micro_batches = 2;
+  strategy.pattern = pattern;
+  strategy.strict = true;
   return strategy;
 }
-
-constexpr std::uint32_t kFirst = 0, kSecond = 1;
-Turn forward(std::uint32_t entry) { return {UnitId(0), UnitId(1), entry}; }
-Turn backward(std::uint32_t entry) { return {UnitId(1), UnitId(2), entry}; }
 
 // Which turns a device takes, by the starts of tasks: F and B with the number of the micro-batch.
 std::string order_of(const cost::Problem& problem, const Strategy& strategy) {
   const Plan plan = compile(problem, strategy, {});
   sim::Simulator simulator;
   const sim::SimResult& result = simulator.simulate_timeline(plan, strategy.order);
+  const PassTurns passes(problem, strategy, lay_out(problem, strategy));
+  const auto between = ops_between_turns(problem, strategy.unit_of_op);
   std::string order;
   for (TaskId task : result.dispatch) {
-    if (plan.kind[task] != TaskKind::kCompute || plan.end[task] - plan.begin[task] != 4) continue;
+    if (plan.kind[task] != TaskKind::kCompute) continue;
+    if (!passes.has_turns(plan.op[task]) || between[plan.op[task]]) continue;
     const graph::Phase phase = problem.graph->op(plan.op[task]).phase;
     const std::string turn = (phase == graph::Phase::kForward ? "F" : "B") +
                              std::to_string(plan.begin[task] == 0 ? 1 : 2);
@@ -50,13 +43,13 @@ std::string order_of(const cost::Problem& problem, const Strategy& strategy) {
 }
 
 TEST(Turns, AreTakenInTheirOrder) {
-  const auto problem = toy_problem(support::tiny_mlp_graph(), 2, 8);
-  EXPECT_EQ(order_of(*problem, two_micro_batches(*problem, {forward(kFirst), forward(kSecond),
-                                                            backward(kSecond), backward(kFirst)})),
-            "F1 F2 B2 B1");
-  EXPECT_EQ(order_of(*problem, two_micro_batches(*problem, {forward(kSecond), forward(kFirst),
-                                                            backward(kFirst), backward(kSecond)})),
-            "F2 F1 B1 B2");
+  const auto problem = toy_problem(graph::read_graph("tests/data/mlp_sgd.json.gz"), 2, 8);
+  EXPECT_EQ(order_of(*problem, two_micro_batches(*problem, Pattern::kForwardFirst)), "F1 F2 B1 B2");
+  EXPECT_EQ(order_of(*problem, two_micro_batches(*problem, Pattern::kOneForwardOneBackward)),
+            "F1 B1 F2 B2");
+  // Both passes of a micro-batch are one turn.
+  const std::string depth = order_of(*problem, two_micro_batches(*problem, Pattern::kDepthFirst));
+  EXPECT_GT(depth.find('2'), depth.rfind('1')) << depth;
 }
 
 std::string refusal(const cost::Problem& problem, const Strategy& strategy) {
@@ -69,40 +62,43 @@ std::string refusal(const cost::Problem& problem, const Strategy& strategy) {
   return "accepted";
 }
 
+// The last groups on the device of the first, which takes the forward pass of the second
+// micro-batch before the backward pass of the first: the other device's turns are the other way
+// round.
 TEST(Turns, ThatWaitForLaterOnesAreRefused) {
-  const auto problem = toy_problem(support::tiny_mlp_graph(), 2, 8);
-  EXPECT_EQ(
-      refusal(*problem, two_micro_batches(*problem, {forward(kFirst), backward(kSecond),
-                                                     forward(kSecond), backward(kFirst)})),
-      "strategy: sequence: turn 1 of device 'm0/gpu0' (unit 1, entry 1) waits for a turn that "
-      "comes after it; expected turns in an order that the dependencies allow");
+  const auto problem = model_problem("vgg19-tiny", 2, 8);
+  Strategy strategy = uniform_strategy(*problem, single_decision(DeviceId(0)));
+  strategy.micro_batches = 2;
+  strategy.pattern = Pattern::kOneForwardOneBackward;
+  strategy.strict = true;
+  const std::size_t groups = strategy.units.size();
+  for (std::size_t i = groups / 2; i < groups * 3 / 4; ++i) {
+    strategy.units[UnitId(i)] = single_decision(DeviceId(1));
+  }
+  EXPECT_THAT(refusal(*problem, strategy),
+              testing::HasSubstr("waits for a turn that comes after it in pattern 1f1b; "
+                                 "expected turns in an order that the dependencies allow"));
 }
 
-TEST(Turns, OfWhatDoesNotRunAreRefused) {
+TEST(Turns, ThatContradictTheOrderAreRefused) {
   const auto problem = toy_problem(support::tiny_mlp_graph(), 2, 8);
   using testing::HasSubstr;
-  const auto with = [&](const std::vector<Turn>& turns) {
-    return refusal(*problem, two_micro_batches(*problem, turns));
-  };
-  EXPECT_THAT(with({{UnitId(0), UnitId(4), 0}}),
-              HasSubstr("units 0 to 4, expected a range of the 3"));
-  EXPECT_THAT(with({{UnitId(1), UnitId(1), 0}}),
-              HasSubstr("units 1 to 1, expected a range of the 3"));
-  EXPECT_THAT(with({forward(2)}), HasSubstr("entry 2 of unit 0, which has 2"));
-  EXPECT_THAT(with({forward(0), forward(0)}), HasSubstr("entry 0 of unit 0 has a turn already"));
-  Strategy elsewhere = two_micro_batches(*problem, {forward(0)});
-  std::swap(elsewhere.sequence[DeviceId(0)], elsewhere.sequence[DeviceId(1)]);
-  EXPECT_THAT(refusal(*problem, elsewhere), HasSubstr("is on 'm0/gpu0', expected one of this"));
-  Strategy merged = two_micro_batches(*problem, {forward(0)});
-  merged.units[UnitId(0)].instances = Instances::kPerDevice;
-  EXPECT_THAT(refusal(*problem, merged), HasSubstr("unit 0 has an instance per device"));
-  Strategy prior = two_micro_batches(*problem, {forward(0)});
-  prior.order = OrderPolicy::kPriority;
-  prior.priorities = {{problem->folded->ops.front(), 0, 1}};
-  EXPECT_THAT(refusal(*problem, prior), HasSubstr("given with order priority"));
-  Strategy unequal = two_micro_batches(*problem, {{UnitId(0), UnitId(2), 0}});
-  unequal.units[UnitId(1)].replicas[0].weight = 2;
-  EXPECT_THAT(refusal(*problem, unequal), HasSubstr("have different devices or weights"));
+  Strategy strategy = two_micro_batches(*problem, Pattern::kNone);
+  EXPECT_THAT(refusal(*problem, strategy), HasSubstr("strict: true without a pattern"));
+  strategy.pattern = Pattern::kForwardFirst;
+  strategy.order = OrderPolicy::kPriority;
+  EXPECT_THAT(refusal(*problem, strategy),
+              HasSubstr("order: priority with pattern forward-first, strict; expected order rank"));
+  strategy.strict = false;
+  EXPECT_EQ(refusal(*problem, strategy), "accepted");
+  strategy.priorities = {{problem->folded->ops.front(), 0, 1}};
+  EXPECT_THAT(refusal(*problem, strategy), HasSubstr("1 given beside pattern forward-first"));
+  strategy.priorities.clear();
+  strategy.order = OrderPolicy::kFifo;
+  EXPECT_THAT(refusal(*problem, strategy), HasSubstr("not strict; expected order priority"));
+  strategy.order = OrderPolicy::kPriority;
+  strategy.micro_batches = 1;
+  EXPECT_THAT(refusal(*problem, strategy), HasSubstr("of one micro-batch; expected several"));
 }
 
 }  // namespace

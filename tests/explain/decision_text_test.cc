@@ -13,7 +13,7 @@ using compiler::SyncMethod;
 TEST(DecisionText, SaysDevicesSharesAndAggregation) {
   const auto problem = compiler::model_problem("lenet5-tiny", 3, 12);
   const auto text = [&](const std::vector<compiler::Replica>& replicas, SyncMethod sync) {
-    return decision_text(*problem, {.replicas = replicas, .sync = sync});
+    return decision_text(*problem, {}, {.replicas = replicas, .sync = sync});
   };
   const DeviceId a(0), b(1), c(2);
   const auto name = [&](DeviceId device) { return problem->cluster->device(device).name; };
@@ -24,19 +24,16 @@ TEST(DecisionText, SaysDevicesSharesAndAggregation) {
             "all devices 6:4:2, all-reduce");
   EXPECT_EQ(text({{c, 3}, {a, 1}}, SyncMethod::kParameterServer),
             name(c) + " + " + name(a) + " 9:3, ps");
-  compiler::UnitDecision apart{.replicas = {{a}, {b}, {a}},
-                               .sync = SyncMethod::kAllReduce,
-                               .instances = compiler::Instances::kPerEntry};
-  EXPECT_EQ(decision_text(*problem, apart),
-            name(a) + " + " + name(b) + " 8:4, all-reduce, in 3 instances");
-  apart.replicas = {{a}, {a}};
-  EXPECT_EQ(decision_text(*problem, apart), name(a) + ", in 2 instances");
+  const compiler::Strategy halves{.micro_batches = 2};
+  EXPECT_EQ(decision_text(*problem, halves, {.replicas = {{a, 2}, {b, 1}}}),
+            name(a) + " + " + name(b) + " 8:4, all-reduce, in 4 instances");
+  EXPECT_EQ(decision_text(*problem, halves, {.replicas = {{a}}}), name(a) + ", in 2 instances");
 }
 
 // Sizes that differ by one sample are as equal as whole samples can be.
 TEST(DecisionText, OneSampleMoreIsStillEqual) {
   const auto problem = compiler::model_problem("lenet5-tiny", 3, 13);
-  EXPECT_EQ(decision_text(*problem, compiler::even_decision(*problem, SyncMethod::kAllReduce)),
+  EXPECT_EQ(decision_text(*problem, {}, compiler::even_decision(*problem, SyncMethod::kAllReduce)),
             "all devices equally, all-reduce");
 }
 

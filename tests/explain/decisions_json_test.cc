@@ -48,10 +48,10 @@ TEST(DecisionsJson, CountsEveryOperatorAndParameterOnce) {
 
 TEST(DecisionsJson, MicroBatchesAreInstances) {
   const auto problem = compiler::model_problem("lenet5-tiny", 2, 12);
-  const compiler::UnitDecision halves{.replicas = {{DeviceId(0)}, {DeviceId(0)}},
-                                      .instances = compiler::Instances::kPerEntry,
-                                      .recompute = true};
-  const OrderedJson found = decisions_json(*problem, compiler::uniform_strategy(*problem, halves));
+  compiler::Strategy halves =
+      compiler::uniform_strategy(*problem, {.replicas = {{DeviceId(0)}}, .recompute = true});
+  halves.micro_batches = 2;
+  const OrderedJson found = decisions_json(*problem, halves);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0]["instances"], 2);
   EXPECT_EQ(found[0]["devices"].size(), 1u);

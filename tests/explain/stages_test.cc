@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "compiler/accumulate.h"
+#include "compiler/micro_batches.h"
 #include "explain/plans.h"
 
 namespace heterog::explain {

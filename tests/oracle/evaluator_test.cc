@@ -174,7 +174,7 @@ TEST(ImproveOrder, GivesPrioritiesThatHold) {
   EXPECT_GE(with_priorities, 2);
 }
 
-TEST(BatchEvaluator, TellsBucketsOrdersPrioritiesAndInstancesApart) {
+TEST(BatchEvaluator, TellsBucketsOrdersPrioritiesAndMicroBatchesApart) {
   const auto problem = load_test_problem("vgg19-tiny", "heterog-8gpu", 16);
   ThreadPool pool(1);
   SimulatedOracle simulator(*problem, pool);
@@ -185,10 +185,16 @@ TEST(BatchEvaluator, TellsBucketsOrdersPrioritiesAndInstancesApart) {
   first.order = last.order = compiler::OrderPolicy::kPriority;
   first.priorities = {{problem->folded->ops.front(), 0, 1}};
   last.priorities = {{problem->folded->ops.front(), 0, -1}};
-  apart.units[UnitId(0)].instances = compiler::Instances::kPerEntry;
-  batch.evaluate(
-      std::vector{even_all_reduce(*problem), horovod(*problem), fifo, first, last, apart});
-  EXPECT_EQ(batch.evaluations(), 6);
+  apart.micro_batches = 2;
+  compiler::Strategy in_turn = apart, pattern = apart, strict = apart, beside = apart;
+  in_turn.units[UnitId(0)].in_turn = true;
+  pattern.pattern = strict.pattern = compiler::Pattern::kForwardFirst;
+  pattern.order = compiler::OrderPolicy::kPriority;
+  strict.strict = true;
+  beside.pipeline_of.assign(problem->cluster->device_count(), 0);
+  batch.evaluate(std::vector{even_all_reduce(*problem), horovod(*problem), fifo, first, last, apart,
+                             in_turn, pattern, strict, beside});
+  EXPECT_EQ(batch.evaluations(), 10);
 }
 
 }  // namespace

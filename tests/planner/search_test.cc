@@ -60,8 +60,8 @@ TEST(Candidate, PlainFormOfCoarserUnitsIsTheSamePlan) {
   EXPECT_TRUE(is_plain(plain));
   oracle::Evaluator evaluator(*problem);
   EXPECT_EQ(evaluator.evaluate(halves).step, evaluator.evaluate(plain).step);
-  // Search knows one instance per device.
-  halves.units[UnitId(0)].instances = compiler::Instances::kPerEntry;
+  // Search knows no micro-batches.
+  halves.micro_batches = 2;
   EXPECT_EQ(to_plain(*problem, halves), plain);
   // And no priorities.
   compiler::Strategy urgent = plain;

@@ -33,7 +33,7 @@ class Settle : public testing::Test {
   std::vector<std::int64_t> samples() const {
     std::vector<std::int64_t> sizes;
     for (const auto& slice :
-         compiler::slice_batch(settled_.strategy.units[UnitId(0)], problem_->batch)) {
+         compiler::slice_batch(settled_.strategy.units[UnitId(0)].replicas, problem_->batch)) {
       sizes.push_back(slice.size());
     }
     return sizes;

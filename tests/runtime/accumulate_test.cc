@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "compiler/accumulate.h"
+#include "compiler/micro_batches.h"
 #include "compiler/random_instances.h"
 #include "compiler/rescale.h"
 #include "runtime/check/verify.h"
@@ -40,7 +40,7 @@ TEST_P(InMicroBatches, TrainAsOneDevice) {
     for (std::uint64_t seed = 0; seed < 2; ++seed) {
       const auto mix = seed == 0
                            ? random_mix(*problem, static_cast<std::uint64_t>(k))
-                           : compiler::random_instances(*problem, static_cast<std::uint64_t>(k));
+                           : compiler::random_instances(*problem, static_cast<std::uint64_t>(k), 2);
       EXPECT_LE(off_by(problem, compiler::accumulate(*problem, mix, k)), kTolerance) << seed;
     }
   }

@@ -12,7 +12,6 @@
 namespace heterog::runtime {
 namespace {
 
-using compiler::Instances;
 using compiler::SyncMethod;
 using compiler::TaskKind;
 
@@ -64,10 +63,9 @@ TEST(MicroBatches, OfTwoStagesTrainAsOneDevice) {
   compiler::Strategy strategy;
   const std::size_t groups = problem->grouping.count();
   for (std::size_t group = 0; group < groups; ++group) {
-    compiler::UnitDecision decision{.replicas = {}, .instances = Instances::kPerEntry};
-    decision.replicas.resize(4, {DeviceId(2 * group / groups), 1});
-    strategy.units.push_back(decision);
+    strategy.units.push_back(compiler::single_decision(DeviceId(2 * group / groups)));
   }
+  strategy.micro_batches = 4;
   const TestJob test = make_test_job(problem, strategy);
   EXPECT_GT(accumulations(test.plan), 0u);
   EXPECT_EQ(std::count(test.plan.kind.begin(), test.plan.kind.end(), TaskKind::kAllReduce), 0);
@@ -77,9 +75,9 @@ TEST(MicroBatches, OfTwoStagesTrainAsOneDevice) {
 // A fault in one of a device's instances is seen.
 TEST(MicroBatches, AreNotExactWithoutOneOfTheirGradients) {
   const auto problem = problem_of("tests/data/mlp_sgd.json.gz", 12);
-  compiler::UnitDecision decision{.replicas = {}, .instances = Instances::kPerEntry};
-  decision.replicas.resize(3, {DeviceId(0), 1});
-  TestJob test = make_test_job(problem, compiler::uniform_strategy(*problem, decision));
+  auto strategy = compiler::uniform_strategy(*problem, compiler::single_decision(DeviceId(0)));
+  strategy.micro_batches = 3;
+  TestJob test = make_test_job(problem, strategy);
   inject(test.job, test.plan, Fault::kDropContribution);
   EXPECT_GT(verify(test.job, test.plan, {.steps = 1}).worst_relative(), 1e-3);
 }

@@ -8,8 +8,8 @@
 #include <filesystem>
 
 #include "base/rng.h"
-#include "compiler/accumulate.h"
 #include "compiler/layout.h"
+#include "compiler/micro_batches.h"
 #include "runtime/jobs.h"
 #include "runtime/program/faults.h"
 
@@ -188,11 +188,8 @@ TEST(VerifyItself, FindsASkippedPull) {
 TEST(VerifyItself, FindsWhatMicroBatchesMixUp) {
   const std::shared_ptr<const cost::Problem> problem = compiler::model_problem("lenet5-tiny", 2, 8);
   const auto whole = weighted(*problem, {1, 1}, SyncMethod::kAllReduce);
-  const auto cut =
-      compiler::in_turns(*problem, whole, 2, [&](OpId op, DeviceId, std::int64_t micro_batch) {
-        const bool forward = problem->graph->op(op).phase == graph::Phase::kForward;
-        return forward ? micro_batch : 2 + micro_batch;
-      });
+  auto cut = compiler::accumulate(*problem, whole, 2);
+  cut.pattern = compiler::Pattern::kForwardFirst;
   for (Fault fault : {Fault::kDropMicroBatch, Fault::kSwapTurns, Fault::kStaleParameter}) {
     SCOPED_TRACE(kFaultNames[static_cast<std::size_t>(fault)]);
     EXPECT_GT(verify_broken(problem, cut, fault).worst_relative(), 1e-4);

@@ -111,10 +111,9 @@ DevicesUsed devices_used(oracle::Oracle& oracle, const Strategy& strategy,
   // Stages and micro-batches are no decisions that devices can be taken out of.
   Strategy plain = strategy;
   const bool ordered = plain.order == compiler::OrderPolicy::kPriority;
-  plain.priorities.clear();
   plain.sync.clear();
-  if (ordered) plain.order = compiler::OrderPolicy::kRankQueued;
-  if (planner::is_plain(plain) && plain.sequence.empty()) {
+  if (ordered) compiler::set_plain_order(plain, compiler::OrderPolicy::kRankQueued);
+  if (planner::is_plain(plain)) {
     used.enough = planner::leave_out(
         evaluator, plain, {.step = simulated.result.step, .feasible = simulated.result.feasible()},
         {.tolerance = ordered ? kBeforeOrdering : kAlmostAsFast,

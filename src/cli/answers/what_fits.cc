@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
-#include "compiler/accumulate.h"
+#include "compiler/micro_batches.h"
 #include "explain/work.h"
 #include "loading/other_batch.h"
 #include "oracle/batch_evaluator.h"

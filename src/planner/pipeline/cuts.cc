@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "compiler/accumulate.h"
+#include "compiler/micro_batches.h"
 #include "planner/pipeline/device_order.h"
 
 namespace heterog::planner {
@@ -81,8 +81,8 @@ CutPool::CutPool(const cost::Problem& problem, const PipelineOptions& given)
       given.turns != Turns::kStrict || strict,
       "turns: strict, but layers of this model wait for later layers, or for all micro-batches "
       "(batch normalisation); expected priorities");
-  if (given.turns != Turns::kStrict) keepings.push_back(Keeping::kAsPriorities);
-  if (strict) keepings.push_back(Keeping::kStrictly);
+  if (given.turns != Turns::kStrict) strictness.push_back(false);
+  if (strict) strictness.push_back(true);
 }
 
 void CutPool::add(const std::vector<std::vector<DeviceId>>& lines, StageCounts stages,

@@ -62,7 +62,7 @@ struct CutPool {
   Costed once;                      // forward passes run once
   Costed again;                     // they run again for the backward pass
   std::vector<bool> recomputation;  // which of both the options allow, the faster first
-  std::vector<Keeping> keepings;    // the ways in which they let devices keep to turns
+  std::vector<bool> strictness;     // whether they let devices take turns as priorities, strictly
   std::vector<Cut> found;
 
   // Nothing is found yet. Throws an input error if the options contradict the model.

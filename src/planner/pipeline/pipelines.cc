@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "compiler/accumulate.h"
+#include "compiler/micro_batches.h"
 #include "planner/baselines.h"
 #include "planner/best_of.h"
 #include "planner/planner.h"
@@ -15,6 +15,7 @@
 namespace heterog::planner {
 namespace {
 
+using compiler::Pattern;
 using compiler::Strategy;
 
 constexpr std::string_view kNothingFits =
@@ -97,12 +98,11 @@ class Trials {
           "pipeline of {} stages, {} micro-batches{}{}{}: estimate {:.4f} s, of which the busiest "
           "stage computes {:.4f} s, step {:.4f} s{}",
           chosen[i]->stages.size(), tried_.pool.micro_batches[chosen[i]->costs],
-          how.schedule == Schedule::kListed ? ", listed" : "",
-          how.keeping == Keeping::kStrictly ? ", strictly" : "",
+          how.pattern == Pattern::kListed ? ", listed" : "", how.strict ? ", strictly" : "",
           chosen[i]->recompute ? ", forward passes again" : "", chosen[i]->seconds,
           chosen[i]->busiest, to_seconds(measured[i].evaluation.step),
           measured[i].evaluation.feasible ? "" : ", does not fit in memory");
-      tried_.all.push_back({chosen[i], how, measured[i].evaluation});
+      tried_.all.push_back({chosen[i], std::move(strategies[i]), measured[i].evaluation});
     }
   }
 
@@ -121,12 +121,12 @@ class Trials {
 };
 
 // The best of cuts of a pool in one schedule.
-PlannerResult best_cut(const CutPool& pool, std::span<const Cut> cuts, Schedule schedule,
+PlannerResult best_cut(const CutPool& pool, std::span<const Cut> cuts, Pattern pattern,
                        PlannerContext& context) {
   VALIDATE(!cuts.empty(), "{}", kNothingFits);
-  const std::vector<Keeping>& ways = pool.keepings;
+  const std::vector<bool>& ways = pool.strictness;
   const auto make = [&](std::size_t i) {
-    const Staging how{.schedule = schedule, .keeping = ways[i % ways.size()]};
+    const Staging how{.pattern = pattern, .strict = ways[i % ways.size()]};
     return pool.strategy(context.problem(), cuts[i / ways.size()], how);
   };
   return best_of(cuts.size() * ways.size(), make, context.oracle, context.budget);
@@ -136,13 +136,13 @@ PlannerResult plan_spp(const PipelineOptions& options, PlannerContext& context) 
   if (options.form == PipelineOptions::Form::kPaper) {
     // Algorithm 3: for each number of stages the best partition, in the order of PE.
     const CutPool pool = promising_pool(context.oracle, options);
-    return best_cut(pool, pool.found, Schedule::kListed, context);
+    return best_cut(pool, pool.found, Pattern::kListed, context);
   }
   BatchEvaluator evaluator(context.oracle, context.budget);
   const TriedPipelines tried = try_pipelines(evaluator, {.count = kSimulated}, options);
   VALIDATE(!tried.all.empty(), "{}", kNothingFits);
   const One& best = *std::ranges::min_element(tried.all, better, &One::evaluation);
-  return {.strategy = tried.strategy(context.problem(), best),
+  return {.strategy = best.strategy,
           .evaluation = best.evaluation,
           .evaluations = evaluator.evaluations()};
 }
@@ -164,7 +164,7 @@ PlannerResult plan_gpipe(const PipelineOptions& options, PlannerContext& context
       cuts.push_back({.stages = stages, .costs = m, .recompute = recompute});
     }
   }
-  return best_cut(pool, cuts, Schedule::kForwardFirst, context);
+  return best_cut(pool, cuts, Pattern::kForwardFirst, context);
 }
 
 // Stages in the order of the cluster file, with replicas, so that the slowest is fastest.
@@ -173,7 +173,7 @@ PlannerResult plan_pipedream(const PipelineOptions& options, PlannerContext& con
   CutPool pool(problem, options);
   pool.add({file_order(problem)}, stage_counts(problem, options.stages), context.oracle);
   const auto cuts = std::span(pool.found).first(std::min(kSimulated, pool.found.size()));
-  return best_cut(pool, cuts, Schedule::kOneForwardOneBackward, context);
+  return best_cut(pool, cuts, Pattern::kOneForwardOneBackward, context);
 }
 
 // A pipeline in each machine, a device a stage, side by side: synchronous, in place of HetPipe's
@@ -181,7 +181,7 @@ PlannerResult plan_pipedream(const PipelineOptions& options, PlannerContext& con
 PlannerResult plan_hetpipe(const PipelineOptions& options, PlannerContext& context) {
   const cost::Problem& problem = context.problem();
   const CutPool pool(problem, options);
-  const std::vector<Keeping>& ways = pool.keepings;
+  const std::vector<bool>& ways = pool.strictness;
   struct Found {
     std::size_t costs = 0;  // which micro-batches
     bool recompute = false;
@@ -210,7 +210,7 @@ PlannerResult plan_hetpipe(const PipelineOptions& options, PlannerContext& conte
     const Found& one = found[i / ways.size()];
     return pool.strategy(
         problem, one.pipelines, one.costs, one.recompute,
-        {.schedule = Schedule::kOneForwardOneBackward, .keeping = ways[i % ways.size()]});
+        {.pattern = Pattern::kOneForwardOneBackward, .strict = ways[i % ways.size()]});
   };
   return best_of(found.size() * ways.size(), make, context.oracle, context.budget);
 }
@@ -237,8 +237,7 @@ PlannerResult plan_accumulate(const PipelineOptions& options, PlannerContext& co
                                          counts[i / 2 % counts.size()]);
     // Without turns gradients leave earlier, and more micro-batches are kept at a time.
     if (i % 2 == 1) {
-      made.priorities.clear();
-      made.order = compiler::OrderPolicy::kRankQueued;
+      compiler::set_plain_order(made, compiler::OrderPolicy::kRankQueued);
     }
     return made;
   };
@@ -313,27 +312,25 @@ TriedPipelines try_pipelines(BatchEvaluator& evaluator, const PipelineLimits& li
   const std::size_t listed = std::max<std::size_t>(3, limits.count / 3);
   TriedPipelines tried{promising_pool(evaluator.oracle(), options)};
   const CutPool& pool = tried.pool;
-  const std::vector<Keeping>& ways = pool.keepings;
+  const std::vector<bool>& ways = pool.strictness;
   Trials trials(evaluator, tried);
   std::vector<Copies> copies = {Copies::kWhereMade};
   if (shares_copies(evaluator.problem(), pool.once.chain)) copies.push_back(Copies::kWhereRead);
-  const auto simulate = [&](const std::vector<const Cut*>& cuts, Schedule schedule,
-                            Keeping keeping) {
+  const auto simulate = [&](const std::vector<const Cut*>& cuts, Pattern pattern, bool strict) {
     for (Copies one : copies) {
-      trials.simulate(cuts, {.schedule = schedule, .keeping = keeping, .copies = one});
+      trials.simulate(cuts, {.pattern = pattern, .strict = strict, .copies = one});
     }
   };
-  simulate(pool.choose(evaluator.problem(), limits), Schedule::kOneForwardOneBackward,
-           ways.front());
+  simulate(pool.choose(evaluator.problem(), limits), Pattern::kOneForwardOneBackward, ways.front());
   const bool hopeless = trials.shortest() > kCatchUp * limits.seconds;
   if (hopeless || tried.all.empty()) return tried;
   // The best lines and numbers of stages in other numbers of micro-batches.
   const double at_most = std::min(limits.seconds, trials.shortest_that_fits());
   simulate(pool.alike(fastest(tried.all, lines), cuts_of(tried.all), at_most),
-           Schedule::kOneForwardOneBackward, ways.front());
+           Pattern::kOneForwardOneBackward, ways.front());
   const std::vector<const Cut*> best = trials.best(listed);
-  if (ways.size() > 1) simulate(best, Schedule::kOneForwardOneBackward, ways.back());
-  for (Keeping keeping : ways) simulate(best, Schedule::kListed, keeping);
+  if (ways.size() > 1) simulate(best, Pattern::kOneForwardOneBackward, ways.back());
+  for (bool strict : ways) simulate(best, Pattern::kListed, strict);
   return tried;
 }
 

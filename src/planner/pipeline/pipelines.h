@@ -10,19 +10,15 @@
 
 namespace heterog::planner {
 
-// Pipelines that were simulated, by what makes them: a strategy of many micro-batches is large, so
-// those that are wanted are made anew.
+// Pipelines that were simulated.
 struct TriedPipelines {
   struct One {
     const Cut* cut = nullptr;  // of `pool`
-    Staging how;
+    compiler::Strategy strategy;
     Evaluation evaluation;
   };
   CutPool pool;
   std::vector<One> all{};
-  compiler::Strategy strategy(const cost::Problem& problem, const One& one) const {
-    return pool.strategy(problem, *one.cut, one.how);
-  }
 };
 
 // Simulates the cuts that look best, with one forward and one backward pass in turns, and the

@@ -1,4 +1,4 @@
-// Stages, micro-batches and a schedule as a strategy.
+// Stages and micro-batches as a strategy.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,6 @@
 
 #include "compiler/strategy.h"
 #include "planner/pipeline/chain.h"
-#include "planner/pipeline/schedule.h"
 #include "planner/pipeline/stages.h"
 
 namespace heterog::planner {
@@ -15,12 +14,6 @@ namespace heterog::planner {
 // The stages of pipelines side by side, whose devices are all different: each has its part of every
 // micro-batch, by the speed of its slowest stage.
 using Pipelines = std::vector<std::vector<Stage>>;
-
-// How a device keeps to its turns.
-enum class Keeping : std::uint8_t {
-  kAsPriorities,  // who would wait takes the next turn that is ready
-  kStrictly,      // who would wait waits (compiler::Strategy::sequence)
-};
 
 // How the devices of a stage share its micro-batches.
 enum class Sharing : std::uint8_t {
@@ -37,15 +30,14 @@ enum class Copies : std::uint8_t {
 
 struct Staging {
   std::int64_t micro_batches = 1;
-  Schedule schedule = Schedule::kOneForwardOneBackward;
-  Keeping keeping = Keeping::kAsPriorities;
+  compiler::Pattern pattern = compiler::Pattern::kOneForwardOneBackward;
+  bool strict = false;     // who would wait for its turn waits
   bool recompute = false;  // every layer's forward pass, for its backward pass
   Sharing sharing = Sharing::kTogether;
   Copies copies = Copies::kWhereMade;
 };
 
-// Units are layers, the forward pass of each apart from its backward pass and updates.
-// kStrictly only if in_line(problem, chain).
+// Units are layers. Strict only if in_line(problem, chain).
 compiler::Strategy stage_strategy(const cost::Problem& problem, const Chain& chain,
                                   const StageCosts& costs, const Pipelines& pipelines,
                                   const Staging& staging);

@@ -25,20 +25,24 @@ constexpr std::int64_t kLeastPatience = 24;
 // A pipeline that is so much faster is not caught up with by moves of groups.
 constexpr double kFarAhead = 0.85;
 
-bool hopeless(const Search& search) {
+bool pipelines_lead(const Search& search) {
   const Evaluation& ahead = search.result.evaluation;
   const Evaluation& best = search.starts.front().tried.evaluation;
   return ahead.feasible &&
          (!best.feasible || to_seconds(ahead.step) < kFarAhead * to_seconds(best.step));
 }
 
-// Goes on from what was found, if that is better than the best.
+// Goes on from what was found, if that is better than the best. What was judged by its best order
+// is given that order.
 void keep(Search& search, Start& best, const SearchResult& found, std::string name,
-          const std::string& by) {
+          const std::string& by, bool by_order = false) {
   if (!better(found.evaluation, best.tried.evaluation)) return;
   if (!name.ends_with(by)) name += " + " + by;
   best = {{found.strategy, found.evaluation}, std::move(name)};
-  consider(search, found.strategy, found.evaluation, best.name);
+  if (!by_order) return consider(search, found.strategy, found.evaluation, best.name);
+  if (const auto ordered = better_orders(search, {found.strategy}).front()) {
+    consider(search, ordered->strategy, ordered->measured.evaluation, reordered(best.name));
+  }
 }
 
 // The best start, and the best of another origin where there is time for both: starts of one origin
@@ -75,18 +79,20 @@ std::int64_t affordable_patience(const Search& search) {
 
 // A few moves at once, whatever they cost, to leave a local optimum.
 Strategy kick(Search& search, const Strategy& strategy) {
-  const MoveMaker maker(search.context.problem());
+  const cost::Problem of_units = with_units(search.context.problem(), strategy);
+  const MoveMaker maker(of_units);
   Incumbent from{to_candidate(strategy), search.evaluator.evaluate(strategy)};
   const int moves = 1 + static_cast<int>(search.context.rng.below(3));
   for (int i = 0; i < moves; ++i) {
     const auto kind = static_cast<MoveKind>(search.context.rng.below(kMoveKindCount));
-    from.candidate = apply(from.candidate, maker.propose(from, kind, search.context.rng));
+    from.candidate = maker.moved_to(from.candidate, maker.propose(from, kind, search.context.rng));
   }
   return to_strategy(from.candidate);
 }
 
-// From each of `turns` that fits, then from the best, kicked.
-void climb_in_turns(Search& search, Start& best, std::vector<Start> turns) {
+// From each of `turns` that fits, then from the best, kicked. With rounds of better orders where
+// these are what strategies are judged by.
+void climb_in_turns(Search& search, Start& best, std::vector<Start> turns, int order_rounds = 0) {
   std::erase_if(turns, [](const Start& start) { return !start.tried.evaluation.feasible; });
   const std::int64_t patience = affordable_patience(search);
   // Nothing new to evaluate for this many rounds: the space is exhausted.
@@ -97,9 +103,10 @@ void climb_in_turns(Search& search, Start& best, std::vector<Start> turns) {
                                    : Start{{kick(search, best.tried.strategy), {}}, best.name};
     const std::int64_t before = search.evaluator.evaluations();
     keep(search, best,
-         local_search(search.evaluator, from.tried.strategy, search.context.rng,
-                      {.evaluations = kUnbounded, .patience = patience}),
-         from.name, "local-search");
+         local_search(
+             search.evaluator, from.tried.strategy, search.context.rng,
+             {.evaluations = kUnbounded, .patience = patience, .order_rounds = order_rounds}),
+         from.name, "local-search", order_rounds > 0);
     stale = search.evaluator.evaluations() == before ? stale + 1 : 0;
   }
 }
@@ -107,7 +114,13 @@ void climb_in_turns(Search& search, Start& best, std::vector<Start> turns) {
 }  // namespace
 
 void improve(Search& search) {
-  if (hopeless(search) && !search.context.budget.limited()) return;
+  if (pipelines_lead(search)) {
+    if (!search.context.budget.limited()) return;
+    if (!search.pipelines.empty()) {
+      Start pipeline = search.pipelines.front();
+      return climb_in_turns(search, pipeline, search.pipelines, kLookingRounds);
+    }
+  }
   Start best = search.starts.front();
   const std::vector<Start> annealed = starts_to_anneal(search);
   anneal_starts(search, best, annealed);

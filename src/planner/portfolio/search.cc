@@ -29,12 +29,12 @@ void consider(Search& search, const compiler::Strategy& strategy, const Evaluati
 }
 
 std::vector<std::optional<oracle::BetterOrder>> better_orders(
-    const Search& search, const std::vector<compiler::Strategy>& strategies) {
-  const auto rounds = static_cast<int>(
-      std::min(search.options.order_rounds, affordable_rounds(search.context.problem())));
+    const Search& search, const std::vector<compiler::Strategy>& strategies, std::int64_t rounds) {
+  const auto affordable = static_cast<int>(
+      std::min({rounds, search.options.order_rounds, affordable_rounds(search.context.problem())}));
   std::vector<std::optional<oracle::BetterOrder>> found(strategies.size());
   search.context.oracle.for_each(strategies.size(), [&](std::size_t i) {
-    found[i] = search.context.oracle.improve_order(strategies[i], rounds);
+    found[i] = search.context.oracle.improve_order(strategies[i], affordable);
   });
   return found;
 }

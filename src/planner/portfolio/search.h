@@ -21,6 +21,7 @@ struct Search {
   PlannerResult result{};               // the best so far
   bool found = false;                   // whether there is one
   std::vector<Start> starts{};          // plain, the best first once they were climbed from
+  std::vector<Start> pipelines{};       // those that were climbed from, by their best order
   std::optional<FewerDevices> fewer{};  // that may be as fast in a better order
 };
 
@@ -28,10 +29,11 @@ struct Search {
 void consider(Search& search, const compiler::Strategy& strategy, const Evaluation& evaluation,
               const std::string& name);
 
-// What each of them becomes by forward and backward schedules in turns, where that is better.
-// Beside what the budget counts.
+// What each of them becomes by forward and backward schedules in turns, where that is better, in as
+// many rounds as are wanted and affordable. Beside what the budget counts.
 std::vector<std::optional<oracle::BetterOrder>> better_orders(
-    const Search& search, const std::vector<compiler::Strategy>& strategies);
+    const Search& search, const std::vector<compiler::Strategy>& strategies,
+    std::int64_t rounds = std::int64_t{1} << 20);
 // The name of who found it, and " + order".
 std::string reordered(std::string name);
 

@@ -23,7 +23,7 @@ TEST(Pipelines, NoStepIsShorterThanItsBusiestStage) {
       const Cut& cut = pool.found[i];
       if (pool.micro_batches[cut.costs] > 8) continue;
       const compiler::Strategy strategy =
-          pool.strategy(*problem, cut, {.keeping = pool.keepings.front()});
+          pool.strategy(*problem, cut, {.strict = pool.strictness.front()});
       const double step = to_seconds(evaluator.evaluate(strategy).step);
       EXPECT_GE(step, cut.busiest) << model << ", " << cut.stages.size() << " stages, "
                                    << pool.micro_batches[cut.costs] << " micro-batches";
@@ -60,12 +60,11 @@ TEST(Pipelines, ABetterOrderGoesOnFromTheirOwn) {
   const auto cut = std::ranges::find_if(
       pool.found, [&](const Cut& one) { return pool.micro_batches[one.costs] == 16; });
   ASSERT_NE(cut, pool.found.end());
-  const compiler::Strategy own = pool.strategy(*problem, *cut, {.keeping = Keeping::kAsPriorities});
+  const compiler::Strategy own = pool.strategy(*problem, *cut, {.strict = false});
   const double before = to_seconds(evaluator.evaluate(own).step);
   for (compiler::OrderPolicy order : compiler::kSearchedOrders) {
     compiler::Strategy plain = own;
-    plain.order = order;
-    plain.priorities.clear();
+    compiler::set_plain_order(plain, order);
     EXPECT_GT(to_seconds(evaluator.evaluate(plain).step), 1.1 * before);
   }
   const auto found = evaluator.improve_order(own, 4);

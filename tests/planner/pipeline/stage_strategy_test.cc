@@ -7,10 +7,11 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <tuple>
 
 #include "base/rng.h"
 #include "compiler/compile.h"
+#include "compiler/micro_batches.h"
+#include "compiler/pass_turns.h"
 #include "planner/problems.h"
 #include "sim/check_timeline.h"
 #include "sim/simulator.h"
@@ -18,6 +19,7 @@
 namespace heterog::planner {
 namespace {
 
+using compiler::Pattern;
 using compiler::Plan;
 using compiler::Strategy;
 using compiler::TaskKind;
@@ -46,35 +48,45 @@ std::vector<Stage> random_stages(std::size_t layers, std::size_t devices, Rng& r
   return stages;
 }
 
-// The tasks of each turn of each device, found by name: of the ops of its units on its slice.
+// The tasks of each turn of each device, by the stages that were cut: of the forward or backward
+// ops of all its layers, on the samples of one micro-batch.
 std::vector<std::vector<std::vector<TaskId>>> tasks_of_turns(const cost::Problem& problem,
+                                                             const Pipelines& pipelines,
+                                                             const Staging& how,
                                                              const Strategy& strategy,
                                                              const Plan& plan) {
-  using Place = std::tuple<DeviceId, std::int64_t, std::int64_t>;
-  std::map<std::pair<UnitId, Place>, std::vector<TaskId>> first;
-  std::map<std::pair<OpId, Place>, int> seen;
-  for (TaskId task : plan.task_ids()) {
-    if (plan.kind[task] != TaskKind::kCompute) continue;
-    const OpId op = plan.op[task];
-    if (problem.graph->op(op).phase == graph::Phase::kUpdate) continue;
-    const Place place(plan.device[task], plan.begin[task], plan.end[task]);
-    if (seen[{op, place}]++ > 0) continue;  // runs again
-    first[{strategy.unit_of_op[op], place}].push_back(task);
-  }
+  const auto between = compiler::ops_between_turns(problem, strategy.unit_of_op);
+  const compiler::Layout layout = compiler::lay_out(problem, strategy);
+  const auto once = [&](OpId op) { return layout.merged[layout.of_op[op]] == layout.of_op[op]; };
+  const auto begins = compiler::micro_batch_boundaries(problem.batch, how.micro_batches);
   std::vector<std::vector<std::vector<TaskId>>> turns(plan.device_count);
-  for (DeviceId device : problem.cluster->device_ids()) {
-    for (const compiler::Turn& turn : strategy.sequence[device]) {
-      auto& tasks = turns[device.value()].emplace_back();
-      for (std::size_t unit = turn.begin.value(); unit < turn.end.value(); ++unit) {
-        const auto slices = entry_slices(strategy.units[UnitId(unit)], problem.batch);
-        const compiler::Slice& slice = slices[turn.entry];
-        const auto& found = first[{UnitId(unit), Place(device, slice.begin, slice.end)}];
-        tasks.insert(tasks.end(), found.begin(), found.end());
+  for (const std::vector<Stage>& stages : pipelines) {
+    const auto of_stages = compiler::stage_turns(how.pattern, stages.size(), how.micro_batches);
+    for (std::size_t s = 0; s < stages.size(); ++s) {
+      for (DeviceId device : stages[s].devices) {
+        auto& of_device = turns[device.value()];
+        of_device.resize(2 * static_cast<std::size_t>(how.micro_batches));
+        std::map<std::pair<OpId, std::int64_t>, int> seen;
+        for (TaskId task : plan.task_ids()) {
+          if (plan.kind[task] != TaskKind::kCompute || plan.device[task] != device) continue;
+          const OpId op = plan.op[task];
+          const graph::Phase phase = problem.graph->op(op).phase;
+          if (phase == graph::Phase::kUpdate || between[op] || once(op)) continue;
+          if (seen[{op, plan.begin[task]}]++ > 0) continue;  // runs again
+          const auto m =
+              static_cast<std::size_t>(compiler::micro_batch_of(begins, plan.begin[task]));
+          const auto turn =
+              phase == graph::Phase::kForward ? of_stages[s].forward[m] : of_stages[s].backward[m];
+          of_device[static_cast<std::size_t>(turn)].push_back(task);
+        }
       }
     }
   }
   return turns;
 }
+
+constexpr std::array kPatterns = {Pattern::kForwardFirst, Pattern::kOneForwardOneBackward,
+                                  Pattern::kListed};
 
 class StrictTurns : public testing::TestWithParam<const char*> {};
 
@@ -86,8 +98,8 @@ TEST_P(StrictTurns, AreTakenOneAfterTheOther) {
   sim::Simulator simulator;
   for (int i = 0; i < 18; ++i) {
     Staging how{.micro_batches = std::array{2, 3, 5}[rng.below(3)],
-                .schedule = static_cast<Schedule>(i % 3),
-                .keeping = Keeping::kStrictly,
+                .pattern = kPatterns[static_cast<std::size_t>(i % 3)],
+                .strict = true,
                 .recompute = rng.below(2) == 0,
                 .sharing = rng.below(3) == 0 ? Sharing::kInTurn : Sharing::kTogether};
     SCOPED_TRACE(testing::Message() << i << ", " << how.micro_batches << " micro-batches");
@@ -106,7 +118,7 @@ TEST_P(StrictTurns, AreTakenOneAfterTheOther) {
     const Plan plan = compiler::compile(*problem, strategy, {});
     const sim::SimResult& result = simulator.simulate_timeline(plan, strategy.order);
     EXPECT_THAT(sim::check_timeline(plan, result, strategy.order), testing::IsEmpty());
-    for (const auto& turns : tasks_of_turns(*problem, strategy, plan)) {
+    for (const auto& turns : tasks_of_turns(*problem, pipelines, how, strategy, plan)) {
       Nanoseconds before = 0;
       for (const std::vector<TaskId>& tasks : turns) {
         Nanoseconds end = 0;
@@ -128,21 +140,6 @@ INSTANTIATE_TEST_SUITE_P(Models, StrictTurns,
                            return name;
                          });
 
-// How many micro-batches a device keeps at a time: between its forward and its backward turn.
-std::vector<std::int64_t> most_kept(const cost::Problem& problem, const Strategy& strategy,
-                                    std::size_t layers) {
-  std::vector<std::int64_t> most;
-  for (DeviceId device : problem.cluster->device_ids()) {
-    std::int64_t kept = 0, greatest = 0;
-    for (const compiler::Turn& turn : strategy.sequence[device]) {
-      kept += turn.begin.value() < layers ? 1 : -1;
-      greatest = std::max(greatest, kept);
-    }
-    most.push_back(greatest);
-  }
-  return most;
-}
-
 // As many samples as by speed, in whole micro-batches of two.
 TEST(StageStrategy, DevicesTakeMicroBatchesInTurn) {
   const auto problem = load_test_problem("bert_large24-tiny", "heterog-4gpu", 16);
@@ -152,36 +149,40 @@ TEST(StageStrategy, DevicesTakeMicroBatchesInTurn) {
   const Pipelines pipelines = {{{0, chain.layers.size(), {DeviceId(0), DeviceId(2)}}}};
   const Strategy strategy = stage_strategy(*problem, chain, costs, pipelines,
                                            {.micro_batches = 8, .sharing = Sharing::kInTurn});
-  const auto& replicas = strategy.units[UnitId(0)].replicas;
-  ASSERT_EQ(replicas.size(), 8u);  // one device each
+  const auto slices = compiler::slices_of(strategy, strategy.units[UnitId(0)], 16);
+  ASSERT_EQ(slices.size(), 8u);  // one device each
   double first = 0;
-  for (const compiler::Replica& replica : replicas) {
-    EXPECT_EQ(replica.weight, 2);
-    if (replica.device == DeviceId(0)) first += 2;
+  for (const compiler::Slice& slice : slices) {
+    EXPECT_EQ(slice.size(), 2);
+    if (slice.device == DeviceId(0)) first += 2;
   }
   const double speed = costs.speed(0, chain.layers.size(), DeviceId(0), 2);
   const double share = speed / (speed + costs.speed(0, chain.layers.size(), DeviceId(2), 2));
   EXPECT_NEAR(first, 16 * share, 2);
 }
 
-TEST(StageStrategy, KeepsAsManyMicroBatchesAsItsScheduleSays) {
-  const auto problem = load_test_problem("bert_large24-tiny", "heterog-4gpu", 16);
-  const Chain chain = make_chain(*problem, 8);
-  LayerTimes times(*problem, chain);
-  const StageCosts costs(times, 4, false);
-  Pipelines pipelines(1);
-  for (std::size_t s = 0; s < 4; ++s) {
-    pipelines[0].push_back(
-        {s * chain.layers.size() / 4, (s + 1) * chain.layers.size() / 4, {DeviceId(s)}});
+// The stages that devices are found to be are those that were cut.
+TEST(StageStrategy, StagesAreFoundAgain) {
+  Rng rng(11);
+  for (const char* model : {"bert_large24-tiny", "gnmt4-tiny", "transformer6-tiny", "vgg19-tiny"}) {
+    const auto problem = load_test_problem(model, "heterog-4gpu", 16);
+    const Chain chain = make_chain(*problem, 12);
+    LayerTimes times(*problem, chain);
+    const StageCosts costs(times, 4, false);
+    for (int i = 0; i < 10; ++i) {
+      const Pipelines pipelines = {random_stages(chain.layers.size(), 4, rng)};
+      const Strategy strategy =
+          stage_strategy(*problem, chain, costs, pipelines, {.micro_batches = 4});
+      const auto found =
+          compiler::stages_of_devices(*problem, strategy, compiler::lay_out(*problem, strategy));
+      for (std::size_t s = 0; s < pipelines[0].size(); ++s) {
+        for (DeviceId device : pipelines[0][s].devices) {
+          EXPECT_EQ(found[device].stage, s) << model;
+          EXPECT_EQ(found[device].stages, pipelines[0].size()) << model;
+        }
+      }
+    }
   }
-  const auto kept = [&](Schedule schedule) {
-    return most_kept(
-        *problem,
-        stage_strategy(*problem, chain, costs, pipelines, {4, schedule, Keeping::kStrictly, false}),
-        chain.layers.size());
-  };
-  EXPECT_THAT(kept(Schedule::kForwardFirst), testing::ElementsAre(4, 4, 4, 4));
-  EXPECT_THAT(kept(Schedule::kOneForwardOneBackward), testing::ElementsAre(4, 3, 2, 1));
 }
 
 // GPipe keeps what all micro-batches save; with recomputation, what they read of the stage before.
@@ -197,9 +198,8 @@ TEST(StageStrategy, RecomputationSavesMemoryAndCostsTime) {
   std::array<Nanoseconds, 2> step{};
   std::array<Bytes, 2> dynamic{};
   for (std::size_t again : {0, 1}) {
-    const Strategy strategy =
-        stage_strategy(*problem, chain, costs, pipelines,
-                       {8, Schedule::kForwardFirst, Keeping::kStrictly, again == 1});
+    const Strategy strategy = stage_strategy(*problem, chain, costs, pipelines,
+                                             {8, Pattern::kForwardFirst, true, again == 1});
     const Plan plan = compiler::compile(*problem, strategy, {});
     const sim::SimResult& result = simulator.simulate_timeline(plan, strategy.order);
     EXPECT_THAT(sim::check_timeline(plan, result, strategy.order), testing::IsEmpty());
@@ -231,11 +231,11 @@ TEST(StageStrategy, CopiesOfWeightsAreMadeWhereTheyAreRead) {
   LayerTimes times(*problem, chain);
   const StageCosts costs(times, 2, false);
   const Pipelines pipelines = {{{0, 3, {DeviceId(0)}}, {3, chain.layers.size(), {DeviceId(1)}}}};
-  for (const Keeping keeping : {Keeping::kAsPriorities, Keeping::kStrictly}) {
+  for (const bool strict : {false, true}) {
     for (const Copies copies : {Copies::kWhereMade, Copies::kWhereRead}) {
       const Strategy strategy =
           stage_strategy(*problem, chain, costs, pipelines,
-                         {.micro_batches = 2, .keeping = keeping, .copies = copies});
+                         {.micro_batches = 2, .strict = strict, .copies = copies});
       const Plan plan = compiler::compile(*problem, strategy);
       std::vector<DeviceId> made_on;
       int moved = 0;

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "compiler/accumulate.h"
+#include "compiler/micro_batches.h"
 #include "runtime/jobs.h"
 
 namespace heterog::runtime {

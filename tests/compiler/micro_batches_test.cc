@@ -1,5 +1,5 @@
 // Strategies in micro-batches: who has which samples, and in which order they run.
-#include "compiler/accumulate.h"
+#include "compiler/micro_batches.h"
 
 #include <gtest/gtest.h>
 
@@ -8,6 +8,7 @@
 #include <set>
 
 #include "compiler/compile.h"
+#include "compiler/pass_turns.h"
 #include "compiler/problems.h"
 #include "compiler/random_instances.h"
 #include "sim/simulator.h"
@@ -23,9 +24,12 @@ Strategy shared_out(const cost::Problem& problem, const std::vector<double>& wei
   return uniform_strategy(problem, decision);
 }
 
-std::map<DeviceId, std::int64_t> samples_by_device(const UnitDecision& unit, std::int64_t batch) {
+std::map<DeviceId, std::int64_t> samples_by_device(const Strategy& strategy, UnitId unit,
+                                                   std::int64_t batch) {
   std::map<DeviceId, std::int64_t> samples;
-  for (const Slice& slice : slice_batch(unit, batch)) samples[slice.device] += slice.size();
+  for (const Slice& slice : slices_of(strategy, strategy.units[unit], batch)) {
+    samples[slice.device] += slice.size();
+  }
   return samples;
 }
 
@@ -39,16 +43,19 @@ TEST(Accumulate, KeepsTheSamplesOfEveryDevice) {
   for (std::int64_t batch : {8, 13, 16}) {
     const auto problem = model_problem("gnmt4-tiny", 3, batch);
     for (std::uint64_t seed = 0; seed < 5; ++seed) {
-      const Strategy strategy = random_instances(*problem, seed);
+      const Strategy strategy = random_instances(*problem, seed, 1);
       for (std::int64_t k : {std::int64_t{2}, std::int64_t{3}, batch}) {
         SCOPED_TRACE(testing::Message() << "seed " << seed << ", " << k << " of " << batch);
         const Strategy made = accumulate(*problem, strategy, k);
         for (UnitId unit : id_range<UnitId>(made.units.size())) {
-          EXPECT_EQ(samples_by_device(made.units[unit], batch),
-                    samples_by_device(strategy.units[unit], batch));
+          // Whole micro-batches come to about as many.
+          if (!made.units[unit].in_turn) {
+            EXPECT_EQ(samples_by_device(made, unit, batch),
+                      samples_by_device(strategy, unit, batch));
+          }
           // Every micro-batch begins where a slice does.
           std::map<std::int64_t, int> begins;
-          for (const Slice& slice : slice_batch(made.units[unit], batch)) ++begins[slice.begin];
+          for (const Slice& slice : slices_of(made, made.units[unit], batch)) ++begins[slice.begin];
           for (std::int64_t i = 0; i < k; ++i) EXPECT_EQ(begins.count(batch * i / k), 1u);
         }
         compile(*problem, made, {});  // checks the strategy
@@ -60,9 +67,44 @@ TEST(Accumulate, KeepsTheSamplesOfEveryDevice) {
 TEST(Accumulate, SharesOutEveryMicroBatch) {
   const auto problem = toy_problem(support::tiny_mlp_graph(), 2, 12);
   const Strategy made = accumulate(*problem, shared_out(*problem, {2, 1}), 2);
-  const std::vector<Slice> slices = slice_batch(made.units[UnitId(0)], 12);
+  const std::vector<Slice> slices = slices_of(made, made.units[UnitId(0)], 12);
   const DeviceId a(0), b(1);
   EXPECT_EQ(slices, (std::vector<Slice>{{a, 0, 4}, {b, 4, 6}, {a, 6, 10}, {b, 10, 12}}));
+}
+
+TEST(MicroBatches, InTurnAreOfOneDeviceEach) {
+  const auto problem = toy_problem(support::tiny_mlp_graph(), 2, 12);
+  Strategy made = accumulate(*problem, shared_out(*problem, {2, 1}), 3);
+  made.units[UnitId(0)].in_turn = true;
+  const DeviceId a(0), b(1);
+  EXPECT_EQ(slices_of(made, made.units[UnitId(0)], 12),
+            (std::vector<Slice>{{a, 0, 4}, {a, 4, 8}, {b, 8, 12}}));
+}
+
+// Two pipelines of two devices: the first has 8 of 12 samples, 4 of each micro-batch of 6, whoever
+// of its devices has them.
+TEST(MicroBatches, OfPipelinesSideBySideAreDealtToPipelinesFirst) {
+  const auto problem = toy_problem(support::tiny_mlp_graph(), 4, 12);
+  Strategy made = accumulate(*problem, shared_out(*problem, {5, 3, 3, 1}), 2);
+  made.pipeline_of = IdVector<DeviceId, std::uint32_t>(std::vector<std::uint32_t>{0, 0, 1, 1});
+  const DeviceId a(0), b(1), c(2), d(3);
+  EXPECT_EQ(slices_of(made, made.units[UnitId(0)], 12), (std::vector<Slice>{{a, 0, 3},
+                                                                            {b, 3, 4},
+                                                                            {c, 4, 6},  //
+                                                                            {a, 6, 8},
+                                                                            {b, 8, 10},
+                                                                            {c, 10, 11},
+                                                                            {d, 11, 12}}));
+}
+
+TEST(Accumulate, CutsMicroBatchesAnew) {
+  const auto problem = toy_problem(support::tiny_mlp_graph(), 2, 12);
+  Strategy made = accumulate(*problem, shared_out(*problem, {2, 1}), 2);
+  made.pattern = Pattern::kForwardFirst;
+  const Strategy again = accumulate(*problem, made, 3);
+  EXPECT_EQ(again.micro_batches, 6);
+  EXPECT_EQ(again.pattern, Pattern::kForwardFirst);
+  EXPECT_THROW(accumulate(*problem, made, 7), Error);
 }
 
 TEST(Accumulate, RefusesMoreMicroBatchesThanSamples) {
@@ -86,7 +128,9 @@ TEST(Accumulate, RunsOneMicroBatchAfterTheOther) {
   const sim::SimResult result = sim::simulate(plan, made.order);
   // All but the count of labels, which every micro-batch divides by.
   std::set<OpId> ordered;
-  for (const OpPriority& one : made.priorities) ordered.insert(one.op);
+  for (const OpPriority& one : priorities_of(*problem, made, lay_out(*problem, made))) {
+    ordered.insert(one.op);
+  }
   EXPECT_GT(ordered.size(), 10u);
   std::map<std::pair<DeviceId, std::int64_t>, Interval> runs;
   for (TaskId task : plan.task_ids()) {
@@ -134,10 +178,7 @@ TEST(Accumulate, RefusesMoreInstancesThanMemoryHasRoomForBeforeItMakesThem) {
   }
   // As a strategy that was read has it, too.
   Strategy read = whole;
-  for (UnitDecision& unit : read.units) {
-    unit.instances = Instances::kPerEntry;
-    unit.replicas.assign(1 << 16, {DeviceId(0), 1});
-  }
+  read.micro_batches = std::int64_t{1} << 20;
   EXPECT_THROW(compile(*problem, read), Error);
 }
 

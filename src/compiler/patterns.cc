@@ -1,12 +1,13 @@
-// Each schedule writes down, for every stage, which pass of which micro-batch comes next.
-#include "planner/pipeline/schedule.h"
+// Each pattern writes down, for every stage, which pass of which micro-batch comes next.
+#include "compiler/patterns.h"
 
 #include <algorithm>
 #include <deque>
+#include <numeric>
 
 #include "base/check.h"
 
-namespace heterog::planner {
+namespace heterog::compiler {
 namespace {
 
 // Gives out turns in the order in which they are asked for.
@@ -58,20 +59,25 @@ void list_blocks(std::size_t stages, std::int64_t micro_batches, Turns& turns) {
 
 }  // namespace
 
-std::vector<StageTurns> stage_turns(Schedule schedule, std::size_t stages,
+std::vector<StageTurns> stage_turns(Pattern pattern, std::size_t stages,
                                     std::int64_t micro_batches) {
-  EXPECT(stages > 0 && micro_batches > 0);
+  EXPECT(pattern != Pattern::kNone && stages > 0 && micro_batches > 0);
   Turns turns(stages, micro_batches);
-  if (schedule == Schedule::kListed) {
+  if (pattern == Pattern::kListed) {
     list_blocks(stages, micro_batches, turns);
     return std::move(turns).take();
   }
+  if (pattern == Pattern::kDepthFirst) {
+    std::vector<std::int64_t> each(static_cast<std::size_t>(micro_batches));
+    std::iota(each.begin(), each.end(), 0);
+    return {stages, {each, each}};
+  }
   for (std::size_t stage = 0; stage < stages; ++stage) {
-    const bool one_each = schedule == Schedule::kOneForwardOneBackward;
     // So many forward passes go ahead that the stages behind have work.
-    const std::int64_t ahead =
-        one_each ? std::min(micro_batches, static_cast<std::int64_t>(stages - stage))
-                 : micro_batches;
+    std::int64_t ahead = micro_batches;
+    if (pattern == Pattern::kOneForwardOneBackward) {
+      ahead = std::min(micro_batches, static_cast<std::int64_t>(stages - stage));
+    }
     for (std::int64_t m = 0; m < ahead; ++m) turns.forward(stage, m);
     for (std::int64_t m = 0; m < micro_batches; ++m) {
       turns.backward(stage, m);
@@ -81,4 +87,4 @@ std::vector<StageTurns> stage_turns(Schedule schedule, std::size_t stages,
   return std::move(turns).take();
 }
 
-}  // namespace heterog::planner
+}  // namespace heterog::compiler

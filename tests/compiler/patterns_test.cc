@@ -1,5 +1,5 @@
 // The turns of stages, and SPP's bound on how long a step takes in its order.
-#include "planner/pipeline/schedule.h"
+#include "compiler/patterns.h"
 
 #include <gtest/gtest.h>
 
@@ -8,20 +8,20 @@
 
 #include "base/rng.h"
 
-namespace heterog::planner {
+namespace heterog::compiler {
 namespace {
 
 using Turns = std::vector<std::int64_t>;
 
-TEST(Schedule, OfGPipeIsForwardThenBackward) {
-  for (const StageTurns& stage : stage_turns(Schedule::kForwardFirst, 3, 4)) {
+TEST(Pattern, OfGPipeIsForwardThenBackward) {
+  for (const StageTurns& stage : stage_turns(Pattern::kForwardFirst, 3, 4)) {
     EXPECT_EQ(stage.forward, (Turns{0, 1, 2, 3}));
     EXPECT_EQ(stage.backward, (Turns{4, 5, 6, 7}));
   }
 }
 
-TEST(Schedule, OfPipeDreamKeepsAsManyAsStagesFollow) {
-  const auto stages = stage_turns(Schedule::kOneForwardOneBackward, 3, 4);
+TEST(Pattern, OfPipeDreamKeepsAsManyAsStagesFollow) {
+  const auto stages = stage_turns(Pattern::kOneForwardOneBackward, 3, 4);
   EXPECT_EQ(stages[0].forward, (Turns{0, 1, 2, 4}));
   EXPECT_EQ(stages[0].backward, (Turns{3, 5, 6, 7}));
   EXPECT_EQ(stages[1].forward, (Turns{0, 1, 3, 5}));
@@ -32,8 +32,8 @@ TEST(Schedule, OfPipeDreamKeepsAsManyAsStagesFollow) {
 
 // Two stages: blocks are forward 1, channel, forward and backward 2, channel, backward 1. The first
 // micro-batch comes back to stage 1 in the fifth round, in which the fifth one sets out before it.
-TEST(Schedule, OfPeGoesRoundTheBlocks) {
-  const auto stages = stage_turns(Schedule::kListed, 2, 6);
+TEST(Pattern, OfPeGoesRoundTheBlocks) {
+  const auto stages = stage_turns(Pattern::kListed, 2, 6);
   EXPECT_EQ(stages[1].forward, (Turns{0, 2, 4, 6, 8, 10}));
   EXPECT_EQ(stages[1].backward, (Turns{1, 3, 5, 7, 9, 11}));
   EXPECT_EQ(stages[0].forward, (Turns{0, 1, 2, 3, 4, 6}));
@@ -119,16 +119,16 @@ double run_strictly(const Times& times, const std::vector<StageTurns>& turns,
 }
 
 // Equal stages without communication: (M + S − 1)(f + b), however they are ordered.
-TEST(Schedule, OfEqualStagesTakesWhatItMust) {
+TEST(Pattern, OfEqualStagesTakesWhatItMust) {
   for (std::size_t stages : {1, 2, 3, 5}) {
     for (std::size_t m : {1, 2, 4, 9}) {
       const std::vector<double> ones(stages, 1), twos(stages, 2), none(stages, 0);
-      for (Schedule schedule :
-           {Schedule::kForwardFirst, Schedule::kOneForwardOneBackward, Schedule::kListed}) {
+      for (Pattern schedule :
+           {Pattern::kForwardFirst, Pattern::kOneForwardOneBackward, Pattern::kListed}) {
         const auto turns = stage_turns(schedule, stages, static_cast<std::int64_t>(m));
         const double least = static_cast<double>(m + stages - 1) * 3;
         const double takes = run_strictly({ones, twos, none, none}, turns, m);
-        if (schedule == Schedule::kListed) {
+        if (schedule == Pattern::kListed) {
           EXPECT_GE(takes, least);  // its rounds count channels, which here take no time
         } else {
           EXPECT_EQ(takes, least) << stages << ' ' << m;
@@ -141,7 +141,7 @@ TEST(Schedule, OfEqualStagesTakesWhatItMust) {
 // SPP lemma 1, without all-reduces: PE's order takes at most (M + 4 S − 4) C, where C is the most
 // that a stage or channel has to do for a micro-batch. Not so where both ways share a channel and
 // whoever comes first goes first: the lemma's proof takes them in the order of its rounds.
-TEST(Schedule, OfPeKeepsTheBoundOfTheLemma) {
+TEST(Pattern, OfPeKeepsTheBoundOfTheLemma) {
   Rng rng(5);
   for (int i = 0; i < 100'000; ++i) {
     const std::size_t stages = 1 + rng.below(5), m = 1 + rng.below(8);
@@ -155,10 +155,10 @@ TEST(Schedule, OfPeKeepsTheBoundOfTheLemma) {
       times.from.push_back(s > 0 ? draw() : 0);
       most = std::max({most, times.forward[s] + times.backward[s], times.to[s] + times.from[s]});
     }
-    const auto turns = stage_turns(Schedule::kListed, stages, static_cast<std::int64_t>(m));
+    const auto turns = stage_turns(Pattern::kListed, stages, static_cast<std::int64_t>(m));
     ASSERT_LE(run_strictly(times, turns, m), static_cast<double>(m + 4 * stages - 4) * most) << i;
   }
 }
 
 }  // namespace
-}  // namespace heterog::planner
+}  // namespace heterog::compiler

@@ -1,0 +1,67 @@
+// Whose turn it is on a device: the stage that it is of its pipeline, and by the strategy's pattern
+// the turn of every forward and backward pass of a micro-batch there.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "compiler/layout.h"
+#include "compiler/patterns.h"
+#include "compiler/strategy.h"
+#include "cost/problem.h"
+
+namespace heterog::compiler {
+
+// Where a device stands in a pipeline: stage `stage` of `stages`.
+struct StageOfDevice {
+  std::uint32_t stage = 0;
+  std::uint32_t stages = 1;
+};
+
+// Devices of one pipeline that run most of their forward ops together are one stage; stages follow
+// one another as their forward ops do, in the mean. Of pipelines whose stages share no device these
+// are the stages that the planner cut; of anything else, what comes nearest.
+IdVector<DeviceId, StageOfDevice> stages_of_devices(const cost::Problem& problem,
+                                                    const Strategy& strategy, const Layout& layout);
+
+// Ops of the forward and backward pass that lead to a sum over the whole batch which that pass
+// reads. They belong to no micro-batch.
+IdVector<OpId, std::uint8_t> needed_by_all(const cost::Problem& problem);
+
+// The turns of a strategy in several micro-batches, with a pattern.
+class PassTurns {
+ public:
+  PassTurns(const cost::Problem& problem, const Strategy& strategy, const Layout& layout);
+
+  // Whether the op runs once for each micro-batch, and may be told when. Updates do not, nor what
+  // every micro-batch needs of all others, nor what runs once a device.
+  bool has_turns(OpId op) const { return has_turns_[op] != 0; }
+  // Of such an op, on a slice that begins with this sample.
+  std::int64_t turn(OpId op, DeviceId device, std::int64_t begin) const;
+  // More than the turns of any device.
+  std::int64_t bound() const { return 2 * static_cast<std::int64_t>(begins_.size()); }
+
+ private:
+  const graph::ModelGraph& graph_;
+  std::vector<std::int64_t> begins_;  // of the micro-batches
+  IdVector<OpId, std::uint8_t> has_turns_;
+  IdVector<DeviceId, StageOfDevice> of_device_;
+  std::vector<std::vector<StageTurns>> of_count_;  // [stages][stage], where there are so many
+};
+
+// Whether forward passes of a strategy with a pattern read those of the same or an earlier stage of
+// their pipeline alone, and backward passes those of the same or a later one, so that strict turns
+// go with the dependencies.
+bool stages_in_line(const cost::Problem& problem, const Strategy& strategy);
+
+// Ops that have turns, but are in none of them: what adds up gradients of several units.
+IdVector<OpId, std::uint8_t> ops_between_turns(const cost::Problem& problem,
+                                               const IdVector<OpId, UnitId>& unit_of_op);
+
+// What OrderPolicy::kPriority follows: the strategy's own priorities, or those of its pattern, by
+// which earlier turns come first, and before all of them what has none. Empty under other orders.
+std::vector<OpPriority> priorities_of(const cost::Problem& problem, const Strategy& strategy,
+                                      const Layout& layout);
+
+}  // namespace heterog::compiler
