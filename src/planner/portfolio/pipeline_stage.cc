@@ -27,8 +27,8 @@ constexpr double kGainsByOrder = 1.25;
 constexpr std::size_t kFastestToReorder = 4;
 constexpr std::int64_t kReorderedTasks = 250'000;
 constexpr std::size_t kPipelinesToClimb = 2;
-// Of plans without budget, in tasks of all that moves of a pipeline come to.
-constexpr std::int64_t kMovedTasks = 500'000;
+// What moves of a pipeline spend before anything else has its turn, in tasks of all their plans.
+constexpr std::int64_t kMovedTasks = 1'500'000;
 constexpr std::int64_t kLeastMoves = 8, kMostMoves = 64;
 constexpr const char* kPipeline = "pipeline";
 constexpr std::uint64_t kClimbingPipelines = 1;  // a stream of random numbers
@@ -84,36 +84,44 @@ std::vector<Tried> reorder_pipelines(Search& search, const TriedPipelines& tried
   return made;
 }
 
-// Moves of layers, devices, samples and turns, from the best.
-void climb_pipelines(Search& search, std::vector<Tried> from) {
-  // Neighbours of one that was chosen are not climbed from too.
-  std::vector<Tried> chosen;
-  for (Tried& one : from) {
-    const bool differs = std::ranges::none_of(
-        chosen, [&](const Tried& other) { return other.strategy.units == one.strategy.units; });
-    if (differs && chosen.size() < kPipelinesToClimb) chosen.push_back(std::move(one));
+// The best of them, neighbours of one that was chosen left out.
+std::vector<Start> chosen_of(std::vector<Tried> reordered) {
+  std::vector<Start> chosen;
+  for (Tried& one : reordered) {
+    const bool differs = std::ranges::none_of(chosen, [&](const Start& other) {
+      return other.tried.strategy.units == one.strategy.units;
+    });
+    if (differs && chosen.size() < kPipelinesToClimb) chosen.push_back({std::move(one), kPipeline});
   }
+  return chosen;
+}
+
+// Moves of layers, devices, samples and turns. A few dozen seldom gain anything, and each takes
+// long: only where there is a budget.
+void climb(Search& search, Start& pipeline, Rng& rng) {
+  const std::int64_t moves = kMovedTasks / tasks_of(search, pipeline.tried.strategy);
+  SearchResult found = local_search(
+      search.evaluator, pipeline.tried.strategy, rng,
+      {.evaluations = std::clamp(moves, kLeastMoves, kMostMoves), .order_rounds = kLookingRounds});
+  if (!better(found.evaluation, pipeline.tried.evaluation)) return;
+  pipeline = {{std::move(found.strategy), found.evaluation}, pipeline.name + " + local-search"};
+}
+
+void climb_pipelines(Search& search, std::vector<Start> pipelines) {
   Rng rng = search.context.rng.split(kClimbingPipelines);
-  std::vector<compiler::Strategy> climbed;
-  for (const Tried& one : chosen) {
-    const std::int64_t moves = kMovedTasks / tasks_of(search, one.strategy);
-    SearchResult found = local_search(search.evaluator, one.strategy, rng,
-                                      {.evaluations = std::clamp(moves, kLeastMoves, kMostMoves),
-                                       .order_rounds = kLookingRounds});
-    logger().debug("a pipeline of {:.6f} s climbed to {:.6f} s", to_seconds(one.evaluation.step),
-                   to_seconds(found.evaluation.step));
-    climbed.push_back(found.strategy);
-    const bool moved = found.strategy != one.strategy;
-    search.pipelines.push_back({{std::move(found.strategy), found.evaluation},
-                                moved ? kPipeline + std::string(" + local-search") : kPipeline});
+  std::vector<compiler::Strategy> strategies;
+  for (Start& pipeline : pipelines) {
+    if (search.context.budget.limited()) climb(search, pipeline, rng);
+    strategies.push_back(pipeline.tried.strategy);
   }
-  const auto ordered = better_orders(search, climbed);
-  for (std::size_t i = 0; i < climbed.size(); ++i) {
+  const auto ordered = better_orders(search, strategies);
+  for (std::size_t i = 0; i < pipelines.size(); ++i) {
     if (!ordered[i]) continue;
     consider(search, ordered[i]->strategy, ordered[i]->measured.evaluation,
-             reordered(search.pipelines[i].name));
+             reordered(pipelines[i].name));
   }
-  best_first(search.pipelines);
+  best_first(pipelines);
+  search.pipelines = std::move(pipelines);
 }
 
 }  // namespace
@@ -135,7 +143,7 @@ void try_pipelines(Search& search) {
   if (tried.all.empty()) return;
   const auto best = std::ranges::min_element(tried.all, better, &TriedPipelines::One::evaluation);
   consider(search, best->strategy, best->evaluation, kPipeline);
-  climb_pipelines(search, reorder_pipelines(search, tried));
+  climb_pipelines(search, chosen_of(reorder_pipelines(search, tried)));
 }
 
 }  // namespace heterog::planner::portfolio
