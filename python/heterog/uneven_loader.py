@@ -19,6 +19,7 @@ from torch.utils.data import (
 
 from heterog.accumulated import known_to_accelerate, micro_batches_told
 from heterog.deals import cut
+from heterog.fair_shares import in_passes
 from heterog.uneven import UnevenBatchSampler
 from heterog.weighing import SAMPLES
 
@@ -58,6 +59,7 @@ class LikeSampler(UnevenBatchSampler, DistributedSampler):
         self.even_micro = None if parts == 1 else -(-max(even) // parts)
         self._micro = [(0, self.even_micro)]  # within this epoch: from which batch on
         self.least = 1  # samples of a micro-batch
+        self.together = False  # all ranks have as many micro-batches: those of a sharded model meet
         drop_last = loader.batch_sampler.drop_last
         super().__init__(loader.dataset, even, rank, seed=seed, drop_last=drop_last)
         if self.length < batch:
@@ -70,6 +72,12 @@ class LikeSampler(UnevenBatchSampler, DistributedSampler):
         if self._follows:
             self.sampler.set_epoch(epoch)
 
+    @property
+    def least_of_step(self) -> int:
+        """Samples of a rank in all of its micro-batches."""
+        each = self.together and self.least > 1  # else a stand-in does
+        return self.least * self.parts if each else self.least
+
     def __iter__(self) -> Iterator[list[int]]:
         if self._used and not self._follows:
             self.epoch += 1  # a RandomSampler needs no set_epoch
@@ -80,7 +88,7 @@ class LikeSampler(UnevenBatchSampler, DistributedSampler):
             own = self._own(order, batch)
             begin = 0
             for size in self.micro_sizes(batch):
-                yield own[begin : begin + max(1, size)]
+                yield own[begin : begin + size] or own[:1]
                 begin += size
 
     def __len__(self) -> int:
@@ -90,8 +98,10 @@ class LikeSampler(UnevenBatchSampler, DistributedSampler):
         return sum(len(self.micro_sizes(batch)) for batch in range(self.global_batches))
 
     def micro_sizes(self, batch: int) -> list[int]:
-        """How many samples this rank's batches of one global batch have; [0] where it has none."""
+        """How many samples this rank's batches of one global batch have; 0 where it has none."""
         own = self.sizes(batch)[self.rank]
+        if self.together:
+            return in_passes(own, self.parts)
         micro = [micro for first, micro in self._micro if first <= batch][-1]
         return [own] if micro is None else cut(own, micro, self.least)
 
