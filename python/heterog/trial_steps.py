@@ -93,6 +93,12 @@ class Trial:
         updates = []
         with _noting_updates(updates), _noting_models(self.ddp):
             loss = self._step_fn(batch)
+        kinds = {kind.__name__ for optimizer in updates for kind in type(optimizer).__mro__}
+        if "ZeroRedundancyOptimizer" in kinds:  # not imported for its name: that takes a second
+            raise ValueError(
+                "step_fn: its ZeroRedundancyOptimizer sends parameters to the other ranks in each update, "
+                "so that no rank can be timed by itself: return the loss, and leave the update out"
+            )
         self._by_itself = bool(seen)
         if updates and self._loader.sampler.parts > 1:
             raise ValueError(
@@ -127,7 +133,7 @@ class Trial:
 
 @contextmanager
 def _noting_updates(seen: list) -> Iterator[None]:
-    watching = register_optimizer_step_pre_hook(lambda *_: seen.append(True))
+    watching = register_optimizer_step_pre_hook(lambda optimizer, *_: seen.append(optimizer))
     try:
         yield
     finally:
