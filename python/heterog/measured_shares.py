@@ -10,6 +10,7 @@ from functools import partial
 import torch.distributed as dist
 from torch import nn
 
+from heterog.accumulated import counted_by_lightning
 from heterog.balance import Balance
 from heterog.data_parallel import any_sharded, group_of, wrapped_models
 from heterog.deals import Deal, best_micro
@@ -159,7 +160,8 @@ def share_out(
     group, sampler = group_of(wrapped[0]), loader.sampler
     if sampler.rank != 0 or say is None:
         say = _nothing
-    sampler.least, sampler.together = least_samples(models), any_sharded(models)
+    sampler.least = least_samples(models)
+    sampler.together = any_sharded(models) or counted_by_lightning(wrapped, sampler.parts)
     check_accumulation(models, sampler)
     loader.models = [weighted_gradients(ddp, sampler) for ddp in wrapped]
     loader.weights = loader.models[0]

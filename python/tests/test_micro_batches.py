@@ -55,6 +55,23 @@ def test_measuring_finds_the_fastest_deal(shared, world, fixed):
 
 
 @pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("whole_epochs", [False, True])
+def test_micro_batches_move_from_a_rank_that_becomes_slower(shared, world, whole_epochs):
+    times = [StepTime(0.0, seconds, None, 1) for seconds in [4.0, 3.0, 2.0][:world]]
+    best = slowest(times, fair_shares(times, 8 * world))
+    expected = cases.drifted_alone(world)
+    for rank in range(world):
+        found = shared(world)[rank][f"drifted {whole_epochs}"]
+        assert found["at_last"][0] < found["before"][0]
+        assert slowest(times, found["at_last"]) == pytest.approx(best)
+        for ours, theirs in zip(found["parameters"], expected, strict=True):
+            assert (ours - theirs).norm() <= 1e-12 * theirs.norm()
+        moved = [line for line in found["said"] if "in place of" in line]
+        assert len(moved) == (1 if rank == 0 else 0)
+        assert rank or not whole_epochs or "from the next epoch on" in moved[0]
+
+
+@pytest.mark.parametrize("world", WORLDS)
 def test_no_rank_is_to_be_left_out_before_micro_batches_were_tried(shared, world):
     for rank in range(world):
         found = shared(world)[rank]["not told"]
