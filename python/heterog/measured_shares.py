@@ -2,6 +2,7 @@
 found by measuring its own steps: no graph, no cluster file."""
 
 import dataclasses
+import math
 import os
 import socket
 from collections.abc import Callable, Sequence
@@ -10,6 +11,7 @@ from functools import partial
 import torch.distributed as dist
 from torch import nn
 
+from heterog import step_times
 from heterog.accumulated import counted_by_lightning
 from heterog.balance import Balance
 from heterog.data_parallel import any_sharded, group_of, wrapped_models
@@ -51,6 +53,8 @@ ATTEMPTS = 3  # measurements: around even shares, then at what the last one said
 SHORT = 0.1  # seconds of a step, of which more are measured if they are not as predicted
 ATTEMPTS_IF_SHORT = 5
 AGREED = 1.10  # what is predicted and what is measured are as near as this, or their spread is said
+BOUND = (12, 12, 6)  # even steps that each measurement may take, 30 in all,
+BOUND_SECONDS = 5.0  # or so long, where steps are short and times the noisier
 ENOUGH = 1.02  # shares that are predicted to be as near as this to the best are kept
 
 
@@ -168,7 +172,7 @@ def share_out(
     for weights in loader.models:
         weights.scale = scale
     trial = Trial(models, loader.models, step_fn, loader)
-    found = None
+    found, begun = None, step_times.clock()
     say(
         f"heterog: probes the loss on a few samples, then times steps of {sampler.ranks} ranks, "
         f"{rounds} rounds at a time; what they change is put back"
@@ -196,6 +200,10 @@ def share_out(
     sampler.change_shares(found.samples_per_rank, first)
     sampler.change_micro(found.times[sampler.rank].micro, first)
     loader.found = found
+    if found.seconds < found.even_seconds:
+        took = step_times.clock() - begun
+        steps = math.ceil(took / (found.even_seconds - found.seconds))
+        say(f"heterog: all that took {took:.1f} s, which shares of these sizes win back by step {steps}")
     for line in [*found.lines(), *norm_lines(models, found)]:
         say(line)
     if coarse(sampler) and found.speed_up < WORTH:
@@ -237,7 +245,7 @@ def _verdict(trial: Trial, sampler: LikeSampler, limits: list[int], count) -> Ve
 def _kept_or_measured(trial: Trial, sampler: LikeSampler, most, rounds, limits, path, say) -> Found:
     """What the file has, or what is measured and then written into it."""
     if path is None:
-        return _measured(trial, sampler, most, rounds, limits)
+        return _measured(trial, sampler, most, rounds, limits, say)
     training = Training(
         sampler.batch, sampler.parts, gradient_bytes(trial.ddp),
         tuple(_from_all(device_name(trial.device), trial.group)), sampler.least_of_step,
@@ -247,13 +255,13 @@ def _kept_or_measured(trial: Trial, sampler: LikeSampler, most, rounds, limits, 
     if found is not None:
         say(f"heterog: the figures that follow were measured before: {os.fspath(path)}")
         return found
-    found = _measured(trial, sampler, most, rounds, limits)
+    found = _measured(trial, sampler, most, rounds, limits, say)
     _from_first(lambda: write_kept(path, found, training), trial.group)
     return found
 
 
 def _measured(
-    trial: Trial, sampler: LikeSampler, most: int | None, rounds: int, limits: list[int]
+    trial: Trial, sampler: LikeSampler, most: int | None, rounds: int, limits: list[int], say
 ) -> Found:
     group, rank = trial.group, sampler.rank
     least = sampler.least
@@ -274,7 +282,12 @@ def _measured(
         trial.load(sum(own, [least, *sizes]))
         more = max(0, attempt - 1) if short else 0
         steps = [partial(trial.step, micro) for micro in own]
-        points, whole = measure(trial, trial.ddp, sizes, steps, rounds << more, least)
+        may_take = partial(_may_take, attempt, size * sampler.parts if sampler.parts > 1 else size)
+        points, whole = measure(trial, trial.ddp, sizes, steps, rounds << more, least, may_take)
+        say(
+            f"heterog: timed passes of {', '.join(map(str, sizes))} samples of rank 0"
+            + "".join(f", steps of {' '.join(map(str, deal.shares))}" for deal in deals)
+        )
         for deal, seconds in zip(deals, whole, strict=True):
             seen.setdefault(deal, []).extend(seconds)
         times = _from_all(_step_time(points, sizes, trial, most, micro, passes), group)
@@ -322,6 +335,13 @@ def _measured(
     if not coarse(sampler) and not sampler.together:
         found = dataclasses.replace(found, leave_out=_better_left_out(found, trial, rounds))
     return _from_first(lambda: found if found.speed_up >= 1 else found.kept_even(), group)
+
+
+def _may_take(attempt: int, even: int, points: dict[int, float]) -> float:
+    """Seconds of a measurement: of so many steps of `even` samples, as far as passes show that."""
+    near = min(points, key=lambda size: abs(size - even), default=None)
+    step = points[near] / near * even if near else 0.0
+    return max(BOUND_SECONDS, BOUND[min(attempt, len(BOUND) - 1)] * step)
 
 
 def _step_time(

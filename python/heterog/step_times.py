@@ -44,6 +44,7 @@ def measure(
     whole_steps: Sequence[Callable[[], None]],
     rounds: int,
     least: int = 1,
+    bound: Callable[[dict[int, float]], float] | None = None,
 ) -> tuple[dict[int, float], list[list[float]]]:
     """Seconds of a pass of each size on this rank, apart from the others, and of each of the whole
     steps, in which gradients are summed: of those, every round's, of the slowest rank.
@@ -51,8 +52,10 @@ def measure(
     All are taken in turn, round after round, so that what slows a machine for a while slows all of
     them. Short steps are taken several in a row, as a training does. A size that does not fit in the
     GPU's memory is left out; of a sharded model it ends the run, since the others wait in the midst
-    of the pass. `least`: samples of the ranks that are not timed then.
+    of the pass. `least`: samples of the ranks that are not timed then. `bound`: seconds that all of it
+    may take, by those of the sizes; no round begins that would take longer on all ranks.
     """
+    begun = clock()
     first = wrapped_models(ddp_model)[0]
     group, device = group_of(first), device_of(first)
     together = any_sharded(ddp_model)
@@ -64,7 +67,14 @@ def measure(
     steps = _most(in_a_row, device, group)
     own: dict[int, list[float]] = {size: [] for size in fitting}
     whole = torch.zeros(rounds, len(whole_steps), dtype=torch.float64)
+    first_round = clock()
     for turn in range(rounds):
+        if turn and bound is not None:
+            a_round = (clock() - first_round) / turn
+            limit = bound({size: typical(times) for size, times in own.items()})
+            if not _most(int(clock() - begun + a_round <= limit), device, group):
+                whole = whole[:turn]
+                break
         if together:
             _in_turn(run, own, least, steps, device, group)
         with apart(ddp_model):
