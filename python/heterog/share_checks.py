@@ -2,6 +2,7 @@
 
 from torch import nn
 
+from heterog import data_parallel
 from heterog.data_parallel import check_sharding, is_sharded, is_wrapped
 from heterog.uneven import split_by_shares
 from heterog.uneven_loader import LikeSampler
@@ -32,9 +33,10 @@ def wrapped(model) -> nn.Module:
             f"model: {type(model).__name__}: parts of it are sharded, it is not: call fully_shard on "
             "the whole model after its layers"
         )
+    since = "" if data_parallel.FSDPModule else " (which is known from PyTorch 2.6 on)"
     raise ValueError(
         f"model: {type(model).__name__}; wrap the model in DistributedDataParallel, or call "
-        "fully_shard on it, first"
+        f"fully_shard on it, first{since}"
     )
 
 

@@ -3,8 +3,11 @@
 import pytest
 import sharded_cases as cases
 from ranks_of_tests import found_by
+from torch import nn
 
+from heterog import data_parallel
 from heterog.fair_shares import fair_shares, slowest
+from heterog.share_checks import wrapped
 
 WORLDS = [2, 3]
 
@@ -59,6 +62,12 @@ def test_each_rank_is_timed_in_its_turn(shared, parts, world):
         kept = of_rank["kept"]
         assert (kept.times, kept.samples_per_rank) == (found.times, found.samples_per_rank)
         assert not any("all-reduce" in line for line in of_rank["said"])
+
+
+def test_an_old_pytorch_is_named(monkeypatch):
+    monkeypatch.setattr(data_parallel, "FSDPModule", None)
+    with pytest.raises(ValueError, match=r"fully_shard on it, first \(which is known from PyTorch 2.6 on\)"):
+        wrapped(nn.Linear(1, 1))
 
 
 @pytest.mark.parametrize("world", WORLDS)
