@@ -274,7 +274,8 @@ def make_base(base: Path) -> None:
     ranks_of = [{"device": "cpu", "samples": samples, "even_samples": 8, "micro": None, "pass_seconds": 0.1,
                  "sample_seconds": 0.2, "most": None} for samples in (12, 4)]  # fmt: skip
     (base / "measured.json").write_text(json.dumps({
-        "format": "heterog-measured-shares", "version": 1, "batch": 16, "accumulate": 1, "gradient_bytes": 64,
+        "format": "heterog-measured-shares", "version": 1, "batch": 16, "accumulate": 1, "together": False,
+        "gradient_bytes": 64,
         "even_seconds": 2.5, "step_seconds": 1.7, "predicted_seconds": 1.7, "all_reduce_seconds": 0.1,
         "ranks": ranks_of}))  # fmt: skip
     cases = [{"case": f"m{i}", "mean_step_seconds": 0.2, "best_step_seconds": 0.1, "taught_step_seconds": 0.11,

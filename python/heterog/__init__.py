@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from heterog.uneven import UnevenBatchSampler
     from heterog.uneven_trainer import uneven_trainer
     from heterog.verbs import compare, explain, plan, shares, simulate, verify
+    from heterog.zero_by_memory import zero_by_memory
 
 __all__ = [
     "Checkpoint",
@@ -80,6 +81,7 @@ __all__ = [
     "uneven_trainer",
     "verify",
     "weighted_gradients",
+    "zero_by_memory",
 ]
 
 # Which module has what: the imports above, for whoever runs this.
@@ -101,6 +103,7 @@ _MODULES = {
     "uneven": ("UnevenBatchSampler",),
     "uneven_trainer": ("uneven_trainer",),
     "verbs": ("compare", "explain", "plan", "shares", "simulate", "verify"),
+    "zero_by_memory": ("zero_by_memory",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

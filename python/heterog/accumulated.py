@@ -1,4 +1,5 @@
-"""Tells Accelerate's accumulate() after which batches a rank sums its gradients and updates.
+"""Tells frameworks after which batches a rank sums its gradients and updates: Accelerate's
+accumulate(), and loops that count batches, as that of timm.
 
 Accelerate knows the ends of the loaders that its prepare() made. One that stands in for such a loader
 says itself where the accumulated batch ends; without that, the update of an epoch's last batches would
@@ -6,7 +7,9 @@ be lost, and ranks with different numbers of micro-batches would wait for each o
 """
 
 import sys
+from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import accumulate
 from contextlib import contextmanager
 
 
@@ -35,6 +38,45 @@ def micro_batches_told(count: int) -> bool:
         return False
     state.plugin_kwargs["num_steps"] = count
     return True
+
+
+class OwnSteps(int):
+    """The micro-batches of a rank of the even script, by which losses are divided, for a loop that
+    counts batches: `batches % it` is 0 where one of this rank's steps begins or ends, and
+    `batches // it` are the steps that have ended by then."""
+
+    def __new__(cls, sampler):
+        steps = super().__new__(cls, sampler.parts)
+        steps._sampler = sampler
+        return steps
+
+    def _bounds(self) -> list[int]:
+        """Batches of this rank before each step of the epoch, and in all."""
+        sampler = self._sampler
+        sizes = (len(sampler.micro_sizes(number)) for number in range(sampler.global_batches))
+        return list(accumulate(sizes, initial=0))
+
+    def __rmod__(self, batches: int) -> int:
+        return int(batches not in self._bounds())
+
+    def __rfloordiv__(self, batches: int) -> int:
+        return bisect_right(self._bounds(), batches) - 1
+
+
+def counted_by_lightning(models, parts: int) -> bool:
+    """Whether Lightning's Trainer accumulates the micro-batches. It sends a word between ranks in each
+    batch, so that all need as many."""
+    for model in models if parts > 1 else []:
+        trainer = getattr(getattr(model, "module", None), "_trainer", None)
+        if not hasattr(trainer, "accumulate_grad_batches"):
+            continue
+        if trainer.accumulate_grad_batches != parts:
+            raise ValueError(
+                f"accumulate: {parts}, but the Trainer accumulates {trainer.accumulate_grad_batches} "
+                f"batches: give accumulate_grad_batches={parts}"
+            )
+        return True
+    return False
 
 
 def _state():

@@ -80,10 +80,14 @@ class Balance:
         if better is None:
             return
         first = number + self._lead
+        if self._sampler.whole_epochs:
+            first = max(first, self._sampler.global_batches)
         self._sampler.change_shares(better, first)
         if dist.get_rank(self._group) == 0:
+            beyond = first >= self._sampler.global_batches
+            when = "the next epoch on" if beyond else f"batch {first} of this epoch"
             self._say(
-                f"heterog: from batch {first} of this epoch, {better} samples a rank in place of "
+                f"heterog: from {when}, {better} samples a rank in place of "
                 f"{shares}: {gain:.2f} × as fast by the last {self._every} steps"
             )
 

@@ -4,24 +4,28 @@ gradients it accumulates."""
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from heterog.fair_shares import StepTime
+from heterog.fair_shares import StepTime, in_passes
 
 WORTH = 1.02  # larger micro-batches are only taken if a sample is that much faster in them
 
 
 @dataclass(frozen=True)
 class Deal:
-    """By rank: samples, and samples of a micro-batch at most (None: one batch of all)."""
+    """By rank: samples, and samples of a micro-batch at most (None: one batch of all). `passes`: all
+    ranks have as many micro-batches."""
 
     shares: tuple[int, ...]
     micro: tuple[int | None, ...]
+    passes: int | None = None
 
     @staticmethod
     def of_shares(shares: Sequence[int], times: Sequence[StepTime]) -> "Deal":
-        return Deal(tuple(shares), tuple(time.micro for time in times))
+        return Deal(tuple(shares), tuple(time.micro for time in times), times[0].passes)
 
     def of(self, rank: int, least: int) -> list[int]:
-        """Sizes of the batches of one rank."""
+        """Sizes of the batches of one rank, also of those in which it has a stand-in."""
+        if self.passes is not None:
+            return [max(size, least) for size in in_passes(self.shares[rank], self.passes)]
         micro = self.micro[rank]
         return [self.shares[rank]] if micro is None else cut(self.shares[rank], micro, least)
 
@@ -37,11 +41,11 @@ def cut(samples: int, micro: int, least: int = 1) -> list[int]:
     return [samples // count + (place < samples % count) for place in range(count)]
 
 
-def in_words(share: int, micro: int | None) -> str:
+def in_words(share: int, time: StepTime) -> str:
     """`12 in 4 micro-batches of 3`"""
-    if micro is None:
+    if time.micro is None and time.passes is None:
         return f"{share}"
-    sizes = cut(share, micro)
+    sizes = cut(share, time.micro) if time.passes is None else in_passes(share, time.passes)
     size = f"{sizes[-1]}" if sizes[0] == sizes[-1] else f"{sizes[-1]} to {sizes[0]}"
     return f"{share} in {len(sizes)} micro-batch{'es' if len(sizes) > 1 else ''} of {size}"
 

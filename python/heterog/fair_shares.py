@@ -10,15 +10,18 @@ import torch
 @dataclass(frozen=True)
 class StepTime:
     """Seconds that a rank computes in a step, by its samples. `fixed` is that of one pass: of the
-    whole step, or of each micro-batch of at most `micro` samples, whose gradients are accumulated.
-    `most` samples of a step fit."""
+    whole step, or of each micro-batch of at most `micro` samples, whose gradients are accumulated, or
+    of each of `passes` micro-batches, of one sample at least. `most` samples of a step fit."""
 
     fixed: float
     per_sample: float
     most: int | None = None
     micro: int | None = None
+    passes: int | None = None
 
     def of(self, samples: int) -> float:
+        if self.passes is not None:
+            return self.fixed * self.passes + self.per_sample * max(samples, self.passes)
         passes = 1 if self.micro is None else max(1, -(-samples // self.micro))
         return self.fixed * passes + self.per_sample * samples
 
@@ -78,6 +81,15 @@ def fair_shares(times: Sequence[StepTime], batch: int, least: int = 1) -> list[i
     return shares
 
 
-def slowest(times: Sequence[StepTime], shares: Sequence[int]) -> float:
-    return max(time.of(share) for time, share in zip(times, shares, strict=True))
+def in_passes(samples: int, passes: int) -> list[int]:
+    """Sizes of so many micro-batches, as equal as can be; 0: the rank has none of that one."""
+    return [samples // passes + (place < samples % passes) for place in range(passes)]
 
+
+def slowest(times: Sequence[StepTime], shares: Sequence[int]) -> float:
+    """Seconds until all ranks are done; with `passes`, until they are in each of them."""
+    if times[0].passes is not None:
+        sizes = [in_passes(share, times[0].passes) for share in shares]
+        each = [replace(time, passes=None) for time in times]
+        return sum(slowest(each, [max(1, size) for size in place]) for place in zip(*sizes, strict=True))
+    return max(time.of(share) for time, share in zip(times, shares, strict=True))

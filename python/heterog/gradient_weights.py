@@ -1,7 +1,7 @@
-"""Gradients of DistributedDataParallel that count by samples and not by ranks, exactly.
+"""Gradients of DistributedDataParallel and fully_shard that count by samples and not by ranks, exactly.
 
 The gradient of each parameter is multiplied as it leaves a backward pass, before it is added to what
-other passes left there and before DistributedDataParallel averages: by ranks × n_rank / n_global of
+other passes left there and before PyTorch averages: by ranks × n_rank / n_global of
 the pass's own batch. So every pass has its own weight, however many of them are accumulated, and a
 communication hook of the user's (half precision, PowerSGD) stays free to be registered.
 """
@@ -12,9 +12,17 @@ import torch
 import torch.distributed as dist
 from torch.autograd import Variable
 from torch.distributed.algorithms.join import Join, Joinable, JoinHook
-from torch.nn.parallel import DistributedDataParallel
 from torch.utils.hooks import unserializable_hook
 
+from heterog.data_parallel import (
+    check_sharding,
+    device_of,
+    gradient_leaves,
+    group_of,
+    is_sharded,
+    is_wrapped,
+    sums_gradients,
+)
 from heterog.output_weights import weigh_outputs
 from heterog.process_end import released_before_the_end
 from heterog.uneven import UnevenBatchSampler
@@ -73,10 +81,10 @@ class GradientWeights(Joinable):
     def __init__(self, ddp_model, sampler: UnevenBatchSampler | None):
         super().__init__()
         self._model = ddp_model
-        self._group = ddp_model.process_group
+        self._group = group_of(ddp_model)
         self.ranks = dist.get_world_size(self._group)
         self._sampler = sampler
-        self._device = ddp_model.device
+        self._device = device_of(ddp_model)
         self.scale = 1  # what each rank's loss has been multiplied by already
         self.current: Weight | None = None
         self.missing = "iterate over batches(loader), or call start(count) before the backward pass"
@@ -84,9 +92,8 @@ class GradientWeights(Joinable):
         self._noted = False  # the end of this backward pass will be told
         self.on_reduced: Callable | None = None  # called when all gradients of a pass are there
         self.on_pass: Callable | None = None  # called with the model's inputs before a pass
-        for parameter in ddp_model.parameters():
-            if parameter.requires_grad:
-                parameter.register_hook(self._weighed)
+        for parameter in gradient_leaves(ddp_model):
+            parameter.register_hook(self._weighed)
         ddp_model.register_forward_pre_hook(_Entry(self), with_kwargs=True)
         if self._at_outputs:
             weigh_outputs(ddp_model, lambda: self._now().factor[0])
@@ -168,12 +175,17 @@ class GradientWeights(Joinable):
     def join(self, **options) -> Join:
         """In place of `ddp_model.join()`, where ranks have different numbers of batches: those that
         have none left count 0. Batches then need `start(count)`; `total` is of no use."""
+        if is_sharded(self._model):
+            raise ValueError(
+                "join: all ranks of a sharded model make as many passes: give those without a batch "
+                "one sample and start(0)"
+            )
         return Join([self, self._model], **options)
 
     @property
     def summed(self) -> bool:
         """Whether the gradients of a pass that begins now are summed over the ranks."""
-        return self._model.require_backward_grad_sync
+        return sums_gradients(self._model)
 
     def _now(self) -> Weight:
         if self.current is None:
@@ -221,7 +233,7 @@ class _Entry:
         if model is not self.weights._model:
             if model.training and any(p.requires_grad for p in model.parameters()):
                 raise RuntimeError(
-                    "this DistributedDataParallel model is a copy of one that has unequal shares, "
+                    "this model is a copy of one that has unequal shares, "
                     "and its gradients would not be weighed: run it under torch.no_grad() or eval(), "
                     "or set its shares up as those of the first"
                 )
@@ -273,15 +285,15 @@ def scalar(value, device) -> torch.Tensor:
 
 def _synchronised_norm(ddp_model) -> str | None:
     """The name of a layer that adds up the ranks' gradients in its backward pass."""
-    for name, module in ddp_model.module.named_modules():
+    for name, module in ddp_model.named_modules():
         if isinstance(module, torch.nn.SyncBatchNorm):
             return name
     return None
 
 
 def weighted_gradients(ddp_model, sampler: UnevenBatchSampler | None = None) -> GradientWeights:
-    """Makes a DistributedDataParallel model sum its ranks' gradients by how much each rank has of
-    the batch, in place of their plain mean: for a loss that is a mean, the result is the gradient
+    """Makes a DistributedDataParallel or fully_shard model sum its ranks' gradients by how much each
+    rank has of the batch, in place of their plain mean: for a loss that is a mean, the result is the gradient
     of the mean over the global batch, exactly, whatever the sizes.
 
     Call it after wrapping the model and before the first backward pass; a second call for the same
@@ -291,13 +303,16 @@ def weighted_gradients(ddp_model, sampler: UnevenBatchSampler | None = None) -> 
     with SyncBatchNorm is weighed at its outputs in place of its gradients: output_weights.py says
     why, and what it refuses.
     """
-    if not isinstance(ddp_model, DistributedDataParallel):
+    if not is_wrapped(ddp_model):
         raise ValueError(
-            f"ddp_model: {type(ddp_model).__name__}; wrap the model in DistributedDataParallel first"
+            f"ddp_model: {type(ddp_model).__name__}; wrap the model in DistributedDataParallel, or call "
+            "fully_shard on it, first"
         )
+    if is_sharded(ddp_model):
+        check_sharding(ddp_model)
     if sampler is not None:
-        ranks = dist.get_world_size(ddp_model.process_group)
-        rank = dist.get_rank(ddp_model.process_group)
+        group = group_of(ddp_model)
+        ranks, rank = dist.get_world_size(group), dist.get_rank(group)
         if len(sampler.samples_per_rank) != ranks:
             raise ValueError(
                 f"samples_per_rank has {len(sampler.samples_per_rank)} entries, the model's process "

@@ -11,6 +11,7 @@ from heterog.given import FilePath
 from heterog.reading import read_json
 from heterog.shares_found import Found
 from heterog.values import (
+    as_bool,
     as_int,
     as_list,
     as_number,
@@ -34,6 +35,7 @@ class Training:
     gradient_bytes: int
     devices: tuple[str, ...]  # by rank
     least: int  # samples of a rank
+    together: bool = False  # ranks meet in every pass
 
 
 def write_kept(path: FilePath, found: Found, training: Training) -> None:
@@ -49,7 +51,7 @@ def write_kept(path: FilePath, found: Found, training: Training) -> None:
     ]  # fmt: skip
     fields = {
         "format": FORMAT, "version": VERSION,
-        "batch": training.batch, "accumulate": training.accumulate,
+        "batch": training.batch, "accumulate": training.accumulate, "together": training.together,
         "gradient_bytes": training.gradient_bytes,
         "even_seconds": found.even_seconds, "step_seconds": found.seconds,
         "predicted_seconds": found.predicted_seconds,
@@ -68,6 +70,8 @@ def read_kept(path: FilePath, training: Training) -> Found | None:
     for key in ("batch", "accumulate", "gradient_bytes"):
         value = as_int(required(fields, key, name), f"{name}: {key}", 0, 1 << 62)
         _same(f"{name}: {key}", value, getattr(training, key))
+    together = as_bool(required(fields, "together", name), f"{name}: together")
+    _same(f"{name}: together", together, training.together)
     ranks = as_list(required(fields, "ranks", name), f"{name}: ranks")
     _same(f"{name}: ranks", len(ranks), len(training.devices))
     taken = [
@@ -87,7 +91,7 @@ def read_kept(path: FilePath, training: Training) -> Found | None:
         if seconds[key] == 0:
             raise InputError(f"{name}: {key}: expected more than 0 seconds, found 0")
     even_micro = None
-    if training.accumulate > 1:
+    if training.accumulate > 1 and not together:
         even_micro = -(-max(even for _, even, _ in taken) // training.accumulate)
     return Found(
         samples_per_rank=[samples for samples, _, _ in taken],
@@ -100,6 +104,7 @@ def read_kept(path: FilePath, training: Training) -> Found | None:
         all_reduce_bytes=training.gradient_bytes,
         all_reduce_seconds=seconds["all_reduce_seconds"],
         even_micro=even_micro,
+        together=together,
     )
 
 
@@ -116,8 +121,9 @@ def _rank(value, where: str, training: Training, rank: int) -> tuple[int, int, S
         None if (found := required(fields, key, where)) is None else as_int(found, f"{where}.{key}", 1, MOST)
         for key in ("micro", "most")
     )
-    if (micro is None) != (training.accumulate == 1):
-        wanted = "null, of no accumulation" if micro is not None else "samples of a micro-batch"
+    if (micro is None) != (training.accumulate == 1 or training.together):
+        null = "null, of a sharded model" if training.together else "null, of no accumulation"
+        wanted = null if micro is not None else "samples of a micro-batch"
         raise InputError(f"{where}.micro: expected {wanted}, found {micro or 'null'}")
     if most is not None and most < samples:
         raise InputError(f"{where}.most: expected at least {samples}, the samples, found {most}")
@@ -125,7 +131,8 @@ def _rank(value, where: str, training: Training, rank: int) -> tuple[int, int, S
     per_sample = as_number(required(fields, "sample_seconds", where), f"{where}.sample_seconds", 0.0)
     if per_sample == 0:
         raise InputError(f"{where}.sample_seconds: expected more than 0 seconds, found 0")
-    return samples, even, StepTime(fixed, per_sample, most, micro)
+    passes = training.accumulate if training.together and training.accumulate > 1 else None
+    return samples, even, StepTime(fixed, per_sample, most, micro, passes)
 
 
 def _same(where: str, found, wanted) -> None:

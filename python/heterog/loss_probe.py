@@ -11,11 +11,13 @@ import copy
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
+import torch.distributed as dist
 
+from heterog.data_parallel import any_sharded, apart, own_collectives, own_part
 from heterog.neutral import Neutral, fixed_statistics
-from heterog.step_times import apart
 from heterog.trial_steps import Trial
 from heterog.untouched import untouched
 from heterog.weighing import SAMPLES, SUM, Weighing, given, known_counts
@@ -107,7 +109,8 @@ class _Passes:
             self._trial.run(self.batch(list(range(len(self._samples)))))
 
     def gradient(self, rows: list[int]) -> tuple[torch.Tensor, object]:
-        """Its elements in float64, on the host, and the batch as it was before the step."""
+        """Its elements in float64, on the host, and the batch as it was before the step. Of a sharded
+        model all ranks take the same rows at a time: theirs averaged, from all."""
         for _ in range(OVERFLOWS):
             with untouched(self._trial.ddp):
                 self.seen = Neutral()
@@ -116,6 +119,10 @@ class _Passes:
                     whole = copy.deepcopy(batch)
                     found = self._run(batch)
                 self.half = self.half or self.seen.half
+                if any_sharded(self._trial.ddp):
+                    own = own_collectives(self._trial.ddp)
+                    self.seen.collectives = [c for c in self.seen.collectives if c not in own]
+                    found = self._from_all(found)
             if found.isfinite().all() or self.seen.collectives:
                 break
         return found, whole
@@ -123,15 +130,31 @@ class _Passes:
     def _run(self, batch) -> torch.Tensor:
         parameters = [p for p in self._trial.ddp.parameters() if p.requires_grad]
         step = -(-sum(p.numel() for p in parameters) // COMPARED) | 1
-        parts = [torch.zeros(-(-p.numel() // step), dtype=torch.float64) for p in parameters]
+
+        def some(tensor):
+            values = own_part(tensor.detach())
+            values = values.to_dense() if values.is_sparse else values
+            return values.reshape(-1)[::step].to("cpu", torch.float64)
+
+        parts = [torch.zeros(len(some(p)), dtype=torch.float64) for p in parameters]
 
         def note(gradient, place):
-            values = gradient.detach()
-            values = values.to_dense() if values.is_sparse else values
-            parts[place] += values.reshape(-1)[::step].to("cpu", torch.float64)
+            parts[place] += some(gradient)
 
+        before = [p.grad if p.grad is None else (p.grad, some(p.grad)) for p in parameters]
+
+        def note_accumulated(parameter, place):
+            """Of a sharded one, when the ranks' are averaged and added to what is there."""
+            values = some(parameter.grad)
+            known = before[place] is not None and before[place][0] is parameter.grad
+            parts[place] += values - before[place][1] if known else values
+            before[place] = (parameter.grad, values)
+
+        sharded = any_sharded(self._trial.ddp)
         hooks = [
-            parameter.register_hook(lambda gradient, place=place: note(gradient, place))
+            parameter.register_post_accumulate_grad_hook(partial(note_accumulated, place=place))
+            if sharded
+            else parameter.register_hook(partial(note, place=place))
             for place, parameter in enumerate(parameters)
         ]
         try:
@@ -139,6 +162,11 @@ class _Passes:
         finally:
             for hook in hooks:
                 hook.remove()
+        return torch.cat(parts)
+
+    def _from_all(self, own: torch.Tensor) -> torch.Tensor:
+        parts = [None] * dist.get_world_size(self._trial.group)
+        dist.all_gather_object(parts, own, group=self._trial.group)
         return torch.cat(parts)
 
 

@@ -1,7 +1,8 @@
-"""How many samples each rank of a plain DistributedDataParallel script should take, found by
-measuring its own steps: no graph, no cluster file."""
+"""How many samples each rank of a plain DistributedDataParallel or fully_shard script should take,
+found by measuring its own steps: no graph, no cluster file."""
 
 import dataclasses
+import math
 import os
 import socket
 from collections.abc import Callable, Sequence
@@ -10,7 +11,10 @@ from functools import partial
 import torch.distributed as dist
 from torch import nn
 
+from heterog import step_times
+from heterog.accumulated import counted_by_lightning
 from heterog.balance import Balance
+from heterog.data_parallel import any_sharded, group_of, wrapped_models
 from heterog.deals import Deal, best_micro
 from heterog.drawn_batches import DrawnBatches
 from heterog.errors import HeterogError
@@ -40,7 +44,7 @@ from heterog.shares_found import (
     left_out,
     within,
 )
-from heterog.step_times import all_reduce_seconds, measure, middle_half, typical, wrapped_models
+from heterog.step_times import all_reduce_seconds, measure, middle_half, typical
 from heterog.trial_steps import Trial, gradient_bytes
 from heterog.uneven_loader import LikeSampler, UnevenLoader, check_loader, inner_loader
 from heterog.untouched import untouched
@@ -49,6 +53,8 @@ ATTEMPTS = 3  # measurements: around even shares, then at what the last one said
 SHORT = 0.1  # seconds of a step, of which more are measured if they are not as predicted
 ATTEMPTS_IF_SHORT = 5
 AGREED = 1.10  # what is predicted and what is measured are as near as this, or their spread is said
+BOUND = (12, 12, 6)  # even steps that each measurement may take, 30 in all,
+BOUND_SECONDS = 5.0  # or so long, where steps are short and times the noisier
 ENOUGH = 1.02  # shares that are predicted to be as near as this to the best are kept
 
 
@@ -76,13 +82,15 @@ def auto_shares(
     over what it returns. By what gradients are to be weighed is found by a probe of step_fn; where
     no weighing is right, shares stay even.
 
-    model        the DistributedDataParallel model, or a list of those that the step trains (a GAN's)
+    model        the DistributedDataParallel or fully_shard model, or a list of those that the step
+                 trains (a GAN's)
     loader       the script's DataLoader, with its batch size of one rank
     step_fn      called with a batch, as the loop has it: computes the loss and returns it, or does
                  the whole step, with backward pass and update, which is then in the figures
     batch        samples of a global batch; by default the loader's, times the ranks, times accumulate
     accumulate   micro-batches whose gradients a rank of the even script accumulates; a rank then has
-                 as many, and as large ones, as it can compute in the time of the others. Update, and
+                 as many, and as large ones, as it can compute in the time of the others; of a
+                 fully_shard model as many as the others, of other sizes. Update, and
                  sum gradients, where the loader's `last` is true
     shares       a file that keeps what was measured: rank 0 reads it if it is there, and writes it if
                  not
@@ -153,17 +161,18 @@ def share_out(
     `scale` is what step_fn multiplies each rank's loss by."""
     wrapped = models_of(model)
     models = wrapped[0] if len(wrapped) == 1 else nn.ModuleList(wrapped)
-    group, sampler = wrapped[0].process_group, loader.sampler
+    group, sampler = group_of(wrapped[0]), loader.sampler
     if sampler.rank != 0 or say is None:
         say = _nothing
     sampler.least = least_samples(models)
+    sampler.together = any_sharded(models) or counted_by_lightning(wrapped, sampler.parts)
     check_accumulation(models, sampler)
     loader.models = [weighted_gradients(ddp, sampler) for ddp in wrapped]
     loader.weights = loader.models[0]
     for weights in loader.models:
         weights.scale = scale
     trial = Trial(models, loader.models, step_fn, loader)
-    found = None
+    found, begun = None, step_times.clock()
     say(
         f"heterog: probes the loss on a few samples, then times steps of {sampler.ranks} ranks, "
         f"{rounds} rounds at a time; what they change is put back"
@@ -183,14 +192,18 @@ def share_out(
             found = _kept_or_measured(trial, sampler, most, rounds, limits, shares, say)
     for weights in loader.models:
         weights.forget("iterate over the loader that heterog.auto_shares returned")
-    loader.drawn = DrawnBatches(loader.models, sampler.parts)
+    loader.drawn = DrawnBatches(loader.models, 1 if sampler.together else sampler.parts)
     taken = found.samples_per_rank if found else sampler.samples_per_rank
-    check_rest(sampler, taken, sampler.least)
+    check_rest(sampler, taken)
     if found is None:
         return
     sampler.change_shares(found.samples_per_rank, first)
     sampler.change_micro(found.times[sampler.rank].micro, first)
     loader.found = found
+    if found.seconds < found.even_seconds:
+        took = step_times.clock() - begun
+        steps = math.ceil(took / (found.even_seconds - found.seconds))
+        say(f"heterog: all that took {took:.1f} s, which shares of these sizes win back by step {steps}")
     for line in [*found.lines(), *norm_lines(models, found)]:
         say(line)
     if coarse(sampler) and found.speed_up < WORTH:
@@ -198,9 +211,9 @@ def share_out(
             f"heterog: {max(found.even)} samples a rank can hardly be shared out: if your loop accumulates "
             "gradients, accumulate= says how many batches, and ranks get different numbers of them"
         )
-    if rebalance is not None:
+    if rebalance is not None and not sampler.together:  # those wait for each other all the time
         loader.balance = Balance(
-            loader, sampler.least, bound=rebalance, every=check_every,
+            loader, sampler.least_of_step, bound=rebalance, every=check_every,
             lead=max(_from_all(loader.asked_ahead, group)), say=say,
         )  # fmt: skip
 
@@ -219,7 +232,7 @@ def _verdict(trial: Trial, sampler: LikeSampler, limits: list[int], count) -> Ve
     # one later), which would look like a step that talks. All ranks take
     # as many samples, since the loss may talk to the others.
     trial.load([small])
-    steps = 3 if any(ddp.static_graph for ddp in wrapped_models(trial.ddp)) else 2
+    steps = 3 if any(getattr(ddp, "static_graph", False) for ddp in wrapped_models(trial.ddp)) else 2
     measure(trial, trial.ddp, [], [partial(trial.step, [small])], steps)
     samples = min(SAMPLES_AT_MOST, max(LEAST_SAMPLES, *even_passes(sampler)), *limits)
     if samples < LEAST_SAMPLES:
@@ -232,45 +245,55 @@ def _verdict(trial: Trial, sampler: LikeSampler, limits: list[int], count) -> Ve
 def _kept_or_measured(trial: Trial, sampler: LikeSampler, most, rounds, limits, path, say) -> Found:
     """What the file has, or what is measured and then written into it."""
     if path is None:
-        return _measured(trial, sampler, most, rounds, limits)
+        return _measured(trial, sampler, most, rounds, limits, say)
     training = Training(
         sampler.batch, sampler.parts, gradient_bytes(trial.ddp),
-        tuple(_from_all(device_name(trial.device), trial.group)), sampler.least,
+        tuple(_from_all(device_name(trial.device), trial.group)), sampler.least_of_step,
+        sampler.together,
     )  # fmt: skip
     found = _from_first(lambda: read_kept(path, training), trial.group)
     if found is not None:
         say(f"heterog: the figures that follow were measured before: {os.fspath(path)}")
         return found
-    found = _measured(trial, sampler, most, rounds, limits)
+    found = _measured(trial, sampler, most, rounds, limits, say)
     _from_first(lambda: write_kept(path, found, training), trial.group)
     return found
 
 
 def _measured(
-    trial: Trial, sampler: LikeSampler, most: int | None, rounds: int, limits: list[int]
+    trial: Trial, sampler: LikeSampler, most: int | None, rounds: int, limits: list[int], say
 ) -> Found:
     group, rank = trial.group, sampler.rank
     least = sampler.least
     size = even_passes(sampler)[rank]
     bound = limits[rank]
+    passes = sampler.parts if sampler.together and sampler.parts > 1 else None
+    micro = None if sampler.together else sampler.even_micro
     # Around even shares first, then also at what these say, until that is where they stand, and
     # until whole steps take as long as predicted. Whole steps of earlier attempts count as well.
-    around = [size // 2, size, size + (size + 1) // 2]
+    # Of a sharded model, no pass may find out that its samples do not fit.
+    around = [size // 2, size] + ([] if sampler.together else [size + (size + 1) // 2])
     deals: list[Deal] = []  # even, as far as memory allows, and what was found
     seen: dict[Deal, list[float]] = {}  # seconds of whole steps
     short = settled = False
     for attempt in range(ATTEMPTS_IF_SHORT):
         own = [deal.of(rank, least) for deal in deals]
         sizes = sorted({max(least, min(n, bound)) for n in sum(own, around)})
-        trial.load(sum(own, sizes))
+        trial.load(sum(own, [least, *sizes]))
         more = max(0, attempt - 1) if short else 0
         steps = [partial(trial.step, micro) for micro in own]
-        points, whole = measure(trial, trial.ddp, sizes, steps, rounds << more)
+        may_take = partial(_may_take, attempt, size * sampler.parts if sampler.parts > 1 else size)
+        points, whole = measure(trial, trial.ddp, sizes, steps, rounds << more, least, may_take)
+        say(
+            f"heterog: timed passes of {', '.join(map(str, sizes))} samples of rank 0"
+            + "".join(f", steps of {' '.join(map(str, deal.shares))}" for deal in deals)
+        )
         for deal, seconds in zip(deals, whole, strict=True):
             seen.setdefault(deal, []).extend(seconds)
-        times = _from_all(_step_time(points, sizes, trial, most, sampler.even_micro), group)
+        times = _from_all(_step_time(points, sizes, trial, most, micro, passes), group)
+        in_step = sampler.least_of_step
         best = Deal.of_shares(
-            _from_first(lambda: fair_shares(times, sampler.batch, least), group), times
+            _from_first(lambda: fair_shares(times, sampler.batch, in_step), group), times
         )
         if deals:
             even, taken = deals[0], deals[-1]
@@ -284,19 +307,22 @@ def _measured(
             last = attempt == (ATTEMPTS_IF_SHORT if short else ATTEMPTS) - 1
             if settled and agree or last:
                 break
-        shares = fair_shares([StepTime(0.0, 1.0, t.most) for t in times], sampler.batch, least)
-        even = Deal(tuple(shares), (sampler.even_micro,) * sampler.ranks)
+        shares = fair_shares([StepTime(0.0, 1.0, t.most) for t in times], sampler.batch, in_step)
+        even = Deal(tuple(shares), (micro,) * sampler.ranks, passes)
         if not settled:
             deals = [even] if best == even else [even, best]
 
     nbytes = gradient_bytes(trial.ddp)
-    all_reduce = all_reduce_seconds(nbytes, rounds, trial.device, group)
+    all_reduce = 0.0
+    if not sampler.together:
+        all_reduce = all_reduce_seconds(nbytes, rounds, trial.device, group)
     found = Found(
         samples_per_rank=list(taken.shares),
         even=list(even.shares),
         devices=_from_all(device_name(trial.device), group),
         times=taken.times(times),
-        even_micro=sampler.even_micro,
+        even_micro=micro,
+        together=sampler.together,
         even_seconds=typical(at_even),
         seconds=typical(at_taken),
         predicted_seconds=predicted,
@@ -304,14 +330,27 @@ def _measured(
         all_reduce_bytes=nbytes,
         all_reduce_seconds=max(_from_all(all_reduce, group)),
     )
-    # Whoever accumulates batches of so few samples has more to share out than was tried.
-    if not coarse(sampler):
+    # Whoever accumulates batches of so few samples has more to share out than was tried. Without a
+    # rank of a sharded model, the others would hold more of it.
+    if not coarse(sampler) and not sampler.together:
         found = dataclasses.replace(found, leave_out=_better_left_out(found, trial, rounds))
     return _from_first(lambda: found if found.speed_up >= 1 else found.kept_even(), group)
 
 
+def _may_take(attempt: int, even: int, points: dict[int, float]) -> float:
+    """Seconds of a measurement: of so many steps of `even` samples, as far as passes show that."""
+    near = min(points, key=lambda size: abs(size - even), default=None)
+    step = points[near] / near * even if near else 0.0
+    return max(BOUND_SECONDS, BOUND[min(attempt, len(BOUND) - 1)] * step)
+
+
 def _step_time(
-    points: dict[int, float], sizes, trial: Trial, most: int | None, micro: int | None
+    points: dict[int, float],
+    sizes,
+    trial: Trial,
+    most: int | None,
+    micro: int | None,
+    passes: int | None,
 ) -> StepTime:
     """Of this rank, by the seconds of the sizes that fitted."""
     limits = [limit for limit in (most, trial.most()) if limit is not None]
@@ -321,7 +360,8 @@ def _step_time(
     if not fitting:
         return StepTime(0.0, 1.0, 0, micro)  # fair_shares refuses that, on all ranks
     if micro is None:
-        return StepTime(*fit_line(points), limit)
+        in_step = limit if limit is None or passes is None else limit * passes
+        return StepTime(*fit_line(points), in_step, passes=passes)
     return StepTime(*fit_line(points), None, best_micro({n: points[n] for n in fitting}, micro))
 
 

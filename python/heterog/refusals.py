@@ -36,6 +36,52 @@ def check_hooks(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Non
             )
 
 
+def check_tensors(model: torch.nn.Module) -> None:
+    """Parameters and buffers are plain tensors: a subclass computes by code of its own, on what may be
+    packed values."""
+    for kind, tensors in (("parameter", model.named_parameters()), ("buffer", model.named_buffers())):
+        for name, value in tensors:
+            found = type(value)
+            if isinstance(value, torch._subclasses.FakeTensor) or not _computes_itself(found):
+                continue
+            package = found.__module__.partition(".")[0]
+            named = f"{kind} {name} is a {found.__name__}" + (
+                f" (of {package})" if package not in ("torch", "__main__") else ""
+            )
+            if found.__name__ == "DTensor":
+                raise ExportError(
+                    f"{named}, cut up among ranks; export the model as it is before fully_shard or "
+                    "tensor parallelism"
+                )
+            if package in _QUANTIZERS or any(word in found.__name__.lower() for word in _PACKED):
+                raise ExportError(
+                    f"{named}, which holds its values packed in fewer bits, and no operator of a graph "
+                    "reads them; load the model without quantization (its base in bfloat16), and export that"
+                )
+            raise ExportError(
+                f"{named}, a subclass of tensors that computes by code of its own; give plain tensors"
+            )
+
+
+_QUANTIZERS = {"bitsandbytes", "torchao", "hqq", "optimum", "quanto", "auto_gptq", "awq"}
+_PACKED = ("4bit", "8bit", "nf4", "int8", "int4", "quantized")
+
+
+def _computes_itself(kind: type) -> bool:
+    if kind.__module__.partition(".")[0] in _QUANTIZERS:
+        return True
+    if issubclass(kind, torch.nn.parameter.UninitializedTensorMixin):  # refused where it stops
+        return False
+    plain = [_hooks(known) for known in (torch.Tensor, torch.nn.Parameter)]
+    return not all(hook in known for hook, known in zip(_hooks(kind), zip(*plain), strict=True))
+
+
+def _hooks(kind: type) -> tuple:
+    """Its own code that PyTorch calls in place of an operator."""
+    hooks = (kind.__torch_function__, kind.__torch_dispatch__)
+    return tuple(getattr(hook, "__func__", hook) for hook in hooks)
+
+
 def check_written(step: Step) -> None:
     """The optimizer alone changes parameters: where forward writes one, which of its values the
     update starts from is not in the graph."""

@@ -1,29 +1,42 @@
 """What can be shared out at all: the models, how few samples a rank may have, and what is refused."""
 
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
+from heterog import data_parallel
+from heterog.data_parallel import check_sharding, is_sharded, is_wrapped
 from heterog.uneven import split_by_shares
 from heterog.uneven_loader import LikeSampler
 
 COARSE = 4  # samples
 
 
-def models_of(model) -> list[DistributedDataParallel]:
-    """Each DistributedDataParallel model of a list, or the only one."""
-    models = [ddp_of(one) for one in (model if isinstance(model, (list, tuple)) else [model])]
+def models_of(model) -> list[nn.Module]:
+    """Each wrapped model of a list, or the only one."""
+    models = [wrapped(one) for one in (model if isinstance(model, (list, tuple)) else [model])]
     if not models:
         raise ValueError("model: an empty list; give the DistributedDataParallel models")
+    sharded = [model for model in models if is_sharded(model)]
+    if sharded and len(sharded) < len(models):
+        raise ValueError("model: some are sharded and some are not; give models of one kind")
+    for model in sharded:
+        check_sharding(model)
     return models
 
 
-def ddp_of(model) -> DistributedDataParallel:
-    """The DistributedDataParallel model, which Fabric and torch.compile wrap once more."""
+def wrapped(model) -> nn.Module:
+    """The DistributedDataParallel or fully_shard model, which Fabric and torch.compile wrap once more."""
     for inner in (model, *(getattr(model, n, None) for n in ("_forward_module", "_orig_mod"))):
-        if isinstance(inner, DistributedDataParallel):
+        if isinstance(inner, nn.Module) and is_wrapped(inner):
             return inner
+    if isinstance(model, nn.Module) and any(map(is_sharded, model.modules())):
+        raise ValueError(
+            f"model: {type(model).__name__}: parts of it are sharded, it is not: call fully_shard on "
+            "the whole model after its layers"
+        )
+    since = "" if data_parallel.FSDPModule else " (which is known from PyTorch 2.6 on)"
     raise ValueError(
-        f"model: {type(model).__name__}; wrap the model in DistributedDataParallel first"
+        f"model: {type(model).__name__}; wrap the model in DistributedDataParallel, or call "
+        f"fully_shard on it, first{since}"
     )
 
 
@@ -62,9 +75,10 @@ def check_even(sampler: LikeSampler, limits: list[int]) -> None:
             )
 
 
-def check_rest(sampler: LikeSampler, shares: list[int], least: int) -> None:
+def check_rest(sampler: LikeSampler, shares: list[int]) -> None:
     """Batch normalisation of one sample, or of a stand-in for none, is none."""
-    if least < 2:
+    least = sampler.least_of_step
+    if sampler.least < 2:
         return
     rest = 0 if sampler.drop_last else sampler.length % sampler.batch
     for count in (sampler.batch, rest):

@@ -37,6 +37,7 @@ class Found:
     all_reduce_bytes: int
     all_reduce_seconds: float
     even_micro: int | None = None  # samples of a micro-batch of the even script; None: no accumulation
+    together: bool = False  # ranks meet in every pass: times of a pass have the meeting in them
     spread: tuple[float, float] | None = None  # seconds; where measured and predicted do not agree
     leave_out: dict[tuple[int, ...], LeftOut] = field(default_factory=dict)
 
@@ -72,7 +73,7 @@ class Found:
     def lines(self) -> list[str]:
         batch = sum(self.samples_per_rank)
         shares = [
-            in_words(share, time.micro)
+            in_words(share, time)
             for share, time in zip(self.samples_per_rank, self.times, strict=True)
         ]
         taken = list(zip(self.devices, shares, strict=True))
@@ -82,9 +83,8 @@ class Found:
         lines = [
             f"heterog: of {batch} samples a step, {'; '.join(parts)}",
             f"heterog: {1e3 * self.seconds:.1f} ms a step, {self.speed_up:.2f} × even shares "
-            f"({1e3 * self.even_seconds:.1f} ms), predicted {self.predicted_speed_up:.2f}; "
-            f"an all-reduce of {self.all_reduce_bytes / 1e6:.1f} MB takes "
-            f"{1e3 * self.all_reduce_seconds:.1f} ms",
+            f"({1e3 * self.even_seconds:.1f} ms), predicted {self.predicted_speed_up:.2f}"
+            + ("" if self.together else f"; {self._all_reduce()}"),
         ]
         if self.spread:
             low, high = (f"{1e3 * seconds:.1f}" for seconds in self.spread)
@@ -95,6 +95,10 @@ class Found:
         for ranks, without in self.leave_out.items():
             lines.append(f"heterog: leave {_ranks(list(ranks))} out: {self._why(ranks, without)}")
         return lines
+
+    def _all_reduce(self) -> str:
+        megabytes, milliseconds = self.all_reduce_bytes / 1e6, 1e3 * self.all_reduce_seconds
+        return f"an all-reduce of {megabytes:.1f} MB takes {milliseconds:.1f} ms"
 
     def _why(self, ranks: tuple[int, ...], without: LeftOut) -> str:
         one = len(ranks) == 1

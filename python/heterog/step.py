@@ -30,6 +30,7 @@ from heterog.optimizers import Update, describe_optimizer
 from heterog.places import python_line
 from heterog.progress import phase, progress, say_once
 from heterog.python_state import Kept, PythonState
+from heterog.refusals import check_tensors
 from heterog.samples import Samples, check_samples, default_batches, names_of
 from heterog.tf32 import PYTORCHS_OWN, tf32_allowed
 from heterog.trace import StepSpec, TraceCall, WithoutGradient
@@ -166,6 +167,7 @@ def _export(
     )  # fmt: skip
     phase("builds the model")
     built = _build(model)
+    check_tensors(built)
     if is_synchronised(built):
         options = replace(options, exact=True)
     trained = [n for n, p in built.named_parameters() if p.requires_grad]

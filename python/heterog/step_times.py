@@ -5,17 +5,20 @@ Ranks measure at the same time, and each goes on until all have measured. That i
 the training that they are measured for: at fair shares every rank computes all the time, beside the
 others of its machine, which take of the same cores, memory, wires and power. In turn, each would be
 measured on a machine that it has for itself and never has again.
+
+Ranks of a sharded model meet in every pass, so that none can be timed apart from the others. There each
+in its turn takes the samples that are timed, and the others as few as can be.
 """
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.distributed as dist
 from torch import nn
 
+from heterog.data_parallel import any_sharded, apart, device_of, group_of, wrapped_models
 from heterog.lost_rank import look
 
 clock = time.perf_counter
@@ -34,72 +37,52 @@ def timed(run: Callable, samples, device: torch.device, steps: int = 1) -> float
     return (clock() - start) / steps
 
 
-@contextmanager
-def apart(models: nn.Module) -> Iterator[None]:
-    """No step inside waits for another rank: no gradients are summed, no buffers sent, and
-    SyncBatchNorm takes its own statistics. `models`: one that is wrapped, or a module of several."""
-    wrapped = wrapped_models(models)
-    norms = [m for m in models.modules() if isinstance(m, nn.SyncBatchNorm)]
-    kept = [ddp.require_forward_param_sync for ddp in wrapped]
-    for norm in norms:
-        norm.forward = nn.modules.batchnorm._BatchNorm.forward.__get__(norm)
-    try:
-        with not_summed(models):
-            for ddp in wrapped:
-                ddp.require_forward_param_sync = False
-            yield
-    finally:
-        for ddp, sent in zip(wrapped, kept, strict=True):
-            ddp.require_forward_param_sync = sent
-        for norm in norms:
-            del norm.forward
-
-
-def wrapped_models(models: nn.Module) -> list[nn.parallel.DistributedDataParallel]:
-    return [m for m in models.modules() if isinstance(m, nn.parallel.DistributedDataParallel)]
-
-
-@contextmanager
-def not_summed(models: nn.Module) -> Iterator[None]:
-    """no_sync() of all of them."""
-    with ExitStack() as stack:
-        for ddp in wrapped_models(models):
-            stack.enter_context(ddp.no_sync())
-        yield
-
-
 def measure(
     run: Callable[[int], None],
     ddp_model: nn.Module,
     sizes: Sequence[int],
     whole_steps: Sequence[Callable[[], None]],
     rounds: int,
+    least: int = 1,
+    bound: Callable[[dict[int, float]], float] | None = None,
 ) -> tuple[dict[int, float], list[list[float]]]:
     """Seconds of a pass of each size on this rank, apart from the others, and of each of the whole
     steps, in which gradients are summed: of those, every round's, of the slowest rank.
 
     All are taken in turn, round after round, so that what slows a machine for a while slows all of
     them. Short steps are taken several in a row, as a training does. A size that does not fit in the
-    GPU's memory is left out.
+    GPU's memory is left out; of a sharded model it ends the run, since the others wait in the midst
+    of the pass. `least`: samples of the ranks that are not timed then. `bound`: seconds that all of it
+    may take, by those of the sizes; no round begins that would take longer on all ranks.
     """
+    begun = clock()
     first = wrapped_models(ddp_model)[0]
-    group, device = first.process_group, first.device
+    group, device = group_of(first), device_of(first)
+    together = any_sharded(ddp_model)
     with apart(ddp_model):
-        fitting = [size for size in sizes if _fits(run, size)]
+        fitting = _warmed_up(run, sizes, device, group) if together else []
+        fitting = fitting or [size for size in sizes if _fits(run, size)]
         shortest = timed(run, min(fitting), device) if fitting else LONG_ENOUGH
-    in_a_row = torch.tensor([min(IN_A_ROW, math.ceil(LONG_ENOUGH / max(shortest, 1e-6)))])
-    in_a_row = in_a_row.to(device)
-    dist.all_reduce(in_a_row, dist.ReduceOp.MAX, group=group)
-    steps = int(in_a_row)
+    in_a_row = min(IN_A_ROW, math.ceil(LONG_ENOUGH / max(shortest, 1e-6)))
+    steps = _most(in_a_row, device, group)
     own: dict[int, list[float]] = {size: [] for size in fitting}
     whole = torch.zeros(rounds, len(whole_steps), dtype=torch.float64)
+    first_round = clock()
     for turn in range(rounds):
+        if turn and bound is not None:
+            a_round = (clock() - first_round) / turn
+            limit = bound({size: typical(times) for size, times in own.items()})
+            if not _most(int(clock() - begun + a_round <= limit), device, group):
+                whole = whole[:turn]
+                break
+        if together:
+            _in_turn(run, own, least, steps, device, group)
         with apart(ddp_model):
             dist.barrier(group)
-            for size in fitting:
+            for size in [] if together else fitting:
                 own[size].append(timed(run, size, device, steps))
             others = dist.all_reduce(torch.zeros(1, device=device), group=group, async_op=True)
-            while fitting and not others.is_completed():
+            while fitting and not together and not others.is_completed():
                 look()  # a rank that failed may take long to go
                 timed(run, fitting[turn % len(fitting)], device)
             others.wait()
@@ -109,6 +92,32 @@ def measure(
     whole = whole.to(device)
     dist.all_reduce(whole, dist.ReduceOp.MAX, group=group)
     return {size: typical(times) for size, times in own.items()}, whole.T.tolist()
+
+
+def _warmed_up(run: Callable[[int], None], sizes: Sequence[int], device, group) -> list[int]:
+    """The sizes, each of which ran once; as many passes on every rank."""
+    for place in range(_most(len(sizes), device, group)):
+        run(sizes[min(place, len(sizes) - 1)])
+    return list(sizes)
+
+
+def _in_turn(run, own: dict[int, list[float]], least: int, steps: int, device, group) -> None:
+    """Adds the seconds of each size on each rank, the others taking `least` samples meanwhile."""
+    sizes, rank = list(own), dist.get_rank(group)
+    places = _most(len(sizes), device, group)
+    for other in range(dist.get_world_size(group)):
+        for place in range(places):
+            size = sizes[min(place, len(sizes) - 1)] if other == rank else least
+            dist.barrier(group)
+            seconds = timed(run, size, device, steps)
+            if other == rank:
+                own[size].append(seconds)
+
+
+def _most(count: int, device, group) -> int:
+    of_all = torch.tensor([count], device=device)
+    dist.all_reduce(of_all, dist.ReduceOp.MAX, group=group)
+    return int(of_all)
 
 
 def typical(times: Sequence[float]) -> float:

@@ -6,11 +6,10 @@ from contextlib import contextmanager
 import torch
 import torch.distributed as dist
 from torch.nn.modules.module import register_module_forward_pre_hook
-from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from heterog.data_parallel import device_of, group_of, is_wrapped, not_summed, wrapped_models
 from heterog.fair_shares import fit_line
-from heterog.step_times import not_summed, wrapped_models
 from heterog.uneven_loader import UnevenLoader
 
 MARGIN = 0.95  # of a GPU's memory: the rest is for what differs between batches
@@ -25,8 +24,8 @@ class Trial:
     def __init__(self, models, weights: Sequence, step_fn: Callable, loader: UnevenLoader):
         self.ddp = models  # one model, or a module of several
         first = wrapped_models(models)[0]
-        self.group = first.process_group
-        self.device = first.device
+        self.group = group_of(first)
+        self.device = device_of(first)
         self._weights = weights  # of each model
         self._step_fn = step_fn
         self._loader = loader
@@ -52,7 +51,8 @@ class Trial:
         return self._loader.batch_of(samples)
 
     def step(self, micro: Sequence[int]) -> None:
-        """A whole step: micro-batches of so many samples, of which the last has gradients summed."""
+        """A whole step: micro-batches of so many samples, of which the last has gradients summed; of
+        a sharded model all, since whole gradients might not fit."""
         with not_summed(self.ddp):
             for place, samples in enumerate(micro[:-1]):
                 self._accumulates = place > 0
@@ -93,6 +93,12 @@ class Trial:
         updates = []
         with _noting_updates(updates), _noting_models(self.ddp):
             loss = self._step_fn(batch)
+        kinds = {kind.__name__ for optimizer in updates for kind in type(optimizer).__mro__}
+        if "ZeroRedundancyOptimizer" in kinds:  # not imported for its name: that takes a second
+            raise ValueError(
+                "step_fn: its ZeroRedundancyOptimizer sends parameters to the other ranks in each update, "
+                "so that no rank can be timed by itself: return the loss, and leave the update out"
+            )
         self._by_itself = bool(seen)
         if updates and self._loader.sampler.parts > 1:
             raise ValueError(
@@ -127,7 +133,7 @@ class Trial:
 
 @contextmanager
 def _noting_updates(seen: list) -> Iterator[None]:
-    watching = register_optimizer_step_pre_hook(lambda *_: seen.append(True))
+    watching = register_optimizer_step_pre_hook(lambda optimizer, *_: seen.append(optimizer))
     try:
         yield
     finally:
@@ -136,16 +142,16 @@ def _noting_updates(seen: list) -> Iterator[None]:
 
 @contextmanager
 def _noting_models(models) -> Iterator[None]:
-    """Refuses a step of another DistributedDataParallel model that learns, whose gradients would
-    count by ranks."""
-    known = wrapped_models(models)
+    """Refuses a step of another wrapped model that learns, whose gradients would count by ranks."""
+    known = set(models.modules())
 
     def check(module, _inputs):
-        if isinstance(module, DistributedDataParallel) and module not in known and module.training:
+        if is_wrapped(module) and module not in known and module.training:
             if torch.is_grad_enabled() and any(p.requires_grad for p in module.parameters()):
+                inner = getattr(module, "module", module)
                 raise ValueError(
-                    f"model: step_fn runs another DistributedDataParallel model too (of "
-                    f"{type(module.module).__name__}), whose gradients would not be weighed: give "
+                    f"model: step_fn runs another {type(module).__name__} model too (of "
+                    f"{type(inner).__name__}), whose gradients would not be weighed: give "
                     "all of them, model=[first, second]"
                 )
 

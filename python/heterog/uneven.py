@@ -157,9 +157,13 @@ class UnevenBatchSampler(Sampler[list[int]]):
 
     def _begun(self) -> list[int]:
         """The order of the samples in the epoch that begins, at the newest shares."""
+        self.between_epochs()
+        return self._order()
+
+    def between_epochs(self) -> None:
+        """No batch of the epoch before is left: the newest shares are those of all to come."""
         self.samples_per_rank = self.newest_shares
         self._changes = []
-        return self._order()
 
     def _order(self) -> list[int]:
         if not self.shuffle:

@@ -17,8 +17,9 @@ from torch.utils.data import (
     get_worker_info,
 )
 
-from heterog.accumulated import known_to_accelerate, micro_batches_told
+from heterog.accumulated import OwnSteps, known_to_accelerate, micro_batches_told
 from heterog.deals import cut
+from heterog.fair_shares import in_passes
 from heterog.uneven import UnevenBatchSampler
 from heterog.weighing import SAMPLES
 
@@ -58,6 +59,8 @@ class LikeSampler(UnevenBatchSampler, DistributedSampler):
         self.even_micro = None if parts == 1 else -(-max(even) // parts)
         self._micro = [(0, self.even_micro)]  # within this epoch: from which batch on
         self.least = 1  # samples of a micro-batch
+        self.whole_epochs = False  # shares change between epochs alone
+        self.together = False  # all ranks have as many micro-batches, since they meet in each
         drop_last = loader.batch_sampler.drop_last
         super().__init__(loader.dataset, even, rank, seed=seed, drop_last=drop_last)
         if self.length < batch:
@@ -70,18 +73,27 @@ class LikeSampler(UnevenBatchSampler, DistributedSampler):
         if self._follows:
             self.sampler.set_epoch(epoch)
 
+    @property
+    def least_of_step(self) -> int:
+        """Samples of a rank in all of its micro-batches."""
+        each = self.together and self.least > 1  # else a stand-in does
+        return self.least * self.parts if each else self.least
+
     def __iter__(self) -> Iterator[list[int]]:
         if self._used and not self._follows:
             self.epoch += 1  # a RandomSampler needs no set_epoch
         self._used = True
         order = self._begun()
-        self._micro = [(0, self._micro[-1][1])]
         for batch in range(self.global_batches):
             own = self._own(order, batch)
             begin = 0
             for size in self.micro_sizes(batch):
-                yield own[begin : begin + max(1, size)]
+                yield own[begin : begin + size] or own[:1]
                 begin += size
+
+    def between_epochs(self) -> None:
+        super().between_epochs()
+        self._micro = [(0, self._micro[-1][1])]
 
     def __len__(self) -> int:
         """Batches that this rank draws in an epoch."""
@@ -90,8 +102,10 @@ class LikeSampler(UnevenBatchSampler, DistributedSampler):
         return sum(len(self.micro_sizes(batch)) for batch in range(self.global_batches))
 
     def micro_sizes(self, batch: int) -> list[int]:
-        """How many samples this rank's batches of one global batch have; [0] where it has none."""
+        """How many samples this rank's batches of one global batch have; 0 where it has none."""
         own = self.sizes(batch)[self.rank]
+        if self.together:
+            return in_passes(own, self.parts)
         micro = [micro for first, micro in self._micro if first <= batch][-1]
         return [own] if micro is None else cut(own, micro, self.least)
 
@@ -153,6 +167,13 @@ class UnevenLoader(DataLoader):
         that worker processes have been asked for, and one that what wraps the loader may hold."""
         return 2 + self.num_workers * (self.prefetch_factor or 0)
 
+    @property
+    def accumulated(self) -> OwnSteps:
+        """For a loop that counts batches to accumulate them, in place of their number. From then on,
+        shares change between epochs alone: such a loop asks once how many batches there are."""
+        self.sampler.whole_epochs = True
+        return OwnSteps(self.sampler)
+
     def __len__(self) -> int:
         return len(self.sampler)
 
@@ -195,6 +216,7 @@ class UnevenLoader(DataLoader):
             more = len(self.sampler.micro_sizes(number)) - 1
             yield number, [first, *itertools.islice(batches, more)]
         next(batches, None)  # worker processes are told that the epoch has ended
+        self.sampler.between_epochs()
 
     def begin_epoch(self) -> None:
         if self.drawn is not None:

@@ -9,14 +9,18 @@ from contextlib import contextmanager
 import torch
 from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 
+from heterog.data_parallel import in_shards, own_part
+
 
 @contextmanager
 def untouched(model: torch.nn.Module, also: Sequence = ()) -> Iterator[None]:
     """What runs inside leaves no trace in the parameters, buffers and gradients of `model`, in the
     PyTorch optimizers whose step() it calls, in the generators of random numbers of PyTorch, Python
     and NumPy, and in what `also` names: objects with state_dict and load_state_dict (a GradScaler,
-    a scheduler). Tensors stay the objects that they are. Copies are kept in the host's memory.
+    a scheduler). Tensors stay the objects that they are. Copies are kept in the host's memory; of
+    sharded ones, those of the own part.
     """
+    in_shards(model)
     back = [_slots(model), _gradients(model), _random_numbers(model)]
     optimizers = {}
     for thing in also:
@@ -35,6 +39,7 @@ def untouched(model: torch.nn.Module, also: Sequence = ()) -> Iterator[None]:
         yield
     finally:
         watching.remove()
+        in_shards(model)
         with torch.no_grad():
             for put_back in [*back, *optimizers.values()]:
                 put_back()
@@ -45,10 +50,10 @@ def _kept(value):
     if not isinstance(value, torch.Tensor):
         copied = copy.deepcopy(value)
         return lambda: copied
-    values = value.detach().to("cpu", copy=True)
+    values = own_part(value.detach()).to("cpu", copy=True)
 
     def give():
-        value.detach().copy_(values)
+        own_part(value.detach()).copy_(values)
         return value
 
     return give

@@ -1,4 +1,5 @@
 """Micro-batches of each rank's own number in the loop of a framework: FRAMEWORK (ddp, accelerate, fabric,
+lightning, timm: a loop like that of its train.py,
 accelerate-even: accumulation that auto_shares is not told of, resumed: the rest of an epoch after
 skip_first_batches). Prints how far parameters are from those of one process on the whole accumulated
 batches. Run by test_recipes.py as two ranks."""
@@ -17,9 +18,9 @@ from torch.utils.data import DataLoader, TensorDataset
 import heterog
 
 PARTS, RANKS, EPOCHS = 8, 2, 2
-LENGTH = 3 * PARTS * RANKS + 2 * RANKS + 1
 kind = sys.argv[1]
-size = 4 if kind in ("accelerate-even", "resumed") else 1  # samples of a rank's batch
+LENGTH = (4 if kind == "lightning" else 1) * 3 * PARTS * RANKS + 2 * RANKS + 1
+size = 4 if kind in ("accelerate-even", "resumed", "lightning") else 1  # samples of a rank's batch
 
 
 def dataset() -> TensorDataset:
@@ -53,7 +54,7 @@ def _whole(order):
         return [chunk.split(size * RANKS) for chunk in order.split(size * RANKS * PARTS)]
     if kind == "resumed":
         return [(rows,) for rows in order.split(size * RANKS)]
-    return [(rows,) for rows in order.split(PARTS * RANKS)]
+    return [(rows,) for rows in order.split(size * PARTS * RANKS)]
 
 
 def trained() -> nn.Module:
@@ -78,6 +79,8 @@ def trained() -> nn.Module:
                     optimizer.zero_grad()
         assert accelerator.gradient_accumulation_steps == parts
         return accelerator.unwrap_model(model)
+    if kind == "lightning":
+        return lightning(model, loader)
     if kind == "fabric":
         from lightning.fabric import Fabric
 
@@ -92,6 +95,9 @@ def trained() -> nn.Module:
         model = DistributedDataParallel(model)
         loader = heterog.auto_shares(model, loader, step, **told)
         apart, backward = (lambda m: m.no_sync()), (lambda loss: loss.backward())
+    if kind == "timm":
+        timm(model, loader, optimizer)
+        return model.module
     for _ in range(EPOCHS):
         for batch in loader:
             with contextlib.nullcontext() if loader.last else apart(model):
@@ -100,6 +106,71 @@ def trained() -> nn.Module:
                 optimizer.step()
                 optimizer.zero_grad()
     return model.module
+
+
+def lightning(model, loader):
+    """All ranks have as many micro-batches, of other sizes: of 4 samples where they are even."""
+    import lightning
+
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.updates = model, 0
+
+        def forward(self, x):
+            return self.inner(x)
+
+        def training_step(self, batch, _index):
+            return tokens(self.inner, batch)
+
+        def on_before_optimizer_step(self, _optimizer):
+            self.updates += 1
+
+        def configure_optimizers(self):
+            return sgd(self)
+
+        def train_dataloader(self):
+            wrapped = self.trainer.strategy.model
+            step = lambda batch: tokens(wrapped, batch)  # noqa: E731
+            return heterog.auto_shares(
+                wrapped, loader, step, accumulate=self.trainer.accumulate_grad_batches
+            )
+
+    trainer = lightning.Trainer(
+        accelerator="cpu", devices=RANKS, strategy="ddp", max_epochs=EPOCHS, logger=False,
+        enable_checkpointing=False, enable_progress_bar=False, accumulate_grad_batches=PARTS,
+        use_distributed_sampler=False, enable_model_summary=False,
+    )  # fmt: skip
+    module = Module()
+    trainer.fit(module)
+    assert module.updates == trainer.global_step == EPOCHS * -(-LENGTH // (size * PARTS * RANKS))
+    return module.inner
+
+
+def timm(model, loader, optimizer) -> None:
+    """As train_one_epoch of its train.py counts, but for the first line."""
+    grad_accum_steps = loader.accumulated
+    updates = 0
+    for _ in range(EPOCHS):
+        accum_steps = grad_accum_steps
+        last_accum_steps = len(loader) % accum_steps
+        updates_per_epoch = (len(loader) + accum_steps - 1) // accum_steps
+        last_batch_idx = len(loader) - 1
+        last_batch_idx_to_accum = len(loader) - last_accum_steps
+        for batch_idx, batch in enumerate(loader):
+            last_batch = batch_idx == last_batch_idx
+            need_update = last_batch or (batch_idx + 1) % accum_steps == 0
+            update_idx = batch_idx // accum_steps
+            if batch_idx >= last_batch_idx_to_accum:
+                accum_steps = last_accum_steps
+            with contextlib.nullcontext() if need_update else model.no_sync():
+                (tokens(model, batch) / accum_steps).backward()
+            assert update_idx == updates % updates_per_epoch
+            if need_update:
+                optimizer.step()
+                optimizer.zero_grad()
+                updates += 1
+    assert updates == EPOCHS * updates_per_epoch == EPOCHS * -(-LENGTH // (PARTS * RANKS))
 
 
 def main() -> None:

@@ -27,6 +27,7 @@ SIZES = {2: [2, 4], 3: [2, 3, 2]}  # of micro-batches, by rank
 BATCH = {world: PARTS * MICRO * world for world in SHARES}
 REST = 2  # of which the last rank has nothing
 EPOCHS = 3
+DRIFTED_EPOCHS = 6
 
 
 def length(world: int) -> int:
@@ -186,6 +187,53 @@ def measured(rank: int, world: int, fixed_part: float) -> dict:
     return auto_cases.found(found, said)
 
 
+def drifted(rank: int, world: int, whole_epochs: bool) -> dict:
+    """Rank 0 becomes four times as slow in training; its share moves, within epochs or between them."""
+    script = auto_cases.Script(rank, world, without_norm=True)
+    script.clock.fixed, script.clock.per_sample = 0.0, [1.0, 3.0, 2.0][rank]
+    said: list[str] = []
+    data = auto_cases.dataset()
+    loader = DataLoader(data, 1, sampler=DistributedSampler(data, world, rank, seed=4))
+    loader = heterog.auto_shares(
+        script.ddp, loader, script.loss, accumulate=8, say=said.append, check_every=5, rounds=2
+    )
+    before = loader.samples_per_rank
+    parts = loader.accumulated if whole_epochs else 8
+    script.clock.slower = 4.0 if rank == 0 else 1.0
+    shares = []
+    for epoch in range(DRIFTED_EPOCHS):
+        loader.set_epoch(epoch)
+        count = len(loader)
+        shares.append(loader.samples_per_rank)
+        for number, batch in enumerate(loader):
+            last = (number + 1) % parts == 0 if whole_epochs else loader.last
+            with contextlib.nullcontext() if last else script.ddp.no_sync():
+                (script.loss(batch) / parts).backward()
+            if last:
+                script.optimizer.step()
+                script.optimizer.zero_grad()
+        assert not whole_epochs or count == number + 1
+    parameters = [p.detach().clone() for p in script.ddp.parameters()]
+    at_last = loader.samples_per_rank
+    return {
+        "before": before, "shares": shares, "at_last": at_last, "parameters": parameters, "said": said
+    }  # fmt: skip
+
+
+def drifted_alone(world: int) -> list[torch.Tensor]:
+    model, data = auto_cases.build(), auto_cases.dataset()
+    model[1] = nn.Identity()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+    for epoch in range(DRIFTED_EPOCHS):
+        order = torch.randperm(len(data), generator=torch.Generator().manual_seed(4 + epoch))
+        for rows in order.split(8 * world):
+            optimizer.zero_grad()
+            x, y = data[rows]
+            nn.functional.cross_entropy(model(x), y).backward()
+            optimizer.step()
+    return [p.detach() for p in model.parameters()]
+
+
 def not_told(rank: int, world: int) -> dict:
     """One sample a rank, the last rank slow, and nothing said of accumulation."""
     script = auto_cases.Script(rank, world, without_norm=True)
@@ -261,6 +309,8 @@ def worker(rank: int, world: int, folder: str) -> None:
         results = {name: trained(name, rank, world) for name in RUNS}
     for fixed_part in (0.0, 0.5):
         results[f"measured {fixed_part}"] = measured(rank, world, fixed_part)
+    for whole in (False, True):
+        results[f"drifted {whole}"] = drifted(rank, world, whole)
     results["not told"] = not_told(rank, world)
     results["kept"] = kept(rank, world, f"{folder}/kept.json")
     results["refused"] = refused(rank, world)

@@ -1,7 +1,9 @@
 """auto_shares: the solver against all splits, and ranks with made-up clocks."""
 
 import itertools
+import math
 import random
+import re
 
 import auto_cases as cases
 import numpy
@@ -214,7 +216,16 @@ def test_shares_follow_from_the_clocks_and_nothing_is_changed(shared, world, nam
         assert found["even_seconds"] == pytest.approx(slowest(times, [cases.PER_RANK] * world))
         assert found["seconds"] == pytest.approx(expected)
         assert found["predicted"] == pytest.approx(expected)
-        assert len(found["said"]) == (5 - (name == "synchronised") if rank == 0 else 0)
+        rounds = [line for line in found["said"] if "timed passes of" in line]
+        won = [line for line in found["said"] if "win back" in line]
+        rest = len(found["said"]) - len(rounds) - len(won)
+        assert rest == (5 - (name == "synchronised") if rank == 0 else 0)
+        assert (len(rounds) >= 2, len(won)) == (rank == 0, int(rank == 0))
+        for line in won:
+            took, step = map(float, re.search(r"took (.*) s, .* step (\d+)$", line).groups())
+            # The probe, and measuring for 30 even steps: by rank 0's clock, which does not wait.
+            assert 0 < took < 36 * found["even_seconds"]
+            assert step == math.ceil(took / (found["even_seconds"] - found["seconds"]))
         assert same(found["before"], found["after"])
 
 

@@ -1,5 +1,6 @@
 """The file of what auto_shares measured: read as it was written, and refused where it makes no sense."""
 
+import dataclasses
 import json
 
 import pytest
@@ -18,6 +19,14 @@ def found(micro) -> Found:
     return Found([12, 4], [8, 8], ["card", "cpu"], times, 2.5, 1.7, 1.6, 64, 0.01, micro and 1)
 
 
+def test_of_a_sharded_model_all_ranks_have_as_many_passes(tmp_path):
+    training = Training(16, 8, 64, ("card", "cpu"), 2, together=True)
+    times = [StepTime(0.1, 0.2, 14, None, 8), StepTime(0.0, 0.6, None, None, 8)]
+    given = dataclasses.replace(found(None), times=times, together=True)
+    write_kept(tmp_path / "kept.json", given, training)
+    assert read_kept(tmp_path / "kept.json", training) == given
+
+
 @pytest.mark.parametrize(("micro", "training"), [(None, ONE), (2, ACCUMULATED)])
 def test_what_is_written_is_read(tmp_path, micro, training):
     assert read_kept(tmp_path / "kept.json", training) is None
@@ -32,6 +41,7 @@ def test_what_is_written_is_read(tmp_path, micro, training):
         ({"version": 2}, "version: expected 1, found 2"),
         ({"batch": 32}, "batch: measured with 32, this training has 16"),
         ({"accumulate": 4}, "accumulate: measured with 4, this training has 1"),
+        ({"together": True}, "together: measured with true, this training has false"),
         ({"gradient_bytes": 65}, "gradient_bytes: measured with 65"),
         ({"gradient_bytes": "64"}, "gradient_bytes: expected a whole number"),
         ({"even_seconds": 0}, "even_seconds: expected more than 0"),

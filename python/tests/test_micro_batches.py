@@ -6,7 +6,7 @@ import torch
 from ranks_of_tests import found_by
 
 from heterog.deals import best_micro, cut, in_words
-from heterog.fair_shares import StepTime, fair_shares, slowest
+from heterog.fair_shares import StepTime, fair_shares, in_passes, slowest
 
 WORLDS = [2, 3]
 
@@ -55,6 +55,23 @@ def test_measuring_finds_the_fastest_deal(shared, world, fixed):
 
 
 @pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("whole_epochs", [False, True])
+def test_micro_batches_move_from_a_rank_that_becomes_slower(shared, world, whole_epochs):
+    times = [StepTime(0.0, seconds, None, 1) for seconds in [4.0, 3.0, 2.0][:world]]
+    best = slowest(times, fair_shares(times, 8 * world))
+    expected = cases.drifted_alone(world)
+    for rank in range(world):
+        found = shared(world)[rank][f"drifted {whole_epochs}"]
+        assert found["at_last"][0] < found["before"][0]
+        assert slowest(times, found["at_last"]) == pytest.approx(best)
+        for ours, theirs in zip(found["parameters"], expected, strict=True):
+            assert (ours - theirs).norm() <= 1e-12 * theirs.norm()
+        moved = [line for line in found["said"] if "in place of" in line]
+        assert len(moved) == (1 if rank == 0 else 0)
+        assert rank or not whole_epochs or "from the next epoch on" in moved[0]
+
+
+@pytest.mark.parametrize("world", WORLDS)
 def test_no_rank_is_to_be_left_out_before_micro_batches_were_tried(shared, world):
     for rank in range(world):
         found = shared(world)[rank]["not told"]
@@ -91,14 +108,24 @@ def test_micro_batches_are_as_equal_as_can_be():
     assert cut(13, 4) == [4, 3, 3, 3]
     assert cut(3, 2, least=2) == [3]
     assert cut(0, 4) == [0]
-    assert in_words(13, 4) == "13 in 4 micro-batches of 3 to 4"
-    assert in_words(4, 4) == "4 in 1 micro-batch of 4"
+    time = StepTime(0.0, 1.0, None, 4)
+    assert in_words(13, time) == "13 in 4 micro-batches of 3 to 4"
+    assert in_words(4, time) == "4 in 1 micro-batch of 4"
 
 
 def test_every_micro_batch_costs_what_a_pass_costs():
     time = StepTime(2.0, 1.0, None, 4)
     assert [time.of(n) for n in (0, 1, 4, 5, 8)] == [2, 3, 6, 9, 12]
     assert time.slowed(2).of(5) == 18
+
+
+def test_ranks_that_make_as_many_passes_wait_in_each():
+    times = [StepTime(0.5, 1.0, passes=3), StepTime(0.5, 3.0, passes=3)]
+    assert in_passes(5, 3) == [2, 2, 1] and in_passes(2, 3) == [1, 1, 0]
+    assert [times[1].of(n) for n in (0, 2, 5)] == [10.5, 10.5, 16.5]
+    # 14, 13, 13 samples beside 5, 4, 4 of three seconds each
+    assert slowest(times, [40, 13]) == 15.5 + 13.5 + 13.5
+    assert slowest(times, [1, 1]) == 3 * 3.5
 
 
 def test_larger_micro_batches_are_taken_where_they_are_faster():

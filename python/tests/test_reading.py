@@ -219,6 +219,7 @@ OWN = {
     ("run_verb.py", "run_verb"): "what the library has just said",
     ("installed.py", "_own_sources"): "the sources of this package",
     ("shares_found.py", "device_name"): "of the system",
+    ("zero_by_memory.py", "_host_memory"): "of the system",
     ("discover/collect.py", "read"): "of the system; it runs alone, on other machines",
     ("discover/hosts.py", "_output"): "hands on a script of this package",
 }

@@ -2,8 +2,11 @@
 
 import pytest
 import torch
+import torch.distributed as dist
 from support import Case, export
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.nn import functional as F
 
 from heterog import ExportError
@@ -27,6 +30,58 @@ def vectors(batch):
 
 def total(model, x):
     return model(x).sum()
+
+
+class Params4bit(nn.Parameter):
+    """As bitsandbytes' own, as far as can be told from its class."""
+
+    __module__ = "bitsandbytes.nn.modules"
+
+
+class Doubling(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+class Scaled(nn.Parameter):
+    """Has methods of its own, and computes as any parameter."""
+
+    scale = 2.0
+
+
+def linear_of(make) -> nn.Module:
+    model = nn.Linear(6, 3)
+    model.weight = make(model.weight.detach())
+    return model
+
+
+def test_packed_tensors_are_named():
+    packed = linear_of(lambda w: Params4bit(w.to(torch.uint8), requires_grad=False))
+    said = refused(packed, make_inputs=vectors)
+    assert said.startswith("parameter weight is a Params4bit (of bitsandbytes), which holds its values packed")
+    assert "load the model without quantization" in said
+
+
+def test_other_subclasses_are_named():
+    model = nn.Linear(6, 3)
+    model.register_buffer("mask", torch.ones(3).as_subclass(Doubling))
+    said = refused(model, make_inputs=vectors)
+    assert said.startswith("buffer mask is a Doubling") and said.endswith("give plain tensors")
+
+
+def test_sharded_parameters_are_named():
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        model = fully_shard(nn.Linear(6, 3), mesh=init_device_mesh("cpu", (1,)))
+        said = refused(model, make_inputs=vectors)
+    finally:
+        dist.destroy_process_group()
+    assert said.startswith("parameter weight is a DTensor, cut up among ranks; export the model as it is")
+
+
+def test_a_parameter_that_computes_as_any_is_exported():
+    assert export(Case(linear_of(Scaled), vectors, total))["ops"]
 
 
 class Table(nn.Module):
