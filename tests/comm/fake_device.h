@@ -32,10 +32,13 @@ struct Counts {
   std::uint64_t reused = 0;
   std::uint64_t reused_after_other_streams = 0;
   std::uint64_t pinned_reused = 0;
-  std::uint64_t events = 0;  // recorded on a stream
-  std::uint64_t waits = 0;   // of a thread for an event
+  std::uint64_t events = 0;    // recorded on a stream
+  std::uint64_t waits = 0;     // of a thread for an event
+  std::uint32_t contexts = 0;  // a bit a device: whether anything was asked of it
 };
 Counts counts();
+// As in a process in which nothing was allocated on the device yet.
+void forget_allocator();
 void reset_counts();
 
 // Pinned memory that a message is read from or written to by the calling thread.

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <thread>
 
 #include "comm/fake_device.h"
@@ -16,6 +17,7 @@
 #include "runtime/check/verify.h"
 #include "runtime/exec/random_data.h"
 #include "runtime/jobs.h"
+#include "runtime/kernels/tensor_memory.h"
 #include "runtime/ranks/team.h"
 #include "support/graphs.h"
 
@@ -433,6 +435,80 @@ TEST_F(Streams, EventsAreRecordedWhereSomebodyWaits) {
     EXPECT_LE(counts.events, program.instructions.size() / 4);
     EXPECT_GE(counts.waits + 8, steps / 64);
   }
+}
+
+// What a process opens on a device that none of its ranks has takes memory from whoever has it.
+TEST_F(Streams, RanksOpenNoDeviceButTheirOwn) {
+  const TestJob test = broken_job(SyncMethod::kParameterServer);
+  const auto residents = random_residents(*test.job.problem->graph, 1, Floats::kOwn);
+  const StepInputs inputs = random_inputs(*test.job.problem->graph, 8, 1, 1, Floats::kOwn);
+  comm::fake::reset_counts();
+  // Threads begin on device 0.
+  std::thread([&] {
+    IdVector<DeviceId, WorkerOptions> options;
+    for (int rank = 0; rank < 3; ++rank) {
+      options.push_back({.device = comm::fake::device(2 + rank % 2), .count_memory = true});
+    }
+    Team team(test.job, options);
+    for (int rank = 0; rank < 3; ++rank) {
+      for (TensorId id : team.worker(DeviceId(rank)).residents()) {
+        team.set_resident(id, residents[id]);
+      }
+    }
+    for (int step = 1; step <= 2; ++step) team.step(step, inputs);
+    team.worker(DeviceId(0)).resident(team.worker(DeviceId(0)).residents().front());
+  }).join();
+  EXPECT_EQ(comm::fake::counts().contexts, 0b1100u);
+}
+
+// What libraries keep by thread is not made anew in every step.
+TEST_F(Streams, ARankOfATeamKeepsItsThread) {
+  const TestJob test = broken_job(SyncMethod::kAllReduce);
+  const auto residents = random_residents(*test.job.problem->graph, 1, Floats::kOwn);
+  std::vector<std::set<std::thread::id>> threads(3);
+  IdVector<DeviceId, WorkerOptions> options;
+  for (std::set<std::thread::id>& seen : threads) {
+    options.push_back({.before_each = [&seen](const Instruction& instruction) {
+      if (instruction.queue == Queue::kCompute) seen.insert(std::this_thread::get_id());
+    }});
+  }
+  Team team(test.job, options);
+  for (TensorId id : team.worker(DeviceId(0)).residents()) team.set_resident(id, residents[id]);
+  for (int step = 1; step <= 30; ++step) {
+    team.step(step, random_inputs(*test.job.problem->graph, 8, 1, step, Floats::kOwn));
+  }
+  for (const std::set<std::thread::id>& seen : threads) EXPECT_EQ(seen.size(), 1u);
+}
+
+TEST_F(Streams, MemoryIsCountedFromTheFirstAllocationOn) {
+  const at::Device device = comm::fake::device(1);
+  comm::fake::forget_allocator();
+  begin_most(device);
+  EXPECT_EQ(tensor_memory(device).most, 0);
+  at::Tensor held = at::empty({1000}, at::TensorOptions().device(device));
+  const TensorMemory with_one = tensor_memory(device);
+  begin_most(device);
+  {
+    const at::Tensor two = at::empty({2, 1000}, at::TensorOptions().device(device));
+    EXPECT_EQ(tensor_memory(device).now, with_one.now + 8000);
+  }
+  held.reset();
+  begin_most(device);
+  EXPECT_EQ(tensor_memory(device).now, with_one.now - 4032);
+  EXPECT_EQ(tensor_memory(device).most, tensor_memory(device).now);
+  EXPECT_GE(tensor_memory(device).reserved, tensor_memory(device).now + 4032 + 8000);
+}
+
+TEST_F(Streams, AWorkerSaysWhatItsAllocatorReserves) {
+  const TestJob test = chain_job(40);
+  const auto residents = random_residents(*test.job.problem->graph, 1, Floats::kOwn);
+  Team team(test.job, IdVector<DeviceId, WorkerOptions>(std::vector<WorkerOptions>{
+                          {.device = comm::fake::device(1), .count_memory = true}}));
+  for (TensorId id : team.worker(DeviceId(0)).residents()) team.set_resident(id, residents[id]);
+  const StepInputs inputs = random_inputs(*test.job.problem->graph, 8, 1, 1, Floats::kOwn);
+  const RankMemory memory = team.step(1, inputs)[DeviceId(0)].memory;
+  EXPECT_GT(memory.most, 0);
+  EXPECT_GE(memory.reserved, memory.most);
 }
 
 // The same through the runtime's own team, as `verify` runs it.

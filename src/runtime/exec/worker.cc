@@ -2,6 +2,7 @@
 #include "runtime/exec/worker.h"
 
 #include <ATen/Parallel.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
@@ -28,9 +29,11 @@ class Worker::State {
  public:
   State(const Job& job, DeviceId device, comm::Transport& transport, const WorkerOptions& options)
       : device_(device), transport_(transport), options_(options) {
+    const c10::DeviceGuard on_own_device(options.device);
     if (options.device.is_cpu()) {
       keep_freed_memory();
     } else {
+      at::globalContext().lazyInitDevice(options.device.type());
       const graph::Tf32& tf32 = job.problem->graph->tf32();
       at::globalContext().setAllowTF32CuBLAS(tf32.products);
       at::globalContext().setAllowTF32CuDNN(tf32.convolutions);
@@ -57,13 +60,18 @@ class Worker::State {
     now_ = jobs_.front().get();
   }
 
-  ~State() { end_threads(); }
+  ~State() {
+    const c10::DeviceGuard on_own_device(options_.device);
+    end_threads();
+    jobs_.clear();
+  }
 
   std::size_t add(const Job& job) {
     for (const Slot& slot : job.programs[device_].slots) {
       ENSURE(slot.kind != Slot::Kind::kResident ||
              std::binary_search(residents_.begin(), residents_.end(), slot.tensor));
     }
+    const c10::DeviceGuard on_own_device(options_.device);
     jobs_.push_back(std::make_unique<LoadedJob>(job, device_, transport_, options_));
     for (Queue queue : {Queue::kSend, Queue::kReceive, Queue::kCollective}) {
       bool& has_thread = has_thread_[static_cast<std::size_t>(queue)];
@@ -77,6 +85,7 @@ class Worker::State {
   const std::vector<TensorId>& residents() const { return residents_; }
 
   void set_resident(TensorId tensor, const at::Tensor& value) {
+    const c10::DeviceGuard on_own_device(options_.device);
     at::Tensor& place = place_of(tensor);
     if (now_->streams) {
       place = now_->streams->copy_in(laid_as(graph().tensor(tensor), value));
@@ -90,11 +99,13 @@ class Worker::State {
   }
 
   at::Tensor resident(TensorId tensor) {
+    const c10::DeviceGuard on_own_device(options_.device);
     const at::Tensor& value = place_of(tensor);
     return now_->streams ? now_->streams->copy_out(value) : value;
   }
 
   StepResult step(std::int64_t number, const StepInputs& inputs, std::size_t job) {
+    const c10::DeviceGuard on_own_device(options_.device);
     go_over_to(*jobs_.at(job));
     for (TensorId tensor : residents_) {
       VALIDATE(place_of(tensor).defined(), "'{}' was not given a value",
@@ -145,7 +156,8 @@ class Worker::State {
 
   // After a step.
   RankMemory memory() {
-    RankMemory memory{.most = tensor_memory(options_.device).most};
+    const TensorMemory counted = tensor_memory(options_.device);
+    RankMemory memory{.most = counted.most, .reserved = counted.reserved};
     for (TensorId tensor : residents_) {
       const graph::TensorRole role = graph().tensor(tensor).role;
       Bytes& of_role = role == graph::TensorRole::kParameter        ? memory.parameters
@@ -226,8 +238,10 @@ class Worker::State {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start_).count();
   }
 
-  // A thread's life: its queue once a round.
+  // A thread's life: its queue once a round. A new thread is on the first device, and would open a
+  // context there.
   void serve(Queue queue, std::uint64_t done) {
+    const c10::DeviceGuard on_own_device(options_.device);
     const comm::ShortTurns at_once;
     while (true) {
       {

@@ -36,7 +36,8 @@ struct Span {
 
 // What the tensors of a rank took.
 struct RankMemory {
-  Bytes most = 0;  // at the peak of a step
+  Bytes most = 0;      // at the peak of a step
+  Bytes reserved = 0;  // by the device's allocator, for tensors to come too; 0 on CPUs
   // What stays between steps: parts of that.
   Bytes parameters = 0;
   Bytes optimizer_state = 0;
