@@ -23,7 +23,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <thread>
 #include <tuple>
+#include <vector>
 
 #include "base/check.h"
 
@@ -78,6 +80,29 @@ void on_device_of(c10::DeviceIndex index, const Work& work) {
   use_current();
   work();
   go_to(before);
+}
+
+// Kernels that have not ended, by stream. Those that have are dropped when events are recorded.
+using Kernels = std::vector<std::shared_ptr<Kernel>>;
+std::map<void*, Kernels> g_kernels;
+
+void* native(const c10::Stream& stream) {
+  return reinterpret_cast<void*>(stream.id() * kDevices + stream.device_index() + 1);
+}
+
+Kernels running_on(const c10::Stream& stream) {
+  const std::lock_guard lock(g_mutex);
+  Kernels& kernels = g_kernels[native(stream)];
+  std::erase_if(kernels, [](const auto& kernel) { return kernel->has_ended(); });
+  return kernels;
+}
+
+bool have_ended(const Kernels& kernels) {
+  return std::ranges::all_of(kernels, [](const auto& kernel) { return kernel->has_ended(); });
+}
+
+void wait_for(const Kernels& kernels) {
+  while (!have_ended(kernels)) std::this_thread::sleep_for(std::chrono::microseconds(100));
 }
 
 c10::Stream stream_of(c10::DeviceIndex index) {
@@ -262,6 +287,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
 struct Event {
   VectorClock clock;
   Clock::time_point time;
+  Kernels behind;  // that the event comes behind
   int queries = 0;
 };
 
@@ -304,6 +330,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
       const std::lock_guard lock(g_mutex);
       ++g_counts.events;
     }
+    made.behind = running_on(stream);
     made.time = Clock::now();
     made.queries = 0;
   }
@@ -311,6 +338,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     if (event == nullptr || g_faults.streams_ignore_events) return;
     on_device_of(stream.device_index(),
                  [&] { checker().wait(stream, static_cast<Event*>(event)->clock); });
+    const std::lock_guard lock(g_mutex);
+    Kernels& kernels = g_kernels[native(stream)];
+    for (const auto& kernel : static_cast<Event*>(event)->behind) kernels.push_back(kernel);
   }
   // Done if the thread knows so anyway, else from the third time on, so that something is under way
   // at times.
@@ -318,6 +348,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     if (event == nullptr) return true;
     use_current();
     auto& asked = *static_cast<Event*>(event);
+    if (!have_ended(asked.behind)) return false;
     if (g_faults.events_are_always_done || checker().knows(asked.clock)) return true;
     if (++asked.queries < 3) return false;
     checker().learn(asked.clock);
@@ -334,11 +365,14 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
       const std::lock_guard lock(g_mutex);
       ++g_counts.waits;
     }
+    wait_for(static_cast<Event*>(event)->behind);
     checker().learn(static_cast<Event*>(event)->clock);
   }
+  void* getStreamNativeHandle(const c10::Stream stream) const override { return native(stream); }
   bool queryStream(const c10::Stream&) const override { return false; }
   void synchronizeStream(const c10::Stream& stream) const override {
     if (g_faults.synchronize_returns_at_once) return;
+    wait_for(running_on(stream));
     checker().learn(checker().recorded(stream));
   }
   void recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& stream) const override {
@@ -628,6 +662,15 @@ void reset_counts() {
   const std::lock_guard lock(g_mutex);
   g_counts = {};
 }
+
+std::shared_ptr<Kernel> launch_kernel(void* native_stream) {
+  auto kernel = std::make_shared<Kernel>();
+  const std::lock_guard lock(g_mutex);
+  g_kernels[native_stream].push_back(kernel);
+  return kernel;
+}
+
+void use_current_device() { use_current(); }
 
 void host_reads(const at::Tensor& value, const std::string& what) {
   checker().on_host(what, {touch_of(value, false)});

@@ -4,6 +4,9 @@
 
 #include <ATen/ATen.h>
 
+#include <atomic>
+#include <memory>
+
 #include "comm/order_checker.h"
 
 namespace heterog::comm::fake {
@@ -40,6 +43,22 @@ Counts counts();
 // As in a process in which nothing was allocated on the device yet.
 void forget_allocator();
 void reset_counts();
+
+// Work on a stream that ends when it is told to, as a kernel that waits for a peer: events behind
+// it have not happened before, and whoever waits for them waits.
+class Kernel {
+ public:
+  void end() { ended_ = true; }
+  bool has_ended() const { return ended_; }
+
+ private:
+  std::atomic<bool> ended_ = false;
+};
+// `native_stream`: what c10::Stream::native_handle() says.
+std::shared_ptr<Kernel> launch_kernel(void* native_stream);
+
+// What a library does that asks something of the device that the thread is on.
+void use_current_device();
 
 // Pinned memory that a message is read from or written to by the calling thread.
 void host_reads(const at::Tensor& value, const std::string& what);
