@@ -443,6 +443,10 @@ at::Tensor& copy(at::Tensor& to, const at::Tensor& from, bool non_blocking) {
   const at::Tensor& host = is_fake(to) ? from : to;
   const c10::Stream stream = stream_of((is_fake(to) ? to : from).device().index());
   checker().launch(stream, "a copy", {touch_of(from, false), touch_of(to, true)});
+  if (!is_fake(host)) {
+    const std::lock_guard lock(g_mutex);
+    ++g_counts.copies;
+  }
   const bool waits = !is_fake(host) && !(non_blocking && g_pinned_memory.holds(host.data_ptr()));
   at::Tensor there = is_fake(to) ? as_cpu(to) : to;
   there.copy_(is_fake(from) ? as_cpu(from) : from);

@@ -37,6 +37,7 @@ struct Counts {
   std::uint64_t pinned_reused = 0;
   std::uint64_t events = 0;    // recorded on a stream
   std::uint64_t waits = 0;     // of a thread for an event
+  std::uint64_t copies = 0;    // between a device and the host
   std::uint32_t contexts = 0;  // a bit a device: whether anything was asked of it
 };
 Counts counts();

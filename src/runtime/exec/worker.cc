@@ -63,6 +63,7 @@ class Worker::State {
   ~State() {
     const c10::DeviceGuard on_own_device(options_.device);
     end_threads();
+    ahead_.clear();
     jobs_.clear();
   }
 
@@ -88,7 +89,9 @@ class Worker::State {
     const c10::DeviceGuard on_own_device(options_.device);
     at::Tensor& place = place_of(tensor);
     if (now_->streams) {
-      place = now_->streams->copy_in(laid_as(graph().tensor(tensor), value));
+      at::Tensor laid = laid_as(graph().tensor(tensor), value);
+      if (laid.is_same(value) && laid.device() == options_.device) laid = laid.clone();
+      place = now_->streams->copy_in(laid);
       return now_->streams->synchronize();
     }
     const at::Tensor own = value.to(options_.device, value.scalar_type(), false, true);
@@ -104,7 +107,8 @@ class Worker::State {
     return now_->streams ? now_->streams->copy_out(value) : value;
   }
 
-  StepResult step(std::int64_t number, const StepInputs& inputs, std::size_t job) {
+  StepResult step(std::int64_t number, const StepInputs& inputs, std::size_t job,
+                  const StepInputs* next) {
     const c10::DeviceGuard on_own_device(options_.device);
     go_over_to(*jobs_.at(job));
     for (TensorId tensor : residents_) {
@@ -116,15 +120,10 @@ class Worker::State {
     if (options_.count_memory) begin_most(options_.device);
     now_->reset();
     now_->bodies->begin_step(number);
-    if (!now_->streams) {
-      for (const auto& [tensor, value] : inputs) {
-        if (at::Tensor* place = now_->outside(tensor)) {
-          *place = laid_as(graph().tensor(tensor), value);
-        }
-      }
-    }
+    StepResult result;
+    if (!now_->streams) result.copied_ahead = take_inputs(inputs);
     const Clock::time_point start = Clock::now();
-    if (now_->streams) copy_in(inputs);
+    if (now_->streams) result.copied_ahead = copy_in(inputs);
     {
       const std::lock_guard lock(mutex_);
       start_ = start;
@@ -137,15 +136,15 @@ class Worker::State {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] { return busy_ == 0; });
     }
-    StepResult result;
     result.start =
         std::chrono::duration_cast<std::chrono::nanoseconds>(start.time_since_epoch()).count();
     result.captures = now_->bodies->take_captures();
     result.overwrites = now_->bodies->overwrites();
+    if (!now_->streams) result.duration = since_start();
+    if (next != nullptr && !failure_) copy_ahead(*next);
     if (now_->streams && !failure_) finish_on_device(result);
     now_->drop_inputs();
     if (failure_) throw Error(ErrorKind::kVerification, *failure_);
-    if (!now_->streams) result.duration = since_start();
     result.spans = now_->spans;
     if (options_.count_memory) result.memory = memory();
     return result;
@@ -221,17 +220,50 @@ class Worker::State {
     });
   }
 
-  void copy_in(const StepInputs& inputs) {
+  // How many of the inputs had been copied ahead.
+  std::int64_t copy_in(const StepInputs& inputs) {
+    std::int64_t ahead = 0;
     try_on_device("as it copies the inputs", [&] {
       now_->streams->begin();
-      for (const auto& [tensor, value] : inputs) {
-        if (at::Tensor* place = now_->outside(tensor)) {
-          *place = now_->streams->copy_in(laid_as(graph().tensor(tensor), value));
-        }
-      }
+      ahead = take_inputs(inputs);
       now_->streams->end_of_inputs();
     });
     if (failure_) throw Error(ErrorKind::kVerification, *failure_);
+    return ahead;
+  }
+
+  std::int64_t take_inputs(const StepInputs& inputs) {
+    std::int64_t taken = 0;
+    for (const auto& [tensor, value] : inputs) {
+      at::Tensor* place = now_->outside(tensor);
+      if (place == nullptr) continue;
+      const auto made = std::ranges::find_if(ahead_, [&](const Ahead& one) {
+        return one.job == now_ && one.tensor == tensor && one.given.is_same(value);
+      });
+      if (made != ahead_.end()) {
+        *place = made->value;
+        if (now_->streams) now_->streams->take_ahead(made->value);
+        ++taken;
+      } else {
+        *place = laid_as(graph().tensor(tensor), value);
+        if (now_->streams) *place = now_->streams->copy_in(*place);
+      }
+    }
+    ahead_.clear();
+    return taken;
+  }
+
+  // Inputs of the next step.
+  void copy_ahead(const StepInputs& next) {
+    try_on_device("as it copies the next inputs", [&] {
+      if (now_->streams) now_->streams->drop_ahead();
+      for (const auto& [tensor, value] : next) {
+        if (now_->outside(tensor) == nullptr) continue;
+        at::Tensor laid = laid_as(graph().tensor(tensor), value);
+        if (now_->streams) laid = now_->streams->copy_ahead(laid);
+        ahead_.push_back({now_, tensor, value, std::move(laid)});
+      }
+    });
   }
 
   Nanoseconds since_start() const {
@@ -353,6 +385,14 @@ class Worker::State {
   std::vector<SlotId>
       old_versions_;  // of residents, which nobody updates (runtime/program/faults.h)
 
+  struct Ahead {
+    const LoadedJob* job = nullptr;
+    TensorId tensor;
+    at::Tensor given;  // to copy
+    at::Tensor value;  // the copy
+  };
+  std::vector<Ahead> ahead_;  // inputs of the next step
+
   std::vector<std::unique_ptr<LoadedJob>> jobs_;
   LoadedJob* now_ = nullptr;              // that was run last, whose places hold what stays
   IdVector<TensorId, at::Tensor> aside_;  // what stays and that job does not touch
@@ -379,8 +419,9 @@ void Worker::set_resident(TensorId tensor, const at::Tensor& value) {
   state_->set_resident(tensor, value);
 }
 at::Tensor Worker::resident(TensorId tensor) const { return state_->resident(tensor); }
-StepResult Worker::step(std::int64_t number, const StepInputs& inputs, std::size_t job) {
-  return state_->step(number, inputs, job);
+StepResult Worker::step(std::int64_t number, const StepInputs& inputs, std::size_t job,
+                        const StepInputs* next) {
+  return state_->step(number, inputs, job, next);
 }
 
 }  // namespace heterog::runtime

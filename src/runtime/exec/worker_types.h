@@ -49,6 +49,7 @@ struct StepResult {
   Nanoseconds start = 0;             // by this machine's steady clock
   Nanoseconds duration = 0;
   std::int64_t overwrites = 0;          // operators that wrote their result over an operand
+  std::int64_t copied_ahead = 0;        // inputs that the step before had copied
   RankMemory memory;                    // if it was counted
   IdVector<InstructionId, Span> spans;  // empty unless recorded
 };

@@ -87,9 +87,9 @@ class Threads final : public Ranks {
  protected:
   void load(const Job& job) override { team_.add(job); }
   std::vector<StepResult> run(std::int64_t number, const StepInputs& inputs, std::size_t job,
-                              Given /*given*/) override {
+                              Given /*given*/, const StepInputs* next) override {
     std::vector<StepResult> results;
-    for (StepResult& result : team_.step(number, inputs, job)) {
+    for (StepResult& result : team_.step(number, inputs, job, next)) {
       results.push_back(std::move(result));
     }
     return results;
@@ -164,10 +164,10 @@ class OneRank final : public Ranks {
  protected:
   void load(const Job& job) override { worker_.add(job); }
   std::vector<StepResult> run(std::int64_t number, const StepInputs& inputs, std::size_t job,
-                              Given given) override {
+                              Given given, const StepInputs* next) override {
     start_together(number, inputs, *jobs_[job].job, given);
     std::vector<StepResult> results;
-    results.push_back(worker_.step(number, inputs, job));
+    results.push_back(worker_.step(number, inputs, job, next));
     return results;
   }
 
@@ -259,9 +259,9 @@ std::size_t Ranks::add(const Job& job, const compiler::Plan& plan) {
   return jobs_.size() - 1;
 }
 
-StepReport Ranks::step(std::int64_t number, const StepInputs& inputs, std::size_t job,
-                       Given given) {
-  results_ = run(number, inputs, job, given);
+StepReport Ranks::step(std::int64_t number, const StepInputs& inputs, std::size_t job, Given given,
+                       const StepInputs* next) {
+  results_ = run(number, inputs, job, given, next);
   last_job_ = job;
   const Job& run_job = *jobs_[job].job;
   const graph::ModelGraph& graph = *run_job.problem->graph;

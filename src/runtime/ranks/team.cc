@@ -47,7 +47,7 @@ void Team::end_threads() {
 void Team::run(DeviceId rank, const Round& round) noexcept {
   failures_[rank] = nullptr;
   try {
-    results_[rank] = workers_[rank]->step(round.number, *round.inputs, round.job);
+    results_[rank] = workers_[rank]->step(round.number, *round.inputs, round.job, round.next);
   } catch (...) {
     failures_[rank] = std::current_exception();
   }
@@ -84,8 +84,8 @@ std::size_t Team::add(const Job& job) {
 }
 
 IdVector<DeviceId, StepResult> Team::step(std::int64_t number, const StepInputs& inputs,
-                                          std::size_t job) {
-  const Round round{number, &inputs, job};
+                                          std::size_t job, const StepInputs* next) {
+  const Round round{number, &inputs, job, next};
   if (threads_.empty()) {
     run(DeviceId(0), round);
   } else {

@@ -32,16 +32,17 @@ class Team {
   void set_resident(TensorId tensor, const at::Tensor& value);
   // Makes another job ready on all devices, as Worker::add() does; its number, for step().
   std::size_t add(const Job& job);
-  // One step of a job on all devices. Of several failures, that of the lowest rank is thrown, once
-  // all have ended; after a failure the team cannot go on.
+  // One step of a job on all devices; `next` as for a worker. Of several failures, that of the
+  // lowest rank is thrown, once all have ended; after a failure the team cannot go on.
   IdVector<DeviceId, StepResult> step(std::int64_t number, const StepInputs& inputs,
-                                      std::size_t job = 0);
+                                      std::size_t job = 0, const StepInputs* next = nullptr);
 
  private:
   struct Round {  // a step that all ranks take
     std::int64_t number = 0;
     const StepInputs* inputs = nullptr;
     std::size_t job = 0;
+    const StepInputs* next = nullptr;
   };
   void run(DeviceId rank, const Round& round) noexcept;
   void serve(DeviceId rank);

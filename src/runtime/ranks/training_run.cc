@@ -26,7 +26,13 @@ TrainingRun::TrainingRun(std::unique_ptr<Ranks> ranks, const WorkerOptions& opti
 
 StepReport TrainingRun::step(std::int64_t number) {
   const cost::Problem& problem = *ranks_->job().problem;
-  return ranks_->step(number, random_inputs(*problem.graph, problem.batch, seed_, number, floats_));
+  const auto made_for = [&](std::int64_t step) {
+    return random_inputs(*problem.graph, problem.batch, seed_, step, floats_);
+  };
+  const StepInputs inputs = next_number_ == number ? std::move(next_) : made_for(number);
+  next_ = made_for(number + 1);  // before the step, whose time counts
+  next_number_ = number + 1;
+  return ranks_->step(number, inputs, 0, Ranks::Given::kWhole, &next_);
 }
 
 void TrainingRun::save(const std::string& path, std::int64_t step) {
