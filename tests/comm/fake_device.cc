@@ -372,6 +372,10 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   bool queryStream(const c10::Stream&) const override { return false; }
   void synchronizeStream(const c10::Stream& stream) const override {
     if (g_faults.synchronize_returns_at_once) return;
+    {
+      const std::lock_guard lock(g_mutex);
+      ++g_counts.syncs;
+    }
     wait_for(running_on(stream));
     checker().learn(checker().recorded(stream));
   }
@@ -396,6 +400,17 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 
 bool is_fake(const at::Tensor& value) {
   return value.defined() && value.device().type() == DeviceType::PrivateUse1;
+}
+
+// What only makes views writes nothing.
+void count(const std::string& name, const std::vector<Touch>& touches) {
+  std::uint64_t bytes = 0;
+  bool writes = false;
+  for (const Touch& touch : touches) {
+    bytes += touch.bytes;
+    writes = writes || touch.writes;
+  }
+  if (writes) count_launch(name, bytes);
 }
 
 // From the first element to the last.
@@ -443,11 +458,14 @@ at::Tensor& copy(at::Tensor& to, const at::Tensor& from, bool non_blocking) {
   const at::Tensor& host = is_fake(to) ? from : to;
   const c10::Stream stream = stream_of((is_fake(to) ? to : from).device().index());
   checker().launch(stream, "a copy", {touch_of(from, false), touch_of(to, true)});
-  if (!is_fake(host)) {
+  const bool waits = !is_fake(host) && !(non_blocking && g_pinned_memory.holds(host.data_ptr()));
+  if (is_fake(host)) {
+    count("aten::copy_", {touch_of(from, false), touch_of(to, true)});
+  } else {
     const std::lock_guard lock(g_mutex);
     ++g_counts.copies;
+    g_counts.syncs += waits ? 1 : 0;
   }
-  const bool waits = !is_fake(host) && !(non_blocking && g_pinned_memory.holds(host.data_ptr()));
   at::Tensor there = is_fake(to) ? as_cpu(to) : to;
   there.copy_(is_fake(from) ? as_cpu(from) : from);
   if (waits) checker().learn(checker().recorded(stream));
@@ -457,6 +475,10 @@ at::Tensor& copy(at::Tensor& to, const at::Tensor& from, bool non_blocking) {
 at::Scalar number_of(const at::Tensor& value) {
   const c10::Stream stream = stream_of(value.device().index());
   checker().launch(stream, "reading a number", {touch_of(value, false)});
+  {
+    const std::lock_guard lock(g_mutex);
+    ++g_counts.syncs;
+  }
   checker().learn(checker().recorded(stream));
   return as_cpu(value).item();
 }
@@ -501,6 +523,7 @@ class OnCpu {
     for (const Operand& operand : operands_) {
       if (operand.writes) adopt(operand, touches);
     }
+    count(op_.schema().name(), touches);
     checker().launch(stream_of(on_->index()), op_.schema().name(), touches);
   }
 
@@ -672,6 +695,13 @@ std::shared_ptr<Kernel> launch_kernel(void* native_stream) {
   const std::lock_guard lock(g_mutex);
   g_kernels[native_stream].push_back(kernel);
   return kernel;
+}
+
+void count_launch(const std::string& name, std::uint64_t bytes) {
+  const std::lock_guard lock(g_mutex);
+  ++g_counts.launches;
+  ++g_counts.operators[name];
+  g_counts.launched_bytes += bytes;
 }
 
 void use_current_device() { use_current(); }
