@@ -153,6 +153,9 @@ class Printer {
       json_["memory"].push_back({{"device", row.device},
                                  {"predicted", memory_json(row.predicted)},
                                  {"measured", memory_json(row.measured)}});
+      if (row.measured.reserved > 0) {
+        json_["memory"].back()["measured"]["reserved_bytes"] = row.measured.reserved;
+      }
     }
     if (options_.json) return print_json(caller_, json_);
     Table table({"drift", "tasks", "predicted", "measured", "ratio"});
@@ -160,13 +163,22 @@ class Printer {
       table.add_row({row.what, std::to_string(row.tasks), milliseconds_text(row.predicted_seconds),
                      milliseconds_text(row.measured_seconds), fmt::format("{:.2f}", row.ratio())});
     }
-    Table peaks(
-        {"memory at the peak", "parameters", "optimizer", "predicted", "measured", "ratio"});
+    // What the allocator of a GPU keeps for tensors to come: CPUs have none.
+    const bool reserves = std::ranges::any_of(
+        memory, [](const measure::MemoryDrift& row) { return row.measured.reserved > 0; });
+    std::vector<std::string> titles{"memory at the peak", "parameters", "optimizer",
+                                    "predicted",          "measured",   "ratio"};
+    if (reserves) titles.emplace_back("reserved");
+    Table peaks(titles);
     for (const measure::MemoryDrift& row : memory) {
-      peaks.add_row({row.device, megabytes_text(row.measured.parameters),
-                     megabytes_text(row.measured.optimizer_state),
-                     megabytes_text(row.predicted.most), megabytes_text(row.measured.most),
-                     fmt::format("{:.2f}", row.ratio())});
+      std::vector<std::string> cells{row.device,
+                                     megabytes_text(row.measured.parameters),
+                                     megabytes_text(row.measured.optimizer_state),
+                                     megabytes_text(row.predicted.most),
+                                     megabytes_text(row.measured.most),
+                                     fmt::format("{:.2f}", row.ratio())};
+      if (reserves) cells.push_back(megabytes_text(row.measured.reserved));
+      peaks.add_row(cells);
     }
     print(caller_, "{}{}median step {}, predicted {}: measured is {:.3g} times the prediction\n",
           drift.empty() ? "" : table.text(), memory.empty() ? "" : peaks.text(),

@@ -1,6 +1,7 @@
 // Types, ids, and the end of communicators.
 #include "comm/nccl_communicator.h"
 
+#include <c10/core/DeviceGuard.h>
 #include <fmt/format.h>
 
 #include <condition_variable>
@@ -10,6 +11,9 @@
 #include "base/check.h"
 
 namespace heterog::comm {
+
+// For a call of NCCL to return: it only enqueues, unless it hangs.
+constexpr std::chrono::milliseconds kCallTime{500};
 
 ncclDataType_t nccl_type(at::ScalarType type) {
   switch (type) {
@@ -50,24 +54,23 @@ ncclUniqueId parse_nccl_id(const std::string& text) {
   return id;
 }
 
-void end_communicators(const std::vector<NcclCommunicator*>& communicators,
+void end_communicators(const std::vector<std::shared_ptr<NcclCommunicator>>& communicators,
                        std::chrono::milliseconds patience) {
   struct Left {
     std::mutex mutex;
     std::condition_variable changed;
     std::size_t count = 0;
   };
-  std::vector<ncclComm_t> comms;
-  for (NcclCommunicator* communicator : communicators) {
-    const std::lock_guard lock(communicator->mutex);
-    if (communicator->comm != nullptr) comms.push_back(communicator->comm);
-    communicator->comm = nullptr;
-  }
   const auto left = std::make_shared<Left>();
-  left->count = comms.size();
-  for (ncclComm_t comm : comms) {
-    std::thread([left, comm] {
-      ncclCommAbort(comm);
+  left->count = communicators.size();
+  for (const std::shared_ptr<NcclCommunicator>& communicator : communicators) {
+    std::thread([left, communicator] {
+      const c10::DeviceGuard on_its_device(communicator->device);
+      {
+        std::unique_lock calling(communicator->calling, kCallTime);
+        if (calling.owns_lock()) communicator->ended = true;
+        if (ncclComm_t comm = communicator->comm.exchange(nullptr)) ncclCommAbort(comm);
+      }
       const std::lock_guard lock(left->mutex);
       --left->count;
       left->changed.notify_all();

@@ -16,7 +16,10 @@
 // stands behind another's wait. So the earliest task ends, and after it the next.
 //
 // What could still wait inside a step is taken out of it: all connections and their buffers are
-// made here, and each is used once. Left is PyTorch's allocator when it has to return memory to the
+// made here, and each is used once. After that a call only enqueues: communicators block, because
+// those that do not make a thread for every call and have to be asked until it has enqueued. What
+// blocks while connections are made is called on a thread that can be left behind. Left is
+// PyTorch's allocator when it has to return memory to the
 // driver, which waits for the whole device; a step that hangs so is ended by the time-out.
 #include "comm/nccl_transport.h"
 
@@ -29,6 +32,8 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstdlib>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -36,6 +41,7 @@
 #include "base/check.h"
 #include "base/process_settings.h"
 #include "base/text.h"
+#include "comm/bounded_calls.h"
 #include "comm/connections.h"
 #include "comm/device_copies.h"
 #include "comm/heartbeats.h"
@@ -80,10 +86,15 @@ class NcclTransport final : public Transport {
       end_calls(rank_text(own_, options_.device_names) + ": its connections were not all made");
       throw;
     }
+    {
+      const std::lock_guard lock(mutex_);
+      making_.reset();
+    }
     watching_ = std::thread([this] { watch_calls(); });
   }
 
   ~NcclTransport() override {
+    const c10::DeviceGuard guard(options_.device);
     {
       const std::lock_guard lock(mutex_);
       stop_ = true;
@@ -92,6 +103,10 @@ class NcclTransport final : public Transport {
     if (watching_.joinable()) watching_.join();
     watch_.reset();
     abort_all();  // nothing is under way if all went well
+    for (const auto& group : all_) {
+      const std::lock_guard lock(group->mutex);
+      group->calls.clear();
+    }
   }
   NcclTransport(const NcclTransport&) = delete;
   NcclTransport& operator=(const NcclTransport&) = delete;
@@ -204,16 +219,17 @@ class NcclTransport final : public Transport {
       const std::string key = std::to_string(made++);
       const auto at = std::find(members.begin(), members.end(), own_);
       if (at == members.end()) return static_cast<NcclCommunicator*>(nullptr);
-      auto group = std::make_unique<NcclCommunicator>();
+      auto group = std::make_shared<NcclCommunicator>();
       group->own = static_cast<int>(at - members.begin());
       group->members = std::move(members);
       group->sums = sums;
+      group->device = options_.device;
       NcclCommunicator* joined = group.get();
       {
         const std::lock_guard lock(mutex_);
-        all_.push_back(std::move(group));
+        all_.push_back(group);
       }
-      connect(*joined, keys, key, sums ? room : std::min(room, kPairChannels));
+      connect(group, keys, key, sums ? room : std::min(room, kPairChannels));
       return joined;
     };
     for (const std::vector<DeviceId>& set : options_.sets) {
@@ -235,40 +251,61 @@ class NcclTransport final : public Transport {
     check_not_ended();
   }
 
-  void connect(NcclCommunicator& group, const Store& keys, const std::string& key, int channels) {
+  void connect(const std::shared_ptr<NcclCommunicator>& group, const Store& keys,
+               const std::string& key, int channels) {
+    const Clock::time_point deadline = Clock::now() + options_.timeout;
     ncclUniqueId id;
-    if (group.own == 0) {
+    if (group->own == 0) {
       const ncclResult_t result = ncclGetUniqueId(&id);
-      if (result != ncclSuccess) fail(group, ncclGetErrorString(result));
+      if (result != ncclSuccess) fail(*group, ncclGetErrorString(result));
       keys.set(key, nccl_id_text(id));
     } else {
-      const auto deadline = Clock::now() + options_.timeout;
       std::optional<std::string> found;
       while (!(found = keys.find(key))) {
         check_not_ended();
-        if (Clock::now() > deadline) fail_late(group);
+        if (Clock::now() > deadline) fail_late(*group);
         std::this_thread::sleep_for(milliseconds(5));
       }
       id = parse_nccl_id(*found);
     }
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
+    config.blocking = 1;
     config.maxCTAs = channels;
-    {
-      std::unique_lock lock(group.mutex);
-      settle(group, lock,
-             ncclCommInitRankConfig(&group.comm, static_cast<int>(group.members.size()), id,
-                                    group.own, &config));
-    }
-    // Once to and fro, so that nothing is left to be made when it is first needed.
-    at::Tensor one = at::ones({1}, at::TensorOptions().dtype(at::kFloat).device(options_.device));
-    issue(group, [&](ncclComm_t comm, cudaStream_t stream) {
-      if (group.sums) {
-        return ncclAllReduce(one.data_ptr(), one.data_ptr(), 1, ncclFloat32, ncclSum, comm, stream);
-      }
-      return group.own == 0 ? ncclSend(one.data_ptr(), 4, ncclUint8, 1, comm, stream)
-                            : ncclRecv(one.data_ptr(), 4, ncclUint8, 0, comm, stream);
+    const auto result = std::make_shared<ncclResult_t>(ncclSuccess);
+    make_until(*group, deadline, [group, id, config, result] {
+      const c10::DeviceGuard on_its_device(group->device);
+      auto own_config = config;
+      ncclComm_t made = nullptr;
+      *result = ncclCommInitRankConfig(&made, static_cast<int>(group->members.size()), id,
+                                       group->own, &own_config);
+      const std::lock_guard calling(group->calling);
+      group->comm = made;
+      if (group->ended && made != nullptr) ncclCommAbort(group->comm.exchange(nullptr));
     });
+    settle(*group, *result);
+    // Once to and fro, so that nothing is left to be made when it is first needed.
+    const auto first = std::make_shared<std::optional<Issued>>();
+    make_until(*group, deadline, [group, first] {
+      const c10::DeviceGuard on_its_device(group->device);
+      const at::Tensor one = at::ones({1}, at::TensorOptions().device(group->device));
+      *first = enqueue_on(*group, [&](ncclComm_t comm, cudaStream_t stream) {
+        if (group->sums) {
+          return ncclAllReduce(one.data_ptr(), one.data_ptr(), 1, ncclFloat32, ncclSum, comm,
+                               stream);
+        }
+        return group->own == 0 ? ncclSend(one.data_ptr(), 4, ncclUint8, 1, comm, stream)
+                               : ncclRecv(one.data_ptr(), 4, ncclUint8, 0, comm, stream);
+      });
+    });
+    complete(*group, std::move(**first));
+  }
+
+  // A call that waits for the peers, on a thread that is left behind with it if they do not come.
+  void make_until(const NcclCommunicator& group, Clock::time_point deadline,
+                  std::function<void()> call) {
+    check_not_ended();
+    if (making_->run(std::move(call), deadline)) return;
+    fail_late(group);  // or for the reason why the job has ended
   }
 
   NcclCommunicator& pair_of(DeviceId from, DeviceId to) {
@@ -281,44 +318,69 @@ class NcclTransport final : public Transport {
 
   // ---- calls ----
 
+  // A call that NCCL was given, and what it said; nothing if the communicator has ended.
+  struct Issued {
+    c10::Stream stream;
+    NcclCommunicator::Call call;
+    std::optional<ncclResult_t> result;
+  };
+
+  // On the current stream of the calling thread. Owns nothing of the transport's.
+  template <class Enqueue>
+  static Issued enqueue_on(NcclCommunicator& group, const Enqueue& enqueue) {
+    const c10::Stream stream = current_stream(group.device);
+    Issued issued{stream, NcclCommunicator::Call(group.device.type()), std::nullopt};
+    issued.call.begin.record(stream);
+    {
+      const std::lock_guard lock(group.mutex);
+      group.asked_since = Clock::now();
+    }
+    {
+      const std::lock_guard calling(group.calling);
+      if (ncclComm_t comm = group.comm) {
+        issued.result = enqueue(comm, static_cast<cudaStream_t>(stream.native_handle()));
+      }
+    }
+    const std::lock_guard lock(group.mutex);
+    group.asked_since.reset();
+    return issued;
+  }
+
   template <class Enqueue>
   void issue(NcclCommunicator& group, const Enqueue& enqueue) {
     check_not_ended();
-    const c10::Stream stream = current_stream(options_.device);
-    NcclCommunicator::Call call;
-    call.begin.record(stream);
-    std::unique_lock lock(group.mutex);
-    if (group.comm == nullptr) {
-      lock.unlock();
-      fail_ended();
-    }
-    settle(group, lock, enqueue(group.comm, static_cast<cudaStream_t>(stream.native_handle())));
-    call.end.record(stream);
-    group.calls.push_back(std::move(call));
+    complete(group, enqueue_on(group, enqueue));
+  }
+
+  void complete(NcclCommunicator& group, Issued issued) {
+    if (!issued.result) fail_ended();
+    settle(group, *issued.result);
+    issued.call.end.record(issued.stream);
+    const std::lock_guard lock(group.mutex);
+    group.calls.push_back(std::move(issued.call));
     ++group.issued;
   }
 
-  // Communicators do not block: what takes long goes on by itself, and is asked for here, so that
-  // the end of the job ends it too.
-  void settle(NcclCommunicator& group, std::unique_lock<std::mutex>& lock, ncclResult_t result) {
+  // Communicators block, unless NCCL_COMM_BLOCKING says otherwise: then what takes long goes on by
+  // itself, and is asked for here.
+  void settle(NcclCommunicator& group, ncclResult_t result) {
     const auto deadline = Clock::now() + options_.timeout;
     while (result == ncclInProgress) {
-      lock.unlock();
       std::this_thread::sleep_for(std::chrono::microseconds(20));
       check_not_ended();
       if (Clock::now() > deadline) fail_late(group);
-      lock.lock();
-      if (group.comm == nullptr) {
-        lock.unlock();
-        fail_ended();
-      }
-      const ncclResult_t asked = ncclCommGetAsyncError(group.comm, &result);
+      const std::lock_guard calling(group.calling);
+      ncclComm_t comm = group.comm;
+      const ncclResult_t asked =
+          comm == nullptr ? ncclInvalidUsage : ncclCommGetAsyncError(comm, &result);
       if (asked != ncclSuccess) result = asked;
     }
     if (result == ncclSuccess) return;
     std::string why = ncclGetErrorString(result);
-    if (group.comm != nullptr) why += fmt::format(": {}", ncclGetLastError(group.comm));
-    lock.unlock();
+    {
+      const std::lock_guard calling(group.calling);
+      if (ncclComm_t comm = group.comm) why += fmt::format(": {}", ncclGetLastError(comm));
+    }
     fail(group, why);
   }
 
@@ -359,20 +421,23 @@ class NcclTransport final : public Transport {
   void end(const std::string& why) { end_calls(watch_->end(why)); }
 
   void end_calls(const std::string& why) {
+    std::shared_ptr<BoundedCalls> making;
     {
       const std::lock_guard lock(mutex_);
       if (reason_) return;
       reason_ = why;
+      making = making_;
     }
     changed_.notify_all();
+    if (making) making->give_up();
     abort_all();
   }
 
   void abort_all() {
-    std::vector<NcclCommunicator*> groups;
+    std::vector<std::shared_ptr<NcclCommunicator>> groups;
     {
       const std::lock_guard lock(mutex_);
-      for (const auto& group : all_) groups.push_back(group.get());
+      groups = all_;
     }
     end_communicators(groups, kAbortTime);
   }
@@ -380,6 +445,8 @@ class NcclTransport final : public Transport {
   // ---- the watch ----
 
   void watch_calls() {
+    // A new thread is on the first GPU, where what it asks of events would open a context.
+    const c10::DeviceGuard guard(options_.device);
     auto next_beat = Clock::now();
     std::unique_lock lock(mutex_);
     while (!stop_ && !reason_) {
@@ -404,24 +471,30 @@ class NcclTransport final : public Transport {
 
   // Why the job ends, if a call has failed or takes too long.
   std::optional<std::string> look_at(NcclCommunicator& group) {
-    std::unique_lock lock(group.mutex);
-    if (group.comm == nullptr) return std::nullopt;
-    ncclResult_t result = ncclSuccess;
-    const ncclResult_t asked = ncclCommGetAsyncError(group.comm, &result);
-    if (asked != ncclSuccess) result = asked;
-    if (result != ncclSuccess && result != ncclInProgress) {
-      return lost_text(group, ncclGetErrorString(result));
+    if (std::unique_lock calling(group.calling, std::try_to_lock); calling.owns_lock()) {
+      ncclComm_t comm = group.comm;
+      if (comm == nullptr) return std::nullopt;
+      ncclResult_t result = ncclSuccess;
+      const ncclResult_t asked = ncclCommGetAsyncError(comm, &result);
+      if (asked != ncclSuccess) result = asked;
+      if (result != ncclSuccess && result != ncclInProgress) {
+        return lost_text(group, ncclGetErrorString(result));
+      }
     }
-    while (!group.calls.empty() && group.calls.front().end.query()) group.calls.pop_front();
-    if (group.calls.empty()) return std::nullopt;
-    NcclCommunicator::Call& call = group.calls.front();
-    if (!call.runs_since && call.begin.query()) call.runs_since = Clock::now();
-    if (!call.runs_since || Clock::now() - *call.runs_since < options_.timeout) {
-      return std::nullopt;
+    std::uint64_t issued = 0;
+    {
+      const std::lock_guard lock(group.mutex);
+      while (!group.calls.empty() && group.calls.front().end.query()) group.calls.pop_front();
+      std::optional<Clock::time_point> since = group.asked_since;
+      if (!group.calls.empty()) {
+        NcclCommunicator::Call& call = group.calls.front();
+        if (!call.runs_since && call.begin.query()) call.runs_since = Clock::now();
+        if (!since) since = call.runs_since;
+      }
+      if (!since || Clock::now() - *since < options_.timeout) return std::nullopt;
+      issued = group.issued;
     }
-    const std::uint64_t issued = group.issued;
-    lock.unlock();  // the store may not answer
-    return late_text(late_members(group, issued), group);
+    return late_text(late_members(group, issued), group);  // the store may not answer
   }
 
   // Those that have issued fewer calls than this rank; all if they cannot be told apart.
@@ -468,7 +541,7 @@ class NcclTransport final : public Transport {
   const DeviceId own_;
   Heartbeats beats_;  // of the watching thread alone
 
-  std::vector<std::unique_ptr<NcclCommunicator>> all_;  // this rank's, in the order of the job's
+  std::vector<std::shared_ptr<NcclCommunicator>> all_;  // this rank's, in the order of the job's
   std::vector<NcclCommunicator*> sets_;                 // null: not this rank's, or not by NCCL
   struct Pair {
     DeviceId from, to;
@@ -478,7 +551,8 @@ class NcclTransport final : public Transport {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::optional<std::string> reason_;  // why every call fails
+  std::shared_ptr<BoundedCalls> making_ = std::make_shared<BoundedCalls>();  // of connections
+  std::optional<std::string> reason_;                                        // why every call fails
   bool stop_ = false;
   std::unique_ptr<JobWatch> watch_;
   std::thread watching_;

@@ -1,9 +1,11 @@
 // Copies between a device and pinned memory, in the order of streams.
 #include "comm/staged_transport.h"
 
-#include "comm/device_copies.h"
+#include <c10/core/DeviceGuard.h>
 
 #include <utility>
+
+#include "comm/device_copies.h"
 
 namespace heterog::comm {
 namespace {
@@ -16,6 +18,16 @@ at::Tensor copied_out(const at::Tensor& value) {
 }
 
 }  // namespace
+
+// Copies are left behind by a step that failed. Their events end on their device: the thread may be
+// on another, which would get a context.
+StagedTransport::~StagedTransport() {
+  for (Lane* lane : {&received_, &reduced_}) {
+    if (lane->empty()) continue;
+    const c10::DeviceGuard on_its_device(lane->front().done.device());
+    lane->clear();
+  }
+}
 
 void StagedTransport::copy_in(at::Tensor& value, at::Tensor host, Lane& lane) {
   while (!lane.empty() && lane.front().done.query()) lane.pop_front();

@@ -18,6 +18,9 @@ namespace heterog::comm {
 class StagedTransport final : public Transport {
  public:
   explicit StagedTransport(Transport& host) : host_(host) {}
+  ~StagedTransport() override;
+  StagedTransport(const StagedTransport&) = delete;
+  StagedTransport& operator=(const StagedTransport&) = delete;
 
   void send(const at::Tensor& value, DeviceId to, std::uint32_t tag) override;
   void receive(at::Tensor& value, DeviceId from, std::uint32_t tag) override;

@@ -151,6 +151,11 @@ TEST(DeviceFile, HoldsTheCardsOfThePapers) {
   EXPECT_EQ(v100.fp32_flops_per_second, 14e12);
   EXPECT_EQ(v100.memory_bytes_per_second, 900e9);
   EXPECT_GT(v100.efficiency[static_cast<int>(OpClass::kConvolution3x3)], 1);
+  // nvidia-smi says 81,559 MiB, of which the driver leaves less.
+  for (const char* name : {"H100-SXM5-80GB", "H100-PCIe"}) {
+    EXPECT_LT(devices().at(name).memory_bytes, Bytes{81'100} << 20) << name;
+    EXPECT_GT(devices().at(name).memory_bytes, Bytes{81'000} << 20) << name;
+  }
   // Cards wait for the slowest of them; a processor is costed by a profile of itself.
   EXPECT_EQ(v100.step_deviation, 0.03);
   EXPECT_EQ(devices().at("CPU").step_deviation, 0);

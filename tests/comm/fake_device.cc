@@ -8,10 +8,12 @@
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/view_native.h>
 #include <c10/core/Allocator.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -21,7 +23,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <thread>
 #include <tuple>
+#include <vector>
 
 #include "base/check.h"
 
@@ -38,7 +42,68 @@ std::mutex g_mutex;  // of all that follows, but not of the checker
 Counts g_counts;
 
 thread_local c10::DeviceIndex t_device = 0;
+thread_local c10::DeviceIndex t_wanted = -1;  // has no context yet: gets one when it is needed
 thread_local std::array<c10::StreamId, kDevices> t_streams{};
+
+// Contexts are opened as CUDA 12 and PyTorch's guards do: by going to a device, and by whatever is
+// asked of the device that a thread is on; not by a guard that goes back to where it came from.
+void open_context(c10::DeviceIndex index) {
+  const std::lock_guard lock(g_mutex);
+  g_counts.contexts |= 1u << index;
+}
+
+bool has_context(c10::DeviceIndex index) {
+  const std::lock_guard lock(g_mutex);
+  return ((g_counts.contexts >> index) & 1u) != 0;
+}
+
+void go_to(c10::DeviceIndex index) {
+  t_wanted = -1;
+  if (index == t_device) return;
+  t_device = index;
+  open_context(index);
+}
+
+c10::DeviceIndex current_index() { return t_wanted >= 0 ? t_wanted : t_device; }
+
+// A call that works on the device that the thread is on.
+void use_current() {
+  if (t_wanted >= 0) go_to(t_wanted);
+  open_context(t_device);
+}
+
+// A call that goes to a device and comes back.
+template <class Work>
+void on_device_of(c10::DeviceIndex index, const Work& work) {
+  const c10::DeviceIndex before = current_index();
+  go_to(index);
+  use_current();
+  work();
+  go_to(before);
+}
+
+// Kernels that have not ended, by stream. Those that have are dropped when events are recorded.
+using Kernels = std::vector<std::shared_ptr<Kernel>>;
+std::map<void*, Kernels> g_kernels;
+
+void* native(const c10::Stream& stream) {
+  return reinterpret_cast<void*>(stream.id() * kDevices + stream.device_index() + 1);
+}
+
+Kernels running_on(const c10::Stream& stream) {
+  const std::lock_guard lock(g_mutex);
+  Kernels& kernels = g_kernels[native(stream)];
+  std::erase_if(kernels, [](const auto& kernel) { return kernel->has_ended(); });
+  return kernels;
+}
+
+bool have_ended(const Kernels& kernels) {
+  return std::ranges::all_of(kernels, [](const auto& kernel) { return kernel->has_ended(); });
+}
+
+void wait_for(const Kernels& kernels) {
+  while (!have_ended(kernels)) std::this_thread::sleep_for(std::chrono::microseconds(100));
+}
 
 c10::Stream stream_of(c10::DeviceIndex index) {
   return c10::Stream(c10::Stream::UNSAFE, device(index), t_streams[index]);
@@ -55,6 +120,13 @@ struct Block {
   VectorClock released;  // what is known once it may be handed out again
 };
 
+// Bytes of one device.
+struct Memory {
+  std::int64_t held = 0;       // by tensors
+  std::int64_t most_held = 0;  // since begin_most()
+  std::int64_t taken = 0;      // from the device: held, or to be handed out again
+};
+
 // Hands out again what was given back, the latest first, as soon as its rules allow it. Those of a
 // device's memory are PyTorch's: at once to the stream that it came from; but once the streams
 // that were recorded have done what they had been given when it was returned. Whoever takes it
@@ -64,6 +136,7 @@ class Pool {
   Block* take(std::size_t bytes, c10::DeviceIndex device) {
     bytes = std::max<std::size_t>((bytes + kAlignment - 1) / kAlignment * kAlignment, kAlignment);
     const c10::StreamId stream = device < 0 ? 0 : t_streams[device];
+    if (device >= 0) use_current();
     std::unique_lock lock(g_mutex);
     auto& free = free_[{device, stream, bytes}];
     if (!free.empty()) {
@@ -72,11 +145,14 @@ class Pool {
       ++(device < 0 ? g_counts.pinned_reused : g_counts.reused);
       if (!block->used_on.empty()) ++g_counts.reused_after_other_streams;
       block->used_on.clear();
+      count(*block, 1);
       lock.unlock();
       checker().learn(block->released);
       return block;
     }
     auto* block = new Block{std::aligned_alloc(kAlignment, bytes), bytes, device, stream, {}, {}};
+    if (device >= 0) memory_[device].taken += static_cast<std::int64_t>(bytes);
+    count(*block, 1);
     lock.unlock();
     checker().watch(block->memory, bytes);
     return block;
@@ -88,10 +164,28 @@ class Pool {
       block->released.join(checker().recorded(stream));
     }
     const std::lock_guard lock(g_mutex);
+    count(*block, -1);
     free_[{block->device, block->stream, block->bytes}].push_back(block);
   }
 
+  Memory memory(c10::DeviceIndex device) const {
+    const std::lock_guard lock(g_mutex);
+    return memory_[device];
+  }
+  void begin_most(c10::DeviceIndex device) {
+    const std::lock_guard lock(g_mutex);
+    memory_[device].most_held = memory_[device].held;
+  }
+
  private:
+  void count(const Block& block, int sign) {
+    if (block.device < 0) return;
+    Memory& memory = memory_[block.device];
+    memory.held += sign * static_cast<std::int64_t>(block.bytes);
+    memory.most_held = std::max(memory.most_held, memory.held);
+  }
+
+  std::array<Memory, kDevices> memory_;
   std::map<std::tuple<c10::DeviceIndex, c10::StreamId, std::size_t>, std::vector<Block*>> free_;
 };
 
@@ -102,16 +196,45 @@ Pool& pool() {
 
 void give_back(void* block) { pool().give_back(static_cast<Block*>(block)); }
 
-class DeviceMemory final : public c10::Allocator {
+class DeviceMemory final : public c10::DeviceAllocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override {
-    Block* block = pool().take(bytes, t_device);
-    return {block->memory, block, &give_back, device(t_device)};
+    set_up_ = true;
+    const c10::DeviceIndex index = current_index();
+    Block* block = pool().take(bytes, index);
+    return {block->memory, block, &give_back, device(index)};
+  }
+  // As PyTorch's allocator of CUDA, which knows no device before it is set up.
+  void set_up(bool is = true) { set_up_ = is; }
+  bool initialized() override { return set_up_; }
+  void emptyCache(c10::MempoolId_t) override {}
+  void recordStream(const c10::DataPtr&, c10::Stream) override {}
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex index) override {
+    check(index);
+    const auto all = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+    c10::CachingDeviceAllocator::DeviceStats stats;
+    const Memory memory = pool().memory(index);
+    stats.allocated_bytes[all].current = memory.held;
+    stats.allocated_bytes[all].peak = memory.most_held;
+    stats.reserved_bytes[all].current = stats.reserved_bytes[all].peak = memory.taken;
+    return stats;
+  }
+  void resetAccumulatedStats(c10::DeviceIndex index) override { check(index); }
+  void resetPeakStats(c10::DeviceIndex index) override {
+    check(index);
+    pool().begin_most(index);
   }
   c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
   void copy_data(void* to, const void* from, std::size_t bytes) const override {
     std::memcpy(to, from, bytes);
   }
+
+ private:
+  void check(c10::DeviceIndex index) const {
+    VALIDATE(set_up_ && index >= 0 && index < kDevices,
+             "the allocator knows no device {}: it was not set up", static_cast<int>(index));
+  }
+  std::atomic<bool> set_up_ = false;
 };
 
 class PinnedMemory final : public c10::Allocator {
@@ -148,7 +271,8 @@ PinnedMemory g_pinned_memory;
 struct Hooks final : at::PrivateUse1HooksInterface {
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return true; }
-  bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
+  bool hasPrimaryContext(c10::DeviceIndex index) const override { return has_context(index); }
+  void init() const override { g_device_memory.set_up(); }
   c10::DeviceIndex deviceCount() const override { return kDevices; }
   const at::Generator& getDefaultGenerator(c10::DeviceIndex) const override {
     static const at::Generator generator = at::detail::createCPUGenerator();
@@ -163,6 +287,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
 struct Event {
   VectorClock clock;
   Clock::time_point time;
+  Kernels behind;  // that the event comes behind
   int queries = 0;
 };
 
@@ -170,12 +295,15 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   DeviceType type() const override { return DeviceType::PrivateUse1; }
   c10::Device exchangeDevice(c10::Device next) const override {
     const c10::Device before = getDevice();
-    t_device = next.index();
+    go_to(next.index());
     return before;
   }
-  c10::Device getDevice() const override { return device(t_device); }
-  void setDevice(c10::Device next) const override { t_device = next.index(); }
-  void uncheckedSetDevice(c10::Device next) const noexcept override { t_device = next.index(); }
+  c10::Device getDevice() const override { return device(current_index()); }
+  void setDevice(c10::Device next) const override { go_to(next.index()); }
+  void uncheckedSetDevice(c10::Device next) const noexcept override {
+    if (has_context(next.index())) return go_to(next.index());
+    t_wanted = next.index();
+  }
   c10::DeviceIndex deviceCount() const noexcept override { return kDevices; }
 
   c10::Stream getStream(c10::Device of) const override { return stream_of(of.index()); }
@@ -184,6 +312,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
   c10::Stream getStreamFromGlobalPool(c10::Device of, bool) const override {
     static std::atomic<c10::StreamId> next{1};
+    open_context(of.index());
     return c10::Stream(c10::Stream::UNSAFE, of, next++);
   }
   c10::Stream exchangeStream(c10::Stream next) const override {
@@ -196,42 +325,58 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
               c10::EventFlag) const override {
     if (*event == nullptr) *event = new Event;
     auto& made = *static_cast<Event*>(*event);
-    made.clock = checker().recorded(stream);
+    on_device_of(stream.device_index(), [&] { made.clock = checker().recorded(stream); });
     {
       const std::lock_guard lock(g_mutex);
       ++g_counts.events;
     }
+    made.behind = running_on(stream);
     made.time = Clock::now();
     made.queries = 0;
   }
   void block(void* event, const c10::Stream& stream) const override {
     if (event == nullptr || g_faults.streams_ignore_events) return;
-    checker().wait(stream, static_cast<Event*>(event)->clock);
+    on_device_of(stream.device_index(),
+                 [&] { checker().wait(stream, static_cast<Event*>(event)->clock); });
+    const std::lock_guard lock(g_mutex);
+    Kernels& kernels = g_kernels[native(stream)];
+    for (const auto& kernel : static_cast<Event*>(event)->behind) kernels.push_back(kernel);
   }
   // Done if the thread knows so anyway, else from the third time on, so that something is under way
   // at times.
   bool queryEvent(void* event) const override {
     if (event == nullptr) return true;
+    use_current();
     auto& asked = *static_cast<Event*>(event);
+    if (!have_ended(asked.behind)) return false;
     if (g_faults.events_are_always_done || checker().knows(asked.clock)) return true;
     if (++asked.queries < 3) return false;
     checker().learn(asked.clock);
     return true;
   }
-  void destroyEvent(void* event, c10::DeviceIndex) const noexcept override {
-    delete static_cast<Event*>(event);
+  void destroyEvent(void* event, c10::DeviceIndex index) const noexcept override {
+    if (event == nullptr) return;
+    on_device_of(index, [&] { delete static_cast<Event*>(event); });
   }
   void synchronizeEvent(void* event) const override {
     if (event == nullptr || g_faults.synchronize_returns_at_once) return;
+    use_current();
     {
       const std::lock_guard lock(g_mutex);
       ++g_counts.waits;
     }
+    wait_for(static_cast<Event*>(event)->behind);
     checker().learn(static_cast<Event*>(event)->clock);
   }
+  void* getStreamNativeHandle(const c10::Stream stream) const override { return native(stream); }
   bool queryStream(const c10::Stream&) const override { return false; }
   void synchronizeStream(const c10::Stream& stream) const override {
     if (g_faults.synchronize_returns_at_once) return;
+    {
+      const std::lock_guard lock(g_mutex);
+      ++g_counts.syncs;
+    }
+    wait_for(running_on(stream));
     checker().learn(checker().recorded(stream));
   }
   void recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& stream) const override {
@@ -257,6 +402,17 @@ bool is_fake(const at::Tensor& value) {
   return value.defined() && value.device().type() == DeviceType::PrivateUse1;
 }
 
+// What only makes views writes nothing.
+void count(const std::string& name, const std::vector<Touch>& touches) {
+  std::uint64_t bytes = 0;
+  bool writes = false;
+  for (const Touch& touch : touches) {
+    bytes += touch.bytes;
+    writes = writes || touch.writes;
+  }
+  if (writes) count_launch(name, bytes);
+}
+
 // From the first element to the last.
 Touch touch_of(const at::Tensor& value, bool writes) {
   if (value.numel() == 0) return {};
@@ -277,7 +433,7 @@ at::Tensor as_cpu(const at::Tensor& value) {
 at::Tensor empty_memory(c10::IntArrayRef size, std::optional<at::ScalarType> dtype,
                         std::optional<at::Layout>, std::optional<at::Device> on,
                         std::optional<bool>, std::optional<at::MemoryFormat> format) {
-  const c10::DeviceGuard guard(on.value_or(device(t_device)));
+  const c10::DeviceGuard guard(on.value_or(device(current_index())));
   return at::detail::empty_generic(size, &g_device_memory,
                                    c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
                                    c10::dtype_or_default(dtype), format);
@@ -286,7 +442,7 @@ at::Tensor empty_memory(c10::IntArrayRef size, std::optional<at::ScalarType> dty
 at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride,
                          std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
                          std::optional<at::Device> on, std::optional<bool>) {
-  const c10::DeviceGuard guard(on.value_or(device(t_device)));
+  const c10::DeviceGuard guard(on.value_or(device(current_index())));
   return at::detail::empty_strided_generic(size, stride, &g_device_memory,
                                            c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
                                            c10::dtype_or_default(dtype));
@@ -303,6 +459,13 @@ at::Tensor& copy(at::Tensor& to, const at::Tensor& from, bool non_blocking) {
   const c10::Stream stream = stream_of((is_fake(to) ? to : from).device().index());
   checker().launch(stream, "a copy", {touch_of(from, false), touch_of(to, true)});
   const bool waits = !is_fake(host) && !(non_blocking && g_pinned_memory.holds(host.data_ptr()));
+  if (is_fake(host)) {
+    count("aten::copy_", {touch_of(from, false), touch_of(to, true)});
+  } else {
+    const std::lock_guard lock(g_mutex);
+    ++g_counts.copies;
+    g_counts.syncs += waits ? 1 : 0;
+  }
   at::Tensor there = is_fake(to) ? as_cpu(to) : to;
   there.copy_(is_fake(from) ? as_cpu(from) : from);
   if (waits) checker().learn(checker().recorded(stream));
@@ -312,6 +475,10 @@ at::Tensor& copy(at::Tensor& to, const at::Tensor& from, bool non_blocking) {
 at::Scalar number_of(const at::Tensor& value) {
   const c10::Stream stream = stream_of(value.device().index());
   checker().launch(stream, "reading a number", {touch_of(value, false)});
+  {
+    const std::lock_guard lock(g_mutex);
+    ++g_counts.syncs;
+  }
   checker().learn(checker().recorded(stream));
   return as_cpu(value).item();
 }
@@ -356,6 +523,7 @@ class OnCpu {
     for (const Operand& operand : operands_) {
       if (operand.writes) adopt(operand, touches);
     }
+    count(op_.schema().name(), touches);
     checker().launch(stream_of(on_->index()), op_.schema().name(), touches);
   }
 
@@ -510,6 +678,8 @@ OrderChecker& checker() {
   return *made;
 }
 
+void forget_allocator() { g_device_memory.set_up(false); }
+
 Counts counts() {
   const std::lock_guard lock(g_mutex);
   return g_counts;
@@ -519,6 +689,22 @@ void reset_counts() {
   const std::lock_guard lock(g_mutex);
   g_counts = {};
 }
+
+std::shared_ptr<Kernel> launch_kernel(void* native_stream) {
+  auto kernel = std::make_shared<Kernel>();
+  const std::lock_guard lock(g_mutex);
+  g_kernels[native_stream].push_back(kernel);
+  return kernel;
+}
+
+void count_launch(const std::string& name, std::uint64_t bytes) {
+  const std::lock_guard lock(g_mutex);
+  ++g_counts.launches;
+  ++g_counts.operators[name];
+  g_counts.launched_bytes += bytes;
+}
+
+void use_current_device() { use_current(); }
 
 void host_reads(const at::Tensor& value, const std::string& what) {
   checker().on_host(what, {touch_of(value, false)});

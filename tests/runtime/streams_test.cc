@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <thread>
 
 #include "comm/fake_device.h"
@@ -16,6 +17,7 @@
 #include "runtime/check/verify.h"
 #include "runtime/exec/random_data.h"
 #include "runtime/jobs.h"
+#include "runtime/kernels/tensor_memory.h"
 #include "runtime/ranks/team.h"
 #include "support/graphs.h"
 
@@ -138,6 +140,7 @@ struct TrainOptions {
   std::vector<at::Device> devices;  // one a rank
   int steps = 2;
   bool record = false;
+  bool ahead = false;  // each step is given the inputs of the next one too
 };
 
 Trained train(const TestJob& test, const TrainOptions& options) {
@@ -161,7 +164,8 @@ Trained train(const TestJob& test, const TrainOptions& options) {
     Worker worker(job, DeviceId(rank), transport, {.device = device, .record = options.record});
     for (TensorId id : worker.residents()) worker.set_resident(id, values[id]);
     for (int step = 1; step <= options.steps; ++step) {
-      StepResult result = worker.step(step, inputs[step - 1]);
+      const bool ahead = options.ahead && step < options.steps;
+      StepResult result = worker.step(step, inputs[step - 1], 0, ahead ? &inputs[step] : nullptr);
       for (const at::Tensor& value : result.captures) parts[rank].values.push_back(value.clone());
       parts[rank].last = std::move(result);
     }
@@ -398,7 +402,7 @@ TEST_F(Streams, SpansComeFromEventsAndKeepTheOrderOfQueues) {
   }
 }
 
-// ---- how far a thread goes ahead ----
+// ---- inputs ----
 
 // A chain of products on one device: one queue, for which nobody else waits.
 TestJob chain_job(int length) {
@@ -415,6 +419,82 @@ TestJob chain_job(int length) {
       compiler::toy_problem(std::move(maker).build(), 1, 8);
   return make_test_job(problem, weighted(*problem, {1}, SyncMethod::kAllReduce));
 }
+
+TEST_F(Streams, InputsThatAreCopiedAheadAreTheSame) {
+  const std::shared_ptr<const cost::Problem> problem =
+      compiler::toy_problem(graph::read_graph("tests/data/transformer_dropout.json.gz"), 3, 8);
+  const TestJob test =
+      make_test_job(problem, weighted(*problem, {1, 5, 2}, SyncMethod::kParameterServer));
+  const Trained expected = train(test, {.devices = places({-1, -1, -1}), .steps = 4});
+  EXPECT_EQ(expected.last.copied_ahead, 0);
+  for (const std::vector<int>& placement : {std::vector<int>{-1, -1, -1}, {0, 1, 2}, {3, -1, 3}}) {
+    SCOPED_TRACE(placement[0]);
+    comm::fake::checker().reset();
+    const Trained found = train(test, {.devices = places(placement), .steps = 4, .ahead = true});
+    ASSERT_THAT(found.errors, IsEmpty());
+    EXPECT_THAT(comm::fake::checker().races(), IsEmpty());
+    EXPECT_GT(found.last.copied_ahead, 0);
+    ASSERT_EQ(found.values.size(), expected.values.size());
+    for (std::size_t i = 0; i < found.values.size(); ++i) {
+      EXPECT_TRUE(same_bits(found.values[i], expected.values[i]));
+    }
+  }
+}
+
+// One rank of chain_job, which has one input.
+class OneInput : public Streams {
+ protected:
+  StepResult step(const at::Tensor& value, const at::Tensor* next = nullptr) {
+    const StepInputs inputs = {{input_, value}};
+    const StepInputs then = {{input_, next != nullptr ? *next : value}};
+    return team_->step(++steps_, inputs, 0, next != nullptr ? &then : nullptr)[DeviceId(0)];
+  }
+  double loss(const StepResult& result) { return result.captures.at(0).item<double>(); }
+
+  void SetUp() override {
+    Streams::SetUp();
+    for (const auto& [id, value] : random_inputs(graph_, 8, 1, 1, Floats::kOwn)) input_ = id;
+    team_ = std::make_unique<Team>(
+        test_.job, IdVector<DeviceId, WorkerOptions>(
+                       std::vector<WorkerOptions>{{.device = comm::fake::device(1)}}));
+    team_->set_resident(team_->worker(DeviceId(0)).residents().at(0), at::ones({4}));
+  }
+
+  const TestJob test_ = chain_job(3);
+  const graph::ModelGraph& graph_ = *test_.job.problem->graph;
+  std::unique_ptr<Team> team_;
+  TensorId input_;
+  std::int64_t steps_ = 0;
+};
+
+TEST_F(OneInput, WhatWasCopiedAheadServesItsOwnTensorAlone) {
+  const at::Tensor ones = at::ones({8, 4}), twos = at::full({8, 4}, 2.0);
+  EXPECT_EQ(loss(step(ones, &twos)), 32);
+  const StepResult other = step(ones, &twos);  // not what had been said
+  EXPECT_EQ(loss(other), 32);
+  EXPECT_EQ(other.copied_ahead, 0);
+  const StepResult said = step(twos);
+  EXPECT_EQ(loss(said), 64);
+  EXPECT_EQ(said.copied_ahead, 1);
+  EXPECT_EQ(step(twos).copied_ahead, 0);  // serves one step
+  EXPECT_THAT(comm::fake::checker().races(), IsEmpty());
+}
+
+TEST_F(OneInput, ATensorOnTheDeviceIsTakenAsItIs) {
+  const at::Tensor host = at::full({8, 4}, 3.0);
+  const at::Tensor there = host.to(comm::fake::device(1)).add(0);  // the host waits for no sum
+  const auto copies_with = [&](const at::Tensor& value) {
+    comm::fake::reset_counts();
+    EXPECT_EQ(loss(step(value)), 96);
+    return comm::fake::counts().copies;
+  };
+  EXPECT_EQ(copies_with(host), 2u);  // the input, and the loss
+  EXPECT_EQ(copies_with(there), 1u);
+  EXPECT_TRUE(there.cpu().equal(host));
+  EXPECT_THAT(comm::fake::checker().races(), IsEmpty());
+}
+
+// ---- how far a thread goes ahead ----
 
 TEST_F(Streams, EventsAreRecordedWhereSomebodyWaits) {
   for (const int length : {40, 3000}) {
@@ -433,6 +513,80 @@ TEST_F(Streams, EventsAreRecordedWhereSomebodyWaits) {
     EXPECT_LE(counts.events, program.instructions.size() / 4);
     EXPECT_GE(counts.waits + 8, steps / 64);
   }
+}
+
+// What a process opens on a device that none of its ranks has takes memory from whoever has it.
+TEST_F(Streams, RanksOpenNoDeviceButTheirOwn) {
+  const TestJob test = broken_job(SyncMethod::kParameterServer);
+  const auto residents = random_residents(*test.job.problem->graph, 1, Floats::kOwn);
+  const StepInputs inputs = random_inputs(*test.job.problem->graph, 8, 1, 1, Floats::kOwn);
+  comm::fake::reset_counts();
+  // Threads begin on device 0.
+  std::thread([&] {
+    IdVector<DeviceId, WorkerOptions> options;
+    for (int rank = 0; rank < 3; ++rank) {
+      options.push_back({.device = comm::fake::device(2 + rank % 2), .count_memory = true});
+    }
+    Team team(test.job, options);
+    for (int rank = 0; rank < 3; ++rank) {
+      for (TensorId id : team.worker(DeviceId(rank)).residents()) {
+        team.set_resident(id, residents[id]);
+      }
+    }
+    for (int step = 1; step <= 2; ++step) team.step(step, inputs);
+    team.worker(DeviceId(0)).resident(team.worker(DeviceId(0)).residents().front());
+  }).join();
+  EXPECT_EQ(comm::fake::counts().contexts, 0b1100u);
+}
+
+// What libraries keep by thread is not made anew in every step.
+TEST_F(Streams, ARankOfATeamKeepsItsThread) {
+  const TestJob test = broken_job(SyncMethod::kAllReduce);
+  const auto residents = random_residents(*test.job.problem->graph, 1, Floats::kOwn);
+  std::vector<std::set<std::thread::id>> threads(3);
+  IdVector<DeviceId, WorkerOptions> options;
+  for (std::set<std::thread::id>& seen : threads) {
+    options.push_back({.before_each = [&seen](const Instruction& instruction) {
+      if (instruction.queue == Queue::kCompute) seen.insert(std::this_thread::get_id());
+    }});
+  }
+  Team team(test.job, options);
+  for (TensorId id : team.worker(DeviceId(0)).residents()) team.set_resident(id, residents[id]);
+  for (int step = 1; step <= 30; ++step) {
+    team.step(step, random_inputs(*test.job.problem->graph, 8, 1, step, Floats::kOwn));
+  }
+  for (const std::set<std::thread::id>& seen : threads) EXPECT_EQ(seen.size(), 1u);
+}
+
+TEST_F(Streams, MemoryIsCountedFromTheFirstAllocationOn) {
+  const at::Device device = comm::fake::device(1);
+  comm::fake::forget_allocator();
+  begin_most(device);
+  EXPECT_EQ(tensor_memory(device).most, 0);
+  at::Tensor held = at::empty({1000}, at::TensorOptions().device(device));
+  const TensorMemory with_one = tensor_memory(device);
+  begin_most(device);
+  {
+    const at::Tensor two = at::empty({2, 1000}, at::TensorOptions().device(device));
+    EXPECT_EQ(tensor_memory(device).now, with_one.now + 8000);
+  }
+  held.reset();
+  begin_most(device);
+  EXPECT_EQ(tensor_memory(device).now, with_one.now - 4032);
+  EXPECT_EQ(tensor_memory(device).most, tensor_memory(device).now);
+  EXPECT_GE(tensor_memory(device).reserved, tensor_memory(device).now + 4032 + 8000);
+}
+
+TEST_F(Streams, AWorkerSaysWhatItsAllocatorReserves) {
+  const TestJob test = chain_job(40);
+  const auto residents = random_residents(*test.job.problem->graph, 1, Floats::kOwn);
+  Team team(test.job, IdVector<DeviceId, WorkerOptions>(std::vector<WorkerOptions>{
+                          {.device = comm::fake::device(1), .count_memory = true}}));
+  for (TensorId id : team.worker(DeviceId(0)).residents()) team.set_resident(id, residents[id]);
+  const StepInputs inputs = random_inputs(*test.job.problem->graph, 8, 1, 1, Floats::kOwn);
+  const RankMemory memory = team.step(1, inputs)[DeviceId(0)].memory;
+  EXPECT_GT(memory.most, 0);
+  EXPECT_GE(memory.reserved, memory.most);
 }
 
 // The same through the runtime's own team, as `verify` runs it.

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "cost/weights_at_once.h"
 #include "runtime/attention/fused_attention.h"
+#include "runtime/gpu/gpu_kernels.h"
 #include "runtime/kernels/memory_order.h"
 #include "runtime/program/draws.h"
 
@@ -180,7 +181,8 @@ std::vector<at::Tensor> run_attention(const graph::ModelGraph& graph, OpId op,
   EXPECT(is_attention(graph, op));
   const Attention a = attention_of(graph, op, operands);
   const bool backward = a.gradient.defined();
-  const bool has_kernel = a.query.is_cuda() && a.rate < 1 && a.query.scalar_type() != at::kDouble;
+  const bool has_kernel =
+      has_gpu_kernels(a.query.device()) && a.rate < 1 && a.query.scalar_type() != at::kDouble;
   if (has_kernel) return fused_attention(a, stream, cut, kernels_of_gpus());
   return backward ? backward_in_blocks(a, stream, cut) : forward_in_blocks(a, stream, cut);
 }

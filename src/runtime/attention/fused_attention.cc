@@ -14,6 +14,7 @@ namespace heterog::runtime {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 std::int64_t missing(std::int64_t size, std::int64_t step) { return (step - size % step) % step; }
 
@@ -46,9 +47,7 @@ bool has_aligned_rows(const at::Tensor& mask) {
 at::Tensor bias_of(const Attention& a) {
   if (!a.mask.defined()) return {};
   at::Tensor bias = a.mask;
-  if (bias.scalar_type() == at::kBool) {
-    bias = at::zeros(bias.sizes(), a.query.options()).masked_fill_(bias.logical_not(), -kInfinity);
-  }
+  if (bias.scalar_type() == at::kBool) bias = bias.log();  // 0 or −∞, by one kernel
   bias = bias.to(a.query.scalar_type());
   // One for all rows, heads or samples stays one: what is expanded has strides of 0.
   if (bias.size(-1) != a.key.size(2)) {
@@ -66,7 +65,7 @@ Attention prepared(const Attention& given) {
   for (at::Tensor* x : {&a.query, &a.key, &a.value, &a.gradient, &a.result}) *x = widened(*x);
   // By −∞ the kernels would make weights that are no numbers.
   if (a.log_sums.defined() && a.mask.defined()) {
-    a.log_sums = a.log_sums.masked_fill(a.log_sums.eq(-kInfinity), kInfinity);
+    a.log_sums = at::nan_to_num(a.log_sums, kNone, kInfinity, kInfinity);
   }
   a.rate = 0;
   return a;
@@ -107,30 +106,29 @@ Attention block_of(const Attention& a, std::int64_t begin, std::int64_t count) {
   return block;
 }
 
+// Under the sum of any query that looks at something.
+constexpr double kLeastSum = -1e30;
+
 // P' of a block: its bias is −∞ where a weight is dropped.
 Attention dropped(const Attention& block, const at::Tensor& keep) {
   Attention other = block;
   other.mask = empty_rows(keep.sizes().vec(), block.query.options());
-  const auto number = [&](double x) { return at::full({}, x, block.query.options()); };
-  at::where_out(other.mask, keep, block.mask.defined() ? block.mask : number(0),
-                number(-kInfinity));
+  at::log_out(other.mask, keep);
+  if (block.mask.defined()) other.mask.add_(block.mask);
   return other;
 }
 
 // What a query's weights that stay are together, of what all are, over 1 − rate: c, [n, H, L, 1].
+// Of a query of which nothing stays 0: `all` is not −∞.
 at::Tensor factor(const at::Tensor& log_sums, const at::Tensor& all, double rate) {
-  return log_sums.sub(all)
-      .sub_(std::log1p(-rate))
-      .exp_()
-      .masked_fill_(log_sums.eq(-kInfinity), 0)
-      .unsqueeze(-1);
+  return log_sums.sub(all).sub_(std::log1p(-rate)).exp_().unsqueeze(-1);
 }
 
 std::vector<at::Tensor> forward_that_drops(const Attention& block, const at::Tensor& keep,
                                            double rate, const AttentionKernels& kernels) {
   const at::Tensor all = kernels.forward(block)[1];
   const auto made = kernels.forward(dropped(block, keep));
-  const at::Tensor c = factor(made[1], all, rate);
+  const at::Tensor c = factor(made[1], block.mask.defined() ? all.clamp_min(kLeastSum) : all, rate);
   // A query of which nothing stays has no result by the kernel.
   return {(made[0] * c).masked_fill_(c.eq(0), 0).to(block.query.scalar_type()), all};
 }
@@ -138,11 +136,11 @@ std::vector<at::Tensor> forward_that_drops(const Attention& block, const at::Ten
 std::vector<at::Tensor> backward_that_drops(const Attention& block, const at::Tensor& keep,
                                             double rate, const AttentionKernels& kernels) {
   Attention of_kept = dropped(block, keep);
-  const at::Tensor sums = kernels.forward(of_kept)[1];
+  at::Tensor sums = kernels.forward(of_kept)[1];
   const at::Tensor c = factor(sums, block.log_sums, rate);
   of_kept.gradient = (block.gradient * c).to(block.gradient.scalar_type());
   of_kept.result = at::zeros_like(block.result);
-  of_kept.log_sums = sums.masked_fill(sums.eq(-kInfinity), kInfinity);
+  of_kept.log_sums = sums.nan_to_num_(kNone, kInfinity, kInfinity);
   const auto one = kernels.backward(of_kept);
   Attention of_all = block;
   of_all.value = at::zeros_like(block.value);
@@ -195,7 +193,8 @@ std::optional<at::Tensor> given_mask(const Attention& a) {
   return a.mask.defined() ? std::optional(a.mask) : std::nullopt;
 }
 
-at::Tensor no_seed(const Attention& a) { return at::zeros({}, a.query.options().dtype(at::kLong)); }
+// Of random numbers, where none are drawn: nobody reads it.
+at::Tensor no_seed(const Attention& a) { return at::empty({}, a.query.options().dtype(at::kLong)); }
 
 std::vector<at::Tensor> forward_on_gpu(const Attention& a) {
   if (is_flash(a)) {
@@ -215,8 +214,9 @@ std::vector<at::Tensor> backward_on_gpu(const Attention& a) {
         a.key.size(2), 0.0, a.causal, no_seed(a), no_seed(a), a.scale);
     return {std::get<0>(made), std::get<1>(made), std::get<2>(made)};
   }
+  const std::int64_t rows = missing(a.query.size(2), kRowsOfSums);
   const at::Tensor sums =
-      at::constant_pad_nd(a.log_sums, {0, missing(a.query.size(2), kRowsOfSums)}, kInfinity);
+      rows == 0 ? a.log_sums.contiguous() : at::constant_pad_nd(a.log_sums, {0, rows}, kInfinity);
   const auto made = at::_scaled_dot_product_efficient_attention_backward(
       a.gradient, a.query, a.key, a.value, given_mask(a).value_or(at::Tensor()), a.result, sums,
       no_seed(a), no_seed(a), 0.0, {true, true, true, false}, a.causal, a.scale);

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "runtime/attention/attention.h"
 #include "runtime/exec/slices.h"
+#include "runtime/gpu/gpu_kernels.h"
 #include "runtime/kernels/draw.h"
 #include "runtime/kernels/memory_order.h"
 #include "runtime/program/draws.h"
@@ -187,7 +188,7 @@ bool BodyRunner::may_overwrite(const BodyStep& step, const OperatorCall& call,
 void BodyRunner::run_call(const BodyStep& step, const OperatorCall& call, Registers& registers,
                           Queue queue) {
   // The graph's operator has a kernel on CPUs alone.
-  if (options_.device.is_cuda() && is_attention(graph_, step.op)) {
+  if (has_gpu_kernels(options_.device) && is_attention(graph_, step.op)) {
     return run_attention(step, registers);
   }
   const bool overwrites = may_overwrite(step, call, registers);

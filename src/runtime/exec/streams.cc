@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "base/check.h"
 #include "comm/device_copies.h"
@@ -57,7 +58,9 @@ QueueStreams::QueueStreams(const Program& program, const Options& options)
       is_awaited_(program.instructions.size(), options.record),
       far_behind_(program.instructions.size()),
       zero_(options.device.type(), flag_of(options.record)),
-      inputs_(options.device.type()) {
+      inputs_(options.device.type()),
+      ahead_(device_.getStreamFromGlobalPool(options.device)),
+      arrived_(options.device.type()) {
   IdVector<InstructionId, std::size_t> place(program.instructions.size());
   for (std::size_t queue = 0; queue < kQueueCount; ++queue) {
     // What others wait for goes before what is computed meanwhile.
@@ -101,17 +104,65 @@ void QueueStreams::place_marks(const std::vector<InstructionId>& queue) {
 
 void QueueStreams::begin() { zero_.record(stream(Queue::kCompute)); }
 
-at::Tensor QueueStreams::copy_in(const at::Tensor& value) {
-  const c10::StreamGuard guard(stream(Queue::kCompute));
-  at::Tensor host = value;
-  if (!value.is_pinned()) {
-    host = comm::pinned_like(value);
-    host.copy_(value);
-  }
-  at::Tensor there = at::empty_like(value, value.options().device(options_.device));
+namespace {
+
+// In memory that the device copies from by itself. What is pinned already stays the caller's too.
+at::Tensor pinned(const at::Tensor& value) {
+  if (value.is_pinned()) return value;
+  at::Tensor host = comm::pinned_like(value);
+  host.copy_(value);
+  return host;
+}
+
+// On the current stream.
+at::Tensor copied_from(const at::Tensor& host, at::Device device) {
+  at::Tensor there = at::empty_like(host, host.options().device(device).pinned_memory(false));
   there.copy_(host, true);
-  copied_.push_back(std::move(host));  // what is pinned already stays the caller's too
   return there;
+}
+
+}  // namespace
+
+at::Tensor QueueStreams::copy_in(const at::Tensor& value) {
+  if (value.device() == options_.device) {
+    c10::Event written(options_.device.type());
+    written.record(comm::current_stream(options_.device));
+    written.block(stream(Queue::kCompute));
+    for (const c10::Stream& reader : streams_) {
+      device_.recordDataPtrOnStream(value.storage().data_ptr(), reader);
+    }
+    return value;
+  }
+  at::Tensor host = pinned(value.cpu());
+  const c10::StreamGuard guard(stream(Queue::kCompute));
+  at::Tensor there = copied_from(host, options_.device);
+  copied_.push_back(std::move(host));
+  return there;
+}
+
+at::Tensor QueueStreams::copy_ahead(const at::Tensor& value) {
+  if (value.device() == options_.device) return value;
+  at::Tensor host = pinned(value.cpu());
+  const c10::StreamGuard guard(ahead_);
+  at::Tensor there = copied_from(host, options_.device);
+  copied_ahead_.push_back(std::move(host));
+  arrived_.record(ahead_);
+  return there;
+}
+
+void QueueStreams::take_ahead(const at::Tensor& value) {
+  arrived_.block(stream(Queue::kCompute));
+  for (const c10::Stream& reader : streams_) {
+    device_.recordDataPtrOnStream(value.storage().data_ptr(), reader);
+  }
+  std::ranges::move(copied_ahead_, std::back_inserter(copied_));
+  copied_ahead_.clear();
+}
+
+void QueueStreams::drop_ahead() {
+  if (copied_ahead_.empty()) return;
+  arrived_.synchronize();
+  copied_ahead_.clear();
 }
 
 void QueueStreams::end_of_inputs() { inputs_.record(stream(Queue::kCompute)); }

@@ -44,8 +44,14 @@ class QueueStreams {
 
   // From here times count.
   void begin();
-  // A copy on the device, made on the stream of the compute queue.
+  // A copy on the device, made on the stream of the compute queue. What lies there already, where
+  // the calling thread's current stream has written it, is taken as it is.
   at::Tensor copy_in(const at::Tensor& value);
+  // A copy that is made beside what runs, on a stream of its own, for the next step.
+  at::Tensor copy_ahead(const at::Tensor& value);
+  // The step about to begin reads what was copied ahead; or nobody does.
+  void take_ahead(const at::Tensor& value);
+  void drop_ahead();
   // Whatever a queue launches once it has entered comes after what was copied in.
   void end_of_inputs();
   // Waits for all that was launched. Throws what the device says if it failed.
@@ -81,6 +87,10 @@ class QueueStreams {
   c10::Event zero_;
   c10::Event inputs_;
   std::vector<at::Tensor> copied_;  // what the device may still be copying from
+
+  c10::Stream ahead_;  // on which inputs of the next step are copied
+  c10::Event arrived_;
+  std::vector<at::Tensor> copied_ahead_;  // as copied_, for the next step
 };
 
 }  // namespace heterog::runtime

@@ -2,6 +2,7 @@
 #include "runtime/exec/worker.h"
 
 #include <ATen/Parallel.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
@@ -28,9 +29,11 @@ class Worker::State {
  public:
   State(const Job& job, DeviceId device, comm::Transport& transport, const WorkerOptions& options)
       : device_(device), transport_(transport), options_(options) {
+    const c10::DeviceGuard on_own_device(options.device);
     if (options.device.is_cpu()) {
       keep_freed_memory();
     } else {
+      at::globalContext().lazyInitDevice(options.device.type());
       const graph::Tf32& tf32 = job.problem->graph->tf32();
       at::globalContext().setAllowTF32CuBLAS(tf32.products);
       at::globalContext().setAllowTF32CuDNN(tf32.convolutions);
@@ -57,13 +60,19 @@ class Worker::State {
     now_ = jobs_.front().get();
   }
 
-  ~State() { end_threads(); }
+  ~State() {
+    const c10::DeviceGuard on_own_device(options_.device);
+    end_threads();
+    ahead_.clear();
+    jobs_.clear();
+  }
 
   std::size_t add(const Job& job) {
     for (const Slot& slot : job.programs[device_].slots) {
       ENSURE(slot.kind != Slot::Kind::kResident ||
              std::binary_search(residents_.begin(), residents_.end(), slot.tensor));
     }
+    const c10::DeviceGuard on_own_device(options_.device);
     jobs_.push_back(std::make_unique<LoadedJob>(job, device_, transport_, options_));
     for (Queue queue : {Queue::kSend, Queue::kReceive, Queue::kCollective}) {
       bool& has_thread = has_thread_[static_cast<std::size_t>(queue)];
@@ -77,9 +86,12 @@ class Worker::State {
   const std::vector<TensorId>& residents() const { return residents_; }
 
   void set_resident(TensorId tensor, const at::Tensor& value) {
+    const c10::DeviceGuard on_own_device(options_.device);
     at::Tensor& place = place_of(tensor);
     if (now_->streams) {
-      place = now_->streams->copy_in(laid_as(graph().tensor(tensor), value));
+      at::Tensor laid = laid_as(graph().tensor(tensor), value);
+      if (laid.is_same(value) && laid.device() == options_.device) laid = laid.clone();
+      place = now_->streams->copy_in(laid);
       return now_->streams->synchronize();
     }
     const at::Tensor own = value.to(options_.device, value.scalar_type(), false, true);
@@ -90,11 +102,14 @@ class Worker::State {
   }
 
   at::Tensor resident(TensorId tensor) {
+    const c10::DeviceGuard on_own_device(options_.device);
     const at::Tensor& value = place_of(tensor);
     return now_->streams ? now_->streams->copy_out(value) : value;
   }
 
-  StepResult step(std::int64_t number, const StepInputs& inputs, std::size_t job) {
+  StepResult step(std::int64_t number, const StepInputs& inputs, std::size_t job,
+                  const StepInputs* next) {
+    const c10::DeviceGuard on_own_device(options_.device);
     go_over_to(*jobs_.at(job));
     for (TensorId tensor : residents_) {
       VALIDATE(place_of(tensor).defined(), "'{}' was not given a value",
@@ -105,15 +120,10 @@ class Worker::State {
     if (options_.count_memory) begin_most(options_.device);
     now_->reset();
     now_->bodies->begin_step(number);
-    if (!now_->streams) {
-      for (const auto& [tensor, value] : inputs) {
-        if (at::Tensor* place = now_->outside(tensor)) {
-          *place = laid_as(graph().tensor(tensor), value);
-        }
-      }
-    }
+    StepResult result;
+    if (!now_->streams) result.copied_ahead = take_inputs(inputs);
     const Clock::time_point start = Clock::now();
-    if (now_->streams) copy_in(inputs);
+    if (now_->streams) result.copied_ahead = copy_in(inputs);
     {
       const std::lock_guard lock(mutex_);
       start_ = start;
@@ -126,15 +136,15 @@ class Worker::State {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] { return busy_ == 0; });
     }
-    StepResult result;
     result.start =
         std::chrono::duration_cast<std::chrono::nanoseconds>(start.time_since_epoch()).count();
     result.captures = now_->bodies->take_captures();
     result.overwrites = now_->bodies->overwrites();
+    if (!now_->streams) result.duration = since_start();
+    if (next != nullptr && !failure_) copy_ahead(*next);
     if (now_->streams && !failure_) finish_on_device(result);
     now_->drop_inputs();
     if (failure_) throw Error(ErrorKind::kVerification, *failure_);
-    if (!now_->streams) result.duration = since_start();
     result.spans = now_->spans;
     if (options_.count_memory) result.memory = memory();
     return result;
@@ -145,7 +155,8 @@ class Worker::State {
 
   // After a step.
   RankMemory memory() {
-    RankMemory memory{.most = tensor_memory(options_.device).most};
+    const TensorMemory counted = tensor_memory(options_.device);
+    RankMemory memory{.most = counted.most, .reserved = counted.reserved};
     for (TensorId tensor : residents_) {
       const graph::TensorRole role = graph().tensor(tensor).role;
       Bytes& of_role = role == graph::TensorRole::kParameter        ? memory.parameters
@@ -209,25 +220,60 @@ class Worker::State {
     });
   }
 
-  void copy_in(const StepInputs& inputs) {
+  // How many of the inputs had been copied ahead.
+  std::int64_t copy_in(const StepInputs& inputs) {
+    std::int64_t ahead = 0;
     try_on_device("as it copies the inputs", [&] {
       now_->streams->begin();
-      for (const auto& [tensor, value] : inputs) {
-        if (at::Tensor* place = now_->outside(tensor)) {
-          *place = now_->streams->copy_in(laid_as(graph().tensor(tensor), value));
-        }
-      }
+      ahead = take_inputs(inputs);
       now_->streams->end_of_inputs();
     });
     if (failure_) throw Error(ErrorKind::kVerification, *failure_);
+    return ahead;
+  }
+
+  std::int64_t take_inputs(const StepInputs& inputs) {
+    std::int64_t taken = 0;
+    for (const auto& [tensor, value] : inputs) {
+      at::Tensor* place = now_->outside(tensor);
+      if (place == nullptr) continue;
+      const auto made = std::ranges::find_if(ahead_, [&](const Ahead& one) {
+        return one.job == now_ && one.tensor == tensor && one.given.is_same(value);
+      });
+      if (made != ahead_.end()) {
+        *place = made->value;
+        if (now_->streams) now_->streams->take_ahead(made->value);
+        ++taken;
+      } else {
+        *place = laid_as(graph().tensor(tensor), value);
+        if (now_->streams) *place = now_->streams->copy_in(*place);
+      }
+    }
+    ahead_.clear();
+    return taken;
+  }
+
+  // Inputs of the next step.
+  void copy_ahead(const StepInputs& next) {
+    try_on_device("as it copies the next inputs", [&] {
+      if (now_->streams) now_->streams->drop_ahead();
+      for (const auto& [tensor, value] : next) {
+        if (now_->outside(tensor) == nullptr) continue;
+        at::Tensor laid = laid_as(graph().tensor(tensor), value);
+        if (now_->streams) laid = now_->streams->copy_ahead(laid);
+        ahead_.push_back({now_, tensor, value, std::move(laid)});
+      }
+    });
   }
 
   Nanoseconds since_start() const {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start_).count();
   }
 
-  // A thread's life: its queue once a round.
+  // A thread's life: its queue once a round. A new thread is on the first device, and would open a
+  // context there.
   void serve(Queue queue, std::uint64_t done) {
+    const c10::DeviceGuard on_own_device(options_.device);
     const comm::ShortTurns at_once;
     while (true) {
       {
@@ -339,6 +385,14 @@ class Worker::State {
   std::vector<SlotId>
       old_versions_;  // of residents, which nobody updates (runtime/program/faults.h)
 
+  struct Ahead {
+    const LoadedJob* job = nullptr;
+    TensorId tensor;
+    at::Tensor given;  // to copy
+    at::Tensor value;  // the copy
+  };
+  std::vector<Ahead> ahead_;  // inputs of the next step
+
   std::vector<std::unique_ptr<LoadedJob>> jobs_;
   LoadedJob* now_ = nullptr;              // that was run last, whose places hold what stays
   IdVector<TensorId, at::Tensor> aside_;  // what stays and that job does not touch
@@ -365,8 +419,9 @@ void Worker::set_resident(TensorId tensor, const at::Tensor& value) {
   state_->set_resident(tensor, value);
 }
 at::Tensor Worker::resident(TensorId tensor) const { return state_->resident(tensor); }
-StepResult Worker::step(std::int64_t number, const StepInputs& inputs, std::size_t job) {
-  return state_->step(number, inputs, job);
+StepResult Worker::step(std::int64_t number, const StepInputs& inputs, std::size_t job,
+                        const StepInputs* next) {
+  return state_->step(number, inputs, job, next);
 }
 
 }  // namespace heterog::runtime

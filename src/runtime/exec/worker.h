@@ -49,10 +49,14 @@ class Worker {
   // As the last step left it; valid until the next one.
   at::Tensor resident(TensorId tensor) const;
 
-  // Runs a step of a job; `number` counts from 1. If anything fails, here or at a peer, the
+  // Runs a step of a job; `number` counts from 1. `next`: the inputs of the step after it, of the
+  // same job, or null. They are copied once this step is launched, while the device computes, and
+  // taken by that step if it is given the same tensors, which nobody changes until then. Inputs
+  // that lie on the rank's device are taken as they are. If anything fails, here or at a peer, the
   // transport is aborted and an Error (kVerification) of one line names this rank, its device and
   // the task.
-  StepResult step(std::int64_t number, const StepInputs& inputs, std::size_t job = 0);
+  StepResult step(std::int64_t number, const StepInputs& inputs, std::size_t job = 0,
+                  const StepInputs* next = nullptr);
 
  private:
   class State;

@@ -36,7 +36,8 @@ struct Span {
 
 // What the tensors of a rank took.
 struct RankMemory {
-  Bytes most = 0;  // at the peak of a step
+  Bytes most = 0;      // at the peak of a step
+  Bytes reserved = 0;  // by the device's allocator, for tensors to come too; 0 on CPUs
   // What stays between steps: parts of that.
   Bytes parameters = 0;
   Bytes optimizer_state = 0;
@@ -48,6 +49,7 @@ struct StepResult {
   Nanoseconds start = 0;             // by this machine's steady clock
   Nanoseconds duration = 0;
   std::int64_t overwrites = 0;          // operators that wrote their result over an operand
+  std::int64_t copied_ahead = 0;        // inputs that the step before had copied
   RankMemory memory;                    // if it was counted
   IdVector<InstructionId, Span> spans;  // empty unless recorded
 };

@@ -1,5 +1,6 @@
 // One function for each thing that operators draw.
 #include "runtime/kernels/draw.h"
+#include "runtime/gpu/gpu_kernels.h"
 
 #include <algorithm>
 #include <string_view>
@@ -118,7 +119,7 @@ class Drawing {
     const double rate = number("p", 0.5);
     const at::Tensor kept = keep_mask(stream_, rate, x.sizes().vec(), cut_, device_);
     // One kernel of GPUs, which multiplies by a mask and a number whatever x is.
-    if (device_.is_cuda() && rate < 1) {
+    if (has_gpu_kernels(device_) && rate < 1) {
       return {at::native_dropout_backward(x, kept, 1 / (1 - rate)), kept};
     }
     return {rate < 1 ? at::mul(x, kept).mul_(1 / (1 - rate)) : at::zeros_like(x), kept};

@@ -55,15 +55,20 @@ void count_tensor_memory(at::Device device) {
 
 TensorMemory tensor_memory(at::Device device) {
   if (device.is_cpu()) return {.now = now.load(), .most = most.load()};
+  c10::DeviceAllocator* allocator = c10::getDeviceAllocator(device.type());
+  if (!allocator->initialized()) return {};
   const auto all = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-  const auto held =
-      c10::getDeviceAllocator(device.type())->getDeviceStats(device.index()).allocated_bytes[all];
-  return {.now = held.current, .most = held.peak};
+  const c10::CachingDeviceAllocator::DeviceStats stats = allocator->getDeviceStats(device.index());
+  return {.now = stats.allocated_bytes[all].current,
+          .most = stats.allocated_bytes[all].peak,
+          .reserved = stats.reserved_bytes[all].peak};
 }
 
+// An allocator that has allocated nothing knows no device, and throws.
 void begin_most(at::Device device) {
   if (device.is_cpu()) return most.store(now.load());
-  c10::getDeviceAllocator(device.type())->resetPeakStats(device.index());
+  c10::DeviceAllocator* allocator = c10::getDeviceAllocator(device.type());
+  if (allocator->initialized()) allocator->resetPeakStats(device.index());
 }
 
 }  // namespace heterog::runtime

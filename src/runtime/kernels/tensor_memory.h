@@ -14,9 +14,10 @@ void count_tensor_memory(at::Device device);
 
 struct TensorMemory {
   Bytes now = 0;
-  Bytes most = 0;  // since begin_most()
+  Bytes most = 0;      // since begin_most()
+  Bytes reserved = 0;  // at most since then: what the allocator has of the device; 0 on CPUs
 };
-// Zeros where nothing is counted.
+// Zeros where nothing is counted, or was allocated.
 TensorMemory tensor_memory(at::Device device);
 void begin_most(at::Device device);
 

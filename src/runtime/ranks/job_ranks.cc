@@ -23,19 +23,19 @@ namespace {
 // What a rank says of a step, as numbers: what it captured of the loss (its addend, or 0; the whole
 // loss, or 0; 1 if it has it), the seconds that the step took it, and its memory, member by member.
 constexpr std::size_t kAddend = 0, kWhole = 1, kHasWhole = 2, kSeconds = 3, kMemory = 4;
-using Said = std::array<double, 8>;
+using Said = std::array<double, 9>;
 
 RankMemory memory_of(const double* said) {
   const auto bytes = [&](std::size_t i) { return static_cast<Bytes>(said[kMemory + i]); };
-  return {bytes(0), bytes(1), bytes(2), bytes(3)};
+  return {bytes(0), bytes(1), bytes(2), bytes(3), bytes(4)};
 }
 
 Said said_of(const Program& program, const graph::ModelGraph& graph, const StepResult& result) {
   Said said{};
   said[kSeconds] = to_seconds(result.duration);
-  const auto& [most, parameters, optimizer_state, buffers] = result.memory;
+  const auto& [most, reserved, parameters, optimizer_state, buffers] = result.memory;
   std::size_t at = kMemory;
-  for (Bytes bytes : {most, parameters, optimizer_state, buffers}) {
+  for (Bytes bytes : {most, reserved, parameters, optimizer_state, buffers}) {
     said[at++] = static_cast<double>(bytes);
   }
   for (std::size_t i = 0; i < program.captures.size(); ++i) {
@@ -87,9 +87,9 @@ class Threads final : public Ranks {
  protected:
   void load(const Job& job) override { team_.add(job); }
   std::vector<StepResult> run(std::int64_t number, const StepInputs& inputs, std::size_t job,
-                              Given /*given*/) override {
+                              Given /*given*/, const StepInputs* next) override {
     std::vector<StepResult> results;
-    for (StepResult& result : team_.step(number, inputs, job)) {
+    for (StepResult& result : team_.step(number, inputs, job, next)) {
       results.push_back(std::move(result));
     }
     return results;
@@ -164,10 +164,10 @@ class OneRank final : public Ranks {
  protected:
   void load(const Job& job) override { worker_.add(job); }
   std::vector<StepResult> run(std::int64_t number, const StepInputs& inputs, std::size_t job,
-                              Given given) override {
+                              Given given, const StepInputs* next) override {
     start_together(number, inputs, *jobs_[job].job, given);
     std::vector<StepResult> results;
-    results.push_back(worker_.step(number, inputs, job));
+    results.push_back(worker_.step(number, inputs, job, next));
     return results;
   }
 
@@ -259,9 +259,9 @@ std::size_t Ranks::add(const Job& job, const compiler::Plan& plan) {
   return jobs_.size() - 1;
 }
 
-StepReport Ranks::step(std::int64_t number, const StepInputs& inputs, std::size_t job,
-                       Given given) {
-  results_ = run(number, inputs, job, given);
+StepReport Ranks::step(std::int64_t number, const StepInputs& inputs, std::size_t job, Given given,
+                       const StepInputs* next) {
+  results_ = run(number, inputs, job, given, next);
   last_job_ = job;
   const Job& run_job = *jobs_[job].job;
   const graph::ModelGraph& graph = *run_job.problem->graph;

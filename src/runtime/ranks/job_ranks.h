@@ -64,12 +64,13 @@ class Ranks {
   // What inputs that have samples hold: all of them, alike in all processes, or values where the
   // ranks that are here read (runtime/program/input_rows.h), and anything elsewhere.
   enum class Given : std::uint8_t { kWhole, kOwnRows };
-  // One step of a job; the report is of all ranks, in every process. Throws an input error if
+  // One step of a job; `next`: the inputs of the step after it, of the same job, to copy meanwhile
+  // (Worker::step), or null. The report is of all ranks, in every process. Throws an input error if
   // processes are given other inputs in the first step, other numbers of samples in any, or have
   // made other jobs of them; and an Error (kVerification) that names the rank if one fails, and
   // LossNotFinite if its part of the loss is not finite. Of all processes.
   StepReport step(std::int64_t number, const StepInputs& inputs, std::size_t job = 0,
-                  Given given = Given::kWhole);
+                  Given given = Given::kWhole, const StepInputs* next = nullptr);
   // What the last step made of an output of its graph, other than the loss, for the whole batch. Of
   // all processes.
   at::Tensor output(TensorId tensor);
@@ -84,7 +85,7 @@ class Ranks {
   virtual void load(const Job& job) = 0;
   // A result for each rank that is here.
   virtual std::vector<StepResult> run(std::int64_t number, const StepInputs& inputs,
-                                      std::size_t job, Given given) = 0;
+                                      std::size_t job, Given given, const StepInputs* next) = 0;
   // Of all ranks, by the clock of rank 0; nothing if the workers do not record. Of all processes.
   virtual std::optional<IdVector<DeviceId, RankRecord>> records() = 0;
 

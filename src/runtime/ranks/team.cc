@@ -1,6 +1,8 @@
 // Workers that meet in memory.
 #include "runtime/ranks/team.h"
 
+#include <utility>
+
 #include "base/check.h"
 #include "comm/staged_transport.h"
 
@@ -9,7 +11,8 @@ namespace heterog::runtime {
 Team::Team(const Job& job, const IdVector<DeviceId, WorkerOptions>& options)
     : job_(job),
       hub_(job.programs.size(), job.sets),
-      threads_(static_cast<int>(job.programs.size())) {
+      results_(job.programs.size()),
+      failures_(job.programs.size()) {
   ENSURE(options.size() == job.programs.size());
   for (DeviceId device : id_range<DeviceId>(job.programs.size())) {
     ends_.push_back(hub_.end_of(device));
@@ -18,6 +21,50 @@ Team::Team(const Job& job, const IdVector<DeviceId, WorkerOptions>& options)
       transport = staged_.emplace_back(std::make_unique<comm::StagedTransport>(*transport)).get();
     }
     workers_.push_back(std::make_unique<Worker>(job, device, *transport, options[device]));
+  }
+  if (workers_.size() == 1) return;
+  try {
+    for (DeviceId rank : id_range<DeviceId>(workers_.size())) {
+      threads_.emplace_back([this, rank] { serve(rank); });
+    }
+  } catch (...) {  // the system has no more threads
+    end_threads();
+    throw;
+  }
+}
+
+Team::~Team() { end_threads(); }
+
+void Team::end_threads() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void Team::run(DeviceId rank, const Round& round) noexcept {
+  failures_[rank] = nullptr;
+  try {
+    results_[rank] = workers_[rank]->step(round.number, *round.inputs, round.job, round.next);
+  } catch (...) {
+    failures_[rank] = std::current_exception();
+  }
+}
+
+void Team::serve(DeviceId rank) {
+  std::uint64_t done = 0;
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return ending_ || rounds_ > done; });
+    if (ending_) return;
+    done = rounds_;
+    const Round round = round_;
+    lock.unlock();
+    run(rank, round);
+    lock.lock();
+    if (--busy_ == 0) changed_.notify_all();
   }
 }
 
@@ -37,12 +84,22 @@ std::size_t Team::add(const Job& job) {
 }
 
 IdVector<DeviceId, StepResult> Team::step(std::int64_t number, const StepInputs& inputs,
-                                          std::size_t job) {
-  IdVector<DeviceId, StepResult> results(workers_.size());
-  threads_.run(workers_.size(), [&](int, std::size_t i) {
-    results[DeviceId(i)] = workers_[DeviceId(i)]->step(number, inputs, job);
-  });
-  return results;
+                                          std::size_t job, const StepInputs* next) {
+  const Round round{number, &inputs, job, next};
+  if (threads_.empty()) {
+    run(DeviceId(0), round);
+  } else {
+    std::unique_lock lock(mutex_);
+    round_ = round;
+    busy_ = threads_.size();
+    ++rounds_;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return busy_ == 0; });
+  }
+  for (const std::exception_ptr& failure : failures_) {
+    if (failure) std::rethrow_exception(failure);
+  }
+  return std::exchange(results_, IdVector<DeviceId, StepResult>(workers_.size()));
 }
 
 }  // namespace heterog::runtime

@@ -13,7 +13,10 @@
 namespace heterog::runtime {
 
 TrainingRun::TrainingRun(std::unique_ptr<Ranks> ranks, const WorkerOptions& options)
-    : ranks_(std::move(ranks)), seed_(options.seed), floats_(options.floats) {
+    : ranks_(std::move(ranks)),
+      seed_(options.seed),
+      floats_(options.floats),
+      ahead_(!options.device.is_cpu()) {
   each_random_resident(*ranks_->job().problem->graph, seed_, floats_,
                        [&](TensorId id, const at::Tensor& value) {
                          for (const DeviceId rank : ranks_->here()) {
@@ -26,7 +29,14 @@ TrainingRun::TrainingRun(std::unique_ptr<Ranks> ranks, const WorkerOptions& opti
 
 StepReport TrainingRun::step(std::int64_t number) {
   const cost::Problem& problem = *ranks_->job().problem;
-  return ranks_->step(number, random_inputs(*problem.graph, problem.batch, seed_, number, floats_));
+  const auto made_for = [&](std::int64_t step) {
+    return random_inputs(*problem.graph, problem.batch, seed_, step, floats_);
+  };
+  const StepInputs inputs = next_number_ == number ? std::move(next_) : made_for(number);
+  if (!ahead_) return ranks_->step(number, inputs);
+  next_ = made_for(number + 1);  // before the step, whose time counts
+  next_number_ = number + 1;
+  return ranks_->step(number, inputs, 0, Ranks::Given::kWhole, &next_);
 }
 
 void TrainingRun::save(const std::string& path, std::int64_t step) {

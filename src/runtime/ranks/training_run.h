@@ -27,6 +27,10 @@ class TrainingRun {
   const std::unique_ptr<Ranks> ranks_;
   const std::uint64_t seed_;
   const Floats floats_;
+  const bool
+      ahead_;  // a GPU copies the next inputs while it computes; on CPUs they only take memory
+  std::int64_t next_number_ = 0;  // of the step that is given next_; 0: none
+  StepInputs next_;
 };
 
 }  // namespace heterog::runtime
