@@ -135,15 +135,41 @@ IdVector<OpId, std::uint8_t> needed_by_all(const cost::Problem& problem) {
   return needed;
 }
 
+IdVector<OpId, std::uint8_t> makes_gradients(const cost::Problem& problem,
+                                             const IdVector<OpId, UnitId>& unit_of_op) {
+  const graph::ModelGraph& graph = *problem.graph;
+  IdVector<OpId, std::uint8_t> makes(graph.op_count(), 0), leads_on(graph.op_count(), 0);
+  const auto& ops = problem.folded->ops;
+  // Readers come after what they read.
+  for (std::size_t i = ops.size(); i-- > 0;) {
+    const OpId op = ops[i];
+    if (graph.op(op).phase == Phase::kUpdate) continue;
+    makes[op] = graph.op(op).phase == Phase::kBackward && !leads_on[op];
+    for (const graph::Read& read : problem.folded->reads[op]) {
+      if (!read.producer.valid()) continue;
+      if (leads_on[op] || unit_of_op[op] != unit_of_op[read.producer]) leads_on[read.producer] = 1;
+    }
+  }
+  return makes;
+}
+
 PassTurns::PassTurns(const cost::Problem& problem, const Strategy& strategy, const Layout& layout)
     : graph_(*problem.graph),
       begins_(micro_batch_boundaries(problem.batch, strategy.micro_batches)),
-      has_turns_(problem.graph->op_count(), 0) {
+      has_turns_(problem.graph->op_count(), 0),
+      put_off_(problem.graph->op_count(), 0) {
   const IdVector<OpId, std::uint8_t> needed = needed_by_all(problem);
   for (OpId op : problem.folded->ops) {
     if (graph_.op(op).phase == Phase::kUpdate || needed[op]) continue;
     const LayoutId at = layout.of_op[op];
     has_turns_[op] = layout.merged[at] == at ? 0 : 1;
+  }
+  if (strategy.pattern == Pattern::kZeroBubble) {
+    put_off_ = makes_gradients(problem, units_of_ops(problem, strategy));
+    for (OpId op : problem.folded->ops) {
+      put_off_[op] &= has_turns_[op];
+      has_turns_[op] &= !put_off_[op];
+    }
   }
   of_device_ = stages_of_devices(problem, strategy, layout);
   for (const StageOfDevice& one : of_device_) {
@@ -218,11 +244,13 @@ std::vector<OpPriority> priorities_of(const cost::Problem& problem, const Strate
   const PassTurns turns(problem, strategy, layout);
   std::vector<OpPriority> priorities;
   for (OpId op : problem.folded->ops) {
-    if (!turns.has_turns(op)) continue;
+    if (!turns.has_turns(op) && !turns.is_put_off(op)) continue;
+    const std::int64_t behind = turns.is_put_off(op) ? turns.bound() : 0;
     const std::vector<Slice>& slices = layout.slices[layout.of_op[op]];
     for (std::uint32_t i = 0; i < slices.size(); ++i) {
       // The first is behind what has no priority of its own, which all of them need.
-      priorities.push_back({op, i, -1 - turns.turn(op, slices[i].device, slices[i].begin)});
+      priorities.push_back(
+          {op, i, -1 - behind - turns.turn(op, slices[i].device, slices[i].begin)});
     }
   }
   return priorities;

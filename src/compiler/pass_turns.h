@@ -29,6 +29,11 @@ IdVector<DeviceId, StageOfDevice> stages_of_devices(const cost::Problem& problem
 // reads. They belong to no micro-batch.
 IdVector<OpId, std::uint8_t> needed_by_all(const cost::Problem& problem);
 
+// Ops of the backward pass whose results no backward op of another unit waits for: those that make
+// gradients of parameters. A stage may put them off without holding up the others.
+IdVector<OpId, std::uint8_t> makes_gradients(const cost::Problem& problem,
+                                             const IdVector<OpId, UnitId>& unit_of_op);
+
 // The turns of a strategy in several micro-batches, with a pattern.
 class PassTurns {
  public:
@@ -37,7 +42,10 @@ class PassTurns {
   // Whether the op runs once for each micro-batch, and may be told when. Updates do not, nor what
   // every micro-batch needs of all others, nor what runs once a device.
   bool has_turns(OpId op) const { return has_turns_[op] != 0; }
-  // Of such an op, on a slice that begins with this sample.
+  // Whether it has none because it waits until its device has nothing else to do
+  // (Pattern::kZeroBubble).
+  bool is_put_off(OpId op) const { return put_off_[op] != 0; }
+  // Of an op that has turns or is put off, on a slice that begins with this sample.
   std::int64_t turn(OpId op, DeviceId device, std::int64_t begin) const;
   // More than the turns of any device.
   std::int64_t bound() const { return 2 * static_cast<std::int64_t>(begins_.size()); }
@@ -45,7 +53,7 @@ class PassTurns {
  private:
   const graph::ModelGraph& graph_;
   std::vector<std::int64_t> begins_;  // of the micro-batches
-  IdVector<OpId, std::uint8_t> has_turns_;
+  IdVector<OpId, std::uint8_t> has_turns_, put_off_;
   IdVector<DeviceId, StageOfDevice> of_device_;
   std::vector<std::vector<StageTurns>> of_count_;  // [stages][stage], where there are so many
 };
@@ -60,7 +68,8 @@ IdVector<OpId, std::uint8_t> ops_between_turns(const cost::Problem& problem,
                                                const IdVector<OpId, UnitId>& unit_of_op);
 
 // What OrderPolicy::kPriority follows: the strategy's own priorities, or those of its pattern, by
-// which earlier turns come first, and before all of them what has none. Empty under other orders.
+// which earlier turns come first, before all of them what has none, and behind all what is put off.
+// Empty under other orders.
 std::vector<OpPriority> priorities_of(const cost::Problem& problem, const Strategy& strategy,
                                       const Layout& layout);
 

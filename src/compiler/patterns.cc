@@ -75,7 +75,7 @@ std::vector<StageTurns> stage_turns(Pattern pattern, std::size_t stages,
   for (std::size_t stage = 0; stage < stages; ++stage) {
     // So many forward passes go ahead that the stages behind have work.
     std::int64_t ahead = micro_batches;
-    if (pattern == Pattern::kOneForwardOneBackward) {
+    if (pattern == Pattern::kOneForwardOneBackward || pattern == Pattern::kZeroBubble) {
       ahead = std::min(micro_batches, static_cast<std::int64_t>(stages - stage));
     }
     for (std::int64_t m = 0; m < ahead; ++m) turns.forward(stage, m);

@@ -294,7 +294,8 @@ Json priorities_json(const Strategy& strategy, const cost::Problem& problem) {
 Pattern read_pattern(const JsonValue& value) {
   const std::string text = value.as_string();
   const auto pattern = find_pattern(text);
-  VALIDATE(pattern, "{}: '{}', expected none, depth-first, forward-first, 1f1b or listed",
+  VALIDATE(pattern,
+           "{}: '{}', expected none, depth-first, forward-first, 1f1b, listed or zero-bubble",
            value.where(), printable(text));
   return *pattern;
 }

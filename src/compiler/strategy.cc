@@ -45,13 +45,14 @@ std::string_view pattern_name(Pattern pattern) {
       return "1f1b";
     case Pattern::kListed:
       return "listed";
+    case Pattern::kZeroBubble:
+      return "zero-bubble";
   }
   return "";
 }
 
 std::optional<Pattern> find_pattern(std::string_view name) {
-  for (Pattern pattern : {Pattern::kNone, Pattern::kDepthFirst, Pattern::kForwardFirst,
-                          Pattern::kOneForwardOneBackward, Pattern::kListed}) {
+  for (Pattern pattern : kPatterns) {
     if (name == pattern_name(pattern)) return pattern;
   }
   return std::nullopt;

@@ -81,8 +81,12 @@ enum class Pattern : std::uint8_t {
   kForwardFirst,           // GPipe: all forward passes, then all backward passes
   kOneForwardOneBackward,  // PipeDream: one of each in turns, once the stages behind are busy
   kListed,                 // SPP's PE: one micro-batch at a time over each block, round and round
+  kZeroBubble,  // as 1F1B, but for gradients of parameters, which wait until a device idles
 };
-// "none", "depth-first", "forward-first", "1f1b", "listed"
+inline constexpr std::array kPatterns = {Pattern::kNone,         Pattern::kDepthFirst,
+                                         Pattern::kForwardFirst, Pattern::kOneForwardOneBackward,
+                                         Pattern::kListed,       Pattern::kZeroBubble};
+// "none", "depth-first", "forward-first", "1f1b", "listed", "zero-bubble"
 std::string_view pattern_name(Pattern pattern);
 std::optional<Pattern> find_pattern(std::string_view name);
 

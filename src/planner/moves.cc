@@ -232,10 +232,9 @@ Move MoveMaker::turns(const Candidate& candidate, Rng& rng) const {
   const std::int64_t count = now.micro_batches;
   switch (rng.below(4)) {
     case 0: {
-      constexpr std::array kPatterns = {compiler::Pattern::kForwardFirst,
-                                        compiler::Pattern::kOneForwardOneBackward,
-                                        compiler::Pattern::kListed, compiler::Pattern::kDepthFirst};
-      return {.pattern = kPatterns[rng.below(kPatterns.size())], .strict = now.strict};
+      // All but kNone, the first.
+      const std::size_t drawn = 1 + rng.below(compiler::kPatterns.size() - 1);
+      return {.pattern = compiler::kPatterns[drawn], .strict = now.strict};
     }
     case 1:
       if (now.pattern != compiler::Pattern::kNone) return {.strict = !now.strict};

@@ -30,6 +30,15 @@ TEST(Pattern, OfPipeDreamKeepsAsManyAsStagesFollow) {
   EXPECT_EQ(stages[2].backward, (Turns{1, 3, 5, 7}));
 }
 
+TEST(Pattern, OfZeroBubbleHasTheTurnsOfPipeDream) {
+  const auto a = stage_turns(Pattern::kOneForwardOneBackward, 3, 5);
+  const auto b = stage_turns(Pattern::kZeroBubble, 3, 5);
+  for (std::size_t s = 0; s < 3; ++s) {
+    EXPECT_EQ(a[s].forward, b[s].forward);
+    EXPECT_EQ(a[s].backward, b[s].backward);
+  }
+}
+
 // Two stages: blocks are forward 1, channel, forward and backward 2, channel, backward 1. The first
 // micro-batch comes back to stage 1 in the fifth round, in which the fifth one sets out before it.
 TEST(Pattern, OfPeGoesRoundTheBlocks) {

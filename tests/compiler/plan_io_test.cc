@@ -177,7 +177,7 @@ TEST(PlanFile, RefusesMicroBatchesOfAnotherKind) {
   EXPECT_EQ(with("1f1b", "listed"), "accepted");
   EXPECT_EQ(with("1f1b", "2f2b"),
             "p.json: micro_batches.pattern: '2f2b', expected none, depth-first, forward-first, "
-            "1f1b or listed");
+            "1f1b, listed or zero-bubble");
   EXPECT_THAT(with(R"("count":2)", R"("count":13)"), testing::HasSubstr("micro_batches.count"));
   EXPECT_THAT(with(R"("pipelines":[["m0/gpu0",)", R"("pipelines":[["m1/gpu0",)"),
               testing::HasSubstr("device 'm1/gpu0' stands twice"));

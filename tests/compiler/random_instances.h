@@ -34,7 +34,7 @@ inline Strategy random_instances(const cost::Problem& problem, std::uint64_t see
   if (most_micro_batches == 1) return strategy;
   strategy.micro_batches =
       2 + static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(most_micro_batches - 1)));
-  strategy.pattern = static_cast<Pattern>(rng.below(5));
+  strategy.pattern = kPatterns[rng.below(kPatterns.size())];
   if (strategy.pattern != Pattern::kNone) strategy.order = OrderPolicy::kPriority;
   if (rng.below(3) == 0) {
     for (std::size_t device = 0; device < devices; ++device) {

@@ -38,6 +38,7 @@ TEST_P(Pipelines, TrainAsOneDevice) {
   for (const char* planner :
        {"spp:turns=strict,", "spp:turns=priorities,recompute=all,",
         "gpipe:turns=strict,recompute=all,", "pipedream:turns=priorities,replicas=in-turn,",
+        "spp:turns=strict,gradients=put-off,", "spp:turns=priorities,gradients=put-off,",
         "hetpipe:turns=strict,", "accumulate:"}) {
     SCOPED_TRACE(planner);
     oracle::SimulatedOracle oracle(*problem, pool);

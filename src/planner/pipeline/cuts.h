@@ -17,6 +17,9 @@ struct PipelineOptions {
   // Where nothing else fits, nowhere, everywhere.
   enum class Recompute : std::uint8_t { kIfNeeded, kNone, kAll } recompute = Recompute::kIfNeeded;
   Sharing replicas = Sharing::kTogether;
+  // When gradients of parameters are made: in the turn of their backward pass, or once a device
+  // would wait (compiler::Pattern::kZeroBubble).
+  enum class Gradients : std::uint8_t { kAtOnce, kPutOff } gradients = Gradients::kAtOnce;
   enum class Form : std::uint8_t { kOurs, kPaper } form = Form::kOurs;
 };
 
@@ -25,6 +28,7 @@ struct PipelineLimits {
   std::size_t count = 24;                    // cuts
   std::size_t tasks = std::size_t{1} << 40;  // that their plans come to, about
   double seconds = 1e30;                     // no estimate above this
+  bool put_off = false;                      // the best with gradients put off, too
 };
 
 struct StageCounts {

@@ -1,6 +1,8 @@
 // Every planner of pipelines: its cuts, then whatever the oracle says is fastest.
 #include "planner/pipeline/pipelines.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -28,6 +30,12 @@ constexpr double kTurnsGain = 1.05;
 constexpr double kCatchUp = 2;
 
 using One = TriedPipelines::One;
+
+// One forward and one backward pass in turns.
+Pattern pattern_of(const PipelineOptions& options) {
+  return options.gradients == PipelineOptions::Gradients::kPutOff ? Pattern::kZeroBubble
+                                                                  : Pattern::kOneForwardOneBackward;
+}
 
 std::vector<One> best_first(std::vector<One> all) {
   std::ranges::stable_sort(all, better, &One::evaluation);
@@ -98,9 +106,11 @@ class Trials {
           "pipeline of {} stages, {} micro-batches{}{}{}: estimate {:.4f} s, of which the busiest "
           "stage computes {:.4f} s, step {:.4f} s{}",
           chosen[i]->stages.size(), tried_.pool.micro_batches[chosen[i]->costs],
-          how.pattern == Pattern::kListed ? ", listed" : "", how.strict ? ", strictly" : "",
-          chosen[i]->recompute ? ", forward passes again" : "", chosen[i]->seconds,
-          chosen[i]->busiest, to_seconds(measured[i].evaluation.step),
+          how.pattern == Pattern::kOneForwardOneBackward
+              ? ""
+              : fmt::format(", {}", compiler::pattern_name(how.pattern)),
+          how.strict ? ", strictly" : "", chosen[i]->recompute ? ", forward passes again" : "",
+          chosen[i]->seconds, chosen[i]->busiest, to_seconds(measured[i].evaluation.step),
           measured[i].evaluation.feasible ? "" : ", does not fit in memory");
       tried_.all.push_back({chosen[i], std::move(strategies[i]), measured[i].evaluation});
     }
@@ -173,7 +183,7 @@ PlannerResult plan_pipedream(const PipelineOptions& options, PlannerContext& con
   CutPool pool(problem, options);
   pool.add({file_order(problem)}, stage_counts(problem, options.stages), context.oracle);
   const auto cuts = std::span(pool.found).first(std::min(kSimulated, pool.found.size()));
-  return best_cut(pool, cuts, Pattern::kOneForwardOneBackward, context);
+  return best_cut(pool, cuts, pattern_of(options), context);
 }
 
 // A pipeline in each machine, a device a stage, side by side: synchronous, in place of HetPipe's
@@ -279,20 +289,27 @@ constexpr Field<PipelineOptions> kReplicas = {
     "replicas",
     "whether the devices of a stage share every micro-batch, or take whole ones in turn",
     choice<PipelineOptions, &PipelineOptions::replicas>(kReplicaWords)};
-constexpr std::array<Field<PipelineOptions>, 6> kSppFields = {
+constexpr std::array<std::string_view, 2> kGradientWords = {"at-once", "put-off"};
+constexpr Field<PipelineOptions> kGradients = {
+    "gradients",
+    "when gradients of parameters are made: in the turn of their backward pass, or once a device "
+    "would wait (zero bubble)",
+    choice<PipelineOptions, &PipelineOptions::gradients>(kGradientWords)};
+constexpr std::array<Field<PipelineOptions>, 7> kSppFields = {
     kStages,
     kParts,
     kTurns,
     kRecompute,
     kReplicas,
+    kGradients,
     Field<PipelineOptions>{
         "form",
         "what is believed of stages: unequal devices, shared network cards and memory, or what the "
         "paper has",
         choice<PipelineOptions, &PipelineOptions::form>(kFormWords)}};
 constexpr std::array<Field<PipelineOptions>, 4> kFields = {kStages, kParts, kTurns, kRecompute};
-constexpr std::array<Field<PipelineOptions>, 5> kPipeDreamFields = {kStages, kParts, kTurns,
-                                                                    kRecompute, kReplicas};
+constexpr std::array<Field<PipelineOptions>, 6> kPipeDreamFields = {
+    kStages, kParts, kTurns, kRecompute, kReplicas, kGradients};
 constexpr std::array<Field<PipelineOptions>, 3> kWithoutStages = {kParts, kTurns, kRecompute};
 constexpr std::array<Field<PipelineOptions>, 1> kPartsAlone = {kParts};
 
@@ -321,16 +338,19 @@ TriedPipelines try_pipelines(BatchEvaluator& evaluator, const PipelineLimits& li
       trials.simulate(cuts, {.pattern = pattern, .strict = strict, .copies = one});
     }
   };
-  simulate(pool.choose(evaluator.problem(), limits), Pattern::kOneForwardOneBackward, ways.front());
+  simulate(pool.choose(evaluator.problem(), limits), pattern_of(options), ways.front());
   const bool hopeless = trials.shortest() > kCatchUp * limits.seconds;
   if (hopeless || tried.all.empty()) return tried;
   // The best lines and numbers of stages in other numbers of micro-batches.
   const double at_most = std::min(limits.seconds, trials.shortest_that_fits());
-  simulate(pool.alike(fastest(tried.all, lines), cuts_of(tried.all), at_most),
-           Pattern::kOneForwardOneBackward, ways.front());
+  simulate(pool.alike(fastest(tried.all, lines), cuts_of(tried.all), at_most), pattern_of(options),
+           ways.front());
   const std::vector<const Cut*> best = trials.best(listed);
-  if (ways.size() > 1) simulate(best, Pattern::kOneForwardOneBackward, ways.back());
-  for (bool strict : ways) simulate(best, Pattern::kListed, strict);
+  if (ways.size() > 1) simulate(best, pattern_of(options), ways.back());
+  for (bool strict : ways) {
+    simulate(best, Pattern::kListed, strict);
+    if (limits.put_off) simulate(best, Pattern::kZeroBubble, strict);
+  }
   return tried;
 }
 

@@ -138,7 +138,8 @@ void try_pipelines(Search& search) {
   const std::size_t more = limited ? kMoreWithBudget : 1;
   const PipelineLimits limits{.count = more * static_cast<std::size_t>(search.options.pipelines),
                               .tasks = more * kPipelineTasks,
-                              .seconds = times_the_best(search, kHopeful)};
+                              .seconds = times_the_best(search, kHopeful),
+                              .put_off = limited};
   const TriedPipelines tried = planner::try_pipelines(search.evaluator, limits);
   if (tried.all.empty()) return;
   const auto best = std::ranges::min_element(tried.all, better, &TriedPipelines::One::evaluation);

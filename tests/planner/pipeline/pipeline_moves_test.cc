@@ -91,6 +91,31 @@ INSTANTIATE_TEST_SUITE_P(Models, PipelineMoves,
                            return name;
                          });
 
+// Gradients of parameters are made once a device would wait: that fills what 1F1B leaves idle.
+TEST(ZeroBubble, MakesGradientsWhereADeviceWouldWait) {
+  const auto problem = load_test_problem("bert_large24", "heterog-4gpu", 16);
+  oracle::Evaluator evaluator(*problem);
+  for (bool strict : {false, true}) {
+    Strategy strategy = two_stages(*problem, strict);
+    const double in_turn = to_seconds(evaluator.evaluate(strategy).step);
+    strategy.pattern = Pattern::kZeroBubble;
+    EXPECT_LT(to_seconds(evaluator.evaluate(strategy).step), 0.99 * in_turn) << strict;
+    const compiler::Layout layout = compiler::lay_out(*problem, strategy);
+    const compiler::PassTurns turns(*problem, strategy, layout);
+    std::size_t put_off = 0, with_turns = 0;
+    for (OpId op : problem->folded->ops) {
+      if (turns.is_put_off(op)) {
+        EXPECT_FALSE(turns.has_turns(op));
+        EXPECT_EQ(problem->graph->op(op).phase, graph::Phase::kBackward);
+        ++put_off;
+      }
+      with_turns += turns.has_turns(op);
+    }
+    EXPECT_GT(put_off, 100u);
+    EXPECT_GT(with_turns, put_off);
+  }
+}
+
 // A stage that holds layers of both ends cannot take strict turns.
 TEST(StagesInLine, AreNotThoseThatReadLaterStages) {
   const auto problem = load_test_problem("bert_large24-tiny", "heterog-4gpu", 16);
