@@ -16,6 +16,7 @@ try:  # public from PyTorch 2.6 on
 except ImportError:
     FSDPModule = DTensor = Replicate = Shard = None
 
+
 def own_collectives(models: nn.Module) -> set[str]:
     """Operators of c10d by which sharded models meet in each pass, and their user's loss hardly does."""
     sharded = [model for model in wrapped_models(models) if is_sharded(model)]

@@ -1,9 +1,11 @@
 // Deals every micro-batch out: to pipelines side by side first, then to the devices of each.
 #include "compiler/micro_batches.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
-#include <utility>
+#include <string>
 
 namespace heterog::compiler {
 namespace {
@@ -47,8 +49,7 @@ struct OfPipeline {
 std::vector<OfPipeline> by_pipeline(const Strategy& strategy, const std::vector<Slice>& slices) {
   std::vector<OfPipeline> all;
   for (const Slice& slice : slices) {
-    const std::uint32_t pipeline =
-        strategy.pipeline_of.empty() ? 0 : strategy.pipeline_of[slice.device];
+    const std::uint32_t pipeline = pipeline_of(strategy, slice.device);
     auto at = std::ranges::find(all, pipeline, &OfPipeline::pipeline);
     if (at == all.end()) at = all.insert(at, OfPipeline{pipeline, {}, {}});
     at->devices.push_back(slice.device);
@@ -70,16 +71,22 @@ std::int64_t most_instances(const Strategy& strategy, std::int64_t batch) {
   if (strategy.micro_batches == 1) return 1;
   std::size_t devices = 1;  // that take part in a micro-batch
   for (const UnitDecision& unit : strategy.units) {
-    if (!unit.in_turn) devices = std::max(devices, unit.replicas.size());
+    const bool one_at_a_time = unit.in_turn && strategy.pipeline_of.empty();
+    if (!one_at_a_time) devices = std::max(devices, unit.replicas.size());
   }
   // Each has a sample of a micro-batch at the least, or is not in it.
   return std::min(batch, strategy.micro_batches * static_cast<std::int64_t>(devices));
 }
 
 Strategy accumulate(const cost::Problem& problem, Strategy strategy, std::int64_t micro_batches) {
-  VALIDATE(micro_batches >= 1 && micro_batches <= problem.batch / strategy.micro_batches,
-           "{} micro-batches of a batch of {}; expected 1 to {}", micro_batches,
-           problem.batch / strategy.micro_batches, problem.batch / strategy.micro_batches);
+  const std::int64_t most = problem.batch / strategy.micro_batches;
+  const std::string of_each =
+      strategy.micro_batches == 1
+          ? ""
+          : fmt::format("each of {} micro-batches of ", strategy.micro_batches);
+  VALIDATE(micro_batches >= 1 && micro_batches <= most,
+           "{} micro-batches of {}a batch of {}; expected 1 to {}", micro_batches, of_each,
+           problem.batch, most);
   if (micro_batches == 1) return strategy;
   // Priorities of instances that are no more say nothing of those that are.
   const bool had_its_own = !strategy.priorities.empty();
@@ -90,7 +97,7 @@ Strategy accumulate(const cost::Problem& problem, Strategy strategy, std::int64_
     strategy.order = OrderPolicy::kPriority;
   }
   check_instances(problem, most_instances(strategy, problem.batch),
-                  std::to_string(strategy.micro_batches) + " micro-batches");
+                  fmt::format("{} micro-batches", strategy.micro_batches));
   return strategy;
 }
 

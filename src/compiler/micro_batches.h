@@ -34,6 +34,11 @@ Strategy accumulate(const cost::Problem& problem, Strategy strategy, std::int64_
 std::vector<Slice> slices_of(const Strategy& strategy, const UnitDecision& decision,
                              std::int64_t batch);
 
+// Of pipelines side by side, the one that a device belongs to.
+inline std::uint32_t pipeline_of(const Strategy& strategy, DeviceId device) {
+  return strategy.pipeline_of.empty() ? 0 : strategy.pipeline_of[device];
+}
+
 // Where each micro-batch begins, and the end of the last.
 std::vector<std::int64_t> micro_batch_boundaries(std::int64_t batch, std::int64_t micro_batches);
 // The micro-batch that a sample belongs to.

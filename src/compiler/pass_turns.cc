@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -18,13 +17,6 @@ using graph::OperandUse;
 using graph::Phase;
 using graph::SplitKind;
 
-// Such ops run wherever somebody reads what they make.
-bool same_everywhere(const cost::Problem& problem, OpId op) {
-  return std::ranges::all_of(problem.graph->outputs(op), [&](TensorId out) {
-    return !out.valid() || problem.splits->rules[out].kind == SplitKind::kSame;
-  });
-}
-
 // Of the forward pass, what each device runs, and what neighbours in one list run together.
 struct ForwardWork {
   IdVector<DeviceId, std::int64_t> ops;
@@ -35,9 +27,6 @@ struct ForwardWork {
 ForwardWork forward_work(const cost::Problem& problem, const Strategy& strategy,
                          const Layout& layout) {
   const std::size_t devices = problem.cluster->place_count();
-  const auto pipeline = [&](DeviceId device) {
-    return strategy.pipeline_of.empty() ? 0 : strategy.pipeline_of[device];
-  };
   ForwardWork work{IdVector<DeviceId, std::int64_t>(devices, 0),
                    IdVector<DeviceId, std::int64_t>(devices, 0),
                    {}};
@@ -54,7 +43,7 @@ ForwardWork forward_work(const cost::Problem& problem, const Strategy& strategy,
     if (ops[at] == 0) continue;
     std::set<std::pair<std::uint32_t, DeviceId>> in_order;
     for (const Slice& slice : layout.slices[at]) {
-      in_order.emplace(pipeline(slice.device), slice.device);
+      in_order.emplace(pipeline_of(strategy, slice.device), slice.device);
     }
     for (auto one = in_order.begin(); one != in_order.end(); ++one) {
       work.ops[one->second] += ops[at];
@@ -68,6 +57,12 @@ ForwardWork forward_work(const cost::Problem& problem, const Strategy& strategy,
 }
 
 }  // namespace
+
+bool same_everywhere(const cost::Problem& problem, OpId op) {
+  return std::ranges::all_of(problem.graph->outputs(op), [&](TensorId out) {
+    return !out.valid() || problem.splits->rules[out].kind == SplitKind::kSame;
+  });
+}
 
 IdVector<DeviceId, StageOfDevice> stages_of_devices(const cost::Problem& problem,
                                                     const Strategy& strategy,
@@ -98,7 +93,7 @@ IdVector<DeviceId, StageOfDevice> stages_of_devices(const cost::Problem& problem
       ops += work.ops[other];
       places += work.places[other];
     }
-    pipelines[strategy.pipeline_of.empty() ? 0 : strategy.pipeline_of[device]].push_back(
+    pipelines[pipeline_of(strategy, device)].push_back(
         {device, static_cast<double>(places) / static_cast<double>(ops)});
   }
   IdVector<DeviceId, StageOfDevice> found(problem.cluster->place_count());
@@ -203,18 +198,14 @@ IdVector<OpId, std::uint8_t> ops_between_turns(const cost::Problem& problem,
 bool stages_in_line(const cost::Problem& problem, const Strategy& strategy) {
   const Layout layout = lay_out(problem, strategy);
   const PassTurns passes(problem, strategy, layout);
-  const auto stages = stages_of_devices(problem, strategy, layout);
   const IdVector<OpId, std::uint8_t> between =
       ops_between_turns(problem, units_of_ops(problem, strategy));
-  const auto pipeline = [&](DeviceId device) {
-    return strategy.pipeline_of.empty() ? 0 : strategy.pipeline_of[device];
-  };
   const auto in_line = [&](LayoutId from, LayoutId to, bool forward) {
     for (const Slice& made : layout.slices[from]) {
       for (const Slice& read : layout.slices[to]) {
         if (made.begin >= read.end || read.begin >= made.end) continue;
-        if (pipeline(made.device) != pipeline(read.device)) return false;
-        const std::uint32_t before = stages[made.device].stage, after = stages[read.device].stage;
+        if (pipeline_of(strategy, made.device) != pipeline_of(strategy, read.device)) return false;
+        const std::uint32_t before = passes.stage(made.device), after = passes.stage(read.device);
         if (forward ? before > after : before < after) return false;
       }
     }

@@ -19,6 +19,10 @@ struct StageOfDevice {
   std::uint32_t stages = 1;
 };
 
+// Whether all that the op makes is the same on all slices: such ops run wherever somebody reads
+// them.
+bool same_everywhere(const cost::Problem& problem, OpId op);
+
 // Devices of one pipeline that run most of their forward ops together are one stage; stages follow
 // one another as their forward ops do, in the mean. Of pipelines whose stages share no device these
 // are the stages that the planner cut; of anything else, what comes nearest.
@@ -47,6 +51,7 @@ class PassTurns {
   bool is_put_off(OpId op) const { return put_off_[op] != 0; }
   // Of an op that has turns or is put off, on a slice that begins with this sample.
   std::int64_t turn(OpId op, DeviceId device, std::int64_t begin) const;
+  std::uint32_t stage(DeviceId device) const { return of_device_[device].stage; }
   // More than the turns of any device.
   std::int64_t bound() const { return 2 * static_cast<std::int64_t>(begins_.size()); }
 

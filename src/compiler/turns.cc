@@ -170,8 +170,7 @@ void refuse_circle(const cost::Problem& problem, const Strategy& strategy, const
   ENSURE(stuck != kNone);
   fail_input(
       "strategy: strict: turn {} of device '{}' waits for a turn that comes after it in pattern "
-      "{}; "
-      "expected turns in an order that the dependencies allow, or strict false",
+      "{}; expected turns in an order that the dependencies allow, or strict false",
       turns.number(stuck), problem.cluster->device(turns.device(stuck)).name,
       pattern_name(strategy.pattern));
 }

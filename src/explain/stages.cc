@@ -6,6 +6,8 @@
 #include <set>
 #include <utility>
 
+#include "compiler/pass_turns.h"
+
 namespace heterog::explain {
 namespace {
 
@@ -28,14 +30,6 @@ struct DeviceWork {
   }
 };
 
-// Whether all that the op makes is the same on all slices: such ops run wherever somebody reads
-// them.
-bool same_everywhere(const cost::Problem& problem, OpId op) {
-  return std::ranges::all_of(problem.graph->outputs(op), [&](TensorId out) {
-    return !out.valid() || problem.splits->rules[out].kind == graph::SplitKind::kSame;
-  });
-}
-
 std::vector<DeviceWork> work_of_devices(const cost::Problem& problem,
                                         const sim::Simulated& simulated) {
   const compiler::Plan& plan = simulated.plan;
@@ -54,7 +48,7 @@ std::vector<DeviceWork> work_of_devices(const cost::Problem& problem,
     DeviceWork& of = work[device];
     const Phase phase = problem.graph->op(op).phase;
     if (phase == Phase::kBackward) of.last = std::max(of.last, result.end[task]);
-    if (phase != Phase::kForward || same_everywhere(problem, op)) continue;
+    if (phase != Phase::kForward || compiler::same_everywhere(problem, op)) continue;
     const bool is_first = instances[device][op].empty();
     instances[device][op].insert(plan.begin[task]);
     if (is_first && plan.duration[task] > longest[device]) {

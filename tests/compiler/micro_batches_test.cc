@@ -104,7 +104,13 @@ TEST(Accumulate, CutsMicroBatchesAnew) {
   const Strategy again = accumulate(*problem, made, 3);
   EXPECT_EQ(again.micro_batches, 6);
   EXPECT_EQ(again.pattern, Pattern::kForwardFirst);
-  EXPECT_THROW(accumulate(*problem, made, 7), Error);
+  try {
+    accumulate(*problem, made, 7);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "7 micro-batches of each of 2 micro-batches of a batch of 12; expected 1 to 6");
+  }
 }
 
 TEST(Accumulate, RefusesMoreMicroBatchesThanSamples) {

@@ -23,16 +23,19 @@ struct Case {
   int micro_batches;
 };
 
+std::shared_ptr<const cost::Problem> problem_of(const Case& one) {
+  const auto cluster = std::make_shared<const cluster::Cluster>(
+      cluster::load_cluster("configs/clusters/" + std::string(one.cluster) + ".json"));
+  return cost::make_problem(std::make_shared<const graph::ModelGraph>(
+                                graph::read_graph("models/" + std::string(one.model) + ".json.gz")),
+                            cluster, cost::CalibratedModel(), one.batch);
+}
+
 class Pipelines : public testing::TestWithParam<Case> {};
 
 TEST_P(Pipelines, TrainAsOneDevice) {
-  const auto [model, name, batch, micro_batches] = GetParam();
-  const auto cluster = std::make_shared<const cluster::Cluster>(
-      cluster::load_cluster("configs/clusters/" + std::string(name) + ".json"));
-  const std::shared_ptr<const cost::Problem> problem =
-      cost::make_problem(std::make_shared<const graph::ModelGraph>(
-                             graph::read_graph("models/" + std::string(model) + ".json.gz")),
-                         cluster, cost::CalibratedModel(), batch);
+  const auto problem = problem_of(GetParam());
+  const int micro_batches = GetParam().micro_batches;
   const planner::Registry registry(planner::builtin_planners());
   ThreadPool pool(1);
   for (const char* planner :
@@ -45,7 +48,7 @@ TEST_P(Pipelines, TrainAsOneDevice) {
     planner::PlannerContext context{.oracle = oracle};
     const std::string request =
         std::string(planner) + "micro_batches=" + std::to_string(micro_batches);
-    const auto found = registry.make(request, *cluster)->plan(context);
+    const auto found = registry.make(request, *problem->cluster)->plan(context);
     EXPECT_EQ(found.strategy.micro_batches, micro_batches);
     const TestJob test = make_test_job(problem, found.strategy);
     EXPECT_LE(verify(test.job, test.plan, {.steps = 2}).worst_relative(), 1e-10);
@@ -55,24 +58,19 @@ TEST_P(Pipelines, TrainAsOneDevice) {
 // What a search makes of a pipeline: layers on other devices, other shares, micro-batches and
 // turns.
 TEST_P(Pipelines, TrainAsOneDeviceWhateverIsMoved) {
-  const auto [model, name, batch, micro_batches] = GetParam();
-  const auto cluster = std::make_shared<const cluster::Cluster>(
-      cluster::load_cluster("configs/clusters/" + std::string(name) + ".json"));
-  const std::shared_ptr<const cost::Problem> problem =
-      cost::make_problem(std::make_shared<const graph::ModelGraph>(
-                             graph::read_graph("models/" + std::string(model) + ".json.gz")),
-                         cluster, cost::CalibratedModel(), batch);
+  const auto problem = problem_of(GetParam());
+  const int micro_batches = GetParam().micro_batches;
   const planner::Registry registry(planner::builtin_planners());
   ThreadPool pool(1);
   oracle::SimulatedOracle oracle(*problem, pool);
   planner::PlannerContext context{.oracle = oracle};
   const std::string request = "spp:micro_batches=" + std::to_string(micro_batches);
-  const auto found = registry.make(request, *cluster)->plan(context);
+  const auto found = registry.make(request, *problem->cluster)->plan(context);
   const cost::Problem of_units = planner::with_units(*problem, found.strategy);
   const planner::MoveMaker maker(of_units);
   planner::Incumbent at{planner::to_candidate(found.strategy), {}};
   at.measured.peak_bytes.assign(problem->cluster->place_count(), Bytes{1} << 60);
-  Rng rng(static_cast<std::uint64_t>(batch));
+  Rng rng(static_cast<std::uint64_t>(problem->batch));
   for (int i = 0; i < 12; ++i) {
     const auto kind = static_cast<planner::MoveKind>(rng.below(planner::kMoveKindCount));
     at.candidate = maker.moved_to(at.candidate, maker.propose(at, kind, rng));

@@ -144,6 +144,9 @@ PlannerResult best_cut(const CutPool& pool, std::span<const Cut> cuts, Pattern p
 
 PlannerResult plan_spp(const PipelineOptions& options, PlannerContext& context) {
   if (options.form == PipelineOptions::Form::kPaper) {
+    VALIDATE(options.gradients == PipelineOptions::Gradients::kAtOnce,
+             "gradients: put-off with form paper, whose list has turns for all of a backward pass; "
+             "expected at-once, or form unequal");
     // Algorithm 3: for each number of stages the best partition, in the order of PE.
     const CutPool pool = promising_pool(context.oracle, options);
     return best_cut(pool, pool.found, Pattern::kListed, context);

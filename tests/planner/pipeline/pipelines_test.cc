@@ -108,5 +108,15 @@ TEST(Pipelines, WhatIsFarBehindTheBestIsGivenUp) {
   EXPECT_EQ(tried.all.size(), pool.choose(*problem, {.seconds = hopeful}).size());
 }
 
+// The paper's list has turns for all of a backward pass.
+TEST(Pipelines, ThePapersFormPutsNoGradientsOff) {
+  const auto problem = load_test_problem("bert_large24-tiny", "heterog-4gpu", 16);
+  const Registry registry(builtin_planners());
+  oracle::Evaluator oracle(*problem);
+  PlannerContext context{.oracle = oracle};
+  const auto planner = registry.make("spp:form=paper,gradients=put-off", *problem->cluster);
+  EXPECT_THROW(planner->plan(context), Error);
+}
+
 }  // namespace
 }  // namespace heterog::planner
