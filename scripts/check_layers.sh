@@ -20,7 +20,7 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
     may["compiler"] = "base operators graph cluster cost compiler/emit compiler/check"
     may["space"] = "base graph cluster cost compiler/strategy.h"
     # The simulator and the runtime know plans, not how they are made.
-    may["sim"] = "base graph cluster cost/problem.h compiler/plan.h compiler/slowest.h compiler/strategy.h"
+    may["sim"] = "base graph cluster cost/problem.h compiler/order.h compiler/plan.h compiler/plan_builder.h compiler/slowest.h compiler/strategy.h"
     may["oracle"] = "base graph cluster cost compiler sim"
     # A planner sees the interface of an oracle, never who answers.
     may["planner"] = "base graph cluster cost compiler/strategy.h compiler/micro_batches.h compiler/pass_turns.h space oracle/oracle.h oracle/batch_evaluator.h"

@@ -41,7 +41,7 @@ int run_explain(const ExplainOptions& options, const Caller& caller) {
                         {"cluster", problem.cluster->name()},
                         {"batch", problem.batch},
                         {"planner", loaded.record.planner},
-                        {"order", compiler::order_policy_name(strategy.order)}};
+                        {"order", compiler::order_policy_name(compiler::dispatch_order(strategy))}};
     json.update(explain::explanation_json(problem, loaded.simulated, explanation));
     json["decisions"] = explain::decisions_json(problem, strategy);
     json.update(devices_used_json(problem, used));
@@ -49,7 +49,7 @@ int run_explain(const ExplainOptions& options, const Caller& caller) {
   } else {
     print(caller, "{} on {}, batch {}, plan of {}, order {}: step {}{}\n{}{}",
           problem.graph->name(), problem.cluster->name(), problem.batch, loaded.record.planner,
-          compiler::order_policy_name(strategy.order),
+          compiler::order_policy_name(compiler::dispatch_order(strategy)),
           explain::step_text(problem.batch, loaded.simulated.result.step),
           loaded.simulated.result.feasible() ? "" : ", does not fit in memory",
           devices_used_text(problem, loaded.simulated, used),

@@ -24,6 +24,7 @@
 #include "explain/simulation.h"
 #include "oracle/best_seen.h"
 #include "oracle/simulated_oracle.h"
+#include "planner/better_order.h"
 
 namespace heterog::cli {
 
@@ -56,8 +57,8 @@ StepOfOrder steps_of_orders(const cost::Problem& problem, compiler::Strategy str
 }
 
 std::string orders_text(const compiler::Strategy& strategy, const StepOfOrder& steps) {
-  std::string text =
-      fmt::format("order {}; the same plan", compiler::order_policy_name(strategy.order));
+  std::string text = fmt::format("order {}; the same plan",
+                                 compiler::order_policy_name(compiler::dispatch_order(strategy)));
   for (const auto& [order, step] : steps) {
     text += fmt::format("{} in order {} {}", &order == &steps.front().first ? "" : ",", order,
                         milliseconds_text(to_seconds(step)));
@@ -124,7 +125,7 @@ Searched search(const PlanOptions& options, const cost::Problem& problem, Thread
   try {
     found.result = maker->plan(context);
     if (found.result.found_by.empty()) found.result.found_by = options.planner;
-    if (auto better = oracle.improve_order(found.result.strategy, options.order_rounds)) {
+    if (auto better = planner::better_order(oracle, found.result.strategy, options.order_rounds)) {
       found.result.strategy = std::move(better->strategy);
       found.result.found_by += " + order";
     }
@@ -151,7 +152,7 @@ OrderedJson plan_json(const cost::Problem& problem, const planner::PlannerResult
                       const sim::Simulated& simulated, const StepOfOrder& orders,
                       double plan_seconds) {
   OrderedJson json = explain::simulation_json(problem, simulated);
-  json["order"] = compiler::order_policy_name(found.strategy.order);
+  json["order"] = compiler::order_policy_name(compiler::dispatch_order(found.strategy));
   for (const auto& [order, step] : orders) json["order_seconds"][order] = to_seconds(step);
   json["planner"] = found.found_by;
   json["plan_seconds"] = plan_seconds;

@@ -81,7 +81,7 @@ OrderedJson shares_json(const cost::Problem& problem, const Found& found) {
       {"samples_per_second",
        explain::samples_per_second(problem.batch, found.simulated.result.step)},
       {"feasible", step.feasible},
-      {"order", compiler::order_policy_name(found.chosen.strategy.order)},
+      {"order", compiler::order_policy_name(compiler::dispatch_order(found.chosen.strategy))},
       {"bucket_bytes", found.chosen.strategy.bucket_bytes}};
   for (const auto& [key, other] :
        {std::pair{"even", &found.all.even}, std::pair{"proportional", &found.all.proportional}}) {

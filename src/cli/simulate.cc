@@ -43,7 +43,7 @@ void write_dump(const std::string& path, const cost::Problem& problem, const com
 void check_step(const cost::Problem& problem, const compiler::Strategy& strategy,
                 const sim::Simulated& simulated) {
   std::vector<std::string> wrong =
-      sim::check_timeline(simulated.plan, simulated.result, strategy.order);
+      sim::check_timeline(simulated.plan, simulated.result, compiler::dispatch_order(strategy));
   for (std::string& line : compiler::check_bytes(problem, strategy, simulated.plan)) {
     wrong.push_back(std::move(line));
   }
@@ -74,7 +74,7 @@ int run_simulate(const SimulateOptions& options, const Caller& caller) {
   } else {
     print(caller, "{} on {}, batch {}, plan of {}, order {}\n{}", problem->graph->name(),
           problem->cluster->name(), problem->batch, record.planner,
-          compiler::order_policy_name(record.strategy.order),
+          compiler::order_policy_name(compiler::dispatch_order(record.strategy)),
           explain::simulation_text(*problem, simulated));
     if (options.check)
       print(caller,

@@ -85,6 +85,12 @@ void check_priorities(const cost::Problem& problem, const Strategy& strategy,
   VALIDATE(!by_pattern || strategy.priorities.empty(),
            "{}: priorities: {} given beside pattern {}; expected one of both", source,
            strategy.priorities.size(), pattern_name(strategy.pattern));
+  VALIDATE(strategy.order_rounds >= 0 && strategy.order_rounds <= kMostOrderRounds,
+           "{}: order_rounds: {}, expected 0 to {}", source, strategy.order_rounds,
+           kMostOrderRounds);
+  VALIDATE(!strategy.strict || strategy.order_rounds == 0,
+           "{}: order_rounds: {} of strict turns; expected 0, or strict false", source,
+           strategy.order_rounds);
   if (strategy.priorities.empty()) return;
   const graph::ModelGraph& graph = *problem.graph;
   const Layout layout = lay_out(problem, strategy);

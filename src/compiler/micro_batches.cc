@@ -90,6 +90,7 @@ Strategy accumulate(const cost::Problem& problem, Strategy strategy, std::int64_
   if (micro_batches == 1) return strategy;
   // Priorities of instances that are no more say nothing of those that are.
   const bool had_its_own = !strategy.priorities.empty();
+  strategy.order_rounds = 0;
   if (had_its_own) set_plain_order(strategy, OrderPolicy::kRankQueued);
   strategy.micro_batches *= micro_batches;
   if (strategy.pattern == Pattern::kNone) {

@@ -380,6 +380,10 @@ PlanRecord read_record(const Json& json, const std::string& source, const cost::
   check_grouping(object, source, problem, record.strategy);
   read_sync(object, names, record.strategy);
   read_priorities(object, problem, record.strategy);
+  if (object.has("order_rounds")) {
+    record.strategy.order_rounds =
+        static_cast<int>(object.integer("order_rounds", 1, kMostOrderRounds));
+  }
   read_micro_batches(object, problem, names, record.strategy);
   read_predicted(object.required("predicted"), record);
   object.finish();
@@ -403,6 +407,7 @@ void write_plan(const std::string& path, const PlanRecord& record, const cost::P
   if (record.strategy.unit_of_op.empty()) json["grouping"] = hash_text(grouping_hash(problem));
   json["predicted"] = predicted_json(record, *problem.cluster);
   json["order"] = order_policy_name(record.strategy.order);
+  if (record.strategy.order_rounds > 0) json["order_rounds"] = record.strategy.order_rounds;
   json["bucket_bytes"] = record.strategy.bucket_bytes;
   json["sync"] = sync_json(record.strategy, problem);
   if (!record.strategy.priorities.empty()) {

@@ -61,6 +61,7 @@ std::optional<Pattern> find_pattern(std::string_view name) {
 void set_plain_order(Strategy& strategy, OrderPolicy order) {
   strategy.order = order;
   strategy.priorities.clear();
+  strategy.order_rounds = 0;
   if (!strategy.strict) strategy.pattern = Pattern::kNone;
 }
 

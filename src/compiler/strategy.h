@@ -100,6 +100,9 @@ struct Strategy {
   OrderPolicy order = OrderPolicy::kRank;
   // kPriority: of what is not named, 0. Empty under kPriority: those of the pattern.
   std::vector<OpPriority> priorities;
+  // In so many rounds the order is improved by its own schedule (sim/improved_order.h). Not of
+  // strict turns, which are an order already.
+  int order_rounds = 0;
   Bytes bucket_bytes = 0;  // gradients that share one all-reduce; 0: one each
   // The batch in so many parts, as even as can be, one behind the other (decision 14). Over all of
   // them, every replica has the samples that it has of the whole batch.
@@ -114,6 +117,13 @@ struct Strategy {
   IdVector<DeviceId, std::uint32_t> pipeline_of;
   friend bool operator==(const Strategy&, const Strategy&) = default;
 };
+
+inline constexpr int kMostOrderRounds = 1000;
+
+// What devices go by in the compiled plan: the strategy's order, or the priorities of its rounds.
+inline OrderPolicy dispatch_order(const Strategy& strategy) {
+  return strategy.order_rounds > 0 ? OrderPolicy::kPriority : strategy.order;
+}
 
 // The same decisions in an order that needs no priorities.
 void set_plain_order(Strategy& strategy, OrderPolicy order);

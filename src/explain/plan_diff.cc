@@ -121,7 +121,7 @@ class Diff {
     std::map<std::string, std::pair<Nanoseconds, Nanoseconds>> kinds;
     const auto add = [&](const ComparedPlan& plan, bool second) {
       Explanation path{.path = sim::critical_path(plan.simulated.plan, plan.simulated.result,
-                                                  plan.strategy.order)};
+                                                  compiler::dispatch_order(plan.strategy))};
       for (const Spent& spent : spent_by_kind(problem_, plan.simulated, path)) {
         (second ? kinds[spent.what].second : kinds[spent.what].first) = spent.time;
       }
@@ -156,7 +156,7 @@ std::string Diff::text() const {
   const auto heading = [](const ComparedPlan& plan) {
     return fmt::format("{} (by {}): step {}, order {}, buckets of {}{}", plan.name, plan.planner,
                        milliseconds_text(to_seconds(plan.simulated.result.step)),
-                       compiler::order_policy_name(plan.strategy.order),
+                       compiler::order_policy_name(compiler::dispatch_order(plan.strategy)),
                        bytes_text(plan.strategy.bucket_bytes),
                        plan.simulated.result.feasible() ? "" : ", does not fit in memory");
   };
@@ -230,7 +230,7 @@ OrderedJson Diff::json() const {
             {"planner", plan.planner},
             {"step_seconds", to_seconds(plan.simulated.result.step)},
             {"feasible", plan.simulated.result.feasible()},
-            {"order", compiler::order_policy_name(plan.strategy.order)},
+            {"order", compiler::order_policy_name(compiler::dispatch_order(plan.strategy))},
             {"bucket_bytes", plan.strategy.bucket_bytes}};
   };
   OrderedJson json = {{"graph", problem_.graph->name()},

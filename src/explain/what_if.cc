@@ -10,6 +10,7 @@
 #include "compiler/layout.h"
 #include "compiler/order.h"
 #include "compiler/pass_turns.h"
+#include "sim/improved_order.h"
 #include "sim/simulator.h"
 
 namespace heterog::explain {
@@ -84,8 +85,10 @@ std::vector<Upgrade> possible_upgrades(const cluster::Cluster& cluster) {
   return upgrades;
 }
 
-std::vector<WhatIf> what_if(const cost::Problem& problem, const compiler::Strategy& strategy,
+std::vector<WhatIf> what_if(const cost::Problem& problem, const compiler::Strategy& given,
                             const std::vector<Upgrade>& upgrades, const WhatIfOptions& options) {
+  const compiler::Strategy strategy =
+      sim::with_priorities_of_rounds(given, compiler::compile(problem, given, options.compile));
   const compiler::Plan plan = compiler::compile(problem, strategy, options.compile);
   const std::vector<compiler::OpPriority> priorities =
       compiler::priorities_of(problem, strategy, compiler::lay_out(problem, strategy));

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "sim/improved_order.h"
 
 namespace heterog::loading {
 
@@ -21,9 +22,7 @@ compiler::OrderPolicy parse_order(const std::string& text) {
 
 sim::Simulated simulate_strategy(const cost::Problem& problem, const compiler::Strategy& strategy,
                                  const compiler::CompileOptions& options) {
-  sim::Simulated simulated{.plan = compiler::compile(problem, strategy, options)};
-  simulated.result = sim::simulate(simulated.plan, strategy.order);
-  return simulated;
+  return sim::simulated_in_order(strategy, compiler::compile(problem, strategy, options));
 }
 
 LoadedPlan load_plan(const std::string& path, ProblemOptions options, const std::string& order) {

@@ -52,7 +52,8 @@ void add_options(Words& words, const compiler::Strategy& strategy) {
                   static_cast<std::uint64_t>(strategy.strict));
   words.push_back(strategy.pipeline_of.size());
   for (std::uint32_t pipeline : strategy.pipeline_of) words.push_back(pipeline);
-  words.push_back(static_cast<std::uint64_t>(strategy.order));
+  words.push_back(static_cast<std::uint64_t>(strategy.order_rounds) * 8 +
+                  static_cast<std::uint64_t>(strategy.order));
   words.push_back(static_cast<std::uint64_t>(strategy.bucket_bytes));
 }
 

@@ -17,10 +17,14 @@ std::vector<Measured> BestSeen::measure(std::span<const compiler::Strategy> stra
   return measured;
 }
 
-std::optional<BetterOrder> BestSeen::improve_order(const compiler::Strategy& strategy, int rounds) {
-  std::optional<BetterOrder> found = asked_.improve_order(strategy, rounds);
-  if (found) look_at(found->strategy, found->measured.evaluation);
-  return found;
+std::vector<Measured> BestSeen::measure_rounds(const compiler::Strategy& strategy) {
+  std::vector<Measured> measured = asked_.measure_rounds(strategy);
+  compiler::Strategy in_round = strategy;
+  for (std::size_t round = 0; round < measured.size(); ++round) {
+    in_round.order_rounds = static_cast<int>(round);
+    look_at(in_round, measured[round].evaluation);
+  }
+  return measured;
 }
 
 }  // namespace heterog::oracle

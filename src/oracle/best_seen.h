@@ -20,7 +20,7 @@ class BestSeen final : public Oracle {
 
   explicit BestSeen(Oracle& asked) : asked_(asked) {}
   std::vector<Measured> measure(std::span<const compiler::Strategy> strategies) override;
-  std::optional<BetterOrder> improve_order(const compiler::Strategy& strategy, int rounds) override;
+  std::vector<Measured> measure_rounds(const compiler::Strategy& strategy) override;
   void for_each(std::size_t n, const std::function<void(std::size_t i)>& body) override {
     asked_.for_each(n, body);
   }
@@ -34,7 +34,7 @@ class BestSeen final : public Oracle {
   void look_at(const compiler::Strategy& strategy, const Evaluation& evaluation);
 
   Oracle& asked_;
-  std::mutex mutex_;  // improve_order() is called by several threads
+  std::mutex mutex_;  // measure_rounds() is called by several threads
   std::optional<Seen> best_;
   std::int64_t evaluations_ = 0;
 };

@@ -3,13 +3,13 @@
 
 #include <utility>
 
-#include "oracle/improve_order.h"
+#include "sim/improved_order.h"
 
 namespace heterog::oracle {
 
 Measured Evaluator::measure(const compiler::Strategy& strategy) {
   plan_ = compiler::compile(problem_, strategy, options_, std::move(plan_));
-  const sim::SimResult& result = simulator_.simulate(plan_, strategy.order);
+  const sim::SimResult& result = sim::simulate_rounds(strategy, plan_, simulator_);
   Measured measured = judge(problem_, result.step, result.peak_bytes);
   measured.busy = result.device_busy;
   EXPECT(measured.evaluation.feasible == result.feasible());
@@ -22,9 +22,21 @@ std::vector<Measured> Evaluator::measure(std::span<const compiler::Strategy> str
   return measured;
 }
 
-std::optional<BetterOrder> Evaluator::improve_order(const compiler::Strategy& strategy,
-                                                    int rounds) {
-  return oracle::improve_order(problem_, strategy, options_, rounds);
+std::vector<Measured> Evaluator::measure_rounds(const compiler::Strategy& strategy) {
+  return oracle::measure_rounds(problem_, strategy, options_);
+}
+
+std::vector<Measured> measure_rounds(const cost::Problem& problem,
+                                     const compiler::Strategy& strategy,
+                                     const compiler::CompileOptions& options) {
+  compiler::Plan plan = compiler::compile(problem, strategy, options);
+  sim::Simulator simulator;
+  std::vector<Measured> measured;
+  sim::simulate_rounds(strategy, plan, simulator, [&](const sim::SimResult& result) {
+    measured.push_back(judge(problem, result.step, result.peak_bytes));
+    measured.back().busy = result.device_busy;
+  });
+  return measured;
 }
 
 }  // namespace heterog::oracle

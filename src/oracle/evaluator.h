@@ -27,7 +27,7 @@ class Evaluator final : public Oracle {
   Measured measure(const compiler::Strategy& strategy);
   Evaluation evaluate(const compiler::Strategy& strategy) { return measure(strategy).evaluation; }
   std::vector<Measured> measure(std::span<const compiler::Strategy> strategies) override;
-  std::optional<BetterOrder> improve_order(const compiler::Strategy& strategy, int rounds) override;
+  std::vector<Measured> measure_rounds(const compiler::Strategy& strategy) override;
   const cost::Problem& problem() const override { return problem_; }
 
  private:
@@ -36,5 +36,10 @@ class Evaluator final : public Oracle {
   compiler::Plan plan_;  // the last one
   sim::Simulator simulator_;
 };
+
+// Of Oracle, by whichever thread.
+std::vector<Measured> measure_rounds(const cost::Problem& problem,
+                                     const compiler::Strategy& strategy,
+                                     const compiler::CompileOptions& options);
 
 }  // namespace heterog::oracle

@@ -16,6 +16,15 @@ bool better(const Evaluation& a, const Evaluation& b) {
   return a.step < b.step;
 }
 
+std::vector<Measured> Oracle::measure_rounds(const compiler::Strategy& strategy) {
+  std::vector<compiler::Strategy> rounds;
+  for (int round = 0; round <= strategy.order_rounds; ++round) {
+    rounds.push_back(strategy);
+    rounds.back().order_rounds = round;
+  }
+  return measure(rounds);
+}
+
 Measured judge(const cost::Problem& problem, Nanoseconds step,
                IdVector<DeviceId, Bytes> peak_bytes) {
   EXPECT(peak_bytes.size() == problem.cluster->place_count());

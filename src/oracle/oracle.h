@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -37,11 +36,6 @@ struct Measured {
 Measured judge(const cost::Problem& problem, Nanoseconds step,
                IdVector<DeviceId, Bytes> peak_bytes);
 
-struct BetterOrder {
-  compiler::Strategy strategy;
-  Measured measured;
-};
-
 // Says what strategies cost: the simulator (SimulatedOracle), or whatever else can tell step and
 // memory of a strategy, such as runs of it or a learned model. Planners see this interface alone:
 //
@@ -55,13 +49,10 @@ class Oracle {
   // Parallel to `strategies`. An answer depends on its strategy alone, not on what was asked before
   // or beside it. Throws an input error for a strategy that does not fit the problem.
   virtual std::vector<Measured> measure(std::span<const compiler::Strategy> strategies) = 0;
-  // The same decisions in a better order, by an oracle that knows when each task runs: the best
-  // that it finds in so many rounds, if that is better than the strategy's own. Several may be
-  // asked at a time, by for_each().
-  virtual std::optional<BetterOrder> improve_order(const compiler::Strategy& /*strategy*/,
-                                                   int /*rounds*/) {
-    return std::nullopt;
-  }
+  // What the strategy comes to in none, in 1, … in all rounds of its order
+  // (Strategy::order_rounds), in one go where the oracle can. Fewer where all that follow would be
+  // as the last. Several may be asked at a time, by for_each().
+  virtual std::vector<Measured> measure_rounds(const compiler::Strategy& strategy);
   // Calls body(0) … body(n − 1), beside each other where the oracle has threads, which whoever
   // prepares strategies may use too. Results must depend on i alone.
   virtual void for_each(std::size_t n, const std::function<void(std::size_t i)>& body) {

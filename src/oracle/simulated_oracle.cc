@@ -24,10 +24,9 @@ std::vector<Measured> SimulatedOracle::measure(std::span<const compiler::Strateg
   return measured;
 }
 
-std::optional<BetterOrder> SimulatedOracle::improve_order(const compiler::Strategy& strategy,
-                                                          int rounds) {
+std::vector<Measured> SimulatedOracle::measure_rounds(const compiler::Strategy& strategy) {
   expect_not_stopped(stopped_);
-  return evaluators_.front()->improve_order(strategy, rounds);
+  return evaluators_.front()->measure_rounds(strategy);
 }
 
 void SimulatedOracle::for_each(std::size_t n, const std::function<void(std::size_t i)>& body) {

@@ -17,7 +17,7 @@ class SimulatedOracle final : public Oracle {
   SimulatedOracle(const cost::Problem& problem, ThreadPool& threads,
                   compiler::CompileOptions options = {}, std::function<bool()> stopped = {});
   std::vector<Measured> measure(std::span<const compiler::Strategy> strategies) override;
-  std::optional<BetterOrder> improve_order(const compiler::Strategy& strategy, int rounds) override;
+  std::vector<Measured> measure_rounds(const compiler::Strategy& strategy) override;
   void for_each(std::size_t n, const std::function<void(std::size_t i)>& body) override;
   const cost::Problem& problem() const override { return problem_; }
 

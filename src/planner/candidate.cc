@@ -15,7 +15,7 @@ ShareId intern(Candidate& candidate, const Replicas& replicas) {
 
 bool is_plain(const compiler::Strategy& strategy) {
   return strategy.unit_of_op.empty() && strategy.sync.empty() && strategy.priorities.empty() &&
-         strategy.micro_batches == 1;
+         strategy.order_rounds == 0 && strategy.micro_batches == 1;
 }
 
 compiler::Strategy to_plain(const cost::Problem& problem, const compiler::Strategy& strategy) {
@@ -79,10 +79,11 @@ compiler::Strategy to_strategy(const Candidate& candidate) {
 
 namespace {
 
-// Strict turns go with an order without priorities, others with theirs.
+// Strict turns go with an order without priorities and rounds, others with theirs, improved once.
 void set_strict(compiler::Strategy& rest, bool strict) {
   rest.strict = strict;
   rest.order = strict ? compiler::OrderPolicy::kRankQueued : compiler::OrderPolicy::kPriority;
+  rest.order_rounds = strict ? 0 : 1;
 }
 
 }  // namespace

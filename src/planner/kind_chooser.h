@@ -11,7 +11,17 @@ namespace heterog::planner {
 // Draws kinds of move in proportion to how often they helped lately.
 class KindChooser {
  public:
-  KindChooser() { weights_.fill(1); }
+  // `in_stages`: begins with what moves stages and turns.
+  explicit KindChooser(bool in_stages = false) {
+    weights_.fill(1);
+    if (!in_stages) return;
+    for (MoveKind kind : {MoveKind::kRun, MoveKind::kAlike, MoveKind::kHeaviest, MoveKind::kSync,
+                          MoveKind::kRecompute}) {
+      of(kind) = 0.25;
+    }
+    of(MoveKind::kBoundary) = 4;
+    of(MoveKind::kSchedule) = 2;
+  }
   MoveKind draw(Rng& rng) const {
     double total = 0;
     for (double weight : weights_) total += weight;
@@ -22,11 +32,12 @@ class KindChooser {
     return static_cast<MoveKind>(kMoveKindCount - 1);
   }
   void learn(MoveKind kind, bool helped) {
-    double& weight = weights_[static_cast<std::size_t>(kind)];
+    double& weight = of(kind);
     weight = std::clamp(helped ? weight * 1.5 : weight * 0.97, 0.25, 4.0);
   }
 
  private:
+  double& of(MoveKind kind) { return weights_[static_cast<std::size_t>(kind)]; }
   std::array<double, kMoveKindCount> weights_;
 };
 

@@ -17,7 +17,6 @@ struct Proposal {
   MoveKind kind;
   Candidate candidate;
   Measured measured;
-  Nanoseconds raw = 0;  // the step in the strategy's own order
 };
 
 struct LocalSearchSettings {
@@ -51,40 +50,14 @@ class LocalSearch final : public Planner {
   LocalSearchSettings options_;
 };
 
-// A better order makes the step of a pipeline shorter by up to a fifth; strategies alike gain
-// alike.
-constexpr double kGainsAlike = 1.04;
-
-// The same strategies in better orders, where these bring them near `raw`, the step of the
-// incumbent in its own.
-std::vector<Measured> in_better_orders(BatchEvaluator& evaluator,
-                                       const std::vector<compiler::Strategy>& strategies,
-                                       std::vector<Measured> measured, Nanoseconds raw,
-                                       int rounds) {
-  const auto longest = static_cast<Nanoseconds>(kGainsAlike * static_cast<double>(raw));
-  evaluator.oracle().for_each(strategies.size(), [&](std::size_t i) {
-    if (measured[i].evaluation.step > longest) return;
-    const auto found = evaluator.oracle().improve_order(strategies[i], rounds);
-    if (found) measured[i] = found->measured;
-  });
-  return measured;
-}
-
 }  // namespace
 
 SearchResult local_search(BatchEvaluator& evaluator, const compiler::Strategy& start, Rng& rng,
                           const LocalSearchOptions& options) {
   const cost::Problem of_units = with_units(evaluator.problem(), start);
   const MoveMaker maker(of_units);
-  KindChooser kinds;
+  KindChooser kinds(start.micro_batches > 1);
   Incumbent incumbent{to_candidate(start), evaluator.evaluate(start)};
-  Nanoseconds raw = incumbent.measured.evaluation.step;
-  const auto ordered = [&](const std::vector<compiler::Strategy>& strategies,
-                           std::vector<Measured> measured) {
-    if (options.order_rounds == 0) return measured;
-    return in_better_orders(evaluator, strategies, std::move(measured), raw, options.order_rounds);
-  };
-  incumbent.measured = ordered({start}, {incumbent.measured}).front();
   const std::int64_t end = evaluator.evaluations() + options.evaluations;
   std::vector<Proposal> helpful;  // of the last round, best first, the one taken left out
   std::int64_t in_vain = 0;
@@ -117,13 +90,11 @@ SearchResult local_search(BatchEvaluator& evaluator, const compiler::Strategy& s
     std::vector<compiler::Strategy> strategies;
     for (const Proposal& proposal : round) strategies.push_back(to_strategy(proposal.candidate));
     const std::int64_t before = evaluator.evaluations();
-    const std::vector<Measured> own = evaluator.evaluate(strategies);
-    const std::vector<Measured> measured = ordered(strategies, own);
+    const std::vector<Measured> measured = evaluator.evaluate(strategies);
     stale = evaluator.evaluations() == before ? stale + 1 : 0;
     helpful.clear();
     for (std::size_t i = 0; i < round.size(); ++i) {
       round[i].measured = measured[i];
-      round[i].raw = own[i].evaluation.step;
       const bool helped = better(measured[i].evaluation, incumbent.measured.evaluation);
       kinds.learn(round[i].kind, helped);
       if (helped) helpful.push_back(std::move(round[i]));
@@ -134,7 +105,6 @@ SearchResult local_search(BatchEvaluator& evaluator, const compiler::Strategy& s
       return better(a.measured.evaluation, b.measured.evaluation);
     });
     incumbent = {std::move(helpful.front().candidate), std::move(helpful.front().measured)};
-    raw = helpful.front().raw;
     helpful.erase(helpful.begin());
   }
   return {to_strategy(incumbent.candidate), incumbent.measured.evaluation};

@@ -17,9 +17,6 @@ struct LocalSearchOptions {
   // Moves that are evaluated at a time: few enough that little is wasted when the first one helps,
   // enough to keep several threads busy. Another number is another search.
   std::int64_t round = 8;
-  // Strategies are compared by what they come to after so many rounds in which their order is
-  // improved (oracle::Oracle::improve_order), where that may be shorter than the best.
-  int order_rounds = 0;
 };
 
 struct SearchResult {

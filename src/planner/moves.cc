@@ -2,6 +2,7 @@
 #include "planner/moves.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -134,6 +135,7 @@ std::vector<GroupId> MoveMaker::draw_alike(Rng& rng) const {
 
 Move MoveMaker::boundary(const Incumbent& from, Rng& rng) const {
   const Candidate& candidate = from.candidate;
+  if (candidate.rest.micro_batches > 1) return stage_boundary(from, rng);
   // The first boundary at or after a random place, round the end.
   const std::size_t start = rng.below(count_);
   for (std::size_t i = 0; i < count_; ++i) {
@@ -153,6 +155,41 @@ Move MoveMaker::boundary(const Incumbent& from, Rng& rng) const {
             .sync = candidate.sync_of[source]};
   }
   return propose(from, MoveKind::kRun, rng);  // all alike: make a boundary first
+}
+
+// A layer or a few over a stage's boundary, mostly where neighbours are busy for unlike times, from
+// the busier one.
+Move MoveMaker::stage_boundary(const Incumbent& from, Rng& rng) const {
+  const Candidate& candidate = from.candidate;
+  const IdVector<DeviceId, Nanoseconds>& busy = from.measured.busy;
+  IdVector<ShareId, Nanoseconds> busiest(candidate.shares.size(), 0);
+  for (ShareId share : id_range<ShareId>(candidate.shares.size())) {
+    for (const Replica& replica : candidate.shares[share]) {
+      if (!busy.empty()) busiest[share] = std::max(busiest[share], busy[replica.device]);
+    }
+  }
+  std::vector<std::size_t> places;  // of the left one
+  std::vector<double> sums;
+  double sum = 0;
+  for (std::size_t at = 0; at + 1 < count_; ++at) {
+    const ShareId left = candidate.share_of[GroupId(at)],
+                  right = candidate.share_of[GroupId(at + 1)];
+    if (left == right) continue;
+    places.push_back(at);
+    sums.push_back(sum += 1e-3 + std::abs(to_seconds(busiest[left] - busiest[right])));
+  }
+  if (places.empty()) return propose(from, MoveKind::kRun, rng);
+  const std::size_t at =
+      rng.below(3) == 0 ? places[rng.below(places.size())] : places[draw(sums, rng)];
+  const GroupId left(at), right(at + 1);
+  const bool left_busier = busiest[candidate.share_of[left]] > busiest[candidate.share_of[right]];
+  const bool from_left = rng.below(4) == 0 ? !left_busier : left_busier;
+  const std::size_t length = draw_length(3, rng);
+  const GroupId source = from_left ? right : left;
+  const std::size_t first = from_left ? (at + 1 >= length ? at + 1 - length : 0) : at + 1;
+  return {.groups = run_at(first, from_left ? at + 1 - first : length),
+          .replicas = candidate.shares[candidate.share_of[source]],
+          .sync = candidate.sync_of[source]};
 }
 
 Move MoveMaker::toggle_sync(const Candidate& candidate, Rng& rng) const {

@@ -51,6 +51,7 @@ class MoveMaker {
   std::vector<GroupId> run_at(std::size_t first, std::size_t length) const;
   std::vector<GroupId> draw_alike(Rng& rng) const;
   Move boundary(const Incumbent& from, Rng& rng) const;
+  Move stage_boundary(const Incumbent& from, Rng& rng) const;
   Move toggle_sync(const Candidate& candidate, Rng& rng) const;
   Move reweigh(const Incumbent& from, Rng& rng) const;
   Move recompute(const Incumbent& from, Rng& rng) const;

@@ -59,6 +59,7 @@ TEST(PlanFile, ReadsBackWhatWasWritten) {
     if (i % 3 == 1) {
       record.strategy.units[UnitId(0)].recompute = true;
     }
+    if (i % 4 == 1) record.strategy.order_rounds = i;
     if (i % 4 == 2) {
       record.strategy.micro_batches = 3;
       record.strategy.pattern = Pattern::kListed;

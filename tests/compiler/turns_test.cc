@@ -97,6 +97,16 @@ TEST(Turns, ThatContradictTheOrderAreRefused) {
   strategy.order = OrderPolicy::kFifo;
   EXPECT_THAT(refusal(*problem, strategy), HasSubstr("not strict; expected order priority"));
   strategy.order = OrderPolicy::kPriority;
+  strategy.order_rounds = 1;
+  EXPECT_EQ(refusal(*problem, strategy), "accepted");
+  strategy.order_rounds = -1;
+  EXPECT_THAT(refusal(*problem, strategy), HasSubstr("order_rounds: -1, expected 0 to 1000"));
+  Strategy strict = strategy;
+  strict.order_rounds = 1;
+  strict.strict = true;
+  strict.order = OrderPolicy::kRank;
+  EXPECT_THAT(refusal(*problem, strict), HasSubstr("order_rounds: 1 of strict turns; expected 0"));
+  strategy.order_rounds = 0;
   strategy.micro_batches = 1;
   EXPECT_THAT(refusal(*problem, strategy), HasSubstr("of one micro-batch; expected several"));
 }

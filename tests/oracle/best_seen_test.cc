@@ -5,6 +5,7 @@
 
 #include "oracle/simulated_oracle.h"
 #include "planner/baselines.h"
+#include "planner/better_order.h"
 #include "planner/portfolio.h"
 #include "planner/problems.h"
 
@@ -35,10 +36,14 @@ TEST(BestSeen, IsTheBestThatWasAskedAbout) {
   // What is worse does not take its place.
   oracle.measure(std::span(strategies).subspan(0, 1));
   EXPECT_EQ(oracle.best()->evaluation.step, again.evaluation.step);
-  const auto ordered = oracle.improve_order(oracle.best()->strategy, 4);
-  if (ordered && better(ordered->measured.evaluation, again.evaluation)) {
-    EXPECT_EQ(oracle.best()->evaluation.step, ordered->measured.evaluation.step);
-  }
+  // The rounds of an order are strategies too.
+  const compiler::Strategy served = even_ps(*problem);
+  BestSeen of_rounds(simulator);
+  const auto ordered = planner::better_order(of_rounds, served, 4);
+  ASSERT_TRUE(ordered);
+  EXPECT_EQ(of_rounds.best()->evaluation.step, ordered->evaluation.step);
+  const Measured anew = simulator.measure({&of_rounds.best()->strategy, 1})[0];
+  EXPECT_EQ(anew.evaluation.step, ordered->evaluation.step);
 }
 
 // Whenever a search is cut off, what is left is the best of what it had simulated; left alone, what

@@ -6,6 +6,7 @@
 #include "oracle/batch_evaluator.h"
 #include "oracle/simulated_oracle.h"
 #include "planner/baselines.h"
+#include "planner/better_order.h"
 #include "planner/problems.h"
 #include "support/wide_cluster.h"
 
@@ -142,36 +143,60 @@ TEST(BatchEvaluator, AFailureReachesTheCallerAndLeavesNoResult) {
 
 // What comes out is a strategy like any other: compiled and simulated anew it takes what was said,
 // with the same decisions; from a bad order it is better, and on any number of threads the same.
-TEST(ImproveOrder, GivesPrioritiesThatHold) {
+TEST(BetterOrder, HoldsWhenItIsMeasuredAnew) {
   const auto problem = load_test_problem("vgg19", "heterog-8gpu", 192);
-  int improved = 0, with_priorities = 0;
+  int improved = 0, in_rounds = 0;
   for (const compiler::Strategy& start : {even_ps(*problem), even_all_reduce(*problem),
                                           planner::proportional_ps(*problem), horovod(*problem)}) {
     Evaluator evaluator(*problem);
     const Evaluation before = evaluator.evaluate(start);
-    EXPECT_FALSE(evaluator.improve_order(start, 0));
-    const auto found = evaluator.improve_order(start, 4);
+    EXPECT_FALSE(planner::better_order(evaluator, start, 0));
+    const auto found = planner::better_order(evaluator, start, 4);
     if (!found) continue;
     ++improved;
-    with_priorities += found->strategy.order == compiler::OrderPolicy::kPriority;
-    EXPECT_TRUE(better(found->measured.evaluation, before));
+    in_rounds += found->strategy.order_rounds > 0;
+    EXPECT_TRUE(found->strategy.priorities.empty());
+    EXPECT_TRUE(better(found->evaluation, before));
     EXPECT_EQ(found->strategy.units, start.units);
     EXPECT_EQ(found->strategy.bucket_bytes, start.bucket_bytes);
     const Measured again = evaluator.measure(found->strategy);
-    EXPECT_EQ(again.evaluation.step, found->measured.evaluation.step);
-    EXPECT_EQ(again.peak_bytes, found->measured.peak_bytes);
+    EXPECT_EQ(again.evaluation.step, found->evaluation.step);
     for (int threads : {1, 2}) {
       ThreadPool pool(threads);
       SimulatedOracle oracle(*problem, pool);
-      const auto same = oracle.improve_order(start, 4);
+      const auto same = planner::better_order(oracle, start, 4);
       ASSERT_TRUE(same);
       EXPECT_EQ(same->strategy, found->strategy);
     }
-    const auto more = evaluator.improve_order(found->strategy, 8);
-    EXPECT_TRUE(!more || better(more->measured.evaluation, found->measured.evaluation));
+    const auto more = planner::better_order(evaluator, found->strategy, 8);
+    EXPECT_TRUE(!more || better(more->evaluation, found->evaluation));
   }
   EXPECT_GE(improved, 3);
-  EXPECT_GE(with_priorities, 2);
+  EXPECT_GE(in_rounds, 2);
+}
+
+// Round by round in one go is each round by itself; rounds that change nothing any more are as the
+// last.
+TEST(MeasureRounds, AreTheStrategiesOfEachRound) {
+  const auto problem = load_test_problem("bert_large24-tiny", "heterog-4gpu", 16);
+  Evaluator evaluator(*problem);
+  int differ = 0;
+  for (compiler::Strategy strategy : {even_ps(*problem), horovod(*problem)}) {
+    strategy.order_rounds = 5;
+    const std::vector<Measured> rounds = evaluator.measure_rounds(strategy);
+    ASSERT_GE(rounds.size(), 1u);
+    ASSERT_LE(rounds.size(), 6u);
+    const std::vector<Measured> by_themselves = evaluator.Oracle::measure_rounds(strategy);
+    ASSERT_EQ(by_themselves.size(), 6u);
+    for (std::size_t i = 0; i < by_themselves.size(); ++i) {
+      const Measured& one = rounds[std::min(i, rounds.size() - 1)];
+      EXPECT_EQ(by_themselves[i].evaluation.step, one.evaluation.step);
+      EXPECT_EQ(by_themselves[i].peak_bytes, one.peak_bytes);
+      EXPECT_EQ(by_themselves[i].busy, one.busy);
+      differ += by_themselves[i].evaluation.step != by_themselves[0].evaluation.step;
+    }
+  }
+  EXPECT_GT(differ, 0);
 }
 
 TEST(BatchEvaluator, TellsBucketsOrdersPrioritiesAndMicroBatchesApart) {
@@ -187,14 +212,16 @@ TEST(BatchEvaluator, TellsBucketsOrdersPrioritiesAndMicroBatchesApart) {
   last.priorities = {{problem->folded->ops.front(), 0, -1}};
   apart.micro_batches = 2;
   compiler::Strategy in_turn = apart, pattern = apart, strict = apart, beside = apart;
+  compiler::Strategy rounds = fifo;
+  rounds.order_rounds = 1;
   in_turn.units[UnitId(0)].in_turn = true;
   pattern.pattern = strict.pattern = compiler::Pattern::kForwardFirst;
   pattern.order = compiler::OrderPolicy::kPriority;
   strict.strict = true;
   beside.pipeline_of.assign(problem->cluster->device_count(), 0);
   batch.evaluate(std::vector{even_all_reduce(*problem), horovod(*problem), fifo, first, last, apart,
-                             in_turn, pattern, strict, beside});
-  EXPECT_EQ(batch.evaluations(), 10);
+                             in_turn, pattern, strict, beside, rounds});
+  EXPECT_EQ(batch.evaluations(), 11);
 }
 
 }  // namespace

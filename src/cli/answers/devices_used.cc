@@ -10,6 +10,7 @@
 #include "loading/plan_files.h"
 #include "oracle/batch_evaluator.h"
 #include "planner/baselines.h"
+#include "planner/better_order.h"
 #include "planner/candidate.h"
 
 namespace heterog::cli {
@@ -110,7 +111,7 @@ DevicesUsed devices_used(oracle::Oracle& oracle, const Strategy& strategy,
   }
   // Stages and micro-batches are no decisions that devices can be taken out of.
   Strategy plain = strategy;
-  const bool ordered = plain.order == compiler::OrderPolicy::kPriority;
+  const bool ordered = compiler::dispatch_order(plain) == compiler::OrderPolicy::kPriority;
   plain.sync.clear();
   if (ordered) compiler::set_plain_order(plain, compiler::OrderPolicy::kRankQueued);
   if (planner::is_plain(plain)) {
@@ -120,9 +121,9 @@ DevicesUsed devices_used(oracle::Oracle& oracle, const Strategy& strategy,
          .most = planner::affordable_tries(problem)});
   }
   if (used.enough && ordered) {
-    if (auto better = oracle.improve_order(used.enough->strategy, kOrderRounds)) {
+    if (auto better = planner::better_order(oracle, used.enough->strategy, kOrderRounds)) {
       used.enough->strategy = std::move(better->strategy);
-      used.enough->evaluation = better->measured.evaluation;
+      used.enough->evaluation = better->evaluation;
     }
     if (to_seconds(used.enough->evaluation.step) >
         (1 + kAlmostAsFast) * to_seconds(simulated.result.step)) {

@@ -336,23 +336,33 @@ TriedPipelines try_pipelines(BatchEvaluator& evaluator, const PipelineLimits& li
   Trials trials(evaluator, tried);
   std::vector<Copies> copies = {Copies::kWhereMade};
   if (shares_copies(evaluator.problem(), pool.once.chain)) copies.push_back(Copies::kWhereRead);
-  const auto simulate = [&](const std::vector<const Cut*>& cuts, Pattern pattern, bool strict) {
+  const auto simulate = [&](const std::vector<const Cut*>& cuts, Staging how) {
     for (Copies one : copies) {
-      trials.simulate(cuts, {.pattern = pattern, .strict = strict, .copies = one});
+      how.copies = one;
+      trials.simulate(cuts, how);
     }
   };
-  simulate(pool.choose(evaluator.problem(), limits), pattern_of(options), ways.front());
+  const Staging first = limits.improved
+                            ? Staging{.pattern = Pattern::kZeroBubble, .order_rounds = 1}
+                            : Staging{.pattern = pattern_of(options), .strict = ways.front()};
+  simulate(pool.choose(evaluator.problem(), limits), first);
   const bool hopeless = trials.shortest() > kCatchUp * limits.seconds;
   if (hopeless || tried.all.empty()) return tried;
   // The best lines and numbers of stages in other numbers of micro-batches.
   const double at_most = std::min(limits.seconds, trials.shortest_that_fits());
-  simulate(pool.alike(fastest(tried.all, lines), cuts_of(tried.all), at_most), pattern_of(options),
-           ways.front());
+  simulate(pool.alike(fastest(tried.all, lines), cuts_of(tried.all), at_most), first);
+  if (limits.improved && ties_layers(evaluator.problem(), pool.once.chain)) {
+    trials.simulate(trials.best(listed),
+                    {.pattern = Pattern::kZeroBubble, .order_rounds = 1, .tied_together = true});
+  }
+  if (!limits.all_patterns && trials.shortest_that_fits() < kNever) return tried;
   const std::vector<const Cut*> best = trials.best(listed);
-  if (ways.size() > 1) simulate(best, pattern_of(options), ways.back());
   for (bool strict : ways) {
-    simulate(best, Pattern::kListed, strict);
-    if (limits.put_off) simulate(best, Pattern::kZeroBubble, strict);
+    for (Pattern pattern : {pattern_of(options), Pattern::kListed, Pattern::kZeroBubble}) {
+      const bool tried_first = pattern == first.pattern && strict == first.strict;
+      if (tried_first || (pattern == Pattern::kZeroBubble && !limits.improved)) continue;
+      simulate(best, {.pattern = pattern, .strict = strict, .order_rounds = first.order_rounds});
+    }
   }
   return tried;
 }

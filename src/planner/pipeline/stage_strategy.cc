@@ -2,6 +2,7 @@
 #include "planner/pipeline/stage_strategy.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "compiler/pass_turns.h"
@@ -79,7 +80,41 @@ void make_where_read(const cost::Problem& problem, const Chain& chain, Strategy&
   }
 }
 
+struct TiedLayers {
+  std::uint32_t first = 0, last = 0;
+};
+
+// Of the parameters that several layers read, themselves or as what is made of them alone.
+std::vector<TiedLayers> tied_layers(const cost::Problem& problem, const Chain& chain) {
+  const graph::FoldedGraph& folded = *problem.folded;
+  std::map<OpId, const graph::ParameterOp*> made_by;
+  for (const graph::ParameterOp& made : folded.parameter_ops) made_by[made.op] = &made;
+  std::vector<TiedLayers> tied;
+  for (TensorId parameter : problem.graph->parameters()) {
+    TiedLayers layers{.first = static_cast<std::uint32_t>(chain.layers.size()), .last = 0};
+    const auto read_in = [&](OpId op) {
+      if (problem.graph->op(op).phase != Phase::kForward) return;
+      layers.first = std::min(layers.first, chain.layer_of[op]);
+      layers.last = std::max(layers.last, chain.layer_of[op]);
+    };
+    for (OpId op : folded.parameter_readers[parameter]) {
+      const auto made = made_by.find(op);
+      if (made == made_by.end()) {
+        read_in(op);
+      } else {
+        for (OpId reader : made->second->readers) read_in(reader);
+      }
+    }
+    if (layers.first < layers.last) tied.push_back(layers);
+  }
+  return tied;
+}
+
 }  // namespace
+
+bool ties_layers(const cost::Problem& problem, const Chain& chain) {
+  return !tied_layers(problem, chain).empty();
+}
 
 bool shares_copies(const cost::Problem& problem, const Chain& chain) {
   return std::ranges::any_of(problem.folded->parameter_ops, [&](const graph::ParameterOp& made) {
@@ -100,6 +135,11 @@ Strategy stage_strategy(const cost::Problem& problem, const Chain& chain, const 
                               .recompute = staging.recompute,
                               .in_turn = staging.sharing == Sharing::kInTurn});
   }
+  if (staging.tied_together) {
+    for (const TiedLayers& tied : tied_layers(problem, chain)) {
+      strategy.units[UnitId(tied.first)].replicas = strategy.units[UnitId(tied.last)].replicas;
+    }
+  }
   if (staging.copies == Copies::kWhereRead) make_where_read(problem, chain, strategy);
   strategy.bucket_bytes = kHorovodBucketBytes;
   strategy.order = OrderPolicy::kRankQueued;
@@ -107,7 +147,10 @@ Strategy stage_strategy(const cost::Problem& problem, const Chain& chain, const 
   strategy.micro_batches = staging.micro_batches;
   strategy.pattern = staging.pattern;
   strategy.strict = staging.strict;
-  if (!staging.strict) strategy.order = OrderPolicy::kPriority;
+  if (!staging.strict) {
+    strategy.order = OrderPolicy::kPriority;
+    strategy.order_rounds = staging.order_rounds;
+  }
   if (pipelines.size() == 1) return strategy;
   strategy.pipeline_of.assign(problem.cluster->device_count(), 0);
   for (std::size_t p = 0; p < pipelines.size(); ++p) {

@@ -32,9 +32,13 @@ struct Staging {
   std::int64_t micro_batches = 1;
   compiler::Pattern pattern = compiler::Pattern::kOneForwardOneBackward;
   bool strict = false;     // who would wait for its turn waits
+  int order_rounds = 0;    // in which the order of the turns is improved; not if strict
   bool recompute = false;  // every layer's forward pass, for its backward pass
   Sharing sharing = Sharing::kTogether;
   Copies copies = Copies::kWhereMade;
+  // The first of several layers that read one parameter is where the last of them is, so that its
+  // gradient does not travel: the table of words with the output layer. Not strict.
+  bool tied_together = false;
 };
 
 // Units are layers. Strict only if in_line(problem, chain).
@@ -45,6 +49,9 @@ compiler::Strategy stage_strategy(const cost::Problem& problem, const Chain& cha
 // Whether layers that may be different stages read what is made of parameters alone, so that Copies
 // makes a difference.
 bool shares_copies(const cost::Problem& problem, const Chain& chain);
+
+// Whether several layers read one parameter, so that Staging::tied_together makes a difference.
+bool ties_layers(const cost::Problem& problem, const Chain& chain);
 
 // Whether forward passes read forward passes of the same or an earlier layer alone, and backward
 // passes backward passes of the same or a later one, so that any stages can take strict turns. Not

@@ -32,17 +32,13 @@ bool pipelines_lead(const Search& search) {
          (!best.feasible || to_seconds(ahead.step) < kFarAhead * to_seconds(best.step));
 }
 
-// Goes on from what was found, if that is better than the best. What was judged by its best order
-// is given that order.
+// Goes on from what was found, if that is better than the best.
 void keep(Search& search, Start& best, const SearchResult& found, std::string name,
-          const std::string& by, bool by_order = false) {
+          const std::string& by) {
   if (!better(found.evaluation, best.tried.evaluation)) return;
   if (!name.ends_with(by)) name += " + " + by;
   best = {{found.strategy, found.evaluation}, std::move(name)};
-  if (!by_order) return consider(search, found.strategy, found.evaluation, best.name);
-  if (const auto ordered = better_orders(search, {found.strategy}).front()) {
-    consider(search, ordered->strategy, ordered->measured.evaluation, reordered(best.name));
-  }
+  consider(search, found.strategy, found.evaluation, best.name);
 }
 
 // The best start, and the best of another origin where there is time for both: starts of one origin
@@ -90,9 +86,8 @@ Strategy kick(Search& search, const Strategy& strategy) {
   return to_strategy(from.candidate);
 }
 
-// From each of `turns` that fits, then from the best, kicked. With rounds of better orders where
-// these are what strategies are judged by.
-void climb_in_turns(Search& search, Start& best, std::vector<Start> turns, int order_rounds = 0) {
+// From each of `turns` that fits, then from the best, kicked.
+void climb_in_turns(Search& search, Start& best, std::vector<Start> turns) {
   std::erase_if(turns, [](const Start& start) { return !start.tried.evaluation.feasible; });
   const std::int64_t patience = affordable_patience(search);
   // Nothing new to evaluate for this many rounds: the space is exhausted.
@@ -103,10 +98,9 @@ void climb_in_turns(Search& search, Start& best, std::vector<Start> turns, int o
                                    : Start{{kick(search, best.tried.strategy), {}}, best.name};
     const std::int64_t before = search.evaluator.evaluations();
     keep(search, best,
-         local_search(
-             search.evaluator, from.tried.strategy, search.context.rng,
-             {.evaluations = kUnbounded, .patience = patience, .order_rounds = order_rounds}),
-         from.name, "local-search", order_rounds > 0);
+         local_search(search.evaluator, from.tried.strategy, search.context.rng,
+                      {.evaluations = kUnbounded, .patience = patience}),
+         from.name, "local-search");
     stale = search.evaluator.evaluations() == before ? stale + 1 : 0;
   }
 }
@@ -118,7 +112,7 @@ void improve(Search& search) {
     if (!search.context.budget.limited()) return;
     if (!search.pipelines.empty()) {
       Start pipeline = search.pipelines.front();
-      return climb_in_turns(search, pipeline, search.pipelines, kLookingRounds);
+      return climb_in_turns(search, pipeline, search.pipelines);
     }
   }
   Start best = search.starts.front();

@@ -46,12 +46,12 @@ void improve_orders(Search& search) {
   if (search.fewer) strategies.push_back(search.fewer->strategy);
   const auto ordered = better_orders(search, strategies);
   if (const auto& found = ordered[0]) {
-    consider(search, found->strategy, found->measured.evaluation, reordered(result.found_by));
+    consider(search, found->strategy, found->evaluation, reordered(result.found_by));
   }
   if (!search.fewer) return;
   if (const auto& found = ordered[1]) {
     search.fewer->strategy = found->strategy;
-    search.fewer->evaluation = found->measured.evaluation;
+    search.fewer->evaluation = found->evaluation;
   }
   if (better(result.evaluation, search.fewer->evaluation)) return;
   take(search, *search.fewer);

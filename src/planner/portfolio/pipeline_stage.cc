@@ -1,7 +1,5 @@
-// Pipelines, and a better order for those that may come before all else with it.
+// Pipelines, and moves of the best of them.
 #include <algorithm>
-#include <set>
-#include <tuple>
 
 #include "base/log.h"
 #include "compiler/micro_batches.h"
@@ -21,15 +19,10 @@ constexpr std::size_t kMoreWithBudget = 8;
 constexpr std::int64_t kPlansForPipelines = 72;
 // Estimates of pipelines are wrong by so much at times.
 constexpr double kHopeful = 1.1;
-// A better order makes the step of a pipeline shorter by up to a fifth.
-constexpr double kGainsByOrder = 1.25;
-// Better orders are looked at for these, and for others up to so many tasks in all.
-constexpr std::size_t kFastestToReorder = 4;
-constexpr std::int64_t kReorderedTasks = 250'000;
-constexpr std::size_t kPipelinesToClimb = 2;
-// What moves of a pipeline spend before anything else has its turn, in tasks of all their plans.
-constexpr std::int64_t kMovedTasks = 1'500'000;
-constexpr std::int64_t kLeastMoves = 8, kMostMoves = 64;
+constexpr std::size_t kPipelinesToClimb = 3;
+// What moves of each of them spend, in tasks of all their plans; and in plans.
+constexpr std::int64_t kMovedTasks = 3'000'000;
+constexpr std::int64_t kLeastMoves = 8, kMostMoves = 40;
 constexpr const char* kPipeline = "pipeline";
 constexpr std::uint64_t kClimbingPipelines = 1;  // a stream of random numbers
 
@@ -45,83 +38,37 @@ std::int64_t tasks_of(const Search& search, const compiler::Strategy& pipeline) 
          compiler::most_instances(pipeline, problem.batch);
 }
 
-// Those that are looked at in a better order: the fastest, then the fastest that differ from them
-// in their line, number of stages or of micro-batches. Strict turns are an order already.
-std::vector<compiler::Strategy> worth_reordering(const Search& search,
-                                                 const TriedPipelines& tried) {
+// The best; not those that are a chosen one in another spelling.
+std::vector<Start> worth_climbing(const Search& search, const TriedPipelines& tried) {
   using One = TriedPipelines::One;
-  const double longest = times_the_best(search, kGainsByOrder);
+  const double longest = times_the_best(search, kHopeful);
   std::vector<const One*> all;
   for (const One& one : tried.all) {
-    const bool hopeful = one.evaluation.feasible && to_seconds(one.evaluation.step) <= longest;
-    if (hopeful && !one.strategy.strict) all.push_back(&one);
+    const bool fits = one.evaluation.feasible || !search.result.evaluation.feasible;
+    if (fits && to_seconds(one.evaluation.step) <= longest) all.push_back(&one);
   }
   std::ranges::stable_sort(all, better, [](const One* one) { return one->evaluation; });
-  std::vector<compiler::Strategy> chosen;
-  std::set<std::tuple<std::size_t, std::size_t, std::size_t>> known;
-  std::int64_t tasks = 0;
-  for (const One* one : all) {
-    const Cut& cut = *one->cut;
-    const bool differs = known.emplace(cut.line, cut.stages.size(), cut.costs).second;
-    if (!differs && chosen.size() >= kFastestToReorder) continue;
-    tasks += tasks_of(search, one->strategy);
-    if (chosen.size() >= kFastestToReorder && tasks > kReorderedTasks) break;
-    chosen.push_back(one->strategy);
-  }
-  return chosen;
-}
-
-// What they come to in a better order, the best first: a fifth of a step is gained at times.
-std::vector<Tried> reorder_pipelines(Search& search, const TriedPipelines& tried) {
-  const std::vector<compiler::Strategy> strategies = worth_reordering(search, tried);
-  const auto ordered = better_orders(search, strategies, kLookingRounds);
-  std::vector<Tried> made;
-  for (std::size_t i = 0; i < strategies.size(); ++i) {
-    const Evaluation own = search.evaluator.evaluate(strategies[i]).evaluation;  // remembered
-    made.push_back({strategies[i], ordered[i] ? ordered[i]->measured.evaluation : own});
-  }
-  std::ranges::stable_sort(made, better, &Tried::evaluation);
-  return made;
-}
-
-// The best of them, neighbours of one that was chosen left out.
-std::vector<Start> chosen_of(std::vector<Tried> reordered) {
   std::vector<Start> chosen;
-  for (Tried& one : reordered) {
+  for (const One* one : all) {
     const bool differs = std::ranges::none_of(chosen, [&](const Start& other) {
-      return other.tried.strategy.units == one.strategy.units;
+      return other.tried.strategy.units == one->strategy.units ||
+             other.tried.evaluation.step == one->evaluation.step;
     });
-    if (differs && chosen.size() < kPipelinesToClimb) chosen.push_back({std::move(one), kPipeline});
+    if (differs && chosen.size() < kPipelinesToClimb) {
+      chosen.push_back({{one->strategy, one->evaluation}, kPipeline});
+    }
   }
   return chosen;
 }
 
-// Moves of layers, devices, samples and turns. A few dozen seldom gain anything, and each takes
-// long: only where there is a budget.
+// Moves of layers, devices, samples and turns.
 void climb(Search& search, Start& pipeline, Rng& rng) {
   const std::int64_t moves = kMovedTasks / tasks_of(search, pipeline.tried.strategy);
-  SearchResult found = local_search(
-      search.evaluator, pipeline.tried.strategy, rng,
-      {.evaluations = std::clamp(moves, kLeastMoves, kMostMoves), .order_rounds = kLookingRounds});
+  SearchResult found = local_search(search.evaluator, pipeline.tried.strategy, rng,
+                                    {.evaluations = std::clamp(moves, kLeastMoves, kMostMoves)});
   if (!better(found.evaluation, pipeline.tried.evaluation)) return;
   pipeline = {{std::move(found.strategy), found.evaluation}, pipeline.name + " + local-search"};
-}
-
-void climb_pipelines(Search& search, std::vector<Start> pipelines) {
-  Rng rng = search.context.rng.split(kClimbingPipelines);
-  std::vector<compiler::Strategy> strategies;
-  for (Start& pipeline : pipelines) {
-    if (search.context.budget.limited()) climb(search, pipeline, rng);
-    strategies.push_back(pipeline.tried.strategy);
-  }
-  const auto ordered = better_orders(search, strategies);
-  for (std::size_t i = 0; i < pipelines.size(); ++i) {
-    if (!ordered[i]) continue;
-    consider(search, ordered[i]->strategy, ordered[i]->measured.evaluation,
-             reordered(pipelines[i].name));
-  }
-  best_first(pipelines);
-  search.pipelines = std::move(pipelines);
+  consider(search, pipeline.tried.strategy, pipeline.tried.evaluation, pipeline.name);
 }
 
 }  // namespace
@@ -139,12 +86,16 @@ void try_pipelines(Search& search) {
   const PipelineLimits limits{.count = more * static_cast<std::size_t>(search.options.pipelines),
                               .tasks = more * kPipelineTasks,
                               .seconds = times_the_best(search, kHopeful),
-                              .put_off = limited};
+                              .improved = true,
+                              .all_patterns = limited};
   const TriedPipelines tried = planner::try_pipelines(search.evaluator, limits);
   if (tried.all.empty()) return;
   const auto best = std::ranges::min_element(tried.all, better, &TriedPipelines::One::evaluation);
   consider(search, best->strategy, best->evaluation, kPipeline);
-  climb_pipelines(search, chosen_of(reorder_pipelines(search, tried)));
+  search.pipelines = worth_climbing(search, tried);
+  Rng rng = search.context.rng.split(kClimbingPipelines);
+  for (Start& pipeline : search.pipelines) climb(search, pipeline, rng);
+  best_first(search.pipelines);
 }
 
 }  // namespace heterog::planner::portfolio

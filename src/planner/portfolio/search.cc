@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "base/log.h"
-#include "planner/starts.h"
+#include "planner/better_order.h"
 
 namespace heterog::planner::portfolio {
 namespace {
@@ -28,13 +28,14 @@ void consider(Search& search, const compiler::Strategy& strategy, const Evaluati
                  evaluation.feasible ? "" : ", does not fit in memory");
 }
 
-std::vector<std::optional<oracle::BetterOrder>> better_orders(
-    const Search& search, const std::vector<compiler::Strategy>& strategies, std::int64_t rounds) {
+std::vector<std::optional<Tried>> better_orders(const Search& search,
+                                                const std::vector<compiler::Strategy>& strategies,
+                                                std::int64_t rounds) {
   const auto affordable = static_cast<int>(
       std::min({rounds, search.options.order_rounds, affordable_rounds(search.context.problem())}));
-  std::vector<std::optional<oracle::BetterOrder>> found(strategies.size());
+  std::vector<std::optional<Tried>> found(strategies.size());
   search.context.oracle.for_each(strategies.size(), [&](std::size_t i) {
-    found[i] = search.context.oracle.improve_order(strategies[i], affordable);
+    found[i] = better_order(search.context.oracle, strategies[i], affordable);
   });
   return found;
 }

@@ -31,9 +31,9 @@ void consider(Search& search, const compiler::Strategy& strategy, const Evaluati
 
 // What each of them becomes by forward and backward schedules in turns, where that is better, in as
 // many rounds as are wanted and affordable. Beside what the budget counts.
-std::vector<std::optional<oracle::BetterOrder>> better_orders(
-    const Search& search, const std::vector<compiler::Strategy>& strategies,
-    std::int64_t rounds = std::int64_t{1} << 20);
+std::vector<std::optional<Tried>> better_orders(const Search& search,
+                                                const std::vector<compiler::Strategy>& strategies,
+                                                std::int64_t rounds = std::int64_t{1} << 20);
 // The name of who found it, and " + order".
 std::string reordered(std::string name);
 

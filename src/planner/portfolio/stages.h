@@ -23,8 +23,6 @@ void climb_starts(Search& search);
 // Where nothing fits, or what fits waits for the network or for one device after another; moves of
 // the best.
 void try_pipelines(Search& search);
-// Of better orders, to see which pipelines they help most.
-inline constexpr int kLookingRounds = 2;
 
 // What is left of the budget, on the best start: annealing, then local search and kicks. Where
 // pipelines are far ahead, on these, if there is a budget.

@@ -185,6 +185,35 @@ TEST(StageStrategy, StagesAreFoundAgain) {
   }
 }
 
+// The table of words, which the output layer reads too, stands with it: its layer is where the last
+// one is, and nothing else moves. A model that ties nothing stays as it is.
+TEST(StageStrategy, TiesLayersThatReadOneParameter) {
+  for (const char* model : {"bert_large24-tiny", "vgg19-tiny"}) {
+    const auto problem = load_test_problem(model, "heterog-4gpu", 16);
+    const Chain chain = make_chain(*problem, 12);
+    LayerTimes times(*problem, chain);
+    const StageCosts costs(times, 8, false);
+    const std::size_t layers = chain.layers.size();
+    const Pipelines pipelines = {
+        {{0, layers / 2, {DeviceId(0)}}, {layers / 2, layers, {DeviceId(1)}}}};
+    const auto units = [&](bool tied) {
+      return stage_strategy(*problem, chain, costs, pipelines,
+                            {.micro_batches = 4, .tied_together = tied})
+          .units;
+    };
+    const auto apart = units(false), together = units(true);
+    const bool ties = ties_layers(*problem, chain);
+    EXPECT_EQ(ties, std::string(model) == "bert_large24-tiny") << model;
+    ASSERT_EQ(apart.size(), together.size());
+    std::vector<std::size_t> moved;
+    for (std::size_t i = 0; i < apart.size(); ++i) {
+      if (!(apart[UnitId(i)] == together[UnitId(i)])) moved.push_back(i);
+    }
+    EXPECT_EQ(moved, ties ? std::vector<std::size_t>{0} : std::vector<std::size_t>{}) << model;
+    if (ties) EXPECT_EQ(together[UnitId(0)].replicas, together.raw().back().replicas);
+  }
+}
+
 // GPipe keeps what all micro-batches save; with recomputation, what they read of the stage before.
 TEST(StageStrategy, RecomputationSavesMemoryAndCostsTime) {
   const auto problem = load_test_problem("bert_large24", "heterog-4gpu", 16);
@@ -199,7 +228,10 @@ TEST(StageStrategy, RecomputationSavesMemoryAndCostsTime) {
   std::array<Bytes, 2> dynamic{};
   for (std::size_t again : {0, 1}) {
     const Strategy strategy = stage_strategy(*problem, chain, costs, pipelines,
-                                             {8, Pattern::kForwardFirst, true, again == 1});
+                                             {.micro_batches = 8,
+                                              .pattern = Pattern::kForwardFirst,
+                                              .strict = true,
+                                              .recompute = again == 1});
     const Plan plan = compiler::compile(*problem, strategy, {});
     const sim::SimResult& result = simulator.simulate_timeline(plan, strategy.order);
     EXPECT_THAT(sim::check_timeline(plan, result, strategy.order), testing::IsEmpty());

@@ -1,5 +1,5 @@
 // Schedules that are run backwards give priorities that no order by path or time gives.
-#include "oracle/forward_backward.h"
+#include "sim/forward_backward.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include "compiler/plan_builder.h"
 #include "sim/random_plan.h"
 
-namespace heterog::oracle {
+namespace heterog::sim {
 namespace {
 
 using compiler::OrderPolicy;
@@ -99,4 +99,4 @@ TEST(ForwardBackward, LatestStartsAreASchedule) {
 }
 
 }  // namespace
-}  // namespace heterog::oracle
+}  // namespace heterog::sim

@@ -1,5 +1,5 @@
 // Builds the mirror image of a plan and simulates it.
-#include "oracle/forward_backward.h"
+#include "sim/forward_backward.h"
 
 #include <algorithm>
 #include <utility>
@@ -7,7 +7,7 @@
 
 #include "compiler/plan_builder.h"
 
-namespace heterog::oracle {
+namespace heterog::sim {
 
 using compiler::Plan;
 using compiler::PlanBuilder;
@@ -32,7 +32,7 @@ ForwardBackward::ForwardBackward(const Plan& plan) {
   mirror_.priority.assign(tasks, 0);
 }
 
-IdVector<TaskId, Nanoseconds> ForwardBackward::latest_starts(const sim::SimResult& forward) {
+IdVector<TaskId, Nanoseconds> ForwardBackward::latest_starts(const SimResult& forward) {
   // What ended last is first; of what ended together, the later task.
   std::vector<TaskId> sorted;
   for (TaskId task : mirror_.task_ids()) sorted.push_back(task);
@@ -42,7 +42,7 @@ IdVector<TaskId, Nanoseconds> ForwardBackward::latest_starts(const sim::SimResul
   for (std::size_t i = 0; i < sorted.size(); ++i) {
     mirror_.priority[sorted[i]] = static_cast<std::uint32_t>(i);
   }
-  const sim::SimResult& backward =
+  const SimResult& backward =
       simulator_.simulate_timeline(mirror_, compiler::OrderPolicy::kPriority);
   IdVector<TaskId, Nanoseconds> start(mirror_.task_count(), 0);
   for (TaskId task : mirror_.task_ids()) {
@@ -51,4 +51,4 @@ IdVector<TaskId, Nanoseconds> ForwardBackward::latest_starts(const sim::SimResul
   return start;
 }
 
-}  // namespace heterog::oracle
+}  // namespace heterog::sim

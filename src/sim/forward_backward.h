@@ -4,7 +4,7 @@
 #include "compiler/plan.h"
 #include "sim/simulator.h"
 
-namespace heterog::oracle {
+namespace heterog::sim {
 
 // Forward-backward improvement of schedules (Li and Willis; Tormos and Lova). The plan is run
 // backwards, in simulated time, in the order in which its tasks ended: what ended last goes first.
@@ -13,7 +13,7 @@ namespace heterog::oracle {
 // forward one.
 //
 //   ForwardBackward improver(plan);
-//   sim::SimResult step = sim::simulate(plan, order);                 // with its timeline
+//   SimResult step = simulate(plan, order);                 // with its timeline
 //   const auto start = improver.latest_starts(step);        // the earlier, the more urgent
 //
 // Only priorities come of it, so the mirror image may be a little off: a task that releases a
@@ -22,12 +22,12 @@ class ForwardBackward {
  public:
   explicit ForwardBackward(const compiler::Plan& plan);
   // Of every task, in a schedule of the mirror image; the origin is no matter.
-  IdVector<TaskId, Nanoseconds> latest_starts(const sim::SimResult& forward);
+  IdVector<TaskId, Nanoseconds> latest_starts(const SimResult& forward);
 
  private:
   TaskId mirror_of(TaskId task) const { return TaskId(mirror_.task_count() - 1 - task.value()); }
   compiler::Plan mirror_;
-  sim::Simulator simulator_;
+  Simulator simulator_;
 };
 
-}  // namespace heterog::oracle
+}  // namespace heterog::sim
