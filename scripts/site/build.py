@@ -40,6 +40,9 @@ def page_names() -> dict[str, str]:
     """Path in the repository → name on the site."""
     found = {f"docs/{path.name}": path.stem for path in sorted((ROOT / "docs").glob("*.md"))}
     found["docs/search.md"] = "searching"  # Sphinx has a page search of its own
+    for path in sorted((ROOT / "docs" / "results").glob("*.md")):
+        name = "results" if path.stem == "README" else f"results_{path.stem}"
+        found[f"docs/results/{path.name}"] = name
     return found | OTHERS
 
 
@@ -73,7 +76,7 @@ def site_page(source: str, text: str, names: dict[str, str]) -> str:
         )
         # Names of pages in a sentence; not those inside a link.
         return re.sub(
-            r"(?<![\w/\[.])(?<!\]\()((?:docs|models|src)/\w+\.md|CONTRIBUTING\.md|CHANGELOG\.md)(?![\w\]#])",
+            r"(?<![\w/\[.])(?<!\]\()((?:docs|docs/results|models|src)/\w+\.md|CONTRIBUTING\.md|CHANGELOG\.md)(?![\w\]#])",
             lambda found: f"[{names[found[1]]}]({names[found[1]]}.md)" if found[1] in names else found[1],
             part,
         )
@@ -81,12 +84,14 @@ def site_page(source: str, text: str, names: dict[str, str]) -> str:
     return outside_code(re.sub(r"<!--.*?-->\n?", "", text, flags=re.DOTALL), change)
 
 
+def toctree(pages: list[str], caption: str = "") -> str:
+    named = f":caption: {caption}\n" if caption else ""
+    listed = "\n".join(pages)
+    return f"```{{toctree}}\n:hidden:\n{named}\n{listed}\n```"
+
+
 def contents() -> str:
-    blocks = []
-    for caption, pages in CONTENTS.items():
-        listed = "\n".join(pages)
-        blocks.append(f"```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{listed}\n```")
-    return "\n".join(blocks)
+    return "\n".join(toctree(pages, caption) for caption, pages in CONTENTS.items())
 
 
 def stage() -> None:
@@ -97,6 +102,8 @@ def stage() -> None:
         text = site_page(source, (ROOT / source).read_text(encoding="utf-8"), names)
         if name == "index":
             text += "\n" + contents() + "\n"
+        if name == "results":  # its pages stand below it
+            text += "\n" + toctree(sorted(each for each in names.values() if each.startswith("results_"))) + "\n"
         (STAGE / f"{name}.md").write_text(text, encoding="utf-8")
 
 
