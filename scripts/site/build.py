@@ -60,6 +60,16 @@ def link(source: str, target: str, text: str, names: dict[str, str]) -> str:
     return text if text.startswith("`") else f"{text} (`{inside}`)"
 
 
+def image(source: str, target: str, text: str) -> str:
+    """A picture of the page at `source`, which is copied beside the pages."""
+    inside = ((ROOT / source).parent / target).resolve()
+    if not inside.is_file():
+        raise SystemExit(f"{source}: the picture {target} is not there")
+    (STAGE / "pictures").mkdir(exist_ok=True)
+    shutil.copy(inside, STAGE / "pictures")
+    return f"![{text}](pictures/{inside.name})"
+
+
 def outside_code(text: str, change) -> str:
     """`change` of all that is no code: blocks, and words in backticks."""
     parts = re.split(r"(^```.*?^```$|<!--.*?-->|`[^`\n]+`(?!\]))", text, flags=re.DOTALL | re.MULTILINE)
@@ -70,8 +80,8 @@ def site_page(source: str, text: str, names: dict[str, str]) -> str:
     # A page that is written for two places says where it is in a mark of run_pages.py.
     def change(part: str) -> str:
         part = re.sub(
-            r"\[([^\]\[]*(?:\[[^\]]*\])?[^\]\[]*)\]\(([^)\s]+)\)",
-            lambda found: link(source, found[2], found[1], names),
+            r"(!?)\[([^\]\[]*(?:\[[^\]]*\])?[^\]\[]*)\]\(([^)\s]+)\)",
+            lambda found: image(source, found[3], found[2]) if found[1] else link(source, found[3], found[2], names),
             part,
         )
         # Names of pages in a sentence; not those inside a link.
