@@ -1,4 +1,5 @@
-// Which file this code was loaded from: what is installed with it lies in a folder above.
+// The path of the file that this code was loaded from. The files that are installed with it lie in
+// a folder above.
 #pragma once
 
 #include <string>

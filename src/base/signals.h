@@ -6,8 +6,8 @@
 
 namespace heterog {
 
-// Of SIGINT, SIGTERM and SIGHUP, for as long as it lives; one at a time in a process. A SIGHUP that
-// is ignored, as under nohup, stays so.
+// Notes SIGINT, SIGTERM and SIGHUP, for as long as it lives; one at a time in a process. A SIGHUP
+// that is ignored, as under nohup, stays so.
 class NotedSignals {
  public:
   // What a signal of a kind that has been noted does when it comes again.

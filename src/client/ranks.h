@@ -70,7 +70,7 @@ class Ranks {
   const graph::ModelGraph& graph_of(const Form& form) const {
     return *steps_[static_cast<std::size_t>(form.graph)].problem->graph;
   }
-  // Of a form that has been prepared: the samples that this process's ranks read.
+  // The samples that this process's ranks read of a form that has been prepared.
   std::vector<runtime::SampleRange> samples_read(const Form& form) const;
   // The last call of every process.
   void finish();

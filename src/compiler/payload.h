@@ -1,5 +1,5 @@
-// What a task that moves, gathers or adds values carries: which tensors, in what form, who gives
-// what of them, and how the parts make one value.
+// Payload of a task that moves, gathers or adds values: which tensors, in what form, who gives
+// which part of them, and how the parts make one value.
 #pragma once
 
 #include <cstdint>

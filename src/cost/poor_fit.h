@@ -1,4 +1,4 @@
-// Whether a profile is of the machine, or of the load on it.
+// Poor fits of a profile, which say that the machine was busy with something else.
 #pragma once
 
 #include <string>

@@ -100,9 +100,9 @@ struct FitError {
   // Σ predicted / Σ measured − 1, every op of the graph counted: what a whole step is off by.
   double total = 0;
 };
-// Of the lines on the sizes that they were fitted to.
+// Errors of the lines on the sizes that they were fitted to.
 FitError fit_error(const Profile& profile);
-// Of each size, predicted by curves that were made without it.
+// Errors of each size, predicted by curves that were made without it.
 std::vector<FitError> held_out_errors(const Profile& profile);
 
 // What a profile says on the device type that it was measured on; `otherwise` on all others, and

@@ -1,5 +1,5 @@
-// What of a step's work each device does, how many samples a second that makes, and how gradients
-// travel: what a person asks first.
+// Work of each device in a step, samples a second, and the way of gradients: the first questions of
+// a person.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Whether two graphs are one training step, on inputs of other sizes.
+// Comparison of two graphs: are they one training step, on inputs of other sizes?
 #pragma once
 
 #include <string>

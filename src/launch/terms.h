@@ -1,4 +1,4 @@
-// What the ranks of a job are told to run.
+// Terms of a job: what its ranks are told to run.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// How far what the tasks of a plan took is from what was predicted.
+// Drift: measured against predicted time of the tasks of a plan.
 #pragma once
 
 #include <cstdint>

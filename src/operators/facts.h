@@ -1,4 +1,4 @@
-// What planning and running know of each ATen operator, beside how it is split: one table.
+// Facts about each ATen operator for planning and running, except how it is split: one table.
 #pragma once
 
 #include <cstdint>
@@ -128,7 +128,7 @@ struct Facts {
   std::optional<BatchStatistics> batch_statistics = {};
 };
 
-// Of an overload ("aten.mm.default"), for as long as the program runs: what its own row says, else
+// Facts about an overload ("aten.mm.default"), for as long as the program runs: its own row, else
 // the row of its packet ("mm"), else the defaults. Hashes the name: whoever asks of each op of a
 // graph asks the graph, which has looked them up (ModelGraph::facts).
 const Facts& facts(std::string_view type);

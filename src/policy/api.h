@@ -1,4 +1,5 @@
-// What other folders call: train, fine-tune, propose, and the learned planner. No LibTorch here.
+// The policy for other folders: train, fine-tune, propose, and the learned planner. No LibTorch
+// here.
 #pragma once
 
 #include <cstdint>

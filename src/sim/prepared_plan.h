@@ -42,7 +42,7 @@ struct PreparedPlan {
   IdVector<LinkId, Nanoseconds> link_busy;
   IdVector<LinkId, Bytes> link_bytes;
 
-  // Of a device's compute stream; `streams` or more where it is none.
+  // The compute stream of a device; `streams` or more where it is none.
   std::uint32_t compute_stream(DeviceId device) const { return stream_of_[device.value()]; }
 
   // Keeps its memory. O(tasks + holds + buffers).

@@ -40,7 +40,8 @@ class BodyRunner {
   // By the thread of its queue. Returns what it leaves in the registers that are the instruction's
   // values.
   std::vector<at::Tensor> run(InstructionId id);
-  // Of the step that has ended.
+  // Values kept from the step that has ended, for whoever asked for them; and how many operators
+  // wrote over an operand in it.
   std::vector<at::Tensor> take_captures();
   std::int64_t overwrites() const { return overwrites_.load(); }
 

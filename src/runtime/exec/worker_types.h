@@ -1,4 +1,4 @@
-// What a worker is told, what it is given for a step, and what it gives back.
+// Types of a worker's interface: its options, the inputs of a step, and its result.
 #pragma once
 
 #include <ATen/ATen.h>

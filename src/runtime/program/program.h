@@ -1,4 +1,4 @@
-// What one device does in a step of a plan, as a flat list of instructions in four queues.
+// Program of one device for a step of a plan: a flat list of instructions in four queues.
 #pragma once
 
 #include <array>

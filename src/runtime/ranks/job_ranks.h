@@ -86,7 +86,8 @@ class Ranks {
   // A result for each rank that is here.
   virtual std::vector<StepResult> run(std::int64_t number, const StepInputs& inputs,
                                       std::size_t job, Given given, const StepInputs* next) = 0;
-  // Of all ranks, by the clock of rank 0; nothing if the workers do not record. Of all processes.
+  // When the tasks ran on all ranks, by the clock of rank 0; nothing if the workers do not record.
+  // All processes call it.
   virtual std::optional<IdVector<DeviceId, RankRecord>> records() = 0;
 
   struct JobAndPlan {
