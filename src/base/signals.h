@@ -10,7 +10,7 @@ namespace heterog {
 // that is ignored, as under nohup, stays so.
 class NotedSignals {
  public:
-  // What a signal of a kind that has been noted does when it comes again.
+  // The effect of a signal of a kind that has been noted, when it comes again.
   enum class Second : bool { kIsNoted, kEnds };
   explicit NotedSignals(Second second = Second::kIsNoted);
   ~NotedSignals();

@@ -32,7 +32,7 @@ inline constexpr IntegerRange kBatches = {1, graph::kMaxSamples};
 inline constexpr IntegerRange kCounts = {1, 1'000'000'000'000};  // of steps and evaluations
 inline constexpr NumberRange kDurations = {1e-3, 1e7};           // seconds: up to 116 days
 
-// What such options are called in --help.
+// The name of such options' values in --help.
 inline constexpr const char* kIntegerWord = "INTEGER";
 inline constexpr const char* kNumberWord = "NUMBER";
 

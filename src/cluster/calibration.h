@@ -16,7 +16,7 @@ enum class ProductKind : std::uint8_t {
 };
 inline constexpr int kProductKindCount = 4;
 
-// What multiplies: tensor cores have a rate and losses of their own.
+// The units that multiply: tensor cores have a rate and losses of their own.
 enum class Precision : std::uint8_t {
   kFull,  // fp32 and fp64
   kTf32,  // fp32 tensors, where the device has it and the graph lets it

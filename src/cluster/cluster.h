@@ -56,7 +56,7 @@ struct DeviceType {
   double memory_bytes_per_second = 0;
   double launch_seconds = 0;  // the least time that any operator takes
   Bytes cache_bytes = 0;      // the last level on the chip (L2), 0: too small to keep activations
-  // What the host needs to start an operator, of the machine that the device is in: a step takes at
+  // The time that the host of the device's machine needs to start an operator: a step takes at
   // least that for each (0: nothing).
   double host_seconds = 0;
   // Share of the peak (of arithmetic for kMatMul and the convolutions, of bandwidth for the rest)
@@ -219,7 +219,7 @@ struct MachineSpec {
   NicSpec nic;  // bytes_per_second 0: no NIC (only where there is one machine)
 };
 
-// What carries the pushes and pulls of parameter servers between machines.
+// The transport of the pushes and pulls of parameter servers between machines.
 struct ServerTransportSpec {
   double bytes_per_second = 0;
   double latency_seconds = 0;  // half of a hop, as of a NIC

@@ -72,9 +72,9 @@ bool stages_in_line(const cost::Problem& problem, const Strategy& strategy);
 IdVector<OpId, std::uint8_t> ops_between_turns(const cost::Problem& problem,
                                                const IdVector<OpId, UnitId>& unit_of_op);
 
-// What OrderPolicy::kPriority follows: the strategy's own priorities, or those of its pattern, by
-// which earlier turns come first, before all of them what has none, and behind all what is put off.
-// Empty under other orders.
+// The priorities that OrderPolicy::kPriority follows: the strategy's own priorities, or those of
+// its pattern, by which earlier turns come first, before all of them what has none, and behind all
+// what is put off. Empty under other orders.
 std::vector<OpPriority> priorities_of(const cost::Problem& problem, const Strategy& strategy,
                                       const Layout& layout);
 

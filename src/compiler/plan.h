@@ -113,7 +113,7 @@ struct Plan {
   // The longest path to the end of the step, its own duration included: a bound (decision 8). Of an
   // overhead, that of the most urgent task beside it.
   IdVector<TaskId, Nanoseconds> rank;
-  // What dispatch follows: a place in the order of urgency, 0 first, no two alike.
+  // The priority that dispatch follows: a place in the order of urgency, 0 first, no two alike.
   IdVector<TaskId, std::uint32_t> priority;
   Csr<TaskId, TaskId> successors;
   IdVector<TaskId, std::uint32_t> predecessors;  // count
@@ -121,7 +121,7 @@ struct Plan {
   Csr<TaskId, DeviceId> participants;  // collectives: their devices, ascending; else empty
   Csr<TaskId, TensorId> updated;       // updates: their parameters; else empty
 
-  // What payloads hold. Tensors: one, unless several share a collective. Contributions: of a
+  // The contents of payloads. Tensors: one, unless several share a collective. Contributions: of a
   // collective, one per participant and in their order; of a sum, in the order in which they are
   // added; of a merge, in that of samples; of a transfer, one.
   Csr<PayloadId, Carried> carried;

@@ -26,7 +26,7 @@ enum class Normalizer : std::uint8_t {
 std::string_view normalizer_name(Normalizer normalizer);
 double normalize(Normalizer normalizer, double raw);
 
-// What a row of the table describes.
+// The subject that a row of the table describes.
 enum class Subject : std::uint8_t { kOp, kGroup, kDevice, kAction };
 std::string_view subject_name(Subject subject);
 

@@ -14,7 +14,7 @@
 
 namespace heterog::launch {
 
-// What a rank is.
+// Facts about a rank.
 struct RankFacts {
   std::string type;        // of device types: "CPU"
   Bytes memory_bytes = 0;  // of the device

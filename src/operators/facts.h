@@ -42,7 +42,8 @@ enum class Random : std::uint8_t {
   kGenerator,  // from PyTorch's generator, unless its arguments switch it off
 };
 
-// What an operator of Random::kCounter draws. Its numbers are arguments of the operator, by name.
+// The distribution that an operator of Random::kCounter draws from. Its numbers are arguments of
+// the operator, by name.
 enum class Draw : std::uint8_t {
   kMask,         // dropout: whether it keeps an element of its operand
   kWeights,      // attention: whether it keeps a weight

@@ -7,7 +7,7 @@
 
 namespace heterog::operators {
 
-// What an operator takes beside its first tensor, and so what its form over lists takes.
+// The operands of an operator beside its first tensor, and so those of its form over lists.
 enum class ListKind : std::uint8_t {
   kNone,
   kUnary,    // nothing

@@ -66,7 +66,7 @@ struct TrainConfig {
   friend bool operator==(const TrainConfig&, const TrainConfig&) = default;
 };
 
-// What the config's seed is split into: a stream of random numbers a purpose.
+// The streams that the config's seed is split into: a stream of random numbers a purpose.
 enum class RandomStream : std::uint64_t {
   kSampling = 1,     // by step
   kCaseOrder = 2,    // by epoch
@@ -77,7 +77,7 @@ inline Rng random_stream(const TrainConfig& config, RandomStream purpose) {
   return Rng(static_cast<std::uint64_t>(config.seed)).split(static_cast<std::uint64_t>(purpose));
 }
 
-// What the policy chooses among for each group.
+// The actions that the policy chooses among for each group.
 inline space::ActionTable action_table(const TrainConfig& config) {
   return config.actions == "sets" ? space::ActionTable::kSets : space::ActionTable::kHeterog;
 }

@@ -30,8 +30,8 @@ Actions decode_draw(const torch::Tensor& log_probabilities, const std::vector<do
 // (docs/policy.md).
 inline constexpr std::array<double, 5> kSwitchCosts = {32, 8, 2, 0.5, 0};
 
-// What a policy proposes without drawing, distinct or not: the most likely strategy first, then
-// finer ones.
+// The strategies that a policy proposes without drawing, distinct or not: the most likely strategy
+// first, then finer ones.
 std::vector<Actions> decode_proposals(const torch::Tensor& log_probabilities,
                                       const std::vector<double>& weights);
 

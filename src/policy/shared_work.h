@@ -31,7 +31,7 @@ Gradient gradient_of(const torch::Tensor& loss, const std::vector<torch::Tensor>
 // To the gradients that the parameters have, as backward() would.
 void add_gradient(const Gradient& gradient, const std::vector<torch::Tensor>& parameters);
 
-// What one position of a step comes to.
+// The loss of one position of a step, with its gradient.
 struct PositionLoss {
   double loss = 0;
   double entropy = 0;  // nats a group

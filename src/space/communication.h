@@ -19,7 +19,7 @@ struct GroupCommunication {
 IdVector<GroupId, GroupCommunication> summarize_communication(const cost::Problem& problem,
                                                               const OpGraph& ops);
 
-// What parameter servers of some replicas cost: a line in the bytes of a parameter for each port
+// The cost of parameter servers of some replicas: a line in the bytes of a parameter for each port
 // that servers stand behind (a machine's, or a device's where all are in one machine).
 struct ServerPort {
   double fixed = 0;     // s a parameter: what the software of servers takes for each message

@@ -28,7 +28,8 @@ struct Location {
   double weight = 1;
 };
 
-// What an op made of a tensor: tasks and buffers of its instances follow one another.
+// The results of an op's instances for a tensor: tasks and buffers of its instances follow one
+// another.
 struct Made {
   TaskId first_task;
   BufferId first_buffer;  // invalid: it was written over what stays

@@ -18,8 +18,8 @@
 
 namespace heterog::runtime {
 
-// What a rank holds while a step runs. Every queue's thread uses its own slots: the waits of
-// instructions for each other say whose they are.
+// The values that a rank holds while a step runs. Every queue's thread uses its own slots: the
+// waits of instructions for each other say whose they are.
 struct SlotValues {
   struct Counter {
     std::atomic<std::uint32_t> left{0};

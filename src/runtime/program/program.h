@@ -74,7 +74,7 @@ struct BodyStep {
   std::vector<Register> dead;  // after this step nobody reads them
 };
 
-// What is done once the body has run.
+// The action of an instruction once its body has run.
 enum class Action : std::uint8_t {
   kNone,
   kSend,           // `values[0]` to `peer`
