@@ -46,6 +46,11 @@ def page_names() -> dict[str, str]:
     return found | OTHERS
 
 
+def shown(name: str) -> str:
+    """What a sentence calls a page: "costs", "results/spp"."""
+    return name.replace("results_", "results/")
+
+
 def link(source: str, target: str, text: str, names: dict[str, str]) -> str:
     """A link of the page at `source`, as it is on the site."""
     if re.match(r"[a-z]+:|#", target):
@@ -53,8 +58,8 @@ def link(source: str, target: str, text: str, names: dict[str, str]) -> str:
     path, _, anchor = target.partition("#")
     inside = ((ROOT / source).parent / path).resolve().relative_to(ROOT).as_posix()
     if inside in names:
-        shown = names.get(text.strip("`"))  # "docs/costs.md" as a text says nothing to readers here
-        return f"[{shown or text}]({names[inside]}.md{'#' + anchor if anchor else ''})"
+        page = names.get(text.strip("`"))  # "docs/costs.md" as a text says nothing to readers here
+        return f"[{shown(page) if page else text}]({names[inside]}.md{'#' + anchor if anchor else ''})"
     if not (ROOT / inside).exists():
         raise SystemExit(f"{source}: the link to {target} leads nowhere")
     return text if text.startswith("`") else f"{text} (`{inside}`)"
@@ -87,7 +92,7 @@ def site_page(source: str, text: str, names: dict[str, str]) -> str:
         # Names of pages in a sentence; not those inside a link.
         return re.sub(
             r"(?<![\w/\[.])(?<!\]\()((?:docs|docs/results|models|src)/\w+\.md|CONTRIBUTING\.md|CHANGELOG\.md)(?![\w\]#])",
-            lambda found: f"[{names[found[1]]}]({names[found[1]]}.md)" if found[1] in names else found[1],
+            lambda found: f"[{shown(names[found[1]])}]({names[found[1]]}.md)" if found[1] in names else found[1],
             part,
         )
 
