@@ -7,7 +7,7 @@ it has to find each of its needs, and theirs, in the environment: those, and no 
 (hard) linked there from the one of scripts/setup.sh, which spares downloading PyTorch again. A need that
 the wheel does not name is then missing, and one that cannot be met is refused.
 
-Without pages: README.md and all pages of docs/.
+Without pages: README.md and all pages of docs/ and its folders.
 """
 
 import argparse
@@ -95,7 +95,7 @@ def make_environment(folder: Path, wheel: Path) -> Path:
 
 
 def pages() -> list[Path]:
-    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""HeteroG's Fig. 9 as far as it is here: our plans, Horovod and HetPipe on 12 GPUs (docs/results.md).
+"""HeteroG's Fig. 9 as far as it is here: our plans, Horovod and HetPipe on 12 GPUs (docs/results/hetpipe_horovod.md).
 
     scripts/reproduce.sh figure9 [--program build/release/bin/heterog]
 

@@ -5,7 +5,7 @@
 --authors takes the links at what the authors' code says of them. The paper compares the two orders under HeteroG's own plan; here they are compared under even data
 parallelism, with all-reduce and with parameter servers, and under the plan that heterog finds.
 "speed-up" is (FIFO - rank) / rank. A table of data parallelism with an order drawn at random
-follows: that is what the paper's figures are to be compared with (docs/results.md).
+follows: that is what the paper's figures are to be compared with (docs/results/orders.md).
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Predicted against measured step times, on this machine (docs/results.md).
+"""Predicted against measured step times, on this machine (docs/results/predicted_measured.md).
 
     sudo .venv/bin/python scripts/reproduce/predicted_measured.py [--rounds 60] [--workers 3]
 

@@ -1,5 +1,5 @@
 """SPP's Table III and the shapes of its Figures 6 to 11 on our simulator, beside the paper's figures
-(docs/results.md).
+(docs/results/spp.md).
 
     scripts/reproduce.sh spp_tables [table figures] [--program build/release/bin/heterog]
 

@@ -40,7 +40,15 @@ def page_names() -> dict[str, str]:
     """Path in the repository → name on the site."""
     found = {f"docs/{path.name}": path.stem for path in sorted((ROOT / "docs").glob("*.md"))}
     found["docs/search.md"] = "searching"  # Sphinx has a page search of its own
+    for path in sorted((ROOT / "docs" / "results").glob("*.md")):
+        name = "results" if path.stem == "README" else f"results_{path.stem}"
+        found[f"docs/results/{path.name}"] = name
     return found | OTHERS
+
+
+def shown(name: str) -> str:
+    """What a sentence calls a page: "costs", "results/spp"."""
+    return name.replace("results_", "results/")
 
 
 def link(source: str, target: str, text: str, names: dict[str, str]) -> str:
@@ -50,11 +58,21 @@ def link(source: str, target: str, text: str, names: dict[str, str]) -> str:
     path, _, anchor = target.partition("#")
     inside = ((ROOT / source).parent / path).resolve().relative_to(ROOT).as_posix()
     if inside in names:
-        shown = names.get(text.strip("`"))  # "docs/costs.md" as a text says nothing to readers here
-        return f"[{shown or text}]({names[inside]}.md{'#' + anchor if anchor else ''})"
+        page = names.get(text.strip("`"))  # "docs/costs.md" as a text says nothing to readers here
+        return f"[{shown(page) if page else text}]({names[inside]}.md{'#' + anchor if anchor else ''})"
     if not (ROOT / inside).exists():
         raise SystemExit(f"{source}: the link to {target} leads nowhere")
     return text if text.startswith("`") else f"{text} (`{inside}`)"
+
+
+def image(source: str, target: str, text: str) -> str:
+    """A picture of the page at `source`, which is copied beside the pages."""
+    inside = ((ROOT / source).parent / target).resolve()
+    if not inside.is_file():
+        raise SystemExit(f"{source}: the picture {target} is not there")
+    (STAGE / "pictures").mkdir(exist_ok=True)
+    shutil.copy(inside, STAGE / "pictures")
+    return f"![{text}](pictures/{inside.name})"
 
 
 def outside_code(text: str, change) -> str:
@@ -67,26 +85,28 @@ def site_page(source: str, text: str, names: dict[str, str]) -> str:
     # A page that is written for two places says where it is in a mark of run_pages.py.
     def change(part: str) -> str:
         part = re.sub(
-            r"\[([^\]\[]*(?:\[[^\]]*\])?[^\]\[]*)\]\(([^)\s]+)\)",
-            lambda found: link(source, found[2], found[1], names),
+            r"(!?)\[([^\]\[]*(?:\[[^\]]*\])?[^\]\[]*)\]\(([^)\s]+)\)",
+            lambda found: image(source, found[3], found[2]) if found[1] else link(source, found[3], found[2], names),
             part,
         )
         # Names of pages in a sentence; not those inside a link.
         return re.sub(
-            r"(?<![\w/\[.])(?<!\]\()((?:docs|models|src)/\w+\.md|CONTRIBUTING\.md|CHANGELOG\.md)(?![\w\]#])",
-            lambda found: f"[{names[found[1]]}]({names[found[1]]}.md)" if found[1] in names else found[1],
+            r"(?<![\w/\[.])(?<!\]\()((?:docs|docs/results|models|src)/\w+\.md|CONTRIBUTING\.md|CHANGELOG\.md)(?![\w\]#])",
+            lambda found: f"[{shown(names[found[1]])}]({names[found[1]]}.md)" if found[1] in names else found[1],
             part,
         )
 
     return outside_code(re.sub(r"<!--.*?-->\n?", "", text, flags=re.DOTALL), change)
 
 
+def toctree(pages: list[str], caption: str = "") -> str:
+    named = f":caption: {caption}\n" if caption else ""
+    listed = "\n".join(pages)
+    return f"```{{toctree}}\n:hidden:\n{named}\n{listed}\n```"
+
+
 def contents() -> str:
-    blocks = []
-    for caption, pages in CONTENTS.items():
-        listed = "\n".join(pages)
-        blocks.append(f"```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{listed}\n```")
-    return "\n".join(blocks)
+    return "\n".join(toctree(pages, caption) for caption, pages in CONTENTS.items())
 
 
 def stage() -> None:
@@ -97,6 +117,8 @@ def stage() -> None:
         text = site_page(source, (ROOT / source).read_text(encoding="utf-8"), names)
         if name == "index":
             text += "\n" + contents() + "\n"
+        if name == "results":  # its pages stand below it
+            text += "\n" + toctree(sorted(each for each in names.values() if each.startswith("results_"))) + "\n"
         (STAGE / f"{name}.md").write_text(text, encoding="utf-8")
 
 

@@ -9,7 +9,7 @@
 
 namespace heterog {
 
-// What went wrong, in terms of the process's exit code (docs/design.md §9).
+// The kind of error, in terms of the process's exit code (docs/design.md §9).
 enum class ErrorKind {
   kBug = 1,           // a broken invariant of ours
   kInput = 2,         // bad usage or input

@@ -11,7 +11,7 @@
 
 namespace heterog {
 
-// What was asked for cannot be written: exit code 4, since the arguments may be right and the disk
+// Throws that a file cannot be written, with exit code 4: the arguments may be right and the disk
 // full.
 template <class... Args>
 [[noreturn]] void fail_output(fmt::format_string<Args...> format, Args&&... args) {

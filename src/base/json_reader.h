@@ -76,8 +76,8 @@ void check_format(JsonObject& object, std::string_view name, int version);
 // The same, of any version from the oldest to the newest.
 void check_format(JsonObject& object, std::string_view name, int oldest, int newest);
 
-// What the values of a document may take in memory: ten times what the largest graph of the zoo
-// does. Counted while it is read, before the memory is taken.
+// The most memory that the values of a document may take: ten times what the largest graph of the
+// zoo does. Counted while it is read, before the memory is taken.
 inline constexpr std::size_t kMaxJsonBytes = std::size_t{576} << 20;
 // A string, a number, a comment: bytes in the file.
 inline constexpr std::size_t kMaxTokenBytes = std::size_t{16} << 20;

@@ -1,4 +1,4 @@
-// What a mistyped word most likely meant.
+// The nearest known word to a mistyped one.
 #pragma once
 
 #include <optional>

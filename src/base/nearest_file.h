@@ -1,4 +1,4 @@
-// Which file a mistyped path most likely meant.
+// The nearest existing file to a mistyped path.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// Which file this code was loaded from: what is installed with it lies in a folder above.
+// The path of the file that this code was loaded from. The files that are installed with it lie in
+// a folder above.
 #pragma once
 
 #include <string>
@@ -13,7 +14,7 @@ std::string own_file();
 // there is none.
 std::string nearest_above(const std::string& file, const std::string& name);
 
-// What a user names, as "runs/mine.json.gz": that file, if there is one. Else one that came with
+// The file that a user names, as "runs/mine.json.gz", if there is one. Else one that came with
 // heterog, by its path ("models/vgg19.json.gz") or, without a slash, by its name alone ("vgg19",
 // with the folder "models" and the ending ".json.gz"). Else what was given, for the message that it
 // is not there.

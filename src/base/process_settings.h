@@ -1,4 +1,4 @@
-// What holds for the whole process, and may be set in a program of ours alone.
+// Permission to change settings of the whole process, which a program of ours has.
 #pragma once
 
 namespace heterog {

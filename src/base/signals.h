@@ -6,11 +6,11 @@
 
 namespace heterog {
 
-// Of SIGINT, SIGTERM and SIGHUP, for as long as it lives; one at a time in a process. A SIGHUP that
-// is ignored, as under nohup, stays so.
+// Notes SIGINT, SIGTERM and SIGHUP, for as long as it lives; one at a time in a process. A SIGHUP
+// that is ignored, as under nohup, stays so.
 class NotedSignals {
  public:
-  // What a signal of a kind that has been noted does when it comes again.
+  // The effect of a signal of a kind that has been noted, when it comes again.
   enum class Second : bool { kIsNoted, kEnds };
   explicit NotedSignals(Second second = Second::kIsNoted);
   ~NotedSignals();

@@ -1,4 +1,5 @@
-// Who runs a verb, and what it prints to them.
+// The caller of a verb: a person at the program, or Python. It decides what a verb may do to the
+// process and where it prints.
 #pragma once
 
 #include <fmt/format.h>

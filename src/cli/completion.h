@@ -1,4 +1,4 @@
-// What a shell needs to complete command lines of heterog.
+// Scripts with which a shell completes command lines of heterog.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// How a verb ends, whatever it throws.
+// Exit codes: every verb ends here, whatever it throws.
 #pragma once
 
 #include <functional>

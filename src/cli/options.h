@@ -32,7 +32,7 @@ inline constexpr IntegerRange kBatches = {1, graph::kMaxSamples};
 inline constexpr IntegerRange kCounts = {1, 1'000'000'000'000};  // of steps and evaluations
 inline constexpr NumberRange kDurations = {1e-3, 1e7};           // seconds: up to 116 days
 
-// What such options are called in --help.
+// The name of such options' values in --help.
 inline constexpr const char* kIntegerWord = "INTEGER";
 inline constexpr const char* kNumberWord = "NUMBER";
 
@@ -90,7 +90,7 @@ using loading::ProblemOptions;
 void add_graph_and_cluster(CLI::App& verb, ProblemOptions& options);
 void add_batch(CLI::App& verb, ProblemOptions& options);
 void add_accumulate(CLI::App& verb, std::int64_t& micro_batches);
-// Of a plan file, which has one: this only says it again.
+// Adds a batch for verbs that take a plan file. The file has one; the option only says it again.
 void add_batch_of_plan(CLI::App& verb, ProblemOptions& options);
 
 struct BudgetOptions {

@@ -1,4 +1,4 @@
-// What every verb prints with.
+// Functions with which every verb prints.
 #pragma once
 
 #include "cli/caller.h"

@@ -14,7 +14,7 @@ const planner::Registry& planner_registry();
 // The name of what `plan` does unless told otherwise.
 inline constexpr const char* kPortfolio = "portfolio";
 
-// What --help says of the word after --planner.
+// The help on the word after --planner.
 inline constexpr const char* kPlannerHelp =
     "One of `heterog planners`, with options as NAME:option=value,option=value";
 

@@ -1,4 +1,4 @@
-// What train and finetune have in common: settings, and how they report what they did.
+// Settings and reports that the verbs train and finetune share.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// What PyTorch keeps for the whole process, and our work sets for a while.
+// Settings of PyTorch for the whole process, which our work changes for a while and puts back.
 #pragma once
 
 #include <ATen/Context.h>

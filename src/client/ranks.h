@@ -52,7 +52,7 @@ class Ranks {
   runtime::Ranks& of_job() { return *ranks_; }
   const runtime::Ranks& of_job() const { return *ranks_; }
 
-  // What a step is of: a graph (0: the plan's own, then those of `more_graphs`) and samples.
+  // The form of a step: its graph (0: the plan's own, then those of `more_graphs`) and its samples.
   struct Form {
     std::int32_t graph = 0;
     std::int64_t samples = 0;
@@ -64,13 +64,13 @@ class Ranks {
   const graph::ModelGraph& prepare(const Form& form);
   runtime::StepReport step(std::int64_t number, const runtime::StepInputs& inputs, const Form& form,
                            runtime::Ranks::Given given);
-  // What the last step made of an output of its graph, and how many samples that had.
+  // The value of an output of the last step's graph, and the number of samples of that step.
   at::Tensor output(TensorId tensor) { return ranks_->output(tensor); }
   const std::optional<Form>& last_step() const { return last_step_; }
   const graph::ModelGraph& graph_of(const Form& form) const {
     return *steps_[static_cast<std::size_t>(form.graph)].problem->graph;
   }
-  // Of a form that has been prepared: the samples that this process's ranks read.
+  // The samples that this process's ranks read of a form that has been prepared.
   std::vector<runtime::SampleRange> samples_read(const Form& form) const;
   // The last call of every process.
   void finish();

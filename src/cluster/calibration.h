@@ -16,7 +16,7 @@ enum class ProductKind : std::uint8_t {
 };
 inline constexpr int kProductKindCount = 4;
 
-// What multiplies: tensor cores have a rate and losses of their own.
+// The units that multiply: tensor cores have a rate and losses of their own.
 enum class Precision : std::uint8_t {
   kFull,  // fp32 and fp64
   kTf32,  // fp32 tensors, where the device has it and the graph lets it
@@ -56,8 +56,8 @@ struct ProductConstants {
   // the stride leaves, and 1, where they multiply them.
   double stride_waste = 0;
   double join_seconds = 0;  // to add one part more of a split inner dimension
-  // Of products in batches: what the inner dimension is rounded up to, by kernels whose loops are
-  // unrolled that far.
+  // The multiple that the inner dimension of batched products is rounded up to, by kernels whose
+  // loops are unrolled that far.
   double k_step = 1;
 
   friend bool operator==(const ProductConstants&, const ProductConstants&) = default;
@@ -80,7 +80,7 @@ struct Calibration {
   friend bool operator==(const Calibration&, const Calibration&) = default;
 };
 
-// Of what kernels reach alone and rested, the part that a card sustains through whole steps: power,
+// The part of a kernel's speed, alone and rested, that a card sustains through whole steps: power,
 // heat, clocks, memory that others wrote to. Fitted to measured steps, kind by kind.
 struct Sustained {
   double matmul[kPrecisionCount] = {1, 1, 1};

@@ -56,7 +56,7 @@ struct DeviceType {
   double memory_bytes_per_second = 0;
   double launch_seconds = 0;  // the least time that any operator takes
   Bytes cache_bytes = 0;      // the last level on the chip (L2), 0: too small to keep activations
-  // What the host needs to start an operator, of the machine that the device is in: a step takes at
+  // The time that the host of the device's machine needs to start an operator: a step takes at
   // least that for each (0: nothing).
   double host_seconds = 0;
   // Share of the peak (of arithmetic for kMatMul and the convolutions, of bandwidth for the rest)
@@ -83,8 +83,8 @@ struct Device {
   MachineId machine;
   DeviceTypeId type;
   Bytes memory_bytes = 0;  // of the type unless the cluster file says otherwise; all of a host's
-  // Of its compute stream, for each byte that it sends or receives: the G of an overhead in LogGP
-  // (Alexandrov et al. 1995). A CPU moves bytes itself; a GPU has others for that (0).
+  // The time of its compute stream for each byte that it sends or receives: the G of an overhead in
+  // LogGP (Alexandrov et al. 1995). A CPU moves bytes itself; a GPU has others for that (0).
   double overhead_seconds_per_byte = 0;
 };
 
@@ -106,12 +106,13 @@ struct Route {
   std::span<const LinkId> links;
   Nanoseconds latency = 0;  // of a transfer: `launch` and the hops
   Nanoseconds launch = 0;   // of it, what a collective of many steps pays only once
-  // Of one flow (0: none); lengthens it, holds no link longer. The second is what one device's
-  // traffic gets: a collective over several of each machine gets that of all of them.
+  // The cap of one flow (0: none); it lengthens the flow and holds no link longer. The second is
+  // what one device's traffic gets: a collective over several of each machine gets that of all of
+  // them.
   double cap_bytes_per_second = 0;
   double device_bytes_per_second = 0;
-  // Of pushes and pulls of parameter servers, where their software is slower than the links (0: it
-  // is not). It keeps the links busy for as long.
+  // The rate of pushes and pulls of parameter servers, where their software is slower than the
+  // links (0: it is not). It keeps the links busy for as long.
   double server_bytes_per_second = 0;
   Nanoseconds server_latency = 0;  // of a push or pull, in place of `latency`
 };
@@ -218,7 +219,7 @@ struct MachineSpec {
   NicSpec nic;  // bytes_per_second 0: no NIC (only where there is one machine)
 };
 
-// What carries the pushes and pulls of parameter servers between machines.
+// The transport of the pushes and pulls of parameter servers between machines.
 struct ServerTransportSpec {
   double bytes_per_second = 0;
   double latency_seconds = 0;  // half of a hop, as of a NIC

@@ -32,7 +32,7 @@ class Descriptor {
   int descriptor_ = -1;
 };
 
-// What a connection is for: between two ranks there is one of each.
+// The use of a connection: between two ranks there is one of each.
 enum class Channel : std::uint8_t { kMessages, kCollectives };
 inline constexpr std::size_t kChannelCount = 2;
 

@@ -1,4 +1,4 @@
-// What copies between a device and the host are made with.
+// Streams and pinned memory for copies between a device and the host.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// Which ranks talk to which in a step.
+// Sets of ranks that communicate in a step.
 #pragma once
 
 #include <cstdint>

@@ -25,7 +25,7 @@ class Heartbeats {
 
   // This rank lives, and has come so far: numbers that mean the same on all ranks.
   void beat(const std::vector<std::uint64_t>& progress);
-  // What a rank said last; empty if it has said nothing yet.
+  // The progress that a rank said last; empty if it has said nothing yet.
   std::vector<std::uint64_t> progress_of(DeviceId rank) const;
   // True if a rank that was asked after all the while has not beaten for kSilence. What was not
   // asked after for three beats is forgotten: asking begins anew.

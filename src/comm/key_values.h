@@ -1,4 +1,4 @@
-// What holds the keys and values of a store.
+// The keys and values behind a store, wherever they lie.
 #pragma once
 
 #include <chrono>

@@ -27,7 +27,7 @@ struct NcclCommunicator {
   bool sums = false;  // of a set; else of a pair, of which the first sends
   c10::Device device = c10::Device(c10::kCPU);
 
-  // What was enqueued, between two events of its stream.
+  // A call that was enqueued, between two events of its stream.
   struct Call {
     explicit Call(c10::DeviceType type) : begin(type), end(type) {}
     c10::Event begin;

@@ -1,4 +1,4 @@
-// Where this host listens: sockets on one address, and which address others reach it by.
+// Listening sockets of this host, and the address by which others reach it.
 #pragma once
 
 #include <cstdint>

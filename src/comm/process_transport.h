@@ -1,4 +1,4 @@
-// What the transports of processes have in common: how a rank comes to the end of its job.
+// The common part of transports between processes: how a rank comes to the end of its job.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// By what the tensors of a rank travel: through host memory, or straight from GPU to GPU.
+// Routes of a rank's tensors: through host memory, or straight from GPU to GPU.
 #pragma once
 
 #include <string>

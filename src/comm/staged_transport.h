@@ -11,10 +11,10 @@
 
 namespace heterog::comm {
 
-// What is sent is copied to the host on the calling thread's stream, which is waited for: a message
-// holds what was written on that stream before the call. What arrives is copied to the device on
-// that stream, and not waited for: it is there for all that comes after on it. Memory of the host
-// is kept until the device has copied from it. Tensors on the CPU pass through.
+// A tensor that is sent is copied to the host on the calling thread's stream, which is waited for:
+// a message holds what was written on that stream before the call. What arrives is copied to the
+// device on that stream, and not waited for: it is there for all that comes after on it. Memory of
+// the host is kept until the device has copied from it. Tensors on the CPU pass through.
 class StagedTransport final : public Transport {
  public:
   explicit StagedTransport(Transport& host) : host_(host) {}

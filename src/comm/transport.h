@@ -43,7 +43,7 @@ class Transport {
   virtual void reduce_scatter(at::Tensor& value, const Cuts& cuts, std::size_t set) = 0;
   // In place: the member's own rows are given to all, those of the others filled in.
   virtual void all_gather_rows(at::Tensor& value, const Cuts& cuts, std::size_t set) = 0;
-  // What each member gives, in the order of the set; all of one shape and dtype.
+  // The tensors that the members give, in the order of the set; all of one shape and dtype.
   virtual std::vector<at::Tensor> all_gather(const at::Tensor& own, std::size_t set) = 0;
 
   // The same over all ranks, in the order of ranks: between steps, while nothing else goes on.

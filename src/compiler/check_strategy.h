@@ -1,4 +1,4 @@
-// Whether a strategy, read or made, fits its problem.
+// The check of a strategy, read or made, against its problem.
 #pragma once
 
 #include <string_view>

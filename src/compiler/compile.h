@@ -1,4 +1,4 @@
-// From a problem and a strategy to the plan of a distributed step.
+// The compiler: from a problem and a strategy to the plan of a distributed step.
 #pragma once
 
 #include "compiler/compile_options.h"

@@ -1,4 +1,4 @@
-// How plans of a cluster are compiled, whatever the strategy.
+// Options of the compiler: how plans of a cluster are compiled, whatever the strategy.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Where every op runs on which slice, and where every parameter lives and is aggregated.
+// Layout: the slice and device of every instance of an op, and the devices that hold and aggregate
+// every parameter.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,7 @@ struct ParameterHome {
   DeviceId server;       // kParameterServer, or one replica: where the update runs
   bool on_host = false;  // the server is a host, the last of the replicas
 
-  // That compute with the parameter.
+  // Devices that compute with the parameter.
   std::size_t device_count() const { return replicas.size() - (on_host ? 1 : 0); }
 };
 

@@ -49,10 +49,10 @@ class PassTurns {
   // Whether it has none because it waits until its device has nothing else to do
   // (Pattern::kZeroBubble).
   bool is_put_off(OpId op) const { return put_off_[op] != 0; }
-  // Of an op that has turns or is put off, on a slice that begins with this sample.
+  // The turn of an op that has turns or is put off, on a slice that begins with this sample.
   std::int64_t turn(OpId op, DeviceId device, std::int64_t begin) const;
   std::uint32_t stage(DeviceId device) const { return of_device_[device].stage; }
-  // More than the turns of any device.
+  // A number greater than the turns of any device.
   std::int64_t bound() const { return 2 * static_cast<std::int64_t>(begins_.size()); }
 
  private:
@@ -72,9 +72,9 @@ bool stages_in_line(const cost::Problem& problem, const Strategy& strategy);
 IdVector<OpId, std::uint8_t> ops_between_turns(const cost::Problem& problem,
                                                const IdVector<OpId, UnitId>& unit_of_op);
 
-// What OrderPolicy::kPriority follows: the strategy's own priorities, or those of its pattern, by
-// which earlier turns come first, before all of them what has none, and behind all what is put off.
-// Empty under other orders.
+// The priorities that OrderPolicy::kPriority follows: the strategy's own priorities, or those of
+// its pattern, by which earlier turns come first, before all of them what has none, and behind all
+// what is put off. Empty under other orders.
 std::vector<OpPriority> priorities_of(const cost::Problem& problem, const Strategy& strategy,
                                       const Layout& layout);
 

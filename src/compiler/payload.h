@@ -1,5 +1,5 @@
-// What a task that moves, gathers or adds values carries: which tensors, in what form, who gives
-// what of them, and how the parts make one value.
+// Payload of a task that moves, gathers or adds values: which tensors, in what form, who gives
+// which part of them, and how the parts make one value.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ enum class Encoding : std::uint8_t {
   kRows,   // the rows that are not zero, each with its index: the gradient of an embedding
 };
 
-// What becomes of the contributions; each kind of task has one (reduction_of).
+// The reduction of the contributions; each kind of task has one (reduction_of).
 enum class Reduction : std::uint8_t {
   kNone,     // there is one: it arrives as it is
   kGather,   // put side by side, by everyone
@@ -41,7 +41,7 @@ struct Carried {
   friend bool operator==(const Carried&, const Carried&) = default;
 };
 
-// What one device gives.
+// The part that one device gives.
 struct Contribution {
   DeviceId device;
   BufferId buffer;  // merges, sums: where it lies on the task's device; transfers: at the source;

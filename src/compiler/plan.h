@@ -59,7 +59,7 @@ constexpr bool is_sum(TaskKind kind) {
 constexpr bool has_payload(TaskKind kind) {
   return is_communication(kind) || is_sum(kind) || kind == TaskKind::kMerge;
 }
-// What a task of the kind does with what it carries.
+// How a task of the kind reduces what it carries.
 constexpr Reduction reduction_of(TaskKind kind) {
   switch (kind) {
     case TaskKind::kMerge:
@@ -84,7 +84,7 @@ struct Hold {
   friend bool operator==(const Hold&, const Hold&) = default;
 };
 
-// What a device holds during the whole step, by purpose.
+// Memory of a device that is held during the whole step, by purpose.
 struct StaticMemory {
   Bytes parameters = 0;
   Bytes optimizer_state = 0;
@@ -113,7 +113,7 @@ struct Plan {
   // The longest path to the end of the step, its own duration included: a bound (decision 8). Of an
   // overhead, that of the most urgent task beside it.
   IdVector<TaskId, Nanoseconds> rank;
-  // What dispatch follows: a place in the order of urgency, 0 first, no two alike.
+  // The priority that dispatch follows: a place in the order of urgency, 0 first, no two alike.
   IdVector<TaskId, std::uint32_t> priority;
   Csr<TaskId, TaskId> successors;
   IdVector<TaskId, std::uint32_t> predecessors;  // count
@@ -121,7 +121,7 @@ struct Plan {
   Csr<TaskId, DeviceId> participants;  // collectives: their devices, ascending; else empty
   Csr<TaskId, TensorId> updated;       // updates: their parameters; else empty
 
-  // What payloads hold. Tensors: one, unless several share a collective. Contributions: of a
+  // The contents of payloads. Tensors: one, unless several share a collective. Contributions: of a
   // collective, one per participant and in their order; of a sum, in the order in which they are
   // added; of a merge, in that of samples; of a transfer, one.
   Csr<PayloadId, Carried> carried;
@@ -130,7 +130,7 @@ struct Plan {
   std::span<const Contribution> contributions_to(TaskId task) const {
     return contributions[payload[task]];
   }
-  // Of the first contribution; only those of a sum may differ.
+  // The encoding of the first contribution; only those of a sum may differ.
   Encoding encoding_of(TaskId task) const { return contributions_to(task).front().encoding; }
 
   // Memory. A task's buffers are taken when it starts; a buffer is given back when all its readers

@@ -37,8 +37,8 @@ class PlanBuilder {
   const Plan& plan() const { return plan_; }
   Plan& plan() { return plan_; }
 
-  // What a task holds, allocates, reads and waits for is added before the next task; it can only
-  // wait for earlier ones.
+  // Adds a task. Its holds, buffers, reads and predecessors are added before the next task; it can
+  // only wait for earlier ones.
   TaskId add_task(const Task& task);
   // Nothing more is added to the task before: the plan can be read up to it.
   void end_task();

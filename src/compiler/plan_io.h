@@ -9,7 +9,7 @@
 
 namespace heterog::compiler {
 
-// What a plan file says beside the strategy. Predictions are copied from the simulator.
+// The contents of a plan file. Predictions are copied from the simulator.
 struct PlanRecord {
   Strategy strategy;
   std::string planner;

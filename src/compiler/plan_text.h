@@ -8,7 +8,7 @@
 
 namespace heterog::compiler {
 
-// What a task is about: what is moved, summed or updated ("conv.weight", "conv.weight and 11
+// The subject of a task: what is moved, summed or updated ("conv.weight", "conv.weight and 11
 // more"), or the op.
 std::string task_subject(const Plan& plan, const graph::ModelGraph& graph, TaskId task);
 

@@ -1,4 +1,4 @@
-// Which ops run again for the backward pass, and for whom.
+// Recomputation: which ops run again for the backward pass, and for whom.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// Which algorithm an all-reduce follows: what the runtime runs and what the formulas cost.
+// Choice of the algorithm of an all-reduce. The runtime runs it, and the formulas cost it.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,10 @@ enum class AllReduceAlgorithm : std::uint8_t {
   kExchange,  // everyone sends everyone all bytes, in one step
 };
 
-// Of `devices` members, 2 or more. A ring moves the fewest bytes and takes the most steps, so small
-// messages go another way: among few in one step, among many by a tree. Between two an exchange
-// moves as many bytes as a ring; but each of them sums all, which costs more from some size on.
+// The algorithm of an all-reduce among `devices` members, 2 or more. A ring moves the fewest bytes
+// and takes the most steps, so small messages go another way: among few in one step, among many by
+// a tree. Between two an exchange moves as many bytes as a ring; but each of them sums all, which
+// costs more from some size on.
 //
 // The bounds follow from steps of 11 us and 1.15 GB/s, where a tree and a ring meet at about 2 KiB
 // a member.

@@ -14,7 +14,7 @@ namespace heterog::cost {
 // 2(n−1)/n · bytes / bandwidth + 2(n−1) · latency (Patarasuk and Yuan 2007), n ≥ 2 devices.
 double ring_seconds(int devices, Bytes bytes, double bytes_per_second, double latency_seconds);
 
-// What a collective takes and holds.
+// The duration of a collective, and the links that it holds.
 struct CollectiveCost {
   AllReduceAlgorithm algorithm = AllReduceAlgorithm::kRing;
   Nanoseconds duration = 0;
@@ -35,7 +35,8 @@ struct AllReduceShape {
   }
 };
 
-// What a compiler asks once a device set. `devices` distinct, ≥ 2, in any order.
+// The part of a cost that a compiler works out once for a device set. `devices` distinct, ≥ 2, in
+// any order.
 AllReduceShape all_reduce_shape(const cluster::Cluster& cluster, std::span<const DeviceId> devices,
                                 AllReduceAlgorithm algorithm);
 CollectiveCost collective_cost(const AllReduceShape& shape, Bytes bytes);
@@ -56,7 +57,7 @@ CollectiveCost all_reduce_cost(const cluster::Cluster& cluster, std::span<const 
 CollectiveCost all_reduce_cost(const cluster::Cluster& cluster, std::span<const DeviceId> devices,
                                Bytes bytes, AllReduceAlgorithm algorithm);
 
-// What a transfer is for: pushes and pulls may have a transport of their own.
+// The use of a transfer: pushes and pulls may have a transport of their own.
 enum class TransferUse : std::uint8_t { kValue, kServer };
 
 // A transfer of `bytes` over a route: how long it holds one of its links, and how long it takes in

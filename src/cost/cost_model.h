@@ -1,4 +1,4 @@
-// How long an operator takes on a device: asked once by analyze(), never during search.
+// Cost model: seconds of an operator on a device. analyze() asks it once; search never does.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +31,8 @@ OpWork op_work(const graph::ModelGraph& graph, OpId op, std::int64_t samples);
 // Bytes of the matrix that a convolution would unfold its input to (im2col), 0 for other ops and
 // for kernels of one element at stride 1, which need none.
 Bytes unfold_bytes(const graph::ModelGraph& graph, OpId op, std::int64_t samples);
-// Of an attention that drops weights: those that the runtime has in memory at once on a device of
-// this type, with what is computed with them (cost/weights_at_once.h).
+// Bytes of the weights of an attention that drops some: those that the runtime has in memory at
+// once on a device of this type, with what is computed with them (cost/weights_at_once.h).
 Bytes weights_bytes(const graph::ModelGraph& graph, OpId op, std::int64_t samples,
                     const cluster::DeviceType& type);
 

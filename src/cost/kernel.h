@@ -31,8 +31,8 @@ struct Product {
   ConvolutionSize shape;  // the others
   Bytes bytes = 0;        // operands and results
   bool tf32 = false;      // whether fp32 operands may be rounded to it
-  // Of a convolution: activations that are not channels-last. Tensor cores read and write that
-  // layout alone, so the library copies them there, or back.
+  // Bytes of a convolution's activations that are not channels-last. Tensor cores read and write
+  // that layout alone, so the library copies them there, or back.
   Bytes contiguous_bytes = 0;
 };
 

@@ -1,4 +1,4 @@
-// Whether a profile is of the machine, or of the load on it.
+// Poor fits of a profile, which say that the machine was busy with something else.
 #pragma once
 
 #include <string>
@@ -11,9 +11,9 @@ namespace heterog::cost {
 // measured.
 inline constexpr double kLeastFit = 0.5;
 
-// What is worse than that, in one line; empty if nothing is. R² of the links; and of the operators,
-// where a line over sizes that take equally long has no R² to speak of, 1 − the median of the
-// relative errors and 1 − that of a whole step.
+// The fits that are worse than that, in one line; empty if nothing is. R² of the links; and of the
+// operators, where a line over sizes that take equally long has no R² to speak of, 1 − the median
+// of the relative errors and 1 − that of a whole step.
 std::string poor_fit(const Profile& profile);
 
 }  // namespace heterog::cost

@@ -38,7 +38,7 @@ struct ProfiledOperator {
   LinearFit fit;
 };
 
-// What an operator costs at any number of samples: its line, scaled to meet every size that was
+// The cost of an operator at any number of samples: its line, scaled to meet every size that was
 // measured. Between two of them the scale is linear in the samples; beyond the first and the last
 // it is theirs. A line alone loses a step's total: operators that leave a cache as their slice
 // grows all bend the same way.
@@ -100,14 +100,14 @@ struct FitError {
   // Σ predicted / Σ measured − 1, every op of the graph counted: what a whole step is off by.
   double total = 0;
 };
-// Of the lines on the sizes that they were fitted to.
+// Errors of the lines on the sizes that they were fitted to.
 FitError fit_error(const Profile& profile);
-// Of each size, predicted by curves that were made without it.
+// Errors of each size, predicted by curves that were made without it.
 std::vector<FitError> held_out_errors(const Profile& profile);
 
-// What a profile says on the device type that it was measured on; `otherwise` on all others, and
-// for workspaces. The profiles must be of this graph and of different devices: throws an input
-// error naming source and field if one is not, and if an op has no cost.
+// Costs by a profile on the device type that it was measured on; `otherwise` on all others, and for
+// workspaces. The profiles must be of this graph and of different devices: throws an input error
+// naming source and field if one is not, and if an op has no cost.
 struct ProfileSource {
   Profile profile;
   std::string source;  // its file

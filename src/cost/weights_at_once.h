@@ -1,5 +1,5 @@
-// How many of an attention's weights are in memory at once, where some are dropped: the rule that
-// the runtime computes by and that memory is predicted with.
+// Number of an attention's weights that are in memory at once, where some are dropped. The runtime
+// computes by this rule, and memory is predicted with it.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What a plan decides, and for how much of the model, as a program reads it.
+// Decisions of a plan as JSON: each with the part of the model that it is for.
 #pragma once
 
 #include "compiler/strategy.h"

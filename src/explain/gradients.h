@@ -1,4 +1,4 @@
-// How the gradients of a plan travel, in one line.
+// One line that says how the gradients of a plan travel.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What parts of a plan and of its problem are called.
+// Names of the parts of a plan and of its problem, as they are printed.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What two plans for the same problem decide differently, and what comes of it.
+// Difference of two plans for the same problem: in decisions, and in their effect.
 #pragma once
 
 #include <string>

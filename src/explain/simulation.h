@@ -15,7 +15,7 @@ OrderedJson simulation_json(const cost::Problem& problem, const sim::Simulated& 
 // Step time, bounds, devices and links.
 std::string simulation_text(const cost::Problem& problem, const sim::Simulated& simulated);
 
-// What each device holds when it holds the most, by purpose.
+// The memory of each device at its peak, by purpose.
 std::string memory_text(const cost::Problem& problem, const sim::Simulated& simulated);
 
 // "v100-0/gpu0 lacks 1.20 GB when addmm_3 starts, …": every device over its memory, the first

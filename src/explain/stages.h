@@ -25,7 +25,7 @@ struct PipelineTime {
   std::vector<StageTime> stages;   // in the order in which the forward pass goes through them
   std::int64_t micro_batches = 0;  // the most on a device
   std::size_t slowest = 0;         // the stage that computes longest
-  // What one micro-batch more would save, about: what the slowest stage stands still is in
+  // The time that one micro-batch more would save, about: the slowest stage stands still in
   // proportion to the length of a micro-batch.
   Nanoseconds one_more_saves = 0;
 };

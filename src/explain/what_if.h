@@ -1,4 +1,4 @@
-// What a step would take if a device or a link were faster, with the same decisions.
+// What-if: the step of the same decisions on a faster device or link.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// What of a step's work each device does, how many samples a second that makes, and how gradients
-// travel: what a person asks first.
+// Work of each device in a step, samples a second, and the way of gradients: the first questions of
+// a person.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ std::string step_text(std::int64_t batch, Nanoseconds step);  // "114.4 ms, 839 
 // time over the devices. Adds up to 1.
 IdVector<DeviceId, double> work_shares(const cost::Problem& problem, const compiler::Plan& plan);
 
-// What is busy for longest: a compute stream, or a link.
+// The busiest resource: a compute stream, or a link.
 struct Busiest {
   DeviceId device;  // one of both is valid
   LinkId link;

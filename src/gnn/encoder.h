@@ -1,4 +1,4 @@
-// From the features of ops to one embedding a group (HeteroG §4.1.1).
+// Encoder: features of ops to one embedding a group (HeteroG §4.1.1).
 #pragma once
 
 #include <torch/nn/module.h>

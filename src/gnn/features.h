@@ -1,4 +1,4 @@
-// What the network sees of a problem: one named, versioned table of features (HeteroG §4.1.1).
+// Features: the network's view of a problem, as one named, versioned table (HeteroG §4.1.1).
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ enum class Normalizer : std::uint8_t {
 std::string_view normalizer_name(Normalizer normalizer);
 double normalize(Normalizer normalizer, double raw);
 
-// What a row of the table describes.
+// The subject that a row of the table describes.
 enum class Subject : std::uint8_t { kOp, kGroup, kDevice, kAction };
 std::string_view subject_name(Subject subject);
 
@@ -59,7 +59,7 @@ struct Features {
   FeatureMatrix devices;  // one row a device
   FeatureMatrix actions;  // one row a (group, action), groups outermost
   std::int64_t action_count = 0;
-  // Of each action, the share of each device that takes part in it, 1 over how many they are.
+  // Members of each action: for a device that takes part in it 1 over how many do, else 0.
   FeatureMatrix members;             // actions × devices
   std::vector<std::int64_t> scheme;  // of each action, its scheme
   // Neighbours of the attention, ascending (target, source): both directions, and each op itself.

@@ -56,7 +56,8 @@ struct FoldedGraph {
   // update chains. Ascending.
   std::vector<OpId> ops;
   std::vector<UpdateChain> chains;  // in id order of their parameters
-  // Of every op but aliases that can be sliced: distinct tensors in order of first appearance.
+  // Distinct tensors that each op reads, in order of first appearance; empty for aliases that can
+  // be sliced.
   Csr<OpId, Read> reads;
   // The parameter whose devices an update op runs on: the only one that it updates, or else the
   // only one whose gradient it has seen (its norm, say). Invalid for other ops.

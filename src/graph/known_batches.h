@@ -1,4 +1,4 @@
-// For which batches a graph is known to hold.
+// Batches for which a graph is known to hold.
 //
 // A model decides things by its batch in Python (`if len(x) > 100`, `x.split(16)`), which the graph
 // of a step shows nothing of. The exporter finds out for which batches all of it is decided alike.

@@ -1,4 +1,4 @@
-// When nothing of a step reads a tensor any more.
+// Last reads of a step: the tensors that no later op reads.
 #pragma once
 
 #include <vector>

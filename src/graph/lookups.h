@@ -15,8 +15,8 @@ struct Lookups {
   Bytes row_bytes = 0;
 };
 
-// What `samples` samples add to the gradient; nothing if it is not made of look-ups alone, a sum of
-// them where several share the table.
+// The look-ups that `samples` samples add to the gradient; nothing if it is not made of look-ups
+// alone, a sum of them where several share the table.
 std::optional<Lookups> lookups(const ModelGraph& graph, TensorId gradient, std::int64_t samples);
 
 }  // namespace heterog::graph

@@ -49,15 +49,15 @@ struct Op {
   bool alias = false;       // costs nothing, owns no memory: a view of its first tensor argument
 };
 
-// Ops are in topological order. Built once, by GraphBuilder; never changed.
-// What of operands in float32 may be multiplied in TF32 (10 digits behind the point) on devices
-// that have it. As PyTorch, unless told otherwise.
+// Which products of operands in float32 may be computed in TF32 (10 digits behind the point) on
+// devices that have it. As PyTorch, unless told otherwise.
 struct Tf32 {
   bool products = false;
   bool convolutions = true;
   friend bool operator==(const Tf32&, const Tf32&) = default;
 };
 
+// Ops are in topological order. Built once, by GraphBuilder; never changed.
 class ModelGraph {
  public:
   const std::string& name() const { return name_; }
@@ -79,7 +79,7 @@ class ModelGraph {
   std::span<const std::pair<std::string, Value>> kwargs(OpId id) const { return kwargs_[id]; }
   std::string_view type_name(OpTypeId id) const { return type_names_[id]; }  // "aten.mm.default"
   std::string_view type_name(OpId id) const { return type_names_[ops_[id].type]; }
-  // What is known of the operator.
+  // Facts about the operator.
   const operators::Facts& facts(OpTypeId id) const { return *facts_[id]; }
   const operators::Facts& facts(OpId id) const { return *facts_[ops_[id].type]; }
   std::size_t type_count() const { return type_names_.size(); }

@@ -1,4 +1,4 @@
-// What each op does when it runs on a slice of the batch (docs/design.md §4.2).
+// Split rules of a graph: the effect of each op on a slice of the batch (docs/design.md §4.2).
 #pragma once
 
 #include <cstdint>
@@ -41,8 +41,8 @@ enum class OperandUse : std::uint8_t {
 };
 
 struct SplitAnalysis {
-  // Of every tensor; what an op that runs whole makes is kWhole. Inputs with a batch dimension are
-  // kConcat; inputs without one, parameters, buffers and optimizer state are kSame.
+  // The rule of every tensor. Results of an op that runs whole are kWhole. Inputs with a batch
+  // dimension are kConcat; inputs without one, parameters, buffers and optimizer state are kSame.
   IdVector<TensorId, SplitRule> rules;
   // Parallel to graph.inputs(op).
   Csr<OpId, OperandUse> uses;

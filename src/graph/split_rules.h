@@ -1,5 +1,5 @@
-// What a split rule of one ATen operator sees and says; the tables of rules, a file for each
-// family.
+// A split rule of one ATen operator: its arguments and its answer. The tables of rules have a file
+// for each family.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Which update chains do the same, and which of their ops can run for many of them at once.
+// Forms of update chains: which chains do the same, and which of their ops can run for many of them
+// at once.
 #pragma once
 
 #include <vector>

@@ -18,7 +18,7 @@ struct Gpu {
 // By index. Empty without a GPU, without a driver, and in a build without CUDA.
 std::vector<Gpu> visible_gpus();
 
-// What tensors can have of a visible one, now. Makes this process a user of that GPU.
+// Memory that tensors can have of a visible GPU, now. Makes this process a user of that GPU.
 Bytes free_memory(std::size_t index);
 
 // Why there is none: "this build of heterog has no CUDA", "there is no GPU here".

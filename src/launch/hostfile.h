@@ -1,4 +1,4 @@
-// Which machines run how many ranks: a file of lines "HOST slots=N", as mpirun reads it.
+// Hostfile: the number of ranks on each machine, in lines "HOST slots=N", as mpirun reads it.
 #pragma once
 
 #include <string>

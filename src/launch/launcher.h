@@ -11,8 +11,8 @@ namespace heterog::launch {
 struct LaunchOptions {
   std::string program = "/proc/self/exe";
   std::vector<std::string> arguments;  // without the program's name
-  // Of all ranks, as they are started (started_in_order); empty ones where nothing tells more than
-  // the number.
+  // The names of all ranks' devices, as they are started (started_in_order); empty ones where
+  // nothing tells more than the number.
   std::vector<std::string> device_names;
   int first = 0;  // of the ranks on this host
   int count = 0;

@@ -1,4 +1,4 @@
-// Which device of its host a rank runs on.
+// Device of a rank, among those of its host.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -21,18 +21,19 @@ struct RankDevice {
 // The types of a cluster's devices, one a rank.
 std::vector<std::string> device_types(const cluster::Cluster& cluster);
 
-// Of a rank that is a process of its own. `types`: of the plan's devices, one a rank. A rank whose
-// device is a processor runs on the CPU; of the others of a host, the first takes the first GPU and
-// so on, and round again if there are fewer. Where there are none it is a CPU, which says why: the
-// rendezvous refuses what is not as planned. The ranks of a host have numbers that follow one
-// another, or all are GPUs.
+// The device of a rank that is a process of its own. `types`: of the plan's devices, one a rank. A
+// rank whose device is a processor runs on the CPU; of the others of a host, the first takes the
+// first GPU and so on, and round again if there are fewer. Where there are none it is a CPU, which
+// says why: the rendezvous refuses what is not as planned. The ranks of a host have numbers that
+// follow one another, or all are GPUs.
 RankDevice rank_device(const std::vector<std::string>& types, const RankPlace& place,
                        const std::vector<Gpu>& gpus);
 
 // The same among the GPUs that there are, with the memory that is free.
 RankDevice rank_device(const JobTerms& terms, const RankPlace& place);
 
-// Of ranks that are threads of this process, by the same rule. Without GPUs, all are CPUs.
+// The devices of ranks that are threads of this process, by the same rule. Without GPUs, all are
+// CPUs.
 std::vector<c10::Device> thread_devices(const std::vector<std::string>& types,
                                         const std::vector<Gpu>& gpus);
 std::vector<c10::Device> thread_devices(const cluster::Cluster& cluster);

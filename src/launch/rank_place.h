@@ -1,5 +1,5 @@
-// Which rank of its job a process is, as whoever started it says: torchrun, Slurm, mpirun, or
-// heterog itself.
+// Number of a process among the ranks of its job, as its starter says it: torchrun, Slurm, mpirun,
+// or heterog itself.
 #pragma once
 
 #include <cstdint>

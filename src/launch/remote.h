@@ -23,11 +23,11 @@ struct RemoteOptions {
   std::chrono::milliseconds grace{1'500};  // as of LaunchOptions
 };
 
-// What the shell of a host is told for a rank: sets RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE,
-// MASTER_ADDR, MASTER_PORT and the environment, and runs the command in a session of its own, with
-// nothing on its stdin. Lines on the shell's stdin name signals for all of that session; when stdin
-// ends, as when the connection breaks, the session gets SIGTERM and, two seconds later, SIGKILL.
-// What the command leaves behind in its session is ended 1.5 s after it.
+// The line for the shell of a host that starts a rank: it sets RANK, LOCAL_RANK, WORLD_SIZE,
+// LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and the environment, and runs the command in a session
+// of its own, with nothing on its stdin. Lines on the shell's stdin name signals for all of that
+// session; when stdin ends, as when the connection breaks, the session gets SIGTERM and, two
+// seconds later, SIGKILL. What the command leaves behind in its session is ended 1.5 s after it.
 std::string remote_line(const RemoteOptions& options, int rank);
 
 // The words by which it is told so: rsh, "--" where that is ssh, the host, and the line.

@@ -1,5 +1,5 @@
-// How the ranks of a job meet: each says what it is, and all check that they fit together and to
-// the plan before anything runs.
+// Rendezvous of the ranks of a job: each says what it is, and all check that they fit together and
+// to the plan before anything runs.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@
 
 namespace heterog::launch {
 
-// What a rank is.
+// Facts about a rank.
 struct RankFacts {
   std::string type;        // of device types: "CPU"
   Bytes memory_bytes = 0;  // of the device

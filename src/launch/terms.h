@@ -1,4 +1,4 @@
-// What the ranks of a job are told to run.
+// Terms of a job: what its ranks are told to run.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ struct JobTerms {
 };
 std::vector<std::string> device_names(const JobTerms& terms);
 
-// What a rank has to run on: its device's type; a processor, whichever it is, for a host that
-// serves parameters.
+// The type of device that a rank has to run on: that of its device; a processor, whichever it is,
+// for a host that serves parameters.
 std::string rank_type(const cluster::Cluster& cluster, DeviceId rank);
 
 }  // namespace heterog::launch

@@ -1,4 +1,4 @@
-// Which ops of a graph do the same work.
+// Classes of ops of a graph that do the same work.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// How far what the tasks of a plan took is from what was predicted.
+// Drift: measured against predicted time of the tasks of a plan.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace heterog::measure {
 
-// What tasks of one kind took, and were thought to take.
+// Measured and predicted time of tasks of one kind.
 struct Drift {
   std::string what;  // "matrix products on a/gpu0", "a/gpu0 → b/gpu0"
   std::int64_t tasks = 0;

@@ -1,4 +1,4 @@
-// How far the memory that the ranks of a job took is from what was predicted.
+// Drift of memory: measured against predicted memory of the ranks of a job.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@
 
 namespace heterog::measure {
 
-// Of one rank, at the peak of its step. Without the reserve of its device's type, which is for what
-// is no tensor: libraries, code, what allocators leave unused.
+// The memory of one rank at the peak of its step. The reserve of its device's type is left out,
+// which is for what is no tensor: libraries, code, what allocators leave unused.
 struct MemoryDrift {
   std::string device;
   runtime::RankMemory predicted;

@@ -27,8 +27,8 @@ class SizeSteps {
   SizeSteps& operator=(const SizeSteps&) = delete;
 
   Times step();
-  // Of every op, 0 for aliases: means over the middle half of the steps, at least one. What makes
-  // one task (an update) is shared out evenly among its ops.
+  // Seconds of every op, 0 for aliases: means over the middle half of the steps, at least one. The
+  // time of one task (an update) is shared out evenly among its ops.
   IdVector<OpId, double> seconds_of_ops(const std::vector<Times>& steps) const;
 
  private:

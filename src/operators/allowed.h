@@ -1,4 +1,4 @@
-// Which operators a graph may hold: those that compute tensors from tensors and numbers, and do
+// Operators that a graph may hold: those that compute tensors from tensors and numbers, and do
 // nothing else.
 #pragma once
 

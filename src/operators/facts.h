@@ -1,4 +1,4 @@
-// What planning and running know of each ATen operator, beside how it is split: one table.
+// Facts about each ATen operator for planning and running, except how it is split: one table.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,8 @@ enum class Random : std::uint8_t {
   kGenerator,  // from PyTorch's generator, unless its arguments switch it off
 };
 
-// What an operator of Random::kCounter draws. Its numbers are arguments of the operator, by name.
+// The distribution that an operator of Random::kCounter draws from. Its numbers are arguments of
+// the operator, by name.
 enum class Draw : std::uint8_t {
   kMask,         // dropout: whether it keeps an element of its operand
   kWeights,      // attention: whether it keeps a weight
@@ -128,7 +129,7 @@ struct Facts {
   std::optional<BatchStatistics> batch_statistics = {};
 };
 
-// Of an overload ("aten.mm.default"), for as long as the program runs: what its own row says, else
+// Facts about an overload ("aten.mm.default"), for as long as the program runs: its own row, else
 // the row of its packet ("mm"), else the defaults. Hashes the name: whoever asks of each op of a
 // graph asks the graph, which has looked them up (ModelGraph::facts).
 const Facts& facts(std::string_view type);

@@ -7,7 +7,7 @@
 
 namespace heterog::operators {
 
-// What an operator takes beside its first tensor, and so what its form over lists takes.
+// The operands of an operator beside its first tensor, and so those of its form over lists.
 enum class ListKind : std::uint8_t {
   kNone,
   kUnary,    // nothing
@@ -25,7 +25,7 @@ struct ListForm {
       false;  // kBinary: has an overload whose other operand is one number on a device
 };
 
-// Of "aten.add.Tensor". kNone for all other operators.
+// The list form of an overload, as "aten.add.Tensor"; kNone for operators without one.
 const ListForm& list_form(std::string_view type);
 
 inline constexpr ListForm kProductForm{"_foreach_mul", ListKind::kBinary, true};

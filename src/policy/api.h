@@ -1,4 +1,5 @@
-// What other folders call: train, fine-tune, propose, and the learned planner. No LibTorch here.
+// The policy for other folders: train, fine-tune, propose, and the learned planner. No LibTorch
+// here.
 #pragma once
 
 #include <cstdint>
@@ -140,7 +141,7 @@ FinetuneResult finetune(const Policy& policy, oracle::Oracle& oracle,
 // program or the library, else above the working directory. Throws an input error if there is none.
 std::string shipped_policy_path();
 
-// What the planner "policy" answers.
+// The answer of the planner "policy".
 enum class PolicyAnswer : std::uint8_t {
   kBest,    // the best of proposals, baselines, and what fine-tuning and search make of them
   kLikely,  // the most likely strategy, or one row of its table for all groups where that is faster

@@ -46,7 +46,7 @@ struct Lesson {
   friend bool operator==(const Lesson&, const Lesson&) = default;
 };
 
-// What a checkpoint keeps of a case.
+// The state of a case that a checkpoint keeps.
 struct CaseState {
   RewardAverage average;
   std::optional<Scored> best;    // of all that was simulated

@@ -56,7 +56,7 @@ struct TrainConfig {
   double entropy_weight = 0.02;       // λ at the first step
   double entropy_weight_end = 0.001;  // λ at the last step, linear between
   bool normalize_advantage = true;    // divide r − R̄ by a moving standard deviation
-  // Of the imitation of a case's best strategy against the policy gradient; 0: none. The first
+  // The weight of imitating a case's best strategy, against the policy gradient; 0: none. The first
   // strategies that can be it are the plain ones: EV/CP × PS/AR, blocks on single devices.
   double elite_weight = 1.0;
   // Evaluations of the search whose plan of a case is imitated; 0: nobody teaches.
@@ -66,7 +66,7 @@ struct TrainConfig {
   friend bool operator==(const TrainConfig&, const TrainConfig&) = default;
 };
 
-// What the config's seed is split into: a stream of random numbers a purpose.
+// The streams that the config's seed is split into: a stream of random numbers a purpose.
 enum class RandomStream : std::uint64_t {
   kSampling = 1,     // by step
   kCaseOrder = 2,    // by epoch
@@ -77,13 +77,14 @@ inline Rng random_stream(const TrainConfig& config, RandomStream purpose) {
   return Rng(static_cast<std::uint64_t>(config.seed)).split(static_cast<std::uint64_t>(purpose));
 }
 
-// What the policy chooses among for each group.
+// The actions that the policy chooses among for each group.
 inline space::ActionTable action_table(const TrainConfig& config) {
   return config.actions == "sets" ? space::ActionTable::kSets : space::ActionTable::kHeterog;
 }
 
-// Of the network that a config describes, counted without making it. A config that makes more than
-// the most is refused: training keeps four numbers for each, a gigabyte a number at the most.
+// The number of parameters of the network that a config describes, counted without making it. A
+// config that makes more than the most is refused: training keeps four numbers for each, a gigabyte
+// a number at the most.
 std::int64_t parameter_count(const TrainConfig& config);
 inline constexpr std::int64_t kMaxParameters = std::int64_t{1} << 28;
 

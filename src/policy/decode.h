@@ -1,4 +1,4 @@
-// From what the network expects of each group to one strategy.
+// Decoding: from what the network expects of each group to one strategy.
 #pragma once
 
 #include <torch/types.h>
@@ -25,13 +25,13 @@ Actions decode(const torch::Tensor& log_probabilities, const std::vector<double>
 Actions decode_draw(const torch::Tensor& log_probabilities, const std::vector<double>& weights,
                     double switch_cost, Rng rng);
 
-// Of proposals: the first is that of the most likely strategy, the next ones are finer. Of the
-// zoo's models on heterog-8gpu, those in long stretches are the fastest as they are
+// Costs of a change of action, a proposal each: the first is that of the most likely strategy, the
+// next ones are finer. The zoo's models on heterog-8gpu are fastest as they are in long stretches
 // (docs/policy.md).
 inline constexpr std::array<double, 5> kSwitchCosts = {32, 8, 2, 0.5, 0};
 
-// What a policy proposes without drawing, distinct or not: the most likely strategy first, then
-// finer ones.
+// The strategies that a policy proposes without drawing, distinct or not: the most likely strategy
+// first, then finer ones.
 std::vector<Actions> decode_proposals(const torch::Tensor& log_probabilities,
                                       const std::vector<double>& weights);
 

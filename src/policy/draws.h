@@ -1,4 +1,5 @@
-// What a step tries of a case: how its strategies are drawn, and how likely the network found them.
+// Draws of a training step: how strategies of a case are drawn, and how likely the network found
+// them.
 #pragma once
 
 #include <torch/types.h>

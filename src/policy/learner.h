@@ -34,7 +34,7 @@ enum class DrawnBy : std::uint8_t {
   kRunsAndEdits,  // half as runs of neighbours, half as edits of the best so far: in fine-tuning
 };
 
-// What the loop needs but does not learn.
+// Input of the training loop, which it does not change.
 struct LearningContext {
   std::span<const Case> cases;
   Measure measure;  // all ranks': the same answers to the same strategies

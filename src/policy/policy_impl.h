@@ -1,4 +1,4 @@
-// What is behind policy::Policy: the network, for the files of this folder only.
+// Implementation of policy::Policy, the network, for the files of this folder only.
 #pragma once
 
 #include "policy/api.h"

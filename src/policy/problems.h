@@ -25,8 +25,8 @@ class ProblemLoader {
   // Nothing if the config leaves the model out.
   std::optional<NamedProblem> given(const TrainGraph& entry, std::int64_t batch,
                                     const std::shared_ptr<const cluster::Cluster>& cluster);
-  // Of so many random cases, this one: a graph, a cluster, and a batch that is one of the config's
-  // as if for 8 devices, more or less.
+  // The random case of this number: a graph, a cluster, and a batch that is one of the config's as
+  // if for 8 devices, more or less.
   std::optional<NamedProblem> random(std::int64_t number);
   const graph::KnownBatches& known(const std::string& path) { return graph_of(path).known; }
 

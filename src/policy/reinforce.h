@@ -32,7 +32,7 @@ std::vector<double> advantages(std::span<const double> rewards, const RewardAver
 std::vector<double> advantages_over(double reward, std::span<const double> rewards,
                                     const RewardAverage& average, const TrainConfig& config);
 
-// What one case contributes to a step.
+// The input of one case's loss in a step.
 struct CaseLossInput {
   torch::Tensor log_probabilities;  // [N, A]
   Draws draws;                      // S

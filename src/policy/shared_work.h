@@ -14,9 +14,9 @@ struct Asked {
   const Case* of = nullptr;
   std::vector<Actions> strategies;
 };
-// Of each, parallel to its strategies. All ranks ask the same; the strategies are counted through,
-// and each goes to the rank whose turn it is, so that every rank gets some of every case: cases
-// take times that are far apart.
+// Evaluations of each case's strategies, parallel to these. All ranks ask the same. The strategies
+// are counted through, and each goes to the rank whose turn it is, so that every rank gets some of
+// every case: cases take times that are far apart.
 std::vector<std::vector<planner::Evaluation>> evaluate_together(Team& team, const Measure& measure,
                                                                 std::span<const Asked> asked);
 
@@ -31,13 +31,14 @@ Gradient gradient_of(const torch::Tensor& loss, const std::vector<torch::Tensor>
 // To the gradients that the parameters have, as backward() would.
 void add_gradient(const Gradient& gradient, const std::vector<torch::Tensor>& parameters);
 
-// What one position of a step comes to.
+// The loss of one position of a step, with its gradient.
 struct PositionLoss {
   double loss = 0;
   double entropy = 0;  // nats a group
   Gradient gradient;   // of its part of the step's loss
 };
-// Of the first `count` ranks, which have one each, in their order. `own`: null on the others.
+// The losses of the first `count` ranks, which have one each, in their order. `own`: null on the
+// others.
 std::vector<PositionLoss> gather_losses(Team& team, std::size_t count, const PositionLoss* own,
                                         const std::vector<torch::Tensor>& parameters);
 

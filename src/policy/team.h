@@ -22,8 +22,8 @@ class Team {
   virtual ~Team() = default;
   virtual int rank() const = 0;  // 0 reads and writes files
   virtual int size() const = 0;
-  // What each rank gives, in the order of ranks: of one axis and one dtype, each as long as it
-  // likes. Returns once all have given theirs. Throws what transports throw: an Error
+  // The tensors that the ranks give, in the order of ranks: of one axis and one dtype, each as long
+  // as it likes. Returns once all have given theirs. Throws what transports throw: an Error
   // (kVerification) that names a rank that is lost.
   virtual std::vector<torch::Tensor> gather(const torch::Tensor& own) = 0;
   // Whether a rank is lost or has ended the job, so that gather() would throw: for work that takes

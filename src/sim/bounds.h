@@ -1,4 +1,4 @@
-// What no schedule of a plan can beat, in whatever order its tasks run.
+// Lower bounds of a plan's step, in whatever order its tasks run.
 #pragma once
 
 #include "compiler/plan.h"
@@ -10,7 +10,7 @@ struct Bounds {
   Nanoseconds stream = 0;       // work of its busiest device
   Nanoseconds link = 0;         // bytes over bandwidth of its busiest link
   Nanoseconds collectives = 0;  // of its busiest device, or of all devices where they are serial
-  // Of one resource at a time, and of a stream that feeds a link (sim/one_machine.h).
+  // Bounds of one resource at a time, and of a stream that feeds a link (sim/one_machine.h).
   Nanoseconds one_machine = 0;
   Nanoseconds two_machines = 0;
   // The largest of them.

@@ -11,7 +11,7 @@
 
 namespace heterog::sim {
 
-// What a task waited for last before it started.
+// The last cause for which a task waited before it started.
 enum class Cause : std::uint8_t {
   kNothing,   // it starts with the step
   kInput,     // a task whose result it needs, or which had to go before it
@@ -37,7 +37,7 @@ struct Segment {
 std::vector<Segment> critical_path(const compiler::Plan& plan, const SimResult& result,
                                    compiler::OrderPolicy order);
 
-// What a device's compute stream did during the step; the fields add up to the step.
+// The time of a device's compute stream during the step; the fields add up to the step.
 struct DeviceTime {
   Nanoseconds computing = 0;
   Nanoseconds moving = 0;   // idle: what it needs next is on its way

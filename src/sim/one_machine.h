@@ -32,14 +32,14 @@ struct Job {
 // optimal). O(n log n).
 Nanoseconds jackson(std::vector<Job> jobs);
 
-// Of streams that are slowed by d thousandths while their device takes part in collectives. Let S
-// be the tasks on one that no less than q follows, C their work, and h their least head. They run
-// in [h, T − q] of a step of T, in which collectives take no less than H − h − q of the device's H.
-// What the stream gets through there is at most its length less d / (1000 + d) of that time. So T ≥
-// h + C + (H − h − q) · d / (1000 + d) + q. For every q.
+// A bound by streams that are slowed by d thousandths while their device takes part in collectives.
+// Let S be the tasks on one that no less than q follows, C their work, and h their least head. They
+// run in [h, T − q] of a step of T, in which collectives take no less than H − h − q of the
+// device's H. What the stream gets through there is at most its length less d / (1000 + d) of that
+// time. So T ≥ h + C + (H − h − q) · d / (1000 + d) + q. For every q.
 Nanoseconds slowed_stream_bound(const compiler::Plan& plan, const Window& window);
 
-// Of every stream, channel and link, the greatest.
+// The greatest bound of every stream, channel and link.
 Nanoseconds one_machine_bound(const compiler::Plan& plan, const Window& window);
 
 // Of a stream that feeds a link or channel, a flow shop of two machines, after Johnson. Let J be a

@@ -8,8 +8,8 @@
 
 namespace heterog::sim {
 
-// What a task needs at its start and end. `lane` below the number of streams: it waits for that
-// stream alone; else it belongs to hold set lane − streams.
+// The record of a task that the loop reads at its start and end. `lane` below the number of
+// streams: it waits for that stream alone; else it belongs to hold set lane − streams.
 struct TaskRecord {
   std::uint32_t waiting_for = 0;  // predecessors that have not ended
   std::uint32_t order = 0;
@@ -42,7 +42,7 @@ struct PreparedPlan {
   IdVector<LinkId, Nanoseconds> link_busy;
   IdVector<LinkId, Bytes> link_bytes;
 
-  // Of a device's compute stream; `streams` or more where it is none.
+  // The compute stream of a device; `streams` or more where it is none.
   std::uint32_t compute_stream(DeviceId device) const { return stream_of_[device.value()]; }
 
   // Keeps its memory. O(tasks + holds + buffers).

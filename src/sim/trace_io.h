@@ -11,8 +11,8 @@
 namespace heterog::sim {
 
 struct TraceOptions {
-  // Of a measured run: the trace of one rank, which holds what its device did. A slice lasts as
-  // long as its task, which may have held each resource for less.
+  // The rank whose trace of a measured run this is, which holds what its device did. A slice lasts
+  // as long as its task, which may have held each resource for less.
   std::optional<DeviceId> rank = {};
 };
 

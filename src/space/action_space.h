@@ -37,7 +37,7 @@ using SetId = Id<struct SetTag>;  // a set of an ActionSpace
 struct Action {
   Placement placement = Placement::kSingle;
   DeviceId device;  // of kSingle; else invalid
-  // Of the gradients of replicas. A single device aggregates nothing: kAllReduce there.
+  // How the gradients of replicas are summed. A single device aggregates nothing: kAllReduce there.
   compiler::SyncMethod sync = compiler::SyncMethod::kAllReduce;
   SetId set = {};  // of kBalanced; else invalid
   friend auto operator<=>(const Action&, const Action&) = default;

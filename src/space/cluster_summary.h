@@ -1,5 +1,5 @@
-// What planners and the network know of each device before anything is simulated: its speed, its
-// memory, its wires.
+// Summary of a cluster for planners and the network, before anything is simulated: speed, memory
+// and wires of each device.
 #pragma once
 
 #include <cstdint>

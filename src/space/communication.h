@@ -1,4 +1,4 @@
-// What each group would send: data to and from other groups, and its gradients, by formula.
+// Communication of each group, by formula: data to and from other groups, and gradients.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@ namespace heterog::space {
 struct GroupCommunication {
   Bytes bytes_in = 0;   // from other groups, on the whole batch
   Bytes bytes_out = 0;  // to other groups
-  // Of its gradients over every device, parameter after parameter.
+  // The sums of its gradients over every device, parameter after parameter.
   double all_reduce_seconds = 0;
   double parameter_server_seconds = 0;  // pushes to and pulls from servers behind every port
 };
@@ -19,7 +19,7 @@ struct GroupCommunication {
 IdVector<GroupId, GroupCommunication> summarize_communication(const cost::Problem& problem,
                                                               const OpGraph& ops);
 
-// What parameter servers of some replicas cost: a line in the bytes of a parameter for each port
+// The cost of parameter servers of some replicas: a line in the bytes of a parameter for each port
 // that servers stand behind (a machine's, or a device's where all are in one machine).
 struct ServerPort {
   double fixed = 0;     // s a parameter: what the software of servers takes for each message

@@ -1,4 +1,4 @@
-// What each action means for each group, estimated without simulation.
+// Estimates of each action for each group, without simulation.
 #pragma once
 
 #include <algorithm>
@@ -21,10 +21,10 @@ struct ActionEstimate {
   double model_share = 0;  // the same of the whole model under this action
 };
 
-// Of the whole model, every group under the same action.
+// Estimates of the whole model, every group under the same action.
 struct ModelEstimate {
   double compute_seconds = 0, sync_seconds = 0;  // sums over the groups
-  // Of the step: all of the aggregation beside the computation, and all of it after.
+  // The step, with all of the aggregation beside the computation, and with all of it after.
   double overlapped_seconds() const { return std::max(compute_seconds, sync_seconds); }
   double serial_seconds() const { return compute_seconds + sync_seconds; }
 };

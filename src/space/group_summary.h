@@ -1,5 +1,5 @@
-// What planners and the network know of each group before anything is simulated: its time, its
-// parameters, what it keeps for the backward pass.
+// Summary of the groups for planners and the network, before anything is simulated: time,
+// parameters, and what each keeps for the backward pass.
 #pragma once
 
 #include <cstdint>

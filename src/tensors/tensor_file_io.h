@@ -20,7 +20,7 @@ struct TensorFile {
   bool checked = false;                       // read, and a checksum held
 };
 
-// What a header says of a tensor.
+// The form of a tensor, as a header says it.
 struct TensorForm {
   at::ScalarType type = at::kFloat;
   std::vector<std::int64_t> shape;

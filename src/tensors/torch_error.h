@@ -1,4 +1,4 @@
-// What LibTorch throws, in one line.
+// Errors of LibTorch, in one line.
 #pragma once
 
 #include <exception>

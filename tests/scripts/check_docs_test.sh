@@ -34,6 +34,8 @@ expect 1 src/a.h '// See docs/design.md §6.'
 expect 1 src/a.h "// See DESI""GN §4."
 expect 1 src/a.h "// As ru""le 8 says."
 expect 1 src/a.h "// See docs/""costs.md."
+expect 1 src/a.h "// See docs/""results/costs.md."
+expect 0 CHANGELOG.md "- docs/""costs.md is another page."
 expect 0 $page '[order](design.md#decision-8-order), [here](#here), https://a.b/c'$'\n''## Here'
 expect 0 src/a.h '// As src/a.h says, and not src/*_io.cc.'
 expect 0 CHANGELOG.md '- scripts/gone.sh is one file.'
@@ -43,6 +45,9 @@ expect 0 README.md '[design](docs/design.md), [site](https://a.b/c)'
 expect 1 $page '[order](designs.md)'
 expect 1 $page '[order](design.md#decision-9)'
 expect 1 README.md '[order](design.md)'
+mkdir -p "$work/docs/results"
+expect 0 docs/results/orders"".md '[order](../design.md#decision-8-order)'
+expect 1 docs/results/orders"".md '[order](design.md)'
 mkdir -p "$work/scripts"
 printf '#!/bin/sh\necho usage\necho "  table1"\n' >"$work/scripts/reproduce.sh"
 chmod +x "$work/scripts/reproduce.sh"

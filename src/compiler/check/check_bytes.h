@@ -17,8 +17,8 @@ namespace heterog::compiler {
 IdVector<LinkId, double> expected_link_bytes(const cost::Problem& problem,
                                              const Strategy& strategy);
 
-// What is wrong, one sentence a link and at most 20; empty: the plan's holds add up to the expected
-// bytes, but for the rounding of collectives to whole nanoseconds.
+// Mistakes of the plan, one sentence a link and at most 20; empty: the plan's holds add up to the
+// expected bytes, but for the rounding of collectives to whole nanoseconds.
 std::vector<std::string> check_bytes(const cost::Problem& problem, const Strategy& strategy,
                                      const Plan& plan);
 

@@ -1,4 +1,4 @@
-// What collectives between devices, and sums on one, take.
+// Costs of collectives between devices, and of sums on one.
 #pragma once
 
 #include <array>
@@ -23,12 +23,12 @@ class CollectiveCosts {
   explicit CollectiveCosts(const cluster::Cluster& cluster) : cluster_(cluster) {}
   // By the algorithm that runs for so many devices and bytes (decision 6).
   cost::CollectiveCost all_reduce(const std::vector<DeviceId>& devices, Bytes bytes);
-  // Of `bytes` in all.
+  // The cost of gathering `bytes` in all.
   cost::CollectiveCost all_gather(const std::vector<DeviceId>& devices, Bytes bytes) const;
 
  private:
   const cluster::Cluster& cluster_;
-  // Of each set seen, by algorithm, worked out when first asked for.
+  // Shapes of each set seen, by algorithm, worked out when first asked for.
   std::map<std::vector<DeviceId>, std::array<std::optional<cost::AllReduceShape>, 3>> shapes_;
 };
 

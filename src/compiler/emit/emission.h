@@ -1,4 +1,4 @@
-// What everything that emits tasks of one plan shares.
+// The state that all emitters of one plan's tasks share.
 #pragma once
 
 #include <vector>

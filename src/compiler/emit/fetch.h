@@ -1,5 +1,5 @@
-// What an op reads, brought to where it runs: as it is, the missing samples of a slice, or added
-// up.
+// Fetching: the operands of an op are brought to where it runs, as they are, as the missing samples
+// of a slice, or added up.
 #pragma once
 
 #include <cstddef>

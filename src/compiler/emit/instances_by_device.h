@@ -1,4 +1,4 @@
-// Which instances of a layout a device runs.
+// Instances of a layout, by device.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ class InstancesByDevice {
   std::uint32_t next(LayoutId layout, std::uint32_t instance) const {
     return next_[begin_[layout] + instance];
   }
-  // Of all instances of the layout on the device together.
+  // Samples of all instances of the layout on the device together.
   std::int64_t samples(LayoutId layout, DeviceId device) const {
     return samples_[layout.value() * devices_ + device.value()];
   }

@@ -1,4 +1,5 @@
-// What follows the updates: next values of what stays come to every device that has the old ones.
+// After the updates, the next values of parameters and state travel to every device that has the
+// old ones.
 #pragma once
 
 #include "compiler/emit/emission.h"

@@ -8,8 +8,8 @@
 
 namespace heterog::compiler {
 
-// What an op runs again for, and what its tasks then wait for beside what they read: the instances
-// of `gate` on the same samples. Neither: it runs for the first time.
+// The unit that an op runs again for, and the tasks that it then waits for beside those that it
+// reads from: the instances of `gate` on the same samples. Neither: it runs for the first time.
 struct Again {
   UnitId unit;
   OpId gate;
@@ -22,7 +22,7 @@ TaskId emit_op(Emission& e, OpId op, const Again& again = {});
 void fetch_all(Emission& e, OpId op, LayoutId layout, std::span<const graph::Read> reads);
 // The task reads what was brought for an instance, after whoever brought it.
 void read_all(Emission& e, TaskId task, std::size_t instance);
-// What stays is written in place, after everyone who reads the old value.
+// A tensor that stays is written in place, after everyone who reads the old value.
 void replace(Emission& e, TensorId tensor, DeviceId device, Bytes bytes, TaskId writer);
 
 }  // namespace heterog::compiler

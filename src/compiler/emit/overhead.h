@@ -1,4 +1,4 @@
-// What moving bytes takes of the devices that move them themselves.
+// Overhead: the compute time that devices lose by moving bytes themselves.
 #pragma once
 
 #include "cluster/cluster.h"

@@ -14,7 +14,8 @@
 
 namespace heterog::compiler {
 
-// What a slice makes of a gradient: a row for each look-up (what is looked up twice counts twice).
+// The part of a gradient that a slice makes: a row for each look-up (what is looked up twice counts
+// twice).
 struct SparseRows {
   std::int64_t count = 0;
   Bytes bytes = 0;  // of the rows and their indices; may be more than those of the whole

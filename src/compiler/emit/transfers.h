@@ -19,7 +19,7 @@ struct Transfer {
   Bytes bytes_at_destination = 0;  // 0: it comes where the old value is
   Encoding encoding = Encoding::kDense;
   std::int64_t rows = 0;  // kRows: their number
-  // What is sent is an addend: of a mean, times its weight.
+  // The value that is sent is an addend; one of a mean is multiplied by its weight.
   bool weighted = false;
   double weight = 1;
 };

@@ -1,4 +1,4 @@
-// Where every value is while a plan is emitted.
+// The place of every value while a plan is emitted.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +23,13 @@ struct Source {
 struct Location {
   DeviceId device;
   Source source;
-  // Of an addend: by what it counts if the value is a mean, the share of the batch that it was made
-  // from, or 1 where it is multiplied already.
+  // By what an addend counts if the value is a mean: the share of the batch that it was made from,
+  // or 1 where it is multiplied already.
   double weight = 1;
 };
 
-// What an op made of a tensor: tasks and buffers of its instances follow one another.
+// The results of an op's instances for a tensor: tasks and buffers of its instances follow one
+// another.
 struct Made {
   TaskId first_task;
   BufferId first_buffer;  // invalid: it was written over what stays
@@ -144,7 +145,7 @@ class Whereabouts {
   IdVector<OpId, TaskId> first_task_;
   IdVector<TensorId, BufferId> first_buffer_;
   IdVector<OpId, std::uint32_t> buffers_per_instance_;
-  // Of what ran again; empty where nothing did.
+  // The unit, task and buffer of what ran again; empty where nothing did.
   IdVector<OpId, UnitId> again_for_;
   IdVector<OpId, TaskId> again_task_;
   IdVector<TensorId, BufferId> again_buffer_;

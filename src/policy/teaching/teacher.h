@@ -1,4 +1,5 @@
-// What a search finds for a case, in the policy's own actions: the example that is imitated.
+// Teacher: the best plan that a search finds for a case, in the policy's own actions, as an example
+// to imitate.
 #pragma once
 
 #include <cstdint>

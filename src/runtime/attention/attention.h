@@ -40,7 +40,7 @@ inline bool is_half(const at::Tensor& x) {
 at::Tensor kept_weights(const Attention& a, std::int64_t begin, std::int64_t count,
                         const RandomStream& stream, const Cut& cut);
 
-// What the op gives, parallel to its outputs in the graph's signature: result and logarithms of the
+// Results of the op, parallel to its outputs in the graph's signature: result and logarithms of the
 // softmax's sums, or the gradients of query, key and value. `operands`: parallel to
 // graph.inputs(op). Of a GPU, by its fused kernels (fused_attention.h); where those have no form
 // for the types at hand, and on CPUs, written out, so many samples at a time as

@@ -10,7 +10,7 @@
 
 namespace heterog::runtime {
 
-// What a device has: kernels without dropout. Operands are as fused_attention() makes them: widths
+// The kernels of a device, without dropout. Operands are as fused_attention() makes them: widths
 // are multiples of kWidthStep; a mask has the type of the query and the sizes [N, H, L, S], its
 // rows are dense and begin at multiples of 16 bytes. Sums of a query that looks at nothing are −∞
 // where they are made; +∞ where they are taken, which makes all its weights 0.

@@ -1,4 +1,4 @@
-// What an instruction does once its body has run: sends, receives, reduces, adds rows.
+// Actions of an instruction after its body has run: it sends, receives, reduces, adds rows.
 #pragma once
 
 #include <ATen/ATen.h>

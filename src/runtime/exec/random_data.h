@@ -14,8 +14,8 @@ namespace heterog::runtime {
 // Parameters, optimizer state, buffers.
 bool stays_between_steps(const graph::ModelGraph& graph, TensorId id);
 
-// What stays between steps (by tensor id, undefined for all others), and the inputs of a step: all
-// of the same seed.
+// Random tensors that stay between steps (by tensor id, undefined for all others), and the inputs
+// of a step: all of the same seed.
 IdVector<TensorId, at::Tensor> random_residents(const graph::ModelGraph& graph, std::uint64_t seed,
                                                 Floats floats);
 // The same parameters, state and buffers one after another, each let go before the next is made.

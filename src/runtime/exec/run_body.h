@@ -18,8 +18,8 @@
 
 namespace heterog::runtime {
 
-// What a rank holds while a step runs. Every queue's thread uses its own slots: the waits of
-// instructions for each other say whose they are.
+// The values that a rank holds while a step runs. Every queue's thread uses its own slots: the
+// waits of instructions for each other say whose they are.
 struct SlotValues {
   struct Counter {
     std::atomic<std::uint32_t> left{0};
@@ -40,7 +40,8 @@ class BodyRunner {
   // By the thread of its queue. Returns what it leaves in the registers that are the instruction's
   // values.
   std::vector<at::Tensor> run(InstructionId id);
-  // Of the step that has ended.
+  // Values kept from the step that has ended, for whoever asked for them; and how many operators
+  // wrote over an operand in it.
   std::vector<at::Tensor> take_captures();
   std::int64_t overwrites() const { return overwrites_.load(); }
 

@@ -56,7 +56,7 @@ class QueueStreams {
   void end_of_inputs();
   // Waits for all that was launched. Throws what the device says if it failed.
   void synchronize();
-  // Of the step that was waited for.
+  // When each instruction of the step that was waited for ran.
   IdVector<InstructionId, Span> spans() const;
   // A copy in host memory, once nothing runs any more.
   at::Tensor copy_out(const at::Tensor& value) const;

@@ -42,7 +42,7 @@ class Worker {
   // constructor is 0.
   std::size_t add(const Job& job);
 
-  // What stays between steps: parameters, optimizer state, buffers that this device reads or
+  // Tensors that stay between steps: parameters, optimizer state, buffers that this device reads or
   // writes, ascending. All must be given before the first step; they are copied.
   const std::vector<TensorId>& residents() const;
   void set_resident(TensorId tensor, const at::Tensor& value);

@@ -1,4 +1,4 @@
-// What a worker is told, what it is given for a step, and what it gives back.
+// Types of a worker's interface: its options, the inputs of a step, and its result.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -34,11 +34,11 @@ struct Span {
   Nanoseconds end = 0;
 };
 
-// What the tensors of a rank took.
+// Memory of a rank's tensors.
 struct RankMemory {
   Bytes most = 0;      // at the peak of a step
   Bytes reserved = 0;  // by the device's allocator, for tensors to come too; 0 on CPUs
-  // What stays between steps: parts of that.
+  // Parts of it that stay between steps.
   Bytes parameters = 0;
   Bytes optimizer_state = 0;
   Bytes buffers = 0;  // of the model

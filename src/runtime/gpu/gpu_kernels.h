@@ -1,4 +1,4 @@
-// Which devices the operators that GPUs alone have are called on.
+// Kinds of device that count as GPUs: operators that GPUs alone have are called there.
 #pragma once
 
 #include <ATen/ATen.h>

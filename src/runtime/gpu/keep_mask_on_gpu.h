@@ -7,8 +7,9 @@
 
 namespace heterog::runtime {
 
-// Of element i of block b, which lies at b · length + i of the mask, whether the upper 53 bits of
-// the hash of `key` and its index, b · stride + offset + i, are at least `least`.
+// The rule by which an element is kept: element i of block b lies at b · length + i of the mask,
+// and is kept if the upper 53 bits of the hash of `key` and its index, b · stride + offset + i, are
+// at least `least`.
 struct KeepRule {
   std::uint64_t key = 0;
   std::uint64_t least = 0;

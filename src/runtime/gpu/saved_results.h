@@ -1,4 +1,4 @@
-// What an operator leaves for its backward pass, alike on every kind of device.
+// Results that an operator saves for its backward pass, made alike on every kind of device.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -23,10 +23,10 @@ struct DrawnSlice {
 // How the elements of the slice lie in the whole: as `rule` has it, that of what the op makes.
 Cut drawn_cut(const graph::SplitRule& rule, const DrawnSlice& slice);
 
-// What an op makes that is_drawn_by_counter() and is no attention. `call`: prepared for the slice,
-// for its arguments and never called; `operands`: parallel to graph.inputs(op). Distributions are
-// PyTorch's, the numbers are not; results lie in memory row by row, but for those that take after
-// an operand.
+// The results of an op that is_drawn_by_counter() and is no attention. `call`: prepared for the
+// slice, for its arguments and never called; `operands`: parallel to graph.inputs(op).
+// Distributions are PyTorch's, the numbers are not; results lie in memory row by row, but for those
+// that take after an operand.
 std::vector<at::Tensor> draw(const graph::ModelGraph& graph, const OperatorCall& call,
                              std::span<const at::Tensor> operands, const DrawnSlice& slice,
                              const graph::SplitRule& rule, const ExecuteOptions& options);

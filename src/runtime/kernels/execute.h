@@ -56,11 +56,11 @@ class OperatorCall {
                const ExecuteOptions& options);
   // The arguments of a call; `operands`: parallel to graph.inputs(op).
   torch::jit::Stack bind(std::span<const at::Tensor> operands) const;
-  // What the operator returns, flat: undefined results are undefined tensors.
+  // Results of the operator, flat: undefined results are undefined tensors.
   std::vector<at::Tensor> call(torch::jit::Stack arguments) const;
   // The same, as the dispatcher leaves it.
   torch::jit::Stack call_boxed(torch::jit::Stack arguments) const;
-  // What its kernel takes on trust (operand_checks.h). A call asks this itself.
+  // Checks what its kernel takes on trust (operand_checks.h). A call asks this itself.
   void check(torch::jit::Stack& arguments) const;
 
   const c10::FunctionSchema& schema() const { return handle_.schema(); }
@@ -75,7 +75,7 @@ class OperatorCall {
   at::Tensor call_over(torch::jit::Stack arguments) const;
 
  private:
-  // What the graph says that a result is.
+  // A result as the graph declares it.
   struct Declared {
     std::size_t result = 0;
     std::string name;
@@ -83,7 +83,7 @@ class OperatorCall {
     std::vector<std::int64_t> sizes;
   };
   void check_results(std::span<const at::Tensor> results) const;
-  // What stands for a result that its operator left undefined: nothing, where that may be.
+  // The value in place of a result that its operator left undefined: nothing, where that may be.
   c10::IValue undefined_at(Place place) const;
 
   c10::OperatorHandle handle_;
@@ -106,7 +106,7 @@ class PreparedOp {
   // `operands`: parallel to graph.inputs(op).
   PreparedOp(const graph::ModelGraph& graph, OpId op, std::span<const at::Tensor> operands,
              Samples samples, const ExecuteOptions& options);
-  // What the operator returns, as the dispatcher leaves it.
+  // Results of the operator, as the dispatcher leaves it.
   torch::jit::Stack call() const;
   // The same, flat: undefined results are undefined tensors.
   std::vector<at::Tensor> results() const;

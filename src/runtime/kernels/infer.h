@@ -1,5 +1,5 @@
-// What the operators of a graph make of their operands, by PyTorch's own rules, beside what the
-// file says that they make.
+// Inferred results of the operators of a graph, by PyTorch's own rules, to compare with those that
+// the file states.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What some kernels of PyTorch take on trust: that sizes of operands fit together, and that
+// Checks of operands that some kernels of PyTorch leave out: that sizes fit together, and that
 // integers point inside of a tensor.
 #pragma once
 

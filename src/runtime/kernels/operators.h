@@ -1,4 +1,4 @@
-// Which operators PyTorch has.
+// Operators that PyTorch has.
 #pragma once
 
 #include <string>

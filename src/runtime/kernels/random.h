@@ -50,7 +50,7 @@ struct Law {
   int digits = 53;
 };
 
-// What the elements of a slice draw, as those of keep_mask do: float64, by
+// The numbers that the elements of a slice draw, as those of keep_mask do: float64, by
 // runtime/kernels/variates.h.
 at::Tensor random_numbers(const RandomStream& stream, const Law& law,
                           const std::vector<std::int64_t>& sizes, const Cut& cut,

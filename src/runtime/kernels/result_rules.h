@@ -12,9 +12,9 @@
 
 namespace heterog::runtime {
 
-// What an operator makes of operands without memory (of the device "meta"): as many results, of
-// their sizes and dtypes, without memory too; undefined where it leaves one undefined. Throws an
-// input error, or what LibTorch throws, if the operands do not go together.
+// A rule for the results of an operator from operands without memory (of the device "meta"): as
+// many results, of their sizes and dtypes, without memory too; undefined where it leaves one
+// undefined. Throws an input error, or what LibTorch throws, if the operands do not go together.
 using ResultRule = std::vector<at::Tensor> (*)(const Operands&);
 
 // The rule of an operator ("aten.relu.default"); null for those that LibTorch infers itself, and

@@ -1,4 +1,4 @@
-// How much memory the tensors of this process take on a device, counted by its allocator.
+// Memory of this process's tensors on a device, as its allocator counts it.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -59,8 +59,8 @@ Real root(const Real& x) {
   return guess;
 }
 
-// Of x in [2⁻¹⁰²², 1]. x = 2^k·m with m in [√½, √2), and ln m = 2·artanh((m − 1) / (m + 1)), a
-// series in which s² ≤ 0.0295: what is left out is below 2⁻⁵⁷ of the first term.
+// Natural logarithm of x in [2⁻¹⁰²², 1]. x = 2^k·m with m in [√½, √2), and ln m = 2·artanh((m − 1)
+// / (m + 1)), a series in which s² ≤ 0.0295: the terms left out are below 2⁻⁵⁷ of the first.
 template <class Real>
 Real logarithm(const Real& x) {
   const auto k = halved(bits_of(x) - bits_of(0.70710678118654752), 52);
@@ -95,7 +95,7 @@ Real exponential_function(const Real& given) {
   return polynomial(r, kSeries) * from_bits((k + 1023) * kExponent);
 }
 
-// Of angles up to π/4, by their series to x¹⁷ and x¹⁶.
+// Sines and cosines of angles up to π/4, by their series to x¹⁷ and x¹⁶.
 template <class Real>
 Real sine(const Real& x) {
   static constexpr double kSeries[] = {1.0,

@@ -10,7 +10,7 @@
 
 namespace heterog::runtime {
 
-// What a runtime could get wrong, to see that verification finds it.
+// Faults that a runtime could have, to see that verification finds them.
 enum class Fault : std::uint8_t {
   kDropContribution,  // one replica's part of one gradient is left out
   kEqualWeights,      // gradients of unequal slices count alike, as a mean over replicas does it

@@ -1,4 +1,4 @@
-// Which samples of a step's inputs a rank reads: all of the batch that it has to be given.
+// Samples of a step's inputs that a rank reads: the part of the batch that it has to be given.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What all ranks of a job must agree on before the first step.
+// Terms that all ranks of a job must agree on before the first step.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What one device does in a step of a plan, as a flat list of instructions in four queues.
+// Program of one device for a step of a plan: a flat list of instructions in four queues.
 #pragma once
 
 #include <array>
@@ -74,7 +74,7 @@ struct BodyStep {
   std::vector<Register> dead;  // after this step nobody reads them
 };
 
-// What is done once the body has run.
+// The action of an instruction once its body has run.
 enum class Action : std::uint8_t {
   kNone,
   kSend,           // `values[0]` to `peer`

@@ -1,4 +1,4 @@
-// What the ranks of a job move in a step.
+// Traffic between the ranks of a job in a step.
 #pragma once
 
 #include "comm/device_sets.h"

@@ -31,7 +31,7 @@ class LossNotFinite : public Error {
   using Error::Error;
 };
 
-// What is said to be of all processes is called by all of them, in the same order.
+// The ranks of a job in this process. "Of all processes": all of them call it, in the same order.
 class Ranks {
  public:
   virtual ~Ranks() = default;
@@ -61,8 +61,8 @@ class Ranks {
   // they were made for is 0.
   std::size_t add(const Job& job, const compiler::Plan& plan);
 
-  // What inputs that have samples hold: all of them, alike in all processes, or values where the
-  // ranks that are here read (runtime/program/input_rows.h), and anything elsewhere.
+  // The contents of inputs that have samples: all samples, alike in all processes, or values where
+  // the ranks that are here read (runtime/program/input_rows.h), and anything elsewhere.
   enum class Given : std::uint8_t { kWhole, kOwnRows };
   // One step of a job; `next`: the inputs of the step after it, of the same job, to copy meanwhile
   // (Worker::step), or null. The report is of all ranks, in every process. Throws an input error if
@@ -71,10 +71,11 @@ class Ranks {
   // LossNotFinite if its part of the loss is not finite. Of all processes.
   StepReport step(std::int64_t number, const StepInputs& inputs, std::size_t job = 0,
                   Given given = Given::kWhole, const StepInputs* next = nullptr);
-  // What the last step made of an output of its graph, other than the loss, for the whole batch. Of
+  // The value of an output of the last step's graph, other than the loss, for the whole batch. Of
   // all processes.
   at::Tensor output(TensorId tensor);
-  // What each process gives, in the order of ranks; all of one shape and dtype. Of all processes.
+  // The tensors that the processes give, in the order of ranks; all of one shape and dtype. Of all
+  // processes.
   virtual std::vector<at::Tensor> gather(const at::Tensor& own) = 0;
   // Waits for all processes; the largest number that any of them gives. Of all processes.
   int meet(int own);
@@ -86,7 +87,8 @@ class Ranks {
   // A result for each rank that is here.
   virtual std::vector<StepResult> run(std::int64_t number, const StepInputs& inputs,
                                       std::size_t job, Given given, const StepInputs* next) = 0;
-  // Of all ranks, by the clock of rank 0; nothing if the workers do not record. Of all processes.
+  // When the tasks ran on all ranks, by the clock of rank 0; nothing if the workers do not record.
+  // All processes call it.
   virtual std::optional<IdVector<DeviceId, RankRecord>> records() = 0;
 
   struct JobAndPlan {

@@ -1,4 +1,4 @@
-// When the tasks of a plan really ran, over all ranks.
+// Records of a run: when the tasks of a plan ran, over all ranks.
 #pragma once
 
 #include <cstdint>
