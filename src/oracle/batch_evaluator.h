@@ -40,6 +40,8 @@ class BatchEvaluator {
   // One that has to be good: what refuses it reaches the caller.
   Measured evaluate(const compiler::Strategy& strategy);
 
+  // In place of the one it has. What has been evaluated counts against it.
+  void set_budget(Budget budget) { budget_ = std::move(budget); }
   std::int64_t evaluations() const { return evaluations_; }  // repeats not counted
   std::int64_t refused() const { return refused_; }  // of these, candidates that were dropped
   // Of the budget's evaluations; huge if it has none.

@@ -109,7 +109,7 @@ void climb_in_turns(Search& search, Start& best, std::vector<Start> turns) {
 
 void improve(Search& search) {
   if (pipelines_lead(search)) {
-    if (!search.context.budget.limited()) return;
+    if (!search.limited) return;
     if (!search.pipelines.empty()) {
       Start pipeline = search.pipelines.front();
       return climb_in_turns(search, pipeline, search.pipelines);

@@ -43,19 +43,29 @@ void leave_devices_out(Search& search) {
 void improve_orders(Search& search) {
   PlannerResult& result = search.result;
   std::vector<compiler::Strategy> strategies = {result.strategy};
+  std::vector<std::string> names = {result.found_by};
+  // What is a little behind in its own order may be ahead in a better one.
+  for (const std::vector<Start>* starts : {&search.starts, &search.pipelines}) {
+    if (starts->empty() || starts->front().tried.strategy == result.strategy) continue;
+    strategies.push_back(starts->front().tried.strategy);
+    names.push_back(starts->front().name);
+  }
+  const std::size_t fewer = strategies.size();
   if (search.fewer) strategies.push_back(search.fewer->strategy);
   const auto ordered = better_orders(search, strategies);
-  if (const auto& found = ordered[0]) {
-    consider(search, found->strategy, found->evaluation, reordered(result.found_by));
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (const auto& found = ordered[i]) {
+      consider(search, found->strategy, found->evaluation, reordered(names[i]));
+    }
   }
   if (!search.fewer) return;
-  if (const auto& found = ordered[1]) {
+  if (const auto& found = ordered[fewer]) {
     search.fewer->strategy = found->strategy;
     search.fewer->evaluation = found->evaluation;
   }
   if (better(result.evaluation, search.fewer->evaluation)) return;
   take(search, *search.fewer);
-  if (ordered[1]) result.found_by = reordered(result.found_by);
+  if (ordered[fewer]) result.found_by = reordered(result.found_by);
 }
 
 }  // namespace heterog::planner::portfolio

@@ -1,5 +1,6 @@
 // Pipelines, and moves of the best of them.
 #include <algorithm>
+#include <iterator>
 
 #include "base/log.h"
 #include "compiler/micro_batches.h"
@@ -75,7 +76,7 @@ void climb(Search& search, Start& pipeline, Rng& rng) {
 
 void try_pipelines(Search& search) {
   if (search.evaluator.spent() || search.options.pipelines == 0) return;
-  const bool limited = search.context.budget.limited();
+  const bool limited = search.limited;
   // A plan in micro-batches has several times the tasks; where even plain ones take long, only a
   // budget pays for it.
   if (!limited && search.result.evaluation.feasible &&
@@ -92,10 +93,13 @@ void try_pipelines(Search& search) {
   if (tried.all.empty()) return;
   const auto best = std::ranges::min_element(tried.all, better, &TriedPipelines::One::evaluation);
   consider(search, best->strategy, best->evaluation, kPipeline);
-  search.pipelines = worth_climbing(search, tried);
+  std::vector<Start> pipelines = worth_climbing(search, tried);
   Rng rng = search.context.rng.split(kClimbingPipelines);
-  for (Start& pipeline : search.pipelines) climb(search, pipeline, rng);
+  for (Start& pipeline : pipelines) climb(search, pipeline, rng);
+  // Those of one shot are climbed from already.
+  std::ranges::move(pipelines, std::back_inserter(search.pipelines));
   best_first(search.pipelines);
+  if (search.pipelines.size() > kPipelinesToClimb) search.pipelines.resize(kPipelinesToClimb);
 }
 
 }  // namespace heterog::planner::portfolio
