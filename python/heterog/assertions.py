@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 import torch
 
+from heterog.own_files import PACKAGE
+
 # Of one step. Each whose other answer is refused costs a trace; where both go on, what follows is
 # traced for each.
 MOST_QUESTIONS = 16
@@ -103,6 +105,5 @@ def _is_models_own(error: Exception) -> bool:
     """Whether the code of a model raised it, and neither PyTorch nor the exporter."""
     cause = error.__cause__ or error
     frames = traceback.extract_tb(cause.__traceback__)
-    here = os.path.dirname(os.path.abspath(__file__))
     torchs = os.path.dirname(os.path.abspath(torch.__file__))
-    return bool(frames) and not frames[-1].filename.startswith((here + os.sep, torchs + os.sep))
+    return bool(frames) and not frames[-1].filename.startswith((f"{PACKAGE}{os.sep}", torchs + os.sep))

@@ -6,11 +6,15 @@ What differs is made anew. No link is followed, to read, to write or to lock: en
 anybody can know beforehand.
 """
 
+import atexit
 import contextlib
 import fcntl
+import functools
 import hashlib
 import os
+import shutil
 import stat
+import tempfile
 from pathlib import Path
 
 from heterog.errors import HeterogError
@@ -19,6 +23,25 @@ from heterog.progress import say_once
 
 MOST_ENTRY_BYTES = 1 << 30
 _CHUNK = 1 << 20
+
+
+def users_folder() -> Path:
+    """The cache of this user, where none is given."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "heterog" / "runs"
+
+
+@functools.cache
+def folder_of_process() -> Path:
+    """Goes when the process ends."""
+    made, process = tempfile.mkdtemp(prefix="heterog-"), os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == process:  # no child of it
+            shutil.rmtree(made, ignore_errors=True)
+
+    atexit.register(remove)
+    return Path(made)
 
 
 def make_cache_folder(path) -> Path:

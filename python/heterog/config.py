@@ -1,14 +1,11 @@
 """The settings of get_runner: one list for defaults, checks and documentation."""
 
-import atexit
-import functools
 import math
 import os
-import shutil
-import tempfile
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
+from heterog.cache_files import folder_of_process, users_folder
 from heterog.errors import HeterogError
 from heterog.loss_scaling import LossScaling
 
@@ -118,21 +115,7 @@ class RunnerConfig:
             return folder_of_process()
         if isinstance(self.cache, (str, os.PathLike)):
             return Path(self.cache)
-        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        return Path(base) / "heterog" / "runs"
-
-
-@functools.cache
-def folder_of_process() -> Path:
-    """Goes when the process ends."""
-    made, process = tempfile.mkdtemp(prefix="heterog-"), os.getpid()
-
-    def remove() -> None:
-        if os.getpid() == process:  # no child of it
-            shutil.rmtree(made, ignore_errors=True)
-
-    atexit.register(remove)
-    return Path(made)
+        return users_folder()
 
 
 def read_config(config) -> RunnerConfig:

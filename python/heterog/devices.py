@@ -7,13 +7,12 @@ import re
 from pathlib import Path
 
 from heterog.cache_files import kept, make_entry_folder
+from heterog.discover.auto import auto_cluster
 from heterog.errors import HeterogError
+from heterog.own_files import installed, nearest, shipped
 from heterog.reading import MOST_GRAPH_BYTES, read_bytes
 from heterog.values import whole_in
 
-_PACKAGE = Path(__file__).resolve().parent
-# Of what comes with heterog: the wheel, or the checkout that this file lies in.
-_HOMES = (_PACKAGE, _PACKAGE.parent.parent)
 _DATA_BASES = ("devices.json", "links.json")
 # What the loopback device of two cores achieves (configs/clusters/local-2cpu.json).
 _CPU_FABRIC = {"kind": "switch", "bandwidth_bytes_per_second": 1.46e9, "latency_seconds": 13.5e-6}
@@ -32,8 +31,6 @@ def cluster_file(device_info, cache: Path, ranks: bool = True) -> str:
     if is_path(device_info):
         return _given(Path(device_info), cache)
     if isinstance(device_info, str) and device_info == "auto":
-        from heterog.discover.auto import auto_cluster  # reads data bases through this module
-
         return _kept(auto_cluster(ranks).encode(), {name: installed(name) for name in _DATA_BASES}, cache)
     try:
         text = json.dumps(_cluster(device_info), indent=1).encode()
@@ -96,39 +93,11 @@ def _one_host(devices: list[dict]) -> dict:
 def _given(path: Path, cache: Path) -> str:
     """A copy beside the data bases that hold for it: what was planned is what is run, and a plan
     that was made before is found again only while none of them has changed."""
-    path = _shipped(path)
+    path = shipped(path)
     if not path.is_file():
         raise HeterogError(f"device_info: {path}: no such file")
     bases = {name: nearest(path, name) or installed(name) for name in _DATA_BASES}
     return _kept(read_bytes(path, MOST_GRAPH_BYTES), bases, cache)
-
-
-def _shipped(path: Path) -> Path:
-    """One of the project's clusters, by its path or its name, where no such file is here (as
-    src/base/own_file.h)."""
-    if path.is_absolute() or path.exists():
-        return path
-    named = Path("configs/clusters", f"{path}.json") if len(path.parts) == 1 else path
-    for folder in _HOMES:
-        if (folder / named).is_file():
-            return folder / named
-    return path
-
-
-def nearest(path: Path, name: str) -> Path | None:
-    """The data base beside the file or above it, as the program looks for it: links are not followed."""
-    for folder in Path(os.path.abspath(path)).parents:
-        if (folder / name).is_file():
-            return folder / name
-    return None
-
-
-def installed(name: str) -> Path:
-    """A data base of the project."""
-    for folder in _HOMES:
-        if (folder / "configs" / name).is_file():
-            return folder / "configs" / name
-    raise HeterogError(f"{name} was not found in {_PACKAGE / 'configs'}; install the wheel again")
 
 
 def _kept(cluster: bytes, bases: dict[str, Path], cache: Path) -> str:

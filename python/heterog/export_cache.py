@@ -24,8 +24,8 @@ from heterog.cache_files import (
     make_cache_folder,
     open_entry,
     stream_digest,
+    users_folder,
 )
-from heterog.config import RunnerConfig
 from heterog.errors import HeterogError
 from heterog.progress import phase, say_once
 from heterog.python_state import Kept
@@ -59,7 +59,7 @@ def cache_folder(given) -> Path | None:
         return None
     if given is not True and not isinstance(given, (str, os.PathLike)):
         raise HeterogError(f"cache: {given!r}; it is a folder, True or False")
-    return make_cache_folder(RunnerConfig().folder if given is True else given)
+    return make_cache_folder(users_folder() if given is True else given)
 
 
 def stored_or_made(folder: Path, key: str, make) -> Stored:

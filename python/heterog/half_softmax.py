@@ -6,7 +6,7 @@ the wider copy of what they read is never written. PyTorch has kernels of it for
 
 import torch
 
-from heterog.ir import Op, Step, Tensor, replace_tensors, tensors_in
+from heterog.ir import Op, Step, Tensor, tensors_in
 
 _aten = torch.ops.aten
 _FORWARD = (_aten._softmax.default, _aten._log_softmax.default)

@@ -11,7 +11,8 @@ import sys
 import sysconfig
 import types
 import warnings
-from pathlib import Path
+
+from heterog.own_files import PACKAGE
 
 _OWN = __name__.partition(".")[0]
 # Where pip and Debian put packages, also of an environment that Python was not told of (`python -S`).
@@ -34,7 +35,7 @@ def is_installed_file(path: str) -> bool:
         return True
     if not os.path.isabs(path):
         return False
-    own = str(Path(__file__).resolve().parent) + os.sep
+    own = f"{PACKAGE.resolve()}{os.sep}"
     real = os.path.realpath(path)
     return real.startswith((*_folders(), own)) or any(name in real for name in _PACKAGES)
 
@@ -115,7 +116,7 @@ def _is_foreign(value) -> bool:
 def _own_sources() -> str:
     """This package's version is the same for many a source."""
     hasher = hashlib.sha256()
-    folder = Path(__file__).resolve().parent
+    folder = PACKAGE.resolve()
     for path in sorted(folder.rglob("*.py")):
         hasher.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes())
     return hasher.hexdigest()

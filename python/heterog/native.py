@@ -13,11 +13,12 @@ from pathlib import Path
 import torch
 
 from heterog.errors import HeterogError, InputError, LossNotFinite
+from heterog.own_files import PACKAGE
 from heterog.reading import read_text
 from heterog.version import libraries, library_for, wrong_torch
 
 _API_VERSION = 6
-_PACKAGE = Path(__file__).resolve().parent
+_PACKAGE = PACKAGE.resolve()
 _CHECKOUT = _PACKAGE.parent.parent
 
 

@@ -7,6 +7,7 @@ import traceback
 import torch
 
 from heterog.errors import ExportError
+from heterog.own_files import PACKAGE
 from heterog.recorder import Recorder
 
 # Of classes: MixtralSparseMoeBlock, Glm4MoeMoE, GptOssExperts; not Qwen3MoeForCausalLM around them.
@@ -52,12 +53,11 @@ def place_of(error: Exception, recorder: Recorder, model: torch.nn.Module) -> tu
 
 def python_line(error: BaseException) -> str:
     """`file.py:12` of the innermost frame that is neither torch's nor the exporter's."""
-    here = os.path.dirname(os.path.abspath(__file__))
     packages = os.path.dirname(os.path.dirname(os.path.abspath(torch.__file__)))
     library = None
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         path = os.path.abspath(frame.filename)
-        if path.startswith((os.path.join(packages, "torch") + os.sep, here + os.sep)):
+        if path.startswith((os.path.join(packages, "torch") + os.sep, f"{PACKAGE}{os.sep}")):
             continue
         if path.startswith((packages + os.sep, os.path.dirname(os.__file__) + os.sep)):
             library = library or f"{os.path.basename(path)}:{frame.lineno}"

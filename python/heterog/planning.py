@@ -6,12 +6,15 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from heterog.cache_files import digest_of, is_kept, keep, kept, locked, make_cache_folder
-from heterog.config import RunnerConfig, folder_of_process
-from heterog.devices import cluster_file, installed
+from heterog.cache_files import (
+    digest_of, folder_of_process, is_kept, keep, kept, locked, make_cache_folder,
+)  # fmt: skip
+from heterog.config import RunnerConfig
+from heterog.devices import cluster_file
 from heterog.errors import HeterogError
 from heterog.files import replace_file
 from heterog.native import find_library
+from heterog.own_files import installed
 from heterog.reading import MOST_WRITTEN_BYTES, file_digest, read_bytes
 from heterog.run_verb import run_verb
 from heterog.training_step import TrainingStep

@@ -5,8 +5,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from heterog.cache_files import kept, make_cache_folder
-from heterog.config import folder_of_process
+from heterog.cache_files import folder_of_process, kept, make_cache_folder
 from heterog.devices import cluster_file, is_path
 from heterog.errors import InputError
 from heterog.training_step import TrainingStep

@@ -15,7 +15,6 @@ from heterog.export_key import OPTIMIZER_ASIDE, add_step
 from heterog.fingerprint import Fingerprint, Unhashable, form_of
 from heterog.generators import is_generator
 from heterog.installed import is_installed_file, is_installed_module
-from heterog.worker_tensors import same_bits
 
 _MISSING = object()
 _WHOLE = object()  # in place of a key
@@ -408,3 +407,7 @@ def _shown(value) -> str:
         return text if len(text) <= 40 else f"{text[:37]}…"
     kind = type(value).__name__
     return f"{'an' if kind[0] in 'AEIOUaeiou' else 'a'} {kind}"
+
+
+def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return torch.equal(one.contiguous().view(torch.uint8), other.contiguous().view(torch.uint8))

@@ -10,6 +10,7 @@ from typing import Any
 from heterog.errors import InputError
 from heterog.files import replace_file
 from heterog.problem import Problem, path_of, text_file
+from heterog.report import report_page
 
 T = typing.TypeVar("T")
 
@@ -211,9 +212,7 @@ class Plan(Result):
 
     def page(self) -> str:
         """One HTML page that shows the plan beside the baselines: that of `heterog report`."""
-        from heterog import verbs
-
-        return verbs.report_page(self.problem, self)
+        return report_page(self.problem, self)
 
     def _repr_html_(self) -> str:
         if not self.text:  # it does not fit, and there is nothing to draw

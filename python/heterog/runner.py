@@ -24,13 +24,13 @@ from heterog.outputs import outputs_of
 from heterog.planning import RunFiles
 from heterog.program_state import ProgramState
 from heterog.progress import say_once
-from heterog.registry import Registry
+from heterog.registry import Registry, same_bits
 from heterog.runner_process import Fate, end_with_process, native_options
 from heterog.samples import input_names
 from heterog.step import held_tensors
 from heterog.training_step import TrainingStep
 from heterog.untraced import Untraced
-from heterog.worker_tensors import WorkerTensors, same_bits
+from heterog.worker_tensors import WorkerTensors
 
 
 class Made(NamedTuple):

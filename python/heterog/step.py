@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 
 import torch
 
@@ -19,7 +19,6 @@ from heterog.export_key import export_key
 from heterog.fingerprint import Unhashable
 from heterog.given import FilePath, LossFunction, MakeInputs, Model, Optimizer
 from heterog.hints import buffer_values, input_values
-from heterog.ir import Step
 from heterog.light import light_init
 from heterog.loss_scaling import LossScaling, read_scaling
 from heterog.masters import Masters, read_masters
@@ -29,7 +28,7 @@ from heterog.number import Known
 from heterog.optimizers import Update, describe_optimizer
 from heterog.places import python_line
 from heterog.progress import phase, progress, say_once
-from heterog.python_state import Kept, PythonState
+from heterog.python_state import PythonState
 from heterog.refusals import check_tensors
 from heterog.samples import Samples, check_samples, default_batches, names_of
 from heterog.tf32 import PYTORCHS_OWN, tf32_allowed
@@ -37,7 +36,7 @@ from heterog.trace import StepSpec, TraceCall, WithoutGradient
 from heterog.training_step import TrainingStep
 from heterog.update import add_update
 from heterog.ways import known_batches, second_alike, trace_gradients
-from heterog.writer import dtype_name, to_graph, write_constants, write_graph
+from heterog.writer import dtype_name, to_graph
 
 
 @dataclass(frozen=True)

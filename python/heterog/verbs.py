@@ -11,8 +11,8 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from heterog.config import folder_of_process
-from heterog.errors import HeterogError, NothingFits, RunFailed
+from heterog.cache_files import folder_of_process
+from heterog.errors import NothingFits, RunFailed
 from heterog.given import Devices, FilePath, Profiles
 from heterog.problem import Problem, make_problem, options, path_of
 from heterog.reading import MOST_WRITTEN_BYTES, read_text
@@ -282,16 +282,3 @@ def verify(
     except RunFailed as error:
         error.result = error.result and made(Verification, error.result)
         raise
-
-
-def report_page(problem: Problem, plan: FilePath) -> str:
-    """The page of `heterog report` for one plan."""
-    with tempfile.TemporaryDirectory(dir=folder_of_process()) as folder:
-        # The page calls the plan by its file's name.
-        named, page = os.path.join(folder, "plan.json"), os.path.join(folder, "page.html")
-        try:
-            os.symlink(os.path.abspath(path_of("plan", plan)), named)
-        except OSError as error:
-            raise HeterogError(f"{named}: {error.strerror}") from error
-        run_verb(["report", *problem.arguments(), f"--plan={named}", f"--out={page}"])
-        return read_text(page, MOST_WRITTEN_BYTES)

@@ -4,6 +4,7 @@ import torch
 
 from heterog.interpreter import dtype_of, shape_of, state_from_file
 from heterog.native import NativeRunner
+from heterog.registry import same_bits
 
 
 class WorkerTensors:
@@ -65,7 +66,3 @@ class WorkerTensors:
             value = torch.empty(shape_of(entry, 1), dtype=dtype_of(entry))
             found[name] = self._native.get(self.places[name], value)
         return found
-
-
-def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return torch.equal(one.contiguous().view(torch.uint8), other.contiguous().view(torch.uint8))
