@@ -180,7 +180,7 @@ def ranks(file: Path) -> int:
 
 
 def constants(file: Path) -> int:
-    from heterog.writer import read_constants
+    from heterog.export.graph.writer import read_constants
 
     return answered(lambda: read_constants(file.with_name("graph.json.gz")))
 
@@ -193,7 +193,7 @@ def checkpoint(file: Path) -> int:
 
 def export_entry(file: Path) -> int:
     """Gives what was put there, or nothing, but for a step that says itself that it is whole."""
-    from heterog.export_cache import _read
+    from heterog.export.cache import _read
 
     _read(file, (file.parent / "key").read_text())
     return 0
@@ -201,8 +201,8 @@ def export_entry(file: Path) -> int:
 
 def make_entries(cache: Path):
     from heterog.config import RunnerConfig
+    from heterog.export.graph.writer import read_graph
     from heterog.planning import make_files
-    from heterog.writer import read_graph
 
     step = SimpleNamespace(graph=read_graph(TINY), constants={})
     return make_files([step], "cpu:2", RunnerConfig(batch=8, cache=str(cache), planner="ev-ar"))

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
         NothingFits,
         RunFailed,
     )
+    from heterog.export.loss_scaling import LossScaling
+    from heterog.export.step import export_training_step
+    from heterog.export.training_step import TrainingStep
     from heterog.gradient_weights import weighted_gradients
-    from heterog.loss_scaling import LossScaling
     from heterog.make_runner import get_runner
     from heterog.measured_shares import auto_shares
     from heterog.own_samples import ShareSampler
@@ -37,9 +39,7 @@ if TYPE_CHECKING:
         Verification,
     )
     from heterog.runner import Runner
-    from heterog.step import export_training_step
     from heterog.step_reports import StepCurves, StepLines
-    from heterog.training_step import TrainingStep
     from heterog.uneven import UnevenBatchSampler
     from heterog.uneven_trainer import uneven_trainer
     from heterog.verbs import compare, explain, plan, shares, simulate, verify
@@ -91,15 +91,15 @@ _MODULES = {
     "errors": ("ExportError", "HeterogError", "InputError", "InternalError", "LossNotFinite",
                "NothingFits", "RunFailed"),
     "gradient_weights": ("weighted_gradients",),
-    "loss_scaling": ("LossScaling",),
+    "export.loss_scaling": ("LossScaling",),
     "make_runner": ("get_runner",),
     "measured_shares": ("auto_shares",),
     "own_samples": ("ShareSampler",),
     "results": ("Comparison", "Explanation", "Plan", "Shares", "Simulation", "Verification"),
     "runner": ("Runner",),
-    "step": ("export_training_step",),
+    "export.step": ("export_training_step",),
     "step_reports": ("StepCurves", "StepLines"),
-    "training_step": ("TrainingStep",),
+    "export.training_step": ("TrainingStep",),
     "uneven": ("UnevenBatchSampler",),
     "uneven_trainer": ("uneven_trainer",),
     "verbs": ("compare", "explain", "plan", "shares", "simulate", "verify"),

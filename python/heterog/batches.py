@@ -3,7 +3,7 @@
 import torch
 
 from heterog.errors import HeterogError
-from heterog.interpreter import data_inputs, dimension
+from heterog.export.interpreter import data_inputs, dimension
 from heterog.own_samples import spread
 
 

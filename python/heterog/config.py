@@ -7,7 +7,7 @@ from pathlib import Path
 
 from heterog.cache_files import folder_of_process, users_folder
 from heterog.errors import HeterogError
-from heterog.loss_scaling import LossScaling
+from heterog.export.loss_scaling import LossScaling
 
 
 @dataclass

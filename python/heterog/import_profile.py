@@ -7,13 +7,13 @@ from pathlib import Path
 
 from heterog.arguments import make_parser
 from heterog.errors import HeterogError
+from heterog.export.graph.writer import pack_graph
 from heterog.files import replace_file
 from heterog.layer_graph import READERS
 from heterog.layer_step import LayerStep
 from heterog.reading import MOST_GRAPH_BYTES, read_json
 from heterog.run_verb import run_verb
 from heterog.values import as_object, as_string, is_file_name, required, shown
-from heterog.writer import pack_graph
 
 
 def import_profile(source, format: str, batch: int, device: str, out, profile) -> LayerStep:

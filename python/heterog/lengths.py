@@ -6,8 +6,8 @@ import torch
 
 from heterog.batches import Inputs
 from heterog.errors import HeterogError
-from heterog.interpreter import buffer_from_file, dtype_of
-from heterog.training_step import TrainingStep
+from heterog.export.interpreter import buffer_from_file, dtype_of
+from heterog.export.training_step import TrainingStep
 
 
 def makers_of(make_inputs) -> list:

@@ -7,14 +7,14 @@ import torch
 
 from heterog.config import RunnerConfig, read_config
 from heterog.errors import HeterogError
+from heterog.export.step import export_training_step
+from heterog.export.training_step import TrainingStep
 from heterog.given import Devices, LossFunction, MakeInputs, Model, Optimizer
 from heterog.lengths import makers_of
 from heterog.native import load_library
 from heterog.planning import make_files
 from heterog.progress import say_once
 from heterog.runner import Made, Runner
-from heterog.step import export_training_step
-from heterog.training_step import TrainingStep
 from heterog.untraced import Untraced
 
 

@@ -6,8 +6,8 @@ import math
 import torch
 
 from heterog.errors import HeterogError
-from heterog.optimizers import IMPLEMENTATION_KEYS, Update, momentum_of
-from heterog.state_form import StateForm
+from heterog.export.optimizer.settings import IMPLEMENTATION_KEYS, Update, momentum_of
+from heterog.export.optimizer.state_form import StateForm
 
 _RATE_TOLERANCE = 1e-9  # of the ratio of two groups' rates, which schedulers round apart
 

@@ -12,13 +12,13 @@ from heterog.cache_files import (
 from heterog.config import RunnerConfig
 from heterog.devices import cluster_file
 from heterog.errors import HeterogError
+from heterog.export.graph.writer import pack_graph, write_constants
+from heterog.export.training_step import TrainingStep
 from heterog.files import replace_file
 from heterog.native import find_library
 from heterog.own_files import installed
 from heterog.reading import MOST_WRITTEN_BYTES, file_digest, read_bytes
 from heterog.run_verb import run_verb
-from heterog.training_step import TrainingStep
-from heterog.writer import pack_graph, write_constants
 
 
 @dataclass

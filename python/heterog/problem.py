@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from heterog.cache_files import folder_of_process, kept, make_cache_folder
 from heterog.devices import cluster_file, is_path
 from heterog.errors import InputError
-from heterog.training_step import TrainingStep
-from heterog.writer import pack_graph, write_constants
+from heterog.export.graph.writer import pack_graph, write_constants
+from heterog.export.training_step import TrainingStep
 
 
 @dataclass(frozen=True)

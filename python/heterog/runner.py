@@ -14,21 +14,21 @@ from heterog.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from heterog.config import RunnerConfig
 from heterog.errors import HeterogError, LossNotFinite
 from heterog.evaluation import sums_over
+from heterog.export.graph.ir import SCALE
+from heterog.export.graph.outputs import outputs_of
+from heterog.export.graph.samples import input_names
+from heterog.export.interpreter import buffer_from_file, dtype_of, settings_of, shape_of
+from heterog.export.state.registry import Registry, same_bits
+from heterog.export.step import held_tensors
+from heterog.export.training_step import TrainingStep
 from heterog.given import FilePath
-from heterog.interpreter import buffer_from_file, dtype_of, settings_of, shape_of
-from heterog.ir import SCALE
 from heterog.lengths import Lengths
 from heterog.native import NativeRunner
 from heterog.optimizer_state import OptimizerState
-from heterog.outputs import outputs_of
 from heterog.planning import RunFiles
 from heterog.program_state import ProgramState
 from heterog.progress import say_once
-from heterog.registry import Registry, same_bits
 from heterog.runner_process import Fate, end_with_process, native_options
-from heterog.samples import input_names
-from heterog.step import held_tensors
-from heterog.training_step import TrainingStep
 from heterog.untraced import Untraced
 from heterog.worker_tensors import WorkerTensors
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import torch
 
 from heterog.errors import ExportError, HeterogError
-from heterog.known_batches import holds_at, in_words, joined
+from heterog.export.graph.known_batches import holds_at, in_words, joined
+from heterog.export.training_step import TrainingStep
 from heterog.progress import say_once
-from heterog.training_step import TrainingStep
 
 
 class Untraced:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from heterog.cache_files import folder_of_process
 from heterog.errors import NothingFits, RunFailed
+from heterog.export.training_step import TrainingStep
 from heterog.given import Devices, FilePath, Profiles
 from heterog.problem import Problem, make_problem, options, path_of
 from heterog.reading import MOST_WRITTEN_BYTES, read_text
@@ -26,7 +27,6 @@ from heterog.results import (
     made,
 )
 from heterog.run_verb import run_verb
-from heterog.training_step import TrainingStep
 
 Graph: TypeAlias = FilePath | TrainingStep | dict[str, Any]
 

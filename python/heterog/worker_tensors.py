@@ -2,9 +2,9 @@
 
 import torch
 
-from heterog.interpreter import dtype_of, shape_of, state_from_file
+from heterog.export.interpreter import dtype_of, shape_of, state_from_file
+from heterog.export.state.registry import same_bits
 from heterog.native import NativeRunner
-from heterog.registry import same_bits
 
 
 class WorkerTensors:

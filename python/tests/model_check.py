@@ -23,13 +23,13 @@ import torch
 
 from heterog.config import read_config
 from heterog.devices import cluster_file
-from heterog.draws import BY_COUNTER
 from heterog.errors import HeterogError
-from heterog.interpreter import initial_values, run_step
+from heterog.export.graph.samples import input_names
+from heterog.export.graph.writer import pack_graph
+from heterog.export.interpreter import initial_values, run_step
+from heterog.export.operators.draws import BY_COUNTER
+from heterog.export.step import export_training_step
 from heterog.planning import RunFiles
-from heterog.samples import input_names
-from heterog.step import export_training_step
-from heterog.writer import pack_graph
 
 STEPS = 5
 TOLERANCE = 1e-9

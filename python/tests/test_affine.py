@@ -2,8 +2,8 @@
 
 import pytest
 
-from heterog.affine import Product, fit_product, fit_scalar, fit_size
-from heterog.interpreter import evaluate
+from heterog.export.graph.affine import Product, fit_product, fit_scalar, fit_size
+from heterog.export.interpreter import evaluate
 
 BATCHES = (4, 6, 10)
 

@@ -3,9 +3,10 @@
 import pytest
 
 from discover_support import OUTPUTS, described
-from heterog import export, import_profile, training_curves
+from heterog import import_profile, training_curves
 from heterog.discover import command
 from heterog.errors import RunFailed
+from heterog.export import command as export
 from heterog.files import make_folder, replace_file
 
 

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from heterog import ExportError
-from heterog.assertions import MOST_QUESTIONS
+from heterog.export.tracing.assertions import MOST_QUESTIONS
 
 
 class Net(nn.Module):

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import heterog
-from heterog import attention_reference as reference
+from heterog.export.operators import attention_reference as reference
 
 LENGTH, WIDTH, HEADS = 5, 8, 2
 

@@ -20,7 +20,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import heterog
-from heterog.interpreter import run
+from heterog.export.interpreter import run
 
 ROOT = Path(__file__).resolve().parents[2]
 EXACT = {"double": True, "batch_norm": "exact"}

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from heterog import ExportError
-from heterog.samples import default_batches
+from heterog.export.graph.samples import default_batches
 
 
 class Net(nn.Module):

@@ -9,12 +9,13 @@ import pytest
 from discover_support import GRAPH
 from program import find_program
 
-from heterog import cache_files, export_cache
+from heterog import cache_files
 from heterog.cache_files import digest_of, kept, locked, make_cache_folder
 from heterog.config import RunnerConfig
 from heterog.errors import HeterogError
+from heterog.export import cache as export_cache
+from heterog.export.graph.writer import pack_graph, read_graph
 from heterog.planning import make_files
-from heterog.writer import pack_graph, read_graph
 
 
 def mode(path) -> int:

@@ -10,10 +10,13 @@ from torch import nn
 from torch.nn import functional as F
 
 import heterog
-from heterog import ExportError, check, fused_update, python_state
-from heterog.check import check_batches
-from heterog.export import main
-from heterog.interpreter import run
+from heterog import ExportError
+from heterog.export import check
+from heterog.export.check import check_batches
+from heterog.export.command import main
+from heterog.export.interpreter import run
+from heterog.export.optimizer import fused_update
+from heterog.export.state import python_state
 
 
 def vectors(batch):

@@ -129,7 +129,7 @@ def test_what_is_python_alone_loads_neither_the_exporter_nor_the_library():
     names = "auto_shares, weighted_gradients, UnevenBatchSampler, ShareSampler, uneven_trainer"
     script = (
         f"import sys; from heterog import {names}; import heterog.discover.command\n"
-        "print(sorted({'heterog.native', 'heterog.trace', 'heterog.step'} & set(sys.modules)))"
+        "print([name for name in sys.modules if name.startswith(('heterog.export', 'heterog.native'))])"
     )
     environment = os.environ | {"HETEROG_LIBRARY": "/nowhere", "PYTHONPATH": str(ROOT / "python")}
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
@@ -172,5 +172,5 @@ def test_everything_that_is_named_is_there():
 
 
 def test_submodules_are_attributes_of_the_package():
-    code = "import heterog; assert heterog.checkpoint.load_checkpoint and heterog.export.main"
+    code = "import heterog; assert heterog.writer.read_graph and heterog.export.__path__"
     subprocess.run([sys.executable, "-c", code], check=True)

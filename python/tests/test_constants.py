@@ -7,8 +7,8 @@ from torch import nn
 from torch.nn import functional as F
 
 import heterog
-from heterog.interpreter import initial_values, run_step
-from heterog.writer import constants_path, read_constants, read_graph
+from heterog.export.graph.writer import constants_path, read_constants, read_graph
+from heterog.export.interpreter import initial_values, run_step
 
 
 class Net(nn.Module):

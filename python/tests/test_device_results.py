@@ -12,8 +12,10 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from heterog import fused_update, half_softmax, interpreter
-from heterog.writer import read_graph
+from heterog.export import interpreter
+from heterog.export.graph.writer import read_graph
+from heterog.export.operators import half_softmax
+from heterog.export.optimizer import fused_update
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 GRAPHS = sorted([*(ROOT / "models").glob("*-tiny.json.gz"), *(ROOT / "tests" / "data").glob("*.json.gz")])

@@ -11,10 +11,11 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
 import heterog
-from heterog import check, draws, fixed_draws
-from heterog.dropout import without_dropout
 from heterog.errors import ExportError
-from heterog.interpreter import operator_of
+from heterog.export import check, fixed_draws
+from heterog.export.interpreter import operator_of
+from heterog.export.operators import draws
+from heterog.export.operators.dropout import without_dropout
 
 
 def vectors(batch):

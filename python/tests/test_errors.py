@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from heterog import ExportError
 from heterog.errors import ExporterLimit
-from heterog.export import main
+from heterog.export.command import main
 
 HERE = os.path.basename(__file__)
 
@@ -199,7 +199,7 @@ def test_a_model_that_reads_its_weights_while_it_is_built():
     assert HERE in message and "pass the built model" in message
 
 
-@pytest.mark.parametrize("at", ["heterog.merge.Merger._call", "heterog.step.clean"])
+@pytest.mark.parametrize("at", ["heterog.export.tracing.merge.Merger._call", "heterog.export.step.clean"])
 def test_what_nobody_foresaw_is_one_line_too(at, tmp_path, capsys, monkeypatch):
     def broken(*_):
         raise KeyError("a bug\nof several lines")

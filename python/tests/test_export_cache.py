@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 import heterog
-from heterog import export_cache, progress, step
+from heterog import progress
+from heterog.export import cache as export_cache, step
 
 BATCH = 3
 

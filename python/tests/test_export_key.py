@@ -12,7 +12,8 @@ from torch import nn
 from torch.nn import functional as F
 
 import heterog
-from heterog import installed, step
+from heterog.export import step
+from heterog.export.state import installed
 
 HELPERS = """
 import torch
@@ -436,7 +437,7 @@ def test_another_process_finds_the_same_key(program, key_of, tmp_path, monkeypat
     script.write_text(
         "import sys, pathlib, torch\n"
         "import test_export_key as t\n"
-        "from heterog import step\n"
+        "from heterog.export import step\n"
         "torch.nn.Linear(1, 1).register_forward_hook(lambda *_: None)\n"
         "program = t.Program(pathlib.Path(sys.argv[1]))\n"
         "program.touch = t.TOUCHES['a hook of a module']\n"

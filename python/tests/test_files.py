@@ -12,8 +12,8 @@ from torch import nn
 from torch.nn import functional as F
 
 import heterog
-from heterog import export as command
-from heterog.writer import read_graph
+from heterog.export import command
+from heterog.export.graph.writer import read_graph
 
 PYTHON = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from heterog.interpreter import initial_values, run_step
+from heterog.export.interpreter import initial_values, run_step
 from torch import nn
 from torch.optim import SGD, Adam, AdamW, RMSprop
 

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import heterog
-from heterog.autocast import autocast
+from heterog.export.operators.autocast import autocast
 
 
 class Mixed(nn.Module):

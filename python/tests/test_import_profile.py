@@ -7,7 +7,7 @@ from program import run_program
 
 from heterog import import_profile, layer_graph
 from heterog.errors import HeterogError
-from heterog.writer import read_graph
+from heterog.export.graph.writer import read_graph
 
 PIPEDREAM = """\
 node1 -- Input0 -- forward_compute_time=0.000, backward_compute_time=0.000, activation_size=0.000, parameter_size=0.000

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 import heterog
-from heterog import large_values
-from heterog.writer import pack_graph
+from heterog.export.graph.writer import pack_graph
+from heterog.export.operators import large_values
 
 LENGTH = 8
 

@@ -7,8 +7,8 @@ from torch import nn
 from torch.nn import functional as F
 
 import heterog
-from heterog.autocast import autocast
-from heterog.interpreter import initial_values, run_step
+from heterog.export.interpreter import initial_values, run_step
+from heterog.export.operators.autocast import autocast
 
 RULES = {"init_scale": 2.0**10, "growth_interval": 3}
 BATCH, STEPS = 7, 9

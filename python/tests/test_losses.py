@@ -6,7 +6,7 @@ from support import BATCH, Case, build, close, export, given_values, inputs_of
 from torch import nn
 from torch.nn import functional as F
 
-from heterog.interpreter import run
+from heterog.export.interpreter import run
 
 
 def sigmoid(loss):

@@ -10,8 +10,8 @@ from torch.nn import functional as F
 from torch.nn.utils.stateless import _reparametrize_module
 
 import heterog
-from heterog.interpreter import run_step
-from heterog.loss_scaling import LossScaling
+from heterog.export.interpreter import run_step
+from heterog.export.loss_scaling import LossScaling
 
 BF16 = {"param_dtype": "bfloat16"}
 # Half of the last of 8 (bfloat16) or 11 (float16) digits, for each of a dozen roundings.

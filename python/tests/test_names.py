@@ -5,7 +5,7 @@ from support import Case, compare_steps
 from torch import nn
 from torch.nn import functional as F
 
-from heterog import interpreter
+from heterog.export import interpreter
 
 DOUBLE = {"double": True}
 

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from heterog import ExportError
-from heterog.writer import write_graph
+from heterog.export.graph.writer import write_graph
 
 SGD, Adam, AdamW = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW
 

@@ -18,7 +18,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from heterog import ExportError
-from heterog.interpreter import initial_values, run_step
+from heterog.export.interpreter import initial_values, run_step
 
 
 def regression(name: str, lr: float = 0.03, **options) -> Case:

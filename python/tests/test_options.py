@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from heterog import ExportError
-from heterog.interpreter import run
+from heterog.export.interpreter import run
 
 
 class Drops(nn.Module):

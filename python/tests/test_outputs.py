@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 import heterog
 from heterog.evaluation import sums_over
-from heterog.outputs import outputs_of
+from heterog.export.graph.outputs import outputs_of
 
 
 def same(found: dict, expected: dict) -> None:
@@ -121,7 +121,7 @@ def test_outputs_that_are_none_are_refused(returned, message):
 
 
 def test_outputs_are_compared_with_pytorch(monkeypatch):
-    import heterog.check as check
+    import heterog.export.check as check
 
     step = export(loss_fn, gradient_norm=True, check=True)
     assert "in float64" in step.checked

@@ -9,8 +9,8 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 import heterog
-from heterog.check import _copy
 from heterog.errors import HeterogError
+from heterog.export.check import _copy
 
 # More and fewer samples than the plan's, and than it has slices.
 SIZES = [BATCH, 7, 5, BATCH, 2, 29, 7]

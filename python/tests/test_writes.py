@@ -9,9 +9,10 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 
 import heterog
-from heterog import constants, record, trace
-from heterog.writer import pack_graph
-from heterog.writes import without_writes
+from heterog.export.graph import record
+from heterog.export.graph.writer import pack_graph
+from heterog.export.graph.writes import without_writes
+from heterog.export.tracing import constants, trace
 
 _aten = torch.ops.aten
 

@@ -13,8 +13,8 @@ from heterog.discover.collect import collect
 from heterog.discover.facts import Machine, Nic
 from heterog.discover.hosts import ask_hosts, ask_ranks, own_rank, read_hostfile
 from heterog.discover.links import Link, card_link
-from heterog.discover.measure import measure
 from heterog.discover.machine import Outputs, machine_of, machine_of_files, read_collected, read_output
+from heterog.discover.measure import measure
 from heterog.discover.nccl import read_nccl_tests
 from heterog.errors import HeterogError
 from heterog.files import replace_file

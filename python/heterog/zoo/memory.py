@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from heterog.writer import read_graph
+from heterog.export.graph.writer import read_graph
 
 GIBIBYTE = 2**30
 RESERVE_BYTES = 0.7e9  # context and libraries of a device
