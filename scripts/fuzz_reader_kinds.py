@@ -7,7 +7,6 @@ import json
 import os
 import random
 import re
-import shutil
 import sys
 import zlib
 from dataclasses import dataclass
@@ -122,7 +121,7 @@ class Kind:
 
 def answered(function) -> int:
     """What a script sees of a reader, as a command would say it."""
-    from heterog.errors import HeterogError
+    from heterog.base.errors import HeterogError
 
     try:
         function()
@@ -142,7 +141,7 @@ def discover(*words):
 
 
 def imported(format: str):
-    from heterog import import_profile
+    from heterog.profiles import command as import_profile
 
     def read(file: Path) -> int:
         return import_profile.main([str(file), "--format", format, "--batch", "16", "--device", "CPU",
@@ -158,13 +157,13 @@ def curves(file: Path) -> int:
 
 
 def shares(file: Path) -> int:
-    from heterog.uneven import UnevenBatchSampler
+    from heterog.uneven.sampler import UnevenBatchSampler
 
     return answered(lambda: list(UnevenBatchSampler(100, file, 0)))
 
 
 def measured_shares(file: Path) -> int:
-    from heterog.kept_shares import Training, read_kept
+    from heterog.uneven.kept_shares import Training, read_kept
 
     return answered(lambda: read_kept(file, Training(16, 1, 64, ("cpu", "cpu"), 1)))
 
@@ -186,7 +185,7 @@ def constants(file: Path) -> int:
 
 
 def checkpoint(file: Path) -> int:
-    from heterog.checkpoint import load_checkpoint
+    from heterog.run.checkpoint import load_checkpoint
 
     return answered(lambda: load_checkpoint(file.with_name("c.safetensors")))
 
@@ -200,9 +199,9 @@ def export_entry(file: Path) -> int:
 
 
 def make_entries(cache: Path):
-    from heterog.config import RunnerConfig
     from heterog.export.graph.writer import read_graph
-    from heterog.planning import make_files
+    from heterog.run.config import RunnerConfig
+    from heterog.run.prepare import make_files
 
     step = SimpleNamespace(graph=read_graph(TINY), constants={})
     return make_files([step], "cpu:2", RunnerConfig(batch=8, cache=str(cache), planner="ev-ar"))
@@ -239,6 +238,7 @@ def make_base(base: Path) -> None:
 
     import heterog
     from heterog.discover.collect import collect
+    from heterog.run.checkpoint import Checkpoint, save_checkpoint
 
     torch.manual_seed(1)
     weights = torch.rand(20_000)  # too many to stand in the graph
@@ -255,11 +255,11 @@ def make_base(base: Path) -> None:
     entry.rename(base / "export/e.bin")
     (base / "graph").mkdir()
     step.save(base / "graph/graph.json.gz")
-    made = heterog.checkpoint.Checkpoint(model.state_dict(), {"state": {0: {"step": 3, "a": torch.ones(3)}},
-                                         "param_groups": [{"lr": 0.1, "betas": (0.9, 0.99), "params": [0]}]}, 7,
-                                         {"x": torch.ones(2)}, {"seen": [1, 2.5, None], "t": torch.ones(2)})  # fmt: skip
+    made = Checkpoint(model.state_dict(), {"state": {0: {"step": 3, "a": torch.ones(3)}},
+                                           "param_groups": [{"lr": 0.1, "betas": (0.9, 0.99), "params": [0]}]}, 7,
+                      {"x": torch.ones(2)}, {"seen": [1, 2.5, None], "t": torch.ones(2)})  # fmt: skip
     (base / "checkpoint").mkdir()
-    heterog.checkpoint.save_checkpoint(base / "checkpoint/c.safetensors", made)
+    save_checkpoint(base / "checkpoint/c.safetensors", made)
     for path in (base / "checkpoint").iterdir():
         path.write_bytes(_of_version_1(path.read_bytes()))
     said = collect() | {"smi_xml": (MACHINES / "2-rtx-a5000.xml").read_text(),

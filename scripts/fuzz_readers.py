@@ -259,7 +259,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="heterog_fuzz_") as folder:
         BASE = Path(folder)
         subprocess.run([sys.executable, __file__, "--make-base", folder], check=True)
-        from heterog.native import load_library
+        from heterog.base.native import load_library
 
         load_library()
         KINDS = [kind for kind in kinds(BASE) if not OPTIONS.kinds or kind.name in OPTIONS.kinds]

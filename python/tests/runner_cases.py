@@ -1,6 +1,5 @@
 """Training steps that runners and plain PyTorch go through side by side."""
 
-import copy
 from dataclasses import dataclass, field
 
 import torch

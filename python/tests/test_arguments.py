@@ -3,11 +3,12 @@
 import pytest
 
 from discover_support import OUTPUTS, described
-from heterog import import_profile, training_curves
+from heterog import training_curves
+from heterog.base.errors import RunFailed
+from heterog.base.files import make_folder, replace_file
 from heterog.discover import command
-from heterog.errors import RunFailed
 from heterog.export import command as export
-from heterog.files import make_folder, replace_file
+from heterog.profiles import command as import_profile
 
 
 def models(cluster: dict) -> list[tuple[str, int]]:

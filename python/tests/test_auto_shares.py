@@ -14,12 +14,12 @@ from torch import nn
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import heterog
-from heterog.fair_shares import StepTime, fair_shares, fit_line, slowest
-from heterog.shares_found import candidates
-from heterog.step_times import typical
-from heterog.trial_steps import samples_within
-from heterog.uneven_loader import LikeSampler
-from heterog.untouched import untouched
+from heterog.base.untouched import untouched
+from heterog.uneven.fair_shares import StepTime, fair_shares, fit_line, slowest
+from heterog.uneven.loader import LikeSampler
+from heterog.uneven.shares_found import candidates
+from heterog.uneven.step_times import typical
+from heterog.uneven.trial_steps import samples_within
 
 shared = found_by(cases.worker)
 

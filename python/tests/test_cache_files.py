@@ -9,13 +9,13 @@ import pytest
 from discover_support import GRAPH
 from program import find_program
 
-from heterog import cache_files
-from heterog.cache_files import digest_of, kept, locked, make_cache_folder
-from heterog.config import RunnerConfig
-from heterog.errors import HeterogError
+from heterog.base import cache_files
+from heterog.base.cache_files import digest_of, kept, locked, make_cache_folder
+from heterog.base.errors import HeterogError
 from heterog.export import cache as export_cache
 from heterog.export.graph.writer import pack_graph, read_graph
-from heterog.planning import make_files
+from heterog.run.config import RunnerConfig
+from heterog.run.prepare import make_files
 
 
 def mode(path) -> int:

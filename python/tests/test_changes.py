@@ -7,7 +7,7 @@ from change_cases import BATCH, CARRIED, NOT_EXPORTED, REFUSED, adam, data, inpu
 from runner_support import error_of
 
 import heterog
-from heterog.errors import HeterogError
+from heterog.base.errors import HeterogError
 
 STEPS = 5
 CHANGED_AFTER = 2

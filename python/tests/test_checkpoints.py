@@ -13,8 +13,8 @@ import torch
 from runner_support import STEPS  # noqa: F401  skips where nothing is built
 
 import heterog
-from heterog.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from heterog.errors import HeterogError
+from heterog.base.errors import HeterogError
+from heterog.run.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 
 
 def _checkpoint() -> Checkpoint:

@@ -6,13 +6,13 @@ import re
 import pytest
 from discover_support import OUTPUTS, described, plan, refused, text
 
+from heterog.base.errors import HeterogError
 from heterog.discover import nccl, network, smi_xml, topo
 from heterog.discover.bases import data_bases
 from heterog.discover.cards import device_type
 from heterog.discover.fabric import best_ring, fabric_of, islands_of
 from heterog.discover.facts import Gpu, Machine, Nic, Topology
 from heterog.discover.links import network_card
-from heterog.errors import HeterogError
 
 SWITCH, SOCKETS = {"kind": "switch"}, {"kind": "sockets"}
 TOPOLOGIES = [

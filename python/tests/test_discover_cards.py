@@ -6,11 +6,11 @@ import shutil
 import pytest
 from discover_support import described, plan
 
-from heterog.devices import installed
+from heterog.base.errors import HeterogError
 from heterog.discover import command
 from heterog.discover.bases import data_bases
 from heterog.discover.cards import device_type, estimated, parse_card
-from heterog.errors import HeterogError
+from heterog.planning.devices import installed
 
 
 def test_cards_by_data_sheet(tmp_path, capsys):

@@ -7,12 +7,12 @@ import re
 import pytest
 from discover_support import OUTPUTS, read_cluster, refused, text
 
+from heterog.base.errors import HeterogError
 from heterog.discover import command, nccl, network, smi_xml, topo
 from heterog.discover.bases import data_bases
 from heterog.discover.cluster import Choices, cluster_text
 from heterog.discover.facts import Gpu, Machine
 from heterog.discover.machine import machine_of
-from heterog.errors import HeterogError
 
 CASES = 100  # of each kind
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from discover_support import described, plan, read_cluster, refused, text
 
+from heterog.base.errors import HeterogError
 from heterog.discover import auto, hosts, measure
 from heterog.discover.bases import data_bases
 from heterog.discover.cluster import Choices, cluster_text
 from heterog.discover.collect import collect
 from heterog.discover.facts import Machine, Nic
 from heterog.discover.machine import machine_of
-from heterog.errors import HeterogError
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
 import heterog
-from heterog.errors import ExportError
+from heterog.base.errors import ExportError
 from heterog.export import check, fixed_draws
 from heterog.export.interpreter import operator_of
 from heterog.export.operators import draws

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from heterog import ExportError
-from heterog.errors import ExporterLimit
+from heterog.base.errors import ExporterLimit
 from heterog.export.command import main
 
 HERE = os.path.basename(__file__)

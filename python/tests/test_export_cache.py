@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import heterog
-from heterog import progress
+from heterog.base import progress
 from heterog.export import cache as export_cache, step
 
 BATCH = 3

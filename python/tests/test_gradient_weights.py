@@ -1,7 +1,6 @@
 """Weights of unequal shares under what scripts do beside a plain step: real processes against one."""
 
 import pytest
-import torch
 import weighted_cases as cases
 from ranks_of_tests import found_by
 

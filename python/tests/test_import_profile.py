@@ -5,9 +5,9 @@ import json
 import pytest
 from program import run_program
 
-from heterog import import_profile, layer_graph
-from heterog.errors import HeterogError
+from heterog.base.errors import HeterogError
 from heterog.export.graph.writer import read_graph
+from heterog.profiles import command as import_profile, layer_graph
 
 PIPEDREAM = """\
 node1 -- Input0 -- forward_compute_time=0.000, backward_compute_time=0.000, activation_size=0.000, parameter_size=0.000

@@ -6,9 +6,9 @@ import json
 import pytest
 
 from heterog import InputError, RunFailed
-from heterog.fair_shares import StepTime
-from heterog.kept_shares import Training, read_kept, write_kept
-from heterog.shares_found import Found
+from heterog.uneven.fair_shares import StepTime
+from heterog.uneven.kept_shares import Training, read_kept, write_kept
+from heterog.uneven.shares_found import Found
 
 ONE = Training(16, 1, 64, ("card", "cpu"), 1)
 ACCUMULATED = Training(16, 8, 64, ("card", "cpu"), 2)

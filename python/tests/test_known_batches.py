@@ -14,7 +14,7 @@ import heterog
 from heterog import ExportError, HeterogError
 from heterog.export.graph.known_batches import holds_at, in_words, joined, ranges
 from heterog.export.interpreter import run
-from heterog.untraced import Untraced
+from heterog.run.untraced import Untraced
 
 PROBED = (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 15, 16, 17, 18, 19, 20, 27, 32, 33, 34, 49, 63, 64, 65, 70, 79,
           80, 81, 99, 100, 101, 128, 129, 161, 200)  # fmt: skip

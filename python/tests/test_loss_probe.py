@@ -10,9 +10,9 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from heterog.loss_probe import cuts
-from heterog.neutral import Neutral
-from heterog.weighing import known_counts
+from heterog.uneven.loss_probe import cuts
+from heterog.uneven.neutral import Neutral
+from heterog.uneven.weighing import known_counts
 
 WORLD = 3
 

@@ -2,11 +2,10 @@
 
 import micro_cases as cases
 import pytest
-import torch
 from ranks_of_tests import found_by
 
-from heterog.deals import best_micro, cut, in_words
-from heterog.fair_shares import StepTime, fair_shares, in_passes, slowest
+from heterog.uneven.deals import best_micro, cut, in_words
+from heterog.uneven.fair_shares import StepTime, fair_shares, in_passes, slowest
 
 WORLDS = [2, 3]
 

@@ -13,8 +13,8 @@ from runner_support import with_shares
 from torch.nn import functional as F
 
 import heterog
-from heterog.evaluation import sums_over
 from heterog.export.graph.outputs import outputs_of
+from heterog.run.evaluation import sums_over
 
 
 def same(found: dict, expected: dict) -> None:

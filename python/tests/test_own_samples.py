@@ -11,7 +11,7 @@ from runner_cases import BATCH, CASES
 from runner_support import check_state
 
 import heterog
-from heterog.own_samples import spread
+from heterog.run.own_samples import spread
 
 
 def local_ranks(*arguments) -> None:

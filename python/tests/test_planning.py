@@ -22,7 +22,7 @@ from program import ROOT, error_of_program, run_program, started
 from torch import nn
 
 import heterog
-from heterog.run_verb import run_verb
+from heterog.base.run_verb import run_verb
 
 GRAPH = str(ROOT / "tests/data/mlp_sgd.json.gz")
 CLUSTER = str(ROOT / "configs/clusters/local-2cpu.json")
@@ -285,7 +285,7 @@ def test_threads_wait_for_each_other_and_python_goes_on(found):
 
 ENDLESS = """
 import sys, heterog
-from heterog.native import LOGGER, load_library
+from heterog.base.native import LOGGER, load_library
 try:
     print("begins", flush=True)
     heterog.plan(sys.argv[1], sys.argv[2], 32, budget=1e6)

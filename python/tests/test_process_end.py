@@ -11,7 +11,7 @@ import pytest
 SCRIPT = """
 import threading, time
 import torch
-from heterog.process_end import released_before_the_end
+from heterog.uneven.process_end import released_before_the_end
 
 held = [released_before_the_end(THING)]
 

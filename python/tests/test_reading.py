@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import heterog
-from heterog.errors import InputError
-from heterog.reading import (
+from heterog.base.errors import InputError
+from heterog.base.reading import (
     MOST_VALUES, inflated, parse_json, parse_xml, read_bytes, read_json, read_text,
 )  # fmt: skip
 
@@ -200,26 +200,26 @@ READERS = {
     "fromstring", "XML", "XMLParser", "XMLPullParser", "iterparse", "parse", "ParserCreate", "parseString",
     "decompress", "decompressobj", "GzipFile", "ZipFile", "literal_eval", "eval", "exec", "reader", "DictReader",
 }  # fmt: skip
-# Functions of heterog.reading by their bare names, and what modules have as methods.
+# Functions of heterog.base.reading by their bare names, and what modules have as methods.
 BARE = {"read_text", "read_bytes"}
 METHODS = {"eval", "load"}
 MODULES = {"json", "torch", "numpy", "np", "pickle", "marshal", "safetensors", "tomllib", "yaml", "joblib"}
 # Where that is no file of others. What is named here and is not found is an error too.
 OWN = {
-    ("reading.py", ""): "the reader",
-    ("cache_files.py", "open_entry"): "of a cache: its bytes are compared",
-    ("cache_files.py", "locked"): "opens a lock, reads nothing",
+    ("base/reading.py", ""): "the reader",
+    ("base/cache_files.py", "open_entry"): "of a cache: its bytes are compared",
+    ("base/cache_files.py", "locked"): "opens a lock, reads nothing",
     ("export/cache.py", "_unpack"): "tensors of an entry whose digest is right, by the library of the format",
-    ("tensor_file.py", "read"): "tensors, by the library of the format",
-    ("tensor_file.py", "_check"): "tensors: their bytes are counted, none is interpreted",
-    ("files.py", "put_in_place"): "writes",
-    ("files.py", "_open_beside"): "writes",
-    ("files.py", "_sync_folder"): "a folder",
+    ("base/tensor_file.py", "read"): "tensors, by the library of the format",
+    ("base/tensor_file.py", "_check"): "tensors: their bytes are counted, none is interpreted",
+    ("base/files.py", "put_in_place"): "writes",
+    ("base/files.py", "_open_beside"): "writes",
+    ("base/files.py", "_sync_folder"): "a folder",
     ("export/graph/writer.py", "pack_graph"): "compresses",
-    ("run_verb.py", "run_verb"): "what the library has just said",
+    ("base/run_verb.py", "run_verb"): "what the library has just said",
     ("export/state/installed.py", "_own_sources"): "the sources of this package",
-    ("shares_found.py", "device_name"): "of the system",
-    ("zero_by_memory.py", "_host_memory"): "of the system",
+    ("uneven/shares_found.py", "device_name"): "of the system",
+    ("uneven/zero_by_memory.py", "_host_memory"): "of the system",
     ("discover/collect.py", "read"): "of the system; it runs alone, on other machines",
     ("discover/hosts.py", "_output"): "hands on a script of this package",
 }
@@ -247,5 +247,5 @@ def test_nothing_else_reads_files_of_others():
             used |= places
             if not places:
                 found.append(f"{name}:{line} {function}: {text}")
-    assert found == [], "read files by heterog.reading"
+    assert found == [], "read files by heterog.base.reading"
     assert OWN.keys() - used == set()

@@ -10,10 +10,10 @@ from runner_cases import BATCH, CASES, batches, train_plainly
 from runner_support import STEPS, UNEVEN, check_optimizer, check_state, error_of
 
 import heterog
-from heterog import planning
-from heterog.config import read_config
-from heterog.errors import HeterogError
-from heterog.native import find_library
+from heterog.base.errors import HeterogError
+from heterog.base.native import find_library
+from heterog.run import prepare as planning
+from heterog.run.config import read_config
 
 PLANS = ["ev-ar", "ev-ps", "cp-ar", "cp-ps", "single", "random", *UNEVEN]
 # Every plan on one case, and on each case plans that cut the batch unequally.

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 import heterog
-from heterog.errors import HeterogError
+from heterog.base.errors import HeterogError
 from heterog.export.check import _copy
 
 # More and fewer samples than the plan's, and than it has slices.

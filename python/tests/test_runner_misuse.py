@@ -9,7 +9,7 @@ from runner_support import STEPS, check_state  # noqa: F401  skips where nothing
 from torch import nn
 
 import heterog
-from heterog.errors import HeterogError
+from heterog.base.errors import HeterogError
 
 # A setting, what it is set to, and what the error says. None of them gets as far as exporting.
 SETTINGS = [

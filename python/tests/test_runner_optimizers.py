@@ -13,7 +13,7 @@ from runner_support import check_optimizer, check_state
 from torch import nn
 
 import heterog
-from heterog.errors import HeterogError
+from heterog.base.errors import HeterogError
 
 DEVICES = ["V100-PCIE-16GB", "T4"]
 STEPS = 5

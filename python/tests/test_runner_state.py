@@ -9,7 +9,7 @@ from runner_cases import BATCH, CASES, DEVICES, batches, build, train_plainly
 from runner_support import STEPS, check_optimizer, check_state, error_of
 
 import heterog
-from heterog.errors import HeterogError
+from heterog.base.errors import HeterogError
 
 
 # ---- state ----

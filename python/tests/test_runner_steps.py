@@ -10,7 +10,7 @@ from runner_support import STEPS, check_optimizer, check_state
 from torch.utils.data import DataLoader, TensorDataset
 
 import heterog
-from heterog.errors import HeterogError
+from heterog.base.errors import HeterogError
 
 
 # ---- what a step is given ----

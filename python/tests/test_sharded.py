@@ -5,9 +5,9 @@ import sharded_cases as cases
 from ranks_of_tests import found_by
 from torch import nn
 
-from heterog import data_parallel
-from heterog.fair_shares import fair_shares, slowest
-from heterog.share_checks import wrapped
+from heterog.base import data_parallel
+from heterog.uneven.fair_shares import fair_shares, slowest
+from heterog.uneven.share_checks import wrapped
 
 WORLDS = [2, 3]
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from heterog.devices import cluster_file
+from heterog.planning.devices import cluster_file
 
 import heterog
 

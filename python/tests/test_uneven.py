@@ -13,7 +13,7 @@ from ranks_of_tests import found_by
 from torch.utils.data import DataLoader
 
 import heterog
-from heterog.uneven import split_by_shares
+from heterog.uneven.sampler import split_by_shares
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -6,8 +6,8 @@ import math
 import pytest
 from discover_support import ROOT
 
-from heterog.errors import InputError
-from heterog.values import (
+from heterog.base.errors import InputError
+from heterog.base.values import (
     as_bool, as_int, as_list, as_number, as_object, as_string, check_format, host_name, is_file_name,
     is_host_name, number_in, shown, whole_in,
 )  # fmt: skip

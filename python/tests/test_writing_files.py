@@ -5,8 +5,8 @@ import stat
 
 import pytest
 
+from heterog.base.files import put_in_place, replace_file
 from heterog.export.graph.writer import write_graph
-from heterog.files import put_in_place, replace_file
 
 
 @pytest.mark.parametrize("write", [replace_file, put_in_place])

@@ -5,7 +5,7 @@ import torch
 import zero_cases as cases
 from ranks_of_tests import found_by
 
-from heterog.zero_by_memory import dealt
+from heterog.uneven.zero_by_memory import dealt
 
 WORLDS = [2, 3]
 

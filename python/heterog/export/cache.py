@@ -17,7 +17,7 @@ import safetensors
 import safetensors.torch
 import torch
 
-from heterog.cache_files import (
+from heterog.base.cache_files import (
     MOST_ENTRY_BYTES,
     keep,
     locked,
@@ -26,13 +26,13 @@ from heterog.cache_files import (
     stream_digest,
     users_folder,
 )
-from heterog.errors import HeterogError
+from heterog.base.errors import HeterogError
+from heterog.base.progress import phase, say_once
+from heterog.base.reading import MOST_GRAPH_BYTES, inflated, parse_json
+from heterog.base.tensor_file import packed
+from heterog.base.values import as_object, as_string
 from heterog.export.optimizer.state_form import StateForm, form_from_json, form_to_json
 from heterog.export.state.python_state import Kept
-from heterog.progress import phase, say_once
-from heterog.reading import MOST_GRAPH_BYTES, inflated, parse_json
-from heterog.tensor_file import packed
-from heterog.values import as_object, as_string
 
 _MARK = b"heterog-export 2 "
 _HEAD = re.compile(_MARK + rb"([0-9a-f]{64}) ([0-9]{12})\n")

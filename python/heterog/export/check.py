@@ -9,7 +9,7 @@ import torch
 from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils.flop_counter import flop_registry
 
-from heterog.errors import ExportError
+from heterog.base.errors import ExportError
 from heterog.export.fixed_draws import FixedDraws, fixed_operators
 from heterog.export.graph.ir import SCALE
 from heterog.export.graph.known_batches import holds_at

@@ -6,8 +6,8 @@ import os
 import sys
 import traceback
 
-from heterog.arguments import make_parser
-from heterog.errors import ExporterLimit, ExportError, HeterogError, RunFailed, unexpected
+from heterog.base.arguments import make_parser
+from heterog.base.errors import ExporterLimit, ExportError, HeterogError, RunFailed, unexpected
 from heterog.export.step import export_training_step
 from heterog.export.training_step import TrainingStep
 

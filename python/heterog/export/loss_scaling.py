@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from heterog.errors import ExportError
+from heterog.base.errors import ExportError
 from heterog.export.graph.ir import SCALE, Op, Step, Tensor
 
 @dataclass(frozen=True)

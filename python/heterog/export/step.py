@@ -6,8 +6,10 @@ from dataclasses import asdict, dataclass, replace
 
 import torch
 
-import heterog.version
-from heterog.errors import ExportError, HeterogError, unexpected
+import heterog.base.version
+from heterog.base.errors import ExportError, HeterogError, unexpected
+from heterog.base.given import FilePath, LossFunction, MakeInputs, Model, Optimizer
+from heterog.base.progress import phase, progress, say_once
 from heterog.export.cache import Stored, cache_folder, stored_or_made
 from heterog.export.check import Checked, check_step
 from heterog.export.graph.diagnosis import python_line
@@ -35,8 +37,6 @@ from heterog.export.tracing.trace import StepSpec, TraceCall, WithoutGradient
 from heterog.export.tracing.ways import known_batches, second_alike, trace_gradients
 from heterog.export.training_step import TrainingStep
 from heterog.export.update import add_update
-from heterog.given import FilePath, LossFunction, MakeInputs, Model, Optimizer
-from heterog.progress import phase, progress, say_once
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ def _made(job: _Job) -> Stored:
         "format": "heterog-graph",
         "version": 1,
         "name": job.name,
-        "producer": {"torch": torch.__version__.split("+")[0], "heterog": heterog.version.VERSION},
+        "producer": {"torch": torch.__version__.split("+")[0], "heterog": heterog.base.version.VERSION},
         "traced_batches": list(sizes),
         "holds": [list(each) for each in holds],
         "dtype": dtype_name(parameters[0].dtype),

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from heterog.base.given import FilePath
 from heterog.export.graph.writer import write_constants, write_graph
-from heterog.given import FilePath
 
 if TYPE_CHECKING:
     from heterog.export.optimizer.settings import Update

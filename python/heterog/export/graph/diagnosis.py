@@ -6,9 +6,9 @@ import traceback
 
 import torch
 
-from heterog.errors import ExportError
+from heterog.base.errors import ExportError
+from heterog.base.own_files import PACKAGE
 from heterog.export.graph.recorder import Recorder
-from heterog.own_files import PACKAGE
 
 # Of classes: MixtralSparseMoeBlock, Glm4MoeMoE, GptOssExperts; not Qwen3MoeForCausalLM around them.
 _EXPERTS = re.compile(r"(Moe|MoE|MOE)(Block|Layer|Gate)?$|Experts?$|Router$")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import torch
 
-from heterog.errors import ExportError
+from heterog.base.errors import ExportError
 
 GRADIENT_NORM = "gradient_norm"
 # Of their names in a graph. Two slashes: neither an argument nor optimizer state has a name like it.

@@ -2,7 +2,7 @@
 
 import torch
 
-from heterog.errors import ExportError
+from heterog.base.errors import ExportError
 from heterog.export.graph.ir import Step, Tensor
 
 _aten = torch.ops.aten

@@ -4,7 +4,7 @@ import inspect
 
 import torch
 
-from heterog.errors import ExportError
+from heterog.base.errors import ExportError
 from heterog.export.graph.diagnosis import python_line
 
 

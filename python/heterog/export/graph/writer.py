@@ -8,13 +8,13 @@ import os
 
 import torch
 
-from heterog.errors import unexpected
+from heterog.base.errors import unexpected
+from heterog.base.files import put_in_place
+from heterog.base.reading import MOST_GRAPH_BYTES, inflated_if_gzip, parse_json, read_bytes
+from heterog.base.tensor_file import packed, read
+from heterog.base.values import as_list, as_object, required
 from heterog.export.graph.affine import Affine
 from heterog.export.graph.ir import Scalar, Size, Step, Tensor, contiguous_strides
-from heterog.files import put_in_place
-from heterog.reading import MOST_GRAPH_BYTES, inflated_if_gzip, parse_json, read_bytes
-from heterog.tensor_file import packed, read
-from heterog.values import as_list, as_object, required
 
 FORMAT = "heterog-graph"
 VERSION = 1

@@ -7,7 +7,7 @@ from unittest import mock
 import torch
 from torch.nn.modules import batchnorm
 
-from heterog.errors import ExportError
+from heterog.base.errors import ExportError
 
 _aten = torch.ops.aten
 

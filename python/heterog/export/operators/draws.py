@@ -6,7 +6,7 @@ from unittest import mock
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from heterog.errors import ExportError
+from heterog.base.errors import ExportError
 from heterog.export.graph.ir import Op, Step, Tensor, replace_tensors, tensors_in
 from heterog.export.operators import attention_reference
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from heterog.errors import ExportError
+from heterog.base.errors import ExportError
 from heterog.export.graph.affine import Affine
 from heterog.export.graph.ir import Op, Size, Step, Tensor
 

@@ -5,7 +5,7 @@ import math
 
 import torch
 
-from heterog.errors import ExportError
+from heterog.base.errors import ExportError
 
 _BY_ROWS = "use_mm_for_euclid_dist_if_necessary"
 # From so many rows on, PyTorch computes Euclidean distances by a product of matrices.

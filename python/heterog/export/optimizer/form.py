@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from heterog.errors import ExportError
+from heterog.base.errors import ExportError
 from heterog.export.graph.diagnosis import python_line
 from heterog.export.graph.record import constant, reads, record, results, tidy
 from heterog.export.optimizer.number import Number, ReadsValue

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from heterog.errors import ExportError
+from heterog.base.errors import ExportError
 from heterog.export.optimizer.number import Number, every_way, numbers
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from heterog.errors import ExportError
+from heterog.base.errors import ExportError
 from heterog.export.graph.refusals import check_hooks
 from heterog.export.optimizer.number import Known
 from heterog.export.optimizer.state_form import StateForm

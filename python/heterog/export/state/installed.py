@@ -12,7 +12,7 @@ import sysconfig
 import types
 import warnings
 
-from heterog.own_files import PACKAGE
+from heterog.base.own_files import PACKAGE
 
 _OWN = __name__.partition(".")[0]
 # Where pip and Debian put packages, also of an environment that Python was not told of (`python -S`).

@@ -9,7 +9,7 @@ import platform
 import torch
 from torch.nn.modules import module as modules
 
-from heterog.errors import ExportError
+from heterog.base.errors import ExportError
 from heterog.export.graph.samples import Samples
 from heterog.export.optimizer.one_step import first_state
 from heterog.export.optimizer.settings import Update

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 import torch
 
-from heterog.errors import ExportError
+from heterog.base.errors import ExportError
+from heterog.base.untouched import untouched
 from heterog.export.graph.outputs import loss_and_outputs
 from heterog.export.state.generators import generators_of_process
 from heterog.export.state.registry import Place, Registry
-from heterog.untouched import untouched
 
 _RUNS = 3
 _ROUNDING = 2e-6  # of the largest element, between two runs that are the same

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from heterog.own_files import PACKAGE
+from heterog.base.own_files import PACKAGE
 
 # Of one step. Each whose other answer is refused costs a trace; where both go on, what follows is
 # traced for each.

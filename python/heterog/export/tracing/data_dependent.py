@@ -15,7 +15,7 @@ from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from heterog.errors import ExportError
+from heterog.base.errors import ExportError
 from heterog.export.operators.large_values import values_of, without_values
 from heterog.export.operators.written_out import INSTEAD, Distances
 from heterog.export.tracing.assertions import Answers, AskedNumber

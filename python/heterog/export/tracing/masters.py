@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch.utils._pytree import tree_map
 
-from heterog.errors import ExportError
+from heterog.base.errors import ExportError
 
 _NARROW = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 

@@ -4,7 +4,7 @@ import operator
 
 import torch
 
-from heterog.errors import ExportError, unexpected
+from heterog.base.errors import ExportError, unexpected
 from heterog.export.graph.affine import Affine, Product, Reciprocal, fit_product, fit_scalar, fit_size
 from heterog.export.graph.ir import Op, Scalar, Size, Step, Tensor, contiguous_strides
 from heterog.export.tracing.constants import fit_constant, has_values

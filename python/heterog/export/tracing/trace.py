@@ -18,7 +18,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.utils.stateless import _reparametrize_module
 
-from heterog.errors import ExportError, unexpected
+from heterog.base.errors import ExportError, unexpected
 from heterog.export.graph.diagnosis import explain
 from heterog.export.graph.ir import SCALE
 from heterog.export.graph.outputs import loss_and_outputs

@@ -5,7 +5,7 @@ from dataclasses import replace
 import sympy
 import torch
 
-from heterog.errors import ExportError
+from heterog.base.errors import ExportError
 from heterog.export.graph.diagnosis import place_of
 from heterog.export.graph.known_batches import Range, conditions_of, ranges
 from heterog.export.graph.recorder import Recorder
