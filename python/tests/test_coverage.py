@@ -1,4 +1,4 @@
-"""scripts/coverage.py: what its tables promise, and that it tells what is verified from what is not."""
+"""scripts/coverage/run.py: what its tables promise, and that it tells what is verified from what is not."""
 
 import json
 import os
@@ -15,7 +15,7 @@ TINY = ["timm/vit_tiny_patch16_224", "transformers/bert", "torchvision/squeezene
 
 
 def coverage(*arguments) -> str:
-    command = [sys.executable, ROOT / "scripts" / "coverage.py", *arguments]
+    command = [sys.executable, ROOT / "scripts/coverage/run.py", *arguments]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout

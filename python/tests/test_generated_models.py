@@ -12,7 +12,7 @@ from runner_support import STEPS  # noqa: F401  skips where nothing is built
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts"))
 
-from fuzz_models import fuzz  # noqa: E402
+from fuzz.models import fuzz  # noqa: E402
 
 MODELS = 160
 
@@ -26,7 +26,7 @@ def _own_default_dtype():
 
 
 def test_random_models_train_as_in_pytorch(capsys):
-    """Not by refusing them: at most a fifth. `scripts/fuzz_models.py` runs thousands."""
+    """Not by refusing them: at most a fifth. `scripts/fuzz/models.py` runs thousands."""
     kinds = fuzz(first=0, count=MODELS, jobs=2, strategies=2, verbose=False)
     report = capsys.readouterr().out
     assert kinds["different"] == kinds["failed"] == 0, report

@@ -1,6 +1,6 @@
 """Peaks of memory of runs beside what was predicted (docs/running.md).
 
-    PYTHONPATH=python:scripts .venv/bin/python scripts/memory_of_runs.py [--batch 16]
+    PYTHONPATH=python .venv/bin/python scripts/measure/memory_of_runs.py [--batch 16]
 
 Exports two small models, plans them for two processes of this machine in several ways, runs three
 steps of each, and prints the megabytes at the peak of each rank as `heterog run` counts them. With
@@ -18,7 +18,7 @@ from pathlib import Path
 import heterog
 import small_models
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 CLUSTER = ROOT / "configs" / "clusters" / "local-2cpu.json"
 PIPELINE = "stages=2,micro_batches=4"
 CASES = [

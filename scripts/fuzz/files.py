@@ -3,7 +3,7 @@
 The program is to be one of the preset `fuzz` (address and undefined-behaviour sanitizers):
 
     cmake --preset fuzz && cmake --build build/fuzz --target program_server
-    .venv/bin/python scripts/fuzz_files.py --cases 20000 --seed 0 --jobs 2
+    .venv/bin/python scripts/fuzz/files.py --cases 20000 --seed 0 --jobs 2
 
 Every run must end by itself within --seconds, with exit code 0 (the damage was harmless), 2 and one
 line, or, where the file says what to compute, 3 or 4 and one line; without a word of a sanitizer,
@@ -29,7 +29,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 TINY = "models/lenet5-tiny.json.gz"
 CLUSTER = "configs/clusters/local-2cpu.json"
 SERVES = '"host_model": "CPU", "host_memory_bytes": 8589934592, "serves_parameters": true, '

@@ -2,7 +2,7 @@
 # Where an evaluation spends its time: perf over compile and simulate of BERT-large, EV-AR, 8 GPUs
 # (bench_scale), functions from the most expensive on. Needs `perf` (Debian's linux-perf).
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 cmake --preset release >/dev/null
 cmake --build build/release --target bench_scale >&2
 data="$(mktemp)"

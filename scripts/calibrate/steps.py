@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Fits what cards sustain through whole training steps, and prints how far steps are from measured ones.
 
-usage: scripts/calibrate_steps.py fit    writes `sustained` of the devices of configs/devices.json
-       scripts/calibrate_steps.py table  prints each step, then the errors card by card
+usage: scripts/calibrate/steps.py fit    writes `sustained` of the devices of configs/devices.json
+       scripts/calibrate/steps.py table  prints each step, then the errors card by card
 
 The steps are those of configs/calibration/model_steps.csv and model_steps_2.csv, of graphs in
-out/steps (scripts/step_graphs.py exports them). Needs numpy (.venv has it) and print_costs, made by
+out/steps (scripts/calibrate/step_graphs.py exports them). Needs numpy (.venv has it) and print_costs, made by
 `cmake --build build/dev --target print_costs`.
 
 Kernels were timed alone, on a card that was cool and had power to spare; within a step it is neither.
@@ -27,9 +27,9 @@ import sys
 
 import numpy as np
 
-from calibrate import DEVICES, calibration_entries, device_entries
+from kernel_times import DEVICES, calibration_entries, device_entries
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 STEPS = ROOT / "out/steps"
 NAMES = {"P100": "P100-PCIE-16GB"}
 # To start an operator: of frameworks and hosts of 2018, and of 2021.
@@ -102,7 +102,7 @@ def steps(program, *options):
         parts["traffic"] = whole - sum(parts.values())
         yield Step(device, graph, int(batch), precision, source, seconds, parts)
     if missing:
-        print("no graph, left out: " + ", ".join(sorted(missing)) + " (scripts/step_graphs.py)",
+        print("no graph, left out: " + ", ".join(sorted(missing)) + " (scripts/calibrate/step_graphs.py)",
               file=sys.stderr)
 
 

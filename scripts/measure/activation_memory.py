@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Memory of a step of GPT-2 (124M, 1,024 tokens): predicted, beside what PyTorch allocates.
 
-    PYTHONPATH=python .venv/bin/python scripts/activation_memory.py [--batch 2] [--attention math]
+    PYTHONPATH=python .venv/bin/python scripts/measure/activation_memory.py [--batch 2] [--attention math]
 
 PyTorch's figures are the allocations and releases of its CPU allocator (torch.profiler), during
 forward and backward; ours those of `heterog simulate` for a plan on one device. Both without what
@@ -22,7 +22,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import heterog
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 TOKENS = 1024
 LIMIT = 0.05
 

@@ -1,6 +1,6 @@
 """The runtime beside PyTorch: one device against eager, two processes against DDP with Gloo.
 
-    PYTHONPATH=python:scripts .venv/bin/python scripts/bench_runtime.py [--rounds 30] [--out F]
+    PYTHONPATH=python .venv/bin/python scripts/measure/runtime.py [--rounds 30] [--out F]
 
 Steps of the two take turns in one process, so that what else the machine does hits both; printed
 are medians of the steps, and the median of the ratios of neighbours with its 95 % interval. Peak
@@ -155,7 +155,7 @@ def child(arguments: list, options, ranks: int = 1) -> str:
         )
     printed = [process.communicate()[0] for process in running]
     if any(process.returncode for process in running):
-        sys.exit(f"bench_runtime: {' '.join(arguments)} failed")
+        sys.exit(f"runtime.py: {' '.join(arguments)} failed")
     return printed[0].strip().split("\n")[-1]
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Prints steps on several GPUs, predicted beside measured (docs/clusters.md explains the rows).
 
-usage: .venv/bin/python scripts/check_scaling.py [--program build/dev/bin/heterog] [--only WORD]
-       .venv/bin/python scripts/check_scaling.py --only horovod --bucket 64
-       .venv/bin/python scripts/check_scaling.py --fit
+usage: .venv/bin/python scripts/calibrate/check_scaling.py [--program build/dev/bin/heterog] [--only WORD]
+       .venv/bin/python scripts/calibrate/check_scaling.py --only horovod --bucket 64
+       .venv/bin/python scripts/calibrate/check_scaling.py --fit
 
 Every case is public: what one GPU does and what several do. The device is scaled until the step of
 one GPU is as measured, so that what is off lies in links, collectives and what overlaps, not in the
@@ -28,7 +28,7 @@ import sys
 import tempfile
 from dataclasses import dataclass, field, replace
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 GRAPHS = ROOT / "out/graphs"
 DDP = "horovod:bucket_bytes=26214400"  # PyTorch's default bucket, 25 MiB
 

@@ -1,8 +1,8 @@
 """Feeds damaged files of every kind that Python reads to what reads them, and counts how it ends.
 
-    .venv/bin/python scripts/fuzz_readers.py --cases 20000 --seed 0 --jobs 2
+    .venv/bin/python scripts/fuzz/readers.py --cases 20000 --seed 0 --jobs 2
 
-As scripts/fuzz_files.py, which does so for the program; HETEROG_LIBRARY names the library. Cases run in
+As scripts/fuzz/files.py, which does so for the program; HETEROG_LIBRARY names the library. Cases run in
 processes forked from one that has imported everything. Each must end within --seconds of processor time,
 with exit code 0 (the damage was harmless), 2 and one line, or, where another machine or a plan is
 asked, 3 or 4 and one line; without a traceback, within --peak bytes, and without an output where it
@@ -30,10 +30,10 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "python")]
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "python"))
 
-from fuzz_reader_kinds import Kind, kinds, make_base  # noqa: E402
+from reader_kinds import Kind, kinds, make_base  # noqa: E402
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Calls of PyTorch's operators for scripts/fuzz_kernels.py: captured from samples, or made up."""
+"""Calls of PyTorch's operators for scripts/fuzz/operators.py: captured from samples, or made up."""
 
 import collections
 import contextlib

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How long exports take: anew, and from the cache, each in a process of its own.
 
-    .venv/bin/python scripts/bench_export.py [NAME ...] [--runs 1]
+    .venv/bin/python scripts/measure/export.py [NAME ...] [--runs 1]
 
 Seconds are those of the core that the export runs on, beside them those of the clock; `ratio` is what
 the first take of their limit. Imports are not counted. GPT-2 needs transformers, ResNet-50 torchvision.
@@ -17,7 +17,7 @@ import time
 import warnings
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 # Seconds of one core: what somebody waits for before training begins.
 LIMITS = {"gpt2": 10.0, "lstm128": 30.0, "resnet50": 15.0}
 FROM_CACHE = 2.0

@@ -1,7 +1,7 @@
 """What it costs a runner to know, before each step, that nothing has changed, and to follow a program
 that looks at its model after every step.
 
-    .venv/bin/python scripts/bench_changes.py [--layers 200] [--width 64]
+    .venv/bin/python scripts/measure/changes.py [--layers 200] [--width 64]
 
 A model of so many blocks of nn.Linear, nn.LayerNorm and nn.GELU, on two devices of this CPU. Times are
 the median of many calls, in microseconds of one thread.
@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "python"))
 
 

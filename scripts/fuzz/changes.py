@@ -1,7 +1,7 @@
 """Changes models and optimizers at random in the middle of their training by a runner, and counts who
 goes on as plain PyTorch does, and who is refused.
 
-    scripts/fuzz_changes.py --cases 500 --seed 0      a closing count, and every difference with its seed
+    scripts/fuzz/changes.py --cases 500 --seed 0      a closing count, and every difference with its seed
 
 Cases are those of python/tests/change_generator.py; one seed is one case, on any machine.
 """
@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "python" / "tests")]
 
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Which public architectures can be exported, and which of those train under an unequal plan as on
-one device: exports each of torchvision, timm and transformers that the tables of coverage/ list,
+one device: exports each of torchvision, timm and transformers that the tables beside it list,
 plans it for two devices of unequal speed, and verifies the plan.
 
-    .venv/bin/python scripts/coverage.py --quick              what takes seconds each
-    .venv/bin/python scripts/coverage.py --only timm/resnet10t transformers/gpt2
-    .venv/bin/python scripts/coverage.py --kind causal
-    .venv/bin/python scripts/coverage.py --table              the table of what has been run
+    .venv/bin/python scripts/coverage/run.py --quick              what takes seconds each
+    .venv/bin/python scripts/coverage/run.py --only timm/resnet10t transformers/gpt2
+    .venv/bin/python scripts/coverage/run.py --kind causal
+    .venv/bin/python scripts/coverage/run.py --table              the table of what has been run
 
 Every result is appended to the file at once; what it holds already is not run again.
 """
@@ -18,13 +18,11 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-# In place of scripts/, where this file would be found under the name of another package.
-sys.path[0] = str(ROOT / "scripts" / "coverage")
+import records
+import table
+from measure import Settings, measure, warm_up
 
-import records  # noqa: E402
-import table  # noqa: E402
-from measure import Settings, measure, warm_up  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def main() -> int:

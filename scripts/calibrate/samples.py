@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Reduces public measurements to the samples in configs/calibration.
 
-usage: scripts/calibration_samples.py DATA
+usage: scripts/calibrate/samples.py DATA
 
 DATA holds deepbench/{gemm,conv}.csv (Baidu DeepBench, Apache-2.0), neusight/*.csv.gz and
 neusight_test/*.csv.gz (NeuSight, MIT), vidur/*.csv.gz (Vidur, MIT), pipedream/*.graph.txt (PipeDream,
@@ -20,7 +20,7 @@ import shutil
 import statistics
 import sys
 
-OUT = pathlib.Path(__file__).resolve().parent.parent / "configs/calibration"
+OUT = pathlib.Path(__file__).resolve().parents[2] / "configs/calibration"
 
 # Names of the cards in the sources, and in configs/devices.json.
 # The sheets of the TITAN X cards are of libraries older than the others' and are left out.

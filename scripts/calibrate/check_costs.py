@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints step times of the cost model beside published ones (docs/costs.md has the table).
 
-usage: scripts/check_costs.py [--table] [--program build/dev/bin/print_costs] [--models models]
+usage: scripts/calibrate/check_costs.py [--table] [--program build/dev/bin/print_costs] [--models models]
 
 --table prints instead how far the cost table is from the formula half-way between its knots.
 
@@ -15,7 +15,7 @@ import pathlib
 import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # model, batch, device, published samples/s, factor, source. The factor is what a published sample
 # is in samples of our graph, where the lengths of sequences differ. Gavel: iterations per second of

@@ -3,7 +3,7 @@
 # of the model's time (roofline, batch 32, the device on which it is largest). Arguments: graphs to
 # look at instead. Exit code 1 if the share of a model is above 1 %.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 build=build/${HETEROG_PRESET:-dev}
 [[ -f $build/build.ninja ]] || cmake --preset "${HETEROG_PRESET:-dev}" >/dev/null

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Fits the links of DeepBench's machines to its all-reduce times, and prints how far the model is.
 
-usage: scripts/calibrate_links.py fit      prints the constants beside those of configs/links.json
-       scripts/calibrate_links.py table    prints the error on each row
-       scripts/calibrate_links.py curves   prints times by size, for each kind of link
+usage: scripts/calibrate/links.py fit      prints the constants beside those of configs/links.json
+       scripts/calibrate/links.py table    prints the error on each row
+       scripts/calibrate/links.py curves   prints times by size, for each kind of link
 
 Reads configs/calibration/all_reduce.csv (DeepBench, Apache-2.0: the fastest of several libraries
 for each system, number of GPUs and size). `fit` needs numpy. `table` asks print_all_reduce, so the
@@ -25,7 +25,7 @@ import re
 import statistics
 import subprocess
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 LINKS = ROOT / "configs/links.json"
 SAMPLES = ROOT / "configs/calibration/all_reduce.csv"
 PEERS = ("GTX-1080-Ti", "TITAN-X-Pascal")  # boxes whose cards reach each other's memory

@@ -9,9 +9,9 @@ process where every tensor ends, or begins, at a page that cannot be touched
 integer by zero, hands out a view beyond its storage, or does not come back ends the child, and is
 reported. Calls with operands that src/runtime/kernels/operand_checks.cc refuses are not made.
 
-    .venv/bin/python scripts/fuzz_kernels.py --cases 400 --seed 0
-    .venv/bin/python scripts/fuzz_kernels.py --only nll_loss_backward --cases 5000
-    .venv/bin/python scripts/fuzz_kernels.py --only aten.nll_loss_backward.default --case 17
+    .venv/bin/python scripts/fuzz/operators.py --cases 400 --seed 0
+    .venv/bin/python scripts/fuzz/operators.py --only nll_loss_backward --cases 5000
+    .venv/bin/python scripts/fuzz/operators.py --only aten.nll_loss_backward.default --case 17
 
 A case is the same for the same seed, overload and number, with the same PyTorch.
 """
@@ -42,7 +42,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from kernel_samples import DTYPES, capture, made_up, numel
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "out/fuzz_kernels"
 SECONDS = 10  # of a case
 OUTSIDE = 77  # exit code: a result that is a view beyond its storage

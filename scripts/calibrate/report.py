@@ -1,4 +1,4 @@
-"""How far the cost model is from measurements: the tables that scripts/calibrate.py prints."""
+"""How far the cost model is from measurements: the tables that scripts/calibrate/kernel_times.py prints."""
 
 import collections
 import pathlib
@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 Row = collections.namedtuple(
     "Row", "device constants group source shape held_out seconds calibrated roofline")
@@ -29,7 +29,7 @@ class Program:
         self.process.stdin.flush()
         answer = self.process.stdout.readline()
         if not answer:
-            sys.exit(f"calibrate.py: predict_samples ended on '{line}'")
+            sys.exit(f"kernel_times.py: predict_samples ended on '{line}'")
         return answer
 
     def lines(self, command):

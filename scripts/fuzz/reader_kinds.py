@@ -1,4 +1,4 @@
-"""What scripts/fuzz_readers.py feeds to Python's readers: whole files of every kind, how they are damaged,
+"""What scripts/fuzz/readers.py feeds to Python's readers: whole files of every kind, how they are damaged,
 and what reads them."""
 
 import gzip
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
-from fuzz_files import damage_bytes, damage_json, damage_lines, damage_tensors, strip_comments
+from files import damage_bytes, damage_json, damage_lines, damage_tensors, strip_comments
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 MACHINES = ROOT / "python/tests/machines"
 TINY = ROOT / "models/lenet5-tiny.json.gz"
 

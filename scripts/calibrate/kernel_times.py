@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Fits the constants of the calibrated cost model and prints how far it is from measurements.
 
-usage: scripts/calibrate.py fit      writes the calibrations of configs/devices.json
-       scripts/calibrate.py table    prints the errors on the rows that no fit has seen
-       scripts/calibrate.py sums     prints sums of predicted over sums of measured seconds
-       scripts/calibrate.py classes  prints the typical error of each class of matrix products
-       scripts/calibrate.py layers   prints layers of profiled networks, class by class
+usage: scripts/calibrate/kernel_times.py fit      writes the calibrations of configs/devices.json
+       scripts/calibrate/kernel_times.py table    prints the errors on the rows that no fit has seen
+       scripts/calibrate/kernel_times.py sums     prints sums of predicted over sums of measured seconds
+       scripts/calibrate/kernel_times.py classes  prints the typical error of each class of matrix products
+       scripts/calibrate/kernel_times.py layers   prints layers of profiled networks, class by class
 
 Reads the samples of configs/calibration; needs numpy (.venv has it) and predict_samples, made by
 `cmake --build build/dev --target predict_samples`: the formula stands in src/cost/kernel.cc alone,
@@ -30,11 +30,11 @@ import sys
 
 import numpy as np
 
-from calibration_report import Program, classes, layers, product_class, ratios, sums, table
+from report import Program, classes, layers, product_class, ratios, sums, table
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEVICES = ROOT / "configs/devices.json"
-BEGIN, END = "  // Calibrations, written by scripts/calibrate.py.\n", "  // End of the calibrations.\n"
+BEGIN, END = "  // Calibrations, written by scripts/calibrate/kernel_times.py.\n", "  // End of the calibrations.\n"
 
 # A constant: where a fit starts, how far it strays where the rows say nothing (a factor), the bounds,
 # and whether each card has its own.

@@ -1,7 +1,7 @@
 """What two processes on this machine achieve by each transport that the program has.
 
     cmake --preset release && cmake --build build/release --target heterog transport_rank
-    .venv/bin/python scripts/transports.py [--build build/release] [--steps 60] [--rounds 5] [--out F]
+    .venv/bin/python scripts/measure/transports.py [--build build/release] [--steps 60] [--rounds 5] [--out F]
 
 Steps a second are those of `heterog run` (the median of rounds, in each of which the transports take
 turns), of a model of many small messages. Bytes a second are of all-reduces and of messages of

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Exports the graphs of the training steps in configs/calibration/model_steps*.csv to out/steps.
 
-    .venv/bin/python scripts/step_graphs.py [NAME ...]
+    .venv/bin/python scripts/calibrate/step_graphs.py [NAME ...]
 
-scripts/calibrate_steps.py reads them. Graphs that are there already stay. Beside the models of
+scripts/calibrate/steps.py reads them. Graphs that are there already stay. Beside the models of
 those tables it can make variants that show what a precision or a layout changes: NAME-tf32, NAME-amp
 (float16 by autocast), NAME-masters (float16 copies of the parameters), NAME-bf16 (bfloat16 by
 autocast), and each of them with -nhwc (channels-last).
@@ -14,7 +14,7 @@ import sys
 import warnings
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "python"))
 OUT = ROOT / "out/steps"
 

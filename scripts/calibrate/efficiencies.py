@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints the shares of peak of the plain roofline in configs/devices.json from public measurements.
 
-usage: scripts/derive_efficiencies.py DATA
+usage: scripts/calibrate/efficiencies.py DATA
 
 DATA holds deepbench/{gemm,conv}.csv (Baidu DeepBench, Apache-2.0), neusight/*.csv.gz (NeuSight, MIT)
 and pipedream/nasnetalarge.graph.txt (PipeDream, MIT). Standard library only. The model that is

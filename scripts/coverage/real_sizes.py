@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Public architectures at the sizes that people train: exported as they come, planned on unequal GPUs.
 
-    PYTHONPATH=python .venv/bin/python scripts/real_sizes.py [NAME ...] [--cluster FILE] [--save FOLDER]
+    PYTHONPATH=python .venv/bin/python scripts/coverage/real_sizes.py [NAME ...] [--cluster FILE] [--save FOLDER]
 
 Models are built from their configurations, with the dropout that these have, and weights are never
 allocated. Prints seconds of one process for the export, and the step of the plan. With --save the
@@ -25,7 +25,7 @@ from torch.nn import functional as F
 
 import heterog
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 CLASSES = 1000
 
 

@@ -1,8 +1,8 @@
 """Trains thousands of small random models by runners and in plain PyTorch, and counts who agrees.
 
-    scripts/fuzz_models.py --models 5000 --seed 0       a closing count, and every find with its seed
-    scripts/fuzz_models.py --show 17                    the source of a model
-    scripts/fuzz_models.py --shrink 17                  its fewest blocks that still differ
+    scripts/fuzz/models.py --models 5000 --seed 0       a closing count, and every find with its seed
+    scripts/fuzz/models.py --show 17                    the source of a model
+    scripts/fuzz/models.py --shrink 17                  its fewest blocks that still differ
 
 Models are those of python/tests/model_generator.py: one seed is one model, on any machine. They are
 trained in worker processes, which are started anew after a crash or a hang.
@@ -22,7 +22,7 @@ import threading
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "python" / "tests")]
 SECONDS = 600  # after which a model counts as hanging: far above what a busy machine takes
 
