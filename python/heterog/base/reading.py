@@ -1,6 +1,6 @@
 """Files and texts that others wrote, read within bounds: of size, of depth, of what they unfold to.
 
-No other module opens such a file or parses such a text (python/tests/test_reading.py looks). What
+No other module opens such a file or parses such a text (python/tests/base/test_reading.py looks). What
 cannot be read is an InputError of one line that names the file.
 
     read_bytes, read_text    a file, whole

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = Path(os.environ.get("HETEROG_BIN", ROOT / "build" / "dev" / "bin" / "heterog"))
 TINY = ["timm/vit_tiny_patch16_224", "transformers/bert", "torchvision/squeezenet1_1"]
 

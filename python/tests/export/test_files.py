@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ import heterog
 from heterog.export import command
 from heterog.export.graph.writer import read_graph
 
-PYTHON = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PYTHON = str(Path(__file__).parents[2])
 
 SOURCE = """
 import torch

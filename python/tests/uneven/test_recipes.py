@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 RECIPES = ROOT / "examples" / "uneven"
 NEEDS = {
     "ddp": "torch",
@@ -58,7 +58,7 @@ def test_a_script_becomes_uneven_by_a_few_lines(name):
 
 def run(script: Path, ranks: int, folder: Path, *arguments: str) -> str:
     command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-    command += [str(Path(__file__).with_name("slowed.py")), str(script), *arguments]
+    command += [str(Path(__file__).parents[1] / "slowed.py"), str(script), *arguments]
     paths = [str(ROOT / "python"), os.environ.get("PYTHONPATH", "")]  # where frameworks may be
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
@@ -101,7 +101,7 @@ def test_a_recipe_trains_as_one_process_does(name, tmp_path):
 @pytest.mark.slow
 def test_tokens_that_the_trainer_counts_count_once(tmp_path):
     skip_without("accelerate")
-    script = Path(__file__).with_name("language_trainer.py")
+    script = Path(__file__).parents[1] / "language_trainer.py"
     assert_trains_as_one_process(script, script, tmp_path)
 
 
@@ -114,7 +114,7 @@ UNTOLD = {"accelerate-even": "accelerate", "resumed": "accelerate"}
 @pytest.mark.parametrize("name", [*LOOPS, *UNTOLD])
 def test_accumulated_batches_train_as_one_process(name, tmp_path):
     skip_without((LOOPS | UNTOLD)[name])
-    said = run(Path(__file__).with_name("framework_micro.py"), 2, tmp_path, name)
+    said = run(Path(__file__).parents[1] / "framework_micro.py", 2, tmp_path, name)
     own = {"lightning": "46 in 8 micro-batches of 5 to 6"}.get(name, "12 in 12 micro-batches of 1")
     assert (f"{own}; rank 1 " in said) == (name in LOOPS)
     assert float(re.search(r"^off (.*)$", said, re.M)[1]) <= 1e-12
@@ -124,7 +124,7 @@ def test_accumulated_batches_train_as_one_process(name, tmp_path):
 @pytest.mark.parametrize("kind", ["tokens", "mean"])
 def test_the_trainer_accumulates_micro_batches(kind, tmp_path):
     skip_without("accelerate")
-    said = run(Path(__file__).with_name("trainer_micro.py"), 2, tmp_path, kind)
+    said = run(Path(__file__).parents[1] / "trainer_micro.py", 2, tmp_path, kind)
     assert "12 in 12 micro-batches of 1; rank 1 " in said
     assert "updates 10 tokens 1656" in said
     assert float(re.search(r"^off (.*)$", said, re.M)[1]) <= 1e-11

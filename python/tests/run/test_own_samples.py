@@ -15,7 +15,7 @@ from heterog.run.own_samples import spread
 
 
 def local_ranks(*arguments) -> None:
-    script = Path(__file__).with_name("local_ranks.py")
+    script = Path(__file__).parents[1] / "local_ranks.py"
     done = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
          str(script), *map(str, arguments)],

@@ -257,7 +257,7 @@ def test_processes_of_one_host_export_once(tmp_path):
         ranks = [
             subprocess.Popen(
                 [sys.executable, str(script), str(folder), cache],
-                env=os.environ | {"PYTHONPATH": f"{here}:{here.parent}", "OMP_NUM_THREADS": "1"},
+                env=os.environ | {"PYTHONPATH": f"{here}:{here.parent}:{here.parents[1]}", "OMP_NUM_THREADS": "1"},
             )
             for _ in range(3)
         ]

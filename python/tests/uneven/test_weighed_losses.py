@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts" / "reproduce"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "scripts" / "reproduce"))
 import weighed_losses
 
 COUPLED = ("contrastive", "root")

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 import heterog
 from heterog.uneven.sampler import split_by_shares
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 shared = found_by(uneven_cases.worker)
 

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 import heterog
 from heterog.export.interpreter import run
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 EXACT = {"double": True, "batch_norm": "exact"}
 
 

@@ -451,7 +451,7 @@ def test_another_process_finds_the_same_key(program, key_of, tmp_path, monkeypat
         "    pass\n"
     )
     here = Path(__file__).parent
-    paths = os.pathsep.join([str(here), str(here.parent), str(tmp_path)])
+    paths = os.pathsep.join([str(here), str(here.parent), str(here.parents[1]), str(tmp_path)])
     done = subprocess.run(
         [sys.executable, str(script), str(tmp_path)],
         env=os.environ | {"PYTHONPATH": paths, "PYTHONHASHSEED": "7"},

@@ -10,7 +10,7 @@ from model_check import check
 from model_generator import generate, written
 from runner_support import STEPS  # noqa: F401  skips where nothing is built
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts"))
+sys.path.append(str(Path(__file__).resolve().parents[3] / "scripts"))
 
 from fuzz.models import fuzz  # noqa: E402
 

@@ -16,7 +16,7 @@ import heterog
 
 
 def torchrun(*arguments) -> subprocess.CompletedProcess:
-    script = Path(__file__).with_name("runner_ranks.py")
+    script = Path(__file__).parents[1] / "runner_ranks.py"
     return subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
          str(script), *arguments],
@@ -116,7 +116,7 @@ def test_a_process_that_fails_ends_the_others(cache, tmp_path, end, transport):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    script = Path(__file__).with_name("runner_ranks.py")
+    script = Path(__file__).parents[1] / "runner_ranks.py"
     ranks = []
     for rank in range(2):
         variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_PORT": port}

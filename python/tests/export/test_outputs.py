@@ -54,7 +54,7 @@ def test_the_norm_is_that_before_clipping():
 
 @pytest.mark.parametrize("planner", ["ev-ar", "ev-ps"])
 def test_processes_get_the_same_outputs_and_share_evaluation(planner, tmp_path):
-    script = Path(__file__).with_name("output_cases.py")
+    script = Path(__file__).parents[1] / "output_cases.py"
     done = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script),
          planner, str(tmp_path)],

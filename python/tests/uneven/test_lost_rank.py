@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).with_name("measuring_ranks.py")
-ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = Path(__file__).parents[1] / "measuring_ranks.py"
+ROOT = Path(__file__).resolve().parents[3]
 WORLD = 3
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from program import find_program
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 GPU = ROOT / "scripts" / "gpu"
 sys.path.insert(0, str(GPU))
 

@@ -17,7 +17,7 @@ from heterog.export.graph.writer import read_graph
 from heterog.export.operators import half_softmax
 from heterog.export.optimizer import fused_update
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 GRAPHS = sorted([*(ROOT / "models").glob("*-tiny.json.gz"), *(ROOT / "tests" / "data").glob("*.json.gz")])
 BATCH = 4
 aten = torch.ops.aten

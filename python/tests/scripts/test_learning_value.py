@@ -14,7 +14,7 @@ import pytest
 
 from program import find_program
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "scripts" / "reproduce" / "learning_value.py"
 
 

@@ -26,7 +26,7 @@ threading.Thread(target=hold, daemon=True).start()
 
 @pytest.mark.parametrize("thing", ["lambda: None", "torch.zeros(1)"])
 def test_python_ends_after_it_was_let_go_of(thing):
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT.replace("THING", thing)], env=environment, capture_output=True, text=True, check=True
     )
