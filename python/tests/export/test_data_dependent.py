@@ -57,7 +57,7 @@ def test_other_operators_by_chance_are_refused(way):
         export(case(0.1, WAYS[way]))
     assert "a branch on a random number" in str(error.value)
     assert "set layerdrop of Layers (now 0.1) to 0" in str(error.value)
-    assert "test_decisions.py" in str(error.value)
+    assert "test_data_dependent.py" in str(error.value)
 
 
 class Headed(Layers):
