@@ -205,6 +205,7 @@ def test_what_nobody_foresaw_is_one_line_too(at, tmp_path, capsys, monkeypatch):
         raise KeyError("a bug\nof several lines")
 
     monkeypatch.setattr(at, broken)
+    monkeypatch.setenv("HETEROG_QUIET", "1")  # a slow machine has progress to tell
     with pytest.raises(ExporterLimit) as caught:
         export(Case(lambda: nn.Linear(6, 4), vectors, squares))
     message = str(caught.value)
