@@ -1,4 +1,5 @@
-// One of two ranks that move bytes by a transport and nothing else, for scripts/transports.py.
+// One of two ranks that move bytes by a transport and nothing else, for
+// scripts/measure/transports.py.
 //
 //     transport_rank RANK PORT TRANSPORT
 //

@@ -9,7 +9,7 @@ if(torch_missing)
   message(FATAL_ERROR "PyTorch not found with ${HETEROG_PYTHON}: run scripts/setup.sh")
 endif()
 
-# Which PyTorch this build is for, for whoever loads its library (python/heterog/version.py).
+# Which PyTorch this build is for, for whoever loads its library (python/heterog/base/version.py).
 execute_process(
   COMMAND ${HETEROG_PYTHON} -c "import importlib.metadata as m; print('.'.join(m.version('torch').split('.')[:2]))"
   OUTPUT_VARIABLE torch_version OUTPUT_STRIP_TRAILING_WHITESPACE)

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent / "heterog"
-_VERSION = _PACKAGE / "version.py"
+_VERSION = _PACKAGE / "base/version.py"
 # Of the packages that torch for CUDA brings along; a build for CUDA calls them itself.
 _NVIDIA = ("nvidia/nccl/lib", "nvidia/cu13/lib")
 # The verbs in Python, which the program starts (src/cli/python_verbs.cc); they run without it, too.

@@ -44,7 +44,7 @@ class WithPrograms(build_py):
             return
         folder = Path(self.build_lib) / "heterog"
         for build in BUILT:
-            # version.py finds them by this name.
+            # base/version.py finds them by this name.
             own = folder / f"torch-{(build / 'torch-version').read_text().strip()}"
             program = build / "bin/heterog"
             for source in (build / "lib/libheterog.so", program, *brought_libraries(program)):

@@ -40,7 +40,7 @@ done < <(matches '\bdocs/([a-z_]+/)?[A-Za-z_]+\.md\b')
 while IFS=: read -r file line match; do
   [[ -e "$match" || "$file" == tests/scripts/* || "$file" == CHANGELOG.md ]] ||  # of what was
     complain "$file:$line" "\"$match\" does not exist"
-done < <(matches '(?<![A-Za-z0-9_/.*])(src|tests|scripts|bench)/[A-Za-z0-9_/-]+\.(cc|h|py|sh)\b')
+done < <(matches '(?<![A-Za-z0-9_/.*])(src|tests|scripts|bench|python|examples)/[A-Za-z0-9_/-]+\.(cc|h|py|sh)\b')
 
 # Tables and figures, by names of those that are listed by scripts/reproduce.sh.
 if [[ -x scripts/reproduce.sh ]]; then

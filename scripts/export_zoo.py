@@ -41,7 +41,7 @@ def export(name: str, out: Path) -> Exported:
 
     import heterog
     from heterog import zoo
-    from heterog.writer import read_graph
+    from heterog.export.graph.writer import read_graph
     from heterog.zoo.memory import affine, is_alias
 
     torch.set_num_threads(1)

@@ -67,7 +67,7 @@ INTERNAL = set(
     """.split()
 )
 
-# Whose kernels read or write where their operands tell them to (scripts/fuzz_kernels.py finds them),
+# Whose kernels read or write where their operands tell them to (scripts/fuzz/operators.py finds them),
 # and that no exported training step has. Those that steps do have are held to what their kernels
 # take on trust: src/runtime/kernels/operand_checks.cc.
 TRUSTING = re.compile(

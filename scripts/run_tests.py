@@ -163,7 +163,7 @@ def damaged_files(cases):
     """Feeds damaged files of every kind to the whole program; counts as one case."""
     note("Damaged files")
     ok = build("dev", ["program_server"]) and run(
-        [sys.executable, "scripts/fuzz_files.py", "--program", "build/dev/bin/program_server",
+        [sys.executable, "scripts/fuzz/files.py", "--program", "build/dev/bin/program_server",
          "--cases", cases, "--jobs", os.cpu_count()])
     if not ok:
         print("FAILED: damaged files", flush=True)
@@ -174,7 +174,7 @@ def damaged_python_files(cases):
     """The same for what Python reads."""
     note("Damaged files for Python")
     ok = build("dev", ["heterog", "heterog_client"]) and run(
-        [sys.executable, "scripts/fuzz_readers.py", "--cases", cases, "--jobs", os.cpu_count()])
+        [sys.executable, "scripts/fuzz/readers.py", "--cases", cases, "--jobs", os.cpu_count()])
     if not ok:
         print("FAILED: damaged files for Python", flush=True)
     return Tally(passed=int(ok), failed=int(not ok))

@@ -1,20 +1,18 @@
 """heterog: plans and runs synchronous training on devices that are not all alike.
 
 What is named here is loaded when it is first used: `auto_shares` and what else is Python alone runs
-with versions of PyTorch that the exporter and the library do not (version.py).
+with versions of PyTorch that the exporter and the library do not (base/version.py).
 """
 
 import importlib
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
-from heterog.errors import raise_if_too_old
-from heterog.version import VERSION as __version__
+from heterog.base.errors import raise_if_too_old
+from heterog.base.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from heterog.checkpoint import Checkpoint, load_checkpoint
-    from heterog.config import RunnerConfig
-    from heterog.errors import (
+    from heterog.base.errors import (
         ExportError,
         HeterogError,
         InputError,
@@ -23,12 +21,10 @@ if TYPE_CHECKING:
         NothingFits,
         RunFailed,
     )
-    from heterog.gradient_weights import weighted_gradients
-    from heterog.loss_scaling import LossScaling
-    from heterog.make_runner import get_runner
-    from heterog.measured_shares import auto_shares
-    from heterog.own_samples import ShareSampler
-    from heterog.results import (
+    from heterog.export.loss_scaling import LossScaling
+    from heterog.export.step import export_training_step
+    from heterog.export.training_step import TrainingStep
+    from heterog.planning.results import (
         Comparison,
         Explanation,
         Plan,
@@ -36,14 +32,18 @@ if TYPE_CHECKING:
         Simulation,
         Verification,
     )
-    from heterog.runner import Runner
-    from heterog.step import export_training_step
-    from heterog.step_reports import StepCurves, StepLines
-    from heterog.training_step import TrainingStep
-    from heterog.uneven import UnevenBatchSampler
-    from heterog.uneven_trainer import uneven_trainer
-    from heterog.verbs import compare, explain, plan, shares, simulate, verify
-    from heterog.zero_by_memory import zero_by_memory
+    from heterog.planning.verbs import compare, explain, plan, shares, simulate, verify
+    from heterog.run.checkpoint import Checkpoint, load_checkpoint
+    from heterog.run.config import RunnerConfig
+    from heterog.run.make_runner import get_runner
+    from heterog.run.own_samples import ShareSampler
+    from heterog.run.runner import Runner
+    from heterog.run.step_reports import StepCurves, StepLines
+    from heterog.uneven.gradient_weights import weighted_gradients
+    from heterog.uneven.measured_shares import auto_shares
+    from heterog.uneven.sampler import UnevenBatchSampler
+    from heterog.uneven.trainer import uneven_trainer
+    from heterog.uneven.zero_by_memory import zero_by_memory
 
 __all__ = [
     "Checkpoint",
@@ -86,24 +86,24 @@ __all__ = [
 
 # Which module has what: the imports above, for whoever runs this.
 _MODULES = {
-    "checkpoint": ("Checkpoint", "load_checkpoint"),
-    "config": ("RunnerConfig",),
-    "errors": ("ExportError", "HeterogError", "InputError", "InternalError", "LossNotFinite",
-               "NothingFits", "RunFailed"),
-    "gradient_weights": ("weighted_gradients",),
-    "loss_scaling": ("LossScaling",),
-    "make_runner": ("get_runner",),
-    "measured_shares": ("auto_shares",),
-    "own_samples": ("ShareSampler",),
-    "results": ("Comparison", "Explanation", "Plan", "Shares", "Simulation", "Verification"),
-    "runner": ("Runner",),
-    "step": ("export_training_step",),
-    "step_reports": ("StepCurves", "StepLines"),
-    "training_step": ("TrainingStep",),
-    "uneven": ("UnevenBatchSampler",),
-    "uneven_trainer": ("uneven_trainer",),
-    "verbs": ("compare", "explain", "plan", "shares", "simulate", "verify"),
-    "zero_by_memory": ("zero_by_memory",),
+    "base.errors": ("ExportError", "HeterogError", "InputError", "InternalError", "LossNotFinite",
+                    "NothingFits", "RunFailed"),
+    "export.loss_scaling": ("LossScaling",),
+    "export.step": ("export_training_step",),
+    "export.training_step": ("TrainingStep",),
+    "planning.results": ("Comparison", "Explanation", "Plan", "Shares", "Simulation", "Verification"),
+    "planning.verbs": ("compare", "explain", "plan", "shares", "simulate", "verify"),
+    "run.checkpoint": ("Checkpoint", "load_checkpoint"),
+    "run.config": ("RunnerConfig",),
+    "run.make_runner": ("get_runner",),
+    "run.own_samples": ("ShareSampler",),
+    "run.runner": ("Runner",),
+    "run.step_reports": ("StepCurves", "StepLines"),
+    "uneven.gradient_weights": ("weighted_gradients",),
+    "uneven.measured_shares": ("auto_shares",),
+    "uneven.sampler": ("UnevenBatchSampler",),
+    "uneven.trainer": ("uneven_trainer",),
+    "uneven.zero_by_memory": ("zero_by_memory",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from heterog.arguments import make_parser
-from heterog.errors import HeterogError, InputError, RunFailed
-from heterog.files import replace_file
-from heterog.reading import MOST_GRAPH_BYTES, parse_json, read_text
-from heterog.values import as_int, as_list, as_number, as_object, as_string, required
+from heterog.base.arguments import make_parser
+from heterog.base.errors import HeterogError, InputError, RunFailed
+from heterog.base.files import replace_file
+from heterog.base.reading import MOST_GRAPH_BYTES, parse_json, read_text
+from heterog.base.values import as_int, as_list, as_number, as_object, as_string, required
 
 # Of a step → what the page calls it.
 CURVES = {

@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import heterog
-from heterog import measured_shares, step_times
+from heterog.uneven import measured_shares, step_times
 
 LENGTH = 67
 PER_RANK = 8  # samples of an even script

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import heterog
-from heterog.errors import HeterogError
+from heterog.base.errors import HeterogError
 
 BATCH = 6
 STEPS = 6

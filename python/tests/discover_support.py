@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from heterog.devices import installed
+from heterog.base.errors import HeterogError
+from heterog.base.reading import parse_json
 from heterog.discover import command
-from heterog.errors import HeterogError
-from heterog.reading import parse_json
+from heterog.planning.devices import installed
 from program import find_program, run_program
 
 OUTPUTS = Path(__file__).parent / "machines"

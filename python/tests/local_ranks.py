@@ -8,7 +8,7 @@ from runner_cases import BATCH, CASES
 from torch.utils.data import DataLoader, Dataset
 
 import heterog
-from heterog import batches, own_samples
+from heterog.run import batches, own_samples
 
 planner, accumulate, folder = sys.argv[1:]
 case = CASES["mlp"]

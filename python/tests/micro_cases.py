@@ -16,9 +16,9 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import heterog
-from heterog import measured_shares
-from heterog.fair_shares import StepTime
-from heterog.shares_found import Found
+from heterog.uneven import measured_shares
+from heterog.uneven.fair_shares import StepTime
+from heterog.uneven.shares_found import Found
 
 PARTS = 4  # micro-batches of a rank of the even script
 MICRO = 2  # of so many samples

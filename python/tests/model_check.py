@@ -21,15 +21,15 @@ from pathlib import Path
 
 import torch
 
-from heterog.config import read_config
-from heterog.devices import cluster_file
-from heterog.draws import BY_COUNTER
-from heterog.errors import HeterogError
-from heterog.interpreter import initial_values, run_step
-from heterog.planning import RunFiles
-from heterog.samples import input_names
-from heterog.step import export_training_step
-from heterog.writer import pack_graph
+from heterog.base.errors import HeterogError
+from heterog.export.graph.samples import input_names
+from heterog.export.graph.writer import pack_graph
+from heterog.export.interpreter import initial_values, run_step
+from heterog.export.operators.draws import BY_COUNTER
+from heterog.export.step import export_training_step
+from heterog.planning.devices import cluster_file
+from heterog.run.config import read_config
+from heterog.run.prepare import RunFiles
 
 STEPS = 5
 TOLERANCE = 1e-9
@@ -301,9 +301,9 @@ def _not_traced_again(_number: int, batches: tuple[int, ...]):
 
 def _under(made: Made, step, graph_path: Path, plan: dict, cache: Path) -> Outcome | State:
     """What five steps by the plan come to, or why there are none."""
-    from heterog.runner import Made as RunnerMade
-    from heterog.runner import Runner
-    from heterog.untraced import Untraced
+    from heterog.run.runner import Made as RunnerMade
+    from heterog.run.runner import Runner
+    from heterog.run.untraced import Untraced
 
     plan = dict(plan)
     cluster = cluster_file(f"cpu:{plan.pop('number_of_devices')}", cache)

@@ -13,9 +13,9 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import heterog
-from heterog import measured_shares
-from heterog.fair_shares import StepTime
-from heterog.shares_found import Found
+from heterog.uneven import measured_shares
+from heterog.uneven.fair_shares import StepTime
+from heterog.uneven.shares_found import Found
 
 SHARES = [5, 3, 1]
 EVEN = [3, 3, 3]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from heterog_command import program_environment
 
-from heterog.errors import HeterogError
+from heterog.base.errors import HeterogError
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 

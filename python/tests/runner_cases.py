@@ -1,6 +1,5 @@
 """Training steps that runners and plain PyTorch go through side by side."""
 
-import copy
 from dataclasses import dataclass, field
 
 import torch
@@ -8,7 +7,7 @@ from draw_models import MODELS
 from torch import nn
 from torch.nn import functional as F
 
-from heterog.check import _copy
+from heterog.export.check import _copy
 
 BATCH = 12
 # Unequal cards. All run on this CPU.

@@ -11,7 +11,7 @@ from optimizer_cases import maker
 from runner_cases import BATCH, CASES, batches
 
 import heterog
-from heterog import step
+from heterog.export import step
 
 planner, cache, folder, data, transport, *optimizer = sys.argv[1:]
 case = CASES["mlp"]

@@ -8,8 +8,8 @@ import pytest
 import torch
 from program import find_program
 
-from heterog.errors import HeterogError
-from heterog.native import find_library
+from heterog.base.errors import HeterogError
+from heterog.base.native import find_library
 
 if not {"HETEROG_LIBRARY", "HETEROG_BIN"} <= os.environ.keys():
     try:

@@ -20,10 +20,10 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler
 
 import heterog
-from heterog import measured_shares, step_times
-from heterog.fair_shares import StepTime
-from heterog.gradient_weights import GradientWeights
-from heterog.shares_found import Found
+from heterog.uneven import measured_shares, step_times
+from heterog.uneven.fair_shares import StepTime
+from heterog.uneven.gradient_weights import GradientWeights
+from heterog.uneven.shares_found import Found
 
 PARTS = 4  # passes of a rank whose gradients are accumulated
 MICRO = 2  # samples of a pass of the even script

@@ -6,8 +6,8 @@ import runpy
 import sys
 from pathlib import Path
 
-from heterog import step_times
-from heterog.trial_steps import Trial
+from heterog.uneven import step_times
+from heterog.uneven.trial_steps import Trial
 
 per_sample = 1 + 1.5 * int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")))
 now = 0.0

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import torch
 
 import heterog
-from heterog import interpreter
-from heterog.autocast import autocast
-from heterog.dropout import without_dropout
-from heterog.interpreter import dtype_of, initial_values, run, run_step, shape_of, strides_of
+from heterog.export import interpreter
+from heterog.export.interpreter import dtype_of, initial_values, run, run_step, shape_of, strides_of
+from heterog.export.operators.autocast import autocast
+from heterog.export.operators.dropout import without_dropout
 
 BATCH = 7  # none of the traced ones
 

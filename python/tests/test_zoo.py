@@ -11,8 +11,8 @@ import torch
 
 import heterog
 from heterog import zoo
-from heterog.interpreter import data_inputs, dtype_of, given_values, initial_values, run, shape_of
-from heterog.writer import read_graph
+from heterog.export.graph.writer import read_graph
+from heterog.export.interpreter import data_inputs, dtype_of, given_values, initial_values, run, shape_of
 from heterog.zoo import memory
 
 MODELS = Path(__file__).resolve().parents[2] / "models"

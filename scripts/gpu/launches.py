@@ -132,7 +132,7 @@ def _step(optimizer) -> None:
 
 
 def of_runtime(spec_name: str, program: Path, graph: Path) -> dict:
-    from heterog.export import main as export
+    from heterog.export.command import main as export
 
     if export(["--no-check", spec_name, "--out", str(graph)]) != 0:
         sys.exit(f"launches.py: {spec_name} was not exported")

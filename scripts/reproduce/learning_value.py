@@ -73,7 +73,7 @@ def graph_of(model):
     folder = ROOT / "out" / "unseen"
     graph = folder / f"{model}.json.gz"
     if not graph.is_file():
-        subprocess.run([sys.executable, ROOT / "scripts" / "real_sizes.py", EXPORTED[model][0],
+        subprocess.run([sys.executable, ROOT / "scripts/coverage/real_sizes.py", EXPORTED[model][0],
                         "--save", folder], check=True, stdout=subprocess.DEVNULL,
                        env=os.environ | {"PYTHONPATH": str(ROOT / "python")})  # fmt: skip
     return graph

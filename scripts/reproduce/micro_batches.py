@@ -34,7 +34,7 @@ def rank_main(options) -> None:
     from torch.utils.data import DataLoader, DistributedSampler
 
     import heterog
-    from heterog.deals import Deal
+    from heterog.uneven.deals import Deal
 
     torch.set_num_threads(1)
     dist.init_process_group(

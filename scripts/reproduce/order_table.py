@@ -13,7 +13,6 @@ import json
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
 
 from heterog_tables import PROGRAM, ROOT, TABLES, machine
 

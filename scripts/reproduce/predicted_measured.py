@@ -36,7 +36,6 @@ from pathlib import Path
 from cap import Cap
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "scripts"))
 PORT = "29613"
 SWITCH = "heterog-switch"
 PLANNERS = ("ev-ar", "ev-ps", "cp-ar", "cp-ps", "single:fast/gpu0", "single:slow/gpu0", "policy",
@@ -132,7 +131,7 @@ class Bench:
     def export(self) -> None:
         environment = os.environ | {"PYTHONPATH": str(ROOT / "python")}
         sh(sys.executable, "-m", "heterog.export",
-           f"{ROOT}/scripts/small_models.py:{self.options.model}", "--out", self.graph,
+           f"{ROOT}/scripts/measure/small_models.py:{self.options.model}", "--out", self.graph,
            env=environment)  # fmt: skip
 
     def profile(self) -> None:

@@ -20,7 +20,6 @@ import math
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from statistics import mean
 

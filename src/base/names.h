@@ -1,5 +1,5 @@
-// What hosts and files may be called where others name them; python/heterog/values.py has the same
-// (tests/data/names.json is the table that both are tested with).
+// What hosts and files may be called where others name them; python/heterog/base/values.py has the
+// same (tests/data/names.json is the table that both are tested with).
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,5 @@
-// Predicts the measured rows, for scripts/calibrate.py: the formula stands in the library alone.
+// Predicts the measured rows, for scripts/calibrate/kernel_times.py: the formula stands in the
+// library alone.
 //
 // usage: predict_samples DEVICES FOLDER, then commands on standard input:
 //   rows                       one line a row: device, constants, group, source, shape, held out (0

@@ -1,4 +1,4 @@
-// Prints measured and predicted seconds of every all-reduce sample, for scripts/calibrate_links.py.
+// Prints measured and predicted seconds of every all-reduce sample, for scripts/calibrate/links.py.
 #include <cstdio>
 
 #include "cost/all_reduce_samples.h"

@@ -1,7 +1,7 @@
 // Prints what the calibrated model says of a graph on each device type: one JSON object, for
-// scripts/check_costs.py; with --table also how far the cost table is from the formula, with
-// --host what a host that needs so many seconds to start an operator makes of it. With --bare for
-// kernels alone, whatever a card sustains: what scripts/calibrate_steps.py fits that to. With
+// scripts/calibrate/check_costs.py; with --table also how far the cost table is from the formula,
+// with --host what a host that needs so many seconds to start an operator makes of it. With --bare
+// for kernels alone, whatever a card sustains: what scripts/calibrate/steps.py fits that to. With
 // --device for one type alone, which is quicker.
 #include <algorithm>
 #include <cmath>

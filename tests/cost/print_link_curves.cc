@@ -1,5 +1,5 @@
 // Prints how long 8 GPUs take for what they send each other, by kind of link and size, for
-// scripts/calibrate_links.py.
+// scripts/calibrate/links.py.
 #include <algorithm>
 #include <cstdio>
 #include <string>

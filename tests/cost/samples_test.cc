@@ -42,8 +42,8 @@ struct Errors {
   double calibrated_seconds = 0, roofline_seconds = 0;  // sums of |predicted − measured|
 };
 
-// Median errors over the held-out rows of all devices: what scripts/calibrate.py table prints in
-// its lines "all", and a tenth of that above it for another compiler's arithmetic.
+// Median errors over the held-out rows of all devices: what scripts/calibrate/kernel_times.py table
+// prints in its lines "all", and a tenth of that above it for another compiler's arithmetic.
 TEST_F(Samples, ErrorsOnHeldOutRowsStayUnderTheMeasuredOnes) {
   const std::map<std::string, double> bars = {
       {"batch_norm", 0.193},
@@ -149,7 +149,7 @@ TEST_F(Samples, MediansOfClassesOfProductsAreThoseMeasured) {
 }
 
 // What a tile costs to start and end, and its losses, stay in what hardware can do: see
-// scripts/calibrate.py. A fit of long rows alone once put the first at 226 steps.
+// scripts/calibrate/kernel_times.py. A fit of long rows alone once put the first at 226 steps.
 TEST_F(Samples, ConstantsOfProductsArePhysical) {
   for (const auto& [name, type] : *devices_) {
     if (!type.calibration) continue;

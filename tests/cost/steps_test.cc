@@ -64,7 +64,7 @@ double median(std::vector<double> values) {
 }
 
 // All steps, of networks that the zoo lacks and in half precision too, are printed by
-// scripts/calibrate_steps.py table, with the errors on steps that the fit has not seen.
+// scripts/calibrate/steps.py table, with the errors on steps that the fit has not seen.
 TEST(Steps, AreAsLongAsThoseMeasured) {
   const cluster::DeviceDatabase devices = cluster::read_devices("configs/devices.json");
   std::map<std::string, std::unique_ptr<graph::ModelGraph>> graphs;
@@ -74,7 +74,7 @@ TEST(Steps, AreAsLongAsThoseMeasured) {
     for (Row& row : read_rows(std::string("configs/calibration/") + name)) {
       const std::string device = row["device"] == "P100" ? "P100-PCIE-16GB" : row["device"];
       // The zoo's graphs run convolutions in TF32 where the card has it. The A100's steps by
-      // TensorFlow 1 contradict all others of the chip (scripts/calibrate_steps.py).
+      // TensorFlow 1 contradict all others of the chip (scripts/calibrate/steps.py).
       if (row["precision"] == "amp" || device == "A100-SXM4-40GB") continue;
       const std::string& model = row["model"];
       if (model != "resnet50" && model != "resnet152" && model != "vgg19") continue;

@@ -1,4 +1,4 @@
-// A CPU allocator for scripts/fuzz_kernels.py: whatever touches memory beside a tensor dies at
+// A CPU allocator for scripts/fuzz/operators.py: whatever touches memory beside a tensor dies at
 // once.
 //
 // Every tensor has pages of its own. Their neighbours cannot be touched, and either the end or the

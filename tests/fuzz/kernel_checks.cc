@@ -1,4 +1,4 @@
-// Gives scripts/fuzz_kernels.py the checks that a program makes before it calls an operator.
+// Gives scripts/fuzz/operators.py the checks that a program makes before it calls an operator.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
 #include <torch/extension.h>

@@ -52,7 +52,7 @@ TEST(Hostfile, SaysWhichLineIsWrong) {
   EXPECT_THAT(refused(std::string("a\x01")), HasSubstr("hosts:1:"));
 }
 
-// The same table as of Python's reader (python/tests/test_values.py).
+// The same table as of Python's reader (python/tests/base/test_values.py).
 TEST(Hostfile, RefusesWhatAShellOrSshWouldTakeForMoreThanAName) {
   const auto taken = [](const std::string& host) {
     try {

@@ -40,6 +40,7 @@ expect 0 $page '[order](design.md#decision-8-order), [here](#here), https://a.b/
 expect 0 src/a.h '// As src/a.h says, and not src/*_io.cc.'
 expect 0 CHANGELOG.md '- scripts/gone.sh is one file.'
 expect 1 src/a.h '// As src/b.h says.'
+expect 1 src/a.h '// As python/b.py says.'
 expect 1 $page 'See `tests/a_test.cc`.'
 expect 0 README.md '[design](docs/design.md), [site](https://a.b/c)'
 expect 1 $page '[order](designs.md)'

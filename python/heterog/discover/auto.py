@@ -2,14 +2,14 @@
 
 import os
 
+from heterog.base.errors import HeterogError
+from heterog.base.values import whole_in
 from heterog.discover.bases import data_bases
 from heterog.discover.cluster import Choices, cluster_text
 from heterog.discover.collect import collect
 from heterog.discover.facts import Machine
 from heterog.discover.hosts import ask_ranks, own_rank
 from heterog.discover.machine import machine_of
-from heterog.errors import HeterogError
-from heterog.values import whole_in
 
 
 def auto_cluster(ranks: bool) -> str:

@@ -4,10 +4,10 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from heterog.devices import installed, nearest
-from heterog.errors import HeterogError
-from heterog.reading import parse_json, read_bytes, read_json
-from heterog.values import as_list, as_number, as_object, as_string, required
+from heterog.base.errors import HeterogError
+from heterog.base.own_files import installed, nearest
+from heterog.base.reading import parse_json, read_bytes, read_json
+from heterog.base.values import as_list, as_number, as_object, as_string, required
 
 
 @dataclass

@@ -2,8 +2,8 @@
 
 import math
 
-from heterog.errors import HeterogError
-from heterog.values import number_in, shown
+from heterog.base.errors import HeterogError
+from heterog.base.values import number_in, shown
 
 # As src/launch/gpu_type.cc: what a rank's GPU is called is compared with the plan's device.
 _FAMILIES = ("NVIDIA ", "Tesla ", "GeForce ")

@@ -5,12 +5,12 @@ import json
 import re
 from dataclasses import dataclass, field
 
+from heterog.base.errors import HeterogError
 from heterog.discover.cards import device_type
 from heterog.discover.fabric import Fabric, fabric_of
 from heterog.discover.facts import Gpu, Machine, Wire
 from heterog.discover.islands import split_islands
 from heterog.discover.links import Link, network_card
-from heterog.errors import HeterogError
 
 # Of two processes over the loopback device of one machine: configs/clusters/local-2cpu.json.
 _LOOPBACK = Link(

@@ -5,7 +5,10 @@ import re
 import sys
 from pathlib import Path
 
-from heterog.arguments import make_parser as new_parser
+from heterog.base.arguments import make_parser as new_parser
+from heterog.base.errors import HeterogError
+from heterog.base.files import replace_file
+from heterog.base.values import is_file_name, number_in, shown, whole_in
 from heterog.discover.bases import DataBases, data_bases, with_cards
 from heterog.discover.cards import estimated, parse_card
 from heterog.discover.cluster import Choices, ClusterText, cluster_text
@@ -13,12 +16,9 @@ from heterog.discover.collect import collect
 from heterog.discover.facts import Machine, Nic
 from heterog.discover.hosts import ask_hosts, ask_ranks, own_rank, read_hostfile
 from heterog.discover.links import Link, card_link
-from heterog.discover.measure import measure
 from heterog.discover.machine import Outputs, machine_of, machine_of_files, read_collected, read_output
+from heterog.discover.measure import measure
 from heterog.discover.nccl import read_nccl_tests
-from heterog.errors import HeterogError
-from heterog.files import replace_file
-from heterog.values import is_file_name, number_in, shown, whole_in
 
 _FILES = {
     "smi_xml": "nvidia-smi -q -x",

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+from heterog.base.errors import HeterogError
+from heterog.base.reading import MOST_OUTPUT_BYTES, parse_json, read_bytes
+from heterog.base.values import as_object, as_string, host_name, shown, whole_in
 from heterog.discover.collect import PATIENCE, collect, identity
 from heterog.discover.facts import Machine
 from heterog.discover.machine import machine_of
-from heterog.errors import HeterogError
-from heterog.reading import MOST_OUTPUT_BYTES, parse_json, read_bytes
-from heterog.values import as_object, as_string, host_name, shown, whole_in
 
 _COLLECTOR = Path(__file__).parent / "collect.py"
 _AT_ONCE = 16  # connections

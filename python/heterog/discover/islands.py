@@ -6,8 +6,8 @@ with NVLink inside, and PCIe in the place of a network card.
 
 from dataclasses import replace
 
-from heterog.discover.facts import Machine
 from heterog.discover.fabric import islands_of, pcie_fabric, slowest
+from heterog.discover.facts import Machine
 from heterog.discover.links import Link
 
 

@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from heterog.base.errors import HeterogError
+from heterog.base.reading import MOST_OUTPUT_BYTES, read_json, read_text
+from heterog.base.values import as_int, as_object, as_string, check_format
 from heterog.discover.facts import Gpu, Machine
 from heterog.discover.nccl import read_nccl_topology
 from heterog.discover.network import nics_of, read_ibstat
 from heterog.discover.smi_xml import read_smi_xml
 from heterog.discover.topo import read_peers, read_topology
-from heterog.errors import HeterogError
-from heterog.reading import MOST_OUTPUT_BYTES, read_json, read_text
-from heterog.values import as_int, as_object, as_string, check_format
 
 
 @dataclass

@@ -14,12 +14,12 @@ import time
 from dataclasses import dataclass
 from datetime import timedelta
 
+from heterog.base.errors import HeterogError
+from heterog.base.reading import parse_json
+from heterog.base.values import as_object, required
 from heterog.discover.cluster import SWITCH_SECONDS, Choices, cpu_devices
 from heterog.discover.facts import Machine, Wire
 from heterog.discover.hosts import Rank
-from heterog.errors import HeterogError
-from heterog.reading import parse_json
-from heterog.values import as_object, required
 
 _SMALL, _LARGE = 4, 64 << 20  # bytes
 _TIMES = {_SMALL: 50, _LARGE: 5}

@@ -4,11 +4,11 @@ import re
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
+from heterog.base.errors import HeterogError
+from heterog.base.reading import lines_of, parse_xml
+from heterog.base.values import number_in, shown, whole_in
 from heterog.discover.facts import Gpu, Nic, Topology
 from heterog.discover.network import gigabits
-from heterog.errors import HeterogError
-from heterog.reading import lines_of, parse_xml
-from heterog.values import number_in, shown, whole_in
 
 # A transfer rate a lane, as the kernel words it, by generation of PCIe.
 _GENERATIONS = {"2.5": 1, "5": 2, "5.0": 2, "8": 3, "8.0": 3, "16": 4, "16.0": 4, "32": 5, "32.0": 5,

@@ -2,10 +2,10 @@
 
 import re
 
+from heterog.base.errors import HeterogError
+from heterog.base.reading import lines_of
+from heterog.base.values import as_list, as_object, as_string
 from heterog.discover.facts import Nic
-from heterog.errors import HeterogError
-from heterog.reading import lines_of
-from heterog.values import as_list, as_object, as_string
 
 
 def gigabits(text: str, of_unit: float = 1) -> float | None:

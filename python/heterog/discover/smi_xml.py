@@ -3,10 +3,10 @@
 import re
 from xml.etree import ElementTree
 
+from heterog.base.errors import HeterogError
+from heterog.base.reading import parse_xml
+from heterog.base.values import shown, whole_in
 from heterog.discover.facts import Gpu
-from heterog.errors import HeterogError
-from heterog.reading import parse_xml
-from heterog.values import shown, whole_in
 
 _MIB = 1 << 20
 _LONGEST_NAME = 100  # more than twice as long as any card's

@@ -2,10 +2,10 @@
 
 import re
 
+from heterog.base.errors import HeterogError
+from heterog.base.reading import lines_of
+from heterog.base.values import shown
 from heterog.discover.facts import Topology
-from heterog.errors import HeterogError
-from heterog.reading import lines_of
-from heterog.values import shown
 
 # Of drivers before 387: SOC is what SYS is now.
 _OLD_NAMES = {"SOC": "SYS"}

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import torch
 
+from heterog.export.graph.writer import read_graph
+
 GIBIBYTE = 2**30
 RESERVE_BYTES = 0.7e9  # context and libraries of a device
 DTYPE_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2,

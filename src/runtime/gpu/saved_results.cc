@@ -1,4 +1,4 @@
-// Known of by their sizes: python/tests/test_device_results.py looks for others.
+// Known of by their sizes: python/tests/export/test_device_results.py looks for others.
 #include "runtime/gpu/saved_results.h"
 
 namespace heterog::runtime {

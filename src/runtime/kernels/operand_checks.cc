@@ -1,5 +1,5 @@
 // The table of operators whose CPU kernels read or write where their operands tell them to, each
-// with what has to hold. scripts/fuzz_kernels.py found them; operators that trust more than a row
+// with what has to hold. scripts/fuzz/operators.py found them; operators that trust more than a row
 // says are not in operators/allowed_table.cc.
 #include "runtime/kernels/operand_checks.h"
 

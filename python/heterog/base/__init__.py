@@ -1,0 +1,1 @@
+"""What all rooms use: errors, files and values of others, the library, versions."""

@@ -1,0 +1,7 @@
+"""`python -m heterog.export`."""
+
+import sys
+
+from heterog.export.command import main
+
+sys.exit(main())

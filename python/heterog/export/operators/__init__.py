@@ -1,0 +1,1 @@
+"""Operators of PyTorch that a step is traced with in another form."""

@@ -1,0 +1,1 @@
+"""How an optimizer updates a parameter, read off its own step()."""

@@ -1,0 +1,1 @@
+"""What an exported step depends on in Python, and what it changes there."""

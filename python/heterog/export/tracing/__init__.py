@@ -1,0 +1,1 @@
+"""A step as it runs, operator by operator, and the traces of several batch sizes as one graph."""

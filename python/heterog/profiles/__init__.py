@@ -1,0 +1,1 @@
+"""Profiles that other planners were given, as graphs with costs."""

@@ -1,0 +1,1 @@
+"""Runners: a planned step on data, and the model and the optimizer of a program beside it."""

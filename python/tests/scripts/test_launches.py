@@ -1,0 +1,53 @@
+"""What a step launches on a GPU stays within a bound of what eager PyTorch launches."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "scripts/gpu"))
+
+import launches  # noqa: E402
+
+PROGRAM = Path(os.environ.get("HETEROG_BIN", ROOT / "build/dev/bin/heterog")).parent / "count_launches"
+
+
+@pytest.mark.parametrize(
+    ("function", "bound"),
+    # Dropout of attention's weights is two calls of a kernel and what puts them together.
+    [
+        (launches.bert_large, 1.78),
+        (launches.gpt2, 1.02),
+        # Running statistics are copied before a batch normalisation writes them, 106 in all.
+        pytest.param(launches.resnet50, 1.28, marks=pytest.mark.slow),
+    ],
+)
+def test_a_step_launches_little_more_than_eager_pytorch(function, bound, tmp_path):
+    ours = launches.of_runtime(f"{launches.__file__}:{function.__name__}", PROGRAM, tmp_path / "graph.json.gz")
+    eager = launches.of_eager(function())
+    assert ours["launches"] <= bound * eager.launches
+    assert ours["launches"] > 0.9 * eager.launches  # both count the same things
+    # The inputs of the next step go there and the loss comes back; the host waits for nothing within.
+    assert ours["copies"] <= 8
+    assert ours["syncs"] <= 5
+
+
+def test_eager_launches_are_those_that_can_be_counted_by_hand():
+    import torch
+    from torch.nn import functional as F
+
+    def make():
+        return torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU())
+
+    counted = launches.of_eager(
+        {
+            "model": make,
+            "make_inputs": lambda batch: (torch.ones(batch, 4),),
+            "loss_fn": lambda model, x: F.dropout(model(x), 0.5).sum(),
+            "optimizer": lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9),
+        }
+    )
+    # addmm, relu, dropout, sum; the gradient of 1, of dropout, relu, weight and bias; the update.
+    assert counted.launches == 10
