@@ -7,18 +7,20 @@ namespace heterog::sim {
 
 // The greater of two bounds, each of which holds for every strategy that can be compiled.
 //
-// Work. The slices of a forward or backward op add up to the batch, B samples, and a slice of n
-// samples takes c(n) of its device's type. Let w be B times the least c(n) / n over all n ≤ B,
-// which is at a knot, since c is linear between them: then a slice takes at least w n / B, however
-// an op's fixed part is spread. So each device d has at least Σ x(o, d) w(o, type of d) of work,
-// where the parts x(o, d) of an op sum to 1. An update op runs whole on one device or on several,
-// and shares at most its launch with others: w is its time less a launch. Let every device have a
-// weight y(d) > 0, all together 1. A step is at least as long as the mean of the devices' work by
-// these weights, and this is at least Σ over ops of the least y(d) w(o, type of d). That is a bound
-// for any weights, by the duality of linear programs the greatest is as good as any of this kind;
-// weights of types are searched for one after another. Where k devices compute, each of them is
-// slowed by the deviation of the slowest (decision 18), and at best they are the k that weigh most:
-// the bound is the least over k.
+// Work and waiting. The slices of a forward or backward op add up to the batch, B samples, and a
+// slice of n samples takes c(n) of its device's type. So an op cut into slices of n samples is at
+// least c(n) B / n of work; and each sample waits for c(n) in it, if it is one of a chain of ops of
+// which each reads the samples of the one before. Let every device have a weight y(d) > 0 and the
+// chain a weight z ≥ 0, all together 1. A step is at least as long as the work of each device, and
+// as what samples wait for along the chain, at the mean over them; so at least the mean of all
+// these by their weights. Of a slice of an op on d this counts y(d) c(n) + z c(n) n / B. Summed
+// over the slices it is at least the least over d and n of c(n) (y(d) B / n + z), without z for ops
+// that are not of the chain. That holds for any weights and any chain: the chain is the longest of
+// even slices, weights are searched for one after another. Large slices make a sample wait, small
+// ones cost their fixed part often. An op that runs whole has n = B. An update op runs whole on one
+// device or on several, and shares at most its launch with others: it counts its time less a
+// launch. Where k devices compute, each of them is slowed by the deviation of the slowest (decision
+// 18), and at best they are the k that weigh most: the bound is the least over k.
 //
 // Chain. Every instance of an op waits for one of each op whose value it reads, a value that is
 // counted on the first instance alone left out. So no instance ends before the longest chain of

@@ -10,6 +10,7 @@
 
 #include "base/rng.h"
 #include "compiler/compile.h"
+#include "compiler/micro_batches.h"
 #include "compiler/problems.h"
 #include "planner/problems.h"
 #include "sim/simulator.h"
@@ -36,6 +37,30 @@ std::unique_ptr<const cost::Problem> grouped(const std::string& model, const std
       std::make_shared<const cluster::Cluster>(
           cluster::load_cluster("configs/clusters/" + cluster + ".json")),
       cost::CalibratedModel(), batch, {.max_groups = groups});
+}
+
+// The small network on machines of one device each; n samples take an op fixed + n · each seconds,
+// updates nothing.
+std::unique_ptr<const cost::Problem> affine_problem(double fixed, double each, std::size_t devices,
+                                                    std::int64_t batch) {
+  class Affine : public cost::CostModel {
+   public:
+    Affine(double fixed, double each) : fixed_(fixed), each_(each) {}
+    double seconds(const graph::ModelGraph& graph, OpId op, std::int64_t samples,
+                   const cluster::DeviceType&) const override {
+      if (graph.op(op).phase == graph::Phase::kUpdate) return 0;
+      return fixed_ + each_ * static_cast<double>(samples);
+    }
+    Bytes workspace_bytes(const graph::ModelGraph&, OpId, std::int64_t,
+                          const cluster::DeviceType&) const override {
+      return 0;
+    }
+
+   private:
+    double fixed_, each_;
+  };
+  const auto plain = compiler::toy_problem(support::tiny_mlp_graph(), devices, batch);
+  return cost::make_problem(plain->graph, plain->cluster, Affine(fixed, each), batch);
 }
 
 // Hosts that serve take updates off the devices: here these take a microsecond on a host, and a
@@ -85,7 +110,7 @@ TEST(LeastStep, IsBelowEveryStrategyOfSmallProblems) {
   }
 }
 
-// Shares of any size on any devices, micro-batches among them.
+// Shares of any size on any devices, in micro-batches, with and without recomputation.
 TEST(LeastStep, IsBelowDrawnStrategies) {
   Rng rng(6);
   for (const char* model : {"vgg19-tiny", "transformer6-tiny", "resnet50-tiny"}) {
@@ -108,7 +133,10 @@ TEST(LeastStep, IsBelowDrawnStrategies) {
       for (compiler::UnitDecision& unit : strategy.units) {
         if (rng.below(rarely) == 0) unit = draw();
       }
+      for (compiler::UnitDecision& unit : strategy.units) unit.recompute = rng.below(4) == 0;
       if (rng.below(2) == 0) strategy.bucket_bytes = Bytes{1} << (16 + rng.below(10));
+      strategy = compiler::accumulate(*problem, strategy, 1 + static_cast<int>(rng.below(4)));
+      strategy.pattern = compiler::Pattern::kNone;  // in any order of theirs
       ASSERT_LE(bound, fastest_order(*problem, strategy)) << model << " " << round;
     }
   }
@@ -131,6 +159,44 @@ TEST(LeastStep, CountsEveryOpOnce) {
     EXPECT_GE(bound, 0.99 * share * static_cast<double>(ops));
     EXPECT_TRUE(devices > 1 || bound <= share * static_cast<double>(ops + updates));
   }
+}
+
+// An op on n samples takes 8 + n µs, updates nothing; three devices, 12 samples. Of the 17 ops of
+// the graph 9 follow one another sample by sample: two products of the forward pass, relu, the
+// difference, twice that, times the gradient of the sum, two products and the threshold of the
+// backward pass. With a weight of 2/3 on the chain and 1/9 on each device, a cut of an op of the
+// chain into slices of n counts (8 + n) (2/3 + 12 / (9 n)) µs, at least 12 µs, at n = 4; any other
+// op (8 + 12) / 9 µs, at n = 12. Neither work alone, 20/3 µs an op, nor the chain alone, 9 µs an op
+// of it, says as much.
+TEST(LeastStep, SlicesTakeTheirFixedPartEach) {
+  const auto problem = affine_problem(8e-6, 1e-6, 3, 12);
+  const double by_hand = 9 * 12e3 + 8 * 20e3 / 9;
+  EXPECT_GE(static_cast<double>(least_step(*problem)), by_hand - 17 * 2);  // roundings
+  EXPECT_GT(by_hand, 17 * 20e3 / 3);
+  EXPECT_LE(
+      least_step(*problem),
+      fastest_order(*problem, compiler::uniform_strategy(
+                                  *problem, compiler::even_decision(
+                                                *problem, compiler::SyncMethod::kAllReduce))));
+}
+
+// Every op takes 1 µs, 17 one after the other. What does not follow runs beside the rest: gradients
+// of parameters on the other device, say.
+TEST(LeastStep, WhatRunsBesideTheChainIsNoPartOfIt) {
+  const auto problem = affine_problem(1e-6, 0, 2, 3);
+  const Nanoseconds bound = least_step(*problem);
+  Nanoseconds best = std::numeric_limits<Nanoseconds>::max();
+  Rng rng(3);
+  for (int round = 0; round < 2000; ++round) {
+    compiler::Strategy strategy =
+        compiler::uniform_strategy(*problem, compiler::single_decision(DeviceId(0)));
+    for (compiler::UnitDecision& unit : strategy.units) {
+      if (rng.below(3) == 0) unit = compiler::single_decision(DeviceId(1));
+    }
+    best = std::min(best, fastest_order(*problem, strategy));
+  }
+  EXPECT_LE(bound, best);
+  EXPECT_LT(best, 16'000);
 }
 
 }  // namespace
