@@ -20,10 +20,10 @@
 namespace heterog::bench {
 namespace {
 
-std::vector<compiler::Strategy> draw(const cost::Problem& problem, std::size_t count) {
+std::vector<decide::Strategy> draw(const cost::Problem& problem, std::size_t count) {
   const space::ActionSpace space(problem);
   Rng rng(1);
-  std::vector<compiler::Strategy> strategies;
+  std::vector<decide::Strategy> strategies;
   for (std::size_t i = 0; i < count; ++i) {
     const auto base = space.id(space::kReplicated[i % space::kReplicated.size()]);
     std::vector<space::ActionId> actions;
@@ -62,23 +62,23 @@ class Counter {
 // EV-AR and CP-AR in turns, so that nothing can be taken from the plan before.
 void evaluate_all_reduce(benchmark::State& state) {
   const auto problem = bert_large();
-  const auto sync = compiler::SyncMethod::kAllReduce;
-  const compiler::Strategy strategies[] = {
-      compiler::uniform_strategy(*problem, compiler::even_decision(*problem, sync)),
-      compiler::uniform_strategy(*problem, compiler::UnitDecision{{{DeviceId(0), 2},
-                                                                   {DeviceId(1), 2},
-                                                                   {DeviceId(2), 1},
-                                                                   {DeviceId(3), 1},
-                                                                   {DeviceId(4), 1},
-                                                                   {DeviceId(5), 1},
-                                                                   {DeviceId(6), 1},
-                                                                   {DeviceId(7), 1}},
-                                                                  sync})};
+  const auto sync = decide::SyncMethod::kAllReduce;
+  const decide::Strategy strategies[] = {
+      decide::uniform_strategy(*problem, decide::even_decision(*problem, sync)),
+      decide::uniform_strategy(*problem, decide::UnitDecision{{{DeviceId(0), 2},
+                                                               {DeviceId(1), 2},
+                                                               {DeviceId(2), 1},
+                                                               {DeviceId(3), 1},
+                                                               {DeviceId(4), 1},
+                                                               {DeviceId(5), 1},
+                                                               {DeviceId(6), 1},
+                                                               {DeviceId(7), 1}},
+                                                              sync})};
   oracle::Evaluator evaluator(*problem);
   Counter counter;
   for (auto _ : state) {
     counter.turn(2, [&] {
-      for (const compiler::Strategy& strategy : strategies) {
+      for (const decide::Strategy& strategy : strategies) {
         benchmark::DoNotOptimize(evaluator.evaluate(strategy));
       }
     });
@@ -120,7 +120,7 @@ void evaluate_local_moves(benchmark::State& state) {
   const space::ActionSpace space(*problem);
   std::vector<space::ActionId> actions(problem->grouping.count(),
                                        space.id({.placement = space::Placement::kEven}));
-  std::vector<compiler::Strategy> strategies;
+  std::vector<decide::Strategy> strategies;
   Rng rng(1);
   for (int i = 0; i < 50; ++i) {
     space::ActionId& action = actions[rng.below(actions.size())];
@@ -133,7 +133,7 @@ void evaluate_local_moves(benchmark::State& state) {
   Counter counter;
   for (auto _ : state) {
     counter.turn(strategies.size(), [&] {
-      for (const compiler::Strategy& strategy : strategies) {
+      for (const decide::Strategy& strategy : strategies) {
         benchmark::DoNotOptimize(evaluator.evaluate(strategy));
       }
     });

@@ -45,8 +45,8 @@ void even_all_reduce(benchmark::State& state) {
   const auto devices = static_cast<std::size_t>(state.range(0));
   const auto problem = bench::problem("bert_large24", large_cluster(devices),
                                       static_cast<std::int64_t>(6 * devices));
-  const auto strategy = compiler::uniform_strategy(
-      *problem, compiler::even_decision(*problem, compiler::SyncMethod::kAllReduce));
+  const auto strategy = decide::uniform_strategy(
+      *problem, decide::even_decision(*problem, decide::SyncMethod::kAllReduce));
   compiler::Plan plan;
   sim::Simulator simulator;
   double compile = std::numeric_limits<double>::infinity(), simulate = compile;

@@ -141,14 +141,14 @@ int compare(int argc, char** argv) {
   const auto problem = bench::problem("bert_large24", flat_cluster(), 48);
   const auto plan = compiler::compile(
       *problem,
-      compiler::uniform_strategy(
-          *problem, compiler::even_decision(*problem, compiler::SyncMethod::kParameterServer)));
+      decide::uniform_strategy(
+          *problem, decide::even_decision(*problem, decide::SyncMethod::kParameterServer)));
   const sim::SimResult schedule = sim::simulate(plan);
   sim::Simulator simulator;
   double ours = std::numeric_limits<double>::infinity();
   for (int i = 0; i < 10; ++i) {
     const auto begin = std::chrono::steady_clock::now();
-    simulator.simulate(plan, compiler::OrderPolicy::kRank);
+    simulator.simulate(plan, decide::OrderPolicy::kRank);
     ours = std::min(ours, seconds_since(begin));
   }
   const Outcome theirs = run_simgrid(engine, plan, schedule);

@@ -15,17 +15,17 @@
 
 #include "compiler/compile.h"
 #include "oracle/evaluator.h"
-#include "planner/registry.h"
 #include "problems.h"
+#include "search/registry.h"
 #include "sim/simulator.h"
 #include "textbook_simulator.h"
 
 namespace heterog::bench {
 namespace {
 
-using compiler::OrderPolicy;
 using compiler::Plan;
-using compiler::SyncMethod;
+using decide::OrderPolicy;
+using decide::SyncMethod;
 
 // Visits every task after its predecessors; returns how many there were.
 std::size_t walk(const Plan& plan, IdVector<TaskId, std::uint32_t>& waiting_for,
@@ -70,16 +70,16 @@ struct Case {
 };
 
 // What the plan is made of, and its order.
-compiler::Strategy strategy_of(const cost::Problem& problem, const Case& c) {
+decide::Strategy strategy_of(const cost::Problem& problem, const Case& c) {
   if (!c.planner) {
-    compiler::Strategy strategy =
-        compiler::uniform_strategy(problem, compiler::even_decision(problem, c.sync));
+    decide::Strategy strategy =
+        decide::uniform_strategy(problem, decide::even_decision(problem, c.sync));
     strategy.order = c.order;
     return strategy;
   }
   oracle::Evaluator oracle(problem);
-  planner::PlannerContext context{.oracle = oracle};
-  const planner::Registry registry(planner::builtin_planners());
+  search::PlannerContext context{.oracle = oracle};
+  const search::Registry registry(search::builtin_planners());
   return registry.make(c.planner, *problem.cluster)->plan(context).strategy;
 }
 
@@ -87,7 +87,7 @@ void simulate(benchmark::State& state, const Case& c) {
   const auto problem = bench::problem(
       c.model, c.devices == 8 ? shipped_cluster("heterog-8gpu") : large_cluster(c.devices),
       c.batch);
-  const compiler::Strategy strategy = strategy_of(*problem, c);
+  const decide::Strategy strategy = strategy_of(*problem, c);
   const OrderPolicy order = strategy.order;
   const Plan plan = compiler::compile(*problem, strategy);
   sim::Simulator simulator;

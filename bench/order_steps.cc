@@ -19,14 +19,14 @@
 #include "cost/cost_model.h"
 #include "graph/graph_io.h"
 #include "oracle/evaluator.h"
-#include "planner/baselines.h"
+#include "search/starts/baselines.h"
 #include "sim/bounds.h"
 #include "sim/simulator.h"
 
 namespace heterog::bench {
 namespace {
 
-using compiler::OrderPolicy;
+using decide::OrderPolicy;
 
 constexpr int kDraws = 5;
 constexpr int kRounds = 6;
@@ -57,14 +57,14 @@ struct Worst {
   double not_gained = -std::numeric_limits<double>::infinity();  // EV-PS of language models
 };
 
-void print_row(const cost::Problem& problem, const std::string& name, compiler::Strategy strategy,
+void print_row(const cost::Problem& problem, const std::string& name, decide::Strategy strategy,
                bool all_reduce, bool language_ps, Worst& worst) {
   sim::Simulator simulator;
   compiler::Plan plan = compiler::compile(problem, strategy);
   Nanoseconds paper = std::numeric_limits<Nanoseconds>::max(), queued = 0;
   std::string row = fmt::format("{:24}", name);
-  for (OrderPolicy order : compiler::kSearchedOrders) {
-    compiler::set_plain_order(strategy, order);
+  for (OrderPolicy order : decide::kSearchedOrders) {
+    decide::set_plain_order(strategy, order);
     compiler::set_order(plan, order);
     const Nanoseconds step = simulator.simulate(plan, order).step;
     (order == OrderPolicy::kRankQueued ? queued : paper) =
@@ -113,11 +113,11 @@ void print_all(const std::vector<std::string>& models) {
                            std::make_shared<const cluster::Cluster>(
                                cluster::load_cluster("configs/clusters/heterog-8gpu.json")),
                            cost::CalibratedModel(), one.batch);
-    const std::pair<const char*, compiler::Strategy> plans[] = {
-        {"ev-ar", planner::even_all_reduce(*problem)},
-        {"cp-ar", planner::proportional_all_reduce(*problem)},
-        {"ev-ps", planner::even_ps(*problem)},
-        {"cp-ps", planner::proportional_ps(*problem)}};
+    const std::pair<const char*, decide::Strategy> plans[] = {
+        {"ev-ar", search::even_all_reduce(*problem)},
+        {"cp-ar", search::proportional_all_reduce(*problem)},
+        {"ev-ps", search::even_ps(*problem)},
+        {"cp-ps", search::proportional_ps(*problem)}};
     for (const auto& [name, strategy] : plans) {
       const bool all_reduce = std::string(name).ends_with("ar");
       print_row(*problem, fmt::format("{} ({}) {}", one.model, one.batch, name), strategy,

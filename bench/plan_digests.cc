@@ -103,49 +103,49 @@ std::uint64_t digest(const compiler::Plan& plan) {
   return d.value();
 }
 
-compiler::UnitDecision drawn(const cost::Problem& problem, Rng& rng) {
+decide::UnitDecision drawn(const cost::Problem& problem, Rng& rng) {
   const auto sync =
-      rng.below(2) == 0 ? compiler::SyncMethod::kParameterServer : compiler::SyncMethod::kAllReduce;
+      rng.below(2) == 0 ? decide::SyncMethod::kParameterServer : decide::SyncMethod::kAllReduce;
   const std::size_t devices = problem.cluster->device_count();
   switch (rng.below(4)) {
     case 0:
-      return compiler::single_decision(DeviceId(rng.below(devices)));
+      return decide::single_decision(DeviceId(rng.below(devices)));
     case 1:
-      return compiler::even_decision(problem, sync);
+      return decide::even_decision(problem, sync);
     case 2:
-      return compiler::proportional_decision(problem, sync);
+      return decide::proportional_decision(problem, sync);
     default:
-      compiler::UnitDecision decision{.replicas = {}, .sync = sync};
+      decide::UnitDecision decision{.replicas = {}, .sync = sync};
       for (std::size_t d = 0; d < devices; ++d) {
         const auto weight = static_cast<double>(rng.below(4));
         if (weight > 0) decision.replicas.push_back({DeviceId(d), weight});
       }
-      return decision.replicas.empty() ? compiler::single_decision(DeviceId(0)) : decision;
+      return decision.replicas.empty() ? decide::single_decision(DeviceId(0)) : decision;
   }
 }
 
-std::vector<compiler::Strategy> strategies(const cost::Problem& problem, int random,
-                                           std::uint64_t seed) {
-  using compiler::SyncMethod;
-  std::vector<compiler::Strategy> all;
+std::vector<decide::Strategy> strategies(const cost::Problem& problem, int random,
+                                         std::uint64_t seed) {
+  using decide::SyncMethod;
+  std::vector<decide::Strategy> all;
   for (SyncMethod sync : {SyncMethod::kParameterServer, SyncMethod::kAllReduce}) {
-    all.push_back(uniform_strategy(problem, compiler::even_decision(problem, sync)));
-    all.push_back(uniform_strategy(problem, compiler::proportional_decision(problem, sync)));
+    all.push_back(uniform_strategy(problem, decide::even_decision(problem, sync)));
+    all.push_back(uniform_strategy(problem, decide::proportional_decision(problem, sync)));
   }
-  all.push_back(uniform_strategy(problem, compiler::single_decision(DeviceId(0))));
+  all.push_back(uniform_strategy(problem, decide::single_decision(DeviceId(0))));
   all.push_back(all[1]);
   all.back().bucket_bytes = 64 << 20;
   Rng rng(seed);
   for (int i = 0; i < random; ++i) {
-    compiler::Strategy strategy = uniform_strategy(problem, drawn(problem, rng));
+    decide::Strategy strategy = uniform_strategy(problem, drawn(problem, rng));
     const std::size_t rarely = 1 + rng.below(20);  // from every unit to one of twenty
-    for (compiler::UnitDecision& unit : strategy.units) {
+    for (decide::UnitDecision& unit : strategy.units) {
       if (rng.below(rarely) == 0) unit = drawn(problem, rng);
     }
     if (rng.below(4) == 0) strategy.bucket_bytes = Bytes{1} << (20 + rng.below(6));
     if (rng.below(2) == 0) {
-      constexpr compiler::OrderPolicy kOthers[] = {compiler::OrderPolicy::kFifo,
-                                                   compiler::OrderPolicy::kRankQueued};
+      constexpr decide::OrderPolicy kOthers[] = {decide::OrderPolicy::kFifo,
+                                                 decide::OrderPolicy::kRankQueued};
       strategy.order = kOthers[rng.below(std::size(kOthers))];
     }
     all.push_back(std::move(strategy));

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "compiler/plan.h"
-#include "compiler/strategy.h"
+#include "decide/strategy.h"
 
 namespace heterog::bench {
 
@@ -16,9 +16,9 @@ namespace heterog::bench {
 // first resource that blocks it; when that is free again, its queue is looked at in order.
 class TextbookSimulator {
  public:
-  TextbookSimulator(const compiler::Plan& plan, compiler::OrderPolicy order)
+  TextbookSimulator(const compiler::Plan& plan, decide::OrderPolicy order)
       : plan_(plan),
-        fifo_(order == compiler::OrderPolicy::kFifo),
+        fifo_(order == decide::OrderPolicy::kFifo),
         waiting_for_(plan.predecessors),
         references_(plan.readers),
         free_at_(plan.resource_count(), 0),

@@ -15,22 +15,39 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
     may["graph"] = "base operators"
     may["cluster"] = "base"
     may["cost"] = "base operators graph cluster"
-    may["compiler/check"] = "base operators graph cluster cost compiler/layout.h compiler/plan.h compiler/strategy.h"
-    may["compiler/emit"] = "base operators graph cluster cost compiler/compile_options.h compiler/layout.h compiler/plan.h compiler/plan_builder.h compiler/recomputation.h"
-    may["compiler"] = "base operators graph cluster cost compiler/emit compiler/check"
-    may["space"] = "base graph cluster cost compiler/strategy.h"
+    may["decide"] = "base graph cluster cost"
+    may["compiler/check"] = "base operators graph cluster cost decide/layout.h decide/strategy.h compiler/plan.h"
+    may["compiler/emit"] = "base operators graph cluster cost decide/layout.h decide/recomputation.h decide/strategy.h compiler/compile_options.h compiler/plan.h compiler/plan_builder.h"
+    may["compiler"] = "base operators graph cluster cost decide compiler/emit compiler/check"
+    may["space"] = "base graph cluster cost decide/strategy.h"
     # The simulator and the runtime know plans, not how they are made.
-    may["sim"] = "base graph cluster cost/problem.h compiler/order.h compiler/plan.h compiler/plan_builder.h compiler/slowest.h compiler/strategy.h"
-    may["oracle"] = "base graph cluster cost compiler sim"
-    # A planner sees the interface of an oracle, never who answers.
-    may["planner"] = "base graph cluster cost compiler/strategy.h compiler/micro_batches.h compiler/pass_turns.h space oracle/oracle.h oracle/batch_evaluator.h"
-    may["explain"] = "base graph cluster cost compiler sim"
+    may["sim"] = "base graph cluster cost/problem.h compiler/order.h compiler/plan.h compiler/plan_builder.h compiler/slowest.h decide/strategy.h"
+    may["oracle"] = "base graph cluster cost decide compiler sim"
+    # Who searches or learns sees what can be decided and the interface of an oracle, never how a
+    # strategy becomes a plan, nor who answers.
+    # The frame of search is below its parts, and the list of planners above them.
+    frame = " search/best_of.h search/options.h search/planner.h search/registry.h"
+    may["search/moves"] = "base graph cluster cost decide space oracle/oracle.h oracle/batch_evaluator.h" frame
+    may["search/starts"] = may["search/moves"] " search/moves"
+    may["search/answers"] = may["search/starts"] " search/starts"
+    may["search/pipeline"] = may["search/starts"] " search/starts"
+    may["search/placement"] = may["search/starts"]
+    may["search/engines"] = may["search/pipeline"] " search/pipeline"
+    may["search/portfolio"] = may["search/engines"] " search/answers search/engines"
+    may["search"] = may["search/portfolio"] " search/placement search/portfolio"
+    may["explain"] = "base graph cluster cost decide compiler sim"
     may["tensors"] = "base"
     # How processes talk and meet: below all that trains.
     may["comm"] = "base cluster cost/all_reduce_algorithm.h tensors"
     may["launch"] = "base cluster comm"
-    may["gnn"] = "base graph cluster cost compiler/strategy.h space"
-    may["policy"] = "base graph cluster cost compiler/strategy.h compiler/micro_batches.h compiler/pass_turns.h space oracle planner gnn tensors comm launch"
+    # So it is of learning: its interface and settings are below its parts, training is above.
+    settings = " learn/api.h learn/config.h"
+    may["learn/drawing"] = "base graph cluster cost decide space" settings
+    may["learn/network"] = may["learn/drawing"] " tensors"
+    may["learn/problems"] = may["learn/drawing"]
+    may["learn/reinforce"] = may["learn/network"] " comm oracle search search/moves search/starts learn/drawing learn/network learn/problems"
+    may["learn/teaching"] = may["learn/reinforce"] " search/portfolio learn/reinforce"
+    may["learn"] = may["learn/teaching"] " search/engines search/portfolio learn/teaching"
     may["runtime/program"] = "base operators graph cluster cost compiler/plan.h comm/device_sets.h launch/terms.h"
     may["runtime/gpu"] = "base"
     may["runtime/kernels"] = "base operators graph cluster cost compiler/plan.h tensors runtime/program runtime/gpu"
@@ -39,17 +56,17 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
     may["runtime/ranks"] = may["runtime/exec"] " runtime/exec"
     may["runtime/check"] = may["runtime/ranks"] " runtime/ranks"
     may["measure"] = may["runtime/ranks"] " runtime/ranks launch sim/memory.h sim/simulator.h"
-    may["loading"] = "base graph cluster cost compiler sim runtime/kernels runtime/exec"
+    may["loading"] = "base graph cluster cost decide compiler sim runtime/kernels runtime/exec"
     # Verbs that are called from Python are those of the program.
-    may["client"] = "base graph cluster cost compiler sim launch runtime/program runtime/kernels runtime/exec runtime/ranks loading cli"
-    may["cli"] = "base graph cluster cost compiler compiler/check sim oracle planner explain gnn policy launch runtime/program runtime/kernels runtime/exec runtime/ranks runtime/check measure loading"
+    may["client"] = "base graph cluster cost decide compiler sim launch runtime/program runtime/kernels runtime/exec runtime/ranks loading cli"
+    may["cli"] = "base graph cluster cost decide compiler compiler/check sim oracle search search/answers search/pipeline search/portfolio search/starts explain learn learn/reinforce launch runtime/program runtime/kernels runtime/exec runtime/ranks runtime/check measure loading"
     for (folder in may) {
       n = split(may[folder], parts, " ")
       for (i = 1; i <= n; ++i) allowed[folder, parts[i]] = 1
       allowed[folder, folder] = 1
     }
     # The rest of comm and launch is built without LibTorch too, which tells.
-    n = split("tensors comm launch gnn policy runtime/gpu runtime/kernels runtime/attention runtime/exec runtime/ranks runtime/check measure client cli", parts, " ")
+    n = split("tensors comm launch learn learn/drawing learn/network learn/reinforce learn/teaching runtime/gpu runtime/kernels runtime/attention runtime/exec runtime/ranks runtime/check measure client cli", parts, " ")
     for (i = 1; i <= n; ++i) torch[parts[i]]
   }
   function complain(what) {

@@ -152,7 +152,7 @@ def overview() -> str:
     model = Box(14, 44, 126, 104, "model", ("one step, traced", "from PyTorch"), ("graph", "operators"))
     machines = Box(14, 164, 126, 84, "machines", ("devices, links",), ("cluster",))
     problem = Box(166, 100, 116, 104, "problem", ("groups, costs", "of operators"), ("cost", "space"))
-    search = Box(326, 68, 154, 68, "search, policy", (), ("planner", "policy gnn"))
+    search = Box(326, 68, 154, 68, "search, policy", (), ("search", "learn"))
     judge = Box(326, 184, 154, 68, "simulator", (), ("compiler", "sim oracle"))
     plan = Box(526, 100, 122, 104, "plan", ("strategy, order,", "prediction"), ("loading",))
     tasks = Box(676, 100, 104, 104, "compiler", ("tasks of", "each device"), ("compiler",))

@@ -19,9 +19,9 @@ ROOT = Path(__file__).resolve().parent.parent
 # The programs whose tests feed mutated files to the readers of graphs, clusters and plans, make
 # the programs of ranks, and let processes and their threads meet; under the sanitizers they run
 # whole.
-ASAN_PROGRAMS = ["base_test", "cluster_test", "comm_test", "compiler_test", "graph_test",
-                 "launch_test", "mutate_graph_test", "program_test"]
-TSAN_PROGRAMS = ["base_test", "comm_test", "planner_test"]
+ASAN_PROGRAMS = ["base_test", "cluster_test", "comm_test", "compiler_test", "decide_test",
+                 "graph_test", "launch_test", "mutate_graph_test", "program_test"]
+TSAN_PROGRAMS = ["base_test", "comm_test", "search_test"]
 # Long tests with no other threads than tests that stay: searches that ask how good plans are, and
 # files at the limits of readers.
 TSAN_FILTER = "-Shares.AreNeverWorse*:Shares.AreTheBest*:Shares.GainOver*:Bounds.*"

@@ -30,7 +30,7 @@ struct CompareOptions {
 struct Row {
   std::string name;
   bool baseline = false;
-  planner::PlannerResult result;
+  search::PlannerResult result;
   double plan_seconds = 0;
   double step_seconds() const { return to_seconds(result.evaluation.step); }
   bool feasible() const { return result.evaluation.feasible; }
@@ -39,7 +39,7 @@ struct Row {
 // Not one with options of its own: it is compared with the one that has none.
 bool is_baseline(const std::string& name) {
   const auto entries = planner_registry().entries();
-  return std::any_of(entries.begin(), entries.end(), [&](const planner::PlannerEntry& entry) {
+  return std::any_of(entries.begin(), entries.end(), [&](const search::PlannerEntry& entry) {
     return entry.baseline && entry.name == name;
   });
 }
@@ -51,10 +51,10 @@ std::vector<std::string> names_to_run(const std::vector<std::string>& asked) {
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   };
   const bool all = asked.empty() || std::find(asked.begin(), asked.end(), "all") != asked.end();
-  for (const planner::PlannerEntry& entry : planner_registry().entries()) {
+  for (const search::PlannerEntry& entry : planner_registry().entries()) {
     if (entry.baseline) add(std::string(entry.name));
   }
-  for (const planner::PlannerEntry& entry : planner_registry().entries()) {
+  for (const search::PlannerEntry& entry : planner_registry().entries()) {
     if (all && !entry.small_problems) add(std::string(entry.name));
   }
   for (const std::string& name : asked) {
@@ -128,9 +128,9 @@ std::vector<Row> run_planners(const CompareOptions& options, const std::vector<s
     Progress progress(caller, "comparing");
     progress.show(static_cast<double>(rows.size()) / static_cast<double>(names.size()), name);
     const Stopwatch watch;
-    planner::PlannerContext context{.oracle = oracle,
-                                    .rng = Rng(options.common.seed),
-                                    .budget = start_budget(options.budget, name, caller)};
+    search::PlannerContext context{.oracle = oracle,
+                                   .rng = Rng(options.common.seed),
+                                   .budget = start_budget(options.budget, name, caller)};
     Row row{.name = name, .baseline = is_baseline(name)};
     try {
       row.result = find_planner(name, *problem.cluster, options.policy)->plan(context);

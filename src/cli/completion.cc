@@ -38,7 +38,7 @@ struct VerbRow {
 
 Words planner_names() {
   Words names;
-  for (const planner::PlannerEntry& entry : planner_registry().entries()) {
+  for (const search::PlannerEntry& entry : planner_registry().entries()) {
     names.emplace_back(entry.name);
   }
   return names;
@@ -51,8 +51,8 @@ Words words_of(const std::string& verb, const std::string& option) {
   }
   if (option == "--order") {
     Words names;
-    for (auto order : compiler::kSearchedOrders) {
-      names.emplace_back(compiler::order_policy_name(order));
+    for (auto order : decide::kSearchedOrders) {
+      names.emplace_back(decide::order_policy_name(order));
     }
     return names;
   }

@@ -28,7 +28,7 @@ struct ExplainOptions {
 int run_explain(const ExplainOptions& options, const Caller& caller) {
   const LoadedPlan loaded = load_plan(options.plan, options.problem, options.order);
   const cost::Problem& problem = *loaded.problem;
-  const compiler::Strategy& strategy = loaded.record.strategy;
+  const decide::Strategy& strategy = loaded.record.strategy;
   const explain::Explanation explanation =
       explain::explain_plan(problem, strategy, loaded.simulated, compile_options(options.problem));
   ThreadPool threads(options.common.threads);
@@ -41,7 +41,7 @@ int run_explain(const ExplainOptions& options, const Caller& caller) {
                         {"cluster", problem.cluster->name()},
                         {"batch", problem.batch},
                         {"planner", loaded.record.planner},
-                        {"order", compiler::order_policy_name(compiler::dispatch_order(strategy))}};
+                        {"order", decide::order_policy_name(decide::dispatch_order(strategy))}};
     json.update(explain::explanation_json(problem, loaded.simulated, explanation));
     json["decisions"] = explain::decisions_json(problem, strategy);
     json.update(devices_used_json(problem, used));
@@ -49,7 +49,7 @@ int run_explain(const ExplainOptions& options, const Caller& caller) {
   } else {
     print(caller, "{} on {}, batch {}, plan of {}, order {}: step {}{}\n{}{}",
           problem.graph->name(), problem.cluster->name(), problem.batch, loaded.record.planner,
-          compiler::order_policy_name(compiler::dispatch_order(strategy)),
+          decide::order_policy_name(decide::dispatch_order(strategy)),
           explain::step_text(problem.batch, loaded.simulated.result.step),
           loaded.simulated.result.feasible() ? "" : ", does not fit in memory",
           devices_used_text(problem, loaded.simulated, used),
@@ -68,7 +68,7 @@ void add_explain(CLI::App& app, Action& chosen) {
   add_batch_of_plan(verb, options->problem);
   verb.add_option("--plan", options->plan, "Plan file")->required();
   verb.add_option("--order", options->order,
-                  fmt::format("{}, in place of the plan's own", compiler::kPlainOrders));
+                  fmt::format("{}, in place of the plan's own", decide::kPlainOrders));
   add_common(verb, options->common);
   verb.footer(
       "Example:\n  heterog explain --graph models/bert_large24.json.gz "

@@ -15,10 +15,10 @@
 #include "cli/training.h"
 #include "cli/verbs.h"
 #include "explain/simulation.h"
+#include "learn/api.h"
+#include "learn/train_log_io.h"
 #include "oracle/simulated_oracle.h"
-#include "planner/portfolio.h"
-#include "policy/api.h"
-#include "policy/train_log_io.h"
+#include "search/portfolio/portfolio.h"
 
 namespace heterog::cli {
 
@@ -38,24 +38,24 @@ struct FinetuneVerbOptions {
 };
 
 // Its best find, and what it now proposes, through the planner of `heterog plan`.
-planner::PlannerResult plan_with(const policy::FinetuneResult& tuned, std::uint64_t seed,
-                                 oracle::Oracle& oracle) {
-  planner::PlannerContext context{.oracle = oracle, .rng = Rng(seed)};
+search::PlannerResult plan_with(const learn::FinetuneResult& tuned, std::uint64_t seed,
+                                oracle::Oracle& oracle) {
+  search::PlannerContext context{.oracle = oracle, .rng = Rng(seed)};
   constexpr int kMore = 7;  // beside the most likely one
-  planner::PortfolioOptions options{.given_by = "policy"};
+  search::PortfolioOptions options{.given_by = "policy"};
   options.given.push_back(tuned.strategy);
   oracle::BatchEvaluator evaluator(oracle);
-  for (compiler::Strategy& one :
-       policy::propose(tuned.policy, evaluator, kMore, context.rng.split(1))) {
+  for (decide::Strategy& one :
+       learn::propose(tuned.policy, evaluator, kMore, context.rng.split(1))) {
     options.given.push_back(std::move(one));
   }
-  return planner::best_plan(context, options);
+  return search::best_plan(context, options);
 }
 
 // What fine-tuning found, where the search after it is stopped, or was before it began.
-planner::PlannerResult plan_of(const FinetuneVerbOptions& options,
-                               const policy::FinetuneResult& tuned, const cost::Problem& problem,
-                               ThreadPool& threads, const Stopping& stopping) {
+search::PlannerResult plan_of(const FinetuneVerbOptions& options,
+                              const learn::FinetuneResult& tuned, const cost::Problem& problem,
+                              ThreadPool& threads, const Stopping& stopping) {
   oracle::SimulatedOracle oracle(problem, threads, compile_options(options.problem),
                                  [&] { return stopping.asked(); });
   try {
@@ -70,7 +70,7 @@ planner::PlannerResult plan_of(const FinetuneVerbOptions& options,
 }
 
 Error stopped_error(const FinetuneVerbOptions& options, const std::string& text,
-                    const policy::FinetuneResult& tuned,
+                    const learn::FinetuneResult& tuned,
                     const std::optional<sim::Simulated>& simulated) {
   std::string what =
       fmt::format("{}; {} has the policy as it was then", text, printable(options.out, 400));
@@ -82,13 +82,13 @@ Error stopped_error(const FinetuneVerbOptions& options, const std::string& text,
 }
 
 // What the policy was taught until the budget was spent, or until it was stopped.
-policy::FinetuneResult finetune(const FinetuneVerbOptions& options, const cost::Problem& problem,
-                                oracle::Oracle& oracle, const Stopping& stopping,
-                                std::optional<OutputFile>& log, const Caller& caller) {
-  const std::string start = options.policy.empty() ? policy::shipped_policy_path() : options.policy;
-  const policy::Policy policy = policy::Policy::load(start);
+learn::FinetuneResult finetune(const FinetuneVerbOptions& options, const cost::Problem& problem,
+                               oracle::Oracle& oracle, const Stopping& stopping,
+                               std::optional<OutputFile>& log, const Caller& caller) {
+  const std::string start = options.policy.empty() ? learn::shipped_policy_path() : options.policy;
+  const learn::Policy policy = learn::Policy::load(start);
   Progress progress(caller, "fine-tuning");
-  return policy::finetune(
+  return learn::finetune(
       policy, oracle,
       {.name =
            fmt::format("{} {} {}", problem.graph->name(), problem.batch, problem.cluster->name()),
@@ -96,8 +96,8 @@ policy::FinetuneResult finetune(const FinetuneVerbOptions& options, const cost::
        .budget = stopping.until_asked(start_budget(options.budget, "fine-tuning", caller)),
        .learning = settings(options.set, "--set finetune_draws=edits"),
        .gpu = gpu_for_passes(options.gpu, 0),
-       .progress = [&](const policy::TrainProgress& now) {
-         if (log) log->append(policy::log_line(now));
+       .progress = [&](const learn::TrainProgress& now) {
+         if (log) log->append(learn::log_line(now));
          const double done = options.budget.seconds
                                  ? progress.seconds() / *options.budget.seconds
                                  : static_cast<double>(now.evaluations) /
@@ -118,7 +118,7 @@ int run_finetune(const FinetuneVerbOptions& options, const Caller& caller) {
   ThreadPool threads(options.common.threads);
   oracle::SimulatedOracle oracle(*problem, threads, compile_options(options.problem));
   std::optional<Stopping> stopping(std::in_place, caller);
-  const policy::FinetuneResult tuned = finetune(options, *problem, oracle, *stopping, log, caller);
+  const learn::FinetuneResult tuned = finetune(options, *problem, oracle, *stopping, log, caller);
   tuned.policy.save(options.out);
   if (log) log->commit();
 
@@ -131,7 +131,7 @@ int run_finetune(const FinetuneVerbOptions& options, const Caller& caller) {
   if (tuned.collapsed_after) json["collapsed_after"] = *tuned.collapsed_after;
   json["mean_step_seconds"] = tuned.mean_step_seconds;
   if (options.common.json) {
-    const planner::Evaluation likely = oracle.measure(std::span(&tuned.likely, 1))[0].evaluation;
+    const search::Evaluation likely = oracle.measure(std::span(&tuned.likely, 1))[0].evaluation;
     json["likely_step_seconds"] = to_seconds(likely.step);
     json["likely_feasible"] = likely.feasible;
   }
@@ -143,7 +143,7 @@ int run_finetune(const FinetuneVerbOptions& options, const Caller& caller) {
   }
   std::optional<sim::Simulated> simulated;
   if (!options.plan.empty()) {
-    const planner::PlannerResult found = plan_of(options, tuned, *problem, threads, *stopping);
+    const search::PlannerResult found = plan_of(options, tuned, *problem, threads, *stopping);
     simulated = simulate_strategy(*problem, found.strategy, compile_options(options.problem));
     if (simulated->result.feasible()) {
       write_plan_file({.path = options.plan,

@@ -20,11 +20,11 @@
 #include "cli/progress.h"
 #include "cli/stopping.h"
 #include "cli/verbs.h"
-#include "compiler/micro_batches.h"
+#include "decide/micro_batches.h"
 #include "explain/simulation.h"
 #include "oracle/best_seen.h"
 #include "oracle/simulated_oracle.h"
-#include "planner/better_order.h"
+#include "search/answers/better_order.h"
 
 namespace heterog::cli {
 
@@ -45,20 +45,20 @@ struct PlanOptions {
 
 // What the decisions of a plan would take in every order that needs no priorities.
 using StepOfOrder = std::vector<std::pair<std::string, Nanoseconds>>;
-StepOfOrder steps_of_orders(const cost::Problem& problem, compiler::Strategy strategy,
+StepOfOrder steps_of_orders(const cost::Problem& problem, decide::Strategy strategy,
                             const compiler::CompileOptions& options) {
   StepOfOrder steps;
-  for (compiler::OrderPolicy order : compiler::kSearchedOrders) {
-    compiler::set_plain_order(strategy, order);
+  for (decide::OrderPolicy order : decide::kSearchedOrders) {
+    decide::set_plain_order(strategy, order);
     const sim::Simulated simulated = simulate_strategy(problem, strategy, options);
-    steps.emplace_back(compiler::order_policy_name(order), simulated.result.step);
+    steps.emplace_back(decide::order_policy_name(order), simulated.result.step);
   }
   return steps;
 }
 
-std::string orders_text(const compiler::Strategy& strategy, const StepOfOrder& steps) {
+std::string orders_text(const decide::Strategy& strategy, const StepOfOrder& steps) {
   std::string text = fmt::format("order {}; the same plan",
-                                 compiler::order_policy_name(compiler::dispatch_order(strategy)));
+                                 decide::order_policy_name(decide::dispatch_order(strategy)));
   for (const auto& [order, step] : steps) {
     text += fmt::format("{} in order {} {}", &order == &steps.front().first ? "" : ",", order,
                         milliseconds_text(to_seconds(step)));
@@ -66,7 +66,7 @@ std::string orders_text(const compiler::Strategy& strategy, const StepOfOrder& s
   return text + "\n";
 }
 
-std::string baselines_text(const planner::PlannerResult& result, const sim::SimResult& planned) {
+std::string baselines_text(const search::PlannerResult& result, const sim::SimResult& planned) {
   Table table({"baseline", "step", "feasible", "speed-up over it"});
   for (const auto& baseline : result.baselines) {
     const bool comparable = baseline.evaluation.feasible && planned.feasible();
@@ -80,7 +80,7 @@ std::string baselines_text(const planner::PlannerResult& result, const sim::SimR
 }
 
 // What --verbose adds.
-std::string tables_text(const cost::Problem& problem, const planner::PlannerResult& found,
+std::string tables_text(const cost::Problem& problem, const search::PlannerResult& found,
                         const sim::Simulated& simulated, const StepOfOrder& orders) {
   std::string text =
       orders_text(found.strategy, orders) + explain::simulation_text(problem, simulated);
@@ -108,7 +108,7 @@ std::string next_text(const PlanOptions& options) {
 }
 
 struct Searched {
-  planner::PlannerResult result;
+  search::PlannerResult result;
   bool stopped = false;  // before the planner was done: the best of what it had tried
 };
 
@@ -119,13 +119,13 @@ Searched search(const PlanOptions& options, const cost::Problem& problem, Thread
   oracle::SimulatedOracle simulator(problem, threads, compile_options(options.problem),
                                     [&] { return stopping.asked(); });
   oracle::BestSeen oracle(simulator);
-  planner::PlannerContext context{
+  search::PlannerContext context{
       .oracle = oracle, .rng = Rng(options.common.seed), .budget = std::move(budget)};
   Searched found;
   try {
     found.result = maker->plan(context);
     if (found.result.found_by.empty()) found.result.found_by = options.planner;
-    if (auto better = planner::better_order(oracle, found.result.strategy, options.order_rounds)) {
+    if (auto better = search::better_order(oracle, found.result.strategy, options.order_rounds)) {
       found.result.strategy = std::move(better->strategy);
       found.result.found_by += " + order";
     }
@@ -141,25 +141,24 @@ Searched search(const PlanOptions& options, const cost::Problem& problem, Thread
              .stopped = true};
   }
   if (options.accumulate > 1) {
-    found.result.strategy =
-        compiler::accumulate(problem, found.result.strategy, options.accumulate);
+    found.result.strategy = decide::accumulate(problem, found.result.strategy, options.accumulate);
     found.result.found_by += fmt::format(", {} micro-batches", options.accumulate);
   }
   return found;
 }
 
-OrderedJson plan_json(const cost::Problem& problem, const planner::PlannerResult& found,
+OrderedJson plan_json(const cost::Problem& problem, const search::PlannerResult& found,
                       const sim::Simulated& simulated, const StepOfOrder& orders,
                       double plan_seconds) {
   OrderedJson json = explain::simulation_json(problem, simulated);
-  json["order"] = compiler::order_policy_name(compiler::dispatch_order(found.strategy));
+  json["order"] = decide::order_policy_name(decide::dispatch_order(found.strategy));
   for (const auto& [order, step] : orders) json["order_seconds"][order] = to_seconds(step);
   json["planner"] = found.found_by;
   json["plan_seconds"] = plan_seconds;
   json["evaluations"] = found.evaluations;
   json["refused"] = found.refused;
   json["baselines"] = OrderedJson::array();
-  for (const planner::BaselineResult& baseline : found.baselines) {
+  for (const search::BaselineResult& baseline : found.baselines) {
     json["baselines"].push_back({{"name", baseline.name},
                                  {"step_seconds", to_seconds(baseline.evaluation.step)},
                                  {"feasible", baseline.evaluation.feasible}});
@@ -169,7 +168,7 @@ OrderedJson plan_json(const cost::Problem& problem, const planner::PlannerResult
 
 // What became of a search that was stopped.
 Error stopped_error(const std::string& text, const std::string& out,
-                    const planner::PlannerResult& found, const sim::Simulated& simulated) {
+                    const search::PlannerResult& found, const sim::Simulated& simulated) {
   return {ErrorKind::kVerification,
           simulated.result.feasible()
               ? fmt::format("{}; {} has the best of {} plans that were simulated", text,
@@ -183,7 +182,7 @@ int run_plan(const PlanOptions& options, const Caller& caller) {
   VALIDATE(options.order_rounds == 0 || options.accumulate == 1,
            "--order-rounds: {} given beside --accumulate, which orders the plan",
            options.order_rounds);
-  const std::string asked = planner::parse_request(options.planner).name;
+  const std::string asked = search::parse_request(options.planner).name;
   VALIDATE(options.policy.empty() || planner_registry().entry(asked).has_option("checkpoint"),
            "--policy: given beside --planner {}, which has no policy; expected --planner policy",
            printable(options.planner, 400));
@@ -197,7 +196,7 @@ int run_plan(const PlanOptions& options, const Caller& caller) {
   std::optional<Stopping> stopping(std::in_place, caller);
   // The budget goes with it, and wipes its progress line.
   const Searched searched = search(options, *problem, threads, std::move(budget), *stopping);
-  const planner::PlannerResult& found = searched.result;
+  const search::PlannerResult& found = searched.result;
   const double plan_seconds = watch.seconds();
   const sim::Simulated simulated = simulate_strategy(*problem, found.strategy, how);
   StepOfOrder orders;
@@ -224,7 +223,7 @@ int run_plan(const PlanOptions& options, const Caller& caller) {
   if (options.problem.profiles.empty()) {
     bfloat16 = emulated_bfloat16(*problem, found.strategy, how);
   }
-  std::optional<WhatFits> fits;
+  std::optional<search::WhatFits> fits;
   if (!simulated.result.feasible()) {
     fits = what_fits(*problem, options.problem, loaded.known, caller.stopped);
   }

@@ -3,23 +3,23 @@
 
 #include <utility>
 
-#include "policy/api.h"
+#include "learn/api.h"
 
 namespace heterog::cli {
 
-const planner::Registry& planner_registry() {
-  static const planner::Registry kRegistry = [] {
-    std::vector<planner::PlannerEntry> entries = planner::builtin_planners();
-    entries.push_back(policy::policy_planner_entry());
-    return planner::Registry(std::move(entries));
+const search::Registry& planner_registry() {
+  static const search::Registry kRegistry = [] {
+    std::vector<search::PlannerEntry> entries = search::builtin_planners();
+    entries.push_back(learn::policy_planner_entry());
+    return search::Registry(std::move(entries));
   }();
   return kRegistry;
 }
 
-std::unique_ptr<const planner::Planner> find_planner(const std::string& request,
-                                                     const cluster::Cluster& cluster,
-                                                     const std::string& policy) {
-  planner::PlannerRequest asked = planner::parse_request(request);
+std::unique_ptr<const search::Planner> find_planner(const std::string& request,
+                                                    const cluster::Cluster& cluster,
+                                                    const std::string& policy) {
+  search::PlannerRequest asked = search::parse_request(request);
   if (!policy.empty() && planner_registry().entry(asked.name).has_option("checkpoint")) {
     // In front: what stands later counts.
     asked.settings.insert(asked.settings.begin(), {"checkpoint", policy});

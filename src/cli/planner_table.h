@@ -4,12 +4,12 @@
 #include <memory>
 #include <string>
 
-#include "planner/registry.h"
+#include "search/registry.h"
 
 namespace heterog::cli {
 
 // Joined from the tables of the folders that have planners, in the order of docs/design.md §9.
-const planner::Registry& planner_registry();
+const search::Registry& planner_registry();
 
 // The name of what `plan` does unless told otherwise.
 inline constexpr const char* kPortfolio = "portfolio";
@@ -21,8 +21,8 @@ inline constexpr const char* kPlannerHelp =
 // "NAME:option=value,…" as after --planner. A policy that is named (`--policy`) is the checkpoint
 // of a planner that has one, unless its own options say otherwise. Throws an input error that names
 // what is wrong, and what there is.
-std::unique_ptr<const planner::Planner> find_planner(const std::string& request,
-                                                     const cluster::Cluster& cluster,
-                                                     const std::string& policy = "");
+std::unique_ptr<const search::Planner> find_planner(const std::string& request,
+                                                    const cluster::Cluster& cluster,
+                                                    const std::string& policy = "");
 
 }  // namespace heterog::cli

@@ -16,9 +16,9 @@ namespace {
 OrderedJson planners_json() {
   OrderedJson json;
   json["planners"] = OrderedJson::array();
-  for (const planner::PlannerEntry& entry : planner_registry().entries()) {
+  for (const search::PlannerEntry& entry : planner_registry().entries()) {
     OrderedJson options = OrderedJson::array();
-    for (const planner::OptionInfo& option : entry.options) {
+    for (const search::OptionInfo& option : entry.options) {
       options.push_back({{"name", option.name},
                          {"takes", option.takes},
                          {"default", option.default_value},
@@ -35,25 +35,25 @@ OrderedJson planners_json() {
 // A line per planner.
 std::string planners_text() {
   std::size_t widest = 0;
-  for (const planner::PlannerEntry& entry : planner_registry().entries()) {
+  for (const search::PlannerEntry& entry : planner_registry().entries()) {
     widest = std::max(widest, entry.name.size());
   }
   std::string text;
-  for (const planner::PlannerEntry& entry : planner_registry().entries()) {
+  for (const search::PlannerEntry& entry : planner_registry().entries()) {
     text += fmt::format("{:<{}}  {}{}\n", entry.name, widest, entry.one_line,
                         entry.baseline ? " (baseline)" : "");
   }
   return text;
 }
 
-std::string options_text(const planner::PlannerEntry& entry) {
+std::string options_text(const search::PlannerEntry& entry) {
   std::string text =
       fmt::format("{}: {}{}\n", entry.name, entry.one_line, entry.baseline ? " (baseline)" : "");
   std::size_t widest = 0;
-  for (const planner::OptionInfo& option : entry.options) {
+  for (const search::OptionInfo& option : entry.options) {
     widest = std::max(widest, option.name.size());
   }
-  for (const planner::OptionInfo& option : entry.options) {
+  for (const search::OptionInfo& option : entry.options) {
     text += fmt::format("  {:<{}}  {} ({}; default: {})\n", option.name, widest, option.help,
                         option.takes, option.default_value);
   }

@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "compiler/plan_io.h"
+#include "decide/plan_io.h"
 #include "explain/simulation.h"
 #include "sim/trace_io.h"
 
@@ -25,14 +25,14 @@ void expect_fit(const cost::Problem& problem, const sim::Simulated& simulated) {
 }
 
 void write_plan_file(const PlanFile& file, const cost::Problem& problem,
-                     const compiler::Strategy& strategy, const sim::Simulated& simulated) {
-  compiler::PlanRecord record{.strategy = strategy,
-                              .planner = file.planner,
-                              .max_groups = file.max_groups,
-                              .step_seconds = to_seconds(simulated.result.step),
-                              .feasible = simulated.result.feasible(),
-                              .peak_bytes = simulated.result.peak_bytes.raw()};
-  compiler::write_plan(file.path, record, problem);
+                     const decide::Strategy& strategy, const sim::Simulated& simulated) {
+  decide::PlanRecord record{.strategy = strategy,
+                            .planner = file.planner,
+                            .max_groups = file.max_groups,
+                            .step_seconds = to_seconds(simulated.result.step),
+                            .feasible = simulated.result.feasible(),
+                            .peak_bytes = simulated.result.peak_bytes.raw()};
+  decide::write_plan(file.path, record, problem);
   logger().info("{}: plan written, {} units", printable(file.path, 400), strategy.units.size());
 }
 

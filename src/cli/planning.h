@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "compiler/strategy.h"
 #include "cost/problem.h"
+#include "decide/strategy.h"
 #include "loading/plan_files.h"
 #include "sim/simulator.h"
 
@@ -26,6 +26,6 @@ struct PlanFile {
   int max_groups = 2000;
 };
 void write_plan_file(const PlanFile& file, const cost::Problem& problem,
-                     const compiler::Strategy& strategy, const sim::Simulated& simulated);
+                     const decide::Strategy& strategy, const sim::Simulated& simulated);
 
 }  // namespace heterog::cli

@@ -19,7 +19,7 @@
 #include "explain/page_data.h"
 #include "explain/simulation.h"
 #include "oracle/simulated_oracle.h"
-#include "planner/pipeline/pipelines.h"
+#include "search/pipeline/pipelines.h"
 
 namespace heterog::cli {
 
@@ -39,10 +39,10 @@ std::vector<explain::PlannerRow> run_baselines(const ReportOptions& options,
   oracle::SimulatedOracle oracle(problem, threads, compile_options(options.problem),
                                  caller.stopped);
   std::vector<explain::PlannerRow> rows;
-  for (const planner::PlannerEntry& entry : planner_registry().entries()) {
+  for (const search::PlannerEntry& entry : planner_registry().entries()) {
     if (!entry.baseline) continue;
-    planner::PlannerContext context{.oracle = oracle, .rng = Rng(options.common.seed)};
-    const planner::Evaluation evaluation =
+    search::PlannerContext context{.oracle = oracle, .rng = Rng(options.common.seed)};
+    const search::Evaluation evaluation =
         entry.make({}, *problem.cluster)->plan(context).evaluation;
     rows.push_back({std::string(entry.name), true, evaluation.step, evaluation.feasible,
                     evaluation.missing_bytes});
@@ -50,10 +50,10 @@ std::vector<explain::PlannerRow> run_baselines(const ReportOptions& options,
   if (std::ranges::any_of(rows, &explain::PlannerRow::feasible)) return rows;
   // As in `plan`: what is done by hand where none of them fits.
   oracle::BatchEvaluator evaluator(oracle);
-  const std::vector<planner::Tried> tried = planner::try_accumulation(evaluator);
+  const std::vector<search::Tried> tried = search::try_accumulation(evaluator);
   if (tried.empty()) return rows;
-  const planner::Evaluation& best =
-      std::ranges::min_element(tried, planner::better, &planner::Tried::evaluation)->evaluation;
+  const search::Evaluation& best =
+      std::ranges::min_element(tried, search::better, &search::Tried::evaluation)->evaluation;
   rows.push_back({"accumulate", true, best.step, best.feasible, best.missing_bytes});
   return rows;
 }
@@ -93,7 +93,7 @@ int run_report(const ReportOptions& options, const Caller& caller) {
     VALIDATE(loaded.problem->batch == problem->batch,
              "{} is for batch {}, {} for batch {}: one page shows plans for one batch",
              options.plans[0], problem->batch, options.plans[i], loaded.problem->batch);
-    const compiler::Strategy& strategy = loaded.record.strategy;
+    const decide::Strategy& strategy = loaded.record.strategy;
     const explain::Explanation explanation = explain::explain_plan(
         *loaded.problem, strategy, loaded.simulated, compile_options(options.problem));
     explain::DrawnPlan drawn{.name = names[i],

@@ -366,7 +366,7 @@ int run_one_rank(const RunOptions& options, const RankPlace& place, const Caller
 int run_processes(const RunOptions& options) {
   const cluster::Cluster cluster = cluster::load_cluster(options.problem.cluster);
   check_slow(options, cluster);
-  compiler::read_plan_header(options.plan);  // one that cannot be read is said once, here
+  decide::read_plan_header(options.plan);  // one that cannot be read is said once, here
   start_ranks(options.ranks, cluster);
   return 0;
 }
@@ -400,7 +400,7 @@ void add_run(CLI::App& app, Action& chosen) {
       "Let ranks be other devices than the plan's: any GPU, shared where there are too few, "
       "or the CPU where there is none");
   verb.add_option("--order", options->order,
-                  fmt::format("{}, in place of the plan's own", compiler::kPlainOrders));
+                  fmt::format("{}, in place of the plan's own", decide::kPlainOrders));
   auto* no_measure = verb.add_flag(
       "--no-measure", options->no_measure,
       "Take the time of whole steps alone, not of their tasks: nothing is recorded or gathered");

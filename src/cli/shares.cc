@@ -19,7 +19,7 @@
 #include "cli/stopping.h"
 #include "cli/verbs.h"
 #include "oracle/simulated_oracle.h"
-#include "planner/shares.h"
+#include "search/answers/shares.h"
 
 namespace heterog::cli {
 
@@ -34,40 +34,40 @@ struct SharesOptions {
 };
 
 struct Found {
-  planner::SharesResult all;
-  planner::Shares chosen;
+  search::SharesResult all;
+  search::Shares chosen;
   sim::Simulated simulated;  // the chosen ones
   std::string planner;
   DevicesUsed used;
 };
 
-planner::SharesResult search(const SharesOptions& options, oracle::Oracle& oracle,
-                             const Stopping& stopping, const Caller& caller) {
-  planner::BatchEvaluator evaluator(
+search::SharesResult search(const SharesOptions& options, oracle::Oracle& oracle,
+                            const Stopping& stopping, const Caller& caller) {
+  search::BatchEvaluator evaluator(
       oracle, stopping.until_asked(
                   start_budget({.seconds = options.budget.seconds}, "sharing the batch", caller)));
-  planner::SharesOptions search;
+  search::SharesOptions search;
   if (options.budget.evaluations) search.evaluations = *options.budget.evaluations;
   // Time alone ends the search, if it does not end by itself.
   if (options.budget.seconds) search.evaluations = std::numeric_limits<std::int64_t>::max() / 2;
-  return planner::search_shares(evaluator, search);
+  return search::search_shares(evaluator, search);
 }
 
-planner::Shares choose(const planner::SharesResult& all, const std::string& name) {
+search::Shares choose(const search::SharesResult& all, const std::string& name) {
   if (name == "ev-ar") return all.even;
   if (name == "cp-ar") return all.proportional;
   return all.best;
 }
 
 // Null unless both fit.
-OrderedJson speedup_json(const planner::Evaluation& base, const planner::Evaluation& ours) {
+OrderedJson speedup_json(const search::Evaluation& base, const search::Evaluation& ours) {
   if (!base.feasible || !ours.feasible) return nullptr;
   return (to_seconds(base.step) - to_seconds(ours.step)) / to_seconds(ours.step);
 }
 
 // What the file holds; nothing in it depends on the clock.
 OrderedJson shares_json(const cost::Problem& problem, const Found& found) {
-  const planner::Evaluation& step = found.chosen.evaluation;
+  const search::Evaluation& step = found.chosen.evaluation;
   OrderedJson json = {
       {"format", "heterog-shares"},
       {"version", 1},
@@ -81,7 +81,7 @@ OrderedJson shares_json(const cost::Problem& problem, const Found& found) {
       {"samples_per_second",
        explain::samples_per_second(problem.batch, found.simulated.result.step)},
       {"feasible", step.feasible},
-      {"order", compiler::order_policy_name(compiler::dispatch_order(found.chosen.strategy))},
+      {"order", decide::order_policy_name(decide::dispatch_order(found.chosen.strategy))},
       {"bucket_bytes", found.chosen.strategy.bucket_bytes}};
   for (const auto& [key, other] :
        {std::pair{"even", &found.all.even}, std::pair{"proportional", &found.all.proportional}}) {
@@ -127,9 +127,9 @@ std::string devices_text(const cost::Problem& problem, const Found& found) {
 }
 
 std::string steps_text(const cost::Problem& problem, const Found& found) {
-  const planner::Evaluation& ours = found.chosen.evaluation;
+  const search::Evaluation& ours = found.chosen.evaluation;
   Table table({"shares", "step", "rate", "feasible", "gain over them"});
-  const auto add = [&](const std::string& name, const planner::Evaluation& other) {
+  const auto add = [&](const std::string& name, const search::Evaluation& other) {
     table.add_row({name, milliseconds_text(to_seconds(other.step)),
                    explain::rate_text(problem.batch, other.step), other.feasible ? "yes" : "no",
                    other.feasible && ours.feasible && &other != &ours

@@ -11,8 +11,8 @@
 #include "cli/output.h"
 #include "cli/verbs.h"
 #include "compiler/check/check_bytes.h"
-#include "compiler/micro_batches.h"
 #include "compiler/plan_text.h"
+#include "decide/micro_batches.h"
 #include "explain/simulation.h"
 #include "sim/check_timeline.h"
 
@@ -40,10 +40,10 @@ void write_dump(const std::string& path, const cost::Problem& problem, const com
 
 // Exit code 4 if the simulated step is not a schedule of the plan, or the plan moves other bytes
 // than its strategy says.
-void check_step(const cost::Problem& problem, const compiler::Strategy& strategy,
+void check_step(const cost::Problem& problem, const decide::Strategy& strategy,
                 const sim::Simulated& simulated) {
   std::vector<std::string> wrong =
-      sim::check_timeline(simulated.plan, simulated.result, compiler::dispatch_order(strategy));
+      sim::check_timeline(simulated.plan, simulated.result, decide::dispatch_order(strategy));
   for (std::string& line : compiler::check_bytes(problem, strategy, simulated.plan)) {
     wrong.push_back(std::move(line));
   }
@@ -58,8 +58,8 @@ int run_simulate(const SimulateOptions& options, const Caller& caller) {
     VALIDATE(options.order.empty(),
              "--order: \"{}\" given beside --accumulate, which orders the plan",
              printable(options.order));
-    compiler::Strategy& strategy = loaded.record.strategy;
-    strategy = compiler::accumulate(*loaded.problem, strategy, options.accumulate);
+    decide::Strategy& strategy = loaded.record.strategy;
+    strategy = decide::accumulate(*loaded.problem, strategy, options.accumulate);
     loaded.simulated =
         loading::simulate_strategy(*loaded.problem, strategy, compile_options(options.problem));
   }
@@ -74,7 +74,7 @@ int run_simulate(const SimulateOptions& options, const Caller& caller) {
   } else {
     print(caller, "{} on {}, batch {}, plan of {}, order {}\n{}", problem->graph->name(),
           problem->cluster->name(), problem->batch, record.planner,
-          compiler::order_policy_name(compiler::dispatch_order(record.strategy)),
+          decide::order_policy_name(decide::dispatch_order(record.strategy)),
           explain::simulation_text(*problem, simulated));
     if (options.check)
       print(caller,
@@ -92,7 +92,7 @@ void add_simulate(CLI::App& app, Action& chosen) {
   add_graph_and_cluster(verb, options->problem);
   verb.add_option("--plan", options->plan, "Plan file")->required();
   verb.add_option("--order", options->order,
-                  fmt::format("{}, in place of the plan's own", compiler::kPlainOrders));
+                  fmt::format("{}, in place of the plan's own", decide::kPlainOrders));
   add_accumulate(verb, options->accumulate);
   verb.add_option("--trace", options->trace, "Write a Chrome trace of the simulated step");
   verb.add_option("--dump", options->dump, "Write the compiled plan: NAME.txt or NAME.dot");

@@ -14,8 +14,8 @@
 #include "cli/training.h"
 #include "cli/verbs.h"
 #include "launch/children.h"
-#include "policy/api.h"
-#include "policy/team.h"
+#include "learn/api.h"
+#include "learn/reinforce/team.h"
 
 namespace heterog::cli {
 
@@ -49,31 +49,30 @@ std::vector<std::pair<std::string, std::string>> overrides(const TrainVerbOption
 
 // A signal that comes while it trains is noted in `signals`, and the run stops with a checkpoint.
 // `team`: null for a process that trains alone.
-policy::TrainSummary train_until_told(const policy::TrainConfig& config,
-                                      const TrainVerbOptions& options, int threads, int local_rank,
-                                      policy::Team* team, const NotedSignals& signals,
-                                      const Caller& caller) {
+learn::TrainSummary train_until_told(const learn::TrainConfig& config,
+                                     const TrainVerbOptions& options, int threads, int local_rank,
+                                     learn::Team* team, const NotedSignals& signals,
+                                     const Caller& caller) {
   Progress progress(caller, "training");
-  return policy::train(
-      config,
-      {.out_dir = options.out,
-       .start = options.resume ? policy::StartFrom::kCheckpoint : policy::StartFrom::kScratch,
-       .threads = threads,
-       .lessons = options.lessons,
-       .progress =
-           [&](const policy::TrainProgress& now) {
-             progress.show(share_done(now), progress_text(now));
-           },
-       .teaching =
-           [&](std::int64_t done, std::int64_t asked) {
-             progress.show(0, fmt::format("lesson {} of the next {}", done, asked));
-           },
-       .stopped = [&] { return signals.noted() || (caller.stopped && caller.stopped()); },
-       .gpu = gpu_for_passes(options.gpu, local_rank),
-       .team = team});
+  return learn::train(
+      config, {.out_dir = options.out,
+               .start = options.resume ? learn::StartFrom::kCheckpoint : learn::StartFrom::kScratch,
+               .threads = threads,
+               .lessons = options.lessons,
+               .progress =
+                   [&](const learn::TrainProgress& now) {
+                     progress.show(share_done(now), progress_text(now));
+                   },
+               .teaching =
+                   [&](std::int64_t done, std::int64_t asked) {
+                     progress.show(0, fmt::format("lesson {} of the next {}", done, asked));
+                   },
+               .stopped = [&] { return signals.noted() || (caller.stopped && caller.stopped()); },
+               .gpu = gpu_for_passes(options.gpu, local_rank),
+               .team = team});
 }
 
-void expect_finished(const policy::TrainSummary& summary, const policy::TrainConfig& config,
+void expect_finished(const learn::TrainSummary& summary, const learn::TrainConfig& config,
                      const NotedSignals& signals) {
   if (!summary.stopped) return;
   const std::optional<int> signal = signals.noted();
@@ -84,7 +83,7 @@ void expect_finished(const policy::TrainSummary& summary, const policy::TrainCon
           signal ? " by " + launch::signal_text(*signal) : "", summary.steps, config.steps));
 }
 
-void print_summary(const policy::TrainSummary& summary, double seconds, bool as_json,
+void print_summary(const learn::TrainSummary& summary, double seconds, bool as_json,
                    const Caller& caller) {
   if (as_json) {
     OrderedJson json;
@@ -101,25 +100,25 @@ void print_summary(const policy::TrainSummary& summary, double seconds, bool as_
   }
 }
 
-int train_alone(const policy::TrainConfig& config, const TrainVerbOptions& options,
+int train_alone(const learn::TrainConfig& config, const TrainVerbOptions& options,
                 const Caller& caller) {
   const Stopwatch watch;
   const NotedSignals signals;
-  const policy::TrainSummary summary =
+  const learn::TrainSummary summary =
       train_until_told(config, options, options.common.threads, 0, nullptr, signals, caller);
   expect_finished(summary, config, signals);
   print_summary(summary, watch.seconds(), options.common.json, caller);
   return 0;
 }
 
-int train_one_rank(const policy::TrainConfig& config, const TrainVerbOptions& options,
+int train_one_rank(const learn::TrainConfig& config, const TrainVerbOptions& options,
                    const launch::RankPlace& place, const Caller& caller) {
   const Stopwatch watch;
   const launch::Joined joined = join_equal_ranks("train", place, options.ranks);
   const NotedSignals signals;  // from now on; before, there is nothing to save
-  policy::TrainSummary summary;
+  learn::TrainSummary summary;
   joined.transport->run_until_finished([&] {
-    const auto team = policy::make_team(joined.transport->get(), place.rank, place.world_size);
+    const auto team = learn::make_team(joined.transport->get(), place.rank, place.world_size);
     const int threads = launch::operator_threads(options.threads_given ? options.common.threads : 0,
                                                  joined.ranks_here);
     summary =
@@ -133,7 +132,7 @@ int train_one_rank(const policy::TrainConfig& config, const TrainVerbOptions& op
 int run_train(TrainVerbOptions& options, const Caller& caller) {
   options.ranks.processes = options.processes > 0;
   check_processes(options.ranks, caller);
-  const policy::TrainConfig config = policy::read_train_config(options.config, overrides(options));
+  const learn::TrainConfig config = learn::read_train_config(options.config, overrides(options));
   const auto place = own_place(options.ranks, caller);
   const int ranks = place ? place->world_size : std::max(options.processes, 1);
   gpu_for_passes(options.gpu, 0);  // before ranks are started

@@ -28,24 +28,24 @@ std::optional<int> gpu_for_passes(bool wanted, int local_rank) {
   return static_cast<int>(static_cast<std::size_t>(local_rank) % count);
 }
 
-double share_done(const policy::TrainProgress& progress) {
+double share_done(const learn::TrainProgress& progress) {
   if (progress.steps == 0) return 0;
   return static_cast<double>(progress.step) / static_cast<double>(progress.steps);
 }
 
-std::string progress_text(const policy::TrainProgress& progress) {
+std::string progress_text(const learn::TrainProgress& progress) {
   std::string text = fmt::format("step {}, {} plans", progress.step, progress.evaluations);
   if (!progress.cases.empty()) {
-    const policy::CaseProgress& last = progress.cases.back();
+    const learn::CaseProgress& last = progress.cases.back();
     text += ", " + last.name;
     if (last.best_step_seconds > 0) text += " best " + milliseconds_text(last.best_step_seconds);
   }
   return text;
 }
 
-OrderedJson cases_json(const std::vector<policy::CaseProgress>& cases) {
+OrderedJson cases_json(const std::vector<learn::CaseProgress>& cases) {
   OrderedJson json = OrderedJson::array();
-  for (const policy::CaseProgress& one : cases) {
+  for (const learn::CaseProgress& one : cases) {
     // Zero stands for "none was feasible" in the reports of training.
     OrderedJson item = {
         {"name", one.name}, {"best_step_seconds", nullptr}, {"baseline_step_seconds", nullptr}};
@@ -57,10 +57,10 @@ OrderedJson cases_json(const std::vector<policy::CaseProgress>& cases) {
   return json;
 }
 
-std::string cases_text(const std::vector<policy::CaseProgress>& cases) {
+std::string cases_text(const std::vector<learn::CaseProgress>& cases) {
   if (cases.empty()) return "";
   Table table({"case", "best", "best baseline", "speed-up over it"});
-  for (const policy::CaseProgress& one : cases) {
+  for (const learn::CaseProgress& one : cases) {
     const bool best = one.best_step_seconds > 0, base = one.baseline_step_seconds > 0;
     table.add_row(
         {one.name, best ? milliseconds_text(one.best_step_seconds) : "none fits",

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cli/output.h"
-#include "policy/api.h"
+#include "learn/api.h"
 
 namespace heterog::cli {
 
@@ -21,9 +21,9 @@ std::vector<std::pair<std::string, std::string>> settings(std::span<const std::s
 std::optional<int> gpu_for_passes(bool wanted, int local_rank);
 inline constexpr const char* kGpuHelp =
     "Make forward and backward passes on a GPU, each rank of a host on its next one";
-double share_done(const policy::TrainProgress& progress);  // 0 if the end is unknown
-std::string progress_text(const policy::TrainProgress& progress);
-OrderedJson cases_json(const std::vector<policy::CaseProgress>& cases);
-std::string cases_text(const std::vector<policy::CaseProgress>& cases);
+double share_done(const learn::TrainProgress& progress);  // 0 if the end is unknown
+std::string progress_text(const learn::TrainProgress& progress);
+OrderedJson cases_json(const std::vector<learn::CaseProgress>& cases);
+std::string cases_text(const std::vector<learn::CaseProgress>& cases);
 
 }  // namespace heterog::cli

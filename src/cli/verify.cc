@@ -16,8 +16,8 @@
 #include "cli/processes.h"
 #include "cli/verbs.h"
 #include "cluster/cluster_io.h"
-#include "compiler/micro_batches.h"
 #include "compiler/rescale.h"
+#include "decide/micro_batches.h"
 #include "launch/gpus.h"
 #include "launch/rank_device.h"
 #include "launch/terms.h"
@@ -56,7 +56,7 @@ double tolerance_of(const VerifyOptions& options, const graph::Tf32& tf32) {
 struct Verified {
   std::shared_ptr<const cost::Problem> problem;
   std::string planner;
-  compiler::Strategy strategy;
+  decide::Strategy strategy;
   graph::KnownBatches known = {};
 };
 
@@ -76,7 +76,7 @@ Verified chosen_plan(const VerifyOptions& options, const Caller& caller) {
   ThreadPool threads(options.common.threads);
   oracle::SimulatedOracle oracle(*verified.problem, threads, compile_options(options.problem),
                                  caller.stopped);
-  planner::PlannerContext context{.oracle = oracle, .rng = Rng(options.common.seed)};
+  search::PlannerContext context{.oracle = oracle, .rng = Rng(options.common.seed)};
   verified.strategy =
       find_planner(options.planner, *verified.problem->cluster)->plan(context).strategy;
   return verified;
@@ -86,7 +86,7 @@ std::optional<runtime::Fault> fault_of(const std::string& name) {
   if (name.empty()) return std::nullopt;
   const auto at = std::ranges::find(runtime::kFaultNames, name);
   VALIDATE(at != runtime::kFaultNames.end(), "--break: \"{}\" given; it is {}", printable(name),
-           planner::list_text(runtime::kFaultNames));
+           search::list_text(runtime::kFaultNames));
   return static_cast<runtime::Fault>(at - runtime::kFaultNames.begin());
 }
 
@@ -167,7 +167,7 @@ Prepared prepare(const VerifyOptions& options, const Caller& caller) {
   Prepared made{.verified = chosen_plan(options, caller)};
   runtime::check_operators(*made.verified.problem->graph, options.problem.graph);
   made.verified.strategy =
-      compiler::accumulate(*made.verified.problem, made.verified.strategy, options.accumulate);
+      decide::accumulate(*made.verified.problem, made.verified.strategy, options.accumulate);
   made.simulated = simulate_strategy(*made.verified.problem, made.verified.strategy,
                                      compile_options(options.problem));
   if (options.at_batch != 0) cut_anew(options, made);
@@ -305,7 +305,7 @@ void add_verify(CLI::App& app, Action& chosen) {
              "Largest relative difference (default: 1e-10 in float64, 1e-4 in float32, 1e-2 by "
              "TensorFloat-32)");
   verb.add_option("--break", options->broken,
-                  "See it fail: " + planner::list_text(runtime::kFaultNames));
+                  "See it fail: " + search::list_text(runtime::kFaultNames));
   add_processes(verb, options->ranks);
   add_common(verb, options->common);
   verb.footer(

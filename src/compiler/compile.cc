@@ -7,19 +7,19 @@
 #include <vector>
 
 #include "compiler/check/verify_plan.h"
-#include "compiler/check_strategy.h"
 #include "compiler/emit/gradients.h"
 #include "compiler/emit/next_values.h"
 #include "compiler/emit/ops.h"
 #include "compiler/emit/overhead.h"
 #include "compiler/emit/recompute.h"
 #include "compiler/emit/updates.h"
-#include "compiler/layout.h"
 #include "compiler/order.h"
-#include "compiler/pass_turns.h"
-#include "compiler/recomputation.h"
 #include "compiler/slowest.h"
 #include "compiler/turns.h"
+#include "decide/check_strategy.h"
+#include "decide/layout.h"
+#include "decide/pass_turns.h"
+#include "decide/recomputation.h"
 
 namespace heterog::compiler {
 namespace {
@@ -76,14 +76,14 @@ void set_drag(const cluster::Cluster& cluster, Plan& plan) {
 
 }  // namespace
 
-Plan compile(const cost::Problem& problem, const Strategy& strategy, const CompileOptions& options,
-             Plan recycled) {
-  check_strategy(problem, strategy, "strategy");
-  const Layout layout = lay_out(problem, strategy);
+Plan compile(const cost::Problem& problem, const decide::Strategy& strategy,
+             const CompileOptions& options, Plan recycled) {
+  decide::check_strategy(problem, strategy, "strategy");
+  const decide::Layout layout = decide::lay_out(problem, strategy);
   PlanBuilder builder(problem.cluster->place_count(), problem.cluster->link_count(),
                       std::move(recycled));
   Emission e(problem, layout, options, builder);
-  e.recomputation = find_recomputation(problem, strategy);
+  e.recomputation = decide::find_recomputation(problem, strategy);
   emit_forward_and_backward(e);
   aggregate_gradients(e, strategy.bucket_bytes);
   emit_updates(e);
@@ -94,13 +94,13 @@ Plan compile(const cost::Problem& problem, const Strategy& strategy, const Compi
 
   Plan plan = std::move(builder).finish();
   if (strategy.strict) {
-    plan = take_turns(problem, strategy, layout, e.recomputation, std::move(plan));
+    plan = take_turns(problem, strategy, layout, e.again, std::move(plan));
   }
   plan.batch = problem.batch;
   set_memory(problem, e.where, plan);
   set_drag(*problem.cluster, plan);
   wait_for_slowest(*problem.cluster, plan);
-  set_order(plan, strategy.order, priorities_of(problem, strategy, layout));
+  set_order(plan, strategy.order, decide::priorities_of(problem, strategy, layout));
 #ifdef HETEROG_CHECKS
   verify_plan(plan);
 #endif

@@ -196,13 +196,14 @@ constexpr std::int64_t kLast = std::numeric_limits<std::int64_t>::min();
 
 // What the planner says of compute and update tasks; kLast of all others.
 IdVector<TaskId, std::int64_t> given_priorities(const Plan& plan,
-                                                std::span<const OpPriority> priorities) {
+                                                std::span<const decide::OpPriority> priorities) {
   std::size_t ops = 0;
-  for (const OpPriority& one : priorities) ops = std::max(ops, one.op.value() + std::size_t{1});
+  for (const decide::OpPriority& one : priorities)
+    ops = std::max(ops, one.op.value() + std::size_t{1});
   for (OpId op : plan.op) ops = op.valid() ? std::max(ops, op.value() + std::size_t{1}) : ops;
   // [op][instance]; what is not named runs at 0, or last if it is an update.
   IdVector<OpId, std::vector<std::optional<std::int64_t>>> given(ops);
-  for (const OpPriority& one : priorities) {
+  for (const decide::OpPriority& one : priorities) {
     auto& of_op = given[one.op];
     if (of_op.size() <= one.instance) of_op.resize(one.instance + 1);
     of_op[one.instance] = one.priority;
@@ -260,7 +261,7 @@ void sort_by_given(Plan& plan, const IdVector<TaskId, std::int64_t>& key) {
 
 }  // namespace
 
-void set_priorities(Plan& plan, std::span<const OpPriority> priorities) {
+void set_priorities(Plan& plan, std::span<const decide::OpPriority> priorities) {
   IdVector<TaskId, std::int64_t> key = given_priorities(plan, priorities);
   // Forwards: what is made of partial values, by way of the transfers that bring them.
   for (TaskId task : plan.task_ids()) {
@@ -285,8 +286,9 @@ void set_priorities(Plan& plan, std::span<const OpPriority> priorities) {
   sort_by_given(plan, key);
 }
 
-void set_order(Plan& plan, OrderPolicy order, std::span<const OpPriority> priorities) {
-  if (order == OrderPolicy::kRankQueued) {
+void set_order(Plan& plan, decide::OrderPolicy order,
+               std::span<const decide::OpPriority> priorities) {
+  if (order == decide::OrderPolicy::kRankQueued) {
     compute_ranks(plan);
     set_queued_priorities(plan);
   } else {

@@ -4,7 +4,7 @@
 #include <span>
 
 #include "compiler/plan.h"
-#include "compiler/strategy.h"
+#include "decide/strategy.h"
 
 namespace heterog::compiler {
 
@@ -36,9 +36,10 @@ void set_queued_priorities(Plan& plan);
 // whom they serve: a transfer or merge that of its most urgent reader; a push, sum or collective
 // that of the most urgent of its producers; an overhead that of what it belongs to. Updates and
 // pulls that are not named come last.
-void set_priorities(Plan& plan, std::span<const OpPriority> priorities);
+void set_priorities(Plan& plan, std::span<const decide::OpPriority> priorities);
 
 // Ranks, and the priorities of an order; of kPriority those that are given.
-void set_order(Plan& plan, OrderPolicy order, std::span<const OpPriority> priorities = {});
+void set_order(Plan& plan, decide::OrderPolicy order,
+               std::span<const decide::OpPriority> priorities = {});
 
 }  // namespace heterog::compiler

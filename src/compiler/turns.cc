@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/pass_turns.h"
+#include "decide/pass_turns.h"
 
 namespace heterog::compiler {
 namespace {
@@ -28,12 +28,12 @@ struct Turns {
 // Where memory is so short that forward passes run again, gradients are added to those of earlier
 // turns in the turn that makes them. Elsewhere this is put off until a device has nothing else to
 // do, which is faster and keeps the gradients of many turns.
-void gather_gradients(const Strategy& strategy, const Turns& turns, const Plan& plan,
+void gather_gradients(const decide::Strategy& strategy, const Turns& turns, const Plan& plan,
                       IdVector<TaskId, std::uint32_t>& turn) {
   IdVector<DeviceId, std::uint8_t> is_short(plan.device_count, 0);
-  for (const UnitDecision& unit : strategy.units) {
+  for (const decide::UnitDecision& unit : strategy.units) {
     if (!unit.recompute) continue;
-    for (const Replica& replica : unit.replicas) is_short[replica.device] = 1;
+    for (const decide::Replica& replica : unit.replicas) is_short[replica.device] = 1;
   }
   for (TaskId task : plan.task_ids()) {
     if (turn[task] == kNone || !is_short[plan.device[task]]) continue;
@@ -49,12 +49,12 @@ void gather_gradients(const Strategy& strategy, const Turns& turns, const Plan& 
 
 // The turn of each task, or kNone.
 IdVector<TaskId, std::uint32_t> turns_of_tasks(const cost::Problem& problem,
-                                               const Strategy& strategy, const Turns& turns,
-                                               const PassTurns& passes,
-                                               const Recomputation& recomputation,
+                                               const decide::Strategy& strategy, const Turns& turns,
+                                               const decide::PassTurns& passes,
+                                               std::span<const EmittedAgain> again,
                                                const Plan& plan) {
   const IdVector<OpId, std::uint8_t> between =
-      ops_between_turns(problem, units_of_ops(problem, strategy));
+      decide::ops_between_turns(problem, decide::units_of_ops(problem, strategy));
   const auto turn_of = [&](OpId op, TaskId task) {
     if (between[op] || !passes.has_turns(op)) return kNone;
     return turns.at(plan.device[task], passes.turn(op, plan.device[task], plan.begin[task]));
@@ -63,7 +63,7 @@ IdVector<TaskId, std::uint32_t> turns_of_tasks(const cost::Problem& problem,
   for (TaskId task : plan.task_ids()) {
     if (plan.kind[task] == TaskKind::kCompute) turn[task] = turn_of(plan.op[task], task);
   }
-  for (const Recomputation::Emitted& one : recomputation.emitted) {
+  for (const EmittedAgain& one : again) {
     for (std::uint32_t i = 0; i < one.count; ++i) {
       const TaskId task(one.task.value() + i);
       turn[task] = turn_of(one.reader, task);
@@ -155,8 +155,8 @@ std::vector<std::uint32_t> topological_order(const Nodes& nodes) {
 }
 
 // The earliest turn of a device of which a task could not be placed.
-void refuse_circle(const cost::Problem& problem, const Strategy& strategy, const Turns& turns,
-                   const IdVector<TaskId, std::uint32_t>& turn,
+void refuse_circle(const cost::Problem& problem, const decide::Strategy& strategy,
+                   const Turns& turns, const IdVector<TaskId, std::uint32_t>& turn,
                    const std::vector<std::uint32_t>& order) {
   IdVector<TaskId, std::uint8_t> placed(turn.size(), 0);
   for (std::uint32_t node : order) {
@@ -172,7 +172,7 @@ void refuse_circle(const cost::Problem& problem, const Strategy& strategy, const
       "strategy: strict: turn {} of device '{}' waits for a turn that comes after it in pattern "
       "{}; expected turns in an order that the dependencies allow, or strict false",
       turns.number(stuck), problem.cluster->device(turns.device(stuck)).name,
-      pattern_name(strategy.pattern));
+      decide::pattern_name(strategy.pattern));
 }
 
 template <class T>
@@ -200,11 +200,11 @@ void permute(const std::vector<std::uint32_t>& order, std::size_t tasks, Csr<Tas
 
 }  // namespace
 
-Plan take_turns(const cost::Problem& problem, const Strategy& strategy, const Layout& layout,
-                const Recomputation& recomputation, Plan plan) {
-  const PassTurns passes(problem, strategy, layout);
+Plan take_turns(const cost::Problem& problem, const decide::Strategy& strategy,
+                const decide::Layout& layout, std::span<const EmittedAgain> again, Plan plan) {
+  const decide::PassTurns passes(problem, strategy, layout);
   const Turns turns{passes.bound(), plan.device_count * static_cast<std::size_t>(passes.bound())};
-  const auto turn = turns_of_tasks(problem, strategy, turns, passes, recomputation, plan);
+  const auto turn = turns_of_tasks(problem, strategy, turns, passes, again, plan);
   const Nodes nodes = nodes_of(turns, turn, plan);
   const std::vector<std::uint32_t> order = topological_order(nodes);
   if (order.size() < nodes.size()) refuse_circle(problem, strategy, turns, turn, order);

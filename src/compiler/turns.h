@@ -1,11 +1,13 @@
 // The turns that devices take strictly one after the other, as tasks that stand between them.
 #pragma once
 
-#include "compiler/layout.h"
+#include <span>
+
+#include "compiler/emit/emitted_again.h"
 #include "compiler/plan.h"
-#include "compiler/recomputation.h"
-#include "compiler/strategy.h"
 #include "cost/problem.h"
+#include "decide/layout.h"
+#include "decide/strategy.h"
 
 namespace heterog::compiler {
 
@@ -19,7 +21,7 @@ namespace heterog::compiler {
 //
 // The tasks are numbered anew, in a topological order. Before ranks are set. Throws an input error
 // that names the first turn that could never begin, where the pattern contradicts the dependencies.
-Plan take_turns(const cost::Problem& problem, const Strategy& strategy, const Layout& layout,
-                const Recomputation& recomputation, Plan plan);
+Plan take_turns(const cost::Problem& problem, const decide::Strategy& strategy,
+                const decide::Layout& layout, std::span<const EmittedAgain> again, Plan plan);
 
 }  // namespace heterog::compiler

@@ -6,29 +6,29 @@
 
 #include <algorithm>
 
-#include "compiler/micro_batches.h"
+#include "decide/micro_batches.h"
 
 namespace heterog::explain {
 
-const compiler::UnitDecision& decision_of(const cost::Problem& problem,
-                                          const compiler::Strategy& strategy, OpId op) {
-  return strategy.units[compiler::unit_of(problem, strategy, op)];
+const decide::UnitDecision& decision_of(const cost::Problem& problem,
+                                        const decide::Strategy& strategy, OpId op) {
+  return strategy.units[decide::unit_of(problem, strategy, op)];
 }
 
-std::string decision_text(const cost::Problem& problem, const compiler::Strategy& strategy,
-                          const compiler::UnitDecision& decision) {
-  const auto instances = compiler::slices_of(strategy, decision, problem.batch);
-  const auto slices = compiler::merge_by_device(instances);
+std::string decision_text(const cost::Problem& problem, const decide::Strategy& strategy,
+                          const decide::UnitDecision& decision) {
+  const auto instances = decide::slices_of(strategy, decision, problem.batch);
+  const auto slices = decide::merge_by_device(instances);
   std::string repeated =
       instances.size() > slices.size() ? fmt::format(", in {} instances", instances.size()) : "";
   if (decision.recompute) repeated += ", forward ops again for the backward pass";
-  const auto name = [&](const compiler::Slice& slice) {
+  const auto name = [&](const decide::Slice& slice) {
     return problem.cluster->device(slice.device).name;
   };
   if (slices.size() == 1) return name(slices.front()) + repeated;
   std::vector<std::string> names;
   std::vector<std::int64_t> sizes;
-  for (const compiler::Slice& slice : slices) {
+  for (const decide::Slice& slice : slices) {
     names.push_back(name(slice));
     sizes.push_back(slice.size());
   }
@@ -46,11 +46,11 @@ std::string decision_text(const cost::Problem& problem, const compiler::Strategy
   const std::string shares =
       equal ? "equally"
             : fmt::format("{}{}", fmt::join(sizes, ":"), slices.size() > kSized ? ":…" : "");
-  return fmt::format("{} {}, {}{}", devices, shares, compiler::sync_method_name(decision.sync),
+  return fmt::format("{} {}, {}{}", devices, shares, decide::sync_method_name(decision.sync),
                      repeated);
 }
 
-std::string home_text(const cost::Problem& problem, const compiler::ParameterHome& home) {
+std::string home_text(const cost::Problem& problem, const decide::ParameterHome& home) {
   if (home.replicas.size() == 1) {
     return "on " + problem.cluster->device(home.replicas.front()).name;
   }

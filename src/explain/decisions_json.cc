@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "compiler/micro_batches.h"
+#include "decide/micro_batches.h"
 #include "explain/decision_text.h"
 
 namespace heterog::explain {
@@ -13,13 +13,13 @@ namespace {
 
 // One decision, and what it holds for.
 struct Decided {
-  const compiler::UnitDecision* decision = nullptr;
+  const decide::UnitDecision* decision = nullptr;
   std::int64_t operators = 0;
   double seconds = 0;  // of the operators, at the mean over the devices
   Bytes parameters = 0;
 };
 
-Decided& entry_of(std::vector<Decided>& list, const compiler::UnitDecision& decision) {
+Decided& entry_of(std::vector<Decided>& list, const decide::UnitDecision& decision) {
   const auto known = std::find_if(list.begin(), list.end(),
                                   [&](const Decided& one) { return *one.decision == decision; });
   if (known != list.end()) return *known;
@@ -41,7 +41,7 @@ Bytes updated_bytes(const graph::ModelGraph& graph, OpId op) {
 
 }  // namespace
 
-OrderedJson decisions_json(const cost::Problem& problem, const compiler::Strategy& strategy) {
+OrderedJson decisions_json(const cost::Problem& problem, const decide::Strategy& strategy) {
   const graph::ModelGraph& graph = *problem.graph;
   std::vector<Decided> list;
   double total = 0;
@@ -56,8 +56,8 @@ OrderedJson decisions_json(const cost::Problem& problem, const compiler::Strateg
   std::ranges::stable_sort(list, std::ranges::greater(), &Decided::operators);
   OrderedJson json = OrderedJson::array();
   for (const Decided& decided : list) {
-    const auto instances = compiler::slices_of(strategy, *decided.decision, problem.batch);
-    const auto slices = compiler::merge_by_device(instances);
+    const auto instances = decide::slices_of(strategy, *decided.decision, problem.batch);
+    const auto slices = decide::merge_by_device(instances);
     OrderedJson item = {{"text", decision_text(problem, strategy, *decided.decision)},
                         {"devices", OrderedJson::array()},
                         {"sync", nullptr},
@@ -66,11 +66,11 @@ OrderedJson decisions_json(const cost::Problem& problem, const compiler::Strateg
                         {"operators", decided.operators},
                         {"time_share", total > 0 ? decided.seconds / total : 0},
                         {"parameter_bytes", decided.parameters}};
-    for (const compiler::Slice& slice : slices) {
+    for (const decide::Slice& slice : slices) {
       item["devices"].push_back(
           {{"name", problem.cluster->device(slice.device).name}, {"samples", slice.size()}});
     }
-    if (slices.size() > 1) item["sync"] = compiler::sync_method_name(decided.decision->sync);
+    if (slices.size() > 1) item["sync"] = decide::sync_method_name(decided.decision->sync);
     json.push_back(std::move(item));
   }
   return json;

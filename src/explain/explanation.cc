@@ -22,10 +22,10 @@ std::vector<Spent> longest_first(std::vector<Spent> spent) {
 
 }  // namespace
 
-Explanation explain_plan(const cost::Problem& problem, const compiler::Strategy& strategy,
+Explanation explain_plan(const cost::Problem& problem, const decide::Strategy& strategy,
                          const sim::Simulated& simulated, const compiler::CompileOptions& compile) {
   return {.path = sim::critical_path(simulated.plan, simulated.result,
-                                     compiler::dispatch_order(strategy)),
+                                     decide::dispatch_order(strategy)),
           .times = sim::device_times(simulated.plan, simulated.result),
           .bounds = sim::bounds(simulated.plan),
           .any_plan = sim::least_step(problem),

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "compiler/compile.h"
-#include "compiler/strategy.h"
 #include "cost/problem.h"
+#include "decide/strategy.h"
 #include "explain/stages.h"
 #include "explain/what_if.h"
 #include "sim/bounds.h"
@@ -24,7 +24,7 @@ struct Explanation {
   std::vector<WhatIf> upgrades;
   std::optional<PipelineTime> pipeline;  // of plans that are one
 };
-Explanation explain_plan(const cost::Problem& problem, const compiler::Strategy& strategy,
+Explanation explain_plan(const cost::Problem& problem, const decide::Strategy& strategy,
                          const sim::Simulated& simulated, const compiler::CompileOptions& compile);
 
 // The device that a device waits for longest; invalid: for none.

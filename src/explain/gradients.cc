@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <set>
 
-#include "compiler/layout.h"
+#include "decide/layout.h"
 #include "explain/amounts.h"
 
 namespace heterog::explain {
@@ -19,7 +19,7 @@ struct Way {
   std::size_t least = 0, most = 0;  // devices
   std::set<DeviceId> hosts;         // that serve it
 
-  void add(Bytes more, const compiler::ParameterHome& home) {
+  void add(Bytes more, const decide::ParameterHome& home) {
     const std::size_t devices = home.device_count();
     if (home.on_host) hosts.insert(home.server);
     least = bytes == 0 ? devices : std::min(least, devices);
@@ -38,15 +38,15 @@ struct Way {
 
 }  // namespace
 
-std::string gradients_text(const cost::Problem& problem, const compiler::Strategy& strategy) {
-  const compiler::Layout layout = compiler::lay_out(problem, strategy);
+std::string gradients_text(const cost::Problem& problem, const decide::Strategy& strategy) {
+  const decide::Layout layout = decide::lay_out(problem, strategy);
   Way reduced, served, still;
   for (TensorId parameter : problem.graph->parameters()) {
-    if (layout.home_of[parameter] == compiler::Layout::kNoHome) continue;
-    const compiler::ParameterHome& home = layout.home(parameter);
-    Way& way = home.replicas.size() == 1                         ? still
-               : home.method == compiler::SyncMethod::kAllReduce ? reduced
-                                                                 : served;
+    if (layout.home_of[parameter] == decide::Layout::kNoHome) continue;
+    const decide::ParameterHome& home = layout.home(parameter);
+    Way& way = home.replicas.size() == 1                       ? still
+               : home.method == decide::SyncMethod::kAllReduce ? reduced
+                                                               : served;
     way.add(problem.graph->bytes(parameter, 1), home);
   }
   std::string text;

@@ -257,7 +257,7 @@ OrderedJson planners_data(const std::vector<PlannerRow>& rows) {
 OrderedJson plan_data(const cost::Problem& problem, DrawnPlan drawn) {
   OrderedJson json = {{"name", drawn.name},
                       {"planner", drawn.planner},
-                      {"order", compiler::order_policy_name(dispatch_order(drawn.strategy))},
+                      {"order", decide::order_policy_name(dispatch_order(drawn.strategy))},
                       {"step", drawn.simulated.result.step},
                       {"feasible", drawn.simulated.result.feasible()}};
   add_memory(problem, drawn.simulated, json);

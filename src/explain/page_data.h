@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "compiler/strategy.h"
 #include "cost/problem.h"
+#include "decide/strategy.h"
 #include "explain/explanation.h"
 #include "explain/json.h"
 #include "explain/measured_lanes.h"
@@ -27,7 +27,7 @@ struct PlannerRow {
 struct DrawnPlan {
   std::string name;
   std::string planner;
-  const compiler::Strategy& strategy;
+  const decide::Strategy& strategy;
   const sim::Simulated& simulated;
   const Explanation& explanation;
   std::optional<MeasuredLanes> measured = {};  // drawn below what is predicted

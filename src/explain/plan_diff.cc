@@ -72,11 +72,11 @@ class Diff {
   }
 
   void compare_parameters() {
-    const compiler::Layout by_a = compiler::lay_out(problem_, a_.strategy);
-    const compiler::Layout by_b = compiler::lay_out(b_.problem, b_.strategy);
+    const decide::Layout by_a = decide::lay_out(problem_, a_.strategy);
+    const decide::Layout by_b = decide::lay_out(b_.problem, b_.strategy);
     std::map<Key, Change> changes;
     for (TensorId parameter : problem_.graph->parameters()) {
-      if (by_a.home_of[parameter] == compiler::Layout::kNoHome) continue;
+      if (by_a.home_of[parameter] == decide::Layout::kNoHome) continue;
       const std::string text_a = home_text(problem_, by_a.home(parameter));
       const std::string text_b = home_text(problem_, by_b.home(parameter));
       if (text_a == text_b) continue;
@@ -121,7 +121,7 @@ class Diff {
     std::map<std::string, std::pair<Nanoseconds, Nanoseconds>> kinds;
     const auto add = [&](const ComparedPlan& plan, bool second) {
       Explanation path{.path = sim::critical_path(plan.simulated.plan, plan.simulated.result,
-                                                  compiler::dispatch_order(plan.strategy))};
+                                                  decide::dispatch_order(plan.strategy))};
       for (const Spent& spent : spent_by_kind(problem_, plan.simulated, path)) {
         (second ? kinds[spent.what].second : kinds[spent.what].first) = spent.time;
       }
@@ -156,7 +156,7 @@ std::string Diff::text() const {
   const auto heading = [](const ComparedPlan& plan) {
     return fmt::format("{} (by {}): step {}, order {}, buckets of {}{}", plan.name, plan.planner,
                        milliseconds_text(to_seconds(plan.simulated.result.step)),
-                       compiler::order_policy_name(compiler::dispatch_order(plan.strategy)),
+                       decide::order_policy_name(decide::dispatch_order(plan.strategy)),
                        bytes_text(plan.strategy.bucket_bytes),
                        plan.simulated.result.feasible() ? "" : ", does not fit in memory");
   };
@@ -230,7 +230,7 @@ OrderedJson Diff::json() const {
             {"planner", plan.planner},
             {"step_seconds", to_seconds(plan.simulated.result.step)},
             {"feasible", plan.simulated.result.feasible()},
-            {"order", compiler::order_policy_name(compiler::dispatch_order(plan.strategy))},
+            {"order", decide::order_policy_name(decide::dispatch_order(plan.strategy))},
             {"bucket_bytes", plan.strategy.bucket_bytes}};
   };
   OrderedJson json = {{"graph", problem_.graph->name()},

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "compiler/strategy.h"
 #include "cost/problem.h"
+#include "decide/strategy.h"
 #include "explain/json.h"
 #include "sim/simulator.h"
 
@@ -14,7 +14,7 @@ struct ComparedPlan {
   std::string name;
   std::string planner;
   const cost::Problem& problem;  // of the same graph, cluster and batch; grouped as the plan is
-  const compiler::Strategy& strategy;
+  const decide::Strategy& strategy;
   const sim::Simulated& simulated;
 };
 

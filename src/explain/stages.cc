@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "compiler/pass_turns.h"
+#include "decide/pass_turns.h"
 
 namespace heterog::explain {
 namespace {
@@ -48,7 +48,7 @@ std::vector<DeviceWork> work_of_devices(const cost::Problem& problem,
     DeviceWork& of = work[device];
     const Phase phase = problem.graph->op(op).phase;
     if (phase == Phase::kBackward) of.last = std::max(of.last, result.end[task]);
-    if (phase != Phase::kForward || compiler::same_everywhere(problem, op)) continue;
+    if (phase != Phase::kForward || decide::same_everywhere(problem, op)) continue;
     const bool is_first = instances[device][op].empty();
     instances[device][op].insert(plan.begin[task]);
     if (is_first && plan.duration[task] > longest[device]) {

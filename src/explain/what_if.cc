@@ -7,9 +7,9 @@
 #include <set>
 #include <span>
 
-#include "compiler/layout.h"
 #include "compiler/order.h"
-#include "compiler/pass_turns.h"
+#include "decide/layout.h"
+#include "decide/pass_turns.h"
 #include "sim/improved_order.h"
 #include "sim/simulator.h"
 
@@ -39,8 +39,8 @@ bool on_a_faster_device(const compiler::Plan& plan, TaskId task, const Upgrade& 
 }
 
 // What the devices compute takes 1/factor of its time, rounded up.
-void speed_up(compiler::Plan& plan, compiler::OrderPolicy order,
-              std::span<const compiler::OpPriority> priorities, const Upgrade& upgrade,
+void speed_up(compiler::Plan& plan, decide::OrderPolicy order,
+              std::span<const decide::OpPriority> priorities, const Upgrade& upgrade,
               double factor) {
   for (TaskId task : plan.task_ids()) {
     if (!on_a_faster_device(plan, task, upgrade)) continue;
@@ -85,13 +85,13 @@ std::vector<Upgrade> possible_upgrades(const cluster::Cluster& cluster) {
   return upgrades;
 }
 
-std::vector<WhatIf> what_if(const cost::Problem& problem, const compiler::Strategy& given,
+std::vector<WhatIf> what_if(const cost::Problem& problem, const decide::Strategy& given,
                             const std::vector<Upgrade>& upgrades, const WhatIfOptions& options) {
-  const compiler::Strategy strategy =
+  const decide::Strategy strategy =
       sim::with_priorities_of_rounds(given, compiler::compile(problem, given, options.compile));
   const compiler::Plan plan = compiler::compile(problem, strategy, options.compile);
-  const std::vector<compiler::OpPriority> priorities =
-      compiler::priorities_of(problem, strategy, compiler::lay_out(problem, strategy));
+  const std::vector<decide::OpPriority> priorities =
+      decide::priorities_of(problem, strategy, decide::lay_out(problem, strategy));
   sim::Simulator simulator;
   std::vector<WhatIf> results;
   for (const Upgrade& upgrade : upgrades) {

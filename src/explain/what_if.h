@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "compiler/compile.h"
-#include "compiler/strategy.h"
 #include "cost/problem.h"
+#include "decide/strategy.h"
 
 namespace heterog::explain {
 
@@ -36,7 +36,7 @@ struct WhatIfOptions {
   double factor = 2;
   compiler::CompileOptions compile = {};
 };
-std::vector<WhatIf> what_if(const cost::Problem& problem, const compiler::Strategy& strategy,
+std::vector<WhatIf> what_if(const cost::Problem& problem, const decide::Strategy& strategy,
                             const std::vector<Upgrade>& upgrades, const WhatIfOptions& options);
 
 }  // namespace heterog::explain

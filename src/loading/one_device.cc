@@ -41,8 +41,8 @@ OneDevicePlan one_device_plan(std::shared_ptr<const graph::ModelGraph> graph,
   OneDevicePlan made{.problem = cost::make_problem(std::move(graph), one_device(), ConstantCosts(),
                                                    samples, {.max_groups = 1})};
   made.plan = compiler::compile(
-      *made.problem,
-      compiler::uniform_strategy(*made.problem, compiler::single_decision(DeviceId(0))), {});
+      *made.problem, decide::uniform_strategy(*made.problem, decide::single_decision(DeviceId(0))),
+      {});
   for (TaskId task : made.plan.task_ids()) made.dispatch.push_back(task);
   return made;
 }

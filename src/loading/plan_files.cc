@@ -11,22 +11,22 @@ namespace heterog::loading {
 
 namespace {
 
-compiler::OrderPolicy parse_order(const std::string& text) {
-  const auto policy = compiler::find_order_policy(text);
-  VALIDATE(policy && policy != compiler::OrderPolicy::kPriority, "--order: \"{}\" given; it is {}",
-           printable(text), compiler::kPlainOrders);
+decide::OrderPolicy parse_order(const std::string& text) {
+  const auto policy = decide::find_order_policy(text);
+  VALIDATE(policy && policy != decide::OrderPolicy::kPriority, "--order: \"{}\" given; it is {}",
+           printable(text), decide::kPlainOrders);
   return *policy;
 }
 
 }  // namespace
 
-sim::Simulated simulate_strategy(const cost::Problem& problem, const compiler::Strategy& strategy,
+sim::Simulated simulate_strategy(const cost::Problem& problem, const decide::Strategy& strategy,
                                  const compiler::CompileOptions& options) {
   return sim::simulated_in_order(strategy, compiler::compile(problem, strategy, options));
 }
 
 LoadedPlan load_plan(const std::string& path, ProblemOptions options, const std::string& order) {
-  const compiler::PlanHeader header = compiler::read_plan_header(path);
+  const decide::PlanHeader header = decide::read_plan_header(path);
   VALIDATE(options.batch == 0 || options.batch == header.batch,
            "--batch: {} given, {} is for batch {}", options.batch, path, header.batch);
   options.batch = header.batch;
@@ -35,9 +35,9 @@ LoadedPlan load_plan(const std::string& path, ProblemOptions options, const std:
   LoadedProblem read = load_problem_file(options);
   loaded.problem = std::move(read.problem);
   loaded.known = std::move(read.known);
-  loaded.record = compiler::read_plan(path, *loaded.problem);
+  loaded.record = decide::read_plan(path, *loaded.problem);
   if (!order.empty()) {
-    compiler::set_plain_order(loaded.record.strategy, parse_order(order));
+    decide::set_plain_order(loaded.record.strategy, parse_order(order));
   }
   loaded.simulated =
       simulate_strategy(*loaded.problem, loaded.record.strategy, compile_options(options));

@@ -5,20 +5,20 @@
 #include <string>
 
 #include "compiler/plan.h"
-#include "compiler/plan_io.h"
-#include "compiler/strategy.h"
 #include "cost/problem.h"
+#include "decide/plan_io.h"
+#include "decide/strategy.h"
 #include "loading/problem_files.h"
 #include "sim/simulator.h"
 
 namespace heterog::loading {
 
-sim::Simulated simulate_strategy(const cost::Problem& problem, const compiler::Strategy& strategy,
+sim::Simulated simulate_strategy(const cost::Problem& problem, const decide::Strategy& strategy,
                                  const compiler::CompileOptions& options);
 
 struct LoadedPlan {
   std::shared_ptr<const cost::Problem> problem;
-  compiler::PlanRecord record;
+  decide::PlanRecord record;
   sim::Simulated simulated;
   graph::KnownBatches known = {};  // for which the graph is known to hold
 };

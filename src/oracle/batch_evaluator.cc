@@ -18,31 +18,31 @@ namespace {
 // All that a strategy says, with the length of whatever has no fixed one before it.
 using Words = std::vector<std::uint64_t>;
 
-void add_decisions(Words& words, const compiler::Strategy& strategy) {
+void add_decisions(Words& words, const decide::Strategy& strategy) {
   words.push_back(strategy.unit_of_op.size());
   for (UnitId unit : strategy.unit_of_op) words.push_back(unit.value());
   words.push_back(strategy.units.size());
-  for (const compiler::UnitDecision& decision : strategy.units) {
+  for (const decide::UnitDecision& decision : strategy.units) {
     words.push_back(decision.replicas.size() * 8 +
                     static_cast<std::uint64_t>(decision.recompute) * 4 +
                     static_cast<std::uint64_t>(decision.in_turn) * 2 +
                     static_cast<std::uint64_t>(decision.sync));
-    for (const compiler::Replica& replica : decision.replicas) {
+    for (const decide::Replica& replica : decision.replicas) {
       words.push_back(replica.device.value());
       words.push_back(std::bit_cast<std::uint64_t>(replica.weight));
     }
   }
 }
 
-void add_options(Words& words, const compiler::Strategy& strategy) {
+void add_options(Words& words, const decide::Strategy& strategy) {
   words.push_back(strategy.sync.size());
-  for (const compiler::ParameterSync& sync : strategy.sync) {
+  for (const decide::ParameterSync& sync : strategy.sync) {
     words.push_back(sync.parameter.value());
     words.push_back(static_cast<std::uint64_t>(sync.method));
     words.push_back(sync.server.value());
   }
   words.push_back(strategy.priorities.size());
-  for (const compiler::OpPriority& one : strategy.priorities) {
+  for (const decide::OpPriority& one : strategy.priorities) {
     words.push_back(one.op.value());
     words.push_back(one.instance);
     words.push_back(static_cast<std::uint64_t>(one.priority));
@@ -75,7 +75,7 @@ void log_best(std::span<const Measured> made, std::int64_t evaluations) {
 
 }  // namespace
 
-BatchEvaluator::Key BatchEvaluator::key_of(const compiler::Strategy& strategy) {
+BatchEvaluator::Key BatchEvaluator::key_of(const decide::Strategy& strategy) {
   Words words;
   add_decisions(words, strategy);
   add_options(words, strategy);
@@ -96,7 +96,7 @@ double BatchEvaluator::used() const {
 }
 
 // One by one once any of them is refused.
-std::vector<Measured> BatchEvaluator::measure(std::span<const compiler::Strategy> fresh) {
+std::vector<Measured> BatchEvaluator::measure(std::span<const decide::Strategy> fresh) {
   try {
     return oracle_.measure(fresh);
   } catch (const Error& error) {
@@ -105,7 +105,7 @@ std::vector<Measured> BatchEvaluator::measure(std::span<const compiler::Strategy
   std::vector<Measured> made;
   std::optional<Error> first;
   std::int64_t refused = 0;
-  for (const compiler::Strategy& one : fresh) {
+  for (const decide::Strategy& one : fresh) {
     try {
       made.push_back(oracle_.measure({&one, 1}).front());
     } catch (const Error& error) {
@@ -122,18 +122,18 @@ std::vector<Measured> BatchEvaluator::measure(std::span<const compiler::Strategy
   return made;
 }
 
-Measured BatchEvaluator::evaluate(const compiler::Strategy& strategy) {
+Measured BatchEvaluator::evaluate(const decide::Strategy& strategy) {
   Measured measured = evaluate({&strategy, 1}).front();
   if (measured.evaluation.missing_bytes == kRefused) oracle_.measure({&strategy, 1});  // says why
   return measured;
 }
 
-std::vector<Measured> BatchEvaluator::evaluate(std::span<const compiler::Strategy> strategies) {
+std::vector<Measured> BatchEvaluator::evaluate(std::span<const decide::Strategy> strategies) {
   std::vector<Key> keys;
-  std::vector<compiler::Strategy> fresh;  // the first of each strategy not seen before
+  std::vector<decide::Strategy> fresh;  // the first of each strategy not seen before
   std::vector<Key> fresh_keys;
   std::unordered_set<Key, KeyHash> begun;
-  for (const compiler::Strategy& strategy : strategies) {
+  for (const decide::Strategy& strategy : strategies) {
     const Key key = keys.emplace_back(key_of(strategy));
     if (seen_.contains(key) || !begun.insert(key).second) continue;
     fresh.push_back(strategy);

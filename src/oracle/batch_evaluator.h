@@ -36,9 +36,9 @@ class BatchEvaluator {
   // input error) is dropped, which means that it is worse than any other, and counted. Where all
   // are refused that were ever asked about, or one of them throws something else, that reaches the
   // caller, and none of this call counts as seen or evaluated.
-  std::vector<Measured> evaluate(std::span<const compiler::Strategy> strategies);
+  std::vector<Measured> evaluate(std::span<const decide::Strategy> strategies);
   // One that has to be good: what refuses it reaches the caller.
-  Measured evaluate(const compiler::Strategy& strategy);
+  Measured evaluate(const decide::Strategy& strategy);
 
   // In place of the one it has. What has been evaluated counts against it.
   void set_budget(Budget budget) { budget_ = std::move(budget); }
@@ -59,8 +59,8 @@ class BatchEvaluator {
   struct KeyHash {
     std::size_t operator()(const Key& key) const { return key.first; }
   };
-  static Key key_of(const compiler::Strategy& strategy);
-  std::vector<Measured> measure(std::span<const compiler::Strategy> fresh);
+  static Key key_of(const decide::Strategy& strategy);
+  std::vector<Measured> measure(std::span<const decide::Strategy> fresh);
 
   Oracle& oracle_;
   Budget budget_;

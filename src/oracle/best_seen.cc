@@ -3,13 +3,13 @@
 
 namespace heterog::oracle {
 
-void BestSeen::look_at(const compiler::Strategy& strategy, const Evaluation& evaluation) {
+void BestSeen::look_at(const decide::Strategy& strategy, const Evaluation& evaluation) {
   const std::lock_guard lock(mutex_);
   ++evaluations_;
   if (!best_ || better(evaluation, best_->evaluation)) best_ = Seen{strategy, evaluation};
 }
 
-std::vector<Measured> BestSeen::measure(std::span<const compiler::Strategy> strategies) {
+std::vector<Measured> BestSeen::measure(std::span<const decide::Strategy> strategies) {
   std::vector<Measured> measured = asked_.measure(strategies);
   for (std::size_t i = 0; i < measured.size(); ++i) {
     look_at(strategies[i], measured[i].evaluation);
@@ -17,9 +17,9 @@ std::vector<Measured> BestSeen::measure(std::span<const compiler::Strategy> stra
   return measured;
 }
 
-std::vector<Measured> BestSeen::measure_rounds(const compiler::Strategy& strategy) {
+std::vector<Measured> BestSeen::measure_rounds(const decide::Strategy& strategy) {
   std::vector<Measured> measured = asked_.measure_rounds(strategy);
-  compiler::Strategy in_round = strategy;
+  decide::Strategy in_round = strategy;
   for (std::size_t round = 0; round < measured.size(); ++round) {
     in_round.order_rounds = static_cast<int>(round);
     look_at(in_round, measured[round].evaluation);

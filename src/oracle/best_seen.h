@@ -14,13 +14,13 @@ namespace heterog::oracle {
 class BestSeen final : public Oracle {
  public:
   struct Seen {
-    compiler::Strategy strategy;
+    decide::Strategy strategy;
     Evaluation evaluation;
   };
 
   explicit BestSeen(Oracle& asked) : asked_(asked) {}
-  std::vector<Measured> measure(std::span<const compiler::Strategy> strategies) override;
-  std::vector<Measured> measure_rounds(const compiler::Strategy& strategy) override;
+  std::vector<Measured> measure(std::span<const decide::Strategy> strategies) override;
+  std::vector<Measured> measure_rounds(const decide::Strategy& strategy) override;
   void for_each(std::size_t n, const std::function<void(std::size_t i)>& body) override {
     asked_.for_each(n, body);
   }
@@ -31,7 +31,7 @@ class BestSeen final : public Oracle {
   std::int64_t evaluations() const { return evaluations_; }  // strategies measured, repeats too
 
  private:
-  void look_at(const compiler::Strategy& strategy, const Evaluation& evaluation);
+  void look_at(const decide::Strategy& strategy, const Evaluation& evaluation);
 
   Oracle& asked_;
   std::mutex mutex_;  // measure_rounds() is called by several threads

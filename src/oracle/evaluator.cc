@@ -7,7 +7,7 @@
 
 namespace heterog::oracle {
 
-Measured Evaluator::measure(const compiler::Strategy& strategy) {
+Measured Evaluator::measure(const decide::Strategy& strategy) {
   plan_ = compiler::compile(problem_, strategy, options_, std::move(plan_));
   const sim::SimResult& result = sim::simulate_rounds(strategy, plan_, simulator_);
   Measured measured = judge(problem_, result.step, result.peak_bytes);
@@ -16,18 +16,17 @@ Measured Evaluator::measure(const compiler::Strategy& strategy) {
   return measured;
 }
 
-std::vector<Measured> Evaluator::measure(std::span<const compiler::Strategy> strategies) {
+std::vector<Measured> Evaluator::measure(std::span<const decide::Strategy> strategies) {
   std::vector<Measured> measured;
-  for (const compiler::Strategy& strategy : strategies) measured.push_back(measure(strategy));
+  for (const decide::Strategy& strategy : strategies) measured.push_back(measure(strategy));
   return measured;
 }
 
-std::vector<Measured> Evaluator::measure_rounds(const compiler::Strategy& strategy) {
+std::vector<Measured> Evaluator::measure_rounds(const decide::Strategy& strategy) {
   return oracle::measure_rounds(problem_, strategy, options_);
 }
 
-std::vector<Measured> measure_rounds(const cost::Problem& problem,
-                                     const compiler::Strategy& strategy,
+std::vector<Measured> measure_rounds(const cost::Problem& problem, const decide::Strategy& strategy,
                                      const compiler::CompileOptions& options) {
   compiler::Plan plan = compiler::compile(problem, strategy, options);
   sim::Simulator simulator;

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "compiler/compile.h"
-#include "compiler/strategy.h"
 #include "cost/problem.h"
+#include "decide/strategy.h"
 #include "oracle/oracle.h"
 #include "sim/simulator.h"
 
@@ -24,10 +24,10 @@ class Evaluator final : public Oracle {
  public:
   explicit Evaluator(const cost::Problem& problem, compiler::CompileOptions options = {})
       : problem_(problem), options_(options) {}
-  Measured measure(const compiler::Strategy& strategy);
-  Evaluation evaluate(const compiler::Strategy& strategy) { return measure(strategy).evaluation; }
-  std::vector<Measured> measure(std::span<const compiler::Strategy> strategies) override;
-  std::vector<Measured> measure_rounds(const compiler::Strategy& strategy) override;
+  Measured measure(const decide::Strategy& strategy);
+  Evaluation evaluate(const decide::Strategy& strategy) { return measure(strategy).evaluation; }
+  std::vector<Measured> measure(std::span<const decide::Strategy> strategies) override;
+  std::vector<Measured> measure_rounds(const decide::Strategy& strategy) override;
   const cost::Problem& problem() const override { return problem_; }
 
  private:
@@ -38,8 +38,7 @@ class Evaluator final : public Oracle {
 };
 
 // Of Oracle, by whichever thread.
-std::vector<Measured> measure_rounds(const cost::Problem& problem,
-                                     const compiler::Strategy& strategy,
+std::vector<Measured> measure_rounds(const cost::Problem& problem, const decide::Strategy& strategy,
                                      const compiler::CompileOptions& options);
 
 }  // namespace heterog::oracle

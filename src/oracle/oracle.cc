@@ -16,8 +16,8 @@ bool better(const Evaluation& a, const Evaluation& b) {
   return a.step < b.step;
 }
 
-std::vector<Measured> Oracle::measure_rounds(const compiler::Strategy& strategy) {
-  std::vector<compiler::Strategy> rounds;
+std::vector<Measured> Oracle::measure_rounds(const decide::Strategy& strategy) {
+  std::vector<decide::Strategy> rounds;
   for (int round = 0; round <= strategy.order_rounds; ++round) {
     rounds.push_back(strategy);
     rounds.back().order_rounds = round;

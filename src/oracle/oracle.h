@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "compiler/strategy.h"
 #include "cost/problem.h"
+#include "decide/strategy.h"
 
 namespace heterog::oracle {
 
@@ -48,11 +48,11 @@ class Oracle {
   virtual ~Oracle() = default;
   // Parallel to `strategies`. An answer depends on its strategy alone, not on what was asked before
   // or beside it. Throws an input error for a strategy that does not fit the problem.
-  virtual std::vector<Measured> measure(std::span<const compiler::Strategy> strategies) = 0;
+  virtual std::vector<Measured> measure(std::span<const decide::Strategy> strategies) = 0;
   // What the strategy comes to in none, in 1, … in all rounds of its order
   // (Strategy::order_rounds), in one go where the oracle can. Fewer where all that follow would be
   // as the last. Several may be asked at a time, by for_each().
-  virtual std::vector<Measured> measure_rounds(const compiler::Strategy& strategy);
+  virtual std::vector<Measured> measure_rounds(const decide::Strategy& strategy);
   // Calls body(0) … body(n − 1), beside each other where the oracle has threads, which whoever
   // prepares strategies may use too. Results must depend on i alone.
   virtual void for_each(std::size_t n, const std::function<void(std::size_t i)>& body) {

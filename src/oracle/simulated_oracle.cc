@@ -15,7 +15,7 @@ SimulatedOracle::SimulatedOracle(const cost::Problem& problem, ThreadPool& threa
   }
 }
 
-std::vector<Measured> SimulatedOracle::measure(std::span<const compiler::Strategy> strategies) {
+std::vector<Measured> SimulatedOracle::measure(std::span<const decide::Strategy> strategies) {
   std::vector<Measured> measured(strategies.size());
   threads_.run(strategies.size(), [&](int worker, std::size_t i) {
     expect_not_stopped(stopped_);
@@ -24,7 +24,7 @@ std::vector<Measured> SimulatedOracle::measure(std::span<const compiler::Strateg
   return measured;
 }
 
-std::vector<Measured> SimulatedOracle::measure_rounds(const compiler::Strategy& strategy) {
+std::vector<Measured> SimulatedOracle::measure_rounds(const decide::Strategy& strategy) {
   expect_not_stopped(stopped_);
   return evaluators_.front()->measure_rounds(strategy);
 }

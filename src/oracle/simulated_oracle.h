@@ -16,8 +16,8 @@ class SimulatedOracle final : public Oracle {
  public:
   SimulatedOracle(const cost::Problem& problem, ThreadPool& threads,
                   compiler::CompileOptions options = {}, std::function<bool()> stopped = {});
-  std::vector<Measured> measure(std::span<const compiler::Strategy> strategies) override;
-  std::vector<Measured> measure_rounds(const compiler::Strategy& strategy) override;
+  std::vector<Measured> measure(std::span<const decide::Strategy> strategies) override;
+  std::vector<Measured> measure_rounds(const decide::Strategy& strategy) override;
   void for_each(std::size_t n, const std::function<void(std::size_t i)>& body) override;
   const cost::Problem& problem() const override { return problem_; }
 

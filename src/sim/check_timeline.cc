@@ -11,8 +11,8 @@ namespace heterog::sim {
 namespace {
 
 using compiler::Hold;
-using compiler::OrderPolicy;
 using compiler::Plan;
+using decide::OrderPolicy;
 
 constexpr std::size_t kMaxComplaints = 20;
 

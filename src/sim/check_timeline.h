@@ -18,6 +18,6 @@ namespace heterog::sim {
 // priorities are compared only among what it makes ready on its own compute stream, and the peak of
 // memory is only known to lie between two replays.
 std::vector<std::string> check_timeline(const compiler::Plan& plan, const SimResult& result,
-                                        compiler::OrderPolicy order);
+                                        decide::OrderPolicy order);
 
 }  // namespace heterog::sim

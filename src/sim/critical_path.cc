@@ -8,8 +8,8 @@ namespace heterog::sim {
 namespace {
 
 using compiler::Hold;
-using compiler::OrderPolicy;
 using compiler::Plan;
+using decide::OrderPolicy;
 
 Csr<TaskId, TaskId> predecessors(const Plan& plan) {
   std::vector<std::pair<TaskId, TaskId>> pairs;

@@ -35,7 +35,7 @@ struct Segment {
 // In order of time. Needs a result with its timeline, and the order it was simulated in. Of several
 // causes at one moment an input goes before a resource, what took longest before what was short.
 std::vector<Segment> critical_path(const compiler::Plan& plan, const SimResult& result,
-                                   compiler::OrderPolicy order);
+                                   decide::OrderPolicy order);
 
 // The time of a device's compute stream during the step; the fields add up to the step.
 struct DeviceTime {

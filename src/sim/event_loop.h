@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "compiler/plan.h"
-#include "compiler/strategy.h"
+#include "decide/strategy.h"
 #include "sim/event_tree.h"
 #include "sim/prepared_plan.h"
 #include "sim/ready_queue.h"

@@ -42,8 +42,7 @@ IdVector<TaskId, Nanoseconds> ForwardBackward::latest_starts(const SimResult& fo
   for (std::size_t i = 0; i < sorted.size(); ++i) {
     mirror_.priority[sorted[i]] = static_cast<std::uint32_t>(i);
   }
-  const SimResult& backward =
-      simulator_.simulate_timeline(mirror_, compiler::OrderPolicy::kPriority);
+  const SimResult& backward = simulator_.simulate_timeline(mirror_, decide::OrderPolicy::kPriority);
   IdVector<TaskId, Nanoseconds> start(mirror_.task_count(), 0);
   for (TaskId task : mirror_.task_ids()) {
     start[task] = backward.step - backward.end[mirror_of(task)];

@@ -11,11 +11,11 @@
 namespace heterog::sim {
 namespace {
 
-using compiler::OpPriority;
-using compiler::OrderPolicy;
 using compiler::Plan;
-using compiler::Strategy;
 using compiler::TaskKind;
+using decide::OpPriority;
+using decide::OrderPolicy;
+using decide::Strategy;
 
 // Of the ops that a plan runs, the earliest start first. Priorities are those of ops: what stands
 // between ops follows from them (compiler/order.h).
@@ -88,7 +88,7 @@ Strategy with_priorities_of_rounds(const Strategy& strategy, Plan plan) {
   Strategy spelled = strategy;
   spelled.priorities = run_rounds(strategy, plan, simulator, {}).priorities;
   spelled.order = OrderPolicy::kPriority;
-  spelled.pattern = compiler::Pattern::kNone;
+  spelled.pattern = decide::Pattern::kNone;
   spelled.order_rounds = 0;
   return spelled;
 }

@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "compiler/plan.h"
-#include "compiler/strategy.h"
+#include "decide/strategy.h"
 #include "sim/simulator.h"
 
 namespace heterog::sim {
@@ -17,15 +17,14 @@ namespace heterog::sim {
 // `each`: is given the schedule of every round, round 0 the order without any. Rounds end early
 // where one leaves all priorities as they are: those to come would too.
 using EachRound = std::function<void(const SimResult&)>;
-const SimResult& simulate_rounds(const compiler::Strategy& strategy, compiler::Plan& plan,
+const SimResult& simulate_rounds(const decide::Strategy& strategy, compiler::Plan& plan,
                                  Simulator& simulator, const EachRound& each = {});
 
 // With a simulator of its own, and the timeline.
-Simulated simulated_in_order(const compiler::Strategy& strategy, compiler::Plan plan);
+Simulated simulated_in_order(const decide::Strategy& strategy, compiler::Plan plan);
 
 // The same order of `plan`, with the priorities of its last round in place of rounds. For who
 // changes durations and keeps the order.
-compiler::Strategy with_priorities_of_rounds(const compiler::Strategy& strategy,
-                                             compiler::Plan plan);
+decide::Strategy with_priorities_of_rounds(const decide::Strategy& strategy, compiler::Plan plan);
 
 }  // namespace heterog::sim

@@ -8,8 +8,8 @@
 namespace heterog::sim {
 
 using compiler::Hold;
-using compiler::OrderPolicy;
 using compiler::Plan;
+using decide::OrderPolicy;
 
 struct Simulator::Scratch {
   EventLoop<RankQueue> by_rank;

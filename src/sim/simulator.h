@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "compiler/plan.h"
-#include "compiler/strategy.h"
+#include "decide/strategy.h"
 
 namespace heterog::sim {
 
@@ -78,8 +78,8 @@ class Simulator {
   Simulator(const Simulator&) = delete;
   Simulator& operator=(const Simulator&) = delete;
   // Scratch memory is kept between calls; the result is valid until the next one.
-  const SimResult& simulate(const compiler::Plan& plan, compiler::OrderPolicy order);
-  const SimResult& simulate_timeline(const compiler::Plan& plan, compiler::OrderPolicy order);
+  const SimResult& simulate(const compiler::Plan& plan, decide::OrderPolicy order);
+  const SimResult& simulate_timeline(const compiler::Plan& plan, decide::OrderPolicy order);
 
  private:
   struct Scratch;
@@ -88,6 +88,6 @@ class Simulator {
 
 // With its own scratch and the timeline.
 SimResult simulate(const compiler::Plan& plan,
-                   compiler::OrderPolicy order = compiler::OrderPolicy::kRank);
+                   decide::OrderPolicy order = decide::OrderPolicy::kRank);
 
 }  // namespace heterog::sim

@@ -12,11 +12,11 @@ namespace heterog::space {
 
 namespace {
 
-using compiler::Replica;
-using compiler::SyncMethod;
+using decide::Replica;
+using decide::SyncMethod;
 
 // Of the batch, by device.
-IdVector<DeviceId, double> shares_of(const compiler::UnitDecision& decision, std::size_t devices) {
+IdVector<DeviceId, double> shares_of(const decide::UnitDecision& decision, std::size_t devices) {
   IdVector<DeviceId, double> shares(devices, 0.0);
   double total = 0;
   for (const Replica& replica : decision.replicas) total += replica.weight;
@@ -70,16 +70,16 @@ void ActionSpace::add_sets() {
 }
 
 void ActionSpace::add(const Action& action) {
-  compiler::UnitDecision decision;
+  decide::UnitDecision decision;
   switch (action.placement) {
     case Placement::kSingle:
-      decision = compiler::single_decision(action.device);
+      decision = decide::single_decision(action.device);
       break;
     case Placement::kEven:
-      decision = compiler::even_decision(problem_, action.sync);
+      decision = decide::even_decision(problem_, action.sync);
       break;
     case Placement::kProportional:
-      decision = compiler::proportional_decision(problem_, action.sync);
+      decision = decide::proportional_decision(problem_, action.sync);
       break;
     case Placement::kBalanced:
       decision = {.replicas = set_replicas_[action.set], .sync = action.sync};
@@ -111,7 +111,7 @@ std::string ActionSpace::name(ActionId id) const {
   ENSURE(false);
 }
 
-ActionId ActionSpace::nearest(const compiler::UnitDecision& decision) const {
+ActionId ActionSpace::nearest(const decide::UnitDecision& decision) const {
   const std::size_t devices = problem_.cluster->device_count();
   const IdVector<DeviceId, double> wanted = shares_of(decision, devices);
   const bool alone = std::ranges::count_if(wanted, [](double share) { return share > 0; }) == 1;
@@ -128,9 +128,9 @@ ActionId ActionSpace::nearest(const compiler::UnitDecision& decision) const {
   return best;
 }
 
-compiler::Strategy ActionSpace::strategy(std::span<const ActionId> actions) const {
+decide::Strategy ActionSpace::strategy(std::span<const ActionId> actions) const {
   EXPECT(actions.size() == problem_.grouping.count());
-  compiler::Strategy strategy;
+  decide::Strategy strategy;
   strategy.units.reserve(actions.size());
   for (ActionId action : actions) strategy.units.push_back(decisions_[action]);
   return strategy;

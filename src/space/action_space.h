@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "compiler/strategy.h"
 #include "cost/problem.h"
+#include "decide/strategy.h"
 
 namespace heterog::space {
 
@@ -38,7 +38,7 @@ struct Action {
   Placement placement = Placement::kSingle;
   DeviceId device;  // of kSingle; else invalid
   // How the gradients of replicas are summed. A single device aggregates nothing: kAllReduce there.
-  compiler::SyncMethod sync = compiler::SyncMethod::kAllReduce;
+  decide::SyncMethod sync = decide::SyncMethod::kAllReduce;
   SetId set = {};  // of kBalanced; else invalid
   friend auto operator<=>(const Action&, const Action&) = default;
 };
@@ -48,10 +48,10 @@ using ActionId = Id<struct ActionTag>;
 
 // The actions on all devices, in the order of their rows.
 inline constexpr std::array<Action, 4> kReplicated = {
-    {{Placement::kEven, {}, compiler::SyncMethod::kParameterServer},
-     {Placement::kEven, {}, compiler::SyncMethod::kAllReduce},
-     {Placement::kProportional, {}, compiler::SyncMethod::kParameterServer},
-     {Placement::kProportional, {}, compiler::SyncMethod::kAllReduce}}};
+    {{Placement::kEven, {}, decide::SyncMethod::kParameterServer},
+     {Placement::kEven, {}, decide::SyncMethod::kAllReduce},
+     {Placement::kProportional, {}, decide::SyncMethod::kParameterServer},
+     {Placement::kProportional, {}, decide::SyncMethod::kAllReduce}}};
 
 // The actions of one problem. First each device alone, in the order of the cluster, then
 // kReplicated, then, of kSets, each set by parameter server and by all-reduce: trained weights are
@@ -74,16 +74,16 @@ class ActionSpace {
   ActionId id(const Action& action) const;
   ActionId single(DeviceId device) const { return id({.device = device}); }
   std::string name(ActionId id) const;  // "v100-0/gpu0", "EV-PS", "2 x T4-AR"
-  const compiler::UnitDecision& decision(ActionId id) const { return decisions_[id]; }
+  const decide::UnitDecision& decision(ActionId id) const { return decisions_[id]; }
   // The sets: all devices, those of a type, those of the fastest types, those of a machine; of two
   // and more devices, each once. None of kHeterog.
   IdRange<SetId> sets() const { return id_range<SetId>(set_replicas_.size()); }
-  const std::vector<compiler::Replica>& replicas(SetId set) const { return set_replicas_[set]; }
+  const std::vector<decide::Replica>& replicas(SetId set) const { return set_replicas_[set]; }
   // The row whose shares are nearest to those of a decision, with the same way to sum gradients;
   // ties: the first.
-  ActionId nearest(const compiler::UnitDecision& decision) const;
+  ActionId nearest(const decide::UnitDecision& decision) const;
   // One action per group.
-  compiler::Strategy strategy(std::span<const ActionId> actions) const;
+  decide::Strategy strategy(std::span<const ActionId> actions) const;
 
  private:
   void add(const Action& action);
@@ -91,9 +91,9 @@ class ActionSpace {
 
   const cost::Problem& problem_;
   IdVector<ActionId, Action> actions_;
-  IdVector<ActionId, compiler::UnitDecision> decisions_;
+  IdVector<ActionId, decide::UnitDecision> decisions_;
   std::map<Action, ActionId> ids_;
-  IdVector<SetId, std::vector<compiler::Replica>> set_replicas_;
+  IdVector<SetId, std::vector<decide::Replica>> set_replicas_;
   IdVector<SetId, std::string> set_names_;
 };
 

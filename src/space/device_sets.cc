@@ -32,13 +32,13 @@ DeviceSets device_sets(const cost::Problem& problem) {
   return sets;
 }
 
-std::vector<compiler::Replica> balanced_replicas(const cost::Problem& problem,
-                                                 const ModelSeconds& seconds,
-                                                 const std::vector<DeviceId>& devices) {
+std::vector<decide::Replica> balanced_replicas(const cost::Problem& problem,
+                                               const ModelSeconds& seconds,
+                                               const std::vector<DeviceId>& devices) {
   Samples most(problem.cluster->device_count(), 0);
   for (DeviceId device : devices) most[device] = problem.batch;
   const Samples samples = *balance(seconds, problem.batch, most);
-  std::vector<compiler::Replica> replicas;
+  std::vector<decide::Replica> replicas;
   for (DeviceId device : devices) {
     if (samples[device] > 0) replicas.push_back({device, static_cast<double>(samples[device])});
   }

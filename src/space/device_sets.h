@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "compiler/strategy.h"
 #include "cost/problem.h"
+#include "decide/strategy.h"
 #include "space/cluster_summary.h"
 
 namespace heterog::space {
@@ -20,8 +20,8 @@ DeviceSets device_sets(const cost::Problem& problem);
 
 // The whole batch over the devices so that all would compute for equally long, whatever their
 // memory; a device that is too slow for one sample has none.
-std::vector<compiler::Replica> balanced_replicas(const cost::Problem& problem,
-                                                 const ModelSeconds& seconds,
-                                                 const std::vector<DeviceId>& devices);
+std::vector<decide::Replica> balanced_replicas(const cost::Problem& problem,
+                                               const ModelSeconds& seconds,
+                                               const std::vector<DeviceId>& devices);
 
 }  // namespace heterog::space

@@ -33,12 +33,11 @@ struct Replication {
   double devices_share = 0;
 };
 
-Replication replication(const EstimateInput& input,
-                        const std::vector<compiler::Replica>& replicas) {
+Replication replication(const EstimateInput& input, const std::vector<decide::Replica>& replicas) {
   const cluster::Cluster& cluster = *input.problem.cluster;
   const auto batch = static_cast<double>(input.problem.batch);
   double total = 0, slope = 0;
-  for (const compiler::Replica& replica : replicas) total += replica.weight;
+  for (const decide::Replica& replica : replicas) total += replica.weight;
   Replication made;
   std::set<std::pair<DeviceTypeId, std::int64_t>> slices;
   for (const auto& [device, weight] : replicas) {
@@ -84,9 +83,9 @@ std::size_t replication_of(const Action& action) {
 class Estimator {
  public:
   explicit Estimator(const EstimateInput& input) : input_(input) {
-    for (auto decision : {compiler::even_decision, compiler::proportional_decision}) {
+    for (auto decision : {decide::even_decision, decide::proportional_decision}) {
       replications_.push_back(
-          replication(input, decision(input.problem, compiler::SyncMethod::kAllReduce).replicas));
+          replication(input, decision(input.problem, decide::SyncMethod::kAllReduce).replicas));
       sync_.emplace_back();  // as the communication of the groups says
     }
     for (SetId set : input.actions.sets()) {
@@ -173,7 +172,7 @@ class Estimator {
     const SyncSeconds& sync = sync_[which][group];
     return {.devices_share = r.devices_share,
             .compute_seconds = seconds.replicated[which],
-            .sync_seconds = action.sync == compiler::SyncMethod::kParameterServer
+            .sync_seconds = action.sync == decide::SyncMethod::kParameterServer
                                 ? sync.parameter_server
                                 : sync.all_reduce,
             .boundary_seconds = boundary * r.boundary_per_byte,

@@ -7,18 +7,18 @@
 
 #include "cli/planner_table.h"
 #include "oracle/simulated_oracle.h"
-#include "planner/problems.h"
-#include "planner/registry.h"
+#include "search/problems.h"
+#include "search/registry.h"
 
 namespace heterog::cli {
 namespace {
 
 using compiler::Plan;
 using compiler::TaskKind;
-using planner::load_test_problem;
-using planner::PlannerContext;
-using planner::PlannerEntry;
-using planner::PlannerResult;
+using search::load_test_problem;
+using search::PlannerContext;
+using search::PlannerEntry;
+using search::PlannerResult;
 
 struct Case {
   const char* model;
@@ -106,7 +106,7 @@ TEST(EveryPlanner, WalksWhatTheProgramHas) {
 class TellingOracle final : public oracle::Oracle {
  public:
   TellingOracle(const cost::Problem& problem, ThreadPool& threads) : inner_(problem, threads) {}
-  std::vector<oracle::Measured> measure(std::span<const compiler::Strategy> strategies) override {
+  std::vector<oracle::Measured> measure(std::span<const decide::Strategy> strategies) override {
     try {
       return inner_.measure(strategies);
     } catch (const Error& error) {

@@ -6,8 +6,8 @@
 #include "base/rng.h"
 #include "cluster/cluster_io.h"
 #include "compiler/compile.h"
-#include "compiler/problems.h"
 #include "cost/cost_model.h"
+#include "decide/problems.h"
 #include "graph/graph_io.h"
 #include "sim/known_problems.h"
 
@@ -24,8 +24,8 @@ using sim::on;
 std::unique_ptr<const cost::Problem> problem_of(const std::string& model,
                                                 const std::string& cluster, std::int64_t batch) {
   if (cluster == "served") {
-    return served_problem(graph::read_graph("models/" + model + ".json.gz"), 3, {true, false, true},
-                          batch);
+    return decide::served_problem(graph::read_graph("models/" + model + ".json.gz"), 3,
+                                  {true, false, true}, batch);
   }
   return cost::make_problem(
       std::make_shared<const graph::ModelGraph>(graph::read_graph("models/" + model + ".json.gz")),
@@ -35,14 +35,15 @@ std::unique_ptr<const cost::Problem> problem_of(const std::string& model,
 }
 
 // Neighbouring groups often decide alike, as planners do.
-Strategy random_strategy(const cost::Problem& problem, Rng& rng) {
+decide::Strategy random_strategy(const cost::Problem& problem, Rng& rng) {
   const std::size_t devices = problem.cluster->device_count();
-  Strategy strategy;
-  UnitDecision decision;
+  decide::Strategy strategy;
+  decide::UnitDecision decision;
   for (std::size_t unit = 0; unit < problem.grouping.count(); ++unit) {
     if (unit == 0 || rng.below(3) == 0) {
       decision = {};
-      decision.sync = rng.below(2) ? SyncMethod::kAllReduce : SyncMethod::kParameterServer;
+      decision.sync =
+          rng.below(2) ? decide::SyncMethod::kAllReduce : decide::SyncMethod::kParameterServer;
       for (std::size_t device = 0; device < devices; ++device) {
         if (rng.below(2)) decision.replicas.push_back({DeviceId(device), 1.0 + rng.below(3)});
       }
@@ -64,7 +65,7 @@ TEST(CheckBytes, RandomStrategiesMoveWhatTheirFormulasSay) {
     for (const char* cluster : {"heterog-8gpu", "celeritas-4gpu", "autosync-b9", "served"}) {
       const auto problem = problem_of(model, cluster, 13);
       for (int i = 0; i < 6; ++i) {
-        const Strategy strategy = random_strategy(*problem, rng);
+        const decide::Strategy strategy = random_strategy(*problem, rng);
         const Plan plan = compile(*problem, strategy);
         const auto wrong = check_bytes(*problem, strategy, plan);
         ASSERT_TRUE(wrong.empty()) << model << " on " << cluster << ": " << wrong[0];
@@ -79,11 +80,12 @@ TEST(CheckBytes, RandomStrategiesMoveWhatTheirFormulasSay) {
 TEST(CheckBytes, LargeGraphsUnderTheBaselines) {
   for (const char* model : {"vgg19", "bert_large24"}) {
     const auto problem = problem_of(model, "heterog-8gpu", 48);
-    for (SyncMethod sync : {SyncMethod::kAllReduce, SyncMethod::kParameterServer}) {
-      for (const UnitDecision& decision :
-           {even_decision(*problem, sync), proportional_decision(*problem, sync),
+    for (decide::SyncMethod sync :
+         {decide::SyncMethod::kAllReduce, decide::SyncMethod::kParameterServer}) {
+      for (const decide::UnitDecision& decision :
+           {decide::even_decision(*problem, sync), decide::proportional_decision(*problem, sync),
             on({1, 5, 5}, sync), on({3})}) {
-        const Strategy strategy = uniform_strategy(*problem, decision);
+        const decide::Strategy strategy = decide::uniform_strategy(*problem, decision);
         const auto wrong = check_bytes(*problem, strategy, compile(*problem, strategy));
         EXPECT_TRUE(wrong.empty()) << model << ": " << wrong[0];
       }
@@ -94,12 +96,13 @@ TEST(CheckBytes, LargeGraphsUnderTheBaselines) {
 // The closed formula at its simplest: w has 400 B. All-reduce of two crosses each card with
 // 2·1/2·400, a server's card takes one push in and sends one pull.
 TEST(CheckBytes, OneLayerByHand) {
-  for (SyncMethod sync : {SyncMethod::kAllReduce, SyncMethod::kParameterServer}) {
+  for (decide::SyncMethod sync :
+       {decide::SyncMethod::kAllReduce, decide::SyncMethod::kParameterServer}) {
     Backward model = backward_graph(1, 10);
     Known known(std::move(model.graph), known_cluster({{}, {}}),
                 NamedOps("aten.sigmoid_backward.default", 100), 8);
-    for (double bytes : expected_link_bytes(known.problem(),
-                                            uniform_strategy(known.problem(), on({0, 1}, sync)))) {
+    for (double bytes : expected_link_bytes(
+             known.problem(), decide::uniform_strategy(known.problem(), on({0, 1}, sync)))) {
       EXPECT_EQ(bytes, 400);
     }
   }
@@ -110,7 +113,7 @@ TEST(CheckBytes, FindsWhatIsChanged) {
   Rng rng(32);
   const auto problem = problem_of("gnmt4-tiny", "heterog-8gpu", 16);
   for (int i = 0; i < 40; ++i) {
-    const Strategy strategy = random_strategy(*problem, rng);
+    const decide::Strategy strategy = random_strategy(*problem, rng);
     Plan plan = compile(*problem, strategy);
     std::vector<std::pair<TaskId, std::size_t>> links;
     for (TaskId task : plan.task_ids()) {

@@ -9,7 +9,7 @@
 
 #include "base/rng.h"
 #include "compiler/check/verify_plan.h"
-#include "compiler/problems.h"
+#include "decide/problems.h"
 #include "sim/simulator.h"
 
 namespace heterog::compiler {
@@ -37,8 +37,9 @@ Bytes moved(const Plan& plan, TaskKind kind) {
   return bytes;
 }
 
-UnitDecision even(std::size_t devices, SyncMethod sync = SyncMethod::kAllReduce) {
-  UnitDecision decision;
+decide::UnitDecision even(std::size_t devices,
+                          decide::SyncMethod sync = decide::SyncMethod::kAllReduce) {
+  decide::UnitDecision decision;
   decision.sync = sync;
   for (std::size_t i = 0; i < devices; ++i) decision.replicas.push_back({d(i), 1});
   return decision;
@@ -57,12 +58,13 @@ Chain chain(std::int64_t batch) {
   const TensorId b = make.op("aten.relu.default", {tensor_value(a)}, {kB, n(1)});
   const TensorId c = make.op("aten.neg.default", {tensor_value(a)}, {kB, n(1)});
   Chain result{nullptr, make.maker(a), make.maker(b), make.maker(c)};
-  result.problem = toy_problem(std::move(make).build(), 3, batch);
+  result.problem = decide::toy_problem(std::move(make).build(), 3, batch);
   return result;
 }
 
-Strategy by_op(const cost::Problem& problem, const std::map<OpId, UnitDecision>& decisions) {
-  Strategy strategy;
+decide::Strategy by_op(const cost::Problem& problem,
+                       const std::map<OpId, decide::UnitDecision>& decisions) {
+  decide::Strategy strategy;
   strategy.unit_of_op.assign(problem.graph->op_count(), UnitId());
   for (const auto& [op, decision] : decisions) {
     strategy.unit_of_op[op] = strategy.units.push_back(decision);
@@ -99,17 +101,17 @@ TEST(Compile, EqualSlicesOnEqualDevicesCostNothing) {
 // b and c both run on device 2 and read what device 0 made: it travels once (decision 3).
 TEST(Compile, ATensorGoesToADeviceOnce) {
   const Chain t = chain(6);
-  const Plan plan = compile(*t.problem, by_op(*t.problem, {{t.a, single_decision(d(0))},
-                                                           {t.b, single_decision(d(2))},
-                                                           {t.c, single_decision(d(2))}}));
+  const Plan plan = compile(*t.problem, by_op(*t.problem, {{t.a, decide::single_decision(d(0))},
+                                                           {t.b, decide::single_decision(d(2))},
+                                                           {t.c, decide::single_decision(d(2))}}));
   EXPECT_EQ(tasks_of(plan, TaskKind::kTransfer).size(), 1u);
   EXPECT_EQ(moved(plan, TaskKind::kTransfer), 24);
 }
 
 // On three devices every gradient of the 4 parameters is reduced once, and every device updates.
 TEST(Compile, AllReduceMovesEveryGradientOnce) {
-  const auto problem = toy_problem(support::tiny_mlp_graph(), 3, 12);
-  const Plan plan = compile(*problem, uniform_strategy(*problem, even(3)));
+  const auto problem = decide::toy_problem(support::tiny_mlp_graph(), 3, 12);
+  const Plan plan = compile(*problem, decide::uniform_strategy(*problem, even(3)));
   const Bytes parameters = problem->graph->parameter_elements() * 4;
   EXPECT_EQ(tasks_of(plan, TaskKind::kAllReduce).size(), 4u);
   EXPECT_EQ(moved(plan, TaskKind::kAllReduce), parameters);
@@ -123,9 +125,9 @@ TEST(Compile, AllReduceMovesEveryGradientOnce) {
 // Each of the 4 gradients is pushed by the two devices that do not serve it, and the new parameter
 // pulled by them; only the server updates.
 TEST(Compile, ParameterServerPushesUpdatesAndPulls) {
-  const auto problem = toy_problem(support::tiny_mlp_graph(), 3, 12);
-  const Plan plan =
-      compile(*problem, uniform_strategy(*problem, even(3, SyncMethod::kParameterServer)));
+  const auto problem = decide::toy_problem(support::tiny_mlp_graph(), 3, 12);
+  const Plan plan = compile(
+      *problem, decide::uniform_strategy(*problem, even(3, decide::SyncMethod::kParameterServer)));
   const Bytes parameters = problem->graph->parameter_elements() * 4;
   EXPECT_EQ(moved(plan, TaskKind::kPush), 2 * parameters);
   EXPECT_EQ(moved(plan, TaskKind::kPull), 2 * parameters);
@@ -155,9 +157,10 @@ TEST(Compile, AServerTalksToEachOtherMachineOnce) {
       cost::make_problem(std::make_shared<const graph::ModelGraph>(support::tiny_mlp_graph()),
                          std::make_shared<const cluster::Cluster>(std::move(builder).build("toy")),
                          cost::ConstantModel(1e-6), 12);
-  Strategy strategy = uniform_strategy(*problem, even(6, SyncMethod::kParameterServer));
+  decide::Strategy strategy =
+      decide::uniform_strategy(*problem, even(6, decide::SyncMethod::kParameterServer));
   for (TensorId parameter : problem->graph->parameters()) {
-    strategy.sync.push_back({parameter, SyncMethod::kParameterServer, d(1)});
+    strategy.sync.push_back({parameter, decide::SyncMethod::kParameterServer, d(1)});
   }
   const Plan plan = compile(*problem, strategy);
   verify_plan(plan);
@@ -202,13 +205,14 @@ TEST(Compile, ServersHaveATransportOfTheirOwn) {
       cost::make_problem(std::make_shared<const graph::ModelGraph>(support::tiny_mlp_graph()),
                          std::make_shared<const cluster::Cluster>(std::move(builder).build("toy")),
                          cost::ConstantModel(1e-6), 12);
-  for (SyncMethod sync : {SyncMethod::kParameterServer, SyncMethod::kAllReduce}) {
-    const Plan plan = compile(*problem, uniform_strategy(*problem, even(4, sync)));
+  for (decide::SyncMethod sync :
+       {decide::SyncMethod::kParameterServer, decide::SyncMethod::kAllReduce}) {
+    const Plan plan = compile(*problem, decide::uniform_strategy(*problem, even(4, sync)));
     for (TaskId task : plan.task_ids()) {
       if (!is_transfer(plan.kind[task])) continue;
       const bool inside = problem->cluster->same_machine(plan.device[task], plan.peer[task]);
       const auto bytes = plan.moved_bytes[task];
-      ASSERT_EQ(sync, SyncMethod::kParameterServer);
+      ASSERT_EQ(sync, decide::SyncMethod::kParameterServer);
       EXPECT_EQ(plan.duration[task], inside ? bytes / 4 + 1 : 2 * bytes + 40);
       for (const Hold& hold : plan.holds[task]) {
         EXPECT_EQ(hold.duration, inside ? bytes / 4 : 2 * bytes + 40);
@@ -219,8 +223,9 @@ TEST(Compile, ServersHaveATransportOfTheirOwn) {
 }
 
 TEST(Compile, OneDeviceNeedsNoCommunication) {
-  const auto problem = toy_problem(support::tiny_mlp_graph(), 3, 12);
-  const Plan plan = compile(*problem, uniform_strategy(*problem, single_decision(d(1))));
+  const auto problem = decide::toy_problem(support::tiny_mlp_graph(), 3, 12);
+  const Plan plan =
+      compile(*problem, decide::uniform_strategy(*problem, decide::single_decision(d(1))));
   for (TaskId task : plan.task_ids()) {
     EXPECT_FALSE(is_communication(plan.kind[task]));
     EXPECT_EQ(plan.device[task], d(1));
@@ -230,8 +235,8 @@ TEST(Compile, OneDeviceNeedsNoCommunication) {
 
 // All gradients of the MLP fit one bucket: one collective of all bytes.
 TEST(Compile, BucketsShareACollective) {
-  const auto problem = toy_problem(support::tiny_mlp_graph(), 3, 12);
-  Strategy strategy = uniform_strategy(*problem, even(3));
+  const auto problem = decide::toy_problem(support::tiny_mlp_graph(), 3, 12);
+  decide::Strategy strategy = decide::uniform_strategy(*problem, even(3));
   strategy.bucket_bytes = 1 << 20;
   const Plan plan = compile(*problem, strategy);
   EXPECT_EQ(tasks_of(plan, TaskKind::kAllReduce).size(), 1u);
@@ -239,8 +244,8 @@ TEST(Compile, BucketsShareACollective) {
 }
 
 TEST(Compile, SerialCollectivesShareOneResource) {
-  const auto problem = toy_problem(support::tiny_mlp_graph(), 3, 12);
-  const Plan plan = compile(*problem, uniform_strategy(*problem, even(3)),
+  const auto problem = decide::toy_problem(support::tiny_mlp_graph(), 3, 12);
+  const Plan plan = compile(*problem, decide::uniform_strategy(*problem, even(3)),
                             {.collectives = CompileOptions::Collectives::kSerial});
   for (TaskId task : tasks_of(plan, TaskKind::kAllReduce)) {
     const auto holds = plan.holds[task];
@@ -256,12 +261,13 @@ TEST(Compile, RandomStrategiesOnRealGraphs) {
   Rng rng(5);
   for (const char* name : {"lenet5-tiny", "bert_large24-tiny", "resnet50-tiny", "gnmt4-tiny",
                            "xlnet_large24-tiny", "mobilenet_v2-tiny"}) {
-    const auto problem = model_problem(name, 4, 10);
+    const auto problem = decide::model_problem(name, 4, 10);
     for (int i = 0; i < 12; ++i) {
-      Strategy strategy;
+      decide::Strategy strategy;
       for (std::size_t u = 0; u < problem->grouping.count(); ++u) {
-        UnitDecision decision;
-        decision.sync = rng.below(2) ? SyncMethod::kAllReduce : SyncMethod::kParameterServer;
+        decide::UnitDecision decision;
+        decision.sync =
+            rng.below(2) ? decide::SyncMethod::kAllReduce : decide::SyncMethod::kParameterServer;
         for (std::size_t device = 0; device < 4; ++device) {
           if (rng.below(2)) decision.replicas.push_back({d(device), 1.0 + rng.below(3)});
         }

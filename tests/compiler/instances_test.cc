@@ -8,11 +8,11 @@
 #include "base/check.h"
 #include "base/rng.h"
 #include "compiler/check/check_bytes.h"
-#include "compiler/check_strategy.h"
 #include "compiler/compile.h"
-#include "compiler/micro_batches.h"
-#include "compiler/problems.h"
-#include "compiler/random_instances.h"
+#include "decide/check_strategy.h"
+#include "decide/micro_batches.h"
+#include "decide/problems.h"
+#include "decide/random_instances.h"
 #include "graph/folded.h"
 #include "sim/check_timeline.h"
 #include "sim/known_problems.h"
@@ -30,9 +30,10 @@ using sim::NamedOps;
 DeviceId d(std::size_t i) { return DeviceId(i); }
 
 // So many instances of every op on devices 0, 1, …, a micro-batch each, one sample or more.
-Strategy each(const cost::Problem& problem, const std::vector<double>& instances, SyncMethod sync) {
-  UnitDecision decision{.replicas = {}, .sync = sync, .in_turn = true};
-  Strategy strategy;
+decide::Strategy each(const cost::Problem& problem, const std::vector<double>& instances,
+                      decide::SyncMethod sync) {
+  decide::UnitDecision decision{.replicas = {}, .sync = sync, .in_turn = true};
+  decide::Strategy strategy;
   strategy.micro_batches = 0;
   for (std::size_t i = 0; i < instances.size(); ++i) {
     decision.replicas.push_back({d(i), instances[i]});
@@ -55,26 +56,29 @@ std::size_t instances(const Plan& plan, OpId op) {
 }
 
 TEST(Instances, OfOneDeviceHaveSlicesOfTheirOwn) {
-  const auto problem = toy_problem(support::tiny_mlp_graph(), 2, 9);
-  const Strategy strategy = each(*problem, {2, 1}, SyncMethod::kAllReduce);
-  const std::vector<Slice> slices = slices_of(strategy, strategy.units[UnitId(0)], 9);
-  EXPECT_THAT(slices,
-              testing::ElementsAre(Slice{d(0), 0, 3}, Slice{d(0), 3, 6}, Slice{d(1), 6, 9}));
-  EXPECT_THAT(merge_by_device(slices), testing::ElementsAre(Slice{d(0), 0, 6}, Slice{d(1), 6, 9}));
+  const auto problem = decide::toy_problem(support::tiny_mlp_graph(), 2, 9);
+  const decide::Strategy strategy = each(*problem, {2, 1}, decide::SyncMethod::kAllReduce);
+  const std::vector<decide::Slice> slices =
+      decide::slices_of(strategy, strategy.units[UnitId(0)], 9);
+  EXPECT_THAT(slices, testing::ElementsAre(decide::Slice{d(0), 0, 3}, decide::Slice{d(0), 3, 6},
+                                           decide::Slice{d(1), 6, 9}));
+  EXPECT_THAT(decide::merge_by_device(slices),
+              testing::ElementsAre(decide::Slice{d(0), 0, 6}, decide::Slice{d(1), 6, 9}));
 }
 
 // w has 400 B. Three instances on device 0 and two on device 1: 3 − 1 and 2 − 1 additions, and then
 // what two devices take: 2·1/2·400 B over each card, or a push and a pull.
 TEST(Instances, AddTheirGradientsUpBeforeAnythingTravels) {
-  for (SyncMethod sync : {SyncMethod::kAllReduce, SyncMethod::kParameterServer}) {
+  for (decide::SyncMethod sync :
+       {decide::SyncMethod::kAllReduce, decide::SyncMethod::kParameterServer}) {
     Backward model = backward_graph(1, 10);
     Known known(std::move(model.graph), known_cluster({{}, {}}),
                 NamedOps("aten.sigmoid_backward.default", 100), 10);
-    const Strategy strategy = each(known.problem(), {3, 2}, sync);
+    const decide::Strategy strategy = each(known.problem(), {3, 2}, sync);
     known.run(strategy);
     const Plan& plan = known.plan();
     EXPECT_EQ(count(plan, TaskKind::kAccumulate), 3u);
-    const bool reduces = sync == SyncMethod::kAllReduce;
+    const bool reduces = sync == decide::SyncMethod::kAllReduce;
     EXPECT_EQ(count(plan, TaskKind::kAllReduce), reduces ? 1u : 0u);
     EXPECT_EQ(count(plan, TaskKind::kPush), reduces ? 0u : 1u);
     EXPECT_EQ(count(plan, TaskKind::kUpdate), reduces ? 2u : 1u);
@@ -95,7 +99,7 @@ TEST(Instances, OfAPipelinesOnlyStageStayWhereTheyAre) {
   Backward model = backward_graph(1, 10);
   Known known(std::move(model.graph), known_cluster({{}}),
               NamedOps("aten.sigmoid_backward.default", 100), 8);
-  known.run(each(known.problem(), {4}, SyncMethod::kAllReduce));
+  known.run(each(known.problem(), {4}, decide::SyncMethod::kAllReduce));
   const Plan& plan = known.plan();
   std::vector<TaskId> additions;
   for (TaskId task : plan.task_ids()) {
@@ -112,9 +116,9 @@ TEST(Instances, OfAPipelinesOnlyStageStayWhereTheyAre) {
 
 // What an op would replace several times in a step, or make again, exists once per device.
 TEST(Instances, DoNotRepeatWhatIsReplacedOrTheSame) {
-  const auto problem = model_problem("resnet50-tiny", 3, 12);
+  const auto problem = decide::model_problem("resnet50-tiny", 3, 12);
   const graph::ModelGraph& graph = *problem->graph;
-  const Plan plan = compile(*problem, each(*problem, {3, 2}, SyncMethod::kAllReduce));
+  const Plan plan = compile(*problem, each(*problem, {3, 2}, decide::SyncMethod::kAllReduce));
   std::size_t replacing = 0, sliced = 0;
   for (OpId op : problem->folded->ops) {
     if (graph.op(op).phase == graph::Phase::kUpdate || !problem->splits->sliceable[op]) continue;
@@ -137,19 +141,19 @@ TEST(Instances, DoNotRepeatWhatIsReplacedOrTheSame) {
 
 // Inputs of all of a device's samples lie there, in as many instances as they are read.
 TEST(Instances, KeepTheInputsOfAllTheirSamples) {
-  const auto problem = model_problem("vgg19-tiny", 2, 12);
-  const auto inputs = [&](const Strategy& strategy) {
+  const auto problem = decide::model_problem("vgg19-tiny", 2, 12);
+  const auto inputs = [&](const decide::Strategy& strategy) {
     return compile(*problem, strategy).static_memory[d(0)].buffers;
   };
-  const UnitDecision merged{.replicas = {{d(0), 2}, {d(1), 1}}};
-  EXPECT_EQ(inputs(each(*problem, {2, 1}, SyncMethod::kAllReduce)),
-            inputs(uniform_strategy(*problem, merged)));
+  const decide::UnitDecision merged{.replicas = {{d(0), 2}, {d(1), 1}}};
+  EXPECT_EQ(inputs(each(*problem, {2, 1}, decide::SyncMethod::kAllReduce)),
+            inputs(decide::uniform_strategy(*problem, merged)));
 }
 
 TEST(Instances, AreNamedByPriorities) {
-  const auto problem = model_problem("vgg19-tiny", 2, 12);
-  Strategy strategy = each(*problem, {3, 1}, SyncMethod::kAllReduce);
-  strategy.order = OrderPolicy::kPriority;
+  const auto problem = decide::model_problem("vgg19-tiny", 2, 12);
+  decide::Strategy strategy = each(*problem, {3, 1}, decide::SyncMethod::kAllReduce);
+  strategy.order = decide::OrderPolicy::kPriority;
   const OpId first = problem->folded->ops.front();
   strategy.priorities = {{first, 2, 9}, {first, 0, 8}, {first, 1, 7}};
   const Plan plan = compile(*problem, strategy);
@@ -172,11 +176,11 @@ TEST(Instances, OfRandomStrategiesKeepEveryRuleOfAPlan) {
   int plans = 0, simulated_slowly = 0;
   for (const char* model : {"lenet5-tiny", "vgg19-tiny", "resnet50-tiny", "bert_large24-tiny",
                             "gnmt4-tiny", "xlnet_large24-tiny", "ncf-tiny"}) {
-    const auto problem = model_problem(model, 3, 13);
+    const auto problem = decide::model_problem(model, 3, 13);
     for (int i = 0; i < 5; ++i) {
       SCOPED_TRACE(std::string(model) + " " + std::to_string(i));
-      const Strategy strategy = random_instances(*problem, rng());
-      check_strategy(*problem, strategy, "random");
+      const decide::Strategy strategy = decide::random_instances(*problem, rng());
+      decide::check_strategy(*problem, strategy, "random");
       const Plan plan = compile(*problem, strategy);  // verified, in builds with checks
       EXPECT_THAT(check_bytes(*problem, strategy, plan), testing::IsEmpty());
       const sim::SimResult fast = simulator.simulate_timeline(plan, strategy.order);
@@ -203,7 +207,7 @@ TEST(Instances, OfRandomStrategiesKeepEveryRuleOfAPlan) {
 
 // ---- what is refused ----
 
-std::string refusal(const cost::Problem& problem, const Strategy& strategy) {
+std::string refusal(const cost::Problem& problem, const decide::Strategy& strategy) {
   try {
     compile(problem, strategy);
   } catch (const Error& error) {
@@ -214,8 +218,8 @@ std::string refusal(const cost::Problem& problem, const Strategy& strategy) {
 }
 
 TEST(Instances, TooManyAreRefused) {
-  const auto problem = toy_problem(support::tiny_mlp_graph(), 2, 12);
-  EXPECT_EQ(refusal(*problem, each(*problem, {13}, SyncMethod::kAllReduce)),
+  const auto problem = decide::toy_problem(support::tiny_mlp_graph(), 2, 12);
+  EXPECT_EQ(refusal(*problem, each(*problem, {13}, decide::SyncMethod::kAllReduce)),
             "strategy: micro_batches: 13 of a batch of 12; expected 1 to 12");
 }
 
@@ -229,7 +233,7 @@ TEST(Instances, ThatKeepWhatABufferIsMadeOfAreRefused) {
               {support::n(4)});
   make.op("aten.mul.Tensor", {graph::tensor_value(own), graph::tensor_value(buffer)},
           {support::n(4)}, {.role = graph::TensorRole::kOutput, .replaces = buffer});
-  auto problem = toy_problem(std::move(make).build(), 2, 8);
+  auto problem = decide::toy_problem(std::move(make).build(), 2, 8);
   // As if the first op kept it for its own slice.
   auto splits = std::make_shared<graph::SplitAnalysis>(*problem->splits);
   splits->rules[own] = {graph::SplitKind::kLocal};
@@ -244,8 +248,8 @@ TEST(Instances, ThatKeepWhatABufferIsMadeOfAreRefused) {
   local.folded =
       std::make_shared<graph::FoldedGraph>(graph::fold_aliases(*problem->graph, *splits));
   local.splits = std::move(splits);
-  EXPECT_EQ(refusal(local, each(local, {1, 1}, SyncMethod::kAllReduce)), "accepted");
-  EXPECT_EQ(refusal(local, each(local, {2, 1}, SyncMethod::kAllReduce)),
+  EXPECT_EQ(refusal(local, each(local, {1, 1}, decide::SyncMethod::kAllReduce)), "accepted");
+  EXPECT_EQ(refusal(local, each(local, {2, 1}, decide::SyncMethod::kAllReduce)),
             "keeps: op 'mul' runs once per device, but reads 'mean', of which each of several "
             "instances on one device has its own; expected one instance per device in the unit of "
             "op 'mean'");

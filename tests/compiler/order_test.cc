@@ -12,27 +12,27 @@
 
 #include "base/check.h"
 #include "base/rng.h"
-#include "compiler/check_strategy.h"
 #include "compiler/compile.h"
-#include "compiler/layout.h"
 #include "compiler/plan_builder.h"
-#include "compiler/problems.h"
+#include "decide/check_strategy.h"
+#include "decide/layout.h"
+#include "decide/problems.h"
 #include "sim/simulator.h"
 
 namespace heterog::compiler {
 namespace {
 
-std::unique_ptr<const cost::Problem> lenet() { return model_problem("lenet5-tiny", 3, 12); }
+std::unique_ptr<const cost::Problem> lenet() { return decide::model_problem("lenet5-tiny", 3, 12); }
 
-Strategy replicated(const cost::Problem& problem, SyncMethod sync) {
-  return uniform_strategy(problem, even_decision(problem, sync));
+decide::Strategy replicated(const cost::Problem& problem, decide::SyncMethod sync) {
+  return decide::uniform_strategy(problem, decide::even_decision(problem, sync));
 }
 
 // A random priority for every instance of every op that computes.
-std::vector<OpPriority> random_priorities(const cost::Problem& problem, const Strategy& strategy,
-                                          Rng& rng) {
-  const Layout layout = lay_out(problem, strategy);
-  std::vector<OpPriority> priorities;
+std::vector<decide::OpPriority> random_priorities(const cost::Problem& problem,
+                                                  const decide::Strategy& strategy, Rng& rng) {
+  const decide::Layout layout = decide::lay_out(problem, strategy);
+  std::vector<decide::OpPriority> priorities;
   for (OpId op : problem.folded->ops) {
     for (std::uint32_t i = 0; i < layout.op_slices(op).size(); ++i) {
       priorities.push_back({op, i, static_cast<std::int64_t>(rng.below(1000)) - 500});
@@ -50,7 +50,7 @@ std::vector<TaskId> by_urgency(const Plan& plan) {
 
 TEST(Priorities, AreRanksUnlessGiven) {
   const auto problem = lenet();
-  const Plan plan = compile(*problem, replicated(*problem, SyncMethod::kParameterServer));
+  const Plan plan = compile(*problem, replicated(*problem, decide::SyncMethod::kParameterServer));
   Nanoseconds last = std::numeric_limits<Nanoseconds>::max();
   for (TaskId task : by_urgency(plan)) {
     EXPECT_LE(plan.rank[task], last);
@@ -85,15 +85,15 @@ TEST(QueuedRanks, ByHand) {
   Plan plan = std::move(builder).finish();
   plan.static_memory.assign(1, {});
   plan.capacity.assign(1, 1);
-  set_order(plan, OrderPolicy::kRank);
-  EXPECT_EQ(sim::simulate(plan, OrderPolicy::kRank).step, 34);
+  set_order(plan, decide::OrderPolicy::kRank);
+  EXPECT_EQ(sim::simulate(plan, decide::OrderPolicy::kRank).step, 34);
   const auto ranks = plan.rank;
-  set_order(plan, OrderPolicy::kRankQueued);
+  set_order(plan, decide::OrderPolicy::kRankQueued);
   EXPECT_EQ(plan.rank, ranks);
   const std::vector<TaskId> expected = {chain[0], gradients[0], chain[1],     sent[0], gradients[1],
                                         chain[2], sent[1],      gradients[2], sent[2]};
   EXPECT_EQ(by_urgency(plan), expected);
-  EXPECT_EQ(sim::simulate(plan, OrderPolicy::kRankQueued).step, 24);
+  EXPECT_EQ(sim::simulate(plan, decide::OrderPolicy::kRankQueued).step, 24);
 }
 
 // The definition, literally: of the tasks left, the one with the longest path from the start.
@@ -171,11 +171,12 @@ std::vector<TaskId> queued_by_definition(const Plan& plan) {
 
 TEST(QueuedRanks, AreThoseOfTheDefinition) {
   const auto problem = lenet();
-  for (SyncMethod sync : {SyncMethod::kParameterServer, SyncMethod::kAllReduce}) {
-    Strategy strategy = replicated(*problem, sync);
-    strategy.units[UnitId(0)] = single_decision(DeviceId(1));
+  for (decide::SyncMethod sync :
+       {decide::SyncMethod::kParameterServer, decide::SyncMethod::kAllReduce}) {
+    decide::Strategy strategy = replicated(*problem, sync);
+    strategy.units[UnitId(0)] = decide::single_decision(DeviceId(1));
     const Plan by_rank = compile(*problem, strategy);
-    strategy.order = OrderPolicy::kRankQueued;
+    strategy.order = decide::OrderPolicy::kRankQueued;
     const Plan plan = compile(*problem, strategy);
     EXPECT_EQ(by_urgency(plan), queued_by_definition(plan));
     EXPECT_NE(plan.priority, by_rank.priority);
@@ -186,10 +187,11 @@ TEST(QueuedRanks, AreThoseOfTheDefinition) {
 TEST(Priorities, OfOpsAreThoseGiven) {
   const auto problem = lenet();
   Rng rng(3);
-  for (SyncMethod sync : {SyncMethod::kParameterServer, SyncMethod::kAllReduce}) {
-    Strategy strategy = replicated(*problem, sync);
+  for (decide::SyncMethod sync :
+       {decide::SyncMethod::kParameterServer, decide::SyncMethod::kAllReduce}) {
+    decide::Strategy strategy = replicated(*problem, sync);
     const Plan by_rank = compile(*problem, strategy);
-    strategy.order = OrderPolicy::kPriority;
+    strategy.order = decide::OrderPolicy::kPriority;
     strategy.priorities = random_priorities(*problem, strategy, rng);
     const Plan plan = compile(*problem, strategy);
     EXPECT_EQ(plan.rank, by_rank.rank);  // a bound, whatever the order
@@ -197,8 +199,8 @@ TEST(Priorities, OfOpsAreThoseGiven) {
     EXPECT_NE(plan.priority, by_rank.priority);
 
     std::map<std::pair<OpId, std::int64_t>, std::int64_t> given;  // by op and first sample
-    const Layout layout = lay_out(*problem, strategy);
-    for (const OpPriority& one : strategy.priorities) {
+    const decide::Layout layout = decide::lay_out(*problem, strategy);
+    for (const decide::OpPriority& one : strategy.priorities) {
       given[{one.op, layout.op_slices(one.op)[one.instance].begin}] = one.priority;
     }
     std::int64_t last = std::numeric_limits<std::int64_t>::max();
@@ -218,11 +220,11 @@ TEST(Priorities, OfEqualsFollowRanks) {
   using Limits = std::numeric_limits<std::int64_t>;
   for (const std::int64_t least : {Limits::min() + 1, std::int64_t{-3}}) {
     const std::array<std::int64_t, 4> few = {least, -1, 7, least + (Limits::max() - 3)};
-    Strategy strategy = replicated(*problem, SyncMethod::kAllReduce);
-    strategy.order = OrderPolicy::kPriority;
+    decide::Strategy strategy = replicated(*problem, decide::SyncMethod::kAllReduce);
+    strategy.order = decide::OrderPolicy::kPriority;
     strategy.priorities = random_priorities(*problem, strategy, rng);
     std::map<std::pair<OpId, std::uint32_t>, std::int64_t> given;
-    for (OpPriority& one : strategy.priorities) {
+    for (decide::OpPriority& one : strategy.priorities) {
       given[{one.op, one.instance}] = one.priority = few[rng.below(few.size())];
     }
     const Plan plan = compile(*problem, strategy);
@@ -254,14 +256,16 @@ TEST(Priorities, OfTasksBetweenAreThoseOfWhomTheyServe) {
   const auto problem = lenet();
   Rng rng(4);
   std::map<TaskKind, int> seen;
-  for (SyncMethod sync : {SyncMethod::kParameterServer, SyncMethod::kAllReduce}) {
-    Strategy strategy = replicated(*problem, sync);
-    strategy.units[UnitId(0)] = single_decision(DeviceId(1));
-    strategy.order = OrderPolicy::kPriority;
+  for (decide::SyncMethod sync :
+       {decide::SyncMethod::kParameterServer, decide::SyncMethod::kAllReduce}) {
+    decide::Strategy strategy = replicated(*problem, sync);
+    strategy.units[UnitId(0)] = decide::single_decision(DeviceId(1));
+    strategy.order = decide::OrderPolicy::kPriority;
     strategy.priorities = random_priorities(*problem, strategy, rng);
     const Plan plan = compile(*problem, strategy);
     std::map<std::pair<OpId, std::uint32_t>, std::int64_t> given;
-    for (const OpPriority& one : strategy.priorities) given[{one.op, one.instance}] = one.priority;
+    for (const decide::OpPriority& one : strategy.priorities)
+      given[{one.op, one.instance}] = one.priority;
     std::map<OpId, std::uint32_t> instances;
     constexpr std::int64_t kLast = std::numeric_limits<std::int64_t>::min();
     IdVector<TaskId, std::int64_t> key(plan.task_count(), kLast);
@@ -311,9 +315,9 @@ TEST(Priorities, OfTasksBetweenAreThoseOfWhomTheyServe) {
   }
 }
 
-std::string refusal(const cost::Problem& problem, const Strategy& strategy) {
+std::string refusal(const cost::Problem& problem, const decide::Strategy& strategy) {
   try {
-    check_strategy(problem, strategy, "s");
+    decide::check_strategy(problem, strategy, "s");
   } catch (const Error& error) {
     return error.what();
   }
@@ -322,14 +326,14 @@ std::string refusal(const cost::Problem& problem, const Strategy& strategy) {
 
 TEST(Priorities, ThatNameNothingAreRefused) {
   const auto problem = lenet();
-  const Strategy plain = replicated(*problem, SyncMethod::kAllReduce);
-  Strategy strategy = plain;
+  const decide::Strategy plain = replicated(*problem, decide::SyncMethod::kAllReduce);
+  decide::Strategy strategy = plain;
   const OpId op = problem->folded->ops.front();
   const std::string name = problem->graph->op(op).name;
   strategy.priorities = {{op, 0, 1}};
   EXPECT_EQ(refusal(*problem, strategy),
             "s: priorities: 1 given, but the order is rank; expected order priority, or none");
-  strategy.order = OrderPolicy::kPriority;
+  strategy.order = decide::OrderPolicy::kPriority;
   EXPECT_EQ(refusal(*problem, strategy), "accepted");
   strategy.priorities = {};
   EXPECT_EQ(refusal(*problem, strategy),
@@ -345,11 +349,12 @@ TEST(Priorities, ThatNameNothingAreRefused) {
   EXPECT_EQ(refusal(*problem, strategy), "s: priorities[0]: op 100000, the graph has " +
                                              std::to_string(problem->graph->op_count()) + " ops");
   // An op in the middle of an update is part of its task.
-  const auto clipped = toy_problem(graph::read_graph("tests/data/mlp_clipped.json.gz"), 3, 24);
+  const auto clipped =
+      decide::toy_problem(graph::read_graph("tests/data/mlp_clipped.json.gz"), 3, 24);
   const OpId inside = clipped->folded->chains.front().ops.front();
   ASSERT_GT(clipped->folded->chains.front().ops.size(), 1u);
-  Strategy of_clipped = replicated(*clipped, SyncMethod::kAllReduce);
-  of_clipped.order = OrderPolicy::kPriority;
+  decide::Strategy of_clipped = replicated(*clipped, decide::SyncMethod::kAllReduce);
+  of_clipped.order = decide::OrderPolicy::kPriority;
   of_clipped.priorities = {{inside, 0, 1}};
   EXPECT_EQ(refusal(*clipped, of_clipped), "s: priorities[0]: op '" +
                                                clipped->graph->op(inside).name +

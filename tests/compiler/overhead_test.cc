@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "compiler/compile.h"
-#include "compiler/problems.h"
+#include "decide/problems.h"
 #include "sim/check_timeline.h"
 #include "sim/simulator.h"
 
@@ -15,9 +15,10 @@ namespace {
 
 constexpr double kOverhead = 2e-9;
 
-Plan lenet(SyncMethod sync, double overhead) {
-  const auto problem = model_problem("lenet5-tiny", 2, 12, overhead);
-  return compile(*problem, uniform_strategy(*problem, even_decision(*problem, sync)));
+Plan lenet(decide::SyncMethod sync, double overhead) {
+  const auto problem = decide::model_problem("lenet5-tiny", 2, 12, overhead);
+  return compile(*problem,
+                 decide::uniform_strategy(*problem, decide::even_decision(*problem, sync)));
 }
 
 std::vector<TaskId> overheads(const Plan& plan) {
@@ -47,15 +48,15 @@ Nanoseconds total(const Plan& plan, const std::vector<TaskId>& tasks) {
 }
 
 TEST(Overhead, IsNoneWhereOthersMoveTheBytes) {
-  const Plan with = lenet(SyncMethod::kAllReduce, kOverhead);
-  const Plan without = lenet(SyncMethod::kAllReduce, 0);
+  const Plan with = lenet(decide::SyncMethod::kAllReduce, kOverhead);
+  const Plan without = lenet(decide::SyncMethod::kAllReduce, 0);
   EXPECT_TRUE(overheads(without).empty());
   EXPECT_EQ(with.task_count(), without.task_count() + overheads(with).size());
 }
 
 // Two devices: each sends all bytes once and receives them once.
 TEST(Overhead, OfAnAllReduceIsForWhatEachMemberSendsAndReceives) {
-  const Plan plan = lenet(SyncMethod::kAllReduce, kOverhead);
+  const Plan plan = lenet(decide::SyncMethod::kAllReduce, kOverhead);
   const std::vector<TaskId> tasks = overheads(plan);
   ASSERT_FALSE(tasks.empty());
   EXPECT_EQ(moved(plan, false), 0);
@@ -66,13 +67,14 @@ TEST(Overhead, OfAnAllReduceIsForWhatEachMemberSendsAndReceives) {
 }
 
 TEST(Overhead, OfATransferIsForBothItsEnds) {
-  const Plan plan = lenet(SyncMethod::kParameterServer, kOverhead);
+  const Plan plan = lenet(decide::SyncMethod::kParameterServer, kOverhead);
   ASSERT_GT(moved(plan, false), 0);  // the loss is reduced all the same
   EXPECT_EQ(total(plan, overheads(plan)), 2 * 2 * (moved(plan, false) + 2 * moved(plan, true)));
 }
 
 TEST(Overhead, IsDueWithTheMostUrgentOfThoseThatWaitedForTheBytes) {
-  for (SyncMethod sync : {SyncMethod::kAllReduce, SyncMethod::kParameterServer}) {
+  for (decide::SyncMethod sync :
+       {decide::SyncMethod::kAllReduce, decide::SyncMethod::kParameterServer}) {
     const Plan plan = lenet(sync, kOverhead);
     for (TaskId task : plan.task_ids()) {
       if (!is_communication(plan.kind[task])) continue;
@@ -97,9 +99,9 @@ TEST(Overhead, IsDueWithTheMostUrgentOfThoseThatWaitedForTheBytes) {
 
 // Where a device always has something to do, its step takes the overhead longer.
 TEST(Overhead, LengthensTheComputationThatItInterrupts) {
-  for (const OrderPolicy order : {OrderPolicy::kRank, OrderPolicy::kFifo}) {
-    const Plan with = lenet(SyncMethod::kAllReduce, 1e-12);
-    const Plan heavy = lenet(SyncMethod::kAllReduce, 1e-6);
+  for (const decide::OrderPolicy order : {decide::OrderPolicy::kRank, decide::OrderPolicy::kFifo}) {
+    const Plan with = lenet(decide::SyncMethod::kAllReduce, 1e-12);
+    const Plan heavy = lenet(decide::SyncMethod::kAllReduce, 1e-6);
     const sim::SimResult light = sim::simulate(with, order);
     const sim::SimResult slow = sim::simulate(heavy, order);
     EXPECT_TRUE(sim::check_timeline(heavy, slow, order).empty());

@@ -5,9 +5,9 @@
 
 #include "compiler/check/verify_plan.h"
 #include "compiler/compile.h"
-#include "compiler/problems.h"
-#include "compiler/random_instances.h"
 #include "compiler/scattered_plan.h"
+#include "decide/problems.h"
+#include "decide/random_instances.h"
 
 namespace heterog::compiler {
 namespace {
@@ -55,7 +55,7 @@ std::vector<Encoding> encodings(const Plan& plan) {
 class Rescaled : public testing::TestWithParam<const char*> {
  protected:
   std::unique_ptr<const cost::Problem> problem(std::int64_t batch) const {
-    return toy_problem(graph::read_graph(GetParam()), 3, batch);
+    return decide::toy_problem(graph::read_graph(GetParam()), 3, batch);
   }
 };
 
@@ -63,7 +63,7 @@ TEST_P(Rescaled, ToItsOwnBatchIsThePlan) {
   const auto made_for = problem(11);
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     SCOPED_TRACE(seed);
-    const Plan plan = compile(*made_for, random_instances(*made_for, seed), {});
+    const Plan plan = compile(*made_for, decide::random_instances(*made_for, seed), {});
     const Plan same = rescaled(*at_batch(*made_for, 11), plan);
     expect_same_numbers(same, plan);
     expect_same_tasks(same, plan);
@@ -76,14 +76,15 @@ TEST_P(Rescaled, ToItsOwnBatchIsThePlan) {
 TEST_P(Rescaled, ToTwiceTheBatchIsThePlanForThat) {
   const auto made_for = problem(12), twice = problem(24);
   std::size_t compared = 0;
-  for (SyncMethod sync : {SyncMethod::kAllReduce, SyncMethod::kParameterServer}) {
+  for (decide::SyncMethod sync :
+       {decide::SyncMethod::kAllReduce, decide::SyncMethod::kParameterServer}) {
     for (const std::vector<double>& weights :
          {std::vector<double>{1, 1, 1}, {1, 2, 3}, {3, 1}, {1}}) {
-      UnitDecision decision{.replicas = {}, .sync = sync};
+      decide::UnitDecision decision{.replicas = {}, .sync = sync};
       for (std::size_t i = 0; i < weights.size(); ++i) {
         decision.replicas.push_back({DeviceId(i), weights[i]});
       }
-      const Strategy strategy = uniform_strategy(*made_for, decision);
+      const decide::Strategy strategy = decide::uniform_strategy(*made_for, decision);
       const Plan plan = compile(*made_for, strategy, {}), whole = compile(*twice, strategy, {});
       // Rows of a table may pay at one batch alone.
       if (plan.kind != whole.kind || encodings(plan) != encodings(whole)) continue;
@@ -99,7 +100,7 @@ TEST_P(Rescaled, KeepsASampleOfEverySliceWhereItCan) {
   const auto made_for = problem(13);
   bool any_empty = false;
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    const Plan plan = compile(*made_for, random_instances(*made_for, seed), {});
+    const Plan plan = compile(*made_for, decide::random_instances(*made_for, seed), {});
     const std::int64_t least = least_full_batch(plan);
     EXPECT_LE(least, 13);
     for (std::int64_t batch : {std::int64_t{1}, least - 1, least, std::int64_t{12},
@@ -129,9 +130,10 @@ INSTANTIATE_TEST_SUITE_P(Graphs, Rescaled,
                          [](const auto& info) { return "Graph" + std::to_string(info.index); });
 
 TEST(Boundaries, StayInProportion) {
-  const auto made_for = toy_problem(support::tiny_mlp_graph(), 3, 16);
-  UnitDecision decision{.replicas = {{DeviceId(0), 10}, {DeviceId(1), 5}, {DeviceId(2), 1}}};
-  const Plan plan = compile(*made_for, uniform_strategy(*made_for, decision), {});
+  const auto made_for = decide::toy_problem(support::tiny_mlp_graph(), 3, 16);
+  decide::UnitDecision decision{
+      .replicas = {{DeviceId(0), 10}, {DeviceId(1), 5}, {DeviceId(2), 1}}};
+  const Plan plan = compile(*made_for, decide::uniform_strategy(*made_for, decision), {});
   const auto first_at = [&](std::int64_t batch) {
     return slices_of(rescaled(*at_batch(*made_for, batch), plan), plan.op[TaskId(0)]);
   };
@@ -159,7 +161,7 @@ TEST(Boundaries, StayInProportion) {
 }
 
 TEST(AtBatch, RefusesWhatNoGraphHolds) {
-  const auto made_for = toy_problem(support::tiny_mlp_graph(), 2, 4);
+  const auto made_for = decide::toy_problem(support::tiny_mlp_graph(), 2, 4);
   EXPECT_EQ(at_batch(*made_for, 9)->batch, 9);
   for (std::int64_t batch : {std::int64_t{0}, std::int64_t{-3}, graph::kMaxSamples + 1}) {
     EXPECT_THROW(at_batch(*made_for, batch), Error) << batch;

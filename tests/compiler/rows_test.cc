@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler/compile.h"
-#include "compiler/problems.h"
+#include "decide/problems.h"
 #include "sim/simulator.h"
 
 namespace heterog::compiler {
@@ -66,17 +66,18 @@ Lookup lookup(std::int64_t batch, std::size_t machines, Use use = Use::kOnce, do
               {.phase = Phase::kUpdate});
   make.op("aten.sub.Tensor", {tensor_value(result.table), tensor_value(step)}, {n(100), n(8)},
           {.phase = Phase::kUpdate, .role = graph::TensorRole::kOutput, .replaces = result.table});
-  result.problem = toy_problem(std::move(make).build(), machines, batch, overhead);
+  result.problem = decide::toy_problem(std::move(make).build(), machines, batch, overhead);
   return result;
 }
 
-Strategy on_all(const cost::Problem& problem, std::vector<double> weights, SyncMethod sync) {
-  UnitDecision decision;
+decide::Strategy on_all(const cost::Problem& problem, std::vector<double> weights,
+                        decide::SyncMethod sync) {
+  decide::UnitDecision decision;
   decision.sync = sync;
   for (std::size_t i = 0; i < weights.size(); ++i) {
     decision.replicas.push_back({DeviceId(i), weights[i]});
   }
-  return uniform_strategy(problem, decision);
+  return decide::uniform_strategy(problem, decision);
 }
 
 std::vector<TaskId> of_kind(const Plan& plan, TaskKind kind) {
@@ -103,9 +104,9 @@ TEST(Rows, AreThoseThatASliceLooksUp) {
 // table is pulled whole.
 TEST(Rows, ArePushedToAServer) {
   const Lookup t = lookup(8, 2);
-  Strategy strategy = on_all(*t.problem, {1, 3}, SyncMethod::kParameterServer);
+  decide::Strategy strategy = on_all(*t.problem, {1, 3}, decide::SyncMethod::kParameterServer);
   for (std::size_t server : {0, 1}) {
-    strategy.sync = {{t.table, SyncMethod::kParameterServer, DeviceId(server)}};
+    strategy.sync = {{t.table, decide::SyncMethod::kParameterServer, DeviceId(server)}};
     const Plan plan = compile(*t.problem, strategy);
     const auto pushes = of_kind(plan, TaskKind::kPush);
     ASSERT_EQ(pushes.size(), 1u);
@@ -124,7 +125,8 @@ TEST(Rows, ArePushedToAServer) {
 // of which each card carries 2/3, 960 ns. Then each device adds what came from the others.
 TEST(Rows, AreGatheredInPlaceOfAnAllReduce) {
   const Lookup t = lookup(8, 3);
-  const Plan plan = compile(*t.problem, on_all(*t.problem, {1, 1, 2}, SyncMethod::kAllReduce));
+  const Plan plan =
+      compile(*t.problem, on_all(*t.problem, {1, 1, 2}, decide::SyncMethod::kAllReduce));
   const auto gathers = of_kind(plan, TaskKind::kAllGather);
   ASSERT_EQ(gathers.size(), 1u);
   EXPECT_EQ(plan.moved_bytes[gathers[0]], 1440);
@@ -144,7 +146,8 @@ TEST(Rows, AreGatheredInPlaceOfAnAllReduce) {
 // As before; each device sends two thirds of the 1440 B and receives as many.
 TEST(Rows, AGatherTakesOfItsMembersWhatTheySendAndReceive) {
   const Lookup t = lookup(8, 3, Use::kOnce, 1e-9);
-  const Plan plan = compile(*t.problem, on_all(*t.problem, {1, 1, 2}, SyncMethod::kAllReduce));
+  const Plan plan =
+      compile(*t.problem, on_all(*t.problem, {1, 1, 2}, decide::SyncMethod::kAllReduce));
   const auto overheads = of_kind(plan, TaskKind::kOverhead);
   ASSERT_EQ(overheads.size(), 3u);
   for (TaskId task : overheads) EXPECT_EQ(plan.duration[task], 2 * 960);
@@ -156,20 +159,24 @@ TEST(Rows, StayAtHomeWhereTheWholeIsSmaller) {
   for (const auto& [batch, gathered] :
        {std::pair{60, false}, {44, true}, {52, true}, {54, false}}) {
     const Lookup t = lookup(batch, 2);
-    const Plan plan = compile(*t.problem, on_all(*t.problem, {1, 1}, SyncMethod::kAllReduce));
+    const Plan plan =
+        compile(*t.problem, on_all(*t.problem, {1, 1}, decide::SyncMethod::kAllReduce));
     EXPECT_EQ(of_kind(plan, TaskKind::kAllGather).size(), gathered ? 1u : 0u) << batch;
     EXPECT_EQ(of_kind(plan, TaskKind::kAllReduce).size(), gathered ? 0u : 1u) << batch;
   }
   const Lookup t = lookup(60, 2);
-  const Plan plan = compile(*t.problem, on_all(*t.problem, {1, 1}, SyncMethod::kParameterServer));
+  const Plan plan =
+      compile(*t.problem, on_all(*t.problem, {1, 1}, decide::SyncMethod::kParameterServer));
   EXPECT_EQ(plan.moved_bytes[of_kind(plan, TaskKind::kPush)[0]], 3200);
 }
 
 TEST(Rows, ATiedTableHasAWholeGradient) {
   const Lookup t = lookup(8, 2, Use::kTied);
-  const Plan plan = compile(*t.problem, on_all(*t.problem, {1, 1}, SyncMethod::kParameterServer));
+  const Plan plan =
+      compile(*t.problem, on_all(*t.problem, {1, 1}, decide::SyncMethod::kParameterServer));
   EXPECT_EQ(plan.moved_bytes[of_kind(plan, TaskKind::kPush)[0]], 3200);
-  const Plan reduced = compile(*t.problem, on_all(*t.problem, {1, 1}, SyncMethod::kAllReduce));
+  const Plan reduced =
+      compile(*t.problem, on_all(*t.problem, {1, 1}, decide::SyncMethod::kAllReduce));
   EXPECT_EQ(reduced.moved_bytes[of_kind(reduced, TaskKind::kAllReduce)[0]], 3200);
 }
 
@@ -177,10 +184,10 @@ TEST(Rows, ATiedTableHasAWholeGradient) {
 // alike travel as rows or whole, whichever is smaller; every other gradient is whole.
 TEST(Rows, OnRealGraphs) {
   for (const auto& [name, batch] : {std::pair{"bert_large24", 32}, {"gnmt4", 64}}) {
-    const auto problem = model_problem(name, 4, batch);
+    const auto problem = decide::model_problem(name, 4, batch);
     const graph::ModelGraph& graph = *problem->graph;
     const Plan plan =
-        compile(*problem, on_all(*problem, {1, 1, 1, 1}, SyncMethod::kParameterServer));
+        compile(*problem, on_all(*problem, {1, 1, 1, 1}, decide::SyncMethod::kParameterServer));
     int shorter = 0;
     for (TaskId push : of_kind(plan, TaskKind::kPush)) {
       const TensorId gradient = plan.tensor[push];

@@ -12,11 +12,11 @@
 #include "base/file.h"
 #include "compiler/check/check_bytes.h"
 #include "compiler/check/verify_plan.h"
-#include "compiler/check_strategy.h"
 #include "compiler/compile.h"
-#include "compiler/layout.h"
-#include "compiler/plan_io.h"
-#include "compiler/problems.h"
+#include "decide/check_strategy.h"
+#include "decide/layout.h"
+#include "decide/plan_io.h"
+#include "decide/problems.h"
 #include "sim/simulator.h"
 
 namespace heterog::compiler {
@@ -27,13 +27,13 @@ using testing::HasSubstr;
 
 DeviceId d(std::size_t i) { return DeviceId(i); }
 
-Strategy on_all(const cost::Problem& problem, SyncMethod sync) {
-  return uniform_strategy(problem, even_decision(problem, sync));
+decide::Strategy on_all(const cost::Problem& problem, decide::SyncMethod sync) {
+  return decide::uniform_strategy(problem, decide::even_decision(problem, sync));
 }
 
 // The MLP on machines of two devices: devices 0 to 2n − 1, hosts behind them.
 std::unique_ptr<const cost::Problem> mlp(const std::vector<bool>& serves) {
-  return served_problem(support::tiny_mlp_graph(), 2, serves, 12);
+  return decide::served_problem(support::tiny_mlp_graph(), 2, serves, 12);
 }
 
 std::map<TaskKind, std::set<DeviceId>> places_of(const Plan& plan) {
@@ -42,9 +42,9 @@ std::map<TaskKind, std::set<DeviceId>> places_of(const Plan& plan) {
   return places;
 }
 
-std::string refusal(const cost::Problem& problem, const Strategy& strategy) {
+std::string refusal(const cost::Problem& problem, const decide::Strategy& strategy) {
   try {
-    check_strategy(problem, strategy, "p.json");
+    decide::check_strategy(problem, strategy, "p.json");
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kInput);
     return error.what();
@@ -55,7 +55,7 @@ std::string refusal(const cost::Problem& problem, const Strategy& strategy) {
 // One machine: both devices push to the host, which adds up, updates, and is pulled from.
 TEST(ServersOnHosts, SumAndUpdateAndNothingElse) {
   const auto problem = mlp({true});
-  const Strategy strategy = on_all(*problem, SyncMethod::kParameterServer);
+  const decide::Strategy strategy = on_all(*problem, decide::SyncMethod::kParameterServer);
   const Plan plan = compile(*problem, strategy);
   verify_plan(plan);
   EXPECT_THAT(check_bytes(*problem, strategy, plan), ElementsAre());
@@ -85,7 +85,7 @@ TEST(ServersOnHosts, SumAndUpdateAndNothingElse) {
 // cost table has it for the host's type.
 TEST(ServersOnHosts, WorkAtTheHostsRate) {
   const auto problem = mlp({true});
-  const Plan plan = compile(*problem, on_all(*problem, SyncMethod::kParameterServer));
+  const Plan plan = compile(*problem, on_all(*problem, decide::SyncMethod::kParameterServer));
   int sums = 0;
   for (TaskId task : plan.task_ids()) {
     if (plan.kind[task] != TaskKind::kSum) continue;
@@ -98,9 +98,9 @@ TEST(ServersOnHosts, WorkAtTheHostsRate) {
 
 // Optimizer state lies on the host alone, which saves the devices its memory.
 TEST(ServersOnHosts, HoldTheOptimizersState) {
-  const auto problem =
-      served_problem(graph::read_graph("tests/data/convolutions_adamw.json.gz"), 2, {true}, 12);
-  const Plan plan = compile(*problem, on_all(*problem, SyncMethod::kParameterServer));
+  const auto problem = decide::served_problem(
+      graph::read_graph("tests/data/convolutions_adamw.json.gz"), 2, {true}, 12);
+  const Plan plan = compile(*problem, on_all(*problem, decide::SyncMethod::kParameterServer));
   EXPECT_EQ(plan.static_memory[d(0)].optimizer_state, 0);
   EXPECT_EQ(plan.static_memory[d(1)].optimizer_state, 0);
   EXPECT_GT(plan.static_memory[d(2)].optimizer_state, 0);
@@ -108,13 +108,13 @@ TEST(ServersOnHosts, HoldTheOptimizersState) {
 
 // The choice goes to whoever ends first: parameters are spread over the hosts, none is on a device.
 TEST(ServersOnHosts, ShareTheParameters) {
-  const auto problem =
-      served_problem(graph::read_graph("models/resnet50-tiny.json.gz"), 2, {true, false, true}, 12);
-  const Strategy strategy = on_all(*problem, SyncMethod::kParameterServer);
-  const Layout layout = lay_out(*problem, strategy);
+  const auto problem = decide::served_problem(graph::read_graph("models/resnet50-tiny.json.gz"), 2,
+                                              {true, false, true}, 12);
+  const decide::Strategy strategy = on_all(*problem, decide::SyncMethod::kParameterServer);
+  const decide::Layout layout = decide::lay_out(*problem, strategy);
   std::map<DeviceId, Bytes> served;
   for (TensorId parameter : problem->graph->parameters()) {
-    const ParameterHome& home = layout.home(parameter);
+    const decide::ParameterHome& home = layout.home(parameter);
     ASSERT_TRUE(problem->cluster->is_host(home.server));
     EXPECT_TRUE(home.on_host);
     EXPECT_EQ(home.device_count(), 6u);
@@ -134,7 +134,7 @@ TEST(ServersOnHosts, ShareTheParameters) {
 // both, to whom it also hands what it pulls.
 TEST(ServersOnHosts, TalkToEachOtherMachineOnce) {
   const auto problem = mlp({true, false});
-  const Plan plan = compile(*problem, on_all(*problem, SyncMethod::kParameterServer));
+  const Plan plan = compile(*problem, on_all(*problem, decide::SyncMethod::kParameterServer));
   std::map<std::pair<std::size_t, std::size_t>, int> pushes, pulls;
   for (TaskId task : plan.task_ids()) {
     if (plan.kind[task] == TaskKind::kPush) {
@@ -152,9 +152,10 @@ TEST(ServersOnHosts, TalkToEachOtherMachineOnce) {
 // What one device alone holds is updated there, and all-reduces need no server.
 TEST(ServersOnHosts, AreUsedByParameterServersOfSeveralReplicasAlone) {
   const auto problem = mlp({true});
-  for (const Strategy& strategy :
-       {on_all(*problem, SyncMethod::kAllReduce),
-        uniform_strategy(*problem, UnitDecision{{{d(1), 1}}, SyncMethod::kParameterServer})}) {
+  for (const decide::Strategy& strategy :
+       {on_all(*problem, decide::SyncMethod::kAllReduce),
+        decide::uniform_strategy(
+            *problem, decide::UnitDecision{{{d(1), 1}}, decide::SyncMethod::kParameterServer})}) {
     const Plan plan = compile(*problem, strategy);
     for (TaskId task : plan.task_ids()) EXPECT_NE(plan.device[task], d(2));
     EXPECT_EQ(plan.static_memory[d(2)].parameters, 0);
@@ -164,13 +165,13 @@ TEST(ServersOnHosts, AreUsedByParameterServersOfSeveralReplicasAlone) {
 // A strategy may name a replica, or another host.
 TEST(ServersOnHosts, GiveWayToWhatTheStrategyNames) {
   const auto problem = mlp({true, true});
-  Strategy strategy = on_all(*problem, SyncMethod::kParameterServer);
+  decide::Strategy strategy = on_all(*problem, decide::SyncMethod::kParameterServer);
   const auto parameters = problem->graph->parameters();
-  strategy.sync = {{parameters[0], SyncMethod::kParameterServer, d(1)},
-                   {parameters[1], SyncMethod::kParameterServer, d(5)},
-                   {parameters[2], SyncMethod::kParameterServer, d(5)},
-                   {parameters[3], SyncMethod::kParameterServer, {}}};
-  const Layout layout = lay_out(*problem, strategy);
+  strategy.sync = {{parameters[0], decide::SyncMethod::kParameterServer, d(1)},
+                   {parameters[1], decide::SyncMethod::kParameterServer, d(5)},
+                   {parameters[2], decide::SyncMethod::kParameterServer, d(5)},
+                   {parameters[3], decide::SyncMethod::kParameterServer, {}}};
+  const decide::Layout layout = decide::lay_out(*problem, strategy);
   EXPECT_EQ(layout.home(parameters[0]).server, d(1));
   EXPECT_FALSE(layout.home(parameters[0]).on_host);
   EXPECT_EQ(layout.home(parameters[1]).server, d(5));
@@ -182,37 +183,39 @@ TEST(ServersOnHosts, GiveWayToWhatTheStrategyNames) {
 
 TEST(ServersOnHosts, StandInPlanFiles) {
   const auto problem = mlp({true, true});
-  PlanRecord record;
-  record.strategy = on_all(*problem, SyncMethod::kParameterServer);
-  record.strategy.sync = {{problem->graph->parameters()[1], SyncMethod::kParameterServer, d(5)}};
+  decide::PlanRecord record;
+  record.strategy = on_all(*problem, decide::SyncMethod::kParameterServer);
+  record.strategy.sync = {
+      {problem->graph->parameters()[1], decide::SyncMethod::kParameterServer, d(5)}};
   record.planner = "test";
   record.peak_bytes.assign(problem->cluster->place_count(), 7);
   const std::string path =
       testing::TempDir() + "heterog_servers_" + std::to_string(::getpid()) + ".json";
-  write_plan(path, record, *problem);
+  decide::write_plan(path, record, *problem);
   const std::string text = read_file(path);
   std::filesystem::remove(path);
   EXPECT_THAT(text, HasSubstr("m1/host"));
-  const PlanRecord back = parse_plan(text, path, *problem);
+  const decide::PlanRecord back = decide::parse_plan(text, path, *problem);
   EXPECT_EQ(back.strategy.sync, record.strategy.sync);
   EXPECT_EQ(back.peak_bytes, record.peak_bytes);
 }
 
 TEST(ServersOnHosts, BelongToNoPipeline) {
   const auto problem = mlp({true});
-  PlanRecord record{.strategy = on_all(*problem, SyncMethod::kParameterServer), .planner = "test"};
+  decide::PlanRecord record{.strategy = on_all(*problem, decide::SyncMethod::kParameterServer),
+                            .planner = "test"};
   const std::string path =
       testing::TempDir() + "heterog_turns_" + std::to_string(::getpid()) + ".json";
   record.strategy.micro_batches = 2;
   record.strategy.pipeline_of.assign(2, 0);
-  write_plan(path, record, *problem);
+  decide::write_plan(path, record, *problem);
   std::string text = read_file(path);
   std::filesystem::remove(path);
   const std::size_t at = text.find("m0/gpu1", text.find("\"pipelines\""));
   ASSERT_NE(at, text.npos);
   text.replace(at, 7, "m0/host");
   try {
-    parse_plan(text, "p.json", *problem);
+    decide::parse_plan(text, "p.json", *problem);
     ADD_FAILURE() << "accepted";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("'m0/host' is a host that serves parameters"));
@@ -221,12 +224,13 @@ TEST(ServersOnHosts, BelongToNoPipeline) {
 
 TEST(ServersOnHosts, TakeNoSamplesAndServeNoSingleReplica) {
   const auto problem = mlp({true});
-  Strategy strategy = on_all(*problem, SyncMethod::kParameterServer);
+  decide::Strategy strategy = on_all(*problem, decide::SyncMethod::kParameterServer);
   strategy.units[UnitId(0)].replicas.push_back({d(2), 1});
   EXPECT_THAT(refusal(*problem, strategy),
               HasSubstr("units[0]: m0/host is a host that serves parameters and takes no samples"));
-  strategy = uniform_strategy(*problem, UnitDecision{{{d(1), 1}}, SyncMethod::kParameterServer});
-  strategy.sync = {{problem->graph->parameters()[0], SyncMethod::kParameterServer, d(2)}};
+  strategy = decide::uniform_strategy(
+      *problem, decide::UnitDecision{{{d(1), 1}}, decide::SyncMethod::kParameterServer});
+  strategy.sync = {{problem->graph->parameters()[0], decide::SyncMethod::kParameterServer, d(2)}};
   EXPECT_THAT(refusal(*problem, strategy), HasSubstr("server m0/host has no replica of parameter"));
   strategy.sync[0].server = d(3);
   EXPECT_THAT(refusal(*problem, strategy), HasSubstr("server 3, the cluster has 3 devices and"));

@@ -5,18 +5,18 @@
 #include <gtest/gtest.h>
 
 #include "compiler/compile.h"
-#include "compiler/pass_turns.h"
-#include "compiler/problems.h"
+#include "decide/pass_turns.h"
+#include "decide/problems.h"
 #include "sim/simulator.h"
 
 namespace heterog::compiler {
 namespace {
 
 // Two micro-batches of one unit on one device of two.
-Strategy two_micro_batches(const cost::Problem& problem, Pattern pattern) {
-  Strategy strategy;
+decide::Strategy two_micro_batches(const cost::Problem& problem, decide::Pattern pattern) {
+  decide::Strategy strategy;
   strategy.unit_of_op.assign(problem.graph->op_count(), UnitId(0));
-  strategy.units.push_back(single_decision(DeviceId(0)));
+  strategy.units.push_back(decide::single_decision(DeviceId(0)));
   strategy.micro_batches = 2;
   strategy.pattern = pattern;
   strategy.strict = true;
@@ -24,12 +24,12 @@ Strategy two_micro_batches(const cost::Problem& problem, Pattern pattern) {
 }
 
 // Which turns a device takes, by the starts of tasks: F and B with the number of the micro-batch.
-std::string order_of(const cost::Problem& problem, const Strategy& strategy) {
+std::string order_of(const cost::Problem& problem, const decide::Strategy& strategy) {
   const Plan plan = compile(problem, strategy, {});
   sim::Simulator simulator;
   const sim::SimResult& result = simulator.simulate_timeline(plan, strategy.order);
-  const PassTurns passes(problem, strategy, lay_out(problem, strategy));
-  const auto between = ops_between_turns(problem, strategy.unit_of_op);
+  const decide::PassTurns passes(problem, strategy, decide::lay_out(problem, strategy));
+  const auto between = decide::ops_between_turns(problem, strategy.unit_of_op);
   std::string order;
   for (TaskId task : result.dispatch) {
     if (plan.kind[task] != TaskKind::kCompute) continue;
@@ -43,16 +43,19 @@ std::string order_of(const cost::Problem& problem, const Strategy& strategy) {
 }
 
 TEST(Turns, AreTakenInTheirOrder) {
-  const auto problem = toy_problem(graph::read_graph("tests/data/mlp_sgd.json.gz"), 2, 8);
-  EXPECT_EQ(order_of(*problem, two_micro_batches(*problem, Pattern::kForwardFirst)), "F1 F2 B1 B2");
-  EXPECT_EQ(order_of(*problem, two_micro_batches(*problem, Pattern::kOneForwardOneBackward)),
-            "F1 B1 F2 B2");
+  const auto problem = decide::toy_problem(graph::read_graph("tests/data/mlp_sgd.json.gz"), 2, 8);
+  EXPECT_EQ(order_of(*problem, two_micro_batches(*problem, decide::Pattern::kForwardFirst)),
+            "F1 F2 B1 B2");
+  EXPECT_EQ(
+      order_of(*problem, two_micro_batches(*problem, decide::Pattern::kOneForwardOneBackward)),
+      "F1 B1 F2 B2");
   // Both passes of a micro-batch are one turn.
-  const std::string depth = order_of(*problem, two_micro_batches(*problem, Pattern::kDepthFirst));
+  const std::string depth =
+      order_of(*problem, two_micro_batches(*problem, decide::Pattern::kDepthFirst));
   EXPECT_GT(depth.find('2'), depth.rfind('1')) << depth;
 }
 
-std::string refusal(const cost::Problem& problem, const Strategy& strategy) {
+std::string refusal(const cost::Problem& problem, const decide::Strategy& strategy) {
   try {
     compile(problem, strategy, {});
   } catch (const Error& error) {
@@ -66,14 +69,15 @@ std::string refusal(const cost::Problem& problem, const Strategy& strategy) {
 // micro-batch before the backward pass of the first: the other device's turns are the other way
 // round.
 TEST(Turns, ThatWaitForLaterOnesAreRefused) {
-  const auto problem = model_problem("vgg19-tiny", 2, 8);
-  Strategy strategy = uniform_strategy(*problem, single_decision(DeviceId(0)));
+  const auto problem = decide::model_problem("vgg19-tiny", 2, 8);
+  decide::Strategy strategy =
+      decide::uniform_strategy(*problem, decide::single_decision(DeviceId(0)));
   strategy.micro_batches = 2;
-  strategy.pattern = Pattern::kOneForwardOneBackward;
+  strategy.pattern = decide::Pattern::kOneForwardOneBackward;
   strategy.strict = true;
   const std::size_t groups = strategy.units.size();
   for (std::size_t i = groups / 2; i < groups * 3 / 4; ++i) {
-    strategy.units[UnitId(i)] = single_decision(DeviceId(1));
+    strategy.units[UnitId(i)] = decide::single_decision(DeviceId(1));
   }
   EXPECT_THAT(refusal(*problem, strategy),
               testing::HasSubstr("waits for a turn that comes after it in pattern 1f1b; "
@@ -81,12 +85,12 @@ TEST(Turns, ThatWaitForLaterOnesAreRefused) {
 }
 
 TEST(Turns, ThatContradictTheOrderAreRefused) {
-  const auto problem = toy_problem(support::tiny_mlp_graph(), 2, 8);
+  const auto problem = decide::toy_problem(support::tiny_mlp_graph(), 2, 8);
   using testing::HasSubstr;
-  Strategy strategy = two_micro_batches(*problem, Pattern::kNone);
+  decide::Strategy strategy = two_micro_batches(*problem, decide::Pattern::kNone);
   EXPECT_THAT(refusal(*problem, strategy), HasSubstr("strict: true without a pattern"));
-  strategy.pattern = Pattern::kForwardFirst;
-  strategy.order = OrderPolicy::kPriority;
+  strategy.pattern = decide::Pattern::kForwardFirst;
+  strategy.order = decide::OrderPolicy::kPriority;
   EXPECT_THAT(refusal(*problem, strategy),
               HasSubstr("order: priority with pattern forward-first, strict; expected order rank"));
   strategy.strict = false;
@@ -94,17 +98,17 @@ TEST(Turns, ThatContradictTheOrderAreRefused) {
   strategy.priorities = {{problem->folded->ops.front(), 0, 1}};
   EXPECT_THAT(refusal(*problem, strategy), HasSubstr("1 given beside pattern forward-first"));
   strategy.priorities.clear();
-  strategy.order = OrderPolicy::kFifo;
+  strategy.order = decide::OrderPolicy::kFifo;
   EXPECT_THAT(refusal(*problem, strategy), HasSubstr("not strict; expected order priority"));
-  strategy.order = OrderPolicy::kPriority;
+  strategy.order = decide::OrderPolicy::kPriority;
   strategy.order_rounds = 1;
   EXPECT_EQ(refusal(*problem, strategy), "accepted");
   strategy.order_rounds = -1;
   EXPECT_THAT(refusal(*problem, strategy), HasSubstr("order_rounds: -1, expected 0 to 1000"));
-  Strategy strict = strategy;
+  decide::Strategy strict = strategy;
   strict.order_rounds = 1;
   strict.strict = true;
-  strict.order = OrderPolicy::kRank;
+  strict.order = decide::OrderPolicy::kRank;
   EXPECT_THAT(refusal(*problem, strict), HasSubstr("order_rounds: 1 of strict turns; expected 0"));
   strategy.order_rounds = 0;
   strategy.micro_batches = 1;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "compiler/compile.h"
-#include "compiler/problems.h"
+#include "decide/problems.h"
 #include "support/fused_graph.h"
 
 namespace heterog::compiler {
@@ -18,14 +18,15 @@ constexpr Bytes kParameter = 4000;
 
 std::unique_ptr<const cost::Problem> problem_of(const std::vector<double>& weight_decays,
                                                 std::size_t machines) {
-  return toy_problem(support::fused_graph(weight_decays), machines, 8);
+  return decide::toy_problem(support::fused_graph(weight_decays), machines, 8);
 }
 
-Strategy on_all(const cost::Problem& problem, SyncMethod sync, Bytes bucket_bytes = 0) {
-  UnitDecision decision;
+decide::Strategy on_all(const cost::Problem& problem, decide::SyncMethod sync,
+                        Bytes bucket_bytes = 0) {
+  decide::UnitDecision decision;
   decision.sync = sync;
   for (DeviceId device : problem.cluster->device_ids()) decision.replicas.push_back({device, 1});
-  Strategy strategy = uniform_strategy(problem, decision);
+  decide::Strategy strategy = decide::uniform_strategy(problem, decision);
   strategy.bucket_bytes = bucket_bytes;
   return strategy;
 }
@@ -45,21 +46,23 @@ using Sizes = std::vector<std::size_t>;
 
 TEST(Updates, OnOneDeviceAreOneTask) {
   const auto problem = problem_of({0, 0, 0, 0, 0}, 1);
-  const Plan plan = compile(*problem, uniform_strategy(*problem, single_decision(DeviceId(0))), {});
+  const Plan plan = compile(
+      *problem, decide::uniform_strategy(*problem, decide::single_decision(DeviceId(0))), {});
   EXPECT_EQ(updates_on(plan, 0), Sizes{5});
 }
 
 TEST(Updates, OfAnotherFormAreApart) {
   const auto problem = problem_of({0, 0.1, 0, 0.1, 0.1}, 1);
-  const Plan plan = compile(*problem, uniform_strategy(*problem, single_decision(DeviceId(0))), {});
+  const Plan plan = compile(
+      *problem, decide::uniform_strategy(*problem, decide::single_decision(DeviceId(0))), {});
   EXPECT_EQ(updates_on(plan, 0), (Sizes{2, 3}));
 }
 
 TEST(Updates, FollowTheirCollective) {
   const auto problem = problem_of({0, 0, 0, 0, 0}, 2);
   const Plan together =
-      compile(*problem, on_all(*problem, SyncMethod::kAllReduce, 2 * kParameter), {});
-  const Plan alone = compile(*problem, on_all(*problem, SyncMethod::kAllReduce), {});
+      compile(*problem, on_all(*problem, decide::SyncMethod::kAllReduce, 2 * kParameter), {});
+  const Plan alone = compile(*problem, on_all(*problem, decide::SyncMethod::kAllReduce), {});
   for (std::size_t device : {0, 1}) {
     EXPECT_EQ(updates_on(together, device), (Sizes{2, 2, 1}));
     EXPECT_EQ(updates_on(alone, device), (Sizes{1, 1, 1, 1, 1}));
@@ -75,7 +78,8 @@ TEST(Updates, FollowTheirCollective) {
 // A replica that waits for a new value waits for no other.
 TEST(Updates, OfServersAreAlone) {
   const auto problem = problem_of({0, 0, 0, 0, 0}, 2);
-  const Plan plan = compile(*problem, on_all(*problem, SyncMethod::kParameterServer, 1 << 20), {});
+  const Plan plan =
+      compile(*problem, on_all(*problem, decide::SyncMethod::kParameterServer, 1 << 20), {});
   Sizes all = updates_on(plan, 0), other = updates_on(plan, 1);
   all.insert(all.end(), other.begin(), other.end());
   EXPECT_EQ(all, (Sizes{1, 1, 1, 1, 1}));
@@ -85,7 +89,8 @@ TEST(Updates, OfServersAreAlone) {
 TEST(Updates, AreLimited) {
   const std::vector<double> many(40'000, 0.0);
   const auto problem = problem_of(many, 1);
-  const Plan plan = compile(*problem, uniform_strategy(*problem, single_decision(DeviceId(0))), {});
+  const Plan plan = compile(
+      *problem, decide::uniform_strategy(*problem, decide::single_decision(DeviceId(0))), {});
   const Sizes sizes = updates_on(plan, 0);
   ASSERT_EQ(sizes.size(), 3);
   EXPECT_EQ(sizes[0], kTogetherBytes / kParameter);
@@ -102,7 +107,8 @@ TEST(Updates, TakeOneLaunch) {
       std::make_shared<const graph::ModelGraph>(support::fused_graph({0, 0, 0, 0, 0})),
       std::make_shared<const cluster::Cluster>(std::move(builder).build("one")),
       cost::ConstantModel(1e-6), 8);
-  const Plan plan = compile(*problem, uniform_strategy(*problem, single_decision(DeviceId(0))), {});
+  const Plan plan = compile(
+      *problem, decide::uniform_strategy(*problem, decide::single_decision(DeviceId(0))), {});
   for (TaskId task : plan.task_ids()) {
     if (plan.kind[task] == TaskKind::kUpdate) EXPECT_EQ(plan.duration[task], 400 + 5 * 600);
   }

@@ -8,11 +8,11 @@
 namespace heterog::explain {
 namespace {
 
-using compiler::SyncMethod;
+using decide::SyncMethod;
 
 TEST(DecisionText, SaysDevicesSharesAndAggregation) {
-  const auto problem = compiler::model_problem("lenet5-tiny", 3, 12);
-  const auto text = [&](const std::vector<compiler::Replica>& replicas, SyncMethod sync) {
+  const auto problem = decide::model_problem("lenet5-tiny", 3, 12);
+  const auto text = [&](const std::vector<decide::Replica>& replicas, SyncMethod sync) {
     return decision_text(*problem, {}, {.replicas = replicas, .sync = sync});
   };
   const DeviceId a(0), b(1), c(2);
@@ -24,7 +24,7 @@ TEST(DecisionText, SaysDevicesSharesAndAggregation) {
             "all devices 6:4:2, all-reduce");
   EXPECT_EQ(text({{c, 3}, {a, 1}}, SyncMethod::kParameterServer),
             name(c) + " + " + name(a) + " 9:3, ps");
-  const compiler::Strategy halves{.micro_batches = 2};
+  const decide::Strategy halves{.micro_batches = 2};
   EXPECT_EQ(decision_text(*problem, halves, {.replicas = {{a, 2}, {b, 1}}}),
             name(a) + " + " + name(b) + " 8:4, all-reduce, in 4 instances");
   EXPECT_EQ(decision_text(*problem, halves, {.replicas = {{a}}}), name(a) + ", in 2 instances");
@@ -32,13 +32,13 @@ TEST(DecisionText, SaysDevicesSharesAndAggregation) {
 
 // Sizes that differ by one sample are as equal as whole samples can be.
 TEST(DecisionText, OneSampleMoreIsStillEqual) {
-  const auto problem = compiler::model_problem("lenet5-tiny", 3, 13);
-  EXPECT_EQ(decision_text(*problem, {}, compiler::even_decision(*problem, SyncMethod::kAllReduce)),
+  const auto problem = decide::model_problem("lenet5-tiny", 3, 13);
+  EXPECT_EQ(decision_text(*problem, {}, decide::even_decision(*problem, SyncMethod::kAllReduce)),
             "all devices equally, all-reduce");
 }
 
 TEST(HomeText, SaysWhereAParameterIsKept) {
-  const auto problem = compiler::model_problem("lenet5-tiny", 3, 12);
+  const auto problem = decide::model_problem("lenet5-tiny", 3, 12);
   const DeviceId a(0), b(1);
   const std::string name = problem->cluster->device(b).name;
   EXPECT_EQ(home_text(*problem, {.replicas = {b}}), "on " + name);
@@ -48,17 +48,16 @@ TEST(HomeText, SaysWhereAParameterIsKept) {
 }
 
 TEST(DecisionOf, FindsTheUnitOfAnOp) {
-  const auto problem = compiler::model_problem("lenet5-tiny", 2, 8);
-  compiler::Strategy strategy =
-      compiler::uniform_strategy(*problem, compiler::single_decision(DeviceId(0)));
+  const auto problem = decide::model_problem("lenet5-tiny", 2, 8);
+  decide::Strategy strategy =
+      decide::uniform_strategy(*problem, decide::single_decision(DeviceId(0)));
   const OpId op(0);
   strategy.units[UnitId(problem->grouping.group_of[op].value())] =
-      compiler::single_decision(DeviceId(1));
+      decide::single_decision(DeviceId(1));
   EXPECT_EQ(decision_of(*problem, strategy, op).replicas.front().device, DeviceId(1));
   // Units of the strategy's own: all ops in one.
   strategy.unit_of_op = IdVector<OpId, UnitId>(problem->graph->op_count(), UnitId(0));
-  strategy.units =
-      IdVector<UnitId, compiler::UnitDecision>(1, compiler::single_decision(DeviceId(0)));
+  strategy.units = IdVector<UnitId, decide::UnitDecision>(1, decide::single_decision(DeviceId(0)));
   EXPECT_EQ(decision_of(*problem, strategy, op).replicas.front().device, DeviceId(0));
 }
 

@@ -8,14 +8,14 @@
 namespace heterog::explain {
 namespace {
 
-using compiler::SyncMethod;
+using decide::SyncMethod;
 
 TEST(DecisionsJson, CountsEveryOperatorAndParameterOnce) {
-  const auto problem = compiler::model_problem("lenet5-tiny", 3, 12);
+  const auto problem = decide::model_problem("lenet5-tiny", 3, 12);
   const graph::ModelGraph& graph = *problem->graph;
-  compiler::Strategy strategy = even_strategy(*problem, SyncMethod::kParameterServer);
+  decide::Strategy strategy = even_strategy(*problem, SyncMethod::kParameterServer);
   const auto group = problem->grouping.group_of[OpId(0)];
-  strategy.units[UnitId(group.value())] = compiler::single_decision(DeviceId(1));
+  strategy.units[UnitId(group.value())] = decide::single_decision(DeviceId(1));
 
   std::int64_t alone = 0, all = 0;
   for (OpId op : graph.op_ids()) {
@@ -47,9 +47,9 @@ TEST(DecisionsJson, CountsEveryOperatorAndParameterOnce) {
 }
 
 TEST(DecisionsJson, MicroBatchesAreInstances) {
-  const auto problem = compiler::model_problem("lenet5-tiny", 2, 12);
-  compiler::Strategy halves =
-      compiler::uniform_strategy(*problem, {.replicas = {{DeviceId(0)}}, .recompute = true});
+  const auto problem = decide::model_problem("lenet5-tiny", 2, 12);
+  decide::Strategy halves =
+      decide::uniform_strategy(*problem, {.replicas = {{DeviceId(0)}}, .recompute = true});
   halves.micro_batches = 2;
   const OrderedJson found = decisions_json(*problem, halves);
   ASSERT_EQ(found.size(), 1u);

@@ -11,7 +11,7 @@
 namespace heterog::explain {
 namespace {
 
-using compiler::SyncMethod;
+using decide::SyncMethod;
 using testing::HasSubstr;
 
 Nanoseconds sum(const std::vector<Spent>& spent) {
@@ -22,8 +22,8 @@ Nanoseconds sum(const std::vector<Spent>& spent) {
 
 class ExplanationTest : public testing::TestWithParam<SyncMethod> {
  protected:
-  std::unique_ptr<const cost::Problem> problem_ = compiler::model_problem("vgg19-tiny", 3, 12);
-  compiler::Strategy strategy_ = even_strategy(*problem_, GetParam());
+  std::unique_ptr<const cost::Problem> problem_ = decide::model_problem("vgg19-tiny", 3, 12);
+  decide::Strategy strategy_ = even_strategy(*problem_, GetParam());
   sim::Simulated simulated_ = simulated_plan(*problem_, strategy_);
   Explanation explanation_ = explain_plan(*problem_, strategy_, simulated_, {});
 };

@@ -8,12 +8,12 @@
 namespace heterog::explain {
 namespace {
 
-using compiler::SyncMethod;
+using decide::SyncMethod;
 using testing::HasSubstr;
 
 class PlanDiff : public testing::Test {
  protected:
-  OrderedJson diff_of(const compiler::Strategy& a, const compiler::Strategy& b) {
+  OrderedJson diff_of(const decide::Strategy& a, const decide::Strategy& b) {
     const sim::Simulated by_a = simulated_plan(*problem_, a), by_b = simulated_plan(*problem_, b);
     const ComparedPlan one{"a.json", "hand", *problem_, a, by_a};
     const ComparedPlan other{"b.json", "hand", *problem_, b, by_b};
@@ -21,21 +21,21 @@ class PlanDiff : public testing::Test {
     return diff_json(one, other);
   }
 
-  std::unique_ptr<const cost::Problem> problem_ = compiler::model_problem("vgg19-tiny", 3, 12);
-  compiler::Strategy even_ = even_strategy(*problem_, SyncMethod::kAllReduce);
+  std::unique_ptr<const cost::Problem> problem_ = decide::model_problem("vgg19-tiny", 3, 12);
+  decide::Strategy even_ = even_strategy(*problem_, SyncMethod::kAllReduce);
   std::string text_;
 };
 
 // The same weights times two come to the same samples; one unit for all ops to the same decisions.
 TEST_F(PlanDiff, TheSameSamplesAreNoDifference) {
-  compiler::Strategy doubled = even_;
+  decide::Strategy doubled = even_;
   for (UnitId unit : id_range<UnitId>(doubled.units.size())) {
-    for (compiler::Replica& replica : doubled.units[unit].replicas) replica.weight *= 2;
+    for (decide::Replica& replica : doubled.units[unit].replicas) replica.weight *= 2;
   }
-  compiler::Strategy one_unit = even_;
+  decide::Strategy one_unit = even_;
   one_unit.unit_of_op = IdVector<OpId, UnitId>(problem_->graph->op_count(), UnitId(0));
-  one_unit.units = IdVector<UnitId, compiler::UnitDecision>(1, even_.units[UnitId(0)]);
-  for (const compiler::Strategy& same : {even_, doubled, one_unit}) {
+  one_unit.units = IdVector<UnitId, decide::UnitDecision>(1, even_.units[UnitId(0)]);
+  for (const decide::Strategy& same : {even_, doubled, one_unit}) {
     const OrderedJson diff = diff_of(even_, same);
     EXPECT_EQ(diff["groups_changed"], 0);
     EXPECT_EQ(diff["time_share_changed"].get<double>(), 0);
@@ -45,8 +45,8 @@ TEST_F(PlanDiff, TheSameSamplesAreNoDifference) {
 }
 
 TEST_F(PlanDiff, OneGroupThatMovesIsTheOnlyChange) {
-  compiler::Strategy moved = even_;
-  moved.units[UnitId(0)] = compiler::single_decision(DeviceId(1));
+  decide::Strategy moved = even_;
+  moved.units[UnitId(0)] = decide::single_decision(DeviceId(1));
   const OrderedJson diff = diff_of(even_, moved);
   EXPECT_EQ(diff["groups_changed"], 1);
   ASSERT_EQ(diff["decisions"].size(), 1u);

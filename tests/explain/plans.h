@@ -2,21 +2,21 @@
 #pragma once
 
 #include "compiler/compile.h"
-#include "compiler/problems.h"
-#include "compiler/strategy.h"
+#include "decide/problems.h"
+#include "decide/strategy.h"
 #include "sim/simulator.h"
 
 namespace heterog::explain {
 
 inline sim::Simulated simulated_plan(const cost::Problem& problem,
-                                     const compiler::Strategy& strategy) {
+                                     const decide::Strategy& strategy) {
   sim::Simulated simulated{.plan = compiler::compile(problem, strategy)};
   simulated.result = sim::simulate(simulated.plan, strategy.order);
   return simulated;
 }
 
-inline compiler::Strategy even_strategy(const cost::Problem& problem, compiler::SyncMethod sync) {
-  return compiler::uniform_strategy(problem, compiler::even_decision(problem, sync));
+inline decide::Strategy even_strategy(const cost::Problem& problem, decide::SyncMethod sync) {
+  return decide::uniform_strategy(problem, decide::even_decision(problem, sync));
 }
 
 }  // namespace heterog::explain

@@ -4,16 +4,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "compiler/micro_batches.h"
+#include "decide/micro_batches.h"
 #include "explain/plans.h"
 
 namespace heterog::explain {
 namespace {
 
 // The forward pass cut in two places, with the backward ops of each part where its forward ops are.
-compiler::Strategy three_stages(const cost::Problem& problem, std::int64_t micro_batches) {
+decide::Strategy three_stages(const cost::Problem& problem, std::int64_t micro_batches) {
   const graph::ModelGraph& graph = *problem.graph;
-  compiler::Strategy strategy;
+  decide::Strategy strategy;
   std::size_t forward = 0;
   for (OpId op : graph.op_ids()) forward += graph.op(op).phase == graph::Phase::kForward;
   for (OpId op : graph.op_ids()) {
@@ -21,13 +21,13 @@ compiler::Strategy three_stages(const cost::Problem& problem, std::int64_t micro
     strategy.unit_of_op.push_back(UnitId(std::min<std::size_t>(2, 3 * of.value() / forward)));
   }
   for (std::size_t device = 0; device < 3; ++device) {
-    strategy.units.push_back(compiler::single_decision(DeviceId(device)));
+    strategy.units.push_back(decide::single_decision(DeviceId(device)));
   }
-  return compiler::accumulate(problem, strategy, micro_batches);
+  return decide::accumulate(problem, strategy, micro_batches);
 }
 
 TEST(Stages, AddUpToTheLastBackwardPass) {
-  const auto problem = compiler::model_problem("vgg19-tiny", 3, 12);
+  const auto problem = decide::model_problem("vgg19-tiny", 3, 12);
   const sim::Simulated simulated = simulated_plan(*problem, three_stages(*problem, 4));
   const auto pipeline = pipeline_time(*problem, simulated);
   ASSERT_TRUE(pipeline);
@@ -54,12 +54,12 @@ TEST(Stages, AddUpToTheLastBackwardPass) {
 }
 
 TEST(Stages, AreThoseOfPipelinesAlone) {
-  const auto problem = compiler::model_problem("vgg19-tiny", 3, 12);
+  const auto problem = decide::model_problem("vgg19-tiny", 3, 12);
   EXPECT_FALSE(pipeline_time(*problem, simulated_plan(*problem, three_stages(*problem, 1))));
-  const auto even = even_strategy(*problem, compiler::SyncMethod::kAllReduce);
+  const auto even = even_strategy(*problem, decide::SyncMethod::kAllReduce);
   EXPECT_FALSE(pipeline_time(*problem, simulated_plan(*problem, even)));
   EXPECT_FALSE(
-      pipeline_time(*problem, simulated_plan(*problem, compiler::accumulate(*problem, even, 3))));
+      pipeline_time(*problem, simulated_plan(*problem, decide::accumulate(*problem, even, 3))));
 }
 
 }  // namespace

@@ -4,24 +4,24 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "compiler/problems.h"
+#include "decide/problems.h"
 #include "sim/simulator.h"
 
 namespace heterog::explain {
 namespace {
 
-Nanoseconds step_of(const cost::Problem& problem, const compiler::Strategy& strategy) {
+Nanoseconds step_of(const cost::Problem& problem, const decide::Strategy& strategy) {
   return sim::simulate(compiler::compile(problem, strategy), strategy.order).step;
 }
 
-compiler::Strategy even(const cost::Problem& problem, compiler::SyncMethod sync) {
-  return compiler::uniform_strategy(problem, compiler::even_decision(problem, sync));
+decide::Strategy even(const cost::Problem& problem, decide::SyncMethod sync) {
+  return decide::uniform_strategy(problem, decide::even_decision(problem, sync));
 }
 
 TEST(WhatIf, TheSameSpeedChangesNothing) {
-  const auto problem = compiler::model_problem("vgg19-tiny", 3, 12);
-  for (auto sync : {compiler::SyncMethod::kParameterServer, compiler::SyncMethod::kAllReduce}) {
-    const compiler::Strategy strategy = even(*problem, sync);
+  const auto problem = decide::model_problem("vgg19-tiny", 3, 12);
+  for (auto sync : {decide::SyncMethod::kParameterServer, decide::SyncMethod::kAllReduce}) {
+    const decide::Strategy strategy = even(*problem, sync);
     const Nanoseconds step = step_of(*problem, strategy);
     for (const WhatIf& what :
          what_if(*problem, strategy, possible_upgrades(*problem->cluster), {.factor = 1})) {
@@ -32,9 +32,9 @@ TEST(WhatIf, TheSameSpeedChangesNothing) {
 
 // Everything on device 0, every op takes 1 µs: the step halves with that device, and with no other.
 TEST(WhatIf, TheOnlyDeviceInUseHalvesTheStep) {
-  const auto problem = compiler::model_problem("lenet5-tiny", 2, 8);
-  const compiler::Strategy strategy =
-      compiler::uniform_strategy(*problem, compiler::single_decision(DeviceId(0)));
+  const auto problem = decide::model_problem("lenet5-tiny", 2, 8);
+  const decide::Strategy strategy =
+      decide::uniform_strategy(*problem, decide::single_decision(DeviceId(0)));
   const Nanoseconds step = step_of(*problem, strategy);
   for (const WhatIf& what : what_if(*problem, strategy, possible_upgrades(*problem->cluster), {})) {
     const bool used = testing::Value(what.upgrade.devices, testing::Contains(DeviceId(0)));
@@ -45,8 +45,8 @@ TEST(WhatIf, TheOnlyDeviceInUseHalvesTheStep) {
 // Bytes are what takes time: NICs of 1 GB/s. All of them twice as fast save time, one of three in a
 // ring saves none of what the others hold up, and what is saved is at most half.
 TEST(WhatIf, FasterLinksShortenWhatCrossesThem) {
-  const auto problem = compiler::model_problem("vgg19-tiny", 3, 12);
-  const compiler::Strategy strategy = even(*problem, compiler::SyncMethod::kAllReduce);
+  const auto problem = decide::model_problem("vgg19-tiny", 3, 12);
+  const decide::Strategy strategy = even(*problem, decide::SyncMethod::kAllReduce);
   const Nanoseconds step = step_of(*problem, strategy);
   const auto results = what_if(*problem, strategy, possible_upgrades(*problem->cluster), {});
   EXPECT_EQ(results.front().upgrade.name, "all links of kind nic");
@@ -56,7 +56,7 @@ TEST(WhatIf, FasterLinksShortenWhatCrossesThem) {
 }
 
 TEST(PossibleUpgrades, AreDevicesTypesWiresAndKindsOfWire) {
-  const auto problem = compiler::model_problem("lenet5-tiny", 2, 8);
+  const auto problem = decide::model_problem("lenet5-tiny", 2, 8);
   std::vector<std::string> names;
   for (const Upgrade& upgrade : possible_upgrades(*problem->cluster)) {
     names.push_back(upgrade.name);
@@ -70,14 +70,14 @@ TEST(PossibleUpgrades, AreDevicesTypesWiresAndKindsOfWire) {
 }
 
 TEST(PossibleUpgrades, OfManyDevicesAreTypesAndKindsAlone) {
-  const auto problem = compiler::model_problem("lenet5-tiny", kMostOneByOne + 1, 33);
+  const auto problem = decide::model_problem("lenet5-tiny", kMostOneByOne + 1, 33);
   std::vector<std::string> names;
   for (const Upgrade& upgrade : possible_upgrades(*problem->cluster)) names.push_back(upgrade.name);
   EXPECT_THAT(names, testing::ElementsAre("all fast", "all links of kind nic"));
 }
 
 TEST(FasterLinks, LeaveTheOriginalAsItIs) {
-  const auto problem = compiler::model_problem("lenet5-tiny", 2, 8);
+  const auto problem = decide::model_problem("lenet5-tiny", 2, 8);
   const cluster::Cluster& before = *problem->cluster;
   const LinkId nic = before.route(DeviceId(0), DeviceId(1)).links.front();
   const cluster::Cluster after = cluster::with_faster_links(before, std::vector<LinkId>{nic}, 2);

@@ -14,9 +14,9 @@ namespace {
 TEST(Measurement, LeavesOutOverheadsWhichStandForTimeAlone) {
   constexpr double kOverhead = 1e-9;
   const std::shared_ptr<const cost::Problem> problem =
-      compiler::model_problem("lenet5-tiny", 2, 8, kOverhead);
+      decide::model_problem("lenet5-tiny", 2, 8, kOverhead);
   const runtime::TestJob test = runtime::make_test_job(
-      problem, runtime::weighted(*problem, {1, 3}, compiler::SyncMethod::kAllReduce));
+      problem, runtime::weighted(*problem, {1, 3}, decide::SyncMethod::kAllReduce));
   const runtime::WorkerOptions worker{.record = true};
   runtime::TrainingRun run(
       runtime::ranks_in_threads(test.job, test.plan,

@@ -4,18 +4,18 @@
 #include <gtest/gtest.h>
 
 #include "oracle/simulated_oracle.h"
-#include "planner/baselines.h"
-#include "planner/better_order.h"
-#include "planner/portfolio.h"
-#include "planner/problems.h"
+#include "search/answers/better_order.h"
+#include "search/portfolio/portfolio.h"
+#include "search/problems.h"
+#include "search/starts/baselines.h"
 
 namespace heterog::oracle {
 namespace {
 
-using planner::even_all_reduce;
-using planner::even_ps;
-using planner::load_test_problem;
-using planner::single_device;
+using search::even_all_reduce;
+using search::even_ps;
+using search::load_test_problem;
+using search::single_device;
 
 TEST(BestSeen, IsTheBestThatWasAskedAbout) {
   const auto problem = load_test_problem("vgg19-tiny", "heterog-4gpu", 16);
@@ -23,9 +23,9 @@ TEST(BestSeen, IsTheBestThatWasAskedAbout) {
   SimulatedOracle simulator(*problem, threads);
   BestSeen oracle(simulator);
   EXPECT_FALSE(oracle.best());
-  const std::vector<compiler::Strategy> strategies = {single_device(*problem, DeviceId(3)),
-                                                      even_all_reduce(*problem), even_ps(*problem),
-                                                      single_device(*problem, DeviceId(0))};
+  const std::vector<decide::Strategy> strategies = {single_device(*problem, DeviceId(3)),
+                                                    even_all_reduce(*problem), even_ps(*problem),
+                                                    single_device(*problem, DeviceId(0))};
   const std::vector<Measured> measured = oracle.measure(strategies);
   EXPECT_EQ(oracle.evaluations(), 4);
   for (const Measured& one : measured) {
@@ -37,9 +37,9 @@ TEST(BestSeen, IsTheBestThatWasAskedAbout) {
   oracle.measure(std::span(strategies).subspan(0, 1));
   EXPECT_EQ(oracle.best()->evaluation.step, again.evaluation.step);
   // The rounds of an order are strategies too.
-  const compiler::Strategy served = even_ps(*problem);
+  const decide::Strategy served = even_ps(*problem);
   BestSeen of_rounds(simulator);
-  const auto ordered = planner::better_order(of_rounds, served, 4);
+  const auto ordered = search::better_order(of_rounds, served, 4);
   ASSERT_TRUE(ordered);
   EXPECT_EQ(of_rounds.best()->evaluation.step, ordered->evaluation.step);
   const Measured anew = simulator.measure({&of_rounds.best()->strategy, 1})[0];
@@ -56,9 +56,9 @@ TEST(BestSeen, IsLeftOfASearchThatIsCutOff) {
     left = plans;
     SimulatedOracle simulator(*problem, threads, {}, [&] { return --left < 0; });
     BestSeen oracle(simulator);
-    planner::PlannerContext context{.oracle = oracle, .rng = Rng(0)};
+    search::PlannerContext context{.oracle = oracle, .rng = Rng(0)};
     try {
-      const planner::PlannerResult found = planner::best_plan(context, {});
+      const search::PlannerResult found = search::best_plan(context, {});
       EXPECT_EQ(oracle.best()->evaluation.step, found.evaluation.step);
     } catch (const Error& error) {
       EXPECT_STREQ(error.what(), "stopped by the caller");

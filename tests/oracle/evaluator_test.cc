@@ -5,19 +5,19 @@
 
 #include "oracle/batch_evaluator.h"
 #include "oracle/simulated_oracle.h"
-#include "planner/baselines.h"
-#include "planner/better_order.h"
-#include "planner/problems.h"
+#include "search/answers/better_order.h"
+#include "search/problems.h"
+#include "search/starts/baselines.h"
 #include "support/wide_cluster.h"
 
 namespace heterog::oracle {
 namespace {
 
-using planner::even_all_reduce;
-using planner::even_ps;
-using planner::horovod;
-using planner::load_test_problem;
-using planner::single_device;
+using search::even_all_reduce;
+using search::even_ps;
+using search::horovod;
+using search::load_test_problem;
+using search::single_device;
 
 TEST(Reward, IsTheNegativeRootOfSecondsTenfoldWithoutMemory) {
   EXPECT_DOUBLE_EQ(reward(250'000'000, true), -0.5);
@@ -64,7 +64,7 @@ TEST(Judge, AddsUpWhatIsAboveEachMemory) {
 TEST(Evaluator, RunsWhatDevice1023AloneIsGiven) {
   const auto problem = support::wide_problem();
   const DeviceId last(support::kWideDevices - 1);
-  const compiler::Strategy strategy = single_device(*problem, last);
+  const decide::Strategy strategy = single_device(*problem, last);
   const compiler::Plan plan = compiler::compile(*problem, strategy);
   const sim::SimResult result = sim::simulate(plan, strategy.order);
   Evaluator evaluator(*problem);
@@ -79,8 +79,8 @@ TEST(Evaluator, RunsWhatDevice1023AloneIsGiven) {
 
 TEST(BatchEvaluator, EvaluatesRepeatsOnceAndEqualsTheEvaluator) {
   const auto problem = load_test_problem("vgg19-tiny", "heterog-8gpu", 16);
-  const std::vector<compiler::Strategy> strategies = {even_ps(*problem), even_all_reduce(*problem),
-                                                      even_ps(*problem)};
+  const std::vector<decide::Strategy> strategies = {even_ps(*problem), even_all_reduce(*problem),
+                                                    even_ps(*problem)};
   Evaluator plain(*problem);
   for (int threads : {1, 2}) {
     ThreadPool pool(threads);
@@ -100,10 +100,10 @@ TEST(BatchEvaluator, EvaluatesRepeatsOnceAndEqualsTheEvaluator) {
 
 TEST(BatchEvaluator, DropsAndCountsCandidatesThatAreRefused) {
   const auto problem = load_test_problem("vgg19-tiny", "heterog-8gpu", 16);
-  compiler::Strategy broken = even_ps(*problem);
+  decide::Strategy broken = even_ps(*problem);
   broken.units[UnitId(3)].replicas.clear();
-  const std::vector<compiler::Strategy> strategies = {even_ps(*problem), broken,
-                                                      even_all_reduce(*problem)};
+  const std::vector<decide::Strategy> strategies = {even_ps(*problem), broken,
+                                                    even_all_reduce(*problem)};
   Evaluator plain(*problem);
   const Nanoseconds expected = plain.evaluate(strategies[2]).step;
   for (int threads : {1, 2}) {
@@ -132,7 +132,7 @@ TEST(BatchEvaluator, AFailureReachesTheCallerAndLeavesNoResult) {
   ThreadPool pool(2);
   SimulatedOracle simulator(*problem, pool, {}, [&] { return stopped; });
   BatchEvaluator batch(simulator);
-  const std::vector<compiler::Strategy> strategies = {even_ps(*problem), even_all_reduce(*problem)};
+  const std::vector<decide::Strategy> strategies = {even_ps(*problem), even_all_reduce(*problem)};
   EXPECT_THROW(batch.evaluate(strategies), Error);
   EXPECT_EQ(batch.evaluations(), 0);
   EXPECT_EQ(batch.refused(), 0);
@@ -146,12 +146,12 @@ TEST(BatchEvaluator, AFailureReachesTheCallerAndLeavesNoResult) {
 TEST(BetterOrder, HoldsWhenItIsMeasuredAnew) {
   const auto problem = load_test_problem("vgg19", "heterog-8gpu", 192);
   int improved = 0, in_rounds = 0;
-  for (const compiler::Strategy& start : {even_ps(*problem), even_all_reduce(*problem),
-                                          planner::proportional_ps(*problem), horovod(*problem)}) {
+  for (const decide::Strategy& start : {even_ps(*problem), even_all_reduce(*problem),
+                                        search::proportional_ps(*problem), horovod(*problem)}) {
     Evaluator evaluator(*problem);
     const Evaluation before = evaluator.evaluate(start);
-    EXPECT_FALSE(planner::better_order(evaluator, start, 0));
-    const auto found = planner::better_order(evaluator, start, 4);
+    EXPECT_FALSE(search::better_order(evaluator, start, 0));
+    const auto found = search::better_order(evaluator, start, 4);
     if (!found) continue;
     ++improved;
     in_rounds += found->strategy.order_rounds > 0;
@@ -164,11 +164,11 @@ TEST(BetterOrder, HoldsWhenItIsMeasuredAnew) {
     for (int threads : {1, 2}) {
       ThreadPool pool(threads);
       SimulatedOracle oracle(*problem, pool);
-      const auto same = planner::better_order(oracle, start, 4);
+      const auto same = search::better_order(oracle, start, 4);
       ASSERT_TRUE(same);
       EXPECT_EQ(same->strategy, found->strategy);
     }
-    const auto more = planner::better_order(evaluator, found->strategy, 8);
+    const auto more = search::better_order(evaluator, found->strategy, 8);
     EXPECT_TRUE(!more || better(more->evaluation, found->evaluation));
   }
   EXPECT_GE(improved, 3);
@@ -181,7 +181,7 @@ TEST(MeasureRounds, AreTheStrategiesOfEachRound) {
   const auto problem = load_test_problem("bert_large24-tiny", "heterog-4gpu", 16);
   Evaluator evaluator(*problem);
   int differ = 0;
-  for (compiler::Strategy strategy : {even_ps(*problem), horovod(*problem)}) {
+  for (decide::Strategy strategy : {even_ps(*problem), horovod(*problem)}) {
     strategy.order_rounds = 5;
     const std::vector<Measured> rounds = evaluator.measure_rounds(strategy);
     ASSERT_GE(rounds.size(), 1u);
@@ -204,19 +204,19 @@ TEST(BatchEvaluator, TellsBucketsOrdersPrioritiesAndMicroBatchesApart) {
   ThreadPool pool(1);
   SimulatedOracle simulator(*problem, pool);
   BatchEvaluator batch(simulator);
-  compiler::Strategy fifo = even_all_reduce(*problem);
-  fifo.order = compiler::OrderPolicy::kFifo;
-  compiler::Strategy first = even_all_reduce(*problem), last = first, apart = first;
-  first.order = last.order = compiler::OrderPolicy::kPriority;
+  decide::Strategy fifo = even_all_reduce(*problem);
+  fifo.order = decide::OrderPolicy::kFifo;
+  decide::Strategy first = even_all_reduce(*problem), last = first, apart = first;
+  first.order = last.order = decide::OrderPolicy::kPriority;
   first.priorities = {{problem->folded->ops.front(), 0, 1}};
   last.priorities = {{problem->folded->ops.front(), 0, -1}};
   apart.micro_batches = 2;
-  compiler::Strategy in_turn = apart, pattern = apart, strict = apart, beside = apart;
-  compiler::Strategy rounds = fifo;
+  decide::Strategy in_turn = apart, pattern = apart, strict = apart, beside = apart;
+  decide::Strategy rounds = fifo;
   rounds.order_rounds = 1;
   in_turn.units[UnitId(0)].in_turn = true;
-  pattern.pattern = strict.pattern = compiler::Pattern::kForwardFirst;
-  pattern.order = compiler::OrderPolicy::kPriority;
+  pattern.pattern = strict.pattern = decide::Pattern::kForwardFirst;
+  pattern.order = decide::OrderPolicy::kPriority;
   strict.strict = true;
   beside.pipeline_of.assign(problem->cluster->device_count(), 0);
   batch.evaluate(std::vector{even_all_reduce(*problem), horovod(*problem), fifo, first, last, apart,

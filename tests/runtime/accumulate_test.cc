@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "compiler/micro_batches.h"
-#include "compiler/random_instances.h"
 #include "compiler/rescale.h"
+#include "decide/micro_batches.h"
+#include "decide/random_instances.h"
 #include "runtime/check/verify.h"
 #include "runtime/jobs.h"
 #include "runtime/program/faults.h"
@@ -13,12 +13,12 @@
 namespace heterog::runtime {
 namespace {
 
-using compiler::SyncMethod;
+using decide::SyncMethod;
 
 constexpr double kTolerance = 1e-10;  // relative, in double precision (decision 12)
 
 double off_by(const std::shared_ptr<const cost::Problem>& problem,
-              const compiler::Strategy& strategy) {
+              const decide::Strategy& strategy) {
   const TestJob test = make_test_job(problem, strategy);
   return verify(test.job, test.plan, {.steps = 2}).worst_relative();
 }
@@ -27,21 +27,20 @@ class InMicroBatches : public testing::TestWithParam<const char*> {};
 
 TEST_P(InMicroBatches, TrainAsOneDevice) {
   const std::shared_ptr<const cost::Problem> problem =
-      compiler::toy_problem(graph::read_graph(GetParam()), 3, 13);
+      decide::toy_problem(graph::read_graph(GetParam()), 3, 13);
   for (std::int64_t k : {2, 3, 5}) {
     SCOPED_TRACE(k);
     for (SyncMethod sync : {SyncMethod::kAllReduce, SyncMethod::kParameterServer}) {
       const auto shared = weighted(*problem, {3, 1, 1}, sync);
-      EXPECT_LE(off_by(problem, compiler::accumulate(*problem, shared, k)), kTolerance);
+      EXPECT_LE(off_by(problem, decide::accumulate(*problem, shared, k)), kTolerance);
     }
-    const auto single =
-        compiler::uniform_strategy(*problem, compiler::single_decision(DeviceId(1)));
-    EXPECT_LE(off_by(problem, compiler::accumulate(*problem, single, k)), kTolerance);
+    const auto single = decide::uniform_strategy(*problem, decide::single_decision(DeviceId(1)));
+    EXPECT_LE(off_by(problem, decide::accumulate(*problem, single, k)), kTolerance);
     for (std::uint64_t seed = 0; seed < 2; ++seed) {
       const auto mix = seed == 0
                            ? random_mix(*problem, static_cast<std::uint64_t>(k))
-                           : compiler::random_instances(*problem, static_cast<std::uint64_t>(k), 2);
-      EXPECT_LE(off_by(problem, compiler::accumulate(*problem, mix, k)), kTolerance) << seed;
+                           : decide::random_instances(*problem, static_cast<std::uint64_t>(k), 2);
+      EXPECT_LE(off_by(problem, decide::accumulate(*problem, mix, k)), kTolerance) << seed;
     }
   }
 }
@@ -58,9 +57,9 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(MicroBatch, OfAnotherBatchTrainsAsOneDevice) {
   const std::shared_ptr<const cost::Problem> problem =
-      compiler::toy_problem(graph::read_graph("tests/data/transformer_tied.json.gz"), 2, 12);
+      decide::toy_problem(graph::read_graph("tests/data/transformer_tied.json.gz"), 2, 12);
   const auto strategy =
-      compiler::accumulate(*problem, weighted(*problem, {2, 1}, SyncMethod::kParameterServer), 4);
+      decide::accumulate(*problem, weighted(*problem, {2, 1}, SyncMethod::kParameterServer), 4);
   const compiler::Plan plan = compiler::compile(*problem, strategy, {});
   const std::vector<TaskId> dispatch = sim::simulate(plan, strategy.order).dispatch;
   for (std::int64_t batch : {2, 5, 7, 20}) {
@@ -73,9 +72,9 @@ TEST(MicroBatch, OfAnotherBatchTrainsAsOneDevice) {
 
 TEST(MicroBatch, LeftOutIsSeen) {
   const std::shared_ptr<const cost::Problem> problem =
-      compiler::toy_problem(graph::read_graph("tests/data/mlp_sgd.json.gz"), 2, 12);
+      decide::toy_problem(graph::read_graph("tests/data/mlp_sgd.json.gz"), 2, 12);
   const auto strategy =
-      compiler::accumulate(*problem, weighted(*problem, {2, 1}, SyncMethod::kAllReduce), 3);
+      decide::accumulate(*problem, weighted(*problem, {2, 1}, SyncMethod::kAllReduce), 3);
   TestJob test = make_test_job(problem, strategy);
   inject(test.job, test.plan, Fault::kDropContribution);
   EXPECT_GT(verify(test.job, test.plan, {.steps = 1}).worst_relative(), 1e-3);

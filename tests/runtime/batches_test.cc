@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <string>
 
-#include "compiler/random_instances.h"
 #include "compiler/rescale.h"
+#include "decide/random_instances.h"
 #include "runtime/check/verify.h"
 #include "runtime/jobs.h"
 #include "runtime/program/faults.h"
@@ -14,7 +14,7 @@
 namespace heterog::runtime {
 namespace {
 
-using compiler::SyncMethod;
+using decide::SyncMethod;
 
 constexpr double kTolerance = 1e-10;  // relative, in double precision (decision 12)
 
@@ -24,8 +24,7 @@ TestJob at_batch(const TestJob& test, std::int64_t batch) {
   const std::shared_ptr<const cost::Problem> problem = compiler::at_batch(*test.job.problem, batch);
   other.plan = compiler::rescaled(*problem, test.plan);
   sim::Simulator simulator;
-  const sim::SimResult& result =
-      simulator.simulate_timeline(test.plan, compiler::OrderPolicy::kRank);
+  const sim::SimResult& result = simulator.simulate_timeline(test.plan, decide::OrderPolicy::kRank);
   other.job = make_job(problem, other.plan, result.dispatch, {.capture_gradients = true}, "test");
   return other;
 }
@@ -64,7 +63,7 @@ class OtherBatches : public testing::TestWithParam<std::string> {};
 
 TEST_P(OtherBatches, TrainAsOneDevice) {
   const std::shared_ptr<const cost::Problem> problem =
-      compiler::toy_problem(graph::read_graph(GetParam()), 3, 16);
+      decide::toy_problem(graph::read_graph(GetParam()), 3, 16);
   // NASNet has 11,000 operators.
   const std::uint64_t seeds = problem->graph->op_count() > 5000 ? 2 : 10;
   const graph::ModelGraph& graph = *problem->graph;
@@ -74,7 +73,7 @@ TEST_P(OtherBatches, TrainAsOneDevice) {
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
     const TestJob test =
         make_test_job(problem, seed % 2 == 0 ? random_mix(*problem, seed)
-                                             : compiler::random_instances(*problem, seed));
+                                             : decide::random_instances(*problem, seed));
     // The statistics of few samples magnify rounding (docs/verifying.md).
     const std::int64_t least = normalises ? 14 : 2;
     const std::int64_t batch = least + static_cast<std::int64_t>(rng.below(20));
@@ -97,7 +96,7 @@ class EmptySlices : public testing::TestWithParam<const char*> {};
 
 TEST_P(EmptySlices, AddNothing) {
   const std::shared_ptr<const cost::Problem> problem =
-      compiler::toy_problem(graph::read_graph(GetParam()), 4, 16);
+      decide::toy_problem(graph::read_graph(GetParam()), 4, 16);
   std::int64_t empty = 0;
   for (SyncMethod sync : {SyncMethod::kAllReduce, SyncMethod::kParameterServer}) {
     for (const std::vector<double>& weights : {std::vector<double>{1, 1, 1, 1}, {1, 9, 3, 3}}) {
@@ -114,7 +113,7 @@ TEST_P(EmptySlices, AddNothing) {
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
     SCOPED_TRACE(seed);
     const TestJob other =
-        at_batch(make_test_job(problem, compiler::random_instances(*problem, seed)), 2);
+        at_batch(make_test_job(problem, decide::random_instances(*problem, seed)), 2);
     empty += empty_slices(other.plan);
     const Verification verification = verify(other.job, other.plan, {.steps = 2, .seed = 3});
     EXPECT_LE(verification.worst_relative(), kTolerance) << text_of(verification);
@@ -132,8 +131,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 // What a rescaled plan gets wrong is seen.
 TEST(OtherBatch, IsNotExactWithWeightsOfTheOld) {
-  const std::shared_ptr<const cost::Problem> problem =
-      compiler::model_problem("lenet5-tiny", 2, 16);
+  const std::shared_ptr<const cost::Problem> problem = decide::model_problem("lenet5-tiny", 2, 16);
   TestJob other =
       at_batch(make_test_job(problem, weighted(*problem, {1, 7}, SyncMethod::kAllReduce)), 5);
   EXPECT_LE(verify(other.job, other.plan, {.steps = 2}).worst_relative(), kTolerance);

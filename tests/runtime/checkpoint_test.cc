@@ -21,9 +21,8 @@ using testing::HasSubstr;
 class CheckpointTest : public testing::Test {
  protected:
   CheckpointTest()
-      : problem_(compiler::model_problem("lenet5-tiny", 2, 8)),
-        test_(
-            make_test_job(problem_, weighted(*problem_, {1, 2}, compiler::SyncMethod::kAllReduce))),
+      : problem_(decide::model_problem("lenet5-tiny", 2, 8)),
+        test_(make_test_job(problem_, weighted(*problem_, {1, 2}, decide::SyncMethod::kAllReduce))),
         run_(ranks_in_threads(test_.job, test_.plan, IdVector<DeviceId, WorkerOptions>(2)), {}),
         path_(testing::TempDir() + "heterog_checkpoint_" + std::to_string(getpid())) {
     run_.step(1);

@@ -19,8 +19,8 @@ TEST(ScatteredPlans, TrainAsOneDevice) {
     for (std::uint64_t seed = 0; seed < 4; ++seed) {
       SCOPED_TRACE(fmt::format("{}, seed {}", model, seed));
       const std::shared_ptr<const cost::Problem> problem =
-          compiler::model_problem(model, 2 + seed % 3, 16);
-      compiler::Strategy strategy = random_mix(*problem, seed);
+          decide::model_problem(model, 2 + seed % 3, 16);
+      decide::Strategy strategy = random_mix(*problem, seed);
       strategy.bucket_bytes = 0;
       TestJob test;
       test.plan = compiler::scattered(*problem, compiler::compile(*problem, strategy), seed);

@@ -15,7 +15,7 @@
 namespace heterog::runtime {
 namespace {
 
-using compiler::SyncMethod;
+using decide::SyncMethod;
 using graph::float_value;
 using graph::int_value;
 using graph::list_value;
@@ -28,7 +28,7 @@ using support::n;
 
 constexpr double kTolerance = 1e-10;  // relative, in double precision (decision 12)
 
-double off_by(std::shared_ptr<const cost::Problem> problem, const compiler::Strategy& strategy) {
+double off_by(std::shared_ptr<const cost::Problem> problem, const decide::Strategy& strategy) {
   const TestJob test = make_test_job(problem, strategy);
   return verify(test.job, test.plan, {.steps = 3}).worst_relative();
 }
@@ -93,7 +93,7 @@ std::shared_ptr<const cost::Problem> with_local_rows(const cost::Problem& proble
 // A plan is cut by the analysis; the one device knows nothing of it, and so finds its mistakes.
 TEST(VerifyItself, FindsAWrongSplitRule) {
   Flipped flipped = flipped_rows();
-  const auto right = compiler::toy_problem(std::move(flipped.graph), 2, 8);
+  const auto right = decide::toy_problem(std::move(flipped.graph), 2, 8);
   const auto wrong = with_local_rows(*right, flipped.numbers, flipped.rows);
   const auto verified = [&](const std::vector<double>& weights) {
     return off_by(wrong, weighted(*wrong, weights, SyncMethod::kAllReduce));
@@ -106,7 +106,7 @@ TEST(VerifyItself, FindsAWrongSplitRule) {
 TEST(VerifyItself, CountsWhatTheOneDeviceDoesNotRunAsItStands) {
   const auto exceptions = [](const char* graph, const std::vector<double>& weights) {
     const std::shared_ptr<const cost::Problem> problem =
-        compiler::toy_problem(graph::read_graph(graph), 2, 8);
+        decide::toy_problem(graph::read_graph(graph), 2, 8);
     const TestJob test =
         make_test_job(problem, weighted(*problem, weights, SyncMethod::kAllReduce));
     return verify(test.job, test.plan, {.steps = 1}).exceptions;
@@ -126,7 +126,7 @@ using Table = support::LookupTable;
 // 12 rows of 40 B from each of two devices: as many bytes as the table of 30 rows of 32 B.
 TEST(Rows, ThatWeighAsMuchAsTheTableTrainAsOneDevice) {
   const std::shared_ptr<const cost::Problem> problem =
-      compiler::toy_problem(lookup_graph({.rows = 30, .width = 8, .words = 3}), 2, 8);
+      decide::toy_problem(lookup_graph({.rows = 30, .width = 8, .words = 3}), 2, 8);
   const auto even = weighted(*problem, {1, 1}, SyncMethod::kAllReduce);
   const compiler::Plan plan = compiler::compile(*problem, even, {});
   bool gathers = false;
@@ -161,8 +161,8 @@ TEST(Rows, OfRandomTablesTrainAsOneDevice) {
                              table.rows, table.width, table.words, table.twice ? "twice" : "once",
                              graph::dtype_name(table.gradient), devices, batch));
     const std::shared_ptr<const cost::Problem> problem =
-        compiler::toy_problem(lookup_graph(table), devices, batch);
-    compiler::Strategy strategy = random_mix(*problem, rng());
+        decide::toy_problem(lookup_graph(table), devices, batch);
+    decide::Strategy strategy = random_mix(*problem, rng());
     if (alike || rng.below(2) == 0) {
       std::vector<double> weights;
       for (std::size_t d = 0; d < devices; ++d) {
@@ -198,7 +198,7 @@ TEST(Rows, AreFoundWithoutWaitingForTheDevice) {
       }).scopes({at::RecordScope::FUNCTION}));
   for (SyncMethod sync : {SyncMethod::kAllReduce, SyncMethod::kParameterServer}) {
     const std::shared_ptr<const cost::Problem> problem =
-        compiler::toy_problem(lookup_graph({.rows = 60, .width = 8, .words = 3}), 2, 8);
+        decide::toy_problem(lookup_graph({.rows = 60, .width = 8, .words = 3}), 2, 8);
     const TestJob test = make_test_job(problem, weighted(*problem, {1, 1}, sync));
     Team team(test.job, IdVector<DeviceId, WorkerOptions>(2));
     const auto values = random_residents(*problem->graph, 1, Floats::kOwn);
@@ -265,16 +265,16 @@ graph::ModelGraph normalised_rows() {
 
 TEST(Cuts, LeaveNoGapsThatAKernelWouldReadAsRows) {
   const std::shared_ptr<const cost::Problem> problem =
-      compiler::toy_problem(normalised_rows(), 3, 11);
+      decide::toy_problem(normalised_rows(), 3, 11);
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     SCOPED_TRACE(seed);
     // Forward and backward on slices of their own.
     const std::size_t ops = problem->graph->op_count();
     Rng rng(seed);
-    compiler::Strategy strategy;
+    decide::Strategy strategy;
     for (OpId op : problem->graph->op_ids()) strategy.unit_of_op.push_back(UnitId(op.value()));
     for (std::size_t i = 0; i < ops; ++i) {
-      std::vector<compiler::Replica> replicas;
+      std::vector<decide::Replica> replicas;
       for (std::size_t d = 0; d < 3; ++d) {
         if (rng.below(3) > 0) {
           replicas.push_back({DeviceId(d), 1.0 + static_cast<double>(rng.below(5))});
@@ -311,7 +311,7 @@ graph::ModelGraph with_nothing() {
 }
 
 TEST(Exactness, OfOpsThatReadNothingFromElsewhere) {
-  const std::shared_ptr<const cost::Problem> problem = compiler::toy_problem(with_nothing(), 3, 7);
+  const std::shared_ptr<const cost::Problem> problem = decide::toy_problem(with_nothing(), 3, 7);
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     const TestJob test = make_test_job(problem, random_mix(*problem, seed));
     EXPECT_LE(verify(test.job, test.plan, {.steps = 2}).worst_relative(), 1e-10) << seed;
@@ -382,18 +382,18 @@ graph::ModelGraph remembers() {
 TEST(WhatStays, IsRightOnEveryDeviceThatReadsIt) {
   for (const std::size_t devices : {2, 3}) {
     const std::shared_ptr<const cost::Problem> problem =
-        compiler::toy_problem(remembers(), devices, 11);
+        decide::toy_problem(remembers(), devices, 11);
     for (SyncMethod sync : {SyncMethod::kAllReduce, SyncMethod::kParameterServer}) {
       const std::vector<double> even(devices, 1);
       EXPECT_LE(off_by(problem, weighted(*problem, even, sync)), kTolerance);
       EXPECT_LE(off_by(problem, weighted(*problem, {1, 7}, sync)), kTolerance);
     }
-    EXPECT_LE(off_by(problem,
-                     compiler::uniform_strategy(*problem, compiler::single_decision(DeviceId(1)))),
-              kTolerance);
+    EXPECT_LE(
+        off_by(problem, decide::uniform_strategy(*problem, decide::single_decision(DeviceId(1)))),
+        kTolerance);
     for (std::uint64_t seed = 0; seed < 60; ++seed) {
       SCOPED_TRACE(fmt::format("{} devices, mix {}", devices, seed));
-      const compiler::Strategy mix = random_mix(*problem, seed);
+      const decide::Strategy mix = random_mix(*problem, seed);
       EXPECT_LE(off_by(problem, mix), kTolerance);
       EXPECT_EQ(compiler::check_bytes(*problem, mix, compiler::compile(*problem, mix, {})),
                 std::vector<std::string>());
@@ -412,7 +412,7 @@ TEST(WhatStays, IsNotReadAfterItsNextValueIsMade) {
       maker.op("aten.sub.Tensor", {tensor_value(x), tensor_value(level)}, {kB, n(4)});
   maker.loss(maker.op("aten.sum.default", {tensor_value(late)}, {}, {.role = TensorRole::kOutput}));
   const std::shared_ptr<const cost::Problem> problem =
-      compiler::toy_problem(std::move(maker).build(), 2, 8);
+      decide::toy_problem(std::move(maker).build(), 2, 8);
   try {
     make_test_job(problem, weighted(*problem, {1, 1}, SyncMethod::kAllReduce));
     FAIL() << "not refused";
@@ -426,7 +426,7 @@ TEST(WhatStays, IsNotReadAfterItsNextValueIsMade) {
 
 // Also what no op reads is kept by a rank, so that it is compared and saved.
 TEST(WhatStays, IsComparedWhereNobodyReadsIt) {
-  const std::shared_ptr<const cost::Problem> problem = compiler::toy_problem(remembers(), 2, 8);
+  const std::shared_ptr<const cost::Problem> problem = decide::toy_problem(remembers(), 2, 8);
   const TestJob test =
       make_test_job(problem, weighted(*problem, {1, 1}, SyncMethod::kParameterServer));
   for (TensorId id : problem->graph->tensor_ids()) {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string>
 
-#include "compiler/random_instances.h"
+#include "decide/random_instances.h"
 #include "runtime/check/verify.h"
 #include "runtime/jobs.h"
 #include "runtime/program/faults.h"
@@ -12,13 +12,13 @@
 namespace heterog::runtime {
 namespace {
 
-using compiler::SyncMethod;
 using compiler::TaskKind;
+using decide::SyncMethod;
 
 constexpr double kTolerance = 1e-10;  // relative, in double precision (decision 12)
 
 std::shared_ptr<const cost::Problem> problem_of(const std::string& graph, std::int64_t batch) {
-  return compiler::toy_problem(graph::read_graph(graph), 3, batch);
+  return decide::toy_problem(graph::read_graph(graph), 3, batch);
 }
 
 std::size_t accumulations(const compiler::Plan& plan) {
@@ -33,7 +33,7 @@ TEST_P(RepeatedDevices, TrainAsOneDevice) {
   std::size_t added = 0;
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     SCOPED_TRACE(seed);
-    const TestJob test = make_test_job(problem, compiler::random_instances(*problem, seed));
+    const TestJob test = make_test_job(problem, decide::random_instances(*problem, seed));
     added += accumulations(test.plan);
     EXPECT_LE(verify(test.job, test.plan, {.steps = 2}).worst_relative(), kTolerance);
   }
@@ -60,10 +60,10 @@ INSTANTIATE_TEST_SUITE_P(
 // GPipe's plan: two stages, four micro-batches each, nothing replicated.
 TEST(MicroBatches, OfTwoStagesTrainAsOneDevice) {
   const auto problem = problem_of("models/bert_large24-tiny.json.gz", 8);
-  compiler::Strategy strategy;
+  decide::Strategy strategy;
   const std::size_t groups = problem->grouping.count();
   for (std::size_t group = 0; group < groups; ++group) {
-    strategy.units.push_back(compiler::single_decision(DeviceId(2 * group / groups)));
+    strategy.units.push_back(decide::single_decision(DeviceId(2 * group / groups)));
   }
   strategy.micro_batches = 4;
   const TestJob test = make_test_job(problem, strategy);
@@ -75,7 +75,7 @@ TEST(MicroBatches, OfTwoStagesTrainAsOneDevice) {
 // A fault in one of a device's instances is seen.
 TEST(MicroBatches, AreNotExactWithoutOneOfTheirGradients) {
   const auto problem = problem_of("tests/data/mlp_sgd.json.gz", 12);
-  auto strategy = compiler::uniform_strategy(*problem, compiler::single_decision(DeviceId(0)));
+  auto strategy = decide::uniform_strategy(*problem, decide::single_decision(DeviceId(0)));
   strategy.micro_batches = 3;
   TestJob test = make_test_job(problem, strategy);
   inject(test.job, test.plan, Fault::kDropContribution);

@@ -16,7 +16,7 @@
 namespace heterog::runtime {
 namespace {
 
-using compiler::SyncMethod;
+using decide::SyncMethod;
 using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
@@ -48,7 +48,7 @@ class JobRanks : public testing::Test {
  protected:
   explicit JobRanks(std::vector<double> weights = {1, 2, 5},
                     SyncMethod sync = SyncMethod::kAllReduce)
-      : problem_(compiler::model_problem("lenet5-tiny", weights.size(), kBatch)),
+      : problem_(decide::model_problem("lenet5-tiny", weights.size(), kBatch)),
         test_(make_test_job(problem_, weighted(*problem_, weights, sync))),
         data_(test_.job) {
     for (const DeviceId device : problem_->cluster->device_ids()) {
@@ -145,7 +145,7 @@ class OtherJobs : public JobRanks {
  protected:
   OtherJobs() {
     sim::Simulator simulator;
-    const auto& timeline = simulator.simulate_timeline(test_.plan, compiler::OrderPolicy::kRank);
+    const auto& timeline = simulator.simulate_timeline(test_.plan, decide::OrderPolicy::kRank);
     for (const std::int64_t batch : {5, 2}) {
       const auto problem = compiler::at_batch(*problem_, batch);
       TestJob other;

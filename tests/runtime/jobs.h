@@ -8,7 +8,7 @@
 
 #include "base/rng.h"
 #include "compiler/compile.h"
-#include "compiler/problems.h"
+#include "decide/problems.h"
 #include "runtime/program/program.h"
 #include "sim/simulator.h"
 
@@ -20,7 +20,7 @@ struct TestJob {
 };
 
 inline TestJob make_test_job(std::shared_ptr<const cost::Problem> problem,
-                             const compiler::Strategy& strategy) {
+                             const decide::Strategy& strategy) {
   TestJob test;
   test.plan = compiler::compile(*problem, strategy, {});
   sim::Simulator simulator;
@@ -30,23 +30,23 @@ inline TestJob make_test_job(std::shared_ptr<const cost::Problem> problem,
 }
 
 // Every unit on all devices with these weights.
-inline compiler::Strategy weighted(const cost::Problem& problem, const std::vector<double>& weights,
-                                   compiler::SyncMethod sync) {
-  compiler::UnitDecision decision;
+inline decide::Strategy weighted(const cost::Problem& problem, const std::vector<double>& weights,
+                                 decide::SyncMethod sync) {
+  decide::UnitDecision decision;
   for (std::size_t i = 0; i < weights.size(); ++i) {
     decision.replicas.push_back({DeviceId(i), weights[i]});
   }
   decision.sync = sync;
-  return compiler::uniform_strategy(problem, decision);
+  return decide::uniform_strategy(problem, decision);
 }
 
 // Each unit on one device or on some, in any order and with any weights, by either method.
-inline compiler::Strategy random_mix(const cost::Problem& problem, std::uint64_t seed) {
+inline decide::Strategy random_mix(const cost::Problem& problem, std::uint64_t seed) {
   Rng rng(seed);
   const std::size_t devices = problem.cluster->device_count();
-  compiler::Strategy strategy =
-      compiler::uniform_strategy(problem, compiler::single_decision(DeviceId(rng.below(devices))));
-  for (compiler::UnitDecision& unit : strategy.units) {
+  decide::Strategy strategy =
+      decide::uniform_strategy(problem, decide::single_decision(DeviceId(rng.below(devices))));
+  for (decide::UnitDecision& unit : strategy.units) {
     if (rng.below(4) == 0) continue;
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < devices; ++i) order.push_back(i);
@@ -56,11 +56,11 @@ inline compiler::Strategy random_mix(const cost::Problem& problem, std::uint64_t
     for (std::size_t i = 0; i < count; ++i) {
       unit.replicas.push_back({DeviceId(order[i]), 1.0 + static_cast<double>(rng.below(7))});
     }
-    unit.sync = rng.below(2) == 0 ? compiler::SyncMethod::kAllReduce
-                                  : compiler::SyncMethod::kParameterServer;
+    unit.sync =
+        rng.below(2) == 0 ? decide::SyncMethod::kAllReduce : decide::SyncMethod::kParameterServer;
   }
   if (rng.below(3) == 0) strategy.bucket_bytes = 1 << (8 + rng.below(12));
-  if (rng.below(3) == 0) strategy.order = compiler::OrderPolicy::kFifo;
+  if (rng.below(3) == 0) strategy.order = decide::OrderPolicy::kFifo;
   return strategy;
 }
 

@@ -27,9 +27,9 @@ TEST(MemoryOrder, OfWhatIsGiven) {
 
 TEST(MemoryOrder, OfParametersOverSteps) {
   const std::shared_ptr<const cost::Problem> problem =
-      compiler::toy_problem(graph::read_graph("tests/data/channels_last.json.gz"), 2, 8);
+      decide::toy_problem(graph::read_graph("tests/data/channels_last.json.gz"), 2, 8);
   const TestJob test =
-      make_test_job(problem, weighted(*problem, {2, 1}, compiler::SyncMethod::kAllReduce));
+      make_test_job(problem, weighted(*problem, {2, 1}, decide::SyncMethod::kAllReduce));
   Team team(test.job, IdVector<DeviceId, WorkerOptions>(test.job.programs.size(), {}));
   const graph::ModelGraph& graph = *problem->graph;
   const auto values = random_residents(graph, 1, Floats::kOwn);

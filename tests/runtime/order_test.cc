@@ -74,7 +74,7 @@ TEST(Order, NoRandomPlanHangsUnderRandomDelays) {
   IdVector<DeviceId, std::shared_ptr<const cost::Problem>> problems;
   for (std::size_t devices = 1; devices <= 4; ++devices) {
     const double overhead = devices < 3 ? 0 : 1e-9;
-    problems.push_back(compiler::toy_problem(support::tiny_mlp_graph(), devices, 8, overhead));
+    problems.push_back(decide::toy_problem(support::tiny_mlp_graph(), devices, 8, overhead));
   }
   for (std::uint64_t seed = 1; seed <= 2000; ++seed) {
     at = seed;

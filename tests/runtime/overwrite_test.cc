@@ -11,10 +11,10 @@ namespace {
 
 std::int64_t overwrites_of(const std::string& path, int devices) {
   const std::shared_ptr<const cost::Problem> problem =
-      compiler::toy_problem(graph::read_graph(path), static_cast<std::size_t>(devices), 8);
+      decide::toy_problem(graph::read_graph(path), static_cast<std::size_t>(devices), 8);
   const TestJob test = make_test_job(
       problem, weighted(*problem, std::vector<double>(static_cast<std::size_t>(devices), 1),
-                        compiler::SyncMethod::kAllReduce));
+                        decide::SyncMethod::kAllReduce));
   Team team(test.job, IdVector<DeviceId, WorkerOptions>(test.job.programs.size(), {}));
   const graph::ModelGraph& graph = *problem->graph;
   const auto values = random_residents(graph, 1, Floats::kOwn);

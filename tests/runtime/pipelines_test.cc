@@ -6,12 +6,12 @@
 
 #include "cluster/cluster_io.h"
 #include "oracle/simulated_oracle.h"
-#include "planner/candidate.h"
-#include "planner/moves.h"
-#include "planner/pipeline/stage_strategy.h"
-#include "planner/registry.h"
 #include "runtime/check/verify.h"
 #include "runtime/jobs.h"
+#include "search/moves/candidate.h"
+#include "search/moves/moves.h"
+#include "search/pipeline/stage_strategy.h"
+#include "search/registry.h"
 
 namespace heterog::runtime {
 namespace {
@@ -36,7 +36,7 @@ class Pipelines : public testing::TestWithParam<Case> {};
 TEST_P(Pipelines, TrainAsOneDevice) {
   const auto problem = problem_of(GetParam());
   const int micro_batches = GetParam().micro_batches;
-  const planner::Registry registry(planner::builtin_planners());
+  const search::Registry registry(search::builtin_planners());
   ThreadPool pool(1);
   for (const char* planner :
        {"spp:turns=strict,", "spp:turns=priorities,recompute=all,",
@@ -45,7 +45,7 @@ TEST_P(Pipelines, TrainAsOneDevice) {
         "hetpipe:turns=strict,", "accumulate:"}) {
     SCOPED_TRACE(planner);
     oracle::SimulatedOracle oracle(*problem, pool);
-    planner::PlannerContext context{.oracle = oracle};
+    search::PlannerContext context{.oracle = oracle};
     const std::string request =
         std::string(planner) + "micro_batches=" + std::to_string(micro_batches);
     const auto found = registry.make(request, *problem->cluster)->plan(context);
@@ -60,23 +60,23 @@ TEST_P(Pipelines, TrainAsOneDevice) {
 TEST_P(Pipelines, TrainAsOneDeviceWhateverIsMoved) {
   const auto problem = problem_of(GetParam());
   const int micro_batches = GetParam().micro_batches;
-  const planner::Registry registry(planner::builtin_planners());
+  const search::Registry registry(search::builtin_planners());
   ThreadPool pool(1);
   oracle::SimulatedOracle oracle(*problem, pool);
-  planner::PlannerContext context{.oracle = oracle};
+  search::PlannerContext context{.oracle = oracle};
   const std::string request = "spp:micro_batches=" + std::to_string(micro_batches);
   const auto found = registry.make(request, *problem->cluster)->plan(context);
-  const cost::Problem of_units = planner::with_units(*problem, found.strategy);
-  const planner::MoveMaker maker(of_units);
-  planner::Incumbent at{planner::to_candidate(found.strategy), {}};
+  const cost::Problem of_units = search::with_units(*problem, found.strategy);
+  const search::MoveMaker maker(of_units);
+  search::Incumbent at{search::to_candidate(found.strategy), {}};
   at.measured.peak_bytes.assign(problem->cluster->place_count(), Bytes{1} << 60);
   Rng rng(static_cast<std::uint64_t>(problem->batch));
   for (int i = 0; i < 12; ++i) {
-    const auto kind = static_cast<planner::MoveKind>(rng.below(planner::kMoveKindCount));
+    const auto kind = static_cast<search::MoveKind>(rng.below(search::kMoveKindCount));
     at.candidate = maker.moved_to(at.candidate, maker.propose(at, kind, rng));
     if (i % 3 != 2) continue;
     SCOPED_TRACE(i);
-    const TestJob test = make_test_job(problem, planner::to_strategy(at.candidate));
+    const TestJob test = make_test_job(problem, search::to_strategy(at.candidate));
     EXPECT_LE(verify(test.job, test.plan, {.steps = 2}).worst_relative(), 1e-10);
   }
 }
@@ -90,15 +90,15 @@ TEST(PipelinesOfHalfPrecision, BothEndsCopyWhatTheyShare) {
       cost::make_problem(std::make_shared<const graph::ModelGraph>(
                              graph::read_graph("tests/data/masters_bfloat16.json.gz")),
                          cluster, cost::CalibratedModel(), 8);
-  const planner::Chain chain = planner::make_chain(*problem, 6);
-  planner::LayerTimes times(*problem, chain);
-  const planner::StageCosts costs(times, 2, false);
-  const planner::Pipelines pipelines = {
+  const search::Chain chain = search::make_chain(*problem, 6);
+  search::LayerTimes times(*problem, chain);
+  const search::StageCosts costs(times, 2, false);
+  const search::Pipelines pipelines = {
       {{0, 3, {DeviceId(0), DeviceId(2)}}, {3, chain.layers.size(), {DeviceId(1), DeviceId(3)}}}};
   for (const bool strict : {false, true}) {
-    const compiler::Strategy strategy = planner::stage_strategy(
+    const decide::Strategy strategy = search::stage_strategy(
         *problem, chain, costs, pipelines,
-        {.micro_batches = 2, .strict = strict, .copies = planner::Copies::kWhereRead});
+        {.micro_batches = 2, .strict = strict, .copies = search::Copies::kWhereRead});
     const TestJob test = make_test_job(problem, strategy);
     EXPECT_LE(verify(test.job, test.plan, {.steps = 2}).worst_relative(), 1e-10);
   }

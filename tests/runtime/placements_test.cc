@@ -6,9 +6,9 @@
 
 #include "cluster/cluster_io.h"
 #include "oracle/simulated_oracle.h"
-#include "planner/registry.h"
 #include "runtime/check/verify.h"
 #include "runtime/jobs.h"
+#include "search/registry.h"
 
 namespace heterog::runtime {
 namespace {
@@ -22,13 +22,13 @@ TEST_P(Placements, TrainAsOneDevice) {
       cost::make_problem(std::make_shared<const graph::ModelGraph>(
                              graph::read_graph("models/" + std::string(GetParam()) + ".json.gz")),
                          cluster, cost::CalibratedModel(), 17);
-  const planner::Registry registry(planner::builtin_planners());
+  const search::Registry registry(search::builtin_planners());
   ThreadPool pool(1);
   for (const char* request : {"fastt-dpos:backward=anywhere", "m-topo", "m-etf:backward=anywhere",
                               "dfs-topo", "order-place", "celeritas:backward=anywhere"}) {
     SCOPED_TRACE(request);
     oracle::SimulatedOracle oracle(*problem, pool);
-    planner::PlannerContext context{.oracle = oracle};
+    search::PlannerContext context{.oracle = oracle};
     const auto found = registry.make(request, *cluster)->plan(context);
     const TestJob test = make_test_job(problem, found.strategy);
     EXPECT_LE(verify(test.job, test.plan, {.steps = 2}).worst_relative(), 1e-10);

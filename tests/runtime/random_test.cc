@@ -154,9 +154,9 @@ TEST(RandomOperators, AreRefusedByName) {
   maker.loss(maker.op("aten.sum.default", {graph::tensor_value(noise)}, {},
                       {.role = graph::TensorRole::kOutput}));
   const std::shared_ptr<const cost::Problem> problem =
-      compiler::toy_problem(std::move(maker).build(), 2, 8);
+      decide::toy_problem(std::move(maker).build(), 2, 8);
   try {
-    make_test_job(problem, weighted(*problem, {1, 1}, compiler::SyncMethod::kAllReduce));
+    make_test_job(problem, weighted(*problem, {1, 1}, decide::SyncMethod::kAllReduce));
     FAIL() << "not refused";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kInput);

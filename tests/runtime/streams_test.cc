@@ -24,7 +24,7 @@
 namespace heterog::runtime {
 namespace {
 
-using compiler::SyncMethod;
+using decide::SyncMethod;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
@@ -242,9 +242,9 @@ class Graphs : public Streams, public testing::WithParamInterface<std::string> {
 
 TEST_P(Graphs, TrainAsOnCpusInAnOrderThatHolds) {
   const std::shared_ptr<const cost::Problem> problem =
-      compiler::toy_problem(graph::read_graph(GetParam()), 3, 8);
+      decide::toy_problem(graph::read_graph(GetParam()), 3, 8);
   const bool large = problem->graph->op_count() > 3000;
-  std::vector<compiler::Strategy> strategies = {
+  std::vector<decide::Strategy> strategies = {
       weighted(*problem, {1, 1, 1}, SyncMethod::kAllReduce),
       weighted(*problem, {1, 5, 2}, SyncMethod::kParameterServer)};
   for (std::uint64_t seed = 0; seed < (large ? 1 : 4); ++seed) {
@@ -291,7 +291,7 @@ INSTANTIATE_TEST_SUITE_P(Small, Graphs, testing::ValuesIn(graphs()), test_name);
 
 TestJob broken_job(SyncMethod sync) {
   const std::shared_ptr<const cost::Problem> problem =
-      compiler::toy_problem(graph::read_graph("tests/data/mlp_sgd.json.gz"), 3, 8);
+      decide::toy_problem(graph::read_graph("tests/data/mlp_sgd.json.gz"), 3, 8);
   return make_test_job(problem, weighted(*problem, {1, 5, 2}, sync));
 }
 
@@ -315,7 +315,7 @@ TEST_F(Streams, FindsStreamsThatDoNotWaitForEvents) {
 // It takes many tensors of one size, some of which have arrived.
 TEST_F(Streams, FindsMemoryThatIsHandedOnTooEarly) {
   const std::shared_ptr<const cost::Problem> problem =
-      compiler::toy_problem(graph::read_graph("tests/data/transformer_tied.json.gz"), 3, 8);
+      decide::toy_problem(graph::read_graph("tests/data/transformer_tied.json.gz"), 3, 8);
   const TestJob test =
       make_test_job(problem, weighted(*problem, {1, 5, 2}, SyncMethod::kParameterServer));
   const auto races_where = [&](bool ignores) {
@@ -416,13 +416,13 @@ TestJob chain_job(int length) {
   maker.loss(maker.op("aten.sum.default", {graph::tensor_value(x)}, {},
                       {.role = graph::TensorRole::kOutput}));
   const std::shared_ptr<const cost::Problem> problem =
-      compiler::toy_problem(std::move(maker).build(), 1, 8);
+      decide::toy_problem(std::move(maker).build(), 1, 8);
   return make_test_job(problem, weighted(*problem, {1}, SyncMethod::kAllReduce));
 }
 
 TEST_F(Streams, InputsThatAreCopiedAheadAreTheSame) {
   const std::shared_ptr<const cost::Problem> problem =
-      compiler::toy_problem(graph::read_graph("tests/data/transformer_dropout.json.gz"), 3, 8);
+      decide::toy_problem(graph::read_graph("tests/data/transformer_dropout.json.gz"), 3, 8);
   const TestJob test =
       make_test_job(problem, weighted(*problem, {1, 5, 2}, SyncMethod::kParameterServer));
   const Trained expected = train(test, {.devices = places({-1, -1, -1}), .steps = 4});
@@ -592,7 +592,7 @@ TEST_F(Streams, AWorkerSaysWhatItsAllocatorReserves) {
 // The same through the runtime's own team, as `verify` runs it.
 TEST_F(Streams, ATeamOnDevicesTrainsAsOneDevice) {
   const std::shared_ptr<const cost::Problem> problem =
-      compiler::toy_problem(graph::read_graph("tests/data/transformer_dropout.json.gz"), 3, 8);
+      decide::toy_problem(graph::read_graph("tests/data/transformer_dropout.json.gz"), 3, 8);
   const TestJob test = make_test_job(problem, random_mix(*problem, 5));
   VerifyOptions options{.steps = 2};
   options.devices = places({0, -1, 1});

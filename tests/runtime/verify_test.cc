@@ -8,15 +8,15 @@
 #include <filesystem>
 
 #include "base/rng.h"
-#include "compiler/layout.h"
-#include "compiler/micro_batches.h"
+#include "decide/layout.h"
+#include "decide/micro_batches.h"
 #include "runtime/jobs.h"
 #include "runtime/program/faults.h"
 
 namespace heterog::runtime {
 namespace {
 
-using compiler::SyncMethod;
+using decide::SyncMethod;
 
 constexpr double kTolerance = 1e-10;  // relative, in double precision (decision 12)
 
@@ -29,7 +29,7 @@ std::string text_of(const Verification& verification) {
   return text;
 }
 
-void expect_exact(std::shared_ptr<const cost::Problem> problem, const compiler::Strategy& strategy,
+void expect_exact(std::shared_ptr<const cost::Problem> problem, const decide::Strategy& strategy,
                   const std::string& what) {
   SCOPED_TRACE(what);
   const TestJob test = make_test_job(problem, strategy);
@@ -60,15 +60,14 @@ std::string test_name(const testing::TestParamInfo<std::string>& info) {
 
 void expect_all_plans_exact(const std::string& path, std::int64_t batch, std::uint64_t mixes) {
   const std::shared_ptr<const cost::Problem> problem =
-      compiler::toy_problem(graph::read_graph(path), 3, batch);
+      decide::toy_problem(graph::read_graph(path), 3, batch);
   expect_exact(problem, weighted(*problem, {1, 1, 1}, SyncMethod::kAllReduce), "ev-ar");
   expect_exact(problem, weighted(*problem, {1, 1, 1}, SyncMethod::kParameterServer), "ev-ps");
   expect_exact(problem, weighted(*problem, {2, 1, 1}, SyncMethod::kAllReduce), "cp-ar");
   expect_exact(problem, weighted(*problem, {2, 1, 1}, SyncMethod::kParameterServer), "cp-ps");
   expect_exact(problem, weighted(*problem, {1, 7}, SyncMethod::kParameterServer), "1:7 ps");
   expect_exact(problem, weighted(*problem, {1, 7}, SyncMethod::kAllReduce), "1:7 ar");
-  expect_exact(problem,
-               compiler::uniform_strategy(*problem, compiler::single_decision(DeviceId(1))),
+  expect_exact(problem, decide::uniform_strategy(*problem, decide::single_decision(DeviceId(1))),
                "single");
   for (std::uint64_t seed = 0; seed < mixes; ++seed) {
     expect_exact(problem, random_mix(*problem, seed), fmt::format("random mix {}", seed));
@@ -92,18 +91,18 @@ class Served : public testing::TestWithParam<std::string> {};
 
 TEST_P(Served, HostsThatServeTrainAsOneDevice) {
   const std::shared_ptr<const cost::Problem> problem =
-      compiler::served_problem(graph::read_graph(GetParam()), 2, {true, false, true}, 16);
+      decide::served_problem(graph::read_graph(GetParam()), 2, {true, false, true}, 16);
   const std::vector<double> even(6, 1), unequal = {1, 7, 2, 1, 3, 2};
   expect_exact(problem, weighted(*problem, even, SyncMethod::kParameterServer), "ev-ps");
   expect_exact(problem, weighted(*problem, unequal, SyncMethod::kParameterServer), "unequal ps");
   const std::size_t ops = problem->graph->op_count();
   for (std::uint64_t seed = 0; seed < (ops > 5000 ? 1 : 3); ++seed) {
-    compiler::Strategy mix = random_mix(*problem, seed);
-    const compiler::Layout layout = compiler::lay_out(*problem, mix);
+    decide::Strategy mix = random_mix(*problem, seed);
+    const decide::Layout layout = decide::lay_out(*problem, mix);
     Rng rng(seed);
     for (TensorId parameter : problem->graph->parameters()) {
-      if (layout.home_of[parameter] == compiler::Layout::kNoHome) continue;
-      const compiler::ParameterHome& home = layout.home(parameter);
+      if (layout.home_of[parameter] == decide::Layout::kNoHome) continue;
+      const decide::ParameterHome& home = layout.home(parameter);
       if (home.device_count() < 2 || rng.below(3) == 0) continue;
       mix.sync.push_back(
           {parameter, SyncMethod::kParameterServer,
@@ -132,7 +131,7 @@ INSTANTIATE_TEST_SUITE_P(Data, SmallSteps, testing::ValuesIn(graphs_in("tests/da
 // adds up to L (k + 1) √k u.
 void expect_exact_to_its_rounding(const std::string& path, double unit) {
   const std::shared_ptr<const cost::Problem> problem =
-      compiler::toy_problem(graph::read_graph(path), 3, 12);
+      decide::toy_problem(graph::read_graph(path), 3, 12);
   const TestJob test =
       make_test_job(problem, weighted(*problem, {4, 1, 1}, SyncMethod::kAllReduce));
   const Verification verification =
@@ -150,7 +149,7 @@ TEST(Verify, HalfPrecisionIsExactToItsRounding) {
 }
 
 Verification verify_broken(std::shared_ptr<const cost::Problem> problem,
-                           const compiler::Strategy& strategy, Fault fault) {
+                           const decide::Strategy& strategy, Fault fault) {
   TestJob test = make_test_job(problem, strategy);
   inject(test.job, test.plan, fault);
   return verify(test.job, test.plan, {.steps = 2});
@@ -160,7 +159,7 @@ Verification verify_broken(std::shared_ptr<const cost::Problem> problem,
 TEST(VerifyItself, FindsADroppedContribution) {
   for (SyncMethod sync : {SyncMethod::kAllReduce, SyncMethod::kParameterServer}) {
     const std::shared_ptr<const cost::Problem> problem =
-        compiler::model_problem("bert_large24-tiny", 3, 8);
+        decide::model_problem("bert_large24-tiny", 3, 8);
     EXPECT_GT(verify_broken(problem, weighted(*problem, {1, 1, 1}, sync), Fault::kDropContribution)
                   .worst_relative(),
               1e-3);
@@ -168,7 +167,7 @@ TEST(VerifyItself, FindsADroppedContribution) {
 }
 
 TEST(VerifyItself, FindsEqualWeightsOnUnequalSlices) {
-  const std::shared_ptr<const cost::Problem> problem = compiler::model_problem("lenet5-tiny", 2, 8);
+  const std::shared_ptr<const cost::Problem> problem = decide::model_problem("lenet5-tiny", 2, 8);
   const auto unequal = weighted(*problem, {1, 7}, SyncMethod::kAllReduce);
   EXPECT_GT(verify_broken(problem, unequal, Fault::kEqualWeights).worst_relative(), 1e-3);
   const auto equal = weighted(*problem, {1, 1}, SyncMethod::kAllReduce);
@@ -176,7 +175,7 @@ TEST(VerifyItself, FindsEqualWeightsOnUnequalSlices) {
 }
 
 TEST(VerifyItself, FindsASkippedPull) {
-  const std::shared_ptr<const cost::Problem> problem = compiler::model_problem("lenet5-tiny", 2, 8);
+  const std::shared_ptr<const cost::Problem> problem = decide::model_problem("lenet5-tiny", 2, 8);
   const auto servers = weighted(*problem, {1, 1}, SyncMethod::kParameterServer);
   const Verification found = verify_broken(problem, servers, Fault::kSkipPull);
   EXPECT_GT(found.worst_relative(), 1e-4);
@@ -186,10 +185,10 @@ TEST(VerifyItself, FindsASkippedPull) {
 
 // Micro-batches of one stage, all forward passes first.
 TEST(VerifyItself, FindsWhatMicroBatchesMixUp) {
-  const std::shared_ptr<const cost::Problem> problem = compiler::model_problem("lenet5-tiny", 2, 8);
+  const std::shared_ptr<const cost::Problem> problem = decide::model_problem("lenet5-tiny", 2, 8);
   const auto whole = weighted(*problem, {1, 1}, SyncMethod::kAllReduce);
-  auto cut = compiler::accumulate(*problem, whole, 2);
-  cut.pattern = compiler::Pattern::kForwardFirst;
+  auto cut = decide::accumulate(*problem, whole, 2);
+  cut.pattern = decide::Pattern::kForwardFirst;
   for (Fault fault : {Fault::kDropMicroBatch, Fault::kSwapTurns, Fault::kStaleParameter}) {
     SCOPED_TRACE(kFaultNames[static_cast<std::size_t>(fault)]);
     EXPECT_GT(verify_broken(problem, cut, fault).worst_relative(), 1e-4);

@@ -32,8 +32,7 @@ TEST(Simulator, AllocatesNothingForAPlanItHasSeen) {
     compiler::Plan plan = random_plan(rng);
     // Who overflows first is found out of line, with memory of its own.
     for (Bytes& capacity : plan.capacity) capacity = 1 << 20;
-    for (compiler::OrderPolicy order :
-         {compiler::OrderPolicy::kRank, compiler::OrderPolicy::kFifo}) {
+    for (decide::OrderPolicy order : {decide::OrderPolicy::kRank, decide::OrderPolicy::kFifo}) {
       Simulator simulator;
       const long before_first = g_allocations;
       simulator.simulate(plan, order);

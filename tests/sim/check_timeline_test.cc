@@ -10,8 +10,8 @@
 namespace heterog::sim {
 namespace {
 
-using compiler::OrderPolicy;
 using compiler::Plan;
+using decide::OrderPolicy;
 
 constexpr OrderPolicy kOrders[] = {OrderPolicy::kRank, OrderPolicy::kFifo};
 
@@ -21,7 +21,7 @@ TEST(CheckTimeline, AcceptsEverySimulatedStep) {
     const Plan plan = random_plan(rng);
     for (OrderPolicy order : kOrders) {
       const auto wrong = check_timeline(plan, simulate(plan, order), order);
-      ASSERT_TRUE(wrong.empty()) << "round " << round << ", " << compiler::order_policy_name(order)
+      ASSERT_TRUE(wrong.empty()) << "round " << round << ", " << decide::order_policy_name(order)
                                  << ": " << wrong[0];
     }
   }

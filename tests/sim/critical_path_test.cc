@@ -6,18 +6,18 @@
 #include "compiler/compile.h"
 #include "compiler/order.h"
 #include "compiler/plan_builder.h"
-#include "compiler/problems.h"
+#include "decide/problems.h"
 #include "sim/bounds.h"
 #include "sim/random_plan.h"
 
 namespace heterog::sim {
 namespace {
 
-using compiler::OrderPolicy;
 using compiler::Plan;
 using compiler::PlanBuilder;
-using compiler::SyncMethod;
 using compiler::TaskKind;
+using decide::OrderPolicy;
+using decide::SyncMethod;
 
 constexpr OrderPolicy kOrders[] = {OrderPolicy::kRank, OrderPolicy::kFifo};
 
@@ -32,7 +32,7 @@ Nanoseconds released(const Plan& plan, const SimResult& result, TaskId task, Res
 // Segments follow one another from 0 to the end, each begins when what it waited for ends, and
 // every device's time is accounted for.
 void expect_explained(const Plan& plan, OrderPolicy order) {
-  SCOPED_TRACE(compiler::order_policy_name(order));
+  SCOPED_TRACE(decide::order_policy_name(order));
   const SimResult result = simulate(plan, order);
   const auto path = critical_path(plan, result, order);
   ASSERT_FALSE(path.empty());
@@ -103,10 +103,10 @@ TEST(CriticalPath, HasNoGapOnRandomPlans) {
 TEST(CriticalPath, HasNoGapOnRealPlansAndBoundsHold) {
   for (const char* model : {"vgg19-tiny", "bert_large24-tiny", "inception_v3-tiny"}) {
     SCOPED_TRACE(model);
-    const auto problem = compiler::model_problem(model, 3, 12);
+    const auto problem = decide::model_problem(model, 3, 12);
     for (SyncMethod sync : {SyncMethod::kParameterServer, SyncMethod::kAllReduce}) {
       const Plan plan = compiler::compile(
-          *problem, compiler::uniform_strategy(*problem, compiler::even_decision(*problem, sync)));
+          *problem, decide::uniform_strategy(*problem, decide::even_decision(*problem, sync)));
       for (OrderPolicy order : kOrders) {
         expect_explained(plan, order);
         EXPECT_GT(bounds(plan).step(), 0);

@@ -15,10 +15,10 @@
 namespace heterog::sim {
 namespace {
 
-using compiler::OrderPolicy;
 using compiler::Plan;
 using compiler::PlanBuilder;
 using compiler::TaskKind;
+using decide::OrderPolicy;
 
 // Two devices, the first of which collectives slow by 150 thousandths. Tasks are numbered as they
 // are added, and rank in that order.

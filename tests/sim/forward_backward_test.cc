@@ -14,9 +14,9 @@
 namespace heterog::sim {
 namespace {
 
-using compiler::OrderPolicy;
 using compiler::Plan;
 using compiler::PlanBuilder;
+using decide::OrderPolicy;
 using sim::SimResult;
 using sim::simulate;
 

@@ -7,9 +7,9 @@
 namespace heterog::sim {
 namespace {
 
-using compiler::Strategy;
-using compiler::SyncMethod;
 using compiler::TaskKind;
+using decide::Strategy;
+using decide::SyncMethod;
 
 // ---- HeteroG Fig. 1 and 2: GPU0 half as fast as GPU1 and GPU2, three BP operations in a row ----
 
@@ -22,8 +22,8 @@ class Figure2 {
         layers_(model_.layers),
         known_(std::move(model_.graph), known_cluster({{{"slow"}}, {{"fast"}}, {{"fast"}}}),
                NamedOps("aten.sigmoid_backward.default", 150), 60) {}
-  const SimResult& run(const std::vector<compiler::UnitDecision>& decisions,
-                       const std::vector<compiler::ParameterSync>& sync = {}) {
+  const SimResult& run(const std::vector<decide::UnitDecision>& decisions,
+                       const std::vector<decide::ParameterSync>& sync = {}) {
     Strategy strategy = by_layer(model_, ops_, decisions);
     strategy.sync = sync;
     return known_.run(strategy);
@@ -65,7 +65,7 @@ TEST(HeteroGFigure1, EveryCollectiveWaitsForTheStraggler) {
 TEST(HeteroGFigure2, ServerOnTheSlowestDevice) {
   Figure2 figure(15);
   const auto even = on({0, 1, 2}, SyncMethod::kParameterServer);
-  std::vector<compiler::ParameterSync> sync;
+  std::vector<decide::ParameterSync> sync;
   for (int i = 1; i <= 3; ++i) {
     sync.push_back({figure.layer(i).weight, SyncMethod::kParameterServer, DeviceId(0)});
   }
@@ -141,8 +141,8 @@ class UnequalSlices {
         known_(std::move(model_.graph), known_cluster({{}, {}}),
                NamedOps("aten.sigmoid_backward.default", 100), 8) {}
   Nanoseconds run(SyncMethod method, DeviceId server = {}) {
-    Strategy strategy = compiler::uniform_strategy(known_.problem(),
-                                                   {{{DeviceId(0), 3}, {DeviceId(1), 1}}, method});
+    Strategy strategy =
+        decide::uniform_strategy(known_.problem(), {{{DeviceId(0), 3}, {DeviceId(1), 1}}, method});
     strategy.sync = {{layer_.weight, method, server}};
     return known_.run(strategy).step;
   }
@@ -190,8 +190,8 @@ struct Fan {
     }
     maker = make.maker(made);
   }
-  Strategy strategy(const compiler::UnitDecision& first,
-                    const std::vector<compiler::UnitDecision>& rest) const {
+  Strategy strategy(const decide::UnitDecision& first,
+                    const std::vector<decide::UnitDecision>& rest) const {
     Strategy strategy;
     strategy.unit_of_op.assign(1 + readers.size(), UnitId());
     strategy.unit_of_op[maker] = strategy.units.push_back(first);

@@ -9,12 +9,12 @@
 namespace heterog::sim {
 namespace {
 
-using compiler::OrderPolicy;
 using compiler::Plan;
 using compiler::PlanBuilder;
-using compiler::Strategy;
-using compiler::SyncMethod;
 using compiler::TaskKind;
+using decide::OrderPolicy;
+using decide::Strategy;
+using decide::SyncMethod;
 
 // Two inputs are each doubled on one device and read on another; every op takes 100 ns a sample.
 struct Pair {
@@ -177,7 +177,7 @@ TEST(Links, ARingOverTwoMachinesOfFourCrossesEachNicOnce) {
   Known known(std::move(model.graph), known_cluster({{four}, {four}}),
               NamedOps("aten.sigmoid_backward.default", 100), 16);
   const SimResult& result =
-      known.run(compiler::uniform_strategy(known.problem(), on({0, 1, 2, 3, 4, 5, 6, 7})));
+      known.run(decide::uniform_strategy(known.problem(), on({0, 1, 2, 3, 4, 5, 6, 7})));
   const TaskId reduced = known.reduced(model.layers[0].weight_gradient);
   ASSERT_TRUE(reduced.valid());
   EXPECT_EQ(known.start(reduced), 200);
@@ -208,7 +208,7 @@ TEST(Links, ACollectiveWaitsForOneStraggler) {
     Backward model = backward_graph(1, 15);
     Known known(std::move(model.graph), known_cluster(machines),
                 NamedOps("aten.sigmoid_backward.default", 100), 30);
-    const SimResult& result = known.run(compiler::uniform_strategy(known.problem(), on({0, 1, 2})));
+    const SimResult& result = known.run(decide::uniform_strategy(known.problem(), on({0, 1, 2})));
     const TaskId reduced = known.reduced(model.layers[0].weight_gradient);
     EXPECT_EQ(known.start(reduced), 2000);
     EXPECT_EQ(known.end(reduced), 3800);

@@ -76,7 +76,7 @@ class Known {
 
   const cost::Problem& problem() const { return *problem_; }
   const compiler::Plan& plan() const { return plan_; }
-  const SimResult& run(const compiler::Strategy& strategy) {
+  const SimResult& run(const decide::Strategy& strategy) {
     plan_ = compiler::compile(*problem_, strategy);
     result_ = simulate(plan_, strategy.order);
     return result_;
@@ -178,9 +178,9 @@ inline Backward backward_graph(int count, std::int64_t width) {
 }
 
 // One unit a layer, decided apart.
-inline compiler::Strategy by_layer(const Backward& model, std::size_t op_count,
-                                   const std::vector<compiler::UnitDecision>& decisions) {
-  compiler::Strategy strategy;
+inline decide::Strategy by_layer(const Backward& model, std::size_t op_count,
+                                 const std::vector<decide::UnitDecision>& decisions) {
+  decide::Strategy strategy;
   strategy.unit_of_op.assign(op_count, UnitId());
   for (std::size_t i = 0; i < decisions.size(); ++i) {
     const UnitId unit = strategy.units.push_back(decisions[i]);
@@ -190,9 +190,9 @@ inline compiler::Strategy by_layer(const Backward& model, std::size_t op_count,
 }
 
 // One replica for each entry, of equal weight: a device named twice has two.
-inline compiler::UnitDecision on(std::vector<std::size_t> devices,
-                                 compiler::SyncMethod sync = compiler::SyncMethod::kAllReduce) {
-  compiler::UnitDecision decision;
+inline decide::UnitDecision on(std::vector<std::size_t> devices,
+                               decide::SyncMethod sync = decide::SyncMethod::kAllReduce) {
+  decide::UnitDecision decision;
   decision.sync = sync;
   for (std::size_t device : devices) decision.replicas.push_back({DeviceId(device), 1});
   return decision;

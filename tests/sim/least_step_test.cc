@@ -10,19 +10,19 @@
 
 #include "base/rng.h"
 #include "compiler/compile.h"
-#include "compiler/micro_batches.h"
-#include "compiler/problems.h"
-#include "planner/problems.h"
+#include "decide/micro_batches.h"
+#include "decide/problems.h"
+#include "search/problems.h"
 #include "sim/simulator.h"
 #include "space/action_space.h"
 
 namespace heterog::sim {
 namespace {
 
-Nanoseconds fastest_order(const cost::Problem& problem, compiler::Strategy strategy) {
+Nanoseconds fastest_order(const cost::Problem& problem, decide::Strategy strategy) {
   sim::Simulator simulator;
   Nanoseconds least = std::numeric_limits<Nanoseconds>::max();
-  for (compiler::OrderPolicy order : compiler::kSearchedOrders) {
+  for (decide::OrderPolicy order : decide::kSearchedOrders) {
     strategy.order = order;
     const compiler::Plan plan = compiler::compile(problem, strategy);
     least = std::min(least, simulator.simulate(plan, order).step);
@@ -59,7 +59,7 @@ std::unique_ptr<const cost::Problem> affine_problem(double fixed, double each, s
    private:
     double fixed_, each_;
   };
-  const auto plain = compiler::toy_problem(support::tiny_mlp_graph(), devices, batch);
+  const auto plain = decide::toy_problem(support::tiny_mlp_graph(), devices, batch);
   return cost::make_problem(plain->graph, plain->cluster, Affine(fixed, each), batch);
 }
 
@@ -78,14 +78,14 @@ TEST(LeastStep, KnowsOfUpdatesOnHosts) {
       return 0;
     }
   };
-  const auto plain = compiler::served_problem(support::tiny_mlp_graph(), 2, {true, true}, 8);
+  const auto plain = decide::served_problem(support::tiny_mlp_graph(), 2, {true, true}, 8);
   const auto problem = cost::make_problem(plain->graph, plain->cluster, SlowUpdates(), 8);
-  const auto without = compiler::served_problem(support::tiny_mlp_graph(), 2, {false, false}, 8);
+  const auto without = decide::served_problem(support::tiny_mlp_graph(), 2, {false, false}, 8);
   const auto devices = cost::make_problem(without->graph, without->cluster, SlowUpdates(), 8);
   const Nanoseconds step = fastest_order(
       *problem,
-      compiler::uniform_strategy(
-          *problem, compiler::even_decision(*problem, compiler::SyncMethod::kParameterServer)));
+      decide::uniform_strategy(
+          *problem, decide::even_decision(*problem, decide::SyncMethod::kParameterServer)));
   EXPECT_LE(least_step(*problem), step);
   EXPECT_GT(least_step(*devices), step);
 }
@@ -114,29 +114,29 @@ TEST(LeastStep, IsBelowEveryStrategyOfSmallProblems) {
 TEST(LeastStep, IsBelowDrawnStrategies) {
   Rng rng(6);
   for (const char* model : {"vgg19-tiny", "transformer6-tiny", "resnet50-tiny"}) {
-    const auto problem = planner::load_test_problem(model, "heterog-8gpu", 48);
+    const auto problem = search::load_test_problem(model, "heterog-8gpu", 48);
     const Nanoseconds bound = least_step(*problem);
     EXPECT_GT(bound, 0);
     for (int round = 0; round < 60; ++round) {
       const auto draw = [&] {
-        compiler::UnitDecision unit;
+        decide::UnitDecision unit;
         for (std::size_t i = 1 + rng.below(8); i > 0; --i) {
           unit.replicas.push_back({DeviceId(rng.below(problem->cluster->device_count())),
                                    1 + static_cast<double>(rng.below(5))});
         }
-        unit.sync = rng.below(2) == 0 ? compiler::SyncMethod::kParameterServer
-                                      : compiler::SyncMethod::kAllReduce;
+        unit.sync = rng.below(2) == 0 ? decide::SyncMethod::kParameterServer
+                                      : decide::SyncMethod::kAllReduce;
         return unit;
       };
-      compiler::Strategy strategy = compiler::uniform_strategy(*problem, draw());
+      decide::Strategy strategy = decide::uniform_strategy(*problem, draw());
       const std::size_t rarely = 1 + rng.below(20);
-      for (compiler::UnitDecision& unit : strategy.units) {
+      for (decide::UnitDecision& unit : strategy.units) {
         if (rng.below(rarely) == 0) unit = draw();
       }
-      for (compiler::UnitDecision& unit : strategy.units) unit.recompute = rng.below(4) == 0;
+      for (decide::UnitDecision& unit : strategy.units) unit.recompute = rng.below(4) == 0;
       if (rng.below(2) == 0) strategy.bucket_bytes = Bytes{1} << (16 + rng.below(10));
-      strategy = compiler::accumulate(*problem, strategy, 1 + static_cast<int>(rng.below(4)));
-      strategy.pattern = compiler::Pattern::kNone;  // in any order of theirs
+      strategy = decide::accumulate(*problem, strategy, 1 + static_cast<int>(rng.below(4)));
+      strategy.pattern = decide::Pattern::kNone;  // in any order of theirs
       ASSERT_LE(bound, fastest_order(*problem, strategy)) << model << " " << round;
     }
   }
@@ -146,7 +146,7 @@ TEST(LeastStep, IsBelowDrawnStrategies) {
 // updates may share; on three, a third of it.
 TEST(LeastStep, CountsEveryOpOnce) {
   for (std::size_t devices : {1, 3}) {
-    const auto problem = compiler::model_problem("lenet5-tiny", devices, 12);
+    const auto problem = decide::model_problem("lenet5-tiny", devices, 12);
     std::size_t ops = 0, updates = 0;
     for (OpId op : problem->folded->ops) {
       const graph::Op& info = problem->graph->op(op);
@@ -173,11 +173,10 @@ TEST(LeastStep, SlicesTakeTheirFixedPartEach) {
   const double by_hand = 9 * 12e3 + 8 * 20e3 / 9;
   EXPECT_GE(static_cast<double>(least_step(*problem)), by_hand - 17 * 2);  // roundings
   EXPECT_GT(by_hand, 17 * 20e3 / 3);
-  EXPECT_LE(
-      least_step(*problem),
-      fastest_order(*problem, compiler::uniform_strategy(
-                                  *problem, compiler::even_decision(
-                                                *problem, compiler::SyncMethod::kAllReduce))));
+  EXPECT_LE(least_step(*problem),
+            fastest_order(*problem, decide::uniform_strategy(
+                                        *problem, decide::even_decision(
+                                                      *problem, decide::SyncMethod::kAllReduce))));
 }
 
 // Every op takes 1 µs, 17 one after the other. What does not follow runs beside the rest: gradients
@@ -188,10 +187,10 @@ TEST(LeastStep, WhatRunsBesideTheChainIsNoPartOfIt) {
   Nanoseconds best = std::numeric_limits<Nanoseconds>::max();
   Rng rng(3);
   for (int round = 0; round < 2000; ++round) {
-    compiler::Strategy strategy =
-        compiler::uniform_strategy(*problem, compiler::single_decision(DeviceId(0)));
-    for (compiler::UnitDecision& unit : strategy.units) {
-      if (rng.below(3) == 0) unit = compiler::single_decision(DeviceId(1));
+    decide::Strategy strategy =
+        decide::uniform_strategy(*problem, decide::single_decision(DeviceId(0)));
+    for (decide::UnitDecision& unit : strategy.units) {
+      if (rng.below(3) == 0) unit = decide::single_decision(DeviceId(1));
     }
     best = std::min(best, fastest_order(*problem, strategy));
   }

@@ -6,7 +6,7 @@
 #include "compiler/compile.h"
 #include "compiler/order.h"
 #include "compiler/plan_builder.h"
-#include "compiler/problems.h"
+#include "decide/problems.h"
 #include "sim/memory.h"
 #include "sim/random_plan.h"
 #include "support/graphs.h"
@@ -14,14 +14,14 @@
 namespace heterog::sim {
 namespace {
 
-using compiler::OrderPolicy;
 using compiler::Plan;
+using decide::OrderPolicy;
 
 constexpr OrderPolicy kOrders[] = {OrderPolicy::kRank, OrderPolicy::kFifo};
 
 // Every peak is the simulator's, and the purposes add up to it.
 void expect_peaks(const cost::Problem& problem, const Plan& plan, OrderPolicy order) {
-  SCOPED_TRACE(compiler::order_policy_name(order));
+  SCOPED_TRACE(decide::order_policy_name(order));
   const SimResult result = simulate(plan, order);
   const auto peaks = memory_peaks(problem, plan, result);
   for (DeviceId device : id_range<DeviceId>(plan.device_count)) {
@@ -38,7 +38,7 @@ void expect_peaks(const cost::Problem& problem, const Plan& plan, OrderPolicy or
 }
 
 TEST(MemoryPeak, EqualsTheSimulatorOnRandomPlans) {
-  const auto problem = compiler::toy_problem(support::tiny_mlp_graph(), 2, 8);
+  const auto problem = decide::toy_problem(support::tiny_mlp_graph(), 2, 8);
   for (std::uint64_t seed = 0; seed < 3000; ++seed) {
     Rng rng(seed);
     const Plan plan = random_plan(rng);
@@ -51,11 +51,11 @@ TEST(MemoryPeak, EqualsTheSimulatorOnRandomPlans) {
 TEST(MemoryPeak, EqualsTheSimulatorOnRealPlans) {
   for (const char* model : {"vgg19-tiny", "bert_large24-tiny", "resnet50-tiny"}) {
     SCOPED_TRACE(model);
-    const auto problem = compiler::model_problem(model, 3, 12);
-    using compiler::SyncMethod;
+    const auto problem = decide::model_problem(model, 3, 12);
+    using decide::SyncMethod;
     for (SyncMethod sync : {SyncMethod::kParameterServer, SyncMethod::kAllReduce}) {
-      compiler::Strategy strategy =
-          compiler::uniform_strategy(*problem, compiler::even_decision(*problem, sync));
+      decide::Strategy strategy =
+          decide::uniform_strategy(*problem, decide::even_decision(*problem, sync));
       for (Bytes bucket : {Bytes{0}, Bytes{1} << 20}) {
         strategy.bucket_bytes = bucket;
         const Plan plan = compiler::compile(*problem, strategy);
@@ -81,9 +81,9 @@ std::vector<std::string> held_texts(const cost::Problem& problem, const Plan& pl
 // relu's input is made (16·16 = 256) from that of its output (mm, 256); relu's output (256) waits
 // for the gradient of w2, and the gradient of the second layer's output (16·4 = 64) for that of b2.
 TEST(MemoryPeak, NamesWhatIsKeptInBackward) {
-  const auto problem = compiler::toy_problem(support::tiny_mlp_graph(), 1, 16);
+  const auto problem = decide::toy_problem(support::tiny_mlp_graph(), 1, 16);
   const Plan plan = compiler::compile(
-      *problem, compiler::uniform_strategy(*problem, compiler::single_decision(DeviceId(0))));
+      *problem, decide::uniform_strategy(*problem, decide::single_decision(DeviceId(0))));
   const MemoryPeak peak = memory_peaks(*problem, plan, simulate(plan))[DeviceId(0)];
   EXPECT_EQ(problem->graph->op(plan.op[peak.task]).name, "threshold_backward");
   EXPECT_EQ(peak.of(MemoryPurpose::kParameters), 212 * 4);
@@ -101,9 +101,9 @@ TEST(MemoryPeak, NamesWhatIsKeptInBackward) {
 // The same on two devices with one bucket: all gradients (212) lie beside the bucket (212) while it
 // is reduced; of the inputs each device has 4 samples (x 32, target 16, the learning rate).
 TEST(MemoryPeak, PartsGradientsAndBuckets) {
-  const auto problem = compiler::toy_problem(support::tiny_mlp_graph(), 2, 8);
-  compiler::Strategy strategy = compiler::uniform_strategy(
-      *problem, compiler::even_decision(*problem, compiler::SyncMethod::kAllReduce));
+  const auto problem = decide::toy_problem(support::tiny_mlp_graph(), 2, 8);
+  decide::Strategy strategy = decide::uniform_strategy(
+      *problem, decide::even_decision(*problem, decide::SyncMethod::kAllReduce));
   strategy.bucket_bytes = 1 << 20;
   const Plan plan = compiler::compile(*problem, strategy);
   for (const MemoryPeak& peak : memory_peaks(*problem, plan, simulate(plan))) {

@@ -17,9 +17,9 @@
 namespace heterog::sim {
 namespace {
 
-using compiler::OrderPolicy;
 using compiler::Plan;
 using compiler::PlanBuilder;
+using decide::OrderPolicy;
 
 // Tasks of one device and one link, each for all of its duration.
 class OneLink {

@@ -12,8 +12,8 @@
 namespace heterog::sim {
 namespace {
 
-using compiler::OrderPolicy;
 using compiler::Plan;
+using decide::OrderPolicy;
 
 // Any order of tasks at all, those that wait for each other included.
 void shuffle_priorities(Plan& plan, Rng& rng) {

@@ -7,7 +7,7 @@
 namespace heterog::sim {
 
 using compiler::Hold;
-using compiler::OrderPolicy;
+using decide::OrderPolicy;
 
 SimResult reference_simulate(const compiler::Plan& plan, OrderPolicy order) {
   const std::size_t tasks = plan.task_count();

@@ -8,6 +8,6 @@ namespace heterog::sim {
 
 // Start, end and dispatch order, step and peak memory, whether it fits and what is missing.
 // Quadratic.
-SimResult reference_simulate(const compiler::Plan& plan, compiler::OrderPolicy order);
+SimResult reference_simulate(const compiler::Plan& plan, decide::OrderPolicy order);
 
 }  // namespace heterog::sim

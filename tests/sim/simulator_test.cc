@@ -14,9 +14,9 @@
 namespace heterog::sim {
 namespace {
 
-using compiler::OrderPolicy;
 using compiler::Plan;
 using compiler::PlanBuilder;
+using decide::OrderPolicy;
 
 // A plan by hand: two devices, two links, plenty of memory.
 class Hand {

@@ -10,8 +10,8 @@
 
 #include "cluster/builders.h"
 #include "compiler/compile.h"
-#include "compiler/problems.h"
 #include "cost/cost_model.h"
+#include "decide/problems.h"
 
 namespace heterog::sim {
 namespace {
@@ -26,13 +26,13 @@ Nanoseconds nanoseconds(const Json& microseconds) {
 class TraceTest : public testing::Test {
  protected:
   TraceTest() {
-    const compiler::Strategy strategy = compiler::uniform_strategy(
-        *problem_, compiler::even_decision(*problem_, compiler::SyncMethod::kParameterServer));
+    const decide::Strategy strategy = decide::uniform_strategy(
+        *problem_, decide::even_decision(*problem_, decide::SyncMethod::kParameterServer));
     plan_ = compiler::compile(*problem_, strategy);
     result_ = simulate(plan_, strategy.order);
   }
 
-  std::unique_ptr<const cost::Problem> problem_ = compiler::model_problem("lenet5-tiny", 2, 8);
+  std::unique_ptr<const cost::Problem> problem_ = decide::model_problem("lenet5-tiny", 2, 8);
   compiler::Plan plan_;
   SimResult result_;
 };
@@ -100,7 +100,7 @@ TEST(Trace, HoldsEveryName) {
       std::make_shared<const cluster::Cluster>(std::move(builder).build("test")),
       cost::ConstantModel(1e-6), 8);
   const compiler::Plan plan = compiler::compile(
-      *problem, compiler::uniform_strategy(*problem, compiler::single_decision(DeviceId(0))));
+      *problem, decide::uniform_strategy(*problem, decide::single_decision(DeviceId(0))));
   const Json trace = Json::parse(chrome_trace(*problem, plan, simulate(plan)));
   EXPECT_EQ(trace["otherData"]["cluster"], name + "\xef\xbf\xbd");
 }

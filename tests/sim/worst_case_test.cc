@@ -15,9 +15,9 @@ namespace heterog::sim {
 namespace {
 
 using compiler::Hold;
-using compiler::OrderPolicy;
 using compiler::Plan;
 using compiler::PlanBuilder;
+using decide::OrderPolicy;
 
 // The appendix's figure of the instance is lost; this is its text with the gaps filled. M devices
 // and M² links are H resources. There are H−1 chains of k·H operations, operation n·H + h on

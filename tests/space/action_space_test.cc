@@ -5,17 +5,17 @@
 
 #include <set>
 
-#include "planner/problems.h"
+#include "search/problems.h"
 #include "support/wide_cluster.h"
 
 namespace heterog::space {
 namespace {
 
-using compiler::SyncMethod;
-using planner::load_test_problem;
+using decide::SyncMethod;
+using search::load_test_problem;
 
-std::vector<compiler::Replica> replicas(const cost::Problem& problem, bool by_speed) {
-  std::vector<compiler::Replica> all;
+std::vector<decide::Replica> replicas(const cost::Problem& problem, bool by_speed) {
+  std::vector<decide::Replica> all;
   for (DeviceId device : problem.cluster->device_ids()) {
     all.push_back({device, by_speed ? double(problem.proportional[device.value()]) : 1});
   }
@@ -31,7 +31,7 @@ TEST(ActionSpace, HasTheDevicesThenFourSchemes) {
     const ActionId id(device.value());
     EXPECT_EQ(actions[id], (Action{.device = device}));
     EXPECT_EQ(actions.name(id), problem->cluster->device(device).name);
-    EXPECT_EQ(actions.decision(id).replicas, (std::vector<compiler::Replica>{{device, 1}}));
+    EXPECT_EQ(actions.decision(id).replicas, (std::vector<decide::Replica>{{device, 1}}));
   }
   const char* const names[] = {"EV-PS", "EV-AR", "CP-PS", "CP-AR"};
   for (std::size_t i = 0; i < 4; ++i) {
@@ -51,7 +51,7 @@ TEST(ActionSpace, MakesAStrategyOfOneActionPerGroup) {
   for (std::size_t group = 0; group < problem->grouping.count(); ++group) {
     chosen.emplace_back(group % actions.size());
   }
-  const compiler::Strategy strategy = actions.strategy(chosen);
+  const decide::Strategy strategy = actions.strategy(chosen);
   ASSERT_EQ(strategy.units.size(), chosen.size());
   for (std::size_t group = 0; group < chosen.size(); ++group) {
     EXPECT_EQ(strategy.units[UnitId(group)], actions.decision(chosen[group]));
@@ -74,7 +74,7 @@ TEST(ActionSpace, OfSetsGoesOnAfterThePapers) {
     const auto& decision = actions.decision(ActionId(i));
     EXPECT_EQ(decision.sync, i % 2 == 0 ? SyncMethod::kParameterServer : SyncMethod::kAllReduce);
     double samples = 0;
-    for (const compiler::Replica& replica : decision.replicas) samples += replica.weight;
+    for (const decide::Replica& replica : decision.replicas) samples += replica.weight;
     EXPECT_EQ(samples, 192);
   }
   EXPECT_EQ(names, (std::vector<std::string>{
@@ -93,7 +93,7 @@ TEST(ActionSpace, FindsTheNearestAction) {
     EXPECT_LE(nearest, id);
     EXPECT_EQ(actions.decision(nearest).replicas.size(), actions.decision(id).replicas.size());
   }
-  const auto name = [&](compiler::UnitDecision decision) {
+  const auto name = [&](decide::UnitDecision decision) {
     return actions.name(actions.nearest(decision));
   };
   EXPECT_EQ(name({.replicas = {{DeviceId(3), 5}}, .sync = SyncMethod::kParameterServer}),
@@ -129,18 +129,17 @@ TEST(ActionSpace, Of1024DevicesMeansWhatItIsCalled) {
   const auto all = [&](ActionId id) { return actions.strategy(std::vector<ActionId>(groups, id)); };
   const ActionId last = actions.single(DeviceId(1023));
   EXPECT_EQ(actions.name(last), "g-31/gpu15");
-  EXPECT_EQ(all(last),
-            compiler::uniform_strategy(*problem, compiler::single_decision(DeviceId(1023))));
+  EXPECT_EQ(all(last), decide::uniform_strategy(*problem, decide::single_decision(DeviceId(1023))));
   const ActionId even = actions.id({.placement = Placement::kEven});
   EXPECT_EQ(actions.name(even), "EV-AR");
-  EXPECT_EQ(all(even), compiler::uniform_strategy(
-                           *problem, compiler::even_decision(*problem, SyncMethod::kAllReduce)));
+  EXPECT_EQ(all(even), decide::uniform_strategy(
+                           *problem, decide::even_decision(*problem, SyncMethod::kAllReduce)));
   const ActionId by_speed =
       actions.id({.placement = Placement::kProportional, .sync = SyncMethod::kParameterServer});
   EXPECT_EQ(actions.name(by_speed), "CP-PS");
   EXPECT_EQ(all(by_speed),
-            compiler::uniform_strategy(
-                *problem, compiler::proportional_decision(*problem, SyncMethod::kParameterServer)));
+            decide::uniform_strategy(
+                *problem, decide::proportional_decision(*problem, SyncMethod::kParameterServer)));
 }
 
 }  // namespace

@@ -5,15 +5,15 @@
 
 #include <set>
 
-#include "compiler/problems.h"
-#include "planner/problems.h"
+#include "decide/problems.h"
+#include "search/problems.h"
 #include "support/wide_cluster.h"
 
 namespace heterog::space {
 namespace {
 
 using graph::Phase;
-using planner::load_test_problem;
+using search::load_test_problem;
 
 // Everything of a group, tensor by tensor and op by op.
 GroupSummary slow_summary(const cost::Problem& problem, GroupId group) {
@@ -95,7 +95,7 @@ TEST(Summary, OfAModelIsTheSumOfItsGroupsAndTheirEstimatesFollow) {
       const bool single = action.placement == Placement::kSingle;
       const GroupCommunication& sent = summary.communication[group];
       const double sync = single ? 0
-                          : action.sync == compiler::SyncMethod::kAllReduce
+                          : action.sync == decide::SyncMethod::kAllReduce
                               ? sent.all_reduce_seconds
                               : sent.parameter_server_seconds;
       EXPECT_EQ(estimate.sync_seconds, sync);
@@ -128,7 +128,7 @@ TEST(Summary, LaysTheModelOutOverTheDevices) {
 
 // Three devices of one kind behind NICs of 1 GB/s: any transfer crosses two of them at once.
 TEST(ClusterSummary, SaysWhatTheWiresCarry) {
-  const auto problem = compiler::model_problem("lenet5-tiny", 3, 12);
+  const auto problem = decide::model_problem("lenet5-tiny", 3, 12);
   const ClusterSummary cluster = summarize_cluster(*problem);
   for (DeviceId device : problem->cluster->device_ids()) {
     EXPECT_DOUBLE_EQ(cluster.devices[device].seconds_per_byte, 1e-9);
@@ -161,7 +161,7 @@ TEST(Summary, Of1024DevicesHasAnEstimateForEachOfTheirActions) {
 // of 0.25 ns a byte, half as long where both serve. On the host, both devices push and pull.
 TEST(Communication, ParameterServersAreOnHostsWhereAnyServe) {
   for (const bool serves : {false, true}) {
-    const auto problem = compiler::served_problem(support::tiny_mlp_graph(), 2, {serves}, 12);
+    const auto problem = decide::served_problem(support::tiny_mlp_graph(), 2, {serves}, 12);
     const auto all = static_cast<double>(problem->graph->parameter_elements() * 4);
     double expected = 0;
     for (TensorId parameter : problem->graph->parameters()) {

@@ -39,12 +39,12 @@ bool multiplies_in_bfloat16(const graph::ModelGraph& graph) {
 }  // namespace
 
 std::optional<EmulatedBfloat16> emulated_bfloat16(const cost::Problem& problem,
-                                                  const compiler::Strategy& strategy,
+                                                  const decide::Strategy& strategy,
                                                   const compiler::CompileOptions& options) {
   EmulatedBfloat16 found;
   std::set<DeviceTypeId> seen;
-  for (const compiler::UnitDecision& unit : strategy.units) {
-    for (const compiler::Replica& replica : unit.replicas) {
+  for (const decide::UnitDecision& unit : strategy.units) {
+    for (const decide::Replica& replica : unit.replicas) {
       const DeviceTypeId id = problem.cluster->device(replica.device).type;
       const cluster::DeviceType& type = problem.cluster->type(id);
       if (!type.bf16_flops_per_second || !seen.insert(id).second) continue;

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "compiler/compile_options.h"
-#include "compiler/strategy.h"
 #include "cost/problem.h"
+#include "decide/strategy.h"
 #include "explain/json.h"
 
 namespace heterog::cli {
@@ -22,7 +22,7 @@ struct EmulatedBfloat16 {
 // Nothing where the graph does not multiply in bfloat16, or every device that the strategy uses has
 // units for it. Costs are the calibrated model's, so it is not for problems with measured ones.
 std::optional<EmulatedBfloat16> emulated_bfloat16(const cost::Problem& problem,
-                                                  const compiler::Strategy& strategy,
+                                                  const decide::Strategy& strategy,
                                                   const compiler::CompileOptions& options);
 
 std::string bfloat16_line(const EmulatedBfloat16& found);

@@ -4,57 +4,22 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
+#include <utility>
 
 #include "explain/amounts.h"
 #include "loading/plan_files.h"
 #include "oracle/batch_evaluator.h"
-#include "planner/baselines.h"
-#include "planner/better_order.h"
-#include "planner/candidate.h"
 
 namespace heterog::cli {
 
 namespace {
 
-using compiler::Strategy;
+using decide::Strategy;
 using explain::milliseconds_text;
 using explain::OrderedJson;
 
-// So little longer a step may be for devices to be left out.
-constexpr double kAlmostAsFast = 0.01;
-// The same before its order is improved, as that of the plan has been, in so many rounds.
-constexpr double kBeforeOrdering = 0.03;
-constexpr int kOrderRounds = 3;
 // What is busy for that part of a step is why it takes so long.
 constexpr double kWhy = 0.5;
-
-// The best of data parallelism in one order, then that one in the others.
-std::optional<DevicesUsed::Together> best_together(oracle::BatchEvaluator& evaluator,
-                                                   const compiler::CompileOptions& options) {
-  std::vector<planner::NamedStrategy> all = planner::baseline_strategies(evaluator.problem());
-  std::erase_if(all, [](const planner::NamedStrategy& one) { return one.name == "single"; });
-  const planner::NamedStrategy* best = nullptr;
-  oracle::Evaluation least;
-  const auto consider = [&](auto&& wanted) {
-    for (const planner::NamedStrategy& one : all) {
-      if (!wanted(one)) continue;
-      const oracle::Evaluation now = evaluator.evaluate(one.strategy).evaluation;
-      if (best != nullptr && !oracle::better(now, least)) continue;
-      best = &one;
-      least = now;
-    }
-  };
-  consider([](const planner::NamedStrategy& one) {
-    return one.strategy.order == compiler::OrderPolicy::kRank;
-  });
-  if (best == nullptr) return std::nullopt;
-  consider([name = best->name](const planner::NamedStrategy& one) { return one.name == name; });
-  sim::Simulated simulated =
-      loading::simulate_strategy(evaluator.problem(), best->strategy, options);
-  const explain::Busiest busiest = explain::busiest_of(evaluator.problem(), simulated.result);
-  return DevicesUsed::Together{best->name, std::move(simulated.result), busiest};
-}
 
 std::string together_text(const cost::Problem& problem, const sim::Simulated& simulated,
                           const DevicesUsed& used) {
@@ -99,37 +64,17 @@ DevicesUsed devices_used(oracle::Oracle& oracle, const Strategy& strategy,
     (work[device] > 0 ? used.used : used.unused).push_back(device);
   }
   oracle::BatchEvaluator evaluator(oracle);
-  for (const planner::NamedStrategy& one : planner::baseline_strategies(problem)) {
-    if (one.name != "single") continue;
-    const oracle::Evaluation now = evaluator.evaluate(one.strategy).evaluation;
-    if (used.single.valid() && !oracle::better(now, used.of_single)) continue;
-    used.single = one.strategy.units[UnitId(0)].replicas.front().device;
-    used.of_single = now;
-  }
+  used.single = search::best_single(evaluator);
   if (!used.unused.empty() && used.used.size() > 0 && simulated.result.feasible()) {
-    used.together = best_together(evaluator, options);
-  }
-  // Stages and micro-batches are no decisions that devices can be taken out of.
-  Strategy plain = strategy;
-  const bool ordered = compiler::dispatch_order(plain) == compiler::OrderPolicy::kPriority;
-  plain.sync.clear();
-  if (ordered) compiler::set_plain_order(plain, compiler::OrderPolicy::kRankQueued);
-  if (planner::is_plain(plain)) {
-    used.enough = planner::leave_out(
-        evaluator, plain, {.step = simulated.result.step, .feasible = simulated.result.feasible()},
-        {.tolerance = ordered ? kBeforeOrdering : kAlmostAsFast,
-         .most = planner::affordable_tries(problem)});
-  }
-  if (used.enough && ordered) {
-    if (auto better = planner::better_order(oracle, used.enough->strategy, kOrderRounds)) {
-      used.enough->strategy = std::move(better->strategy);
-      used.enough->evaluation = better->evaluation;
-    }
-    if (to_seconds(used.enough->evaluation.step) >
-        (1 + kAlmostAsFast) * to_seconds(simulated.result.step)) {
-      used.enough.reset();
+    if (const auto best = search::best_together(evaluator)) {
+      sim::Simulated all = loading::simulate_strategy(problem, best->strategy, options);
+      const explain::Busiest busiest = explain::busiest_of(problem, all.result);
+      used.together = DevicesUsed::Together{best->name, std::move(all.result), busiest};
     }
   }
+  used.enough = search::enough_devices(
+      evaluator, strategy,
+      {.step = simulated.result.step, .feasible = simulated.result.feasible()});
   return used;
 }
 

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "compiler/compile_options.h"
-#include "compiler/strategy.h"
 #include "cost/problem.h"
+#include "decide/strategy.h"
 #include "explain/json.h"
 #include "explain/work.h"
 #include "oracle/oracle.h"
-#include "planner/leave_out.h"
+#include "search/answers/devices_used.h"
 #include "sim/simulator.h"
 
 namespace heterog::cli {
@@ -28,15 +28,13 @@ struct DevicesUsed {
     explain::Busiest busiest;
   };
   std::optional<Together> together;
-  // The best device alone.
-  DeviceId single;
-  oracle::Evaluation of_single;
+  search::SingleDevice single;
   // Fewer devices that take no longer, or at most a hundredth longer.
-  std::optional<planner::FewerDevices> enough;
+  std::optional<search::FewerDevices> enough;
 };
 
 // Simulates a few strategies, which no planner counts.
-DevicesUsed devices_used(oracle::Oracle& oracle, const compiler::Strategy& strategy,
+DevicesUsed devices_used(oracle::Oracle& oracle, const decide::Strategy& strategy,
                          const sim::Simulated& simulated, const compiler::CompileOptions& options);
 
 // A line for each of both that there is, with its end; empty where all devices are used and needed.

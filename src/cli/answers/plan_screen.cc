@@ -22,8 +22,8 @@ std::string milliseconds(Nanoseconds time) { return milliseconds_text(to_seconds
 
 // The best of all baselines, and one device alone.
 std::string gain_text(const PlanScreen& screen) {
-  const planner::BaselineResult* best = nullptr;
-  for (const planner::BaselineResult& one : screen.found.baselines) {
+  const search::BaselineResult* best = nullptr;
+  for (const search::BaselineResult& one : screen.found.baselines) {
     if (best == nullptr || oracle::better(one.evaluation, best->evaluation)) best = &one;
   }
   const bool fits = screen.simulated.result.feasible();
@@ -38,11 +38,11 @@ std::string gain_text(const PlanScreen& screen) {
                                                    best->name, milliseconds(best->evaluation.step))
                                      : "no baseline fits in memory; ";
   }
-  const Nanoseconds single = screen.used.of_single.step;
-  if (!screen.used.of_single.feasible) return text + "no device holds it alone\n";
+  const Nanoseconds single = screen.used.single.evaluation.step;
+  if (!screen.used.single.evaluation.feasible) return text + "no device holds it alone\n";
   return text + fmt::format("{}{}{} alone ({})\n", fits ? over(single) : "",
                             alone ? "the best baseline, " : "",
-                            screen.problem.cluster->device(screen.used.single).name,
+                            screen.problem.cluster->device(screen.used.single.device).name,
                             milliseconds(single));
 }
 

@@ -5,13 +5,13 @@
 
 #include "cli/answers/bfloat16.h"
 #include "cli/answers/devices_used.h"
-#include "planner/planner.h"
+#include "search/planner.h"
 
 namespace heterog::cli {
 
 struct PlanScreen {
   const cost::Problem& problem;
-  const planner::PlannerResult& found;
+  const search::PlannerResult& found;
   const sim::Simulated& simulated;
   const DevicesUsed& used;
   double plan_seconds = 0;

@@ -1,37 +1,20 @@
-// Where a batch fits in no way that was tried: what would.
+// What would fit where a batch does not (search/answers/what_fits.h), simulated and said.
 #pragma once
 
-#include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 
 #include "explain/json.h"
 #include "loading/problem_files.h"
+#include "search/answers/what_fits.h"
 
 namespace heterog::cli {
 
-// One way to train, on plain data parallelism over all devices or on one device.
-struct Fit {
-  std::int64_t batch = 0;
-  std::int64_t micro_batches = 1;
-  Nanoseconds step = 0;
-  std::string planner;  // "cp-ar"
-};
-struct WhatFits {
-  std::int64_t asked = 0;            // the batch that did not fit
-  std::optional<Fit> whole;          // the largest batch that does
-  std::optional<Fit> micro_batches;  // in micro-batches one after the other: the batch in the
-                                     // fewest that do, else the largest batch
-  std::optional<Fit> recomputing;    // with forward passes again for backward passes
-};
+// `options`: those that `problem` was loaded with. Throws once `stopped` says so.
+search::WhatFits what_fits(const cost::Problem& problem, const loading::ProblemOptions& options,
+                           const graph::KnownBatches& known, const std::function<bool()>& stopped);
 
-// Bisects the batches for which the graph is known to hold, up to that of `problem`.
-// Memory grows with the batch, so what it finds is the largest but for chance.
-WhatFits what_fits(const cost::Problem& problem, const loading::ProblemOptions& options,
-                   const graph::KnownBatches& known, const std::function<bool()>& stopped);
-
-std::string what_fits_text(const WhatFits& fits);  // three lines
-explain::OrderedJson what_fits_json(const WhatFits& fits);
+std::string what_fits_text(const search::WhatFits& fits);  // three lines
+explain::OrderedJson what_fits_json(const search::WhatFits& fits);
 
 }  // namespace heterog::cli

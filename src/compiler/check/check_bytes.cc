@@ -9,9 +9,9 @@
 #include <set>
 #include <tuple>
 
-#include "compiler/layout.h"
 #include "cost/all_reduce_algorithm.h"
 #include "cost/collective.h"
+#include "decide/layout.h"
 #include "operators/facts.h"
 
 namespace heterog::compiler {
@@ -28,12 +28,12 @@ bool adds_up(const graph::SplitRule& rule) {
 
 class Counter {
  public:
-  Counter(const cost::Problem& problem, const Strategy& strategy)
+  Counter(const cost::Problem& problem, const decide::Strategy& strategy)
       : problem_(problem),
         strategy_(strategy),
         graph_(*problem.graph),
         cluster_(*problem.cluster),
-        layout_(lay_out(problem, strategy)),
+        layout_(decide::lay_out(problem, strategy)),
         bytes_(cluster_.link_count(), 0.0),
         rounding_(cluster_.link_count(), 0.0) {}
 
@@ -42,7 +42,7 @@ class Counter {
     gradients();
     each_op(true);
     for (const graph::UpdateChain& chain : problem_.folded->chains) {
-      if (layout_.home_of[chain.parameter] == Layout::kNoHome) continue;
+      if (layout_.home_of[chain.parameter] == decide::Layout::kNoHome) continue;
       read_all(layout_.home(chain.parameter).update, chain.reads);
     }
     pulls();
@@ -107,19 +107,19 @@ class Counter {
       read_all(layout_.of_op[op], problem_.folded->reads[op]);
     }
   }
-  void read_all(LayoutId layout, std::span<const Read> reads) {
+  void read_all(decide::LayoutId layout, std::span<const Read> reads) {
     for (std::size_t i = 0; i < layout_.slices[layout].size(); ++i) {
       for (const Read& read : reads) need(read, layout, i);
     }
   }
-  void need(const Read& read, LayoutId layout, std::size_t instance) {
-    const Slice& slice = layout_.slices[layout][instance];
+  void need(const Read& read, decide::LayoutId layout, std::size_t instance) {
+    const decide::Slice& slice = layout_.slices[layout][instance];
     if (instance > 0 && read.use == OperandUse::kOnce) return;
     if (!read.producer.valid()) {
-      if (layout_.home_of[read.base] == Layout::kNoHome) return;  // inputs are everywhere
+      if (layout_.home_of[read.base] == decide::Layout::kNoHome) return;  // inputs are everywhere
       return need_value(read.tensor, layout_.home(read.base).replicas, slice.device);
     }
-    const LayoutId made = layout_.of_op[read.producer];
+    const decide::LayoutId made = layout_.of_op[read.producer];
     if (read.rule.kind == SplitKind::kLocal) return;
     if (adds_up(read.rule)) {
       if (read.use == OperandUse::kPartial && (layout == made || instance > 0)) return;
@@ -134,9 +134,9 @@ class Counter {
   }
   // Each once, in the order of their first slices: what several instances of one device make of a
   // sum is added up there before anything moves.
-  std::vector<DeviceId> devices(LayoutId layout) const {
+  std::vector<DeviceId> devices(decide::LayoutId layout) const {
     std::vector<DeviceId> list;
-    for (const Slice& slice : layout_.slices[layout]) {
+    for (const decide::Slice& slice : layout_.slices[layout]) {
       if (std::find(list.begin(), list.end(), slice.device) == list.end()) {
         list.push_back(slice.device);
       }
@@ -144,12 +144,12 @@ class Counter {
     return list;
   }
   // `once` has one slice per device, each as large as all that the device has in `made`.
-  bool is_merged(LayoutId once, LayoutId made) const {
+  bool is_merged(decide::LayoutId once, decide::LayoutId made) const {
     const auto& slices = layout_.slices[once];
     if (devices(once) != devices(made) || devices(once).size() != slices.size()) return false;
-    return std::all_of(slices.begin(), slices.end(), [&](const Slice& whole) {
+    return std::all_of(slices.begin(), slices.end(), [&](const decide::Slice& whole) {
       std::int64_t samples = 0;
-      for (const Slice& slice : layout_.slices[made]) {
+      for (const decide::Slice& slice : layout_.slices[made]) {
         if (slice.device == whole.device) samples += slice.size();
       }
       return samples == whole.size();
@@ -157,9 +157,9 @@ class Counter {
   }
 
   // Partial sums become a total: where it is read, if that is one place or where they are.
-  void total(const Read& read, LayoutId readers) {
+  void total(const Read& read, decide::LayoutId readers) {
     if (total_at_.contains(read.base)) return;
-    const LayoutId made = layout_.of_op[read.producer];
+    const decide::LayoutId made = layout_.of_op[read.producer];
     std::vector<DeviceId>& at = total_at_[read.base] = devices(made);
     if (at.size() == 1) return;
     if (readers == made || is_merged(readers, made)) return all_reduce(at, whole(read.base));
@@ -182,9 +182,9 @@ class Counter {
   }
 
   // Every sample that the device neither made nor fetched before, from whoever made it.
-  void need_samples(const Read& read, LayoutId made, const Slice& slice) {
+  void need_samples(const Read& read, decide::LayoutId made, const decide::Slice& slice) {
     auto& fetched = samples_[{read.tensor, slice.device}];
-    for (const Slice& source : layout_.slices[made]) {
+    for (const decide::Slice& source : layout_.slices[made]) {
       if (source.device == slice.device) continue;
       // Held intervals never overlap: walk the gaps between them.
       std::int64_t at = std::max(source.begin, slice.begin);
@@ -217,7 +217,7 @@ class Counter {
   // What the slices of a device add to the gradient, as indices and rows if it is a lookup's.
   Bytes as_rows(const Gradient& gradient, DeviceId device) const {
     Bytes total = 0;
-    for (const Slice& slice : layout_.op_slices(gradient.producer)) {
+    for (const decide::Slice& slice : layout_.op_slices(gradient.producer)) {
       if (slice.device == device) total += as_rows(gradient, slice.size());
     }
     return std::min(whole(gradient.tensor), total);
@@ -248,7 +248,7 @@ class Counter {
   void gradients() {
     std::vector<Gradient> found;
     const auto look = [&](TensorId parameter, std::span<const Read> reads) {
-      if (!parameter.valid() || layout_.home_of[parameter] == Layout::kNoHome) return;
+      if (!parameter.valid() || layout_.home_of[parameter] == decide::Layout::kNoHome) return;
       for (const Read& read : reads) {
         if (!read.producer.valid() || !adds_up(read.rule)) continue;
         if (graph_.op(read.producer).phase == Phase::kUpdate) continue;
@@ -264,7 +264,7 @@ class Counter {
       }
     }
     std::sort(found.begin(), found.end());
-    std::map<LayoutId, Bytes> bucket;  // gathered so far
+    std::map<decide::LayoutId, Bytes> bucket;  // gathered so far
     for (std::size_t i = 0; i < found.size(); ++i) {
       const Gradient& gradient = found[i];
       if (i > 0 && found[i - 1].tensor == gradient.tensor) continue;  // another parameter's too
@@ -275,14 +275,14 @@ class Counter {
     }
   }
   void aggregate(const Gradient& gradient, Bytes& bucket) {
-    const LayoutId layout = layout_.of_op[gradient.producer];
+    const decide::LayoutId layout = layout_.of_op[gradient.producer];
     const std::vector<DeviceId> at = devices(layout);
     const Bytes full = whole(gradient.tensor);
     total_at_[gradient.tensor] = at;
     if (at.size() == 1) return;
     Bytes longest = 0;
     for (DeviceId device : at) longest = std::max(longest, as_rows(gradient, device));
-    const ParameterHome& home = layout_.home(gradient.parameter);
+    const decide::ParameterHome& home = layout_.home(gradient.parameter);
     if (home.server.valid()) {
       // Rows, if any are shorter, go straight to a server that has some itself.
       const bool rows = std::find(at.begin(), at.end(), home.server) != at.end() &&
@@ -335,8 +335,8 @@ class Counter {
 
   void pulls() {
     for (TensorId parameter : graph_.parameters()) {
-      if (layout_.home_of[parameter] == Layout::kNoHome) continue;
-      const ParameterHome& home = layout_.home(parameter);
+      if (layout_.home_of[parameter] == decide::Layout::kNoHome) continue;
+      const decide::ParameterHome& home = layout_.home(parameter);
       if (!home.server.valid() || !problem_.folded->updater[parameter].valid()) continue;
       to_server(home.replicas, home.server, whole(parameter), true);
     }
@@ -344,7 +344,7 @@ class Counter {
 
   // Running means of replicated ops, together for each set of slices.
   void statistics() {
-    std::map<LayoutId, Bytes> together;
+    std::map<decide::LayoutId, Bytes> together;
     for (OpId op : problem_.folded->ops) {
       if (graph_.op(op).phase == Phase::kUpdate || layout_.op_slices(op).size() == 1) continue;
       for (TensorId out : graph_.outputs(op)) {
@@ -360,7 +360,7 @@ class Counter {
   // Buffers and optimizer state that are replaced elsewhere than where they are read.
   void residents() {
     std::map<TensorId, std::set<DeviceId>> readers;
-    const auto note = [&](LayoutId layout, std::span<const Read> reads) {
+    const auto note = [&](decide::LayoutId layout, std::span<const Read> reads) {
       for (const Read& read : reads) {
         if (read.producer.valid()) continue;
         for (DeviceId device : devices(layout)) {
@@ -371,17 +371,17 @@ class Counter {
     };
     for (OpId op : problem_.folded->ops) note(layout_.of_op[op], problem_.folded->reads[op]);
     for (const graph::UpdateChain& chain : problem_.folded->chains) {
-      if (layout_.home_of[chain.parameter] == Layout::kNoHome) continue;
+      if (layout_.home_of[chain.parameter] == decide::Layout::kNoHome) continue;
       note(layout_.home(chain.parameter).update, chain.reads);
     }
     for (TensorId next : graph_.tensor_ids()) {
       const TensorId old = graph_.tensor(next).replaces;
       if (!old.valid() || graph_.tensor(old).role == graph::TensorRole::kParameter) continue;
       const OpId maker = graph_.tensor(next).producer;
-      LayoutId made = layout_.of_op[maker];
+      decide::LayoutId made = layout_.of_op[maker];
       if (!made.valid()) {
         const TensorId parameter = problem_.folded->home[maker];
-        if (layout_.home_of[parameter] == Layout::kNoHome) continue;
+        if (layout_.home_of[parameter] == decide::Layout::kNoHome) continue;
         made = layout_.home(parameter).update;
       }
       const std::vector<DeviceId> writers = devices(made);
@@ -394,10 +394,10 @@ class Counter {
   }
 
   const cost::Problem& problem_;
-  const Strategy& strategy_;
+  const decide::Strategy& strategy_;
   const graph::ModelGraph& graph_;
   const cluster::Cluster& cluster_;
-  const Layout layout_;
+  const decide::Layout layout_;
   IdVector<LinkId, double> bytes_;
   IdVector<LinkId, double> rounding_;
   std::map<TensorId, std::vector<DeviceId>> total_at_;  // of values that were added up
@@ -408,13 +408,13 @@ class Counter {
 }  // namespace
 
 IdVector<LinkId, double> expected_link_bytes(const cost::Problem& problem,
-                                             const Strategy& strategy) {
+                                             const decide::Strategy& strategy) {
   Counter counter(problem, strategy);
   counter.count();
   return counter.bytes();
 }
 
-std::vector<std::string> check_bytes(const cost::Problem& problem, const Strategy& strategy,
+std::vector<std::string> check_bytes(const cost::Problem& problem, const decide::Strategy& strategy,
                                      const Plan& plan) {
   Counter counter(problem, strategy);
   counter.count();

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "compiler/plan.h"
-#include "compiler/strategy.h"
 #include "cost/problem.h"
+#include "decide/strategy.h"
 
 namespace heterog::compiler {
 
@@ -15,11 +15,11 @@ namespace heterog::compiler {
 // and collectives of every gradient, by the formulas of ring, chain and all-gather; running
 // statistics.
 IdVector<LinkId, double> expected_link_bytes(const cost::Problem& problem,
-                                             const Strategy& strategy);
+                                             const decide::Strategy& strategy);
 
 // Mistakes of the plan, one sentence a link and at most 20; empty: the plan's holds add up to the
 // expected bytes, but for the rounding of collectives to whole nanoseconds.
-std::vector<std::string> check_bytes(const cost::Problem& problem, const Strategy& strategy,
+std::vector<std::string> check_bytes(const cost::Problem& problem, const decide::Strategy& strategy,
                                      const Plan& plan);
 
 }  // namespace heterog::compiler

@@ -5,11 +5,12 @@
 
 #include "compiler/compile_options.h"
 #include "compiler/emit/costs.h"
+#include "compiler/emit/emitted_again.h"
 #include "compiler/emit/whereabouts.h"
-#include "compiler/layout.h"
 #include "compiler/plan_builder.h"
-#include "compiler/recomputation.h"
 #include "cost/problem.h"
+#include "decide/layout.h"
+#include "decide/recomputation.h"
 
 namespace heterog::compiler {
 
@@ -18,18 +19,19 @@ namespace heterog::compiler {
 // topological order, so that what a task reads is there already.
 struct Emission {
   const cost::Problem& problem;
-  const Layout& layout;
+  const decide::Layout& layout;
   CompileOptions options;
   PlanBuilder& builder;
   Whereabouts where;
   CollectiveCosts costs;
-  Recomputation recomputation = {};
+  decide::Recomputation recomputation = {};
+  std::vector<EmittedAgain> again = {};  // in the order of the tasks
   // Kept from op to op for their memory: what each instance reads, and what it reads of makers on
   // the same slices.
   std::vector<std::vector<Source>> sources = {};
   std::vector<Made> direct = {};
 
-  Emission(const cost::Problem& one_problem, const Layout& one_layout,
+  Emission(const cost::Problem& one_problem, const decide::Layout& one_layout,
            const CompileOptions& one_options, PlanBuilder& one_builder)
       : problem(one_problem),
         layout(one_layout),

@@ -69,7 +69,7 @@ void fetch_external(Emission& e, const Reader& reader, const graph::Read& read, 
                     std::vector<Source>& sources) {
   const bool away = e.problem.graph->tensor(read.base).role == TensorRole::kParameter &&
                     e.where.resident(read.base, device) == 0 &&
-                    e.layout.home_of[read.base] != Layout::kNoHome;
+                    e.layout.home_of[read.base] != decide::Layout::kNoHome;
   if (!away) return keep_external(e, read.base, reader.layout, device);
   std::vector<Location> replicas;
   for (DeviceId replica : e.layout.home(read.base).replicas) replicas.push_back({replica, {}});
@@ -78,9 +78,9 @@ void fetch_external(Emission& e, const Reader& reader, const graph::Read& read, 
 
 // A sum or mean over slices that someone reads as a whole: an all-reduce where the readers' devices
 // are the producers', else a sum on the reader's first device, from where others fetch it.
-void add_up(Emission& e, const graph::Read& read, LayoutId readers) {
+void add_up(Emission& e, const graph::Read& read, decide::LayoutId readers) {
   if (e.where.total(read.base)) return;
-  const LayoutId made = e.layout.of_op[read.producer];
+  const decide::LayoutId made = e.layout.of_op[read.producer];
   const Bytes bytes = e.problem.graph->bytes(read.base, e.problem.batch);
   const auto partial =
       accumulate(e, read.base, e.where.instances(read.base, read.producer), bytes, InPlace::kNo);
@@ -97,7 +97,8 @@ void add_up(Emission& e, const graph::Read& read, LayoutId readers) {
 
 // ---- slices of the batch ----
 
-Source merge(Emission& e, TensorId tensor, const Slice& slice, std::span<const Piece> pieces) {
+Source merge(Emission& e, TensorId tensor, const decide::Slice& slice,
+             std::span<const Piece> pieces) {
   const Bytes bytes = e.problem.graph->bytes(tensor, slice.size());
   PlanBuilder::Task task;
   task.kind = TaskKind::kMerge;
@@ -124,12 +125,12 @@ Source merge(Emission& e, TensorId tensor, const Slice& slice, std::span<const P
 
 // What the device has of the value: what its instances made, and what was brought there.
 std::vector<Piece> held_pieces(const Emission& e, const graph::Read& read, DeviceId device) {
-  const LayoutId from = e.layout.of_op[read.producer];
+  const decide::LayoutId from = e.layout.of_op[read.producer];
   const InstancesByDevice& here = e.where.instances_by_device();
   const Made made = e.where.made(read.base, read.producer);
   std::vector<Piece> held;
   for (std::uint32_t i = here.first(from, device); i != kNone; i = here.next(from, i)) {
-    const Slice& local = e.layout.slices[from][i];
+    const decide::Slice& local = e.layout.slices[from][i];
     held.push_back({local.begin, local.end, made.of(i)});
   }
   for (const Piece* piece = e.where.latest_piece(read.tensor, device); piece;
@@ -141,7 +142,7 @@ std::vector<Piece> held_pieces(const Emission& e, const graph::Read& read, Devic
 
 // A cover of the slice by what the device holds and, where it holds nothing, by new transfers
 // (decision 2). Greedy: of the pieces that hold the next sample, the one that reaches farthest.
-std::vector<Piece> cover(Emission& e, const graph::Read& read, const Slice& slice) {
+std::vector<Piece> cover(Emission& e, const graph::Read& read, const decide::Slice& slice) {
   const auto& produced = e.layout.slices[e.layout.of_op[read.producer]];
   const std::vector<Piece> held = held_pieces(e, read, slice.device);
   std::vector<Piece> pieces;
@@ -159,8 +160,9 @@ std::vector<Piece> cover(Emission& e, const graph::Read& read, const Slice& slic
       at = best->end;
       continue;
     }
-    const auto producer = std::find_if(produced.begin(), produced.end(),
-                                       [&](const Slice& s) { return s.begin <= at && at < s.end; });
+    const auto producer =
+        std::find_if(produced.begin(), produced.end(),
+                     [&](const decide::Slice& s) { return s.begin <= at && at < s.end; });
     ENSURE(producer != produced.end());
     const auto instance = static_cast<std::size_t>(producer - produced.begin());
     const std::int64_t end = std::min(producer->end, next_held);
@@ -182,11 +184,11 @@ std::vector<Piece> cover(Emission& e, const graph::Read& read, const Slice& slic
   return pieces;
 }
 
-Source fetch_slice(Emission& e, const graph::Read& read, const Slice& slice) {
+Source fetch_slice(Emission& e, const graph::Read& read, const decide::Slice& slice) {
   const auto covers = [&](const auto& has) {
     return has.begin <= slice.begin && slice.end <= has.end;
   };
-  const LayoutId from = e.layout.of_op[read.producer];
+  const decide::LayoutId from = e.layout.of_op[read.producer];
   const InstancesByDevice& here = e.where.instances_by_device();
   for (std::uint32_t i = here.first(from, slice.device); i != kNone; i = here.next(from, i)) {
     if (covers(e.layout.slices[from][i])) return e.where.made(read.base, read.producer).of(i);
@@ -207,14 +209,14 @@ Source fetch_slice(Emission& e, const graph::Read& read, const Slice& slice) {
 void fetch(Emission& e, const Reader& reader, const graph::Read& read,
            std::vector<Source>& sources) {
   const graph::ModelGraph& graph = *e.problem.graph;
-  const Slice& slice = e.layout.slices[reader.layout][reader.instance];
+  const decide::Slice& slice = e.layout.slices[reader.layout][reader.instance];
   if (read.use == OperandUse::kOnce && reader.instance != 0) return;
   if (!read.producer.valid()) {
     return fetch_external(e, reader, read, slice.device, sources);
   }
   // Whoever wants a tensor without elements makes one.
   if (graph.elements(read.tensor, e.problem.batch) == 0) return;
-  const LayoutId made = e.layout.of_op[read.producer];
+  const decide::LayoutId made = e.layout.of_op[read.producer];
   switch (read.rule.kind) {
     case SplitKind::kLocal:
       ENSURE(reader.layout == made);
@@ -260,7 +262,7 @@ void fetch(Emission& e, const Reader& reader, const graph::Read& read,
   }
 }
 
-void keep_external(Emission& e, TensorId tensor, LayoutId layout, DeviceId device) {
+void keep_external(Emission& e, TensorId tensor, decide::LayoutId layout, DeviceId device) {
   const std::int64_t samples = e.where.instances_by_device().samples(layout, device);
   e.where.keep(tensor, device, e.problem.graph->bytes(tensor, samples));
 }

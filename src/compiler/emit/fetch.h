@@ -13,7 +13,7 @@ namespace heterog::compiler {
 // An instance of an op, or of an update, that reads.
 struct Reader {
   OpId op;
-  LayoutId layout;
+  decide::LayoutId layout;
   std::size_t instance = 0;
 };
 
@@ -23,6 +23,6 @@ void fetch(Emission& e, const Reader& reader, const graph::Read& read,
            std::vector<Source>& sources);
 
 // An input or buffer that instances of a layout read on a device is there before the step.
-void keep_external(Emission& e, TensorId tensor, LayoutId layout, DeviceId device);
+void keep_external(Emission& e, TensorId tensor, decide::LayoutId layout, DeviceId device);
 
 }  // namespace heterog::compiler

@@ -23,10 +23,11 @@ struct Gradient {
 
 // Partial sums that update ops of one parameter read, in order of production: the order in which
 // they become ready.
-std::vector<Gradient> partial_gradients(const cost::Problem& problem, const Layout& layout) {
+std::vector<Gradient> partial_gradients(const cost::Problem& problem,
+                                        const decide::Layout& layout) {
   std::vector<Gradient> gradients;
   const auto add = [&](TensorId parameter, std::span<const graph::Read> reads) {
-    if (!parameter.valid() || layout.home_of[parameter] == Layout::kNoHome) return;
+    if (!parameter.valid() || layout.home_of[parameter] == decide::Layout::kNoHome) return;
     for (const graph::Read& read : reads) {
       if (!read.producer.valid() || problem.graph->op(read.producer).phase == Phase::kUpdate)
         continue;
@@ -55,7 +56,7 @@ std::vector<Gradient> partial_gradients(const cost::Problem& problem, const Layo
 std::vector<SparseRows> rows_by_device(const Emission& e, const Gradient& gradient) {
   std::vector<SparseRows> rows;
   IdVector<DeviceId, std::size_t> place(e.problem.cluster->device_count(), 0);  // 1 + index
-  for (const Slice& slice : e.layout.op_slices(gradient.producer)) {
+  for (const decide::Slice& slice : e.layout.op_slices(gradient.producer)) {
     const auto of_slice = sparse_rows(e.problem, gradient.tensor, slice.size());
     if (!of_slice) return {};
     std::size_t& at = place[slice.device];
@@ -98,13 +99,13 @@ bool aggregate_rows(Emission& e, const Gradient& gradient, const Bucket::Value& 
 }  // namespace
 
 void aggregate_gradients(Emission& e, Bytes bucket_bytes) {
-  std::map<LayoutId, Bucket> open;  // by the slices that make the gradients
+  std::map<decide::LayoutId, Bucket> open;  // by the slices that make the gradients
   const auto close = [&](Bucket& bucket) {
     if (!bucket.values.empty()) all_reduce_bucket(e, bucket);
     bucket = {};
   };
   for (const Gradient& gradient : partial_gradients(e.problem, e.layout)) {
-    const ParameterHome& home = e.layout.home(gradient.parameter);
+    const decide::ParameterHome& home = e.layout.home(gradient.parameter);
     const Bytes bytes = e.problem.graph->bytes(gradient.tensor, e.problem.batch);
     Bucket::Value value{gradient.tensor, e.where.instances(gradient.tensor, gradient.producer),
                         may_be_overwritten(e.problem, gradient.tensor)};

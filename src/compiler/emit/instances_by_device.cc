@@ -3,11 +3,11 @@
 
 namespace heterog::compiler {
 
-InstancesByDevice::InstancesByDevice(const Layout& layout, std::size_t devices)
+InstancesByDevice::InstancesByDevice(const decide::Layout& layout, std::size_t devices)
     : devices_(devices),
       first_(layout.slices.size() * devices, kNone),
       samples_(layout.slices.size() * devices, 0) {
-  for (LayoutId id : id_range<LayoutId>(layout.slices.size())) {
+  for (decide::LayoutId id : id_range<decide::LayoutId>(layout.slices.size())) {
     const auto& slices = layout.slices[id];
     begin_.push_back(static_cast<std::uint32_t>(next_.size()));
     next_.resize(next_.size() + slices.size(), kNone);

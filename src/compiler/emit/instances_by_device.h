@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "compiler/layout.h"
+#include "decide/layout.h"
 
 namespace heterog::compiler {
 
@@ -17,23 +17,23 @@ class InstancesByDevice {
  public:
   static constexpr std::uint32_t kNone = 0xffffffff;
 
-  InstancesByDevice(const Layout& layout, std::size_t devices);
-  std::uint32_t first(LayoutId layout, DeviceId device) const {
+  InstancesByDevice(const decide::Layout& layout, std::size_t devices);
+  std::uint32_t first(decide::LayoutId layout, DeviceId device) const {
     return first_[layout.value() * devices_ + device.value()];
   }
-  std::uint32_t next(LayoutId layout, std::uint32_t instance) const {
+  std::uint32_t next(decide::LayoutId layout, std::uint32_t instance) const {
     return next_[begin_[layout] + instance];
   }
   // Samples of all instances of the layout on the device together.
-  std::int64_t samples(LayoutId layout, DeviceId device) const {
+  std::int64_t samples(decide::LayoutId layout, DeviceId device) const {
     return samples_[layout.value() * devices_ + device.value()];
   }
 
  private:
   std::size_t devices_;
-  std::vector<std::uint32_t> first_;         // [layout][device]
-  std::vector<std::int64_t> samples_;        // [layout][device]
-  IdVector<LayoutId, std::uint32_t> begin_;  // of its instances in next_
+  std::vector<std::uint32_t> first_;                 // [layout][device]
+  std::vector<std::int64_t> samples_;                // [layout][device]
+  IdVector<decide::LayoutId, std::uint32_t> begin_;  // of its instances in next_
   std::vector<std::uint32_t> next_;
 };
 

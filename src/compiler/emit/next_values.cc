@@ -35,8 +35,8 @@ std::vector<Location> replaced(const Emission& e, TensorId next) {
   const OpId maker = e.problem.graph->tensor(next).producer;
   if (e.layout.of_op[maker].valid()) return e.where.instances(next, maker);
   const TensorId parameter = e.problem.folded->home[maker];
-  if (e.layout.home_of[parameter] == Layout::kNoHome) return {};
-  const OpId updater = update_op(e.problem, chain_of(*e.problem.folded, parameter));
+  if (e.layout.home_of[parameter] == decide::Layout::kNoHome) return {};
+  const OpId updater = decide::update_op(e.problem, chain_of(*e.problem.folded, parameter));
   std::vector<Location> locations;
   const auto& slices = e.layout.slices[e.layout.home(parameter).update];
   for (std::size_t i = 0; i < slices.size(); ++i) {
@@ -50,12 +50,13 @@ std::vector<Location> replaced(const Emission& e, TensorId next) {
 
 void pull_parameters(Emission& e) {
   for (TensorId parameter : e.problem.graph->parameters()) {
-    if (e.layout.home_of[parameter] == Layout::kNoHome) continue;
+    if (e.layout.home_of[parameter] == decide::Layout::kNoHome) continue;
     const OpId updater = e.problem.folded->updater[parameter];
-    const ParameterHome& home = e.layout.home(parameter);
+    const decide::ParameterHome& home = e.layout.home(parameter);
     if (!updater.valid() || !home.server.valid()) continue;
     const Location made{home.server, {e.where.instance_task(updater, 0), BufferId()}};
-    for (const Speaker& speaker : speakers(*e.problem.cluster, home.replicas, home.server)) {
+    for (const decide::Speaker& speaker :
+         decide::speakers(*e.problem.cluster, home.replicas, home.server)) {
       const Location pulled = pull(e, parameter, updater, made, speaker.device);
       for (DeviceId other : speaker.others) pull(e, parameter, updater, pulled, other);
     }
@@ -64,7 +65,7 @@ void pull_parameters(Emission& e) {
 
 void average_buffers(Emission& e) {
   const graph::ModelGraph& graph = *e.problem.graph;
-  std::map<LayoutId, Bucket> by_layout;
+  std::map<decide::LayoutId, Bucket> by_layout;
   for (OpId op : e.problem.folded->ops) {
     if (graph.op(op).phase == Phase::kUpdate) continue;
     if (e.layout.op_slices(op).size() == 1) continue;

@@ -14,7 +14,7 @@ using graph::OperandUse;
 using graph::SplitKind;
 using graph::TensorRole;
 
-void fetch_all(Emission& e, OpId op, LayoutId layout, std::span<const graph::Read> reads) {
+void fetch_all(Emission& e, OpId op, decide::LayoutId layout, std::span<const graph::Read> reads) {
   const std::size_t instances = e.layout.slices[layout].size();
   if (e.sources.size() < instances) e.sources.resize(instances);
   for (std::size_t i = 0; i < instances; ++i) {
@@ -39,12 +39,12 @@ namespace {
 
 // Whether each read of each instance i is what instance i of its producer made, or was there before
 // the step: what most ops do. Then `e.direct` has what is read, and nothing needs to be fetched.
-bool reads_directly(Emission& e, LayoutId layout, std::span<const graph::Read> reads) {
+bool reads_directly(Emission& e, decide::LayoutId layout, std::span<const graph::Read> reads) {
   e.direct.clear();
   for (const graph::Read& read : reads) {
     if (!read.producer.valid()) {
       if (e.problem.graph->tensor(read.base).role == TensorRole::kParameter) {
-        for (const Slice& slice : e.layout.slices[layout]) {
+        for (const decide::Slice& slice : e.layout.slices[layout]) {
           if (e.where.resident(read.base, slice.device) == 0) return false;
         }
       }
@@ -70,8 +70,8 @@ void read_direct(Emission& e, TaskId task, std::size_t instance) {
   }
 }
 
-void allocate_outputs(Emission& e, OpId op, std::size_t instance, TaskId task, const Slice& slice,
-                      const Again& again) {
+void allocate_outputs(Emission& e, OpId op, std::size_t instance, TaskId task,
+                      const decide::Slice& slice, const Again& again) {
   const graph::ModelGraph& graph = *e.problem.graph;
   for (TensorId out : graph.outputs(op)) {
     if (!out.valid()) continue;
@@ -90,7 +90,7 @@ void allocate_outputs(Emission& e, OpId op, std::size_t instance, TaskId task, c
   }
 }
 
-void wait_for_gate(Emission& e, TaskId task, const Slice& slice, OpId gate) {
+void wait_for_gate(Emission& e, TaskId task, const decide::Slice& slice, OpId gate) {
   const auto slices = e.layout.op_slices(gate);
   for (std::size_t i = 0; i < slices.size(); ++i) {
     if (slices[i].begin < slice.end && slice.begin < slices[i].end) {
@@ -102,7 +102,7 @@ void wait_for_gate(Emission& e, TaskId task, const Slice& slice, OpId gate) {
 }  // namespace
 
 TaskId emit_op(Emission& e, OpId op, const Again& again) {
-  const LayoutId layout = e.layout.of_op[op];
+  const decide::LayoutId layout = e.layout.of_op[op];
   const auto reads = e.problem.folded->reads[op];
   const bool direct = reads_directly(e, layout, reads);
   if (!direct) fetch_all(e, op, layout, reads);
@@ -114,7 +114,7 @@ TaskId emit_op(Emission& e, OpId op, const Again& again) {
   DeviceTypeId last_type;
   TaskId first;
   for (std::size_t i = 0; i < slices.size(); ++i) {
-    const Slice& slice = slices[i];
+    const decide::Slice& slice = slices[i];
     const DeviceTypeId type = e.problem.cluster->device(slice.device).type;
     // Neighbours are mostly alike: what the one before costs is not looked up again.
     if (!alias && (type != last_type || slice.size() != task.end - task.begin)) {

@@ -19,7 +19,7 @@ struct Again {
 TaskId emit_op(Emission& e, OpId op, const Again& again = {});
 
 // Brings what each instance of the layout reads; e.sources has it then, instance by instance.
-void fetch_all(Emission& e, OpId op, LayoutId layout, std::span<const graph::Read> reads);
+void fetch_all(Emission& e, OpId op, decide::LayoutId layout, std::span<const graph::Read> reads);
 // The task reads what was brought for an instance, after whoever brought it.
 void read_all(Emission& e, TaskId task, std::size_t instance);
 // A tensor that stays is written in place, after everyone who reads the old value.

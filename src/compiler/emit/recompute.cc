@@ -12,7 +12,7 @@ using graph::Phase;
 
 // What runs again waits for this: what comes down the backward pass from another unit to the ops
 // that it is for, or else the last that they read of the forward pass.
-OpId gate_of(const cost::Problem& problem, const Recomputation& found, OpId first) {
+OpId gate_of(const cost::Problem& problem, const decide::Recomputation& found, OpId first) {
   const UnitId unit = found.serves[first];
   OpId gate, forward;
   for (OpId op : problem.folded->ops) {
@@ -31,7 +31,7 @@ OpId gate_of(const cost::Problem& problem, const Recomputation& found, OpId firs
 }  // namespace
 
 void emit_again(Emission& e, OpId op) {
-  Recomputation& found = e.recomputation;
+  const decide::Recomputation& found = e.recomputation;
   const UnitId unit = found.serves[op];
   e.where.read_for(UnitId());
   if (!unit.valid()) return;
@@ -46,7 +46,7 @@ void emit_again(Emission& e, OpId op) {
           });
       const TaskId first = emit_op(e, again, {unit, follows ? OpId() : gate});
       const auto count = static_cast<std::uint32_t>(e.layout.op_slices(again).size());
-      found.emitted.push_back({first, count, op});
+      e.again.push_back({first, count, op});
     }
   }
   e.where.read_for(unit);

@@ -65,7 +65,7 @@ InPlace may_be_overwritten(const cost::Problem& problem, TensorId tensor) {
 
 std::vector<Location> accumulate(Emission& e, TensorId tensor, std::vector<Location> addends,
                                  Bytes bytes, InPlace in_place) {
-  const LayoutId made = e.layout.of_op[e.problem.graph->tensor(tensor).producer];
+  const decide::LayoutId made = e.layout.of_op[e.problem.graph->tensor(tensor).producer];
   if (e.layout.merged[made] == made) return addends;  // mostly
   constexpr std::size_t kNone = ~std::size_t{0};
   IdVector<DeviceId, std::size_t> sum_of(e.problem.cluster->device_count(), kNone);
@@ -157,7 +157,8 @@ std::vector<Location> sum_in_machines(Emission& e, TensorId tensor,
   for (const Location& location : locations) {
     if (location.device == server) sums.push_back(location);
   }
-  for (const Speaker& speaker : speakers(*e.problem.cluster, devices_of(locations), server)) {
+  for (const decide::Speaker& speaker :
+       decide::speakers(*e.problem.cluster, devices_of(locations), server)) {
     std::vector<Location> inside = {at(speaker.device)};
     for (DeviceId other : speaker.others) inside.push_back(at(other));
     sums.push_back(sum_at(e, tensor, inside, bytes, speaker.device, TaskKind::kPush, in_place));

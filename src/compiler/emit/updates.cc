@@ -34,11 +34,11 @@ std::optional<TaskId> ready_after(const Emission& e, const UpdateChain& chain) {
     if (!read.producer.valid() || e.problem.graph->shape(read.base).empty()) continue;
     const auto* total = e.where.total(read.base);
     if (!total) {  // where the op that makes it runs
-      const LayoutId made = e.layout.of_op[read.producer];
+      const decide::LayoutId made = e.layout.of_op[read.producer];
       if (made != e.layout.home(chain.parameter).update) return std::nullopt;
       continue;
     }
-    for (const Slice& slice : devices) {
+    for (const decide::Slice& slice : devices) {
       if (!holds(*total, slice.device)) return std::nullopt;
     }
     const TaskId task = total->front().source.task;
@@ -54,10 +54,10 @@ std::optional<TaskId> ready_after(const Emission& e, const UpdateChain& chain) {
 std::vector<Together> find_sets(const Emission& e) {
   std::vector<Together> sets;
   // By form, layout and collective: the set that is open, and what it holds.
-  std::map<std::tuple<std::uint32_t, LayoutId, TaskId>, std::pair<std::size_t, Bytes>> open;
+  std::map<std::tuple<std::uint32_t, decide::LayoutId, TaskId>, std::pair<std::size_t, Bytes>> open;
   for (const UpdateChain& chain : e.problem.folded->chains) {
-    if (e.layout.home_of[chain.parameter] == Layout::kNoHome) continue;
-    const ParameterHome& home = e.layout.home(chain.parameter);
+    if (e.layout.home_of[chain.parameter] == decide::Layout::kNoHome) continue;
+    const decide::ParameterHome& home = e.layout.home(chain.parameter);
     // Whoever waits for a new value from a server waits for this one alone.
     const bool pulled = home.server.valid() && home.replicas.size() > 1;
     const auto ready = chain.shares_calls() && !pulled ? ready_after(e, chain) : std::nullopt;
@@ -129,8 +129,8 @@ void drop_repeated(std::vector<Source>& sources) {
 
 void emit_update(Emission& e, const Together& set) {
   const graph::ModelGraph& graph = *e.problem.graph;
-  const LayoutId layout = e.layout.home(set.front()->parameter).update;
-  const OpId updater = update_op(e.problem, *set.front());
+  const decide::LayoutId layout = e.layout.home(set.front()->parameter).update;
+  const OpId updater = decide::update_op(e.problem, *set.front());
   const auto& slices = e.layout.slices[layout];
   const std::vector<Read> together = set.size() > 1 ? reads_of(set) : std::vector<Read>();
   const std::vector<Read>& reads = set.size() > 1 ? together : set.front()->reads;
@@ -170,7 +170,7 @@ void emit_update(Emission& e, const Together& set) {
     task.device = device;
     const TaskId id = e.builder.add_task(task);
     for (const UpdateChain* chain : set) {
-      if (i == 0) e.where.ran(update_op(e.problem, *chain), id);
+      if (i == 0) e.where.ran(decide::update_op(e.problem, *chain), id);
       e.builder.update(id, chain->parameter);
     }
     e.builder.hold(id, {e.builder.plan().compute_stream(device), task.duration});

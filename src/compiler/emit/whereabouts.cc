@@ -3,7 +3,7 @@
 
 namespace heterog::compiler {
 
-Whereabouts::Whereabouts(const cost::Problem& problem, const Layout& layout)
+Whereabouts::Whereabouts(const cost::Problem& problem, const decide::Layout& layout)
     : problem_(problem),
       layout_(layout),
       devices_(problem.cluster->place_count()),
@@ -16,7 +16,7 @@ Whereabouts::Whereabouts(const cost::Problem& problem, const Layout& layout)
       resident_(problem.graph->tensor_count() * devices_, 0),
       latest_reader_(problem.graph->tensor_count() * devices_, kNone) {
   for (TensorId parameter : problem.graph->parameters()) {
-    if (layout.home_of[parameter] == Layout::kNoHome) continue;
+    if (layout.home_of[parameter] == decide::Layout::kNoHome) continue;
     for (DeviceId device : layout.home(parameter).replicas) {
       keep(parameter, device, problem.graph->bytes(parameter, 1));
     }

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "compiler/emit/instances_by_device.h"
-#include "compiler/layout.h"
 #include "compiler/plan.h"
 #include "cost/problem.h"
+#include "decide/layout.h"
 
 namespace heterog::compiler {
 
@@ -55,7 +55,7 @@ struct Made {
 class Whereabouts {
  public:
   // Parameters are at their homes; nothing else is anywhere.
-  Whereabouts(const cost::Problem& problem, const Layout& layout);
+  Whereabouts(const cost::Problem& problem, const decide::Layout& layout);
 
   const InstancesByDevice& instances_by_device() const { return instances_by_device_; }
 
@@ -139,7 +139,7 @@ class Whereabouts {
   const Piece* piece(std::uint32_t at) const { return at == kNone ? nullptr : &pieces_[at]; }
 
   const cost::Problem& problem_;
-  const Layout& layout_;
+  const decide::Layout& layout_;
   std::size_t devices_;
   InstancesByDevice instances_by_device_;
   IdVector<OpId, TaskId> first_task_;

@@ -15,7 +15,7 @@
 namespace heterog::runtime {
 namespace {
 
-using compiler::SyncMethod;
+using decide::SyncMethod;
 
 class Terms : public testing::Test {
  protected:
@@ -27,7 +27,7 @@ class Terms : public testing::Test {
   }
 
   const std::shared_ptr<const cost::Problem> problem_ =
-      compiler::toy_problem(support::tiny_mlp_graph(), 2, 8);
+      decide::toy_problem(support::tiny_mlp_graph(), 2, 8);
 };
 
 TEST_F(Terms, HashesWhatRanksDo) {
@@ -117,9 +117,8 @@ TEST_F(Terms, NeedsWhatThePlanHoldsBesideTheReserve) {
 }
 
 TEST(Traffic, IsBetweenThoseWhoSend) {
-  const std::shared_ptr<const cost::Problem> problem =
-      compiler::model_problem("lenet5-tiny", 3, 12);
-  const auto reduced = weighted(*problem, {1, 1, 1}, compiler::SyncMethod::kAllReduce);
+  const std::shared_ptr<const cost::Problem> problem = decide::model_problem("lenet5-tiny", 3, 12);
+  const auto reduced = weighted(*problem, {1, 1, 1}, decide::SyncMethod::kAllReduce);
   EXPECT_TRUE(traffic_of(make_test_job(problem, reduced).job).pairs.empty());
   const TestJob test = make_test_job(problem, random_mix(*problem, 1));
   const auto pairs = traffic_of(test.job).pairs;

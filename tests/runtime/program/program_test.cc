@@ -10,10 +10,9 @@ namespace {
 
 // Queues run what the dispatch sequence says, in its order.
 TEST(Job, EveryQueueIsARestrictionOfTheDispatchSequence) {
-  const std::shared_ptr<const cost::Problem> problem =
-      compiler::model_problem("lenet5-tiny", 3, 12);
+  const std::shared_ptr<const cost::Problem> problem = decide::model_problem("lenet5-tiny", 3, 12);
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-    const compiler::Strategy strategy = random_mix(*problem, seed);
+    const decide::Strategy strategy = random_mix(*problem, seed);
     const TestJob test = make_test_job(problem, strategy);
     sim::Simulator simulator;
     const auto& dispatch = simulator.simulate_timeline(test.plan, strategy.order).dispatch;
@@ -41,9 +40,9 @@ TEST(Job, RefusesAStepThatReadsNewStatistics) {
   maker.op("aten.add.Tensor", {graph::tensor_value(x), graph::tensor_value(now)},
            {support::kB, support::n(4)});
   const std::shared_ptr<const cost::Problem> problem =
-      compiler::toy_problem(std::move(maker).build(), 2, 8);
+      decide::toy_problem(std::move(maker).build(), 2, 8);
   const auto plan =
-      compiler::compile(*problem, weighted(*problem, {1, 1}, compiler::SyncMethod::kAllReduce), {});
+      compiler::compile(*problem, weighted(*problem, {1, 1}, decide::SyncMethod::kAllReduce), {});
   try {
     make_job(problem, plan, sim::simulate(plan).dispatch, {}, "g.json");
     FAIL() << "not refused";
@@ -57,7 +56,7 @@ TEST(Job, RefusesAStepThatReadsNewStatistics) {
 // A dispatch sequence that cannot be is refused before anything starts.
 TEST(Job, AWrongDispatchSequenceIsRefused) {
   const std::shared_ptr<const cost::Problem> problem =
-      compiler::toy_problem(support::tiny_mlp_graph(), 2, 8);
+      decide::toy_problem(support::tiny_mlp_graph(), 2, 8);
   const auto plan = compiler::compile(*problem, random_mix(*problem, 3), {});
   std::vector<TaskId> dispatch = sim::simulate(plan).dispatch;
   std::vector<TaskId> shuffled(dispatch.rbegin(), dispatch.rend());

@@ -1,0 +1,186 @@
+// Refuses what does not fit: units, devices, weights, servers, micro-batches, priorities.
+#include "decide/check_strategy.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "decide/layout.h"
+#include "decide/micro_batches.h"
+#include "decide/recomputation.h"
+
+namespace heterog::decide {
+namespace {
+
+// Each entry by itself, and that none contradicts another.
+void check_sync(const cost::Problem& problem, const Strategy& strategy, std::string_view source) {
+  const std::size_t places = problem.cluster->place_count();
+  std::set<TensorId> seen;
+  for (std::size_t i = 0; i < strategy.sync.size(); ++i) {
+    const ParameterSync& sync = strategy.sync[i];
+    VALIDATE(sync.parameter.value() < problem.graph->tensor_count() &&
+                 problem.graph->tensor(sync.parameter).role == graph::TensorRole::kParameter,
+             "{}: sync[{}]: tensor {} is not a parameter", source, i, sync.parameter.value());
+    const std::string& name = problem.graph->tensor(sync.parameter).name;
+    VALIDATE(seen.insert(sync.parameter).second,
+             "{}: sync[{}]: parameter '{}' stands twice, expected one entry", source, i, name);
+    VALIDATE(!sync.server.valid() || sync.server.value() < places,
+             "{}: sync[{}]: server {}, the cluster has {} devices and hosts that serve", source, i,
+             sync.server.value(), places);
+    VALIDATE(
+        !sync.server.valid() || sync.method == SyncMethod::kParameterServer,
+        "{}: sync[{}]: parameter '{}' has a server, {}, and method all-reduce; expected method "
+        "ps, or no server",
+        source, i, name, problem.cluster->device(sync.server).name);
+  }
+}
+
+// A server is one of the devices that hold the parameter, which does not depend on how its
+// gradients travel, or, where several hold it, a host that serves (decision 5).
+void check_servers(const cost::Problem& problem, const Strategy& strategy,
+                   std::string_view source) {
+  const auto names_server = [](const ParameterSync& sync) { return sync.server.valid(); };
+  if (std::none_of(strategy.sync.begin(), strategy.sync.end(), names_server)) return;
+  Strategy without = strategy;
+  without.sync.clear();
+  const Layout layout = lay_out(problem, without);
+  for (std::size_t i = 0; i < strategy.sync.size(); ++i) {
+    const ParameterSync& sync = strategy.sync[i];
+    if (!sync.server.valid()) continue;
+    std::string held;
+    bool holds = false;
+    int devices = 0;
+    if (layout.home_of[sync.parameter] != Layout::kNoHome) {
+      for (DeviceId replica : layout.home(sync.parameter).replicas) {
+        if (problem.cluster->is_host(replica)) continue;  // as its unit has it served
+        ++devices;
+        holds |= replica == sync.server;
+        held += (held.empty() ? "" : ", ") + problem.cluster->device(replica).name;
+      }
+    }
+    holds |= problem.cluster->is_host(sync.server) && devices > 1;
+    VALIDATE(holds, "{}: sync[{}]: server {} has no replica of parameter '{}', which is on {}",
+             source, i, problem.cluster->device(sync.server).name,
+             problem.graph->tensor(sync.parameter).name, held.empty() ? "no device" : held);
+  }
+}
+
+// Each names an instance that runs, once.
+void check_priorities(const cost::Problem& problem, const Strategy& strategy,
+                      std::string_view source) {
+  const bool follows = strategy.order == OrderPolicy::kPriority;
+  VALIDATE(follows || strategy.priorities.empty(),
+           "{}: priorities: {} given, but the order is {}; expected order priority, or none",
+           source, strategy.priorities.size(), order_policy_name(strategy.order));
+  const bool by_pattern = strategy.pattern != Pattern::kNone;
+  VALIDATE(!follows || by_pattern || !strategy.priorities.empty(),
+           "{}: order: priority, but no priorities are given; expected those of the ops, a pattern "
+           "of micro-batches, or order {}",
+           source, kPlainOrders);
+  VALIDATE(!by_pattern || strategy.priorities.empty(),
+           "{}: priorities: {} given beside pattern {}; expected one of both", source,
+           strategy.priorities.size(), pattern_name(strategy.pattern));
+  VALIDATE(strategy.order_rounds >= 0 && strategy.order_rounds <= kMostOrderRounds,
+           "{}: order_rounds: {}, expected 0 to {}", source, strategy.order_rounds,
+           kMostOrderRounds);
+  VALIDATE(!strategy.strict || strategy.order_rounds == 0,
+           "{}: order_rounds: {} of strict turns; expected 0, or strict false", source,
+           strategy.order_rounds);
+  if (strategy.priorities.empty()) return;
+  const graph::ModelGraph& graph = *problem.graph;
+  const Layout layout = lay_out(problem, strategy);
+  const Recomputation recomputation = find_recomputation(problem, strategy);
+  IdVector<OpId, std::vector<std::uint8_t>> seen(graph.op_count());  // [instance]
+  for (std::size_t i = 0; i < strategy.priorities.size(); ++i) {
+    const OpPriority& one = strategy.priorities[i];
+    VALIDATE(one.op.value() < graph.op_count(), "{}: priorities[{}]: op {}, the graph has {} ops",
+             source, i, one.op.value(), graph.op_count());
+    const std::string& name = graph.op(one.op).name;
+    const LayoutId at = task_layout(problem, layout, one.op);
+    VALIDATE(at.valid(), "{}: priorities[{}]: op '{}' has no task of its own in the plan", source,
+             i, name);
+    // What runs again has its instances behind the others.
+    const bool twice = recomputation.any && recomputation.runs_again[one.op] != 0;
+    const std::size_t instances = layout.slices[at].size() * (twice ? 2 : 1);
+    VALIDATE(one.instance < instances, "{}: priorities[{}]: instance {} of op '{}', which has {}",
+             source, i, one.instance, name, instances);
+    seen[one.op].resize(instances);
+    VALIDATE(!std::exchange(seen[one.op][one.instance], 1),
+             "{}: priorities[{}]: instance {} of op '{}' stands twice, expected one entry", source,
+             i, one.instance, name);
+  }
+}
+
+void check_micro_batches(const cost::Problem& problem, const Strategy& strategy,
+                         std::string_view source) {
+  VALIDATE(strategy.micro_batches >= 1 && strategy.micro_batches <= problem.batch,
+           "{}: micro_batches: {} of a batch of {}; expected 1 to {}", source,
+           strategy.micro_batches, problem.batch, problem.batch);
+  check_instances(problem, most_instances(strategy, problem.batch),
+                  fmt::format("{}: micro_batches", source));
+  const bool by_pattern = strategy.pattern != Pattern::kNone;
+  VALIDATE(!by_pattern || strategy.micro_batches > 1,
+           "{}: pattern: {} of one micro-batch; expected several, or pattern none", source,
+           pattern_name(strategy.pattern));
+  VALIDATE(by_pattern || !strategy.strict,
+           "{}: strict: true without a pattern of turns; expected a pattern, or false", source);
+  VALIDATE(!by_pattern || strategy.strict == (strategy.order != OrderPolicy::kPriority),
+           "{}: order: {} with pattern {}, {}; expected order {}", source,
+           order_policy_name(strategy.order), pattern_name(strategy.pattern),
+           strategy.strict ? "strict" : "not strict", strategy.strict ? kPlainOrders : "priority");
+  VALIDATE(strategy.pipeline_of.empty() ||
+               strategy.pipeline_of.size() == problem.cluster->device_count(),
+           "{}: pipelines: of {} devices, the cluster has {}", source, strategy.pipeline_of.size(),
+           problem.cluster->device_count());
+}
+
+}  // namespace
+
+void check_strategy(const cost::Problem& problem, const Strategy& strategy,
+                    std::string_view source) {
+  const std::size_t devices = problem.cluster->device_count();
+  const bool own_units = !strategy.unit_of_op.empty();
+  if (own_units) {
+    VALIDATE(strategy.unit_of_op.size() == problem.graph->op_count(),
+             "{}: unit_of_op has {} entries, the graph has {} ops", source,
+             strategy.unit_of_op.size(), problem.graph->op_count());
+    for (UnitId unit : strategy.unit_of_op) {
+      VALIDATE(unit.value() < strategy.units.size(), "{}: unit_of_op names unit {}, there are {}",
+               source, unit.value(), strategy.units.size());
+    }
+  } else {
+    VALIDATE(strategy.units.size() == problem.grouping.count(),
+             "{}: decisions for {} units, the problem has {} groups", source, strategy.units.size(),
+             problem.grouping.count());
+  }
+  for (std::size_t i = 0; i < strategy.units.size(); ++i) {
+    const UnitDecision& decision = strategy.units[UnitId(i)];
+    VALIDATE(!decision.replicas.empty(), "{}: units[{}]: no replica, give at least one device",
+             source, i);
+    for (const Replica& replica : decision.replicas) {
+      VALIDATE(replica.device.value() < problem.cluster->place_count(),
+               "{}: units[{}]: device {}, the cluster has {}", source, i, replica.device.value(),
+               devices);
+      VALIDATE(replica.device.value() < devices,
+               "{}: units[{}]: {} is a host that serves parameters and takes no samples; expected "
+               "one of the {} devices",
+               source, i, problem.cluster->device(replica.device).name, devices);
+      VALIDATE(std::isfinite(replica.weight) && replica.weight > 0 && replica.weight <= 1e9,
+               "{}: units[{}]: weight {}, expected a positive number up to 1e9", source, i,
+               replica.weight);
+    }
+  }
+  check_micro_batches(problem, strategy, source);
+  VALIDATE(strategy.bucket_bytes >= 0, "{}: bucket_bytes: {}, expected 0 or more", source,
+           strategy.bucket_bytes);
+  check_sync(problem, strategy, source);
+  check_servers(problem, strategy, source);
+  check_priorities(problem, strategy, source);
+}
+
+}  // namespace heterog::decide

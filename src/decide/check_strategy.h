@@ -1,0 +1,18 @@
+// The check of a strategy, read or made, against its problem.
+#pragma once
+
+#include <string_view>
+
+#include "cost/problem.h"
+#include "decide/strategy.h"
+
+namespace heterog::decide {
+
+// Throws an input error (prefixed by `source`) if the strategy does not fit the problem: wrong
+// counts, unknown devices, weights that are not positive and finite, no replica or too many
+// instances, two entries of sync for one parameter, a server that has no replica of it or of an
+// all-reduce, priorities of what does not run or without the order that follows them.
+void check_strategy(const cost::Problem& problem, const Strategy& strategy,
+                    std::string_view source);
+
+}  // namespace heterog::decide

@@ -1,0 +1,340 @@
+// Decides the slices of every op and the home of every parameter.
+#include "decide/layout.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "cost/collective.h"
+#include "decide/micro_batches.h"
+#include "graph/folded.h"
+
+namespace heterog::decide {
+namespace {
+
+using graph::OperandUse;
+using graph::Phase;
+
+// Hands out layout ids, one per distinct list of slices.
+class LayoutPool {
+ public:
+  explicit LayoutPool(Layout& layout) : layout_(layout) {}
+
+  LayoutId intern(std::vector<Slice> slices) {
+    for (LayoutId id : id_range<LayoutId>(layout_.slices.size())) {
+      if (layout_.slices[id] == slices) return id;
+    }
+    std::vector<Slice> merged = merge_by_device(slices);
+    const LayoutId id = layout_.slices.push_back(std::move(slices));
+    layout_.merged.push_back(id);
+    if (merged.size() < layout_.slices[id].size()) {
+      const LayoutId of_devices = intern(std::move(merged));
+      layout_.merged[id] = of_devices;
+    }
+    return id;
+  }
+
+ private:
+  Layout& layout_;
+};
+
+// The device with the largest share; ties: the lowest id (decision 1).
+DeviceId primary_device(const std::vector<Slice>& slices) {
+  const Slice* best = &slices.front();
+  for (const Slice& slice : slices) {
+    if (slice.size() > best->size() ||
+        (slice.size() == best->size() && slice.device < best->device)) {
+      best = &slice;
+    }
+  }
+  return best->device;
+}
+
+struct UnitLayout {
+  LayoutId sliced;
+  LayoutId whole;
+};
+
+IdVector<UnitId, UnitLayout> unit_layouts(const Strategy& strategy, std::int64_t batch,
+                                          LayoutPool& pool) {
+  IdVector<UnitId, UnitLayout> units(strategy.units.size());
+  for (UnitId unit : id_range<UnitId>(strategy.units.size())) {
+    // Neighbouring units often decide alike: reuse the layout of the one before.
+    if (unit.value() > 0) {
+      const UnitId before(unit.value() - 1);
+      if (strategy.units[unit].replicas == strategy.units[before].replicas &&
+          strategy.units[unit].in_turn == strategy.units[before].in_turn) {
+        units[unit] = units[before];
+        continue;
+      }
+    }
+    std::vector<Slice> slices = slices_of(strategy, strategy.units[unit], batch);
+    const DeviceId primary = primary_device(merge_by_device(slices));
+    units[unit].sliced = pool.intern(std::move(slices));
+    units[unit].whole = pool.intern({{primary, 0, batch}});
+  }
+  return units;
+}
+
+// The slices that hold the operand are the only ones that can read it.
+bool bound_to_producer(OperandUse use) {
+  return use == OperandUse::kLocal || use == OperandUse::kPartial;
+}
+
+// Several instances on one device would replace a value that only the first of them finds there, or
+// make the same value again.
+bool runs_once_per_device(const cost::Problem& problem, OpId op) {
+  bool same = true;
+  for (TensorId out : problem.graph->outputs(op)) {
+    if (!out.valid()) continue;
+    if (problem.graph->tensor(out).replaces.valid()) return true;
+    same = same && problem.splits->rules[out].kind == graph::SplitKind::kSame;
+  }
+  return same;
+}
+
+// The layout of an op whose slices, of its unit or of what it reads, are those of `sliced`.
+LayoutId instances_of(const cost::Problem& problem, const Layout& layout, OpId op,
+                      LayoutId sliced) {
+  const LayoutId merged = layout.merged[sliced];
+  if (merged == sliced || !runs_once_per_device(problem, op)) return sliced;
+  for (const graph::Read& read : problem.folded->reads[op]) {
+    VALIDATE(!read.producer.valid() || read.use != OperandUse::kLocal ||
+                 layout.of_op[read.producer] == merged,
+             "{}: op '{}' runs once per device, but reads '{}', of which each of several instances "
+             "on one device has its own; expected one instance per device in the unit of op '{}'",
+             problem.graph->name(), problem.graph->op(op).name,
+             problem.graph->tensor(read.tensor).name, problem.graph->op(read.producer).name);
+  }
+  return merged;
+}
+
+void lay_out_forward_and_backward(const cost::Problem& problem,
+                                  const IdVector<OpId, UnitId>& unit_of_op,
+                                  const IdVector<UnitId, UnitLayout>& units, Layout& layout) {
+  for (OpId op : problem.folded->ops) {
+    if (problem.graph->op(op).phase == Phase::kUpdate) continue;
+    const UnitLayout& unit = units[unit_of_op[op]];
+    LayoutId chosen = problem.splits->sliceable[op] ? unit.sliced : unit.whole;
+    for (const graph::Read& read : problem.folded->reads[op]) {
+      if (read.producer.valid() && bound_to_producer(read.use)) {
+        chosen = layout.of_op[read.producer];
+        break;
+      }
+    }
+    layout.of_op[op] = instances_of(problem, layout, op, chosen);
+  }
+}
+
+std::vector<DeviceId> reader_devices(const cost::Problem& problem, const Layout& layout,
+                                     TensorId parameter) {
+  std::vector<DeviceId> devices;
+  LayoutId last;
+  for (OpId op : problem.folded->parameter_readers[parameter]) {
+    if (layout.of_op[op] == last) continue;
+    last = layout.of_op[op];
+    for (const Slice& slice : layout.op_slices(op)) devices.push_back(slice.device);
+  }
+  std::sort(devices.begin(), devices.end());
+  devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
+  return devices;
+}
+
+void place_parameters(const cost::Problem& problem, const Strategy& strategy,
+                      const IdVector<OpId, UnitId>& unit_of_op,
+                      const IdVector<UnitId, UnitLayout>& units, Layout& layout) {
+  const graph::ModelGraph& graph = *problem.graph;
+  layout.home_of.assign(graph.tensor_count(), Layout::kNoHome);
+  std::vector<Bytes> bytes;
+  for (TensorId parameter : graph.parameters()) {
+    ParameterHome home;
+    const OpId updater = problem.folded->updater[parameter];
+    const auto readers = problem.folded->parameter_readers[parameter];
+    if (!updater.valid() && readers.empty()) continue;  // nobody looks at it
+    const UnitId unit = unit_of_op[updater.valid() ? updater : readers.front()];
+    home.replicas = reader_devices(problem, layout, parameter);
+    if (home.replicas.empty()) {
+      home.replicas = {layout.slices[units[unit].whole].front().device};
+    }
+    home.method = strategy.units[unit].sync;
+    if (home.replicas.size() == 1) home.server = home.replicas.front();
+    layout.home_of[parameter] = static_cast<std::uint32_t>(layout.homes.size());
+    layout.homes.push_back(std::move(home));
+    bytes.push_back(graph.bytes(parameter, 1));
+  }
+  for (const ParameterSync& sync : strategy.sync) {
+    if (layout.home_of[sync.parameter] == Layout::kNoHome) continue;
+    ParameterHome& home = layout.homes[layout.home_of[sync.parameter]];
+    home.method = sync.method;
+    if (home.replicas.size() > 1) home.server = sync.server;
+  }
+  choose_servers(problem, layout.homes, bytes);
+}
+
+// Updates run on the parameter's server, or on every replica. An update op that belongs to no
+// single parameter runs on its unit's devices, whole on each.
+void lay_out_update(const cost::Problem& problem, const IdVector<OpId, UnitId>& unit_of_op,
+                    const IdVector<UnitId, UnitLayout>& units, Layout& layout, LayoutPool& pool) {
+  const auto whole_on = [&](std::span<const DeviceId> devices) {
+    std::vector<Slice> slices;
+    for (DeviceId device : devices) slices.push_back({device, 0, problem.batch});
+    return pool.intern(std::move(slices));
+  };
+  for (ParameterHome& home : layout.homes) {
+    home.update =
+        home.server.valid() ? whole_on(std::span(&home.server, 1)) : whole_on(home.replicas);
+  }
+  for (OpId op : problem.folded->ops) {
+    if (problem.graph->op(op).phase != Phase::kUpdate) continue;
+    const TensorId parameter = problem.folded->home[op];
+    if (parameter.valid() && layout.home_of[parameter] != Layout::kNoHome) {
+      layout.of_op[op] = layout.home(parameter).update;
+    } else {
+      std::vector<DeviceId> devices;
+      for (const Slice& slice : layout.slices[layout.merged[units[unit_of_op[op]].sliced]]) {
+        devices.push_back(slice.device);
+      }
+      layout.of_op[op] = whole_on(devices);
+    }
+  }
+}
+
+}  // namespace
+
+Layout lay_out(const cost::Problem& problem, const Strategy& strategy) {
+  Layout layout;
+  LayoutPool pool(layout);
+  layout.of_op.assign(problem.graph->op_count(), LayoutId());
+  const IdVector<OpId, UnitId> unit_of_op = units_of_ops(problem, strategy);
+  const auto units = unit_layouts(strategy, problem.batch, pool);
+  lay_out_forward_and_backward(problem, unit_of_op, units, layout);
+  place_parameters(problem, strategy, unit_of_op, units, layout);
+  lay_out_update(problem, unit_of_op, units, layout, pool);
+  return layout;
+}
+
+OpId update_op(const cost::Problem& problem, const graph::UpdateChain& chain) {
+  const OpId updater = problem.folded->updater[chain.parameter];
+  return updater.valid() ? updater : chain.ops.back();
+}
+
+LayoutId task_layout(const cost::Problem& problem, const Layout& layout, OpId op) {
+  if (problem.graph->op(op).phase != graph::Phase::kUpdate) return layout.of_op[op];
+  for (const graph::UpdateChain& chain : problem.folded->chains) {
+    if (update_op(problem, chain) != op) continue;
+    return layout.home_of[chain.parameter] == Layout::kNoHome ? LayoutId()
+                                                              : layout.home(chain.parameter).update;
+  }
+  return layout.of_op[op];
+}
+
+namespace {
+
+// What serving one byte of a parameter puts on the links: seconds of each link that a push from or
+// a pull to another replica crosses.
+using LinkSeconds = std::vector<std::pair<LinkId, double>>;
+
+LinkSeconds serving_load(const cluster::Cluster& cluster, const std::vector<DeviceId>& replicas,
+                         DeviceId server) {
+  constexpr Bytes kMany = Bytes{1} << 30;  // so that whole nanoseconds do not show
+  std::map<LinkId, double> seconds;
+  const auto add = [&](DeviceId from, DeviceId to) {
+    const cluster::Route& route = cluster.route(from, to);
+    for (LinkId link : route.links) {
+      const Nanoseconds held =
+          cost::link_hold(cluster, route, link, kMany, cost::TransferUse::kServer);
+      seconds[link] += to_seconds(held) / static_cast<double>(kMany);
+    }
+  };
+  for (const Speaker& speaker : speakers(cluster, replicas, server)) {
+    add(speaker.device, server);
+    add(server, speaker.device);
+    for (DeviceId other : speaker.others) {
+      add(other, speaker.device);
+      add(speaker.device, other);
+    }
+  }
+  return {seconds.begin(), seconds.end()};
+}
+
+// Of those whose serving loads links so, the one after which the busiest of its links is free
+// first.
+std::size_t first_to_end(const std::vector<LinkSeconds>& of_server,
+                         const IdVector<LinkId, double>& load, double bytes) {
+  std::size_t best = 0;
+  double best_end = 0;
+  for (std::size_t s = 0; s < of_server.size(); ++s) {
+    double end = 0;
+    for (const auto& [link, seconds] : of_server[s]) {
+      end = std::max(end, load[link] + bytes * seconds);
+    }
+    if (s == 0 || end < best_end) {
+      best = s;
+      best_end = end;
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+std::vector<Speaker> speakers(const cluster::Cluster& cluster, std::span<const DeviceId> devices,
+                              DeviceId server) {
+  std::vector<DeviceId> sorted(devices.begin(), devices.end());
+  std::sort(sorted.begin(), sorted.end());  // so machine by machine
+  std::vector<Speaker> list;
+  for (std::size_t begin = 0, end = 0; begin < sorted.size(); begin = end) {
+    while (end < sorted.size() && cluster.same_machine(sorted[begin], sorted[end])) ++end;
+    if (cluster.same_machine(sorted[begin], server)) {
+      for (std::size_t i = begin; i < end; ++i) {
+        if (sorted[i] != server) list.push_back({sorted[i], {}});
+      }
+      continue;
+    }
+    const std::size_t turn = begin + server.value() % (end - begin);
+    Speaker& speaker = list.emplace_back(sorted[turn]);
+    for (std::size_t i = begin; i < end; ++i) {
+      if (i != turn) speaker.others.push_back(sorted[i]);
+    }
+  }
+  return list;
+}
+
+void choose_servers(const cost::Problem& problem, std::vector<ParameterHome>& homes,
+                    std::span<const Bytes> parameter_bytes) {
+  const cluster::Cluster& cluster = *problem.cluster;
+  IdVector<LinkId, double> load(cluster.link_count(), 0.0);  // seconds, of earlier parameters
+  // Of the sets of replicas seen: who may serve, and what that loads.
+  struct Choice {
+    std::vector<DeviceId> servers;
+    std::vector<LinkSeconds> load;
+  };
+  std::map<std::vector<DeviceId>, Choice> known;
+  for (std::size_t i = 0; i < homes.size(); ++i) {
+    ParameterHome& home = homes[i];
+    if (home.replicas.size() == 1 || home.method != SyncMethod::kParameterServer) continue;
+    const double bytes = static_cast<double>(parameter_bytes[i]);
+    auto [at, is_new] = known.try_emplace(home.replicas);
+    Choice& choice = at->second;
+    if (is_new) {
+      choice.servers = cluster::possible_servers(cluster, home.replicas);
+      for (DeviceId server : choice.servers) {
+        choice.load.push_back(serving_load(cluster, home.replicas, server));
+      }
+    }
+    if (!home.server.valid()) home.server = choice.servers[first_to_end(choice.load, load, bytes)];
+    const auto at_server = std::ranges::find(choice.servers, home.server) - choice.servers.begin();
+    // A strategy may name a replica where hosts serve.
+    const bool known_load = at_server < std::ssize(choice.servers);
+    ENSURE(known_load || std::ranges::find(home.replicas, home.server) != home.replicas.end());
+    const LinkSeconds own =
+        known_load ? LinkSeconds() : serving_load(cluster, home.replicas, home.server);
+    for (const auto& [link, seconds] : known_load ? choice.load[at_server] : own) {
+      load[link] += bytes * seconds;
+    }
+    home.on_host = cluster.is_host(home.server);
+    if (home.on_host) home.replicas.push_back(home.server);
+  }
+}
+
+}  // namespace heterog::decide

@@ -1,0 +1,83 @@
+// Layout: the slice and device of every instance of an op, and the devices that hold and aggregate
+// every parameter.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "cost/problem.h"
+#include "decide/strategy.h"
+
+namespace heterog::decide {
+
+using LayoutId = Id<struct LayoutTag>;
+
+// How the gradient of one parameter is aggregated.
+struct ParameterHome {
+  std::vector<DeviceId> replicas;  // who holds the parameter, ascending: devices that read it, and
+                                   // its server, if that is a host
+  LayoutId update;                 // where its update runs: the server, or every replica
+  SyncMethod method = SyncMethod::kAllReduce;
+  DeviceId server;       // kParameterServer, or one replica: where the update runs
+  bool on_host = false;  // the server is a host, the last of the replicas
+
+  // Devices that compute with the parameter.
+  std::size_t device_count() const { return replicas.size() - (on_host ? 1 : 0); }
+};
+
+// Where everything runs, before any task is emitted: lay_out() decides it once for a strategy, and
+// emission, the check of bytes and priorities read it.
+//
+//   slices[of_op[op]]               the instances of an op: devices with intervals of the batch
+//   slices[merged[of_op[op]]]       the same with one instance per device
+//   home(parameter).replicas        who holds the parameter
+//   slices[home(parameter).update]  where its update runs: on its server, or on every replica
+struct Layout {
+  // Distinct slice lists; ops refer to them. A device may stand in one several times.
+  IdVector<LayoutId, std::vector<Slice>> slices;
+  IdVector<LayoutId, LayoutId> merged;        // as merge_by_device() does
+  IdVector<OpId, LayoutId> of_op;             // invalid for folded aliases, members of chains
+  IdVector<TensorId, std::uint32_t> home_of;  // index into homes; kNoHome for non-parameters
+  std::vector<ParameterHome> homes;           // in id order of the parameters
+  static constexpr std::uint32_t kNoHome = 0xffffffff;
+
+  std::span<const Slice> op_slices(OpId op) const { return slices[of_op[op]]; }
+  const ParameterHome& home(TensorId parameter) const { return homes[home_of[parameter]]; }
+};
+
+// Decisions 1 and 5. An op reads a value that only its own slice has (kLocal, kPartial) on the
+// slices of its producer, whatever its own unit says. An op that replaces what stays, or whose
+// results do not depend on the batch, runs once per device. A parameter lives on every device that
+// reads it. Throws an input error if an op would have to run once per device and reads what several
+// instances there keep for themselves.
+Layout lay_out(const cost::Problem& problem, const Strategy& strategy);
+
+// The op by which tasks of a parameter's update are named: the one that makes the parameter's next
+// value, or the last, where none does.
+OpId update_op(const cost::Problem& problem, const graph::UpdateChain& chain);
+
+// The slices of the tasks that stand for an op in a plan: its own, or those of the update that it
+// ends; invalid if it is part of another op's task.
+LayoutId task_layout(const cost::Problem& problem, const Layout& layout, OpId op);
+
+// Who talks to a parameter server: each other device of its own machine for itself, and of every
+// other machine one for all of its devices there. That one adds up what the others push, and hands
+// them what it pulls.
+struct Speaker {
+  DeviceId device;
+  std::vector<DeviceId> others;
+};
+// `devices`: distinct; the server may be among them. In ascending order of the devices. The turn of
+// speaking goes round with the number of the server, so that it falls to all devices alike.
+std::vector<Speaker> speakers(const cluster::Cluster& cluster, std::span<const DeviceId> devices,
+                              DeviceId server);
+
+// Parameter servers, in fixed parameter order: of cluster::possible_servers, the one that ends this
+// aggregation first, given the bytes that the earlier parameters already put on each link (decision
+// 5; ties: lowest id). Sets `server` of every home with several replicas whose method is
+// kParameterServer and whose server is not given. A host that serves is then one of the replicas.
+void choose_servers(const cost::Problem& problem, std::vector<ParameterHome>& homes,
+                    std::span<const Bytes> parameter_bytes);
+
+}  // namespace heterog::decide

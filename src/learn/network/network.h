@@ -1,0 +1,38 @@
+// The whole policy network: encoder, Transformer-XL, action head (HeteroG Fig. 6).
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/pimpl.h>
+
+#include "learn/config.h"
+#include "learn/network/action_head.h"
+#include "learn/network/encoder.h"
+#include "learn/network/transformer_xl.h"
+
+namespace heterog::learn {
+
+class PolicyNetworkImpl : public torch::nn::Module {
+ public:
+  explicit PolicyNetworkImpl(const TrainConfig& config);
+  // log π(a_n) of every group, −1e9 where the action is masked.  [N, A]
+  torch::Tensor forward(const learn::FeatureTensors& features);
+
+ private:
+  std::int64_t fixed_devices_ = 0;  // 0: the head that reads device features
+  learn::GraphEncoder encoder_;
+  torch::nn::Linear group_;   // group embedding and group features → Transformer-XL
+  torch::nn::Linear device_;  // the cluster's mean device features, added to every group
+  TransformerXl transformer_;
+  DeviceHead device_head_{nullptr};
+  FixedHead fixed_head_{nullptr};
+};
+TORCH_MODULE(PolicyNetwork);
+
+// A network with weights drawn from `seed` alone.
+PolicyNetwork make_network(const TrainConfig& config, std::uint64_t seed);
+
+// The network and every tensor operation run on one thread, so that sums are always in one order.
+void use_one_network_thread();
+
+}  // namespace heterog::learn

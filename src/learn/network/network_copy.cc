@@ -1,0 +1,32 @@
+// Copies weights there, and what the network says back.
+#include "learn/network/network_copy.h"
+
+#include <torch/torch.h>
+
+namespace heterog::learn {
+
+NetworkCopy::NetworkCopy(const TrainConfig& config, torch::Device device)
+    : network_(make_network(config, /*seed=*/0)) {
+  network_->to(device);
+}
+
+PolicyNetwork NetworkCopy::with_weights_of(const PolicyNetwork& network) {
+  copy_weights(network, network_);
+  return network_;
+}
+
+void copy_weights(const PolicyNetwork& from, const PolicyNetwork& to) {
+  const torch::NoGradGuard no_grad;
+  const auto weights = from->named_parameters();
+  for (auto& copy : to->named_parameters()) {
+    const torch::Tensor* weight = weights.find(copy.key());
+    if (weight != nullptr) copy.value().copy_(*weight);
+  }
+}
+
+torch::Tensor log_policy(PolicyNetwork network, const learn::FeatureTensors& features) {
+  const torch::Device device = network->parameters().front().device();
+  return network->forward(learn::on_device(features, device)).cpu();
+}
+
+}  // namespace heterog::learn

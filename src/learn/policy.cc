@@ -1,0 +1,73 @@
+// A trained policy: loading, saving, and one-shot proposals.
+#include <torch/torch.h>
+
+#include <filesystem>
+
+#include "base/own_file.h"
+#include "learn/api.h"
+#include "learn/checkpoint_io.h"
+#include "learn/drawing/decode.h"
+#include "learn/network/network_copy.h"
+#include "learn/policy_impl.h"
+#include "learn/reinforce/case.h"
+#include "search/starts/starts.h"
+
+namespace heterog::learn {
+Policy make_policy(const TrainConfig& config, const PolicyNetwork& network) {
+  return Policy(std::make_shared<const Policy::Impl>(Policy::Impl{config, network}));
+}
+
+PolicyNetwork clone(const PolicyNetwork& network, const TrainConfig& config) {
+  PolicyNetwork copy = make_network(config, /*seed=*/0);
+  copy_weights(network, copy);
+  return copy;
+}
+
+Policy Policy::load(const std::string& path) {
+  LoadedPolicy loaded = load_policy(path);
+  return make_policy(loaded.config, loaded.network);
+}
+
+void Policy::save(const std::string& path) const {
+  save_policy(impl_->network, impl_->config, path);
+}
+
+const TrainConfig& Policy::config() const { return impl_->config; }
+
+std::vector<decide::Strategy> propose(const Policy& policy, oracle::BatchEvaluator& evaluator,
+                                      int samples, const Rng& rng) {
+  use_one_network_thread();
+  torch::NoGradGuard no_grad;
+  const auto max_groups = static_cast<int>(policy.config().max_groups);
+  const decide::OrderPolicy order = search::evaluations_are_costly(evaluator.problem())
+                                        ? decide::OrderPolicy::kRankQueued
+                                        : find_order(evaluator);
+  const Case c = make_case("", regrouped(evaluator.problem(), max_groups), order,
+                           action_table(policy.config()));
+  const torch::Tensor log_probabilities = log_policy(policy.impl().network, c.features);
+  std::vector<Actions> proposed = decode_proposals(log_probabilities, c.group_weights);
+  const auto wanted = static_cast<std::size_t>(samples) + 1;
+  for (std::size_t next = proposed.size(); next < wanted; ++next) {
+    proposed.push_back(decode_draw(log_probabilities, c.group_weights,
+                                   kSwitchCosts[next % kSwitchCosts.size()], rng.split(next)));
+  }
+  proposed.resize(wanted);
+  std::vector<decide::Strategy> strategies;
+  for (const Actions& actions : proposed) strategies.push_back(standalone_strategy(c, actions));
+  return strategies;
+}
+
+std::string shipped_policy_path() {
+  const std::string name = "models/policies/zoo-small.ckpt";
+  const std::string here = (std::filesystem::current_path() / ".").string();
+  for (const std::string& start : {own_file(), here}) {
+    const std::string found = nearest_above(start, name);
+    if (!found.empty()) return found;
+  }
+  fail_input(
+      "{}: not found above the program or the working folder; name a policy, or make this "
+      "one with scripts/pretrain.sh",
+      name);
+}
+
+}  // namespace heterog::learn

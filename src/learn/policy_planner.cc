@@ -1,0 +1,159 @@
+// The learned planner: proposes, simulates, and keeps improving while there is budget.
+#include <algorithm>
+#include <array>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "learn/api.h"
+#include "oracle/batch_evaluator.h"
+#include "search/engines/local_search.h"
+#include "search/moves/candidate.h"
+#include "search/starts/baselines.h"
+#include "search/starts/starts.h"
+#include "space/action_space.h"
+
+namespace heterog::learn {
+namespace {
+
+using search::BatchEvaluator;
+using search::PlannerContext;
+using search::PlannerResult;
+
+constexpr std::array<std::string_view, 2> kAnswers = {"best", "likely"};
+
+constexpr std::array<search::Field<PolicyPlannerOptions>, 4> kFields = {
+    {{"checkpoint", "the trained policy",
+      search::FileField<PolicyPlannerOptions>{&PolicyPlannerOptions::checkpoint,
+                                              "the shipped one"}},
+     {"proposals", "strategies that are drawn beside the most likely one",
+      search::IntegerField<PolicyPlannerOptions>{&PolicyPlannerOptions::proposals, {0, 10'000}}},
+     {"finetune_share", "share of a budget for fine-tuning; the rest is local search",
+      search::NumberField<PolicyPlannerOptions>{&PolicyPlannerOptions::finetune_share, {0, 1}}},
+     {"answer",
+      "the best that is found from the policy, or its most likely strategy in the best order, or "
+      "one "
+      "action for all groups where that is faster",
+      search::choice<PolicyPlannerOptions, &PolicyPlannerOptions::answer>(kAnswers)}}};
+
+class PolicyPlanner final : public search::Planner {
+ public:
+  explicit PolicyPlanner(PolicyPlannerOptions options) : options_(std::move(options)) {}
+  PlannerResult plan(PlannerContext& context) const override {
+    const Policy policy =
+        Policy::load(options_.checkpoint.empty() ? shipped_policy_path() : options_.checkpoint);
+    BatchEvaluator evaluator(context.oracle, context.budget);
+    if (options_.answer == PolicyAnswer::kLikely) return likely(policy, context, evaluator);
+    std::vector<decide::Strategy> strategies =
+        propose(policy, evaluator, static_cast<int>(options_.proposals), context.rng.split(1));
+    for (search::NamedStrategy& baseline : search::baseline_strategies(context.problem())) {
+      strategies.push_back(std::move(baseline.strategy));
+    }
+    PlannerResult result;
+    const auto measured = evaluator.evaluate(strategies);
+    for (std::size_t i = 0; i < strategies.size(); ++i) {
+      consider(result, strategies[i], measured[i].evaluation);
+    }
+    result.evaluations = evaluator.evaluations();
+    improve(policy, context, result);
+    return result;
+  }
+
+ private:
+  // A baseline counts at its best order, too, and so does every row of the policy's table for all
+  // groups: whoever trusts the network alone is not given what one row beats.
+  static PlannerResult likely(const Policy& policy, PlannerContext& context,
+                              BatchEvaluator& evaluator) {
+    const std::vector<decide::Strategy> proposed = propose(policy, evaluator, 0, context.rng);
+    PlannerResult result;
+    consider_all(result, proposed, evaluator, "policy");
+    const space::ActionSpace actions(context.problem(), action_table(policy.config()));
+    std::vector<decide::Strategy> rows;
+    for (space::ActionId row : actions.ids()) {
+      // One device of a type and memory is as good as the next: baselines have one of each.
+      if (actions[row].placement == space::Placement::kSingle) continue;
+      rows.push_back(uniform_strategy(context.problem(), actions.decision(row)));
+      rows.back().order = proposed.front().order;
+    }
+    for (search::NamedStrategy& one : search::baseline_strategies(context.problem())) {
+      if (one.name == "single") rows.push_back(std::move(one.strategy));
+    }
+    consider_all(result, rows, evaluator, "one row");
+    result.evaluations = evaluator.evaluations();
+    return result;
+  }
+
+  // Each as it is and in every other schedule, a strategy at a time: their plans may be large.
+  static void consider_all(PlannerResult& result, std::span<const decide::Strategy> strategies,
+                           BatchEvaluator& evaluator, const char* name) {
+    for (const decide::Strategy& strategy : strategies) {
+      std::vector<decide::Strategy> variants = search::in_other_schedules(strategy);
+      variants.insert(variants.begin(), strategy);
+      const auto measured = evaluator.evaluate(variants);
+      for (std::size_t i = 0; i < variants.size(); ++i) {
+        if (consider(result, variants[i], measured[i].evaluation)) result.found_by = name;
+      }
+    }
+  }
+
+  static bool consider(PlannerResult& result, const decide::Strategy& strategy,
+                       const search::Evaluation& evaluation) {
+    if (result.evaluation.step != 0 && !search::better(evaluation, result.evaluation)) return false;
+    result.strategy = strategy;
+    result.evaluation = evaluation;
+    return true;
+  }
+
+  void improve(const Policy& policy, PlannerContext& context, PlannerResult& result) const {
+    const auto left = [&] {
+      return context.budget.evaluations
+                 ? std::max<std::int64_t>(*context.budget.evaluations - result.evaluations, 0)
+                 : std::int64_t{0};
+    };
+    const bool timed = static_cast<bool>(context.budget.time_used);
+    if (!timed && left() == 0) return;
+    search::Budget learning = context.budget;
+    if (timed) {
+      learning.time_used = [used = context.budget.time_used, share = options_.finetune_share] {
+        return used() / std::max(1e-9, share);
+      };
+    }
+    if (context.budget.evaluations) {
+      learning.evaluations =
+          static_cast<std::int64_t>(options_.finetune_share * static_cast<double>(left()));
+    }
+    if (learning.evaluations ? *learning.evaluations > 0 : !learning.expired()) {
+      FinetuneResult tuned = finetune(policy, context.oracle,
+                                      {.name = context.problem().graph->name(),
+                                       .seed = context.rng.split(2)(),
+                                       .budget = learning});
+      consider(result, tuned.strategy, tuned.evaluation);
+      result.evaluations += tuned.evaluations;
+    }
+    if (timed) polish(context, result, search::kUnbounded);
+    if (left() > 0) polish(context, result, left());
+  }
+
+  static void polish(PlannerContext& context, PlannerResult& result, std::int64_t evaluations) {
+    BatchEvaluator evaluator(context.oracle,
+                             {.evaluations = evaluations, .time_used = context.budget.time_used});
+    const decide::Strategy start = search::to_plain(context.problem(), result.strategy);
+    Rng rng = context.rng.split(3);
+    const search::SearchResult found =
+        search::local_search(evaluator, start, rng, {.evaluations = evaluations, .patience = 0});
+    consider(result, found.strategy, found.evaluation);
+    result.evaluations += evaluator.evaluations();
+  }
+
+  PolicyPlannerOptions options_;
+};
+
+}  // namespace
+
+search::PlannerEntry policy_planner_entry() {
+  return search::planner_entry<PolicyPlannerOptions>(
+      "policy", "graph attention and Transformer-XL, pretrained on the zoo (HeteroG)", kFields,
+      [](const PolicyPlannerOptions& options) { return std::make_unique<PolicyPlanner>(options); });
+}
+
+}  // namespace heterog::learn

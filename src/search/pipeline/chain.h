@@ -1,0 +1,46 @@
+// A model as a chain of layers, which pipelines cut into stages.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cost/problem.h"
+
+namespace heterog::search {
+
+// The forward pass cut where little crosses; each backward and update op is in the layer of the
+// forward op that it belongs to. Layers follow one another: no op reads what a later layer's
+// forward pass makes, but by what a model feeds back.
+struct Chain {
+  IdVector<OpId, std::uint32_t> layer_of;  // every op, aliases too
+  // Of each layer. Bytes that its forward pass, or one before it, makes for a later one.
+  struct Layer {
+    double crossing_fixed = 0;
+    double crossing_per_sample = 0;
+    double crossing_once = 0;  // in a step: what is made of parameters alone
+    Bytes resident = 0;        // parameters and their optimizer state
+    Bytes gradients = 0;       // of its parameters
+    double saved_fixed = 0;    // what its forward pass keeps for the backward pass
+    double saved_per_sample = 0;
+  };
+  std::vector<Layer> layers;
+  // Forward passes run again for the backward pass: what a layer saves is what it reads of the one
+  // before. While one layer runs again, what it makes is there too: of the largest layer, so much.
+  bool recompute = false;
+  double again_fixed = 0;
+  double again_per_sample = 0;
+};
+
+// At most `layers` layers, of about equal time on the whole batch: between two neighbours the cut
+// is where the fewest bytes cross, over the positions of half a layer's time.
+Chain make_chain(const cost::Problem& problem, std::size_t layers);
+
+// The same, in which every layer's forward pass runs again.
+Chain recomputed(Chain chain);
+
+// Seconds of the layers before each, forward and backward, on a device type, for so many samples (1
+// to the batch): layers [begin, end) take element `end` less element `begin`.
+std::vector<double> times_before(const cost::Problem& problem, const Chain& chain,
+                                 DeviceTypeId type, std::int64_t samples);
+
+}  // namespace heterog::search

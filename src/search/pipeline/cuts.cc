@@ -1,0 +1,195 @@
+// Chains of layers with their costs, and the dynamic program along every line.
+#include "search/pipeline/cuts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "base/check.h"
+#include "decide/micro_batches.h"
+#include "search/pipeline/device_order.h"
+
+namespace heterog::search {
+namespace {
+
+constexpr std::size_t kLayers = 64;
+constexpr std::array<std::int64_t, 11> kMicroBatches = {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
+
+CutPool::Costed costed(const cost::Problem& problem, Chain chain,
+                       const std::vector<std::int64_t>& micro_batches, PipelineOptions::Form form) {
+  CutPool::Costed made{std::move(chain), {}};
+  LayerTimes times(problem, made.chain);
+  for (std::int64_t count : micro_batches) {
+    made.costs.emplace_back(times, count, form == PipelineOptions::Form::kPaper);
+  }
+  return made;
+}
+
+// About: an op once a micro-batch on each device of its stage.
+std::size_t tasks(const cost::Problem& problem, const CutPool& pool, const Cut& one) {
+  std::size_t replicas = 0;
+  for (const Stage& stage : one.stages) {
+    replicas += (stage.end - stage.begin) * stage.devices.size();
+  }
+  const auto parts = static_cast<std::size_t>(pool.micro_batches[one.costs]);
+  return problem.folded->ops.size() * parts * replicas / pool.once.chain.layers.size();
+}
+
+}  // namespace
+
+std::vector<std::int64_t> micro_batch_counts(const cost::Problem& problem, std::int64_t given) {
+  VALIDATE(given <= problem.batch, "micro_batches: {} of a batch of {}; expected at most {}", given,
+           problem.batch, problem.batch);
+  decide::check_instances(problem, given, fmt::format("micro_batches: {}", given));
+  if (given > 0) return {given};
+  std::vector<std::int64_t> counts;
+  for (std::int64_t count : kMicroBatches) {
+    if (count <= problem.batch) counts.push_back(count);
+  }
+  if (counts.empty()) counts.push_back(1);
+  return counts;
+}
+
+StageCounts stage_counts(const cost::Problem& problem, std::int64_t given, std::size_t most) {
+  VALIDATE(given <= static_cast<std::int64_t>(most),
+           "stages: {} on {} devices; expected at most {}", given, problem.cluster->device_count(),
+           most);
+  if (given > 0) return {static_cast<std::size_t>(given), static_cast<std::size_t>(given)};
+  return {1, most};
+}
+StageCounts stage_counts(const cost::Problem& problem, std::int64_t given) {
+  return stage_counts(problem, given, most_stages(problem.cluster->device_count()));
+}
+
+CutPool::CutPool(const cost::Problem& problem, const PipelineOptions& given)
+    : options(given),
+      micro_batches(micro_batch_counts(problem, given.micro_batches)),
+      once(costed(problem, make_chain(problem, kLayers), micro_batches, given.form)) {
+  using Recompute = PipelineOptions::Recompute;
+  using Turns = PipelineOptions::Turns;
+  if (given.recompute != Recompute::kAll) recomputation.push_back(false);
+  if (given.recompute != Recompute::kNone) {
+    recomputation.push_back(true);
+    again = costed(problem, recomputed(once.chain), micro_batches, given.form);
+  }
+  const bool strict = given.turns != Turns::kPriorities && in_line(problem, once.chain);
+  VALIDATE(
+      given.turns != Turns::kStrict || strict,
+      "turns: strict, but layers of this model wait for later layers, or for all micro-batches "
+      "(batch normalisation); expected priorities");
+  if (given.turns != Turns::kStrict) strictness.push_back(false);
+  if (strict) strictness.push_back(true);
+}
+
+void CutPool::add(const std::vector<std::vector<DeviceId>>& lines, StageCounts stages,
+                  oracle::Oracle& oracle) {
+  const std::size_t counts = stages.last - stages.first + 1, ways = micro_batches.size();
+  // Of the fewest stages first.
+  const auto cut_line = [&](std::size_t number, std::size_t m) {
+    const Line line(once.costs.front(), lines[number]);
+    std::vector<std::optional<Cut>> cuts(counts);
+    for (bool recompute : recomputation) {
+      const StageCosts& costs = of(recompute).costs[m];
+      // To run again costs time, and is for what would not fit.
+      if (std::ranges::all_of(cuts, [](const auto& cut) { return cut.has_value(); })) break;
+      const Partitioner partitioner(costs, line, micro_batches[m]);
+      for (std::size_t i = 0; i < counts; ++i) {
+        if (cuts[i]) continue;
+        const auto made = partitioner.partition(stages.first + i);
+        if (!made) continue;
+        cuts[i] = {.seconds = estimate_step(costs, *made, micro_batches[m]),
+                   .busiest = busiest_stage(costs, *made, micro_batches[m]),
+                   .stages = *made,
+                   .costs = m,
+                   .line = number,
+                   .recompute = recompute};
+      }
+    }
+    return cuts;
+  };
+  std::vector<std::vector<std::optional<Cut>>> cuts(lines.size() * ways);
+  oracle.for_each(cuts.size(), [&](std::size_t i) { cuts[i] = cut_line(i / ways, i % ways); });
+  // In the order of lines, stages, micro-batches: of equals the first is preferred.
+  for (std::size_t line = 0; line < lines.size(); ++line) {
+    for (std::size_t count = 0; count < counts; ++count) {
+      for (std::size_t m = 0; m < ways; ++m) {
+        std::optional<Cut>& cut = cuts[line * ways + m][count];
+        if (cut) found.push_back(std::move(*cut));
+      }
+    }
+  }
+  std::ranges::stable_sort(found, {}, &Cut::seconds);
+}
+
+decide::Strategy CutPool::strategy(const cost::Problem& problem, const Pipelines& pipelines,
+                                   std::size_t micro_batches_at, bool recompute,
+                                   Staging how) const {
+  how.micro_batches = micro_batches[micro_batches_at];
+  how.recompute = recompute;
+  how.sharing = options.replicas;
+  const Costed& kind = of(recompute);
+  return stage_strategy(problem, kind.chain, kind.costs[micro_batches_at], pipelines, how);
+}
+
+std::vector<const Cut*> CutPool::choose(const cost::Problem& problem,
+                                        const PipelineLimits& limits) const {
+  constexpr int kAlike = 3;
+  std::map<std::pair<std::size_t, std::size_t>, int> alike;
+  std::vector<const Cut*> chosen;
+  std::size_t all = 0;
+  for (const Cut& one : found) {
+    if (chosen.size() >= limits.count || one.seconds > limits.seconds) break;
+    if (++alike[{one.line, one.stages.size()}] > kAlike) continue;
+    all += tasks(problem, *this, one);
+    if (!chosen.empty() && all > limits.tasks) break;
+    chosen.push_back(&one);
+  }
+  return chosen;
+}
+
+std::vector<const Cut*> CutPool::alike(const std::vector<const Cut*>& cuts,
+                                       const std::vector<const Cut*>& known, double seconds) const {
+  std::vector<const Cut*> chosen;
+  for (const Cut& one : found) {
+    if (one.busiest > seconds) continue;
+    const bool is_alike = std::ranges::any_of(cuts, [&](const Cut* cut) {
+      return cut->line == one.line && cut->stages.size() == one.stages.size();
+    });
+    if (is_alike && std::ranges::find(known, &one) == known.end()) chosen.push_back(&one);
+  }
+  return chosen;
+}
+
+std::vector<DeviceId> file_order(const cost::Problem& problem) {
+  std::vector<DeviceId> line;
+  for (DeviceId device : problem.cluster->device_ids()) line.push_back(device);
+  return line;
+}
+
+CutPool promising_pool(oracle::Oracle& oracle, const PipelineOptions& options) {
+  const cost::Problem& problem = oracle.problem();
+  CutPool pool(problem, options);
+  // Minimum cuts take the fourth power of the devices.
+  constexpr std::size_t kMostCut = 64;
+  std::vector<std::vector<DeviceId>> lines = {problem.cluster->device_count() > kMostCut
+                                                  ? file_order(problem)
+                                                  : recursive_device_order(*problem.cluster)};
+  if (options.form == PipelineOptions::Form::kOurs) {
+    // People list their machines in an order of their own, the fastest first say. And stages on
+    // unequal devices are not the same backwards.
+    lines.push_back(file_order(problem));
+    for (std::size_t i = 0; i < 2; ++i) lines.emplace_back(lines[i].rbegin(), lines[i].rend());
+  }
+  std::vector<std::vector<DeviceId>> different;
+  for (std::vector<DeviceId>& line : lines) {
+    if (std::ranges::find(different, line) == different.end()) different.push_back(std::move(line));
+  }
+  pool.add(different, stage_counts(problem, options.stages), oracle);
+  return pool;
+}
+
+}  // namespace heterog::search

@@ -1,0 +1,103 @@
+// Pipelines that may be fast: the best partition of each line of devices, number of stages and of
+// micro-batches, by estimate.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "oracle/oracle.h"
+#include "search/pipeline/stage_strategy.h"
+
+namespace heterog::search {
+
+struct PipelineOptions {
+  std::int64_t stages = 0;         // 0: whatever is best
+  std::int64_t micro_batches = 0;  // 0: whatever is best
+  enum class Turns : std::uint8_t { kBest, kPriorities, kStrict } turns = Turns::kBest;
+  // Where nothing else fits, nowhere, everywhere.
+  enum class Recompute : std::uint8_t { kIfNeeded, kNone, kAll } recompute = Recompute::kIfNeeded;
+  Sharing replicas = Sharing::kTogether;
+  // When gradients of parameters are made: in the turn of their backward pass, or once a device
+  // would wait (decide::Pattern::kZeroBubble).
+  enum class Gradients : std::uint8_t { kAtOnce, kPutOff } gradients = Gradients::kAtOnce;
+  enum class Form : std::uint8_t { kOurs, kPaper } form = Form::kOurs;
+};
+
+// How far to go among the cuts, the best by estimate first.
+struct PipelineLimits {
+  std::size_t count = 24;                    // cuts
+  std::size_t tasks = std::size_t{1} << 40;  // that their plans come to, about
+  double seconds = 1e30;                     // no estimate above this
+  // Judged by what they come to with gradients of parameters put off, in an improved order.
+  bool improved = false;
+  bool all_patterns = true;  // the best in all others too, whether or not anything fits
+};
+
+struct StageCounts {
+  std::size_t first = 1, last = 1;
+};
+// Those to try: the one that is given, or 1 to `most` where it is 0. Throws an input error if it is
+// greater.
+StageCounts stage_counts(const cost::Problem& problem, std::int64_t given, std::size_t most);
+// Of planners whose stages the dynamic program finds.
+StageCounts stage_counts(const cost::Problem& problem, std::int64_t given);
+// The numbers of micro-batches to try: the one that is given, or some up to the batch.
+std::vector<std::int64_t> micro_batch_counts(const cost::Problem& problem, std::int64_t given);
+
+std::vector<DeviceId> file_order(const cost::Problem& problem);
+
+// Stages, and what they are of.
+struct Cut {
+  double seconds = 0;  // a step, by estimate
+  double busiest = 0;  // what the stage that computes longest computes in it
+  std::vector<Stage> stages;
+  std::size_t costs = 0;  // which micro-batches
+  std::size_t line = 0;
+  bool recompute = false;
+};
+
+// What all cuts of a problem share, and the cuts, the best by estimate first.
+struct CutPool {
+  // A model's layers, and what stages of them cost.
+  struct Costed {
+    Chain chain;
+    std::vector<StageCosts> costs;  // of each number of micro-batches
+  };
+  PipelineOptions options;
+  std::vector<std::int64_t> micro_batches;
+  Costed once;                      // forward passes run once
+  Costed again;                     // they run again for the backward pass
+  std::vector<bool> recomputation;  // which of both the options allow, the faster first
+  std::vector<bool> strictness;     // whether they let devices take turns as priorities, strictly
+  std::vector<Cut> found;
+
+  // Nothing is found yet. Throws an input error if the options contradict the model.
+  CutPool(const cost::Problem& problem, const PipelineOptions& given);
+  const Costed& of(bool recompute) const { return recompute ? again : once; }
+
+  // The best partition of each line for each number of stages and micro-batches, on the threads of
+  // `oracle`.
+  void add(const std::vector<std::vector<DeviceId>>& lines, StageCounts stages,
+           oracle::Oracle& oracle);
+
+  // `how` but for its micro-batches, what runs again, and how replicas share.
+  decide::Strategy strategy(const cost::Problem& problem, const Pipelines& pipelines,
+                            std::size_t micro_batches_at, bool recompute, Staging how) const;
+  decide::Strategy strategy(const cost::Problem& problem, const Cut& one,
+                            const Staging& how) const {
+    return strategy(problem, {one.stages}, one.costs, one.recompute, how);
+  }
+
+  // The best by estimate, but few of one line and number of stages: neighbours are alike, and what
+  // the estimate is wrong about in one it is wrong about in all.
+  std::vector<const Cut*> choose(const cost::Problem& problem, const PipelineLimits& limits) const;
+  // Of the line and number of stages of one of `cuts`, but none of `known`, and none that computes
+  // for longer than `seconds`.
+  std::vector<const Cut*> alike(const std::vector<const Cut*>& cuts,
+                                const std::vector<const Cut*>& known, double seconds) const;
+};
+
+// Along the best lines of devices, backwards too. Of the paper's form along one.
+CutPool promising_pool(oracle::Oracle& oracle, const PipelineOptions& options);
+
+}  // namespace heterog::search

@@ -1,0 +1,404 @@
+// Every planner of pipelines: its cuts, then whatever the oracle says is fastest.
+#include "search/pipeline/pipelines.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "decide/micro_batches.h"
+#include "search/best_of.h"
+#include "search/planner.h"
+#include "search/starts/baselines.h"
+
+namespace heterog::search {
+namespace {
+
+using decide::Pattern;
+using decide::Strategy;
+
+constexpr std::string_view kNothingFits =
+    "no pipeline of so many stages and micro-batches fits in memory";
+constexpr std::size_t kSimulated = 24;
+constexpr double kNever = 1e30;
+// Other turns make a pipeline faster by 4 % at most where that was looked at.
+constexpr double kTurnsGain = 1.05;
+// What the best estimates are simulated at, other numbers of micro-batches do not halve.
+constexpr double kCatchUp = 2;
+
+using One = TriedPipelines::One;
+
+// One forward and one backward pass in turns.
+Pattern pattern_of(const PipelineOptions& options) {
+  return options.gradients == PipelineOptions::Gradients::kPutOff ? Pattern::kZeroBubble
+                                                                  : Pattern::kOneForwardOneBackward;
+}
+
+std::vector<One> best_first(std::vector<One> all) {
+  std::ranges::stable_sort(all, better, &One::evaluation);
+  return all;
+}
+
+// The cuts that were simulated fastest, so many of different lines or numbers of stages.
+std::vector<const Cut*> fastest(const std::vector<One>& all, std::size_t count) {
+  std::vector<const Cut*> found;
+  for (const One& one : best_first(all)) {
+    const bool known = std::ranges::any_of(found, [&](const Cut* cut) {
+      return cut->line == one.cut->line && cut->stages.size() == one.cut->stages.size();
+    });
+    if (!known && found.size() < count) found.push_back(one.cut);
+  }
+  return found;
+}
+
+std::vector<const Cut*> cuts_of(const std::vector<One>& all) {
+  std::vector<const Cut*> cuts;
+  for (const One& one : all) cuts.push_back(one.cut);
+  return cuts;
+}
+
+// Cuts as they are simulated, one after the other; at least one whatever the budget.
+class Trials {
+ public:
+  Trials(BatchEvaluator& evaluator, TriedPipelines& tried) : evaluator_(evaluator), tried_(tried) {}
+
+  // All that could be faster than what has been found.
+  void simulate(const std::vector<const Cut*>& given, const Staging& how) {
+    constexpr std::size_t kAtATime = 8;  // a budget of seconds may end in between
+    for (auto next = given.begin(); next != given.end();) {
+      if (!tried_.all.empty() && evaluator_.spent()) return;
+      const auto left = std::max<std::int64_t>(1, evaluator_.evaluations_left());
+      const auto most = std::min(kAtATime, static_cast<std::size_t>(left));
+      const double at_most = shortest_that_fits();
+      std::vector<const Cut*> chosen;
+      for (; next != given.end() && chosen.size() < most; ++next) {
+        if ((*next)->busiest <= at_most) chosen.push_back(*next);
+      }
+      simulate_all(chosen, how);
+    }
+  }
+
+  double shortest_that_fits() const { return shortest(true); }
+  double shortest() const { return shortest(false); }
+
+  // The best of all, so many at most, and none that other turns do not bring to the front.
+  std::vector<const Cut*> best(std::size_t count) const {
+    const double near = kTurnsGain * shortest_that_fits();
+    std::vector<const Cut*> found;
+    for (const One& one : best_first(tried_.all)) {
+      if (found.size() < count && to_seconds(one.evaluation.step) <= near) found.push_back(one.cut);
+    }
+    return found;
+  }
+
+ private:
+  void simulate_all(const std::vector<const Cut*>& chosen, const Staging& how) {
+    std::vector<Strategy> strategies;
+    for (const Cut* cut : chosen) {
+      strategies.push_back(tried_.pool.strategy(evaluator_.problem(), *cut, how));
+    }
+    const std::vector<Measured> measured = evaluator_.evaluate(strategies);
+    for (std::size_t i = 0; i < chosen.size(); ++i) {
+      logger().debug(
+          "pipeline of {} stages, {} micro-batches{}{}{}: estimate {:.4f} s, of which the busiest "
+          "stage computes {:.4f} s, step {:.4f} s{}",
+          chosen[i]->stages.size(), tried_.pool.micro_batches[chosen[i]->costs],
+          how.pattern == Pattern::kOneForwardOneBackward
+              ? ""
+              : fmt::format(", {}", decide::pattern_name(how.pattern)),
+          how.strict ? ", strictly" : "", chosen[i]->recompute ? ", forward passes again" : "",
+          chosen[i]->seconds, chosen[i]->busiest, to_seconds(measured[i].evaluation.step),
+          measured[i].evaluation.feasible ? "" : ", does not fit in memory");
+      tried_.all.push_back({chosen[i], std::move(strategies[i]), measured[i].evaluation});
+    }
+  }
+
+  double shortest(bool that_fits) const {
+    double seconds = kNever;
+    for (const One& one : tried_.all) {
+      if (one.evaluation.feasible || !that_fits) {
+        seconds = std::min(seconds, to_seconds(one.evaluation.step));
+      }
+    }
+    return seconds;
+  }
+
+  BatchEvaluator& evaluator_;
+  TriedPipelines& tried_;
+};
+
+// The best of cuts of a pool in one schedule.
+PlannerResult best_cut(const CutPool& pool, std::span<const Cut> cuts, Pattern pattern,
+                       PlannerContext& context) {
+  VALIDATE(!cuts.empty(), "{}", kNothingFits);
+  const std::vector<bool>& ways = pool.strictness;
+  const auto make = [&](std::size_t i) {
+    const Staging how{.pattern = pattern, .strict = ways[i % ways.size()]};
+    return pool.strategy(context.problem(), cuts[i / ways.size()], how);
+  };
+  return best_of(cuts.size() * ways.size(), make, context.oracle, context.budget);
+}
+
+PlannerResult plan_spp(const PipelineOptions& options, PlannerContext& context) {
+  if (options.form == PipelineOptions::Form::kPaper) {
+    VALIDATE(options.gradients == PipelineOptions::Gradients::kAtOnce,
+             "gradients: put-off with form paper, whose list has turns for all of a backward pass; "
+             "expected at-once, or form unequal");
+    // Algorithm 3: for each number of stages the best partition, in the order of PE.
+    const CutPool pool = promising_pool(context.oracle, options);
+    return best_cut(pool, pool.found, Pattern::kListed, context);
+  }
+  BatchEvaluator evaluator(context.oracle, context.budget);
+  const TriedPipelines tried = try_pipelines(evaluator, {.count = kSimulated}, options);
+  VALIDATE(!tried.all.empty(), "{}", kNothingFits);
+  const One& best = *std::ranges::min_element(tried.all, better, &One::evaluation);
+  return {.strategy = best.strategy,
+          .evaluation = best.evaluation,
+          .evaluations = evaluator.evaluations()};
+}
+
+// About as many layers on each device, in the order of the cluster file.
+PlannerResult plan_gpipe(const PipelineOptions& options, PlannerContext& context) {
+  const cost::Problem& problem = context.problem();
+  const CutPool pool(problem, options);
+  const std::size_t devices = problem.cluster->device_count();
+  const std::size_t layers = pool.once.chain.layers.size();
+  const std::size_t count = std::min(stage_counts(problem, options.stages, devices).last, layers);
+  std::vector<Stage> stages;
+  for (std::size_t s = 0; s < count; ++s) {
+    stages.push_back({s * layers / count, (s + 1) * layers / count, {DeviceId(s)}});
+  }
+  std::vector<Cut> cuts;
+  for (std::size_t m = 0; m < pool.micro_batches.size(); ++m) {
+    for (bool recompute : pool.recomputation) {
+      cuts.push_back({.stages = stages, .costs = m, .recompute = recompute});
+    }
+  }
+  return best_cut(pool, cuts, Pattern::kForwardFirst, context);
+}
+
+// Stages in the order of the cluster file, with replicas, so that the slowest is fastest.
+PlannerResult plan_pipedream(const PipelineOptions& options, PlannerContext& context) {
+  const cost::Problem& problem = context.problem();
+  CutPool pool(problem, options);
+  pool.add({file_order(problem)}, stage_counts(problem, options.stages), context.oracle);
+  const auto cuts = std::span(pool.found).first(std::min(kSimulated, pool.found.size()));
+  return best_cut(pool, cuts, pattern_of(options), context);
+}
+
+// A pipeline in each machine, a device a stage, side by side: synchronous, in place of HetPipe's
+// waves of stale parameters.
+PlannerResult plan_hetpipe(const PipelineOptions& options, PlannerContext& context) {
+  const cost::Problem& problem = context.problem();
+  const CutPool pool(problem, options);
+  const std::vector<bool>& ways = pool.strictness;
+  struct Found {
+    std::size_t costs = 0;  // which micro-batches
+    bool recompute = false;
+    Pipelines pipelines;
+  };
+  std::vector<Found> found;
+  for (std::size_t m = 0; m < pool.micro_batches.size(); ++m) {
+    for (bool recompute : pool.recomputation) {
+      const CutPool::Costed& kind = pool.of(recompute);
+      Pipelines pipelines;
+      for (MachineId machine : id_range<MachineId>(problem.cluster->machine_count())) {
+        const auto& line = problem.cluster->machine(machine).devices;
+        const Line along(kind.costs[m], line);
+        const auto cut =
+            Partitioner(kind.costs[m], along, pool.micro_batches[m])
+                .partition(std::min(most_stages(line.size()), kind.chain.layers.size()));
+        if (cut) pipelines.push_back(*cut);
+      }
+      if (pipelines.size() < problem.cluster->machine_count()) continue;
+      found.push_back({m, recompute, std::move(pipelines)});
+      break;
+    }
+  }
+  VALIDATE(!found.empty(), "{}", kNothingFits);
+  const auto make = [&](std::size_t i) {
+    const Found& one = found[i / ways.size()];
+    return pool.strategy(
+        problem, one.pipelines, one.costs, one.recompute,
+        {.pattern = Pattern::kOneForwardOneBackward, .strict = ways[i % ways.size()]});
+  };
+  return best_of(found.size() * ways.size(), make, context.oracle, context.budget);
+}
+
+// Data parallelism, or one device, in micro-batches, one after the other or as queued ranks have
+// it.
+PlannerResult plan_accumulate(const PipelineOptions& options, PlannerContext& context) {
+  const cost::Problem& problem = context.problem();
+  // In one order each, and of devices of one type the first alone.
+  std::vector<NamedStrategy> baselines = baseline_strategies(problem);
+  std::vector<DeviceTypeId> types;
+  std::erase_if(baselines, [&](const NamedStrategy& one) {
+    if (one.strategy.order != decide::OrderPolicy::kRank) return true;
+    const std::vector<decide::Replica>& replicas = one.strategy.units.raw().front().replicas;
+    if (replicas.size() > 1) return false;
+    const DeviceTypeId type = problem.cluster->device(replicas.front().device).type;
+    if (std::ranges::find(types, type) != types.end()) return true;
+    types.push_back(type);
+    return false;
+  });
+  const std::vector<std::int64_t> counts = micro_batch_counts(problem, options.micro_batches);
+  const auto make = [&](std::size_t i) {
+    Strategy made = decide::accumulate(problem, baselines[i / 2 / counts.size()].strategy,
+                                       counts[i / 2 % counts.size()]);
+    // Without turns gradients leave earlier, and more micro-batches are kept at a time.
+    if (i % 2 == 1) {
+      decide::set_plain_order(made, decide::OrderPolicy::kRankQueued);
+    }
+    return made;
+  };
+  return best_of(2 * baselines.size() * counts.size(), make, context.oracle, context.budget);
+}
+
+using PlanPipeline = PlannerResult (*)(const PipelineOptions&, PlannerContext&);
+
+class PipelinePlanner final : public Planner {
+ public:
+  PipelinePlanner(PlanPipeline plan, const PipelineOptions& options)
+      : plan_(plan), options_(options) {}
+  PlannerResult plan(PlannerContext& context) const override { return plan_(options_, context); }
+
+ private:
+  PlanPipeline plan_;
+  PipelineOptions options_;
+};
+
+constexpr Field<PipelineOptions> kStages = {
+    "stages", "into how many stages the model is cut; 0: whatever is best",
+    IntegerField<PipelineOptions>{&PipelineOptions::stages, {0, 4096}}};
+constexpr Field<PipelineOptions> kParts = {
+    "micro_batches", "into how many parts the batch is cut; 0: whatever is best",
+    IntegerField<PipelineOptions>{&PipelineOptions::micro_batches, {0, 65536}}};
+constexpr std::array<std::string_view, 2> kFormWords = {"unequal", "paper"};
+constexpr std::array<std::string_view, 3> kTurnWords = {"best", "priorities", "strict"};
+constexpr Field<PipelineOptions> kTurns = {
+    "turns",
+    "whether a device that waits for its turn takes another that is ready: it does, it does not, "
+    "or whatever is best",
+    choice<PipelineOptions, &PipelineOptions::turns>(kTurnWords)};
+constexpr std::array<std::string_view, 3> kRecomputeWords = {"if-needed", "none", "all"};
+constexpr Field<PipelineOptions> kRecompute = {
+    "recompute", "whether forward passes run again for backward passes, which saves memory",
+    choice<PipelineOptions, &PipelineOptions::recompute>(kRecomputeWords)};
+constexpr std::array<std::string_view, 2> kReplicaWords = {"together", "in-turn"};
+constexpr Field<PipelineOptions> kReplicas = {
+    "replicas",
+    "whether the devices of a stage share every micro-batch, or take whole ones in turn",
+    choice<PipelineOptions, &PipelineOptions::replicas>(kReplicaWords)};
+constexpr std::array<std::string_view, 2> kGradientWords = {"at-once", "put-off"};
+constexpr Field<PipelineOptions> kGradients = {
+    "gradients",
+    "when gradients of parameters are made: in the turn of their backward pass, or once a device "
+    "would wait (zero bubble)",
+    choice<PipelineOptions, &PipelineOptions::gradients>(kGradientWords)};
+constexpr std::array<Field<PipelineOptions>, 7> kSppFields = {
+    kStages,
+    kParts,
+    kTurns,
+    kRecompute,
+    kReplicas,
+    kGradients,
+    Field<PipelineOptions>{
+        "form",
+        "what is believed of stages: unequal devices, shared network cards and memory, or what the "
+        "paper has",
+        choice<PipelineOptions, &PipelineOptions::form>(kFormWords)}};
+constexpr std::array<Field<PipelineOptions>, 4> kFields = {kStages, kParts, kTurns, kRecompute};
+constexpr std::array<Field<PipelineOptions>, 6> kPipeDreamFields = {
+    kStages, kParts, kTurns, kRecompute, kReplicas, kGradients};
+constexpr std::array<Field<PipelineOptions>, 3> kWithoutStages = {kParts, kTurns, kRecompute};
+constexpr std::array<Field<PipelineOptions>, 1> kPartsAlone = {kParts};
+
+PlannerEntry entry(std::string_view name, std::string_view one_line,
+                   std::span<const Field<PipelineOptions>> fields, PlanPipeline plan) {
+  return planner_entry<PipelineOptions>(name, one_line, fields,
+                                        [plan](const PipelineOptions& options) {
+                                          return std::make_unique<PipelinePlanner>(plan, options);
+                                        });
+}
+
+}  // namespace
+
+TriedPipelines try_pipelines(BatchEvaluator& evaluator, const PipelineLimits& limits,
+                             const PipelineOptions& options) {
+  const std::size_t lines = limits.count < kSimulated ? 1 : 2;  // looked at once more
+  const std::size_t listed = std::max<std::size_t>(3, limits.count / 3);
+  TriedPipelines tried{promising_pool(evaluator.oracle(), options)};
+  const CutPool& pool = tried.pool;
+  const std::vector<bool>& ways = pool.strictness;
+  Trials trials(evaluator, tried);
+  std::vector<Copies> copies = {Copies::kWhereMade};
+  if (shares_copies(evaluator.problem(), pool.once.chain)) copies.push_back(Copies::kWhereRead);
+  const auto simulate = [&](const std::vector<const Cut*>& cuts, Staging how) {
+    for (Copies one : copies) {
+      how.copies = one;
+      trials.simulate(cuts, how);
+    }
+  };
+  const Staging first = limits.improved
+                            ? Staging{.pattern = Pattern::kZeroBubble, .order_rounds = 1}
+                            : Staging{.pattern = pattern_of(options), .strict = ways.front()};
+  simulate(pool.choose(evaluator.problem(), limits), first);
+  const bool hopeless = trials.shortest() > kCatchUp * limits.seconds;
+  if (hopeless || tried.all.empty()) return tried;
+  // The best lines and numbers of stages in other numbers of micro-batches.
+  const double at_most = std::min(limits.seconds, trials.shortest_that_fits());
+  simulate(pool.alike(fastest(tried.all, lines), cuts_of(tried.all), at_most), first);
+  if (limits.improved && ties_layers(evaluator.problem(), pool.once.chain)) {
+    trials.simulate(trials.best(listed),
+                    {.pattern = Pattern::kZeroBubble, .order_rounds = 1, .tied_together = true});
+  }
+  if (!limits.all_patterns && trials.shortest_that_fits() < kNever) return tried;
+  const std::vector<const Cut*> best = trials.best(listed);
+  for (bool strict : ways) {
+    for (Pattern pattern : {pattern_of(options), Pattern::kListed, Pattern::kZeroBubble}) {
+      const bool tried_first = pattern == first.pattern && strict == first.strict;
+      if (tried_first || (pattern == Pattern::kZeroBubble && !limits.improved)) continue;
+      simulate(best, {.pattern = pattern, .strict = strict, .order_rounds = first.order_rounds});
+    }
+  }
+  return tried;
+}
+
+std::vector<Tried> try_accumulation(BatchEvaluator& evaluator) {
+  const cost::Problem& problem = evaluator.problem();
+  std::vector<Tried> tried;
+  bool fits = true;
+  for (std::int64_t micro_batches : {8, 4, 2}) {
+    if (!fits || evaluator.spent() || micro_batches > problem.batch) continue;
+    std::vector<Strategy> strategies;
+    for (const Strategy& whole : {even_all_reduce(problem), proportional_all_reduce(problem)}) {
+      strategies.push_back(decide::accumulate(problem, whole, micro_batches));
+    }
+    fits = false;
+    const std::vector<Measured> measured = evaluator.evaluate(strategies);
+    for (std::size_t i = 0; i < strategies.size(); ++i) {
+      fits |= measured[i].evaluation.feasible;
+      tried.push_back({std::move(strategies[i]), measured[i].evaluation});
+    }
+  }
+  return tried;
+}
+
+std::vector<PlannerEntry> pipeline_entries() {
+  return {
+      entry("accumulate", "data parallelism in micro-batches one after the other", kPartsAlone,
+            plan_accumulate),
+      entry("gpipe", "a stage a device of as many layers; forward passes, then backward passes",
+            kFields, plan_gpipe),
+      entry("pipedream", "stages with replicas along the devices; forward and backward in turns",
+            kPipeDreamFields, plan_pipedream),
+      entry("hetpipe", "a pipeline in each machine, side by side", kWithoutStages, plan_hetpipe),
+      entry("spp", "stages with replicas along the best line of devices, simulated in many forms",
+            kSppFields, plan_spp),
+  };
+}
+
+}  // namespace heterog::search

@@ -1,0 +1,330 @@
+// The table is filled by number of stages; each entry remembers the stage before.
+#include "search/pipeline/stages.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "base/check.h"
+#include "space/cluster_summary.h"
+
+namespace heterog::search {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+// Of a device's memory; the rest is for what the sums here leave out.
+constexpr double kUsableMemory = 0.95;
+constexpr std::size_t kMostRuns = 12;
+
+std::size_t run_length(std::size_t devices) { return (devices + kMostRuns - 1) / kMostRuns; }
+
+double slowest_seconds_per_byte(const cluster::Cluster& cluster, std::span<const DeviceId> from,
+                                std::span<const DeviceId> to) {
+  double slowest = 0;
+  for (DeviceId a : from) {
+    for (DeviceId b : to) {
+      if (a != b) slowest = std::max(slowest, space::seconds_per_byte(cluster, a, b));
+    }
+  }
+  return slowest;
+}
+
+std::size_t machines_of(const cluster::Cluster& cluster, std::span<const DeviceId> devices) {
+  std::vector<MachineId> machines;
+  for (DeviceId device : devices) machines.push_back(cluster.device(device).machine);
+  std::ranges::sort(machines);
+  return static_cast<std::size_t>(std::ranges::unique(machines).begin() - machines.begin());
+}
+
+}  // namespace
+
+const std::vector<double>& LayerTimes::before(DeviceTypeId type, std::int64_t samples) {
+  const auto [known, is_new] = known_.try_emplace({type, samples});
+  if (is_new) known->second = times_before(problem_, chain_, type, samples);
+  return known->second;
+}
+
+StageCosts::StageCosts(LayerTimes& times, std::int64_t micro_batches, bool paper)
+    : problem_(times.problem()),
+      micro_batch_(static_cast<double>(problem_.batch) / static_cast<double>(micro_batches)),
+      accumulates_(micro_batches > 1),
+      paper_(paper),
+      again_(times.chain().again_fixed + times.chain().again_per_sample * micro_batch_),
+      sums_(times.chain().layers.size() + 1) {
+  const Chain& chain = times.chain();
+  for (std::size_t i = 0; i < chain.layers.size(); ++i) {
+    const Chain::Layer& layer = chain.layers[i];
+    const double once = layer.crossing_once / static_cast<double>(micro_batches);
+    sums_[i + 1] = {.crossing_fixed = layer.crossing_fixed + once,
+                    .crossing_per_sample = layer.crossing_per_sample,
+                    .resident = sums_[i].resident + layer.resident,
+                    .gradients = sums_[i].gradients + layer.gradients,
+                    .saved_fixed = sums_[i].saved_fixed + layer.saved_fixed,
+                    .saved_per_sample = sums_[i].saved_per_sample + layer.saved_per_sample};
+  }
+  // Of more devices than runs, stages have whole runs, and perhaps the last one.
+  const std::size_t all = problem_.cluster->device_count(), run = run_length(all);
+  for (std::size_t devices = 1; devices <= all; ++devices) {
+    auto& of_type = times_.emplace_back();
+    const bool occurs = devices <= kMostRuns || devices % run == 0 || devices % run == all % run;
+    if (!occurs) continue;
+    const auto samples = static_cast<std::int64_t>(samples_each(devices));
+    for (DeviceTypeId type : id_range<DeviceTypeId>(problem_.cluster->type_count())) {
+      of_type.push_back(times.before(type, samples));
+    }
+  }
+}
+
+double StageCosts::samples_each(std::size_t devices) const {
+  const double each = std::round(micro_batch_ / static_cast<double>(devices));
+  return std::clamp(each, 1.0, static_cast<double>(problem_.batch));
+}
+
+double StageCosts::speed(std::size_t begin, std::size_t end, DeviceId device,
+                         std::size_t devices) const {
+  const auto& before = times_[devices - 1][problem_.cluster->device(device).type];
+  constexpr double kLeast = 1e-12;  // so that shares are numbers where nothing takes time
+  return samples_each(devices) / std::max(before[end] - before[begin], kLeast);
+}
+
+StageCosts::Group StageCosts::group(std::span<const DeviceId> devices) const {
+  Group made{.types = {}, .memory = kNever, .devices = static_cast<double>(devices.size())};
+  const cluster::Cluster& cluster = *problem_.cluster;
+  const auto add = [&](DeviceId device, std::size_t of, double samples) {
+    const auto* before = &times_[of - 1][cluster.device(device).type];
+    const auto known = std::ranges::find(made.types, before, &Group::OfType::before);
+    if (known != made.types.end()) {
+      known->samples += samples;
+    } else {
+      made.types.push_back({samples, before});
+    }
+  };
+  for (DeviceId device : devices) {
+    made.memory = std::min(made.memory, kUsableMemory * space::capacity_bytes(problem_, device));
+    const cluster::DeviceType& type = cluster.type_of(device);
+    constexpr auto kAdds = static_cast<std::size_t>(cluster::OpClass::kElementwise);
+    if (accumulates_ && !paper_) {  // two are read, one is written
+      made.accumulate_seconds_per_byte =
+          std::max(made.accumulate_seconds_per_byte,
+                   3 / (type.memory_bytes_per_second * type.efficiency[kAdds]));
+    }
+    if (paper_) {
+      add(devices.back(), 1, samples_each(1));
+    } else {
+      add(device, devices.size(), samples_each(devices.size()));
+    }
+  }
+  return made;
+}
+
+double StageCosts::compute(std::size_t begin, std::size_t end, const Group& group) const {
+  double speed = 0;
+  for (const auto& [samples, before] : group.types) {
+    speed += samples / ((*before)[end] - (*before)[begin]);
+  }
+  return micro_batch_ / speed + gradient_bytes(begin, end) * group.accumulate_seconds_per_byte;
+}
+
+// There and back.
+double StageCosts::channel_latency(std::span<const DeviceId> from,
+                                   std::span<const DeviceId> to) const {
+  if (paper_) return 0;
+  Nanoseconds longest = 0;
+  for (DeviceId a : from) {
+    for (DeviceId b : to) longest = std::max(longest, problem_.cluster->route(a, b).latency);
+  }
+  return 2 * to_seconds(longest);
+}
+
+double StageCosts::channel_bytes(std::size_t end) const {
+  return 2 * (sums_[end].crossing_fixed + sums_[end].crossing_per_sample * micro_batch_);
+}
+
+double StageCosts::channel_seconds_per_byte(std::span<const DeviceId> from,
+                                            std::span<const DeviceId> to) const {
+  const cluster::Cluster& cluster = *problem_.cluster;
+  const double slowest = slowest_seconds_per_byte(cluster, from, to);
+  if (paper_) return slowest / static_cast<double>(from.size() * to.size());
+  // Inside a machine each device has a link of its own; between machines their NICs are shared.
+  const std::size_t machines = std::min(machines_of(cluster, from), machines_of(cluster, to));
+  const bool one_machine = cluster.same_machine(from.front(), to.front()) &&
+                           machines_of(cluster, from) == 1 && machines_of(cluster, to) == 1;
+  const std::size_t wide = one_machine ? std::min(from.size(), to.size()) : machines;
+  return slowest / static_cast<double>(wide);
+}
+
+double StageCosts::all_reduce_seconds_per_byte(std::span<const DeviceId> devices) const {
+  if (devices.size() == 1) return 0;
+  const auto count = static_cast<double>(devices.size());
+  return 2 * (count - 1) / count * slowest_seconds_per_byte(*problem_.cluster, devices, devices);
+}
+
+bool StageCosts::fits(std::size_t begin, std::size_t end, const Group& group,
+                      std::int64_t in_flight) const {
+  if (paper_) return true;
+  const auto resident = static_cast<double>(sums_[end].resident - sums_[begin].resident +
+                                            sums_[end].gradients - sums_[begin].gradients);
+  const double samples = micro_batch_ / group.devices;
+  const double saved = sums_[end].saved_fixed - sums_[begin].saved_fixed +
+                       (sums_[end].saved_per_sample - sums_[begin].saved_per_sample) * samples;
+  return resident + static_cast<double>(in_flight) * saved + again_ / group.devices <= group.memory;
+}
+
+std::size_t most_stages(std::size_t devices) {
+  return (devices + run_length(devices) - 1) / run_length(devices);
+}
+
+Line::Line(const StageCosts& costs, std::vector<DeviceId> devices)
+    : devices_(std::move(devices)),
+      run_(run_length(devices_.size())),
+      runs_(most_stages(devices_.size())),
+      channels_((runs_ + 1) * (runs_ + 1) * (runs_ + 1)),
+      all_reduces_((runs_ + 1) * (runs_ + 1)) {
+  for (std::size_t first = 0; first < runs_; ++first) {
+    for (std::size_t count = 1; first + count <= runs_; ++count) {
+      const auto own = this->devices(first, count);
+      all_reduces_[first * (runs_ + 1) + count] = costs.all_reduce_seconds_per_byte(own);
+      for (std::size_t before = 1; before <= first; ++before) {
+        const auto from = this->devices(first - before, before);
+        channels_[(before * (runs_ + 1) + first) * (runs_ + 1) + count] = {
+            costs.channel_seconds_per_byte(from, own), costs.channel_latency(from, own)};
+      }
+    }
+  }
+}
+
+std::span<const DeviceId> Line::devices(std::size_t first, std::size_t count) const {
+  const std::size_t begin = first * run_;
+  return std::span(devices_).subspan(begin, std::min(count * run_, devices_.size() - begin));
+}
+
+Partitioner::Partitioner(const StageCosts& costs, const Line& line, std::int64_t micro_batches)
+    : costs_(costs),
+      line_(line),
+      micro_batches_(micro_batches),
+      groups_((line.runs() + 1) * (line.runs() + 1)),
+      busy_(groups_.size() * (costs.layers() + 1) * (costs.layers() + 1), kNever) {
+  EXPECT(line.runs() > 0);
+  const std::size_t layers = costs.layers();
+  for (std::size_t first = 0; first < line.runs(); ++first) {
+    for (std::size_t count = 1; first + count <= line.runs(); ++count) {
+      const std::size_t group = at(first, count);
+      groups_[group] = costs.group(line.devices(first, count));
+      const double reduced = line.all_reduce_seconds_per_byte(first, count);
+      for (std::size_t end = 1; end <= layers; ++end) {
+        double* busy = busy_.data() + (group * (layers + 1) + end) * (layers + 1);
+        // Backwards: with each layer more a stage takes longer and holds more.
+        for (std::size_t begin = end; begin-- > 0;) {
+          if (!costs.fits(begin, end, groups_[group], 1)) break;
+          busy[begin] =
+              static_cast<double>(micro_batches) * costs.compute(begin, end, groups_[group]) +
+              costs.gradient_bytes(begin, end) * reduced;
+        }
+      }
+    }
+  }
+}
+
+std::optional<std::vector<Stage>> Partitioner::partition(std::size_t stages_wanted) const {
+  EXPECT(stages_wanted > 0);
+  const std::size_t layers = costs_.layers(), devices = line_.runs();
+  if (stages_wanted > layers || stages_wanted > devices) return std::nullopt;
+  const auto micro_batches = static_cast<double>(micro_batches_);
+  struct Entry {
+    double worst = kNever;
+    std::uint32_t layers_before = 0;
+    std::uint32_t replicas_before = 0;
+  };
+  // [stage][layers so far][devices so far][replicas of the last stage]; at replicas 0, which none
+  // has, the least of all.
+  const std::size_t width = devices + 1;
+  const auto index = [&](std::size_t l, std::size_t i, std::size_t r) {
+    return (l * width + i) * width + r;
+  };
+  std::vector<std::vector<Entry>> table(stages_wanted + 1,
+                                        std::vector<Entry>((layers + 1) * width * width));
+  for (std::size_t stage = 1; stage <= stages_wanted; ++stage) {
+    const auto behind = static_cast<std::int64_t>(stages_wanted - stage);
+    const std::int64_t in_flight = std::min(micro_batches_, behind + 1);
+    for (std::size_t i = stage; i + static_cast<std::size_t>(behind) <= devices; ++i) {
+      for (std::size_t r = 1; r <= i; ++r) {
+        if (stage == 1 && r != i) continue;
+        const StageCosts::Group& group = groups_[at(i - r, r)];
+        for (std::size_t l = stage; l + static_cast<std::size_t>(behind) <= layers; ++l) {
+          Entry& entry = table[stage][index(l, i, r)];
+          const std::size_t first = stage == 1 ? 0 : stage - 1;
+          for (std::size_t before = stage == 1 ? 1 : l; before-- > first;) {
+            const double busy = this->busy(before, l, i - r, r);
+            if (busy >= entry.worst || !costs_.fits(before, l, group, in_flight)) break;
+            if (stage == 1) {
+              entry = {busy, 0, 0};
+              continue;
+            }
+            if (table[stage - 1][index(before, i - r, 0)].worst >= entry.worst) continue;
+            for (std::size_t r_before = 1; r_before + r <= i; ++r_before) {
+              const Entry& earlier = table[stage - 1][index(before, i - r, r_before)];
+              if (earlier.worst >= entry.worst) continue;
+              const Line::Channel& channel = line_.channel(r_before, i - r, r);
+              const double moves =
+                  micro_batches *
+                  (costs_.channel_bytes(before) * channel.seconds_per_byte + channel.latency);
+              const double worst = std::max({earlier.worst, busy, moves});
+              if (worst >= entry.worst) continue;
+              entry = {worst, static_cast<std::uint32_t>(before),
+                       static_cast<std::uint32_t>(r_before)};
+            }
+          }
+          Entry& least = table[stage][index(l, i, 0)];
+          least.worst = std::min(least.worst, entry.worst);
+        }
+      }
+    }
+  }
+  std::size_t r = 0;
+  const auto& ends = table[stages_wanted];
+  for (std::size_t one = 1; one <= devices; ++one) {
+    if (r == 0 || ends[index(layers, devices, one)].worst < ends[index(layers, devices, r)].worst)
+      r = one;
+  }
+  if (ends[index(layers, devices, r)].worst == kNever) return std::nullopt;
+  std::vector<Stage> stages(stages_wanted);
+  std::size_t l = layers, i = devices;
+  for (std::size_t stage = stages_wanted; stage > 0; --stage) {
+    const Entry& entry = table[stage][index(l, i, r)];
+    const auto own = line_.devices(i - r, r);
+    stages[stage - 1] = {entry.layers_before, l, {own.begin(), own.end()}};
+    l = entry.layers_before;
+    i -= r;
+    r = entry.replicas_before;
+  }
+  return stages;
+}
+
+double estimate_step(const StageCosts& costs, std::span<const Stage> stages,
+                     std::int64_t micro_batches) {
+  double through = 0, slowest = 0, reduced = 0;
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    const Stage& stage = stages[s];
+    const double busy = costs.compute(stage.begin, stage.end, stage.devices);
+    through += busy;
+    slowest = std::max(slowest, busy);
+    reduced = std::max(reduced, costs.all_reduce(stage.begin, stage.end, stage.devices));
+    if (s + 1 == stages.size()) continue;
+    const double moves = costs.channel(stage.end, stage.devices, stages[s + 1].devices);
+    through += moves;
+    slowest = std::max(slowest, moves);
+  }
+  return through + static_cast<double>(micro_batches - 1) * slowest + reduced;
+}
+
+double busiest_stage(const StageCosts& costs, std::span<const Stage> stages,
+                     std::int64_t micro_batches) {
+  double busiest = 0;
+  for (const Stage& stage : stages) {
+    busiest = std::max(busiest, costs.compute(stage.begin, stage.end, stage.devices));
+  }
+  return static_cast<double>(micro_batches) * busiest;
+}
+
+}  // namespace heterog::search

@@ -1,0 +1,90 @@
+// What everybody tries, and what a plan is never worse than.
+#include <algorithm>
+
+#include "search/pipeline/pipelines.h"
+#include "search/portfolio/stages.h"
+#include "search/starts/baselines.h"
+
+namespace heterog::search::portfolio {
+namespace {
+
+using decide::Strategy;
+
+// Tried where each takes long.
+constexpr Bytes kLargeBucketBytes = Bytes{64} << 20;
+
+void evaluate_baselines(Search& search, const std::vector<NamedStrategy>& baselines,
+                        std::vector<Start>& tried) {
+  std::vector<Strategy> strategies;
+  strategies.reserve(baselines.size());
+  for (const NamedStrategy& baseline : baselines) strategies.push_back(baseline.strategy);
+  const std::vector<Measured> measured = search.evaluator.evaluate(strategies);
+  std::vector<BaselineResult>& results = search.result.baselines;
+  for (std::size_t i = 0; i < baselines.size(); ++i) {
+    const Evaluation& evaluation = measured[i].evaluation;
+    tried.push_back({{strategies[i], evaluation}, baselines[i].name});
+    const auto known = std::ranges::find(results, baselines[i].name, &BaselineResult::name);
+    if (known == results.end()) {
+      results.push_back({baselines[i].name, evaluation});
+    } else if (better(evaluation, known->evaluation)) {
+      known->evaluation = evaluation;
+    }
+  }
+}
+
+// On hundreds of devices what a message costs counts for more than what it waits for.
+void add_large_buckets(Search& search, std::vector<Start>& tried) {
+  const cost::Problem& problem = search.context.problem();
+  std::vector<Strategy> strategies = {even_all_reduce(problem), proportional_all_reduce(problem)};
+  for (Strategy& strategy : strategies) {
+    strategy.order = decide::OrderPolicy::kRankQueued;
+    strategy.bucket_bytes = kLargeBucketBytes;
+  }
+  const std::vector<Measured> measured = search.evaluator.evaluate(strategies);
+  for (std::size_t i = 0; i < strategies.size(); ++i) {
+    tried.push_back({{strategies[i], measured[i].evaluation}, "large-buckets"});
+  }
+}
+
+// In one order each; what is left of `baselines` is the best of them in the others.
+void evaluate_in_one_order(Search& search, std::vector<NamedStrategy>& baselines,
+                           std::vector<Start>& tried) {
+  const auto in_others = [](const NamedStrategy& baseline) {
+    return baseline.strategy.order != decide::OrderPolicy::kRankQueued &&
+           baseline.strategy.units[UnitId(0)].replicas.size() > 1;
+  };
+  std::vector<NamedStrategy> first = baselines;
+  std::erase_if(first, in_others);
+  evaluate_baselines(search, first, tried);
+  const std::string best = std::ranges::min_element(tried, [](const Start& a, const Start& b) {
+                             return better(a.tried.evaluation, b.tried.evaluation);
+                           })->name;
+  std::erase_if(baselines, [&](const NamedStrategy& baseline) {
+    return baseline.name != best || !in_others(baseline);
+  });
+}
+
+// What users do where a batch does not fit; local search does not know its micro-batches.
+void accumulate(Search& search) {
+  const std::vector<Tried> tried = try_accumulation(search.evaluator);
+  if (tried.empty()) return;
+  const auto best = std::ranges::min_element(tried, better, &Tried::evaluation);
+  search.result.baselines.push_back({"accumulate", best->evaluation});
+  consider(search, best->strategy, best->evaluation, "accumulate");
+}
+
+}  // namespace
+
+void try_baselines(Search& search) {
+  std::vector<NamedStrategy> baselines = baseline_strategies(search.context.problem());
+  std::vector<Start> tried;
+  if (search.costly) {
+    evaluate_in_one_order(search, baselines, tried);
+    add_large_buckets(search, tried);
+  }
+  evaluate_baselines(search, baselines, tried);
+  add_starts(search, std::move(tried));
+  if (!search.result.evaluation.feasible && !search.evaluator.spent()) accumulate(search);
+}
+
+}  // namespace heterog::search::portfolio

@@ -1,0 +1,105 @@
+// Pipelines, and moves of the best of them.
+#include <algorithm>
+#include <iterator>
+
+#include "base/log.h"
+#include "decide/micro_batches.h"
+#include "search/engines/local_search.h"
+#include "search/pipeline/pipelines.h"
+#include "search/portfolio/stages.h"
+#include "search/starts/starts.h"
+
+namespace heterog::search::portfolio {
+namespace {
+
+// What a plan without budget spends on pipelines, in tasks of all their plans.
+constexpr std::size_t kPipelineTasks = 1'500'000;
+// With a budget, so many times as much.
+constexpr std::size_t kMoreWithBudget = 8;
+// With fewer plans in one shot, pipelines are not tried where something fits.
+constexpr std::int64_t kPlansForPipelines = 72;
+// Estimates of pipelines are wrong by so much at times.
+constexpr double kHopeful = 1.1;
+constexpr std::size_t kPipelinesToClimb = 3;
+// What moves of each of them spend, in tasks of all their plans; and in plans.
+constexpr std::int64_t kMovedTasks = 3'000'000;
+constexpr std::int64_t kLeastMoves = 8, kMostMoves = 40;
+constexpr const char* kPipeline = "pipeline";
+constexpr std::uint64_t kClimbingPipelines = 1;  // a stream of random numbers
+
+double times_the_best(const Search& search, double factor) {
+  const Evaluation& best = search.result.evaluation;
+  return best.feasible ? factor * to_seconds(best.step) : 1e30;
+}
+
+// The tasks of a plan in so many instances, about.
+std::int64_t tasks_of(const Search& search, const decide::Strategy& pipeline) {
+  const cost::Problem& problem = search.context.problem();
+  return static_cast<std::int64_t>(problem.folded->ops.size()) *
+         decide::most_instances(pipeline, problem.batch);
+}
+
+// The best; not those that are a chosen one in another spelling.
+std::vector<Start> worth_climbing(const Search& search, const TriedPipelines& tried) {
+  using One = TriedPipelines::One;
+  const double longest = times_the_best(search, kHopeful);
+  std::vector<const One*> all;
+  for (const One& one : tried.all) {
+    const bool fits = one.evaluation.feasible || !search.result.evaluation.feasible;
+    if (fits && to_seconds(one.evaluation.step) <= longest) all.push_back(&one);
+  }
+  std::ranges::stable_sort(all, better, [](const One* one) { return one->evaluation; });
+  std::vector<Start> chosen;
+  for (const One* one : all) {
+    const bool differs = std::ranges::none_of(chosen, [&](const Start& other) {
+      return other.tried.strategy.units == one->strategy.units ||
+             other.tried.evaluation.step == one->evaluation.step;
+    });
+    if (differs && chosen.size() < kPipelinesToClimb) {
+      chosen.push_back({{one->strategy, one->evaluation}, kPipeline});
+    }
+  }
+  return chosen;
+}
+
+// Moves of layers, devices, samples and turns.
+void climb(Search& search, Start& pipeline, Rng& rng) {
+  const std::int64_t moves = kMovedTasks / tasks_of(search, pipeline.tried.strategy);
+  SearchResult found = local_search(search.evaluator, pipeline.tried.strategy, rng,
+                                    {.evaluations = std::clamp(moves, kLeastMoves, kMostMoves)});
+  if (!better(found.evaluation, pipeline.tried.evaluation)) return;
+  pipeline = {{std::move(found.strategy), found.evaluation}, pipeline.name + " + local-search"};
+  consider(search, pipeline.tried.strategy, pipeline.tried.evaluation, pipeline.name);
+}
+
+}  // namespace
+
+void try_pipelines(Search& search) {
+  if (search.evaluator.spent() || search.options.pipelines == 0) return;
+  const bool limited = search.limited;
+  // A plan in micro-batches has several times the tasks; where even plain ones take long, only a
+  // budget pays for it.
+  if (!limited && search.result.evaluation.feasible &&
+      one_shot_evaluations(search.context.problem()) < kPlansForPipelines) {
+    return;
+  }
+  const std::size_t more = limited ? kMoreWithBudget : 1;
+  const PipelineLimits limits{.count = more * static_cast<std::size_t>(search.options.pipelines),
+                              .tasks = more * kPipelineTasks,
+                              .seconds = times_the_best(search, kHopeful),
+                              .improved = true,
+                              .all_patterns = limited};
+  const TriedPipelines tried = search::try_pipelines(search.evaluator, limits);
+  if (tried.all.empty()) return;
+  const auto best = std::ranges::min_element(tried.all, better, &TriedPipelines::One::evaluation);
+  consider(search, best->strategy, best->evaluation, kPipeline);
+  std::vector<Start> pipelines = worth_climbing(search, tried);
+  Rng rng = search.context.rng.split(kClimbingPipelines);
+  for (Start& pipeline : pipelines) climb(search, pipeline, rng);
+  // Those of one shot are climbed from already.
+  std::ranges::move(pipelines, std::back_inserter(search.pipelines));
+  best_first(search.pipelines);
+  if (search.pipelines.size() > kPipelinesToClimb) search.pipelines.resize(kPipelinesToClimb);
+}
+
+}  // namespace heterog::search::portfolio

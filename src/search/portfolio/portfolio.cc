@@ -1,0 +1,82 @@
+// The stages, in their order.
+#include "search/portfolio/portfolio.h"
+
+#include <utility>
+#include <vector>
+
+#include "search/portfolio/stages.h"
+#include "search/starts/starts.h"
+
+namespace heterog::search {
+namespace {
+
+struct Phase {
+  Budget budget;
+  bool limited;  // by the budget that is given
+};
+
+// In plans; each next one has four times as many.
+constexpr std::int64_t kFirstPhase = 80;
+
+Budget one_shot_budget(const PlannerContext& context, const PortfolioOptions& options) {
+  return {.evaluations = one_shot_evaluations(context.problem()) + options.pipelines};
+}
+
+// What is kept back of a budget of evaluations is for leaving devices out.
+Budget budget_of_stages(const PlannerContext& context) {
+  Budget budget = context.budget;
+  if (budget.evaluations) *budget.evaluations -= portfolio::tries_to_leave_out(context);
+  return budget;
+}
+
+// From what is there to climb from to the plan in its better order.
+void go_on(portfolio::Search& search) {
+  portfolio::climb_starts(search);
+  portfolio::try_pipelines(search);
+  portfolio::improve(search);
+  portfolio::leave_devices_out(search);
+  portfolio::improve_orders(search);
+}
+
+// What a search goes through, each from what the one before it has found: a greater budget begins
+// with what smaller ones do, so that it never finds less. One that pays for one shot begins with
+// that.
+std::vector<Phase> phases_of(const PlannerContext& context, const PortfolioOptions& options) {
+  const Budget one_shot = one_shot_budget(context, options), whole = budget_of_stages(context);
+  if (!whole.limited()) return {{one_shot, false}};
+  if (!whole.evaluations) return {{whole, true}};
+  if (*whole.evaluations > *one_shot.evaluations) return {{one_shot, false}, {whole, true}};
+  std::vector<Phase> phases;
+  for (std::int64_t evaluations = kFirstPhase; evaluations < *whole.evaluations; evaluations *= 4) {
+    phases.push_back({whole, true});
+    phases.back().budget.evaluations = evaluations;
+  }
+  phases.push_back({whole, true});
+  return phases;
+}
+
+}  // namespace
+
+PlannerResult best_plan(PlannerContext& context, const PortfolioOptions& options) {
+  const std::vector<Phase> phases = phases_of(context, options);
+  portfolio::Search search{.context = context,
+                           .options = options,
+                           .evaluator = BatchEvaluator(context.oracle, phases.front().budget),
+                           .costly = evaluations_are_costly(context.problem()),
+                           .limited = phases.front().limited,
+                           .groups = space::summarize_groups(context.problem())};
+  portfolio::try_baselines(search);
+  if (!search.evaluator.spent()) portfolio::try_starts(search);
+  for (const Phase& phase : phases) {
+    search.evaluator.set_budget(phase.budget);
+    search.limited = phase.limited;
+    // A budget of evaluations that the baselines have used up ends here.
+    if (!search.starts.empty() && !search.evaluator.spent()) go_on(search);
+  }
+  if (search.starts.empty()) portfolio::improve_orders(search);
+  search.result.evaluations = search.evaluator.evaluations();
+  search.result.refused = search.evaluator.refused();
+  return std::move(search.result);
+}
+
+}  // namespace heterog::search

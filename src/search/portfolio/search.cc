@@ -1,0 +1,54 @@
+#include "search/portfolio/search.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "base/log.h"
+#include "search/answers/better_order.h"
+
+namespace heterog::search::portfolio {
+namespace {
+
+// Of improving the order, whatever the size of the plan.
+std::int64_t affordable_rounds(const cost::Problem& problem) {
+  return std::max<std::int64_t>(1, one_shot_evaluations(problem) / 32);
+}
+
+}  // namespace
+
+void consider(Search& search, const decide::Strategy& strategy, const Evaluation& evaluation,
+              const std::string& name) {
+  if (search.found && !better(evaluation, search.result.evaluation)) return;
+  search.found = true;
+  search.result.strategy = strategy;
+  search.result.evaluation = evaluation;
+  search.result.found_by = name;
+  logger().debug("{} plans: {:.6f} s by {}{}", search.evaluator.evaluations(),
+                 to_seconds(evaluation.step), name,
+                 evaluation.feasible ? "" : ", does not fit in memory");
+}
+
+std::vector<std::optional<Tried>> better_orders(const Search& search,
+                                                const std::vector<decide::Strategy>& strategies,
+                                                std::int64_t rounds) {
+  const auto affordable = static_cast<int>(
+      std::min({rounds, search.options.order_rounds, affordable_rounds(search.context.problem())}));
+  std::vector<std::optional<Tried>> found(strategies.size());
+  search.context.oracle.for_each(strategies.size(), [&](std::size_t i) {
+    found[i] = better_order(search.context.oracle, strategies[i], affordable);
+  });
+  return found;
+}
+
+std::string reordered(std::string name) {
+  constexpr std::string_view kReordered = " + order";
+  if (!name.ends_with(kReordered)) name += kReordered;
+  return name;
+}
+
+double plans_in_all(const Search& search) {
+  return static_cast<double>(search.evaluator.evaluations()) /
+         std::max(search.evaluator.used(), 1e-6);
+}
+
+}  // namespace heterog::search::portfolio

@@ -1,0 +1,44 @@
+// What the stages of a portfolio share: the problem, the budget, and the best so far.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "search/answers/leave_out.h"
+#include "search/engines/halving.h"
+#include "search/portfolio/portfolio.h"
+#include "space/group_summary.h"
+
+namespace heterog::search::portfolio {
+
+struct Search {
+  PlannerContext& context;
+  const PortfolioOptions& options;
+  BatchEvaluator evaluator;
+  bool costly;                          // each plan takes long to simulate: stages try less
+  bool limited;                         // there is a budget, of more than one shot or less
+  space::GroupSummaries groups;         // of the problem
+  PlannerResult result{};               // the best so far
+  bool found = false;                   // whether there is one
+  std::vector<Start> starts{};          // plain, the best first once they were climbed from
+  std::vector<Start> pipelines{};       // those that were climbed from, by their best order
+  std::optional<FewerDevices> fewer{};  // that may be as fast in a better order
+};
+
+// Takes it for the result if it is better, or the first.
+void consider(Search& search, const decide::Strategy& strategy, const Evaluation& evaluation,
+              const std::string& name);
+
+// What each of them becomes by forward and backward schedules in turns, where that is better, in as
+// many rounds as are wanted and affordable. Beside what the budget counts.
+std::vector<std::optional<Tried>> better_orders(const Search& search,
+                                                const std::vector<decide::Strategy>& strategies,
+                                                std::int64_t rounds = std::int64_t{1} << 20);
+// The name of who found it, and " + order".
+std::string reordered(std::string name);
+
+// That the budget will have simulated in the end, as far as it has got until now.
+double plans_in_all(const Search& search);
+
+}  // namespace heterog::search::portfolio

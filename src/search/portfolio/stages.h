@@ -1,0 +1,41 @@
+// The stages of a portfolio, in the order in which they run (docs/search.md).
+#pragma once
+
+#include <cstdint>
+
+#include "search/portfolio/search.h"
+
+namespace heterog::search::portfolio {
+
+// Data parallelism and single devices; in micro-batches where none of these fits. Whatever the
+// budget. Notes each in `result.baselines`.
+void try_baselines(Search& search);
+
+// What is given, estimated layouts, fillings of memory. The best of each origin, baselines among
+// them, are what is climbed from.
+void add_starts(Search& search, std::vector<Start> tried);
+void try_starts(Search& search);
+
+// Settles the shares of those that promise most, climbs, halves, and splits the synchronisation of
+// the best.
+void climb_starts(Search& search);
+
+// Where nothing fits, or what fits waits for the network or for one device after another; moves of
+// the best.
+void try_pipelines(Search& search);
+
+// What is left of the budget, on the best start: annealing, then local search and kicks. Where
+// pipelines are far ahead, on these, if there is a budget.
+void improve(Search& search);
+
+// Search moves on where a step gets shorter, and leaves behind what makes no difference: devices
+// with an update of a tenth of a millisecond. What takes a little longer on fewer devices may take
+// no longer in a better order.
+void leave_devices_out(Search& search);
+// How many plans that may simulate, of the context's whole budget.
+std::int64_t tries_to_leave_out(const PlannerContext& context);
+
+// The better order of what was found.
+void improve_orders(Search& search);
+
+}  // namespace heterog::search::portfolio

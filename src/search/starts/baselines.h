@@ -1,0 +1,54 @@
+// The strategies that need no search: plain data parallelism, Horovod, one device.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cost/problem.h"
+#include "decide/strategy.h"
+#include "search/registry.h"
+
+namespace heterog::search {
+
+// Every device a whole replica (EV) or replicas by speed (CP); parameter server or all-reduce.
+decide::Strategy even_ps(const cost::Problem& problem);
+decide::Strategy even_all_reduce(const cost::Problem& problem);
+decide::Strategy proportional_ps(const cost::Problem& problem);
+decide::Strategy proportional_all_reduce(const cost::Problem& problem);
+
+// Even shares and all-reduce of gradients fused into buckets. Horovod fuses what has become ready
+// by the end of a cycle of 5 ms, or while the collective before ran, up to HOROVOD_FUSION_THRESHOLD
+// of 64 MiB; it never waits for so many, so that a bucket that closes at 16 MiB is nearer to it
+// than one of 64 (docs/clusters.md has both beside its published steps).
+inline constexpr Bytes kHorovodBucketBytes = Bytes{16} << 20;
+decide::Strategy horovod(const cost::Problem& problem);
+
+decide::Strategy single_device(const cost::Problem& problem, DeviceId device);
+
+struct NamedStrategy {
+  std::string name;
+  decide::Strategy strategy;
+};
+// Every strategy that a baseline of the registry stands for, under the baseline's name: data
+// parallelism in three orders (rank, queued ranks, FIFO; a baseline counts at its best, so that no
+// gain over it comes from a bad order), "single" once per
+// type of device and memory.
+std::vector<NamedStrategy> baseline_strategies(const cost::Problem& problem);
+
+// In which order the tasks of a baseline start.
+enum class BaselineOrder : std::uint8_t { kBetter, kRank, kRankQueued, kFifo };  // kBetter: of all
+
+struct BaselineOptions {
+  BaselineOrder order = BaselineOrder::kBetter;
+};
+struct HorovodOptions : BaselineOptions {
+  std::int64_t bucket_bytes = kHorovodBucketBytes;
+};
+struct SingleOptions {
+  DeviceId device;  // invalid: the best one
+};
+// Rows of the registry, in the order of baseline_strategies.
+std::vector<PlannerEntry> baseline_entries();
+
+}  // namespace heterog::search

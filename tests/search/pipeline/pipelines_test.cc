@@ -1,0 +1,123 @@
+// Which pipelines are simulated, and which are given up by what is known of them.
+#include "search/pipeline/pipelines.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "oracle/evaluator.h"
+#include "oracle/simulated_oracle.h"
+#include "search/answers/better_order.h"
+#include "search/problems.h"
+
+namespace heterog::search {
+namespace {
+
+// What is given up because its busiest stage alone takes too long could not have been faster.
+TEST(Pipelines, NoStepIsShorterThanItsBusiestStage) {
+  for (const char* model : {"bert_large24", "gnmt4", "vgg19"}) {
+    const auto problem = load_test_problem(model, "heterog-4gpu", 24);
+    oracle::Evaluator evaluator(*problem);
+    const CutPool pool = promising_pool(evaluator, {});
+    std::size_t simulated = 0;
+    for (std::size_t i = 0; i < pool.found.size(); i += 19) {
+      const Cut& cut = pool.found[i];
+      if (pool.micro_batches[cut.costs] > 8) continue;
+      const decide::Strategy strategy =
+          pool.strategy(*problem, cut, {.strict = pool.strictness.front()});
+      const double step = to_seconds(evaluator.evaluate(strategy).step);
+      EXPECT_GE(step, cut.busiest) << model << ", " << cut.stages.size() << " stages, "
+                                   << pool.micro_batches[cut.costs] << " micro-batches";
+      EXPECT_GE(cut.seconds, cut.busiest);
+      ++simulated;
+    }
+    EXPECT_GE(simulated, 3u) << model;
+  }
+}
+
+// Lines and micro-batches are shared out over the threads of an oracle that has some.
+TEST(Pipelines, CutsDoNotDependOnThreads) {
+  const auto problem = load_test_problem("gnmt4", "heterog-4gpu", 24);
+  oracle::Evaluator alone(*problem);
+  ThreadPool threads(3);
+  oracle::SimulatedOracle shared(*problem, threads);
+  const CutPool one = promising_pool(alone, {}), other = promising_pool(shared, {});
+  ASSERT_GT(one.found.size(), 10u);
+  ASSERT_EQ(one.found.size(), other.found.size());
+  for (std::size_t i = 0; i < one.found.size(); ++i) {
+    const Cut &a = one.found[i], &b = other.found[i];
+    EXPECT_EQ(a.stages, b.stages);
+    EXPECT_EQ(std::tuple(a.seconds, a.busiest, a.costs, a.line, a.recompute),
+              std::tuple(b.seconds, b.busiest, b.costs, b.line, b.recompute));
+  }
+}
+
+// No plain order comes near one forward and one backward pass in turns; what a better order gains
+// over that is found from there, and is most of what such a pipeline waits.
+TEST(Pipelines, ABetterOrderGoesOnFromTheirOwn) {
+  const auto problem = load_test_problem("bert_large24", "heterog-8gpu", 48);
+  oracle::Evaluator evaluator(*problem);
+  const CutPool pool = promising_pool(evaluator, {});
+  const auto cut = std::ranges::find_if(
+      pool.found, [&](const Cut& one) { return pool.micro_batches[one.costs] == 16; });
+  ASSERT_NE(cut, pool.found.end());
+  const decide::Strategy own = pool.strategy(*problem, *cut, {.strict = false});
+  const double before = to_seconds(evaluator.evaluate(own).step);
+  for (decide::OrderPolicy order : decide::kSearchedOrders) {
+    decide::Strategy plain = own;
+    decide::set_plain_order(plain, order);
+    EXPECT_GT(to_seconds(evaluator.evaluate(plain).step), 1.1 * before);
+  }
+  const auto found = better_order(evaluator, own, 4);
+  ASSERT_TRUE(found);
+  EXPECT_LT(to_seconds(found->evaluation.step), 0.9 * before);
+}
+
+TEST(Pipelines, OthersOfALineAreLookedAtUnlessTheyComputeForTooLong) {
+  const auto problem = load_test_problem("bert_large24-tiny", "heterog-4gpu", 24);
+  oracle::Evaluator evaluator(*problem);
+  const CutPool pool = promising_pool(evaluator, {});
+  const std::vector<const Cut*> known = {&pool.found.front()};
+  const auto all = pool.alike(known, known, 1e30);
+  ASSERT_GE(all.size(), 4u);
+  std::vector<double> busiest;
+  for (const Cut* cut : all) {
+    EXPECT_EQ(cut->line, known.front()->line);
+    EXPECT_EQ(cut->stages.size(), known.front()->stages.size());
+    busiest.push_back(cut->busiest);
+  }
+  std::ranges::sort(busiest);
+  const double middle = busiest[busiest.size() / 2];
+  const auto fewer = pool.alike(known, known, middle);
+  EXPECT_EQ(fewer.size(),
+            static_cast<std::size_t>(std::ranges::upper_bound(busiest, middle) - busiest.begin()));
+  EXPECT_LT(fewer.size(), all.size());
+}
+
+// Running statistics are those of all micro-batches together, for which stages wait: steps take
+// several times what is estimated, with any number of micro-batches.
+TEST(Pipelines, WhatIsFarBehindTheBestIsGivenUp) {
+  const auto problem = load_test_problem("resnet50", "heterog-4gpu", 64);
+  oracle::Evaluator oracle(*problem);
+  const CutPool pool = promising_pool(oracle, {});
+  const double hopeful = pool.found[3].seconds;
+  BatchEvaluator evaluator(oracle);
+  const TriedPipelines tried = try_pipelines(evaluator, {.seconds = hopeful});
+  ASSERT_FALSE(tried.all.empty());
+  for (const TriedPipelines::One& one : tried.all)
+    EXPECT_GT(to_seconds(one.evaluation.step), 2 * hopeful);
+  EXPECT_EQ(tried.all.size(), pool.choose(*problem, {.seconds = hopeful}).size());
+}
+
+// The paper's list has turns for all of a backward pass.
+TEST(Pipelines, ThePapersFormPutsNoGradientsOff) {
+  const auto problem = load_test_problem("bert_large24-tiny", "heterog-4gpu", 16);
+  const Registry registry(builtin_planners());
+  oracle::Evaluator oracle(*problem);
+  PlannerContext context{.oracle = oracle};
+  const auto planner = registry.make("spp:form=paper,gradients=put-off", *problem->cluster);
+  EXPECT_THROW(planner->plan(context), Error);
+}
+
+}  // namespace
+}  // namespace heterog::search

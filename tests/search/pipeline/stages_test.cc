@@ -1,0 +1,150 @@
+// Chains of real models, the line of devices, and the dynamic program against all partitions.
+#include "search/pipeline/stages.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <set>
+#include <vector>
+
+#include "base/rng.h"
+#include "search/pipeline/device_order.h"
+#include "search/problems.h"
+
+namespace heterog::search {
+namespace {
+
+class ChainTest : public testing::TestWithParam<const char*> {};
+
+// What crosses a cut, counted tensor by tensor.
+TEST_P(ChainTest, IsInOrderAndSaysWhatCrosses) {
+  const auto problem = load_test_problem(GetParam(), "heterog-4gpu", 16);
+  const graph::ModelGraph& graph = *problem->graph;
+  const Chain chain = make_chain(*problem, 8);
+  ASSERT_GE(chain.layers.size(), 4u);
+  std::vector<std::set<TensorId>> crosses(chain.layers.size());
+  for (OpId op : problem->folded->ops) {
+    ASSERT_LT(chain.layer_of[op], chain.layers.size());
+    if (graph.op(op).phase != graph::Phase::kForward) continue;
+    for (const graph::Read& read : problem->folded->reads[op]) {
+      if (!read.producer.valid() || graph.op(read.producer).phase != graph::Phase::kForward) {
+        continue;
+      }
+      const std::uint32_t from = chain.layer_of[read.producer], to = chain.layer_of[op];
+      ASSERT_LE(from, to) << graph.op(op).name;
+      for (std::uint32_t cut = from; cut < to; ++cut) crosses[cut].insert(read.base);
+    }
+  }
+  for (std::size_t cut = 0; cut + 1 < chain.layers.size(); ++cut) {
+    for (std::int64_t samples : {1, 16}) {
+      Bytes bytes = 0;
+      for (TensorId tensor : crosses[cut]) bytes += graph.bytes(tensor, samples);
+      EXPECT_DOUBLE_EQ(chain.layers[cut].crossing_fixed +
+                           chain.layers[cut].crossing_per_sample * static_cast<double>(samples),
+                       static_cast<double>(bytes));
+    }
+  }
+  for (OpId op : graph.op_ids()) {
+    if (graph.op(op).phase != graph::Phase::kBackward || !graph.op(op).forward.valid()) continue;
+    // Of a layer, unless it reads what an earlier one sends on.
+    std::uint32_t layer = chain.layer_of[graph.op(op).forward];
+    for (TensorId in : graph.inputs(op)) {
+      const OpId producer = graph.tensor(in).producer;
+      if (producer.valid() && graph.op(producer).phase == graph::Phase::kBackward) {
+        layer = std::min(layer, chain.layer_of[producer]);
+      }
+    }
+    EXPECT_EQ(chain.layer_of[op], layer);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, ChainTest,
+                         testing::Values("bert_large24-tiny", "resnet50-tiny", "gnmt4-tiny",
+                                         "nasnet_a_large-tiny"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
+// Devices of a machine are joined better than machines are.
+TEST(DeviceOrder, KeepsMachinesTogether) {
+  for (const char* name : {"heterog-8gpu", "heterog-12gpu", "office-mixed", "spp-a"}) {
+    const auto cluster = cluster::load_cluster("configs/clusters/" + std::string(name) + ".json");
+    const std::vector<DeviceId> line = recursive_device_order(cluster);
+    ASSERT_EQ(std::set<DeviceId>(line.begin(), line.end()).size(), cluster.device_count());
+    std::set<MachineId> left;
+    for (std::size_t i = 1; i < line.size(); ++i) {
+      const MachineId before = cluster.device(line[i - 1]).machine;
+      const MachineId here = cluster.device(line[i]).machine;
+      if (before == here) continue;
+      left.insert(before);
+      EXPECT_FALSE(left.contains(here)) << name;
+    }
+  }
+}
+
+double worst_of(const StageCosts& costs, const std::vector<Stage>& stages, double micro_batches) {
+  double worst = 0;
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    const Stage& one = stages[s];
+    worst = std::max(worst, micro_batches * costs.compute(one.begin, one.end, one.devices) +
+                                costs.all_reduce(one.begin, one.end, one.devices));
+    if (s + 1 == stages.size()) continue;
+    worst =
+        std::max(worst, micro_batches * costs.channel(one.end, one.devices, stages[s + 1].devices));
+  }
+  return worst;
+}
+
+// All ways to cut layers and the line of devices into so many stages.
+void each_partition(std::size_t layers, std::span<const DeviceId> line, std::size_t stages,
+                    std::vector<Stage>& made,
+                    const std::function<void(const std::vector<Stage>&)>& take) {
+  const std::size_t begin = made.empty() ? 0 : made.back().end;
+  if (stages == 1) {
+    if (begin >= layers || line.empty()) return;
+    made.push_back({begin, layers, {line.begin(), line.end()}});
+    take(made);
+    made.pop_back();
+    return;
+  }
+  for (std::size_t end = begin + 1; end < layers; ++end) {
+    for (std::size_t devices = 1; devices < line.size(); ++devices) {
+      const auto own = line.first(devices);
+      made.push_back({begin, end, {own.begin(), own.end()}});
+      each_partition(layers, line.subspan(devices), stages - 1, made, take);
+      made.pop_back();
+    }
+  }
+}
+
+TEST(Partition, IsTheBestOfAll) {
+  for (const char* model : {"bert_large24-tiny", "vgg19", "gnmt4"}) {
+    const auto problem = load_test_problem(model, "heterog-4gpu", 24);
+    const Chain chain = make_chain(*problem, 7);
+    ASSERT_LE(chain.layers.size(), 7u);
+    for (bool paper : {false, true}) {
+      LayerTimes times(*problem, chain);
+      const StageCosts costs(times, 4, paper);
+      const std::vector<DeviceId> line = recursive_device_order(*problem->cluster);
+      const Line along(costs, line);
+      const Partitioner partitioner(costs, along, 4);
+      for (std::size_t stages = 1; stages <= 4; ++stages) {
+        const auto found = partitioner.partition(stages);
+        double best = 1e30;
+        std::vector<Stage> made;
+        each_partition(chain.layers.size(), line, stages, made,
+                       [&](const auto& all) { best = std::min(best, worst_of(costs, all, 4)); });
+        ASSERT_TRUE(found);
+        EXPECT_EQ(found->size(), stages);
+        EXPECT_DOUBLE_EQ(worst_of(costs, *found, 4), best) << model << ' ' << stages;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace heterog::search
