@@ -24,7 +24,7 @@ ASAN_PROGRAMS = ["base_test", "cluster_test", "comm_test", "compiler_test", "dec
 TSAN_PROGRAMS = ["base_test", "comm_test", "search_test"]
 # Long tests with no other threads than tests that stay: searches that ask how good plans are, and
 # files at the limits of readers.
-TSAN_FILTER = "-Shares.AreNeverWorse*:Shares.AreTheBest*:Shares.GainOver*:Bounds.*"
+TSAN_FILTER = "-*MoreBudget.*:Shares.AreNeverWorse*:Shares.AreTheBest*:Shares.GainOver*:Bounds.*"
 
 
 @dataclass
