@@ -1,6 +1,6 @@
 // Prints what the orders of execution make of plain data parallelism, for HeteroG's eight models on
 // its 8 GPUs: milliseconds a step in each order, in a random order of the tasks (the mean of
-// `kDraws`), in the best order that oracle::improve_order finds, and the bound of any order.
+// `kDraws`), in the best order that search::better_order finds, and the bound of any order.
 //
 //     build/release/bin/order_steps [MODEL ...]        (from the root of the repository)
 #include <fmt/format.h>
@@ -19,6 +19,7 @@
 #include "cost/cost_model.h"
 #include "graph/graph_io.h"
 #include "oracle/evaluator.h"
+#include "search/answers/better_order.h"
 #include "search/starts/baselines.h"
 #include "sim/bounds.h"
 #include "sim/simulator.h"
@@ -73,8 +74,8 @@ void print_row(const cost::Problem& problem, const std::string& name, decide::St
   }
   const Nanoseconds random = mean_of_random_orders(plan);
   oracle::Evaluator evaluator(problem);
-  const auto found = evaluator.improve_order(strategy, kRounds);
-  const Nanoseconds best = found ? found->measured.evaluation.step : queued;
+  const auto found = search::better_order(evaluator, strategy, kRounds);
+  const Nanoseconds best = found ? found->evaluation.step : queued;
   const Nanoseconds bound = sim::bounds(plan).step();
   fmt::print("{} {:8.1f} {:8.1f} {:8.1f} {:+9.2f} % {:+9.1f} % {:+9.1f} %\n", row,
              milliseconds(random), milliseconds(best), milliseconds(bound), percent(best, bound),

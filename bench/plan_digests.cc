@@ -158,7 +158,7 @@ void print(const Case& one, int random) {
   const auto all = strategies(*problem, random, static_cast<std::uint64_t>(one.batch));
   sim::Simulator simulator;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const compiler::Plan plan = compile(*problem, all[i]);
+    const compiler::Plan plan = compiler::compile(*problem, all[i]);
     const sim::SimResult& result = simulator.simulate(plan, all[i].order);
     fmt::print("{} {} {} strategy {:2}: {} tasks, step {} ns, {:016x}\n", one.model, one.cluster,
                one.batch, i, plan.task_count(), result.step, digest(plan));
