@@ -10,7 +10,7 @@
 #include "compiler/compile.h"
 #include "decide/problems.h"
 #include "runtime/program/program.h"
-#include "sim/simulator.h"
+#include "sim/improved_order.h"
 
 namespace heterog::runtime {
 
@@ -21,11 +21,11 @@ struct TestJob {
 
 inline TestJob make_test_job(std::shared_ptr<const cost::Problem> problem,
                              const decide::Strategy& strategy) {
-  TestJob test;
-  test.plan = compiler::compile(*problem, strategy, {});
-  sim::Simulator simulator;
-  const sim::SimResult& result = simulator.simulate_timeline(test.plan, strategy.order);
-  test.job = make_job(problem, test.plan, result.dispatch, {.capture_gradients = true}, "test");
+  sim::Simulated made =
+      sim::simulated_in_order(strategy, compiler::compile(*problem, strategy, {}));
+  TestJob test{.plan = std::move(made.plan), .job = {}};
+  test.job =
+      make_job(problem, test.plan, made.result.dispatch, {.capture_gradients = true}, "test");
   return test;
 }
 

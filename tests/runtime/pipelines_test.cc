@@ -81,6 +81,26 @@ TEST_P(Pipelines, TrainAsOneDeviceWhateverIsMoved) {
   }
 }
 
+// Gradients of parameters put off, a tied table in the last stage alone, dispatched in rounds of a
+// better order: as search judges pipelines.
+TEST_P(Pipelines, TrainAsOneDeviceInRoundsOfABetterOrder) {
+  const auto problem = problem_of(GetParam());
+  const search::Chain chain = search::make_chain(*problem, 8);
+  search::LayerTimes times(*problem, chain);
+  const search::StageCosts costs(times, GetParam().micro_batches, false);
+  const std::size_t layers = chain.layers.size();
+  const search::Pipelines pipelines = {
+      {{0, layers / 2, {DeviceId(0), DeviceId(2)}}, {layers / 2, layers, {DeviceId(1)}}}};
+  const decide::Strategy strategy =
+      search::stage_strategy(*problem, chain, costs, pipelines,
+                             {.micro_batches = GetParam().micro_batches,
+                              .pattern = decide::Pattern::kZeroBubble,
+                              .order_rounds = 2,
+                              .tied_together = true});
+  const TestJob test = make_test_job(problem, strategy);
+  EXPECT_LE(verify(test.job, test.plan, {.steps = 2}).worst_relative(), 1e-10);
+}
+
 // Both ends of a pipeline make the half-precision copy of the table of words: its gradient is that
 // of one device.
 TEST(PipelinesOfHalfPrecision, BothEndsCopyWhatTheyShare) {
