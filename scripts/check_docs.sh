@@ -60,7 +60,7 @@ for page in *.md docs/*.md docs/*/*.md src/*.md models/*.md configs/*/*.md; do
     [[ "$target" == \#* ]] && path="$page"
     if [[ ! -e "$path" ]]; then
       complain "$page:$line" "the link to $target leads nowhere"
-    elif [[ "$target" == *#* ]] && ! anchors "$path" | grep -qxF -- "${target#*#}"; then
+    elif [[ "$target" == *#* ]] && ! grep -qxF -- "${target#*#}" <<<"$(anchors "$path")"; then
       complain "$page:$line" "the link to $target: no such heading"
     fi
   done < <(grep -noE '\]\([^) ]+\)' "$page" || true)

@@ -26,7 +26,8 @@ if [[ $# -eq 0 || "$1" == --help ]]; then
   exit $(($# == 0 ? 2 : 0))
 fi
 name="$1" && shift
-if ! list | grep -qxF -- "$name"; then
+names="$(list)"  # not a pipe: grep ends at the first match, and who still writes would fail
+if ! grep -qxF -- "$name" <<<"$names"; then
   echo "reproduce.sh: $name: there is no such table or figure; without a name it lists them" >&2
   exit 2
 fi
