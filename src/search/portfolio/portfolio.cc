@@ -38,8 +38,8 @@ void go_on(portfolio::Search& search) {
   portfolio::improve_orders(search);
 }
 
-// What a search goes through, each from what the one before it has found: a greater budget begins
-// with what smaller ones do, so that it never finds less. One that pays for one shot begins with
+// What a search goes through, each from what the one before it has found. A greater budget begins
+// with phases of smaller ones, and finds no less than these; one that pays for one shot begins with
 // that.
 std::vector<Phase> phases_of(const PlannerContext& context, const PortfolioOptions& options) {
   const Budget one_shot = one_shot_budget(context, options), whole = budget_of_stages(context);
