@@ -154,7 +154,7 @@ def overview() -> str:
     problem = Box(166, 100, 116, 104, "problem", ("groups, costs", "of operators"), ("cost", "space"))
     search = Box(326, 68, 154, 68, "search, policy", (), ("search", "learn"))
     judge = Box(326, 184, 154, 68, "simulator", (), ("compiler", "sim oracle"))
-    plan = Box(526, 100, 122, 104, "plan", ("strategy, order,", "prediction"), ("loading",))
+    plan = Box(526, 100, 122, 104, "plan", ("strategy, order,", "prediction"), ("decide loading",))
     tasks = Box(676, 100, 104, 104, "compiler", ("tasks of", "each device"), ("compiler",))
     run = Box(808, 100, 108, 104, "run", ("a rank for", "each device"), ("runtime", "comm launch"))
     boxes = [model, machines, problem, search, judge, plan, tasks, run]
