@@ -87,9 +87,9 @@ std::vector<Upgrade> possible_upgrades(const cluster::Cluster& cluster) {
 
 std::vector<WhatIf> what_if(const cost::Problem& problem, const decide::Strategy& given,
                             const std::vector<Upgrade>& upgrades, const WhatIfOptions& options) {
-  const decide::Strategy strategy =
-      sim::with_priorities_of_rounds(given, compiler::compile(problem, given, options.compile));
-  const compiler::Plan plan = compiler::compile(problem, strategy, options.compile);
+  compiler::Plan plan = compiler::compile(problem, given, options.compile);
+  const decide::Strategy strategy = sim::with_priorities_of_rounds(given, plan);
+  if (given.order_rounds > 0) compiler::set_order(plan, strategy.order, strategy.priorities);
   const std::vector<decide::OpPriority> priorities =
       decide::priorities_of(problem, strategy, decide::lay_out(problem, strategy));
   sim::Simulator simulator;

@@ -23,16 +23,11 @@ std::vector<Measured> Evaluator::measure(std::span<const decide::Strategy> strat
 }
 
 std::vector<Measured> Evaluator::measure_rounds(const decide::Strategy& strategy) {
-  return oracle::measure_rounds(problem_, strategy, options_);
-}
-
-std::vector<Measured> measure_rounds(const cost::Problem& problem, const decide::Strategy& strategy,
-                                     const compiler::CompileOptions& options) {
-  compiler::Plan plan = compiler::compile(problem, strategy, options);
+  compiler::Plan plan = compiler::compile(problem_, strategy, options_);
   sim::Simulator simulator;
   std::vector<Measured> measured;
   sim::simulate_rounds(strategy, plan, simulator, [&](const sim::SimResult& result) {
-    measured.push_back(judge(problem, result.step, result.peak_bytes));
+    measured.push_back(judge(problem_, result.step, result.peak_bytes));
     measured.back().busy = result.device_busy;
   });
   return measured;

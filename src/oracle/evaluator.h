@@ -27,6 +27,7 @@ class Evaluator final : public Oracle {
   Measured measure(const decide::Strategy& strategy);
   Evaluation evaluate(const decide::Strategy& strategy) { return measure(strategy).evaluation; }
   std::vector<Measured> measure(std::span<const decide::Strategy> strategies) override;
+  // Changes nothing here: several threads may ask.
   std::vector<Measured> measure_rounds(const decide::Strategy& strategy) override;
   const cost::Problem& problem() const override { return problem_; }
 
@@ -36,9 +37,5 @@ class Evaluator final : public Oracle {
   compiler::Plan plan_;  // the last one
   sim::Simulator simulator_;
 };
-
-// Of Oracle, by whichever thread.
-std::vector<Measured> measure_rounds(const cost::Problem& problem, const decide::Strategy& strategy,
-                                     const compiler::CompileOptions& options);
 
 }  // namespace heterog::oracle

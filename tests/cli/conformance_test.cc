@@ -9,6 +9,7 @@
 #include "oracle/simulated_oracle.h"
 #include "search/problems.h"
 #include "search/registry.h"
+#include "sim/improved_order.h"
 
 namespace heterog::cli {
 namespace {
@@ -83,8 +84,8 @@ TEST_P(Conformance, EveryPlannerIsDeterministicAndPlacesEverything) {
     EXPECT_EQ(one.evaluations, two.evaluations);
     EXPECT_GE(one.evaluations, 1);
 
-    const Plan plan = compiler::compile(*problem, one.strategy);
-    const sim::SimResult result = sim::simulate(plan, one.strategy.order);
+    const auto& [plan, result] =
+        sim::simulated_in_order(one.strategy, compiler::compile(*problem, one.strategy));
     EXPECT_EQ(result.step, one.evaluation.step);
     EXPECT_EQ(result.feasible(), one.evaluation.feasible);
     EXPECT_EQ(one.evaluation.missing_bytes == 0, one.evaluation.feasible);
