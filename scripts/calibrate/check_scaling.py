@@ -111,20 +111,35 @@ DLPERF_IMAGES = [("OneFlow 0.1.9", 128, 384.85, 2969.45), ("TensorFlow 1.15", 12
                  ("MXNet 1.6", 96, 389.71, 2947.72), ("PyTorch 1.6", 128, 354.40, 2719.07),
                  ("PaddlePaddle 1.8", 128, 352.72, 2625.38), ("TensorFlow 2.3", 128, 321.80, 2458.74),
                  ("PyTorch 1.5, NVIDIA", 128, 367.29, 2887.65)]  # fmt: skip
+# lambdal/deeplearning-benchmark (commit aa5addb6): ResNet-50 in mixed precision under NVIDIA's scripts,
+# images/s of 1 and of 8 GPUs of one box, after the batch of a GPU.
+LAMBDA_IMAGES = [("V100 16GB", "V100-SXM2-16GB", "nvlink2-x2", 256, 833, 6174),
+                 ("A100 80GB SXM4", "A100-SXM4-80GB", "nvlink3", 1280, 1582, 11439),
+                 ("RTX 6000 Ada", "RTX-6000-Ada-Generation", "pcie4-sockets", 928, 1146, 9211),
+                 ("H100 80GB PCIe", "H100-PCIe", "pcie5", 1280, 1866, 14713),
+                 ("H100 80GB SXM5", "H100-SXM5-80GB", "nvlink4", 1280, 2616, 20728),
+                 ("H100 80GB SXM5, Dell", "H100-SXM5-80GB", "nvlink4", 1280, 2776, 22048),
+                 ("H100 80GB SXM5, 1CC", "H100-SXM5-80GB", "nvlink4", 1280, 2791, 22088),
+                 ("H200 141GB SXM", "H200-SXM5-141GB", "nvlink4", 1280, 3079, 24479)]  # fmt: skip
 LARGEST_OF_8 = 1.4236  # the mean of the largest of eight normal draws (compiler/slowest.h)
 
 
 def fit(predictor):
-    """The deviation in each framework: what the step of eight grew by, beyond what is predicted."""
-    print(f"{'framework':20} measured  without deviation  deviation")
-    deviations = []
-    for name, batch, alone, together in DLPERF_IMAGES:
-        case = Case(DLPERF, "resnet50", batch, 8, alone, together)
-        predicted = predictor.predicted(case)
-        deviations.append((predicted / case.measured - 1) / LARGEST_OF_8)
-        print(f"{name:20} {100 * case.measured:6.1f} %  {100 * predicted:15.1f} %  "
-              f"{deviations[-1]:9.4f}")
-    print(f"median {statistics.median(deviations):.4f}")
+    """The deviation in each framework, then in boxes of newer cards: what the step of eight grew by,
+    beyond what is predicted."""
+    frameworks = [(name, Case(DLPERF, "resnet50", batch, 8, alone, together))
+                  for name, batch, alone, together in DLPERF_IMAGES]  # fmt: skip
+    boxes = [(name, Case(Setup(name, device, 8, fabric, planner=DDP), "resnet50", batch, 8, alone, together))
+             for name, device, fabric, batch, alone, together in LAMBDA_IMAGES]  # fmt: skip
+    for kind, rows in (("framework", frameworks), ("box", boxes)):
+        print(f"{kind:20} measured  without deviation  deviation")
+        deviations = []
+        for name, case in rows:
+            predicted = predictor.predicted(case)
+            deviations.append((predicted / case.measured - 1) / LARGEST_OF_8)
+            print(f"{name:20} {100 * case.measured:6.1f} %  {100 * predicted:15.1f} %  "
+                  f"{deviations[-1]:9.4f}", flush=True)  # fmt: skip
+        print(f"median {statistics.median(deviations):.4f}\n")
 
 
 def fit_network(program, folder):

@@ -196,6 +196,26 @@ TEST_F(Views, DiffNamesWhatIsDecidedDifferently) {
   EXPECT_THAT(text.out, HasSubstr("all devices equally, ps"));
 }
 
+// Where no baseline fits, the page compares with what is done by hand: gradients accumulated.
+TEST_F(Views, AReportWhereNoBaselineFitsListsAccumulation) {
+  const std::string cluster =
+      R"({"format": "heterog-cluster", "version": 1, "name": "small", "machines": [
+          {"name": "m", "devices": [{"model": "V100-PCIE-16GB", "count": 2, "memory_bytes": 4200000000}],
+           "fabric": {"kind": "switch", "link": "pcie3"}}],
+          "network": {"latency_seconds": 3e-6}})";
+  const std::string file = path("small.json"), plan = path("accumulated.json");
+  const std::string on = " --graph models/vgg19.json.gz --batch 64 --cluster " + file;
+  write_file(file, cluster);
+  for (const char* baseline : {"ev-ps", "ev-ar", "cp-ps", "cp-ar", "horovod"}) {
+    ASSERT_EQ(run("plan" + on + " --out " + plan + " --planner " + baseline).code, 3) << baseline;
+  }
+  ASSERT_EQ(run("plan" + on + " --out " + plan + " --planner accumulate").code, 0);
+  const std::string out = path("page.html");
+  const Finished made = run("report" + on + " --plan " + plan + " --out " + out);
+  EXPECT_EQ(made.code, 0) << made.err;
+  EXPECT_THAT(read_file(out), HasSubstr(R"("name":"accumulate","baseline":true,"step":)"));
+}
+
 TEST_F(Views, ReportIsOnePageWithTheFiguresOfSimulate) {
   const std::string a = made_by("cp-ar"), b = made_by("ev-ps");
   const std::string out = path("page.html");
