@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         NothingFits,
         RunFailed,
     )
+    from heterog.engines.pipeline_stage import PipelineStage, pipeline_stage
     from heterog.export.loss_scaling import LossScaling
     from heterog.export.step import export_training_step
     from heterog.export.training_step import TrainingStep
@@ -56,6 +57,7 @@ __all__ = [
     "LossNotFinite",
     "LossScaling",
     "NothingFits",
+    "PipelineStage",
     "Plan",
     "RunFailed",
     "Runner",
@@ -75,6 +77,7 @@ __all__ = [
     "export_training_step",
     "get_runner",
     "load_checkpoint",
+    "pipeline_stage",
     "plan",
     "shares",
     "simulate",
@@ -88,6 +91,7 @@ __all__ = [
 _MODULES = {
     "base.errors": ("ExportError", "HeterogError", "InputError", "InternalError", "LossNotFinite",
                     "NothingFits", "RunFailed"),
+    "engines.pipeline_stage": ("PipelineStage", "pipeline_stage"),
     "export.loss_scaling": ("LossScaling",),
     "export.step": ("export_training_step",),
     "export.training_step": ("TrainingStep",),

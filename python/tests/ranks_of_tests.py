@@ -6,6 +6,8 @@ import pytest
 import torch
 import torch.multiprocessing
 
+from heterog.base.errors import HeterogError
+
 
 def found_by(worker):
     """A fixture: what each rank of `worker(rank, world, folder)` left in `folder/rank.pt`, by the number
@@ -38,7 +40,7 @@ def refusals():
         try:
             yield
             said[name] = ""
-        except (RuntimeError, ValueError) as error:
+        except (RuntimeError, ValueError, HeterogError) as error:
             said[name] = str(error)
 
     return said, says

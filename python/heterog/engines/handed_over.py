@@ -1,0 +1,65 @@
+"""The file of `heterog hand-over --to torch-pipelining`."""
+
+from dataclasses import dataclass
+
+from heterog.base.errors import InputError
+from heterog.base.reading import read_json
+from heterog.base.values import as_int, as_list, as_object, as_string, check_format, required
+
+SCHEDULES = ("Schedule1F1B", "ScheduleGPipe")
+
+
+@dataclass(frozen=True)
+class HandedOver:
+    """Stages of a model, by the names of its modules.
+
+    modules   of each stage, the modules that it alone runs
+    begins    of each stage but the first, the module whose first argument the stage before hands on
+    """
+
+    path: str
+    batch: int
+    micro_batches: int
+    schedule: str  # a class of torch.distributed.pipelining
+    modules: tuple[tuple[str, ...], ...]
+    begins: tuple[str, ...]
+
+    @property
+    def micro_batch(self) -> int:
+        return self.batch // self.micro_batches
+
+    def stage_of(self, name: str) -> int | None:
+        """The stage that has the parameter or module of this name; None if all run it."""
+        for stage, modules in enumerate(self.modules):
+            if any(name == module or name.startswith(module + ".") for module in modules):
+                return stage
+        return None
+
+
+def read_handed_over(path) -> HandedOver:
+    source = f"{path}"
+    found = as_object(read_json(path), source)
+    check_format(found, source, "heterog-hand-over", 1)
+    to = as_string(required(found, "to", source), f"{source}: to")
+    if to != "torch-pipelining":
+        raise InputError(f'{source}: to: "{to}"; expected what `--to torch-pipelining` writes')
+    batch = as_int(required(found, "batch", source), f"{source}: batch", 1, 1 << 31)
+    micro = as_int(required(found, "micro_batches", source), f"{source}: micro_batches", 1, batch)
+    if batch % micro:
+        raise InputError(f"{source}: micro_batches: {micro} of a batch of {batch}; expected a divisor of it")
+    schedule = as_string(required(found, "schedule", source), f"{source}: schedule")
+    if schedule not in SCHEDULES:
+        raise InputError(f'{source}: schedule: "{schedule}"; expected {" or ".join(SCHEDULES)}')
+    modules: list[tuple[str, ...]] = []
+    begins: list[str] = []
+    stages = as_list(required(found, "stages", source), f"{source}: stages")
+    for number, stage in enumerate(stages):
+        where = f"{source}: stages[{number}]"
+        fields = as_object(stage, where)
+        names = as_list(required(fields, "modules", where), f"{where}.modules")
+        modules.append(tuple(as_string(name, f"{where}.modules[{i}]") for i, name in enumerate(names)))
+        if number:
+            begins.append(as_string(required(fields, "begins", where), f"{where}.begins"))
+    if len(modules) < 2:
+        raise InputError(f"{source}: stages: {len(modules)}; expected at least 2")
+    return HandedOver(source, batch, micro, schedule, tuple(modules), tuple(begins))

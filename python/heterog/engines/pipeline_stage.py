@@ -1,0 +1,173 @@
+"""A rank of torch.distributed.pipelining, from the user's model and what was handed over."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed import pipelining
+from torch.utils import _pytree as pytree
+
+from heterog.base.errors import InputError
+from heterog.base.given import FilePath
+from heterog.engines.handed_over import HandedOver, read_handed_over
+from heterog.engines.stage_module import StageModule
+
+
+@dataclass
+class SharedParameters:
+    """Parameters that the same stages hold: their gradients are summed after each step."""
+
+    names: list[str]  # on this rank
+    group: Any  # of the ranks of those stages
+
+    def sum_gradients(self, model: nn.Module) -> None:
+        """Of what has a gradient anywhere; all of these ranks then have the sum."""
+        parameters = [model.get_parameter(name) for name in self.names]
+        has = [parameter.grad is not None for parameter in parameters]
+        anywhere = torch.tensor(has, dtype=torch.int32, device=parameters[0].device)
+        dist.all_reduce(anywhere, group=self.group)
+        for parameter, ranks in zip(parameters, anywhere.tolist(), strict=True):
+            if ranks == 0:
+                continue
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            dist.all_reduce(parameter.grad, group=self.group)
+
+
+@dataclass
+class PipelineStage:
+    """This rank's stage of a plan under torch.distributed.pipelining.
+
+    model      the model that was given, without the modules of other stages; names of parameters
+               are those of the whole
+    stage      PyTorch's PipelineStage
+    schedule   PyTorch's schedule
+    """
+
+    model: nn.Module
+    stage: pipelining.PipelineStage
+    schedule: Any
+    _handed: HandedOver = field(repr=False)
+    _shared: list[SharedParameters] = field(repr=False)
+
+    def step(self, target: torch.Tensor, **inputs: Any) -> torch.Tensor:
+        """Forward and backward passes of a batch; returns its loss, on every rank.
+
+        target   for the loss, one entry a sample along dimension 0
+        inputs   of the model, by the names of its arguments; tensors have a sample a row
+
+        All ranks give the same. Gradients are then those of the mean of the micro-batches' losses;
+        the optimizer's step is yours.
+        """
+        _check_batch(self._handed, target, inputs)
+        losses: list[torch.Tensor] = []
+        last = self.stage.is_last
+        self.schedule.step(
+            target=target if last else None, losses=losses if last else None, return_outputs=False, **inputs
+        )
+        for shared in self._shared:
+            shared.sum_gradients(self.model)
+        loss = torch.stack(losses).mean().detach() if last else torch.zeros((), dtype=torch.float64)
+        loss = loss.to(self.stage.device, torch.float64)
+        dist.broadcast(loss, _global_rank(self.stage.group, self.stage.num_stages - 1), self.stage.group)
+        return loss
+
+
+def pipeline_stage(
+    model: nn.Module,
+    handed_over: FilePath,
+    loss_fn: Callable[[Any, torch.Tensor], torch.Tensor],
+    inputs: dict[str, Any],
+    *,
+    device: torch.device | str | None = None,
+    group: dist.ProcessGroup | None = None,
+) -> PipelineStage:
+    """This rank's stage of a pipeline that `heterog hand-over --to torch-pipelining` wrote.
+
+    model         the whole model, which loses the modules of other stages
+    handed_over   the file
+    loss_fn       of the model's result and a target: the mean over the samples of a micro-batch
+    inputs        of one step, by the names of the model's arguments; the model runs once on those of
+                  a micro-batch, to see what its modules hand on
+    device        where the stage runs; by default where the model is
+    group         the ranks of the pipeline, stage by stage; by default all
+
+    Raises an InputError if the file is not for this model, batch or number of ranks.
+    """
+    handed = read_handed_over(handed_over)
+    stages, ranks = len(handed.modules), dist.get_world_size(group)
+    if ranks != stages:
+        raise InputError(f"{handed.path}: {stages} stages for {ranks} ranks; start one process a stage")
+    _check_batch(handed, None, inputs)
+    rank = dist.get_rank(group)
+    lies = next((p.device for p in model.parameters()), torch.device("cpu"))
+    micro = pytree.tree_map_only(torch.Tensor, lambda t: t[: handed.micro_batch].to(lies), inputs)
+    held = _held_by_several(model, handed)
+    module = StageModule(model, handed, rank, micro)
+    device = torch.device(device) if device is not None else lies
+    module.to(device)
+    stage = pipelining.PipelineStage(
+        module,
+        rank,
+        stages,
+        device,
+        input_args=() if module.received is None else (module.received,),
+        output_args=module.result_forms if module.sent is None else (module.sent,),
+        group=group,
+    )
+
+    def loss_of(leaves, target):
+        return loss_fn(pytree.tree_unflatten(list(leaves), module.result), target)
+
+    schedule = getattr(pipelining, handed.schedule)(stage, handed.micro_batches, loss_fn=loss_of)
+    return PipelineStage(model, stage, schedule, handed, _shared(model, held, rank, group))
+
+
+def _check_batch(handed: HandedOver, target: torch.Tensor | None, inputs: dict[str, Any]) -> None:
+    given = {"target": target} | inputs
+    for name, value in given.items():
+        if not isinstance(value, torch.Tensor):
+            continue
+        if value.dim() == 0 or value.shape[0] != handed.batch:
+            rows = value.shape[0] if value.dim() else "no"
+            raise InputError(f"{name}: {rows} samples; {handed.path} is of a batch of {handed.batch}")
+
+
+def _held_by_several(model: nn.Module, handed: HandedOver) -> list[tuple[list[str], tuple[int, ...]]]:
+    """Names of a parameter, and the stages that hold it, in the order of the whole model. All hold
+    what is in none of the stages' modules."""
+    names_of: dict[int, list[str]] = {}
+    stages_of: dict[int, set[int]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        if not parameter.requires_grad:
+            continue
+        stage = handed.stage_of(name)
+        names_of.setdefault(id(parameter), []).append(name)
+        stages_of.setdefault(id(parameter), set()).update(
+            range(len(handed.modules)) if stage is None else (stage,)
+        )
+    return [
+        (names, tuple(sorted(stages_of[key]))) for key, names in names_of.items() if len(stages_of[key]) > 1
+    ]
+
+
+def _shared(model, held: list[tuple[list[str], tuple[int, ...]]], rank: int, group) -> list[SharedParameters]:
+    """In the same order on all ranks, as sums of gradients need it."""
+    here = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    found: dict[tuple[int, ...], list[str]] = {}
+    for names, stages in held:
+        if rank in stages:
+            found.setdefault(stages, []).append(next(name for name in names if name in here))
+    return [
+        SharedParameters(
+            names, dist.new_group([_global_rank(group, s) for s in stages], use_local_synchronization=True)
+        )
+        for stages, names in sorted(found.items())
+    ]
+
+
+def _global_rank(group, rank: int) -> int:
+    return rank if group is None else dist.get_global_rank(group, rank)

@@ -1,0 +1,173 @@
+"""Models in stages under torch.distributed.pipelining, for test_pipeline_stage.py: by ranks, and whole."""
+
+import json
+import os
+
+import torch
+import torch.distributed as dist
+from ranks_of_tests import refusals
+from torch import nn
+from torch.nn import functional as F
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+
+import heterog
+
+BATCH, WORDS, LENGTH, LAYERS = 8, 23, 6, 4
+STEPS = 2
+
+
+def gpt2():
+    """Its output layer is its table of words."""
+    rates = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+    config = GPT2Config(n_layer=LAYERS, n_embd=8, n_head=2, vocab_size=WORDS, n_positions=8, **rates)
+    return GPT2LMHeadModel(config).double()
+
+
+def llama():
+    config = LlamaConfig(
+        num_hidden_layers=LAYERS, hidden_size=8, intermediate_size=12, num_attention_heads=2,
+        num_key_value_heads=1, vocab_size=WORDS, max_position_embeddings=8,
+    )  # fmt: skip
+    return LlamaForCausalLM(config).double()
+
+
+class Positions(nn.Module):
+    """A parameter in no module of a stage; the first and the last stage read another."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(3, 8)
+        self.place = nn.Parameter(torch.randn(8))
+        self.scale = nn.Parameter(torch.randn(8))
+        self.blocks = nn.ModuleList([nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(LAYERS)])
+        self.head = nn.Linear(8, WORDS)
+
+    def forward(self, x):
+        h = self.first(x) * self.scale + self.place
+        for block in self.blocks:
+            h = block(h)
+        return {"logits": self.head(h * 2) * self.scale.sum()}
+
+
+def positions():
+    return Positions().double()
+
+
+def layers(before, name, after):
+    return [*before, *(f"{name}.{i}" for i in range(LAYERS)), *after]
+
+
+# Modules in the order of the forward pass.
+CASES = {
+    "gpt2": (gpt2, layers(["transformer.wte", "transformer.wpe"], "transformer.h", ["transformer.ln_f", "lm_head"])),
+    "llama": (llama, layers(["model.embed_tokens"], "model.layers", ["model.norm", "lm_head"])),
+    "positions": (positions, layers(["first"], "blocks", ["head"])),
+}
+
+
+def inputs_and_target(name):
+    torch.manual_seed(3)
+    if name == "positions":
+        return {"x": torch.randn(BATCH, 3).double()}, torch.randint(0, WORDS, (BATCH,))
+    words = torch.randint(0, WORDS, (BATCH, LENGTH))
+    return {"input_ids": words, "use_cache": False}, words
+
+
+def loss_fn(result, target):
+    if set(result) == {"logits"} and result["logits"].dim() == 2:
+        return F.cross_entropy(result["logits"], target)
+    return F.cross_entropy(result.logits[:, :-1].flatten(0, 1), target[:, 1:].flatten())
+
+
+def build(name):
+    torch.manual_seed(1)
+    return CASES[name][0]()
+
+
+def optimizer(parameters):
+    return torch.optim.SGD(parameters, lr=0.5, momentum=0.9)
+
+
+def handed_over(folder, name, world, schedule, micro_batches=4):
+    """Layers as they come, the fewest in the last stage."""
+    modules = CASES[name][1]
+    first = next(i for i, module in enumerate(modules) if module.endswith(".0"))
+    cuts = [0, *(first + 2 + i for i in range(world - 1)), len(modules)]
+    stages = [
+        {"modules": modules[a:b], "begins": modules[a] if a else None}
+        for a, b in zip(cuts, cuts[1:], strict=False)
+    ]
+    path = f"{folder}/{name}-{schedule}-{micro_batches}.{os.getpid()}.json"
+    content = {"format": "heterog-hand-over", "version": 1, "to": "torch-pipelining", "batch": BATCH,
+               "micro_batches": micro_batches, "schedule": schedule, "stages": stages}  # fmt: skip
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(content, file)
+    return path
+
+
+def whole(name):
+    """Losses, and gradients and parameters by all their names, in one process."""
+    model = build(name)
+    inputs, target = inputs_and_target(name)
+    update = optimizer(model.parameters())
+    losses = []
+    for _ in range(STEPS):
+        update.zero_grad()
+        loss = loss_fn(model(**inputs), target)
+        loss.backward()
+        losses.append(float(loss.detach()))
+        gradients = of_names(model, lambda p: p.grad.clone())
+        update.step()
+    return losses, gradients, of_names(model, lambda p: p.detach().clone())
+
+
+def of_names(model, what):
+    return {
+        name: what(p) for name, p in model.named_parameters(remove_duplicate=False) if p.grad is not None
+    }
+
+
+def in_stages(name, path):
+    model = build(name)
+    inputs, target = inputs_and_target(name)
+    rank = heterog.pipeline_stage(model, path, loss_fn, inputs)
+    update = optimizer(rank.model.parameters())
+    losses = []
+    for _ in range(STEPS):
+        update.zero_grad()
+        losses.append(float(rank.step(target, **inputs)))
+        gradients = of_names(model, lambda p: p.grad.clone())
+        update.step()
+    return {"losses": losses, "gradients": gradients,
+            "parameters": of_names(model, lambda p: p.detach().clone()),
+            "held": sum(p.numel() for p in model.parameters())}  # fmt: skip
+
+
+def refused(folder, world):
+    said, says = refusals()
+    inputs, _ = inputs_and_target("gpt2")
+    path = handed_over(folder, "gpt2", world, "Schedule1F1B")
+    with says("ranks"):
+        heterog.pipeline_stage(
+            build("gpt2"), handed_over(folder, "gpt2", world + 1, "ScheduleGPipe"), loss_fn, inputs
+        )
+    with says("model"):
+        heterog.pipeline_stage(build("llama"), path, loss_fn, inputs)
+    with says("cache"):
+        heterog.pipeline_stage(build("gpt2"), path, loss_fn, {"input_ids": inputs["input_ids"]})
+    with says("batch"):
+        heterog.pipeline_stage(build("gpt2"), path, loss_fn, {"input_ids": inputs["input_ids"][:3]})
+    return said
+
+
+def worker(rank, world, folder):
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=world)
+    torch.set_num_threads(1)
+    found = {
+        (name, schedule): in_stages(name, handed_over(folder, name, world, schedule))
+        for name in CASES
+        for schedule in ("Schedule1F1B", "ScheduleGPipe")
+    }
+    found["refused"] = refused(folder, world)
+    torch.save(found, f"{folder}/{rank}.pt")
+    dist.destroy_process_group()
