@@ -32,7 +32,8 @@ def llama():
 
 
 class Positions(nn.Module):
-    """A parameter in no module of a stage; the first and the last stage read another."""
+    """A parameter in no module of a stage; the first and the last stage read another, which is also part
+    of the result."""
 
     def __init__(self):
         super().__init__()
@@ -46,7 +47,32 @@ class Positions(nn.Module):
         h = self.first(x) * self.scale + self.place
         for block in self.blocks:
             h = block(h)
-        return {"logits": self.head(h * 2) * self.scale.sum()}
+        return {"logits": self.head(h * 2) * self.scale.sum(), "scale": self.scale}
+
+
+class Around(Positions):
+    """What the first module gives passes around all others."""
+
+    def forward(self, x):
+        first = self.first(x)
+        h = first
+        for block in self.blocks:
+            h = block(h)
+        return self.head(h + first)
+
+
+class Words(Positions):
+    """The last module's first argument is no activation."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Embedding(WORDS, 8)
+
+    def forward(self, x):
+        h = self.first(x)
+        for block in self.blocks:
+            h = block(h)
+        return h * self.head(torch.arange(8))
 
 
 def positions():
@@ -74,8 +100,8 @@ def inputs_and_target(name):
 
 
 def loss_fn(result, target):
-    if set(result) == {"logits"} and result["logits"].dim() == 2:
-        return F.cross_entropy(result["logits"], target)
+    if "scale" in result:
+        return F.cross_entropy(result["logits"], target) + 1e-2 * result["scale"].square().sum()
     return F.cross_entropy(result.logits[:, :-1].flatten(0, 1), target[:, 1:].flatten())
 
 
@@ -88,8 +114,8 @@ def optimizer(parameters):
     return torch.optim.SGD(parameters, lr=0.5, momentum=0.9)
 
 
-def handed_over(folder, name, world, schedule, micro_batches=4):
-    """Layers as they come, the fewest in the last stage."""
+def handed_over(folder, name, world, schedule, micro_batches=4, begins=None):
+    """Layers as they come, the fewest in the last stage; `begins` takes the place of where that begins."""
     modules = CASES[name][1]
     first = next(i for i, module in enumerate(modules) if module.endswith(".0"))
     cuts = [0, *(first + 2 + i for i in range(world - 1)), len(modules)]
@@ -97,6 +123,7 @@ def handed_over(folder, name, world, schedule, micro_batches=4):
         {"modules": modules[a:b], "begins": modules[a] if a else None}
         for a, b in zip(cuts, cuts[1:], strict=False)
     ]
+    stages[-1]["begins"] = begins or stages[-1]["begins"]
     path = f"{folder}/{name}-{schedule}-{micro_batches}.{os.getpid()}.json"
     content = {"format": "heterog-hand-over", "version": 1, "to": "torch-pipelining", "batch": BATCH,
                "micro_batches": micro_batches, "schedule": schedule, "stages": stages}  # fmt: skip
@@ -157,6 +184,13 @@ def refused(folder, world):
         heterog.pipeline_stage(build("gpt2"), path, loss_fn, {"input_ids": inputs["input_ids"]})
     with says("batch"):
         heterog.pipeline_stage(build("gpt2"), path, loss_fn, {"input_ids": inputs["input_ids"][:3]})
+    inputs, _ = inputs_and_target("positions")
+    with says("around"):
+        path = handed_over(folder, "positions", world, "Schedule1F1B")
+        heterog.pipeline_stage(Around().double(), path, loss_fn, inputs)
+    with says("words"):
+        path = handed_over(folder, "positions", world, "Schedule1F1B", begins="head")
+        heterog.pipeline_stage(Words().double(), path, loss_fn, inputs)
     return said
 
 

@@ -18,23 +18,46 @@ from heterog.engines.stage_module import StageModule
 
 @dataclass
 class SharedParameters:
-    """Parameters that the same stages hold: their gradients are summed after each step."""
+    """Parameters that the same stages hold: their gradients are summed after each step.
+
+    The stages send to each other in the group of the pipeline. A group of their own would need all
+    processes of the job to make the same groups in the same order.
+    """
 
     names: list[str]  # on this rank
-    group: Any  # of the ranks of those stages
+    ranks: list[int]  # of those stages, in the whole job
+    group: Any  # of the pipeline
 
     def sum_gradients(self, model: nn.Module) -> None:
-        """Of what has a gradient anywhere; all of these ranks then have the sum."""
+        """Of what has a gradient anywhere; all of these ranks then have the sum, in the same bits."""
         parameters = [model.get_parameter(name) for name in self.names]
         has = [parameter.grad is not None for parameter in parameters]
         anywhere = torch.tensor(has, dtype=torch.int32, device=parameters[0].device)
-        dist.all_reduce(anywhere, group=self.group)
+        self._sum(anywhere)
         for parameter, ranks in zip(parameters, anywhere.tolist(), strict=True):
             if ranks == 0:
                 continue
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-            dist.all_reduce(parameter.grad, group=self.group)
+            self._sum(parameter.grad)
+
+    def _sum(self, tensor: torch.Tensor) -> None:
+        """In place: the first of the ranks adds up. All take the parameters in one order, so nobody
+        waits in a circle."""
+        first, *others = self.ranks
+        values = tensor.contiguous()
+        if dist.get_rank() == first:
+            received = torch.empty_like(values)
+            for other in others:
+                dist.recv(received, other, group=self.group)
+                values += received
+            for other in others:
+                dist.send(values, other, group=self.group)
+        else:
+            dist.send(values, first, group=self.group)
+            dist.recv(values, first, group=self.group)
+        if values is not tensor:
+            tensor.copy_(values)
 
 
 @dataclass
@@ -95,7 +118,8 @@ def pipeline_stage(
     device        where the stage runs; by default where the model is
     group         the ranks of the pipeline, stage by stage; by default all
 
-    Raises an InputError if the file is not for this model, batch or number of ranks.
+    Raises an InputError, on all ranks, if the file is not for this model, batch or number of ranks, or
+    if a stage reads more of other stages than what it receives.
     """
     handed = read_handed_over(handed_over)
     stages, ranks = len(handed.modules), dist.get_world_size(group)
@@ -109,6 +133,7 @@ def pipeline_stage(
     module = StageModule(model, handed, rank, micro)
     device = torch.device(device) if device is not None else lies
     module.to(device)
+    _check_reads(handed, module, rank, device, group)
     stage = pipelining.PipelineStage(
         module,
         rank,
@@ -124,6 +149,21 @@ def pipeline_stage(
 
     schedule = getattr(pipelining, handed.schedule)(stage, handed.micro_batches, loss_fn=loss_of)
     return PipelineStage(model, stage, schedule, handed, _shared(model, held, rank, group))
+
+
+def _check_reads(handed: HandedOver, module: StageModule, rank: int, device, group) -> None:
+    """All ranks refuse what one has to refuse."""
+    stages = len(handed.modules)
+    wrong = torch.tensor(rank if module.reads_more else stages, device=device)
+    dist.all_reduce(wrong, dist.ReduceOp.MIN, group=group)
+    stage = int(wrong)
+    if stage == stages:
+        return
+    received = f" and the first argument of '{handed.begins[stage - 1]}'" if stage else ""
+    raise InputError(
+        f"{handed.path}: stages[{stage}]: reads more than the model's inputs{received}; expected a cut "
+        "through which one tensor alone passes: hand over a plan of a graph of this model"
+    )
 
 
 def _check_batch(handed: HandedOver, target: torch.Tensor | None, inputs: dict[str, Any]) -> None:
@@ -162,9 +202,7 @@ def _shared(model, held: list[tuple[list[str], tuple[int, ...]]], rank: int, gro
         if rank in stages:
             found.setdefault(stages, []).append(next(name for name in names if name in here))
     return [
-        SharedParameters(
-            names, dist.new_group([_global_rank(group, s) for s in stages], use_local_synchronization=True)
-        )
+        SharedParameters(names, [_global_rank(group, s) for s in stages], group)
         for stages, names in sorted(found.items())
     ]
 

@@ -48,3 +48,5 @@ def test_what_does_not_fit_is_one_line(shared, world):
         assert "the model has no module 'transformer.wte'" in said["model"]
         assert "use_cache=False" in said["cache"]
         assert "input_ids: 3 samples;" in said["batch"] and "a batch of 8" in said["batch"]
+        assert f"stages[{world - 1}]: reads more than the model's inputs and" in said["around"]
+        assert "module 'head' has a tensor of int64 as its first argument" in said["words"]
