@@ -194,6 +194,14 @@ def refused(folder, world):
     return said
 
 
+def of_files(rank, world, folder, files):
+    """Each case as its file says."""
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=world)
+    torch.set_num_threads(1)
+    torch.save({name: in_stages(name, path) for name, path in files.items()}, f"{folder}/{rank}.pt")
+    dist.destroy_process_group()
+
+
 def worker(rank, world, folder):
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=world)
     torch.set_num_threads(1)

@@ -22,7 +22,7 @@ CONTENTS = {
     "Change a script": ["auto_shares", "shares"],
     "Plan": ["exporting", "discover", "clusters", "planning_from_python", "pipelines", "planners", "profiling"],
     "Understand a plan": ["explain", "verifying"],
-    "Train by a plan": ["client", "running", "gpu"],
+    "Train by a plan": ["client", "running", "gpu", "engines"],
     "Look up": ["reference_command", "reference_python", "formats", "limits", "troubleshooting"],
     "How good it is": ["results", "costs", "searching", "policy", "tried", "performance", "zoo"],
     "Work on it": ["design", "sources", "contributing", "dependencies", "changes"],

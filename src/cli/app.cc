@@ -11,6 +11,7 @@
 #include "base/nearest.h"
 #include "base/text.h"
 #include "cli/completion.h"
+#include "cli/hand_over.h"
 #include "cli/launch.h"
 #include "cli/python_verbs.h"
 
@@ -60,6 +61,7 @@ std::unique_ptr<CLI::App> make_app(Action& chosen) {
   add_verify(*app, chosen);
   add_run(*app, chosen);
   add_shares(*app, chosen);
+  add_hand_over(*app, chosen);
   add_launch(*app, chosen);
   add_completion(*app, chosen);
   for (CLI::App* verb : app->get_subcommands({})) {

@@ -60,6 +60,7 @@ Words words_of(const std::string& verb, const std::string& option) {
   if (option == "--log-level") return {"error", "warn", "info", "debug"};
   if (option == "--dtype") return {"float64", "float32"};
   if (option == "--devices") return {"cpu", "plan"};
+  if (option == "--to") return {"torch-pipelining", "torchtitan", "megatron", "ddp"};
   if (option == "--transport") return {"tcp", "gloo"};
   return {};
 }

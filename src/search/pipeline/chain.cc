@@ -150,14 +150,22 @@ std::vector<std::size_t> cuts(const cost::Problem& problem, const std::vector<Op
 
 }  // namespace
 
-Chain make_chain(const cost::Problem& problem, std::size_t layers) {
-  EXPECT(layers > 0);
-  const graph::ModelGraph& graph = *problem.graph;
+std::vector<OpId> forward_ops(const cost::Problem& problem) {
   std::vector<OpId> forward;
   for (OpId op : problem.folded->ops) {
     if (is_forward(problem, op)) forward.push_back(op);
   }
-  const std::vector<std::size_t> ends = cuts(problem, forward, layers);
+  return forward;
+}
+
+Chain make_chain(const cost::Problem& problem, std::size_t layers) {
+  EXPECT(layers > 0);
+  return chain_cut_after(problem, cuts(problem, forward_ops(problem), layers));
+}
+
+Chain chain_cut_after(const cost::Problem& problem, const std::vector<std::size_t>& ends) {
+  const graph::ModelGraph& graph = *problem.graph;
+  const std::vector<OpId> forward = forward_ops(problem);
   IdVector<OpId, std::uint32_t> of_forward(graph.op_count(), 0);
   for (std::size_t i = 0; i < forward.size(); ++i) {
     of_forward[forward[i]] =

@@ -35,6 +35,11 @@ struct Chain {
 // is where the fewest bytes cross, over the positions of half a layer's time.
 Chain make_chain(const cost::Problem& problem, std::size_t layers);
 
+// The same, cut after these forward ops of `problem.folded->ops`, given by their places among them,
+// ascending.
+Chain chain_cut_after(const cost::Problem& problem, const std::vector<std::size_t>& ends);
+std::vector<OpId> forward_ops(const cost::Problem& problem);
+
 // The same, in which every layer's forward pass runs again.
 Chain recomputed(Chain chain);
 

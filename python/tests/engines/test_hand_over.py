@@ -1,0 +1,66 @@
+"""From a model to its training in stages: exported, planned, handed over, and run."""
+
+import json
+
+import engine_cases as cases
+import pytest
+import torch
+from program import run_program
+
+import heterog
+
+
+NAMES = ["gpt2", "llama"]
+
+
+@pytest.fixture(scope="module")
+def graphs(tmp_path_factory):
+    """The path of each case's training step."""
+    folder = tmp_path_factory.mktemp("graphs")
+    paths = {}
+    for name in NAMES:
+        model = cases.build(name)
+
+        def loss_fn(model, words):
+            return cases.loss_fn(model(input_ids=words, use_cache=False), words)
+
+        step = heterog.export_training_step(
+            model, lambda b: (torch.randint(0, cases.WORDS, (b, cases.LENGTH)),), loss_fn,
+            cases.optimizer(model.parameters()), name, batches=[2, 3, 8], check=False,
+        )  # fmt: skip
+        paths[name] = str(folder / f"{name}.json.gz")
+        step.save(paths[name])
+    return paths
+
+
+def handed_over(folder, graph, name, world):
+    """The file that `heterog hand-over` writes of a plan of the case's model."""
+    fabric = {"kind": "switch", "bandwidth_bytes_per_second": 1e10, "latency_seconds": 1e-5}
+    devices = [{"model": "V100-PCIE-16GB", "count": world}]
+    cluster = {"format": "heterog-cluster", "version": 1, "name": "cards",
+               "machines": [{"name": "box", "devices": devices, "fabric": fabric}]}  # fmt: skip
+    (folder / "cards.json").write_text(json.dumps(cluster))
+    problem = ["--graph", graph, "--cluster", f"{folder}/cards.json", "--batch", str(cases.BATCH)]
+    plan, out = f"{folder}/{name}.plan.json", f"{folder}/{name}.stages.json"
+    planner = f"spp:stages={world},micro_batches=4"
+    run_program(["plan", *problem, "--planner", planner, "--out", plan])
+    run_program(["hand-over", *problem, "--plan", plan, "--to", "torch-pipelining", "--out", out])
+    return out
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_a_plan_of_a_model_trains_it(graphs, tmp_path, world):
+    files = {name: handed_over(tmp_path, graphs[name], name, world) for name in NAMES}
+    torch.multiprocessing.spawn(cases.of_files, (world, str(tmp_path), files), nprocs=world)
+    ranks = [torch.load(tmp_path / f"{rank}.pt", weights_only=False) for rank in range(world)]
+    for name in NAMES:
+        with open(files[name], encoding="utf-8") as file:
+            assert all(stage["modules"] for stage in json.load(file)["stages"])
+        losses, gradients, parameters = cases.whole(name)
+        found = [one[name] for one in ranks]
+        for one in found:
+            assert one["losses"] == pytest.approx(losses, rel=1e-12)
+            for what, expected in (("gradients", gradients), ("parameters", parameters)):
+                for key, value in one[what].items():
+                    assert (value - expected[key]).norm() <= 1e-12 * expected[key].norm(), (what, key)
+        assert set().union(*(one["parameters"] for one in found)) == parameters.keys()

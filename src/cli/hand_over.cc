@@ -1,0 +1,298 @@
+// heterog hand-over: a plan in what an engine takes that people have, and what the difference
+// costs.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <string_view>
+
+#include "cli/hand_over.h"
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "cli/loaded_plan.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/stopping.h"
+#include "explain/work.h"
+#include "oracle/simulated_oracle.h"
+#include "search/answers/module_stages.h"
+#include "search/answers/shares.h"
+
+namespace heterog::cli {
+
+namespace {
+
+using search::LayerChain;
+using search::ModuleChain;
+using search::ModuleStage;
+using search::RoundedPlan;
+
+constexpr std::array<std::string_view, 4> kEngines = {"torch-pipelining", "torchtitan", "megatron",
+                                                      "ddp"};
+
+struct HandOverOptions {
+  CommonOptions common;
+  ProblemOptions problem;
+  std::string plan;
+  std::string to;
+  std::string out;
+};
+
+// What is handed over, with the plan that it is of.
+struct HandedOver {
+  const cost::Problem& problem;
+  const ModuleChain& modules;
+  const RoundedPlan& rounded;
+  const sim::Simulated& simulated;  // the rounded plan
+  const sim::Simulated& free;       // the plan
+  std::int64_t micro_batch() const { return problem.batch / rounded.pipeline.micro_batches; }
+  bool forward_first() const { return rounded.pipeline.pattern == decide::Pattern::kForwardFirst; }
+};
+
+OrderedJson handed_over_json(const HandedOver& handed, const std::string& to) {
+  const cost::Problem& problem = handed.problem;
+  OrderedJson json = {
+      {"format", "heterog-hand-over"},
+      {"version", 1},
+      {"to", to},
+      {"graph", {{"name", problem.graph->name()}, {"hash", hash_text(problem.graph->hash())}}},
+      {"cluster",
+       {{"name", problem.cluster->name()}, {"hash", hash_text(problem.cluster->hash())}}},
+      {"batch", problem.batch},
+      {"micro_batches", handed.rounded.pipeline.micro_batches},
+      {"schedule", handed.forward_first() ? "ScheduleGPipe" : "Schedule1F1B"},
+      {"stages", OrderedJson::array()},
+      {"step_seconds", to_seconds(handed.simulated.result.step)},
+      {"feasible", handed.simulated.result.feasible()},
+      {"free_step_seconds", to_seconds(handed.free.result.step)},
+      {"changes", handed.rounded.changes}};
+  for (const ModuleStage& stage : handed.rounded.pipeline.stages) {
+    const std::string& begins = handed.modules.links[stage.begin].entered;
+    OrderedJson item = {
+        {"device", problem.cluster->device(stage.device).name},
+        {"type", problem.cluster->type_of(stage.device).name},
+        {"begins", nullptr},
+        {"modules", search::modules_of(*problem.graph, handed.modules, stage.begin, stage.end)}};
+    if (!begins.empty()) item["begins"] = begins;
+    json["stages"].push_back(std::move(item));
+  }
+  return json;
+}
+
+// Of each stage, the first layer that it has and the first that it has not: numbers of the modules
+// that links of such a chain begin with. The first stage has what is in front of them, the last
+// what is behind.
+struct Layers {
+  std::size_t begin = 0, end = 0;
+};
+std::vector<Layers> layers_of_stages(const HandedOver& handed) {
+  const auto layer = [&](std::size_t link) -> std::size_t {
+    const std::string& module = handed.modules.links[link].entered;
+    return link == 0 ? 0 : std::stoul(module.substr(module.rfind('.') + 1));
+  };
+  std::vector<Layers> layers;
+  for (const ModuleStage& stage : handed.rounded.pipeline.stages) {
+    const bool last = stage.end == handed.modules.size();
+    layers.push_back({layer(stage.begin), last ? layer(stage.end - 1) + 1 : layer(stage.end)});
+  }
+  return layers;
+}
+
+// [parallelism] of a torchtitan config, by the names of its own language models.
+std::string torchtitan_text(const HandedOver& handed) {
+  std::string parts;
+  const std::vector<Layers> layers = layers_of_stages(handed);
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    std::vector<std::string> names;
+    if (i == 0) names.emplace_back("\"tok_embeddings\"");
+    for (std::size_t l = layers[i].begin; l < layers[i].end; ++l) {
+      names.push_back(fmt::format("\"layers.{}\"", l));
+    }
+    if (i + 1 == layers.size()) names.insert(names.end(), {"\"norm\"", "\"output\""});
+    parts += fmt::format("  [{}],\n", fmt::join(names, ", "));
+  }
+  return fmt::format(
+      "[training]\nlocal_batch_size = {}\n\n[parallelism]\npipeline_parallel_degree = {}\n"
+      "pipeline_parallel_schedule = \"{}\"\npipeline_parallel_microbatch_size = {}\n"
+      "module_fqns_per_model_part = [\n{}]\n",
+      handed.problem.batch, layers.size(), handed.forward_first() ? "GPipe" : "1F1B",
+      handed.micro_batch(), parts);
+}
+
+// Arguments of Megatron-LM: E the embedding, t a layer, L the loss, | between stages.
+std::string megatron_text(const HandedOver& handed) {
+  std::vector<std::string> stages;
+  for (const Layers& layers : layers_of_stages(handed)) {
+    const std::size_t count = layers.end - layers.begin;
+    stages.push_back(count > 1 ? fmt::format("t*{}", count) : std::string(count, 't'));
+  }
+  stages.front() = "E" + stages.front();
+  stages.back() += "L";
+  return fmt::format(
+      "--pipeline-model-parallel-size {}\n--pipeline-model-parallel-layout {}\n"
+      "--micro-batch-size {}\n--global-batch-size {}\n",
+      stages.size(), fmt::join(stages, "|"), handed.micro_batch(), handed.problem.batch);
+}
+
+// Whose plan, and what both take: the first lines for a person.
+std::string steps_text(const cost::Problem& problem, const HandOverOptions& options,
+                       const sim::Simulated& handed, const sim::Simulated& free,
+                       const std::vector<std::string>& changes) {
+  const double step = to_seconds(handed.result.step), before = to_seconds(free.result.step);
+  std::string text = fmt::format("{} on {}, batch {}, for {}: step {}\n\n", problem.graph->name(),
+                                 problem.cluster->name(), problem.batch, options.to,
+                                 explain::step_text(problem.batch, handed.result.step));
+  text += fmt::format("the plan itself  {}; handed over, a step takes {:+.1f} %\n",
+                      milliseconds_text(before), 100 * (step - before) / before);
+  for (const std::string& change : changes) text += fmt::format("rounded          {}\n", change);
+  return text + "\n";
+}
+
+std::string stages_text(const HandedOver& handed) {
+  const cost::Problem& problem = handed.problem;
+  const sim::SimResult& result = handed.simulated.result;
+  Table table({"stage", "device", "type", "begins with", "modules", "busy", "memory"});
+  std::size_t number = 0;
+  for (const ModuleStage& stage : handed.rounded.pipeline.stages) {
+    const std::string& begins = handed.modules.links[stage.begin].entered;
+    const auto modules = search::modules_of(*problem.graph, handed.modules, stage.begin, stage.end);
+    table.add_row({std::to_string(number++), problem.cluster->device(stage.device).name,
+                   problem.cluster->type_of(stage.device).name, begins.empty() ? "-" : begins,
+                   std::to_string(modules.size()),
+                   fmt::format("{:.0f} %", 100 * to_seconds(result.device_busy[stage.device]) /
+                                               to_seconds(result.step)),
+                   gigabytes_text(result.peak_bytes[stage.device])});
+  }
+  return table.text() + fmt::format("\n{} micro-batches of {}, {}\n",
+                                    handed.rounded.pipeline.micro_batches, handed.micro_batch(),
+                                    handed.forward_first() ? "GPipe" : "1F1B");
+}
+
+// What `shares` writes, of the samples that each device has of the plan's work.
+int hand_over_to_ddp(const HandOverOptions& options, const LoadedPlan& loaded,
+                     const Caller& caller) {
+  const cost::Problem& problem = *loaded.problem;
+  const decide::Strategy& plan = loaded.record.strategy;
+  const search::Samples samples = search::samples_by_work(problem, plan);
+  decide::Strategy strategy = search::shares_strategy(problem, samples);
+  // As DistributedDataParallel does it.
+  decide::set_plain_order(strategy, decide::OrderPolicy::kFifo);
+  strategy.bucket_bytes = search::kDdpBucketBytes;
+  const sim::Simulated simulated =
+      simulate_strategy(problem, strategy, compile_options(options.problem));
+  expect_fit(problem, simulated);
+  std::vector<std::string> changes;
+  const bool uniform = std::ranges::all_of(plan.units, [&](const decide::UnitDecision& unit) {
+    return unit.replicas == plan.units.raw().front().replicas;
+  });
+  if (!uniform) {
+    changes.emplace_back("operators on different devices: every device has the whole model");
+  }
+  if (plan.micro_batches > 1) {
+    changes.push_back(fmt::format("{} micro-batches: one", plan.micro_batches));
+  }
+  OrderedJson json = {
+      {"format", "heterog-shares"},
+      {"version", 1},
+      {"planner", loaded.record.planner},
+      {"graph", {{"name", problem.graph->name()}, {"hash", hash_text(problem.graph->hash())}}},
+      {"cluster",
+       {{"name", problem.cluster->name()}, {"hash", hash_text(problem.cluster->hash())}}},
+      {"batch", problem.batch},
+      {"samples_per_rank", OrderedJson::array()},
+      {"step_seconds", to_seconds(simulated.result.step)},
+      {"feasible", true},
+      {"order", decide::order_policy_name(strategy.order)},
+      {"bucket_bytes", strategy.bucket_bytes},
+      {"free_step_seconds", to_seconds(loaded.simulated.result.step)},
+      {"changes", changes},
+      {"devices", OrderedJson::array()}};
+  Table table({"rank", "device", "type", "samples"});
+  for (DeviceId device : problem.cluster->device_ids()) {
+    if (samples[device] == 0) continue;
+    table.add_row({std::to_string(json["samples_per_rank"].size()),
+                   problem.cluster->device(device).name, problem.cluster->type_of(device).name,
+                   std::to_string(samples[device])});
+    json["devices"].push_back({{"name", problem.cluster->device(device).name},
+                               {"rank", json["samples_per_rank"].size()},
+                               {"samples", samples[device]}});
+    json["samples_per_rank"].push_back(samples[device]);
+  }
+  write_file(options.out, json.dump(2) + "\n");
+  if (options.common.json) {
+    print_json(caller, json);
+  } else {
+    print(caller, "{}{}", steps_text(problem, options, simulated, loaded.simulated, changes),
+          table.text());
+  }
+  return 0;
+}
+
+int run_hand_over(const HandOverOptions& options, const Caller& caller) {
+  VALIDATE(std::ranges::find(kEngines, options.to) != kEngines.end(),
+           "--to: \"{}\" given; expected {}", printable(options.to), fmt::join(kEngines, ", "));
+  expect_writable(options.out);
+  const LoadedPlan loaded = load_plan(options.plan, options.problem);
+  if (options.to == "ddp") return hand_over_to_ddp(options, loaded, caller);
+  const cost::Problem& problem = *loaded.problem;
+  ModuleChain modules = search::module_chain(*problem.graph);
+  if (options.to != "torch-pipelining")
+    modules = search::layer_chain(*problem.graph, modules).chain;
+  ThreadPool threads(options.common.threads);
+  oracle::SimulatedOracle oracle(problem, threads, compile_options(options.problem),
+                                 caller.stopped);
+  oracle::BatchEvaluator evaluator(oracle);
+  const RoundedPlan rounded = search::round_to_modules(evaluator, loaded.record.strategy, modules);
+  const sim::Simulated simulated =
+      simulate_strategy(problem, rounded.strategy, compile_options(options.problem));
+  expect_fit(problem, simulated);
+  const HandedOver handed{.problem = problem,
+                          .modules = modules,
+                          .rounded = rounded,
+                          .simulated = simulated,
+                          .free = loaded.simulated};
+  const OrderedJson json = handed_over_json(handed, options.to);
+  write_file(options.out, options.to == "torchtitan" ? torchtitan_text(handed)
+                          : options.to == "megatron" ? megatron_text(handed)
+                                                     : json.dump(2) + "\n");
+  if (options.common.json) {
+    print_json(caller, json);
+  } else {
+    print(caller, "{}{}",
+          steps_text(problem, options, simulated, loaded.simulated, rounded.changes),
+          stages_text(handed));
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_hand_over(CLI::App& app, Action& chosen) {
+  auto options = std::make_shared<HandOverOptions>();
+  CLI::App& verb =
+      *app.add_subcommand("hand-over", "Writes a plan as an engine takes it that you have");
+  add_graph_and_cluster(verb, options->problem);
+  add_batch_of_plan(verb, options->problem);
+  verb.add_option("--plan", options->plan, "Plan file")->required();
+  verb.add_option("--to", options->to, fmt::format("The engine: {}", fmt::join(kEngines, ", ")))
+      ->required();
+  verb.add_option("--out", options->out, "What to write")->required();
+  add_common(verb, options->common);
+  verb.footer(
+      "Example:\n  heterog hand-over --graph models/bert_large24.json.gz "
+      "--cluster configs/clusters/heterog-8gpu.json --plan plan.json --to torch-pipelining "
+      "--out stages.json\n"
+      "What the engine cannot say is rounded, and both steps are printed. docs/engines.md says how "
+      "to train with the result.\nExit code 3: the rounded plan does not fit in memory (then "
+      "nothing is written).");
+  verb.callback([options, &chosen] {
+    chosen = [options](const Caller& caller) { return run_hand_over(*options, caller); };
+  });
+}
+
+}  // namespace heterog::cli

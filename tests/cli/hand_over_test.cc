@@ -1,0 +1,86 @@
+// heterog hand-over: what each engine is given of a plan, what is rounded, and what is refused.
+#include <gmock/gmock.h>
+
+#include <set>
+
+#include "cli/program.h"
+
+namespace heterog::cli {
+namespace {
+
+using testing::HasSubstr;
+
+const std::string kBert =
+    " --graph models/bert_large24.json.gz --cluster configs/clusters/heterog-4gpu.json ";
+
+class HandOver : public ProgramTest {
+ protected:
+  std::string planned(const std::string& planner, int batch = 16) const {
+    const Finished done = run("plan" + kBert + "--batch " + std::to_string(batch) + " --planner " +
+                              planner + " --out " + path("plan.json"));
+    EXPECT_EQ(done.code, 0) << done.err;
+    return path("plan.json");
+  }
+  Finished handed(const std::string& plan, const std::string& to) const {
+    return run("hand-over" + kBert + "--plan " + plan + " --to " + to + " --json --out " +
+               path("out"));
+  }
+};
+
+TEST_F(HandOver, StagesHaveEveryModuleOnceAndFollowOneAnother) {
+  const Finished done = handed(planned("spp:stages=3,micro_batches=5"), "torch-pipelining");
+  ASSERT_EQ(done.code, 0) << done.err;
+  const auto found = nlohmann::json::parse(read_file(path("out")));
+  EXPECT_EQ(found, json(done));
+  EXPECT_EQ(found["schedule"], "Schedule1F1B");
+  EXPECT_EQ(found["micro_batches"], 4);  // 5 of 16 samples are not alike
+  EXPECT_THAT(found["changes"].dump(), HasSubstr("5 micro-batches: 4 of 4 samples each"));
+  std::set<std::string> modules;
+  std::set<std::string> devices;
+  for (const auto& stage : found["stages"]) {
+    devices.insert(stage["device"]);
+    EXPECT_EQ(stage["begins"].is_null(), &stage == &found["stages"][0]);
+    for (const auto& name : stage["modules"]) {
+      EXPECT_TRUE(modules.insert(name).second) << name << " is in two stages";
+    }
+  }
+  EXPECT_EQ(devices.size(), found["stages"].size());
+  EXPECT_TRUE(modules.contains("bert.encoder.layer.1"));
+  EXPECT_GT(found["step_seconds"].get<double>(), 0);
+}
+
+TEST_F(HandOver, LayersAreCountedForMegatronAndNamedForTorchtitan) {
+  const std::string plan = planned("gpipe:micro_batches=4");
+  ASSERT_EQ(handed(plan, "megatron").code, 0);
+  const std::string arguments = read_file(path("out"));
+  EXPECT_THAT(arguments, HasSubstr("--pipeline-model-parallel-size 4\n"));
+  EXPECT_THAT(arguments, HasSubstr("--micro-batch-size 4\n--global-batch-size 16\n"));
+  ASSERT_EQ(handed(plan, "torchtitan").code, 0);
+  const std::string config = read_file(path("out"));
+  EXPECT_THAT(config, HasSubstr("pipeline_parallel_schedule = \"GPipe\"\n"));
+  EXPECT_THAT(config, HasSubstr("[\"tok_embeddings\""));
+  EXPECT_THAT(config, HasSubstr("\"norm\", \"output\"]"));
+}
+
+TEST_F(HandOver, SharesOfAPlanOfSharesAreItsOwn) {
+  const Finished done = handed(planned("ev-ar"), "ddp");
+  ASSERT_EQ(done.code, 0) << done.err;
+  EXPECT_EQ(json(done)["samples_per_rank"], nlohmann::json({4, 4, 4, 4}));
+  EXPECT_EQ(json(done)["changes"], nlohmann::json::array());
+  EXPECT_EQ(nlohmann::json::parse(read_file(path("out")))["format"], "heterog-shares");
+}
+
+TEST_F(HandOver, RefusesWhatIsNoPipelineAndWhatIsNoEngine) {
+  const std::string plan = planned("ev-ar");
+  const Finished no_pipeline = handed(plan, "torch-pipelining");
+  EXPECT_EQ(no_pipeline.code, 2);
+  EXPECT_THAT(no_pipeline.err, HasSubstr("the plan is no pipeline (1 micro-batch on 4 devices); "
+                                         "expected stages: plan with --planner spp"));
+  const Finished no_engine = handed(plan, "deepspeed");
+  EXPECT_EQ(no_engine.code, 2);
+  EXPECT_THAT(no_engine.err, HasSubstr("--to: \"deepspeed\" given; expected torch-pipelining"));
+  EXPECT_FALSE(std::filesystem::exists(path("out")));
+}
+
+}  // namespace
+}  // namespace heterog::cli
