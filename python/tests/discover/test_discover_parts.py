@@ -21,12 +21,6 @@ def test_one_gpu_becomes_unequal_devices_that_plan_takes(tmp_path):
     assert 0 < planned["predicted"]["step_seconds"] < 1
 
 
-def test_even_shares_of_unequal_parts_take_longer(tmp_path):
-    described(tmp_path, "--gpus", H100, "--split", "104,24")
-    even, proportional = (plan(tmp_path, planner)["predicted"]["step_seconds"] for planner in ("ev-ar", "cp-ar"))
-    assert proportional < even
-
-
 @pytest.mark.parametrize(
     "arguments, said",
     [
