@@ -129,8 +129,8 @@ TEST_F(Training, LearnsWhatItIsTaught) {
                    if (now.step == 5) first = now.loss;  // by then every case has been seen
                    last = now.loss;
                  }});
-  EXPECT_GT(first, 1.0);
-  EXPECT_LT(last, 0.25 * first);  // nats a group
+  EXPECT_GT(first, 0.4);  // nats a group, times what the lessons gain
+  EXPECT_LT(last, 0.25 * first);
 }
 
 TEST_F(Training, LessonsOfOtherActionsAreRefused) {
