@@ -45,7 +45,7 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
     may["learn/drawing"] = "base graph cluster cost decide space" settings
     may["learn/network"] = may["learn/drawing"] " tensors"
     may["learn/problems"] = may["learn/drawing"]
-    may["learn/reinforce"] = may["learn/network"] " comm oracle search search/moves search/starts learn/drawing learn/network learn/problems"
+    may["learn/reinforce"] = may["learn/network"] " comm oracle search search/moves search/pipeline search/starts learn/drawing learn/network learn/problems"
     may["learn/teaching"] = may["learn/reinforce"] " search/portfolio learn/reinforce"
     may["learn"] = may["learn/teaching"] " search/engines search/portfolio learn/teaching"
     may["runtime/program"] = "base operators graph cluster cost compiler/plan.h comm/device_sets.h launch/terms.h"

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "cli/options.h"
 #include "cli/planner_table.h"
+#include "decide/decisions.h"
 
 namespace heterog::cli {
 

@@ -20,6 +20,7 @@
 #include "cli/progress.h"
 #include "cli/stopping.h"
 #include "cli/verbs.h"
+#include "decide/decisions.h"
 #include "decide/micro_batches.h"
 #include "explain/simulation.h"
 #include "oracle/best_seen.h"

@@ -15,6 +15,7 @@
 #include "cli/progress.h"
 #include "cli/verbs.h"
 #include "cluster/cluster_io.h"
+#include "cluster/gpu_part.h"
 #include "cost/poor_fit.h"
 #include "cost/profile_io.h"
 #include "graph/graph_io.h"
@@ -48,13 +49,20 @@ struct ProfileOptions {
 
 bool is_gpu(const std::string& device) { return !launch::is_cpu_type(device); }
 
+// A part of a GPU is named "H100-SXM5-80GB:32" (cluster/gpu_part.h).
 // A card that the shipped data base lacks may stand in one beside the profile, as beside a cluster.
 void check_device(const std::string& device, const std::string& out) {
   const cluster::DeviceDatabase devices = cluster::devices_for(out);
+  const auto part = cluster::part_of(device);
   std::string names;
   for (const auto& [name, type] : devices) names += (names.empty() ? "" : ", ") + name;
-  VALIDATE(devices.contains(device), "--device: unknown device '{}'; it is one of {}",
-           printable(device), names);
+  VALIDATE(devices.contains(part ? part->gpu : device),
+           "--device: unknown device '{}'; it is one of {}", printable(device), names);
+  if (!part) return;
+  const int whole = devices.at(part->gpu).multiprocessors;
+  VALIDATE(whole > 1 && part->multiprocessors <= whole,
+           "--device: {} is a part of {} multiprocessors; {} has {}", printable(device),
+           part->multiprocessors, part->gpu, whole);
 }
 
 measure::ProfilerOptions profiler_options(const ProfileOptions& options) {
@@ -68,6 +76,9 @@ measure::ProfilerOptions profiler_options(const ProfileOptions& options) {
                                     .slices = options.slices,
                                     .seed = options.seed,
                                     .slow = options.slow};
+  if (const auto part = cluster::part_of(options.device)) {
+    profiler.multiprocessors = part->multiprocessors;
+  }
   std::sort(profiler.slices.begin(), profiler.slices.end());
   VALIDATE(!profiler.slices.empty(), "--slices: none given; give at least two, as in 1,4,16");
   for (std::size_t i = 0; i < profiler.slices.size(); ++i) {
@@ -298,7 +309,8 @@ void add_profile(CLI::App& app, Action& chosen) {
       ->required();
   verb.add_option("--out", options->out, "Profile to write")->required();
   verb.add_option("--device", options->device,
-                  "The device type that this machine has, as in configs/devices.json")
+                  "The device type that this machine has, as in configs/devices.json; "
+                  "H100-SXM5-80GB:32 is a part of one, of 32 multiprocessors")
       ->capture_default_str();
   add_integers(verb, "--slices", options->slices, kBatches,
                "Numbers of samples to measure, as in 1,4,16");

@@ -81,10 +81,12 @@ void check_slow(const RunOptions& options, const cluster::Cluster& cluster) {
   }
 }
 
-WorkerOptions worker_options(const RunOptions& options, const std::string& device, int ranks_here) {
+WorkerOptions worker_options(const RunOptions& options, const cluster::Cluster& cluster,
+                             DeviceId rank, int ranks_here) {
   return {.seed = options.seed,
-          .threads = launch::operator_threads(options.threads, ranks_here),
-          .repeat = slowness(options, device),
+          .threads = launch::operator_threads(options.threads, ranks_here,
+                                              launch::rank_type(cluster, rank)),
+          .repeat = slowness(options, cluster.device(rank).name),
           .record = !options.no_measure};
 }
 
@@ -305,11 +307,13 @@ int run_threads(const RunOptions& options, const Caller& caller) {
   const LoadedPlan loaded = load(options);
   const runtime::Job job = job_of(loaded, options);
   IdVector<DeviceId, WorkerOptions> workers;
-  const std::vector<std::string> names = device_names(*loaded.problem->cluster);
-  const auto devices = launch::thread_devices(*loaded.problem->cluster);
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    WorkerOptions worker = worker_options(options, names[i], static_cast<int>(names.size()));
-    worker.device = devices[i];
+  const cluster::Cluster& cluster = *loaded.problem->cluster;
+  const auto devices = launch::thread_devices(cluster);
+  for (const DeviceId rank : cluster.place_ids()) {
+    WorkerOptions worker =
+        worker_options(options, cluster, rank, static_cast<int>(cluster.place_count()));
+    worker.device = devices[rank.value()].device;
+    worker.streams = devices[rank.value()].streams;
     workers.push_back(worker);
   }
   runtime::TrainingRun run(runtime::ranks_in_threads(job, loaded.simulated.plan, workers),
@@ -344,8 +348,8 @@ int run_one_rank(const RunOptions& options, const RankPlace& place, const Caller
   const launch::Joined joined =
       join_ranks(job, terms_of(loaded, job, options), place, options.ranks);
   joined.transport->run_until_finished([&] {
-    const std::string& device = loaded.problem->cluster->device(joined.rank).name;
-    WorkerOptions worker = worker_options(options, device, joined.ranks_here);
+    WorkerOptions worker =
+        worker_options(options, *loaded.problem->cluster, joined.rank, joined.ranks_here);
     worker.device = joined.device;
     worker.count_memory = !options.no_measure;
     runtime::TrainingRun run(

@@ -14,6 +14,7 @@
 #include "cli/training.h"
 #include "cli/verbs.h"
 #include "launch/children.h"
+#include "launch/rank_device.h"
 #include "learn/api.h"
 #include "learn/reinforce/team.h"
 

@@ -101,7 +101,11 @@ void expect_device(DeviceId device, const cluster::Cluster& cluster) {
 std::vector<at::Device> devices_of(const VerifyOptions& options, const cluster::Cluster& cluster) {
   if (options.devices == "cpu") return {};
   for (const DeviceId device : cluster.place_ids()) expect_device(device, cluster);
-  return launch::thread_devices(cluster);
+  std::vector<at::Device> devices;
+  for (const launch::ThreadDevice& one : launch::thread_devices(cluster)) {
+    devices.push_back(one.device);
+  }
+  return devices;
 }
 
 std::string table_text(const runtime::Verification& verification) {

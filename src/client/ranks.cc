@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "client/process_kept.h"
+#include "cluster/gpu_part.h"
 #include "compiler/rescale.h"
 #include "graph/graph_io.h"
 #include "launch/gpus.h"
@@ -40,11 +41,12 @@ loading::LoadedPlan load_checked(const RanksOptions& options) {
 }
 
 // `ranks_here`: that share the processors of this host.
-WorkerOptions worker_options(const RanksOptions& options, const std::string& device,
-                             int ranks_here) {
-  const auto slow = options.slow.find(device);
+WorkerOptions worker_options(const RanksOptions& options, const cluster::Cluster& cluster,
+                             DeviceId rank, int ranks_here) {
+  const auto slow = options.slow.find(cluster.device(rank).name);
   return {.seed = options.seed,
-          .threads = launch::operator_threads(options.threads, ranks_here),
+          .threads = launch::operator_threads(options.threads, ranks_here,
+                                              launch::rank_type(cluster, rank)),
           .repeat = slow == options.slow.end() ? 1 : slow->second};
 }
 
@@ -67,31 +69,34 @@ launch::Joined join_job(const RanksOptions& options, const runtime::Job& job,
 }
 
 // Threads of this process, each on what the plan means it for, unless others will do too.
-std::vector<at::Device> checked_devices(const RanksOptions& options,
-                                        const cluster::Cluster& cluster) {
+std::vector<launch::ThreadDevice> checked_devices(const RanksOptions& options,
+                                                  const cluster::Cluster& cluster) {
   const std::vector<launch::Gpu> gpus = launch::visible_gpus();
   const std::vector<std::string> types = launch::device_types(cluster);
-  const std::vector<at::Device> devices = launch::thread_devices(types, gpus);
+  std::vector<launch::ThreadDevice> devices = launch::thread_devices(cluster);
   std::map<at::DeviceIndex, std::string> taken;
   for (std::size_t i = 0; i < types.size() && !options.any_device; ++i) {
     const std::string& name = cluster.device(DeviceId(i)).name;
-    const bool on_cpu = devices[i].is_cpu();
+    const at::Device device = devices[i].device;
+    const bool on_cpu = device.is_cpu();
+    const auto part = cluster::part_of(types[i]);
     VALIDATE(
         !on_cpu || launch::is_cpu_type(types[i]),
         "device_info: {} is a {}, and would run on the CPU ({}): name CPUs (\"cpu:2\"), or set "
         "any_device to try a plan for other devices out here",
         name, types[i], launch::no_gpu_reason());
     if (on_cpu) continue;
-    const std::string& found = gpus[static_cast<std::size_t>(devices[i].index())].type;
-    VALIDATE(found == types[i],
+    const std::string& found = gpus[static_cast<std::size_t>(device.index())].type;
+    VALIDATE(found == (part ? part->gpu : types[i]),
              "device_info: {} is a {}, and would run on GPU {}, a {}; name what is here, or set "
              "any_device",
-             name, types[i], devices[i].index(), found);
-    const auto [at, is_new] = taken.try_emplace(devices[i].index(), name);
+             name, types[i], device.index(), found);
+    if (part) continue;  // it shares the GPU with others, which were given parts of their own
+    const auto [at, is_new] = taken.try_emplace(device.index(), name);
     VALIDATE(is_new,
              "device_info: {} would run on GPU {}, as {} does: there are {} here; name as many, or "
              "set any_device to let them share",
-             name, devices[i].index(), at->second, gpus.size());
+             name, device.index(), at->second, gpus.size());
   }
   return devices;
 }
@@ -128,16 +133,17 @@ Ranks::Ranks(const RanksOptions& options, bool one_rank)
                       file.known.smallest()});
   }
   const cluster::Cluster& cluster = *loaded_.problem->cluster;
-  const auto worker = [&](DeviceId rank, int ranks_here, at::Device device) {
-    WorkerOptions made = worker_options(options, cluster.device(rank).name, ranks_here);
-    made.device = device;
+  const auto worker = [&](DeviceId rank, int ranks_here, const launch::ThreadDevice& device) {
+    WorkerOptions made = worker_options(options, cluster, rank, ranks_here);
+    made.device = device.device;
+    made.streams = device.streams;
     return made;
   };
   if (one_rank) {
     joined_ = join_job(options, job_, loaded_.simulated.result.peak_bytes);
     ranks_ = runtime::rank_among_processes(
         job_, loaded_.simulated.plan, {joined_.rank, joined_.transport->get()},
-        worker(joined_.rank, joined_.ranks_here, joined_.device));
+        worker(joined_.rank, joined_.ranks_here, {.device = joined_.device}));
     const std::vector<at::Tensor> gathered =
         ranks_->gather(at::full({1}, gpu_index(joined_.device), at::kLong));
     std::vector<std::int64_t> indices;
@@ -146,13 +152,13 @@ Ranks::Ranks(const RanksOptions& options, bool one_rank)
     return;
   }
   IdVector<DeviceId, WorkerOptions> workers;
-  const std::vector<at::Device> devices = checked_devices(options, cluster);
+  const std::vector<launch::ThreadDevice> devices = checked_devices(options, cluster);
   for (DeviceId rank : cluster.place_ids()) {
     workers.push_back(worker(rank, static_cast<int>(cluster.place_count()), devices[rank.value()]));
   }
   ranks_ = runtime::ranks_in_threads(job_, loaded_.simulated.plan, workers);
   std::vector<std::int64_t> indices;
-  for (const at::Device& device : devices) indices.push_back(gpu_index(device));
+  for (const launch::ThreadDevice& one : devices) indices.push_back(gpu_index(one.device));
   devices_ = planned_devices(cluster, indices);
 }
 

@@ -14,6 +14,7 @@
 #include "base/own_file.h"
 #include "base/text.h"
 #include "cluster/calibration_io.h"
+#include "cluster/gpu_part.h"
 #include "cluster/links_io.h"
 
 namespace heterog::cluster {
@@ -67,6 +68,9 @@ DeviceType read_device(const JsonValue& value, const Efficiencies& efficiencies,
   object.skip("source");
   DeviceType type;
   type.name = read_name(object);
+  VALIDATE(!part_of(type.name),
+           "{}.name is '{}', as a part of a GPU is called; it must not end in a colon and a number",
+           value.where(), type.name);
   type.memory_bytes = object.integer("memory_bytes", 1, kMaxBytes);
   type.reserve_bytes = object.integer("reserve_bytes", 0, type.memory_bytes - 1);
   type.fp32_flops_per_second = object.number("fp32_flops_per_second", 1, kMaxPerSecond);
@@ -178,12 +182,58 @@ const DeviceType& find_device(const DeviceDatabase& devices, const std::string& 
   return found->second;
 }
 
+// What a device of the file is, if it is a part of a GPU.
+struct PartSpec {
+  DeviceType type;
+  Bytes memory_bytes = 0;
+};
+
+PartSpec read_part(const JsonValue& value, const DeviceType& gpu) {
+  JsonObject object(value);
+  PartSpec part;
+  VALIDATE(gpu.multiprocessors > 1,
+           "{}: '{}' has one multiprocessor in devices.json; parts are of GPUs with several",
+           value.where(), gpu.name);
+  part.type =
+      part_type(gpu, static_cast<int>(object.integer("multiprocessors", 1, gpu.multiprocessors)));
+  part.memory_bytes =
+      object.integer_or("memory_bytes", 1, gpu.memory_bytes, part.type.memory_bytes);
+  object.finish();
+  return part;
+}
+
+// Parts of one GPU have no more memory together than it has.
+void check_parts(const MachineSpec& spec, const DeviceDatabase& devices, const std::string& where) {
+  OpenGpu open;
+  Bytes taken = 0;
+  for (std::size_t i = 0; i < spec.devices.size(); ++i) {
+    const auto part = part_of(spec.devices[i].name);
+    if (!part) {
+      open.close();
+      continue;
+    }
+    const DeviceType& gpu = devices.at(part->gpu);
+    taken = (open.takes(*part, gpu.multiprocessors) ? taken : 0) + spec.device_memory_bytes[i];
+    VALIDATE(taken <= gpu.memory_bytes,
+             "{}.devices: parts of one {} have {} bytes of memory up to device {}; it has {}",
+             where, gpu.name, taken, i, gpu.memory_bytes);
+  }
+}
+
 void read_machine_devices(const JsonValue& value, const DeviceDatabase& devices,
                           MachineSpec& spec) {
   JsonObject object(value);
-  const DeviceType& type = find_device(devices, object.string("model"), value.where() + ".model");
+  const DeviceType& model = find_device(devices, object.string("model"), value.where() + ".model");
   const auto count = object.integer_or("count", 1, kMaxDevices, 1);
-  const Bytes memory = object.integer_or("memory_bytes", 1, kMaxBytes, type.memory_bytes);
+  const bool is_part = object.has("part_of_gpu");
+  const PartSpec part =
+      is_part ? read_part(object.required("part_of_gpu"), model) : PartSpec{model, {}};
+  const DeviceType& type = part.type;
+  VALIDATE(!is_part || !object.has("memory_bytes"),
+           "{}.memory_bytes stands beside part_of_gpu; a part's memory is its own memory_bytes",
+           value.where());
+  const Bytes memory = is_part ? part.memory_bytes
+                               : object.integer_or("memory_bytes", 1, kMaxBytes, type.memory_bytes);
   const double overhead = object.number_or("overhead_seconds_per_byte", 0, kMaxSeconds, 0);
   object.finish();
   VALIDATE(spec.devices.size() + static_cast<std::size_t>(count) <= kMaxDevices,
@@ -232,6 +282,7 @@ ReadMachine read_machine(const JsonValue& value, const DeviceDatabase& devices,
   for (const JsonValue& item : object.list("devices")) read_machine_devices(item, devices, spec);
   VALIDATE(!spec.devices.empty(), "{}.devices is empty; a machine needs at least one device",
            value.where());
+  check_parts(spec, devices, value.where());
   read_host(object, devices, spec);
   if (object.has("fabric")) {
     spec.fabric = read_fabric(object.required("fabric"), links);

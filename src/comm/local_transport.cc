@@ -1,16 +1,47 @@
 // One lock, mailboxes for pairs of ranks and meeting points for sets.
 #include "comm/local_transport.h"
 
+#include <c10/core/Event.h>
+
 #include <algorithm>
 #include <condition_variable>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
 
 #include "base/check.h"
+#include "comm/device_copies.h"
 
 namespace heterog::comm {
+namespace {
+
+// Behind all that the calling thread's stream has been given; null on CPUs, where what a call did
+// is done.
+using Mark = std::shared_ptr<c10::Event>;
+
+Mark mark_on(const at::Device& device) {
+  if (device.is_cpu()) return nullptr;
+  auto mark = std::make_shared<c10::Event>(device.type());
+  mark->record(current_stream(device));
+  return mark;
+}
+
+// What the calling thread launches next comes after the mark.
+void go_behind(const Mark& mark, const at::Device& device) {
+  if (mark) mark->block(current_stream(device));
+}
+
+}  // namespace
+
+// What the members of a set gave, in their order. On a device: each with a mark behind what it
+// wrote, and, once all have left, one behind what it read of the others.
+struct LocalHub::Round {
+  std::vector<at::Tensor> given;
+  std::vector<Mark> written;
+  std::vector<Mark> read;
+};
 
 class LocalHub::Shared {
  public:
@@ -24,13 +55,16 @@ class LocalHub::Shared {
   std::size_t everybody() const { return sets_.size() - 1; }
 
   void send(const at::Tensor& value, DeviceId from, DeviceId to, std::uint32_t tag) {
+    const Mark written = mark_on(value.device());
     std::unique_lock lock(mutex_);
-    Letter letter{&value, tag, false};
+    Letter letter{&value, tag, written, {}, false};
     Letter*& box = boxes_[{from, to}];
     wait(lock, [&] { return box == nullptr; });
     box = &letter;
     changed_.notify_all();
     wait(lock, [&] { return letter.taken; });
+    lock.unlock();
+    go_behind(letter.read, value.device());
   }
 
   void receive(at::Tensor& value, DeviceId from, DeviceId to, std::uint32_t tag) {
@@ -44,33 +78,47 @@ class LocalHub::Shared {
     }
     // The sender waits, so its tensor stays as it is while the lock is open. If an abort lets it go
     // meanwhile, the tensor is still there: the worker keeps it until all its queues have stopped.
-    const at::Tensor sent = *letter->value;
+    at::Tensor sent = *letter->value;
+    const Mark written = letter->written;
     lock.unlock();
-    ENSURE(sent.sizes() == value.sizes() && sent.scalar_type() == value.scalar_type());
+    ENSURE(sent.sizes() == value.sizes() && sent.scalar_type() == value.scalar_type() &&
+           sent.device() == value.device());
+    go_behind(written, value.device());
     value.copy_(sent);
+    Mark read = mark_on(value.device());
     lock.lock();
     if (aborted_) throw Error(ErrorKind::kVerification, *aborted_);
+    sent.reset();  // the sender lets go of it last, whose stream knows of the mark
+    letter->read = std::move(read);
     letter->taken = true;
     box = nullptr;
     changed_.notify_all();
   }
 
-  // What every member gave, in the order of the set, kept until all have seen it.
-  std::vector<at::Tensor> meet(const at::Tensor& own, DeviceId rank, std::size_t set) {
+  // What every member gave, kept until all have seen it. The calling thread's stream comes after
+  // what the others wrote.
+  std::shared_ptr<Round> meet(const at::Tensor& own, DeviceId rank, std::size_t set) {
+    const Mark written = mark_on(own.device());
     std::unique_lock lock(mutex_);
     Meeting& meeting = meetings_[set];
     const auto& members = sets_[set];
     const std::size_t place = place_of(rank, set);
     wait(lock, [&] { return meeting.leaving == 0; });  // of the last time
-    meeting.given.resize(members.size());
-    meeting.given[place] = own;
+    if (!meeting.round) meeting.round = std::make_shared<Round>();
+    const std::shared_ptr<Round> round = meeting.round;
+    round->given.resize(members.size());
+    round->written.resize(members.size());
+    round->given[place] = own;
+    round->written[place] = written;
     if (++meeting.arrived == members.size()) {
       meeting.leaving = members.size();
       changed_.notify_all();
     } else {
       wait(lock, [&] { return meeting.leaving > 0; });
     }
-    return meeting.given;
+    lock.unlock();
+    for (const Mark& mark : round->written) go_behind(mark, own.device());
+    return round;
   }
 
   std::size_t place_of(DeviceId rank, std::size_t set) const {
@@ -81,17 +129,22 @@ class LocalHub::Shared {
     return place;
   }
 
-  void leave(std::size_t set) {
+  // Nobody changes what others may still read, nor does the calling thread's stream.
+  void leave(const std::shared_ptr<Round>& round, const at::Device& device, std::size_t set) {
+    const Mark read = mark_on(device);
     std::unique_lock lock(mutex_);
     Meeting& meeting = meetings_[set];
+    round->read.push_back(read);
     if (--meeting.leaving == 0) {
       meeting.arrived = 0;
-      meeting.given.clear();
+      meeting.round.reset();
+      round->given.clear();
       changed_.notify_all();
     } else {
-      // Nobody changes what others may still read.
-      wait(lock, [&] { return meeting.leaving == 0 || meeting.arrived == 0; });
+      wait(lock, [&] { return round->read.size() == round->written.size(); });
     }
+    lock.unlock();
+    for (const Mark& mark : round->read) go_behind(mark, device);
   }
 
   void abort(const std::string& reason) {
@@ -104,10 +157,12 @@ class LocalHub::Shared {
   struct Letter {
     const at::Tensor* value = nullptr;
     std::uint32_t tag = 0;
+    Mark written;  // as of a round
+    Mark read;
     bool taken = false;
   };
   struct Meeting {
-    std::vector<at::Tensor> given;
+    std::shared_ptr<Round> round;
     std::size_t arrived = 0;
     std::size_t leaving = 0;
   };
@@ -137,38 +192,41 @@ class LocalHub::End final : public Transport {
     shared_.receive(value, from, rank_, tag);
   }
   void all_reduce(at::Tensor& value, std::size_t set) override {
-    const std::vector<at::Tensor> given = shared_.meet(value, rank_, set);
+    const auto round = shared_.meet(value, rank_, set);
+    const std::vector<at::Tensor>& given = round->given;
     at::Tensor sum = given[0].to(value.device(), value.scalar_type(), false, true);
     for (std::size_t i = 1; i < given.size(); ++i) sum.add_(given[i].to(value.device()));
-    shared_.leave(set);
+    shared_.leave(round, value.device(), set);
     value.copy_(sum);
   }
   void reduce_scatter(at::Tensor& value, const Cuts& cuts, std::size_t set) override {
     const std::size_t own = shared_.place_of(rank_, set);
-    const std::vector<at::Tensor> given = shared_.meet(value, rank_, set);
+    const auto round = shared_.meet(value, rank_, set);
+    const std::vector<at::Tensor>& given = round->given;
     at::Tensor sum =
         part_of(given[0], cuts, own).to(value.device(), value.scalar_type(), false, true);
     for (std::size_t i = 1; i < given.size(); ++i) {
       sum.add_(part_of(given[i], cuts, own).to(value.device()));
     }
-    shared_.leave(set);
+    shared_.leave(round, value.device(), set);
     part_of(value, cuts, own).copy_(sum);
   }
   void all_gather_rows(at::Tensor& value, const Cuts& cuts, std::size_t set) override {
     const std::size_t own = shared_.place_of(rank_, set);
-    const std::vector<at::Tensor> given = shared_.meet(value, rank_, set);
+    const auto round = shared_.meet(value, rank_, set);
     // Nobody writes what another reads: a member's own rows stay as they are.
-    for (std::size_t i = 0; i < given.size(); ++i) {
-      if (i != own) part_of(value, cuts, i).copy_(part_of(given[i], cuts, i));
+    for (std::size_t i = 0; i < round->given.size(); ++i) {
+      if (i != own) part_of(value, cuts, i).copy_(part_of(round->given[i], cuts, i));
     }
-    shared_.leave(set);
+    shared_.leave(round, value.device(), set);
   }
   std::vector<at::Tensor> all_gather(const at::Tensor& own, std::size_t set) override {
+    const auto round = shared_.meet(own, rank_, set);
     std::vector<at::Tensor> copies;
-    for (const at::Tensor& value : shared_.meet(own, rank_, set)) {
+    for (const at::Tensor& value : round->given) {
       copies.push_back(value.to(own.device(), own.scalar_type(), false, true));
     }
-    shared_.leave(set);
+    shared_.leave(round, own.device(), set);
     return copies;
   }
   std::vector<at::Tensor> gather_all(const at::Tensor& own) override {

@@ -25,6 +25,22 @@ Routes direct_routes(DeviceId own, const DeviceSets& sets, const RankGpus& gpus)
   return routes;
 }
 
+Routes one_device_routes(DeviceId own, const DeviceSets& sets,
+                         const std::vector<at::Device>& devices) {
+  const at::Device here = devices[own.value()];
+  const auto is_here = [&](DeviceId rank) {
+    return !here.is_cpu() && devices[rank.value()] == here;
+  };
+  Routes routes;
+  for (const std::vector<DeviceId>& set : sets) {
+    routes.sets.push_back(std::ranges::all_of(set, is_here));
+  }
+  for (const DeviceId peer : id_range<DeviceId>(devices.size())) {
+    routes.peers.push_back(peer != own && is_here(peer));
+  }
+  return routes;
+}
+
 Transport& RoutedTransport::to_peer(const at::Tensor& value, DeviceId peer) const {
   return !value.is_cpu() && routes_.peers[peer.value()] ? direct_ : host_;
 }

@@ -21,6 +21,11 @@ struct Routes {
 };
 Routes direct_routes(DeviceId own, const DeviceSets& sets, const RankGpus& gpus);
 
+// The same of ranks that are threads of one process: directly where all are on one device, whose
+// memory is theirs too.
+Routes one_device_routes(DeviceId own, const DeviceSets& sets,
+                         const std::vector<at::Device>& devices);
+
 // `direct` gets the tensors on GPUs that go to where the routes say so, and of which NCCL can sum
 // the type; `host` all others, and what concerns all ranks.
 class RoutedTransport final : public Transport {

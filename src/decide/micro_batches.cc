@@ -7,6 +7,8 @@
 #include <numeric>
 #include <string>
 
+#include "decide/decisions.h"
+
 namespace heterog::decide {
 namespace {
 
@@ -99,6 +101,32 @@ Strategy accumulate(const cost::Problem& problem, Strategy strategy, std::int64_
   }
   check_instances(problem, most_instances(strategy, problem.batch),
                   fmt::format("{} micro-batches", strategy.micro_batches));
+  return strategy;
+}
+
+std::vector<std::int64_t> possible_parts(const cost::Problem& problem, const Strategy& strategy) {
+  const auto ops = std::max<std::int64_t>(1, static_cast<std::int64_t>(problem.folded->ops.size()));
+  Strategy cut = strategy;
+  std::vector<std::int64_t> possible;
+  for (std::int64_t parts : kPipelineParts) {
+    cut.micro_batches = parts;
+    if (parts > problem.batch) continue;
+    if (most_instances(cut, problem.batch) <= kMostInstances / ops) possible.push_back(parts);
+  }
+  return possible;
+}
+
+Strategy in_pipeline(const cost::Problem& problem, Strategy strategy, std::int64_t micro_batches) {
+  if (micro_batches == 1 && strategy.micro_batches == 1) return strategy;
+  strategy.micro_batches = 1;
+  strategy.pattern = Pattern::kNone;
+  strategy.strict = false;
+  set_plain_order(strategy, OrderPolicy::kRankQueued);
+  if (micro_batches == 1) return strategy;
+  strategy.pattern = Pattern::kZeroBubble;
+  strategy = accumulate(problem, std::move(strategy), micro_batches);
+  strategy.order = OrderPolicy::kPriority;
+  strategy.order_rounds = 1;
   return strategy;
 }
 

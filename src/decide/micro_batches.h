@@ -28,6 +28,15 @@ std::int64_t most_instances(const Strategy& strategy, std::int64_t batch);
 // Throws an input error unless all of them are from 1 to the batch; 1 is the strategy itself.
 Strategy accumulate(const cost::Problem& problem, Strategy strategy, std::int64_t micro_batches);
 
+// Of kPipelineParts (decide/decisions.h) those that the strategy can be cut into.
+std::vector<std::int64_t> possible_parts(const cost::Problem& problem, const Strategy& strategy);
+
+// The strategy as a pipeline: the devices of its units are the stages, which take so many
+// micro-batches in turns, put off gradients of parameters until they idle, and improve this order
+// by one schedule of its own (decision 17), whatever schedule it had before. With 1 the batch is
+// taken as a whole. Throws as accumulate() does.
+Strategy in_pipeline(const cost::Problem& problem, Strategy strategy, std::int64_t micro_batches);
+
 // The slices of a decision of this strategy, one micro-batch after the other, in the order of the
 // replicas; empty ones left out. Of every part of a micro-batch, each replica has its share of what
 // is left to it, by largest remainder.

@@ -60,10 +60,6 @@ std::optional<OrderPolicy> find_order_policy(std::string_view name);
 // Those that need no priorities, as messages list them.
 inline constexpr std::string_view kPlainOrders = "rank, rank-queued or fifo";
 
-// The orders that need no priorities: which of them is best depends on the strategy.
-inline constexpr std::array kSearchedOrders = {OrderPolicy::kRank, OrderPolicy::kFifo,
-                                               OrderPolicy::kRankQueued};
-
 // How urgent one instance of an op is, under OrderPolicy::kPriority: greater first. An op that
 // updates a parameter stands for the whole update.
 struct OpPriority {

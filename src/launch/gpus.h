@@ -13,6 +13,7 @@ struct Gpu {
   std::string type;        // of device types, where the name is one of them: "A100-SXM4-40GB"
   Bytes memory_bytes = 0;  // in all
   std::string id;          // of this GPU among all of all hosts
+  int multiprocessors = 0;
 };
 
 // By index. Empty without a GPU, without a driver, and in a build without CUDA.

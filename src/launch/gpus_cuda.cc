@@ -47,7 +47,8 @@ std::vector<Gpu> visible_gpus() {
     cudaDeviceProp properties{};
     if (cudaGetDeviceProperties(&properties, index) != cudaSuccess) break;
     gpus.push_back({gpu_type(printable(properties.name)),
-                    static_cast<Bytes>(properties.totalGlobalMem), id_of(properties.uuid)});
+                    static_cast<Bytes>(properties.totalGlobalMem), id_of(properties.uuid),
+                    properties.multiProcessorCount});
   }
   return gpus;
 }

@@ -1,9 +1,6 @@
 // Meets the other ranks, connects.
 #include "launch/join.h"
 
-#include <algorithm>
-
-#include "base/thread_pool.h"
 #include "launch/rank_device.h"
 #include "launch/rendezvous.h"
 
@@ -27,11 +24,6 @@ Joined join(const JobTerms& terms, const comm::Traffic& traffic, const RankPlace
                                    .gpus = std::move(meeting.gpus),
                                    .transport = options.transport});
   return joined;
-}
-
-int operator_threads(int wanted, int ranks_here) {
-  if (wanted > 0) return wanted;
-  return std::max(1, hardware_threads() / std::max(1, ranks_here));
 }
 
 }  // namespace heterog::launch

@@ -30,7 +30,4 @@ struct JoinOptions {
 Joined join(const JobTerms& terms, const comm::Traffic& traffic, const RankPlace& place,
             const JoinOptions& options);
 
-// Threads of one operator: as wanted, or, for 0, an equal share of this host's processors.
-int operator_threads(int wanted, int ranks_here);
-
 }  // namespace heterog::launch

@@ -1,5 +1,6 @@
 // What stands for GPUs in a build without CUDA.
 #include "base/check.h"
+#include "launch/gpu_parts.h"
 #include "launch/gpus.h"
 
 namespace heterog::launch {
@@ -9,6 +10,11 @@ std::vector<Gpu> visible_gpus() { return {}; }
 Bytes free_memory(std::size_t) {
   ENSURE(false);
   return 0;
+}
+
+std::vector<PartStreams> streams_of_parts(c10::Device, const std::vector<int>&) {
+  ENSURE(false);
+  return {};
 }
 
 std::string no_gpu_reason() {

@@ -2,9 +2,12 @@
 #include "launch/rank_device.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 
 #include "base/check.h"
+#include "base/thread_pool.h"
+#include "cluster/gpu_part.h"
 
 namespace heterog::launch {
 namespace {
@@ -37,6 +40,10 @@ RankDevice rank_device(const std::vector<std::string>& types, const RankPlace& p
     chosen.facts.note = no_gpu_reason();
     return chosen;
   }
+  VALIDATE(!cluster::part_of(types[rank]),
+           "rank {} is a part of a GPU ({}); ranks on parts are threads of one process: give "
+           "--in-threads",
+           rank, types[rank]);
   std::size_t position = local;
   if (!std::all_of(types.begin(), types.end(), is_gpu)) {
     const auto end = types.begin() + place.rank;
@@ -62,19 +69,48 @@ RankDevice rank_device(const JobTerms& terms, const RankPlace& place) {
   return chosen;
 }
 
-std::vector<c10::Device> thread_devices(const std::vector<std::string>& types,
-                                        const std::vector<Gpu>& gpus) {
-  std::vector<c10::Device> devices;
-  std::size_t position = 0;
+std::vector<ThreadDevice> thread_devices(const std::vector<std::string>& types,
+                                         const std::vector<Gpu>& gpus) {
+  std::vector<ThreadDevice> devices;
+  std::size_t position = 0;  // of the next GPU
+  cluster::OpenGpu open;
   for (const std::string& type : types) {
-    const bool on_gpu = is_gpu(type) && !gpus.empty();
-    devices.push_back(on_gpu ? nth_gpu(position++, gpus.size()) : c10::Device(c10::kCPU));
+    const auto part = cluster::part_of(type);
+    ThreadDevice& own = devices.emplace_back();
+    if (part) own.multiprocessors = part->multiprocessors;
+    if (!is_gpu(type) || gpus.empty()) continue;
+    if (!part) {
+      open.close();
+      own.device = nth_gpu(position++, gpus.size());
+      continue;
+    }
+    const Gpu& next = gpus[position % gpus.size()];
+    if (!open.takes(*part, next.multiprocessors)) ++position;
+    own.device = nth_gpu(position - 1, gpus.size());
   }
   return devices;
 }
 
-std::vector<c10::Device> thread_devices(const cluster::Cluster& cluster) {
-  return thread_devices(device_types(cluster), visible_gpus());
+std::vector<ThreadDevice> thread_devices(const cluster::Cluster& cluster) {
+  std::vector<ThreadDevice> devices = thread_devices(device_types(cluster), visible_gpus());
+  std::map<c10::DeviceIndex, std::vector<ThreadDevice*>> parts;
+  for (ThreadDevice& one : devices) {
+    if (one.multiprocessors > 0 && !one.device.is_cpu()) parts[one.device.index()].push_back(&one);
+  }
+  for (const auto& [index, of_gpu] : parts) {
+    std::vector<int> multiprocessors;
+    for (const ThreadDevice* one : of_gpu) multiprocessors.push_back(one->multiprocessors);
+    const std::vector<PartStreams> streams =
+        streams_of_parts(of_gpu.front()->device, multiprocessors);
+    for (std::size_t i = 0; i < of_gpu.size(); ++i) of_gpu[i]->streams = streams[i];
+  }
+  return devices;
+}
+
+int operator_threads(int wanted, int ranks_here, const std::string& type) {
+  if (wanted > 0) return wanted;
+  if (const auto part = cluster::part_of(type)) return part->multiprocessors;
+  return std::max(1, hardware_threads() / std::max(1, ranks_here));
 }
 
 }  // namespace heterog::launch

@@ -42,8 +42,11 @@ std::vector<decide::Strategy> propose(const Policy& policy, oracle::BatchEvaluat
   const decide::OrderPolicy order = search::evaluations_are_costly(evaluator.problem())
                                         ? decide::OrderPolicy::kRankQueued
                                         : find_order(evaluator);
-  const Case c = make_case("", regrouped(evaluator.problem(), max_groups), order,
-                           action_table(policy.config()));
+  Case c = make_case("", regrouped(evaluator.problem(), max_groups), {.order = order},
+                     action_table(policy.config()));
+  if (!search::evaluations_are_costly(evaluator.problem())) {
+    c.schedule.micro_batches = find_micro_batches(c, evaluator);
+  }
   const torch::Tensor log_probabilities = log_policy(policy.impl().network, c.features);
   std::vector<Actions> proposed = decode_proposals(log_probabilities, c.group_weights);
   const auto wanted = static_cast<std::size_t>(samples) + 1;

@@ -5,7 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "decide/micro_batches.h"
 #include "learn/api.h"
+#include "learn/drawing/decode.h"
 #include "oracle/batch_evaluator.h"
 #include "search/engines/local_search.h"
 #include "search/moves/candidate.h"
@@ -64,7 +66,8 @@ class PolicyPlanner final : public search::Planner {
   // groups: whoever trusts the network alone is not given what one row beats.
   static PlannerResult likely(const Policy& policy, PlannerContext& context,
                               BatchEvaluator& evaluator) {
-    const std::vector<decide::Strategy> proposed = propose(policy, evaluator, 0, context.rng);
+    const std::vector<decide::Strategy> proposed =
+        propose(policy, evaluator, static_cast<int>(kSwitchCosts.size()) - 1, context.rng);
     PlannerResult result;
     consider_all(result, proposed, evaluator, "policy");
     const space::ActionSpace actions(context.problem(), action_table(policy.config()));
@@ -73,7 +76,6 @@ class PolicyPlanner final : public search::Planner {
       // One device of a type and memory is as good as the next: baselines have one of each.
       if (actions[row].placement == space::Placement::kSingle) continue;
       rows.push_back(uniform_strategy(context.problem(), actions.decision(row)));
-      rows.back().order = proposed.front().order;
     }
     for (search::NamedStrategy& one : search::baseline_strategies(context.problem())) {
       if (one.name == "single") rows.push_back(std::move(one.strategy));
@@ -83,11 +85,23 @@ class PolicyPlanner final : public search::Planner {
     return result;
   }
 
+  // A pipeline in other numbers of micro-batches, anything else in other orders and buckets.
+  static std::vector<decide::Strategy> variants_of(const cost::Problem& problem,
+                                                   const decide::Strategy& strategy) {
+    if (strategy.micro_batches == 1) return search::in_other_schedules(strategy);
+    std::vector<decide::Strategy> variants;
+    for (std::int64_t parts : decide::possible_parts(problem, strategy)) {
+      if (parts == strategy.micro_batches) continue;
+      variants.push_back(decide::in_pipeline(problem, strategy, parts));
+    }
+    return variants;
+  }
+
   // Each as it is and in every other schedule, a strategy at a time: their plans may be large.
   static void consider_all(PlannerResult& result, std::span<const decide::Strategy> strategies,
                            BatchEvaluator& evaluator, const char* name) {
     for (const decide::Strategy& strategy : strategies) {
-      std::vector<decide::Strategy> variants = search::in_other_schedules(strategy);
+      std::vector<decide::Strategy> variants = variants_of(evaluator.problem(), strategy);
       variants.insert(variants.begin(), strategy);
       const auto measured = evaluator.evaluate(variants);
       for (std::size_t i = 0; i < variants.size(); ++i) {
@@ -137,7 +151,9 @@ class PolicyPlanner final : public search::Planner {
   static void polish(PlannerContext& context, PlannerResult& result, std::int64_t evaluations) {
     BatchEvaluator evaluator(context.oracle,
                              {.evaluations = evaluations, .time_used = context.budget.time_used});
-    const decide::Strategy start = search::to_plain(context.problem(), result.strategy);
+    const bool pipeline = result.strategy.micro_batches > 1;
+    const decide::Strategy start =
+        pipeline ? result.strategy : search::to_plain(context.problem(), result.strategy);
     Rng rng = context.rng.split(3);
     const search::SearchResult found =
         search::local_search(evaluator, start, rng, {.evaluations = evaluations, .patience = 0});

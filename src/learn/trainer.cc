@@ -102,7 +102,8 @@ std::uint64_t digest(std::span<const Case> cases) {
     hasher.add(c.name);
     hasher.add(c.problem->graph->hash());
     hasher.add(c.problem->cluster->hash());
-    hasher.add(static_cast<std::uint64_t>(c.order));
+    hasher.add(static_cast<std::uint64_t>(c.schedule.order));
+    hasher.add(static_cast<std::uint64_t>(c.schedule.micro_batches));
     const learn::FeatureTensors& seen = c.features;
     for (const torch::Tensor* features : {&seen.ops, &seen.groups, &seen.devices, &seen.actions}) {
       hasher.add(bytes_of(*features));
@@ -255,7 +256,8 @@ FinetuneResult finetune(const Policy& policy, oracle::Oracle& oracle,
   oracle::BatchEvaluator evaluator(oracle);
   cases.push_back(make_case(options.name,
                             regrouped(oracle.problem(), static_cast<int>(config.max_groups)),
-                            find_order(evaluator), action_table(config)));
+                            {.order = find_order(evaluator)}, action_table(config)));
+  cases.front().schedule.micro_batches = find_micro_batches(cases.front(), evaluator);
   Learner learner(config);
   learner.network = clone(policy.impl().network, config);
   learner.optimizer = torch::optim::Adam(learner.network->parameters(),

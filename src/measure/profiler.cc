@@ -5,12 +5,14 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/core/StreamGuard.h>
 #include <torch/version.h>
 
 #include <algorithm>
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
@@ -114,6 +116,11 @@ cost::ProfiledOperator measure_operator(const graph::ModelGraph& graph, const Di
 
 }  // namespace
 
+launch::PartStreams streams_of(const ProfilerOptions& options) {
+  if (!options.gpu || options.multiprocessors == 0) return {};
+  return launch::streams_of_parts(at::Device(at::kCUDA, 0), {options.multiprocessors}).front();
+}
+
 cost::Profile begin_profile(const graph::ModelGraph& graph, const ProfilerOptions& options) {
   VALIDATE(!options.gpu || !launch::visible_gpus().empty(),
            "--device: {} is a GPU, and {}; measure on a machine that has one, or name a CPU",
@@ -132,6 +139,8 @@ cost::Profile measure_profile(const graph::ModelGraph& graph, const ProfilerOpti
                               cost::Profile begun, const ProfilerHooks& hooks) {
   EXPECT(std::is_sorted(options.slices.begin(), options.slices.end()) && !options.slices.empty());
   if (begun.links.empty()) begun.links.push_back(measure_loopback(options.repeat));
+  std::optional<c10::StreamGuard> on_its_part;
+  if (const auto streams = streams_of(options)) on_its_part.emplace(streams(false));
   at::set_num_threads(options.threads);
   at::globalContext().setAllowTF32CuBLAS(graph.tf32().products);
   at::globalContext().setAllowTF32CuDNN(graph.tf32().convolutions);

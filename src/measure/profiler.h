@@ -8,18 +8,23 @@
 
 #include "cost/profile.h"
 #include "graph/model_graph.h"
+#include "launch/gpu_parts.h"
 
 namespace heterog::measure {
 
 struct ProfilerOptions {
   std::string device;                // the device type's name, for the profile
   bool gpu = false;                  // run on the first GPU, else on the CPU
+  int multiprocessors = 0;           // of that GPU to run on; 0: all
   int threads = 1;                   // of one operator on the CPU
   int repeat = 7;                    // samples of a median
   std::vector<std::int64_t> slices;  // numbers of samples, ascending
   std::uint64_t seed = 0;            // of the values that operators run on
   int slow = 1;                      // in steps: computes everything so many times
 };
+
+// Streams on those multiprocessors; empty where they are all.
+launch::PartStreams streams_of(const ProfilerOptions& options);
 
 // Called as the work goes on; each may be empty.
 struct ProfilerHooks {

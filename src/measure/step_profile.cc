@@ -34,6 +34,7 @@ Times middle_mean(const std::vector<Times>& steps) {
 
 runtime::WorkerOptions worker_options(const ProfilerOptions& options) {
   return {.device = options.gpu ? at::Device(at::kCUDA, 0) : at::kCPU,
+          .streams = streams_of(options),
           .seed = options.seed,
           .threads = options.threads,
           .repeat = options.slow,

@@ -219,6 +219,9 @@ TEST_F(ProfileVerb, IsRefusedWhereItDoesNotBelong) {
 TEST_F(ProfileVerb, RefusesWrongOptions) {
   const std::string profile = std::string("profile --graph ") + kGraph + " --out " + path("p.json");
   expect_refused(profile + " --device CPUU", {"--device", "CPUU", "T4"});
+  expect_refused(profile + " --device T4:48", {"--device: T4:48 is a part of 48", "T4 has 40"});
+  expect_refused(profile + " --device CPU:1", {"--device: CPU:1 is a part of 1", "CPU has 1"});
+  expect_refused(profile + " --device T4:8", {"--device: T4:8 is a GPU"});
   expect_refused(profile + " --slices 4", {"--slices", "two sizes"});
   expect_refused(profile + " --slices 0,4", {"--slices", "0"});
   expect_refused(profile + " --slices 4,4", {"--slices", "4"});

@@ -113,6 +113,30 @@ TEST(Accumulate, CutsMicroBatchesAnew) {
   }
 }
 
+// Whatever schedule the strategy had.
+TEST(InPipeline, TakesTurnsInOneScheduleOfItsOwn) {
+  const auto problem = model_problem("gnmt4-tiny", 3, 16);
+  const Strategy whole = shared_out(*problem, {3, 1, 2});
+  const Strategy made = in_pipeline(*problem, whole, 4);
+  EXPECT_EQ(made.units, whole.units);
+  EXPECT_EQ(made.micro_batches, 4);
+  EXPECT_EQ(made.pattern, Pattern::kZeroBubble);
+  EXPECT_EQ(made.order, OrderPolicy::kPriority);
+  EXPECT_EQ(made.order_rounds, 1);
+  Strategy strict = accumulate(*problem, whole, 2);
+  strict.pattern = Pattern::kOneForwardOneBackward;
+  strict.strict = true;
+  strict.order = OrderPolicy::kRank;
+  EXPECT_EQ(in_pipeline(*problem, strict, 4), made);
+  EXPECT_EQ(in_pipeline(*problem, made, 4), made);
+  Strategy queued = whole;
+  queued.order = OrderPolicy::kRankQueued;
+  EXPECT_EQ(in_pipeline(*problem, made, 1), queued);
+  EXPECT_EQ(in_pipeline(*problem, whole, 1), whole);
+  EXPECT_THROW(in_pipeline(*problem, made, 17), Error);
+  EXPECT_EQ(possible_parts(*problem, whole), (std::vector<std::int64_t>{2, 3, 4, 6, 8, 12, 16}));
+}
+
 TEST(Accumulate, RefusesMoreMicroBatchesThanSamples) {
   const auto problem = toy_problem(support::tiny_mlp_graph(), 2, 4);
   for (std::int64_t k : {std::int64_t{0}, std::int64_t{5}}) {

@@ -6,6 +6,7 @@
 
 #include "comm/threads.h"
 #include "launch/places.h"
+#include "launch/rank_device.h"
 
 namespace heterog::launch {
 namespace {

@@ -24,7 +24,8 @@ TEST(Gpus, DriversNameThemOtherwise) {
   EXPECT_FALSE(is_cpu_type("P4"));
 }
 
-const std::vector<Gpu> kTwo = {{"T4", 15'000, "first"}, {"V100-PCIE-16GB", 16'000, "second"}};
+const std::vector<Gpu> kTwo = {{"T4", 15'000, "first", 40},
+                               {"V100-PCIE-16GB", 16'000, "second", 80}};
 
 RankPlace place(int rank, int local, int ranks) {
   return {.rank = rank, .local_rank = local, .world_size = ranks, .starter = "torchrun"};
@@ -99,13 +100,43 @@ TEST(RankDevice, IsACpuThatSaysWhyWhereThereIsNoGpu) {
   EXPECT_EQ(rank_device({"T4", "CPU"}, place(1, 1, 2), {}).facts.note, "");
 }
 
+// −1: a CPU.
+std::vector<int> indices(const std::vector<std::string>& types, const std::vector<Gpu>& gpus) {
+  std::vector<int> found;
+  for (const ThreadDevice& one : thread_devices(types, gpus)) {
+    found.push_back(one.device.is_cpu() ? -1 : static_cast<int>(one.device.index()));
+  }
+  return found;
+}
+
 TEST(RankDevice, ThreadsTakeTurns) {
-  const auto devices = thread_devices({"T4", "CPU", "T4", "P4"}, kTwo);
-  const auto cuda = [](int index) {
-    return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index));
-  };
-  EXPECT_THAT(devices, ElementsAre(cuda(0), c10::Device(c10::kCPU), cuda(1), cuda(0)));
-  EXPECT_THAT(thread_devices({"T4"}, {}), ElementsAre(c10::Device(c10::kCPU)));
+  EXPECT_THAT(indices({"T4", "CPU", "T4", "P4"}, kTwo), ElementsAre(0, -1, 1, 0));
+  EXPECT_THAT(indices({"T4"}, {}), ElementsAre(-1));
+}
+
+// Parts of one GPU, one after another while its multiprocessors last.
+TEST(RankDevice, PartsShareAGpuWhileItLasts) {
+  const std::vector<Gpu> two = {{"A", 1, "first", 40}, {"A", 1, "second", 40}};
+  EXPECT_THAT(indices({"A:32", "A:8", "A:8", "CPU", "A:16"}, two), ElementsAre(0, 0, 1, -1, 1));
+  EXPECT_THAT(indices({"A:8", "A", "A:8"}, two), ElementsAre(0, 1, 0)) << "round again";
+  const auto on_cpus = thread_devices({"A:32", "A:8"}, {});
+  EXPECT_TRUE(on_cpus[1].device.is_cpu());
+  EXPECT_EQ(on_cpus[1].multiprocessors, 8);
+  EXPECT_EQ(operator_threads(0, 2, "A:8"), 8);
+  EXPECT_EQ(operator_threads(3, 2, "A:8"), 3);
+}
+
+// A process has its own context, of which nobody else has a part.
+TEST(RankDevice, APartIsNoProcess) {
+  try {
+    rank_device({"T4:8", "T4:32"}, place(1, 1, 2), kTwo);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "rank 1 is a part of a GPU (T4:32); ranks on parts are threads of one process: "
+                 "give --in-threads");
+  }
+  EXPECT_TRUE(rank_device({"T4:8", "T4:32"}, place(1, 1, 2), {}).device.is_cpu());
 }
 
 }  // namespace

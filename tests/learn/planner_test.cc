@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <tuple>
 
+#include "decide/decisions.h"
 #include "learn/api.h"
 #include "learn/network/problems.h"
 #include "oracle/simulated_oracle.h"
@@ -94,7 +95,7 @@ TEST_F(PolicyPlannerTest, TheMostLikelyStrategyCountsAtItsBestOrderAndBuckets) {
   const auto result = plan(*problem, 1, {}, {{"answer", "likely"}});
   EXPECT_EQ(result.found_by == "policy", result.strategy.units == likely.units);
   int worse = 0;
-  for (const Bytes buckets : {Bytes{0}, search::kHorovodBucketBytes}) {
+  for (const Bytes buckets : {Bytes{0}, decide::kHorovodBucketBytes}) {
     for (const decide::OrderPolicy order : decide::kSearchedOrders) {
       likely.order = order;
       likely.bucket_bytes = buckets;

@@ -129,8 +129,8 @@ TEST_F(Training, LearnsWhatItIsTaught) {
                    if (now.step == 5) first = now.loss;  // by then every case has been seen
                    last = now.loss;
                  }});
-  EXPECT_GT(first, 1.0);
-  EXPECT_LT(last, 0.25 * first);  // nats a group
+  EXPECT_GT(first, 0.4);  // nats a group, times what the lessons gain
+  EXPECT_LT(last, 0.25 * first);
 }
 
 TEST_F(Training, LessonsOfOtherActionsAreRefused) {
@@ -185,7 +185,8 @@ TEST_F(Training, PolicySurvivesSavingAndProposesTheSame) {
   const auto proposals = propose(policy, ask, 3, Rng(4));
   ASSERT_EQ(proposals.size(), 4u);
   EXPECT_EQ(proposals, propose(Policy::load(path("copy.ckpt")), ask, 3, Rng(4)));
-  EXPECT_EQ(ask.evaluations(), 6);  // to find the order of three in which two are fastest, once
+  // Once: two in each of three orders, and blocks in 1 to 48 micro-batches.
+  EXPECT_EQ(ask.evaluations(), 6 + 11);
   for (const auto& strategy : proposals) EXPECT_GT(evaluator.evaluate(strategy).step, 0);
 }
 

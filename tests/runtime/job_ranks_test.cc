@@ -4,7 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <barrier>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
+#include <mutex>
+#include <thread>
 
 #include "base/file.h"
 #include "comm/ranks.h"
@@ -37,8 +44,10 @@ struct Data {
   std::vector<StepInputs> inputs;
 };
 
-void begin(Ranks& ranks, const Data& data) {
+// `without`: a rank that gets none of it.
+void begin(Ranks& ranks, const Data& data, DeviceId without = DeviceId()) {
   for (const DeviceId rank : ranks.here()) {
+    if (rank == without) continue;
     Worker& worker = ranks.worker(rank);
     for (const TensorId id : worker.residents()) worker.set_resident(id, data.residents[id]);
   }
@@ -266,6 +275,68 @@ TEST_F(JobRanks, AllEndWithTheLineOfTheRankThatFailedFirst) {
     FAIL() << "not noticed";
   } catch (const Error& error) {
     EXPECT_EQ(error.what(), errors[1]);
+  }
+}
+
+// Ends the process where something never ends. Two minutes: a step takes milliseconds.
+class Limit {
+ public:
+  explicit Limit(const char* what)
+      : thread_([this, what] {
+          std::unique_lock lock(mutex_);
+          if (changed_.wait_for(lock, std::chrono::minutes(2), [this] { return done_; })) return;
+          std::fprintf(stderr, "%s: has not ended within two minutes\n", what);
+          std::_Exit(1);
+        }) {}
+  ~Limit() {
+    {
+      const std::lock_guard lock(mutex_);
+      done_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  Limit(const Limit&) = delete;
+  Limit& operator=(const Limit&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;
+  std::thread thread_;
+};
+
+// A rank that cannot begin a step has no task that fails; the others have begun and wait for it.
+TEST_F(JobRanks, ARankThatCannotBeginEndsTheStepOfAll) {
+  const Limit limit("a step that one rank cannot begin");
+  const std::string reason = "'features.0.weight' was not given a value";
+  const auto threads =
+      ranks_in_threads(test_.job, test_.plan, IdVector<DeviceId, WorkerOptions>(count(), worker_));
+  begin(*threads, data_, DeviceId(1));
+  try {
+    threads->step(1, data_.inputs[0]);
+    FAIL() << "not noticed";
+  } catch (const Error& error) {  // of rank 0
+    EXPECT_EQ(error.what(), name(1) + ", as it begins the step: " + reason);
+  }
+  // None leaves before all have failed: it is the step that ends them.
+  std::barrier all_failed(static_cast<std::ptrdiff_t>(count()));
+  const auto errors =
+      comm::run_ranks(static_cast<int>(count()), {.sets = test_.job.sets},
+                      [&](comm::ProcessTransport& transport, std::size_t rank) {
+                        const auto ranks = rank_among_processes(
+                            test_.job, test_.plan, {DeviceId(rank), transport}, worker_);
+                        begin(*ranks, data_, DeviceId(1));
+                        try {
+                          ranks->step(1, data_.inputs[0]);
+                        } catch (const Error&) {
+                          all_failed.arrive_and_wait();
+                          throw;
+                        }
+                      });
+  EXPECT_EQ(errors[1], reason);
+  for (const std::size_t rank : {0u, 2u}) {
+    EXPECT_EQ(errors[rank], name(1) + ", as it begins the step: " + reason);
   }
 }
 

@@ -13,6 +13,7 @@
 
 #include "comm/fake_device.h"
 #include "comm/local_transport.h"
+#include "comm/routes.h"
 #include "comm/staged_transport.h"
 #include "runtime/check/verify.h"
 #include "runtime/exec/random_data.h"
@@ -140,7 +141,9 @@ struct TrainOptions {
   std::vector<at::Device> devices;  // one a rank
   int steps = 2;
   bool record = false;
-  bool ahead = false;  // each step is given the inputs of the next one too
+  bool ahead = false;   // each step is given the inputs of the next one too
+  bool direct = false;  // ranks on one device do not go by the host, as in a team
+  std::function<c10::Stream(bool urgent)> streams = {};
 };
 
 Trained train(const TestJob& test, const TrainOptions& options) {
@@ -160,8 +163,12 @@ Trained train(const TestJob& test, const TrainOptions& options) {
     const auto end = hub.end_of(DeviceId(rank));
     Tap tap(*end, post, {.own = DeviceId(rank), .on_cpu = device.is_cpu(), .sets = job.sets});
     comm::StagedTransport staged(tap);
-    comm::Transport& transport = device.is_cpu() ? static_cast<comm::Transport&>(tap) : staged;
-    Worker worker(job, DeviceId(rank), transport, {.device = device, .record = options.record});
+    comm::RoutedTransport routed(
+        staged, *end, comm::one_device_routes(DeviceId(rank), job.sets, options.devices));
+    comm::Transport& host = device.is_cpu() ? static_cast<comm::Transport&>(tap) : staged;
+    comm::Transport& transport = options.direct && !device.is_cpu() ? routed : host;
+    Worker worker(job, DeviceId(rank), transport,
+                  {.device = device, .streams = options.streams, .record = options.record});
     for (TensorId id : worker.residents()) worker.set_resident(id, values[id]);
     for (int step = 1; step <= options.steps; ++step) {
       const bool ahead = options.ahead && step < options.steps;
@@ -211,6 +218,9 @@ std::vector<at::Device> places(const std::vector<int>& indices) {
 // −1: a CPU. Each rank a device of its own; two on one device, one on a CPU; most on CPUs.
 const std::vector<std::vector<int>> kPlacements = {{0, 1, 2}, {3, -1, 3}, {-1, 2, -1}};
 
+// Several on one device, which do not go by the host.
+const std::vector<std::vector<int>> kOnOne = {{0, 0, 0}, {1, 1, 0}, {2, -1, 2}};
+
 class Streams : public testing::Test {
  protected:
   void SetUp() override {
@@ -222,11 +232,12 @@ class Streams : public testing::Test {
   void TearDown() override { comm::fake::set_faults({}); }
 };
 
-void expect_as_on_cpus(const TestJob& test, const std::vector<int>& placement) {
+void expect_as_on_cpus(const TestJob& test, const std::vector<int>& placement,
+                       bool direct = false) {
   SCOPED_TRACE(fmt::format("ranks on {}", fmt::join(placement, ", ")));
   const Trained expected = train(test, {.devices = places({-1, -1, -1})});
   comm::fake::checker().reset();
-  const Trained found = train(test, {.devices = places(placement)});
+  const Trained found = train(test, {.devices = places(placement), .direct = direct});
   ASSERT_THAT(found.errors, IsEmpty());
   EXPECT_GT(comm::fake::checker().acts(), 0u);
   EXPECT_THAT(comm::fake::checker().races(), IsEmpty());
@@ -255,6 +266,7 @@ TEST_P(Graphs, TrainAsOnCpusInAnOrderThatHolds) {
     const TestJob test = make_test_job(problem, strategies[i]);
     expect_as_on_cpus(test, kPlacements[i % kPlacements.size()]);
     if (!large) expect_as_on_cpus(test, kPlacements[(i + 1) % kPlacements.size()]);
+    if (!large) expect_as_on_cpus(test, kOnOne[i % kOnOne.size()], true);
   }
   // The allocator did hand memory on that another stream had used.
   EXPECT_GT(comm::fake::counts().reused_after_other_streams, 0u);
@@ -310,6 +322,47 @@ TEST_F(Streams, FindsStreamsThatDoNotWaitForEvents) {
     EXPECT_THAT(races_with({}, sync), IsEmpty());
     EXPECT_FALSE(races_with({.streams_ignore_events = true}, sync).empty());
   }
+}
+
+// Parts of one device: streams of their own, and nothing that they tell each other goes by the
+// host.
+TEST_F(Streams, RanksOnOneDeviceMeetThere) {
+  for (SyncMethod sync : {SyncMethod::kAllReduce, SyncMethod::kParameterServer}) {
+    const TestJob test = broken_job(sync);
+    const auto copies_of = [&](bool direct) {
+      comm::fake::checker().reset();
+      comm::fake::reset_counts();
+      const Trained trained =
+          train(test, {.devices = places({1, 1, 1}), .steps = 3, .direct = direct});
+      EXPECT_THAT(trained.errors, IsEmpty());
+      EXPECT_THAT(comm::fake::checker().races(), IsEmpty());
+      return comm::fake::counts().copies;
+    };
+    const std::uint64_t direct = copies_of(true), by_host = copies_of(false);
+    EXPECT_LT(direct, by_host);
+    comm::fake::checker().reset();
+    comm::fake::set_faults({.streams_ignore_events = true});
+    const Trained trained = train(test, {.devices = places({1, 1, 1}), .steps = 3, .direct = true});
+    comm::fake::set_faults({});
+    EXPECT_THAT(trained.errors, IsEmpty());
+    EXPECT_FALSE(comm::fake::checker().races().empty());
+  }
+}
+
+TEST_F(Streams, AWorkerTakesTheStreamsThatItIsGiven) {
+  const TestJob test = broken_job(SyncMethod::kAllReduce);
+  std::mutex mutex;
+  int calm = 0, urgent = 0;
+  const c10::impl::VirtualGuardImpl device(on(1).type());
+  const Trained trained =
+      train(test, {.devices = places({-1, 1, -1}), .streams = [&](bool is_urgent) {
+                     const std::lock_guard lock(mutex);
+                     ++(is_urgent ? urgent : calm);
+                     return device.getStreamFromGlobalPool(on(1), is_urgent);
+                   }});
+  EXPECT_THAT(trained.errors, IsEmpty());
+  EXPECT_EQ(calm, 2) << "what is computed, and copies for the next step";
+  EXPECT_EQ(urgent, 3);
 }
 
 // It takes many tensors of one size, some of which have arrived.

@@ -6,6 +6,7 @@
 
 #include <array>
 
+#include "decide/decisions.h"
 #include "oracle/simulated_oracle.h"
 #include "search/problems.h"
 #include "search/starts/baselines.h"
@@ -181,7 +182,7 @@ TEST_F(RegistryTest, BaselinesDoAsTheyAreTold) {
   EXPECT_FALSE(better(fifo.evaluation, plan("ev-ar").evaluation));
   EXPECT_FALSE(better(rank.evaluation, plan("ev-ar").evaluation));
   EXPECT_EQ(plan("horovod:bucket_bytes=1000").strategy.bucket_bytes, 1000);
-  EXPECT_EQ(plan("horovod").strategy.bucket_bytes, kHorovodBucketBytes);
+  EXPECT_EQ(plan("horovod").strategy.bucket_bytes, decide::kHorovodBucketBytes);
   const DeviceId third(2);
   for (const char* request : {"single:", "single:device="}) {
     const PlannerResult one = plan(request + cluster_.device(third).name);

@@ -222,6 +222,23 @@ TEST(Portfolio, IsNeverWorseThanABaselineAndGoesOnFromWhatIsGiven) {
   EXPECT_TRUE(from_good.found_by.starts_with("policy"));
 }
 
+// With its micro-batches and turns.
+TEST(Portfolio, GoesOnFromAPipelineThatIsGiven) {
+  const auto problem = load_test_problem("bert_large24", "heterog-4gpu", 24);
+  ThreadPool pool(2);
+  oracle::SimulatedOracle simulator(*problem, pool);
+  PlannerContext first{.oracle = simulator, .rng = Rng(5)};
+  first.budget.evaluations = 120;
+  const PlannerResult good = best_plan(first);
+  ASSERT_GT(good.strategy.micro_batches, 1);
+  PlannerContext second{.oracle = simulator, .rng = Rng(6)};
+  second.budget.evaluations = 60;
+  const PlannerResult from_good =
+      best_plan(second, {.pipelines = 1, .given = {good.strategy}, .given_by = "policy"});
+  EXPECT_FALSE(better(good.evaluation, from_good.evaluation));
+  EXPECT_TRUE(from_good.found_by.starts_with("policy")) << from_good.found_by;
+}
+
 // Where a plan takes long to simulate, climbing would get to few all-reduces by chance only.
 TEST(Portfolio, TriesLargeBucketsOnHundredsOfDevices) {
   const auto problem = load_test_problem("vgg19", "mixed-512gpu", 24576);

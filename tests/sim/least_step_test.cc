@@ -10,6 +10,7 @@
 
 #include "base/rng.h"
 #include "compiler/compile.h"
+#include "decide/decisions.h"
 #include "decide/micro_batches.h"
 #include "decide/problems.h"
 #include "search/problems.h"

@@ -11,6 +11,7 @@ from heterog.discover.fabric import Fabric, fabric_of
 from heterog.discover.facts import Gpu, Machine, Wire
 from heterog.discover.islands import split_islands
 from heterog.discover.links import Link, network_card
+from heterog.discover.parts import split_gpu
 
 # Of two processes over the loopback device of one machine: configs/clusters/local-2cpu.json.
 _LOOPBACK = Link(
@@ -31,6 +32,7 @@ class Choices:
     cpus: int | None = None  # CPU devices of a machine without GPUs
     nic: Link | None = None
     fabric: Link | None = None
+    split: list[int] = field(default_factory=list)  # multiprocessors of each part of the one GPU
     # Of the kinds of links.json, if a machine that stands alone may be cut into islands of NVLinks.
     latencies: dict[str, float] | None = None
 
@@ -116,7 +118,12 @@ def _name_apart(machines: list[Machine]) -> None:
 def _describe(
     machine: Machine, devices: dict[str, dict], bandwidths: dict[str, float], choices: Choices, many: bool
 ) -> Description:
-    if machine.gpus:
+    if choices.split:
+        if many:
+            raise HeterogError("--split: ranks on parts are threads of one process; give one machine")
+        description = Description(machine, _gpu_entries(machine.gpus, devices))
+        description.devices, description.fabric = split_gpu(description.devices, choices.split, devices)
+    elif machine.gpus:
         description = Description(machine, _gpu_entries(machine.gpus, devices))
         if len(machine.gpus) > 1:
             description.fabric = _measured_fabric(machine, choices) or fabric_of(machine, bandwidths)

@@ -19,6 +19,7 @@ from heterog.discover.links import Link, card_link
 from heterog.discover.machine import Outputs, machine_of, machine_of_files, read_collected, read_output
 from heterog.discover.measure import measure
 from heterog.discover.nccl import read_nccl_tests
+from heterog.discover.parts import parts_of
 
 _FILES = {
     "smi_xml": "nvidia-smi -q -x",
@@ -63,6 +64,8 @@ def make_parser() -> argparse.ArgumentParser:
     said.add_argument("--card", action="append", default=[], metavar="NAME:FIGURES",
                       help="of a card that devices.json lacks: 'X:fp32=30,fp16=120,bandwidth=900,memory=24,sms=80' "
                       "(TFLOP/s, GB/s, GiB; also tf32, fp64, cache in MiB, like=CARD)")  # fmt: skip
+    said.add_argument("--split", metavar="PARTS",
+                      help="take the one GPU as several devices, by their multiprocessors: 64,32,24,8")
     said.add_argument("--measure", action="store_true",
                       help="time all-reduces and messages, here or by the ranks, by gloo or NCCL")  # fmt: skip
     return parser
@@ -162,6 +165,8 @@ def _choices(options, bases: DataBases, out: Path | None) -> Choices:
         raise HeterogError(f"--name {shown(name)}: give 1 to 100 printable characters, no slashes, no dot in front")
     latencies = {kind: link.get("latency_seconds", 0.0) for kind, link in bases.links.items()}
     choices = Choices(name=name, cpus=options.cpus, latencies=latencies)
+    if options.split is not None:
+        choices.split = parts_of(options.split)
     if options.nic is not None:
         choices.nic = _nic(options.nic, bases)
     for path in options.nccl_tests:

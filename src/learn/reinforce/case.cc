@@ -4,13 +4,18 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <map>
+#include <numeric>
 #include <optional>
 #include <utility>
 
 #include "base/check.h"
 #include "base/text.h"
+#include "decide/decisions.h"
+#include "decide/micro_batches.h"
 #include "learn/problems/problems.h"
 #include "oracle/simulated_oracle.h"
+#include "search/pipeline/chain.h"
 #include "search/starts/baselines.h"
 #include "space/group_summary.h"
 #include "space/spans.h"
@@ -31,20 +36,33 @@ Actions blocks(const space::ActionSpace& space, const IdVector<GroupId, space::S
   return actions;
 }
 
-std::vector<double> group_weights(const cost::Problem& problem) {
-  constexpr double kByTime = 0.45, kByState = 0.45;  // the rest is even
-  const space::GroupSummaries groups = space::summarize_groups(problem);
-  double seconds = 0, state = 0;
-  for (const space::GroupSummary& group : groups) {
-    seconds += group.seconds;
-    state += static_cast<double>(group.state_bytes());
+// Each value's part of their sum; even where that is 0.
+std::vector<double> parts_of(std::vector<double> values) {
+  const double sum = std::accumulate(values.begin(), values.end(), 0.0);
+  for (double& value : values) {
+    value = sum > 0 ? value / sum : 1 / static_cast<double>(values.size());
   }
+  return values;
+}
+
+std::vector<double> group_times(const cost::Problem& problem) {
+  std::vector<double> seconds;
+  for (const space::GroupSummary& group : space::summarize_groups(problem)) {
+    seconds.push_back(group.seconds);
+  }
+  return parts_of(std::move(seconds));
+}
+
+std::vector<double> group_weights(const cost::Problem& problem, const std::vector<double>& times) {
+  constexpr double kByTime = 0.45, kByState = 0.45;  // the rest is even
   std::vector<double> weights;
-  for (const space::GroupSummary& group : groups) {
-    const double even = 1 / static_cast<double>(groups.size());
-    const double time = seconds > 0 ? group.seconds / seconds : even;
-    const double held = state > 0 ? static_cast<double>(group.state_bytes()) / state : even;
-    weights.push_back(kByTime * time + kByState * held + (1 - kByTime - kByState) * even);
+  for (const space::GroupSummary& group : space::summarize_groups(problem)) {
+    weights.push_back(static_cast<double>(group.state_bytes()));
+  }
+  weights = parts_of(std::move(weights));
+  for (std::size_t n = 0; n < weights.size(); ++n) {
+    weights[n] = kByTime * times[n] + kByState * weights[n] +
+                 (1 - kByTime - kByState) / static_cast<double>(weights.size());
   }
   return weights;
 }
@@ -54,8 +72,11 @@ Case case_of(NamedProblem problem, const TrainConfig& config) {
   oracle::Evaluator simulator(*problem.problem);
   oracle::BatchEvaluator evaluator(simulator);
   const decide::OrderPolicy order = find_order(evaluator);
-  return make_case(std::move(problem.name), std::move(problem.problem), order,
-                   action_table(config));
+  const auto max_groups = static_cast<int>(config.max_groups);
+  Case c = make_case(std::move(problem.name), regrouped(*problem.problem, max_groups),
+                     {.order = order}, action_table(config));
+  c.schedule.micro_batches = find_micro_batches(c, evaluator);
+  return c;
 }
 
 }  // namespace
@@ -82,13 +103,47 @@ decide::OrderPolicy find_order(oracle::BatchEvaluator& evaluator) {
   return best;
 }
 
+bool is_staged(const Case& c, const Actions& actions) {
+  constexpr double kMost = 0.5, kNearlyAll = 0.9;
+  double on_few = 0;
+  std::map<std::vector<DeviceId>, double> on_set;
+  for (std::size_t n = 0; n < actions.size(); ++n) {
+    std::vector<DeviceId> devices;
+    for (const decide::Replica& one : c.space->decision(actions[n]).replicas) {
+      devices.push_back(one.device);
+    }
+    if (2 * devices.size() > c.problem->cluster->device_count()) continue;
+    on_few += c.group_times[n];
+    on_set[std::move(devices)] += c.group_times[n];
+  }
+  return on_few > kMost &&
+         std::ranges::all_of(on_set, [](const auto& set) { return set.second < kNearlyAll; });
+}
+
+std::int64_t find_micro_batches(const Case& c, oracle::BatchEvaluator& evaluator) {
+  const Actions blocks = plain_strategies(c).back();  // by time and speed
+  if (!is_staged(c, blocks)) return 1;
+  const decide::Strategy strategy = standalone_strategy(c, blocks);
+  std::vector<std::int64_t> parts = decide::possible_parts(evaluator.problem(), strategy);
+  parts.insert(parts.begin(), 1);
+  std::vector<decide::Strategy> strategies;
+  for (std::int64_t count : parts) {
+    strategies.push_back(decide::in_pipeline(evaluator.problem(), strategy, count));
+  }
+  const std::vector<oracle::Measured> measured = evaluator.evaluate(strategies);
+  const auto best =
+      std::ranges::min_element(measured, search::better, &oracle::Measured::evaluation);
+  return parts[static_cast<std::size_t>(best - measured.begin())];
+}
+
 Case make_case(std::string name, std::unique_ptr<const cost::Problem> problem,
-               decide::OrderPolicy order, space::ActionTable actions) {
+               const Schedule& schedule, space::ActionTable actions) {
   Case c{.name = std::move(name), .problem = std::move(problem), .space = nullptr, .features = {}};
   c.space = std::make_unique<const space::ActionSpace>(*c.problem, actions);
   c.features = learn::to_tensors(learn::make_features(*c.problem, actions));
-  c.group_weights = group_weights(*c.problem);
-  c.order = order;
+  c.group_times = group_times(*c.problem);
+  c.group_weights = group_weights(*c.problem, c.group_times);
+  c.schedule = schedule;
   return c;
 }
 
@@ -123,14 +178,22 @@ std::vector<Case> load_cases(const TrainConfig& config, const std::function<bool
 
 std::unique_ptr<const cost::Problem> regrouped(const cost::Problem& problem, int max_groups) {
   auto copy = std::make_unique<cost::Problem>(problem);
-  copy->grouping = graph::group_ops(*problem.graph, problem.costs.mean_seconds(), max_groups);
+  const search::Chain chain = search::make_chain(problem, static_cast<std::size_t>(max_groups));
+  std::vector<std::vector<OpId>> members(chain.layers.size());
+  copy->grouping = {};
+  for (OpId op : problem.graph->op_ids()) {
+    copy->grouping.group_of.push_back(GroupId(chain.layer_of[op]));
+    members[chain.layer_of[op]].push_back(op);
+  }
+  for (const std::vector<OpId>& ops : members) copy->grouping.members.push_row(ops);
   return copy;
 }
 
 decide::Strategy strategy_of(const Case& c, const Actions& actions) {
   decide::Strategy strategy = c.space->strategy(actions);
-  strategy.order = c.order;
-  return strategy;
+  strategy.order = c.schedule.order;
+  if (!is_staged(c, actions)) return strategy;
+  return decide::in_pipeline(*c.problem, std::move(strategy), c.schedule.micro_batches);
 }
 
 decide::Strategy standalone_strategy(const Case& c, const Actions& actions) {

@@ -20,6 +20,12 @@
 
 namespace heterog::learn {
 
+// What all strategies of a case have in common.
+struct Schedule {
+  decide::OrderPolicy order = decide::OrderPolicy::kRank;
+  std::int64_t micro_batches = 1;  // of staged ones; the others take the batch as a whole
+};
+
 // Immutable.
 struct Case {
   std::string name;
@@ -30,8 +36,13 @@ struct Case {
   // a little for its own sake. They add up to 1. Searches leave what matters little as it happens
   // to be.
   std::vector<double> group_weights;
-  decide::OrderPolicy order = decide::OrderPolicy::kRank;  // of its strategies
+  std::vector<double> group_times;  // each group's part of the time; they add up to 1
+  Schedule schedule = {};
 };
+
+// Whether most of a strategy's work is on small sets of devices, at most half of them, and not
+// nearly all of it on one set: such strategies are pipelines where the case has micro-batches.
+bool is_staged(const Case& c, const Actions& actions);
 
 // A strategy of a case, and what it has been simulated to come to.
 struct Scored {
@@ -60,17 +71,22 @@ struct CaseState {
 // make transfers of servers late, and matter little to all-reduce.
 decide::OrderPolicy find_order(oracle::BatchEvaluator& evaluator);
 
+// For staged strategies of a case: of decide::kPipelineParts the number of micro-batches in which
+// the groups in blocks on single devices take the shortest step, or 1.
+std::int64_t find_micro_batches(const Case& c, oracle::BatchEvaluator& evaluator);
+
 Case make_case(std::string name, std::unique_ptr<const cost::Problem> problem,
-               decide::OrderPolicy order,
-               space::ActionTable actions = space::ActionTable::kHeterog);
+               const Schedule& schedule, space::ActionTable actions = space::ActionTable::kHeterog);
 // Every graph × batch × cluster of the config, in that order, then the random ones. `stopped` is
 // asked before each: once it is true, this throws; empty: never.
 std::vector<Case> load_cases(const TrainConfig& config, const std::function<bool()>& stopped = {});
 
-// The same graph, costs and cluster with at most `max_groups` groups.
+// The same graph, costs and cluster with at most `max_groups` groups: the layers of
+// search::make_chain, forward and backward pass of each together, so that stages of pipelines are
+// stretches of groups.
 std::unique_ptr<const cost::Problem> regrouped(const cost::Problem& problem, int max_groups);
 
-// The strategy of `actions` in the case's order.
+// The strategy of `actions` in the case's schedule.
 decide::Strategy strategy_of(const Case& c, const Actions& actions);
 // With its units spelled out, so that it fits the problem whatever that problem's own groups are.
 decide::Strategy standalone_strategy(const Case& c, const Actions& actions);

@@ -154,6 +154,14 @@ void draw_and_judge(const Learner& learner, const LearningContext& context,
   }
 }
 
+// What a lesson gains over plain data parallelism, of its step, and a little for what gains
+// nothing: most cases are those, and would drown the others.
+double lesson_worth(const CaseState& state) {
+  constexpr double kLeast = 0.1;
+  if (!state.baseline.feasible) return 1;
+  return kLeast + std::max(0.0, 1 - state.lesson->step_seconds / to_seconds(state.baseline.step));
+}
+
 // Notes what a turn's samples are worth, in the state of its case and in the step's progress;
 // what its loss is made of, but for the forward pass.
 CaseLossInput note_turn(Learner& learner, const LearningContext& context, Turn& turn, double share,
@@ -179,6 +187,8 @@ CaseLossInput note_turn(Learner& learner, const LearningContext& context, Turn& 
   if (state.lesson) {
     input.lesson = state.lesson->actions;
     input.lesson_weights = c.group_weights;
+    const double worth = lesson_worth(state);
+    for (double& weight : input.lesson_weights) weight *= worth;
     seen.taught_step_seconds = state.lesson->step_seconds;
   }
   seen.best_step_seconds = feasible_seconds(state.best->evaluation);

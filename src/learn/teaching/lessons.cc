@@ -15,10 +15,9 @@
 namespace heterog::learn {
 namespace {
 
-// As the config says, but not for hours on the largest clusters.
+// As the config says, but no more than one shot.
 std::int64_t lesson_evaluations(const Case& c, const TrainConfig& config) {
-  constexpr std::int64_t kShots = 3;
-  return std::min(config.teacher_evaluations, kShots * search::one_shot_evaluations(*c.problem));
+  return std::min(config.teacher_evaluations, search::one_shot_evaluations(*c.problem));
 }
 
 // About in proportion to the time of its search.

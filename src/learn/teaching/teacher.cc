@@ -5,15 +5,18 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
+#include "decide/micro_batches.h"
 #include "oracle/simulated_oracle.h"
 #include "search/moves/candidate.h"
 #include "search/portfolio/portfolio.h"
+#include "search/starts/starts.h"
 
 namespace heterog::learn {
 
 namespace {
 
-constexpr std::int64_t kSimplifying = 400;  // evaluations
+constexpr std::int64_t kSimplifying = 400, kLeastSimplifying = 40;  // evaluations
 
 struct Stretch {
   std::size_t begin = 0, end = 0;
@@ -56,11 +59,13 @@ std::vector<Actions> uniform(const Case& c) {
 }  // namespace
 
 Judge judge_like(const Case& c, const decide::Strategy& like, oracle::BatchEvaluator& evaluator) {
-  return [&c, &evaluator, order = like.order, buckets = like.bucket_bytes](const Actions& actions) {
-    decide::Strategy strategy = strategy_of(c, actions);
+  return [&c, &evaluator, order = like.order, buckets = like.bucket_bytes,
+          parts = like.micro_batches](const Actions& actions) {
+    decide::Strategy strategy = c.space->strategy(actions);
     strategy.order = order;
     strategy.bucket_bytes = buckets;
-    return evaluator.evaluate(strategy).evaluation;
+    return evaluator.evaluate(decide::in_pipeline(*c.problem, std::move(strategy), parts))
+        .evaluation;
   };
 }
 
@@ -100,19 +105,27 @@ std::optional<Lesson> teach(const Case& c, std::int64_t evaluations, Rng rng,
                             std::function<bool()> stopped) {
   ThreadPool one_thread(1);
   oracle::SimulatedOracle oracle(*c.problem, one_thread, {}, std::move(stopped));
-  search::PlannerContext context{
-      .oracle = oracle, .rng = rng, .budget = {.evaluations = evaluations}};
-  const search::PlannerResult found =
-      search::best_plan(context, {.order_rounds = 0, .pipelines = 0});
+  search::PlannerContext context{.oracle = oracle, .rng = rng, .budget = {}};
+  if (evaluations < search::one_shot_evaluations(*c.problem)) {
+    context.budget.evaluations = evaluations;
+  }
+  const search::PlannerResult found = search::best_plan(context, {.order_rounds = 0});
   if (!found.evaluation.feasible) return std::nullopt;
-  const decide::Strategy plain = search::to_plain(*c.problem, found.strategy);
   Lesson lesson{.step_seconds = to_seconds(found.evaluation.step)};
-  for (const decide::UnitDecision& decision : plain.units) {
+  for (const decide::UnitDecision& decision : search::to_plain(*c.problem, found.strategy).units) {
     lesson.actions.push_back(c.space->nearest(decision));
   }
-  oracle::BatchEvaluator evaluator(oracle, {.evaluations = std::min(evaluations, kSimplifying)});
-  const Judge judge = judge_like(c, plain, evaluator);
-  lesson.actions = simplify(c, std::move(lesson.actions), evaluator, judge);
+  // A plan in micro-batches takes so many times as long to simulate.
+  const std::int64_t parts = found.strategy.micro_batches;
+  oracle::BatchEvaluator evaluator(
+      oracle,
+      {.evaluations = std::min(evaluations, std::max(kLeastSimplifying, kSimplifying / parts))});
+  lesson.actions =
+      simplify(c, std::move(lesson.actions), evaluator, judge_like(c, found.strategy, evaluator));
+  logger().debug("{}: a lesson of {:.6f} s in {} micro-batches, by actions {:.6f} s in {}", c.name,
+                 lesson.step_seconds, parts,
+                 to_seconds(evaluator.evaluate(strategy_of(c, lesson.actions)).evaluation.step),
+                 is_staged(c, lesson.actions) ? c.schedule.micro_batches : 1);
   return lesson;
 }
 

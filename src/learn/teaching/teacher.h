@@ -12,7 +12,8 @@ namespace heterog::learn {
 
 // How good a strategy of these actions is.
 using Judge = std::function<search::Evaluation(const Actions&)>;
-// In the order and with the buckets of a plan. Case and evaluator have to outlive it.
+// In the order, with the buckets and in the micro-batches of a plan. Case and evaluator have to
+// outlive it.
 Judge judge_like(const Case& c, const decide::Strategy& like, oracle::BatchEvaluator& evaluator);
 
 // The same, or one action for all groups on at least half of the devices where that is better:
@@ -24,9 +25,10 @@ Judge judge_like(const Case& c, const decide::Strategy& like, oracle::BatchEvalu
 Actions simplify(const Case& c, Actions actions, oracle::BatchEvaluator& evaluator,
                  const Judge& judge);
 
-// The best plan of a search without policy and pipelines over so many evaluations, drawn by `rng`,
-// each group with the action nearest to what the plan says of it, simplified. Nothing if nothing
-// fits. `stopped` is asked before each evaluation: once it is true, this throws; empty: never.
+// The best plan of a search over so many evaluations, or of one shot if these are more, drawn by
+// `rng`, each group with the action nearest to what the plan says of it, simplified. Nothing if
+// nothing fits. `stopped` is asked before each evaluation: once it is true, this throws; empty:
+// never.
 std::optional<Lesson> teach(const Case& c, std::int64_t evaluations, Rng rng,
                             std::function<bool()> stopped = {});
 

@@ -25,8 +25,9 @@ struct LoadedJob {
         waits(program.instructions.size()),
         spans(options.record ? program.instructions.size() : 0) {
     if (!options.device.is_cpu()) {
-      streams.emplace(program,
-                      QueueStreams::Options{.device = options.device, .record = options.record});
+      streams.emplace(program, QueueStreams::Options{.device = options.device,
+                                                     .streams = options.streams,
+                                                     .record = options.record});
     }
     bodies.emplace(job, program, options, slots, streams ? &*streams : nullptr);
   }

@@ -59,13 +59,13 @@ QueueStreams::QueueStreams(const Program& program, const Options& options)
       far_behind_(program.instructions.size()),
       zero_(options.device.type(), flag_of(options.record)),
       inputs_(options.device.type()),
-      ahead_(device_.getStreamFromGlobalPool(options.device)),
+      ahead_(new_stream(false)),
       arrived_(options.device.type()) {
   IdVector<InstructionId, std::size_t> place(program.instructions.size());
   for (std::size_t queue = 0; queue < kQueueCount; ++queue) {
     // What others wait for goes before what is computed meanwhile.
     const bool urgent = queue != index_of(Queue::kCompute);
-    streams_.push_back(device_.getStreamFromGlobalPool(options.device, urgent));
+    streams_.push_back(new_stream(urgent));
     for (std::size_t i = 0; i < program.queues[queue].size(); ++i) {
       place[program.queues[queue][i]] = i;
     }
@@ -78,6 +78,11 @@ QueueStreams::QueueStreams(const Program& program, const Options& options)
   const std::size_t count = program.instructions.size();
   ends_ = make_events(count, options.device.type(), flag_of(options.record));
   if (options.record) begins_ = make_events(count, options.device.type(), flag_of(true));
+}
+
+c10::Stream QueueStreams::new_stream(bool urgent) const {
+  if (options_.streams) return options_.streams(urgent);
+  return device_.getStreamFromGlobalPool(options_.device, urgent);
 }
 
 // An instruction is marked where a quarter of kAhead has gone by; what is launched behind waits for

@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "runtime/exec/worker_types.h"
@@ -36,7 +37,8 @@ class QueueStreams {
 
   struct Options {
     at::Device device = at::kCPU;
-    bool record = false;  // when each instruction ran
+    std::function<c10::Stream(bool urgent)> streams = {};  // as of WorkerOptions
+    bool record = false;                                   // when each instruction ran
   };
   QueueStreams(const Program& program, const Options& options);
 
@@ -73,6 +75,7 @@ class QueueStreams {
  private:
   const c10::Stream& stream(Queue queue) const { return streams_[static_cast<std::size_t>(queue)]; }
 
+  c10::Stream new_stream(bool urgent) const;
   void place_marks(const std::vector<InstructionId>& queue);
 
   const Program& program_;

@@ -110,20 +110,10 @@ class Worker::State {
   StepResult step(std::int64_t number, const StepInputs& inputs, std::size_t job,
                   const StepInputs* next) {
     const c10::DeviceGuard on_own_device(options_.device);
-    go_over_to(*jobs_.at(job));
-    for (TensorId tensor : residents_) {
-      VALIDATE(place_of(tensor).defined(), "'{}' was not given a value",
-               graph().tensor(tensor).name);
-    }
     failed_.store(false);
     failure_.reset();
-    if (options_.count_memory) begin_most(options_.device);
-    now_->reset();
-    now_->bodies->begin_step(number);
     StepResult result;
-    if (!now_->streams) result.copied_ahead = take_inputs(inputs);
-    const Clock::time_point start = Clock::now();
-    if (now_->streams) result.copied_ahead = copy_in(inputs);
+    const Clock::time_point start = begin(number, inputs, job, result);
     {
       const std::lock_guard lock(mutex_);
       start_ = start;
@@ -198,15 +188,50 @@ class Worker::State {
 
   // ---- a step ----
 
+  std::string own_text() const {
+    return fmt::format("rank {} ({})", device_.value(),
+                       now_->job.problem->cluster->device(device_).name);
+  }
+
   // Work of the device that is no instruction's.
   template <class Work>
   void try_on_device(const char* when, const Work& work) {
     try {
       work();
     } catch (const std::exception& error) {
-      fail(fmt::format("rank {} ({}), {}: {}", device_.value(),
-                       now_->job.problem->cluster->device(device_).name, when, reason_of(error)));
+      fail(fmt::format("{}, {}: {}", own_text(), when, reason_of(error)));
     }
+  }
+
+  // What comes before the first instruction; when the step started. Peers may have begun, and do
+  // not wait for a rank that has not.
+  Clock::time_point begin(std::int64_t number, const StepInputs& inputs, std::size_t job,
+                          StepResult& result) {
+    const auto fail_at = [&](const std::string& reason) {
+      fail(fmt::format("{}, as it begins the step: {}", own_text(), reason));
+    };
+    try {
+      go_over_to(*jobs_.at(job));
+      for (TensorId tensor : residents_) {
+        VALIDATE(place_of(tensor).defined(), "'{}' was not given a value",
+                 graph().tensor(tensor).name);
+      }
+      if (options_.count_memory) begin_most(options_.device);
+      now_->reset();
+      now_->bodies->begin_step(number);
+      if (!now_->streams) result.copied_ahead = take_inputs(inputs);
+      const Clock::time_point start = Clock::now();
+      if (now_->streams) result.copied_ahead = copy_in(inputs);
+      return start;
+    } catch (const Error& error) {
+      fail_at(error.what());
+      throw;
+    } catch (const std::bad_alloc&) {
+      fail_at("out of memory");
+    } catch (const std::exception& error) {
+      fail_at(reason_of(error));
+    }
+    throw Error(ErrorKind::kVerification, *failure_);
   }
 
   // All has been launched; that it has run, and how long it took, is known only now.
@@ -222,13 +247,9 @@ class Worker::State {
 
   // How many of the inputs had been copied ahead.
   std::int64_t copy_in(const StepInputs& inputs) {
-    std::int64_t ahead = 0;
-    try_on_device("as it copies the inputs", [&] {
-      now_->streams->begin();
-      ahead = take_inputs(inputs);
-      now_->streams->end_of_inputs();
-    });
-    if (failure_) throw Error(ErrorKind::kVerification, *failure_);
+    now_->streams->begin();
+    const std::int64_t ahead = take_inputs(inputs);
+    now_->streams->end_of_inputs();
     return ahead;
   }
 
@@ -354,8 +375,9 @@ class Worker::State {
     const std::string task = describe_task(now_->job, device_, instruction);
     std::string message = fmt::format("{}: {}", task, reason);
     if (reason.starts_with("rank ")) {
-      const bool has_task = reason.find("), task ") != std::string::npos;
-      message = has_task ? reason : fmt::format("{}, noticed by {}", reason, task);
+      // "rank 1 (host/cpu1), task 3, …: …" it says itself, "rank 1 (host/cpu1): …" is said of it.
+      const bool by_itself = reason.find("), ") < reason.find("): ");
+      message = by_itself ? reason : fmt::format("{}, noticed by {}", reason, task);
     }
     fail(message);
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#include <c10/core/Stream.h>
 
 #include <cstdint>
 #include <functional>
@@ -15,6 +16,8 @@ namespace heterog::runtime {
 
 struct WorkerOptions {
   at::Device device = at::kCPU;
+  // Its streams, where the rank has a part of it (launch/gpu_parts.h); empty: of PyTorch's pool.
+  std::function<c10::Stream(bool urgent)> streams = {};
   Floats floats = Floats::kOwn;
   std::uint64_t seed = 0;     // of the random operators: the same on every rank
   int threads = 1;            // of one operator

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "comm/routes.h"
 #include "comm/staged_transport.h"
 
 namespace heterog::runtime {
@@ -14,11 +15,17 @@ Team::Team(const Job& job, const IdVector<DeviceId, WorkerOptions>& options)
       results_(job.programs.size()),
       failures_(job.programs.size()) {
   ENSURE(options.size() == job.programs.size());
+  std::vector<at::Device> devices;
+  for (const WorkerOptions& one : options) devices.push_back(one.device);
   for (DeviceId device : id_range<DeviceId>(job.programs.size())) {
     ends_.push_back(hub_.end_of(device));
     comm::Transport* transport = ends_[device].get();
     if (!options[device].device.is_cpu()) {
-      transport = staged_.emplace_back(std::make_unique<comm::StagedTransport>(*transport)).get();
+      auto& staged = *over_ends_.emplace_back(std::make_unique<comm::StagedTransport>(*transport));
+      transport = over_ends_
+                      .emplace_back(std::make_unique<comm::RoutedTransport>(
+                          staged, *transport, comm::one_device_routes(device, job.sets, devices)))
+                      .get();
     }
     workers_.push_back(std::make_unique<Worker>(job, device, *transport, options[device]));
   }

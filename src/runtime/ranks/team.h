@@ -51,8 +51,7 @@ class Team {
   const Job& job_;
   comm::LocalHub hub_;
   IdVector<DeviceId, std::unique_ptr<comm::Transport>> ends_;
-  std::vector<std::unique_ptr<comm::Transport>>
-      staged_;  // over the ends of ranks that are not on CPUs
+  std::vector<std::unique_ptr<comm::Transport>> over_ends_;  // of ranks that are not on CPUs
   IdVector<DeviceId, std::unique_ptr<Worker>> workers_;
 
   std::mutex mutex_;

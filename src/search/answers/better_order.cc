@@ -1,5 +1,6 @@
 // Round by round, from several orders.
 #include "search/answers/better_order.h"
+#include "decide/decisions.h"
 
 #include <algorithm>
 #include <vector>

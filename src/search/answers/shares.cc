@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "decide/decisions.h"
 #include "search/answers/leave_out.h"
 
 namespace heterog::search {
@@ -22,12 +23,13 @@ struct Setting {
   decide::OrderPolicy order;
   Bytes bucket_bytes;
 };
-constexpr std::array<Setting, 6> kSettings = {{{decide::OrderPolicy::kFifo, kDdpBucketBytes},
-                                               {decide::OrderPolicy::kFifo, 0},
-                                               {decide::OrderPolicy::kRank, kDdpBucketBytes},
-                                               {decide::OrderPolicy::kRank, 0},
-                                               {decide::OrderPolicy::kRankQueued, kDdpBucketBytes},
-                                               {decide::OrderPolicy::kRankQueued, 0}}};
+constexpr std::array<Setting, 6> kSettings = {
+    {{decide::OrderPolicy::kFifo, decide::kDdpBucketBytes},
+     {decide::OrderPolicy::kFifo, 0},
+     {decide::OrderPolicy::kRank, decide::kDdpBucketBytes},
+     {decide::OrderPolicy::kRank, 0},
+     {decide::OrderPolicy::kRankQueued, decide::kDdpBucketBytes},
+     {decide::OrderPolicy::kRankQueued, 0}}};
 
 Samples samples_of(const cost::Problem& problem, const decide::UnitDecision& decision) {
   Samples samples(problem.cluster->device_count(), 0);

@@ -14,7 +14,6 @@ using space::ModelSeconds;
 using space::Samples;
 
 // What DistributedDataParallel fuses gradients up to unless told otherwise (bucket_cap_mb = 25).
-inline constexpr Bytes kDdpBucketBytes = Bytes{25} << 20;
 
 // One way to share the batch.
 struct Shares {
@@ -30,8 +29,9 @@ struct SharesOptions {
   std::int64_t evaluations = 1000;  // simulated plans at most, those of EV and CP apart
 };
 
-// All three at their best order (FIFO, rank, queued rank) and bucket (none, kDdpBucketBytes), so
-// that `best` gains over the others by its shares alone. `best` is never worse than they are.
+// All three at their best order (FIFO, rank, queued rank) and bucket (none,
+// decide::kDdpBucketBytes), so that `best` gains over the others by its shares alone. `best` is
+// never worse than they are.
 struct SharesResult {
   Shares best;
   Shares even;          // EV

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "decide/decisions.h"
 #include "search/pipeline/stage_strategy.h"
 #include "space/action_space.h"
 
@@ -18,7 +19,6 @@ using decide::Strategy;
 using space::ActionId;
 
 constexpr std::size_t kMostDevices = 4;
-constexpr std::array<std::int64_t, 5> kMicroBatches = {2, 3, 4, 6, 8};
 
 // What is the best so far; strategies are asked about a few at a time, to keep threads busy.
 class Best {
@@ -212,7 +212,7 @@ void try_all_pipelines(Best& best, std::size_t layers) {
   LayerTimes times(problem, chain);
   const bool strict = in_line(problem, chain);
   const std::size_t devices = problem.cluster->device_count();
-  for (std::int64_t micro_batches : kMicroBatches) {
+  for (std::int64_t micro_batches : decide::kFewPipelineParts) {
     if (micro_batches > problem.batch) continue;
     const StageCosts costs(times, micro_batches, false);
     for (std::size_t count = 2; count <= std::min(devices, chain.layers.size()); ++count) {

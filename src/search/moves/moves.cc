@@ -7,6 +7,7 @@
 #include <numeric>
 #include <optional>
 
+#include "decide/decisions.h"
 #include "decide/pass_turns.h"
 #include "search/moves/draw.h"
 #include "search/moves/rebalance.h"
@@ -322,8 +323,10 @@ Move MoveMaker::propose(const Incumbent& from, MoveKind kind, Rng& rng) const {
       return recompute(from, rng);
     case MoveKind::kSchedule: {
       if (candidate.rest.micro_batches > 1 && rng.below(3) != 0) return turns(candidate, rng);
-      constexpr std::array<Bytes, 5> kBuckets = {0, 1 << 22, 1 << 24, 1 << 26, 1 << 28};
-      if (rng.below(3) != 0) return {.bucket_bytes = kBuckets[rng.below(kBuckets.size())]};
+      if (rng.below(3) != 0) {
+        const std::size_t drawn = rng.below(decide::kSearchedBuckets.size());
+        return {.bucket_bytes = decide::kSearchedBuckets[drawn]};
+      }
       if (candidate.rest.pattern != decide::Pattern::kNone && !candidate.rest.strict) {
         return turns(candidate, rng);
       }

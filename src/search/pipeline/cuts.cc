@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
 #include <optional>
 #include <utility>
 
 #include "base/check.h"
+#include "decide/decisions.h"
 #include "decide/micro_batches.h"
 #include "search/pipeline/device_order.h"
 
@@ -17,7 +19,6 @@ namespace heterog::search {
 namespace {
 
 constexpr std::size_t kLayers = 64;
-constexpr std::array<std::int64_t, 11> kMicroBatches = {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
 
 CutPool::Costed costed(const cost::Problem& problem, Chain chain,
                        const std::vector<std::int64_t>& micro_batches, PipelineOptions::Form form) {
@@ -47,7 +48,7 @@ std::vector<std::int64_t> micro_batch_counts(const cost::Problem& problem, std::
   decide::check_instances(problem, given, fmt::format("micro_batches: {}", given));
   if (given > 0) return {given};
   std::vector<std::int64_t> counts;
-  for (std::int64_t count : kMicroBatches) {
+  for (std::int64_t count : decide::kPipelineParts) {
     if (count <= problem.batch) counts.push_back(count);
   }
   if (counts.empty()) counts.push_back(1);
@@ -153,9 +154,13 @@ std::vector<const Cut*> CutPool::choose(const cost::Problem& problem,
 
 std::vector<const Cut*> CutPool::alike(const std::vector<const Cut*>& cuts,
                                        const std::vector<const Cut*>& known, double seconds) const {
+  // In so much more than the best of `cuts` takes by estimate, no number of micro-batches has won.
+  constexpr double kHopeless = 1.5;
+  double least = std::numeric_limits<double>::infinity();
+  for (const Cut* cut : cuts) least = std::min(least, cut->seconds);
   std::vector<const Cut*> chosen;
   for (const Cut& one : found) {
-    if (one.busiest > seconds) continue;
+    if (one.busiest > seconds || one.seconds > kHopeless * least) continue;
     const bool is_alike = std::ranges::any_of(cuts, [&](const Cut* cut) {
       return cut->line == one.line && cut->stages.size() == one.stages.size();
     });

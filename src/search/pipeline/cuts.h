@@ -91,8 +91,8 @@ struct CutPool {
   // The best by estimate, but few of one line and number of stages: neighbours are alike, and what
   // the estimate is wrong about in one it is wrong about in all.
   std::vector<const Cut*> choose(const cost::Problem& problem, const PipelineLimits& limits) const;
-  // Of the line and number of stages of one of `cuts`, but none of `known`, and none that computes
-  // for longer than `seconds`.
+  // Of the line and number of stages of one of `cuts`, but none of `known`, none that computes for
+  // longer than `seconds`, and none whose estimate is far above that of all `cuts`.
   std::vector<const Cut*> alike(const std::vector<const Cut*>& cuts,
                                 const std::vector<const Cut*>& known, double seconds) const;
 };

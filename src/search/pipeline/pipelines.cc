@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "decide/decisions.h"
 #include "decide/micro_batches.h"
 #include "search/best_of.h"
 #include "search/planner.h"
@@ -371,7 +372,7 @@ std::vector<Tried> try_accumulation(BatchEvaluator& evaluator) {
   const cost::Problem& problem = evaluator.problem();
   std::vector<Tried> tried;
   bool fits = true;
-  for (std::int64_t micro_batches : {8, 4, 2}) {
+  for (std::int64_t micro_batches : decide::kAccumulatedParts) {
     if (!fits || evaluator.spent() || micro_batches > problem.batch) continue;
     std::vector<Strategy> strategies;
     for (const Strategy& whole : {even_all_reduce(problem), proportional_all_reduce(problem)}) {

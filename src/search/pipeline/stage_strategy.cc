@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "decide/decisions.h"
 #include "decide/pass_turns.h"
 #include "search/starts/baselines.h"
 
@@ -141,7 +142,7 @@ Strategy stage_strategy(const cost::Problem& problem, const Chain& chain, const 
     }
   }
   if (staging.copies == Copies::kWhereRead) make_where_read(problem, chain, strategy);
-  strategy.bucket_bytes = kHorovodBucketBytes;
+  strategy.bucket_bytes = decide::kHorovodBucketBytes;
   strategy.order = OrderPolicy::kRankQueued;
   if (staging.micro_batches == 1) return strategy;
   strategy.micro_batches = staging.micro_batches;

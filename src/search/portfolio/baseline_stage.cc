@@ -1,6 +1,7 @@
 // What everybody tries, and what a plan is never worse than.
 #include <algorithm>
 
+#include "decide/decisions.h"
 #include "search/pipeline/pipelines.h"
 #include "search/portfolio/stages.h"
 #include "search/starts/baselines.h"
@@ -11,7 +12,6 @@ namespace {
 using decide::Strategy;
 
 // Tried where each takes long.
-constexpr Bytes kLargeBucketBytes = Bytes{64} << 20;
 
 void evaluate_baselines(Search& search, const std::vector<NamedStrategy>& baselines,
                         std::vector<Start>& tried) {
@@ -38,7 +38,7 @@ void add_large_buckets(Search& search, std::vector<Start>& tried) {
   std::vector<Strategy> strategies = {even_all_reduce(problem), proportional_all_reduce(problem)};
   for (Strategy& strategy : strategies) {
     strategy.order = decide::OrderPolicy::kRankQueued;
-    strategy.bucket_bytes = kLargeBucketBytes;
+    strategy.bucket_bytes = decide::kLargeBucketBytes;
   }
   const std::vector<Measured> measured = search.evaluator.evaluate(strategies);
   for (std::size_t i = 0; i < strategies.size(); ++i) {

@@ -2,6 +2,7 @@
 // again, and their synchronisation split.
 #include <algorithm>
 
+#include "decide/decisions.h"
 #include "search/portfolio/stages.h"
 #include "search/starts/settle.h"
 #include "search/starts/sync_split.h"
@@ -24,7 +25,6 @@ constexpr std::size_t kSplit = 3;
 constexpr std::size_t kVaried = 3;
 // Part of the budget after which no other start is varied.
 constexpr double kVariedUntil = 0.4;
-constexpr Bytes kLargestBucketBytes = Bytes{256} << 20;
 
 // As many as the budget climbs from for a while: fast, or fast and short of little memory.
 void choose_starts(Search& search) {
@@ -58,7 +58,7 @@ void enlarge_buckets(Search& search) {
   Start& start = search.starts.front();
   decide::Strategy strategy = start.tried.strategy;
   if (strategy.bucket_bytes == 0) return;
-  strategy.bucket_bytes = kLargestBucketBytes;
+  strategy.bucket_bytes = decide::kLargestBucketBytes;
   const Evaluation evaluation = search.evaluator.evaluate(strategy).evaluation;
   replace(search, start, {std::move(strategy), evaluation}, " + buckets");
 }

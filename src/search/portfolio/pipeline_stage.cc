@@ -90,10 +90,16 @@ void try_pipelines(Search& search) {
                               .improved = true,
                               .all_patterns = limited};
   const TriedPipelines tried = search::try_pipelines(search.evaluator, limits);
-  if (tried.all.empty()) return;
-  const auto best = std::ranges::min_element(tried.all, better, &TriedPipelines::One::evaluation);
-  consider(search, best->strategy, best->evaluation, kPipeline);
+  if (!tried.all.empty()) {
+    const auto best = std::ranges::min_element(tried.all, better, &TriedPipelines::One::evaluation);
+    consider(search, best->strategy, best->evaluation, kPipeline);
+  }
   std::vector<Start> pipelines = worth_climbing(search, tried);
+  // What was given is climbed from once.
+  const auto given = std::ranges::stable_partition(
+      search.pipelines, [&](const Start& one) { return one.name != search.options.given_by; });
+  std::ranges::move(given, std::back_inserter(pipelines));
+  search.pipelines.erase(given.begin(), given.end());
   Rng rng = search.context.rng.split(kClimbingPipelines);
   for (Start& pipeline : pipelines) climb(search, pipeline, rng);
   // Those of one shot are climbed from already.

@@ -30,8 +30,18 @@ std::vector<Start> evaluate_starts(Search& search, const std::vector<Strategy>& 
   return tried;
 }
 
+// Pipelines among them are climbed from with those that are found later.
 std::vector<Start> given(Search& search) {
-  return evaluate_starts(search, search.options.given, search.options.given_by);
+  std::vector<Start> starts =
+      evaluate_starts(search, search.options.given, search.options.given_by);
+  const auto pipelines = std::ranges::stable_partition(
+      starts, [](const Start& start) { return start.tried.strategy.micro_batches == 1; });
+  for (Start& pipeline : pipelines) {
+    consider(search, pipeline.tried.strategy, pipeline.tried.evaluation, pipeline.name);
+    search.pipelines.push_back(std::move(pipeline));
+  }
+  starts.erase(pipelines.begin(), pipelines.end());
+  return starts;
 }
 
 std::vector<Start> estimates(Search& search) {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "decide/decisions.h"
 #include "search/best_of.h"
 #include "search/planner.h"
 
@@ -114,7 +115,7 @@ Strategy proportional_all_reduce(const cost::Problem& problem) {
 }
 Strategy horovod(const cost::Problem& problem) {
   Strategy strategy = even_all_reduce(problem);
-  strategy.bucket_bytes = kHorovodBucketBytes;
+  strategy.bucket_bytes = decide::kHorovodBucketBytes;
   return strategy;
 }
 Strategy single_device(const cost::Problem& problem, DeviceId device) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cost/problem.h"
+#include "decide/decisions.h"
 #include "decide/strategy.h"
 #include "search/registry.h"
 
@@ -21,7 +22,6 @@ decide::Strategy proportional_all_reduce(const cost::Problem& problem);
 // by the end of a cycle of 5 ms, or while the collective before ran, up to HOROVOD_FUSION_THRESHOLD
 // of 64 MiB; it never waits for so many, so that a bucket that closes at 16 MiB is nearer to it
 // than one of 64 (docs/clusters.md has both beside its published steps).
-inline constexpr Bytes kHorovodBucketBytes = Bytes{16} << 20;
 decide::Strategy horovod(const cost::Problem& problem);
 
 decide::Strategy single_device(const cost::Problem& problem, DeviceId device);
@@ -43,7 +43,7 @@ struct BaselineOptions {
   BaselineOrder order = BaselineOrder::kBetter;
 };
 struct HorovodOptions : BaselineOptions {
-  std::int64_t bucket_bytes = kHorovodBucketBytes;
+  std::int64_t bucket_bytes = decide::kHorovodBucketBytes;
 };
 struct SingleOptions {
   DeviceId device;  // invalid: the best one

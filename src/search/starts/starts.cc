@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "decide/decisions.h"
 #include "search/starts/baselines.h"
 
 namespace heterog::search {
@@ -60,7 +61,7 @@ std::vector<decide::Strategy> in_other_schedules(const decide::Strategy& strateg
   });
   std::vector<decide::Strategy> variants;
   for (decide::OrderPolicy order : decide::kSearchedOrders) {
-    for (Bytes bucket : {Bytes{0}, kHorovodBucketBytes}) {
+    for (Bytes bucket : {Bytes{0}, decide::kHorovodBucketBytes}) {
       if (order == strategy.order && bucket == strategy.bucket_bytes) continue;
       if (bucket > 0 && !reduces) continue;
       variants.push_back(strategy);

@@ -5,6 +5,7 @@
 
 #include <numeric>
 
+#include "decide/decisions.h"
 #include "oracle/simulated_oracle.h"
 #include "search/problems.h"
 #include "search/starts/baselines.h"
@@ -46,7 +47,7 @@ Nanoseconds best_of_all(const cost::Problem& problem) {
   std::vector<decide::Strategy> strategies;
   for (const Samples& split : splits) {
     for (const OrderPolicy order : decide::kSearchedOrders) {
-      for (const Bytes bucket : {Bytes{0}, kDdpBucketBytes}) {
+      for (const Bytes bucket : {Bytes{0}, decide::kDdpBucketBytes}) {
         strategies.push_back(shares_strategy(problem, split));
         strategies.back().order = order;
         strategies.back().bucket_bytes = bucket;

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "decide/decisions.h"
 #include "oracle/simulated_oracle.h"
 #include "search/pipeline/chain.h"
 #include "search/problems.h"

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "decide/decisions.h"
 #include "oracle/evaluator.h"
 #include "oracle/simulated_oracle.h"
 #include "search/answers/better_order.h"
@@ -73,8 +74,8 @@ TEST(Pipelines, ABetterOrderGoesOnFromTheirOwn) {
   EXPECT_LT(to_seconds(found->evaluation.step), 0.9 * before);
 }
 
-TEST(Pipelines, OthersOfALineAreLookedAtUnlessTheyComputeForTooLong) {
-  const auto problem = load_test_problem("bert_large24-tiny", "heterog-4gpu", 24);
+TEST(Pipelines, OthersOfALineAreLookedAtUnlessTheyAreHopeless) {
+  const auto problem = load_test_problem("bert_large24", "heterog-8gpu", 48);
   oracle::Evaluator evaluator(*problem);
   const CutPool pool = promising_pool(evaluator, {});
   const std::vector<const Cut*> known = {&pool.found.front()};
@@ -84,8 +85,13 @@ TEST(Pipelines, OthersOfALineAreLookedAtUnlessTheyComputeForTooLong) {
   for (const Cut* cut : all) {
     EXPECT_EQ(cut->line, known.front()->line);
     EXPECT_EQ(cut->stages.size(), known.front()->stages.size());
+    EXPECT_LE(cut->seconds, 1.5 * known.front()->seconds);
     busiest.push_back(cut->busiest);
   }
+  const auto of_the_line = std::ranges::count_if(pool.found, [&](const Cut& cut) {
+    return cut.line == known.front()->line && cut.stages.size() == known.front()->stages.size();
+  });
+  EXPECT_LT(all.size() + 1, static_cast<std::size_t>(of_the_line));
   std::ranges::sort(busiest);
   const double middle = busiest[busiest.size() / 2];
   const auto fewer = pool.alike(known, known, middle);

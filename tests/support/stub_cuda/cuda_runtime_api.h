@@ -19,11 +19,20 @@ struct cudaDeviceProp {
   char name[256];
   cudaUUID_t uuid;
   std::size_t totalGlobalMem;
+  int multiProcessorCount;
 };
+enum cudaDriverEntryPointQueryResult {
+  cudaDriverEntryPointSuccess = 0,
+  cudaDriverEntryPointSymbolNotFound = 1,
+};
+inline constexpr unsigned long long cudaEnableDefault = 0;
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total);
+cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned version,
+                                             unsigned long long flags,
+                                             cudaDriverEntryPointQueryResult* result);
 const char* cudaGetErrorString(cudaError_t error);
