@@ -20,8 +20,8 @@
 #include "cli/stopping.h"
 #include "explain/work.h"
 #include "oracle/simulated_oracle.h"
-#include "search/answers/module_stages.h"
 #include "search/answers/shares.h"
+#include "search/pipeline/module_stages.h"
 
 namespace heterog::cli {
 
@@ -182,7 +182,7 @@ int hand_over_to_ddp(const HandOverOptions& options, const LoadedPlan& loaded,
   decide::Strategy strategy = search::shares_strategy(problem, samples);
   // As DistributedDataParallel does it.
   decide::set_plain_order(strategy, decide::OrderPolicy::kFifo);
-  strategy.bucket_bytes = search::kDdpBucketBytes;
+  strategy.bucket_bytes = decide::kDdpBucketBytes;
   const sim::Simulated simulated =
       simulate_strategy(problem, strategy, compile_options(options.problem));
   expect_fit(problem, simulated);
@@ -233,6 +233,17 @@ int hand_over_to_ddp(const HandOverOptions& options, const LoadedPlan& loaded,
   return 0;
 }
 
+// A stage that runs nothing but modules that others run too was never tried.
+void expect_modules(const HandedOver& handed) {
+  const cost::Problem& problem = handed.problem;
+  for (const ModuleStage& stage : handed.rounded.pipeline.stages) {
+    VALIDATE(!search::modules_of(*problem.graph, handed.modules, stage.begin, stage.end).empty(),
+             "{}: the stage on {} has no module that no other stage runs; expected a plan of fewer "
+             "stages",
+             problem.graph->name(), problem.cluster->device(stage.device).name);
+  }
+}
+
 int run_hand_over(const HandOverOptions& options, const Caller& caller) {
   VALIDATE(std::ranges::find(kEngines, options.to) != kEngines.end(),
            "--to: \"{}\" given; expected {}", printable(options.to), fmt::join(kEngines, ", "));
@@ -256,6 +267,7 @@ int run_hand_over(const HandOverOptions& options, const Caller& caller) {
                           .rounded = rounded,
                           .simulated = simulated,
                           .free = loaded.simulated};
+  if (options.to == "torch-pipelining") expect_modules(handed);
   const OrderedJson json = handed_over_json(handed, options.to);
   write_file(options.out, options.to == "torchtitan" ? torchtitan_text(handed)
                           : options.to == "megatron" ? megatron_text(handed)

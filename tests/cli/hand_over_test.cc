@@ -82,5 +82,24 @@ TEST_F(HandOver, RefusesWhatIsNoPipelineAndWhatIsNoEngine) {
   EXPECT_FALSE(std::filesystem::exists(path("out")));
 }
 
+// Of an encoder and a decoder, and of a network that calls one module again and again.
+TEST_F(HandOver, RefusesModelsThatAnEngineCannotSplit) {
+  const auto refused = [&](const std::string& model, const std::string& to) {
+    const std::string on =
+        " --graph models/" + model + ".json.gz --cluster configs/clusters/heterog-4gpu.json ";
+    const Finished planned =
+        run("plan" + on + "--batch 16 --planner gpipe:micro_batches=4 --out " + path("plan.json"));
+    EXPECT_EQ(planned.code, 0) << planned.err;
+    const Finished done = run("hand-over" + on + "--plan " + path("plan.json") + " --to " + to +
+                              " --out " + path("x"));
+    EXPECT_EQ(done.code, 2);
+    EXPECT_FALSE(std::filesystem::exists(path("x")));
+    return done.err;
+  };
+  EXPECT_THAT(refused("transformer6", "megatron"),
+              HasSubstr("two lists of layers, encoder and decoder; such an engine knows"));
+  EXPECT_THAT(refused("gnmt4", "torch-pipelining"), HasSubstr("has no module that no other stage"));
+}
+
 }  // namespace
 }  // namespace heterog::cli

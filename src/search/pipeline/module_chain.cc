@@ -106,6 +106,23 @@ std::string_view entered(const Forward& seen, std::string_view before, std::stri
   return {};
 }
 
+// Lists of two or more modules with weights that are not inside the members of `list`.
+std::vector<std::string> other_lists(const graph::ModelGraph& graph, const std::string& list) {
+  const Forward seen = look(graph);
+  std::map<std::string_view, int> members;
+  for (const auto& [module, extent] : seen.of_module) {
+    const std::size_t dot = module.rfind('.');
+    if (dot == std::string_view::npos || !extent.activation.valid()) continue;
+    const std::string_view of = module.substr(0, dot);
+    if (seen.lists.contains(of) && is_digit(module[dot + 1]) && !within(of, list)) ++members[of];
+  }
+  std::vector<std::string> found;
+  for (const auto& [of, count] : members) {
+    if (count > 1) found.emplace_back(of);
+  }
+  return found;
+}
+
 }  // namespace
 
 ModuleChain module_chain(const graph::ModelGraph& graph) {
@@ -166,6 +183,10 @@ LayerChain layer_chain(const graph::ModelGraph& graph, const ModuleChain& module
   VALIDATE(!layers.list.empty(),
            "{}: no list of layers, one behind the other; such an engine splits models by layers",
            graph.name());
+  for (std::string_view other : other_lists(graph, layers.list)) {
+    fail_input("{}: two lists of layers, {} and {}; such an engine knows models of one",
+               graph.name(), layers.list, other);
+  }
   layers.chain.links.push_back(modules.links.front());
   for (const ModuleChain::Link& link : modules.links) {
     if (list_of(link.entered) == layers.list) layers.chain.links.push_back(link);

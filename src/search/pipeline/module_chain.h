@@ -28,7 +28,8 @@ struct ModuleChain {
 ModuleChain module_chain(const graph::ModelGraph& graph);
 
 // Only the links that begin with a layer: with a member of the longest numbered list of modules,
-// which is given too ("model.layers"). Throws an input error if there are not two such layers.
+// which is given too ("model.layers"). Throws an input error if there are not
+// two such layers, or if there is another list (encoder and decoder).
 struct LayerChain {
   ModuleChain chain;
   std::string list;

@@ -1,5 +1,5 @@
 // Work of every device by the strategy's layout, boundaries by its sums, then steps downhill.
-#include "search/answers/module_stages.h"
+#include "search/pipeline/module_stages.h"
 
 #include <fmt/format.h>
 
