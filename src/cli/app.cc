@@ -11,7 +11,7 @@
 #include "base/nearest.h"
 #include "base/text.h"
 #include "cli/completion.h"
-#include "cli/hand_over.h"
+#include "cli/engines/hand_over.h"
 #include "cli/launch.h"
 #include "cli/python_verbs.h"
 

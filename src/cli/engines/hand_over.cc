@@ -8,7 +8,7 @@
 #include <memory>
 #include <string_view>
 
-#include "cli/hand_over.h"
+#include "cli/engines/hand_over.h"
 
 #include "base/file.h"
 #include "base/hash.h"
