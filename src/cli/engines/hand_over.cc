@@ -18,6 +18,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/stopping.h"
+#include "decide/decisions.h"
 #include "explain/work.h"
 #include "oracle/simulated_oracle.h"
 #include "search/answers/shares.h"
