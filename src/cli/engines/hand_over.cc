@@ -287,8 +287,8 @@ int run_hand_over(const HandOverOptions& options, const Caller& caller) {
 
 void add_hand_over(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<HandOverOptions>();
-  CLI::App& verb =
-      *app.add_subcommand("hand-over", "Writes a plan as an engine takes it that you have");
+  CLI::App& verb = *app.add_subcommand(
+      "hand-over", "Writes a plan in the form that another training engine takes");
   add_graph_and_cluster(verb, options->problem);
   add_batch_of_plan(verb, options->problem);
   verb.add_option("--plan", options->plan, "Plan file")->required();
