@@ -8,7 +8,6 @@
 #include <optional>
 
 #include "base/file.h"
-#include "base/hash.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/answers/devices_used.h"
@@ -16,6 +15,7 @@
 #include "cli/output.h"
 #include "cli/planning.h"
 #include "cli/progress.h"
+#include "cli/shares_file.h"
 #include "cli/stopping.h"
 #include "cli/verbs.h"
 #include "oracle/simulated_oracle.h"
@@ -65,48 +65,20 @@ OrderedJson speedup_json(const search::Evaluation& base, const search::Evaluatio
   return (to_seconds(base.step) - to_seconds(ours.step)) / to_seconds(ours.step);
 }
 
-// What the file holds; nothing in it depends on the clock.
+// What the file holds: the shares, and what even and proportional ones come to.
 OrderedJson shares_json(const cost::Problem& problem, const Found& found) {
-  const search::Evaluation& step = found.chosen.evaluation;
-  OrderedJson json = {
-      {"format", "heterog-shares"},
-      {"version", 1},
-      {"planner", found.planner},
-      {"graph", {{"name", problem.graph->name()}, {"hash", hash_text(problem.graph->hash())}}},
-      {"cluster",
-       {{"name", problem.cluster->name()}, {"hash", hash_text(problem.cluster->hash())}}},
-      {"batch", problem.batch},
-      {"samples_per_rank", OrderedJson::array()},
-      {"step_seconds", to_seconds(step.step)},
-      {"samples_per_second",
-       explain::samples_per_second(problem.batch, found.simulated.result.step)},
-      {"feasible", step.feasible},
-      {"order", decide::order_policy_name(decide::dispatch_order(found.chosen.strategy))},
-      {"bucket_bytes", found.chosen.strategy.bucket_bytes}};
+  OrderedJson json = shares_file_json(problem, found.planner, found.chosen.samples,
+                                      found.chosen.strategy, found.simulated);
+  // Behind everything else.
+  const OrderedJson devices = std::move(json["devices"]);
+  json.erase("devices");
   for (const auto& [key, other] :
        {std::pair{"even", &found.all.even}, std::pair{"proportional", &found.all.proportional}}) {
     json[key] = {{"step_seconds", to_seconds(other->evaluation.step)},
                  {"feasible", other->evaluation.feasible},
-                 {"speedup", speedup_json(other->evaluation, step)}};
+                 {"speedup", speedup_json(other->evaluation, found.chosen.evaluation)}};
   }
-  json["devices"] = OrderedJson::array();
-  for (DeviceId device : problem.cluster->device_ids()) {
-    const std::int64_t samples = found.chosen.samples[device];
-    OrderedJson item = {
-        {"name", problem.cluster->device(device).name},
-        {"type", problem.cluster->type_of(device).name},
-        {"rank", nullptr},
-        {"samples", samples},
-        {"share", static_cast<double>(samples) / static_cast<double>(problem.batch)},
-        {"busy_seconds", to_seconds(found.simulated.result.device_busy[device])},
-        {"peak_bytes", found.simulated.result.peak_bytes[device]},
-        {"capacity_bytes", found.simulated.plan.capacity[device]}};
-    if (samples > 0) {
-      item["rank"] = json["samples_per_rank"].size();
-      json["samples_per_rank"].push_back(samples);
-    }
-    json["devices"].push_back(std::move(item));
-  }
+  json["devices"] = devices;
   return json;
 }
 

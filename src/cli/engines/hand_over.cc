@@ -17,6 +17,7 @@
 #include "cli/loaded_plan.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/shares_file.h"
 #include "cli/stopping.h"
 #include "decide/decisions.h"
 #include "explain/work.h"
@@ -197,32 +198,15 @@ int hand_over_to_ddp(const HandOverOptions& options, const LoadedPlan& loaded,
   if (plan.micro_batches > 1) {
     changes.push_back(fmt::format("{} micro-batches: one", plan.micro_batches));
   }
-  OrderedJson json = {
-      {"format", "heterog-shares"},
-      {"version", 1},
-      {"planner", loaded.record.planner},
-      {"graph", {{"name", problem.graph->name()}, {"hash", hash_text(problem.graph->hash())}}},
-      {"cluster",
-       {{"name", problem.cluster->name()}, {"hash", hash_text(problem.cluster->hash())}}},
-      {"batch", problem.batch},
-      {"samples_per_rank", OrderedJson::array()},
-      {"step_seconds", to_seconds(simulated.result.step)},
-      {"feasible", true},
-      {"order", decide::order_policy_name(strategy.order)},
-      {"bucket_bytes", strategy.bucket_bytes},
-      {"free_step_seconds", to_seconds(loaded.simulated.result.step)},
-      {"changes", changes},
-      {"devices", OrderedJson::array()}};
+  OrderedJson json = shares_file_json(problem, loaded.record.planner, samples, strategy, simulated);
+  json["free_step_seconds"] = to_seconds(loaded.simulated.result.step);
+  json["changes"] = changes;
   Table table({"rank", "device", "type", "samples"});
+  int rank = 0;
   for (DeviceId device : problem.cluster->device_ids()) {
     if (samples[device] == 0) continue;
-    table.add_row({std::to_string(json["samples_per_rank"].size()),
-                   problem.cluster->device(device).name, problem.cluster->type_of(device).name,
-                   std::to_string(samples[device])});
-    json["devices"].push_back({{"name", problem.cluster->device(device).name},
-                               {"rank", json["samples_per_rank"].size()},
-                               {"samples", samples[device]}});
-    json["samples_per_rank"].push_back(samples[device]);
+    table.add_row({std::to_string(rank++), problem.cluster->device(device).name,
+                   problem.cluster->type_of(device).name, std::to_string(samples[device])});
   }
   write_file(options.out, json.dump(2) + "\n");
   if (options.common.json) {

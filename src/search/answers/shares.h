@@ -13,8 +13,6 @@ using space::balance;
 using space::ModelSeconds;
 using space::Samples;
 
-// What DistributedDataParallel fuses gradients up to unless told otherwise (bucket_cap_mb = 25).
-
 // One way to share the batch.
 struct Shares {
   Samples samples;  // they add up to the batch; 0: the device takes no part

@@ -11,8 +11,6 @@ namespace {
 
 using decide::Strategy;
 
-// Tried where each takes long.
-
 void evaluate_baselines(Search& search, const std::vector<NamedStrategy>& baselines,
                         std::vector<Start>& tried) {
   std::vector<Strategy> strategies;

@@ -1,0 +1,21 @@
+// The file of shares, format heterog-shares (docs/formats.md), as `shares` and `hand-over` write
+// it.
+#pragma once
+
+#include <string>
+
+#include "cli/output.h"
+#include "cost/problem.h"
+#include "decide/strategy.h"
+#include "search/answers/shares.h"
+#include "sim/simulator.h"
+
+namespace heterog::cli {
+
+// Of data parallelism with these samples on each device; a device without any has no rank. Nothing
+// in it depends on the clock.
+OrderedJson shares_file_json(const cost::Problem& problem, const std::string& planner,
+                             const search::Samples& samples, const decide::Strategy& strategy,
+                             const sim::Simulated& simulated);
+
+}  // namespace heterog::cli
