@@ -58,20 +58,20 @@ class LocalHub::Shared {
     const Mark written = mark_on(value.device());
     std::unique_lock lock(mutex_);
     Letter letter{&value, tag, written, {}, false};
-    Letter*& box = boxes_[{from, to}];
-    wait(lock, [&] { return box == nullptr; });
-    box = &letter;
-    changed_.notify_all();
-    wait(lock, [&] { return letter.taken; });
+    Box& box = boxes_[{from, to}];
+    wait(lock, box.changed, [&] { return box.letter == nullptr; });
+    box.letter = &letter;
+    box.changed.notify_all();
+    wait(lock, box.changed, [&] { return letter.taken; });
     lock.unlock();
     go_behind(letter.read, value.device());
   }
 
   void receive(at::Tensor& value, DeviceId from, DeviceId to, std::uint32_t tag) {
     std::unique_lock lock(mutex_);
-    Letter*& box = boxes_[{from, to}];
-    wait(lock, [&] { return box != nullptr; });
-    Letter* letter = box;
+    Box& box = boxes_[{from, to}];
+    wait(lock, box.changed, [&] { return box.letter != nullptr; });
+    Letter* letter = box.letter;
     if (letter->tag != tag) {
       throw Error(ErrorKind::kBug, fmt::format("rank {} sends tag {} where rank {} expects {}",
                                                from.value(), letter->tag, to.value(), tag));
@@ -91,8 +91,8 @@ class LocalHub::Shared {
     sent.reset();  // the sender lets go of it last, whose stream knows of the mark
     letter->read = std::move(read);
     letter->taken = true;
-    box = nullptr;
-    changed_.notify_all();
+    box.letter = nullptr;
+    box.changed.notify_all();
   }
 
   // What every member gave, kept until all have seen it. The calling thread's stream comes after
@@ -103,7 +103,7 @@ class LocalHub::Shared {
     Meeting& meeting = meetings_[set];
     const auto& members = sets_[set];
     const std::size_t place = place_of(rank, set);
-    wait(lock, [&] { return meeting.leaving == 0; });  // of the last time
+    wait(lock, meeting.changed, [&] { return meeting.leaving == 0; });  // of the last time
     if (!meeting.round) meeting.round = std::make_shared<Round>();
     const std::shared_ptr<Round> round = meeting.round;
     round->given.resize(members.size());
@@ -112,9 +112,9 @@ class LocalHub::Shared {
     round->written[place] = written;
     if (++meeting.arrived == members.size()) {
       meeting.leaving = members.size();
-      changed_.notify_all();
+      meeting.changed.notify_all();
     } else {
-      wait(lock, [&] { return meeting.leaving > 0; });
+      wait(lock, meeting.changed, [&] { return meeting.leaving > 0; });
     }
     lock.unlock();
     for (const Mark& mark : round->written) go_behind(mark, own.device());
@@ -139,9 +139,9 @@ class LocalHub::Shared {
       meeting.arrived = 0;
       meeting.round.reset();
       round->given.clear();
-      changed_.notify_all();
+      meeting.changed.notify_all();
     } else {
-      wait(lock, [&] { return round->read.size() == round->written.size(); });
+      wait(lock, meeting.changed, [&] { return round->read.size() == round->written.size(); });
     }
     lock.unlock();
     for (const Mark& mark : round->read) go_behind(mark, device);
@@ -150,7 +150,8 @@ class LocalHub::Shared {
   void abort(const std::string& reason) {
     const std::lock_guard lock(mutex_);
     if (!aborted_) aborted_ = reason;
-    changed_.notify_all();
+    for (auto& [_, box] : boxes_) box.changed.notify_all();
+    for (Meeting& meeting : meetings_) meeting.changed.notify_all();
   }
 
  private:
@@ -161,22 +162,27 @@ class LocalHub::Shared {
     Mark read;
     bool taken = false;
   };
+  // Who waits for something is woken by it alone: hundreds of threads may meet here.
+  struct Box {
+    Letter* letter = nullptr;
+    std::condition_variable changed;
+  };
   struct Meeting {
+    std::condition_variable changed;
     std::shared_ptr<Round> round;
     std::size_t arrived = 0;
     std::size_t leaving = 0;
   };
 
   template <class Ready>
-  void wait(std::unique_lock<std::mutex>& lock, Ready ready) {
-    changed_.wait(lock, [&] { return aborted_ || ready(); });
+  void wait(std::unique_lock<std::mutex>& lock, std::condition_variable& changed, Ready ready) {
+    changed.wait(lock, [&] { return aborted_ || ready(); });
     if (aborted_) throw Error(ErrorKind::kVerification, *aborted_);
   }
 
   DeviceSets sets_;
   std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<std::pair<DeviceId, DeviceId>, Letter*> boxes_;
+  std::map<std::pair<DeviceId, DeviceId>, Box> boxes_;
   std::vector<Meeting> meetings_;
   std::optional<std::string> aborted_;
 };

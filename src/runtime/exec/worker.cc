@@ -321,7 +321,7 @@ class Worker::State {
 
   void run_instructions(Queue queue) {
     for (InstructionId id : now_->queue(queue)) {
-      if (!wait_for(id)) return;
+      if (!wait_for(id, queue)) return;
       const Instruction& instruction = now_->program.instructions[id];
       Nanoseconds begin = 0;
       try {
@@ -344,11 +344,14 @@ class Worker::State {
     }
   }
 
-  bool wait_for(InstructionId id) {
+  bool wait_for(InstructionId id, Queue queue) {
     const auto ready = [&] { return now_->waits[id].left.load(std::memory_order_acquire) == 0; };
     if (!ready()) {
+      Sleeper& sleeper = sleepers_[static_cast<std::size_t>(queue)];
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return ready() || failed_.load(); });
+      sleeper.awaits = id;
+      sleeper.changed.wait(lock, [&] { return ready() || failed_.load(); });
+      sleeper.awaits.reset();
     }
     return !failed_.load(std::memory_order_relaxed);
   }
@@ -360,13 +363,18 @@ class Worker::State {
       }
     }
     for (SlotId slot : instruction.drops) now_->slots.value[slot].reset();
-    bool wakes = false;
     for (InstructionId next : instruction.wakes) {
-      wakes |= now_->waits[next].left.fetch_sub(1, std::memory_order_acq_rel) == 1;
+      if (now_->waits[next].left.fetch_sub(1, std::memory_order_acq_rel) == 1) wake(next);
     }
-    if (!wakes) return;
-    { const std::lock_guard lock(mutex_); }  // nobody is between looking and falling asleep
-    changed_.notify_all();
+  }
+
+  // Its queue's thread, if that waits for it and not for one before it. Without the lock it could be
+  // between looking and falling asleep.
+  void wake(InstructionId id) {
+    Sleeper& sleeper =
+        sleepers_[static_cast<std::size_t>(now_->program.instructions[id].queue)];
+    const std::lock_guard lock(mutex_);
+    if (sleeper.awaits == id) sleeper.changed.notify_one();
   }
 
   // What another rank failed with, which comes by the transport, stays as it is: all ranks end with
@@ -388,7 +396,7 @@ class Worker::State {
       if (!failure_) failure_ = message;
       failed_.store(true);
     }
-    changed_.notify_all();
+    for (Sleeper& sleeper : sleepers_) sleeper.changed.notify_all();
     transport_.abort(message);
   }
 
@@ -419,8 +427,15 @@ class Worker::State {
   LoadedJob* now_ = nullptr;              // that was run last, whose places hold what stays
   IdVector<TensorId, at::Tensor> aside_;  // what stays and that job does not touch
 
+  // The thread of a queue, while the instruction at its head may not run yet.
+  struct Sleeper {
+    std::condition_variable changed;
+    std::optional<InstructionId> awaits;
+  };
+  std::array<Sleeper, kQueueCount> sleepers_;
+
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable changed_;  // a round begins, or all its threads have ended theirs
   std::uint64_t round_ = 0;
   std::size_t busy_ = 0;
   bool ending_ = false;
