@@ -12,7 +12,7 @@ namespace {
 // Ends that no fit reaches, to catch slips of the pen.
 constexpr double kLeastShare = 1e-4;
 constexpr double kMostShare = 1.5;
-constexpr double kMaxSeconds = 1e-2;
+constexpr double kMaxFixedSeconds = 1e-2;
 constexpr double kMaxElements = 1e5;
 constexpr double kLeastSustained = 0.25;
 constexpr double kMostSustained = 2;
@@ -24,10 +24,10 @@ ProductConstants read_product(const JsonValue& value) {
   constants.tile_loss = object.number("tile_loss", 0, kMaxElements);
   constants.fill = object.number("fill", 0, kMaxElements);
   constants.bandwidth_share = object.number("bandwidth_share", kLeastShare, 1);
-  constants.fixed_seconds = object.number("fixed_seconds", 0, kMaxSeconds);
+  constants.fixed_seconds = object.number("fixed_seconds", 0, kMaxFixedSeconds);
   constants.winograd_share = object.number_or("winograd_share", 0, 2, 0);
   constants.stride_waste = object.number_or("stride_waste", 0, 1, 0);
-  constants.join_seconds = object.number_or("join_seconds", 0, kMaxSeconds, 0);
+  constants.join_seconds = object.number_or("join_seconds", 0, kMaxFixedSeconds, 0);
   constants.k_step = object.number_or("k_step", 1, 1024, 1);
   object.finish();
   return constants;
@@ -38,7 +38,7 @@ TrafficConstants read_traffic(const JsonValue& value) {
   TrafficConstants constants;
   // Above 1 where a second reading, which is counted, finds much of the first in a cache.
   constants.bandwidth_share = object.number("bandwidth_share", kLeastShare, kMostShare);
-  constants.fixed_seconds = object.number("fixed_seconds", 0, kMaxSeconds);
+  constants.fixed_seconds = object.number("fixed_seconds", 0, kMaxFixedSeconds);
   constants.window_share = object.number_or("window_share", 0, 1, 0);
   object.finish();
   return constants;

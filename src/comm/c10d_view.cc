@@ -13,7 +13,7 @@ namespace {
 using Blob = std::vector<std::uint8_t>;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kLook{2};
+constexpr std::chrono::milliseconds kPoll{2};
 
 class View final : public c10d::Store {
  public:
@@ -45,7 +45,7 @@ class View final : public c10d::Store {
       if (Clock::now() > end) {
         throw Error(ErrorKind::kVerification, "the job's store does not get a key in time");
       }
-      std::this_thread::sleep_for(kLook);
+      std::this_thread::sleep_for(kPoll);
     }
   }
   c10::intrusive_ptr<c10d::Store> clone() override {

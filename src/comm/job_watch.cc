@@ -12,9 +12,9 @@ namespace heterog::comm {
 
 namespace {
 
-constexpr std::chrono::milliseconds kLook{100};  // how soon a rank sees that the job has ended
+constexpr std::chrono::milliseconds kStoreLook{100};  // how soon a rank sees that the job has ended
 constexpr std::chrono::milliseconds kLookLeaving{5};
-constexpr std::chrono::milliseconds kPatience{2000};  // for a store that does not answer
+constexpr std::chrono::milliseconds kStorePatience{2000};  // for a store that does not answer
 
 const std::string kEnded = "ended";
 const std::string kLeaving = "leaving";
@@ -110,7 +110,7 @@ struct JobWatch::State {
       }
       lock.lock();
       left = leaves;
-      changed.wait_for(lock, leaving ? kLookLeaving : kLook,
+      changed.wait_for(lock, leaving ? kLookLeaving : kStoreLook,
                        [&] { return stop || left || (wish && !said) || (leaving && !announced); });
     }
     stopped = true;
@@ -128,7 +128,7 @@ JobWatch::~JobWatch() {
     std::unique_lock lock(state_->mutex);
     state_->stop = true;
     state_->changed.notify_all();
-    state_->changed.wait_for(lock, kPatience, [&] { return state_->stopped; });
+    state_->changed.wait_for(lock, kStorePatience, [&] { return state_->stopped; });
     if (!state_->stopped) state_->store.give_up();  // ends the call in which it hangs
   }
   state_->thread.join();
@@ -138,7 +138,7 @@ std::string JobWatch::end(const std::string& reason) {
   std::unique_lock lock(state_->mutex);
   if (!state_->wish) state_->wish = reason;
   state_->changed.notify_all();
-  state_->changed.wait_for(lock, kPatience, [&] { return state_->reason || state_->stopped; });
+  state_->changed.wait_for(lock, kStorePatience, [&] { return state_->reason || state_->stopped; });
   if (state_->reason) return *state_->reason;
   lock.unlock();
   state_->settle(reason);
@@ -153,7 +153,7 @@ std::optional<int> JobWatch::leave_together(const Leave& leave) {
   state_->leaving = true;
   state_->changed.notify_all();
   // A store that does not answer ends the job by itself, after the time-out of its calls.
-  state_->changed.wait_for(lock, leave.timeout + 2 * kPatience,
+  state_->changed.wait_for(lock, leave.timeout + 2 * kStorePatience,
                            [&] { return state_->left || state_->reason; });
   if (state_->left || state_->reason) return std::nullopt;
   return state_->missing;

@@ -12,7 +12,6 @@
 namespace heterog::graph {
 namespace {
 
-constexpr std::size_t kMaxRank = 64;  // as in PyTorch
 // All tensors together at the largest batch, in bytes. cost::make_problem sees to it that sums over
 // the devices of a cluster fit as well, at the batch that is asked for.
 constexpr std::int64_t kMaxTotalBytes = std::int64_t{1} << 58;

@@ -26,7 +26,6 @@ namespace {
 constexpr std::size_t kMaxOps = std::size_t{1} << 20;
 constexpr std::size_t kMaxTensors = std::size_t{1} << 20;
 constexpr std::size_t kMaxValues = std::size_t{1} << 21;
-constexpr std::size_t kMaxRank = 64;  // as in PyTorch
 constexpr double kMaxValue = 0x1p53;  // up to here, a double holds every whole number
 constexpr std::int64_t kMaxId = (std::int64_t{1} << 32) - 2;
 

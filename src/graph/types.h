@@ -55,6 +55,7 @@ std::optional<TensorRole> find_role(std::string_view name);
 inline constexpr std::int64_t kMaxSamples = std::int64_t{1} << 20;
 // The largest |a| and |c| of a size.
 inline constexpr std::int64_t kMaxCoefficient = std::int64_t{1} << 40;
+inline constexpr std::size_t kMaxRank = 64;  // dimensions of a tensor, as in PyTorch
 
 // a·B + c, B the number of samples.
 struct Affine {

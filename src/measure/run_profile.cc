@@ -17,7 +17,7 @@ using compiler::TaskKind;
 namespace {
 
 // Seconds by number of samples.
-using Times = std::map<std::int64_t, std::vector<double>>;
+using SecondsBySize = std::map<std::int64_t, std::vector<double>>;
 
 // The ops that a task runs.
 std::vector<OpId> ops_of(const cost::Problem& problem, const compiler::Plan& plan, TaskId task) {
@@ -37,7 +37,7 @@ cost::Profile profile_of_run(const runtime::Job& job, const compiler::Plan& plan
   const cost::Problem& problem = *job.problem;
   const graph::ModelGraph& graph = *problem.graph;
   const IdVector<TaskId, Nanoseconds> measured = typical_durations(steps);
-  IdVector<OpId, Times> times(graph.op_count());
+  IdVector<OpId, SecondsBySize> times(graph.op_count());
   double all_measured = 0, all_predicted = 0;
   for (TaskId task : plan.task_ids()) {
     if (problem.cluster->device(plan.device[task]).type != type) continue;
@@ -60,7 +60,7 @@ cost::Profile profile_of_run(const runtime::Job& job, const compiler::Plan& plan
   std::vector<std::int64_t> slices;
   for (const DistinctOp& distinct : distinct_ops(graph)) {
     cost::ProfiledOperator op{.form = distinct.form};
-    Times together;
+    SecondsBySize together;
     for (OpId id : distinct.ops) {
       op.ops.push_back(graph.op(id).name);
       for (const auto& [samples, seconds] : times[id]) {

@@ -32,7 +32,7 @@ IdVector<TaskId, Nanoseconds> ready_times(const Plan& plan, const SimResult& res
 }
 
 // A task that holds a resource, for how long.
-struct Use {
+struct HeldBy {
   TaskId task;
   Nanoseconds end = 0;
 };
@@ -107,8 +107,8 @@ class Walk {
     Nanoseconds latest = -1;
     for (const Hold& hold : plan_.holds[task]) {
       // Uses of a resource follow one another, so their ends ascend.
-      const std::vector<Use>& uses = uses_[hold.resource.value()];
-      auto use = std::partition_point(uses.begin(), uses.end(), [&](const Use& u) {
+      const std::vector<HeldBy>& uses = uses_[hold.resource.value()];
+      auto use = std::partition_point(uses.begin(), uses.end(), [&](const HeldBy& u) {
         return u.end <= segment.begin && place_[u.task] < place_[task];
       });
       while (use != uses.begin() && (--use)->end >= latest) {
@@ -129,8 +129,8 @@ class Walk {
   OrderPolicy order_;
   Csr<TaskId, TaskId> before_;
   IdVector<TaskId, Nanoseconds> ready_;
-  std::vector<std::vector<Use>> uses_;   // of each resource, in order of start
-  IdVector<TaskId, std::size_t> place_;  // in the dispatch
+  std::vector<std::vector<HeldBy>> uses_;  // of each resource, in order of start
+  IdVector<TaskId, std::size_t> place_;    // in the dispatch
 };
 
 Nanoseconds overlap(Nanoseconds a_begin, Nanoseconds a_end, Nanoseconds b_begin,

@@ -9,7 +9,7 @@
 namespace heterog {
 namespace {
 
-std::string error_of(const std::function<void()>& body) {
+std::string reading_error(const std::function<void()>& body) {
   try {
     body();
   } catch (const Error& error) {
@@ -20,7 +20,7 @@ std::string error_of(const std::function<void()>& body) {
 }
 
 std::string parse_error_of(const std::string& text) {
-  return error_of([&] { parse_json(text, "f.json"); });
+  return reading_error([&] { parse_json(text, "f.json"); });
 }
 
 class JsonReaderTest : public testing::Test {
@@ -58,30 +58,30 @@ TEST_F(JsonReaderTest, NamesFileAndFieldInDepth) {
   auto o = object(R"({"machines": [{}, {}, {"nic": {"bandwidth_bytes_per_second": -3}}]})");
   JsonObject machine(o.list("machines")[2]);
   JsonObject nic(machine.required("nic"));
-  EXPECT_EQ(error_of([&] { nic.positive("bandwidth_bytes_per_second"); }),
+  EXPECT_EQ(reading_error([&] { nic.positive("bandwidth_bytes_per_second"); }),
             "f.json: machines[2].nic.bandwidth_bytes_per_second: expected a positive number, "
             "found -3");
-  EXPECT_EQ(error_of([&] { nic.required("latency_seconds"); }),
+  EXPECT_EQ(reading_error([&] { nic.required("latency_seconds"); }),
             "f.json: machines[2].nic: the field \"latency_seconds\" is missing");
 }
 
 TEST_F(JsonReaderTest, RefusesWrongTypesAndRanges) {
   auto o = object(R"({"s": 1, "i": 2.5, "big": 18446744073709551615, "d": "x", "l": {}, "o": []})");
-  EXPECT_EQ(error_of([&] { o.string("s"); }), "f.json: s: expected a string, found 1");
-  EXPECT_EQ(error_of([&] { o.integer("i", 1, 64); }),
+  EXPECT_EQ(reading_error([&] { o.string("s"); }), "f.json: s: expected a string, found 1");
+  EXPECT_EQ(reading_error([&] { o.integer("i", 1, 64); }),
             "f.json: i: expected an integer from 1 to 64, found 2.5");
-  EXPECT_EQ(error_of([&] { o.integer("s", 2, 64); }),
+  EXPECT_EQ(reading_error([&] { o.integer("s", 2, 64); }),
             "f.json: s: expected an integer from 2 to 64, found 1");
-  EXPECT_EQ(error_of([&] { o.integer("big", 0, std::numeric_limits<std::int64_t>::max()); }),
+  EXPECT_EQ(reading_error([&] { o.integer("big", 0, std::numeric_limits<std::int64_t>::max()); }),
             "f.json: big: expected an integer of at least 0, found 18446744073709551615");
-  EXPECT_EQ(error_of([&] { o.number("d", 0, 1); }),
+  EXPECT_EQ(reading_error([&] { o.number("d", 0, 1); }),
             "f.json: d: expected a number from 0 to 1, found \"x\"");
-  EXPECT_EQ(error_of([&] { o.number("i", 0, 1); }),
+  EXPECT_EQ(reading_error([&] { o.number("i", 0, 1); }),
             "f.json: i: expected a number from 0 to 1, found 2.5");
-  EXPECT_EQ(error_of([&] { o.list("l"); }), "f.json: l: expected a list, found an object");
-  EXPECT_EQ(error_of([&] { o.boolean_or("s", true); }),
+  EXPECT_EQ(reading_error([&] { o.list("l"); }), "f.json: l: expected a list, found an object");
+  EXPECT_EQ(reading_error([&] { o.boolean_or("s", true); }),
             "f.json: s: expected true or false, found 1");
-  EXPECT_EQ(error_of([&] { JsonObject inner(o.required("o")); }),
+  EXPECT_EQ(reading_error([&] { JsonObject inner(o.required("o")); }),
             "f.json: o: expected an object, found an empty list");
 }
 
@@ -89,16 +89,16 @@ TEST_F(JsonReaderTest, RefusesUnknownKeys) {
   auto o = object(R"({"a": 1, "b\n": 2})");
   o.integer("a", 0, 9);
   o.integer_or("c", 0, 9, 0);
-  EXPECT_EQ(error_of([&] { o.finish(); }), "f.json: unknown key \"b?\", expected one of a, c");
+  EXPECT_EQ(reading_error([&] { o.finish(); }), "f.json: unknown key \"b?\", expected one of a, c");
   auto mistyped = object(R"({"stpes": 1})");
   mistyped.integer_or("steps", 0, 9, 0);
-  EXPECT_EQ(error_of([&] { mistyped.finish(); }),
+  EXPECT_EQ(reading_error([&] { mistyped.finish(); }),
             "f.json: unknown key \"stpes\" (did you mean steps?), expected one of steps");
 }
 
 TEST_F(JsonReaderTest, ChecksFormatAndVersion) {
   const auto check = [&](const std::string& text) {
-    return error_of([&] {
+    return reading_error([&] {
       auto o = object(text);
       check_format(o, "heterog-plan", 2);
     });

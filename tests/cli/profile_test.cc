@@ -12,7 +12,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr const char* kGraph = "models/lenet5-tiny.json.gz";
+constexpr const char* kProfiled = "models/lenet5-tiny.json.gz";
 
 class ProfileVerb : public ProgramTest {
  protected:
@@ -23,11 +23,11 @@ class ProfileVerb : public ProgramTest {
       "fabric": {"kind": "bus", "bandwidth_bytes_per_second": 2e9, "latency_seconds": 1e-5}}]})");
   }
   std::string profile_arguments(const std::string& out, const std::string& repeat = "1") const {
-    return std::string("profile --graph ") + kGraph + " --slices 1,2,4 --repeat " + repeat +
+    return std::string("profile --graph ") + kProfiled + " --slices 1,2,4 --repeat " + repeat +
            // A machine that runs other tests is a busy one.
            " --threads 1 --json --force --out " + path(out);
   }
-  std::string problem(const std::string& graph = kGraph) const {
+  std::string problem(const std::string& graph = kProfiled) const {
     return " --graph " + graph + " --cluster " + cluster_;
   }
   void expect_refused(const std::string& arguments, const std::vector<std::string>& parts) {
@@ -173,7 +173,7 @@ TEST_F(ProfileVerb, OfABusyMachineIsRefused) {
   // Without --force the finished one is not taken: it is measured again.
   std::filesystem::rename(path("p.json"), path("p.json.partial"));
   const Finished again =
-      run("profile --graph " + std::string(kGraph) +
+      run("profile --graph " + std::string(kProfiled) +
           " --slices 1,2,4 --repeat 1 --threads 1 --json --out " + path("p.json"));
   if (again.code == 0) {
     EXPECT_EQ(json(again)["measured_now"], json(again)["operators"]);
@@ -202,7 +202,7 @@ TEST_F(ProfileVerb, IsRefusedWhereItDoesNotBelong) {
   const std::string with = " --batch 4 --out " + path("plan.json") + " --profile " + path("p.json");
   expect_refused("plan" + problem("models/vgg19-tiny.json.gz") + with,
                  {"p.json", "graph.hash", "lenet5"});
-  expect_refused(std::string("plan --graph ") + kGraph +
+  expect_refused(std::string("plan --graph ") + kProfiled +
                      " --cluster configs/clusters/heterog-4gpu.json" + with,
                  {"p.json", "device", "CPU", "V100"});
   expect_refused("plan" + problem() + with + " --profile " + path("p.json"), {"p.json", "device"});
@@ -217,7 +217,8 @@ TEST_F(ProfileVerb, IsRefusedWhereItDoesNotBelong) {
 }
 
 TEST_F(ProfileVerb, RefusesWrongOptions) {
-  const std::string profile = std::string("profile --graph ") + kGraph + " --out " + path("p.json");
+  const std::string profile =
+      std::string("profile --graph ") + kProfiled + " --out " + path("p.json");
   expect_refused(profile + " --device CPUU", {"--device", "CPUU", "T4"});
   expect_refused(profile + " --device T4:48", {"--device: T4:48 is a part of 48", "T4 has 40"});
   expect_refused(profile + " --device CPU:1", {"--device: CPU:1 is a part of 1", "CPU has 1"});
@@ -229,7 +230,7 @@ TEST_F(ProfileVerb, RefusesWrongOptions) {
   expect_refused(profile + " --limit -1", {"--limit", "-1"});
   expect_refused("profile --graph models/none.json.gz --out " + path("p.json"), {"none.json.gz"});
   const Finished nowhere =
-      run(std::string("profile --graph ") + kGraph + " --out /nonexistent/p.json");
+      run(std::string("profile --graph ") + kProfiled + " --out /nonexistent/p.json");
   EXPECT_EQ(nowhere.code, 4) << nowhere.err;
   EXPECT_THAT(nowhere.err, HasSubstr("/nonexistent/p.json"));
   EXPECT_FALSE(std::filesystem::exists(path("p.json")));

@@ -39,7 +39,7 @@ CalibrationSet read(const std::string& text) {
   return read_calibrations(JsonValue(json, "c.json").as_list());
 }
 
-std::string refusal(const std::string& text) {
+std::string refusal_of_constants(const std::string& text) {
   try {
     read(text);
   } catch (const Error& error) {
@@ -64,7 +64,7 @@ TEST(CalibrationFiles, BorrowFromEarlierOnes) {
   const std::string other = calibration("b", "\"a\"", "\"a\"", "\"a\"");
   const CalibrationSet both = read(kWhole + "," + other);
   EXPECT_EQ(both.at("a"), both.at("b"));
-  EXPECT_THAT(refusal(other + "," + kWhole),
+  EXPECT_THAT(refusal_of_constants(other + "," + kWhole),
               AllOf(HasSubstr("[0].matmul"), HasSubstr("'a'"), HasSubstr("earlier")));
 }
 
@@ -81,18 +81,20 @@ TEST(CalibrationFiles, AddToKnownOnes) {
 }
 
 TEST(CalibrationFiles, RefuseWhatIsMissingUnknownOrOutOfRange) {
-  EXPECT_EQ(refusal(kWhole), "accepted");
-  EXPECT_THAT(refusal(kWhole + "," + kWhole), HasSubstr("'a' appears twice"));
-  EXPECT_THAT(refusal(R"({"name": "a"})"), HasSubstr("matmul"));
+  EXPECT_EQ(refusal_of_constants(kWhole), "accepted");
+  EXPECT_THAT(refusal_of_constants(kWhole + "," + kWhole), HasSubstr("'a' appears twice"));
+  EXPECT_THAT(refusal_of_constants(R"({"name": "a"})"), HasSubstr("matmul"));
+  EXPECT_THAT(refusal_of_constants(
+                  calibration("a", kProduct, kTraffic, R"({"share": 0.1})", ", \"matmull\": 1")),
+              HasSubstr("matmull"));
   EXPECT_THAT(
-      refusal(calibration("a", kProduct, kTraffic, R"({"share": 0.1})", ", \"matmull\": 1")),
-      HasSubstr("matmull"));
-  EXPECT_THAT(refusal(calibration("a", R"({"share": 0.5})", kTraffic, R"({"share": 0.1})")),
-              HasSubstr("tile_loss"));
-  EXPECT_THAT(refusal(calibration("a", kProduct, R"({"bandwidth_share": 0, "fixed_seconds": 0})",
-                                  R"({"share": 0.1})")),
-              HasSubstr("elementwise.bandwidth_share"));
-  EXPECT_THAT(refusal(calibration("a", kProduct, kTraffic, R"({"share": 1.5})")),
+      refusal_of_constants(calibration("a", R"({"share": 0.5})", kTraffic, R"({"share": 0.1})")),
+      HasSubstr("tile_loss"));
+  EXPECT_THAT(
+      refusal_of_constants(calibration(
+          "a", kProduct, R"({"bandwidth_share": 0, "fixed_seconds": 0})", R"({"share": 0.1})")),
+      HasSubstr("elementwise.bandwidth_share"));
+  EXPECT_THAT(refusal_of_constants(calibration("a", kProduct, kTraffic, R"({"share": 1.5})")),
               HasSubstr("depthwise_convolution.share"));
 }
 

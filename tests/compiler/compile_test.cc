@@ -1,5 +1,6 @@
 // Compiled plans: resharding, fetching once, aggregation, in-place updates.
 #include "compiler/compile.h"
+#include "compiler/device_id.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,8 +21,6 @@ using graph::tensor_value;
 using support::GraphMaker;
 using support::kB;
 using support::n;
-
-DeviceId d(std::size_t i) { return DeviceId(i); }
 
 std::vector<TaskId> tasks_of(const Plan& plan, TaskKind kind) {
   std::vector<TaskId> found;

@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "compiler/check/check_bytes.h"
 #include "compiler/compile.h"
+#include "compiler/device_id.h"
 #include "decide/check_strategy.h"
 #include "decide/micro_batches.h"
 #include "decide/problems.h"
@@ -26,8 +27,6 @@ using sim::backward_graph;
 using sim::Known;
 using sim::known_cluster;
 using sim::NamedOps;
-
-DeviceId d(std::size_t i) { return DeviceId(i); }
 
 // So many instances of every op on devices 0, 1, …, a micro-batch each, one sample or more.
 decide::Strategy each(const cost::Problem& problem, const std::vector<double>& instances,
@@ -207,7 +206,7 @@ TEST(Instances, OfRandomStrategiesKeepEveryRuleOfAPlan) {
 
 // ---- what is refused ----
 
-std::string refusal(const cost::Problem& problem, const decide::Strategy& strategy) {
+std::string refused_when_compiled(const cost::Problem& problem, const decide::Strategy& strategy) {
   try {
     compile(problem, strategy);
   } catch (const Error& error) {
@@ -219,7 +218,7 @@ std::string refusal(const cost::Problem& problem, const decide::Strategy& strate
 
 TEST(Instances, TooManyAreRefused) {
   const auto problem = decide::toy_problem(support::tiny_mlp_graph(), 2, 12);
-  EXPECT_EQ(refusal(*problem, each(*problem, {13}, decide::SyncMethod::kAllReduce)),
+  EXPECT_EQ(refused_when_compiled(*problem, each(*problem, {13}, decide::SyncMethod::kAllReduce)),
             "strategy: micro_batches: 13 of a batch of 12; expected 1 to 12");
 }
 
@@ -248,8 +247,9 @@ TEST(Instances, ThatKeepWhatABufferIsMadeOfAreRefused) {
   local.folded =
       std::make_shared<graph::FoldedGraph>(graph::fold_aliases(*problem->graph, *splits));
   local.splits = std::move(splits);
-  EXPECT_EQ(refusal(local, each(local, {1, 1}, decide::SyncMethod::kAllReduce)), "accepted");
-  EXPECT_EQ(refusal(local, each(local, {2, 1}, decide::SyncMethod::kAllReduce)),
+  EXPECT_EQ(refused_when_compiled(local, each(local, {1, 1}, decide::SyncMethod::kAllReduce)),
+            "accepted");
+  EXPECT_EQ(refused_when_compiled(local, each(local, {2, 1}, decide::SyncMethod::kAllReduce)),
             "keeps: op 'mul' runs once per device, but reads 'mean', of which each of several "
             "instances on one device has its own; expected one instance per device in the unit of "
             "op 'mean'");

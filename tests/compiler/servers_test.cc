@@ -13,6 +13,7 @@
 #include "compiler/check/check_bytes.h"
 #include "compiler/check/verify_plan.h"
 #include "compiler/compile.h"
+#include "compiler/device_id.h"
 #include "decide/check_strategy.h"
 #include "decide/layout.h"
 #include "decide/plan_io.h"
@@ -24,8 +25,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-DeviceId d(std::size_t i) { return DeviceId(i); }
 
 decide::Strategy on_all(const cost::Problem& problem, decide::SyncMethod sync) {
   return decide::uniform_strategy(problem, decide::even_decision(problem, sync));
@@ -42,7 +41,7 @@ std::map<TaskKind, std::set<DeviceId>> places_of(const Plan& plan) {
   return places;
 }
 
-std::string refusal(const cost::Problem& problem, const decide::Strategy& strategy) {
+std::string refused_as(const cost::Problem& problem, const decide::Strategy& strategy) {
   try {
     decide::check_strategy(problem, strategy, "p.json");
   } catch (const Error& error) {
@@ -226,14 +225,15 @@ TEST(ServersOnHosts, TakeNoSamplesAndServeNoSingleReplica) {
   const auto problem = mlp({true});
   decide::Strategy strategy = on_all(*problem, decide::SyncMethod::kParameterServer);
   strategy.units[UnitId(0)].replicas.push_back({d(2), 1});
-  EXPECT_THAT(refusal(*problem, strategy),
+  EXPECT_THAT(refused_as(*problem, strategy),
               HasSubstr("units[0]: m0/host is a host that serves parameters and takes no samples"));
   strategy = decide::uniform_strategy(
       *problem, decide::UnitDecision{{{d(1), 1}}, decide::SyncMethod::kParameterServer});
   strategy.sync = {{problem->graph->parameters()[0], decide::SyncMethod::kParameterServer, d(2)}};
-  EXPECT_THAT(refusal(*problem, strategy), HasSubstr("server m0/host has no replica of parameter"));
+  EXPECT_THAT(refused_as(*problem, strategy),
+              HasSubstr("server m0/host has no replica of parameter"));
   strategy.sync[0].server = d(3);
-  EXPECT_THAT(refusal(*problem, strategy), HasSubstr("server 3, the cluster has 3 devices and"));
+  EXPECT_THAT(refused_as(*problem, strategy), HasSubstr("server 3, the cluster has 3 devices and"));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "cluster/builders.h"
 #include "cluster/cluster_io.h"
+#include "cost/arguments.h"
 #include "cost/cost_model.h"
 #include "cost/kernel.h"
 #include "graph/graph_io.h"
@@ -22,15 +23,6 @@ using graph::int_value;
 using graph::tensor_value;
 using graph::TensorRole;
 using graph::Value;
-
-constexpr Affine kBatch{1, 0};
-Affine size(std::int64_t value) { return {0, value}; }
-
-Value ints(std::initializer_list<std::int64_t> values) {
-  std::vector<Value> items;
-  for (std::int64_t value : values) items.push_back(int_value(value));
-  return graph::list_value(std::move(items));
-}
 
 Value bools(std::initializer_list<bool> values) {
   std::vector<Value> items;

@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "cost/arguments.h"
 #include "cost/cost_model.h"
 
 namespace heterog::cost {
@@ -19,20 +20,11 @@ using graph::tensor_value;
 using graph::TensorRole;
 using graph::Value;
 
-constexpr Affine kBatch{1, 0};
-Affine size(std::int64_t value) { return {0, value}; }
-
 Value bool_value(bool value) {
   Value result;
   result.kind = Value::Kind::kBool;
   result.integer.c = value ? 1 : 0;
   return result;
-}
-
-Value ints(std::initializer_list<std::int64_t> values) {
-  std::vector<Value> items;
-  for (std::int64_t value : values) items.push_back(int_value(value));
-  return list_value(std::move(items));
 }
 
 // A graph of one op under test (the last one), built tensor by tensor.

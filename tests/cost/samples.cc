@@ -1,5 +1,6 @@
 // Reads the sample tables and builds the operators that they describe.
 #include "cost/samples.h"
+#include "cost/arguments.h"
 
 #include <algorithm>
 #include <array>
@@ -120,12 +121,6 @@ class OneOp {
   bool channels_last_;
   int count_ = 0;
 };
-
-Value ints(std::initializer_list<std::int64_t> values) {
-  std::vector<Value> items;
-  for (std::int64_t value : values) items.push_back(int_value(value));
-  return graph::list_value(std::move(items));
-}
 
 Value boolean(bool value) {
   Value result;

@@ -1,5 +1,6 @@
 // How far the shipped constants are from measurements that no fit has seen.
 #include "cost/samples.h"
+#include "base/median.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -12,13 +13,6 @@
 
 namespace heterog::cost {
 namespace {
-
-double median(std::vector<double> values) {
-  EXPECT_FALSE(values.empty());
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
 
 class Samples : public testing::Test {
  protected:

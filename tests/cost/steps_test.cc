@@ -8,6 +8,7 @@
 #include <memory>
 #include <sstream>
 
+#include "base/median.h"
 #include "cluster/cluster_io.h"
 #include "cost/cost_table.h"
 #include "graph/graph_io.h"
@@ -56,11 +57,6 @@ double step_seconds(const graph::ModelGraph& graph, cluster::DeviceType type, st
     seconds += to_seconds(table.duration(op, DeviceTypeId(0), batch));
   }
   return seconds;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 // All steps, of networks that the zoo lacks and in half precision too, are printed by

@@ -12,13 +12,13 @@
 namespace heterog::search {
 namespace {
 
-struct Case {
+struct BudgetCase {
   const char* model;
   const char* cluster;
   std::int64_t batch;
 };
 
-class MoreBudget : public testing::TestWithParam<Case> {};
+class MoreBudget : public testing::TestWithParam<BudgetCase> {};
 
 TEST_P(MoreBudget, IsNeverALongerStep) {
   const auto problem = load_test_problem(GetParam().model, GetParam().cluster, GetParam().batch);
@@ -39,21 +39,25 @@ TEST_P(MoreBudget, IsNeverALongerStep) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Cases, MoreBudget,
-    testing::Values(
-        Case{"bert_large24-tiny", "spp-a", 16}, Case{"bert_large24-tiny", "heterog-8gpu", 48},
-        Case{"gnmt4-tiny", "heterog-4gpu", 32}, Case{"transformer6-tiny", "spp-b", 24},
-        Case{"vgg19-tiny", "heterog-8gpu", 192}, Case{"vgg19-tiny", "celeritas-4gpu", 96},
-        Case{"resnet200-tiny", "heterog-4gpu", 32}, Case{"mobilenet_v2-tiny", "heterog-8gpu", 64},
-        Case{"inception_v3-tiny", "heterog-4gpu", 64},
-        Case{"nasnet_a_large-tiny", "heterog-4gpu", 32},
-        Case{"xlnet_large24-tiny", "heterog-8gpu", 48}, Case{"lstm_lm-tiny", "heterog-4gpu", 64}),
-    [](const auto& info) {
-      std::string name = std::string(info.param.model) + "_" + info.param.cluster;
-      std::ranges::replace(name, '-', '_');
-      return name;
-    });
+INSTANTIATE_TEST_SUITE_P(Cases, MoreBudget,
+                         testing::Values(BudgetCase{"bert_large24-tiny", "spp-a", 16},
+                                         BudgetCase{"bert_large24-tiny", "heterog-8gpu", 48},
+                                         BudgetCase{"gnmt4-tiny", "heterog-4gpu", 32},
+                                         BudgetCase{"transformer6-tiny", "spp-b", 24},
+                                         BudgetCase{"vgg19-tiny", "heterog-8gpu", 192},
+                                         BudgetCase{"vgg19-tiny", "celeritas-4gpu", 96},
+                                         BudgetCase{"resnet200-tiny", "heterog-4gpu", 32},
+                                         BudgetCase{"mobilenet_v2-tiny", "heterog-8gpu", 64},
+                                         BudgetCase{"inception_v3-tiny", "heterog-4gpu", 64},
+                                         BudgetCase{"nasnet_a_large-tiny", "heterog-4gpu", 32},
+                                         BudgetCase{"xlnet_large24-tiny", "heterog-8gpu", 48},
+                                         BudgetCase{"lstm_lm-tiny", "heterog-4gpu", 64}),
+                         [](const auto& info) {
+                           std::string name =
+                               std::string(info.param.model) + "_" + info.param.cluster;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace heterog::search

@@ -13,8 +13,6 @@ namespace {
 using compiler::Plan;
 using decide::OrderPolicy;
 
-constexpr OrderPolicy kOrders[] = {OrderPolicy::kRank, OrderPolicy::kFifo};
-
 TEST(CheckTimeline, AcceptsEverySimulatedStep) {
   Rng rng(11);
   for (int round = 0; round < 10000; ++round) {

@@ -19,8 +19,6 @@ using compiler::TaskKind;
 using decide::OrderPolicy;
 using decide::SyncMethod;
 
-constexpr OrderPolicy kOrders[] = {OrderPolicy::kRank, OrderPolicy::kFifo};
-
 // When a task lets go of a resource.
 Nanoseconds released(const Plan& plan, const SimResult& result, TaskId task, ResourceId resource) {
   for (const compiler::Hold& hold : plan.holds[task]) {
@@ -117,9 +115,9 @@ TEST(CriticalPath, HasNoGapOnRealPlansAndBoundsHold) {
 }
 
 // A plan by hand: two devices and one link, and each task holds one resource.
-class Hand {
+class HandMadePath {
  public:
-  Hand() : builder_(2, 1) { builder_.plan().batch = 1; }
+  HandMadePath() : builder_(2, 1) { builder_.plan().batch = 1; }
   ResourceId link() const { return builder_.plan().link(LinkId(0)); }
   ResourceId stream(std::size_t device) const {
     return builder_.plan().compute_stream(DeviceId(device));
@@ -153,7 +151,7 @@ class Hand {
 // finds the link taken until 7 by s(7) of a longer chain; b(2) follows on device 1:
 //   s [0,7) on the link, then c(9) on device 1 [7,16); a [0,5), t [7,11), b [16,18).
 TEST(CriticalPath, NamesTheResourceAndWhoTookIt) {
-  Hand hand;
+  HandMadePath hand;
   const ResourceId link = hand.link();
   const ResourceId stream[] = {hand.stream(0), hand.stream(1)};
   const TaskId s = hand.add(TaskKind::kTransfer, 1, 7, link);
@@ -189,7 +187,7 @@ TEST(CriticalPath, NamesTheResourceAndWhoTookIt) {
 // Without c, device 1 is idle until b starts at 11: of that a is not made until 5, the link is
 // taken until 7, and t is on its way until 11.
 TEST(DeviceTimes, PartAWaitByWhatItsInputDoes) {
-  Hand hand;
+  HandMadePath hand;
   hand.add(TaskKind::kTransfer, 0, 7, hand.link());
   const TaskId a = hand.add(TaskKind::kCompute, 0, 5, hand.stream(0));
   const TaskId t = hand.add(TaskKind::kTransfer, 1, 4, hand.link(), a);

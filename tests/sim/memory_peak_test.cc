@@ -17,8 +17,6 @@ namespace {
 using compiler::Plan;
 using decide::OrderPolicy;
 
-constexpr OrderPolicy kOrders[] = {OrderPolicy::kRank, OrderPolicy::kFifo};
-
 // Every peak is the simulator's, and the purposes add up to it.
 void expect_peaks(const cost::Problem& problem, const Plan& plan, OrderPolicy order) {
   SCOPED_TRACE(decide::order_policy_name(order));

@@ -123,13 +123,6 @@ TEST(TwoMachines, ByHand) {
   EXPECT_EQ(simulate(plan, OrderPolicy::kPriority).step, 25);
 }
 
-void shuffle_priorities(Plan& plan, Rng& rng) {
-  auto& priority = plan.priority.raw();
-  for (std::size_t i = priority.size(); i > 1; --i) {
-    std::swap(priority[i - 1], priority[rng.below(i)]);
-  }
-}
-
 // A backward pass: a chain on the stream, gradients beside it, and their transfers.
 TEST(TwoMachines, AreBelowEveryOrderOfABackwardPass) {
   Rng rng(12);

@@ -16,13 +16,6 @@ using compiler::Plan;
 using decide::OrderPolicy;
 
 // Any order of tasks at all, those that wait for each other included.
-void shuffle_priorities(Plan& plan, Rng& rng) {
-  auto& priority = plan.priority.raw();
-  for (std::size_t i = priority.size(); i > 1; --i) {
-    std::swap(priority[i - 1], priority[rng.below(i)]);
-  }
-}
-
 TEST(Priority, IsFollowedAsTheReferenceDoes) {
   Rng rng(5);
   int other = 0, told = 0;

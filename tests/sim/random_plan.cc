@@ -1,6 +1,8 @@
 // Builds plans that no strategy would give, to try the simulator's corners.
 #include "sim/random_plan.h"
 
+#include <utility>
+
 #include "compiler/order.h"
 #include "compiler/plan_builder.h"
 
@@ -87,6 +89,13 @@ compiler::Plan random_plan(Rng& rng) {
   }
   compiler::set_ranks(plan);
   return plan;
+}
+
+void shuffle_priorities(compiler::Plan& plan, Rng& rng) {
+  auto& priority = plan.priority.raw();
+  for (std::size_t i = priority.size(); i > 1; --i) {
+    std::swap(priority[i - 1], priority[rng.below(i)]);
+  }
 }
 
 }  // namespace heterog::sim

@@ -71,7 +71,7 @@ Reason arange(RuleContext& op) {
   return {};
 }
 
-constexpr RuleEntry kRules[] = {
+constexpr RuleEntry kCreateRules[] = {
     {"aten.zeros.default", create, 0, 0},
     {"aten.ones.default", create, 0, 0},
     {"aten.full.default", create, 0, 0},
@@ -111,6 +111,6 @@ constexpr RuleEntry kRules[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> create_rules() { return kRules; }
+std::span<const RuleEntry> create_rules() { return kCreateRules; }
 
 }  // namespace heterog::graph

@@ -269,7 +269,7 @@ Reason index_put(RuleContext& op) {
   return {};
 }
 
-constexpr RuleEntry kRules[] = {
+constexpr RuleEntry kIndexRules[] = {
     {"aten.embedding.default", embedding},
     {"aten.embedding_dense_backward.default", embedding_backward},
     {"aten.gather.default", gather},
@@ -284,6 +284,6 @@ constexpr RuleEntry kRules[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> index_rules() { return kRules; }
+std::span<const RuleEntry> index_rules() { return kIndexRules; }
 
 }  // namespace heterog::graph

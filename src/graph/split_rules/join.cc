@@ -81,7 +81,7 @@ Reason scatter_part(RuleContext& op) {
   return {};
 }
 
-constexpr RuleEntry kRules[] = {
+constexpr RuleEntry kJoinRules[] = {
     {"aten.cat.default", cat},
     {"aten.stack.default", stack},
     {"aten.select_scatter.default", scatter_part, 1},
@@ -90,6 +90,6 @@ constexpr RuleEntry kRules[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> join_rules() { return kRules; }
+std::span<const RuleEntry> join_rules() { return kJoinRules; }
 
 }  // namespace heterog::graph

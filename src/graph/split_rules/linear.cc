@@ -133,7 +133,7 @@ Reason convolution_backward(RuleContext& op) {
   return {};
 }
 
-constexpr RuleEntry kRules[] = {
+constexpr RuleEntry kLinearRules[] = {
     {"aten.mm.default", matrix_product, kMmLetters},
     {"aten.bmm.default", matrix_product, kBmmLetters},
     {"aten.mv.default", matrix_product, kMvLetters},
@@ -147,6 +147,6 @@ constexpr RuleEntry kRules[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> linear_rules() { return kRules; }
+std::span<const RuleEntry> linear_rules() { return kLinearRules; }
 
 }  // namespace heterog::graph

@@ -88,7 +88,7 @@ Reason nll_loss_backward(RuleContext& op) {
   return {};
 }
 
-constexpr RuleEntry kRules[] = {
+constexpr RuleEntry kLossRules[] = {
     {"aten.mse_loss.default", loss, 2},
     {"aten.smooth_l1_loss.default", loss, 2},
     {"aten.huber_loss.default", loss, 2},
@@ -106,6 +106,6 @@ constexpr RuleEntry kRules[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> loss_rules() { return kRules; }
+std::span<const RuleEntry> loss_rules() { return kLossRules; }
 
 }  // namespace heterog::graph

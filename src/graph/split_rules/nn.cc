@@ -175,7 +175,7 @@ Reason batch_norm_backward(RuleContext& op) {
   return {};
 }
 
-constexpr RuleEntry kRules[] = {
+constexpr RuleEntry kNnRules[] = {
     {"aten.native_layer_norm.default", layer_norm},
     {"aten.native_layer_norm_backward.default", layer_norm_backward},
     {"aten.native_group_norm.default", group_norm},
@@ -207,6 +207,6 @@ constexpr RuleEntry kRules[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> nn_rules() { return kRules; }
+std::span<const RuleEntry> nn_rules() { return kNnRules; }
 
 }  // namespace heterog::graph

@@ -139,7 +139,7 @@ Reason update_kernel(RuleContext& op) {
   return {};
 }
 
-constexpr RuleEntry kRules[] = {
+constexpr RuleEntry kPointwiseRules[] = {
     {"aten.alias.default", pointwise, kIdentity},
     {"aten.clone.default", pointwise, kIdentity},
     {"aten.detach.default", pointwise, kIdentity},
@@ -247,6 +247,6 @@ constexpr RuleEntry kRules[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> pointwise_rules() { return kRules; }
+std::span<const RuleEntry> pointwise_rules() { return kPointwiseRules; }
 
 }  // namespace heterog::graph

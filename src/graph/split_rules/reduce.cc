@@ -76,7 +76,7 @@ Reason scan(RuleContext& op) {
   return {};
 }
 
-constexpr RuleEntry kRules[] = {
+constexpr RuleEntry kReduceRules[] = {
     {"aten.sum.default", reduction, kTotal},
     {"aten.sum.dim_IntList", reduction, kTotal},
     {"aten.mean.default", reduction, kAverage},
@@ -109,6 +109,6 @@ constexpr RuleEntry kRules[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> reduce_rules() { return kRules; }
+std::span<const RuleEntry> reduce_rules() { return kReduceRules; }
 
 }  // namespace heterog::graph

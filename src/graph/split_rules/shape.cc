@@ -308,7 +308,7 @@ Reason last_dims(RuleContext& op) {
   return {};
 }
 
-constexpr RuleEntry kRules[] = {
+constexpr RuleEntry kShapeRules[] = {
     {"aten.view.default", view, 0, 1},
     {"aten._unsafe_view.default", view, 0, 1},
     {"aten.reshape.default", view, 0, 1},
@@ -338,6 +338,6 @@ constexpr RuleEntry kRules[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> shape_rules() { return kRules; }
+std::span<const RuleEntry> shape_rules() { return kShapeRules; }
 
 }  // namespace heterog::graph

@@ -368,11 +368,10 @@ class Worker::State {
     }
   }
 
-  // Its queue's thread, if that waits for it and not for one before it. Without the lock it could be
-  // between looking and falling asleep.
+  // Its queue's thread, if that waits for it and not for one before it. Without the lock it could
+  // be between looking and falling asleep.
   void wake(InstructionId id) {
-    Sleeper& sleeper =
-        sleepers_[static_cast<std::size_t>(now_->program.instructions[id].queue)];
+    Sleeper& sleeper = sleepers_[static_cast<std::size_t>(now_->program.instructions[id].queue)];
     const std::lock_guard lock(mutex_);
     if (sleeper.awaits == id) sleeper.changed.notify_one();
   }

@@ -13,11 +13,11 @@
 namespace heterog::runtime {
 namespace {
 
-std::atomic<Bytes> now{0};
+std::atomic<Bytes> g_now{0};
 std::atomic<Bytes> most{0};
 
 void add(Bytes bytes) {
-  const Bytes held = now.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  const Bytes held = g_now.fetch_add(bytes, std::memory_order_relaxed) + bytes;
   Bytes known = most.load(std::memory_order_relaxed);
   while (held > known && !most.compare_exchange_weak(known, held, std::memory_order_relaxed)) {
   }
@@ -25,7 +25,7 @@ void add(Bytes bytes) {
 
 // What malloc has set aside: the size that was asked for is known to nobody when a tensor ends.
 void give_back(void* data) {
-  now.fetch_sub(static_cast<Bytes>(malloc_usable_size(data)), std::memory_order_relaxed);
+  g_now.fetch_sub(static_cast<Bytes>(malloc_usable_size(data)), std::memory_order_relaxed);
   c10::free_cpu(data);
 }
 
@@ -54,7 +54,7 @@ void count_tensor_memory(at::Device device) {
 }
 
 TensorMemory tensor_memory(at::Device device) {
-  if (device.is_cpu()) return {.now = now.load(), .most = most.load()};
+  if (device.is_cpu()) return {.now = g_now.load(), .most = most.load()};
   c10::DeviceAllocator* allocator = c10::getDeviceAllocator(device.type());
   if (!allocator->initialized()) return {};
   const auto all = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
@@ -66,7 +66,7 @@ TensorMemory tensor_memory(at::Device device) {
 
 // An allocator that has allocated nothing knows no device, and throws.
 void begin_most(at::Device device) {
-  if (device.is_cpu()) return most.store(now.load());
+  if (device.is_cpu()) return most.store(g_now.load());
   c10::DeviceAllocator* allocator = c10::getDeviceAllocator(device.type());
   if (allocator->initialized()) allocator->resetPeakStats(device.index());
 }

@@ -15,19 +15,19 @@ namespace {
 
 using compiler::TaskKind;
 
-struct Contribution {
+struct GradientPart {
   TensorId base;               // what its producers leave in buffers
   std::vector<TaskId> makers;  // an instance each
 };
 
 // Gradients that replicas add up, each with the tasks that make its parts.
-std::vector<Contribution> contributions(const Job& job, const compiler::Plan& plan) {
+std::vector<GradientPart> contributions(const Job& job, const compiler::Plan& plan) {
   const graph::ModelGraph& graph = *job.problem->graph;
   IdVector<OpId, std::vector<TaskId>> tasks(graph.op_count());
   for (TaskId task : plan.task_ids()) {
     if (plan.kind[task] == TaskKind::kCompute) tasks[plan.op[task]].push_back(task);
   }
-  std::vector<Contribution> found;
+  std::vector<GradientPart> found;
   for (TensorId id : graph.tensor_ids()) {
     if (graph.tensor(id).role != graph::TensorRole::kGradient) continue;
     const TensorId base = graph.root(id);
@@ -75,7 +75,7 @@ bool skip_first_pull(Job& job, const compiler::Plan& plan) {
 
 bool weigh_equally(Job& job, const compiler::Plan& plan) {
   bool differs = false;
-  for (const Contribution& gradient : contributions(job, plan)) {
+  for (const GradientPart& gradient : contributions(job, plan)) {
     for (TaskId task : gradient.makers) {
       const double share =
           static_cast<double>(plan.end[task] - plan.begin[task]) / static_cast<double>(plan.batch);
@@ -91,7 +91,7 @@ bool weigh_equally(Job& job, const compiler::Plan& plan) {
 
 bool drop_micro_batch(Job& job, const compiler::Plan& plan) {
   std::optional<TaskId> dropped;  // one of its tasks
-  for (const Contribution& gradient : contributions(job, plan)) {
+  for (const GradientPart& gradient : contributions(job, plan)) {
     for (TaskId task : gradient.makers) {
       const bool several = std::ranges::any_of(gradient.makers, [&](TaskId other) {
         return other != task && plan.device[other] == plan.device[task];

@@ -26,7 +26,7 @@ struct AnnealingSettings {
   std::int64_t round = AnnealingOptions{}.round;
 };
 
-constexpr std::array<Field<AnnealingSettings>, 1> kFields = {
+constexpr std::array<Field<AnnealingSettings>, 1> kAnnealingFields = {
     {{"round", "strategies that are evaluated at a time",
       IntegerField<AnnealingSettings>{&AnnealingSettings::round, {1, 4096}}}}};
 
@@ -104,7 +104,7 @@ SearchResult anneal(BatchEvaluator& evaluator, const decide::Strategy& start, Rn
 PlannerEntry annealing_entry() {
   return planner_entry<AnnealingSettings>(
       "annealing", "simulated annealing: local search that takes worse plans too, ever more rarely",
-      kFields,
+      kAnnealingFields,
       [](const AnnealingSettings& options) { return std::make_unique<Annealing>(options); });
 }
 

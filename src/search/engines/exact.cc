@@ -284,7 +284,7 @@ class Exact final : public Planner {
   ExactOptions options_;
 };
 
-constexpr std::array<Field<ExactOptions>, 2> kFields = {
+constexpr std::array<Field<ExactOptions>, 2> kExactFields = {
     {{"units", "consecutive layers that are placed each by itself; 0: no placements",
       IntegerField<ExactOptions>{&ExactOptions::units, {0, 12}}},
      {"layers", "that pipelines are cut from; 0: no pipelines",
@@ -296,7 +296,7 @@ std::vector<PlannerEntry> exact_entries() {
   PlannerEntry entry = planner_entry<ExactOptions>(
       "exact",
       "the best of a small space, not of all plans: placements and pipelines of a few blocks",
-      kFields, [](const ExactOptions& options) { return std::make_unique<Exact>(options); });
+      kExactFields, [](const ExactOptions& options) { return std::make_unique<Exact>(options); });
   entry.small_problems = true;
   return {entry};
 }

@@ -23,7 +23,7 @@ struct LocalSearchSettings {
   std::int64_t patience = 0, round = LocalSearchOptions{}.round;
 };
 
-constexpr std::array<Field<LocalSearchSettings>, 2> kFields = {
+constexpr std::array<Field<LocalSearchSettings>, 2> kLocalFields = {
     {{"patience", "give up after so many moves in a row that did not help; 0: never",
       IntegerField<LocalSearchSettings>{&LocalSearchSettings::patience, {0, 1'000'000'000}}},
      {"round", "moves that are tried from one plan before the best is taken",
@@ -112,7 +112,7 @@ SearchResult local_search(BatchEvaluator& evaluator, const decide::Strategy& sta
 
 PlannerEntry local_search_entry() {
   return planner_entry<LocalSearchSettings>(
-      "local-search", "changes a few groups and keeps what helps", kFields,
+      "local-search", "changes a few groups and keeps what helps", kLocalFields,
       [](const LocalSearchSettings& options) { return std::make_unique<LocalSearch>(options); });
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kRound = 16;  // fixed, so that the result does not depend on the threads
 
-constexpr std::array<Field<RandomSearchOptions>, 1> kFields = {
+constexpr std::array<Field<RandomSearchOptions>, 1> kRandomFields = {
     {{"evaluations", "strategies to try where no budget is given",
       IntegerField<RandomSearchOptions>{&RandomSearchOptions::evaluations, {1, 1'000'000'000}}}}};
 
@@ -78,7 +78,7 @@ std::vector<space::ActionId> random_actions(const space::ActionSpace& actions, s
 
 PlannerEntry random_search_entry() {
   return planner_entry<RandomSearchOptions>(
-      "random", "the best of random strategies", kFields,
+      "random", "the best of random strategies", kRandomFields,
       [](const RandomSearchOptions& options) { return std::make_unique<RandomSearch>(options); });
 }
 

@@ -14,21 +14,21 @@ using graph::Phase;
 using graph::Read;
 
 // A function of the samples: fixed + per_sample · samples, which sizes of tensors are.
-struct Line {
+struct AffineBytes {
   double fixed = 0;
   double per_sample = 0;
   double once = 0;  // of `fixed`, what does not come again with every micro-batch
   double at(double samples) const { return fixed + per_sample * samples; }
-  Line& operator+=(const Line& other) {
+  AffineBytes& operator+=(const AffineBytes& other) {
     fixed += other.fixed;
     per_sample += other.per_sample;
     once += other.once;
     return *this;
   }
-  Line operator-() const { return {-fixed, -per_sample, -once}; }
+  AffineBytes operator-() const { return {-fixed, -per_sample, -once}; }
 };
 
-Line bytes_of(const graph::ModelGraph& graph, TensorId tensor) {
+AffineBytes bytes_of(const graph::ModelGraph& graph, TensorId tensor) {
   const auto one = static_cast<double>(graph.bytes(tensor, 1));
   const double more = static_cast<double>(graph.bytes(tensor, 2)) - one;
   return {.fixed = one - more, .per_sample = more};
@@ -39,7 +39,7 @@ bool is_forward(const cost::Problem& problem, OpId op) {
 }
 
 // Of each forward op, in order: what is made by it or before and read after it.
-std::vector<Line> crossing(const cost::Problem& problem, const std::vector<OpId>& forward) {
+std::vector<AffineBytes> crossing(const cost::Problem& problem, const std::vector<OpId>& forward) {
   IdVector<OpId, std::uint32_t> position(problem.graph->op_count(), 0);
   for (std::size_t i = 0; i < forward.size(); ++i) {
     position[forward[i]] = static_cast<std::uint32_t>(i);
@@ -53,18 +53,18 @@ std::vector<Line> crossing(const cost::Problem& problem, const std::vector<OpId>
   }
   IdVector<OpId, std::uint8_t> of_parameters(problem.graph->op_count(), 0);
   for (const graph::ParameterOp& made : problem.folded->parameter_ops) of_parameters[made.op] = 1;
-  std::vector<Line> change(forward.size() + 1);
+  std::vector<AffineBytes> change(forward.size() + 1);
   for (OpId op : forward) {
     for (TensorId out : problem.graph->outputs(op)) {
       if (!out.valid() || last_read[out] <= position[op]) continue;
-      Line bytes = bytes_of(*problem.graph, out);
+      AffineBytes bytes = bytes_of(*problem.graph, out);
       if (of_parameters[op]) bytes.once = bytes.fixed;
       change[position[op]] += bytes;
       change[last_read[out]] += -bytes;
     }
   }
-  std::vector<Line> crosses;
-  Line now;
+  std::vector<AffineBytes> crosses;
+  AffineBytes now;
   for (std::size_t i = 0; i < forward.size(); ++i) crosses.push_back(now += change[i]);
   return crosses;
 }
@@ -124,7 +124,7 @@ IdVector<OpId, std::uint32_t> assign(const cost::Problem& problem,
 // Where to cut forward ops into layers of about equal time: the op after which each one ends.
 std::vector<std::size_t> cuts(const cost::Problem& problem, const std::vector<OpId>& forward,
                               std::size_t layers) {
-  const std::vector<Line> crosses = crossing(problem, forward);
+  const std::vector<AffineBytes> crosses = crossing(problem, forward);
   double total = 0;
   for (OpId op : forward) total += problem.costs.mean_seconds(op);
   const double length = total / static_cast<double>(layers);
@@ -175,7 +175,7 @@ Chain chain_cut_after(const cost::Problem& problem, const std::vector<std::size_
   chain.layers.resize(ends.size() + 1);
   chain.layer_of = assign(problem, of_forward, static_cast<std::uint32_t>(chain.layers.size() - 1));
 
-  const std::vector<Line> crosses = crossing(problem, forward);
+  const std::vector<AffineBytes> crosses = crossing(problem, forward);
   for (std::size_t i = 0; i < ends.size(); ++i) {
     chain.layers[i].crossing_fixed = crosses[ends[i]].fixed - crosses[ends[i]].once;
     chain.layers[i].crossing_once = crosses[ends[i]].once;
@@ -202,7 +202,7 @@ Chain chain_cut_after(const cost::Problem& problem, const std::vector<std::size_
       }
       saved[read.base] = 1;
       Chain::Layer& layer = chain.layers[chain.layer_of[read.producer]];
-      const Line bytes = bytes_of(graph, read.base);
+      const AffineBytes bytes = bytes_of(graph, read.base);
       layer.saved_fixed += bytes.fixed;
       layer.saved_per_sample += bytes.per_sample;
     }
