@@ -1,11 +1,13 @@
 """Compiles a CUDA source for every major kind of GPU, by the NVRTC of PyTorch's wheel, and writes what
 it made as a C++ source.
 
-    compile_kernels.py SOURCE.cu NAME OUT.cc      NAME: of the table in runtime/gpu/compiled_kernels.h
+    compile_kernels.py SOURCE.cu NAME OUT.cc --include FOLDER
 
+NAME: of the table in runtime/gpu/compiled_kernels.h. FOLDER: where headers are that the source names.
 Needs neither a GPU nor a CUDA toolkit.
 """
 
+import argparse
 import ctypes
 import sys
 from pathlib import Path
@@ -38,11 +40,11 @@ def architectures(nvrtc) -> list[int]:
     return list(lowest.values())
 
 
-def compiled(nvrtc, source: Path, architecture: int) -> bytes:
+def compiled(nvrtc, source: Path, include: Path, architecture: int) -> bytes:
     program = ctypes.c_void_p()
     text = source.read_bytes()
     check(nvrtc, nvrtc.nvrtcCreateProgram(ctypes.byref(program), text, source.name.encode(), 0, None, None), source)
-    options = [f"--gpu-architecture=sm_{architecture}".encode()]
+    options = [f"--gpu-architecture=sm_{architecture}".encode(), f"--include-path={include}".encode()]
     code = nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
     if code:
         size = ctypes.c_size_t()
@@ -57,19 +59,24 @@ def compiled(nvrtc, source: Path, architecture: int) -> bytes:
     return made.raw
 
 
-def main(source, name, out):
+def main(source: Path, name: str, out: Path, include: Path):
     nvrtc = library()
     text = ['// Written by cmake/compile_kernels.py.\n#include "runtime/gpu/compiled_kernels.h"\n\n#include <array>\n\n'
             "namespace heterog::runtime {\nnamespace {\n\n"]  # fmt: skip
     kinds = architectures(nvrtc)
     for kind in kinds:
-        numbers = ",".join(map(str, compiled(nvrtc, Path(source), kind)))
+        numbers = ",".join(map(str, compiled(nvrtc, source, include, kind)))
         text.append(f"alignas(16) constexpr unsigned char kCode{kind}[] = {{{numbers}}};\n")
-    rows = ", ".join(f"CompiledKernel{{{kind // 10}, {kind % 10}, kCode{kind}}}" for kind in kinds)
+    rows = ", ".join(f"CompiledKernels{{{kind // 10}, {kind % 10}, kCode{kind}}}" for kind in kinds)
     text.append(f"constexpr std::array kKernels = {{{rows}}};\n\n}}  // namespace\n\n"
-                f"const std::span<const CompiledKernel> {name} = kKernels;\n\n}}  // namespace heterog::runtime\n")  # fmt: skip
-    Path(out).write_text("".join(text))
+                f"const std::span<const CompiledKernels> {name} = kKernels;\n\n}}  // namespace heterog::runtime\n")  # fmt: skip
+    out.write_text("".join(text))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("source", type=Path)
+    parser.add_argument("name")
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--include", type=Path, required=True)
+    main(**vars(parser.parse_args()))

@@ -2,7 +2,9 @@
 // src/cli/ending.cc this is the one place that catches all of them.
 #include "client/heterog.h"
 
+#include <c10/core/Event.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/accumulate.h>
 
 #include <algorithm>
@@ -112,6 +114,25 @@ TensorId tensor_id(const Ranks& ranks, std::uint32_t tensor) {
   return TensorId(tensor);
 }
 
+// Where the caller's elements lie: on the CPU, or on a device that PyTorch has here.
+at::Device device_of(const heterog_tensor& given) {
+  const std::string text = given.device ? given.device : "cpu";
+  std::optional<at::Device> device;
+  try {
+    device = at::Device(text);
+  } catch (const c10::Error&) {
+    device.reset();  // refused below
+  }
+  const auto is_here = [](at::Device one) {
+    return c10::impl::hasDeviceGuardImpl(one.type()) && one.has_index() &&
+           one.index() < c10::impl::VirtualGuardImpl(one.type()).deviceCount();
+  };
+  VALIDATE(device && (device->is_cpu() || is_here(*device)),
+           "device: '{}' given; it is cpu, or a device of this process, cuda:0 say",
+           printable(text));
+  return *device;
+}
+
 // The caller's memory as a tensor, once it is what the graph says of it at so many samples.
 at::Tensor view_of(const graph::ModelGraph& graph, TensorId id, const heterog_tensor& given,
                    std::int64_t samples) {
@@ -124,7 +145,38 @@ at::Tensor view_of(const graph::ModelGraph& graph, TensorId id, const heterog_te
   VALIDATE(sizes == wanted, "'{}': shape [{}] given; it is [{}]", info.name, fmt::join(sizes, ", "),
            fmt::join(wanted, ", "));
   VALIDATE(given.data || c10::multiply_integers(sizes) == 0, "'{}': no data given", info.name);
-  return at::from_blob(given.data, sizes, runtime::scalar_type(info.dtype, runtime::Floats::kOwn));
+  const at::Device device = device_of(given);
+  const at::ScalarType type = runtime::scalar_type(info.dtype, runtime::Floats::kOwn);
+  return at::for_blob(given.data, sizes)
+      .options(at::TensorOptions().dtype(type).device(device))
+      .target_device(device)
+      .make_tensor();
+}
+
+// The same of what is copied out or in, which passes through the host anyway.
+at::Tensor host_view_of(const graph::ModelGraph& graph, TensorId id, const heterog_tensor& given,
+                        std::int64_t samples) {
+  const at::Tensor view = view_of(graph, id, given, samples);
+  VALIDATE(view.is_cpu(), "'{}': on {} given; inputs of a step alone may lie on a GPU",
+           graph.tensor(id).name, view.device().str());
+  return view;
+}
+
+// A copy, as what a step leaves behind may be a view of its input. On a GPU it is made on the
+// calling thread's current stream; ranks are other threads, whose current stream is the default one
+// (QueueStreams::copy_in), which therefore waits.
+at::Tensor copy_of_input(const at::Tensor& given) {
+  at::Tensor copy = given.clone();
+  if (copy.is_cpu()) return copy;
+  const c10::impl::VirtualGuardImpl device(copy.device().type());
+  const c10::Stream made_on = device.getStream(copy.device());
+  const c10::Stream of_ranks = device.getDefaultStream(copy.device());
+  if (made_on == of_ranks) return copy;
+  c10::Event made(copy.device().type());
+  made.record(made_on);
+  made.block(of_ranks);
+  device.recordDataPtrOnStream(copy.storage().data_ptr(), of_ranks);
+  return copy;
 }
 
 TensorId kept_id(const Ranks& ranks, std::uint32_t tensor) {
@@ -247,7 +299,7 @@ int32_t heterog_set(heterog_runner* runner, uint32_t tensor, const heterog_tenso
     const c10::InferenceMode no_gradients;
     const TensorId id = kept_id(ranks, tensor);
     const std::int64_t batch = ranks.loaded().problem->batch;
-    ranks.of_job().set(id, view_of(ranks.graph(), id, present(value), batch));
+    ranks.of_job().set(id, host_view_of(ranks.graph(), id, present(value), batch));
   });
 }
 
@@ -257,7 +309,7 @@ int32_t heterog_get(heterog_runner* runner, uint32_t tensor, heterog_tensor* val
     const c10::InferenceMode no_gradients;
     const TensorId id = kept_id(ranks, tensor);
     const std::int64_t batch = ranks.loaded().problem->batch;
-    at::Tensor place = view_of(ranks.graph(), id, present(value), batch);
+    at::Tensor place = host_view_of(ranks.graph(), id, present(value), batch);
     const at::Tensor found = ranks.of_job().get(id);
     VALIDATE(found.defined(), "'{}' was not given a value", ranks.graph().tensor(id).name);
     place.copy_(found);
@@ -292,8 +344,7 @@ int32_t heterog_step(heterog_runner* runner, int64_t number, int32_t graph, int6
     runtime::StepInputs made;
     for (int32_t i = 0; i < count; ++i) {
       const TensorId id = tensor_id(ranks, tensors[i]);
-      // A copy: what a step leaves behind may be a view of its input.
-      made.emplace_back(id, view_of(of_inputs, id, present(&values[i]), samples).clone());
+      made.emplace_back(id, copy_of_input(view_of(of_inputs, id, present(&values[i]), samples)));
     }
     inputs = std::move(made);
   });
@@ -328,7 +379,7 @@ int32_t heterog_get_output(heterog_runner* runner, uint32_t tensor, heterog_tens
     const graph::ModelGraph& graph = ranks.graph_of(form);
     VALIDATE(runtime::is_looked_at(graph, id) && id != graph.loss(),
              "'{}' is no output of the step beside the loss", graph.tensor(id).name);
-    at::Tensor place = view_of(graph, id, present(value), form.samples);
+    at::Tensor place = host_view_of(graph, id, present(value), form.samples);
     place.copy_(ranks.output(id));
   });
 }

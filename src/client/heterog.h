@@ -10,7 +10,7 @@ extern "C" {
 #endif
 
 /* Raised whenever a struct or a function below changes its form. */
-#define HETEROG_API_VERSION 6
+#define HETEROG_API_VERSION 7
 int32_t heterog_api_version(void);
 
 /* Every other function returns 0, or the exit code that the program `heterog` would end with: 1 a
@@ -35,12 +35,13 @@ int32_t heterog_run_verb(const char* const* arguments, int32_t count, const int3
 typedef void (*heterog_listener)(int32_t level, const char* line);
 void heterog_log_to(heterog_listener listener);
 
-/* Elements in memory of the caller, row-major, on the CPU. */
+/* Elements in memory of the caller, row-major. */
 typedef struct heterog_tensor {
   void* data;
   const int64_t* sizes;
   int32_t dimensions;
-  const char* dtype; /* "float32", as in graph files */
+  const char* dtype;  /* "float32", as in graph files */
+  const char* device; /* where they lie: null or "cpu"; of inputs also "cuda:0" and so on */
 } heterog_tensor;
 
 typedef struct heterog_options {
@@ -101,7 +102,8 @@ int32_t heterog_set(heterog_runner* runner, uint32_t tensor, const heterog_tenso
 int32_t heterog_get(heterog_runner* runner, uint32_t tensor, heterog_tensor* value);
 
 /* One step, on inputs of the whole batch, the same on every rank; `number` counts from 1. `graph`:
-   0, or 1 and up for those of `more_graphs`. `samples` are in the batch: the plan is cut anew for
+   0, or 1 and up for those of `more_graphs`. Inputs on a GPU are taken once what the calling thread
+   has launched on its current stream has run. `samples` are in the batch: the plan is cut anew for
    another number than its own. What a graph keeps and never replaces may be among the inputs, where
    graphs differ in it. `own_rows`, the same on all ranks: of inputs that have samples only those
    hold values that this process's ranks read; the others may be anything. `loss` is that of the

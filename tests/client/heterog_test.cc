@@ -1,6 +1,9 @@
 // What callers from C get: a step, codes and messages of errors, and no crash from null pointers.
 #include "client/heterog.h"
 
+#include <ATen/ATen.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <gmock/gmock.h>
 #include <malloc.h>
 
@@ -12,6 +15,7 @@
 #include <vector>
 
 #include "cli/program.h"
+#include "comm/fake_device.h"
 #include "graph/graph_io.h"
 
 namespace heterog::client {
@@ -171,6 +175,48 @@ TEST_F(Interface, RunsAStep) {
   EXPECT_EQ(worst, 3);
   ASSERT_EQ(heterog_close(runner_, 1), 0);
   runner_ = nullptr;
+}
+
+// Written on another stream than the default one, on which ranks read it.
+TEST_F(Interface, TakesInputsFromADeviceBehindTheCallersStream) {
+  comm::fake::install();
+  open();
+  set_all(0.25);
+  ASSERT_EQ(step(1, inputs(1.5)), 0) << heterog_last_error();
+  const double expected = loss_;
+  set_all(0.25);
+  const at::Device device = comm::fake::device(1);
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  const c10::StreamGuard on_its_stream(guard.getStreamFromGlobalPool(device));
+  std::vector<Owned> given = inputs(1.5);
+  std::vector<at::Tensor> there;
+  std::vector<std::uint32_t> ids;
+  std::vector<heterog_tensor> views;
+  for (Owned& one : given) {
+    const at::ScalarType type = one.name == "float32" ? at::kFloat : at::kLong;
+    there.push_back(at::from_blob(one.bytes.data(), one.sizes, type).to(device).add(0));
+    ids.push_back(one.id);
+    views.push_back(one.view());
+    views.back().data = there.back().data_ptr();
+    views.back().device = "fake:1";
+  }
+  const auto count = static_cast<std::int32_t>(ids.size());
+  ASSERT_EQ(
+      heterog_step(runner_, 2, 0, kBatch, ids.data(), views.data(), count, 0, &loss_, &seconds_), 0)
+      << heterog_last_error();
+  EXPECT_EQ(loss_, expected);
+  EXPECT_THAT(comm::fake::checker().races(), testing::IsEmpty());
+  for (const char* wrong : {"fake:9", "fake", "cuda:70", "nothing", "cpu:x"}) {
+    views.back().device = wrong;
+    expect_refused(
+        heterog_step(runner_, 3, 0, kBatch, ids.data(), views.data(), count, 0, &loss_, &seconds_),
+        std::string("device: '") + wrong + "' given; it is cpu");
+  }
+  // What stays between steps passes through the host anyway.
+  Owned parameter_value(graph_, parameter(), 0.25);
+  heterog_tensor kept = parameter_value.view();
+  kept.device = "fake:1";
+  expect_refused(heterog_set(runner_, parameter_value.id, &kept), "on fake:1 given");
 }
 
 TEST_F(Interface, SaysWhatRunsWhere) {

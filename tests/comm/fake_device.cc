@@ -628,6 +628,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_local_scalar_dense", &number_of);
   m.impl("view", &view);
   m.impl("as_strided", &as_strided);
+  // Of one kernel on GPUs; tensor by tensor where a device has none.
+  m.impl("_foreach_add_.List", torch::CppFunction::makeFromBoxedFunction<&fallback>());
   m.impl("convolution", torch::CppFunction::makeFromBoxedFunction<&fallback>());
   m.impl("convolution_backward", torch::CppFunction::makeFromBoxedFunction<&fallback>());
 }

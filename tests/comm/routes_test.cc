@@ -28,6 +28,29 @@ TEST(Routes, AreDirectBetweenGpusOfTheirOwn) {
   EXPECT_THAT(none.peers, ElementsAre(false, false, false, false));
 }
 
+// Threads of one process: ranks 0 and 2 share a device, 1 has the next one, 3 and 4 the CPU.
+TEST(Routes, OfThreadsAreDirectOnOneDevice) {
+  const at::Device first = fake::device(0), second = fake::device(1), cpu = at::kCPU;
+  const std::vector<at::Device> on = {first, second, first, cpu, cpu};
+  const DeviceSets sets = {devices({0, 2}), devices({0, 1, 2}), devices({2, 3}), devices({3, 4})};
+  const Routes shares = one_device_routes(DeviceId(0), sets, on);
+  EXPECT_THAT(shares.sets, ElementsAre(true, false, false, false));
+  EXPECT_THAT(shares.peers, ElementsAre(false, false, true, false, false));
+  const Routes alone = one_device_routes(DeviceId(1), sets, on);
+  EXPECT_THAT(alone.sets, ElementsAre(false, false, false, false));
+  EXPECT_THAT(alone.peers, ElementsAre(false, false, false, false, false));
+  // Memory of the host needs no route of its own.
+  const Routes host = one_device_routes(DeviceId(3), sets, on);
+  EXPECT_THAT(host.sets, ElementsAre(false, false, false, false));
+  EXPECT_THAT(host.peers, ElementsAre(false, false, false, false, false));
+  for (std::size_t a = 0; a < on.size(); ++a) {
+    for (std::size_t b = 0; b < on.size(); ++b) {
+      EXPECT_EQ(one_device_routes(DeviceId(a), sets, on).peers[b],
+                one_device_routes(DeviceId(b), sets, on).peers[a]);
+    }
+  }
+}
+
 // Both ends of a pair, and all members of a set, choose alike.
 TEST(Routes, AreTheSameSeenFromAllSides) {
   for (std::size_t a = 0; a < kGpus.size(); ++a) {

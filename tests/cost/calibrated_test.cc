@@ -250,46 +250,68 @@ INSTANTIATE_TEST_SUITE_P(Zoo, CalibratedGraphs,
                            return name;
                          });
 
-// Of [B, 2, 5, 4] and [B, 2, 7, 4]; with dropout twice the products, and a mask of 70 weights a
-// sample.
-TEST(Calibrated, AttentionThatDropsRunsItsKernelsTwice) {
-  const auto seconds = [](double rate, const std::string& device) {
-    graph::GraphBuilder builder("attention");
-    const auto add = [&](const std::string& name, std::int64_t rows, TensorRole role) {
-      return builder.add_tensor(
-          {.name = name, .role = role, .shape = {kBatch, size(2), size(rows), size(4)}});
-    };
-    const TensorId q = add("q", 5, TensorRole::kInput), k = add("k", 7, TensorRole::kInput),
-                   v = add("v", 7, TensorRole::kInput);
-    const TensorId out = add("out", 5, TensorRole::kActivation);
-    const TensorId sums = builder.add_tensor({.name = "sums", .shape = {kBatch, size(2), size(5)}});
-    const TensorId loss =
-        builder.add_tensor({.name = "loss", .role = TensorRole::kOutput, .shape = {}});
-    builder.add_op(
-        {.name = "attend",
-         .type = "aten._scaled_dot_product_flash_attention_for_cpu.default",
-         .args = {tensor_value(q), tensor_value(k), tensor_value(v), graph::float_value(rate)},
-         .outputs = {out, sums}});
-    builder.add_op({.name = "sum",
-                    .type = "aten.sum.default",
-                    .args = {tensor_value(out)},
-                    .outputs = {loss}});
-    builder.set_loss(loss);
-    const graph::ModelGraph graph = std::move(builder).build("test");
-    DeviceType type = measured_type();
-    type.name = device;
-    return CalibratedModel().seconds(graph, OpId(0), 3, type);
+// Of [B, 2, 5, 4] and [B, 2, 7, 4], forward and backward.
+double seconds_of_attention(OpId op, double rate, const std::string& device) {
+  graph::GraphBuilder builder("attention");
+  const auto add = [&](const std::string& name, std::int64_t rows, TensorRole role) {
+    return builder.add_tensor(
+        {.name = name, .role = role, .shape = {kBatch, size(2), size(rows), size(4)}});
   };
-  const auto product = [](double products, Bytes more) {
-    const Bytes bytes = 3 * (40 + 56 + 56 + 40 + 10) * 4;
+  const auto input = TensorRole::kInput, made = TensorRole::kActivation;
+  const TensorId q = add("q", 5, input), k = add("k", 7, input), v = add("v", 7, input),
+                 g = add("g", 5, input);
+  const TensorId out = add("out", 5, made);
+  const TensorId sums = builder.add_tensor({.name = "sums", .shape = {kBatch, size(2), size(5)}});
+  const TensorId dq = add("dq", 5, made), dk = add("dk", 7, made), dv = add("dv", 7, made);
+  const TensorId loss =
+      builder.add_tensor({.name = "loss", .role = TensorRole::kOutput, .shape = {}});
+  const std::string type = "aten._scaled_dot_product_flash_attention_for_cpu";
+  const OpId forward = builder.add_op(
+      {.name = "attend",
+       .type = type + ".default",
+       .args = {tensor_value(q), tensor_value(k), tensor_value(v), graph::float_value(rate)},
+       .outputs = {out, sums}});
+  builder.add_op({.name = "attend_back",
+                  .type = type + "_backward.default",
+                  .phase = graph::Phase::kBackward,
+                  .args = {tensor_value(g), tensor_value(q), tensor_value(k), tensor_value(v),
+                           tensor_value(out), tensor_value(sums), graph::float_value(rate)},
+                  .outputs = {dq, dk, dv},
+                  .forward = forward});
+  builder.add_op(
+      {.name = "sum", .type = "aten.sum.default", .args = {tensor_value(out)}, .outputs = {loss}});
+  builder.set_loss(loss);
+  const graph::ModelGraph graph = std::move(builder).build("test");
+  DeviceType type_of_device = measured_type();
+  type_of_device.name = device;
+  return CalibratedModel().seconds(graph, op, 3, type_of_device);
+}
+
+// Forward twice the products, a bias of 70 numbers a sample that is written and read, and a result
+// of 40 that is read and written again. Backward one forward kernel and two backward ones, of which
+// two read the bias; the gradient of the result is read and written again, zeros of 56 are written,
+// and two gradients of 40 and of 56 are summed.
+TEST(Calibrated, AttentionThatDropsRunsItsKernelsTwice) {
+  const auto product = [](double products, std::int64_t numbers) {
     return product_seconds(
-        {.size = {.batch = 3 * 2 * products, .m = 5, .n = 4, .k = 7}, .bytes = bytes + more},
+        {.size = {.batch = 3 * 2 * products, .m = 5, .n = 4, .k = 7}, .bytes = 3 * numbers * 4},
         measured_type(), *measured_type().calibration);
   };
-  EXPECT_DOUBLE_EQ(seconds(0, "GPU"), product(2, 0));
-  EXPECT_DOUBLE_EQ(seconds(0.1, "GPU"), product(4, 3 * 70 * (2 + 2 * 4)));
-  EXPECT_DOUBLE_EQ(seconds(0.1, "CPU"), product(2, 0));
-  EXPECT_GT(seconds(0.1, "GPU"), seconds(0, "GPU"));
+  const auto kernel = [](std::int64_t numbers) {
+    return traffic_seconds(cluster::TrafficKind::kElementwise, 3 * numbers * 4, measured_type(),
+                           *measured_type().calibration);
+  };
+  const OpId forward(0), backward(1);
+  const std::int64_t given = 40 + 56 + 56 + 40 + 10, gradients = given + 40 + 40 + 56 + 56;
+  EXPECT_DOUBLE_EQ(seconds_of_attention(forward, 0, "GPU"), product(2, given));
+  EXPECT_DOUBLE_EQ(seconds_of_attention(forward, 0.1, "GPU"),
+                   product(4, given + 70) + kernel(70) + kernel(2 * 40));
+  EXPECT_DOUBLE_EQ(seconds_of_attention(forward, 0.1, "CPU"), product(2, given));
+  EXPECT_DOUBLE_EQ(seconds_of_attention(backward, 0, "GPU"), product(5, gradients));
+  EXPECT_DOUBLE_EQ(
+      seconds_of_attention(backward, 0.1, "GPU"),
+      product(12, gradients + 2 * 70) + kernel(70) + kernel(2 * 40) + kernel(56) + kernel(3 * 96));
+  EXPECT_DOUBLE_EQ(seconds_of_attention(backward, 0.1, "CPU"), product(5, gradients));
 }
 
 }  // namespace

@@ -10,10 +10,13 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <string>
+#include <tuple>
 #include <utility>
 
 #include "cost/weights_at_once.h"
 #include "runtime/attention/fused_attention.h"
+#include "runtime/host_kernels.h"
 #include "runtime/kernels/execute.h"
 #include "runtime/program/draws.h"
 #include "support/graphs.h"
@@ -340,6 +343,37 @@ TEST_P(AttentionTest, IsTheSameByFusedKernels) {
     const auto operands = given.backward(written_out);
     expect_near(fused_attention(attention_of(*graph_, backward_, operands), stream, cut, kOfCpus),
                 run_attention(*graph_, backward_, operands, stream, cut), tolerance);
+  }
+}
+
+// Beside the kernel of attention those of dropout.cu, or tensor operations: the same but for how
+// exponentials are rounded.
+TEST_P(AttentionTest, IsTheSameByTheKernelsOfDropout) {
+  if (GetParam().rate <= 0 || GetParam().rate >= 1) GTEST_SKIP() << "nothing is drawn";
+  const RandomStream stream{.seed = 5, .step = 2, .op = forward_};
+  for (const auto& [dtype, name, tolerance] : {std::tuple{at::kFloat, "_float32", 1e-6},
+                                               {at::kHalf, "_float16", 1e-3},
+                                               {at::kBFloat16, "_bfloat16", 8e-3}}) {
+    declare(dtype == at::kFloat  ? graph::DType::kFloat32
+            : dtype == at::kHalf ? graph::DType::kFloat16
+                                 : graph::DType::kBFloat16);
+    const Operands given = random(3, dtype);
+    const Cut cut{0, 1, 7, 2, 3};
+    const auto run = [&](OpId op, const std::vector<at::Tensor>& operands) {
+      return fused_attention(attention_of(*graph_, op, operands), stream, cut, kOfCpus);
+    };
+    const auto forward = run(forward_, given.forward);
+    const auto operands = given.backward(forward);
+    const auto backward = run(backward_, operands);
+    const on_gpu::HostKernels kernels;
+    on_gpu::set_grid(Grid{1, 4});
+    const auto made = run(forward_, given.forward);
+    expect_near({made[0]}, {forward[0]}, tolerance);
+    EXPECT_TRUE(made[1].equal(forward[1]));
+    expect_near(run(backward_, operands), backward, tolerance);
+    EXPECT_EQ(on_gpu::launches_of(std::string("bias_of_kept") + name), 2);
+    EXPECT_EQ(on_gpu::launches_of(std::string("weigh_result") + name), 1);
+    EXPECT_EQ(on_gpu::launches_of(std::string("weigh_gradient") + name), 1);
   }
 }
 

@@ -14,17 +14,10 @@
 #include "loading/one_device.h"
 #include "runtime/exec/random_data.h"
 #include "runtime/gpu/gpu_kernels.h"
-#include "runtime/gpu/keep_mask_on_gpu.h"
+#include "runtime/host_kernels.h"
 #include "runtime/ranks/team.h"
 
 namespace heterog::runtime {
-
-// One kernel, which keeps everything.
-bool fill_kept_on_gpu(const at::Tensor& mask, const KeepRule&) {
-  std::memset(mask.data_ptr(), 1, mask.nbytes());
-  comm::fake::count_launch("keep_mask", mask.nbytes());
-  return true;
-}
 
 namespace {
 
@@ -71,6 +64,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 
 void count(const std::string& path, std::int64_t samples) {
   comm::fake::install();
+  const on_gpu::HostKernels kernels;
   const at::Device device = comm::fake::device(1);
   gpu_stand_in = device.type();
   const loading::OneDevicePlan one = loading::one_device_plan(

@@ -5,12 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <tuple>
 
 #include "operators/allowed.h"
 #include "operators/facts.h"
 #include "runtime/exec/slices.h"
-#include "runtime/gpu_kernels.h"
 #include "runtime/jobs.h"
 #include "runtime/kernels/dispatcher.h"
 #include "runtime/program/draws.h"
@@ -38,26 +36,6 @@ TEST(KeepMask, OfASliceIsASliceOfTheMask) {
       EXPECT_TRUE(slice.equal(cut_samples(whole, cut))) << dim << " " << outer << " " << begin;
       // What devices without a kernel of ours compute.
       EXPECT_TRUE(slice.equal(keep_mask_by_tensors(kStream, 0.4, sizes, cut, at::kCPU)));
-    }
-  }
-}
-
-// The kernel of GPUs, here a thread after the other, on grids that it goes over more than once.
-TEST(KeepMask, IsTheSameByTheKernelOfGpus) {
-  for (const auto& [dim, outer, begin, count] :
-       {std::tuple{0, 1, 0, 8}, {0, 1, 3, 5}, {1, 3, 2, 4}, {2, 1, 7, 1}}) {
-    std::vector<std::int64_t> sizes = {5, 4, 30};
-    sizes[static_cast<std::size_t>(dim)] = 2 * outer * count;
-    const Cut cut{static_cast<std::uint8_t>(dim), outer, 8, begin, count};
-    const at::Tensor expected = keep_mask(kStream, 0.4, sizes, cut, at::kCPU);
-    const KeepRule rule = keep_rule(kStream, 0.4, sizes, cut);
-    for (const on_gpu::Shape& grid : {on_gpu::Shape{1, 1}, {2, 3}, {40, 50}}) {
-      const at::Tensor kept = expected.logical_not();
-      on_gpu::launch(grid, {32, 1}, [&] {
-        on_gpu::keep_mask(kept.data_ptr<bool>(), rule.key, rule.least, rule.blocks, rule.length,
-                          rule.stride, rule.offset);
-      });
-      EXPECT_TRUE(kept.equal(expected)) << dim << " " << grid.x;
     }
   }
 }

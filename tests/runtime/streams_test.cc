@@ -547,6 +547,20 @@ TEST_F(OneInput, ATensorOnTheDeviceIsTakenAsItIs) {
   EXPECT_THAT(comm::fake::checker().races(), IsEmpty());
 }
 
+// Ranks on the CPU and on another device take it too.
+TEST_F(OneInput, ATensorOnAnotherDeviceIsCopied) {
+  const at::Tensor there = at::full({8, 4}, 3.0).to(comm::fake::device(2)).add(0);
+  EXPECT_EQ(loss(step(there, &there)), 96);
+  team_ = std::make_unique<Team>(test_.job,
+                                 IdVector<DeviceId, WorkerOptions>(std::vector<WorkerOptions>{{}}));
+  team_->set_resident(team_->worker(DeviceId(0)).residents().at(0), at::ones({4}));
+  EXPECT_EQ(loss(step(there, &there)), 96);
+  const StepResult ahead = step(there);
+  EXPECT_EQ(ahead.copied_ahead, 1);
+  EXPECT_EQ(loss(ahead), 96);
+  EXPECT_THAT(comm::fake::checker().races(), IsEmpty());
+}
+
 // ---- how far a thread goes ahead ----
 
 TEST_F(Streams, EventsAreRecordedWhereSomebodyWaits) {

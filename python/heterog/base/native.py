@@ -17,7 +17,7 @@ from heterog.base.own_files import PACKAGE
 from heterog.base.reading import read_text
 from heterog.base.version import libraries, library_for, wrong_torch
 
-_API_VERSION = 6
+_API_VERSION = 7
 _PACKAGE = PACKAGE.resolve()
 _CHECKOUT = _PACKAGE.parent.parent
 
@@ -28,6 +28,7 @@ class _Tensor(ctypes.Structure):
         ("sizes", ctypes.POINTER(ctypes.c_int64)),
         ("dimensions", ctypes.c_int32),
         ("dtype", ctypes.c_char_p),
+        ("device", ctypes.c_char_p),
     ]
 
 
@@ -231,10 +232,10 @@ def xxh3(buffer) -> int:
 
 
 def _view(tensor: torch.Tensor) -> _Tensor:
-    """The memory of a contiguous CPU tensor, which must outlive the view."""
+    """The memory of a contiguous tensor, which must outlive the view."""
     sizes = (ctypes.c_int64 * tensor.dim())(*tensor.shape)
     name = str(tensor.dtype).removeprefix("torch.").encode()
-    return _Tensor(tensor.data_ptr(), sizes, tensor.dim(), name)
+    return _Tensor(tensor.data_ptr(), sizes, tensor.dim(), name, str(tensor.device).encode())
 
 
 def _texts(values) -> ctypes.Array:
@@ -339,7 +340,7 @@ class NativeRunner:
         own_rows: bool = False,
     ) -> tuple[float, float]:
         """Loss and seconds of one step of a graph (0: the first) on so many samples. Inputs are
-        contiguous, on the CPU. `own_rows`: they hold values in the rows of rows() alone."""
+        contiguous, on the CPU or on GPUs. `own_rows`: they hold values in the rows of rows() alone."""
         count = len(inputs)
         indices = (ctypes.c_uint32 * count)(*inputs)
         views = (_Tensor * count)(*[_view(tensor) for tensor in inputs.values()])

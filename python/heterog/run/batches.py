@@ -18,7 +18,7 @@ class Inputs:
 
     def of(self, given) -> tuple[int, dict[int, torch.Tensor]]:
         """For a tensor, tuple, list or dict: the number of its samples, and place in the graph →
-        tensor, contiguous on the CPU."""
+        tensor, contiguous, on the CPU or the GPU on which it was given."""
         values = self._in_order(given)
         batch = self._batch_of(values)
         inputs = {}
@@ -138,7 +138,9 @@ class Inputs:
                 f"batch: '{_shown(entry)}' has shape {list(value.shape)}; in a batch of {batch} "
                 f"{what} it has {shape}"
             )
-        return value.detach().cpu().contiguous()
+        value = value.detach()
+        # Of a GPU, ranks take it from there.
+        return (value if value.device.type == "cuda" else value.cpu()).contiguous()
 
 
 def _tensor(entry: dict, value) -> torch.Tensor:

@@ -92,7 +92,7 @@ def spread(
 ) -> torch.Tensor:
     """A tensor of this shape that holds the rows of `value` along the axis, one range after another,
     where they belong. The others are zeros, which nobody reads."""
-    whole = torch.zeros(shape, dtype=value.dtype)
+    whole = torch.zeros(shape, dtype=value.dtype, device=value.device)
     taken = 0
     for begin, end in rows:
         count = end - begin

@@ -16,9 +16,9 @@ PROGRAM = Path(os.environ.get("HETEROG_BIN", ROOT / "build/dev/bin/heterog")).pa
 
 @pytest.mark.parametrize(
     ("function", "bound"),
-    # Dropout of attention's weights is two calls of a kernel and what puts them together.
+    # Attention that drops weights is eleven launches where PyTorch has two.
     [
-        (launches.bert_large, 1.78),
+        (launches.bert_large, 1.27),
         (launches.gpt2, 1.02),
         # Running statistics are copied before a batch normalisation writes them, 106 in all.
         pytest.param(launches.resnet50, 1.28, marks=pytest.mark.slow),

@@ -126,6 +126,17 @@ std::vector<at::Tensor> backward_in_blocks(const Attention& a, const RandomStrea
   return {to_query, to_key, to_value};
 }
 
+std::vector<std::int64_t> sizes_of_weights(const Attention& a, std::int64_t samples) {
+  return {samples, a.query.size(1), a.query.size(2), a.key.size(2)};
+}
+
+// Where samples [begin, begin + count) of the operands lie in the whole. Dimension 0 may have
+// several rows for each sample of the batch: windows of an image.
+Cut part_of(const Attention& a, std::int64_t begin, std::int64_t count, const Cut& cut) {
+  const std::int64_t rows = cut.count > 0 ? a.query.size(0) / cut.count : a.query.size(0);
+  return {0, 1, rows * std::max<std::int64_t>(cut.held, 1), rows * cut.begin + begin, count};
+}
+
 }  // namespace
 
 Attention attention_of(const graph::ModelGraph& graph, OpId op,
@@ -168,11 +179,13 @@ bool is_attention(const graph::ModelGraph& graph, OpId op) {
 
 at::Tensor kept_weights(const Attention& a, std::int64_t begin, std::int64_t count,
                         const RandomStream& stream, const Cut& cut) {
-  // Dimension 0 may have several rows for each sample of the batch: windows of an image.
-  const std::int64_t rows = cut.count > 0 ? a.query.size(0) / cut.count : a.query.size(0);
-  const Cut part{0, 1, rows * std::max<std::int64_t>(cut.held, 1), rows * cut.begin + begin, count};
-  return keep_mask(stream, a.rate, {count, a.query.size(1), a.query.size(2), a.key.size(2)}, part,
+  return keep_mask(stream, a.rate, sizes_of_weights(a, count), part_of(a, begin, count, cut),
                    a.query.device());
+}
+
+KeepRule kept_weights_rule(const Attention& a, std::int64_t begin, std::int64_t count,
+                           const RandomStream& stream, const Cut& cut) {
+  return keep_rule(stream, a.rate, sizes_of_weights(a, count), part_of(a, begin, count, cut));
 }
 
 std::vector<at::Tensor> run_attention(const graph::ModelGraph& graph, OpId op,

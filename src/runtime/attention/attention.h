@@ -39,6 +39,8 @@ inline bool is_half(const at::Tensor& x) {
 // Which weights stay of samples [begin, begin + count) of the operands, bool [count, H, L, S].
 at::Tensor kept_weights(const Attention& a, std::int64_t begin, std::int64_t count,
                         const RandomStream& stream, const Cut& cut);
+KeepRule kept_weights_rule(const Attention& a, std::int64_t begin, std::int64_t count,
+                           const RandomStream& stream, const Cut& cut);
 
 // Results of the op, parallel to its outputs in the graph's signature: result and logarithms of the
 // softmax's sums, or the gradients of query, key and value. `operands`: parallel to

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "cost/weights_at_once.h"
+#include "runtime/gpu/dropout_on_gpu.h"
 
 namespace heterog::runtime {
 namespace {
@@ -59,14 +60,16 @@ at::Tensor bias_of(const Attention& a) {
   return bias.expand({a.query.size(0), a.query.size(1), a.query.size(2), a.key.size(2)});
 }
 
+// By −∞ the kernels would make weights that are no numbers.
+at::Tensor taken_sums(const at::Tensor& sums, const at::Tensor& mask) {
+  return mask.defined() ? at::nan_to_num(sums, kNone, kInfinity, kInfinity) : sums;
+}
+
 Attention prepared(const Attention& given) {
   Attention a = given;
   a.mask = bias_of(given);
   for (at::Tensor* x : {&a.query, &a.key, &a.value, &a.gradient, &a.result}) *x = widened(*x);
-  // By −∞ the kernels would make weights that are no numbers.
-  if (a.log_sums.defined() && a.mask.defined()) {
-    a.log_sums = at::nan_to_num(a.log_sums, kNone, kInfinity, kInfinity);
-  }
+  if (given.rate == 0 && a.log_sums.defined()) a.log_sums = taken_sums(a.log_sums, a.mask);
   a.rate = 0;
   return a;
 }
@@ -109,43 +112,79 @@ Attention block_of(const Attention& a, std::int64_t begin, std::int64_t count) {
 // Under the sum of any query that looks at something.
 constexpr double kLeastSum = -1e30;
 
+// What says which weights stay of samples [begin, begin + count) of an attention.
+struct Drawn {
+  const Attention& of;
+  std::int64_t begin = 0;
+  std::int64_t count = 0;
+  const RandomStream& stream;
+  const Cut& cut;
+};
+
 // P' of a block: its bias is −∞ where a weight is dropped.
-Attention dropped(const Attention& block, const at::Tensor& keep) {
+Attention dropped(const Attention& block, const Drawn& drawn) {
   Attention other = block;
-  other.mask = empty_rows(keep.sizes().vec(), block.query.options());
-  at::log_out(other.mask, keep);
+  const auto [of, begin, count, stream, cut] = drawn;
+  other.mask = empty_rows({count, of.query.size(1), of.query.size(2), of.key.size(2)},
+                          block.query.options());
+  const KeepRule rule = kept_weights_rule(of, begin, count, stream, cut);
+  if (bias_of_kept_on_gpu(other.mask, block.mask, rule)) return other;
+  at::log_out(other.mask, kept_weights(of, begin, count, stream, cut));
   if (block.mask.defined()) other.mask.add_(block.mask);
   return other;
 }
 
 // What a query's weights that stay are together, of what all are, over 1 − rate: c, [n, H, L, 1].
-// Of a query of which nothing stays 0: `all` is not −∞.
-at::Tensor factor(const at::Tensor& log_sums, const at::Tensor& all, double rate) {
-  return log_sums.sub(all).sub_(std::log1p(-rate)).exp_().unsqueeze(-1);
+// Of a query of which nothing stays 0: sums of all are not −∞.
+at::Tensor factor(const Shares& shares) {
+  return shares.kept.sub(shares.all).sub_(shares.log_rate).exp_().unsqueeze(-1);
 }
 
-std::vector<at::Tensor> forward_that_drops(const Attention& block, const at::Tensor& keep,
+std::vector<at::Tensor> forward_that_drops(const Attention& block, const Attention& of_kept,
                                            double rate, const AttentionKernels& kernels) {
   const at::Tensor all = kernels.forward(block)[1];
-  const auto made = kernels.forward(dropped(block, keep));
-  const at::Tensor c = factor(made[1], block.mask.defined() ? all.clamp_min(kLeastSum) : all, rate);
+  const auto made = kernels.forward(of_kept);
+  if (weigh_result_on_gpu(made[0], {made[1], all, std::log1p(-rate)}, kLeastSum)) {
+    return {made[0], all};
+  }
+  const at::Tensor c =
+      factor({made[1], block.mask.defined() ? all.clamp_min(kLeastSum) : all, std::log1p(-rate)});
   // A query of which nothing stays has no result by the kernel.
   return {(made[0] * c).masked_fill_(c.eq(0), 0).to(block.query.scalar_type()), all};
 }
 
-std::vector<at::Tensor> backward_that_drops(const Attention& block, const at::Tensor& keep,
+// The gradient that P' is given, c g, and both sums as kernels take them.
+WeighedGradient weighed_gradient(const Attention& block, const Shares& shares) {
+  const auto sums = [&] { return at::empty(shares.all.sizes(), shares.all.options()); };
+  const WeighedGradient made{at::empty_like(block.gradient), sums(), sums()};
+  if (weigh_gradient_on_gpu(made, block.gradient, shares)) return made;
+  const at::Tensor all = taken_sums(shares.all, block.mask);
+  const at::Tensor c = factor({shares.kept, all, shares.log_rate});
+  return {(block.gradient * c).to(block.gradient.scalar_type()),
+          at::nan_to_num(shares.kept, kNone, kInfinity, kInfinity), all};
+}
+
+std::vector<at::Tensor> backward_that_drops(const Attention& block, const Attention& dropped,
                                             double rate, const AttentionKernels& kernels) {
-  Attention of_kept = dropped(block, keep);
-  at::Tensor sums = kernels.forward(of_kept)[1];
-  const at::Tensor c = factor(sums, block.log_sums, rate);
-  of_kept.gradient = (block.gradient * c).to(block.gradient.scalar_type());
-  of_kept.result = at::zeros_like(block.result);
-  of_kept.log_sums = sums.nan_to_num_(kNone, kInfinity, kInfinity);
-  const auto one = kernels.backward(of_kept);
+  const at::Tensor sums = kernels.forward(dropped)[1];
+  const WeighedGradient weighed =
+      weighed_gradient(block, {sums, block.log_sums, std::log1p(-rate)});
+  const std::int64_t queries = block.query.size(2), keys = block.key.size(2);
+  const at::Tensor zeros = at::zeros({block.value.size(0), std::max(queries, keys),
+                                      block.value.size(1), block.value.size(3)},
+                                     block.value.options())
+                               .transpose(1, 2);
+  Attention of_kept = dropped;
+  of_kept.gradient = weighed.weighed;
+  of_kept.result = zeros.narrow(2, 0, queries);
+  of_kept.log_sums = weighed.kept;
+  auto one = kernels.backward(of_kept);
   Attention of_all = block;
-  of_all.value = at::zeros_like(block.value);
+  of_all.value = zeros.narrow(2, 0, keys);
+  of_all.log_sums = weighed.all;
   const auto other = kernels.backward(of_all);
-  return {one[0] + other[0], one[1] + other[1], one[2]};
+  at::_foreach_add_({one[0], one[1]}, {other[0], other[1]});  // by one kernel
+  return one;
 }
 
 }  // namespace
@@ -163,9 +202,9 @@ std::vector<at::Tensor> fused_attention(const Attention& given, const RandomStre
   for (std::int64_t i = 0; i < samples; i += most) {
     const std::int64_t count = std::min(most, samples - i);
     const Attention block = block_of(a, i, count);
-    const at::Tensor keep = kept_weights(given, i, count, stream, cut);
+    const Attention of_kept = dropped(block, {given, i, count, stream, cut});
     const auto made =
-        (backward ? backward_that_drops : forward_that_drops)(block, keep, given.rate, kernels);
+        (backward ? backward_that_drops : forward_that_drops)(block, of_kept, given.rate, kernels);
     for (std::size_t j = 0; j < made.size(); ++j) parts[j].push_back(made[j]);
   }
   std::vector<at::Tensor> made;

@@ -30,7 +30,8 @@ const AttentionKernels& kernels_of_gpus();
 //   (P ∘ D) V = c (P' V),
 // and with δ = rowsum(g ∘ result) the gradient of scores, P ∘ (D ∘ gVᵀ − δ) (Dao et al. 2022), is
 // P' ∘ (c g) Vᵀ − P δ: what the kernel gives for (c g, V, P') with a result of zeros, and what it
-// gives for (g, zeros, P) with the result itself.
+// gives for (g, zeros, P) with the result itself. On GPUs the bias, c and c g are made by kernels
+// of ours (runtime/gpu/dropout_on_gpu.h), elsewhere by tensor operations.
 std::vector<at::Tensor> fused_attention(const Attention& a, const RandomStream& stream,
                                         const Cut& cut, const AttentionKernels& kernels);
 

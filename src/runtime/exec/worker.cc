@@ -266,12 +266,17 @@ class Worker::State {
         if (now_->streams) now_->streams->take_ahead(made->value);
         ++taken;
       } else {
-        *place = laid_as(graph().tensor(tensor), value);
+        *place = laid_as(graph().tensor(tensor), within_reach(value));
         if (now_->streams) *place = now_->streams->copy_in(*place);
       }
     }
     ahead_.clear();
     return taken;
+  }
+
+  // A rank on a CPU has no streams that copy for it.
+  at::Tensor within_reach(const at::Tensor& value) const {
+    return now_->streams ? value : value.to(options_.device);
   }
 
   // Inputs of the next step.
@@ -280,7 +285,7 @@ class Worker::State {
       if (now_->streams) now_->streams->drop_ahead();
       for (const auto& [tensor, value] : next) {
         if (now_->outside(tensor) == nullptr) continue;
-        at::Tensor laid = laid_as(graph().tensor(tensor), value);
+        at::Tensor laid = laid_as(graph().tensor(tensor), within_reach(value));
         if (now_->streams) laid = now_->streams->copy_ahead(laid);
         ahead_.push_back({now_, tensor, value, std::move(laid)});
       }

@@ -6,12 +6,12 @@
 namespace heterog::runtime {
 
 // Code that GPUs of compute capability major.minor run, and those of a higher minor one.
-struct CompiledKernel {
+struct CompiledKernels {
   int major = 0;
   int minor = 0;
   const unsigned char* code = nullptr;
 };
 
-extern const std::span<const CompiledKernel> kKeepMaskKernels;
+extern const std::span<const CompiledKernels> kDropoutKernels;
 
 }  // namespace heterog::runtime

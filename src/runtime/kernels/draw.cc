@@ -1,6 +1,7 @@
 // One function for each thing that operators draw.
 #include "runtime/kernels/draw.h"
-#include "runtime/gpu/gpu_kernels.h"
+
+#include <ATen/ScalarOps.h>
 
 #include <algorithm>
 #include <string_view>
@@ -9,6 +10,8 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "operators/facts.h"
+#include "runtime/gpu/dropout_on_gpu.h"
+#include "runtime/gpu/gpu_kernels.h"
 
 namespace heterog::runtime {
 namespace {
@@ -117,12 +120,21 @@ class Drawing {
   std::vector<at::Tensor> mask() const {
     const at::Tensor& x = tensor("input");
     const double rate = number("p", 0.5);
-    const at::Tensor kept = keep_mask(stream_, rate, x.sizes().vec(), cut_, device_);
+    const std::vector<std::int64_t> sizes = x.sizes().vec();
+    if (has_gpu_kernels(device_) && rate < 1 && x.is_contiguous() && x.numel() > 0) {
+      const at::Tensor made = at::empty_like(x),
+                       kept = at::empty(sizes, x.options().dtype(at::kBool));
+      const KeepRule rule = keep_rule(stream_, rate, sizes, cut_);
+      if (drop_on_gpu(made, kept, x, 1 / (1 - rate), rule)) return {made, kept};
+    }
+    const at::Tensor kept = keep_mask(stream_, rate, sizes, cut_, device_);
     // One kernel of GPUs, which multiplies by a mask and a number whatever x is.
     if (has_gpu_kernels(device_) && rate < 1) {
       return {at::native_dropout_backward(x, kept, 1 / (1 - rate)), kept};
     }
-    return {rate < 1 ? at::mul(x, kept).mul_(1 / (1 - rate)) : at::zeros_like(x), kept};
+    // As the backward operator has it: mul_(number) would round the number to half precision first.
+    const at::Tensor scale = at::native::wrapped_scalar_tensor(1 / (1 - rate));
+    return {rate < 1 ? at::mul(x, kept).mul_(scale) : at::zeros_like(x), kept};
   }
 
   at::Tensor bernoulli() const {

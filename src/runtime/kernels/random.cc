@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "runtime/gpu/dropout_on_gpu.h"
 #include "runtime/kernels/variates.h"
 
 namespace heterog::runtime {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/gpu/keep_mask_on_gpu.h"
+#include "runtime/gpu/kernel_arguments.h"
 #include "runtime/program/program.h"
 
 namespace heterog::runtime {

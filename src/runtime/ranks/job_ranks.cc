@@ -59,7 +59,8 @@ std::uint64_t hash_of(const StepInputs& inputs, const graph::ModelGraph& graph,
   hasher.add(static_cast<std::uint64_t>(given));
   for (const auto& [id, value] : inputs) {
     if (given == Ranks::Given::kOwnRows && has_samples(graph, id)) continue;
-    hasher.add(std::string_view(static_cast<const char*>(value.const_data_ptr()), value.nbytes()));
+    const at::Tensor host = value.cpu();
+    hasher.add(std::string_view(static_cast<const char*>(host.const_data_ptr()), host.nbytes()));
   }
   return hasher.value();
 }
