@@ -1,6 +1,7 @@
 """Linear layers over a frozen weight of 4 bits: what they compute, how they are exported, and what is refused."""
 
 import ast
+import copy
 import subprocess
 import sys
 from pathlib import Path
@@ -155,3 +156,33 @@ def test_the_library_and_the_exporter_share_the_operators(order, tmp_path):
     rows, gradient = map(torch.tensor, ast.literal_eval(f"[{ran.stdout.strip().replace('] [', '], [')}]"))
     torch.testing.assert_close(rows, torch.tensor(expected[0]))
     torch.testing.assert_close(gradient, torch.tensor(expected[1]))
+
+
+def test_a_runner_trains_adapters_over_it(tmp_path):
+    """On two devices, as PyTorch does on one."""
+    model = heterog.with_4bit_base(Tuned())
+    plain = copy.deepcopy(model)
+
+    def optimizer_of(m):
+        return torch.optim.Adam([p for p in m.parameters() if p.requires_grad], lr=1e-2)
+
+    def make_inputs(n):
+        return torch.randn(n, 8), torch.randint(0, 5, (n,))
+
+    def loss_fn(m, x, y):
+        return F.cross_entropy(m(x), y)
+
+    own = optimizer_of(plain)
+    settings = {"batch": 12, "threads": 1, "cache": str(tmp_path)}
+    runner = heterog.get_runner(model, make_inputs, loss_fn, optimizer_of(model), "cpu:2", settings)
+    for _ in range(3):
+        batch = make_inputs(12)
+        own.zero_grad()
+        expected = loss_fn(plain, *batch)
+        expected.backward()
+        own.step()
+        assert runner.step(batch) == pytest.approx(expected.item(), abs=1e-5)
+    runner.sync_to_model()
+    runner.close()
+    for ours, theirs in zip(model.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
