@@ -1,4 +1,4 @@
-"""The command `heterog` of the wheel: starts the program beside the package's LibTorch.
+"""The command `heterog`: starts the program of the wheel heterog beside the LibTorch of the package torch.
 
 Apart from the package, whose import loads all of PyTorch.
 """
@@ -10,8 +10,7 @@ import runpy
 import sys
 from pathlib import Path
 
-_PACKAGE = Path(__file__).resolve().parent / "heterog"
-_VERSION = _PACKAGE / "base/version.py"
+_VERSION = Path(__file__).resolve().parent / "heterog/base/version.py"
 # Of the packages that torch for CUDA brings along; a build for CUDA calls them itself.
 _NVIDIA = ("nvidia/nccl/lib", "nvidia/cu13/lib")
 # The verbs in Python, which the program starts (src/cli/python_verbs.cc); they run without it, too.
@@ -30,9 +29,7 @@ def find_program() -> tuple[Path | None, str]:
     """The program for the installed PyTorch; without one, what is wrong. importlib.metadata reads
     the version without loading PyTorch."""
     version = runpy.run_path(str(_VERSION))
-    built = version["libraries"](_PACKAGE)
-    if not built:
-        return None, f"{_PACKAGE} holds no program: install the wheel of scripts/build_wheel.sh"
+    built = version["libraries"](version["native_packages"]())
     try:
         torch = importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Builds the library and the program in release mode and makes a wheel of them and the Python
-# package: dist/heterog-*.whl, or with --cuda dist/heterog_cu13-*.whl, whose library runs on GPUs
-# too (beside PyTorch for CUDA 13). Usage: build_wheel.sh [--cuda] [--torch VERSION]…
+# Makes the wheels in dist: heterog_shares-*.whl, the package in Python alone, and heterog-*.whl, the
+# library and the program in release mode; with --cuda heterog_cu13-*.whl in place of the latter, whose
+# library runs on GPUs too (beside PyTorch for CUDA 13).
+# Usage: build_wheel.sh [--shares | --cuda] [--torch VERSION]…
+#   --shares         the package alone; nothing is compiled
 #   --torch VERSION  also holds the library for this version of PyTorch, as 2.15.0; another build.
 #                    Without it, that for the pinned one (python/requirements.txt) alone
 # HETEROG_BUILD=build/dev takes what another build folder holds, or several with : between them, as
@@ -9,16 +11,17 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-name=heterog preset=release versions=()
+name=heterog package=heterog_native preset=release versions=()
 while (($#)); do
   case "$1" in
-    --cuda) name=heterog-cu13 preset=cuda ;;
+    --cuda) name=heterog-cu13 package=heterog_native_cu13 preset=cuda ;;
+    --shares) name="" ;;
     --torch)
       versions+=("${2:?--torch: name a version, as 2.15.0}")
       shift
       ;;
     *)
-      echo "build_wheel.sh: unknown argument '$1'; known: --cuda, --torch VERSION" >&2
+      echo "build_wheel.sh: unknown argument '$1'; known: --shares, --cuda, --torch VERSION" >&2
       exit 2
       ;;
   esac
@@ -30,20 +33,31 @@ build() { # FOLDER PYTHON
   cmake --build "$1" --target heterog heterog_client
   HETEROG_BUILD="${HETEROG_BUILD:+$HETEROG_BUILD:}$1"
 }
-if [[ -z "${HETEROG_BUILD:-}" ]]; then
+if [[ $name && -z "${HETEROG_BUILD:-}" ]]; then
   build "build/$preset" "$PWD/.venv/bin/python"
   for version in "${versions[@]}"; do
     python="$(scripts/torch_env.sh "$version")"
     build "build/$preset-torch-$version" "$python"
   done
 fi
-export HETEROG_BUILD
-
-# From a copy: setuptools writes beside what it reads, and the name of a project is fixed there.
+# From copies: setuptools writes beside what it reads, and the name of a project is fixed there.
+dist="${HETEROG_DIST:-dist}"
 copy="$(mktemp -d)"
 trap 'rm -rf "$copy"' EXIT
-cp -r python/heterog python/heterog_command.py python/pyproject.toml python/setup.py "$copy"
-sed -i "s/^name = \"heterog\"$/name = \"$name\"/" "$copy/pyproject.toml"
-HETEROG_ROOT="$PWD" .venv/bin/pip wheel --quiet --disable-pip-version-check --no-deps \
-  --wheel-dir "${HETEROG_DIST:-dist}" "$copy"
-ls -l "${HETEROG_DIST:-dist}/${name//-/_}"-*.whl
+wheel() { # FOLDER FILE
+  cp LICENSE "$1"
+  HETEROG_ROOT="$PWD" .venv/bin/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$dist" "$1"
+  ls -l "$dist/$2"-*.whl
+}
+mkdir "$copy/shares"
+cp -r python/heterog python/heterog_command.py python/pyproject.toml python/setup.py python/README.md "$copy/shares"
+wheel "$copy/shares" heterog_shares
+[[ $name ]] || exit 0
+
+cp -r python/native "$copy/native"
+if [[ $package != heterog_native ]]; then
+  mv "$copy/native/heterog_native" "$copy/native/$package"
+  sed -i "s/^name = \"heterog\"$/name = \"$name\"/; s/\"heterog_native\"/\"$package\"/" "$copy/native/pyproject.toml"
+fi
+export HETEROG_BUILD="${HETEROG_BUILD:-}" HETEROG_PACKAGE="$package"
+wheel "$copy/native" "${name//-/_}"

@@ -1,11 +1,11 @@
-"""Installs the wheel in an environment that has nothing else, and runs the pages there.
+"""Installs the wheels in an environment that has nothing else, and runs the pages there.
 
     .venv/bin/python scripts/check_wheel.py [--build build/release] [--keep FOLDER] [PAGE …]
 
-The wheel is made of what a build folder holds (build/dev). pip installs it without an index, so that
-it has to find each of its needs, and theirs, in the environment: those, and no package more, are
+The wheels are made of what a build folder holds (build/dev). pip installs them without an index, so that
+it has to find each of their needs, and theirs, in the environment: those, and no package more, are
 (hard) linked there from the one of scripts/setup.sh, which spares downloading PyTorch again. A need that
-the wheel does not name is then missing, and one that cannot be met is refused.
+the wheels do not name is then missing, and one that cannot be met is refused.
 
 Without pages: README.md and all pages of docs/ and its folders.
 """
@@ -23,13 +23,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def build_wheel(folder: Path, build: str) -> Path:
+def build_wheels(folder: Path, build: str) -> list[Path]:
+    """Of a build folder; without one (""), heterog-shares alone."""
     subprocess.run(
-        ["scripts/build_wheel.sh"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL,
+        ["scripts/build_wheel.sh", *([] if build else ["--shares"])],
+        cwd=ROOT, check=True, stdout=subprocess.DEVNULL,
         env=os.environ | {"HETEROG_BUILD": build, "HETEROG_DIST": str(folder)},
     )  # fmt: skip
-    (wheel,) = folder.glob("heterog-*.whl")
-    return wheel
+    return sorted(folder.glob("heterog*.whl"))
 
 
 def needs_of(requirements: list[str]) -> dict[str, importlib.metadata.Distribution]:
@@ -73,11 +74,12 @@ def place(source: Path, target: Path) -> None:
         target.symlink_to(source)
 
 
-def make_environment(folder: Path, wheel: Path) -> Path:
+def make_environment(folder: Path, wheels: list[Path]) -> Path:
     """Its Python."""
     subprocess.run(["/usr/bin/python3", "-m", "venv", folder], check=True)
     (packages,) = folder.glob("lib/python3*/site-packages")
-    for distribution in needs_of(requirements_of(wheel)).values():
+    wanted = [requirement for wheel in wheels for requirement in requirements_of(wheel)]
+    for distribution in needs_of(wanted).values():
         for file in distribution.files or []:
             source = Path(distribution.locate_file(file))
             if ".." not in file.parts and source.is_file():
@@ -88,7 +90,7 @@ def make_environment(folder: Path, wheel: Path) -> Path:
     script.write_text(f"#!{python}\nfrom torch.distributed.run import main\nmain()\n", encoding="utf-8")
     script.chmod(0o755)
     subprocess.run(
-        [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", wheel],
+        [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", *wheels],
         check=True,
     )
     return python
@@ -106,7 +108,7 @@ def main() -> int:
     options, rest = parser.parse_known_args()
     with tempfile.TemporaryDirectory(prefix="heterog-wheel-") as folder:
         here = options.keep or Path(folder)
-        python = make_environment(here / "venv", build_wheel(here, options.build))
+        python = make_environment(here / "venv", build_wheels(here, options.build))
         print(f"installed in {here / 'venv'}", flush=True)
         chosen = [page.resolve() for page in options.pages] or pages()
         return subprocess.run([python, ROOT / "scripts/run_pages.py", *chosen, *rest]).returncode

@@ -143,14 +143,13 @@ def python_tests(quick):
 
 
 def newest_torch():
-    """The wheel beside the newest PyTorch of the package index. Without an answer of the index that
+    """The wheels beside the newest PyTorch of the package index. Without an answer of the index that
     is a test that was skipped, and says so."""
     note("The newest PyTorch")
     with tempfile.TemporaryDirectory() as folder:
         if not run(["scripts/build_wheel.sh"], HETEROG_BUILD="build/dev", HETEROG_DIST=folder):
             return Tally(failed=1)
-        (wheel,) = Path(folder).glob("heterog-*.whl")
-        command = ["scripts/torch_versions.sh", "--wheel", str(wheel), "newest"]
+        command = ["scripts/torch_versions.sh", "--wheels", folder, "newest"]
         code = subprocess.run(command, cwd=ROOT).returncode
     if code == 3:
         print("SKIPPED: the newest PyTorch, for want of an answer of the package index", flush=True)

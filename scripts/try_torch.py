@@ -131,7 +131,8 @@ def outcome(commands: list[list[str]], folder: str, serves: bool) -> str:
         ended = finished(words, folder)
         last = (ended.stderr.strip().splitlines() or [""])[-1]
         if not serves:
-            refused = ended.returncode != 0 and "is installed" in last and "torch" in last
+            why = "torch" in last or "pip install heterog" in last
+            refused = ended.returncode != 0 and "is installed" in last and why
             return "refused" if refused else f"FAILED (not refused: {last[-200:]})"
         if ended.returncode != 0:
             return f"FAILED ({' '.join(words[:2])}: {last[-300:]})"
@@ -140,13 +141,11 @@ def outcome(commands: list[list[str]], folder: str, serves: bool) -> str:
 
 def main() -> int:
     import torch
-    from heterog.base.version import EXPORTER_FROM, libraries, library_for, minor_version
-
-    import heterog
+    from heterog.base.version import EXPORTER_FROM, libraries, library_for, minor_version, native_packages
 
     version = torch.__version__
     exports = minor_version(version) >= EXPORTER_FROM
-    runs = exports and bool(library_for(version, libraries(Path(heterog.__file__).parent)))
+    runs = exports and bool(library_for(version, libraries(native_packages())))
     program = str(Path(sys.executable).with_name("heterog"))
     problem = ["--graph", "lenet5", "--cluster", "local-2cpu"]
     with tempfile.TemporaryDirectory() as folder:

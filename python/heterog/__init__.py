@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from heterog.engines.pipeline_stage import PipelineStage, pipeline_stage
     from heterog.export.loss_scaling import LossScaling
+    from heterog.export.operators.linear4bit import Linear4bit, with_4bit_base
     from heterog.export.step import export_training_step
     from heterog.export.training_step import TrainingStep
     from heterog.planning.results import (
@@ -54,6 +55,7 @@ __all__ = [
     "HeterogError",
     "InputError",
     "InternalError",
+    "Linear4bit",
     "LossNotFinite",
     "LossScaling",
     "NothingFits",
@@ -84,6 +86,7 @@ __all__ = [
     "uneven_trainer",
     "verify",
     "weighted_gradients",
+    "with_4bit_base",
     "zero_by_memory",
 ]
 
@@ -93,6 +96,7 @@ _MODULES = {
                     "NothingFits", "RunFailed"),
     "engines.pipeline_stage": ("PipelineStage", "pipeline_stage"),
     "export.loss_scaling": ("LossScaling",),
+    "export.operators.linear4bit": ("Linear4bit", "with_4bit_base"),
     "export.step": ("export_training_step",),
     "export.training_step": ("TrainingStep",),
     "planning.results": ("Comparison", "Explanation", "Plan", "Shares", "Simulation", "Verification"),

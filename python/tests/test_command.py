@@ -15,20 +15,29 @@ import torch
 import heterog
 import heterog_command
 from heterog.base import native
-from heterog.base.version import EXPORTER_FROM, PYTHON_FROM, library_for, minor_version, too_old, wrong_torch
+from heterog.base.version import (
+    EXPORTER_FROM, NO_LIBRARY, PYTHON_FROM, VERSION, libraries, library_for, minor_version, native_packages, too_old,
+    wrong_torch,
+)  # fmt: skip
 
 ROOT = Path(__file__).parents[2]
+
+
+def install(monkeypatch, folder: Path, *libraries: str, package: str = "heterog_native") -> Path:
+    """As a wheel does: its package, with libraries for these versions of PyTorch."""
+    for name in libraries:
+        (folder / package / name).mkdir(parents=True)
+    (folder / package / "__init__.py").touch()
+    monkeypatch.syspath_prepend(folder)
+    return folder.resolve() / package
 
 
 @pytest.fixture
 def package(monkeypatch, tmp_path):
     """A wheel of two libraries, and what has been started."""
-    for name in ("torch-2.11", "torch-2.15"):
-        (tmp_path / name).mkdir()
     started = []
-    monkeypatch.setattr(heterog_command, "_PACKAGE", tmp_path)
     monkeypatch.setattr(heterog_command.os, "execve", lambda *how: started.append(how))
-    return tmp_path, started
+    return install(monkeypatch, tmp_path, "torch-2.11", "torch-2.15"), started
 
 
 def run_command(monkeypatch, torch_version: str, *words: str) -> None:
@@ -72,6 +81,28 @@ def test_refuses_a_version_of_torch_that_no_library_is_for(monkeypatch, package,
     assert package[1] == []
 
 
+def test_without_a_library_one_line_says_which_wheel_has_it(monkeypatch, capsys):
+    with pytest.raises(SystemExit) as ended:
+        run_command(monkeypatch, "2.12.1", "plan", "--out", "x")
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == f"heterog: error: {NO_LIBRARY}\n"
+    monkeypatch.delenv("HETEROG_LIBRARY", raising=False)
+    monkeypatch.setattr(native, "_CHECKOUT", Path("/nowhere"))
+    with pytest.raises(heterog.InputError, match="pip install heterog .or heterog-cu13 for GPUs., version 0"):
+        native.find_library()
+
+
+def test_libraries_lie_in_packages_of_their_own(monkeypatch, tmp_path):
+    """So that no wheel has a file of another."""
+    cpus = install(monkeypatch, tmp_path / "a", "torch-2.15", "torch-2.11")
+    gpus = install(monkeypatch, tmp_path / "b", "torch-2.11-cuda", package="heterog_native_cu13")
+    assert native_packages() == [gpus, cpus]
+    found = libraries(native_packages())
+    assert list(found) == ["2.11-cuda", "2.11", "2.15"]
+    assert library_for("2.11.0+cu130", found) == "2.11-cuda" and library_for("2.12.1", found) == "2.11"
+    assert found["2.11"] == cpus / "torch-2.11"
+
+
 def test_verbs_in_python_need_no_library(monkeypatch, package, capsys):
     monkeypatch.delenv("HETEROG_PYTHON", raising=False)
     run_command(monkeypatch, "2.4.1", "discover", "--out", "x")
@@ -101,9 +132,17 @@ def test_which_library_is_for_which_torch():
 
 
 def test_pip_takes_no_torch_away():
-    file = Path(heterog_command.__file__).parent / "pyproject.toml"
-    needs = tomllib.loads(file.read_text(encoding="utf-8"))["project"]["dependencies"]
-    assert f"torch>={'.'.join(map(str, PYTHON_FROM))}" in needs
+    shares, plan = (project(file) for file in ("pyproject.toml", "native/pyproject.toml"))
+    assert f"torch>={'.'.join(map(str, PYTHON_FROM))}" in shares["dependencies"]
+    # Both wheels are of one version, each asks for the other's, and it is what files are signed with.
+    assert plan["dependencies"] == [f"heterog-shares=={VERSION}"]
+    assert shares["optional-dependencies"]["plan"] == [f"heterog=={VERSION}"]
+    assert shares["version"] == plan["version"] == VERSION
+    assert f"version: {VERSION}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+def project(file: str) -> dict:
+    return tomllib.loads((ROOT / "python" / file).read_text(encoding="utf-8"))["project"]
 
 
 def test_the_library_is_refused_beside_another_torch(monkeypatch):
@@ -114,12 +153,10 @@ def test_the_library_is_refused_beside_another_torch(monkeypatch):
 
 
 def test_the_library_is_the_one_for_the_loaded_torch(monkeypatch, tmp_path):
-    for name in ("torch-2.11", "torch-2.14"):
-        (tmp_path / name).mkdir()
-    monkeypatch.setattr(native, "_PACKAGE", tmp_path)
+    package = install(monkeypatch, tmp_path, "torch-2.11", "torch-2.14")
     monkeypatch.delenv("HETEROG_LIBRARY", raising=False)
     monkeypatch.setattr(torch, "__version__", "2.14.1+cpu")
-    assert native.find_library() == str(tmp_path / "torch-2.14" / "libheterog.so")
+    assert native.find_library() == str(package / "torch-2.14" / "libheterog.so")
     monkeypatch.setattr(torch, "__version__", "2.13.0")
     with pytest.raises(heterog.HeterogError, match="torch 2.13.0 is installed"):
         native.find_library()

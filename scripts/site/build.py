@@ -18,9 +18,9 @@ STAGE = ROOT / "build" / "site-pages"
 
 # What stands in the bar at the side; pages of docs/, and those of OTHERS.
 CONTENTS = {
-    "Begin": ["tutorial", "paths", "words", "comparison"],
+    "Begin": ["installing", "tutorial", "paths", "words", "comparison"],
     "Change a script": ["auto_shares", "shares"],
-    "Plan": ["exporting", "discover", "clusters", "planning_from_python", "pipelines", "planners", "profiling"],
+    "Plan": ["lora", "exporting", "discover", "clusters", "planning_from_python", "pipelines", "planners", "profiling"],
     "Understand a plan": ["explain", "verifying"],
     "Train by a plan": ["client", "running", "gpu", "engines"],
     "Look up": ["reference_command", "reference_python", "formats", "limits", "troubleshooting"],

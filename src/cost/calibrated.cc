@@ -29,6 +29,12 @@ ProductSize matmul_size(const ModelGraph& graph, OpId op, std::size_t left_arg,
   const auto at = [&](const Affine& dimension) {
     return std::max(1.0, static_cast<double>(dimension.at(samples)));
   };
+  if (unpacked_bytes(graph, op, samples) > 0) {  // a list of bytes, whose shape says nothing
+    size.k = at(a.back());
+    size.n = at(graph.shape(result).back());
+    size.m = std::max(1.0, static_cast<double>(graph.elements(result, samples)) / size.n);
+    return size;
+  }
   size.k = at(a.back());
   size.m = a.size() > 1 ? at(a[a.size() - 2]) : 1;
   size.n = b.size() > 1 ? at(b.back()) : 1;
@@ -216,12 +222,21 @@ double CalibratedModel::seconds(const ModelGraph& graph, OpId op, std::int64_t s
                (drops ? seconds_of_dropping(a, work.dtype, kind, type, calibration) : 0);
       }
       const std::size_t left = kind == Family::kMatMulAdd ? 1 : 0;
-      return product_seconds({.kind = ProductKind::kMatMul,
-                              .dtype = work.dtype,
-                              .size = matmul_size(graph, op, left, samples),
-                              .bytes = work.bytes,
-                              .tf32 = graph.tf32().products},
-                             type, calibration);
+      // A packed weight is unpacked by a kernel of its own, which goes first.
+      const Bytes unpacked = unpacked_bytes(graph, op, samples);
+      Bytes unpacking = unpacked;
+      for (std::size_t i = 1; unpacked > 0 && i < 3; ++i) {
+        unpacking += read_bytes(graph, tensor_arg(graph.args(op), i), samples);
+      }
+      const double before =
+          unpacked > 0 ? traffic_seconds(TrafficKind::kElementwise, unpacking, type, calibration)
+                       : 0;
+      return before + product_seconds({.kind = ProductKind::kMatMul,
+                                       .dtype = work.dtype,
+                                       .size = matmul_size(graph, op, left, samples),
+                                       .bytes = work.bytes - unpacking,
+                                       .tf32 = graph.tf32().products},
+                                      type, calibration);
     }
     case OpClass::kConvolution:
     case OpClass::kConvolution3x3:

@@ -31,8 +31,8 @@ OpWork op_work(const graph::ModelGraph& graph, OpId op, std::int64_t samples);
 // Bytes of the matrix that a convolution would unfold its input to (im2col), 0 for other ops and
 // for kernels of one element at stride 1, which need none.
 Bytes unfold_bytes(const graph::ModelGraph& graph, OpId op, std::int64_t samples);
-// Bytes of the weights of an attention that drops some: those that the runtime has in memory at
-// once on a device of this type, with what is computed with them (cost/weights_at_once.h).
+// Bytes that an attention which drops weights has of them at once on a device of this type, with
+// what is computed with them (cost/weights_at_once.h), or a product of its unpacked weight.
 Bytes weights_bytes(const graph::ModelGraph& graph, OpId op, std::int64_t samples,
                     const cluster::DeviceType& type);
 

@@ -26,6 +26,13 @@ Bytes read_bytes(const ModelGraph& graph, TensorId id, std::int64_t samples) {
   return root == id ? own : std::min(own, graph.bytes(root, samples));
 }
 
+Bytes unpacked_bytes(const ModelGraph& graph, OpId op, std::int64_t samples) {
+  const TensorId left = tensor_arg(graph.args(op), 0), right = tensor_arg(graph.args(op), 1);
+  if (graph.facts(op).family != Family::kMatMul || !left.valid() || !right.valid()) return 0;
+  if (graph.tensor(right).dtype != graph::DType::kUInt8) return 0;
+  return 2 * graph.elements(right, samples) * graph::element_bytes(graph.tensor(left).dtype);
+}
+
 // convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups);
 // convolution_backward(grad, input, weight, bias_sizes, stride, …, groups, output_mask).
 Convolution convolution(const ModelGraph& graph, OpId op, Family kind) {

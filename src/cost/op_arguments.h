@@ -20,6 +20,10 @@ TensorId first_output(const graph::ModelGraph& graph, OpId op);
 // Bytes that reading a tensor moves: a view that repeats its base (expand) reads the base.
 Bytes read_bytes(const graph::ModelGraph& graph, TensorId id, std::int64_t samples);
 
+// What a product by a packed weight (operand 1, of bytes) unpacks first, in the dtype of operand 0:
+// two numbers a byte. 0 for all other products.
+Bytes unpacked_bytes(const graph::ModelGraph& graph, OpId op, std::int64_t samples);
+
 // Arguments that convolution and convolution_backward have in common.
 struct Convolution {
   TensorId input, weight, output;  // backward: output is its gradient

@@ -147,7 +147,9 @@ OpWork work_of(const ModelGraph& graph, OpId op, std::int64_t samples) {
       break;
     case Family::kMatMul:
     case Family::kMatMulAdd:
-      traffic(OpClass::kMatMul, inputs_bytes(graph, op, samples) + written);
+      // A packed weight is written unpacked, and read again.
+      traffic(OpClass::kMatMul,
+              inputs_bytes(graph, op, samples) + 2 * unpacked_bytes(graph, op, samples) + written);
       work.flop =
           matmul_flop(graph, op, tensor_arg(args, kind == Family::kMatMulAdd ? 1 : 0), samples);
       break;
@@ -209,6 +211,7 @@ OpWork op_work(const ModelGraph& graph, OpId op, std::int64_t samples) {
 Bytes weights_bytes(const ModelGraph& graph, OpId op, std::int64_t samples,
                     const cluster::DeviceType& type) {
   const Family kind = graph.facts(op).family;
+  if (kind == Family::kMatMul) return unpacked_bytes(graph, op, samples);
   if (kind != Family::kAttention && kind != Family::kAttentionBackward) return 0;
   const AttentionSize size = attention_size(graph, op, samples);
   if (!size.drops || samples < 1) return 0;

@@ -21,6 +21,10 @@ std::vector<std::string> allowed_overloads() {
       at = end;
     }
   }
+  // The project's own, which runtime/kernels/own_operators.cc computes.
+  for (std::string_view own : {"linear4bit", "linear4bit_backward"}) {
+    types.push_back(fmt::format("heterog.{}.default", own));
+  }
   return types;
 }
 

@@ -13,7 +13,7 @@ namespace heterog::operators {
 // whoever wrote its file must not be able to ask for them.
 bool is_allowed(std::string_view type);
 
-// All of them, sorted by packet.
+// All of them, sorted by packet, and those that are not PyTorch's ("heterog.linear4bit.default").
 std::vector<std::string> allowed_overloads();
 
 // The table itself: a packet a line, then its overloads ("add Scalar Tensor").

@@ -1,6 +1,7 @@
 // The table of facts, and the look-up of an operator in it.
 #include "operators/facts.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "base/check.h"
@@ -33,6 +34,9 @@ constexpr Row kTable[] = {
     {"addmm", {.family = kMatMulAdd}},
     {"baddbmm", {.family = kMatMulAdd}},
     {"addmv", {.family = kMatMulAdd}},
+    // By a weight of 4 bits a number, operand 1, which is unpacked first.
+    {"linear4bit", {.family = kMatMul}},
+    {"linear4bit_backward", {.family = kMatMul}},
     {"convolution", {.family = kConvolution}},
     {"convolution_backward", {.family = kConvolutionBackward}},
 
@@ -264,7 +268,8 @@ constexpr Row kTable[] = {
     {"new_full", {.family = kFill}},
 };
 
-constexpr std::string_view kNamespace = "aten.";
+// PyTorch's, and the project's own.
+constexpr std::string_view kNamespaces[] = {"aten.", "heterog."};
 
 }  // namespace
 
@@ -275,8 +280,10 @@ const Facts& facts(std::string_view type) {
     for (const Row& row : kTable) ENSURE(map.emplace(row.name, &row.facts).second);
     return map;
   }();
-  if (!type.starts_with(kNamespace)) return kUnlisted;
-  type.remove_prefix(kNamespace.size());
+  const auto of = std::ranges::find_if(
+      kNamespaces, [&](std::string_view name) { return type.starts_with(name); });
+  if (of == std::ranges::end(kNamespaces)) return kUnlisted;
+  type.remove_prefix(of->size());
   for (std::string_view name : {type, type.substr(0, type.rfind('.'))}) {
     if (const auto found = index.find(name); found != index.end()) return *found->second;
   }

@@ -244,11 +244,49 @@ TEST_P(CalibratedGraphs, MoreSamplesNeverTakeLessOnAnyDevice) {
 
 INSTANTIATE_TEST_SUITE_P(Zoo, CalibratedGraphs,
                          testing::Values("resnet50-tiny", "bert_large24-tiny", "mobilenet_v2-tiny",
-                                         "gnmt4-tiny", "tensor_holography-tiny"),
+                                         "gnmt4-tiny", "tensor_holography-tiny",
+                                         "llama70b_qlora-tiny"),
                          [](const auto& info) {
                            std::string name = info.param.substr(0, info.param.find('-'));
                            return name;
                          });
+
+// x [B, 3, 128] in bfloat16 by a weight [256, 128] of 4 bits: a kernel that unpacks it, and a
+// product of half precision by what that wrote.
+TEST(Calibrated, PackedWeightsAreUnpackedFirst) {
+  graph::GraphBuilder builder("packed");
+  const auto add = [&](const std::string& name, graph::DType dtype, std::vector<Affine> shape) {
+    return builder.add_tensor(
+        {.name = name, .role = TensorRole::kInput, .dtype = dtype, .shape = std::move(shape)});
+  };
+  const TensorId x = add("x", graph::DType::kBFloat16, {kBatch, size(3), size(128)});
+  const TensorId packed = add("packed", graph::DType::kUInt8, {size(16384)});
+  const TensorId scales = add("scales", graph::DType::kFloat32, {size(512)});
+  const TensorId out = builder.add_tensor({.name = "out",
+                                           .role = TensorRole::kActivation,
+                                           .dtype = graph::DType::kBFloat16,
+                                           .shape = {kBatch, size(3), size(256)}});
+  const TensorId loss = builder.add_tensor(
+      {.name = "loss", .role = TensorRole::kOutput, .dtype = graph::DType::kBFloat16, .shape = {}});
+  builder.add_op(
+      {.name = "product",
+       .type = "heterog.linear4bit.default",
+       .args = {tensor_value(x), tensor_value(packed), tensor_value(scales), int_value(256)},
+       .outputs = {out}});
+  builder.add_op(
+      {.name = "sum", .type = "aten.sum.default", .args = {tensor_value(out)}, .outputs = {loss}});
+  builder.set_loss(loss);
+  const graph::ModelGraph graph = std::move(builder).build("test");
+  const DeviceType type = measured_type();
+  const Bytes weight = 2 * 128 * 256;
+  const double unpacking =
+      traffic_seconds(TrafficKind::kElementwise, 16384 + 4 * 512 + weight, type, *type.calibration);
+  const double product = product_seconds({.dtype = graph::DType::kBFloat16,
+                                          .size = {.batch = 1, .m = 4 * 3, .n = 256, .k = 128},
+                                          .bytes = 2 * 12 * 128 + weight + 2 * 12 * 256},
+                                         type, *type.calibration);
+  EXPECT_DOUBLE_EQ(CalibratedModel().seconds(graph, OpId(0), 4, type), unpacking + product);
+}
 
 // Of [B, 2, 5, 4] and [B, 2, 7, 4], forward and backward.
 double seconds_of_attention(OpId op, double rate, const std::string& device) {

@@ -83,6 +83,28 @@ TEST_F(OpWorkTest, Mm) {
   EXPECT_EQ(work(2).bytes, 4 * (64 + 320 + 20));
 }
 
+// x [B, 3, 128] by a weight [256, 128], two numbers a byte and a scale each 64.
+TEST_F(OpWorkTest, ProductsByAPackedWeightUnpackIt) {
+  const TensorId x = input({kBatch, size(3), size(128)}, DType::kBFloat16);
+  const TensorId packed = input({size(128 * 256 / 2)}, DType::kUInt8),
+                 scales = input({size(128 * 256 / 64)});
+  op("heterog.linear4bit.default",
+     {tensor_value(x), tensor_value(packed), tensor_value(scales), int_value(256)},
+     {result({kBatch, size(3), size(256)}, DType::kBFloat16)});
+  EXPECT_EQ(work(4).op_class, OpClass::kMatMul);
+  EXPECT_EQ(work(4).dtype, DType::kBFloat16);
+  EXPECT_EQ(work(4).flop, 2. * 4 * 3 * 128 * 256);
+  // Operands, the unpacked weight written and read, the result.
+  EXPECT_EQ(work(4).bytes, 2 * 4 * 3 * 128 + 16384 + 4 * 512 + 2 * (2 * 32768) + 2 * 4 * 3 * 256);
+  EXPECT_EQ(weights(4), 2 * 32768);
+}
+
+TEST_F(OpWorkTest, OtherProductsUnpackNothing) {
+  const TensorId a = input({kBatch, size(32)}), b = input({size(32), size(10)});
+  op("aten.mm.default", {tensor_value(a), tensor_value(b)}, {result({kBatch, size(10)})});
+  EXPECT_EQ(weights(4), 0);
+}
+
 TEST_F(OpWorkTest, WeightGradientOfMmSumsOverTheBatch) {
   // xᵀ·g: [32, B]·[B, 10], so the inner dimension is the batch.
   const TensorId a = input({size(32), kBatch}), b = input({kBatch, size(10)});

@@ -15,11 +15,10 @@ import torch
 from heterog.base.errors import HeterogError, InputError, LossNotFinite
 from heterog.base.own_files import PACKAGE
 from heterog.base.reading import read_text
-from heterog.base.version import libraries, library_for, wrong_torch
+from heterog.base.version import NO_LIBRARY, libraries, library_for, native_packages, wrong_torch
 
 _API_VERSION = 7
-_PACKAGE = PACKAGE.resolve()
-_CHECKOUT = _PACKAGE.parent.parent
+_CHECKOUT = PACKAGE.resolve().parent.parent
 
 
 class _Tensor(ctypes.Structure):
@@ -108,13 +107,15 @@ def find_library() -> str:
     if given:
         found = {_built_for(Path(given)): Path(os.path.abspath(given))}
     else:
-        found = {name: folder / "libheterog.so" for name, folder in libraries(_PACKAGE).items()}
+        found = {name: folder / "libheterog.so" for name, folder in libraries(native_packages()).items()}
         found = found or _of_checkout()
-    if not found:
+    if not found and (_CHECKOUT / "src/client").is_dir():
         raise HeterogError(
-            f"libheterog.so was found neither in {_PACKAGE} nor in {_CHECKOUT / 'build'}; install the "
-            "wheel (scripts/build_wheel.sh), build it (scripts/build_release.sh), or set HETEROG_LIBRARY"
+            f"libheterog.so was not found in {_CHECKOUT / 'build'}; build it (scripts/build_release.sh), or set "
+            "HETEROG_LIBRARY"
         )
+    if not found:
+        raise HeterogError(NO_LIBRARY)
     if wrong := wrong_torch(torch.__version__, found):
         raise HeterogError(wrong)
     return str(found[library_for(torch.__version__, found)])

@@ -4,6 +4,7 @@ with.
 Needs no package, so that it can be run without this one (heterog_command.py).
 """
 
+import importlib.util
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,6 +14,12 @@ VERSION = "0.1.0"
 # from the second.
 PYTHON_FROM = (2, 4)
 EXPORTER_FROM = (2, 11)
+# The packages of the library and the program. Where both are installed, that for GPUs is taken.
+NATIVE = ("heterog_native_cu13", "heterog_native")
+NO_LIBRARY = (
+    "what plans and runs is in the wheel heterog, and heterog-shares alone is installed: pip install heterog "
+    f"(or heterog-cu13 for GPUs), version {VERSION}"
+)
 # A library is for the minor version of PyTorch that it was built with: layouts of classes and tables of
 # virtual functions change with each. Where what we call has stayed in its place, it is for another,
 # too (docs/dependencies.md); on GPUs it has not ("2.11-cuda" has no row).
@@ -25,9 +32,20 @@ def minor_version(version: str) -> tuple[int, int]:
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
-def libraries(package: Path) -> dict[str, Path]:
-    """The folders of a wheel's libraries, by what they are for: "2.11", or "2.11-cuda"."""
-    found = {folder.name.removeprefix("torch-"): folder for folder in package.glob("torch-*")}
+def native_packages() -> list[Path]:
+    """The folders that the wheels heterog-cu13 and heterog have installed, wherever that is: the package
+    heterog may lie in another environment below."""
+    specs = [importlib.util.find_spec(name) for name in NATIVE]
+    return [Path(spec.origin).resolve().parent for spec in specs if spec is not None and spec.origin]
+
+
+def libraries(packages: Iterable[Path]) -> dict[str, Path]:
+    """The folders of their libraries, by what they are for: "2.11", or "2.11-cuda". Of two for one
+    version of PyTorch the first package's comes first."""
+    found: dict[str, Path] = {}
+    for package in packages:
+        for folder in sorted(package.glob("torch-*")):
+            found.setdefault(folder.name.removeprefix("torch-"), folder)
     return dict(sorted(found.items(), key=lambda item: minor_version(item[0])))
 
 
@@ -50,7 +68,7 @@ def wrong_torch(version: str, built: Iterable[str]) -> str:
     if library_for(version, built):
         return ""
     if not built:
-        return "this heterog has no library: install the wheel of scripts/build_wheel.sh"
+        return NO_LIBRARY
     served = [other for name in built for other in (name.removesuffix("-cuda"), *AS_WELL.get(name, ()))]
     wanted = f"pip install 'torch=={served[-1]}.*'"
     if minor_version(version) >= EXPORTER_FROM:

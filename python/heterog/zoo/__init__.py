@@ -1,11 +1,11 @@
 """The model zoo: one registry of the training steps whose graphs lie in models/."""
 
-from . import language, other, recurrent, transformer, vision
+from . import language, lora, other, recurrent, transformer, vision
 from .spec import Published, Spec
 
 
 def _registry() -> dict[str, Spec]:
-    families = (vision, transformer, language, recurrent, other)
+    families = (vision, transformer, language, lora, recurrent, other)
     return {spec.name: spec for family in families for spec in family.specs()}
 
 

@@ -60,7 +60,7 @@ def test_packed_tensors_are_named():
     packed = linear_of(lambda w: Params4bit(w.to(torch.uint8), requires_grad=False))
     said = refused(packed, make_inputs=vectors)
     assert said.startswith("parameter weight is a Params4bit (of bitsandbytes), which holds its values packed")
-    assert "load the model without quantization" in said
+    assert "heterog.with_4bit_base(model), any other is loaded without quantization" in said
 
 
 def test_other_subclasses_are_named():

@@ -133,7 +133,24 @@ Reason convolution_backward(RuleContext& op) {
   return {};
 }
 
+// linear4bit(x [N, …, in], packed, scales, out): the packed weight is read whole, whatever rows of
+// x there are.
+Reason packed_product(RuleContext& op) {
+  Operand* x = op.operand(0);
+  if (!x || any_local(op.operands())) return kUnusualArguments;
+  reduce_all(op.operands());
+  for (const Operand& operand : op.operands()) {
+    if (operand.sliced() && (&operand != x || operand.rule.dim + 1u >= x->shape.size())) {
+      return kCutApart;
+    }
+  }
+  op.set_output(0, x->rule);
+  return {};
+}
+
 constexpr RuleEntry kLinearRules[] = {
+    {"heterog.linear4bit.default", packed_product},
+    {"heterog.linear4bit_backward.default", packed_product},
     {"aten.mm.default", matrix_product, kMmLetters},
     {"aten.bmm.default", matrix_product, kBmmLetters},
     {"aten.mv.default", matrix_product, kMvLetters},

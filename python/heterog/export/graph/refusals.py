@@ -58,7 +58,8 @@ def check_tensors(model: torch.nn.Module) -> None:
             if package in _QUANTIZERS or any(word in found.__name__.lower() for word in _PACKED):
                 raise ExportError(
                     f"{named}, which holds its values packed in fewer bits, and no operator of a graph "
-                    "reads them; load the model without quantization (its base in bfloat16), and export that"
+                    "reads them; a frozen base of 4 bits becomes one by heterog.with_4bit_base(model), any other is "
+                    "loaded without quantization (in bfloat16)"
                 )
             raise ExportError(
                 f"{named}, a subclass of tensors that computes by code of its own; give plain tensors"
