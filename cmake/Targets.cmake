@@ -43,8 +43,9 @@ function(heterog_without_headers)
 endfunction()
 
 # Sources are compiled eight at a time, which takes a third of the time: most of it goes into reading
-# headers. So names in anonymous namespaces differ within a folder. -DHETEROG_UNITY=OFF compiles each
-# alone: that every source includes what it names shows there.
+# headers (those of ATEN have a precompiled one for that). So names in anonymous namespaces differ
+# within a folder. -DHETEROG_UNITY=OFF compiles each alone: that a source includes what it names shows
+# there.
 function(heterog_unity target size)
   if(HETEROG_UNITY)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${size})
@@ -61,10 +62,12 @@ function(heterog_library name)
     heterog_unity(heterog_${name} 4)
     return()
   endif()
-  heterog_unity(heterog_${name} 8)
   if(arg_ATEN)
     heterog_use_headers(heterog_${name} aten)
-  elseif(HETEROG_COMMON_HEADERS)
+    return()
+  endif()
+  heterog_unity(heterog_${name} 8)
+  if(HETEROG_COMMON_HEADERS)
     target_precompile_headers(heterog_${name} REUSE_FROM heterog_common_headers)
   endif()
 endfunction()
@@ -80,9 +83,6 @@ function(heterog_test name)
     heterog_use_headers(${name}_test torch)
   elseif(arg_ATEN)
     heterog_use_headers(${name}_test aten)
-  endif()
-  if(arg_TORCH)
-    heterog_unity(${name}_test 4)
   else()
     heterog_unity(${name}_test 8)
   endif()
