@@ -133,6 +133,15 @@ TEST_F(HandOver, SharesOfAPlanOfSharesAreItsOwn) {
   EXPECT_EQ(nlohmann::json::parse(read_file(path("out")))["format"], "heterog-shares");
 }
 
+// Schedule1F1B refuses fewer micro-batches than stages.
+TEST_F(HandOver, FewMicroBatchesGoThroughGPipe) {
+  const Finished done = handed(planned("spp:stages=4,micro_batches=2"), "torch-pipelining");
+  ASSERT_EQ(done.code, 0) << done.err;
+  ASSERT_EQ(json(done)["stages"].size(), 4u);
+  EXPECT_EQ(json(done)["schedule"], "ScheduleGPipe");
+  EXPECT_THAT(json(done)["changes"].dump(), HasSubstr("forward-first, strictly"));
+}
+
 TEST_F(HandOver, RefusesWhatIsNoPipelineAndWhatIsNoEngine) {
   const std::string plan = planned("ev-ar");
   const Finished no_pipeline = handed(plan, "torch-pipelining");

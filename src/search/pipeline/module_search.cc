@@ -163,13 +163,15 @@ class Climb {
   }
 
   // True if one is better.
-  bool take_best(const std::vector<ModulePipeline>& tried, ModulePlan& plan) {
+  bool take_best(std::vector<ModulePipeline> tried, ModulePlan& plan) {
+    std::erase_if(tried, [](const ModulePipeline& one) { return !has_turns(one); });
     const auto left = std::min(end_ - evaluator_.evaluations(), evaluator_.evaluations_left());
     if (evaluator_.spent() || left <= 0) return false;
     std::vector<decide::Strategy> strategies;
-    for (const ModulePipeline& one : tried) {
-      if (static_cast<std::int64_t>(strategies.size()) < left) strategies.push_back(strategy(one));
+    if (static_cast<std::int64_t>(tried.size()) > left) {
+      tried.resize(static_cast<std::size_t>(left));
     }
+    for (const ModulePipeline& one : tried) strategies.push_back(strategy(one));
     const std::vector<Measured> measured = evaluator_.evaluate(strategies);
     bool found = false;
     for (std::size_t i = 0; i < measured.size(); ++i) {
@@ -266,6 +268,9 @@ std::optional<ModulePlan> search_modules(BatchEvaluator& evaluator, const Module
     const bool ends_together = ties_layers(problem, tried.pool.once.chain);
     tried.pool.add(lines_of(problem, count, ends_together), {count, count}, evaluator.oracle());
   }
+  std::erase_if(tried.pool.found, [&](const Cut& cut) {
+    return tried.pool.micro_batches[cut.costs] < static_cast<std::int64_t>(cut.stages.size());
+  });
   evaluator.oracle().for_each(tried.pool.found.size(), [&](std::size_t i) {
     Cut& cut = tried.pool.found[i];
     const std::int64_t micro_batches = tried.pool.micro_batches[cut.costs];

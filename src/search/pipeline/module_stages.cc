@@ -138,6 +138,11 @@ Strategy module_strategy(const cost::Problem& problem, const Chain& chain, const
   return stage_strategy(problem, chain, costs, {stages}, how);
 }
 
+bool has_turns(const ModulePipeline& pipeline) {
+  return pipeline.pattern == Pattern::kForwardFirst ||
+         pipeline.micro_batches >= static_cast<std::int64_t>(pipeline.stages.size());
+}
+
 std::vector<ModulePipeline> moved_boundaries(const ModulePipeline& pipeline, std::size_t links) {
   std::vector<ModulePipeline> moved;
   for (std::size_t i = 0; i + 1 < pipeline.stages.size(); ++i) {
@@ -211,7 +216,9 @@ std::optional<ModulePipeline> exact_pipeline(const cost::Problem& problem, const
     }
   }
   // What else there is to decide.
-  if (pipeline.stages.size() < 2 || strategy.micro_batches < 2) return std::nullopt;
+  if (pipeline.stages.size() < 2 || strategy.micro_batches < 2 || !has_turns(pipeline)) {
+    return std::nullopt;
+  }
   LayerTimes times(problem, chain);
   const StageCosts costs(times, pipeline.micro_batches, false);
   if (!same_decisions(problem, module_strategy(problem, chain, costs, pipeline), strategy)) {
@@ -248,7 +255,11 @@ RoundedPlan round_to_modules(BatchEvaluator& evaluator, const Strategy& strategy
                            .pattern = strategy.pattern == Pattern::kForwardFirst
                                           ? Pattern::kForwardFirst
                                           : Pattern::kOneForwardOneBackward};
+  if (!has_turns(rounded.plan.pipeline)) rounded.plan.pipeline.pattern = Pattern::kForwardFirst;
   rounded.changes = changes_of(problem, strategy, layout, rounded.plan.pipeline);
+  if (rounded.changes.empty()) {
+    rounded.changes.emplace_back("boundaries of stages: each in front of a module");
+  }
   move_boundaries(evaluator, modules, rounded.plan);
   return rounded;
 }

@@ -37,6 +37,9 @@ Staging staging(const cost::Problem& problem, const Chain& chain, decide::Patter
 // The number of micro-batches that is nearest, if all have as many samples; of two, the greater.
 std::int64_t nearest_divisor(std::int64_t batch, std::int64_t wanted);
 
+// Whether engines have such turns: PyTorch's Schedule1F1B refuses fewer micro-batches than stages.
+bool has_turns(const ModulePipeline& pipeline);
+
 // A pipeline that was simulated.
 struct ModulePlan {
   ModulePipeline pipeline;

@@ -42,6 +42,7 @@ std::vector<ModulePipeline> every_pipeline(const cost::Problem& problem, std::si
             if (problem.batch % count != 0) continue;
             for (Pattern pattern : {Pattern::kOneForwardOneBackward, Pattern::kForwardFirst}) {
               all.push_back({more, count, pattern});
+              if (!has_turns(all.back())) all.pop_back();
             }
           }
         }
