@@ -1,5 +1,6 @@
 // heterog plan: from a graph and a cluster to a plan file.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <memory>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "cli/answers/devices_used.h"
 #include "cli/answers/plan_screen.h"
 #include "cli/answers/what_fits.h"
+#include "cli/engines/engines.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/planner_table.h"
@@ -38,6 +40,7 @@ struct PlanOptions {
   std::string out;
   std::string policy;
   std::string planner{kPortfolio};
+  std::string engine;
   std::int64_t accumulate = 1;
   int order_rounds = 0;
   std::string trace;
@@ -100,6 +103,11 @@ std::string next_text(const PlanOptions& options) {
     files += " --collectives " + options.problem.collectives;
   }
   const std::string plan = shell_word(options.out);
+  if (!options.engine.empty()) {
+    return fmt::format(
+        "{} is written. Next:\n  heterog hand-over {} --plan {} --to {} --out handed-over\n",
+        printable(options.out, 400), files, plan, options.engine);
+  }
   return fmt::format(
       "{} is written. Next:\n"
       "  heterog explain {} --plan {}   # why it takes that long\n"
@@ -111,6 +119,8 @@ std::string next_text(const PlanOptions& options) {
 struct Searched {
   search::PlannerResult result;
   bool stopped = false;  // before the planner was done: the best of what it had tried
+  // Of a plan for an engine: what the planner finds that may say anything.
+  std::optional<search::PlannerResult> free = {};
 };
 
 // A stop ends the planner at its next simulated plan.
@@ -148,6 +158,42 @@ Searched search(const PlanOptions& options, const cost::Problem& problem, Thread
   return found;
 }
 
+// The engine's own search, then the planner's beside it; each has the budget. A stop ends both.
+Searched search_for_engine(const PlanOptions& options, const cost::Problem& problem,
+                           ThreadPool& threads, const Caller& caller, const Stopping& stopping) {
+  oracle::SimulatedOracle oracle(problem, threads, compile_options(options.problem),
+                                 caller.stopped);
+  search::BatchEvaluator evaluator(
+      oracle,
+      stopping.until_asked(start_budget(options.budget, "planning for " + options.engine, caller)));
+  Searched found{.result = plan_for(options.engine, evaluator), .stopped = stopping.asked()};
+  if (found.stopped) return found;
+  search::PlannerResult free;
+  try {
+    free = search(options, problem, threads,
+                  start_budget(options.budget, "planning freely", caller), stopping)
+               .result;
+  } catch (const Error&) {
+    if (!stopping.asked()) throw;
+    found.stopped = true;
+    return found;
+  }
+  found.stopped = stopping.asked();
+  found.result.baselines = free.baselines;
+  // Whatever an engine can say is a free plan too.
+  found.free = search::better(found.result.evaluation, free.evaluation) ? found.result : free;
+  return found;
+}
+
+// What the engine's limits cost.
+std::string free_text(const search::PlannerResult& free, const sim::SimResult& planned) {
+  if (!free.evaluation.feasible) return "\nfree plan  does not fit in memory\n";
+  const double step = to_seconds(free.evaluation.step), ours = to_seconds(planned.step);
+  if (planned.feasible() && step >= ours) return "\nfree plan  no faster\n";
+  return fmt::format("\nfree plan  {} by {}{}\n", milliseconds_text(step), free.found_by,
+                     planned.feasible() ? ", " + speedup_text(ours, step) : "");
+}
+
 OrderedJson plan_json(const cost::Problem& problem, const search::PlannerResult& found,
                       const sim::Simulated& simulated, const StepOfOrder& orders,
                       double plan_seconds) {
@@ -180,6 +226,11 @@ Error stopped_error(const std::string& text, const std::string& out,
 }
 
 int run_plan(const PlanOptions& options, const Caller& caller) {
+  const bool for_engine = !options.engine.empty();
+  if (for_engine) expect_engine("--for", options.engine);
+  VALIDATE(!for_engine || (options.order_rounds == 0 && options.accumulate == 1),
+           "--for: given beside {}, which changes plans so that no engine can say them",
+           options.accumulate > 1 ? "--accumulate" : "--order-rounds");
   VALIDATE(options.order_rounds == 0 || options.accumulate == 1,
            "--order-rounds: {} given beside --accumulate, which orders the plan",
            options.order_rounds);
@@ -189,14 +240,18 @@ int run_plan(const PlanOptions& options, const Caller& caller) {
            printable(options.planner, 400));
   expect_writable(options.out);
   const Stopwatch watch;
-  oracle::Budget budget = start_budget(options.budget, "planning", caller);
+  // From here on, reading too; searches for an engine have budgets of their own.
+  oracle::Budget budget;
+  if (!for_engine) budget = start_budget(options.budget, "planning", caller);
   const loading::LoadedProblem loaded = loading::load_problem_file(options.problem);
   const auto& problem = loaded.problem;
   const auto how = compile_options(options.problem);
   ThreadPool threads(options.common.threads);
   std::optional<Stopping> stopping(std::in_place, caller);
   // The budget goes with it, and wipes its progress line.
-  const Searched searched = search(options, *problem, threads, std::move(budget), *stopping);
+  const Searched searched = for_engine
+                                ? search_for_engine(options, *problem, threads, caller, *stopping)
+                                : search(options, *problem, threads, std::move(budget), *stopping);
   const search::PlannerResult& found = searched.result;
   const double plan_seconds = watch.seconds();
   const sim::Simulated simulated = simulate_strategy(*problem, found.strategy, how);
@@ -231,6 +286,12 @@ int run_plan(const PlanOptions& options, const Caller& caller) {
   if (options.common.json) {
     OrderedJson json = plan_json(*problem, found, simulated, orders, plan_seconds);
     if (searched.stopped) json["stopped"] = true;
+    if (for_engine) json["for"] = options.engine;
+    if (searched.free) {
+      json["free"] = {{"step_seconds", to_seconds(searched.free->evaluation.step)},
+                      {"feasible", searched.free->evaluation.feasible},
+                      {"planner", searched.free->found_by}};
+    }
     json.update(devices_used_json(*problem, used));
     if (bfloat16) json["bfloat16"] = bfloat16_json(*bfloat16);
     if (fits) json["would_fit"] = what_fits_json(*fits);
@@ -238,6 +299,7 @@ int run_plan(const PlanOptions& options, const Caller& caller) {
   } else {
     print(caller, "{}", plan_screen({*problem, found, simulated, used, plan_seconds, bfloat16}));
     if (options.verbose) print(caller, "\n{}", tables_text(*problem, found, simulated, orders));
+    if (searched.free) print(caller, "{}", free_text(*searched.free, simulated.result));
     print(caller, "\n{}", fits ? what_fits_text(*fits) : next_text(options));
   }
   if (stopped) throw *stopped;
@@ -256,6 +318,10 @@ void add_plan(CLI::App& app, Action& chosen) {
   verb.add_option("--policy", options->policy,
                   "Checkpoint of --planner policy (default: the shipped one)");
   verb.add_option("--planner", options->planner, kPlannerHelp)->capture_default_str();
+  verb.add_option("--for", options->engine,
+                  fmt::format("Plan what this engine can say ({}); --planner then finds the free "
+                              "plan beside it, each within the budget",
+                              fmt::join(kEngines, ", ")));
   add_accumulate(verb, options->accumulate);
   add_integer(verb, "--order-rounds", options->order_rounds, {0, 1000},
               "Improve the order of what the planner found, in so many rounds; the portfolio does "

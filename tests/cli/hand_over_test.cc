@@ -49,6 +49,69 @@ TEST_F(HandOver, StagesHaveEveryModuleOnceAndFollowOneAnother) {
   EXPECT_GT(found["step_seconds"].get<double>(), 0);
 }
 
+// What is planned for an engine loses nothing on its way there.
+TEST_F(HandOver, TakesPlansForAnEngineAsTheyAre) {
+  for (const std::string engine : {"ddp", "torch-pipelining", "torchtitan", "megatron"}) {
+    const Finished planned = run("plan" + kBert + "--batch 16 --for " + engine +
+                                 " --planner ev-ar --json --out " + path("plan.json"));
+    ASSERT_EQ(planned.code, 0) << planned.err;
+    const double step = json(planned)["step_seconds"];
+    EXPECT_EQ(json(planned)["for"], engine);
+    EXPECT_EQ(json(planned)["planner"], "for " + engine);
+    EXPECT_LE(json(planned)["free"]["step_seconds"], step);
+    const Finished done = handed(path("plan.json"), engine);
+    ASSERT_EQ(done.code, 0) << done.err;
+    EXPECT_EQ(json(done)["changes"], nlohmann::json::array()) << engine;
+    EXPECT_EQ(json(done)["step_seconds"], step) << engine;
+    EXPECT_EQ(json(done)["free_step_seconds"], step) << engine;
+    if (engine == "torchtitan") {
+      // Finer cuts than in front of layers would be faster, but are not what was planned.
+      const Finished finer = handed(path("plan.json"), "torch-pipelining");
+      EXPECT_EQ(json(finer)["step_seconds"], step);
+    }
+  }
+}
+
+TEST_F(HandOver, FreePlansBesideOneForAnEngineSayWhatItMisses) {
+  const Finished done =
+      run("plan" + kBert + "--batch 16 --for ddp --planner spp --out " + path("plan.json"));
+  ASSERT_EQ(done.code, 0) << done.err;
+  EXPECT_THAT(done.out, HasSubstr("free plan  "));
+  EXPECT_THAT(done.out, HasSubstr(" ms by spp, +"));
+  EXPECT_THAT(done.out, HasSubstr("hand-over --graph"));
+}
+
+// The slices of each micro-batch are what a rank takes of a batch.
+TEST_F(HandOver, SharesOfMicroBatchesAreThoseOfOne) {
+  const Finished planned = run(
+      "plan" + kBert + "--batch 48 --for ddp --planner ev-ar --json --out " + path("plan.json"));
+  ASSERT_EQ(planned.code, 0) << planned.err;
+  const Finished done = handed(path("plan.json"), "ddp");
+  ASSERT_EQ(done.code, 0) << done.err;
+  const auto found = json(done);
+  const std::int64_t micro_batches = found["micro_batches"], batch = found["batch"];
+  EXPECT_GT(micro_batches, 1);
+  EXPECT_EQ(batch * micro_batches, 48);
+  std::int64_t samples = 0;
+  for (const auto& one : found["samples_per_rank"]) samples += one.get<std::int64_t>();
+  EXPECT_EQ(samples, batch);
+}
+
+TEST_F(HandOver, PlansForNoEngineAreRefused) {
+  const auto refused = [&](const std::string& options) {
+    const Finished done = run("plan" + kBert + "--batch 16 " + options + " --out " + path("x"));
+    EXPECT_EQ(done.code, 2);
+    EXPECT_FALSE(std::filesystem::exists(path("x")));
+    return done.err;
+  };
+  EXPECT_THAT(refused("--for deepspeed"),
+              HasSubstr("--for: \"deepspeed\" given; expected torch-pipelining, torchtitan"));
+  EXPECT_THAT(refused("--for fsdp2"), HasSubstr("expected heterog.auto_shares in the script"));
+  EXPECT_THAT(refused("--for ddp --accumulate 2"), HasSubstr("--for: given beside --accumulate"));
+  EXPECT_THAT(refused("--for ddp --order-rounds 2"),
+              HasSubstr("--for: given beside --order-rounds"));
+}
+
 TEST_F(HandOver, LayersAreCountedForMegatronAndNamedForTorchtitan) {
   const std::string plan = planned("gpipe:micro_batches=4");
   ASSERT_EQ(handed(plan, "megatron").code, 0);
@@ -70,12 +133,21 @@ TEST_F(HandOver, SharesOfAPlanOfSharesAreItsOwn) {
   EXPECT_EQ(nlohmann::json::parse(read_file(path("out")))["format"], "heterog-shares");
 }
 
+// Schedule1F1B refuses fewer micro-batches than stages.
+TEST_F(HandOver, FewMicroBatchesGoThroughGPipe) {
+  const Finished done = handed(planned("spp:stages=4,micro_batches=2"), "torch-pipelining");
+  ASSERT_EQ(done.code, 0) << done.err;
+  ASSERT_EQ(json(done)["stages"].size(), 4u);
+  EXPECT_EQ(json(done)["schedule"], "ScheduleGPipe");
+  EXPECT_THAT(json(done)["changes"].dump(), HasSubstr("forward-first, strictly"));
+}
+
 TEST_F(HandOver, RefusesWhatIsNoPipelineAndWhatIsNoEngine) {
   const std::string plan = planned("ev-ar");
   const Finished no_pipeline = handed(plan, "torch-pipelining");
   EXPECT_EQ(no_pipeline.code, 2);
   EXPECT_THAT(no_pipeline.err, HasSubstr("the plan is no pipeline (1 micro-batch on 4 devices); "
-                                         "expected stages: plan with --planner spp"));
+                                         "expected stages: plan with --for, or --planner spp"));
   const Finished no_engine = handed(plan, "deepspeed");
   EXPECT_EQ(no_engine.code, 2);
   EXPECT_THAT(no_engine.err, HasSubstr("--to: \"deepspeed\" given; expected torch-pipelining"));
@@ -98,7 +170,8 @@ TEST_F(HandOver, RefusesModelsThatAnEngineCannotSplit) {
   };
   EXPECT_THAT(refused("transformer6", "megatron"),
               HasSubstr("two lists of layers, encoder and decoder; such an engine knows"));
-  EXPECT_THAT(refused("gnmt4", "torch-pipelining"), HasSubstr("has no module that no other stage"));
+  EXPECT_THAT(refused("gnmt4", "torch-pipelining"),
+              HasSubstr("2 modules in a row, between which one tensor passes, for 4 devices"));
 }
 
 }  // namespace

@@ -167,6 +167,15 @@ class EnoughDevices:
 
 
 @dataclass(frozen=True)
+class FreePlan:
+    """What a planner finds that may say anything, beside a plan for an engine; never longer."""
+
+    step_seconds: float
+    feasible: bool
+    planner: str
+
+
+@dataclass(frozen=True)
 class Plan(Result):
     """A plan, with what was planned: `text` is the plan file.
 
@@ -186,6 +195,7 @@ class Plan(Result):
     unused_devices: tuple[str, ...] = ()
     all_devices: AllDevices | None = field(default=None, repr=False)  # if some are unused
     enough_devices: EnoughDevices | None = field(default=None, repr=False)  # if fewer do as well
+    free: FreePlan | None = None  # of a plan for an engine
 
     @property
     def step_seconds(self) -> float:

@@ -37,6 +37,7 @@ def plan(
     batch: int,
     *,
     planner: str | None = None,
+    engine: str | None = None,
     budget: float | None = None,
     evaluations: int | None = None,
     policy: FilePath | None = None,
@@ -58,6 +59,8 @@ def plan(
     batch         samples of one step, over all devices
     planner       one of `heterog planners`, with options as "NAME:option=value,option=value"; the
                   portfolio if None
+    engine        plan what this engine can say: "ddp", "torch-pipelining", "torchtitan" or
+                  "megatron"; what the planner finds is then the result's `free`
     budget        go on for so many seconds
     evaluations   go on for so many simulated plans: the same plan every time
     policy        checkpoint of planner "policy"; the shipped one if None
@@ -79,6 +82,7 @@ def plan(
         words += options(
             batch=batch,
             planner=planner,
+            **{"for": engine},
             budget=budget,
             evaluations=evaluations,
             policy=policy,

@@ -364,6 +364,24 @@ def test_a_function_in_a_packages_table_is_seen(program, key_of, monkeypatch):
     assert len(set(keys)) == 3 and None not in keys
 
 
+class Lazy(dict):
+    """As transformers' tables do: makes an entry as it is asked for, and not every one can be made."""
+
+    def __getitem__(self, key):
+        raise ValueError(f"{key} is of another release")
+
+    def items(self):
+        return [(key, self[key]) for key in self]
+
+
+def test_tables_that_make_their_entries_are_not_asked(program, key_of, monkeypatch):
+    monkeypatch.setattr(F, "made_when_asked", Lazy(one=times(2)), raising=False)
+    before = key_of(program)
+    assert before is not None
+    monkeypatch.setattr(F, "made_when_asked", Lazy(one=times(3)))
+    assert key_of(program) not in (before, None)
+
+
 @pytest.mark.parametrize("where, name", [(torch, "__version__"), (sys, "version")])
 def test_versions_are_seen(program, key_of, monkeypatch, where, name):
     before = key_of(program)

@@ -100,6 +100,13 @@ def test_every_verb_says_what_the_program_says(found, tmp_path):
     assert [worst.relative for worst in here.worst] == [w["relative"] for w in there["worst"]]
 
 
+def test_a_plan_for_an_engine_has_the_free_one_beside_it():
+    plan = heterog.plan(TINY, CARDS, 32, engine="ddp", planner="spp")
+    assert plan.planner == "for ddp"
+    assert plan.free is not None and plan.free.step_seconds <= plan.step_seconds
+    assert heterog.plan(TINY, CARDS, 32, planner="ev-ar").free is None
+
+
 def test_refusals_are_the_programs_to_the_word(found, tmp_path):
     cases = [
         (heterog.plan, ("nowhere.json.gz", CLUSTER, 8), {}),

@@ -14,15 +14,16 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "cli/engines/engines.h"
+#include "cli/engines/shares_file.h"
 #include "cli/loaded_plan.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "cli/shares_file.h"
 #include "cli/stopping.h"
 #include "decide/decisions.h"
 #include "explain/work.h"
 #include "oracle/simulated_oracle.h"
-#include "search/answers/shares.h"
+#include "search/answers/ddp_plan.h"
 #include "search/pipeline/module_stages.h"
 
 namespace heterog::cli {
@@ -33,9 +34,6 @@ using search::LayerChain;
 using search::ModuleChain;
 using search::ModuleStage;
 using search::RoundedPlan;
-
-constexpr std::array<std::string_view, 4> kEngines = {"torch-pipelining", "torchtitan", "megatron",
-                                                      "ddp"};
 
 struct HandOverOptions {
   CommonOptions common;
@@ -52,8 +50,10 @@ struct HandedOver {
   const RoundedPlan& rounded;
   const sim::Simulated& simulated;  // the rounded plan
   const sim::Simulated& free;       // the plan
-  std::int64_t micro_batch() const { return problem.batch / rounded.pipeline.micro_batches; }
-  bool forward_first() const { return rounded.pipeline.pattern == decide::Pattern::kForwardFirst; }
+  std::int64_t micro_batch() const { return problem.batch / rounded.plan.pipeline.micro_batches; }
+  bool forward_first() const {
+    return rounded.plan.pipeline.pattern == decide::Pattern::kForwardFirst;
+  }
 };
 
 OrderedJson handed_over_json(const HandedOver& handed, const std::string& to) {
@@ -66,14 +66,14 @@ OrderedJson handed_over_json(const HandedOver& handed, const std::string& to) {
       {"cluster",
        {{"name", problem.cluster->name()}, {"hash", hash_text(problem.cluster->hash())}}},
       {"batch", problem.batch},
-      {"micro_batches", handed.rounded.pipeline.micro_batches},
+      {"micro_batches", handed.rounded.plan.pipeline.micro_batches},
       {"schedule", handed.forward_first() ? "ScheduleGPipe" : "Schedule1F1B"},
       {"stages", OrderedJson::array()},
       {"step_seconds", to_seconds(handed.simulated.result.step)},
       {"feasible", handed.simulated.result.feasible()},
       {"free_step_seconds", to_seconds(handed.free.result.step)},
       {"changes", handed.rounded.changes}};
-  for (const ModuleStage& stage : handed.rounded.pipeline.stages) {
+  for (const ModuleStage& stage : handed.rounded.plan.pipeline.stages) {
     const std::string& begins = handed.modules.links[stage.begin].entered;
     OrderedJson item = {
         {"device", problem.cluster->device(stage.device).name},
@@ -98,7 +98,7 @@ std::vector<Layers> layers_of_stages(const HandedOver& handed) {
     return link == 0 ? 0 : std::stoul(module.substr(module.rfind('.') + 1));
   };
   std::vector<Layers> layers;
-  for (const ModuleStage& stage : handed.rounded.pipeline.stages) {
+  for (const ModuleStage& stage : handed.rounded.plan.pipeline.stages) {
     const bool last = stage.end == handed.modules.size();
     layers.push_back({layer(stage.begin), last ? layer(stage.end - 1) + 1 : layer(stage.end)});
   }
@@ -160,7 +160,7 @@ std::string stages_text(const HandedOver& handed) {
   const sim::SimResult& result = handed.simulated.result;
   Table table({"stage", "device", "type", "begins with", "modules", "busy", "memory"});
   std::size_t number = 0;
-  for (const ModuleStage& stage : handed.rounded.pipeline.stages) {
+  for (const ModuleStage& stage : handed.rounded.plan.pipeline.stages) {
     const std::string& begins = handed.modules.links[stage.begin].entered;
     const auto modules = search::modules_of(*problem.graph, handed.modules, stage.begin, stage.end);
     table.add_row({std::to_string(number++), problem.cluster->device(stage.device).name,
@@ -170,9 +170,15 @@ std::string stages_text(const HandedOver& handed) {
                                                to_seconds(result.step)),
                    gigabytes_text(result.peak_bytes[stage.device])});
   }
-  return table.text() + fmt::format("\n{} micro-batches of {}, {}\n",
-                                    handed.rounded.pipeline.micro_batches, handed.micro_batch(),
-                                    handed.forward_first() ? "GPipe" : "1F1B");
+  return table.text() +
+         fmt::format("\n{} micro-batches of {}, {}\n", handed.rounded.plan.pipeline.micro_batches,
+                     handed.micro_batch(), handed.forward_first() ? "GPipe" : "1F1B");
+}
+
+std::string passes_text(std::int64_t micro_batches) {
+  if (micro_batches == 1) return "";
+  return fmt::format("\nof each of {} micro-batches: accumulate gradients over so many batches\n",
+                     micro_batches);
 }
 
 // What `shares` writes, of the samples that each device has of the plan's work.
@@ -180,11 +186,15 @@ int hand_over_to_ddp(const HandOverOptions& options, const LoadedPlan& loaded,
                      const Caller& caller) {
   const cost::Problem& problem = *loaded.problem;
   const decide::Strategy& plan = loaded.record.strategy;
-  const search::Samples samples = search::samples_by_work(problem, plan);
-  decide::Strategy strategy = search::shares_strategy(problem, samples);
-  // As DistributedDataParallel does it.
-  decide::set_plain_order(strategy, decide::OrderPolicy::kFifo);
-  strategy.bucket_bytes = decide::kDdpBucketBytes;
+  search::DdpPlan shares;
+  if (const auto exact = search::exact_ddp(problem, plan)) {
+    shares = *exact;
+  } else {
+    shares.samples = search::samples_by_work(problem, plan);
+    shares.strategy = search::ddp_strategy(problem, shares.samples, 1);
+  }
+  const search::Samples& samples = shares.samples;
+  const decide::Strategy& strategy = shares.strategy;
   const sim::Simulated simulated =
       simulate_strategy(problem, strategy, compile_options(options.problem));
   expect_fit(problem, simulated);
@@ -195,10 +205,11 @@ int hand_over_to_ddp(const HandOverOptions& options, const LoadedPlan& loaded,
   if (!uniform) {
     changes.emplace_back("operators on different devices: every device has the whole model");
   }
-  if (plan.micro_batches > 1) {
+  if (plan.micro_batches > shares.micro_batches) {
     changes.push_back(fmt::format("{} micro-batches: one", plan.micro_batches));
   }
   OrderedJson json = shares_file_json(problem, loaded.record.planner, samples, strategy, simulated);
+  if (shares.micro_batches > 1) json["micro_batches"] = shares.micro_batches;
   json["free_step_seconds"] = to_seconds(loaded.simulated.result.step);
   json["changes"] = changes;
   Table table({"rank", "device", "type", "samples"});
@@ -212,47 +223,32 @@ int hand_over_to_ddp(const HandOverOptions& options, const LoadedPlan& loaded,
   if (options.common.json) {
     print_json(caller, json);
   } else {
-    print(caller, "{}{}", steps_text(problem, options, simulated, loaded.simulated, changes),
-          table.text());
+    print(caller, "{}{}{}", steps_text(problem, options, simulated, loaded.simulated, changes),
+          table.text(), passes_text(shares.micro_batches));
   }
   return 0;
 }
 
-// A stage that runs nothing but modules that others run too was never tried.
-void expect_modules(const HandedOver& handed) {
-  const cost::Problem& problem = handed.problem;
-  for (const ModuleStage& stage : handed.rounded.pipeline.stages) {
-    VALIDATE(!search::modules_of(*problem.graph, handed.modules, stage.begin, stage.end).empty(),
-             "{}: the stage on {} has no module that no other stage runs; expected a plan of fewer "
-             "stages",
-             problem.graph->name(), problem.cluster->device(stage.device).name);
-  }
-}
-
 int run_hand_over(const HandOverOptions& options, const Caller& caller) {
-  VALIDATE(std::ranges::find(kEngines, options.to) != kEngines.end(),
-           "--to: \"{}\" given; expected {}", printable(options.to), fmt::join(kEngines, ", "));
+  expect_engine("--to", options.to);
   expect_writable(options.out);
   const LoadedPlan loaded = load_plan(options.plan, options.problem);
   if (options.to == "ddp") return hand_over_to_ddp(options, loaded, caller);
   const cost::Problem& problem = *loaded.problem;
-  ModuleChain modules = search::module_chain(*problem.graph);
-  if (options.to != "torch-pipelining")
-    modules = search::layer_chain(*problem.graph, modules).chain;
+  const ModuleChain modules = modules_for(options.to, *problem.graph);
   ThreadPool threads(options.common.threads);
   oracle::SimulatedOracle oracle(problem, threads, compile_options(options.problem),
                                  caller.stopped);
   oracle::BatchEvaluator evaluator(oracle);
   const RoundedPlan rounded = search::round_to_modules(evaluator, loaded.record.strategy, modules);
   const sim::Simulated simulated =
-      simulate_strategy(problem, rounded.strategy, compile_options(options.problem));
+      simulate_strategy(problem, rounded.plan.strategy, compile_options(options.problem));
   expect_fit(problem, simulated);
   const HandedOver handed{.problem = problem,
                           .modules = modules,
                           .rounded = rounded,
                           .simulated = simulated,
                           .free = loaded.simulated};
-  if (options.to == "torch-pipelining") expect_modules(handed);
   const OrderedJson json = handed_over_json(handed, options.to);
   write_file(options.out, options.to == "torchtitan" ? torchtitan_text(handed)
                           : options.to == "megatron" ? megatron_text(handed)

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "decide/decisions.h"
+#include "decide/micro_batches.h"
 #include "search/answers/leave_out.h"
 
 namespace heterog::search {
@@ -23,6 +24,7 @@ struct Setting {
   decide::OrderPolicy order;
   Bytes bucket_bytes;
 };
+// The first is DistributedDataParallel's.
 constexpr std::array<Setting, 6> kSettings = {
     {{decide::OrderPolicy::kFifo, decide::kDdpBucketBytes},
      {decide::OrderPolicy::kFifo, 0},
@@ -31,9 +33,10 @@ constexpr std::array<Setting, 6> kSettings = {
      {decide::OrderPolicy::kRankQueued, decide::kDdpBucketBytes},
      {decide::OrderPolicy::kRankQueued, 0}}};
 
-Samples samples_of(const cost::Problem& problem, const decide::UnitDecision& decision) {
+Samples samples_of(const cost::Problem& problem, const decide::UnitDecision& decision,
+                   std::int64_t batch) {
   Samples samples(problem.cluster->device_count(), 0);
-  for (const decide::Slice& slice : decide::slice_batch(decision.replicas, problem.batch)) {
+  for (const decide::Slice& slice : decide::slice_batch(decision.replicas, batch)) {
     samples[slice.device] = slice.size();
   }
   return samples;
@@ -94,13 +97,14 @@ class Search {
         cluster_(*problem_.cluster),
         seconds_(problem_),
         bounds_(cluster_),
-        options_(options) {}
+        options_(options),
+        pass_(problem_.batch / options.micro_batches) {}
 
   SharesResult run() {
     SharesResult result;
     result.even = at_best_setting(even_samples());
     result.proportional = at_best_setting(samples_of(
-        problem_, decide::proportional_decision(problem_, decide::SyncMethod::kAllReduce)));
+        problem_, decide::proportional_decision(problem_, decide::SyncMethod::kAllReduce), pass_));
     best_ = better(result.proportional.evaluation, result.even.evaluation) ? result.proportional
                                                                            : result.even;
     end_ = evaluator_.evaluations() + options_.evaluations;
@@ -114,7 +118,7 @@ class Search {
       if (!better(again.evaluation, best_.evaluation)) break;
       best_ = std::move(again);
     }
-    do_without();
+    if (options_.micro_batches == 1) do_without();
     result.best = std::move(best_);
     result.evaluations = evaluator_.evaluations();
     return result;
@@ -122,15 +126,18 @@ class Search {
 
  private:
   Samples even_samples() const {
-    return samples_of(problem_, decide::even_decision(problem_, decide::SyncMethod::kAllReduce));
+    return samples_of(problem_, decide::even_decision(problem_, decide::SyncMethod::kAllReduce),
+                      pass_);
   }
 
   bool spent() const { return evaluator_.spent() || evaluator_.evaluations() >= end_; }
 
   Shares at_best_setting(const Samples& samples) {
+    const std::size_t settings = options_.as_ddp ? 1 : kSettings.size();
     std::vector<decide::Strategy> strategies;
-    strategies.reserve(kSettings.size());
-    for (const Setting& setting : kSettings) strategies.push_back(strategy(samples, setting));
+    for (std::size_t i = 0; i < settings; ++i) {
+      strategies.push_back(strategy(samples, kSettings[i]));
+    }
     const std::vector<Measured> measured = evaluator_.evaluate(strategies);
     std::size_t best = 0;
     for (std::size_t i = 0; i < measured.size(); ++i) {
@@ -144,7 +151,7 @@ class Search {
     decide::Strategy strategy = shares_strategy(problem_, samples);
     strategy.order = setting.order;
     strategy.bucket_bytes = setting.bucket_bytes;
-    return strategy;
+    return decide::accumulate(problem_, std::move(strategy), options_.micro_batches);
   }
 
   // Measures them all; true if one is better than the best so far, which it then is.
@@ -171,7 +178,7 @@ class Search {
   void balance_within_memory() {
     Samples last;
     for (int round = 0; round < kMemoryRounds; ++round) {
-      const auto balanced = balance(seconds_, problem_.batch, bounds_.most());
+      const auto balanced = balance(seconds_, pass_, bounds_.most());
       if (!balanced || (!last.empty() && *balanced == last)) return;
       last = *balanced;
       improve({last});
@@ -211,7 +218,7 @@ class Search {
     }
     std::vector<Samples> candidates;
     for (const Samples& room : rooms) {
-      if (auto balanced = balance(seconds_, problem_.batch, room)) {
+      if (auto balanced = balance(seconds_, pass_, room)) {
         candidates.push_back(std::move(*balanced));
       }
     }
@@ -224,7 +231,7 @@ class Search {
         leave_out(evaluator_, best_.strategy, best_.evaluation,
                   {.most = std::min(affordable_tries(problem_), end_ - evaluator_.evaluations())});
     if (!fewer) return;
-    best_ = {samples_of(problem_, fewer->strategy.units[UnitId(0)]), fewer->strategy,
+    best_ = {samples_of(problem_, fewer->strategy.units[UnitId(0)], pass_), fewer->strategy,
              fewer->evaluation};
   }
 
@@ -329,6 +336,7 @@ class Search {
   const ModelSeconds seconds_;
   MemoryBounds bounds_;
   SharesOptions options_;
+  std::int64_t pass_;  // samples of a micro-batch, on all devices
   Setting setting_ = kSettings[0];
   Shares best_;
   std::int64_t end_ = 0;
@@ -344,6 +352,14 @@ decide::Strategy shares_strategy(const cost::Problem& problem, const Samples& sa
     }
   }
   return decide::uniform_strategy(problem, decision);
+}
+
+decide::Strategy ddp_strategy(const cost::Problem& problem, const Samples& samples,
+                              std::int64_t micro_batches) {
+  decide::Strategy strategy = shares_strategy(problem, samples);
+  strategy.order = kSettings[0].order;
+  strategy.bucket_bytes = kSettings[0].bucket_bytes;
+  return decide::accumulate(problem, std::move(strategy), micro_batches);
 }
 
 SharesResult search_shares(BatchEvaluator& evaluator, const SharesOptions& options) {

@@ -13,23 +13,30 @@ using space::balance;
 using space::ModelSeconds;
 using space::Samples;
 
-// One way to share the batch.
+// One way to share the batch, or each micro-batch of it.
 struct Shares {
-  Samples samples;  // they add up to the batch; 0: the device takes no part
+  Samples samples;  // of a micro-batch, all of it; 0: the device takes no part
   decide::Strategy strategy;
   Evaluation evaluation;
 };
 
 // Every group on the devices that have samples, in proportion to them.
 decide::Strategy shares_strategy(const cost::Problem& problem, const Samples& samples);
+// The same in the order and the buckets of DistributedDataParallel, of samples of a micro-batch.
+decide::Strategy ddp_strategy(const cost::Problem& problem, const Samples& samples,
+                              std::int64_t micro_batches);
 
 struct SharesOptions {
   std::int64_t evaluations = 1000;  // simulated plans at most, those of EV and CP apart
+  // Every device takes so many passes, all of one size, before its gradients are summed: a divisor
+  // of the batch.
+  std::int64_t micro_batches = 1;
+  bool as_ddp = false;  // in the order and the buckets of DistributedDataParallel alone
 };
 
 // All three at their best order (FIFO, rank, queued rank) and bucket (none,
-// decide::kDdpBucketBytes), so that `best` gains over the others by its shares alone. `best` is
-// never worse than they are.
+// decide::kDdpBucketBytes) unless it is `as_ddp`, so that `best` gains over the others by its
+// shares alone. `best` is never worse than they are.
 struct SharesResult {
   Shares best;
   Shares even;          // EV

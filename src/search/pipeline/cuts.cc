@@ -18,8 +18,6 @@
 namespace heterog::search {
 namespace {
 
-constexpr std::size_t kLayers = 64;
-
 CutPool::Costed costed(const cost::Problem& problem, Chain chain,
                        const std::vector<std::int64_t>& micro_batches, PipelineOptions::Form form) {
   CutPool::Costed made{std::move(chain), {}};
@@ -67,9 +65,14 @@ StageCounts stage_counts(const cost::Problem& problem, std::int64_t given) {
 }
 
 CutPool::CutPool(const cost::Problem& problem, const PipelineOptions& given)
+    : CutPool(problem, given, make_chain(problem, kMostLayers),
+              micro_batch_counts(problem, given.micro_batches)) {}
+
+CutPool::CutPool(const cost::Problem& problem, const PipelineOptions& given, Chain chain,
+                 std::vector<std::int64_t> counts)
     : options(given),
-      micro_batches(micro_batch_counts(problem, given.micro_batches)),
-      once(costed(problem, make_chain(problem, kLayers), micro_batches, given.form)) {
+      micro_batches(std::move(counts)),
+      once(costed(problem, std::move(chain), micro_batches, given.form)) {
   using Recompute = PipelineOptions::Recompute;
   using Turns = PipelineOptions::Turns;
   if (given.recompute != Recompute::kAll) recomputation.push_back(false);
@@ -175,25 +178,29 @@ std::vector<DeviceId> file_order(const cost::Problem& problem) {
   return line;
 }
 
-CutPool promising_pool(oracle::Oracle& oracle, const PipelineOptions& options) {
-  const cost::Problem& problem = oracle.problem();
-  CutPool pool(problem, options);
+std::vector<std::vector<DeviceId>> promising_lines(const cost::Problem& problem) {
   // Minimum cuts take the fourth power of the devices.
   constexpr std::size_t kMostCut = 64;
   std::vector<std::vector<DeviceId>> lines = {problem.cluster->device_count() > kMostCut
                                                   ? file_order(problem)
                                                   : recursive_device_order(*problem.cluster)};
-  if (options.form == PipelineOptions::Form::kOurs) {
-    // People list their machines in an order of their own, the fastest first say. And stages on
-    // unequal devices are not the same backwards.
-    lines.push_back(file_order(problem));
-    for (std::size_t i = 0; i < 2; ++i) lines.emplace_back(lines[i].rbegin(), lines[i].rend());
-  }
+  // People list their machines in an order of their own, the fastest first say. And stages on
+  // unequal devices are not the same backwards.
+  lines.push_back(file_order(problem));
+  for (std::size_t i = 0; i < 2; ++i) lines.emplace_back(lines[i].rbegin(), lines[i].rend());
   std::vector<std::vector<DeviceId>> different;
   for (std::vector<DeviceId>& line : lines) {
     if (std::ranges::find(different, line) == different.end()) different.push_back(std::move(line));
   }
-  pool.add(different, stage_counts(problem, options.stages), oracle);
+  return different;
+}
+
+CutPool promising_pool(oracle::Oracle& oracle, const PipelineOptions& options) {
+  const cost::Problem& problem = oracle.problem();
+  CutPool pool(problem, options);
+  std::vector<std::vector<DeviceId>> lines = promising_lines(problem);
+  if (options.form == PipelineOptions::Form::kPaper) lines.resize(1);
+  pool.add(lines, stage_counts(problem, options.stages), oracle);
   return pool;
 }
 

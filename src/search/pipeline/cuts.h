@@ -45,6 +45,10 @@ StageCounts stage_counts(const cost::Problem& problem, std::int64_t given);
 std::vector<std::int64_t> micro_batch_counts(const cost::Problem& problem, std::int64_t given);
 
 std::vector<DeviceId> file_order(const cost::Problem& problem);
+// The lines of all devices that are tried, the best first, backwards too.
+std::vector<std::vector<DeviceId>> promising_lines(const cost::Problem& problem);
+// At most so many layers in a chain that planners cut.
+inline constexpr std::size_t kMostLayers = 64;
 
 // Stages, and what they are of.
 struct Cut {
@@ -73,6 +77,9 @@ struct CutPool {
 
   // Nothing is found yet. Throws an input error if the options contradict the model.
   CutPool(const cost::Problem& problem, const PipelineOptions& given);
+  // The same of a chain, in so many micro-batches.
+  CutPool(const cost::Problem& problem, const PipelineOptions& given, Chain chain,
+          std::vector<std::int64_t> micro_batches);
   const Costed& of(bool recompute) const { return recompute ? again : once; }
 
   // The best partition of each line for each number of stages and micro-batches, on the threads of

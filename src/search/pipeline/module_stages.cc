@@ -52,15 +52,6 @@ std::vector<DeviceWork> work_of(const cost::Problem& problem, const decide::Layo
   return work;
 }
 
-// As many samples in each micro-batch, about as many of them; of two that are as near, the more.
-std::int64_t nearest_divisor(std::int64_t batch, std::int64_t wanted) {
-  std::int64_t best = 1;
-  for (std::int64_t i = 1; i <= batch; ++i) {
-    if (batch % i == 0 && std::abs(i - wanted) <= std::abs(best - wanted)) best = i;
-  }
-  return best;
-}
-
 // Boundaries where the work before them is nearest to that of the devices before them.
 std::vector<ModuleStage> stages_by_work(const std::vector<double>& links,
                                         const std::vector<DeviceWork>& devices) {
@@ -110,17 +101,144 @@ std::vector<std::string> changes_of(const cost::Problem& problem, const Strategy
   return changes;
 }
 
+// Whatever their units are.
+bool same_decisions(const cost::Problem& problem, const Strategy& a, Strategy b) {
+  for (OpId op : problem.graph->op_ids()) {
+    if (a.units[decide::unit_of(problem, a, op)] != b.units[decide::unit_of(problem, b, op)]) {
+      return false;
+    }
+  }
+  b.unit_of_op = a.unit_of_op;
+  b.units = a.units;
+  return a == b;
+}
+
 }  // namespace
+
+std::int64_t nearest_divisor(std::int64_t batch, std::int64_t wanted) {
+  std::int64_t best = 1;
+  for (std::int64_t i = 1; i <= batch; ++i) {
+    if (batch % i == 0 && std::abs(i - wanted) <= std::abs(best - wanted)) best = i;
+  }
+  return best;
+}
+
+Staging staging(const cost::Problem& problem, const Chain& chain, Pattern pattern) {
+  return {.pattern = pattern, .strict = in_line(problem, chain), .copies = Copies::kWhereRead};
+}
+
+Strategy module_strategy(const cost::Problem& problem, const Chain& chain, const StageCosts& costs,
+                         const ModulePipeline& pipeline) {
+  std::vector<Stage> stages;
+  for (const ModuleStage& stage : pipeline.stages) {
+    stages.push_back({stage.begin, stage.end, {stage.device}});
+  }
+  Staging how = staging(problem, chain, pipeline.pattern);
+  how.micro_batches = pipeline.micro_batches;
+  return stage_strategy(problem, chain, costs, {stages}, how);
+}
+
+bool has_turns(const ModulePipeline& pipeline) {
+  return pipeline.pattern == Pattern::kForwardFirst ||
+         pipeline.micro_batches >= static_cast<std::int64_t>(pipeline.stages.size());
+}
+
+std::vector<ModulePipeline> moved_boundaries(const ModulePipeline& pipeline, std::size_t links) {
+  std::vector<ModulePipeline> moved;
+  for (std::size_t i = 0; i + 1 < pipeline.stages.size(); ++i) {
+    for (const bool back : {true, false}) {
+      const ModuleStage& gives = pipeline.stages[back ? i : i + 1];
+      if (gives.end - gives.begin <= links) continue;
+      std::vector<ModuleStage>& stages = moved.emplace_back(pipeline).stages;
+      stages[i].end = stages[i + 1].begin = back ? stages[i].end - links : stages[i].end + links;
+    }
+  }
+  return moved;
+}
+
+void move_boundaries(BatchEvaluator& evaluator, const ModuleChain& modules, ModulePlan& plan) {
+  const cost::Problem& problem = evaluator.problem();
+  const Chain chain = chain_of(problem, modules);
+  LayerTimes times(problem, chain);
+  const StageCosts costs(times, plan.pipeline.micro_batches, false);
+  plan.strategy = module_strategy(problem, chain, costs, plan.pipeline);
+  plan.evaluation = evaluator.evaluate(plan.strategy).evaluation;
+  // Every boundary one link back or forth; the best of these, as long as it is better.
+  for (bool moved = true; moved && !evaluator.spent();) {
+    moved = false;
+    const std::vector<ModulePipeline> tried = moved_boundaries(plan.pipeline, 1);
+    std::vector<Strategy> strategies;
+    for (const ModulePipeline& one : tried) {
+      strategies.push_back(module_strategy(problem, chain, costs, one));
+    }
+    if (strategies.empty()) break;
+    const std::vector<Measured> measured = evaluator.evaluate(strategies);
+    for (std::size_t i = 0; i < measured.size(); ++i) {
+      if (!better(measured[i].evaluation, plan.evaluation)) continue;
+      plan.pipeline = tried[i];
+      plan.strategy = strategies[i];
+      plan.evaluation = measured[i].evaluation;
+      moved = true;
+    }
+  }
+}
+
+std::optional<ModulePipeline> exact_pipeline(const cost::Problem& problem, const Strategy& strategy,
+                                             const ModuleChain& modules) {
+  ModulePipeline pipeline{.micro_batches = strategy.micro_batches, .pattern = strategy.pattern};
+  if (problem.batch % strategy.micro_batches != 0) return std::nullopt;
+  if (strategy.pattern != Pattern::kForwardFirst &&
+      strategy.pattern != Pattern::kOneForwardOneBackward) {
+    return std::nullopt;
+  }
+  const Chain chain = chain_of(problem, modules);
+  std::vector<DeviceId> device_of(modules.size());  // of each link
+  for (OpId op : forward_ops(problem)) {
+    if (decide::same_everywhere(problem, op)) continue;
+    const auto& replicas = strategy.units[decide::unit_of(problem, strategy, op)].replicas;
+    DeviceId& device = device_of[chain.layer_of[op]];
+    if (replicas.size() != 1 || (device.valid() && device != replicas.front().device)) {
+      return std::nullopt;
+    }
+    device = replicas.front().device;
+  }
+  for (std::size_t link = 0; link < device_of.size(); ++link) {
+    if (device_of[link].valid() &&
+        (pipeline.stages.empty() || pipeline.stages.back().device != device_of[link])) {
+      pipeline.stages.push_back({pipeline.stages.empty() ? 0 : link, link, device_of[link]});
+    }
+    if (!pipeline.stages.empty()) pipeline.stages.back().end = link + 1;
+  }
+  // A device has one stage.
+  for (std::size_t i = 0; i < pipeline.stages.size(); ++i) {
+    for (std::size_t k = 0; k < i; ++k) {
+      if (pipeline.stages[k].device == pipeline.stages[i].device) return std::nullopt;
+    }
+  }
+  // What else there is to decide.
+  if (pipeline.stages.size() < 2 || strategy.micro_batches < 2 || !has_turns(pipeline)) {
+    return std::nullopt;
+  }
+  LayerTimes times(problem, chain);
+  const StageCosts costs(times, pipeline.micro_batches, false);
+  if (!same_decisions(problem, module_strategy(problem, chain, costs, pipeline), strategy)) {
+    return std::nullopt;
+  }
+  return pipeline;
+}
 
 RoundedPlan round_to_modules(BatchEvaluator& evaluator, const Strategy& strategy,
                              const ModuleChain& modules) {
   const cost::Problem& problem = evaluator.problem();
+  if (const auto exact = exact_pipeline(problem, strategy, modules)) {
+    return {{*exact, strategy, evaluator.evaluate(strategy).evaluation}, {}};
+  }
   const decide::Layout layout = decide::lay_out(problem, strategy);
   const std::vector<DeviceWork> devices = work_of(problem, layout);
   const Chain chain = chain_of(problem, modules);
   VALIDATE(devices.size() > 1 && strategy.micro_batches > 1,
            "the plan is no pipeline ({} micro-batch{} on {} device{}); expected stages: plan with "
-           "--planner spp",
+           "--for, or --planner spp",
            strategy.micro_batches, strategy.micro_batches == 1 ? "" : "es", devices.size(),
            devices.size() == 1 ? "" : "s");
   VALIDATE(chain.layers.size() >= devices.size(),
@@ -132,52 +250,17 @@ RoundedPlan round_to_modules(BatchEvaluator& evaluator, const Strategy& strategy
     links[chain.layer_of[op]] += problem.costs.mean_seconds(op);
   }
   RoundedPlan rounded;
-  rounded.pipeline = {.stages = stages_by_work(links, devices),
-                      .micro_batches = nearest_divisor(problem.batch, strategy.micro_batches),
-                      .pattern = strategy.pattern == Pattern::kForwardFirst
-                                     ? Pattern::kForwardFirst
-                                     : Pattern::kOneForwardOneBackward};
-  rounded.changes = changes_of(problem, strategy, layout, rounded.pipeline);
-
-  LayerTimes times(problem, chain);
-  const StageCosts costs(times, rounded.pipeline.micro_batches, false);
-  const Staging how{.micro_batches = rounded.pipeline.micro_batches,
-                    .pattern = rounded.pipeline.pattern,
-                    .strict = in_line(problem, chain),
-                    .copies = Copies::kWhereRead};
-  const auto strategy_of = [&](const std::vector<ModuleStage>& stages) {
-    std::vector<Stage> found;
-    for (const ModuleStage& stage : stages)
-      found.push_back({stage.begin, stage.end, {stage.device}});
-    return stage_strategy(problem, chain, costs, {found}, how);
-  };
-  rounded.strategy = strategy_of(rounded.pipeline.stages);
-  rounded.evaluation = evaluator.evaluate(rounded.strategy).evaluation;
-  // Every boundary one link back or forth; the best of these, as long as it is better.
-  for (bool moved = true; moved && !evaluator.spent();) {
-    moved = false;
-    std::vector<std::vector<ModuleStage>> tried;
-    std::vector<Strategy> strategies;
-    const std::vector<ModuleStage>& now = rounded.pipeline.stages;
-    for (std::size_t i = 0; i + 1 < now.size(); ++i) {
-      for (const bool back : {true, false}) {
-        const ModuleStage& gives = back ? now[i] : now[i + 1];
-        if (gives.end - gives.begin == 1) continue;
-        std::vector<ModuleStage>& stages = tried.emplace_back(now);
-        stages[i].end = stages[i + 1].begin = back ? now[i].end - 1 : now[i].end + 1;
-        strategies.push_back(strategy_of(stages));
-      }
-    }
-    if (strategies.empty()) break;
-    const std::vector<Measured> measured = evaluator.evaluate(strategies);
-    for (std::size_t i = 0; i < measured.size(); ++i) {
-      if (!better(measured[i].evaluation, rounded.evaluation)) continue;
-      rounded.pipeline.stages = tried[i];
-      rounded.strategy = strategies[i];
-      rounded.evaluation = measured[i].evaluation;
-      moved = true;
-    }
+  rounded.plan.pipeline = {.stages = stages_by_work(links, devices),
+                           .micro_batches = nearest_divisor(problem.batch, strategy.micro_batches),
+                           .pattern = strategy.pattern == Pattern::kForwardFirst
+                                          ? Pattern::kForwardFirst
+                                          : Pattern::kOneForwardOneBackward};
+  if (!has_turns(rounded.plan.pipeline)) rounded.plan.pipeline.pattern = Pattern::kForwardFirst;
+  rounded.changes = changes_of(problem, strategy, layout, rounded.plan.pipeline);
+  if (rounded.changes.empty()) {
+    rounded.changes.emplace_back("boundaries of stages: each in front of a module");
   }
+  move_boundaries(evaluator, modules, rounded.plan);
   return rounded;
 }
 

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "decide/strategy.h"
 #include "search/pipeline/module_chain.h"
+#include "search/pipeline/stage_strategy.h"
 #include "search/planner.h"
 #include "space/balance.h"
 
@@ -28,16 +30,47 @@ struct ModulePipeline {
   decide::Pattern pattern = decide::Pattern::kOneForwardOneBackward;  // or kForwardFirst
 };
 
-struct RoundedPlan {
+// As such engines take turns: strictly, where the model lets it be (in_line()); each stage makes
+// itself what is made of weights alone.
+Staging staging(const cost::Problem& problem, const Chain& chain, decide::Pattern pattern);
+
+// The number of micro-batches that is nearest, if all have as many samples; of two, the greater.
+std::int64_t nearest_divisor(std::int64_t batch, std::int64_t wanted);
+
+// Whether engines have such turns: PyTorch's Schedule1F1B refuses fewer micro-batches than stages.
+bool has_turns(const ModulePipeline& pipeline);
+
+// A pipeline that was simulated.
+struct ModulePlan {
   ModulePipeline pipeline;
-  decide::Strategy strategy;  // the pipeline's
+  decide::Strategy strategy;
   Evaluation evaluation;
+};
+
+// `costs` are of this chain, of its links, in the pipeline's number of micro-batches.
+decide::Strategy module_strategy(const cost::Problem& problem, const Chain& chain,
+                                 const StageCosts& costs, const ModulePipeline& pipeline);
+
+// Each boundary back and forth by so many links, as long as a stage has some left.
+std::vector<ModulePipeline> moved_boundaries(const ModulePipeline& pipeline, std::size_t links);
+
+// Links move over the boundaries of stages as long as the step gets shorter (or less memory is
+// missing), within the budget. `plan` needs its pipeline alone.
+void move_boundaries(BatchEvaluator& evaluator, const ModuleChain& modules, ModulePlan& plan);
+
+// The pipeline whose strategy this is, to the last decision; nothing if it says anything else.
+std::optional<ModulePipeline> exact_pipeline(const cost::Problem& problem,
+                                             const decide::Strategy& strategy,
+                                             const ModuleChain& modules);
+
+struct RoundedPlan {
+  ModulePlan plan;
   std::vector<std::string> changes;  // what the plan says and the pipeline does not, in words
 };
 
-// What comes nearest to the strategy: the devices in the order in which its forward pass goes
-// through them, each with about as much of the model as it has there. Then links move over the
-// boundaries of stages as long as the step gets shorter (or less memory is missing).
+// The strategy itself if it is exactly such a pipeline. If not, what comes nearest: the devices in
+// the order in which its forward pass goes through them, each with about as much of the model as it
+// has there, after move_boundaries().
 //
 // Throws an input error where there is nothing to round: no micro-batches, one device, fewer links
 // than devices.

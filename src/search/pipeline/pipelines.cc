@@ -1,17 +1,15 @@
 // Every planner of pipelines: its cuts, then whatever the oracle says is fastest.
 #include "search/pipeline/pipelines.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <utility>
 
 #include "base/check.h"
-#include "base/log.h"
 #include "decide/decisions.h"
 #include "decide/micro_batches.h"
 #include "search/best_of.h"
+#include "search/pipeline/trials.h"
 #include "search/planner.h"
 #include "search/starts/baselines.h"
 
@@ -24,9 +22,6 @@ using decide::Strategy;
 constexpr std::string_view kNothingFits =
     "no pipeline of so many stages and micro-batches fits in memory";
 constexpr std::size_t kSimulated = 24;
-constexpr double kNever = 1e30;
-// Other turns make a pipeline faster by 4 % at most where that was looked at.
-constexpr double kTurnsGain = 1.05;
 // What the best estimates are simulated at, other numbers of micro-batches do not halve.
 constexpr double kCatchUp = 2;
 
@@ -37,99 +32,6 @@ Pattern pattern_of(const PipelineOptions& options) {
   return options.gradients == PipelineOptions::Gradients::kPutOff ? Pattern::kZeroBubble
                                                                   : Pattern::kOneForwardOneBackward;
 }
-
-std::vector<One> best_first(std::vector<One> all) {
-  std::ranges::stable_sort(all, better, &One::evaluation);
-  return all;
-}
-
-// The cuts that were simulated fastest, so many of different lines or numbers of stages.
-std::vector<const Cut*> fastest(const std::vector<One>& all, std::size_t count) {
-  std::vector<const Cut*> found;
-  for (const One& one : best_first(all)) {
-    const bool known = std::ranges::any_of(found, [&](const Cut* cut) {
-      return cut->line == one.cut->line && cut->stages.size() == one.cut->stages.size();
-    });
-    if (!known && found.size() < count) found.push_back(one.cut);
-  }
-  return found;
-}
-
-std::vector<const Cut*> cuts_of(const std::vector<One>& all) {
-  std::vector<const Cut*> cuts;
-  for (const One& one : all) cuts.push_back(one.cut);
-  return cuts;
-}
-
-// Cuts as they are simulated, one after the other; at least one whatever the budget.
-class Trials {
- public:
-  Trials(BatchEvaluator& evaluator, TriedPipelines& tried) : evaluator_(evaluator), tried_(tried) {}
-
-  // All that could be faster than what has been found.
-  void simulate(const std::vector<const Cut*>& given, const Staging& how) {
-    constexpr std::size_t kAtATime = 8;  // a budget of seconds may end in between
-    for (auto next = given.begin(); next != given.end();) {
-      if (!tried_.all.empty() && evaluator_.spent()) return;
-      const auto left = std::max<std::int64_t>(1, evaluator_.evaluations_left());
-      const auto most = std::min(kAtATime, static_cast<std::size_t>(left));
-      const double at_most = shortest_that_fits();
-      std::vector<const Cut*> chosen;
-      for (; next != given.end() && chosen.size() < most; ++next) {
-        if ((*next)->busiest <= at_most) chosen.push_back(*next);
-      }
-      simulate_all(chosen, how);
-    }
-  }
-
-  double shortest_that_fits() const { return shortest(true); }
-  double shortest() const { return shortest(false); }
-
-  // The best of all, so many at most, and none that other turns do not bring to the front.
-  std::vector<const Cut*> best(std::size_t count) const {
-    const double near = kTurnsGain * shortest_that_fits();
-    std::vector<const Cut*> found;
-    for (const One& one : best_first(tried_.all)) {
-      if (found.size() < count && to_seconds(one.evaluation.step) <= near) found.push_back(one.cut);
-    }
-    return found;
-  }
-
- private:
-  void simulate_all(const std::vector<const Cut*>& chosen, const Staging& how) {
-    std::vector<Strategy> strategies;
-    for (const Cut* cut : chosen) {
-      strategies.push_back(tried_.pool.strategy(evaluator_.problem(), *cut, how));
-    }
-    const std::vector<Measured> measured = evaluator_.evaluate(strategies);
-    for (std::size_t i = 0; i < chosen.size(); ++i) {
-      logger().debug(
-          "pipeline of {} stages, {} micro-batches{}{}{}: estimate {:.4f} s, of which the busiest "
-          "stage computes {:.4f} s, step {:.4f} s{}",
-          chosen[i]->stages.size(), tried_.pool.micro_batches[chosen[i]->costs],
-          how.pattern == Pattern::kOneForwardOneBackward
-              ? ""
-              : fmt::format(", {}", decide::pattern_name(how.pattern)),
-          how.strict ? ", strictly" : "", chosen[i]->recompute ? ", forward passes again" : "",
-          chosen[i]->seconds, chosen[i]->busiest, to_seconds(measured[i].evaluation.step),
-          measured[i].evaluation.feasible ? "" : ", does not fit in memory");
-      tried_.all.push_back({chosen[i], std::move(strategies[i]), measured[i].evaluation});
-    }
-  }
-
-  double shortest(bool that_fits) const {
-    double seconds = kNever;
-    for (const One& one : tried_.all) {
-      if (one.evaluation.feasible || !that_fits) {
-        seconds = std::min(seconds, to_seconds(one.evaluation.step));
-      }
-    }
-    return seconds;
-  }
-
-  BatchEvaluator& evaluator_;
-  TriedPipelines& tried_;
-};
 
 // The best of cuts of a pool in one schedule.
 PlannerResult best_cut(const CutPool& pool, std::span<const Cut> cuts, Pattern pattern,
@@ -351,12 +253,12 @@ TriedPipelines try_pipelines(BatchEvaluator& evaluator, const PipelineLimits& li
   if (hopeless || tried.all.empty()) return tried;
   // The best lines and numbers of stages in other numbers of micro-batches.
   const double at_most = std::min(limits.seconds, trials.shortest_that_fits());
-  simulate(pool.alike(fastest(tried.all, lines), cuts_of(tried.all), at_most), first);
+  simulate(trials.alike(trials.fastest(lines), at_most), first);
   if (limits.improved && ties_layers(evaluator.problem(), pool.once.chain)) {
     trials.simulate(trials.best(listed),
                     {.pattern = Pattern::kZeroBubble, .order_rounds = 1, .tied_together = true});
   }
-  if (!limits.all_patterns && trials.shortest_that_fits() < kNever) return tried;
+  if (!limits.all_patterns && trials.shortest_that_fits() < kNoStep) return tried;
   const std::vector<const Cut*> best = trials.best(listed);
   for (bool strict : ways) {
     for (Pattern pattern : {pattern_of(options), Pattern::kListed, Pattern::kZeroBubble}) {

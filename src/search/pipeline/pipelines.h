@@ -4,22 +4,11 @@
 
 #include <vector>
 
-#include "search/pipeline/cuts.h"
+#include "search/pipeline/trials.h"
 #include "search/registry.h"
 #include "search/starts/memory_fill.h"
 
 namespace heterog::search {
-
-// Pipelines that were simulated.
-struct TriedPipelines {
-  struct One {
-    const Cut* cut = nullptr;  // of `pool`
-    decide::Strategy strategy;
-    Evaluation evaluation;
-  };
-  CutPool pool;
-  std::vector<One> all{};
-};
 
 // Simulates the cuts that look best, with one forward and one backward pass in turns, and the
 // fastest of them in all schedules, as priorities and strictly; all that were simulated, at least

@@ -1,6 +1,8 @@
 // Shares for plain data parallelism: against every split there is, within memory, deterministic.
 #include "search/answers/shares.h"
 
+#include "search/answers/ddp_plan.h"
+
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -198,6 +200,61 @@ TEST_F(BalanceTest, KeepsToWhatADeviceMayTake) {
   EXPECT_EQ((*balanced)[DeviceId(3)], 0);
   EXPECT_FALSE(balance(seconds_, 192, Samples(8, 23)));
   EXPECT_EQ(balance(seconds_, 192, Samples(8, 24)), Samples(8, 24));
+}
+
+// Every split of every micro-batch, in the order and the buckets of DistributedDataParallel.
+TEST(DdpPlans, AreTheBestThatThereAre) {
+  const auto problem = load_test_problem("bert_large24", "workstation-3090-4090", 16);
+  ThreadPool pool(2);
+  oracle::SimulatedOracle simulator(*problem, pool);
+  BatchEvaluator evaluator(simulator);
+  const DdpPlan found = search_ddp(evaluator);
+  std::optional<Evaluation> best;
+  for (std::int64_t count : {1, 2, 4, 8, 16}) {
+    std::vector<Samples> splits;
+    Samples samples(problem->cluster->device_count(), 0);
+    every_split(16 / count, 0, samples, splits);
+    for (const Samples& split : splits) {
+      const decide::Strategy strategy = ddp_strategy(*problem, split, count);
+      const Evaluation one = evaluator.evaluate(strategy).evaluation;
+      if (!best || better(one, *best)) best = one;
+    }
+  }
+  EXPECT_EQ(found.evaluation.step, best->step);
+  EXPECT_EQ(sum(found.samples) * found.micro_batches, 16);
+}
+
+// Where memory holds few samples on the fast devices, micro-batches let these have more.
+TEST(DdpPlans, TakeMicroBatchesWhereMemoryIsShort) {
+  const auto problem = load_test_problem("bert_large24", "heterog-4gpu", 48);
+  ThreadPool pool(2);
+  oracle::SimulatedOracle simulator(*problem, pool);
+  BatchEvaluator evaluator(simulator);
+  const Shares whole = search_shares(evaluator, {.as_ddp = true}).best;
+  const DdpPlan found = search_ddp(evaluator);
+  EXPECT_GT(found.micro_batches, 1);
+  EXPECT_TRUE(found.evaluation.feasible);
+  EXPECT_TRUE(better(found.evaluation, whole.evaluation));
+}
+
+TEST(DdpPlans, AreKnownAgainAndNothingElseIs) {
+  const auto problem = load_test_problem("vgg19", "heterog-4gpu", 32);
+  const Samples samples(std::vector<std::int64_t>{3, 3, 1, 1});
+  const decide::Strategy strategy = ddp_strategy(*problem, samples, 4);
+  const auto known = exact_ddp(*problem, strategy);
+  ASSERT_TRUE(known);
+  EXPECT_EQ(known->samples, samples);
+  EXPECT_EQ(known->micro_batches, 4);
+  const auto refused = [&](auto&& change) {
+    decide::Strategy other = strategy;
+    change(other);
+    return !exact_ddp(*problem, other);
+  };
+  EXPECT_TRUE(refused([](auto& other) { other.bucket_bytes = 0; }));
+  EXPECT_TRUE(refused([](auto& other) { other.micro_batches = 3; }));
+  EXPECT_TRUE(refused([](auto& other) { other.units[UnitId(1)].replicas.pop_back(); }));
+  EXPECT_TRUE(refused(
+      [](auto& other) { other.units[UnitId(1)].sync = decide::SyncMethod::kParameterServer; }));
 }
 
 }  // namespace

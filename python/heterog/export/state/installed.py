@@ -98,8 +98,17 @@ def foreign(module: str) -> list[tuple[str, object]]:
             if _is_foreign(value):
                 found.append((name, value))
             elif isinstance(value, collections.abc.Mapping) and not name.startswith("__"):
-                found += [(f"{name}[{key!r}]", v) for key, v in list(value.items()) if _is_foreign(v)]
+                found += [(f"{name}[{key!r}]", v) for key, v in _entries(value) if _is_foreign(v)]
     return found
+
+
+def _entries(table: collections.abc.Mapping) -> list[tuple[object, object]]:
+    """Of one that loads its entries as they are asked for (transformers' classes by configuration), those
+    that lie there: loading takes long, and fails where the package's parts are of different releases."""
+    if not isinstance(table, dict) or type(table).items in (dict.items, collections.OrderedDict.items):
+        return list(table.items())
+    parts = [table, *(part for part in getattr(table, "__dict__", {}).values() if type(part) is dict)]
+    return [entry for part in parts for entry in dict.items(part)]
 
 
 def _is_foreign(value) -> bool:

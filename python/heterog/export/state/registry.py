@@ -307,6 +307,9 @@ def _write(holder: dict, key, value) -> None:
 
 
 def _copy_of(holder):
+    if isinstance(holder, dict):
+        # What lies in it: transformers' table of activations makes one as it is asked for.
+        return dict(dict.items(holder))
     if hasattr(holder, "keys"):
         return dict(holder)
     if isinstance(holder, collections.deque):

@@ -1,5 +1,5 @@
 // The fields that every file of shares has.
-#include "cli/shares_file.h"
+#include "cli/engines/shares_file.h"
 
 #include "base/hash.h"
 #include "explain/work.h"
@@ -10,6 +10,7 @@ OrderedJson shares_file_json(const cost::Problem& problem, const std::string& pl
                              const search::Samples& samples, const decide::Strategy& strategy,
                              const sim::Simulated& simulated) {
   const sim::SimResult& result = simulated.result;
+  const std::int64_t batch = problem.batch / strategy.micro_batches;
   OrderedJson json = {
       {"format", "heterog-shares"},
       {"version", 1},
@@ -17,7 +18,7 @@ OrderedJson shares_file_json(const cost::Problem& problem, const std::string& pl
       {"graph", {{"name", problem.graph->name()}, {"hash", hash_text(problem.graph->hash())}}},
       {"cluster",
        {{"name", problem.cluster->name()}, {"hash", hash_text(problem.cluster->hash())}}},
-      {"batch", problem.batch},
+      {"batch", batch},
       {"samples_per_rank", OrderedJson::array()},
       {"step_seconds", to_seconds(result.step)},
       {"samples_per_second", explain::samples_per_second(problem.batch, result.step)},
@@ -31,7 +32,7 @@ OrderedJson shares_file_json(const cost::Problem& problem, const std::string& pl
         {"type", problem.cluster->type_of(device).name},
         {"rank", nullptr},
         {"samples", samples[device]},
-        {"share", static_cast<double>(samples[device]) / static_cast<double>(problem.batch)},
+        {"share", static_cast<double>(samples[device]) / static_cast<double>(batch)},
         {"busy_seconds", to_seconds(result.device_busy[device])},
         {"peak_bytes", result.peak_bytes[device]},
         {"capacity_bytes", simulated.plan.capacity[device]}};

@@ -12,8 +12,9 @@
 
 namespace heterog::cli {
 
-// Of data parallelism with these samples on each device; a device without any has no rank. Nothing
-// in it depends on the clock.
+// Of data parallelism with these samples of each micro-batch on each device; a device without any
+// has no rank. `batch` is a micro-batch then, and the predicted step has all of them. Nothing in it
+// depends on the clock.
 OrderedJson shares_file_json(const cost::Problem& problem, const std::string& planner,
                              const search::Samples& samples, const decide::Strategy& strategy,
                              const sim::Simulated& simulated);

@@ -1,0 +1,327 @@
+// Lines of some of the devices, the dynamic program along each, and the best cuts simulated.
+#include "search/pipeline/module_search.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <utility>
+
+#include "base/check.h"
+#include "decide/decisions.h"
+#include "decide/micro_batches.h"
+#include "search/pipeline/trials.h"
+
+namespace heterog::search {
+namespace {
+
+using decide::Pattern;
+using Lines = std::vector<std::vector<DeviceId>>;
+
+constexpr std::size_t kMostStages = 12;  // those of Partitioner, of single devices
+constexpr std::size_t kMostLines = 64;   // of a number of devices
+constexpr std::size_t kSimulated = 24;
+constexpr std::size_t kInOtherTurns = 8;
+constexpr std::size_t kClimbedFrom = 4;
+// Plans from each of these, without a budget.
+constexpr std::int64_t kMoves = 100;
+
+// Divisors of the batch, near the numbers that pipelines try.
+std::vector<std::int64_t> micro_batches_of_one_size(const cost::Problem& problem) {
+  std::vector<std::int64_t> counts;
+  const auto ops = static_cast<std::int64_t>(problem.folded->ops.size());
+  for (std::int64_t wanted : decide::kPipelineParts) {
+    const std::int64_t count = nearest_divisor(problem.batch, std::min(wanted, problem.batch));
+    if (count == 1 || count > decide::kMostInstances / std::max<std::int64_t>(1, ops)) continue;
+    if (std::ranges::find(counts, count) == counts.end()) counts.push_back(count);
+  }
+  VALIDATE(!counts.empty(),
+           "batch {}: no micro-batches of one size; expected a batch of two samples or more",
+           problem.batch);
+  std::ranges::sort(counts);
+  return counts;
+}
+
+// At most kMostLayers links, at boundaries that cut the time most evenly; of each, the links of the
+// whole chain before it.
+std::vector<std::size_t> coarse(const cost::Problem& problem, const ModuleChain& modules) {
+  std::vector<std::size_t> begins;
+  if (modules.size() <= kMostLayers) {
+    for (std::size_t i = 0; i < modules.size(); ++i) begins.push_back(i);
+    return begins;
+  }
+  const Chain chain = chain_of(problem, modules);
+  std::vector<double> seconds(modules.size(), 0);
+  double all = 0;
+  for (OpId op : forward_ops(problem)) {
+    seconds[chain.layer_of[op]] += problem.costs.mean_seconds(op);
+    all += problem.costs.mean_seconds(op);
+  }
+  double before = 0;
+  for (std::size_t i = 0; i < modules.size(); ++i) {
+    const double reached = before / all * static_cast<double>(kMostLayers);
+    if (begins.empty() ||
+        (reached >= static_cast<double>(begins.size()) && begins.size() < kMostLayers)) {
+      begins.push_back(i);
+    }
+    before += seconds[i];
+  }
+  return begins;
+}
+
+// The dynamic program evens out stages. A step of few micro-batches is also the time through all of
+// them: boundaries move as long as the estimate of the whole step gets less.
+std::vector<Stage> by_estimate(const StageCosts& costs, std::vector<Stage> stages,
+                               std::int64_t micro_batches) {
+  const auto fits = [&](std::size_t s) {
+    const auto behind = static_cast<std::int64_t>(stages.size() - s);
+    return costs.fits(stages[s].begin, stages[s].end, costs.group(stages[s].devices),
+                      std::min(micro_batches, behind));
+  };
+  double least = estimate_step(costs, stages, micro_batches);
+  for (std::size_t links = costs.layers() / 2; links > 0;) {
+    bool moved = false;
+    for (std::size_t i = 0; i + 1 < stages.size(); ++i) {
+      for (const bool back : {true, false}) {
+        const Stage &gives = stages[back ? i : i + 1], before = stages[i], after = stages[i + 1];
+        if (gives.end - gives.begin <= links) continue;
+        stages[i].end = back ? before.end - links : before.end + links;
+        stages[i + 1].begin = stages[i].end;
+        const double seconds = estimate_step(costs, stages, micro_batches);
+        if (seconds < least && fits(i) && fits(i + 1)) {
+          least = seconds;
+          moved = true;
+        } else {
+          stages[i] = before;
+          stages[i + 1] = after;
+        }
+      }
+    }
+    if (!moved) links /= 2;
+  }
+  return stages;
+}
+
+// Neighbours in a promising line, so many. Of lines that have devices of the same types and
+// machines in the same places, the first. `ends_together`: also with the second device behind all
+// others, for the gradient of a weight that the first stage and the last share.
+Lines lines_of(const cost::Problem& problem, std::size_t count, bool ends_together) {
+  const cluster::Cluster& cluster = *problem.cluster;
+  Lines found;
+  std::vector<std::vector<std::pair<DeviceTypeId, MachineId>>> kinds;
+  const auto add = [&](std::vector<DeviceId> line) {
+    std::vector<std::pair<DeviceTypeId, MachineId>> kind;
+    for (DeviceId device : line) {
+      kind.emplace_back(cluster.device(device).type, cluster.device(device).machine);
+    }
+    if (found.size() == kMostLines || std::ranges::find(kinds, kind) != kinds.end()) return;
+    kinds.push_back(std::move(kind));
+    found.push_back(std::move(line));
+  };
+  for (const std::vector<DeviceId>& line : promising_lines(problem)) {
+    for (std::size_t first = 0; first + count <= line.size(); ++first) {
+      const auto begin = line.begin() + static_cast<std::ptrdiff_t>(first);
+      std::vector<DeviceId> some(begin, begin + static_cast<std::ptrdiff_t>(count));
+      add(some);
+      if (!ends_together) continue;
+      std::rotate(some.begin() + 1, some.begin() + 2, some.end());
+      add(std::move(some));
+    }
+  }
+  return found;
+}
+
+// From a pipeline downhill.
+class Climb {
+ public:
+  Climb(BatchEvaluator& evaluator, const ModuleChain& modules,
+        const std::vector<std::int64_t>& micro_batches)
+      : evaluator_(evaluator),
+        problem_(evaluator.problem()),
+        chain_(chain_of(problem_, modules)),
+        times_(problem_, chain_),
+        micro_batches_(micro_batches) {}
+
+  ModulePlan from(const ModulePipeline& pipeline) {
+    end_ =
+        evaluator_.evaluations_left() < kUnlimited ? kUnlimited : evaluator_.evaluations() + kMoves;
+    ModulePlan plan{.pipeline = pipeline, .strategy = strategy(pipeline), .evaluation = {}};
+    plan.evaluation = evaluator_.evaluate(plan.strategy).evaluation;
+    while (take_best(moved_boundaries(plan.pipeline, 1), plan) ||
+           take_best(further(plan.pipeline), plan)) {
+    }
+    return plan;
+  }
+
+ private:
+  static constexpr std::int64_t kUnlimited = std::int64_t{1} << 40;
+
+  const StageCosts& costs(std::int64_t micro_batches) {
+    return costs_.try_emplace(micro_batches, times_, micro_batches, false).first->second;
+  }
+  decide::Strategy strategy(const ModulePipeline& pipeline) {
+    return module_strategy(problem_, chain_, costs(pipeline.micro_batches), pipeline);
+  }
+
+  // True if one is better.
+  bool take_best(std::vector<ModulePipeline> tried, ModulePlan& plan) {
+    std::erase_if(tried, [](const ModulePipeline& one) { return !has_turns(one); });
+    const auto left = std::min(end_ - evaluator_.evaluations(), evaluator_.evaluations_left());
+    if (evaluator_.spent() || left <= 0) return false;
+    std::vector<decide::Strategy> strategies;
+    if (static_cast<std::int64_t>(tried.size()) > left) {
+      tried.resize(static_cast<std::size_t>(left));
+    }
+    for (const ModulePipeline& one : tried) strategies.push_back(strategy(one));
+    const std::vector<Measured> measured = evaluator_.evaluate(strategies);
+    bool found = false;
+    for (std::size_t i = 0; i < measured.size(); ++i) {
+      if (!better(measured[i].evaluation, plan.evaluation)) continue;
+      plan = {tried[i], std::move(strategies[i]), measured[i].evaluation};
+      found = true;
+    }
+    return found;
+  }
+
+  // What boundaries that move by one link do not come to.
+  std::vector<ModulePipeline> further(const ModulePipeline& now) {
+    std::vector<ModulePipeline> all;
+    const auto at = std::ranges::find(micro_batches_, now.micro_batches);
+    const auto count = [&](std::int64_t micro_batches) {
+      all.emplace_back(now).micro_batches = micro_batches;
+      all.emplace_back(now).micro_batches = micro_batches;  // with boundaries of its own
+      std::vector<Stage> stages;
+      for (const ModuleStage& one : now.stages)
+        stages.push_back({one.begin, one.end, {one.device}});
+      stages = by_estimate(costs(micro_batches), std::move(stages), micro_batches);
+      for (std::size_t i = 0; i < stages.size(); ++i) {
+        all.back().stages[i] = {stages[i].begin, stages[i].end, stages[i].devices.front()};
+      }
+    };
+    if (at != micro_batches_.begin()) count(*(at - 1));
+    if (at + 1 != micro_batches_.end()) count(*(at + 1));
+    all.emplace_back(now).pattern = now.pattern == Pattern::kForwardFirst
+                                        ? Pattern::kOneForwardOneBackward
+                                        : Pattern::kForwardFirst;
+    // The first stage and the last may share a weight, which joins them.
+    for (std::size_t i = 0; i < now.stages.size(); ++i) {
+      for (std::size_t k = 0; k < i; ++k) {
+        if (alike(now.stages[i].device, now.stages[k].device)) continue;
+        std::vector<ModuleStage>& stages = all.emplace_back(now).stages;
+        std::swap(stages[i].device, stages[k].device);
+      }
+    }
+    std::vector<DeviceId> others;  // unused
+    for (DeviceId device : problem_.cluster->device_ids()) {
+      const auto same = [&](DeviceId other) { return alike(device, other); };
+      if (std::ranges::find(now.stages, device, &ModuleStage::device) == now.stages.end() &&
+          std::ranges::none_of(others, same)) {
+        others.push_back(device);
+      }
+    }
+    for (std::size_t i = 0; i < now.stages.size(); ++i) {
+      for (DeviceId device : others) {
+        if (!alike(device, now.stages[i].device)) all.emplace_back(now).stages[i].device = device;
+      }
+    }
+    for (std::size_t links = 2; links < chain_.layers.size(); links *= 2) {
+      std::ranges::move(moved_boundaries(now, links), std::back_inserter(all));
+    }
+    return all;
+  }
+
+  bool alike(DeviceId a, DeviceId b) const {
+    const cluster::Device &one = problem_.cluster->device(a), &other = problem_.cluster->device(b);
+    return one.type == other.type && one.machine == other.machine;
+  }
+
+  BatchEvaluator& evaluator_;
+  const cost::Problem& problem_;
+  const Chain chain_;
+  LayerTimes times_;
+  std::map<std::int64_t, StageCosts> costs_;
+  const std::vector<std::int64_t>& micro_batches_;
+  std::int64_t end_ = 0;
+};
+
+}  // namespace
+
+std::optional<ModulePlan> search_modules(BatchEvaluator& evaluator, const ModuleChain& modules) {
+  const cost::Problem& problem = evaluator.problem();
+  const std::size_t devices = problem.cluster->device_count();
+  VALIDATE(devices > 1, "{}: one device; expected two or more for a pipeline",
+           problem.cluster->name());
+  VALIDATE(modules.size() > 1,
+           "{}: no modules in a row, between which one tensor passes; such an engine cannot split "
+           "it",
+           problem.graph->name());
+  const std::vector<std::size_t> begins = coarse(problem, modules);
+  ModuleChain links;
+  for (std::size_t begin : begins) links.links.push_back(modules.links[begin]);
+  Chain chain = chain_of(problem, links);
+  const Staging first = staging(problem, chain, Pattern::kOneForwardOneBackward);
+  using Turns = PipelineOptions::Turns;
+  TriedPipelines tried{CutPool(problem,
+                               {.turns = first.strict ? Turns::kStrict : Turns::kPriorities,
+                                .recompute = PipelineOptions::Recompute::kNone},
+                               std::move(chain), micro_batches_of_one_size(problem))};
+  for (std::size_t count = 2; count <= std::min({devices, begins.size(), kMostStages}); ++count) {
+    const bool ends_together = ties_layers(problem, tried.pool.once.chain);
+    tried.pool.add(lines_of(problem, count, ends_together), {count, count}, evaluator.oracle());
+  }
+  std::erase_if(tried.pool.found, [&](const Cut& cut) {
+    return tried.pool.micro_batches[cut.costs] < static_cast<std::int64_t>(cut.stages.size());
+  });
+  evaluator.oracle().for_each(tried.pool.found.size(), [&](std::size_t i) {
+    Cut& cut = tried.pool.found[i];
+    const std::int64_t micro_batches = tried.pool.micro_batches[cut.costs];
+    const StageCosts& costs = tried.pool.once.costs[cut.costs];
+    cut.stages = by_estimate(costs, std::move(cut.stages), micro_batches);
+    cut.seconds = estimate_step(costs, cut.stages, micro_batches);
+    cut.busiest = busiest_stage(costs, cut.stages, micro_batches);
+  });
+  std::ranges::stable_sort(tried.pool.found, {}, &Cut::seconds);
+  Trials trials(evaluator, tried);
+  trials.simulate(tried.pool.choose(problem, {.count = kSimulated}), first);
+  if (tried.all.empty()) return std::nullopt;
+  trials.simulate(trials.alike(trials.fastest(2), trials.shortest_that_fits()), first);
+  trials.simulate(trials.best(kInOtherTurns),
+                  staging(problem, tried.pool.once.chain, Pattern::kForwardFirst));
+  std::ranges::stable_sort(tried.all, better, &TriedPipelines::One::evaluation);
+  Climb climb(evaluator, modules, tried.pool.micro_batches);
+  std::optional<ModulePlan> best;
+  // All different in their lines or numbers of micro-batches: few moves lead from one to another.
+  std::vector<std::pair<std::vector<DeviceId>, std::int64_t>> climbed;
+  for (const TriedPipelines::One& one : tried.all) {
+    std::vector<DeviceId> line;
+    for (const Stage& stage : one.cut->stages) line.push_back(stage.devices.front());
+    const std::pair start(std::move(line), one.strategy.micro_batches);
+    const bool known = std::ranges::find(climbed, start) != climbed.end();
+    if (known || climbed.size() == kClimbedFrom) continue;
+    climbed.push_back(start);
+    ModulePipeline pipeline{
+        .stages = {}, .micro_batches = one.strategy.micro_batches, .pattern = one.strategy.pattern};
+    for (const Stage& stage : one.cut->stages) {
+      pipeline.stages.push_back({begins[stage.begin],
+                                 stage.end == begins.size() ? modules.size() : begins[stage.end],
+                                 stage.devices.front()});
+    }
+    ModulePlan plan = climb.from(pipeline);
+    if (!best || better(plan.evaluation, best->evaluation)) best = std::move(plan);
+  }
+  return best;
+}
+
+ModuleChain with_modules(const graph::ModelGraph& graph, const ModuleChain& modules) {
+  ModuleChain kept;
+  std::vector<std::size_t> begins = {0};
+  for (std::size_t link = 1; link < modules.size(); ++link) {
+    if (!modules_of(graph, modules, begins.back(), link).empty()) begins.push_back(link);
+  }
+  while (begins.size() > 1 && modules_of(graph, modules, begins.back(), modules.size()).empty()) {
+    begins.pop_back();
+  }
+  for (std::size_t begin : begins) kept.links.push_back(modules.links[begin]);
+  return kept;
+}
+
+}  // namespace heterog::search

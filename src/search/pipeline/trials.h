@@ -1,0 +1,51 @@
+// Cuts as they are simulated, one after the other, within a budget.
+#pragma once
+
+#include <vector>
+
+#include "search/pipeline/cuts.h"
+#include "search/planner.h"
+
+namespace heterog::search {
+
+// Pipelines that were simulated.
+struct TriedPipelines {
+  struct One {
+    const Cut* cut = nullptr;  // of `pool`
+    decide::Strategy strategy;
+    Evaluation evaluation;
+  };
+  CutPool pool;
+  std::vector<One> all{};
+};
+
+inline constexpr double kNoStep = 1e30;
+
+// Simulates cuts of `tried.pool`, and adds them to `tried.all`; at least one whatever the budget.
+class Trials {
+ public:
+  Trials(BatchEvaluator& evaluator, TriedPipelines& tried) : evaluator_(evaluator), tried_(tried) {}
+
+  // All that could be faster than what has been found.
+  void simulate(const std::vector<const Cut*>& given, const Staging& how);
+
+  // Seconds; kNoStep where there is none.
+  double shortest_that_fits() const { return shortest(true); }
+  double shortest() const { return shortest(false); }
+
+  // The best of all, so many at most, and none that other turns do not bring to the front.
+  std::vector<const Cut*> best(std::size_t count) const;
+  // The cuts that were simulated fastest, so many of different lines or numbers of stages.
+  std::vector<const Cut*> fastest(std::size_t count) const;
+  // Those of the best in other numbers of micro-batches, but for what was simulated.
+  std::vector<const Cut*> alike(const std::vector<const Cut*>& cuts, double seconds) const;
+
+ private:
+  void simulate_all(const std::vector<const Cut*>& chosen, const Staging& how);
+  double shortest(bool that_fits) const;
+
+  BatchEvaluator& evaluator_;
+  TriedPipelines& tried_;
+};
+
+}  // namespace heterog::search
