@@ -20,12 +20,12 @@ using Devices = std::vector<DeviceId>;
 constexpr std::size_t kEnds = 6;
 constexpr int kMemoryRounds = 8;
 
-struct Setting {
+struct OrderAndBuckets {
   decide::OrderPolicy order;
   Bytes bucket_bytes;
 };
 // The first is DistributedDataParallel's.
-constexpr std::array<Setting, 6> kSettings = {
+constexpr std::array<OrderAndBuckets, 6> kSettings = {
     {{decide::OrderPolicy::kFifo, decide::kDdpBucketBytes},
      {decide::OrderPolicy::kFifo, 0},
      {decide::OrderPolicy::kRank, decide::kDdpBucketBytes},
@@ -147,7 +147,7 @@ class Search {
     return {samples, std::move(strategies[best]), measured[best].evaluation};
   }
 
-  decide::Strategy strategy(const Samples& samples, const Setting& setting) const {
+  decide::Strategy strategy(const Samples& samples, const OrderAndBuckets& setting) const {
     decide::Strategy strategy = shares_strategy(problem_, samples);
     strategy.order = setting.order;
     strategy.bucket_bytes = setting.bucket_bytes;
@@ -337,7 +337,7 @@ class Search {
   MemoryBounds bounds_;
   SharesOptions options_;
   std::int64_t pass_;  // samples of a micro-batch, on all devices
-  Setting setting_ = kSettings[0];
+  OrderAndBuckets setting_ = kSettings[0];
   Shares best_;
   std::int64_t end_ = 0;
 };
