@@ -31,6 +31,27 @@ def llama():
     return LlamaForCausalLM(config).double()
 
 
+class Adapted(nn.Module):
+    """A frozen product, and a small one beside it that is learnt (LoRA), by peft's names."""
+
+    def __init__(self, base, rank=2):
+        super().__init__()
+        self.base_layer = base.requires_grad_(False)
+        self.lora_A = nn.Linear(base.in_features, rank, bias=False)
+        self.lora_B = nn.Linear(rank, base.out_features, bias=False)
+
+    def forward(self, x):
+        return self.base_layer(x) + 2 * self.lora_B(self.lora_A(x))
+
+
+def llama_lora():
+    model = llama().requires_grad_(False)
+    for layer in model.model.layers:
+        for name in ("q_proj", "v_proj"):
+            setattr(layer.self_attn, name, Adapted(getattr(layer.self_attn, name)))
+    return model.double()
+
+
 class Positions(nn.Module):
     """A parameter in no module of a stage; the first and the last stage read another, which is also part
     of the result."""
@@ -87,6 +108,7 @@ def layers(before, name, after):
 CASES = {
     "gpt2": (gpt2, layers(["transformer.wte", "transformer.wpe"], "transformer.h", ["transformer.ln_f", "lm_head"])),
     "llama": (llama, layers(["model.embed_tokens"], "model.layers", ["model.norm", "lm_head"])),
+    "llama_lora": (llama_lora, layers(["model.embed_tokens"], "model.layers", ["model.norm", "lm_head"])),
     "positions": (positions, layers(["first"], "blocks", ["head"])),
 }
 
@@ -111,7 +133,8 @@ def build(name):
 
 
 def optimizer(parameters):
-    return torch.optim.SGD(parameters, lr=0.5, momentum=0.9)
+    learnt = [p for p in parameters if p.requires_grad]
+    return torch.optim.SGD(learnt, lr=0.5, momentum=0.9)
 
 
 def handed_over(folder, name, world, schedule, micro_batches=4, begins=None):

@@ -10,7 +10,7 @@ from program import run_program
 import heterog
 
 
-NAMES = ["gpt2", "llama"]
+NAMES = ["gpt2", "llama", "llama_lora"]
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +42,10 @@ def handed_over(folder, graph, name, world):
     (folder / "cards.json").write_text(json.dumps(cluster))
     problem = ["--graph", graph, "--cluster", f"{folder}/cards.json", "--batch", str(cases.BATCH)]
     plan, out = f"{folder}/{name}.plan.json", f"{folder}/{name}.stages.json"
+    # In as many stages as there are ranks; one plan is rounded, one is for the engine already.
     planner = f"spp:stages={world},micro_batches=4"
-    run_program(["plan", *problem, "--planner", planner, "--out", plan])
+    words = ["--for", "torch-pipelining", "--planner", "ev-ar"] if name == "llama_lora" else ["--planner", planner]
+    run_program(["plan", *problem, *words, "--out", plan])
     run_program(["hand-over", *problem, "--plan", plan, "--to", "torch-pipelining", "--out", out])
     return out
 
