@@ -194,7 +194,9 @@ std::string type_of(const c10::OperatorName& name) {
 // Why a graph must not hold the operator; empty if it may. Those that draw by counter are never
 // called with a generator.
 std::string danger_of(const c10::FunctionSchema& schema) {
-  if (!schema.name().starts_with("aten::")) return "is no operator of ATen";
+  if (!schema.name().starts_with("aten::") && !schema.name().starts_with("heterog::")) {
+    return "is no operator of ATen or of ours";
+  }
   if (schema.is_vararg() || schema.is_varret()) return "takes or returns anything";
   for (const c10::Argument& argument : schema.arguments()) {
     if (argument.alias_info() && argument.alias_info()->isWrite()) return "writes its argument";
