@@ -42,9 +42,10 @@ def handed_over(folder, graph, name, world):
     (folder / "cards.json").write_text(json.dumps(cluster))
     problem = ["--graph", graph, "--cluster", f"{folder}/cards.json", "--batch", str(cases.BATCH)]
     plan, out = f"{folder}/{name}.plan.json", f"{folder}/{name}.stages.json"
-    # In as many stages as there are ranks; one plan is rounded, one is for the engine already.
-    planner = f"spp:stages={world},micro_batches=4"
-    words = ["--for", "torch-pipelining", "--planner", "ev-ar"] if name == "llama_lora" else ["--planner", planner]
+    # Rounded, or for the engine already; of three cards that may leave one out, and each rank needs a stage.
+    words = ["--planner", f"spp:stages={world},micro_batches=4"]
+    if name == "llama_lora" and world == 2:
+        words = ["--for", "torch-pipelining", "--planner", "ev-ar"]
     run_program(["plan", *problem, *words, "--out", plan])
     run_program(["hand-over", *problem, "--plan", plan, "--to", "torch-pipelining", "--out", out])
     return out
