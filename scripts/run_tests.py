@@ -175,7 +175,9 @@ def damaged_python_files(cases):
     """The same for what Python reads."""
     note("Damaged files for Python")
     ok = build("dev", ["heterog", "heterog_client"]) and run(
-        [sys.executable, "scripts/fuzz/readers.py", "--cases", cases, "--jobs", os.cpu_count()])
+        [sys.executable, "scripts/fuzz/readers.py", "--cases", cases, "--jobs", os.cpu_count()],
+        HETEROG_LIBRARY=str(ROOT / "build/dev/lib/libheterog.so"),
+        HETEROG_BIN=str(ROOT / "build/dev/bin/heterog"))
     if not ok:
         print("FAILED: damaged files for Python", flush=True)
     return Tally(passed=int(ok), failed=int(not ok))
