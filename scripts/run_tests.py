@@ -131,7 +131,7 @@ def python_tests(quick):
         # A file stays on one worker, whose tests share what the file's fixtures have made. Each
         # has a core, so PyTorch needs no second thread.
         [sys.executable, "-m", "pytest", "-q", "python/tests", f"--junitxml={report}",
-         f"--numprocesses={JOBS}", "--dist=loadfile", *selection],
+         f"--numprocesses={os.cpu_count()}", "--dist=loadfile", *selection],
         PYTHONPATH=str(ROOT / "python"),
         HETEROG_LIBRARY=str(ROOT / "build/dev/lib/libheterog.so"),
         HETEROG_BIN=str(ROOT / "build/dev/bin/heterog"),

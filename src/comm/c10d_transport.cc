@@ -27,7 +27,7 @@ using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
 // What it takes, after a backend has failed, until it is known which peer is gone.
 constexpr std::chrono::milliseconds kToldBy{2000};
 // Our time-out is the first to pass: it knows more to say than the backend's.
-constexpr std::chrono::milliseconds kStoreSlack{5000};
+constexpr std::chrono::milliseconds kBackendSlack{5000};
 // Who has waited for a collective so long says so, and before a quarter of the time-out has passed.
 constexpr std::chrono::milliseconds kSaysSo{500};
 
@@ -191,7 +191,7 @@ bool C10dTransport::Impl::make_groups(const BackendKind& kind) {
     all.push_back(rank);
   }
   const auto maker = std::make_shared<MakeBackend>(kind.maker(
-      {.address = options.connect.address, .timeout = options.connect.timeout + kStoreSlack}));
+      {.address = options.connect.address, .timeout = options.connect.timeout + kBackendSlack}));
   const Store keys = store.another_connection();
   const Clock::time_point end = Clock::now() + options.connect.timeout;
   for (std::size_t set = 0; set < sets.size(); ++set) {

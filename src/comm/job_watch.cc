@@ -12,8 +12,8 @@ namespace heterog::comm {
 
 namespace {
 
-constexpr std::chrono::milliseconds kStoreLook{100};  // how soon a rank sees that the job has ended
-constexpr std::chrono::milliseconds kLookLeaving{5};
+constexpr std::chrono::milliseconds kInterval{100};  // how soon a rank sees that the job has ended
+constexpr std::chrono::milliseconds kIntervalLeaving{5};
 constexpr std::chrono::milliseconds kStorePatience{2000};  // for a store that does not answer
 
 const std::string kEnded = "ended";
@@ -110,7 +110,7 @@ struct JobWatch::State {
       }
       lock.lock();
       left = leaves;
-      changed.wait_for(lock, leaving ? kLookLeaving : kStoreLook,
+      changed.wait_for(lock, leaving ? kIntervalLeaving : kInterval,
                        [&] { return stop || left || (wish && !said) || (leaving && !announced); });
     }
     stopped = true;

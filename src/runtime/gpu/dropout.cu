@@ -97,7 +97,7 @@ struct Place {
   }
 };
 
-// Rows of the grid go to heads. What one head has fits 32 bits (attention_on_gpu.cc).
+// Rows of the grid go to heads. What one head has fits 32 bits (dropout_on_gpu.cc).
 template <class With>
 __device__ inline void for_each_place(const Heads& of, const With& with) {
   const unsigned size = of.queries * of.width;

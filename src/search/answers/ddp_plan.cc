@@ -45,11 +45,7 @@ std::optional<DdpPlan> exact_ddp(const cost::Problem& problem, const decide::Str
   if (!strategy.unit_of_op.empty() || strategy.units.empty() || problem.batch % count != 0) {
     return std::nullopt;
   }
-  Samples samples(problem.cluster->device_count(), 0);
-  for (const decide::Slice& slice :
-       decide::slice_batch(strategy.units[UnitId(0)].replicas, problem.batch / count)) {
-    samples[slice.device] = slice.size();
-  }
+  Samples samples = samples_of(problem, strategy.units[UnitId(0)], problem.batch / count);
   if (ddp_strategy(problem, samples, count) != strategy) return std::nullopt;
   return DdpPlan{std::move(samples), count, strategy, {}};
 }

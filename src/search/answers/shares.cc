@@ -33,15 +33,6 @@ constexpr std::array<OrderAndBuckets, 6> kSettings = {
      {decide::OrderPolicy::kRankQueued, decide::kDdpBucketBytes},
      {decide::OrderPolicy::kRankQueued, 0}}};
 
-Samples samples_of(const cost::Problem& problem, const decide::UnitDecision& decision,
-                   std::int64_t batch) {
-  Samples samples(problem.cluster->device_count(), 0);
-  for (const decide::Slice& slice : decide::slice_batch(decision.replicas, batch)) {
-    samples[slice.device] = slice.size();
-  }
-  return samples;
-}
-
 // How many samples a device is known to hold, and not to hold.
 class MemoryBounds {
  public:
@@ -343,6 +334,15 @@ class Search {
 };
 
 }  // namespace
+
+Samples samples_of(const cost::Problem& problem, const decide::UnitDecision& decision,
+                   std::int64_t batch) {
+  Samples samples(problem.cluster->device_count(), 0);
+  for (const decide::Slice& slice : decide::slice_batch(decision.replicas, batch)) {
+    samples[slice.device] = slice.size();
+  }
+  return samples;
+}
 
 decide::Strategy shares_strategy(const cost::Problem& problem, const Samples& samples) {
   decide::UnitDecision decision{.replicas = {}, .sync = decide::SyncMethod::kAllReduce};

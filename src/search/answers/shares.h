@@ -20,6 +20,9 @@ struct Shares {
   Evaluation evaluation;
 };
 
+// What each device has of so many samples.
+Samples samples_of(const cost::Problem& problem, const decide::UnitDecision& decision,
+                   std::int64_t batch);
 // Every group on the devices that have samples, in proportion to them.
 decide::Strategy shares_strategy(const cost::Problem& problem, const Samples& samples);
 // The same in the order and the buckets of DistributedDataParallel, of samples of a micro-batch.

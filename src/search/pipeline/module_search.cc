@@ -243,50 +243,81 @@ class Climb {
   std::int64_t end_ = 0;
 };
 
+// Cuts into the links that begin at `begins`, one device a stage, each with its best boundaries by
+// estimate; the shortest estimates first.
+TriedPipelines cut(BatchEvaluator& evaluator, const ModuleChain& modules,
+                   const std::vector<std::size_t>& begins) {
+  const cost::Problem& problem = evaluator.problem();
+  ModuleChain links;
+  for (std::size_t begin : begins) links.links.push_back(modules.links[begin]);
+  Chain chain = chain_of(problem, links);
+  const bool ends_together = ties_layers(problem, chain);
+  const bool strict = staging(problem, chain, Pattern::kOneForwardOneBackward).strict;
+  using Turns = PipelineOptions::Turns;
+  TriedPipelines tried{CutPool(problem,
+                               {.turns = strict ? Turns::kStrict : Turns::kPriorities,
+                                .recompute = PipelineOptions::Recompute::kNone},
+                               std::move(chain), micro_batches_of_one_size(problem))};
+  CutPool& pool = tried.pool;
+  const std::size_t most = std::min({problem.cluster->device_count(), begins.size(), kMostStages});
+  for (std::size_t count = 2; count <= most; ++count) {
+    pool.add(lines_of(problem, count, ends_together), {count, count}, evaluator.oracle());
+  }
+  std::erase_if(pool.found, [&](const Cut& cut) {
+    return pool.micro_batches[cut.costs] < static_cast<std::int64_t>(cut.stages.size());
+  });
+  evaluator.oracle().for_each(pool.found.size(), [&](std::size_t i) {
+    Cut& cut = pool.found[i];
+    const std::int64_t micro_batches = pool.micro_batches[cut.costs];
+    const StageCosts& costs = pool.once.costs[cut.costs];
+    cut.stages = by_estimate(costs, std::move(cut.stages), micro_batches);
+    cut.seconds = estimate_step(costs, cut.stages, micro_batches);
+    cut.busiest = busiest_stage(costs, cut.stages, micro_batches);
+  });
+  std::ranges::stable_sort(pool.found, {}, &Cut::seconds);
+  return tried;
+}
+
+// The most promising in one forward, one backward pass, the best of them with all forward passes
+// first; the best in front.
+void simulate(BatchEvaluator& evaluator, TriedPipelines& tried) {
+  const cost::Problem& problem = evaluator.problem();
+  const Chain& chain = tried.pool.once.chain;
+  const Staging in_turn = staging(problem, chain, Pattern::kOneForwardOneBackward);
+  Trials trials(evaluator, tried);
+  trials.simulate(tried.pool.choose(problem, {.count = kSimulated}), in_turn);
+  if (tried.all.empty()) return;
+  trials.simulate(trials.alike(trials.fastest(2), trials.shortest_that_fits()), in_turn);
+  trials.simulate(trials.best(kInOtherTurns), staging(problem, chain, Pattern::kForwardFirst));
+  std::ranges::stable_sort(tried.all, better, &TriedPipelines::One::evaluation);
+}
+
+// Of the whole chain's links.
+ModulePipeline pipeline_of(const TriedPipelines::One& one, const std::vector<std::size_t>& begins,
+                           std::size_t links) {
+  ModulePipeline pipeline{
+      .stages = {}, .micro_batches = one.strategy.micro_batches, .pattern = one.strategy.pattern};
+  for (const Stage& stage : one.cut->stages) {
+    const std::size_t end = stage.end == begins.size() ? links : begins[stage.end];
+    pipeline.stages.push_back({begins[stage.begin], end, stage.devices.front()});
+  }
+  return pipeline;
+}
+
 }  // namespace
 
 std::optional<ModulePlan> search_modules(BatchEvaluator& evaluator, const ModuleChain& modules) {
   const cost::Problem& problem = evaluator.problem();
-  const std::size_t devices = problem.cluster->device_count();
-  VALIDATE(devices > 1, "{}: one device; expected two or more for a pipeline",
-           problem.cluster->name());
+  VALIDATE(problem.cluster->device_count() > 1,
+           "{}: one device; expected two or more for a pipeline", problem.cluster->name());
   VALIDATE(modules.size() > 1,
            "{}: no modules in a row, between which one tensor passes; such an engine cannot split "
            "it",
            problem.graph->name());
   const std::vector<std::size_t> begins = coarse(problem, modules);
-  ModuleChain links;
-  for (std::size_t begin : begins) links.links.push_back(modules.links[begin]);
-  Chain chain = chain_of(problem, links);
-  const Staging first = staging(problem, chain, Pattern::kOneForwardOneBackward);
-  using Turns = PipelineOptions::Turns;
-  TriedPipelines tried{CutPool(problem,
-                               {.turns = first.strict ? Turns::kStrict : Turns::kPriorities,
-                                .recompute = PipelineOptions::Recompute::kNone},
-                               std::move(chain), micro_batches_of_one_size(problem))};
-  for (std::size_t count = 2; count <= std::min({devices, begins.size(), kMostStages}); ++count) {
-    const bool ends_together = ties_layers(problem, tried.pool.once.chain);
-    tried.pool.add(lines_of(problem, count, ends_together), {count, count}, evaluator.oracle());
-  }
-  std::erase_if(tried.pool.found, [&](const Cut& cut) {
-    return tried.pool.micro_batches[cut.costs] < static_cast<std::int64_t>(cut.stages.size());
-  });
-  evaluator.oracle().for_each(tried.pool.found.size(), [&](std::size_t i) {
-    Cut& cut = tried.pool.found[i];
-    const std::int64_t micro_batches = tried.pool.micro_batches[cut.costs];
-    const StageCosts& costs = tried.pool.once.costs[cut.costs];
-    cut.stages = by_estimate(costs, std::move(cut.stages), micro_batches);
-    cut.seconds = estimate_step(costs, cut.stages, micro_batches);
-    cut.busiest = busiest_stage(costs, cut.stages, micro_batches);
-  });
-  std::ranges::stable_sort(tried.pool.found, {}, &Cut::seconds);
-  Trials trials(evaluator, tried);
-  trials.simulate(tried.pool.choose(problem, {.count = kSimulated}), first);
+  TriedPipelines tried = cut(evaluator, modules, begins);
+  simulate(evaluator, tried);
   if (tried.all.empty()) return std::nullopt;
-  trials.simulate(trials.alike(trials.fastest(2), trials.shortest_that_fits()), first);
-  trials.simulate(trials.best(kInOtherTurns),
-                  staging(problem, tried.pool.once.chain, Pattern::kForwardFirst));
-  std::ranges::stable_sort(tried.all, better, &TriedPipelines::One::evaluation);
   Climb climb(evaluator, modules, tried.pool.micro_batches);
   std::optional<ModulePlan> best;
   // All different in their lines or numbers of micro-batches: few moves lead from one to another.
@@ -298,14 +329,7 @@ std::optional<ModulePlan> search_modules(BatchEvaluator& evaluator, const Module
     const bool known = std::ranges::find(climbed, start) != climbed.end();
     if (known || climbed.size() == kClimbedFrom) continue;
     climbed.push_back(start);
-    ModulePipeline pipeline{
-        .stages = {}, .micro_batches = one.strategy.micro_batches, .pattern = one.strategy.pattern};
-    for (const Stage& stage : one.cut->stages) {
-      pipeline.stages.push_back({begins[stage.begin],
-                                 stage.end == begins.size() ? modules.size() : begins[stage.end],
-                                 stage.devices.front()});
-    }
-    ModulePlan plan = climb.from(pipeline);
+    ModulePlan plan = climb.from(pipeline_of(one, begins, modules.size()));
     if (!best || better(plan.evaluation, best->evaluation)) best = std::move(plan);
   }
   return best;
