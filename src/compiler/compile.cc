@@ -12,6 +12,7 @@
 #include "compiler/emit/ops.h"
 #include "compiler/emit/overhead.h"
 #include "compiler/emit/recompute.h"
+#include "compiler/emit/shards.h"
 #include "compiler/emit/updates.h"
 #include "compiler/order.h"
 #include "compiler/slowest.h"
@@ -63,6 +64,25 @@ void set_memory(const cost::Problem& problem, const Whereabouts& where, Plan& pl
   }
 }
 
+void set_rows(const Emission& e, Plan& plan) {
+  plan.rows.clear();
+  if (e.sharded_sets.empty()) return;
+  IdVector<TensorId, TensorId> parameter_of(e.problem.graph->tensor_count());
+  for (const auto& [gradient, parameter] : e.scattered) parameter_of[gradient] = parameter;
+  for (const auto& set : e.sharded_sets) {
+    for (TensorId parameter : set) parameter_of[parameter] = parameter;
+  }
+  for (TensorId tensor : e.problem.graph->tensor_ids()) {
+    const decide::ParameterHome* home = parameter_of[tensor].valid()
+                                            ? &e.layout.home(parameter_of[tensor])
+                                            : e.layout.row_home(tensor);
+    for (std::size_t i = 0; home && i < home->replicas.size(); ++i) {
+      plan.rows.push({home->replicas[i], home->rows[i], home->rows[i + 1]});
+    }
+    plan.rows.end_row();
+  }
+}
+
 void set_drag(const cluster::Cluster& cluster, Plan& plan) {
   plan.collective_drag.clear();
   std::vector<std::int32_t> drags;
@@ -87,6 +107,7 @@ Plan compile(const cost::Problem& problem, const decide::Strategy& strategy,
   emit_forward_and_backward(e);
   aggregate_gradients(e, strategy.bucket_bytes);
   emit_updates(e);
+  gather_sharded(e);
   pull_parameters(e);
   average_buffers(e);
   pull_buffers(e);
@@ -98,6 +119,7 @@ Plan compile(const cost::Problem& problem, const decide::Strategy& strategy,
   }
   plan.batch = problem.batch;
   set_memory(problem, e.where, plan);
+  set_rows(e, plan);
   set_drag(*problem.cluster, plan);
   wait_for_slowest(*problem.cluster, plan);
   set_order(plan, strategy.order, decide::priorities_of(problem, strategy, layout));

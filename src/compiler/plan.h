@@ -93,6 +93,16 @@ struct StaticMemory {
   Bytes total() const { return parameters + optimizer_state + buffers + reserve; }
 };
 
+// Rows [begin, end) along axis 0 of a parameter: what a device updates, and the optimizer state that
+// it keeps.
+struct OwnedRows {
+  DeviceId device;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t count() const { return end - begin; }
+  friend bool operator==(const OwnedRows&, const OwnedRows&) = default;
+};
+
 // Structure of arrays, indexed by task. Immutable once compiled; only a Plan goes into the
 // simulator and the runtime.
 struct Plan {
@@ -146,6 +156,12 @@ struct Plan {
   Csr<TaskId, BufferId> reads;                // one reference each
   IdVector<BufferId, std::uint32_t> readers;  // count
   IdVector<TaskId, Bytes> workspace;          // on the task's device
+  // Of sharded parameters, their optimizer state and those of their gradients that are scattered:
+  // who has which rows, ascending, some of them none; of all else empty.
+  Csr<TensorId, OwnedRows> rows;
+  std::span<const OwnedRows> rows_of(TensorId tensor) const {
+    return rows.rows() == 0 ? std::span<const OwnedRows>() : rows[tensor];
+  }
   IdVector<DeviceId, StaticMemory> static_memory;
   IdVector<DeviceId, Bytes> capacity;
 

@@ -34,9 +34,23 @@ void check_sync(const cost::Problem& problem, const Strategy& strategy, std::str
              sync.server.value(), places);
     VALIDATE(
         !sync.server.valid() || sync.method == SyncMethod::kParameterServer,
-        "{}: sync[{}]: parameter '{}' has a server, {}, and method all-reduce; expected method "
-        "ps, or no server",
-        source, i, name, problem.cluster->device(sync.server).name);
+        "{}: sync[{}]: parameter '{}' has a server, {}, and method {}; expected method ps, or no "
+        "server",
+        source, i, name, problem.cluster->device(sync.server).name, sync_method_name(sync.method));
+  }
+}
+
+void check_row_weights(const cost::Problem& problem, const Strategy& strategy,
+                       std::string_view source) {
+  const std::size_t devices = problem.cluster->device_count();
+  VALIDATE(strategy.row_weights.empty() || strategy.row_weights.size() == devices,
+           "{}: row_weights: of {} devices, the cluster has {}", source,
+           strategy.row_weights.size(), devices);
+  for (std::size_t i = 0; i < strategy.row_weights.size(); ++i) {
+    const double weight = strategy.row_weights[DeviceId(i)];
+    VALIDATE(std::isfinite(weight) && weight > 0 && weight <= 1e9,
+             "{}: row_weights: weight {} of {}, expected a positive number up to 1e9", source,
+             weight, problem.cluster->device(DeviceId(i)).name);
   }
 }
 
@@ -178,6 +192,7 @@ void check_strategy(const cost::Problem& problem, const Strategy& strategy,
   check_micro_batches(problem, strategy, source);
   VALIDATE(strategy.bucket_bytes >= 0, "{}: bucket_bytes: {}, expected 0 or more", source,
            strategy.bucket_bytes);
+  check_row_weights(problem, strategy, source);
   check_sync(problem, strategy, source);
   check_servers(problem, strategy, source);
   check_priorities(problem, strategy, source);

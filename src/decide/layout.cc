@@ -140,6 +140,32 @@ std::vector<DeviceId> reader_devices(const cost::Problem& problem, const Layout&
   return devices;
 }
 
+// The rows of each sharded parameter, and of its state. One whose update does not go by rows, or
+// that one device has, is all-reduced.
+void deal_sharded(const cost::Problem& problem, const Strategy& strategy, Layout& layout) {
+  for (const graph::UpdateChain& chain : problem.folded->chains) {
+    const std::uint32_t at = layout.home_of[chain.parameter];
+    if (at == Layout::kNoHome) continue;
+    ParameterHome& home = layout.homes[at];
+    if (home.method != SyncMethod::kSharded || home.replicas.size() == 1 || !chain.by_rows) {
+      continue;
+    }
+    home.rows = deal_rows(problem.graph->shape(chain.parameter)[0].c, home.replicas,
+                          strategy.row_weights);
+    for (TensorId state : chain.row_state) {
+      if (layout.row_home_of.empty()) {
+        layout.row_home_of.assign(problem.graph->tensor_count(), Layout::kNoHome);
+      }
+      layout.row_home_of[state] = at;
+    }
+  }
+  for (ParameterHome& home : layout.homes) {
+    if (home.method == SyncMethod::kSharded && !home.sharded()) {
+      home.method = SyncMethod::kAllReduce;
+    }
+  }
+}
+
 void place_parameters(const cost::Problem& problem, const Strategy& strategy,
                       const IdVector<OpId, UnitId>& unit_of_op,
                       const IdVector<UnitId, UnitLayout>& units, Layout& layout) {
@@ -168,10 +194,11 @@ void place_parameters(const cost::Problem& problem, const Strategy& strategy,
     home.method = sync.method;
     if (home.replicas.size() > 1) home.server = sync.server;
   }
+  deal_sharded(problem, strategy, layout);
   choose_servers(problem, layout.homes, bytes);
 }
 
-// Updates run on the parameter's server, or on every replica. An update op that belongs to no
+// Updates run on the parameter's server, on every replica, or on those that have rows of it. An update op that belongs to no
 // single parameter runs on its unit's devices, whole on each.
 void lay_out_update(const cost::Problem& problem, const IdVector<OpId, UnitId>& unit_of_op,
                     const IdVector<UnitId, UnitLayout>& units, Layout& layout, LayoutPool& pool) {
@@ -181,8 +208,13 @@ void lay_out_update(const cost::Problem& problem, const IdVector<OpId, UnitId>& 
     return pool.intern(std::move(slices));
   };
   for (ParameterHome& home : layout.homes) {
-    home.update =
-        home.server.valid() ? whole_on(std::span(&home.server, 1)) : whole_on(home.replicas);
+    std::vector<DeviceId> owners;  // of rows
+    for (std::size_t i = 0; home.sharded() && i < home.replicas.size(); ++i) {
+      if (home.rows_of(i) > 0) owners.push_back(home.replicas[i]);
+    }
+    home.update = home.server.valid() ? whole_on(std::span(&home.server, 1))
+                  : home.sharded()    ? whole_on(owners)
+                                      : whole_on(home.replicas);
   }
   for (OpId op : problem.folded->ops) {
     if (problem.graph->op(op).phase != Phase::kUpdate) continue;
@@ -200,6 +232,17 @@ void lay_out_update(const cost::Problem& problem, const IdVector<OpId, UnitId>& 
 }
 
 }  // namespace
+
+Bytes row_bytes(const ParameterHome& home, std::size_t replica, Bytes whole) {
+  return whole / home.row_count() * home.rows_of(replica);
+}
+
+Bytes row_bytes(const ParameterHome& home, DeviceId device, Bytes whole) {
+  const auto at = std::ranges::find(home.replicas, device);
+  return at == home.replicas.end()
+             ? 0
+             : row_bytes(home, static_cast<std::size_t>(at - home.replicas.begin()), whole);
+}
 
 Layout lay_out(const cost::Problem& problem, const Strategy& strategy) {
   Layout layout;

@@ -17,14 +17,26 @@ using LayoutId = Id<struct LayoutTag>;
 struct ParameterHome {
   std::vector<DeviceId> replicas;  // who holds the parameter, ascending: devices that read it, and
                                    // its server, if that is a host
-  LayoutId update;                 // where its update runs: the server, or every replica
+  LayoutId update;                 // where its update runs: the server, every replica, or those
+                                   // that have rows of it
   SyncMethod method = SyncMethod::kAllReduce;
   DeviceId server;       // kParameterServer, or one replica: where the update runs
   bool on_host = false;  // the server is a host, the last of the replicas
+  // kSharded: replicas[i] keeps rows [rows[i], rows[i + 1]) of the optimizer state, and updates
+  // these of the parameter. Else empty.
+  std::vector<std::int64_t> rows;
 
+  bool sharded() const { return !rows.empty(); }
+  std::int64_t row_count() const { return rows.empty() ? 0 : rows.back(); }
+  std::int64_t rows_of(std::size_t replica) const { return rows[replica + 1] - rows[replica]; }
   // Devices that compute with the parameter.
   std::size_t device_count() const { return replicas.size() - (on_host ? 1 : 0); }
 };
+
+// Of `whole` bytes of a sharded parameter, or of a tensor of its shape, those of the rows that are
+// the device's.
+Bytes row_bytes(const ParameterHome& home, std::size_t replica, Bytes whole);
+Bytes row_bytes(const ParameterHome& home, DeviceId device, Bytes whole);
 
 // Where everything runs, before any task is emitted: lay_out() decides it once for a strategy, and
 // emission, the check of bytes and priorities read it.
@@ -40,10 +52,17 @@ struct Layout {
   IdVector<OpId, LayoutId> of_op;             // invalid for folded aliases, members of chains
   IdVector<TensorId, std::uint32_t> home_of;  // index into homes; kNoHome for non-parameters
   std::vector<ParameterHome> homes;           // in id order of the parameters
+  // Of optimizer state that is dealt by rows: index into homes, else kNoHome. Empty: nothing is.
+  IdVector<TensorId, std::uint32_t> row_home_of;
   static constexpr std::uint32_t kNoHome = 0xffffffff;
 
   std::span<const Slice> op_slices(OpId op) const { return slices[of_op[op]]; }
   const ParameterHome& home(TensorId parameter) const { return homes[home_of[parameter]]; }
+  // By whose rows optimizer state is dealt; null: it is whole wherever it is.
+  const ParameterHome* row_home(TensorId state) const {
+    if (row_home_of.empty() || row_home_of[state] == kNoHome) return nullptr;
+    return &homes[row_home_of[state]];
+  }
 };
 
 // Decisions 1 and 5. An op reads a value that only its own slice has (kLocal, kPartial) on the

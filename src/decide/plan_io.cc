@@ -83,6 +83,14 @@ void add_units(const Strategy& strategy, const cluster::Cluster& cluster, Json& 
   }
 }
 
+Json row_weights_json(const Strategy& strategy, const cluster::Cluster& cluster) {
+  Json weights = Json::object();
+  for (DeviceId device : cluster.device_ids()) {
+    weights[cluster.device(device).name] = strategy.row_weights[device];
+  }
+  return weights;
+}
+
 Json sync_json(const Strategy& strategy, const cost::Problem& problem) {
   Json list = Json::array();
   for (const ParameterSync& sync : strategy.sync) {
@@ -157,10 +165,10 @@ class Names {
 
 SyncMethod read_method(const JsonValue& value) {
   const std::string text = value.as_string();
-  if (text == "ps") return SyncMethod::kParameterServer;
-  VALIDATE(text == "all-reduce", "{}: '{}', expected ps or all-reduce", value.where(),
-           printable(text));
-  return SyncMethod::kAllReduce;
+  const auto found = std::ranges::find(kSyncMethods, text, sync_method_name);
+  VALIDATE(found != kSyncMethods.end(), "{}: '{}', expected ps, all-reduce or sharded",
+           value.where(), printable(text));
+  return *found;
 }
 
 OrderPolicy read_order(const JsonValue& value) {
@@ -324,6 +332,15 @@ void read_pipelines(const JsonValue& list, const cost::Problem& problem, const N
   }
 }
 
+// By the names of all devices.
+void read_row_weights(const JsonValue& value, const cost::Problem& problem, Strategy& strategy) {
+  JsonObject weights(value);
+  for (DeviceId device : problem.cluster->device_ids()) {
+    strategy.row_weights.push_back(weights.positive(problem.cluster->device(device).name));
+  }
+  weights.finish();
+}
+
 void read_micro_batches(JsonObject& object, const cost::Problem& problem, const Names& names,
                         Strategy& strategy) {
   if (!object.has("micro_batches")) return;
@@ -376,6 +393,9 @@ PlanRecord read_record(const Json& json, const std::string& source, const cost::
   record.planner = object.string("planner");
   record.strategy.order = read_order(object.required("order"));
   record.strategy.bucket_bytes = object.integer("bucket_bytes", 0, std::int64_t{1} << 50);
+  if (object.has("row_weights")) {
+    read_row_weights(object.required("row_weights"), problem, record.strategy);
+  }
   read_units(object, names, problem.graph->op_count(), record.strategy);
   check_grouping(object, source, problem, record.strategy);
   read_sync(object, names, record.strategy);
@@ -409,6 +429,9 @@ void write_plan(const std::string& path, const PlanRecord& record, const cost::P
   json["order"] = order_policy_name(record.strategy.order);
   if (record.strategy.order_rounds > 0) json["order_rounds"] = record.strategy.order_rounds;
   json["bucket_bytes"] = record.strategy.bucket_bytes;
+  if (!record.strategy.row_weights.empty()) {
+    json["row_weights"] = row_weights_json(record.strategy, *problem.cluster);
+  }
   json["sync"] = sync_json(record.strategy, problem);
   if (!record.strategy.priorities.empty()) {
     json["priorities"] = priorities_json(record.strategy, problem);

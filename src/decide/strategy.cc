@@ -8,7 +8,15 @@
 namespace heterog::decide {
 
 std::string_view sync_method_name(SyncMethod method) {
-  return method == SyncMethod::kParameterServer ? "ps" : "all-reduce";
+  switch (method) {
+    case SyncMethod::kParameterServer:
+      return "ps";
+    case SyncMethod::kAllReduce:
+      return "all-reduce";
+    case SyncMethod::kSharded:
+      return "sharded";
+  }
+  return "?";
 }
 
 std::string_view order_policy_name(OrderPolicy policy) {
@@ -163,6 +171,17 @@ std::vector<Slice> slice_batch(const std::vector<Replica>& replicas, std::int64_
   std::vector<Slice> slices = merge_by_device(slices_of_replicas(replicas, batch));
   std::erase_if(slices, [](const Slice& slice) { return slice.size() == 0; });
   return slices;
+}
+
+std::vector<std::int64_t> deal_rows(std::int64_t rows, std::span<const DeviceId> devices,
+                                    const IdVector<DeviceId, double>& weights) {
+  std::vector<Replica> replicas;
+  for (DeviceId device : devices) {
+    replicas.push_back({device, weights.empty() ? 1.0 : weights[device]});
+  }
+  std::vector<std::int64_t> cuts{0};
+  for (const Slice& slice : slices_of_replicas(replicas, rows)) cuts.push_back(slice.end);
+  return cuts;
 }
 
 }  // namespace heterog::decide

@@ -17,8 +17,16 @@ using UnitId = Id<struct UnitTag>;
 namespace decide {
 
 // How the gradients of replicated parameters are aggregated.
-enum class SyncMethod : std::uint8_t { kParameterServer, kAllReduce };
-std::string_view sync_method_name(SyncMethod method);  // "ps", "all-reduce"
+enum class SyncMethod : std::uint8_t {
+  kParameterServer,
+  kAllReduce,
+  kSharded,  // each device keeps the optimizer state of some rows, and updates these: a gradient is
+             // scattered, the new parameter gathered (ZeRO stage 1; decision 19). A parameter whose
+             // update is not row by row, or that one device has, is all-reduced.
+};
+inline constexpr std::array kSyncMethods = {SyncMethod::kParameterServer, SyncMethod::kAllReduce,
+                                            SyncMethod::kSharded};
+std::string_view sync_method_name(SyncMethod method);  // "ps", "all-reduce", "sharded"
 
 // One replica of a unit and its weight: slices of the batch are proportional to the weights.
 struct Replica {
@@ -99,7 +107,10 @@ struct Strategy {
   // In so many rounds the order is improved by its own schedule (sim/improved_order.h). Not of
   // strict turns, which are an order already.
   int order_rounds = 0;
-  Bytes bucket_bytes = 0;  // gradients that share one all-reduce; 0: one each
+  Bytes bucket_bytes = 0;  // gradients that share one collective; 0: one each
+  // Of sharded parameters, each device has rows in proportion to its weight, a number above 0.
+  // Empty: as even as can be.
+  IdVector<DeviceId, double> row_weights;
   // The batch in so many parts, as even as can be, one behind the other (decision 14). Over all of
   // them, every replica has the samples that it has of the whole batch.
   std::int64_t micro_batches = 1;
@@ -148,6 +159,10 @@ struct Slice {
 // replica), one slice per device, at the place of its first replica; empty slices left out
 // (decision 1).
 std::vector<Slice> slice_batch(const std::vector<Replica>& replicas, std::int64_t batch);
+// The same of rows along axis 0 of a parameter, over devices of these weights (by device; empty: all
+// alike): device i has rows [result[i], result[i + 1]).
+std::vector<std::int64_t> deal_rows(std::int64_t rows, std::span<const DeviceId> devices,
+                                    const IdVector<DeviceId, double>& weights);
 // One slice per device, as large as all of its slices together, at the place of the first.
 std::vector<Slice> merge_by_device(std::span<const Slice> slices);
 

@@ -58,7 +58,8 @@ std::string home_text(const cost::Problem& problem, const decide::ParameterHome&
     return fmt::format("ps at {} for {} devices", problem.cluster->device(home.server).name,
                        home.device_count());
   }
-  return fmt::format("all-reduce over {} devices", home.device_count());
+  return fmt::format("{} over {} devices", home.sharded() ? "sharded" : "all-reduce",
+                     home.device_count());
 }
 
 }  // namespace heterog::explain

@@ -36,17 +36,31 @@ struct Way {
   }
 };
 
+bool asks_for_shards(const cost::Problem& problem, const decide::Strategy& strategy,
+                     TensorId parameter) {
+  for (const decide::ParameterSync& sync : strategy.sync) {
+    if (sync.parameter == parameter) return sync.method == decide::SyncMethod::kSharded;
+  }
+  const OpId updater = problem.folded->updater[parameter];
+  const auto readers = problem.folded->parameter_readers[parameter];
+  const OpId op = updater.valid() || readers.empty() ? updater : readers.front();
+  return op.valid() && strategy.units[decide::unit_of(problem, strategy, op)].sync ==
+                           decide::SyncMethod::kSharded;
+}
+
 }  // namespace
 
 std::string gradients_text(const cost::Problem& problem, const decide::Strategy& strategy) {
   const decide::Layout layout = decide::lay_out(problem, strategy);
-  Way reduced, served, still;
+  Way reduced, served, sharded, whole, still;  // whole: all-reduced, though its unit shards
   for (TensorId parameter : problem.graph->parameters()) {
     if (layout.home_of[parameter] == decide::Layout::kNoHome) continue;
     const decide::ParameterHome& home = layout.home(parameter);
-    Way& way = home.replicas.size() == 1                       ? still
-               : home.method == decide::SyncMethod::kAllReduce ? reduced
-                                                               : served;
+    Way& way = home.replicas.size() == 1                             ? still
+               : home.sharded()                                      ? sharded
+               : home.method == decide::SyncMethod::kParameterServer ? served
+               : asks_for_shards(problem, strategy, parameter)       ? whole
+                                                                     : reduced;
     way.add(problem.graph->bytes(parameter, 1), home);
   }
   std::string text;
@@ -55,6 +69,8 @@ std::string gradients_text(const cost::Problem& problem, const decide::Strategy&
   if (servers_first) add(served.text("parameter servers"));
   if (reduced.bytes > 0) add(reduced.text("all-reduce"));
   if (!servers_first && served.bytes > 0) add(served.text("parameter servers"));
+  if (sharded.bytes > 0) add(sharded.text("shards"));
+  if (whole.bytes > 0) add(whole.text("all-reduce, as their updates do not go by rows,"));
   if (still.bytes > 0) {
     text += fmt::format("{}{} stay where they are made", text.empty() ? "" : "; ",
                         bytes_text(still.bytes));

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "graph/row_updates.h"
 #include "graph/update_forms.h"
 #include "operators/facts.h"
 
@@ -272,6 +273,7 @@ FoldedGraph fold_aliases(const ModelGraph& graph, const SplitAnalysis& splits) {
   folded.parameter_ops = find_parameter_ops(graph, splits, folded);
   folded.chains = make_chains(graph, homes, folded.reads);
   find_forms(graph, folded.chains);
+  find_row_updates(graph, folded.chains);
   folded.read_elsewhere = find_read_elsewhere(graph, folded, homes);
   return folded;
 }

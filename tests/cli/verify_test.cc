@@ -116,6 +116,15 @@ TEST_F(VerifyInProcesses, ProvesServersOnHosts) {
   }
 }
 
+TEST_F(VerifyInProcesses, ProvesShards) {
+  expect_proved(" --batch 8 --planner ev-ar:state=sharded" + kMlp + kTwo);
+  expect_proved(" --batch 13 --planner horovod:state=sharded --graph models/gnmt4-tiny.json.gz" +
+                kFour);
+  for (const char* fault : {"skip-gather", "old-shard", "wrong-rows"}) {
+    expect_found(fault, " --batch 8 --planner ev-ar:state=sharded" + kMlp + kTwo);
+  }
+}
+
 TEST_F(VerifyInProcesses, ProvesUnequalSlices) {
   expect_proved(" --plan " + unequal_plan(kLeNet, "ev-ar") + kLeNet + kTwo);
   expect_proved(" --plan " + unequal_plan(kLeNet, "ev-ps") + kLeNet + kTwo);

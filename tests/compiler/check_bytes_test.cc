@@ -42,8 +42,7 @@ decide::Strategy random_strategy(const cost::Problem& problem, Rng& rng) {
   for (std::size_t unit = 0; unit < problem.grouping.count(); ++unit) {
     if (unit == 0 || rng.below(3) == 0) {
       decision = {};
-      decision.sync =
-          rng.below(2) ? decide::SyncMethod::kAllReduce : decide::SyncMethod::kParameterServer;
+      decision.sync = decide::kSyncMethods[rng.below(3)];
       for (std::size_t device = 0; device < devices; ++device) {
         if (rng.below(2)) decision.replicas.push_back({DeviceId(device), 1.0 + rng.below(3)});
       }
@@ -54,6 +53,11 @@ decide::Strategy random_strategy(const cost::Problem& problem, Rng& rng) {
     strategy.units.push_back(decision);
   }
   if (rng.below(2)) strategy.bucket_bytes = static_cast<Bytes>(rng.below(1 << 16));
+  if (rng.below(2)) {
+    for (std::size_t device = 0; device < devices; ++device) {
+      strategy.row_weights.push_back(1.0 + rng.below(4));
+    }
+  }
   return strategy;
 }
 

@@ -18,7 +18,7 @@ inline Strategy random_instances(const cost::Problem& problem, std::uint64_t see
   for (std::size_t unit = 0; unit < problem.grouping.count(); ++unit) {
     if (unit == 0 || rng.below(3) == 0) {
       decision = {};
-      decision.sync = rng.below(2) ? SyncMethod::kAllReduce : SyncMethod::kParameterServer;
+      decision.sync = kSyncMethods[rng.below(3)];
       decision.in_turn = rng.below(3) == 0;
       // From one stage's devices to everything everywhere.
       const std::size_t of = 1 + rng.below(devices), from = rng.below(devices);

@@ -40,7 +40,7 @@ inline decide::Strategy weighted(const cost::Problem& problem, const std::vector
   return decide::uniform_strategy(problem, decision);
 }
 
-// Each unit on one device or on some, in any order and with any weights, by either method.
+// Each unit on one device or on some, in any order and with any weights, by any method.
 inline decide::Strategy random_mix(const cost::Problem& problem, std::uint64_t seed) {
   Rng rng(seed);
   const std::size_t devices = problem.cluster->device_count();
@@ -56,11 +56,13 @@ inline decide::Strategy random_mix(const cost::Problem& problem, std::uint64_t s
     for (std::size_t i = 0; i < count; ++i) {
       unit.replicas.push_back({DeviceId(order[i]), 1.0 + static_cast<double>(rng.below(7))});
     }
-    unit.sync =
-        rng.below(2) == 0 ? decide::SyncMethod::kAllReduce : decide::SyncMethod::kParameterServer;
+    unit.sync = decide::kSyncMethods[rng.below(3)];
   }
   if (rng.below(3) == 0) strategy.bucket_bytes = 1 << (8 + rng.below(12));
   if (rng.below(3) == 0) strategy.order = decide::OrderPolicy::kFifo;
+  for (std::size_t i = 0; seed % 2 == 0 && i < devices; ++i) {
+    strategy.row_weights.push_back(1.0 + static_cast<double>(rng.below(5)));
+  }
   return strategy;
 }
 

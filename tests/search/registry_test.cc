@@ -183,6 +183,13 @@ TEST_F(RegistryTest, BaselinesDoAsTheyAreTold) {
   EXPECT_FALSE(better(rank.evaluation, plan("ev-ar").evaluation));
   EXPECT_EQ(plan("horovod:bucket_bytes=1000").strategy.bucket_bytes, 1000);
   EXPECT_EQ(plan("horovod").strategy.bucket_bytes, decide::kHorovodBucketBytes);
+  for (const char* name : {"ev-ar", "cp-ar", "horovod", "accumulate"}) {
+    const auto sharded = plan(std::string(name) + ":state=sharded").strategy;
+    EXPECT_EQ(sharded.units.raw().front().sync, decide::SyncMethod::kSharded) << name;
+    const auto best = plan(std::string(name) + ":state=auto").evaluation;
+    EXPECT_FALSE(better(plan(std::string(name) + ":state=sharded").evaluation, best)) << name;
+    EXPECT_FALSE(better(plan(name).evaluation, best)) << name;
+  }
   const DeviceId third(2);
   for (const char* request : {"single:", "single:device="}) {
     const PlannerResult one = plan(request + cluster_.device(third).name);

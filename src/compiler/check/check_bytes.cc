@@ -46,6 +46,7 @@ class Counter {
       read_all(layout_.home(chain.parameter).update, chain.reads);
     }
     pulls();
+    gathers();
     statistics();
     residents();
   }
@@ -268,10 +269,47 @@ class Counter {
     for (std::size_t i = 0; i < found.size(); ++i) {
       const Gradient& gradient = found[i];
       if (i > 0 && found[i - 1].tensor == gradient.tensor) continue;  // another parameter's too
+      if (is_scattered(gradient)) {
+        by_rows(gradient.parameter, gradient.tensor);
+        total_at_[gradient.tensor] = layout_.home(gradient.parameter).replicas;
+        continue;
+      }
       aggregate(gradient, bucket[layout_.of_op[gradient.producer]]);
     }
     for (const auto& [layout, bytes] : bucket) {
       if (bytes > 0) all_reduce(devices(layout), bytes);
+    }
+  }
+  // Whoever keeps rows gets them: if nobody wants more of the gradient, if all of them have an
+  // addend, and if it travels whole otherwise.
+  bool is_scattered(const Gradient& gradient) const {
+    const decide::ParameterHome& home = layout_.home(gradient.parameter);
+    std::vector<DeviceId> at = devices(layout_.of_op[gradient.producer]);
+    std::sort(at.begin(), at.end());
+    if (!home.sharded() || at != home.replicas) return false;
+    Bytes longest = 0;
+    for (DeviceId device : at) longest = std::max(longest, as_rows(gradient, device));
+    if (static_cast<Bytes>(at.size()) * longest < 2 * whole(gradient.tensor)) return false;
+    const auto ops = graph::chain_of(*problem_.folded, gradient.parameter).ops;
+    return std::ranges::equal(graph_.shape(gradient.tensor), graph_.shape(gradient.parameter)) &&
+           std::ranges::all_of(graph_.consumers(gradient.tensor), [&](OpId reader) {
+             return std::ranges::find(ops, reader) != ops.end();
+           });
+  }
+  // Once round the ring, all parts as long as the longest.
+  void by_rows(TensorId parameter, TensorId moved) {
+    const decide::ParameterHome& home = layout_.home(parameter);
+    std::int64_t longest = 0;
+    for (std::size_t i = 0; i < home.replicas.size(); ++i) {
+      longest = std::max(longest, home.rows[i + 1] - home.rows[i]);
+    }
+    const Bytes row = whole(moved) / home.rows.back();
+    ring(home.replicas, static_cast<double>(home.replicas.size() - 1), longest * row);
+  }
+  void gathers() {
+    for (const graph::UpdateChain& chain : problem_.folded->chains) {
+      if (layout_.home_of[chain.parameter] == decide::Layout::kNoHome) continue;
+      if (layout_.home(chain.parameter).sharded()) by_rows(chain.parameter, chain.parameter);
     }
   }
   void aggregate(const Gradient& gradient, Bytes& bucket) {

@@ -30,7 +30,7 @@ void verify_payload(const Plan& plan, TaskId task, EmptySlices empty) {
   const auto carried = plan.carried_by(task);
   const auto given = plan.contributions_to(task);
   ENSURE(!carried.empty() && carried.front().tensor == plan.tensor[task]);
-  ENSURE(carried.size() == 1 || kind == TaskKind::kAllReduce);
+  ENSURE(carried.size() == 1 || is_collective(kind));
   ENSURE(!given.empty());
   const auto reads = plan.reads[task];
   for (const Contribution& one : given) {
@@ -87,6 +87,38 @@ void verify_tasks(const Plan& plan, EmptySlices empty) {
     ENSURE(updated.empty() == (plan.kind[task] != TaskKind::kUpdate));
     ENSURE(updated.empty() || updated.front() == plan.tensor[task]);
   }
+}
+
+// Rows of owners follow one another and are all rows of whoever deals them alike; each parameter is
+// updated by its owners alone, and what they have is gathered.
+void verify_rows(const Plan& plan) {
+  if (plan.rows.rows() == 0) return;
+  for (std::size_t i = 0; i < plan.rows.rows(); ++i) {
+    std::int64_t at = 0;
+    for (const OwnedRows& own : plan.rows[TensorId(i)]) {
+      ENSURE(own.begin == at && own.begin <= own.end);
+      at = own.end;
+    }
+  }
+  std::set<TensorId> gathered, updated;
+  for (TaskId task : plan.task_ids()) {
+    const bool gathers = plan.kind[task] == TaskKind::kAllGather;
+    for (TensorId parameter : plan.updated[task]) {
+      const auto rows = plan.rows_of(parameter);
+      if (rows.empty()) continue;
+      const auto own = std::ranges::find(rows, plan.device[task], &OwnedRows::device);
+      ENSURE(own != rows.end() && own->count() > 0);
+      updated.insert(parameter);
+    }
+    for (std::size_t i = 0; gathers && i < plan.carried_by(task).size(); ++i) {
+      const TensorId tensor = plan.carried_by(task)[i].tensor;
+      const auto rows = plan.rows_of(tensor);
+      if (rows.empty()) continue;
+      ENSURE(std::ranges::equal(rows, plan.participants[task], {}, &OwnedRows::device));
+      gathered.insert(tensor);
+    }
+  }
+  ENSURE(gathered == updated);
 }
 
 // No two tasks are equally urgent.
@@ -170,6 +202,7 @@ void verify_plan(const Plan& plan, EmptySlices empty) {
   verify_priorities(plan);
   verify_buffers(plan);
   verify_overwrites(plan);
+  verify_rows(plan);
 }
 
 }  // namespace heterog::compiler

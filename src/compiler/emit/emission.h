@@ -1,6 +1,7 @@
 // The state that all emitters of one plan's tasks share.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "compiler/compile_options.h"
@@ -26,6 +27,10 @@ struct Emission {
   CollectiveCosts costs;
   decide::Recomputation recomputation = {};
   std::vector<EmittedAgain> again = {};  // in the order of the tasks
+  // Sharded parameters that one task a device updates, set by set: they are gathered together.
+  std::vector<std::vector<TensorId>> sharded_sets = {};
+  // Gradients that were scattered, each with its parameter.
+  std::vector<std::pair<TensorId, TensorId>> scattered = {};
   // Kept from op to op for their memory: what each instance reads, and what it reads of makers on
   // the same slices.
   std::vector<std::vector<Source>> sources = {};
@@ -40,6 +45,12 @@ struct Emission {
         where(one_problem, one_layout),
         costs(*one_problem.cluster) {}
 };
+
+// What a tensor of these bytes that stays takes on a device: of sharded state, the rows there.
+inline Bytes bytes_on(const Emission& e, TensorId tensor, DeviceId device, Bytes whole) {
+  const decide::ParameterHome* home = e.layout.row_home(tensor);
+  return home ? decide::row_bytes(*home, device, whole) : whole;
+}
 
 // The writer of what stays on a device waits for those who read its old value there.
 inline void wait_for_readers(Emission& e, TensorId tensor, DeviceId device, TaskId writer) {

@@ -264,7 +264,8 @@ void fetch(Emission& e, const Reader& reader, const graph::Read& read,
 
 void keep_external(Emission& e, TensorId tensor, decide::LayoutId layout, DeviceId device) {
   const std::int64_t samples = e.where.instances_by_device().samples(layout, device);
-  e.where.keep(tensor, device, e.problem.graph->bytes(tensor, samples));
+  e.where.keep(tensor, device,
+               bytes_on(e, tensor, device, e.problem.graph->bytes(tensor, samples)));
 }
 
 }  // namespace heterog::compiler

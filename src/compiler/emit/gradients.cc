@@ -7,6 +7,7 @@
 
 #include "compiler/emit/bucket.h"
 #include "compiler/emit/rows.h"
+#include "compiler/emit/shards.h"
 #include "compiler/emit/sums.h"
 
 namespace heterog::compiler {
@@ -99,10 +100,17 @@ bool aggregate_rows(Emission& e, const Gradient& gradient, const Bucket::Value& 
 }  // namespace
 
 void aggregate_gradients(Emission& e, Bytes bucket_bytes) {
-  std::map<decide::LayoutId, Bucket> open;  // by the slices that make the gradients
-  const auto close = [&](Bucket& bucket) {
-    if (!bucket.values.empty()) all_reduce_bucket(e, bucket);
-    bucket = {};
+  struct Open {
+    Bucket bucket;
+    std::vector<TensorId> parameters;
+  };
+  // By the slices that make the gradients, and whether these are scattered.
+  std::map<std::pair<decide::LayoutId, bool>, Open> open;
+  const auto close = [&](Open& one, bool scattered) {
+    if (!one.bucket.values.empty()) {
+      scattered ? scatter_bucket(e, one.bucket, one.parameters) : all_reduce_bucket(e, one.bucket);
+    }
+    one = {};
   };
   for (const Gradient& gradient : partial_gradients(e.problem, e.layout)) {
     const decide::ParameterHome& home = e.layout.home(gradient.parameter);
@@ -120,14 +128,17 @@ void aggregate_gradients(Emission& e, Bytes bucket_bytes) {
       e.where.set_total(gradient.tensor, {sum_at(e, gradient.tensor, sums, bytes, home.server,
                                                  TaskKind::kPush, value.in_place)});
     } else {
-      Bucket& bucket = open[e.layout.of_op[gradient.producer]];
-      if (bucket.bytes + bytes > bucket_bytes) close(bucket);
-      bucket.values.push_back(std::move(value));
-      bucket.bytes += bytes;
-      if (bucket.bytes >= bucket_bytes) close(bucket);
+      const bool scattered =
+          home.sharded() && may_scatter(e, gradient.tensor, gradient.parameter, value.addends);
+      Open& one = open[{e.layout.of_op[gradient.producer], scattered}];
+      if (one.bucket.bytes + bytes > bucket_bytes) close(one, scattered);
+      one.bucket.values.push_back(std::move(value));
+      one.bucket.bytes += bytes;
+      one.parameters.push_back(gradient.parameter);
+      if (one.bucket.bytes >= bucket_bytes) close(one, scattered);
     }
   }
-  for (auto& [layout_id, bucket] : open) close(bucket);
+  for (auto& [key, one] : open) close(one, key.second);
 }
 
 }  // namespace heterog::compiler

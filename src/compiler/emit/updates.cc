@@ -2,6 +2,7 @@
 #include "compiler/emit/updates.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -53,8 +54,10 @@ std::optional<TaskId> ready_after(const Emission& e, const UpdateChain& chain) {
 
 std::vector<Together> find_sets(const Emission& e) {
   std::vector<Together> sets;
-  // By form, layout and collective: the set that is open, and what it holds.
-  std::map<std::tuple<std::uint32_t, decide::LayoutId, TaskId>, std::pair<std::size_t, Bytes>> open;
+  // By form, layout, collective and whether it goes by rows: the set that is open, and what it
+  // holds.
+  std::map<std::tuple<std::uint32_t, decide::LayoutId, TaskId, bool>, std::pair<std::size_t, Bytes>>
+      open;
   for (const UpdateChain& chain : e.problem.folded->chains) {
     if (e.layout.home_of[chain.parameter] == decide::Layout::kNoHome) continue;
     const decide::ParameterHome& home = e.layout.home(chain.parameter);
@@ -67,7 +70,8 @@ std::vector<Together> find_sets(const Emission& e) {
     }
     const Bytes bytes = e.problem.graph->bytes(chain.parameter, 1);
     const auto [at, is_new] =
-        open.try_emplace({chain.form, home.update, *ready}, std::pair(sets.size(), Bytes{0}));
+        open.try_emplace({chain.form, home.update, *ready, home.sharded()},
+                         std::pair(sets.size(), Bytes{0}));
     auto& [set, held] = at->second;
     if (!is_new && !ready->valid() && held + bytes > kTogetherBytes) {
       set = sets.size();
@@ -80,15 +84,30 @@ std::vector<Together> find_sets(const Emission& e) {
   return sets;
 }
 
+// The part of a parameter's update that falls to a device.
+double share_of(const Emission& e, const UpdateChain& chain, DeviceId device) {
+  const decide::ParameterHome& home = e.layout.home(chain.parameter);
+  if (!home.sharded()) return 1;
+  const auto replica = std::ranges::find(home.replicas, device) - home.replicas.begin();
+  return static_cast<double>(home.rows_of(static_cast<std::size_t>(replica))) /
+         static_cast<double>(home.row_count());
+}
+
 // One launch for all of an operator that takes lists, one run of what is the same for all; of other
 // ops one run each.
-Nanoseconds duration(const cost::Problem& problem, const Together& set, DeviceTypeId type) {
+Nanoseconds duration(const Emission& e, const Together& set, DeviceId device) {
+  const cost::Problem& problem = e.problem;
+  const DeviceTypeId type = problem.cluster->device(device).type;
   const Nanoseconds launch = to_nanoseconds(problem.cluster->type(type).launch_seconds);
   Nanoseconds total = 0;
   for (std::size_t i = 0; i < set.front()->ops.size(); ++i) {
     Nanoseconds apart = 0, work = 0;
     for (const UpdateChain* chain : set) {
-      const Nanoseconds one = problem.costs.duration(chain->ops[i], type, problem.batch);
+      const double share = share_of(e, *chain, device);
+      Nanoseconds one = problem.costs.duration(chain->ops[i], type, problem.batch);
+      if (share < 1 && one > launch) {
+        one = launch + std::llround(static_cast<double>(one - launch) * share);
+      }
       apart += one;
       work += std::max<Nanoseconds>(one - launch, 0);
     }
@@ -144,7 +163,6 @@ void emit_update(Emission& e, const Together& set) {
   std::vector<std::pair<TensorId, Bytes>> replaced;
   std::vector<TensorId> own;  // sorted
   for (const UpdateChain* chain : set) {
-    task.workspace += chain->temporary_bytes;
     for (OpId op : chain->ops) {
       for (TensorId out : graph.outputs(op)) {
         if (!out.valid() || !graph.tensor(out).replaces.valid()) continue;
@@ -161,11 +179,23 @@ void emit_update(Emission& e, const Together& set) {
       noted.push_back(read.base);
     }
   }
+  const bool sharded = e.layout.home(set.front()->parameter).sharded();
+  if (sharded) {
+    std::vector<TensorId>& parameters = e.sharded_sets.emplace_back();
+    for (const UpdateChain* chain : set) parameters.push_back(chain->parameter);
+  }
   DeviceTypeId last_type;
   for (std::size_t i = 0; i < slices.size(); ++i) {
     const DeviceId device = slices[i].device;
     const DeviceTypeId type = e.problem.cluster->device(device).type;
-    if (type != last_type) task.duration = duration(e.problem, set, type);
+    if (type != last_type || sharded) {
+      task.duration = duration(e, set, device);
+      task.workspace = 0;
+      for (const UpdateChain* chain : set) {
+        task.workspace += std::llround(static_cast<double>(chain->temporary_bytes) *
+                                       share_of(e, *chain, device));
+      }
+    }
     last_type = type;
     task.device = device;
     const TaskId id = e.builder.add_task(task);
@@ -176,7 +206,9 @@ void emit_update(Emission& e, const Together& set) {
     e.builder.hold(id, {e.builder.plan().compute_stream(device), task.duration});
     read_all(e, id, i);
     for (TensorId tensor : noted) e.where.note_reader(tensor, device, id);
-    for (const auto& [tensor, bytes] : replaced) replace(e, tensor, device, bytes, id);
+    for (const auto& [tensor, bytes] : replaced) {
+      replace(e, tensor, device, bytes_on(e, tensor, device, bytes), id);
+    }
   }
 }
 

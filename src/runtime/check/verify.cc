@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "runtime/exec/own_part.h"
 #include "runtime/exec/random_data.h"
 #include "runtime/kernels/numbers.h"
 
@@ -208,12 +209,17 @@ void compare_rank(Ranks& ranks, DeviceId rank, const ReferenceStep& reference,
   const StepResult& result = ranks.result(rank);
   for (std::size_t i = 0; i < program.captures.size(); ++i) {
     for (const auto& [id, value] : expected.gradients) {
-      if (id == program.captures[i].tensor) comparison.tensor(id, rank, result.captures[i], value);
+      const Capture& capture = program.captures[i];
+      if (id != capture.tensor) continue;
+      const at::Tensor due =
+          capture.rows > 0 ? value.narrow(0, capture.first_row, capture.rows) : value;
+      comparison.tensor(id, rank, result.captures[i], due);
     }
   }
   const Worker& worker = ranks.worker(rank);
   for (TensorId id : worker.residents()) {
-    comparison.tensor(id, rank, worker.resident(id), reference.resident(id));
+    comparison.tensor(id, rank, worker.resident(id),
+                      own_part(program, id, reference.resident(id)));
   }
 }
 

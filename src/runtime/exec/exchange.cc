@@ -44,9 +44,9 @@ void Exchange::act(const Instruction& instruction, std::vector<at::Tensor>& give
     case Action::kAllReduce:
       return all_reduce(instruction, given);
     case Action::kReduceScatter:
-      return reduce_scatter(instruction, given[0]);
+      return reduce_scatter(instruction, given);
     case Action::kAllGather:
-      return all_gather(instruction, given[0]);
+      return all_gather(instruction, given);
     case Action::kGatherRows:
       values_[instruction.slots[0]] =
           at::stack(transport_.all_gather(pack_rows(given[0], instruction.rows), instruction.set));
@@ -115,19 +115,119 @@ void Exchange::all_reduce(const Instruction& instruction, std::vector<at::Tensor
   }
 }
 
-// The part is what its buffer holds, and keeps nothing else alive.
-void Exchange::reduce_scatter(const Instruction& instruction, const at::Tensor& given) {
-  at::Tensor value = given.contiguous();
-  if (!instruction.in_place && value.is_same(given)) value = value.clone();
-  transport_.reduce_scatter(value, instruction.cuts, instruction.set);
-  values_[instruction.slots[0]] = comm::part_of(value, instruction.cuts, instruction.part).clone();
+// Owner by owner, the rows that are his of all values of a type, flat; and where each owner's begin.
+struct Exchange::SideBySide {
+  SideBySide(const Instruction& instruction, const std::vector<at::Tensor>& all,
+             at::ScalarType type)
+      : cuts{0} {
+    for (std::size_t v = 0; v < all.size(); ++v) {
+      if (all[v].scalar_type() == type) values.push_back(v);
+    }
+    const std::size_t owners = instruction.cuts.front().size() - 1;
+    for (std::size_t owner = 0; owner < owners; ++owner) {
+      std::int64_t elements = 0;
+      for (std::size_t v : values) {
+        const comm::Cuts& of_value = instruction.cuts[v];
+        elements += (of_value[owner + 1] - of_value[owner]) * (all[v].numel() / of_value.back());
+      }
+      cuts.push_back(cuts.back() + elements);
+    }
+  }
+
+  // An owner's part of the flat tensor as that of each value, in the order of `values`.
+  std::vector<at::Tensor> parts(const at::Tensor& flat, const Instruction& instruction,
+                                const std::vector<at::Tensor>& all, std::size_t owner) const {
+    std::vector<at::Tensor> found;
+    std::int64_t at = 0;
+    for (std::size_t v : values) {
+      const comm::Cuts& of_value = instruction.cuts[v];
+      std::vector<std::int64_t> sizes = all[v].sizes().vec();
+      sizes[0] = of_value[owner + 1] - of_value[owner];
+      const std::int64_t elements = sizes[0] * (all[v].numel() / of_value.back());
+      found.push_back(flat.narrow(0, at, elements).view(sizes));
+      at += elements;
+    }
+    return found;
+  }
+
+  std::vector<std::size_t> values;  // which of all
+  comm::Cuts cuts;                  // of the flat tensor, in elements
+};
+
+namespace {
+
+std::vector<at::ScalarType> types_of(const std::vector<at::Tensor>& values) {
+  std::vector<at::ScalarType> types;
+  for (const at::Tensor& value : values) {
+    if (std::ranges::find(types, value.scalar_type()) == types.end()) {
+      types.push_back(value.scalar_type());
+    }
+  }
+  return types;
 }
 
-void Exchange::all_gather(const Instruction& instruction, const at::Tensor& given) {
-  at::Tensor value = empty(instruction.tensor, job_batch_, given.device());
-  comm::part_of(value, instruction.cuts, instruction.part).copy_(given);
-  transport_.all_gather_rows(value, instruction.cuts, instruction.set);
+}  // namespace
+
+// The part is what its buffer holds, and keeps nothing else alive.
+void Exchange::reduce_scatter(const Instruction& instruction, std::vector<at::Tensor>& given) {
+  if (given.size() == 1) {
+    at::Tensor value = given[0].contiguous();
+    if (!instruction.in_place && value.is_same(given[0])) value = value.clone();
+    transport_.reduce_scatter(value, instruction.cuts[0], instruction.set);
+    values_[instruction.slots[0]] =
+        comm::part_of(value, instruction.cuts[0], instruction.part).clone();
+    return;
+  }
+  for (at::ScalarType type : types_of(given)) {
+    const SideBySide side(instruction, given, type);
+    std::vector<at::Tensor> pieces;
+    for (std::size_t owner = 0; owner + 1 < side.cuts.size(); ++owner) {
+      for (std::size_t v : side.values) {
+        pieces.push_back(comm::part_of(given[v], instruction.cuts[v], owner).reshape({-1}));
+      }
+    }
+    at::Tensor flat = at::cat(pieces);
+    transport_.reduce_scatter(flat, side.cuts, instruction.set);
+    const at::Tensor own = comm::part_of(flat, side.cuts, instruction.part).clone();
+    const std::vector<at::Tensor> parts = side.parts(own, instruction, given, instruction.part);
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      values_[instruction.slots[side.values[i]]] = parts[i];
+    }
+  }
+}
+
+void Exchange::all_gather(const Instruction& instruction, std::vector<at::Tensor>& given) {
+  if (instruction.resident) return gather_in_place(instruction, given);
+  at::Tensor value = empty(instruction.tensor, job_batch_, given[0].device());
+  comm::part_of(value, instruction.cuts[0], instruction.part).copy_(given[0]);
+  transport_.all_gather_rows(value, instruction.cuts[0], instruction.set);
   values_[instruction.slots[0]] = value;
+}
+
+// Each value is whole, its own rows up to date, and gets all others.
+void Exchange::gather_in_place(const Instruction& instruction, std::vector<at::Tensor>& given) {
+  if (given.size() == 1 && given[0].is_contiguous()) {
+    return transport_.all_gather_rows(given[0], instruction.cuts[0], instruction.set);
+  }
+  for (at::ScalarType type : types_of(given)) {
+    const SideBySide side(instruction, given, type);
+    at::Tensor flat = at::empty({side.cuts.back()}, given[side.values[0]].options());
+    const auto each_part = [&](std::size_t owner, const auto& visit) {
+      const std::vector<at::Tensor> parts = side.parts(
+          comm::part_of(flat, side.cuts, owner), instruction, given, owner);
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        const std::size_t v = side.values[i];
+        visit(parts[i], comm::part_of(given[v], instruction.cuts[v], owner));
+      }
+    };
+    each_part(instruction.part,
+              [](const at::Tensor& part, const at::Tensor& place) { part.copy_(place); });
+    transport_.all_gather_rows(flat, side.cuts, instruction.set);
+    for (std::size_t owner = 0; owner + 1 < side.cuts.size(); ++owner) {
+      if (owner == instruction.part) continue;
+      each_part(owner, [](const at::Tensor& part, const at::Tensor& place) { place.copy_(part); });
+    }
+  }
 }
 
 void Exchange::sum_rows(const Instruction& instruction, std::vector<at::Tensor>& given) {

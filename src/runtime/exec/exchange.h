@@ -30,8 +30,10 @@ class Exchange {
   void receive(const Instruction& instruction);
   void receive_rows(const Instruction& instruction);
   void all_reduce(const Instruction& instruction, std::vector<at::Tensor>& given);
-  void reduce_scatter(const Instruction& instruction, const at::Tensor& given);
-  void all_gather(const Instruction& instruction, const at::Tensor& given);
+  struct SideBySide;
+  void reduce_scatter(const Instruction& instruction, std::vector<at::Tensor>& given);
+  void all_gather(const Instruction& instruction, std::vector<at::Tensor>& given);
+  void gather_in_place(const Instruction& instruction, std::vector<at::Tensor>& given);
   void sum_rows(const Instruction& instruction, std::vector<at::Tensor>& given);
 
   const graph::ModelGraph& graph_;

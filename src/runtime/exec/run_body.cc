@@ -160,6 +160,15 @@ void BodyRunner::take(const BodyStep& step, std::size_t call, Registers& registe
               ? laid_as(graph_.tensor(program_.slots[step.slot].tensor), registers[step.in[0]])
               : registers[step.in[0]];
       return;
+    case Kind::kRows:
+      registers[step.out[0]] = registers[step.in[0]].narrow(0, step.begin, step.end - step.begin);
+      return;
+    case Kind::kStoreRows: {
+      at::Tensor& whole = slots_.value[step.slot];
+      if (streams_) streams_->use(whole, queue);
+      whole.narrow(0, step.begin, step.end - step.begin).copy_(registers[step.in[0]]);
+      return;
+    }
     case Kind::kCapture:
       captures_[step.capture] = registers[step.in[0]];
       return;

@@ -1,4 +1,5 @@
 // Four queues, a thread each; tensors are dropped once their last reader has ended.
+#include "runtime/exec/own_part.h"
 #include "runtime/exec/worker.h"
 
 #include <ATen/Parallel.h>
@@ -85,12 +86,13 @@ class Worker::State {
 
   const std::vector<TensorId>& residents() const { return residents_; }
 
-  void set_resident(TensorId tensor, const at::Tensor& value) {
+  void set_resident(TensorId tensor, const at::Tensor& whole) {
     const c10::DeviceGuard on_own_device(options_.device);
     at::Tensor& place = place_of(tensor);
+    const at::Tensor value = own_part(now_->program, tensor, whole);
     if (now_->streams) {
       at::Tensor laid = laid_as(graph().tensor(tensor), value);
-      if (laid.is_same(value) && laid.device() == options_.device) laid = laid.clone();
+      if (laid.is_alias_of(value) && laid.device() == options_.device) laid = laid.clone();
       place = now_->streams->copy_in(laid);
       return now_->streams->synchronize();
     }
@@ -407,7 +409,9 @@ class Worker::State {
   void run(InstructionId id, const Instruction& instruction) {
     std::vector<at::Tensor> given = now_->bodies->run(id);
     if (now_->streams && instruction.resident) {
-      now_->streams->use(now_->slots.value[instruction.slots[0]], instruction.queue);
+      for (SlotId slot : instruction.slots) {
+        now_->streams->use(now_->slots.value[slot], instruction.queue);
+      }
     }
     now_->exchange.act(instruction, given);
   }

@@ -43,10 +43,11 @@ class Worker {
   std::size_t add(const Job& job);
 
   // Tensors that stay between steps: parameters, optimizer state, buffers that this device reads or
-  // writes, ascending. All must be given before the first step; they are copied.
+  // writes, ascending. All must be given before the first step; they are copied. They are given
+  // whole, also where the device keeps some rows of one alone (own_part).
   const std::vector<TensorId>& residents() const;
   void set_resident(TensorId tensor, const at::Tensor& value);
-  // As the last step left it; valid until the next one.
+  // As the last step left it, the rows that are kept; valid until the next one.
   at::Tensor resident(TensorId tensor) const;
 
   // Runs a step of a job; `number` counts from 1. `next`: the inputs of the step after it, of the

@@ -41,8 +41,15 @@ SlotId SlotTable::outside(TensorId tensor) {
   SlotId& slot = program_.slot_of[tensor];
   if (!slot.valid()) {
     const bool input = view_.graph.tensor(tensor).role == TensorRole::kInput;
-    slot =
-        program_.slots.push_back({input ? Slot::Kind::kInput : Slot::Kind::kResident, tensor, 0});
+    Slot made{input ? Slot::Kind::kInput : Slot::Kind::kResident, tensor};
+    if (view_.graph.tensor(tensor).role == TensorRole::kOptimizerState) {
+      for (const compiler::OwnedRows& own : view_.plan.rows_of(tensor)) {
+        if (own.device != program_.device) continue;
+        made.begin = own.begin;
+        made.end = own.end;
+      }
+    }
+    slot = program_.slots.push_back(made);
   }
   return slot;
 }
@@ -104,7 +111,7 @@ const BodyBuilder::Holder* BodyBuilder::choose(const std::vector<Holder>& found,
 Register BodyBuilder::add_step(BodyStep step) {
   Register result = kNoRegister;
   if (step.out.empty() && step.kind != BodyStep::Kind::kStore &&
-      step.kind != BodyStep::Kind::kCapture) {
+      step.kind != BodyStep::Kind::kStoreRows && step.kind != BodyStep::Kind::kCapture) {
     result = instruction_.registers++;
     step.out = {result};
   }
@@ -121,6 +128,18 @@ Register BodyBuilder::load(SlotId slot) {
 void BodyBuilder::store(Register value, SlotId slot) {
   const bool resident = program_.slots[slot].kind != Slot::Kind::kBuffer;
   add_step({.kind = BodyStep::Kind::kStore, .in_place = resident, .slot = slot, .in = {value}});
+}
+
+Register BodyBuilder::rows(Register value, std::int64_t begin, std::int64_t end) {
+  return add_step({.kind = BodyStep::Kind::kRows, .begin = begin, .end = end, .in = {value}});
+}
+
+void BodyBuilder::store_rows(Register value, SlotId slot, std::int64_t begin, std::int64_t end) {
+  add_step({.kind = BodyStep::Kind::kStoreRows,
+            .slot = slot,
+            .begin = begin,
+            .end = end,
+            .in = {value}});
 }
 
 void BodyBuilder::capture(Register value, const Capture& capture) {

@@ -61,6 +61,13 @@ class BodyBuilder {
   Register load(SlotId slot);
   Register load(BufferId buffer, TensorId content) { return load(slots_.buffer(buffer, content)); }
   void store(Register value, SlotId slot);
+  // Rows [begin, end) along axis 0 of a value, and their place in what stays.
+  Register rows(Register value, std::int64_t begin, std::int64_t end);
+  void store_rows(Register value, SlotId slot, std::int64_t begin, std::int64_t end);
+  // From now on `tensor` is this register.
+  void set_value(TensorId tensor, Register value) {
+    known_[{tensor, false}] = known_[{tensor, true}] = value;
+  }
   void capture(Register value, const Capture& capture);
   Register add(std::vector<Register> addends, bool in_place);
   Register join(std::vector<Register> parts, TensorId tensor);

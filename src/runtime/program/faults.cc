@@ -73,6 +73,55 @@ bool skip_first_pull(Job& job, const compiler::Plan& plan) {
   return false;
 }
 
+// ---- sharded parameters ----
+
+// It takes part, so that nobody waits for it, and what it gets goes nowhere.
+bool skip_first_gather(Job& job, const compiler::Plan& plan) {
+  for (Program& program : job.programs) {
+    for (Instruction& instruction : program.instructions) {
+      if (plan.kind[instruction.task] != TaskKind::kAllGather || !instruction.resident) continue;
+      for (Register& value : instruction.values) {
+        BodyStep copy{.kind = BodyStep::Kind::kScale, .in = {value}};
+        copy.out = {value = instruction.registers++};
+        instruction.body.push_back(copy);
+      }
+      return true;
+    }
+  }
+  return false;
+}
+
+// The body of the first update by rows, and its first step of the kind.
+std::optional<std::pair<std::vector<BodyStep>*, std::size_t>> first_row_step(
+    Job& job, const compiler::Plan& plan, BodyStep::Kind kind) {
+  for (Program& program : job.programs) {
+    for (Instruction& instruction : program.instructions) {
+      if (plan.kind[instruction.task] != TaskKind::kUpdate) continue;
+      for (std::size_t i = 0; i < instruction.body.size(); ++i) {
+        if (instruction.body[i].kind == kind) return std::pair(&instruction.body, i);
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+bool keep_old_rows(Job& job, const compiler::Plan& plan) {
+  const auto store = first_row_step(job, plan, BodyStep::Kind::kStoreRows);
+  if (store) store->first->erase(store->first->begin() + static_cast<long>(store->second));
+  return store.has_value();
+}
+
+// The first replica's rows are the first ones.
+bool shift_rows(Job& job, const compiler::Plan& plan) {
+  const auto step = first_row_step(job, plan, BodyStep::Kind::kRows);
+  if (!step) return false;
+  BodyStep& rows = step->first->at(step->second);
+  const std::int64_t by = rows.begin > 0 ? -1 : 1;
+  rows.begin += by;
+  rows.end += by;
+  return true;
+}
+
 bool weigh_equally(Job& job, const compiler::Plan& plan) {
   bool differs = false;
   for (const GradientPart& gradient : contributions(job, plan)) {
@@ -234,6 +283,15 @@ void inject(Job& job, const compiler::Plan& plan, Fault fault) {
     case Fault::kStaleParameter:
       VALIDATE(keep_stale_parameter(job, plan),
                "the plan has no device with several micro-batches that read a parameter");
+      return;
+    case Fault::kSkipGather:
+      VALIDATE(skip_first_gather(job, plan), "the plan has no sharded parameter");
+      return;
+    case Fault::kOldShard:
+      VALIDATE(keep_old_rows(job, plan), "the plan has no sharded parameter");
+      return;
+    case Fault::kWrongRows:
+      VALIDATE(shift_rows(job, plan), "the plan has no sharded parameter");
       return;
   }
 }

@@ -18,11 +18,14 @@ enum class Fault : std::uint8_t {
   kDropMicroBatch,    // a device leaves out the gradients of one of its micro-batches
   kSwapTurns,         // a backward op of two micro-batches: each reads what the other one saved
   kStaleParameter,    // a micro-batch reads the version of a parameter before the first update
+  kSkipGather,        // one replica keeps the old rows that others have updated
+  kOldShard,          // one replica does not update rows that are its own
+  kWrongRows,         // one replica updates its rows from other rows of the parameter
 };
 // The name of each, as `verify --break` takes it, in their order.
-inline constexpr std::array<std::string_view, 6> kFaultNames = {
-    "drop-contribution", "equal-weights", "skip-pull",
-    "drop-micro-batch",  "swap-turns",    "stale-parameter"};
+inline constexpr std::array<std::string_view, 9> kFaultNames = {
+    "drop-contribution", "equal-weights",   "skip-pull",   "drop-micro-batch", "swap-turns",
+    "stale-parameter",   "skip-gather",     "old-shard",   "wrong-rows"};
 // Throws an input error if the job has nothing of the kind.
 void inject(Job& job, const compiler::Plan& plan, Fault fault);
 

@@ -46,13 +46,13 @@ void visit_members(T& instruction, const Visit& visit) {
 }
 template <Maybe<Slot> T, class Visit>
 void visit_members(T& slot, const Visit& visit) {
-  auto& [kind, tensor, readers] = slot;
-  visit(kind, tensor, readers);
+  auto& [kind, tensor, readers, begin, end] = slot;
+  visit(kind, tensor, readers, begin, end);
 }
 template <Maybe<Capture> T, class Visit>
 void visit_members(T& capture, const Visit& visit) {
-  auto& [tensor, weight, partial, begin, end] = capture;
-  visit(tensor, weight, partial, begin, end);
+  auto& [tensor, weight, partial, begin, end, first_row, rows] = capture;
+  visit(tensor, weight, partial, begin, end, first_row, rows);
 }
 template <Maybe<Program> T, class Visit>
 void visit_members(T& program, const Visit& visit) {

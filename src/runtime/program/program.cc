@@ -2,6 +2,7 @@
 #include "runtime/program/program.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/check.h"
@@ -120,6 +121,7 @@ class JobBuilder {
       chains.push_back(&graph::chain_of(*view_.problem.folded, parameter));
       ENSURE(chains.back()->form == chains.front()->form);
     }
+    for (const graph::UpdateChain* chain : chains) take_own_rows(program, *chain, body);
     for (std::size_t i = 0; i < chains.front()->ops.size(); ++i) {
       std::vector<OpId> ops;
       for (const graph::UpdateChain* chain : chains) ops.push_back(chain->ops[i]);
@@ -134,16 +136,53 @@ class JobBuilder {
           body.call_once(ops);
           break;
       }
-      for (OpId op : ops) capture_gradients(program, op, body);
+      for (std::size_t c = 0; c < chains.size(); ++c) {
+        capture_gradients(program, ops[c], body, own_rows(chains[c]->parameter, program.device));
+      }
     }
     // What is replaced may be read by any op of its chain: it is written last.
     for (const graph::UpdateChain* chain : chains) {
       for (OpId op : chain->ops) {
         for (TensorId out : view_.graph.outputs(op)) {
           if (!out.valid() || !view_.graph.tensor(out).replaces.valid()) continue;
-          body.store(body.value(out, OperandUse::kSame),
-                     tables_[program.device.value()].outside(view_.graph.tensor(out).replaces));
+          const TensorId old = view_.graph.tensor(out).replaces;
+          const SlotId slot = tables_[program.device.value()].outside(old);
+          const compiler::OwnedRows* own = own_rows(old, program.device);
+          if (own && old == chain->parameter) {
+            body.store_rows(body.value(out, OperandUse::kSame), slot, own->begin, own->end);
+          } else {
+            body.store(body.value(out, OperandUse::kSame), slot);
+          }
         }
+      }
+    }
+  }
+
+  // Null: the tensor is not dealt by rows.
+  const compiler::OwnedRows* own_rows(TensorId tensor, DeviceId device) const {
+    const auto rows = plan_.rows_of(tensor);
+    const auto own = std::ranges::find(rows, device, &compiler::OwnedRows::device);
+    return own == rows.end() ? nullptr : &*own;
+  }
+
+  // Of a sharded parameter, and of a gradient that came whole, the rows that are updated here. Of
+  // its state there are no others, nor of a gradient that was scattered.
+  void take_own_rows(const Program& program, const graph::UpdateChain& chain, BodyBuilder& body) {
+    const compiler::OwnedRows* own = own_rows(chain.parameter, program.device);
+    if (!own) return;
+    const auto shape = view_.graph.shape(chain.parameter);
+    std::set<TensorId> cut;
+    for (OpId op : chain.ops) {
+      const auto inputs = view_.graph.inputs(op);
+      for (std::size_t i = 0; i < inputs.size(); ++i) {
+        const TensorId tensor = inputs[i];
+        const OpId maker = view_.graph.tensor(tensor).producer;
+        if (std::ranges::binary_search(chain.ops, maker)) continue;
+        const bool of_rows = tensor != chain.parameter && !plan_.rows_of(tensor).empty();
+        if (of_rows || !std::ranges::equal(view_.graph.shape(tensor), shape)) continue;
+        if (!cut.insert(tensor).second) continue;
+        const Register whole = body.value(tensor, view_.splits.uses[op][i]);
+        body.set_value(tensor, body.rows(whole, own->begin, own->end));
       }
     }
   }
@@ -278,6 +317,14 @@ class JobBuilder {
     instruction.in_place = !own_result.valid();
     for (const Carried& carried : plan_.carried_by(task)) {
       const double weight = carried.weighted ? given[index].weight : 1.0;
+      if (plan_.kind[task] == TaskKind::kAllGather && !plan_.rows_of(carried.tensor).empty()) {
+        // A new parameter, whose own rows are in their place.
+        const SlotId slot = table.outside(carried.tensor);
+        instruction.resident = true;
+        instruction.values.push_back(body.load(slot));
+        instruction.slots.push_back(slot);
+        continue;
+      }
       const TensorId old = view_.graph.tensor(carried.tensor).replaces;
       if (old.valid()) {  // averaged where it stays
         const SlotId slot = table.outside(old);
@@ -306,8 +353,15 @@ class JobBuilder {
         instruction.action = Action::kAllGather;
     }
     instruction.part = index;
-    instruction.cuts = {0};
-    for (const Contribution& one : given) instruction.cuts.push_back(one.end);
+    for (const Carried& carried : plan_.carried_by(task)) {
+      comm::Cuts& cuts = instruction.cuts.emplace_back();
+      cuts.push_back(0);
+      if (plan_.carried_by(task).size() == 1) {
+        for (const Contribution& one : given) cuts.push_back(one.end);
+      } else {
+        for (const compiler::OwnedRows& own : plan_.rows_of(carried.tensor)) cuts.push_back(own.end);
+      }
+    }
   }
 
   BufferId own_buffer(TaskId task, DeviceId device, TensorId tensor) const {
@@ -350,14 +404,21 @@ class JobBuilder {
     }
   }
 
-  void capture_gradients(const Program& program, OpId op, BodyBuilder& body) {
+  // `own`: if not null, of a gradient that has rows it is these.
+  void capture_gradients(const Program& program, OpId op, BodyBuilder& body,
+                         const compiler::OwnedRows* own = nullptr) {
     if (!options_.capture_gradients) return;
     for (TensorId in : view_.graph.inputs(op)) {
       if (view_.graph.tensor(in).role != TensorRole::kGradient) continue;
       const bool known = std::any_of(program.captures.begin(), program.captures.end(),
                                      [&](const Capture& c) { return c.tensor == in; });
       if (!known) {
-        body.capture(body.value(in, OperandUse::kReduced), {.tensor = in, .end = plan_.batch});
+        Capture capture{.tensor = in, .end = plan_.batch};
+        if (own) {
+          capture.first_row = own->begin;
+          capture.rows = own->count();
+        }
+        body.capture(body.value(in, OperandUse::kReduced), capture);
       }
     }
   }

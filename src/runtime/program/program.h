@@ -52,6 +52,8 @@ struct BodyStep {
     kScale,    // register × factor → register
     kAdd,      // the sum of registers → register; the first may be overwritten
     kStore,    // register → slot
+    kRows,     // rows [begin, end) along axis 0 of a register → register
+    kStoreRows,  // register → rows [begin, end) of what the slot holds
     kCapture,  // register → `capture` of the program
   };
   Kind kind = Kind::kLoad;
@@ -80,8 +82,8 @@ enum class Action : std::uint8_t {
   kSend,           // `values[0]` to `peer`
   kReceive,        // from `peer` into `slots[0]`
   kAllReduce,      // `values` over `set`, into `slots`
-  kReduceScatter,  // `values[0]` over `set`: of the sum, its own rows into `slots[0]`
-  kAllGather,      // `values[0]`, its own rows, over `set`: all rows into `slots[0]`
+  kReduceScatter,  // `values` over `set`: of the sums, its own rows into `slots`
+  kAllGather,      // `values`, its own rows, over `set`: all rows into `slots`
   kSendRows,       // the rows of `values[0]` that are not zero
   kReceiveRows,    // packed, into `slots[0]`
   kGatherRows,     // the packed rows of `values[0]` of every member, into `slots[0]`
@@ -96,8 +98,8 @@ struct Instruction {
   bool in_place = false;  // kAllReduce, kAddRows: `values` may be overwritten
   DeviceId peer;
   std::uint32_t set = 0;  // of Job::sets
-  // kReduceScatter, kAllGather: member i has rows [cuts[i], cuts[i + 1]) along axis 0.
-  comm::Cuts cuts;
+  // kReduceScatter, kAllGather, of each value: member i has rows [cuts[i], cuts[i + 1]) along axis 0.
+  std::vector<comm::Cuts> cuts;
   std::size_t part = 0;  // kReduceScatter, kAllGather: the index of this device among the members
   // kReceive: what arrives, at `samples` samples. Rows: the gradient.
   TensorId tensor;
@@ -106,7 +108,7 @@ struct Instruction {
   std::uint32_t packed = 0;    // kAddRows: values that are packed rows
   std::int64_t own = 0;        // kAddRows: which of the packed ones are this device's own
   bool own_is_packed = false;  // kAddRows: they are among them, and replaced
-  bool resident = false;       // kReceive: into the memory of what stays
+  bool resident = false;       // kReceive, kAllGather: into the memory of what stays
   std::vector<BodyStep> body;
   std::uint32_t registers = 0;  // of the body
   std::vector<Register> values;
@@ -122,17 +124,24 @@ struct Slot {
   Kind kind = Kind::kBuffer;
   TensorId tensor;
   std::uint32_t readers = 0;  // kBuffer: instructions that read it in a step
+  // kResident: rows [begin, end) along axis 0 are all that is kept; both 0 of what is kept whole.
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  bool is_part() const { return end > 0; }
 };
 
 // A value of the step that somebody outside wants: the loss and what else the graph calls an
 // output, the gradients. What this rank holds of it, times `weight`, is to be added to what the
-// others hold if it is partial; else it is what it says of the samples [begin, end).
+// others hold if it is partial; else it is what it says of the samples [begin, end). Of a gradient
+// that is dealt by rows it is `rows` of them alone, from `first_row` on.
 struct Capture {
   TensorId tensor;
   double weight = 1;
   bool partial = false;
   std::int64_t begin = 0;
   std::int64_t end = 0;
+  std::int64_t first_row = 0;
+  std::int64_t rows = 0;  // 0: all
 };
 
 struct Program {

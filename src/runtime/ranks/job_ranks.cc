@@ -13,6 +13,7 @@
 #include "runtime/kernels/numbers.h"
 #include "runtime/program/input_rows.h"
 #include "runtime/program/job_terms.h"
+#include "runtime/program/kept_rows.h"
 #include "runtime/ranks/output_parts.h"
 #include "runtime/ranks/team.h"
 
@@ -80,7 +81,11 @@ class Threads final : public Ranks {
   Worker& worker(DeviceId rank) override { return team_.worker(rank); }
   void set(TensorId tensor, const at::Tensor& value) override { team_.set_resident(tensor, value); }
   at::Tensor get(TensorId tensor) override {
-    return team_.worker(keeper_[tensor]).resident(tensor);
+    const std::vector<KeptRows> parts = kept_rows(job(), tensor);
+    if (parts.empty()) return team_.worker(keeper_[tensor]).resident(tensor);
+    std::vector<at::Tensor> rows;
+    for (const KeptRows& part : parts) rows.push_back(team_.worker(part.rank).resident(tensor));
+    return at::cat(rows);
   }
   at::Tensor get_where_it_speaks(TensorId tensor) override { return get(tensor); }
   std::vector<at::Tensor> gather(const at::Tensor& own) override { return {own}; }
@@ -138,6 +143,8 @@ class OneRank final : public Ranks {
   }
 
   at::Tensor get(TensorId tensor) override {
+    const std::vector<KeptRows> parts = kept_rows(job(), tensor);
+    if (!parts.empty()) return put_together(tensor, parts);
     const bool everywhere =
         std::all_of(job().programs.begin(), job().programs.end(),
                     [&](const Program& program) { return program.slot_of[tensor].valid(); });
@@ -148,6 +155,8 @@ class OneRank final : public Ranks {
   }
 
   at::Tensor get_where_it_speaks(TensorId tensor) override {
+    const std::vector<KeptRows> parts = kept_rows(job(), tensor);
+    if (!parts.empty()) return send_rows(tensor, parts);
     const DeviceId first(0), from = keeper_[tensor];
     if (rank_ == from && from == first) return worker_.resident(tensor);
     if (rank_ == from)
@@ -181,6 +190,39 @@ class OneRank final : public Ranks {
 
  private:
   bool keeps_here(TensorId tensor) const { return job().programs[rank_].slot_of[tensor].valid(); }
+
+  // On every rank.
+  at::Tensor put_together(TensorId tensor, const std::vector<KeptRows>& parts) {
+    at::Tensor own = at::zeros_like(empty(tensor));
+    for (const KeptRows& part : parts) {
+      if (part.rank == rank_) own.narrow(0, part.begin, part.count()).copy_(worker_.resident(tensor));
+    }
+    const std::vector<at::Tensor> all = gather(own);
+    std::vector<at::Tensor> rows;
+    for (const KeptRows& part : parts) {
+      rows.push_back(all[part.rank.value()].narrow(0, part.begin, part.count()));
+    }
+    return at::cat(rows);
+  }
+
+  // On rank 0.
+  at::Tensor send_rows(TensorId tensor, const std::vector<KeptRows>& parts) {
+    const DeviceId first(0);
+    at::Tensor whole = rank_ == first ? empty(tensor) : at::Tensor();
+    for (const KeptRows& part : parts) {
+      if (part.rank == rank_ && rank_ != first) {
+        transport_.send(worker_.resident(tensor).contiguous(), first, tensor.value());
+      }
+      if (rank_ != first) continue;
+      at::Tensor place = whole.narrow(0, part.begin, part.count());
+      if (part.rank == first) {
+        place.copy_(worker_.resident(tensor));
+      } else {
+        transport_.receive(place, part.rank, tensor.value());
+      }
+    }
+    return whole;
+  }
 
   // Its shape and type are those of what all ranks were given: of the graph.
   at::Tensor empty(TensorId tensor) const {

@@ -7,6 +7,7 @@
 
 #include "oracle/oracle.h"
 #include "search/pipeline/stage_strategy.h"
+#include "search/starts/baselines.h"
 
 namespace heterog::search {
 
@@ -21,6 +22,7 @@ struct PipelineOptions {
   // would wait (decide::Pattern::kZeroBubble).
   enum class Gradients : std::uint8_t { kAtOnce, kPutOff } gradients = Gradients::kAtOnce;
   enum class Form : std::uint8_t { kOurs, kPaper } form = Form::kOurs;
+  StateOption state = StateOption::kWhole;  // of data parallelism in micro-batches
 };
 
 // How far to go among the cuts, the best by estimate first.

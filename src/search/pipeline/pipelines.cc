@@ -147,6 +147,16 @@ PlannerResult plan_accumulate(const PipelineOptions& options, PlannerContext& co
     types.push_back(type);
     return false;
   });
+  if (options.state != StateOption::kWhole) {
+    std::vector<NamedStrategy> of_rows;
+    for (const NamedStrategy& one : baselines) {
+      const decide::UnitDecision& unit = one.strategy.units.raw().front();
+      if (unit.replicas.size() == 1 || unit.sync != decide::SyncMethod::kAllReduce) continue;
+      of_rows.push_back({one.name, sharded(one.strategy)});
+    }
+    if (options.state == StateOption::kSharded && !of_rows.empty()) baselines.clear();
+    baselines.insert(baselines.end(), of_rows.begin(), of_rows.end());
+  }
   const std::vector<std::int64_t> counts = micro_batch_counts(problem, options.micro_batches);
   const auto make = [&](std::size_t i) {
     Strategy made = decide::accumulate(problem, baselines[i / 2 / counts.size()].strategy,
@@ -217,7 +227,8 @@ constexpr std::array<Field<PipelineOptions>, 4> kFields = {kStages, kParts, kTur
 constexpr std::array<Field<PipelineOptions>, 6> kPipeDreamFields = {
     kStages, kParts, kTurns, kRecompute, kReplicas, kGradients};
 constexpr std::array<Field<PipelineOptions>, 3> kWithoutStages = {kParts, kTurns, kRecompute};
-constexpr std::array<Field<PipelineOptions>, 1> kPartsAlone = {kParts};
+constexpr std::array<Field<PipelineOptions>, 2> kPartsAlone = {kParts,
+                                                                state_field<PipelineOptions>()};
 
 PlannerEntry entry(std::string_view name, std::string_view one_line,
                    std::span<const Field<PipelineOptions>> fields, PlanPipeline plan) {

@@ -62,6 +62,25 @@ void evaluate_in_one_order(Search& search, std::vector<NamedStrategy>& baselines
   });
 }
 
+// What fits more samples on a device: its part of the optimizer's state alone.
+void shard_state(Search& search) {
+  std::vector<Strategy> strategies;
+  for (const NamedStrategy& baseline : baseline_strategies(search.context.problem())) {
+    const decide::UnitDecision& unit = baseline.strategy.units.raw().front();
+    if (unit.replicas.size() == 1 || unit.sync != decide::SyncMethod::kAllReduce ||
+        baseline.strategy.order != decide::OrderPolicy::kRankQueued) {
+      continue;
+    }
+    strategies.push_back(sharded(baseline.strategy));
+  }
+  const std::vector<Measured> measured = search.evaluator.evaluate(strategies);
+  std::vector<Start> tried;
+  for (std::size_t i = 0; i < strategies.size(); ++i) {
+    tried.push_back({{strategies[i], measured[i].evaluation}, "sharded"});
+  }
+  add_starts(search, std::move(tried));
+}
+
 // What users do where a batch does not fit; local search does not know its micro-batches.
 void accumulate(Search& search) {
   const std::vector<Tried> tried = try_accumulation(search.evaluator);
@@ -82,7 +101,9 @@ void try_baselines(Search& search) {
   }
   evaluate_baselines(search, baselines, tried);
   add_starts(search, std::move(tried));
-  if (!search.result.evaluation.feasible && !search.evaluator.spent()) accumulate(search);
+  if (search.result.evaluation.feasible) return;
+  if (!search.evaluator.spent()) accumulate(search);
+  if (!search.evaluator.spent()) shard_state(search);
 }
 
 }  // namespace heterog::search::portfolio

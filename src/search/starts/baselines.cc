@@ -27,10 +27,13 @@ constexpr Field<Options> order_field() {
   return {"order", kOrderHelp, choice<Options, &Options::order>(kOrderWords)};
 }
 constexpr std::array<Field<BaselineOptions>, 1> kBaselineFields = {order_field<BaselineOptions>()};
-constexpr std::array<Field<HorovodOptions>, 2> kHorovodFields = {
-    {{"bucket_bytes", "gradients that share one all-reduce",
+constexpr std::array<Field<AllReduceOptions>, 2> kAllReduceFields = {
+    order_field<AllReduceOptions>(), state_field<AllReduceOptions>()};
+constexpr std::array<Field<HorovodOptions>, 3> kHorovodFields = {
+    {{"bucket_bytes", "gradients that share one collective",
       IntegerField<HorovodOptions>{&HorovodOptions::bucket_bytes, {1, std::int64_t{1} << 40}}},
-     order_field<HorovodOptions>()}};
+     order_field<HorovodOptions>(),
+     state_field<HorovodOptions>()}};
 constexpr std::array<Field<SingleOptions>, 1> kSingleFields = {
     {{"device", "the device that runs everything",
       DeviceField<SingleOptions>{&SingleOptions::device, "the best one"}}}};
@@ -58,14 +61,15 @@ PlannerResult best_of_all(const std::vector<Strategy>& strategies, PlannerContex
 // Data parallelism under one name of baseline_strategies.
 class DataParallel final : public Planner {
  public:
-  DataParallel(std::string_view name, BaselineOrder order, Bytes bucket_bytes)
-      : name_(name), order_(order), bucket_bytes_(bucket_bytes) {}
+  DataParallel(std::string_view name, BaselineOrder order, StateOption state, Bytes bucket_bytes)
+      : name_(name), order_(order), state_(state), bucket_bytes_(bucket_bytes) {}
   PlannerResult plan(PlannerContext& context) const override {
     std::vector<Strategy> strategies;
     for (NamedStrategy& baseline : baseline_strategies(context.problem())) {
       if (baseline.name != name_ || !in_order(baseline.strategy, order_)) continue;
-      strategies.push_back(std::move(baseline.strategy));
-      strategies.back().bucket_bytes = bucket_bytes_;
+      baseline.strategy.bucket_bytes = bucket_bytes_;
+      if (state_ != StateOption::kSharded) strategies.push_back(baseline.strategy);
+      if (state_ != StateOption::kWhole) strategies.push_back(sharded(std::move(baseline.strategy)));
     }
     return best_of_all(strategies, context);
   }
@@ -73,6 +77,7 @@ class DataParallel final : public Planner {
  private:
   std::string_view name_;
   BaselineOrder order_;
+  StateOption state_;
   Bytes bucket_bytes_;
 };
 
@@ -95,7 +100,14 @@ class Single final : public Planner {
 PlannerEntry data_parallel_entry(std::string_view name, std::string_view one_line) {
   return planner_entry<BaselineOptions>(
       name, one_line, kBaselineFields, [name](const BaselineOptions& options) {
-        return std::make_unique<DataParallel>(name, options.order, 0);
+        return std::make_unique<DataParallel>(name, options.order, StateOption::kWhole, 0);
+      });
+}
+
+PlannerEntry all_reduce_entry(std::string_view name, std::string_view one_line) {
+  return planner_entry<AllReduceOptions>(
+      name, one_line, kAllReduceFields, [name](const AllReduceOptions& options) {
+        return std::make_unique<DataParallel>(name, options.order, options.state, 0);
       });
 }
 
@@ -120,6 +132,13 @@ Strategy horovod(const cost::Problem& problem) {
 }
 Strategy single_device(const cost::Problem& problem, DeviceId device) {
   return uniform_strategy(problem, decide::single_decision(device));
+}
+
+Strategy sharded(Strategy strategy) {
+  for (decide::UnitDecision& unit : strategy.units) {
+    if (unit.replicas.size() > 1) unit.sync = SyncMethod::kSharded;
+  }
+  return strategy;
 }
 
 std::vector<NamedStrategy> baseline_strategies(const cost::Problem& problem) {
@@ -150,9 +169,9 @@ std::vector<NamedStrategy> baseline_strategies(const cost::Problem& problem) {
 std::vector<PlannerEntry> baseline_entries() {
   std::vector<PlannerEntry> entries = {
       data_parallel_entry("ev-ps", "a replica on every device, parameter servers"),
-      data_parallel_entry("ev-ar", "a replica on every device, all-reduce"),
+      all_reduce_entry("ev-ar", "a replica on every device, all-reduce"),
       data_parallel_entry("cp-ps", "replicas in proportion to speed, parameter servers"),
-      data_parallel_entry("cp-ar", "replicas in proportion to speed, all-reduce"),
+      all_reduce_entry("cp-ar", "replicas in proportion to speed, all-reduce"),
       planner_entry<SingleOptions>(
           "single", "everything on one device, the best one (single:DEVICE for a given one)",
           kSingleFields,
@@ -160,7 +179,7 @@ std::vector<PlannerEntry> baseline_entries() {
       planner_entry<HorovodOptions>("horovod", "ev-ar with gradients in buckets of 16 MiB",
                                     kHorovodFields, [](const HorovodOptions& options) {
                                       return std::make_unique<DataParallel>(
-                                          "horovod", options.order, options.bucket_bytes);
+                                          "horovod", options.order, options.state, options.bucket_bytes);
                                     })};
   for (PlannerEntry& entry : entries) entry.baseline = true;
   return entries;

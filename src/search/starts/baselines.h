@@ -1,8 +1,10 @@
 // The strategies that need no search: plain data parallelism, Horovod, one device.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cost/problem.h"
@@ -26,6 +28,9 @@ decide::Strategy horovod(const cost::Problem& problem);
 
 decide::Strategy single_device(const cost::Problem& problem, DeviceId device);
 
+// The same with the optimizer state of every replicated parameter dealt by rows (decision 19).
+decide::Strategy sharded(decide::Strategy strategy);
+
 struct NamedStrategy {
   std::string name;
   decide::Strategy strategy;
@@ -42,7 +47,20 @@ enum class BaselineOrder : std::uint8_t { kBetter, kRank, kRankQueued, kFifo }; 
 struct BaselineOptions {
   BaselineOrder order = BaselineOrder::kBetter;
 };
-struct HorovodOptions : BaselineOptions {
+// Where the optimizer's state is; kAuto: the better of both.
+enum class StateOption : std::uint8_t { kWhole, kSharded, kAuto };
+inline constexpr std::array<std::string_view, 3> kStateWords = {"whole", "sharded", "auto"};
+template <class Options>
+constexpr Field<Options> state_field() {
+  return {"state",
+          "the optimizer's state: whole on every device, or each device some rows of every "
+          "parameter's (ZeRO stage 1), or whichever fits and is faster",
+          choice<Options, &Options::state>(kStateWords)};
+}
+struct AllReduceOptions : BaselineOptions {
+  StateOption state = StateOption::kWhole;
+};
+struct HorovodOptions : AllReduceOptions {
   std::int64_t bucket_bytes = decide::kHorovodBucketBytes;
 };
 struct SingleOptions {

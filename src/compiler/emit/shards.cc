@@ -1,0 +1,119 @@
+// Several tensors share a collective: their parts lie side by side, owner by owner.
+#include "compiler/emit/shards.h"
+
+#include <algorithm>
+
+namespace heterog::compiler {
+namespace {
+
+// What a collective moves of the tensors in all, each of whose parts is padded to the longest.
+Bytes padded_bytes(const Emission& e, std::span<const TensorId> tensors,
+                   std::span<const TensorId> parameters) {
+  Bytes bytes = 0;
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    const decide::ParameterHome& home = e.layout.home(parameters[t]);
+    const Bytes whole = e.problem.graph->bytes(tensors[t], e.problem.batch);
+    Bytes longest = 0;
+    for (std::size_t i = 0; i < home.replicas.size(); ++i) {
+      longest = std::max(longest, decide::row_bytes(home, i, whole));
+    }
+    bytes += longest * static_cast<Bytes>(home.replicas.size());
+  }
+  return bytes;
+}
+
+// Rows of one tensor; of several, elements side by side.
+void contribute_parts(Emission& e, TaskId task, std::span<const TensorId> parameters,
+                      std::span<const double> weights) {
+  const decide::ParameterHome& first = e.layout.home(parameters.front());
+  std::int64_t at = 0;
+  for (std::size_t i = 0; i < first.replicas.size(); ++i) {
+    std::int64_t count = 0;
+    for (TensorId parameter : parameters) {
+      const decide::ParameterHome& home = e.layout.home(parameter);
+      const std::int64_t width =
+          parameters.size() == 1 ? 1 : e.problem.graph->elements(parameter, 1) / home.row_count();
+      count += home.rows_of(i) * width;
+    }
+    e.builder.contribute(task, {.device = first.replicas[i],
+                                .begin = at,
+                                .end = at + count,
+                                .weight = weights.empty() ? 1 : weights[i]});
+    at += count;
+  }
+}
+
+}  // namespace
+
+bool may_scatter(const Emission& e, TensorId gradient, TensorId parameter,
+                 std::span<const Location> addends) {
+  const graph::ModelGraph& graph = *e.problem.graph;
+  const graph::UpdateChain& chain = graph::chain_of(*e.problem.folded, parameter);
+  return std::ranges::equal(graph.shape(gradient), graph.shape(parameter)) &&
+         std::ranges::all_of(
+             graph.consumers(gradient),
+             [&](OpId reader) { return std::ranges::binary_search(chain.ops, reader); }) &&
+         devices_of(addends) == e.layout.home(parameter).replicas;
+}
+
+void scatter_bucket(Emission& e, const Bucket& bucket, std::span<const TensorId> parameters) {
+  const std::vector<DeviceId>& devices = e.layout.home(parameters.front()).replicas;
+  std::vector<TensorId> tensors;
+  for (const Bucket::Value& value : bucket.values) tensors.push_back(value.tensor);
+  const Bytes padded = padded_bytes(e, tensors, parameters);
+  const TaskId task = add_collective(e, TaskKind::kReduceScatter, tensors.front(), devices,
+                                     e.costs.all_gather(devices, padded), bucket.bytes);
+  for (TensorId tensor : tensors) {
+    e.builder.carry(task,
+                    {tensor, e.problem.splits->rules[tensor].kind == graph::SplitKind::kMean});
+  }
+  std::vector<double> weights;
+  for (DeviceId device : devices) {
+    weights.push_back(
+        std::ranges::find(bucket.values.front().addends, device, &Location::device)->weight);
+  }
+  contribute_parts(e, task, parameters, weights);
+  for (const Bucket::Value& value : bucket.values) {
+    for (const Location& addend : value.addends) {
+      e.builder.depend(addend.source.task, task);
+      e.builder.read(task, addend.source.buffer);
+    }
+  }
+  std::vector<Location> parts;
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    Bytes own = 0;
+    for (std::size_t t = 0; t < tensors.size(); ++t) {
+      own += decide::row_bytes(e.layout.home(parameters[t]), i,
+                               e.problem.graph->bytes(tensors[t], e.problem.batch));
+    }
+    parts.push_back(
+        {devices[i], {task, e.builder.allocate(task, devices[i], own, tensors.front())}});
+  }
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    e.where.set_total(tensors[t], parts);
+    e.scattered.emplace_back(tensors[t], parameters[t]);
+  }
+}
+
+void gather_sharded(Emission& e) {
+  for (const std::vector<TensorId>& set : e.sharded_sets) {
+    const decide::ParameterHome& home = e.layout.home(set.front());
+    const OpId updater =
+        decide::update_op(e.problem, graph::chain_of(*e.problem.folded, set.front()));
+    Bytes bytes = 0;
+    for (TensorId parameter : set) bytes += e.problem.graph->bytes(parameter, 1);
+    const TaskId task = add_collective(
+        e, TaskKind::kAllGather, set.front(), home.replicas,
+        e.costs.all_gather(home.replicas, padded_bytes(e, set, set)), bytes);
+    for (TensorId parameter : set) e.builder.carry(task, {parameter});
+    contribute_parts(e, task, set, {});
+    for (std::size_t i = 0; i < e.layout.slices[home.update].size(); ++i) {
+      e.builder.depend(e.where.instance_task(updater, i), task);
+    }
+    for (TensorId parameter : set) {
+      for (DeviceId device : home.replicas) wait_for_readers(e, parameter, device, task);
+    }
+  }
+}
+
+}  // namespace heterog::compiler
