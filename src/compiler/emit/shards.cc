@@ -104,7 +104,7 @@ void gather_sharded(Emission& e) {
     for (TensorId parameter : set) bytes += e.problem.graph->bytes(parameter, 1);
     const TaskId task = add_collective(
         e, TaskKind::kAllGather, set.front(), home.replicas,
-        e.costs.all_gather(home.replicas, padded_bytes(e, set, set)), bytes);
+        e.costs.all_gather(home.replicas, padded_bytes(e, set, set)), bytes, updater);
     for (TensorId parameter : set) e.builder.carry(task, {parameter});
     contribute_parts(e, task, set, {});
     for (std::size_t i = 0; i < e.layout.slices[home.update].size(); ++i) {

@@ -95,11 +95,11 @@ std::vector<DeviceId> devices_of(std::span<const Location> locations) {
 
 TaskId add_collective(Emission& e, TaskKind kind, TensorId tensor,
                       std::span<const DeviceId> devices, const cost::CollectiveCost& cost,
-                      Bytes bytes) {
+                      Bytes bytes, OpId op) {
   const Plan& plan = e.builder.plan();
   PlanBuilder::Task task;
   task.kind = kind;
-  task.op = e.problem.graph->tensor(tensor).producer;
+  task.op = op.valid() ? op : e.problem.graph->tensor(tensor).producer;
   task.tensor = tensor;
   task.device = devices.front();
   task.end = e.problem.batch;

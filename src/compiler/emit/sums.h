@@ -36,10 +36,11 @@ std::vector<Location> sum_in_machines(Emission& e, TensorId tensor,
                                       std::span<const Location> locations, Bytes bytes,
                                       DeviceId server, InPlace in_place);
 
-// A collective over `devices` (ascending), to which nothing is contributed yet.
+// A collective over `devices` (ascending), to which nothing is contributed yet. `op`: by which it is
+// named; invalid: the one that makes the tensor.
 TaskId add_collective(Emission& e, TaskKind kind, TensorId tensor,
                       std::span<const DeviceId> devices, const cost::CollectiveCost& cost,
-                      Bytes bytes);
+                      Bytes bytes, OpId op = {});
 // The devices of locations, ascending.
 std::vector<DeviceId> devices_of(std::span<const Location> locations);
 
