@@ -32,6 +32,7 @@ WAYS = [
     ("all-reduce, buckets", "horovod"),
     ("shards", "ev-ar:state=sharded"),
     ("shards, buckets", "horovod:state=sharded"),
+    ("shards, rows by memory", "ev-ar:state=by-memory"),
 ]
 STEP, FITS_NOT = 8, 3
 
@@ -97,15 +98,17 @@ def main():
     options = parser.parse_args()
     cases = [case for case in CASES if not options.only or set(case) & set(options.only)]
     print(f"{machine()}\n")
-    print("| model | cluster | state whole | parameter servers | in shards | more samples |")
-    print("|---|---|---|---|---|---|")
+    print("| model | cluster | state whole | parameter servers | in shards | more samples | rows by memory |")
+    print("|---|---|---|---|---|---|---|")
     batches = {}
     for model, cluster in cases:
-        whole, served, sharded = (largest(options.program, model, cluster, planner)
-                                  for planner in ("ev-ar", "ev-ps", "ev-ar:state=sharded"))
+        whole, served, sharded, dealt = (
+            largest(options.program, model, cluster, planner)
+            for planner in ("ev-ar", "ev-ps", "ev-ar:state=sharded", "ev-ar:state=by-memory"))
         batches[model, cluster] = whole or sharded
         more = f"{100 * (sharded / whole - 1):+.0f} %" if whole else "where none fit"
-        print(f"| {model} | {cluster} | {whole or '-'} | {served or '-'} | {sharded or '-'} | {more} |",
+        print(f"| {model} | {cluster} | {whole or '-'} | {served or '-'} | {sharded or '-'} | {more} "
+              f"| {dealt or '-'} |",
               flush=True)
     for (model, cluster), batch in batches.items():
         if batch:

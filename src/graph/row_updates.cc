@@ -27,7 +27,7 @@ bool is_by_rows(const ModelGraph& graph, const UpdateChain& chain) {
     return !tensor.valid() || graph.shape(tensor).empty() || has_rows(tensor);
   };
   for (OpId op : chain.ops) {
-    if (!graph.facts(op).in_place_twin) return false;
+    if (!graph.facts(op).in_place_twin && !graph.facts(op).by_element) return false;
     if (!std::ranges::all_of(graph.inputs(op), fits)) return false;
     if (!std::ranges::all_of(graph.outputs(op), fits)) return false;
     for (TensorId out : graph.outputs(op)) {
@@ -58,6 +58,19 @@ void find_row_updates(const ModelGraph& graph, std::vector<UpdateChain>& chains)
     const auto repeated = std::ranges::unique(chain.row_state);
     chain.row_state.erase(repeated.begin(), repeated.end());
   }
+}
+
+TensorId form_for_update(const ModelGraph& graph, const UpdateChain& chain, TensorId gradient) {
+  TensorId form = gradient;
+  while (!read_inside_alone(graph, chain, form)) {
+    const auto readers = graph.consumers(form);
+    if (readers.size() != 1 || !graph.op(readers.front()).alias) return {};
+    const auto views = graph.outputs(readers.front());
+    if (views.size() != 1 || graph.elements(views.front(), 1) != graph.elements(form, 1)) return {};
+    form = views.front();
+  }
+  const auto shape = graph.shape(chain.parameter);
+  return std::ranges::equal(graph.shape(form), shape) ? form : TensorId();
 }
 
 }  // namespace heterog::graph

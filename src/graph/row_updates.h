@@ -12,4 +12,8 @@ namespace heterog::graph {
 // state, is read by an op outside of it.
 void find_row_updates(const ModelGraph& graph, std::vector<UpdateChain>& chains);
 
+// The form of a gradient, itself or a view of it, that has the parameter's shape and is all that
+// anybody reads of it, and nobody but the parameter's chain does. Invalid if there is none.
+TensorId form_for_update(const ModelGraph& graph, const UpdateChain& chain, TensorId gradient);
+
 }  // namespace heterog::graph

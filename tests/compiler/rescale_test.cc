@@ -5,7 +5,6 @@
 
 #include "compiler/check/verify_plan.h"
 #include "compiler/compile.h"
-#include "compiler/scattered_plan.h"
 #include "decide/problems.h"
 #include "decide/random_instances.h"
 
@@ -67,8 +66,6 @@ TEST_P(Rescaled, ToItsOwnBatchIsThePlan) {
     const Plan same = rescaled(*at_batch(*made_for, 11), plan);
     expect_same_numbers(same, plan);
     expect_same_tasks(same, plan);
-    const Plan parts = scattered(*made_for, plan, seed);
-    expect_same_numbers(rescaled(*at_batch(*made_for, 11), parts), parts);
   }
 }
 

@@ -60,6 +60,11 @@ TEST(PlanFile, ReadsBackWhatWasWritten) {
       record.strategy.units[UnitId(0)].recompute = true;
     }
     if (i % 4 == 1) record.strategy.order_rounds = i;
+    if (i % 3 == 2) {
+      record.strategy.units[UnitId(0)].sync = SyncMethod::kSharded;
+      record.strategy.row_weights.assign(3, 0.25);
+      record.strategy.row_weights[DeviceId(1)] = i;
+    }
     if (i % 4 == 2) {
       record.strategy.micro_batches = 3;
       record.strategy.pattern = Pattern::kListed;
@@ -141,6 +146,31 @@ TEST(PlanFile, RefusesASyncThatContradictsItself) {
   EXPECT_EQ(with(R"({"parameter": "first.bias", "method": "ps", "server": "m2/gpu0"})"),
             "p.json: sync[0]: server m2/gpu0 has no replica of parameter 'first.bias', which is on "
             "m0/gpu0, m1/gpu0");
+}
+
+TEST(PlanFile, RefusesRowsThatNobodyOrSomebodyElseHas) {
+  const auto problem = toy_problem(support::tiny_mlp_graph(), 3, 12);
+  PlanRecord record;
+  record.strategy = uniform_strategy(*problem, even_decision(*problem, SyncMethod::kSharded));
+  record.strategy.row_weights.assign(3, 2);
+  write_plan(file_name(), record, *problem);
+  const std::string text = read_file(file_name());
+  std::filesystem::remove(file_name());
+  const auto with = [&](const std::string& weights) {
+    std::string changed = text;
+    const std::string all = R"({"m0/gpu0":2.0,"m1/gpu0":2.0,"m2/gpu0":2.0})";
+    EXPECT_NE(changed.find(all), changed.npos) << text;
+    return refusal(changed.replace(changed.find(all), all.size(), weights), *problem);
+  };
+  EXPECT_EQ(with(R"({"m0/gpu0": 1, "m1/gpu0": 2.5, "m2/gpu0": 1e-3})"), "accepted");
+  EXPECT_THAT(with(R"({"m0/gpu0": 1, "m1/gpu0": 0, "m2/gpu0": 1})"),
+              testing::HasSubstr("row_weights.m1/gpu0"));
+  EXPECT_THAT(with(R"({"m0/gpu0": 1, "m2/gpu0": 1})"), testing::HasSubstr("m1/gpu0"));
+  EXPECT_THAT(with(R"({"m0/gpu0": 1, "m1/gpu0": 1, "m2/gpu0": 1, "m3/gpu0": 1})"),
+              testing::HasSubstr("m3/gpu0"));
+  EXPECT_THAT(with(R"({"m0/gpu0": 1, "m1/gpu0": 1, "m2/gpu0": 1e10})"),
+              testing::HasSubstr("row_weights: weight 10000000000 of m2/gpu0, expected"));
+  EXPECT_THAT(with("[1, 2, 3]"), testing::HasSubstr("row_weights"));
 }
 
 // A plan that was written before micro-batches were said in one word.

@@ -60,7 +60,8 @@ TEST_P(Sharded, TrainsAsOneDevice) {
 INSTANTIATE_TEST_SUITE_P(
     Graphs, Sharded,
     testing::Values(Case{"models/bert_large24-tiny.json.gz"}, Case{"models/gnmt4-tiny.json.gz"},
-                    Case{"models/vgg19-tiny.json.gz"}, Case{"tests/data/transformer_tied.json.gz"},
+                    Case{"models/vgg19-tiny.json.gz"}, Case{"tests/data/transformer_tied.json.gz", false},
+                    Case{"tests/data/partly_tied.json.gz"},
                     Case{"tests/data/convolutions_adamw.json.gz"},
                     Case{"tests/data/channels_last.json.gz", true, 1e-9},
                     Case{"tests/data/mlp_sgd.json.gz"},

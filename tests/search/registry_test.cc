@@ -183,12 +183,16 @@ TEST_F(RegistryTest, BaselinesDoAsTheyAreTold) {
   EXPECT_FALSE(better(rank.evaluation, plan("ev-ar").evaluation));
   EXPECT_EQ(plan("horovod:bucket_bytes=1000").strategy.bucket_bytes, 1000);
   EXPECT_EQ(plan("horovod").strategy.bucket_bytes, decide::kHorovodBucketBytes);
-  for (const char* name : {"ev-ar", "cp-ar", "horovod", "accumulate"}) {
-    const auto sharded = plan(std::string(name) + ":state=sharded").strategy;
-    EXPECT_EQ(sharded.units.raw().front().sync, decide::SyncMethod::kSharded) << name;
-    const auto best = plan(std::string(name) + ":state=auto").evaluation;
-    EXPECT_FALSE(better(plan(std::string(name) + ":state=sharded").evaluation, best)) << name;
-    EXPECT_FALSE(better(plan(name).evaluation, best)) << name;
+  for (const std::string name : {"ev-ar", "cp-ar", "horovod", "accumulate"}) {
+    const auto even = plan(name + ":state=sharded");
+    EXPECT_EQ(even.strategy.units.raw().front().sync, decide::SyncMethod::kSharded) << name;
+    EXPECT_TRUE(even.strategy.row_weights.empty());
+    if (name == "accumulate") continue;
+    EXPECT_FALSE(plan(name + ":state=by-memory").strategy.row_weights.empty());
+    const auto best = plan(name + ":state=auto").evaluation;
+    for (const char* state : {":state=whole", ":state=sharded", ":state=by-memory"}) {
+      EXPECT_FALSE(better(plan(name + state).evaluation, best)) << name << state;
+    }
   }
   const DeviceId third(2);
   for (const char* request : {"single:", "single:device="}) {

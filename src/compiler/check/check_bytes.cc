@@ -290,11 +290,21 @@ class Counter {
     Bytes longest = 0;
     for (DeviceId device : at) longest = std::max(longest, as_rows(gradient, device));
     if (static_cast<Bytes>(at.size()) * longest < 2 * whole(gradient.tensor)) return false;
-    const auto ops = graph::chain_of(*problem_.folded, gradient.parameter).ops;
-    return std::ranges::equal(graph_.shape(gradient.tensor), graph_.shape(gradient.parameter)) &&
-           std::ranges::all_of(graph_.consumers(gradient.tensor), [&](OpId reader) {
-             return std::ranges::find(ops, reader) != ops.end();
-           });
+    return seen_by_update_alone(gradient.tensor, gradient.parameter);
+  }
+  // Through views, one after the other, all of it.
+  bool seen_by_update_alone(TensorId tensor, TensorId parameter) const {
+    const auto& ops = graph::chain_of(*problem_.folded, parameter).ops;
+    std::size_t inside = 0;
+    const auto readers = graph_.consumers(tensor);
+    for (OpId reader : readers) inside += std::ranges::count(ops, reader);
+    if (inside == readers.size()) {
+      return std::ranges::equal(graph_.shape(tensor), graph_.shape(parameter));
+    }
+    if (inside > 0 || readers.size() > 1 || !graph_.op(readers.front()).alias) return false;
+    const auto views = graph_.outputs(readers.front());
+    return views.size() == 1 && whole(views.front()) == whole(tensor) &&
+           seen_by_update_alone(views.front(), parameter);
   }
   // Once round the ring, all parts as long as the longest.
   void by_rows(TensorId parameter, TensorId moved) {

@@ -29,7 +29,7 @@ struct Emission {
   std::vector<EmittedAgain> again = {};  // in the order of the tasks
   // Sharded parameters that one task a device updates, set by set: they are gathered together.
   std::vector<std::vector<TensorId>> sharded_sets = {};
-  // Gradients that were scattered, each with its parameter.
+  // Forms of gradients that were scattered, each with its parameter.
   std::vector<std::pair<TensorId, TensorId>> scattered = {};
   // Kept from op to op for their memory: what each instance reads, and what it reads of makers on
   // the same slices.

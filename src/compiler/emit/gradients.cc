@@ -102,13 +102,13 @@ bool aggregate_rows(Emission& e, const Gradient& gradient, const Bucket::Value& 
 void aggregate_gradients(Emission& e, Bytes bucket_bytes) {
   struct Open {
     Bucket bucket;
-    std::vector<TensorId> parameters;
+    std::vector<Scattered> scattered;
   };
   // By the slices that make the gradients, and whether these are scattered.
   std::map<std::pair<decide::LayoutId, bool>, Open> open;
   const auto close = [&](Open& one, bool scattered) {
     if (!one.bucket.values.empty()) {
-      scattered ? scatter_bucket(e, one.bucket, one.parameters) : all_reduce_bucket(e, one.bucket);
+      scattered ? scatter_bucket(e, one.bucket, one.scattered) : all_reduce_bucket(e, one.bucket);
     }
     one = {};
   };
@@ -128,13 +128,15 @@ void aggregate_gradients(Emission& e, Bytes bucket_bytes) {
       e.where.set_total(gradient.tensor, {sum_at(e, gradient.tensor, sums, bytes, home.server,
                                                  TaskKind::kPush, value.in_place)});
     } else {
-      const bool scattered =
-          home.sharded() && may_scatter(e, gradient.tensor, gradient.parameter, value.addends);
+      const TensorId form =
+          home.sharded() ? scattered_form(e, gradient.tensor, gradient.parameter, value.addends)
+                         : TensorId();
+      const bool scattered = form.valid();
       Open& one = open[{e.layout.of_op[gradient.producer], scattered}];
       if (one.bucket.bytes + bytes > bucket_bytes) close(one, scattered);
       one.bucket.values.push_back(std::move(value));
       one.bucket.bytes += bytes;
-      one.parameters.push_back(gradient.parameter);
+      one.scattered.push_back({form, gradient.parameter});
       if (one.bucket.bytes >= bucket_bytes) close(one, scattered);
     }
   }

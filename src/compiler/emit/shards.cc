@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "graph/row_updates.h"
+
 namespace heterog::compiler {
 namespace {
 
@@ -43,29 +45,37 @@ void contribute_parts(Emission& e, TaskId task, std::span<const TensorId> parame
   }
 }
 
-}  // namespace
-
-bool may_scatter(const Emission& e, TensorId gradient, TensorId parameter,
-                 std::span<const Location> addends) {
-  const graph::ModelGraph& graph = *e.problem.graph;
-  const graph::UpdateChain& chain = graph::chain_of(*e.problem.folded, parameter);
-  return std::ranges::equal(graph.shape(gradient), graph.shape(parameter)) &&
-         std::ranges::all_of(
-             graph.consumers(gradient),
-             [&](OpId reader) { return std::ranges::binary_search(chain.ops, reader); }) &&
-         devices_of(addends) == e.layout.home(parameter).replicas;
+// What is not moved as it lies is copied first; nobody reads the copy once the collective has ended.
+void lay_side_by_side(Emission& e, TaskId task, DeviceId device, Bytes bytes, TensorId first) {
+  e.builder.allocate(task, device, bytes, first);
 }
 
-void scatter_bucket(Emission& e, const Bucket& bucket, std::span<const TensorId> parameters) {
+}  // namespace
+
+TensorId scattered_form(const Emission& e, TensorId gradient, TensorId parameter,
+                        std::span<const Location> addends) {
+  if (devices_of(addends) != e.layout.home(parameter).replicas) return {};
+  return graph::form_for_update(*e.problem.graph, graph::chain_of(*e.problem.folded, parameter),
+                                gradient);
+}
+
+void scatter_bucket(Emission& e, const Bucket& bucket, std::span<const Scattered> gradients) {
+  std::vector<TensorId> forms, parameters;
+  bool is_copied = gradients.size() > 1;
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    forms.push_back(gradients[i].form);
+    parameters.push_back(gradients[i].parameter);
+    is_copied |= gradients[i].form != bucket.values[i].tensor;
+  }
   const std::vector<DeviceId>& devices = e.layout.home(parameters.front()).replicas;
-  std::vector<TensorId> tensors;
-  for (const Bucket::Value& value : bucket.values) tensors.push_back(value.tensor);
-  const Bytes padded = padded_bytes(e, tensors, parameters);
-  const TaskId task = add_collective(e, TaskKind::kReduceScatter, tensors.front(), devices,
-                                     e.costs.all_gather(devices, padded), bucket.bytes);
-  for (TensorId tensor : tensors) {
-    e.builder.carry(task,
-                    {tensor, e.problem.splits->rules[tensor].kind == graph::SplitKind::kMean});
+  const TensorId first = bucket.values.front().tensor;
+  const Bytes padded = padded_bytes(e, forms, parameters);
+  const TaskId task = add_collective(e, TaskKind::kReduceScatter, forms.front(), devices,
+                                     e.costs.all_gather(devices, padded), bucket.bytes,
+                                     e.problem.graph->tensor(first).producer);
+  for (std::size_t i = 0; i < forms.size(); ++i) {
+    const graph::SplitKind kind = e.problem.splits->rules[bucket.values[i].tensor].kind;
+    e.builder.carry(task, {forms[i], kind == graph::SplitKind::kMean});
   }
   std::vector<double> weights;
   for (DeviceId device : devices) {
@@ -81,17 +91,17 @@ void scatter_bucket(Emission& e, const Bucket& bucket, std::span<const TensorId>
   }
   std::vector<Location> parts;
   for (std::size_t i = 0; i < devices.size(); ++i) {
+    if (is_copied) lay_side_by_side(e, task, devices[i], bucket.bytes, first);
     Bytes own = 0;
-    for (std::size_t t = 0; t < tensors.size(); ++t) {
+    for (std::size_t t = 0; t < forms.size(); ++t) {
       own += decide::row_bytes(e.layout.home(parameters[t]), i,
-                               e.problem.graph->bytes(tensors[t], e.problem.batch));
+                               e.problem.graph->bytes(forms[t], e.problem.batch));
     }
-    parts.push_back(
-        {devices[i], {task, e.builder.allocate(task, devices[i], own, tensors.front())}});
+    parts.push_back({devices[i], {task, e.builder.allocate(task, devices[i], own, forms.front())}});
   }
-  for (std::size_t t = 0; t < tensors.size(); ++t) {
-    e.where.set_total(tensors[t], parts);
-    e.scattered.emplace_back(tensors[t], parameters[t]);
+  for (std::size_t i = 0; i < forms.size(); ++i) {
+    e.where.set_total(bucket.values[i].tensor, parts);
+    e.scattered.emplace_back(forms[i], parameters[i]);
   }
 }
 
@@ -110,8 +120,9 @@ void gather_sharded(Emission& e) {
     for (std::size_t i = 0; i < e.layout.slices[home.update].size(); ++i) {
       e.builder.depend(e.where.instance_task(updater, i), task);
     }
-    for (TensorId parameter : set) {
-      for (DeviceId device : home.replicas) wait_for_readers(e, parameter, device, task);
+    for (DeviceId device : home.replicas) {
+      if (set.size() > 1) lay_side_by_side(e, task, device, bytes, set.front());
+      for (TensorId parameter : set) wait_for_readers(e, parameter, device, task);
     }
   }
 }

@@ -6,15 +6,21 @@
 
 namespace heterog::compiler {
 
-// Whether nobody but the update by rows reads the gradient, and all who hold the parameter, and
-// nobody else, have an addend of it.
-bool may_scatter(const Emission& e, TensorId gradient, TensorId parameter,
-                 std::span<const Location> addends);
+// The form of the gradient that can be scattered: nobody but the update by rows reads it, and all
+// who hold the parameter, and nobody else, have an addend of it. Invalid if there is none.
+TensorId scattered_form(const Emission& e, TensorId gradient, TensorId parameter,
+                        std::span<const Location> addends);
 
-// Emits the reduce-scatter of gradients of the parameters, parallel to the values, which all are
-// sharded over the same devices, and notes where the rows are. Every part is padded to the longest
-// of its tensor, as rings of equal parts have it.
-void scatter_bucket(Emission& e, const Bucket& bucket, std::span<const TensorId> parameters);
+// A gradient that is scattered: what of it is, and whose it is.
+struct Scattered {
+  TensorId form;
+  TensorId parameter;
+};
+
+// Emits the reduce-scatter of gradients, parallel to the values, whose parameters all are sharded
+// over the same devices, and notes where the rows are. Every part is padded to the longest of its
+// tensor, as rings of equal parts have it.
+void scatter_bucket(Emission& e, const Bucket& bucket, std::span<const Scattered> gradients);
 
 // Emits the all-gather of each set of Emission::sharded_sets, over the old values, after their
 // readers.

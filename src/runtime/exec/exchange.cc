@@ -196,16 +196,8 @@ void Exchange::reduce_scatter(const Instruction& instruction, std::vector<at::Te
   }
 }
 
-void Exchange::all_gather(const Instruction& instruction, std::vector<at::Tensor>& given) {
-  if (instruction.resident) return gather_in_place(instruction, given);
-  at::Tensor value = empty(instruction.tensor, job_batch_, given[0].device());
-  comm::part_of(value, instruction.cuts[0], instruction.part).copy_(given[0]);
-  transport_.all_gather_rows(value, instruction.cuts[0], instruction.set);
-  values_[instruction.slots[0]] = value;
-}
-
 // Each value is whole, its own rows up to date, and gets all others.
-void Exchange::gather_in_place(const Instruction& instruction, std::vector<at::Tensor>& given) {
+void Exchange::all_gather(const Instruction& instruction, std::vector<at::Tensor>& given) {
   if (given.size() == 1 && given[0].is_contiguous()) {
     return transport_.all_gather_rows(given[0], instruction.cuts[0], instruction.set);
   }

@@ -333,7 +333,7 @@ class JobBuilder {
         continue;
       }
       const BufferId own = own_buffer(task, program.device, carried.tensor);
-      instruction.values.push_back(body.scale(body.load(own, carried.tensor), weight));
+      instruction.values.push_back(body.scale(value_in(body, own, carried.tensor), weight));
       instruction.slots.push_back(
           table.buffer(own_result.valid() ? own_result : own, carried.tensor));
     }
@@ -343,6 +343,7 @@ class JobBuilder {
         return;
       case TaskKind::kReduceScatter:
         instruction.action = Action::kReduceScatter;
+        instruction.in_place = true;  // nobody else reads the gradient
         break;
       default:
         if (given.front().encoding == Encoding::kRows) {
@@ -367,7 +368,8 @@ class JobBuilder {
   BufferId own_buffer(TaskId task, DeviceId device, TensorId tensor) const {
     for (BufferId buffer : plan_.reads[task]) {
       const auto& info = plan_.buffers[buffer];
-      if (info.device == device && info.tensor == tensor) return buffer;
+      if (info.device != device) continue;
+      if (info.tensor == tensor || info.tensor == view_.graph.root(tensor)) return buffer;
     }
     ENSURE(false);
     return {};

@@ -83,7 +83,7 @@ enum class Action : std::uint8_t {
   kReceive,        // from `peer` into `slots[0]`
   kAllReduce,      // `values` over `set`, into `slots`
   kReduceScatter,  // `values` over `set`: of the sums, its own rows into `slots`
-  kAllGather,      // `values`, its own rows, over `set`: all rows into `slots`
+  kAllGather,      // `values` over `set`, each with its own rows in place: all others into these
   kSendRows,       // the rows of `values[0]` that are not zero
   kReceiveRows,    // packed, into `slots[0]`
   kGatherRows,     // the packed rows of `values[0]` of every member, into `slots[0]`
@@ -95,7 +95,7 @@ struct Instruction {
   TaskId task;
   Queue queue = Queue::kCompute;
   Action action = Action::kNone;
-  bool in_place = false;  // kAllReduce, kAddRows: `values` may be overwritten
+  bool in_place = false;  // kAllReduce, kReduceScatter, kAddRows: `values` may be overwritten
   DeviceId peer;
   std::uint32_t set = 0;  // of Job::sets
   // kReduceScatter, kAllGather, of each value: member i has rows [cuts[i], cuts[i + 1]) along axis 0.

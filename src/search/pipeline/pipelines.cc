@@ -12,6 +12,7 @@
 #include "search/pipeline/trials.h"
 #include "search/planner.h"
 #include "search/starts/baselines.h"
+#include "search/starts/shards.h"
 
 namespace heterog::search {
 namespace {
@@ -154,8 +155,8 @@ PlannerResult plan_accumulate(const PipelineOptions& options, PlannerContext& co
       if (unit.replicas.size() == 1 || unit.sync != decide::SyncMethod::kAllReduce) continue;
       of_rows.push_back({one.name, sharded(one.strategy)});
     }
-    if (options.state == StateOption::kSharded && !of_rows.empty()) baselines.clear();
-    baselines.insert(baselines.end(), of_rows.begin(), of_rows.end());
+    VALIDATE(!of_rows.empty(), "state: sharded on one device; expected several, or state whole");
+    baselines = std::move(of_rows);
   }
   const std::vector<std::int64_t> counts = micro_batch_counts(problem, options.micro_batches);
   const auto make = [&](std::size_t i) {
@@ -227,8 +228,13 @@ constexpr std::array<Field<PipelineOptions>, 4> kFields = {kStages, kParts, kTur
 constexpr std::array<Field<PipelineOptions>, 6> kPipeDreamFields = {
     kStages, kParts, kTurns, kRecompute, kReplicas, kGradients};
 constexpr std::array<Field<PipelineOptions>, 3> kWithoutStages = {kParts, kTurns, kRecompute};
-constexpr std::array<Field<PipelineOptions>, 2> kPartsAlone = {kParts,
-                                                                state_field<PipelineOptions>()};
+constexpr std::array<std::string_view, 2> kAccumulatedStateWords = {"whole", "sharded"};
+constexpr std::array<Field<PipelineOptions>, 2> kPartsAlone = {
+    kParts, Field<PipelineOptions>{
+                "state",
+                "the optimizer's state: whole on every device, or of every parameter's an equal part "
+                "of the rows on each (ZeRO stage 1)",
+                choice<PipelineOptions, &PipelineOptions::state>(kAccumulatedStateWords)}};
 
 PlannerEntry entry(std::string_view name, std::string_view one_line,
                    std::span<const Field<PipelineOptions>> fields, PlanPipeline plan) {

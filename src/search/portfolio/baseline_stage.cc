@@ -5,6 +5,7 @@
 #include "search/pipeline/pipelines.h"
 #include "search/portfolio/stages.h"
 #include "search/starts/baselines.h"
+#include "search/starts/shards.h"
 
 namespace heterog::search::portfolio {
 namespace {

@@ -9,6 +9,7 @@
 #include "decide/decisions.h"
 #include "search/best_of.h"
 #include "search/planner.h"
+#include "search/starts/shards.h"
 
 namespace heterog::search {
 
@@ -64,14 +65,28 @@ class DataParallel final : public Planner {
   DataParallel(std::string_view name, BaselineOrder order, StateOption state, Bytes bucket_bytes)
       : name_(name), order_(order), state_(state), bucket_bytes_(bucket_bytes) {}
   PlannerResult plan(PlannerContext& context) const override {
-    std::vector<Strategy> strategies;
+    std::vector<Strategy> whole, strategies;
     for (NamedStrategy& baseline : baseline_strategies(context.problem())) {
       if (baseline.name != name_ || !in_order(baseline.strategy, order_)) continue;
-      baseline.strategy.bucket_bytes = bucket_bytes_;
-      if (state_ != StateOption::kSharded) strategies.push_back(baseline.strategy);
-      if (state_ != StateOption::kWhole) strategies.push_back(sharded(std::move(baseline.strategy)));
+      whole.push_back(std::move(baseline.strategy));
+      whole.back().bucket_bytes = bucket_bytes_;
     }
-    return best_of_all(strategies, context);
+    const bool all = state_ == StateOption::kAuto;
+    if (all || state_ == StateOption::kWhole) strategies = whole;
+    if (all || state_ == StateOption::kSharded) {
+      for (const Strategy& one : whole) strategies.push_back(sharded(one));
+    }
+    if (!all && state_ != StateOption::kByMemory) return best_of_all(strategies, context);
+    // Memory hardly depends on the order.
+    BatchEvaluator evaluator(context.oracle);
+    const Measured even = evaluator.evaluate(sharded(whole.front()));
+    for (const Strategy& one : whole) {
+      strategies.push_back(
+          with_rows_by_memory(context.problem(), sharded(one), even.peak_bytes));
+    }
+    PlannerResult best = best_of_all(strategies, context);
+    best.evaluations += evaluator.evaluations();
+    return best;
   }
 
  private:
@@ -132,13 +147,6 @@ Strategy horovod(const cost::Problem& problem) {
 }
 Strategy single_device(const cost::Problem& problem, DeviceId device) {
   return uniform_strategy(problem, decide::single_decision(device));
-}
-
-Strategy sharded(Strategy strategy) {
-  for (decide::UnitDecision& unit : strategy.units) {
-    if (unit.replicas.size() > 1) unit.sync = SyncMethod::kSharded;
-  }
-  return strategy;
 }
 
 std::vector<NamedStrategy> baseline_strategies(const cost::Problem& problem) {

@@ -28,9 +28,6 @@ decide::Strategy horovod(const cost::Problem& problem);
 
 decide::Strategy single_device(const cost::Problem& problem, DeviceId device);
 
-// The same with the optimizer state of every replicated parameter dealt by rows (decision 19).
-decide::Strategy sharded(decide::Strategy strategy);
-
 struct NamedStrategy {
   std::string name;
   decide::Strategy strategy;
@@ -47,14 +44,16 @@ enum class BaselineOrder : std::uint8_t { kBetter, kRank, kRankQueued, kFifo }; 
 struct BaselineOptions {
   BaselineOrder order = BaselineOrder::kBetter;
 };
-// Where the optimizer's state is; kAuto: the better of both.
-enum class StateOption : std::uint8_t { kWhole, kSharded, kAuto };
-inline constexpr std::array<std::string_view, 3> kStateWords = {"whole", "sharded", "auto"};
+// Where the optimizer's state is; kAuto: the best of all.
+enum class StateOption : std::uint8_t { kWhole, kSharded, kByMemory, kAuto };
+inline constexpr std::array<std::string_view, 4> kStateWords = {"whole", "sharded", "by-memory",
+                                                                "auto"};
 template <class Options>
 constexpr Field<Options> state_field() {
   return {"state",
-          "the optimizer's state: whole on every device, or each device some rows of every "
-          "parameter's (ZeRO stage 1), or whichever fits and is faster",
+          "the optimizer's state: whole on every device; of every parameter's an equal part of the "
+          "rows on each (ZeRO stage 1); rows by the memory that devices have left; or whichever "
+          "fits and is fastest",
           choice<Options, &Options::state>(kStateWords)};
 }
 struct AllReduceOptions : BaselineOptions {
