@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 
+#include "decide/layout.h"
 #include "decide/random_instances.h"
 #include "runtime/check/verify.h"
 #include "runtime/jobs.h"
@@ -56,6 +57,24 @@ INSTANTIATE_TEST_SUITE_P(
       std::replace(name.begin(), name.end(), '-', '_');
       return name;
     });
+
+// The uses of a parameter in pieces of their own, with gradients from different places.
+TEST(Pieces, ThatShareParametersTrainAsOneDevice) {
+  std::size_t apart = 0;
+  for (const char* path : {"tests/data/transformer_tied.json.gz", "tests/data/partly_tied.json.gz",
+                           "models/bert_large24-tiny.json.gz", "models/transformer6-tiny.json.gz",
+                           "tests/data/lstm.json.gz"}) {
+    const auto problem = problem_of(path, 11);
+    for (std::uint64_t seed = 0; seed < 8; ++seed) {
+      SCOPED_TRACE(std::string(path) + ", " + std::to_string(seed));
+      const decide::Strategy strategy = decide::random_pieces(*problem, seed);
+      apart += decide::lay_out(*problem, strategy).sums_at_update.size();
+      const TestJob test = make_test_job(problem, strategy);
+      EXPECT_LE(verify(test.job, test.plan, {.steps = 2}).worst_relative(), kTolerance);
+    }
+  }
+  EXPECT_GT(apart, 10u);
+}
 
 // GPipe's plan: two stages, four micro-batches each, nothing replicated.
 TEST(MicroBatches, OfTwoStagesTrainAsOneDevice) {
