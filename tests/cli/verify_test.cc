@@ -183,7 +183,7 @@ TEST_F(VerifyInProcesses, RunOnTheDevicesOfThePlan) {
 // graph says, float32's tolerance would refuse what is right.
 TEST_F(VerifyInProcesses, TolerancesAreThoseOfTheNumbers) {
   nlohmann::json graph =
-      nlohmann::json::parse(gunzip(read_file("tests/data/mlp_sgd.json.gz"), "mlp_sgd.json.gz"));
+      nlohmann::json::parse(read_file("tests/data/mlp_sgd.json.gz"));
   const auto tolerance = [&](const std::string& more) {
     const std::string file = write("graph.json", graph.dump());
     return json(run("verify --json --steps 1 --batch 8 --planner ev-ar --graph " + file + kTwo +
