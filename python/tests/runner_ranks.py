@@ -72,7 +72,19 @@ with heterog.get_runner(
         given = [given[0], tuple(x[:7] for x in given[1]), tuple(x[:2] for x in given[2]), given[3]]
     if data == "sizes apart" and rank == 1:
         given[1] = tuple(x[:6] for x in given[1])
-    losses = [runner.step(batch) for batch in given]
+    if data == "ahead":  # as on GPUs; one of rank 1's functions may change something, and rank 0 follows
+        runner._on_gpus = True
+        calls = []
+        launch, finish = runner._native.launch, runner._native.finish
+        runner._native.launch = lambda *given: calls.append("launch") or launch(*given)
+        runner._native.finish = lambda: calls.append("finish") or finish()
+        losses = runner.run(2, given[:2], on_step=heterog.StepLines(runner))
+        assert calls == ["launch", "launch", "finish", "finish"]
+        changes = [] if rank == 0 else [lambda number, loss: None]
+        losses += runner.run(2, given[2:], on_step=changes)
+        assert calls[4:] == ["launch", "finish"] * 2
+    else:
+        losses = [runner.step(batch) for batch in given]
     if data == "look":  # rank 0 alone would ask ranks that do not listen
         parameter = next(iter(model.parameters()))
         try:

@@ -293,12 +293,18 @@ std::vector<measure::Drift> drift_of(const LoadedPlan& loaded, const runtime::Jo
 Records train(const RunOptions& options, runtime::TrainingRun& run, Printer* printer) {
   Records records;
   const std::int64_t done = options.resume ? run.load(options.checkpoint) : 0;
+  const auto saves_after = [&](std::int64_t step) {
+    const bool due = step == options.steps || (options.every > 0 && step % options.every == 0);
+    return due && !options.checkpoint.empty();
+  };
+  std::int64_t launched = done;
   for (std::int64_t step = done + 1; step <= options.steps; ++step) {
-    const runtime::StepReport report = run.step(step);
+    const bool ahead = run.goes_ahead() && step < options.steps && !saves_after(step);
+    while (launched < step + (ahead ? 1 : 0)) run.launch(++launched);
+    const runtime::StepReport report = run.finish();
     records.add(report);
     if (printer) printer->step(step, report);
-    const bool due = step == options.steps || (options.every > 0 && step % options.every == 0);
-    if (due && !options.checkpoint.empty()) run.save(options.checkpoint, step);
+    if (saves_after(step)) run.save(options.checkpoint, step);
   }
   return records;
 }

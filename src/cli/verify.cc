@@ -97,15 +97,15 @@ void expect_device(DeviceId device, const cluster::Cluster& cluster) {
            launch::no_gpu_reason());
 }
 
-// One per rank; none: all on the CPU.
-std::vector<at::Device> devices_of(const VerifyOptions& options, const cluster::Cluster& cluster) {
-  if (options.devices == "cpu") return {};
+// Parts of a GPU run on multiprocessors of their own.
+void choose_devices(const VerifyOptions& options, const cluster::Cluster& cluster,
+                    runtime::VerifyOptions& steps) {
+  if (options.devices == "cpu") return;
   for (const DeviceId device : cluster.place_ids()) expect_device(device, cluster);
-  std::vector<at::Device> devices;
   for (const launch::ThreadDevice& one : launch::thread_devices(cluster)) {
-    devices.push_back(one.device);
+    steps.devices.push_back(one.device);
+    steps.streams.push_back(one.streams);
   }
-  return devices;
 }
 
 std::string table_text(const runtime::Verification& verification) {
@@ -228,7 +228,7 @@ int judge(const VerifyOptions& options, const Verified& verified,
 int verify_in_threads(const VerifyOptions& options, const Caller& caller) {
   const Prepared made = prepare(options, caller);
   runtime::VerifyOptions steps = step_options(options);
-  steps.devices = devices_of(options, *made.verified.problem->cluster);
+  choose_devices(options, *made.verified.problem->cluster, steps);
   steps.stopped = caller.stopped;
   return judge(options, made.verified, runtime::verify(made.job, made.simulated.plan, steps),
                "threads of one process", caller);
@@ -303,7 +303,7 @@ void add_verify(CLI::App& app, Action& chosen) {
   verb.add_option(
           "--devices", options->devices,
           "cpu: all ranks on the CPU; plan: each on the kind of device that the plan names, "
-          "GPUs in turn")
+          "GPUs in turn, parts of a GPU on multiprocessors of their own")
       ->capture_default_str();
   add_number(verb, "--tolerance", options->tolerance, {1e-18, 1},
              "Largest relative difference (default: 1e-10 in float64, 1e-4 in float32, 1e-2 by "

@@ -330,16 +330,16 @@ int32_t heterog_get_rows(heterog_runner* runner, int32_t graph, int64_t samples,
   });
 }
 
-int32_t heterog_step(heterog_runner* runner, int64_t number, int32_t graph, int64_t samples,
-                     const uint32_t* tensors, const heterog_tensor* values, int32_t count,
-                     int32_t own_rows, double* loss, double* seconds) {
+int32_t heterog_launch(heterog_runner* runner, int64_t number, int32_t graph, int64_t samples,
+                       const uint32_t* tensors, const heterog_tensor* values, int32_t count,
+                       int32_t own_rows) {
   // Inputs that do not fit leave the runner as it was.
   std::optional<runtime::StepInputs> inputs;
   const int32_t code = guarded([&] {
     Ranks& ranks = usable(runner);
     const c10::InferenceMode no_gradients;
+    VALIDATE(ranks.launched() < 2, "two steps have been launched; finish one before the next");
     VALIDATE((tensors && values) || count == 0, "inputs: not given");
-    VALIDATE(loss && seconds, "the places of loss and seconds: not given");
     const graph::ModelGraph& of_inputs = ranks.prepare({graph, samples});
     runtime::StepInputs made;
     for (int32_t i = 0; i < count; ++i) {
@@ -349,13 +349,29 @@ int32_t heterog_step(heterog_runner* runner, int64_t number, int32_t graph, int6
     inputs = std::move(made);
   });
   if (code != 0) return code;
+  const int32_t failure = guarded([&] {
+    const c10::InferenceMode no_gradients;
+    runner->ranks->launch(
+        number, *inputs, {graph, samples},
+        own_rows != 0 ? runtime::Ranks::Given::kOwnRows : runtime::Ranks::Given::kWhole);
+  });
+  // The workers of a job cannot go on together.
+  if (failure != 0) runner->failed = true;
+  return failure;
+}
+
+int32_t heterog_finish(heterog_runner* runner, double* loss, double* seconds) {
+  const int32_t refused = guarded([&] {
+    const Ranks& ranks = usable(runner);
+    VALIDATE(loss && seconds, "the places of loss and seconds: not given");
+    VALIDATE(ranks.launched() > 0, "no step has been launched");
+  });
+  if (refused != 0) return refused;
   bool done = false;
   const int32_t failure = guarded([&] {
     const c10::InferenceMode no_gradients;
     try {
-      const runtime::StepReport report = runner->ranks->step(
-          number, *inputs, {graph, samples},
-          own_rows != 0 ? runtime::Ranks::Given::kOwnRows : runtime::Ranks::Given::kWhole);
+      const runtime::StepReport report = runner->ranks->finish_step();
       *loss = report.loss;
       *seconds = report.seconds;
     } catch (const runtime::LossNotFinite&) {
@@ -364,9 +380,22 @@ int32_t heterog_step(heterog_runner* runner, int64_t number, int32_t graph, int6
       throw;
     }
   });
-  // After any other failure the workers of a job cannot go on together.
+  // After any other failure the workers cannot go on.
   if (failure != 0 && !done) runner->failed = true;
   return failure;
+}
+
+int32_t heterog_step(heterog_runner* runner, int64_t number, int32_t graph, int64_t samples,
+                     const uint32_t* tensors, const heterog_tensor* values, int32_t count,
+                     int32_t own_rows, double* loss, double* seconds) {
+  const int32_t refused = guarded([&] {
+    VALIDATE(loss && seconds, "the places of loss and seconds: not given");
+    VALIDATE(usable(runner).launched() == 0, "a step has been launched; finish it first");
+  });
+  if (refused != 0) return refused;
+  const int32_t code =
+      heterog_launch(runner, number, graph, samples, tensors, values, count, own_rows);
+  return code != 0 ? code : heterog_finish(runner, loss, seconds);
 }
 
 int32_t heterog_get_output(heterog_runner* runner, uint32_t tensor, heterog_tensor* value) {

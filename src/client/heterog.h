@@ -9,8 +9,8 @@
 extern "C" {
 #endif
 
-/* Raised whenever a struct or a function below changes its form. */
-#define HETEROG_API_VERSION 7
+/* Raised whenever a struct or a function below changes its form, or a function is added. */
+#define HETEROG_API_VERSION 8
 int32_t heterog_api_version(void);
 
 /* Every other function returns 0, or the exit code that the program `heterog` would end with: 1 a
@@ -113,8 +113,17 @@ int32_t heterog_get(heterog_runner* runner, uint32_t tensor, heterog_tensor* val
 int32_t heterog_step(heterog_runner* runner, int64_t number, int32_t graph, int64_t samples,
                      const uint32_t* tensors, const heterog_tensor* values, int32_t count,
                      int32_t own_rows, double* loss, double* seconds);
-/* Copies out what the last step made of an output of its graph beside the loss, of the whole batch.
-   Every rank calls it, for the same tensors in the same order. */
+/* The same in two calls, of which the first does not wait for GPUs: one more step may be launched
+   before the first is finished, which finish() does in the order of launching, so that GPUs have
+   work while the loss comes back. What is set or got in between is of the step launched last. Every
+   rank makes these calls in the same order. That a loss was no finite number is known once the next
+   step is under way; the runner can go on after both. */
+int32_t heterog_launch(heterog_runner* runner, int64_t number, int32_t graph, int64_t samples,
+                       const uint32_t* tensors, const heterog_tensor* values, int32_t count,
+                       int32_t own_rows);
+int32_t heterog_finish(heterog_runner* runner, double* loss, double* seconds);
+/* Copies out what the step finished last made of an output of its graph beside the loss, of the
+   whole batch. Every rank calls it, for the same tensors in the same order. */
 int32_t heterog_get_output(heterog_runner* runner, uint32_t tensor, heterog_tensor* value);
 /* Which samples of a batch of so many this process's ranks read, of any input: `count` ranges in
    order, of which `capacity` are written. None: the process needs no data. */

@@ -185,14 +185,24 @@ const graph::ModelGraph& Ranks::prepare(const Form& form) {
   return *step.problem->graph;
 }
 
-runtime::StepReport Ranks::step(std::int64_t number, const runtime::StepInputs& inputs,
-                                const Form& form, runtime::Ranks::Given given) {
+void Ranks::launch(std::int64_t number, const runtime::StepInputs& inputs, const Form& form,
+                   runtime::Ranks::Given given) {
   const ProcessKept kept;
-  last_step_ = form;
-  if (is_own(form)) return ranks_->step(number, inputs, 0, given);
-  Other& other = others_.at(form);
-  if (!other.number) other.number = ranks_->add(other.job, other.plan);
-  return ranks_->step(number, inputs, *other.number, given);
+  std::size_t job = 0;
+  if (!is_own(form)) {
+    Other& other = others_.at(form);
+    if (!other.number) other.number = ranks_->add(other.job, other.plan);
+    job = *other.number;
+  }
+  ranks_->launch(number, inputs, job, given);
+  launched_.push_back(form);
+}
+
+runtime::StepReport Ranks::finish_step() {
+  const ProcessKept kept;
+  last_step_ = launched_.front();
+  launched_.pop_front();
+  return ranks_->finish();
 }
 
 std::vector<runtime::SampleRange> Ranks::samples_read(const Form& form) const {

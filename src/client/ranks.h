@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -62,9 +63,12 @@ class Ranks {
   // anew (compiler/rescale.h), which is made here the first time. After an input error of this one,
   // other steps can follow.
   const graph::ModelGraph& prepare(const Form& form);
-  runtime::StepReport step(std::int64_t number, const runtime::StepInputs& inputs, const Form& form,
-                           runtime::Ranks::Given given);
-  // The value of an output of the last step's graph, and the number of samples of that step.
+  void launch(std::int64_t number, const runtime::StepInputs& inputs, const Form& form,
+              runtime::Ranks::Given given);
+  // Of the earliest step that was launched and not finished.
+  runtime::StepReport finish_step();
+  std::size_t launched() const { return launched_.size(); }
+  // The value of an output of the graph of the step finished last, and the form of that step.
   at::Tensor output(TensorId tensor) { return ranks_->output(tensor); }
   const std::optional<Form>& last_step() const { return last_step_; }
   const graph::ModelGraph& graph_of(const Form& form) const {
@@ -94,8 +98,9 @@ class Ranks {
   std::vector<Step> steps_;
   runtime::Job job_;
   std::map<Form, Other> others_;  // the ranks refer to them
-  std::optional<Form> last_step_;
-  launch::Joined joined_;  // to no transport where ranks are threads
+  std::deque<Form> launched_;
+  std::optional<Form> last_step_;  // that was finished
+  launch::Joined joined_;          // to no transport where ranks are threads
   std::unique_ptr<runtime::Ranks> ranks_;
   std::vector<PlannedDevice> devices_;
 };

@@ -29,8 +29,12 @@ StagedTransport::~StagedTransport() {
   }
 }
 
-void StagedTransport::copy_in(at::Tensor& value, at::Tensor host, Lane& lane) {
+void StagedTransport::drop_done(Lane& lane) {
   while (!lane.empty() && lane.front().done.query()) lane.pop_front();
+}
+
+void StagedTransport::copy_in(at::Tensor& value, at::Tensor host, Lane& lane) {
+  drop_done(lane);
   value.copy_(host, true);
   c10::Event done(value.device().type());
   done.record(current_stream(value.device()));
@@ -85,8 +89,7 @@ std::vector<at::Tensor> StagedTransport::gather_all(const at::Tensor& own) {
 }
 
 void StagedTransport::check() {
-  received_.clear();  // the device has ended, and all copies with it
-  reduced_.clear();
+  for (Lane* lane : {&received_, &reduced_}) drop_done(*lane);  // a later step's may be under way
   host_.check();
 }
 

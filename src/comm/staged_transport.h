@@ -39,6 +39,7 @@ class StagedTransport final : public Transport {
   };
   // Copies under way, of the one thread that receives or that takes part in collectives.
   using Lane = std::deque<Copy>;
+  static void drop_done(Lane& lane);
   static void copy_in(at::Tensor& value, at::Tensor host, Lane& lane);
 
   Transport& host_;

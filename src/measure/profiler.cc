@@ -80,7 +80,7 @@ std::function<void()> call_of(const graph::ModelGraph& graph, OpId op,
 cost::Measurement measure(const graph::ModelGraph& graph, OpId op, std::int64_t samples,
                           const ProfilerOptions& options) {
   const at::Device device = options.gpu ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
-  const Bytes cache = options.gpu ? kCacheBytesOfGpus : kCacheBytes;
+  const Bytes cache = bytes_that_take_turns(options);
   std::vector<std::function<void()>> calls;
   Bytes bytes = 0;
   while (calls.empty() || (bytes < cache && calls.size() < kMostSets)) {
@@ -115,6 +115,10 @@ cost::ProfiledOperator measure_operator(const graph::ModelGraph& graph, const Di
 }
 
 }  // namespace
+
+Bytes bytes_that_take_turns(const ProfilerOptions& options) {
+  return options.gpu ? kCacheBytesOfGpus : kCacheBytes;
+}
 
 launch::PartStreams streams_of(const ProfilerOptions& options) {
   if (!options.gpu || options.multiprocessors == 0) return {};

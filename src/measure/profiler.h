@@ -23,6 +23,10 @@ struct ProfilerOptions {
   int slow = 1;                      // in steps: computes everything so many times
 };
 
+// Operands of an operator take turns until they are of so many bytes together, or sixteen sets: so
+// a large operator finds nothing in the caches that it read before.
+Bytes bytes_that_take_turns(const ProfilerOptions& options);
+
 // Streams on those multiprocessors; empty where they are all.
 launch::PartStreams streams_of(const ProfilerOptions& options);
 

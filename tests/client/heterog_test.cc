@@ -122,6 +122,16 @@ class Interface : public cli::ProgramTest {
     return heterog_step(runner_, number, 0, batch, ids.data(), views.data(),
                         static_cast<std::int32_t>(ids.size()), own_rows_, &loss_, &seconds_);
   }
+  std::int32_t launch(std::int64_t number, std::vector<Owned> given) {
+    std::vector<std::uint32_t> ids;
+    std::vector<heterog_tensor> views;
+    for (Owned& one : given) {
+      ids.push_back(one.id);
+      views.push_back(one.view());
+    }
+    return heterog_launch(runner_, number, 0, kBatch, ids.data(), views.data(),
+                          static_cast<std::int32_t>(ids.size()), own_rows_);
+  }
   TensorId parameter() const {
     for (const TensorId id : graph_.tensor_ids()) {
       if (graph_.tensor(id).role == graph::TensorRole::kParameter) return id;
@@ -175,6 +185,31 @@ TEST_F(Interface, RunsAStep) {
   EXPECT_EQ(worst, 3);
   ASSERT_EQ(heterog_close(runner_, 1), 0);
   runner_ = nullptr;
+}
+
+TEST_F(Interface, StepsAreFinishedInTheOrderOfTheirLaunch) {
+  open();
+  set_all(0.25);
+  std::vector<double> losses;
+  for (const std::int64_t number : {1, 2, 3}) {
+    ASSERT_EQ(step(number, inputs(0.5 * static_cast<double>(number))), 0) << heterog_last_error();
+    losses.push_back(loss_);
+  }
+  EXPECT_NE(losses[1], losses[2]);
+  set_all(0.25);
+  expect_refused(heterog_finish(runner_, &loss_, &seconds_), "no step has been launched");
+  ASSERT_EQ(launch(1, inputs(0.5)), 0) << heterog_last_error();
+  expect_refused(step(2, inputs(1.0)), "a step has been launched; finish it first");
+  ASSERT_EQ(launch(2, inputs(1.0)), 0) << heterog_last_error();
+  expect_refused(launch(3, inputs(1.5)), "two steps have been launched; finish one");
+  ASSERT_EQ(heterog_finish(runner_, &loss_, &seconds_), 0) << heterog_last_error();
+  EXPECT_EQ(loss_, losses[0]);
+  ASSERT_EQ(launch(3, inputs(1.5)), 0) << heterog_last_error();
+  expect_refused(heterog_finish(runner_, nullptr, &seconds_), "loss and seconds: not given");
+  for (const std::size_t i : {1, 2}) {
+    ASSERT_EQ(heterog_finish(runner_, &loss_, &seconds_), 0) << heterog_last_error();
+    EXPECT_EQ(loss_, losses[i]);
+  }
 }
 
 // Written on another stream than the default one, on which ranks read it.

@@ -97,6 +97,13 @@ TEST_F(PartsInFiles, AreDevicesOfATypeOfTheirOwn) {
               2 * c.type_of(DeviceId(2)).half_flops_per_second, 1e9);
 }
 
+// As PyTorch says of an H100 of 80 GB, in MiB; `nvidia-smi` counts 470 more, which no process gets.
+TEST_F(PartsInFiles, OfACardWithTheMemoryThatPyTorchSees) {
+  const Cluster whole = read(R"({"model": "H100-SXM5-80GB"})");
+  EXPECT_EQ(whole.device(DeviceId(0)).memory_bytes, Bytes{81'089} << 20);
+  EXPECT_EQ(read(part(132)).device(DeviceId(0)).memory_bytes, Bytes{81'089} << 20);
+}
+
 TEST_F(PartsInFiles, AreRefusedWhereTheyCannotBe) {
   EXPECT_THAT(refusal(part(133)), HasSubstr("part_of_gpu.multiprocessors"));
   EXPECT_THAT(refusal(part(0)), HasSubstr("part_of_gpu.multiprocessors"));

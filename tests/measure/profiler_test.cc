@@ -13,12 +13,14 @@
 #include <set>
 
 #include "base/check.h"
+#include "cluster/cluster_io.h"
 #include "graph/graph_io.h"
 #include "measure/distinct_ops.h"
 #include "measure/links.h"
 #include "measure/step_time.h"
 #include "measure/timing.h"
 #include "runtime/kernels/operands.h"
+#include "runtime/kernels/tensor_memory.h"
 #include "support/graphs.h"
 
 namespace heterog::measure {
@@ -176,6 +178,26 @@ TEST(Profiler, TimesTheOperatorsThatTheRuntimeRuns) {
   EXPECT_FALSE(called.contains("aten::native_dropout"));
   EXPECT_EQ(at::globalContext().allowTF32CuBLAS(), graph.tf32().products);
   EXPECT_EQ(at::globalContext().allowTF32CuDNN(), graph.tf32().convolutions);
+}
+
+// No card that is known keeps them all in its cache; nor does this machine.
+TEST(Profiler, OperandsTakeTurnsBeyondTheCaches) {
+  for (const auto& [name, type] : cluster::read_devices("configs/devices.json")) {
+    EXPECT_LE(type.cache_bytes, bytes_that_take_turns({.gpu = true})) << name;
+  }
+  GraphMaker maker;
+  const TensorId x = maker.input("x", {kB, n(1024)});
+  const TensorId w = maker.parameter("w", {n(1024), n(1024)});  // 4 MiB
+  const TensorId y = maker.op("aten.mm.default", {tensor_value(x), tensor_value(w)}, {kB, n(1024)});
+  maker.loss(maker.op("aten.sum.default", {tensor_value(y)}, {}, {.role = TensorRole::kOutput}));
+  const ModelGraph graph = std::move(maker).build();
+  ProfilerOptions options = quick();
+  options.slices = {1};
+  runtime::count_tensor_memory(at::kCPU);
+  const Bytes before = runtime::tensor_memory(at::kCPU).now;
+  runtime::begin_most(at::kCPU);
+  measure_profile(graph, options, begin_profile(graph, options), {});
+  EXPECT_GE(runtime::tensor_memory(at::kCPU).most - before, bytes_that_take_turns(options));
 }
 
 TEST(Profiler, GoesOnWhereItWasInterrupted) {

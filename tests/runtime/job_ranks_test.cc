@@ -213,6 +213,35 @@ TEST_F(OtherJobs, KeepOneSetOfTensors) {
   EXPECT_THAT(errors, Each(IsEmpty()));
 }
 
+// Each is reported once the next one is launched.
+TEST_F(OtherJobs, ReportStepsThatAreFinishedLate) {
+  const std::vector<std::size_t> jobs = {0, 0, 1, 2, 2, 0};
+  std::vector<StepInputs> inputs;
+  std::vector<double> losses;
+  const auto straight = in_threads();
+  for (const TestJob& other : others_) straight->add(other.job, other.plan);
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    const auto number = static_cast<std::int64_t>(i) + 1;
+    inputs.push_back(inputs_of(jobs[i], number));
+    losses.push_back(straight->step(number, inputs.back(), jobs[i]).loss);
+  }
+  const auto run = [&](Ranks& ranks) {
+    for (const TestJob& other : others_) ranks.add(other.job, other.plan);
+    for (std::size_t i = 0; i <= jobs.size(); ++i) {
+      if (i < jobs.size()) ranks.launch(static_cast<std::int64_t>(i) + 1, inputs[i], jobs[i]);
+      if (i > 0) EXPECT_NEAR(ranks.finish().loss, losses[i - 1], 1e-12 * losses[i - 1]) << i;
+    }
+  };
+  const auto late = in_threads();
+  run(*late);
+  for (const DeviceId rank : late->here()) {
+    for (const TensorId id : late->worker(rank).residents()) {
+      EXPECT_TRUE(late->worker(rank).resident(id).equal(straight->worker(rank).resident(id)));
+    }
+  }
+  EXPECT_THAT(as_processes([&](Ranks& ranks, std::size_t) { run(ranks); }), Each(IsEmpty()));
+}
+
 TEST_F(OtherJobs, MustBeTheSameOnAllRanks) {
   const StepInputs five = inputs_of(1, 2);
   const auto apart = as_processes([&](Ranks& ranks, std::size_t rank) {

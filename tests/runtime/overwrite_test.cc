@@ -2,6 +2,8 @@
 // is what the verification shows).
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "runtime/exec/random_data.h"
 #include "runtime/jobs.h"
 #include "runtime/ranks/team.h"
@@ -37,6 +39,31 @@ std::int64_t overwrites_of(const std::string& path, int devices) {
 TEST(Overwrite, UpdatesReplaceWhatTheyRead) {
   EXPECT_EQ(overwrites_of("tests/data/mlp_sgd.json.gz", 1), 9);
   EXPECT_EQ(overwrites_of("tests/data/mlp_sgd.json.gz", 3), 27);
+}
+
+// A batch normalisation writes the next running statistics where the old ones were.
+TEST(Overwrite, RunningStatisticsStayWhereTheyAre) {
+  const std::shared_ptr<const cost::Problem> problem =
+      decide::toy_problem(graph::read_graph("models/resnet50-tiny.json.gz"), 1, 8);
+  const TestJob test =
+      make_test_job(problem, weighted(*problem, {1}, decide::SyncMethod::kAllReduce));
+  Team team(test.job, IdVector<DeviceId, WorkerOptions>(std::vector<WorkerOptions>{{}}));
+  const graph::ModelGraph& graph = *problem->graph;
+  const auto values = random_residents(graph, 1, Floats::kOwn);
+  Worker& worker = team.worker(DeviceId(0));
+  std::map<TensorId, const void*> places;
+  for (TensorId id : worker.residents()) {
+    worker.set_resident(id, values[id]);
+    const bool is_statistic =
+        graph.tensor(id).role == graph::TensorRole::kBuffer && values[id].is_floating_point();
+    if (is_statistic) places[id] = worker.resident(id).const_data_ptr();
+  }
+  EXPECT_GE(places.size(), 30u);
+  team.step(1, random_inputs(graph, problem->batch, 1, 1, Floats::kOwn));
+  for (const auto& [id, place] : places) {
+    EXPECT_EQ(worker.resident(id).const_data_ptr(), place) << graph.tensor(id).name;
+    EXPECT_FALSE(worker.resident(id).equal(values[id])) << graph.tensor(id).name;
+  }
 }
 
 // Adam's updates, residual sums, rectifiers whose input nobody wants.

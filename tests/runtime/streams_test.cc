@@ -5,6 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -142,6 +147,7 @@ struct TrainOptions {
   int steps = 2;
   bool record = false;
   bool ahead = false;   // each step is given the inputs of the next one too
+  bool late = false;    // each step is read once the next one is launched
   bool direct = false;  // ranks on one device do not go by the host, as in a team
   std::function<c10::Stream(bool urgent)> streams = {};
 };
@@ -170,9 +176,14 @@ Trained train(const TestJob& test, const TrainOptions& options) {
     Worker worker(job, DeviceId(rank), transport,
                   {.device = device, .streams = options.streams, .record = options.record});
     for (TensorId id : worker.residents()) worker.set_resident(id, values[id]);
+    int launched = 0;
     for (int step = 1; step <= options.steps; ++step) {
-      const bool ahead = options.ahead && step < options.steps;
-      StepResult result = worker.step(step, inputs[step - 1], 0, ahead ? &inputs[step] : nullptr);
+      const int to_launch = std::min(step + (options.late ? 1 : 0), options.steps);
+      for (; launched < to_launch; ++launched) {
+        const bool ahead = options.ahead && launched + 1 < options.steps;
+        worker.launch(launched + 1, inputs[launched], 0, ahead ? &inputs[launched + 1] : nullptr);
+      }
+      StepResult result = worker.finish();
       for (const at::Tensor& value : result.captures) parts[rank].values.push_back(value.clone());
       parts[rank].last = std::move(result);
     }
@@ -494,6 +505,50 @@ TEST_F(Streams, InputsThatAreCopiedAheadAreTheSame) {
   }
 }
 
+// What a step leaves behind is read while the next one runs, which writes over what stays.
+TEST_F(Streams, StepsThatAreReadLateAreTheSame) {
+  for (const char* path :
+       {"tests/data/transformer_dropout.json.gz", "models/resnet50-tiny.json.gz"}) {
+    const std::shared_ptr<const cost::Problem> problem =
+        decide::toy_problem(graph::read_graph(path), 3, 8);
+    const TestJob test =
+        make_test_job(problem, weighted(*problem, {1, 5, 2}, SyncMethod::kParameterServer));
+    const Trained expected = train(test, {.devices = places({-1, -1, -1}), .steps = 4});
+    for (const std::vector<int>& placement :
+         {std::vector<int>{-1, -1, -1}, {0, 1, 2}, {3, -1, 3}}) {
+      for (const bool ahead : {false, true}) {
+        SCOPED_TRACE(fmt::format("{}, ranks on {}, {}", path, fmt::join(placement, ", "), ahead));
+        comm::fake::checker().reset();
+        const Trained found =
+            train(test, {.devices = places(placement), .steps = 4, .ahead = ahead, .late = true});
+        ASSERT_THAT(found.errors, IsEmpty());
+        EXPECT_THAT(comm::fake::checker().races(), IsEmpty());
+        EXPECT_EQ(found.last.copied_ahead > 0, ahead);
+        ASSERT_EQ(found.values.size(), expected.values.size());
+        std::size_t differing = 0;
+        for (std::size_t i = 0; i < found.values.size(); ++i) {
+          differing += same_bits(found.values[i], expected.values[i]) ? 0 : 1;
+        }
+        EXPECT_EQ(differing, 0u) << "of " << found.values.size();
+      }
+    }
+  }
+}
+
+TEST_F(Streams, FindsAStepThatBeginsBeforeTheLastHasEnded) {
+  const TestJob test = broken_job(SyncMethod::kParameterServer);
+  const auto races_with_faults = [&](const comm::fake::Faults& faults) {
+    comm::fake::checker().reset();
+    comm::fake::set_faults(faults);
+    const Trained trained = train(test, {.devices = places({0, 1, 2}), .steps = 3, .late = true});
+    comm::fake::set_faults({});
+    EXPECT_THAT(trained.errors, IsEmpty());
+    return comm::fake::checker().races();
+  };
+  EXPECT_THAT(races_with_faults({}), IsEmpty());
+  EXPECT_FALSE(races_with_faults({.streams_ignore_events = true}).empty());
+}
+
 // One rank of chain_job, which has one input.
 class OneInput : public Streams {
  protected:
@@ -503,6 +558,20 @@ class OneInput : public Streams {
     return team_->step(++steps_, inputs, 0, next != nullptr ? &then : nullptr)[DeviceId(0)];
   }
   double loss(const StepResult& result) { return result.captures.at(0).item<double>(); }
+  // A team whose streams are known.
+  std::vector<c10::Stream> take_known_streams() {
+    std::vector<c10::Stream> streams;
+    const c10::impl::VirtualGuardImpl device(on(1).type());
+    WorkerOptions options{.device = on(1)};
+    options.streams = [&](bool urgent) {
+      streams.push_back(device.getStreamFromGlobalPool(on(1), urgent));
+      return streams.back();
+    };
+    team_ = std::make_unique<Team>(
+        test_.job, IdVector<DeviceId, WorkerOptions>(std::vector<WorkerOptions>{options}));
+    team_->set_resident(team_->worker(DeviceId(0)).residents().at(0), at::ones({4}));
+    return streams;
+  }
 
   void SetUp() override {
     Streams::SetUp();
@@ -559,6 +628,93 @@ TEST_F(OneInput, ATensorOnAnotherDeviceIsCopied) {
   EXPECT_EQ(ahead.copied_ahead, 1);
   EXPECT_EQ(loss(ahead), 96);
   EXPECT_THAT(comm::fake::checker().races(), IsEmpty());
+}
+
+// ---- a step on the way ----
+
+// A device that does not come to an end, as long as a test wants; by itself after a while, so that
+// who waits for it goes on and the test fails.
+class BusyDevice {
+ public:
+  explicit BusyDevice(const std::vector<c10::Stream>& streams) {
+    for (const c10::Stream& stream : streams) {
+      kernels_.push_back(comm::fake::launch_kernel(stream.native_handle()));
+    }
+    guard_ = std::thread([this] {
+      std::unique_lock lock(mutex_);
+      if (changed_.wait_for(lock, std::chrono::seconds(20), [&] { return ended_; })) return;
+      came_too_late_ = true;
+      end_kernels();
+    });
+  }
+  ~BusyDevice() { end(); }
+  // Whether it was still at work.
+  bool end() {
+    if (!guard_.joinable()) return !came_too_late_;
+    {
+      const std::lock_guard lock(mutex_);
+      ended_ = true;
+      if (!came_too_late_) end_kernels();
+    }
+    changed_.notify_all();
+    guard_.join();
+    return !came_too_late_;
+  }
+
+ private:
+  void end_kernels() {
+    for (const auto& kernel : kernels_) kernel->end();
+  }
+  std::vector<std::shared_ptr<comm::fake::Kernel>> kernels_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool ended_ = false, came_too_late_ = false;
+  std::thread guard_;
+};
+
+TEST_F(OneInput, TheNextStepIsLaunchedWhileTheDeviceIsBusy) {
+  const std::vector<c10::Stream> streams = take_known_streams();
+  const auto inputs = [&](double value) { return StepInputs{{input_, at::full({8, 4}, value)}}; };
+  comm::fake::reset_counts();
+  {
+    BusyDevice busy(streams);
+    team_->launch(1, inputs(1));
+    team_->launch(2, inputs(2));
+    EXPECT_TRUE(busy.end()) << "the host has waited";
+    EXPECT_EQ(comm::fake::counts().waits + comm::fake::counts().syncs, 0u);
+  }
+  EXPECT_EQ(loss(team_->finish()[DeviceId(0)]), 32);
+  // The first one's loss is there while the second step runs.
+  BusyDevice busy(streams);
+  team_->launch(3, inputs(3));
+  EXPECT_EQ(loss(team_->finish()[DeviceId(0)]), 64);
+  EXPECT_TRUE(busy.end()) << "the second loss has waited for the third step";
+  EXPECT_EQ(loss(team_->finish()[DeviceId(0)]), 96);
+  // Nobody waits for more than the end of a step: three in all.
+  EXPECT_EQ(comm::fake::counts().waits, 3u);
+  EXPECT_EQ(comm::fake::counts().syncs, 0u);
+  // One that nobody asks for.
+  team_->launch(4, inputs(4));
+  team_.reset();
+  EXPECT_THAT(comm::fake::checker().races(), IsEmpty());
+}
+
+TEST_F(OneInput, AStepIsReadOnceItHasEnded) {
+  const std::vector<c10::Stream> streams = take_known_streams();
+  BusyDevice busy(streams);
+  team_->launch(1, {{input_, at::ones({8, 4})}});
+  std::atomic<bool> ended = false, read = false, read_too_early = false;
+  std::thread reader([&] {
+    EXPECT_EQ(loss(team_->finish()[DeviceId(0)]), 32);
+    read_too_early = !ended;
+    read = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  ended = true;
+  EXPECT_TRUE(busy.end());
+  reader.join();
+  EXPECT_TRUE(read);
+  EXPECT_FALSE(read_too_early);
 }
 
 // ---- how far a thread goes ahead ----
@@ -666,6 +822,28 @@ TEST_F(Streams, ATeamOnDevicesTrainsAsOneDevice) {
   const Verification verification = verify(test.job, test.plan, options);
   EXPECT_GT(verification.compared, 2);
   EXPECT_LE(verification.worst_relative(), 1e-10);
+}
+
+// Two parts of one device beside a CPU: each part on streams of its own.
+TEST_F(Streams, VerificationRunsPartsOnTheirStreams) {
+  const std::shared_ptr<const cost::Problem> problem =
+      decide::toy_problem(graph::read_graph("tests/data/transformer_dropout.json.gz"), 3, 8);
+  const TestJob test = make_test_job(problem, random_mix(*problem, 5));
+  std::array<std::atomic<int>, 3> taken{};
+  const c10::impl::VirtualGuardImpl device(on(1).type());
+  VerifyOptions options{.steps = 1};
+  options.devices = places({1, -1, 1});
+  for (const std::size_t rank : {0, 1, 2}) {
+    options.streams.emplace_back([&, rank](bool urgent) {
+      ++taken[rank];
+      return device.getStreamFromGlobalPool(on(1), urgent);
+    });
+  }
+  options.streams[1] = nullptr;
+  EXPECT_LE(verify(test.job, test.plan, options).worst_relative(), 1e-10);
+  EXPECT_GT(taken[0], 0);
+  EXPECT_EQ(taken[1], 0);
+  EXPECT_EQ(taken[2], taken[0]);
 }
 
 }  // namespace

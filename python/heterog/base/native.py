@@ -17,7 +17,7 @@ from heterog.base.own_files import PACKAGE
 from heterog.base.reading import read_text
 from heterog.base.version import NO_LIBRARY, libraries, library_for, native_packages, wrong_torch
 
-_API_VERSION = 7
+_API_VERSION = 8
 _CHECKOUT = PACKAGE.resolve().parent.parent
 
 
@@ -184,7 +184,7 @@ def load_library() -> ctypes.CDLL:
     library.heterog_is_kept.argtypes = [runner, ctypes.c_uint32, number]
     library.heterog_set.argtypes = [runner, ctypes.c_uint32, ctypes.POINTER(_Tensor)]
     library.heterog_get.argtypes = [runner, ctypes.c_uint32, ctypes.POINTER(_Tensor)]
-    library.heterog_step.argtypes = [
+    library.heterog_launch.argtypes = [
         runner,
         ctypes.c_int64,
         ctypes.c_int32,
@@ -193,9 +193,8 @@ def load_library() -> ctypes.CDLL:
         ctypes.POINTER(_Tensor),
         ctypes.c_int32,
         ctypes.c_int32,
-        value,
-        value,
     ]
+    library.heterog_finish.argtypes = [runner, value, value]
     library.heterog_get_rows.argtypes = [
         runner,
         ctypes.c_int32,
@@ -332,34 +331,29 @@ class NativeRunner:
         self._call("get_rows", self._open(), *arguments)
         return [(one.begin, one.end) for one in found[: count.value]]
 
-    def step(
+    def launch(
         self,
         number: int,
         graph: int,
         samples: int,
         inputs: dict[int, torch.Tensor],
         own_rows: bool = False,
-    ) -> tuple[float, float]:
-        """Loss and seconds of one step of a graph (0: the first) on so many samples. Inputs are
-        contiguous, on the CPU or on GPUs. `own_rows`: they hold values in the rows of rows() alone."""
+    ) -> None:
+        """Begins a step of a graph (0: the first) on so many samples; finish() waits for it. Inputs
+        are contiguous, on the CPU or on GPUs. `own_rows`: they hold values in the rows of rows()
+        alone."""
         count = len(inputs)
         indices = (ctypes.c_uint32 * count)(*inputs)
         views = (_Tensor * count)(*[_view(tensor) for tensor in inputs.values()])
+        self._call(
+            "launch", self._open(), number, graph, samples, indices, views, count, own_rows
+        )
+
+    def finish(self) -> tuple[float, float]:
+        """Loss and seconds of the earliest step that was launched and not finished; of two at most."""
         loss, seconds = ctypes.c_double(), ctypes.c_double()
         try:
-            self._call(
-                "step",
-                self._open(),
-                number,
-                graph,
-                samples,
-                indices,
-                views,
-                count,
-                own_rows,
-                ctypes.byref(loss),
-                ctypes.byref(seconds),
-            )
+            self._call("finish", self._open(), ctypes.byref(loss), ctypes.byref(seconds))
         except HeterogError as error:
             if math.isnan(loss.value):
                 raise LossNotFinite(str(error), error.code) from None

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 
-from heterog.base.errors import HeterogError, LossNotFinite
+from heterog.base.errors import HeterogError
 from heterog.base.given import FilePath
 from heterog.base.native import NativeRunner
 from heterog.base.progress import say_once
@@ -29,6 +29,7 @@ from heterog.run.optimizer_state import OptimizerState
 from heterog.run.prepare import RunFiles
 from heterog.run.process import Fate, end_with_process, native_options
 from heterog.run.program_state import ProgramState
+from heterog.run.steps_ahead import LaunchedStep, StepsOnTheirWay, goes_ahead, run_ahead
 from heterog.run.untraced import Untraced
 from heterog.run.worker_tensors import WorkerTensors
 
@@ -80,7 +81,7 @@ class Runner:
         self._lock = threading.RLock()
         self._fate = Fate()
         self._program: ProgramState | None = None
-        self.last_step_seconds: float | None = None
+        self._steps = StepsOnTheirWay(self._lock)
         self._open(make())
         self._registry = self._watch()
         for reason in self._registry.unseen:
@@ -119,7 +120,9 @@ class Runner:
         self._lengths = Lengths(steps, names, self.batch, untraced.check)
         self._own: dict[tuple[int, int], list[tuple[int, int]]] = {}  # what ranks here read
         self._graphs = [each.graph for each in steps]
-        self._last: tuple[int, int] | None = None  # graph and samples of the last step
+        self._steps.begin_with(self._native)
+        # On CPUs a step has ended once it was launched.
+        self._on_gpus = any(what != "cpu" for what in self.devices.values())
         self._settings = settings_of(graph)
         self._workers = WorkerTensors(self._native, graph)
         self._of_model: list[str] = []
@@ -169,8 +172,9 @@ class Runner:
 
     def _export_again(self) -> None:
         """With all values as they are now."""
+        self._steps.finish()
         self._program.bring()
-        steps, last_seconds = self._program.steps, self.last_step_seconds
+        steps = self._program.steps
         names = [n for n in self._workers.places if self._workers.role(n) != "optimizer_state"]
         before = self._workers.fetch(names)
         made = self._make()  # where that is refused, all is as it was
@@ -178,7 +182,6 @@ class Runner:
         self._native.close(finished=True)
         self._open(made)
         self._program.steps = self._state.steps_after_reading(self._program.steps, steps)
-        self.last_step_seconds = last_seconds
         self._keep_what_no_model_holds(before)
         self._registry = self._watch()
         self._program.leave()
@@ -202,6 +205,11 @@ class Runner:
     @property
     def steps_done(self) -> int:
         return self._program.steps
+
+    @property
+    def last_step_seconds(self) -> float | None:
+        self._steps.finish_for_a_look()
+        return self._steps.last_seconds
 
     @property
     def loss_scale(self) -> float | None:
@@ -230,7 +238,7 @@ class Runner:
             graph, inputs = self._lengths.of_rows(
                 batch, samples, lambda graph: self._rows(graph, samples)
             )
-            return self._run_step(graph, samples, inputs, own_rows=True)
+            return self._run_step((graph, samples), inputs, own_rows=True)
 
     def own_samples(self, samples: int | None = None) -> list[tuple[int, int]]:
         """Which samples of a whole batch (of the plan's number, or so many) the ranks of this
@@ -247,26 +255,38 @@ class Runner:
     def _step(self, batch) -> float:
         self._follow_changes()
         graph, samples, inputs = self._lengths.of(batch)
-        return self._run_step(graph, samples, inputs)
+        return self._run_step((graph, samples), inputs)
 
-    def _run_step(self, graph: int, samples: int, inputs: dict, own_rows: bool = False) -> float:
+    def _run_step(self, form: tuple[int, int], inputs: dict, own_rows: bool = False) -> float:
+        self._steps.finish()
+        step = self._launch(form, inputs, own_rows)
+        self._steps.finish()
+        if step.was_done:
+            self._is_done(step)
+        if step.error is not None:
+            raise step.error
+        return step.loss
+
+    def _launch_ahead(self, batch) -> LaunchedStep:
+        with self._lock:
+            self._follow_changes()
+            graph, samples, inputs = self._lengths.of(batch)
+            self._steps.finish(left=1)
+            step = self._launch((graph, samples), inputs)
+            self._is_done(step)
+            return step
+
+    def _launch(self, form: tuple[int, int], inputs: dict, own_rows: bool = False) -> LaunchedStep:
+        """`form`: the graph and the number of samples."""
         self._program.hand_over()
         number = self._program.steps + 1
         settings = self._state.settings() | {"step": number}
         for setting, place in self._settings.items():
             inputs[place] = torch.tensor(float(settings[setting]), dtype=torch.float64)
-        try:
-            loss, self.last_step_seconds = self._native.step(
-                number, graph, samples, inputs, own_rows
-            )
-        except LossNotFinite:
-            self._is_done(number, (graph, samples))
-            raise
-        self._is_done(number, (graph, samples))
-        return loss
+        return self._steps.launch(number, form, inputs, own_rows)
 
-    def _is_done(self, number: int, form: tuple[int, int]) -> None:
-        self._program.steps, self._last = number, form
+    def _is_done(self, step: LaunchedStep) -> None:
+        self._program.steps = step.number
         self._program.end_step()
         for path, attribute, by in self._counts:
             counted = vars(self.model.get_submodule(path))
@@ -279,9 +299,10 @@ class Runner:
         """What the last step gave beside its loss, of the whole batch: by name the tensors that
         loss_fn returns with it, and `gradient_norm` where that is set. Of several processes, each
         one calls it."""
-        if self._last is None:
+        self._steps.finish_for_a_look()
+        if self._steps.last is None:
             raise HeterogError("outputs: no step has been done yet")
-        graph, samples = self._last
+        graph, samples = self._steps.last.form
         found = {}
         for name, place in outputs_of(self._graphs[graph]).items():
             entry = self._graphs[graph]["tensors"][place]
@@ -304,6 +325,10 @@ class Runner:
         unless drop_last is False. `on_step` is called after each step with its number (steps_done)
         and its loss: to log (StepLines, StepCurves), to move a scheduler on, to save; if it returns
         True, the run ends there. Of a list, all are called in turn.
+
+        On GPUs, a step is launched before the loss of the one before has come back, if `on_step` is
+        None or only reports, as StepLines and StepCurves do. All is as without, but that after a
+        LossNotFinite the step behind has been done too.
         """
         if not isinstance(steps, int) or isinstance(steps, bool) or steps < 0:
             raise HeterogError(f"run: {steps!r} steps; it is a number of steps, 0 or more")
@@ -321,12 +346,22 @@ class Runner:
                 )
         # What the data's own code raises reaches the caller as it is.
         with self._fate.watched():
+            batches = self._batches(steps, iterable, drop_last)
+            if self._goes_ahead(called):
+                return run_ahead(self._launch_ahead, self._steps, batches, called)
             losses: list[float] = []
-            for batch in self._batches(steps, iterable, drop_last):
+            for batch in batches:
                 losses.append(self.step(batch))
                 if any([one(self._program.steps, losses[-1]) is True for one in called]):
                     break
             return losses
+
+    def _goes_ahead(self, called: list) -> bool:
+        """The same in all processes, which take part in each other's steps."""
+        own = self._on_gpus and goes_ahead(called)
+        if not self._on_gpus or self._processes == 1:
+            return own
+        return self._native.meet(int(not own)) == 0
 
     def _batches(self, steps: int, iterable, drop_last: bool) -> Iterator[Any]:
         """So many."""
@@ -482,6 +517,7 @@ class Runner:
     def close(self, finished: bool = True) -> None:
         """Ends the workers. `finished`: of several processes, waits for the others; else they are
         told that this one gave up."""
+        self._steps.finish()
         self._end.detach()
         if self._program is not None:
             reachable = finished or self._processes == 1

@@ -10,6 +10,8 @@ class _Reports:
     """A function for `on_step` of Runner.run(): every so many steps it reports the figures of the
     step. Of several processes each one has it, and that of rank 0 reports."""
 
+    only_looks = True  # the next step may be under way
+
     def __init__(self, runner: Any, every: int):
         if not isinstance(every, int) or isinstance(every, bool) or every < 1:
             raise HeterogError(f"every: {every!r}; it is a number of steps, 1 or more")

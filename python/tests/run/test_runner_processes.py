@@ -43,6 +43,18 @@ def test_processes_of_torchrun_train_as_threads_do(make, cache, tmp_path, planne
     assert heterog.load_checkpoint(tmp_path / "at.safetensors").steps == STEPS
 
 
+def test_processes_launch_steps_ahead_of_each_other(make, cache, tmp_path):
+    """On GPUs: a step is launched before the loss of the last is read, in all processes or in none."""
+    runner = make("mlp", "ev-ar", devices="cpu:2")
+    expected = [runner.step(batch) for batch in batches(CASES["mlp"], STEPS)]
+    done = torchrun("ev-ar", cache, str(tmp_path), "ahead", "tcp")
+    assert done.returncode == 0, done.stderr
+    for rank in range(2):
+        found = torch.load(tmp_path / f"rank{rank}.pt", weights_only=False)
+        assert found["losses"] == pytest.approx(expected, rel=1e-10)
+        check_state(found["state"], runner.state_dict(), 1e-10)
+
+
 @pytest.mark.parametrize("planner", ["ev-ps", "ev-ar"])
 def test_batches_of_other_sizes_in_processes(make, cache, tmp_path, planner):
     runner = make("mlp", planner, devices="cpu:2")

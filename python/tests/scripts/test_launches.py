@@ -20,8 +20,8 @@ PROGRAM = Path(os.environ.get("HETEROG_BIN", ROOT / "build/dev/bin/heterog")).pa
     [
         (launches.bert_large, 1.27),
         (launches.gpt2, 1.02),
-        # Running statistics are copied before a batch normalisation writes them, 106 in all.
-        pytest.param(launches.resnet50, 1.28, marks=pytest.mark.slow),
+        # Running statistics are written where they are, else there were 106 copies more.
+        pytest.param(launches.resnet50, 1.02, marks=pytest.mark.slow),
     ],
 )
 def test_a_step_launches_little_more_than_eager_pytorch(function, bound, tmp_path):
@@ -29,9 +29,11 @@ def test_a_step_launches_little_more_than_eager_pytorch(function, bound, tmp_pat
     eager = launches.of_eager(function())
     assert ours["launches"] <= bound * eager.launches
     assert ours["launches"] > 0.9 * eager.launches  # both count the same things
-    # The inputs of the next step go there and the loss comes back; the host waits for nothing within.
+    # The inputs of the next step go there and the loss comes back; the host waits for the end of the
+    # step alone, and within it for what lies some hundred launches behind.
     assert ours["copies"] <= 8
-    assert ours["syncs"] <= 5
+    assert ours["syncs"] == 0
+    assert ours["event_waits"] <= 2 + ours["launches"] / 10
 
 
 def test_eager_launches_are_those_that_can_be_counted_by_hand():

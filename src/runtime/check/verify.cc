@@ -232,7 +232,9 @@ void compare_replaced(Ranks& ranks, const graph::ModelGraph& graph, Comparison& 
 
 WorkerOptions worker_options(const VerifyOptions& options, DeviceId rank) {
   const bool chosen = !options.devices.empty();
+  const bool in_parts = !options.streams.empty();
   return {.device = chosen ? options.devices[rank.value()] : at::kCPU,
+          .streams = in_parts ? options.streams[rank.value()] : nullptr,
           .floats = options.floats,
           .seed = options.seed,
           .threads = options.threads};
@@ -282,6 +284,7 @@ double Verification::worst_relative() const {
 Verification verify(const Job& job, const compiler::Plan& plan, const VerifyOptions& options) {
   const DefaultType default_type(options.floats);
   ENSURE(options.devices.empty() || options.devices.size() == job.programs.size());
+  ENSURE(options.streams.empty() || options.streams.size() == options.devices.size());
   IdVector<DeviceId, WorkerOptions> workers;
   for (const DeviceId rank : id_range<DeviceId>(job.programs.size())) {
     workers.push_back(worker_options(options, rank));

@@ -21,7 +21,9 @@ struct VerifyOptions {
   std::uint64_t seed = 0;  // of parameters, data and random operators
   int threads = 1;
   std::vector<at::Device> devices = {};  // one a rank; none: all on the CPU
-  std::function<bool()> stopped = {};    // asked before each step: whether to give up; empty: never
+  // Of ranks that are parts of GPUs, parallel to `devices`, or none (WorkerOptions::streams).
+  std::vector<std::function<c10::Stream(bool urgent)>> streams = {};
+  std::function<bool()> stopped = {};  // asked before each step: whether to give up; empty: never
 };
 
 // How far a tensor is from what one device has, relative to its norm; one whose norm is below 1e-6

@@ -194,6 +194,14 @@ bool BodyRunner::may_overwrite(const BodyStep& step, const OperatorCall& call,
          first.is_non_overlapping_and_dense();
 }
 
+bool BodyRunner::may_overwrite_statistics(const BodyStep& step, const OperatorCall& call,
+                                          const Registers& registers) const {
+  const std::vector<std::size_t>& statistics = call.running_statistics();
+  return !statistics.empty() && std::ranges::all_of(statistics, [&](std::size_t operand) {
+    return is_given_away(registers[step.in[operand]], step.replaced[operand]);
+  });
+}
+
 void BodyRunner::run_call(const BodyStep& step, const OperatorCall& call, Registers& registers,
                           Queue queue) {
   // The graph's operator has a kernel on CPUs alone.
@@ -201,6 +209,7 @@ void BodyRunner::run_call(const BodyStep& step, const OperatorCall& call, Regist
     return run_attention(step, registers);
   }
   const bool overwrites = may_overwrite(step, call, registers);
+  const bool over_statistics = may_overwrite_statistics(step, call, registers);
   std::vector<at::Tensor> operands;
   operands.reserve(step.in.size());
   for (Register r : step.in) operands.push_back(registers[r]);
@@ -217,7 +226,12 @@ void BodyRunner::run_call(const BodyStep& step, const OperatorCall& call, Regist
     return;
   }
   for (Register r : step.dead) registers[r].reset();  // held by the stack alone
-  std::vector<at::Tensor> results = call.call(std::move(stack));
+  if (over_statistics) {
+    overwrites_.fetch_add(static_cast<std::int64_t>(call.running_statistics().size()),
+                          std::memory_order_relaxed);
+  }
+  std::vector<at::Tensor> results =
+      over_statistics ? call.call_over_statistics(std::move(stack)) : call.call(std::move(stack));
   EXPECT(step.out.size() <= results.size());
   for (std::size_t i = 0; i < step.out.size(); ++i) {
     if (step.out[i] != kNoRegister) registers[step.out[i]] = std::move(results[i]);

@@ -52,6 +52,8 @@ class BodyRunner {
   void take(const BodyStep& step, std::size_t call, Registers& registers, Queue queue);
   bool may_overwrite(const BodyStep& step, const OperatorCall& call,
                      const Registers& registers) const;
+  bool may_overwrite_statistics(const BodyStep& step, const OperatorCall& call,
+                                const Registers& registers) const;
   void run_call(const BodyStep& step, const OperatorCall& call, Registers& registers, Queue queue);
   void run_random(const BodyStep& step, const OperatorCall& call, Registers& registers) const;
   using AnyListCall = std::variant<FusedUpdate, ListCall>;

@@ -57,7 +57,7 @@ QueueStreams::QueueStreams(const Program& program, const Options& options)
       device_(options.device.type()),
       is_awaited_(program.instructions.size(), options.record),
       far_behind_(program.instructions.size()),
-      zero_(options.device.type(), flag_of(options.record)),
+      joined_(options.device.type()),
       inputs_(options.device.type()),
       ahead_(new_stream(false)),
       arrived_(options.device.type()) {
@@ -78,6 +78,11 @@ QueueStreams::QueueStreams(const Program& program, const Options& options)
   const std::size_t count = program.instructions.size();
   ends_ = make_events(count, options.device.type(), flag_of(options.record));
   if (options.record) begins_ = make_events(count, options.device.type(), flag_of(true));
+  for (int i = 0; i < 2; ++i) {
+    flights_.push_back({.begin = {options.device.type(), flag_of(true)},
+                        .end = {options.device.type(), flag_of(true)},
+                        .copied = {}});
+  }
 }
 
 c10::Stream QueueStreams::new_stream(bool urgent) const {
@@ -107,7 +112,10 @@ void QueueStreams::place_marks(const std::vector<InstructionId>& queue) {
   }
 }
 
-void QueueStreams::begin() { zero_.record(stream(Queue::kCompute)); }
+void QueueStreams::begin() {
+  now_ = 1 - now_;
+  flights_[now_].begin.record(stream(Queue::kCompute));
+}
 
 namespace {
 
@@ -141,7 +149,7 @@ at::Tensor QueueStreams::copy_in(const at::Tensor& value) {
   at::Tensor host = pinned(value.cpu());
   const c10::StreamGuard guard(stream(Queue::kCompute));
   at::Tensor there = copied_from(host, options_.device);
-  copied_.push_back(std::move(host));
+  flights_[now_].copied.push_back(std::move(host));
   return there;
 }
 
@@ -160,7 +168,7 @@ void QueueStreams::take_ahead(const at::Tensor& value) {
   for (const c10::Stream& reader : streams_) {
     device_.recordDataPtrOnStream(value.storage().data_ptr(), reader);
   }
-  std::ranges::move(copied_ahead_, std::back_inserter(copied_));
+  std::ranges::move(copied_ahead_, std::back_inserter(flights_[now_].copied));
   copied_ahead_.clear();
 }
 
@@ -172,19 +180,57 @@ void QueueStreams::drop_ahead() {
 
 void QueueStreams::end_of_inputs() { inputs_.record(stream(Queue::kCompute)); }
 
+at::Tensor QueueStreams::brought(const at::Tensor& value) const {
+  if (!value.defined() || value.device() != options_.device) return value;
+  use(value, Queue::kCompute);
+  // Of one order in memory, so that it is one copy, which the host need not wait for.
+  const at::Tensor dense = value.is_non_overlapping_and_dense() ? value : value.contiguous();
+  at::Tensor host = comm::pinned_like(dense);
+  host.copy_(dense, true);
+  return host;
+}
+
+std::size_t QueueStreams::end(std::vector<at::Tensor>& made) {
+  const c10::Stream& compute = stream(Queue::kCompute);
+  for (std::size_t queue = 0; queue < kQueueCount; ++queue) {
+    if (streams_[queue] == compute || program_.queues[queue].empty()) continue;
+    joined_.record(streams_[queue]);
+    joined_.block(compute);
+  }
+  const c10::StreamGuard guard(compute);
+  for (at::Tensor& value : made) value = brought(value);
+  flights_[now_].end.record(compute);
+  return now_;
+}
+
+void QueueStreams::wait(std::size_t flight) {
+  flights_[flight].end.synchronize();
+  flights_[flight].copied.clear();
+}
+
+namespace {
+
+Nanoseconds between(const c10::Event& first, const c10::Event& second) {
+  return static_cast<Nanoseconds>(std::llround(1e6 * first.elapsedTime(second)));
+}
+
+}  // namespace
+
+Nanoseconds QueueStreams::duration(std::size_t flight) const {
+  return between(flights_[flight].begin, flights_[flight].end);
+}
+
 void QueueStreams::synchronize() {
   for (const c10::Stream& stream : streams_) stream.synchronize();
-  copied_.clear();
+  for (Flight& flight : flights_) flight.copied.clear();
 }
 
 IdVector<InstructionId, Span> QueueStreams::spans() const {
   ENSURE(options_.record);
-  const auto since_zero = [&](const c10::Event& event) {
-    return static_cast<Nanoseconds>(std::llround(1e6 * zero_.elapsedTime(event)));
-  };
+  const c10::Event& zero = flights_[now_].begin;
   IdVector<InstructionId, Span> spans(ends_.size());
   for (InstructionId id : id_range<InstructionId>(ends_.size())) {
-    spans[id] = {since_zero(begins_[id.value()]), since_zero(ends_[id.value()])};
+    spans[id] = {between(zero, begins_[id.value()]), between(zero, ends_[id.value()])};
   }
   return spans;
 }

@@ -30,6 +30,10 @@ namespace heterog::runtime {
 // event is recorded only where somebody waits for it: another stream, or so the thread of the
 // queue.
 //
+// Two steps may have been launched at a time. On the device, the second comes behind all of the
+// first, on every stream. When each instruction ran is known of the step that was launched last
+// alone.
+//
 // Written against c10's interface of devices: needs no header of a device's maker.
 class QueueStreams {
  public:
@@ -44,7 +48,7 @@ class QueueStreams {
 
   // ---- by the thread that runs the steps ----
 
-  // From here times count.
+  // From here a step's times count.
   void begin();
   // A copy on the device, made on the stream of the compute queue. What lies there already, where
   // the calling thread's current stream has written it, is taken as it is.
@@ -56,7 +60,15 @@ class QueueStreams {
   void drop_ahead();
   // Whatever a queue launches once it has entered comes after what was copied in.
   void end_of_inputs();
-  // Waits for all that was launched. Throws what the device says if it failed.
+  // What comes behind all queues of the step: copies in host memory of what it made, whole once the
+  // step was waited for. Returns its number among those on their way, for wait() and duration().
+  std::size_t end(std::vector<at::Tensor>& made);
+  // Waits for all that was launched up to the end of a step. Throws what the device says if it
+  // failed.
+  void wait(std::size_t flight);
+  // Of a step that was waited for, on the device.
+  Nanoseconds duration(std::size_t flight) const;
+  // Waits for all that was launched.
   void synchronize();
   // When each instruction of the step that was waited for ran.
   IdVector<InstructionId, Span> spans() const;
@@ -77,6 +89,7 @@ class QueueStreams {
 
   c10::Stream new_stream(bool urgent) const;
   void place_marks(const std::vector<InstructionId>& queue);
+  at::Tensor brought(const at::Tensor& value) const;
 
   const Program& program_;
   const Options options_;
@@ -87,9 +100,14 @@ class QueueStreams {
   std::vector<c10::Event> ends_;                               // by instruction
   IdVector<InstructionId, std::uint8_t> is_awaited_;           // its end is recorded
   IdVector<InstructionId, InstructionId> far_behind_;          // whose end the thread waits for
-  c10::Event zero_;
+  struct Flight {
+    c10::Event begin, end;
+    std::vector<at::Tensor> copied;  // what the device may still be copying from
+  };
+  std::vector<Flight> flights_;  // two, by turns
+  std::size_t now_ = 0;          // of the step that was begun last
+  c10::Event joined_;            // a queue's end
   c10::Event inputs_;
-  std::vector<at::Tensor> copied_;  // what the device may still be copying from
 
   c10::Stream ahead_;  // on which inputs of the next step are copied
   c10::Event arrived_;

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -64,6 +65,11 @@ class Worker::State {
   ~State() {
     const c10::DeviceGuard on_own_device(options_.device);
     end_threads();
+    try {
+      if (!launched_.empty() && now_->streams) now_->streams->synchronize();
+    } catch (const std::exception&) {  // whoever has not asked for the step does not hear of it
+    }
+    launched_.clear();
     ahead_.clear();
     jobs_.clear();
   }
@@ -109,12 +115,19 @@ class Worker::State {
     return now_->streams ? now_->streams->copy_out(value) : value;
   }
 
-  StepResult step(std::int64_t number, const StepInputs& inputs, std::size_t job,
-                  const StepInputs* next) {
+  void launch(std::int64_t number, const StepInputs& inputs, std::size_t job,
+              const StepInputs* next) {
+    ENSURE(launched_.size() < kMostLaunched);
     const c10::DeviceGuard on_own_device(options_.device);
     failed_.store(false);
     failure_.reset();
-    StepResult result;
+    // Each job has streams of its own, and each step's spans are read before the next one's.
+    if (!launched_.empty() && (options_.record || jobs_.at(job).get() != now_)) {
+      complete(launched_.back());
+      if (failure_) throw Error(ErrorKind::kVerification, *failure_);
+    }
+    Launched made;
+    StepResult& result = made.result;
     const Clock::time_point start = begin(number, inputs, job, result);
     {
       const std::lock_guard lock(mutex_);
@@ -134,12 +147,25 @@ class Worker::State {
     result.overwrites = now_->bodies->overwrites();
     if (!now_->streams) result.duration = since_start();
     if (next != nullptr && !failure_) copy_ahead(*next);
-    if (now_->streams && !failure_) finish_on_device(result);
+    if (now_->streams && !failure_) {
+      try_on_device("at the end of the step",
+                    [&] { made.flight = now_->streams->end(result.captures); });
+    }
     now_->drop_inputs();
     if (failure_) throw Error(ErrorKind::kVerification, *failure_);
-    result.spans = now_->spans;
+    if (!now_->streams) result.spans = now_->spans;
     if (options_.count_memory) result.memory = memory();
-    return result;
+    launched_.push_back(std::move(made));
+  }
+
+  StepResult finish() {
+    ENSURE(!launched_.empty());
+    const c10::DeviceGuard on_own_device(options_.device);
+    Launched step = std::move(launched_.front());
+    launched_.pop_front();
+    complete(step);
+    if (failure_) throw Error(ErrorKind::kVerification, *failure_);
+    return std::move(step.result);
   }
 
  private:
@@ -236,15 +262,21 @@ class Worker::State {
     throw Error(ErrorKind::kVerification, *failure_);
   }
 
+  struct Launched {
+    StepResult result;
+    std::optional<std::size_t> flight = {};  // on a device that has not been waited for
+  };
+
   // All has been launched; that it has run, and how long it took, is known only now.
-  void finish_on_device(StepResult& result) {
+  void complete(Launched& step) {
+    if (!step.flight) return;
     try_on_device("at the end of the step", [&] {
-      now_->streams->synchronize();
-      result.duration = since_start();
+      now_->streams->wait(*step.flight);
+      step.result.duration = now_->streams->duration(*step.flight);
       transport_.check();
-      for (at::Tensor& capture : result.captures) capture = now_->streams->copy_out(capture);
-      if (options_.record) now_->spans = now_->streams->spans();
+      if (options_.record) step.result.spans = now_->streams->spans();
     });
+    step.flight.reset();
   }
 
   // How many of the inputs had been copied ahead.
@@ -269,11 +301,21 @@ class Worker::State {
         ++taken;
       } else {
         *place = laid_as(graph().tensor(tensor), within_reach(value));
-        if (now_->streams) *place = now_->streams->copy_in(*place);
+        if (now_->streams) *place = copied_in(*place);
       }
     }
     ahead_.clear();
     return taken;
+  }
+
+  // Beside the step before, if that may still run.
+  at::Tensor copied_in(const at::Tensor& value) {
+    if (launched_.empty() || value.device() == options_.device) {
+      return now_->streams->copy_in(value);
+    }
+    at::Tensor made = now_->streams->copy_ahead(value);
+    now_->streams->take_ahead(made);
+    return made;
   }
 
   // A rank on a CPU has no streams that copy for it.
@@ -431,6 +473,9 @@ class Worker::State {
   };
   std::vector<Ahead> ahead_;  // inputs of the next step
 
+  static constexpr std::size_t kMostLaunched = 2;  // as QueueStreams has flights
+  std::deque<Launched> launched_;                  // and not yet asked for, in order
+
   std::vector<std::unique_ptr<LoadedJob>> jobs_;
   LoadedJob* now_ = nullptr;              // that was run last, whose places hold what stays
   IdVector<TensorId, at::Tensor> aside_;  // what stays and that job does not touch
@@ -464,9 +509,15 @@ void Worker::set_resident(TensorId tensor, const at::Tensor& value) {
   state_->set_resident(tensor, value);
 }
 at::Tensor Worker::resident(TensorId tensor) const { return state_->resident(tensor); }
+void Worker::launch(std::int64_t number, const StepInputs& inputs, std::size_t job,
+                    const StepInputs* next) {
+  state_->launch(number, inputs, job, next);
+}
+StepResult Worker::finish() { return state_->finish(); }
 StepResult Worker::step(std::int64_t number, const StepInputs& inputs, std::size_t job,
                         const StepInputs* next) {
-  return state_->step(number, inputs, job, next);
+  state_->launch(number, inputs, job, next);
+  return state_->finish();
 }
 
 }  // namespace heterog::runtime

@@ -47,7 +47,7 @@ class Worker {
   // whole, also where the device keeps some rows of one alone (own_part).
   const std::vector<TensorId>& residents() const;
   void set_resident(TensorId tensor, const at::Tensor& value);
-  // As the last step left it, the rows that are kept; valid until the next one.
+  // As the last step that was launched leaves it, the rows that are kept; valid until the next one.
   at::Tensor resident(TensorId tensor) const;
 
   // Runs a step of a job; `number` counts from 1. `next`: the inputs of the step after it, of the
@@ -58,6 +58,12 @@ class Worker {
   // the task.
   StepResult step(std::int64_t number, const StepInputs& inputs, std::size_t job = 0,
                   const StepInputs* next = nullptr);
+  // The same in two calls: on a device with streams, launch() does not wait for it, and one more
+  // step may be launched before finish(), which waits for the earlier of the two. On a CPU, and of
+  // a worker that records, a step has ended once the next is launched.
+  void launch(std::int64_t number, const StepInputs& inputs, std::size_t job = 0,
+              const StepInputs* next = nullptr);
+  StepResult finish();
 
  private:
   class State;

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "operators/allowed.h"
 #include "operators/facts.h"
+#include "operators/running_statistics.h"
 #include "runtime/kernels/operators.h"
 #include "runtime/kernels/own_operators.h"
 
@@ -44,6 +45,11 @@ std::optional<c10::OperatorHandle> twin_to_call(std::string_view type) {
   if (!operators::facts(type).in_place_twin) return std::nullopt;
   const OperatorName name = operator_name(type);
   return dispatcher().findSchema({name.name + "_", name.overload});
+}
+
+std::optional<c10::OperatorHandle> in_place_statistics_to_call(std::string_view type) {
+  if (!operators::makes_running_statistics(operators::facts(type))) return std::nullopt;
+  return dispatcher().findSchema({"aten::_native_batch_norm_legit", ""});
 }
 
 c10::OperatorHandle list_form_to_call(const operators::ListForm& form, std::string_view overload,

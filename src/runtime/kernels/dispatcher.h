@@ -21,6 +21,10 @@ c10::OperatorHandle operator_to_call(std::string_view type);
 // "add"); nothing for all other operators.
 std::optional<c10::OperatorHandle> twin_to_call(std::string_view type);
 
+// A batch normalisation that writes the next running statistics over those that it is given;
+// nothing for operators that make none.
+std::optional<c10::OperatorHandle> in_place_statistics_to_call(std::string_view type);
+
 // The form over lists of an operator (operators/list_forms.h), of which `overload` says what its
 // other operands are; `over`: the one that writes over its first list.
 c10::OperatorHandle list_form_to_call(const operators::ListForm& form, std::string_view overload,

@@ -294,6 +294,11 @@ OperatorCall::OperatorCall(const graph::ModelGraph& graph, OpId op, Samples samp
       (family == operators::Family::kSoftmax || family == operators::Family::kSoftmaxBackward) &&
       is_half_softmax(handle_.schema(), arguments_);
   ENSURE(places_.size() == graph.inputs(op).size());
+  over_statistics_ = in_place_statistics_to_call(graph.type_name(op));
+  for (std::size_t i = 0; over_statistics_ && i < places_.size(); ++i) {
+    const std::string& name = formal[places_[i].argument].name();
+    if (name == "running_mean" || name == "running_var") statistics_.push_back(i);
+  }
 }
 
 torch::jit::Stack OperatorCall::bind(std::span<const at::Tensor> operands) const {
@@ -366,7 +371,22 @@ std::vector<at::Tensor> OperatorCall::call(torch::jit::Stack stack) const {
   at::Tensor first;
   if (!on_cpu_ && outputs_ > 1 && !stack.empty() && stack[0].isTensor())
     first = stack[0].toTensor();
-  stack = call_boxed(std::move(stack));
+  return as_declared(call_boxed(std::move(stack)), first);
+}
+
+std::vector<at::Tensor> OperatorCall::call_over_statistics(torch::jit::Stack stack) const {
+  const at::Tensor first = stack[0].toTensor();
+  std::vector<c10::IValue> written;
+  for (const std::size_t operand : statistics_) written.push_back(stack[places_[operand].argument]);
+  check(stack);
+  over_statistics_->callBoxed(stack);
+  stack.insert(stack.end(), written.begin(), written.end());
+  return as_declared(std::move(stack), on_cpu_ ? at::Tensor() : first);
+}
+
+// `first`: its first operand, on devices other than CPUs.
+std::vector<at::Tensor> OperatorCall::as_declared(torch::jit::Stack stack,
+                                                  const at::Tensor& first) const {
   std::vector<at::Tensor> results = flat_results(std::move(stack));
   // A piece of a list that the graph does not name would be left out of the step.
   VALIDATE(results.size() == outputs_ || (results.size() > outputs_ && !gives_a_list()),

@@ -74,6 +74,11 @@ class OperatorCall {
   bool can_overwrite() const { return over_.has_value(); }
   at::Tensor call_over(torch::jit::Stack arguments) const;
 
+  // The running statistics of a batch normalisation that makes the next ones, as places in the
+  // graph's inputs; of these it can write the next ones over them: the same bits, without copies.
+  const std::vector<std::size_t>& running_statistics() const { return statistics_; }
+  std::vector<at::Tensor> call_over_statistics(torch::jit::Stack arguments) const;
+
  private:
   // A result as the graph declares it.
   struct Declared {
@@ -82,12 +87,15 @@ class OperatorCall {
     at::ScalarType type = at::kFloat;
     std::vector<std::int64_t> sizes;
   };
+  std::vector<at::Tensor> as_declared(torch::jit::Stack results, const at::Tensor& first) const;
   void check_results(std::span<const at::Tensor> results) const;
   // The value in place of a result that its operator left undefined: nothing, where that may be.
   c10::IValue undefined_at(Place place) const;
 
   c10::OperatorHandle handle_;
-  std::optional<c10::OperatorHandle> over_;   // "add_" of "add"
+  std::optional<c10::OperatorHandle> over_;  // "add_" of "add"
+  std::optional<c10::OperatorHandle> over_statistics_;
+  std::vector<std::size_t> statistics_;
   void (*check_)(const Operands&) = nullptr;  // null: the kernel checks for itself
   torch::jit::Stack arguments_;               // without tensors
   std::vector<Place> places_;                 // one an operand

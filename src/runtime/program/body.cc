@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "operators/running_statistics.h"
 #include "runtime/program/draws.h"
 
 namespace heterog::runtime {
@@ -328,7 +329,7 @@ void BodyBuilder::finish() {
   note_last_reads();
   for (std::size_t i = 0; i < instruction_.body.size(); ++i) {
     if (instruction_.body[i].kind == BodyStep::Kind::kCall) note_overwritable(i);
-    if (instruction_.body[i].kind == BodyStep::Kind::kLists) note_replaced(i);
+    if (replaces_operands(instruction_.body[i])) note_replaced(i);
   }
 }
 
@@ -353,6 +354,13 @@ void BodyBuilder::note_overwritable(std::size_t call) {
   const Slot::Kind kind = program_.slots[step.slot].kind;
   const bool replaced = std::any_of(body.begin() + static_cast<long>(call), body.end(), replaces);
   step.in_place = kind == Slot::Kind::kBuffer || (kind == Slot::Kind::kResident && replaced);
+}
+
+// Whether it can write results over operands other than its first.
+bool BodyBuilder::replaces_operands(const BodyStep& step) const {
+  return step.kind == BodyStep::Kind::kLists ||
+         (step.kind == BodyStep::Kind::kCall &&
+          operators::makes_running_statistics(view_.graph.facts(step.op)));
 }
 
 void BodyBuilder::note_replaced(std::size_t call) {

@@ -106,6 +106,7 @@ class BodyBuilder {
   void make_nothing(OpId op);
   void note_last_reads();
   void note_overwritable(std::size_t call);
+  bool replaces_operands(const BodyStep& step) const;
   void note_replaced(std::size_t call);
   Register add_step(BodyStep step);
   bool samples_of(TensorId tensor) const;

@@ -66,8 +66,9 @@ struct BodyStep {
   std::int64_t begin = 0;  // kCall, kRandom, kZeros, kLists: samples [begin, end) of the slice
   std::int64_t end = 0;
   std::vector<OpId> ops;         // kLists
-  std::vector<SlotId> replaced;  // kLists: parallel to `in`, where it was loaded from if the next
-                                 // value is stored there and nobody reads this one any more
+  std::vector<SlotId> replaced;  // kLists, and kCall of a batch normalisation: parallel to `in`,
+                                 // where it was loaded from if the next value is stored there and
+                                 // nobody reads this one any more
   std::uint32_t capture = 0;
   Cut cut;
   double factor = 1;

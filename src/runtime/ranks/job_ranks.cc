@@ -92,10 +92,13 @@ class Threads final : public Ranks {
 
  protected:
   void load(const Job& job) override { team_.add(job); }
-  std::vector<StepResult> run(std::int64_t number, const StepInputs& inputs, std::size_t job,
-                              Given /*given*/, const StepInputs* next) override {
+  void start(std::int64_t number, const StepInputs& inputs, std::size_t job, Given /*given*/,
+             const StepInputs* next) override {
+    team_.launch(number, inputs, job, next);
+  }
+  std::vector<StepResult> end() override {
     std::vector<StepResult> results;
-    for (StepResult& result : team_.step(number, inputs, job, next)) {
+    for (StepResult& result : team_.finish()) {
       results.push_back(std::move(result));
     }
     return results;
@@ -173,11 +176,14 @@ class OneRank final : public Ranks {
 
  protected:
   void load(const Job& job) override { worker_.add(job); }
-  std::vector<StepResult> run(std::int64_t number, const StepInputs& inputs, std::size_t job,
-                              Given given, const StepInputs* next) override {
+  void start(std::int64_t number, const StepInputs& inputs, std::size_t job, Given given,
+             const StepInputs* next) override {
     start_together(number, inputs, *jobs_[job].job, given);
+    worker_.launch(number, inputs, job, next);
+  }
+  std::vector<StepResult> end() override {
     std::vector<StepResult> results;
-    results.push_back(worker_.step(number, inputs, job, next));
+    results.push_back(worker_.finish());
     return results;
   }
 
@@ -304,7 +310,21 @@ std::size_t Ranks::add(const Job& job, const compiler::Plan& plan) {
 
 StepReport Ranks::step(std::int64_t number, const StepInputs& inputs, std::size_t job, Given given,
                        const StepInputs* next) {
-  results_ = run(number, inputs, job, given, next);
+  launch(number, inputs, job, given, next);
+  return finish();
+}
+
+void Ranks::launch(std::int64_t number, const StepInputs& inputs, std::size_t job, Given given,
+                   const StepInputs* next) {
+  start(number, inputs, job, given, next);
+  launched_.push_back({number, job});
+}
+
+StepReport Ranks::finish() {
+  ENSURE(!launched_.empty());
+  const auto [number, job] = launched_.front();
+  launched_.pop_front();
+  results_ = end();
   last_job_ = job;
   const Job& run_job = *jobs_[job].job;
   const graph::ModelGraph& graph = *run_job.problem->graph;

@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -71,8 +72,13 @@ class Ranks {
   // LossNotFinite if its part of the loss is not finite. Of all processes.
   StepReport step(std::int64_t number, const StepInputs& inputs, std::size_t job = 0,
                   Given given = Given::kWhole, const StepInputs* next = nullptr);
-  // The value of an output of the last step's graph, other than the loss, for the whole batch. Of
-  // all processes.
+  // The same in two calls: one more step may be launched before finish(), which is of the earlier
+  // of the two (Worker::launch). What is set or got meanwhile is of the step launched last.
+  void launch(std::int64_t number, const StepInputs& inputs, std::size_t job = 0,
+              Given given = Given::kWhole, const StepInputs* next = nullptr);
+  StepReport finish();
+  // The value of an output of the graph of the step that was finished last, other than the loss,
+  // for the whole batch. Of all processes.
   at::Tensor output(TensorId tensor);
   // The tensors that the processes give, in the order of ranks; all of one shape and dtype. Of all
   // processes.
@@ -84,9 +90,10 @@ class Ranks {
   Ranks(const Job& job, const compiler::Plan& plan, std::vector<DeviceId> here);
 
   virtual void load(const Job& job) = 0;
+  virtual void start(std::int64_t number, const StepInputs& inputs, std::size_t job, Given given,
+                     const StepInputs* next) = 0;
   // A result for each rank that is here.
-  virtual std::vector<StepResult> run(std::int64_t number, const StepInputs& inputs,
-                                      std::size_t job, Given given, const StepInputs* next) = 0;
+  virtual std::vector<StepResult> end() = 0;
   // When the tasks ran on all ranks, by the clock of rank 0; nothing if the workers do not record.
   // All processes call it.
   virtual std::optional<IdVector<DeviceId, RankRecord>> records() = 0;
@@ -96,7 +103,12 @@ class Ranks {
     const compiler::Plan* plan = nullptr;
   };
   std::vector<JobAndPlan> jobs_;  // by their numbers
-  std::size_t last_job_ = 0;      // of the last step
+  struct Launched {
+    std::int64_t number = 0;
+    std::size_t job = 0;
+  };
+  std::deque<Launched> launched_;
+  std::size_t last_job_ = 0;  // of the step that was finished last
   const std::vector<DeviceId> here_;
   std::vector<StepResult> results_;      // parallel to `here_`
   IdVector<TensorId, DeviceId> keeper_;  // the lowest rank that keeps it

@@ -1,8 +1,6 @@
 // Workers that meet in memory.
 #include "runtime/ranks/team.h"
 
-#include <utility>
-
 #include "base/check.h"
 #include "comm/routes.h"
 #include "comm/staged_transport.h"
@@ -10,10 +8,7 @@
 namespace heterog::runtime {
 
 Team::Team(const Job& job, const IdVector<DeviceId, WorkerOptions>& options)
-    : job_(job),
-      hub_(job.programs.size(), job.sets),
-      results_(job.programs.size()),
-      failures_(job.programs.size()) {
+    : job_(job), hub_(job.programs.size(), job.sets), failures_(job.programs.size()) {
   ENSURE(options.size() == job.programs.size());
   std::vector<at::Device> devices;
   for (const WorkerOptions& one : options) devices.push_back(one.device);
@@ -54,7 +49,7 @@ void Team::end_threads() {
 void Team::run(DeviceId rank, const Round& round) noexcept {
   failures_[rank] = nullptr;
   try {
-    results_[rank] = workers_[rank]->step(round.number, *round.inputs, round.job, round.next);
+    workers_[rank]->launch(round.number, *round.inputs, round.job, round.next);
   } catch (...) {
     failures_[rank] = std::current_exception();
   }
@@ -92,6 +87,12 @@ std::size_t Team::add(const Job& job) {
 
 IdVector<DeviceId, StepResult> Team::step(std::int64_t number, const StepInputs& inputs,
                                           std::size_t job, const StepInputs* next) {
+  launch(number, inputs, job, next);
+  return finish();
+}
+
+void Team::launch(std::int64_t number, const StepInputs& inputs, std::size_t job,
+                  const StepInputs* next) {
   const Round round{number, &inputs, job, next};
   if (threads_.empty()) {
     run(DeviceId(0), round);
@@ -106,7 +107,21 @@ IdVector<DeviceId, StepResult> Team::step(std::int64_t number, const StepInputs&
   for (const std::exception_ptr& failure : failures_) {
     if (failure) std::rethrow_exception(failure);
   }
-  return std::exchange(results_, IdVector<DeviceId, StepResult>(workers_.size()));
+}
+
+// Waits for one device after the other, which needs no threads.
+IdVector<DeviceId, StepResult> Team::finish() {
+  IdVector<DeviceId, StepResult> results;
+  std::exception_ptr failure;
+  for (const std::unique_ptr<Worker>& worker : workers_) {
+    try {
+      results.push_back(worker->finish());
+    } catch (...) {
+      if (!failure) failure = std::current_exception();
+    }
+  }
+  if (failure) std::rethrow_exception(failure);
+  return results;
 }
 
 }  // namespace heterog::runtime

@@ -36,6 +36,10 @@ class Team {
   // lowest rank is thrown, once all have ended; after a failure the team cannot go on.
   IdVector<DeviceId, StepResult> step(std::int64_t number, const StepInputs& inputs,
                                       std::size_t job = 0, const StepInputs* next = nullptr);
+  // The same in two calls, as those of a worker.
+  void launch(std::int64_t number, const StepInputs& inputs, std::size_t job = 0,
+              const StepInputs* next = nullptr);
+  IdVector<DeviceId, StepResult> finish();
 
  private:
   struct Round {  // a step that all ranks take
@@ -60,8 +64,7 @@ class Team {
   std::uint64_t rounds_ = 0;
   std::size_t busy_ = 0;
   bool ending_ = false;
-  IdVector<DeviceId, StepResult> results_;           // of the last round
-  IdVector<DeviceId, std::exception_ptr> failures_;  // the same
+  IdVector<DeviceId, std::exception_ptr> failures_;  // of the last round
   std::vector<std::thread> threads_;                 // one a rank, if there are several
 };
 

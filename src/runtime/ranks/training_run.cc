@@ -25,18 +25,25 @@ TrainingRun::TrainingRun(std::unique_ptr<Ranks> ranks, const WorkerOptions& opti
                              worker.set_resident(id, value);
                          }
                        });
+  // Steps that are recorded come one after the other.
+  goes_ahead_ = !options.record && ranks_->meet(ahead_ ? 1 : 0) != 0;
 }
 
 StepReport TrainingRun::step(std::int64_t number) {
+  launch(number);
+  return finish();
+}
+
+void TrainingRun::launch(std::int64_t number) {
   const cost::Problem& problem = *ranks_->job().problem;
   const auto made_for = [&](std::int64_t step) {
     return random_inputs(*problem.graph, problem.batch, seed_, step, floats_);
   };
   const StepInputs inputs = next_number_ == number ? std::move(next_) : made_for(number);
-  if (!ahead_) return ranks_->step(number, inputs);
+  if (!ahead_) return ranks_->launch(number, inputs);
   next_ = made_for(number + 1);  // before the step, whose time counts
   next_number_ = number + 1;
-  return ranks_->step(number, inputs, 0, Ranks::Given::kWhole, &next_);
+  ranks_->launch(number, inputs, 0, Ranks::Given::kWhole, &next_);
 }
 
 void TrainingRun::save(const std::string& path, std::int64_t step) {
