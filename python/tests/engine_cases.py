@@ -177,10 +177,10 @@ def of_names(model, what):
     }
 
 
-def in_stages(name, path):
+def in_stages(name, path, csv=None):
     model = build(name)
     inputs, target = inputs_and_target(name)
-    rank = heterog.pipeline_stage(model, path, loss_fn, inputs)
+    rank = heterog.pipeline_stage(model, path, loss_fn, inputs, schedule_csv=csv)
     update = optimizer(rank.model.parameters())
     losses = []
     for _ in range(STEPS):
@@ -207,6 +207,14 @@ def refused(folder, world):
         heterog.pipeline_stage(build("gpt2"), path, loss_fn, {"input_ids": inputs["input_ids"]})
     with says("batch"):
         heterog.pipeline_stage(build("gpt2"), path, loss_fn, {"input_ids": inputs["input_ids"][:3]})
+    csv = f"{folder}/order{dist.get_rank()}.csv"
+    for what, text in (("few", "0F0,0B0\n1F0,1B0\n" + "\n" * (world - 2)), ("words", "F\n")):
+        with open(csv, "w", encoding="utf-8") as file:
+            file.write(text)
+        with says(f"order of {what}"):
+            heterog.pipeline_stage(build("gpt2"), path, loss_fn, inputs, schedule_csv=csv)
+    with says("no order"):
+        heterog.pipeline_stage(build("gpt2"), handed_over(folder, "gpt2", world, "csv"), loss_fn, inputs)
     inputs, _ = inputs_and_target("positions")
     with says("around"):
         path = handed_over(folder, "positions", world, "Schedule1F1B")
@@ -218,10 +226,10 @@ def refused(folder, world):
 
 
 def of_files(rank, world, folder, files):
-    """Each case as its file says."""
+    """Each case as its files say: its stages, and the order of passes or None."""
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=world)
     torch.set_num_threads(1)
-    torch.save({name: in_stages(name, path) for name, path in files.items()}, f"{folder}/{rank}.pt")
+    torch.save({name: in_stages(name, *paths) for name, paths in files.items()}, f"{folder}/{rank}.pt")
     dist.destroy_process_group()
 
 

@@ -14,7 +14,7 @@ from micro_cases import build, dataset, length, mean, tokens, total
 from ranks_of_tests import refusals
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler
@@ -270,6 +270,8 @@ def refused(rank: int, world: int) -> dict:
             [shard(build(), Run(), world), DistributedDataParallel(build())],
             loader_of(world, rank, Run()), lambda b: None, say=None,
         )  # fmt: skip
+    with says("first"):
+        shared(FullyShardedDataParallel(build(), device_id=torch.device("cpu"), use_orig_params=True))
     with says("plain"):
         shared(build())
     with says("norm"):

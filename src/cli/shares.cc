@@ -19,7 +19,7 @@
 #include "cli/stopping.h"
 #include "cli/verbs.h"
 #include "oracle/simulated_oracle.h"
-#include "search/answers/shares.h"
+#include "search/answers/ddp_plan.h"
 
 namespace heterog::cli {
 
@@ -34,29 +34,37 @@ struct SharesOptions {
 };
 
 struct Found {
-  search::SharesResult all;
-  search::Shares chosen;
+  search::DdpResult all;
+  std::int64_t evaluations = 0;
+  search::DdpPlan chosen;
   sim::Simulated simulated;  // the chosen ones
   std::string planner;
   DevicesUsed used;
 };
 
-search::SharesResult search(const SharesOptions& options, oracle::Oracle& oracle,
-                            const Stopping& stopping, const Caller& caller) {
+Found search(const SharesOptions& options, oracle::Oracle& oracle, const Stopping& stopping,
+             const Caller& caller) {
   search::BatchEvaluator evaluator(
-      oracle, stopping.until_asked(
-                  start_budget({.seconds = options.budget.seconds}, "sharing the batch", caller)));
-  search::SharesOptions search;
-  if (options.budget.evaluations) search.evaluations = *options.budget.evaluations;
-  // Time alone ends the search, if it does not end by itself.
-  if (options.budget.seconds) search.evaluations = std::numeric_limits<std::int64_t>::max() / 2;
-  return search::search_shares(evaluator, search);
-}
-
-search::Shares choose(const search::SharesResult& all, const std::string& name) {
-  if (name == "ev-ar") return all.even;
-  if (name == "cp-ar") return all.proportional;
-  return all.best;
+      oracle, stopping.until_asked(start_budget(options.budget, "sharing the batch", caller)));
+  search::DdpOptions search{.as_ddp = false};
+  // The budget alone ends the search, if it does not end by itself.
+  if (options.budget.seconds || options.budget.evaluations) {
+    search.evaluations = std::numeric_limits<std::int64_t>::max() / 2;
+  }
+  Found found{.all = search::search_ddp(evaluator, search),
+              .chosen = {},
+              .simulated = {},
+              .planner = options.planner,
+              .used = {}};
+  found.evaluations = evaluator.evaluations();
+  found.chosen = found.all.best;
+  for (const auto& [name, shares] :
+       {std::pair{"ev-ar", &found.all.even}, std::pair{"cp-ar", &found.all.proportional}}) {
+    if (options.planner != name) continue;
+    found.chosen = {
+        .samples = shares->samples, .strategy = shares->strategy, .evaluation = shares->evaluation};
+  }
+  return found;
 }
 
 // Null unless both fit.
@@ -82,18 +90,27 @@ OrderedJson shares_json(const cost::Problem& problem, const Found& found) {
   return json;
 }
 
+// With micro-batches, how many of what size each rank takes.
 std::string devices_text(const cost::Problem& problem, const Found& found) {
-  Table table({"device", "type", "rank", "samples", "share", "busy", "peak memory", "of"});
+  const std::int64_t count = found.chosen.micro_batches;
+  std::vector<std::string> header = {"device", "type", "rank", "samples"};
+  if (count > 1) header.emplace_back("micro-batches");
+  header.insert(header.end(), {"share", "busy", "peak memory", "of"});
+  Table table(std::move(header));
   int rank = 0;
   for (DeviceId device : problem.cluster->device_ids()) {
-    const std::int64_t samples = found.chosen.samples[device];
-    table.add_row({problem.cluster->device(device).name, problem.cluster->type_of(device).name,
-                   samples > 0 ? std::to_string(rank++) : "-", std::to_string(samples),
-                   fmt::format("{:.1f} %", 100 * static_cast<double>(samples) /
-                                               static_cast<double>(problem.batch)),
-                   milliseconds_text(to_seconds(found.simulated.result.device_busy[device])),
-                   gigabytes_text(found.simulated.result.peak_bytes[device]),
-                   gigabytes_text(found.simulated.plan.capacity[device])});
+    const std::int64_t own = found.chosen.samples[device], samples = own * count;
+    std::vector<std::string> row = {
+        problem.cluster->device(device).name, problem.cluster->type_of(device).name,
+        own > 0 ? std::to_string(rank++) : "-", std::to_string(samples)};
+    if (count > 1) row.push_back(own > 0 ? fmt::format("{} of {}", count, own) : "-");
+    row.insert(row.end(),
+               {fmt::format("{:.1f} %", 100 * static_cast<double>(samples) /
+                                            static_cast<double>(problem.batch)),
+                milliseconds_text(to_seconds(found.simulated.result.device_busy[device])),
+                gigabytes_text(found.simulated.result.peak_bytes[device]),
+                gigabytes_text(found.simulated.plan.capacity[device])});
+    table.add_row(std::move(row));
   }
   return table.text();
 }
@@ -126,17 +143,12 @@ int run_shares(const SharesOptions& options, const Caller& caller) {
   oracle::SimulatedOracle oracle(*problem, threads, compile_options(options.problem),
                                  caller.stopped);
   std::optional<Stopping> stopping(std::in_place, caller);
-  Found found{.all = search(options, oracle, *stopping, caller),
-              .chosen = {},
-              .simulated = {},
-              .planner = options.planner,
-              .used = {}};
+  Found found = search(options, oracle, *stopping, caller);
   std::string stopped;
   if (stopping->asked()) {
     stopped = fmt::format("{}; these are the best shares of {} plans that were simulated",
-                          stopping->text(watch.seconds()), found.all.evaluations);
+                          stopping->text(watch.seconds()), found.evaluations);
   }
-  found.chosen = choose(found.all, options.planner);
   found.simulated =
       simulate_strategy(*problem, found.chosen.strategy, compile_options(options.problem));
   found.used = devices_used(oracle, found.chosen.strategy, found.simulated,
@@ -149,14 +161,15 @@ int run_shares(const SharesOptions& options, const Caller& caller) {
   stopping.reset();  // what is left to do may be cut short
   if (options.common.json) {
     json["plan_seconds"] = watch.seconds();
-    json["evaluations"] = found.all.evaluations;
+    json["evaluations"] = found.evaluations;
     json.update(devices_used_json(*problem, found.used));
     print_json(caller, json);
   } else {
     print(caller, "{} on {}, batch {}: found in {:.2f} s, {} plans simulated\n",
           problem->graph->name(), problem->cluster->name(), problem->batch, watch.seconds(),
-          found.all.evaluations);
-    print(caller, "{}\n{}{}", devices_text(*problem, found), steps_text(*problem, found),
+          found.evaluations);
+    print(caller, "{}{}\n{}{}", devices_text(*problem, found),
+          micro_batches_text(found.chosen.micro_batches), steps_text(*problem, found),
           devices_used_text(*problem, found.simulated, found.used));
   }
   if (!stopped.empty()) throw Error(ErrorKind::kVerification, stopped);

@@ -142,6 +142,28 @@ TEST_F(HandOver, FewMicroBatchesGoThroughGPipe) {
   EXPECT_THAT(json(done)["changes"].dump(), HasSubstr("forward-first, strictly"));
 }
 
+// What is put off fills waits in front of backward passes, and the step is shorter than with none.
+TEST_F(HandOver, TheOrderOfPassesMayPutGradientsOff) {
+  const std::string plan = planned("spp:stages=4,micro_batches=8,gradients=put-off");
+  const auto at_once = json(handed(plan, "torch-pipelining"));
+  EXPECT_EQ(at_once["schedule"], "Schedule1F1B");
+  const Finished done =
+      run("hand-over" + kBert + "--plan " + plan + " --to torch-pipelining --json --out " +
+          path("out") + " --schedule-csv " + path("order.csv"));
+  ASSERT_EQ(done.code, 0) << done.err;
+  EXPECT_EQ(json(done)["schedule"], "csv");
+  EXPECT_LT(json(done)["step_seconds"], at_once["step_seconds"]);
+  EXPECT_THAT(json(done)["changes"].dump(), HasSubstr("a micro-batch at a time"));
+  const std::string order = read_file(path("order.csv"));
+  EXPECT_THAT(order, testing::StartsWith("0F0,0F1,0F2,0F3,0I0,0F4,0I1,"));
+  EXPECT_LT(order.find("0W0"), order.find("0I7"));
+  EXPECT_THAT(order, testing::EndsWith("3W7\n"));
+  const Finished refused = run("hand-over" + kBert + "--plan " + plan + " --to megatron --out " +
+                               path("x") + " --schedule-csv " + path("y"));
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("--schedule-csv: given with --to megatron; it is for"));
+}
+
 TEST_F(HandOver, RefusesWhatIsNoPipelineAndWhatIsNoEngine) {
   const std::string plan = planned("ev-ar");
   const Finished no_pipeline = handed(plan, "torch-pipelining");

@@ -59,6 +59,25 @@ TEST_F(Shares, OfTheBaselinesArePrintedWhenAskedFor) {
   EXPECT_THAT(wrong.err, HasSubstr("search, ev-ar or cp-ar"));
 }
 
+// LoRA of a 7B Llama: cards of 24 GB hold few texts at a time beside the base.
+TEST_F(Shares, HaveMicroBatchesWhereThatIsFaster) {
+  const std::string words =
+      "shares --graph models/llama7b_lora.json.gz --cluster configs/clusters/three-cards.json "
+      "--batch 16 ";
+  const auto shares = json(run(words + "--json --out " + path("shares.json")));
+  const std::int64_t count = shares["micro_batches"];
+  EXPECT_GT(count, 1);
+  EXPECT_EQ(sum(shares["samples_per_rank"]) * count, 16);
+  EXPECT_EQ(shares["batch"], 16 / count);
+  EXPECT_EQ(nlohmann::json::parse(read_file(path("shares.json")))["micro_batches"], count);
+  const Finished table = run(words);
+  const std::int64_t own = shares["samples_per_rank"][0];
+  EXPECT_THAT(table.out, HasSubstr(std::to_string(count) + " of " + std::to_string(own) + " "));
+  EXPECT_THAT(table.out, HasSubstr(std::to_string(count) + " micro-batches a step: accumulate"));
+  // Even shares are of the batch as a whole.
+  EXPECT_FALSE(json(run(words + "--planner ev-ar --json")).contains("micro_batches"));
+}
+
 TEST_F(Shares, ThatDoNotFitAreNotWritten) {
   const Finished found =
       run("shares --graph models/bert_large48.json.gz --cluster "

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.nn.parallel import DistributedDataParallel
 
 try:  # public from PyTorch 2.6 on
@@ -26,6 +27,11 @@ def own_collectives(models: nn.Module) -> set[str]:
 
 def is_sharded(model: nn.Module) -> bool:
     return FSDPModule is not None and isinstance(model, FSDPModule)
+
+
+def is_fsdp1(model: nn.Module) -> bool:
+    """FullyShardedDataParallel, which fully_shard took the place of."""
+    return isinstance(model, FullyShardedDataParallel)
 
 
 def is_wrapped(model: nn.Module) -> bool:

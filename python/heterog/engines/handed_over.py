@@ -6,7 +6,7 @@ from heterog.base.errors import InputError
 from heterog.base.reading import read_json
 from heterog.base.values import as_int, as_list, as_object, as_string, check_format, required
 
-SCHEDULES = ("Schedule1F1B", "ScheduleGPipe")
+SCHEDULES = ("Schedule1F1B", "ScheduleGPipe", "csv")
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class HandedOver:
     path: str
     batch: int
     micro_batches: int
-    schedule: str  # a class of torch.distributed.pipelining
+    schedule: str  # a class of torch.distributed.pipelining; "csv": none, a file has its order
     modules: tuple[tuple[str, ...], ...]
     begins: tuple[str, ...]
 

@@ -88,8 +88,10 @@ class PipelineStage:
         _check_batch(self._handed, target, inputs)
         losses: list[torch.Tensor] = []
         last = self.stage.is_last
+        tensors = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
+        self.stage.submod.plain = {name: inputs[name] for name in inputs.keys() - tensors.keys()}
         self.schedule.step(
-            target=target if last else None, losses=losses if last else None, return_outputs=False, **inputs
+            target=target if last else None, losses=losses if last else None, return_outputs=False, **tensors
         )
         for shared in self._shared:
             shared.sum_gradients(self.model)
@@ -107,6 +109,7 @@ def pipeline_stage(
     *,
     device: torch.device | str | None = None,
     group: dist.ProcessGroup | None = None,
+    schedule_csv: FilePath | None = None,
 ) -> PipelineStage:
     """This rank's stage of a pipeline that `heterog hand-over --to torch-pipelining` wrote.
 
@@ -117,11 +120,18 @@ def pipeline_stage(
                   a micro-batch, to see what its modules hand on
     device        where the stage runs; by default where the model is
     group         the ranks of the pipeline, stage by stage; by default all
+    schedule_csv  the order of passes, from `hand-over --schedule-csv`, which PyTorch's runtime of
+                  schedules loads; by default a class of PyTorch has it
 
     Raises an InputError, on all ranks, if the file is not for this model, batch or number of ranks, or
     if a stage reads more of other stages than what it receives.
     """
     handed = read_handed_over(handed_over)
+    if handed.schedule == "csv" and schedule_csv is None:
+        raise InputError(
+            f"{handed.path}: schedule: gradients of parameters are put off, which no schedule of PyTorch "
+            "does for one stage a rank; give schedule_csv=, the file of `hand-over --schedule-csv`"
+        )
     stages, ranks = len(handed.modules), dist.get_world_size(group)
     if ranks != stages:
         raise InputError(f"{handed.path}: {stages} stages for {ranks} ranks; start one process a stage")
@@ -147,8 +157,30 @@ def pipeline_stage(
     def loss_of(leaves, target):
         return loss_fn(pytree.tree_unflatten(list(leaves), module.result), target)
 
-    schedule = getattr(pipelining, handed.schedule)(stage, handed.micro_batches, loss_fn=loss_of)
+    if schedule_csv is None:
+        schedule = getattr(pipelining, handed.schedule)(stage, handed.micro_batches, loss_fn=loss_of)
+    else:
+        schedule = _of_csv(f"{schedule_csv}", handed, stage, loss_of)
     return PipelineStage(model, stage, schedule, handed, _shared(model, held, rank, group))
+
+
+def _of_csv(path: str, handed: HandedOver, stage: pipelining.PipelineStage, loss_fn) -> Any:
+    """PyTorch's runtime with the order of the file, which it checks."""
+    runtime = getattr(pipelining.schedules, "_PipelineScheduleRuntime", None)
+    if runtime is None:
+        raise InputError(
+            f"schedule_csv: torch {torch.__version__} has no _PipelineScheduleRuntime, which loads such "
+            "files; leave it out, or install PyTorch 2.5 or newer"
+        )
+    schedule = runtime([stage], handed.micro_batches, loss_fn=loss_fn)
+    try:
+        schedule._load_csv(path)
+    except (OSError, AssertionError, RuntimeError, ValueError, KeyError) as error:
+        raise InputError(
+            f"{path}: no order of passes for {len(handed.modules)} stages and {handed.micro_batches} "
+            f"micro-batches: {str(error).splitlines()[0]}"
+        ) from error
+    return schedule
 
 
 def _check_reads(handed: HandedOver, module: StageModule, rank: int, device, group) -> None:

@@ -23,6 +23,7 @@ class StageModule(nn.Module):
     inputs   of one micro-batch, by the names of the model's arguments: on the model's device
     received, sent   the activation that comes and goes, without values; None at either end
     result   how the model's result is put together, of the last stage
+    plain   inputs that are no tensors: PyTorch asks for the gradients of all that a stage is given
     reads_more   whether the stage reads of other stages' modules what it does not receive
     """
 
@@ -36,6 +37,7 @@ class StageModule(nn.Module):
         self.result: pytree.TreeSpec | None = seen.result if last else None
         self.result_forms = tuple(map(_without_values, seen.results))
         self.model = model
+        self.plain: dict[str, Any] = {}
         self._now: torch.Tensor | None = None
         skipped: list[_Skipped] = []
         for number, modules in enumerate(handed.modules):
@@ -57,7 +59,7 @@ class StageModule(nn.Module):
         """What the next stage gets; of the last stage, the tensors of the model's result."""
         self._now = received[0] if self.received is not None else None
         try:
-            result = self.model(**inputs)
+            result = self.model(**self.plain, **inputs)
         except _Ends as ends:
             return _own(ends.activation)
         finally:

@@ -300,6 +300,7 @@ class Shares(Result):
     planner: str
     plan_seconds: float
     evaluations: int
+    micro_batches: int = 1  # in a step; `batch` and the samples are those of one
     all_devices: AllDevices | None = field(default=None, repr=False)  # if some are unused
     enough_devices: EnoughDevices | None = field(default=None, repr=False)  # if fewer do as well
 

@@ -3,7 +3,7 @@
 from torch import nn
 
 from heterog.base import data_parallel
-from heterog.base.data_parallel import check_sharding, is_sharded, is_wrapped
+from heterog.base.data_parallel import check_sharding, is_fsdp1, is_sharded, is_wrapped
 from heterog.uneven.loader import LikeSampler
 from heterog.uneven.sampler import split_by_shares
 
@@ -32,6 +32,12 @@ def wrapped(model) -> nn.Module:
         raise ValueError(
             f"model: {type(model).__name__}: parts of it are sharded, it is not: call fully_shard on "
             "the whole model after its layers"
+        )
+    if isinstance(model, nn.Module) and any(map(is_fsdp1, model.modules())):
+        raise ValueError(
+            f"model: {type(model).__name__}: FullyShardedDataParallel (FSDP1), whose gradients nothing "
+            "can weigh: call fully_shard (FSDP2) in its place, or multiply losses as "
+            "docs/auto_shares.md has it"
         )
     since = "" if data_parallel.FSDPModule else " (which is known from PyTorch 2.6 on)"
     raise ValueError(

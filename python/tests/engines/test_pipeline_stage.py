@@ -49,4 +49,7 @@ def test_what_does_not_fit_is_one_line(shared, world):
         assert "use_cache=False" in said["cache"]
         assert "input_ids: 3 samples;" in said["batch"] and "a batch of 8" in said["batch"]
         assert f"stages[{world - 1}]: reads more than the model's inputs and" in said["around"]
+        for what in ("few", "words"):
+            assert f"no order of passes for {world} stages and 4 micro-batches: " in said[f"order of {what}"]
+        assert "give schedule_csv=, the file of `hand-over --schedule-csv`" in said["no order"]
         assert "module 'head' has a tensor of int64 as its first argument" in said["words"]

@@ -79,5 +79,6 @@ def test_what_is_sharded_otherwise_is_refused(shared, world):
         assert f"S(0) over 1 of {world} ranks" in said["of some ranks"]
         assert "some are sharded and some are not" in said["of two kinds"]
         assert "Sequential; wrap the model in DistributedDataParallel, or call fully_shard" in said["plain"]
+        assert "FullyShardedDataParallel (FSDP1)" in said["first"] and "call fully_shard (FSDP2)" in said["first"]
         assert "SyncBatchNorm" in said["norm"]
         assert "give those without a batch one sample and start(0)" in said["join"]

@@ -14,10 +14,12 @@
 namespace heterog::cli {
 
 void expect_engine(std::string_view option, std::string_view engine) {
-  VALIDATE(engine != "fsdp2",
-           "{}: fsdp2 given, whose ranks hold parts of each parameter: no plan says that; expected "
-           "heterog.auto_shares in the script, which measures its shares, or one of {}",
-           option, fmt::join(kEngines, ", "));
+  VALIDATE(
+      engine != "fsdp2",
+      "{}: fsdp2 given, whose ranks hold parts of each parameter, gather a layer before each of "
+      "its passes and scatter its gradients: no plan says that, so neither step nor memory can "
+      "be predicted; expected heterog.auto_shares in the script, which measures, or one of {}",
+      option, fmt::join(kEngines, ", "));
   VALIDATE(std::ranges::find(kEngines, engine) != kEngines.end(), "{}: \"{}\" given; expected {}",
            option, printable(std::string(engine)), fmt::join(kEngines, ", "));
 }
@@ -32,7 +34,7 @@ search::ModuleChain modules_for(std::string_view engine, const graph::ModelGraph
 search::PlannerResult plan_for(std::string_view engine, search::BatchEvaluator& evaluator) {
   search::PlannerResult found;
   if (engine == "ddp") {
-    search::DdpPlan plan = search::search_ddp(evaluator);
+    search::DdpPlan plan = search::search_ddp(evaluator).best;
     found = {.strategy = std::move(plan.strategy), .evaluation = plan.evaluation};
   } else {
     const auto modules = modules_for(engine, *evaluator.problem().graph);

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/engines/engines.h"
+#include "cli/engines/schedule_csv.h"
 #include "cli/engines/shares_file.h"
 #include "cli/loaded_plan.h"
 #include "cli/options.h"
@@ -41,6 +42,7 @@ struct HandOverOptions {
   std::string plan;
   std::string to;
   std::string out;
+  std::string schedule_csv;
 };
 
 // What is handed over, with the plan that it is of.
@@ -51,8 +53,21 @@ struct HandedOver {
   const sim::Simulated& simulated;  // the rounded plan
   const sim::Simulated& free;       // the plan
   std::int64_t micro_batch() const { return problem.batch / rounded.plan.pipeline.micro_batches; }
-  bool forward_first() const {
-    return rounded.plan.pipeline.pattern == decide::Pattern::kForwardFirst;
+  // "GPipe", "1F1B" or "zero bubble"
+  std::string_view turns() const {
+    switch (rounded.plan.pipeline.pattern) {
+      case decide::Pattern::kForwardFirst:
+        return "GPipe";
+      case decide::Pattern::kZeroBubble:
+        return "zero bubble";
+      default:
+        return "1F1B";
+    }
+  }
+  // Of the file: a class of torch.distributed.pipelining, or "csv" where it has none.
+  std::string schedule() const {
+    if (rounded.plan.pipeline.pattern == decide::Pattern::kZeroBubble) return "csv";
+    return fmt::format("Schedule{}", turns());
   }
 };
 
@@ -67,7 +82,7 @@ OrderedJson handed_over_json(const HandedOver& handed, const std::string& to) {
        {{"name", problem.cluster->name()}, {"hash", hash_text(problem.cluster->hash())}}},
       {"batch", problem.batch},
       {"micro_batches", handed.rounded.plan.pipeline.micro_batches},
-      {"schedule", handed.forward_first() ? "ScheduleGPipe" : "Schedule1F1B"},
+      {"schedule", handed.schedule()},
       {"stages", OrderedJson::array()},
       {"step_seconds", to_seconds(handed.simulated.result.step)},
       {"feasible", handed.simulated.result.feasible()},
@@ -122,8 +137,7 @@ std::string torchtitan_text(const HandedOver& handed) {
       "[training]\nlocal_batch_size = {}\n\n[parallelism]\npipeline_parallel_degree = {}\n"
       "pipeline_parallel_schedule = \"{}\"\npipeline_parallel_microbatch_size = {}\n"
       "module_fqns_per_model_part = [\n{}]\n",
-      handed.problem.batch, layers.size(), handed.forward_first() ? "GPipe" : "1F1B",
-      handed.micro_batch(), parts);
+      handed.problem.batch, layers.size(), handed.turns(), handed.micro_batch(), parts);
 }
 
 // Arguments of Megatron-LM: E the embedding, t a layer, L the loss, | between stages.
@@ -170,15 +184,9 @@ std::string stages_text(const HandedOver& handed) {
                                                to_seconds(result.step)),
                    gigabytes_text(result.peak_bytes[stage.device])});
   }
-  return table.text() +
-         fmt::format("\n{} micro-batches of {}, {}\n", handed.rounded.plan.pipeline.micro_batches,
-                     handed.micro_batch(), handed.forward_first() ? "GPipe" : "1F1B");
-}
-
-std::string passes_text(std::int64_t micro_batches) {
-  if (micro_batches == 1) return "";
-  return fmt::format("\nof each of {} micro-batches: accumulate gradients over so many batches\n",
-                     micro_batches);
+  return table.text() + fmt::format("\n{} micro-batches of {}, {}\n",
+                                    handed.rounded.plan.pipeline.micro_batches,
+                                    handed.micro_batch(), handed.turns());
 }
 
 // What `shares` writes, of the samples that each device has of the plan's work.
@@ -209,7 +217,6 @@ int hand_over_to_ddp(const HandOverOptions& options, const LoadedPlan& loaded,
     changes.push_back(fmt::format("{} micro-batches: one", plan.micro_batches));
   }
   OrderedJson json = shares_file_json(problem, loaded.record.planner, samples, strategy, simulated);
-  if (shares.micro_batches > 1) json["micro_batches"] = shares.micro_batches;
   json["free_step_seconds"] = to_seconds(loaded.simulated.result.step);
   json["changes"] = changes;
   Table table({"rank", "device", "type", "samples"});
@@ -224,14 +231,17 @@ int hand_over_to_ddp(const HandOverOptions& options, const LoadedPlan& loaded,
     print_json(caller, json);
   } else {
     print(caller, "{}{}{}", steps_text(problem, options, simulated, loaded.simulated, changes),
-          table.text(), passes_text(shares.micro_batches));
+          table.text(), micro_batches_text(shares.micro_batches));
   }
   return 0;
 }
 
 int run_hand_over(const HandOverOptions& options, const Caller& caller) {
   expect_engine("--to", options.to);
+  VALIDATE(options.schedule_csv.empty() || options.to == "torch-pipelining",
+           "--schedule-csv: given with --to {}; it is for torch-pipelining alone", options.to);
   expect_writable(options.out);
+  if (!options.schedule_csv.empty()) expect_writable(options.schedule_csv);
   const LoadedPlan loaded = load_plan(options.plan, options.problem);
   if (options.to == "ddp") return hand_over_to_ddp(options, loaded, caller);
   const cost::Problem& problem = *loaded.problem;
@@ -240,7 +250,8 @@ int run_hand_over(const HandOverOptions& options, const Caller& caller) {
   oracle::SimulatedOracle oracle(problem, threads, compile_options(options.problem),
                                  caller.stopped);
   oracle::BatchEvaluator evaluator(oracle);
-  const RoundedPlan rounded = search::round_to_modules(evaluator, loaded.record.strategy, modules);
+  const RoundedPlan rounded = search::round_to_modules(evaluator, loaded.record.strategy, modules,
+                                                       {.put_off = !options.schedule_csv.empty()});
   const sim::Simulated simulated =
       simulate_strategy(problem, rounded.plan.strategy, compile_options(options.problem));
   expect_fit(problem, simulated);
@@ -253,6 +264,10 @@ int run_hand_over(const HandOverOptions& options, const Caller& caller) {
   write_file(options.out, options.to == "torchtitan" ? torchtitan_text(handed)
                           : options.to == "megatron" ? megatron_text(handed)
                                                      : json.dump(2) + "\n");
+  if (!options.schedule_csv.empty()) {
+    write_file(options.schedule_csv,
+               schedule_csv(problem, rounded.plan.pipeline, rounded.plan.strategy, simulated));
+  }
   if (options.common.json) {
     print_json(caller, json);
   } else {
@@ -275,6 +290,10 @@ void add_hand_over(CLI::App& app, Action& chosen) {
   verb.add_option("--to", options->to, fmt::format("The engine: {}", fmt::join(kEngines, ", ")))
       ->required();
   verb.add_option("--out", options->out, "What to write")->required();
+  verb.add_option(
+      "--schedule-csv", options->schedule_csv,
+      "Also write the order of passes as torch.distributed.pipelining loads it; gradients "
+      "of parameters that the plan puts off (zero bubble) then stay so");
   add_common(verb, options->common);
   verb.footer(
       "Example:\n  heterog hand-over --graph models/bert_large24.json.gz "

@@ -1,6 +1,8 @@
 // The fields that every file of shares has.
 #include "cli/engines/shares_file.h"
 
+#include <fmt/format.h>
+
 #include "base/hash.h"
 #include "explain/work.h"
 
@@ -42,7 +44,15 @@ OrderedJson shares_file_json(const cost::Problem& problem, const std::string& pl
     }
     json["devices"].push_back(std::move(item));
   }
+  if (strategy.micro_batches > 1) json["micro_batches"] = strategy.micro_batches;
   return json;
+}
+
+std::string micro_batches_text(std::int64_t micro_batches) {
+  if (micro_batches == 1) return "";
+  return fmt::format(
+      "\n{} micro-batches a step: accumulate gradients over so many batches of the file\n",
+      micro_batches);
 }
 
 }  // namespace heterog::cli

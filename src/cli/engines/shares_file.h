@@ -19,4 +19,7 @@ OrderedJson shares_file_json(const cost::Problem& problem, const std::string& pl
                              const search::Samples& samples, const decide::Strategy& strategy,
                              const sim::Simulated& simulated);
 
+// A line for a person; nothing of a batch that is taken as a whole.
+std::string micro_batches_text(std::int64_t micro_batches);
+
 }  // namespace heterog::cli

@@ -1,7 +1,6 @@
 // Shares of the batch, then of ever smaller micro-batches.
 #include "search/answers/ddp_plan.h"
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -12,32 +11,43 @@ namespace {
 
 // Simulated plans for each further number of micro-batches: their shares are near the first ones'.
 constexpr std::int64_t kEvaluations = 300;
+// Whole numbers of samples can make one number of micro-batches slower than both beside it.
+constexpr int kNoFaster = 2;
 
 }  // namespace
 
-DdpPlan search_ddp(BatchEvaluator& evaluator) {
-  const std::int64_t batch = evaluator.problem().batch;
+DdpResult search_ddp(BatchEvaluator& evaluator, const DdpOptions& options) {
+  const cost::Problem& problem = evaluator.problem();
   std::vector<std::int64_t> counts = {1};
   for (std::int64_t count : decide::kPipelineParts) {
-    if (count <= batch && batch % count == 0) counts.push_back(count);
+    if (count <= problem.batch && problem.batch % count == 0) counts.push_back(count);
   }
-  DdpPlan best;
+  DdpResult result;
+  DdpPlan& best = result.best;
+  int no_faster = 0;  // in a row
   for (std::int64_t count : counts) {
-    if (count > 1 && evaluator.spent()) break;
-    SharesOptions options{.micro_batches = count, .as_ddp = true};
-    if (count > 1) options.evaluations = kEvaluations;
-    // Of what is left of a budget, half.
-    options.evaluations = std::min(options.evaluations, evaluator.evaluations_left() / 2);
-    const Shares found = search_shares(evaluator, options).best;
-    if (count > 1 && !better(found.evaluation, best.evaluation)) {
-      if (best.evaluation.feasible) break;
+    if (count > 1 && (evaluator.spent() || no_faster == kNoFaster)) break;
+    SharesResult found =
+        search_shares(evaluator, {.evaluations = count == 1 ? options.evaluations : kEvaluations,
+                                  .micro_batches = count,
+                                  .as_ddp = options.as_ddp,
+                                  .until = (1 + evaluator.used()) / 2});
+    if (count == 1) {
+      result.even = std::move(found.even);
+      result.proportional = std::move(found.proportional);
+    } else if (!better(found.best.evaluation, best.evaluation)) {
+      if (best.evaluation.feasible) ++no_faster;
       continue;
     }
+    no_faster = 0;
+    best = {std::move(found.best.samples), count, std::move(found.best.strategy),
+            found.best.evaluation};
+    if (!options.as_ddp) continue;
     // Weights are the samples, whatever the search had.
-    best = {found.samples, count, ddp_strategy(evaluator.problem(), found.samples, count), {}};
+    best.strategy = ddp_strategy(problem, best.samples, count);
     best.evaluation = evaluator.evaluate(best.strategy).evaluation;
   }
-  return best;
+  return result;
 }
 
 std::optional<DdpPlan> exact_ddp(const cost::Problem& problem, const decide::Strategy& strategy) {

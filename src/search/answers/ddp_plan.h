@@ -1,4 +1,5 @@
-// The best plan of those that DistributedDataParallel can say.
+// The best plan of those that DistributedDataParallel can say: shares of the batch, all at once or
+// in micro-batches.
 #pragma once
 
 #include <optional>
@@ -14,10 +15,23 @@ struct DdpPlan {
   Evaluation evaluation;
 };
 
+struct DdpOptions {
+  // Simulated plans at most of the batch as a whole; of each number of micro-batches there are
+  // 300.
+  std::int64_t evaluations = 1000;
+  bool as_ddp = true;  // as SharesOptions has it
+};
+
+struct DdpResult {
+  DdpPlan best;
+  Shares even;          // EV of the batch as a whole
+  Shares proportional;  // CP of it
+};
+
 // The best shares (search_shares()) of the whole batch, then of 2, 3, 4, … micro-batches
-// (decide::kPipelineParts), as far as these divide the batch, until one fits and the next is no
-// faster.
-DdpPlan search_ddp(BatchEvaluator& evaluator);
+// (decide::kPipelineParts), as far as these divide the batch, until one fits and the next two are
+// no faster. Of what is left of a budget each number of micro-batches has at most half.
+DdpResult search_ddp(BatchEvaluator& evaluator, const DdpOptions& options = {});
 
 // What the strategy says, if it is one of these, to the last decision.
 std::optional<DdpPlan> exact_ddp(const cost::Problem& problem, const decide::Strategy& strategy);

@@ -121,7 +121,9 @@ class Search {
                       pass_);
   }
 
-  bool spent() const { return evaluator_.spent() || evaluator_.evaluations() >= end_; }
+  bool spent() const {
+    return evaluator_.used() >= options_.until || evaluator_.evaluations() >= end_;
+  }
 
   Shares at_best_setting(const Samples& samples) {
     const std::size_t settings = options_.as_ddp ? 1 : kSettings.size();

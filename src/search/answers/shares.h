@@ -35,6 +35,7 @@ struct SharesOptions {
   // of the batch.
   std::int64_t micro_batches = 1;
   bool as_ddp = false;  // in the order and the buckets of DistributedDataParallel alone
+  double until = 1;     // the part of the evaluator's budget at which it ends
 };
 
 // All three at their best order (FIFO, rank, queued rank) and bucket (none,

@@ -97,6 +97,10 @@ std::vector<std::string> changes_of(const cost::Problem& problem, const Strategy
   if (std::ranges::any_of(strategy.units, &decide::UnitDecision::recompute)) {
     changes.emplace_back("forward passes that run again: none does");
   }
+  if (pipeline.pattern == Pattern::kZeroBubble) {
+    changes.emplace_back(
+        "gradients of parameters put off an operator at a time: a micro-batch at a time");
+  }
   if (!strategy.pipeline_of.empty()) changes.emplace_back("pipelines side by side: one");
   return changes;
 }
@@ -228,7 +232,7 @@ std::optional<ModulePipeline> exact_pipeline(const cost::Problem& problem, const
 }
 
 RoundedPlan round_to_modules(BatchEvaluator& evaluator, const Strategy& strategy,
-                             const ModuleChain& modules) {
+                             const ModuleChain& modules, const Rounding& rounding) {
   const cost::Problem& problem = evaluator.problem();
   if (const auto exact = exact_pipeline(problem, strategy, modules)) {
     return {{*exact, strategy, evaluator.evaluate(strategy).evaluation}, {}};
@@ -252,9 +256,11 @@ RoundedPlan round_to_modules(BatchEvaluator& evaluator, const Strategy& strategy
   RoundedPlan rounded;
   rounded.plan.pipeline = {.stages = stages_by_work(links, devices),
                            .micro_batches = nearest_divisor(problem.batch, strategy.micro_batches),
-                           .pattern = strategy.pattern == Pattern::kForwardFirst
-                                          ? Pattern::kForwardFirst
-                                          : Pattern::kOneForwardOneBackward};
+                           .pattern = Pattern::kOneForwardOneBackward};
+  if (strategy.pattern == Pattern::kForwardFirst ||
+      (strategy.pattern == Pattern::kZeroBubble && rounding.put_off)) {
+    rounded.plan.pipeline.pattern = strategy.pattern;
+  }
   if (!has_turns(rounded.plan.pipeline)) rounded.plan.pipeline.pattern = Pattern::kForwardFirst;
   rounded.changes = changes_of(problem, strategy, layout, rounded.plan.pipeline);
   if (rounded.changes.empty()) {

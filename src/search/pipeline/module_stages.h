@@ -26,8 +26,9 @@ struct ModuleStage {
 
 struct ModulePipeline {
   std::vector<ModuleStage> stages;
-  std::int64_t micro_batches = 1;                                     // a divisor of the batch
-  decide::Pattern pattern = decide::Pattern::kOneForwardOneBackward;  // or kForwardFirst
+  std::int64_t micro_batches = 1;  // a divisor of the batch
+  // Or kForwardFirst, or kZeroBubble where Rounding says so.
+  decide::Pattern pattern = decide::Pattern::kOneForwardOneBackward;
 };
 
 // As such engines take turns: strictly, where the model lets it be (in_line()); each stage makes
@@ -68,6 +69,11 @@ struct RoundedPlan {
   std::vector<std::string> changes;  // what the plan says and the pipeline does not, in words
 };
 
+struct Rounding {
+  // Gradients of parameters that the strategy puts off (kZeroBubble) stay so.
+  bool put_off = false;
+};
+
 // The strategy itself if it is exactly such a pipeline. If not, what comes nearest: the devices in
 // the order in which its forward pass goes through them, each with about as much of the model as it
 // has there, after move_boundaries().
@@ -75,7 +81,7 @@ struct RoundedPlan {
 // Throws an input error where there is nothing to round: no micro-batches, one device, fewer links
 // than devices.
 RoundedPlan round_to_modules(BatchEvaluator& evaluator, const decide::Strategy& strategy,
-                             const ModuleChain& modules);
+                             const ModuleChain& modules, const Rounding& rounding = {});
 
 // The same for plain data parallelism: of the batch, each device's part of the forward pass, by the
 // mean time of its ops; largest remainder.

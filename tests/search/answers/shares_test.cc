@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "decide/decisions.h"
+#include "decide/micro_batches.h"
 #include "oracle/simulated_oracle.h"
 #include "search/problems.h"
 #include "search/starts/baselines.h"
@@ -208,7 +209,7 @@ TEST(DdpPlans, AreTheBestThatThereAre) {
   ThreadPool pool(2);
   oracle::SimulatedOracle simulator(*problem, pool);
   BatchEvaluator evaluator(simulator);
-  const DdpPlan found = search_ddp(evaluator);
+  const DdpPlan found = search_ddp(evaluator).best;
   std::optional<Evaluation> best;
   for (std::int64_t count : {1, 2, 4, 8, 16}) {
     std::vector<Samples> splits;
@@ -231,10 +232,28 @@ TEST(DdpPlans, TakeMicroBatchesWhereMemoryIsShort) {
   oracle::SimulatedOracle simulator(*problem, pool);
   BatchEvaluator evaluator(simulator);
   const Shares whole = search_shares(evaluator, {.as_ddp = true}).best;
-  const DdpPlan found = search_ddp(evaluator);
+  const DdpPlan found = search_ddp(evaluator).best;
   EXPECT_GT(found.micro_batches, 1);
   EXPECT_TRUE(found.evaluation.feasible);
   EXPECT_TRUE(better(found.evaluation, whole.evaluation));
+}
+
+// LoRA of 7B: a card of 24 GB holds few texts beside the base, so that the third would have most.
+TEST(DdpPlans, AreAsFastAsProportionalMicroBatches) {
+  const auto problem = load_test_problem("llama7b_lora", "three-cards", 16);
+  ThreadPool pool(2);
+  oracle::SimulatedOracle simulator(*problem, pool);
+  BatchEvaluator evaluator(simulator);
+  const DdpPlan found = search_ddp(evaluator, {.as_ddp = false}).best;
+  EXPECT_TRUE(found.evaluation.feasible);
+  std::optional<Evaluation> best;
+  for (std::int64_t count : {2, 4, 8, 16}) {
+    const Evaluation one =
+        evaluator.evaluate(decide::accumulate(*problem, proportional_all_reduce(*problem), count))
+            .evaluation;
+    if (!best || better(one, *best)) best = one;
+  }
+  EXPECT_LT(static_cast<double>(found.evaluation.step), 1.05 * static_cast<double>(best->step));
 }
 
 TEST(DdpPlans, AreKnownAgainAndNothingElseIs) {
