@@ -213,6 +213,13 @@ int hand_over_to_ddp(const HandOverOptions& options, const LoadedPlan& loaded,
   if (!uniform) {
     changes.emplace_back("operators on different devices: every device has the whole model");
   }
+  const auto in_shards = [](const decide::UnitDecision& unit) {
+    return unit.replicas.size() > 1 && unit.sync == decide::SyncMethod::kSharded;
+  };
+  if (std::ranges::any_of(plan.units, in_shards)) {
+    changes.emplace_back(
+        "optimizer state in shards: whole on every device; heterog.zero_by_memory deals it out");
+  }
   if (plan.micro_batches > shares.micro_batches) {
     changes.push_back(fmt::format("{} micro-batches: one", plan.micro_batches));
   }
