@@ -49,7 +49,7 @@ class Transport {
   // The same over all ranks, in the order of ranks: between steps, while nothing else goes on.
   virtual std::vector<at::Tensor> gather_all(const at::Tensor& own) = 0;
 
-  // Once the streams that calls were made on have been waited for, and while no call goes on:
+  // Once streams have been waited for up to the end of a step, and while no call goes on:
   // throws as the call would have that did not do what it was to; among processes, also once the
   // job has ended. Where all tensors are in host memory, any thread may call it.
   virtual void check() {}

@@ -191,8 +191,7 @@ TEST_F(VerifyInProcesses, RunOnTheDevicesOfThePlan) {
 // Numbers of TensorFloat-32 differ by more than those of float32: where GPUs compute by it, as the
 // graph says, float32's tolerance would refuse what is right.
 TEST_F(VerifyInProcesses, TolerancesAreThoseOfTheNumbers) {
-  nlohmann::json graph =
-      nlohmann::json::parse(read_file("tests/data/mlp_sgd.json.gz"));
+  nlohmann::json graph = nlohmann::json::parse(read_file("tests/data/mlp_sgd.json.gz"));
   const auto tolerance = [&](const std::string& more) {
     const std::string file = write("graph.json", graph.dump());
     return json(run("verify --json --steps 1 --batch 8 --planner ev-ar --graph " + file + kTwo +
