@@ -166,7 +166,16 @@ Searched search_for_engine(const PlanOptions& options, const cost::Problem& prob
   search::BatchEvaluator evaluator(
       oracle,
       stopping.until_asked(start_budget(options.budget, "planning for " + options.engine, caller)));
-  Searched found{.result = plan_for(options.engine, evaluator), .stopped = stopping.asked()};
+  Searched found;
+  try {
+    found.result = plan_for(options.engine, evaluator);
+  } catch (const Error&) {
+    if (!stopping.asked()) throw;
+    throw Error(ErrorKind::kVerification,
+                fmt::format("{}, before any plan for {} that fits was simulated", stopping.text(0),
+                            options.engine));
+  }
+  found.stopped = stopping.asked();
   if (found.stopped) return found;
   search::PlannerResult free;
   try {

@@ -36,6 +36,22 @@ TEST_F(Stopping, PlanWritesTheBestSoFar) {
   EXPECT_EQ(run("simulate --check" + again + path("plan.json")).code, 0);
 }
 
+// While the engine's own search goes on, and while the free plan beside it is looked for.
+TEST_F(Stopping, PlansForAnEngineToo) {
+  const std::string bert =
+      " --graph models/bert_large24.json.gz --cluster configs/clusters/heterog-8gpu.json ";
+  const std::string said =
+      stopped("plan" + bert + "--batch 48 --for torch-pipelining --out " + path("plan.json"));
+  EXPECT_THAT(said, HasSubstr(path("plan.json") + " has the best of "));
+  EXPECT_THAT(out_, HasSubstr("plan.json is written. Next:"));
+  EXPECT_EQ(run("hand-over" + bert + "--plan " + path("plan.json") +
+                " --to torch-pipelining --out " + path("out"))
+                .code,
+            0);
+  stopped("plan " + kTiny + " --for ddp --planner random --out " + path("plan.json"));
+  EXPECT_THAT(out_, HasSubstr("plan.json is written. Next:"));
+}
+
 TEST_F(Stopping, OtherPlannersAndMicroBatchesDoSoToo) {
   const std::string said = stopped(
       "plan " + kTiny + " --planner random --accumulate 2 " + "--json --out " + path("plan.json"),

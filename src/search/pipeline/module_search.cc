@@ -261,6 +261,7 @@ TriedPipelines cut(BatchEvaluator& evaluator, const ModuleChain& modules,
   CutPool& pool = tried.pool;
   const std::size_t most = std::min({problem.cluster->device_count(), begins.size(), kMostStages});
   for (std::size_t count = 2; count <= most; ++count) {
+    if (evaluator.spent() && !pool.found.empty()) break;  // of many devices each takes seconds
     pool.add(lines_of(problem, count, ends_together), {count, count}, evaluator.oracle());
   }
   std::erase_if(pool.found, [&](const Cut& cut) {
