@@ -30,10 +30,21 @@ using graph::TensorRole;
 void emit_forward_and_backward(Emission& e) {
   for (OpId op : e.problem.folded->ops) {
     if (e.problem.graph->op(op).phase == Phase::kUpdate) continue;
+    if (e.layout.sums_at_its_update(op)) continue;
     if (e.recomputation.any) emit_again(e, op);
     emit_op(e, op);
   }
   if (e.recomputation.any) e.where.read_for(UnitId());
+}
+
+// Of gradients that were aggregated each for itself.
+void emit_tied_sums(Emission& e) {
+  for (OpId op : e.layout.sums_at_update) {
+    emit_op(e, op);
+    for (TensorId out : e.problem.graph->outputs(op)) {
+      if (out.valid()) e.where.set_total(out, e.where.instances(out, op));
+    }
+  }
 }
 
 // Ops that several parameters share (a global norm) come before what they are for.
@@ -86,6 +97,7 @@ Plan compile(const cost::Problem& problem, const decide::Strategy& strategy,
   e.recomputation = decide::find_recomputation(problem, strategy);
   emit_forward_and_backward(e);
   aggregate_gradients(e, strategy.bucket_bytes);
+  emit_tied_sums(e);
   emit_updates(e);
   pull_parameters(e);
   average_buffers(e);

@@ -199,6 +199,22 @@ void lay_out_update(const cost::Problem& problem, const IdVector<OpId, UnitId>& 
   }
 }
 
+// The last: where updates run is known. A host has no costs of ops that are no updates.
+void lay_out_tied_sums(const cost::Problem& problem, Layout& layout) {
+  for (const graph::TiedSum& sum : problem.folded->tied_sums) {
+    if (layout.home_of[sum.parameter] == Layout::kNoHome) continue;
+    const ParameterHome& home = layout.home(sum.parameter);
+    const auto reads = problem.folded->reads[sum.op];
+    const LayoutId first = layout.of_op[reads.front().producer];
+    const bool apart = std::ranges::any_of(reads, [&](const graph::Read& read) {
+      return layout.of_op[read.producer] != first || layout.sums_at_its_update(read.producer);
+    });
+    if (!apart || home.on_host) continue;
+    layout.of_op[sum.op] = home.update;
+    layout.sums_at_update.push_back(sum.op);
+  }
+}
+
 }  // namespace
 
 Layout lay_out(const cost::Problem& problem, const Strategy& strategy) {
@@ -210,6 +226,7 @@ Layout lay_out(const cost::Problem& problem, const Strategy& strategy) {
   lay_out_forward_and_backward(problem, unit_of_op, units, layout);
   place_parameters(problem, strategy, unit_of_op, units, layout);
   lay_out_update(problem, unit_of_op, units, layout, pool);
+  lay_out_tied_sums(problem, layout);
   return layout;
 }
 

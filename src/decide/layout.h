@@ -2,6 +2,7 @@
 // every parameter.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -41,6 +42,12 @@ struct Layout {
   IdVector<TensorId, std::uint32_t> home_of;  // index into homes; kNoHome for non-parameters
   std::vector<ParameterHome> homes;           // in id order of the parameters
   static constexpr std::uint32_t kNoHome = 0xffffffff;
+  // Sums of gradients that come from different places (graph::TiedSum): each addend is aggregated
+  // for itself, and they are added up where the parameter is updated. Ascending; mostly none.
+  std::vector<OpId> sums_at_update;
+  bool sums_at_its_update(OpId op) const {
+    return !sums_at_update.empty() && std::ranges::binary_search(sums_at_update, op);
+  }
 
   std::span<const Slice> op_slices(OpId op) const { return slices[of_op[op]]; }
   const ParameterHome& home(TensorId parameter) const { return homes[home_of[parameter]]; }
@@ -49,7 +56,8 @@ struct Layout {
 // Decisions 1 and 5. An op reads a value that only its own slice has (kLocal, kPartial) on the
 // slices of its producer, whatever its own unit says. An op that replaces what stays, or whose
 // results do not depend on the batch, runs once per device. A parameter lives on every device that
-// reads it. Throws an input error if an op would have to run once per device and reads what several
+// reads it. Gradients of a tied parameter that come from different places are added up where it is
+// updated. Throws an input error if an op would have to run once per device and reads what several
 // instances there keep for themselves.
 Layout lay_out(const cost::Problem& problem, const Strategy& strategy);
 

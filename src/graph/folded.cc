@@ -223,6 +223,55 @@ std::vector<TensorId> find_read_elsewhere(const ModelGraph& graph, const FoldedG
   return found;
 }
 
+// Whether an op makes, of partial sums alone, what adds up to the same over other slices too.
+bool adds_partial_sums(const ModelGraph& graph, const SplitAnalysis& splits, OpId op,
+                       std::span<const Read> reads) {
+  if (graph.op(op).phase != Phase::kBackward || !splits.sliceable[op] || reads.empty())
+    return false;
+  const auto for_updates = [&](TensorId out) {
+    const Tensor& made = graph.tensor(out);
+    return !made.replaces.valid() && made.role != TensorRole::kOutput && !graph.shape(out).empty();
+  };
+  return std::ranges::all_of(reads,
+                             [](const Read& read) {
+                               return read.producer.valid() && read.use == OperandUse::kPartial;
+                             }) &&
+         std::ranges::all_of(graph.outputs(op),
+                             [&](TensorId out) { return !out.valid() || for_updates(out); });
+}
+
+std::vector<TiedSum> find_tied_sums(const ModelGraph& graph, const SplitAnalysis& splits,
+                                    const FoldedGraph& folded) {
+  // The parameter of all who read an op's results: later readers are seen first.
+  IdVector<OpId, Reach> read_for(graph.op_count());
+  IdVector<OpId, std::uint8_t> adds(graph.op_count(), 0);
+  const auto note = [&](std::span<const Read> reads, std::uint32_t parameter) {
+    for (const Read& read : reads) {
+      if (read.producer.valid()) read_for[read.producer].add(parameter);
+    }
+  };
+  for (const UpdateChain& chain : folded.chains) note(chain.reads, chain.parameter.value());
+  for (std::size_t i = folded.ops.size(); i-- > 0;) {
+    const OpId op = folded.ops[i];
+    const auto reads = folded.reads[op];
+    if (graph.op(op).phase == Phase::kUpdate) {
+      const TensorId home = folded.home[op];
+      note(reads, home.valid() ? home.value() : Reach::kSeveral);
+      continue;
+    }
+    adds[op] = read_for[op].single() && adds_partial_sums(graph, splits, op, reads);
+    note(reads, adds[op] ? read_for[op].parameter : Reach::kSeveral);
+  }
+  std::vector<TiedSum> sums;
+  IdVector<OpId, std::uint8_t> is_sum(graph.op_count(), 0);
+  for (OpId op : folded.ops) {
+    const auto reads = folded.reads[op];
+    is_sum[op] = adds[op] && (reads.size() > 1 || is_sum[reads.front().producer]);
+    if (is_sum[op]) sums.push_back({op, TensorId(read_for[op].parameter)});
+  }
+  return sums;
+}
+
 }  // namespace
 
 const UpdateChain& chain_of(const FoldedGraph& folded, TensorId parameter) {
@@ -273,6 +322,7 @@ FoldedGraph fold_aliases(const ModelGraph& graph, const SplitAnalysis& splits) {
   folded.chains = make_chains(graph, homes, folded.reads);
   find_forms(graph, folded.chains);
   folded.read_elsewhere = find_read_elsewhere(graph, folded, homes);
+  folded.tied_sums = find_tied_sums(graph, splits, folded);
   return folded;
 }
 

@@ -51,6 +51,13 @@ struct ParameterOp {
   std::vector<OpId> readers;  // forward and backward ops, ascending
 };
 
+// An op that adds up gradients of a tied parameter (an embedding that is the output's weight too),
+// one of each way in which the forward pass uses it.
+struct TiedSum {
+  OpId op;
+  TensorId parameter;
+};
+
 struct FoldedGraph {
   // Ops that become tasks of their own: all but the aliases that can be sliced and the members of
   // update chains. Ascending.
@@ -72,6 +79,9 @@ struct FoldedGraph {
   // Next values of what stays, parameters left out, whose old values are read by an op that need
   // not run where the next one is made. Ascending.
   std::vector<TensorId> read_elsewhere;
+  // Of partial sums alone, for updates of that parameter alone; also what is linear in such a sum
+  // and read by them alone (a cast). Ascending.
+  std::vector<TiedSum> tied_sums;
 };
 
 // The chain of a parameter that has one.

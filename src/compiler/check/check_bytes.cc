@@ -103,16 +103,18 @@ class Counter {
 
   void each_op(bool updates) {
     for (OpId op : problem_.folded->ops) {
-      if ((graph_.op(op).phase == Phase::kUpdate) != updates) continue;
-      read_all(layout_.of_op[op], problem_.folded->reads[op]);
+      const bool late = graph_.op(op).phase == Phase::kUpdate || layout_.sums_at_its_update(op);
+      if (late != updates) continue;
+      read_all(layout_.of_op[op], problem_.folded->reads[op], layout_.sums_at_its_update(op));
     }
   }
-  void read_all(decide::LayoutId layout, std::span<const Read> reads) {
+  // `of_totals`: partial sums were aggregated, and every instance reads the total.
+  void read_all(decide::LayoutId layout, std::span<const Read> reads, bool of_totals = false) {
     for (std::size_t i = 0; i < layout_.slices[layout].size(); ++i) {
-      for (const Read& read : reads) need(read, layout, i);
+      for (const Read& read : reads) need(read, layout, i, of_totals);
     }
   }
-  void need(const Read& read, decide::LayoutId layout, std::size_t instance) {
+  void need(const Read& read, decide::LayoutId layout, std::size_t instance, bool of_totals) {
     const decide::Slice& slice = layout_.slices[layout][instance];
     if (instance > 0 && read.use == OperandUse::kOnce) return;
     if (!read.producer.valid()) {
@@ -122,7 +124,8 @@ class Counter {
     const decide::LayoutId made = layout_.of_op[read.producer];
     if (read.rule.kind == SplitKind::kLocal) return;
     if (adds_up(read.rule)) {
-      if (read.use == OperandUse::kPartial && (layout == made || instance > 0)) return;
+      const bool addend_of_first = read.use == OperandUse::kPartial && !of_totals;
+      if (addend_of_first && (layout == made || instance > 0)) return;
       total(read, layout);
     } else if (read.rule.kind == SplitKind::kConcat ||
                (read.rule.kind == SplitKind::kWhole && graph_.tensor(read.tensor).has_batch)) {
@@ -252,6 +255,7 @@ class Counter {
       for (const Read& read : reads) {
         if (!read.producer.valid() || !adds_up(read.rule)) continue;
         if (graph_.op(read.producer).phase == Phase::kUpdate) continue;
+        if (layout_.sums_at_its_update(read.producer)) continue;
         found.push_back({read.producer, read.base, parameter});
       }
     };
@@ -263,6 +267,10 @@ class Counter {
         look(problem_.folded->home[op], problem_.folded->reads[op]);
       }
     }
+    for (const graph::TiedSum& sum : problem_.folded->tied_sums) {
+      if (!layout_.sums_at_its_update(sum.op)) continue;
+      look(sum.parameter, problem_.folded->reads[sum.op]);
+    }
     std::sort(found.begin(), found.end());
     std::map<decide::LayoutId, Bytes> bucket;  // gathered so far
     for (std::size_t i = 0; i < found.size(); ++i) {
@@ -273,13 +281,18 @@ class Counter {
     for (const auto& [layout, bytes] : bucket) {
       if (bytes > 0) all_reduce(devices(layout), bytes);
     }
+    for (OpId op : layout_.sums_at_update) {
+      for (TensorId out : graph_.outputs(op)) {
+        if (out.valid()) total_at_[out] = devices(layout_.of_op[op]);
+      }
+    }
   }
   void aggregate(const Gradient& gradient, Bytes& bucket) {
     const decide::LayoutId layout = layout_.of_op[gradient.producer];
     const std::vector<DeviceId> at = devices(layout);
     const Bytes full = whole(gradient.tensor);
     total_at_[gradient.tensor] = at;
-    if (at.size() == 1) return;
+    if (at.size() == 1) return send_rows(gradient, full);
     Bytes longest = 0;
     for (DeviceId device : at) longest = std::max(longest, as_rows(gradient, device));
     const decide::ParameterHome& home = layout_.home(gradient.parameter);
@@ -311,6 +324,19 @@ class Counter {
     if (bucket >= strategy_.bucket_bytes) {
       all_reduce(at, bucket);
       bucket = 0;
+    }
+  }
+
+  // What one device makes goes as rows to all who update with it, where that is shorter.
+  void send_rows(const Gradient& gradient, Bytes full) {
+    std::vector<DeviceId>& at = total_at_[gradient.tensor];
+    const DeviceId made = at.front();
+    const Bytes rows = as_rows(gradient, made);
+    if (rows >= full) return;
+    for (DeviceId device : devices(layout_.home(gradient.parameter).update)) {
+      if (device == made) continue;
+      send(made, device, rows);
+      at.push_back(device);
     }
   }
 

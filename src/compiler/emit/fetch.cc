@@ -224,7 +224,8 @@ void fetch(Emission& e, const Reader& reader, const graph::Read& read,
       return;
     case SplitKind::kSum:
     case SplitKind::kMean:
-      if (read.use == OperandUse::kPartial) {
+      // The sums that run where a parameter is updated read totals, in all instances.
+      if (read.use == OperandUse::kPartial && !e.layout.sums_at_its_update(reader.op)) {
         if (reader.layout == made) {
           sources.push_back(e.where.made(read.base, read.producer).of(reader.instance));
           return;

@@ -21,8 +21,8 @@ struct Gradient {
   OpId producer;
 };
 
-// Partial sums that update ops of one parameter read, in order of production: the order in which
-// they become ready.
+// Partial sums that update ops of one parameter read, or sums that run where it is updated, in
+// order of production: the order in which they become ready.
 std::vector<Gradient> partial_gradients(const cost::Problem& problem,
                                         const decide::Layout& layout) {
   std::vector<Gradient> gradients;
@@ -31,6 +31,7 @@ std::vector<Gradient> partial_gradients(const cost::Problem& problem,
     for (const graph::Read& read : reads) {
       if (!read.producer.valid() || problem.graph->op(read.producer).phase == Phase::kUpdate)
         continue;
+      if (layout.sums_at_its_update(read.producer)) continue;
       if (read.rule.kind != SplitKind::kSum && read.rule.kind != SplitKind::kMean) continue;
       gradients.push_back({read.base, parameter, read.producer});
     }
@@ -39,6 +40,10 @@ std::vector<Gradient> partial_gradients(const cost::Problem& problem,
   for (OpId op : problem.folded->ops) {
     if (problem.graph->op(op).phase != Phase::kUpdate) continue;
     add(problem.folded->home[op], problem.folded->reads[op]);
+  }
+  for (const graph::TiedSum& sum : problem.folded->tied_sums) {
+    if (!layout.sums_at_its_update(sum.op)) continue;
+    add(sum.parameter, problem.folded->reads[sum.op]);
   }
   std::sort(gradients.begin(), gradients.end(), [](const Gradient& a, const Gradient& b) {
     return std::tuple(a.producer, a.tensor, a.parameter) <
@@ -96,6 +101,21 @@ bool aggregate_rows(Emission& e, const Gradient& gradient, const Bucket::Value& 
   return true;
 }
 
+// What one device makes alone, at every device of the update: as rows, where these are fewer bytes.
+// Else nothing is emitted, and whoever updates fetches it.
+bool send_rows(Emission& e, const Gradient& gradient, const Location& made) {
+  const Bytes whole = e.problem.graph->bytes(gradient.tensor, e.problem.batch);
+  const std::vector<SparseRows> rows = rows_by_device(e, gradient);
+  if (rows.empty() || rows.front().bytes >= whole) return false;
+  std::vector<Location> everywhere = {made};
+  for (const decide::Slice& slice : e.layout.slices[e.layout.home(gradient.parameter).update]) {
+    if (slice.device == made.device) continue;
+    everywhere.push_back(rows_arrived_at(e, gradient.tensor, made, rows.front(), slice.device));
+  }
+  e.where.set_total(gradient.tensor, std::move(everywhere));
+  return true;
+}
+
 }  // namespace
 
 void aggregate_gradients(Emission& e, Bytes bucket_bytes) {
@@ -111,6 +131,7 @@ void aggregate_gradients(Emission& e, Bytes bucket_bytes) {
                         may_be_overwritten(e.problem, gradient.tensor)};
     value.addends = accumulate(e, gradient.tensor, std::move(value.addends), bytes, value.in_place);
     if (value.addends.size() == 1) {
+      if (send_rows(e, gradient, value.addends.front())) continue;
       e.where.set_total(gradient.tensor, value.addends);  // fetched by whoever updates
     } else if (aggregate_rows(e, gradient, value)) {
       continue;

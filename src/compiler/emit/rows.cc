@@ -13,7 +13,8 @@ Nanoseconds add_rows_duration(const cluster::DeviceType& type, Bytes rows) {
   return combine_duration(type, 2, rows, cluster::OpClass::kEmbedding);
 }
 
-TaskId add_rows(Emission& e, TensorId tensor, DeviceId device, Bytes rows) {
+// `zeros`: bytes that are written before rows are added to them.
+TaskId add_rows(Emission& e, TensorId tensor, DeviceId device, Bytes rows, Bytes zeros = 0) {
   PlanBuilder::Task task;
   task.kind = TaskKind::kSum;
   task.op = e.problem.graph->tensor(tensor).producer;
@@ -21,6 +22,10 @@ TaskId add_rows(Emission& e, TensorId tensor, DeviceId device, Bytes rows) {
   task.device = device;
   task.end = e.problem.batch;
   task.duration = add_rows_duration(e.problem.cluster->type_of(device), rows);
+  if (zeros > 0) {
+    task.duration += combine_duration(e.problem.cluster->type_of(device), 0, zeros,
+                                      cluster::OpClass::kElementwise);
+  }
   const TaskId id = e.builder.add_task(task);
   e.builder.hold(id, {e.builder.plan().compute_stream(device), task.duration});
   e.builder.carry(id, {tensor});
@@ -90,6 +95,30 @@ Location sum_rows_at(Emission& e, TensorId tensor, std::span<const Location> loc
     e.builder.read(sum, addend.buffer);
   }
   return added(e, sum, tensor, *own, in_place);
+}
+
+Location rows_arrived_at(Emission& e, TensorId tensor, const Location& made, const SparseRows& rows,
+                         DeviceId device) {
+  const Source arrived = transfer(e,
+                                  {.op = e.problem.graph->tensor(tensor).producer,
+                                   .tensor = tensor,
+                                   .source = made.device,
+                                   .destination = device,
+                                   .end = e.problem.batch,
+                                   .bytes = rows.bytes,
+                                   .bytes_at_destination = rows.bytes,
+                                   .encoding = Encoding::kRows,
+                                   .rows = rows.count},
+                                  made.source);
+  const Bytes whole = e.problem.graph->bytes(tensor, e.problem.batch);
+  const TaskId sum = add_rows(e, tensor, device, rows.bytes, whole);
+  e.builder.contribute(sum, {.device = made.device,
+                             .buffer = arrived.buffer,
+                             .encoding = Encoding::kRows,
+                             .end = rows.count});
+  e.builder.depend(arrived.task, sum);
+  e.builder.read(sum, arrived.buffer);
+  return {device, {sum, e.builder.allocate(sum, device, whole, tensor)}};
 }
 
 // Every device adds all members' rows, its own among them, in the order of members, in the place of

@@ -31,6 +31,9 @@ std::optional<SparseRows> sparse_rows(const cost::Problem& problem, TensorId gra
 // of each, parallel to them.
 Location sum_rows_at(Emission& e, TensorId tensor, std::span<const Location> locations,
                      std::span<const SparseRows> rows, DeviceId root, InPlace in_place);
+// From the one device that makes the gradient to another, which makes the whole of its rows.
+Location rows_arrived_at(Emission& e, TensorId tensor, const Location& made, const SparseRows& rows,
+                         DeviceId device);
 // In place of an all-reduce: one all-gather of as many rows from each device (short ones are
 // padded), which every device then adds to its own gradient.
 std::vector<Location> gather_rows(Emission& e, TensorId tensor, std::span<const Location> locations,

@@ -66,6 +66,8 @@ class BodyBuilder {
   Register join(std::vector<Register> parts, TensorId tensor);
   // Samples [at, at) of `tensor`: a value without any.
   Register no_samples(TensorId tensor, std::int64_t at);
+  // A value of zeros, of the task's samples.
+  Register zeros(TensorId tensor);
 
   // Runs a view and returns what it makes of `tensor`, one of its outputs.
   Register call_view(BodyStep step, TensorId tensor);
@@ -99,7 +101,6 @@ class BodyBuilder {
   void note_overwritable(std::size_t call);
   void note_replaced(std::size_t call);
   Register add_step(BodyStep step);
-  Register zeros(TensorId tensor);
   bool samples_of(TensorId tensor) const;
   const Holder* choose(const std::vector<Holder>& found, TensorId tensor,
                        graph::OperandUse use) const;

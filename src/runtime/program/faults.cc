@@ -33,6 +33,8 @@ std::vector<GradientPart> contributions(const Job& job, const compiler::Plan& pl
     const TensorId base = graph.root(id);
     const OpId producer = graph.tensor(base).producer;
     if (!producer.valid() || tasks[producer].size() < 2) continue;
+    // Totals, on each device that updates with them.
+    if (plan.end[tasks[producer][0]] - plan.begin[tasks[producer][0]] == plan.batch) continue;
     if (job.problem->splits->rules[base].kind != graph::SplitKind::kSum) continue;
     found.push_back({base, tasks[producer]});
   }

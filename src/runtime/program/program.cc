@@ -226,6 +226,7 @@ class JobBuilder {
   }
 
   // The first contribution is the device's own, where it has one; its memory may take the result.
+  // Rows alone are added to zeros.
   void sum(Program& program, Instruction& instruction, BodyBuilder& body) {
     const TaskId task = instruction.task;
     const TensorId tensor = plan_.tensor[task];
@@ -236,6 +237,10 @@ class JobBuilder {
     const BufferId result =
         instruction.in_place ? given.front().buffer : plan_.allocates[task].front();
     std::vector<Register> addends;
+    if (given.front().encoding == Encoding::kRows) {  // of one device, which has the rest
+      addends.push_back(body.zeros(tensor));
+      instruction.in_place = true;
+    }
     for (const Contribution& one : given) {
       if (one.encoding == Encoding::kRows) note_rows(program.device, one, given, instruction);
       Register value = body.load(one.buffer, tensor);

@@ -82,7 +82,8 @@ void Trials::simulate_all(const std::vector<const Cut*>& chosen, const Staging& 
         how.strict ? ", strictly" : "", chosen[i]->recompute ? ", forward passes again" : "",
         chosen[i]->seconds, chosen[i]->busiest, to_seconds(measured[i].evaluation.step),
         measured[i].evaluation.feasible ? "" : ", does not fit in memory");
-    tried_.all.push_back({chosen[i], std::move(strategies[i]), measured[i].evaluation});
+    tried_.all.push_back(
+        {chosen[i], std::move(strategies[i]), measured[i].evaluation, how.tied_together});
   }
 }
 

@@ -14,6 +14,7 @@ struct TriedPipelines {
     const Cut* cut = nullptr;  // of `pool`
     decide::Strategy strategy;
     Evaluation evaluation;
+    bool tied_together = false;  // Staging::tied_together
   };
   CutPool pool;
   std::vector<One> all{};

@@ -49,17 +49,28 @@ std::vector<Start> worth_climbing(const Search& search, const TriedPipelines& tr
     if (fits && to_seconds(one.evaluation.step) <= longest) all.push_back(&one);
   }
   std::ranges::stable_sort(all, better, [](const One* one) { return one->evaluation; });
-  std::vector<Start> chosen;
+  std::vector<const One*> chosen;
   for (const One* one : all) {
-    const bool differs = std::ranges::none_of(chosen, [&](const Start& other) {
-      return other.tried.strategy.units == one->strategy.units ||
-             other.tried.evaluation.step == one->evaluation.step;
+    const bool differs = std::ranges::none_of(chosen, [&](const One* other) {
+      return other->strategy.units == one->strategy.units ||
+             other->evaluation.step == one->evaluation.step;
     });
-    if (differs && chosen.size() < kPipelinesToClimb) {
-      chosen.push_back({{one->strategy, one->evaluation}, kPipeline});
+    if (!differs || chosen.size() == kPipelinesToClimb) continue;
+    const auto as_before = [&](const One* other) {
+      return other->tied_together == chosen.front()->tied_together;
+    };
+    // The last place is for one with the layers of a tied parameter together if the others have
+    // them apart, or the other way round: moves hardly lead from one to the other.
+    const bool last = chosen.size() + 1 == kPipelinesToClimb;
+    if (last && as_before(one) && std::ranges::all_of(chosen, as_before) &&
+        !std::ranges::all_of(all, as_before)) {
+      continue;
     }
+    chosen.push_back(one);
   }
-  return chosen;
+  std::vector<Start> starts;
+  for (const One* one : chosen) starts.push_back({{one->strategy, one->evaluation}, kPipeline});
+  return starts;
 }
 
 // Moves of layers, devices, samples and turns.
