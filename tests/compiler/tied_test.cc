@@ -112,10 +112,12 @@ TEST(TiedSums, MoveWhatTheirFormulasSay) {
   for (const char* path :
        {kTied, "tests/data/partly_tied.json.gz", "models/bert_large24-tiny.json.gz",
         "models/transformer6-tiny.json.gz"}) {
-    for (const bool served : {false, true}) {
+    for (const int kind : {0, 1, 2}) {
       graph::ModelGraph graph = graph::read_graph(path);
-      const auto problem = served ? decide::served_problem(std::move(graph), 2, {true, false}, 11)
-                                  : decide::toy_problem(std::move(graph), 3, 11);
+      const auto problem = kind == 0
+                               ? decide::served_problem(std::move(graph), 2, {true, false}, 11)
+                               // Of few samples the embedding's gradient travels as rows.
+                               : decide::toy_problem(std::move(graph), 3, kind == 1 ? 11 : 2);
       for (std::uint64_t seed = 0; seed < 12; ++seed) {
         const decide::Strategy strategy = decide::random_pieces(*problem, seed);
         const auto wrong = check_bytes(*problem, strategy, compile(*problem, strategy));

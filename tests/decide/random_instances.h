@@ -1,6 +1,8 @@
 // Random strategies in micro-batches, in which a device has several instances of an op.
 #pragma once
 
+#include <algorithm>
+
 #include "base/rng.h"
 #include "decide/strategy.h"
 
@@ -55,7 +57,7 @@ inline Strategy random_pieces(const cost::Problem& problem, std::uint64_t seed,
   Strategy strategy;
   for (std::size_t pieces = 2 + rng.below(5); pieces > 0; --pieces) {
     UnitDecision decision;
-    decision.sync = rng.below(2) ? SyncMethod::kAllReduce : SyncMethod::kParameterServer;
+    decision.sync = kSyncMethods[rng.below(3)];
     for (std::size_t entries = rng.below(2) ? 1 : 1 + rng.below(devices); entries > 0; --entries) {
       decision.replicas.push_back({DeviceId(rng.below(devices)), 1.0 + rng.below(3)});
     }
@@ -69,7 +71,8 @@ inline Strategy random_pieces(const cost::Problem& problem, std::uint64_t seed,
     strategy.unit_of_op.push_back(UnitId(place * strategy.units.size() / forward_ops));
   }
   strategy.micro_batches =
-      1 + static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(most_micro_batches)));
+      1 + static_cast<std::int64_t>(
+              rng.below(static_cast<std::uint64_t>(std::min(most_micro_batches, problem.batch))));
   if (rng.below(2)) strategy.bucket_bytes = static_cast<Bytes>(rng.below(1 << 16));
   return strategy;
 }

@@ -21,7 +21,7 @@ constexpr std::size_t kMostStages = 12;  // those of Partitioner, of single devi
 constexpr std::size_t kMostLines = 64;   // of a number of devices
 constexpr std::size_t kSimulated = 24;
 constexpr std::size_t kInOtherTurns = 8;
-constexpr std::size_t kClimbedFrom = 4;
+constexpr std::size_t kClimbedFrom = 12;
 // Plans from each of these, without a budget.
 constexpr std::int64_t kMoves = 100;
 
