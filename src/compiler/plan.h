@@ -93,8 +93,8 @@ struct StaticMemory {
   Bytes total() const { return parameters + optimizer_state + buffers + reserve; }
 };
 
-// Rows [begin, end) along axis 0 of a parameter: what a device updates, and the optimizer state that
-// it keeps.
+// Rows [begin, end) along axis 0 of a parameter: what a device updates, and the optimizer state
+// that it keeps.
 struct OwnedRows {
   DeviceId device;
   std::int64_t begin = 0;

@@ -150,8 +150,8 @@ void deal_sharded(const cost::Problem& problem, const Strategy& strategy, Layout
     if (home.method != SyncMethod::kSharded || home.replicas.size() == 1 || !chain.by_rows) {
       continue;
     }
-    home.rows = deal_rows(problem.graph->shape(chain.parameter)[0].c, home.replicas,
-                          strategy.row_weights);
+    home.rows =
+        deal_rows(problem.graph->shape(chain.parameter)[0].c, home.replicas, strategy.row_weights);
     for (TensorId state : chain.row_state) {
       if (layout.row_home_of.empty()) {
         layout.row_home_of.assign(problem.graph->tensor_count(), Layout::kNoHome);
@@ -198,8 +198,8 @@ void place_parameters(const cost::Problem& problem, const Strategy& strategy,
   choose_servers(problem, layout.homes, bytes);
 }
 
-// Updates run on the parameter's server, on every replica, or on those that have rows of it. An update op that belongs to no
-// single parameter runs on its unit's devices, whole on each.
+// Updates run on the parameter's server, on every replica, or on those that have rows of it. An
+// update op that belongs to no single parameter runs on its unit's devices, whole on each.
 void lay_out_update(const cost::Problem& problem, const IdVector<OpId, UnitId>& unit_of_op,
                     const IdVector<UnitId, UnitLayout>& units, Layout& layout, LayoutPool& pool) {
   const auto whole_on = [&](std::span<const DeviceId> devices) {

@@ -159,8 +159,8 @@ struct Slice {
 // replica), one slice per device, at the place of its first replica; empty slices left out
 // (decision 1).
 std::vector<Slice> slice_batch(const std::vector<Replica>& replicas, std::int64_t batch);
-// The same of rows along axis 0 of a parameter, over devices of these weights (by device; empty: all
-// alike): device i has rows [result[i], result[i + 1]).
+// The same of rows along axis 0 of a parameter, over devices of these weights (by device; empty:
+// all alike): device i has rows [result[i], result[i + 1]).
 std::vector<std::int64_t> deal_rows(std::int64_t rows, std::span<const DeviceId> devices,
                                     const IdVector<DeviceId, double>& weights);
 // One slice per device, as large as all of its slices together, at the place of the first.

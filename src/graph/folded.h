@@ -38,8 +38,8 @@ struct UpdateChain {
   // Chains of one form do the same, op by op, with the same numbers and with tensors of their own.
   std::uint32_t form = 0;
   std::vector<SharedCall> calls;  // parallel to `ops`
-  // Whether each row (along axis 0) of what it makes follows from the same row of what it reads, and
-  // from numbers: then devices may share the update, each for rows of its own (decision 19).
+  // Whether each row (along axis 0) of what it makes follows from the same row of what it reads,
+  // and from numbers: then devices may share the update, each for rows of its own (decision 19).
   bool by_rows = false;
   std::vector<TensorId> row_state;  // by_rows: the optimizer state that has such rows, ascending
   // Whether chains of its form gain by running together: a call serves several.

@@ -110,7 +110,8 @@ struct Facts {
   // The sum of its tensor operands, or of multiples of them.
   bool sum = false;
   // Each element of its result is computed of the elements at its place in the operands, and of
-  // numbers. So is every one that has an in-place twin; of others the rows say it that updates need.
+  // numbers. So is every one that has an in-place twin; of others the rows say it that updates
+  // need.
   bool by_element = false;
   // PyTorch has it as an operator that writes over its first argument too, an element at a time:
   // "add_", with an overload of the same name.

@@ -57,16 +57,17 @@ TEST_P(Sharded, TrainsAsOneDevice) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Graphs, Sharded,
-    testing::Values(Case{"models/bert_large24-tiny.json.gz"}, Case{"models/gnmt4-tiny.json.gz"},
-                    Case{"models/vgg19-tiny.json.gz"}, Case{"tests/data/transformer_tied.json.gz", false},
-                    Case{"tests/data/partly_tied.json.gz"},
-                    Case{"tests/data/convolutions_adamw.json.gz"},
-                    Case{"tests/data/channels_last.json.gz", true, 1e-9},
-                    Case{"tests/data/mlp_sgd.json.gz"},
-                    Case{"tests/data/masters_bfloat16.json.gz"},
-                    Case{"tests/data/mlp_clipped.json.gz", false}));
+INSTANTIATE_TEST_SUITE_P(Graphs, Sharded,
+                         testing::Values(Case{"models/bert_large24-tiny.json.gz"},
+                                         Case{"models/gnmt4-tiny.json.gz"},
+                                         Case{"models/vgg19-tiny.json.gz"},
+                                         Case{"tests/data/transformer_tied.json.gz", false},
+                                         Case{"tests/data/partly_tied.json.gz"},
+                                         Case{"tests/data/convolutions_adamw.json.gz"},
+                                         Case{"tests/data/channels_last.json.gz", true, 1e-9},
+                                         Case{"tests/data/mlp_sgd.json.gz"},
+                                         Case{"tests/data/masters_bfloat16.json.gz"},
+                                         Case{"tests/data/mlp_clipped.json.gz", false}));
 
 // Every device keeps its rows of the state, and nothing else of it.
 TEST(ShardedState, IsWhatTheRowsTake) {
@@ -114,8 +115,8 @@ TEST(ShardedState, IsSavedWhole) {
     return make_test_job(shared, strategy);
   };
   const auto run_of = [](const TestJob& test) {
-    return TrainingRun(
-        ranks_in_threads(test.job, test.plan, IdVector<DeviceId, WorkerOptions>(3)), {});
+    return TrainingRun(ranks_in_threads(test.job, test.plan, IdVector<DeviceId, WorkerOptions>(3)),
+                       {});
   };
   const TestJob first = job_of({1, 4, 2}, SyncMethod::kSharded);
   TrainingRun run = run_of(first);

@@ -45,7 +45,8 @@ void contribute_parts(Emission& e, TaskId task, std::span<const TensorId> parame
   }
 }
 
-// What is not moved as it lies is copied first; nobody reads the copy once the collective has ended.
+// What is not moved as it lies is copied first; nobody reads the copy once the collective has
+// ended.
 void lay_side_by_side(Emission& e, TaskId task, DeviceId device, Bytes bytes, TensorId first) {
   e.builder.allocate(task, device, bytes, first);
 }
@@ -112,9 +113,9 @@ void gather_sharded(Emission& e) {
         decide::update_op(e.problem, graph::chain_of(*e.problem.folded, set.front()));
     Bytes bytes = 0;
     for (TensorId parameter : set) bytes += e.problem.graph->bytes(parameter, 1);
-    const TaskId task = add_collective(
-        e, TaskKind::kAllGather, set.front(), home.replicas,
-        e.costs.all_gather(home.replicas, padded_bytes(e, set, set)), bytes, updater);
+    const TaskId task = add_collective(e, TaskKind::kAllGather, set.front(), home.replicas,
+                                       e.costs.all_gather(home.replicas, padded_bytes(e, set, set)),
+                                       bytes, updater);
     for (TensorId parameter : set) e.builder.carry(task, {parameter});
     contribute_parts(e, task, set, {});
     for (std::size_t i = 0; i < e.layout.slices[home.update].size(); ++i) {

@@ -1,5 +1,5 @@
-// Collectives of sharded parameters: gradients are scattered to those who have the rows, and the new
-// rows gathered from them (decision 19).
+// Collectives of sharded parameters: gradients are scattered to those who have the rows, and the
+// new rows gathered from them (decision 19).
 #pragma once
 
 #include "compiler/emit/bucket.h"

@@ -36,8 +36,8 @@ std::vector<Location> sum_in_machines(Emission& e, TensorId tensor,
                                       std::span<const Location> locations, Bytes bytes,
                                       DeviceId server, InPlace in_place);
 
-// A collective over `devices` (ascending), to which nothing is contributed yet. `op`: by which it is
-// named; invalid: the one that makes the tensor.
+// A collective over `devices` (ascending), to which nothing is contributed yet. `op`: by which it
+// is named; invalid: the one that makes the tensor.
 TaskId add_collective(Emission& e, TaskKind kind, TensorId tensor,
                       std::span<const DeviceId> devices, const cost::CollectiveCost& cost,
                       Bytes bytes, OpId op = {});

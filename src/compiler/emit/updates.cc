@@ -69,9 +69,8 @@ std::vector<Together> find_sets(const Emission& e) {
       continue;
     }
     const Bytes bytes = e.problem.graph->bytes(chain.parameter, 1);
-    const auto [at, is_new] =
-        open.try_emplace({chain.form, home.update, *ready, home.sharded()},
-                         std::pair(sets.size(), Bytes{0}));
+    const auto [at, is_new] = open.try_emplace({chain.form, home.update, *ready, home.sharded()},
+                                               std::pair(sets.size(), Bytes{0}));
     auto& [set, held] = at->second;
     if (!is_new && !ready->valid() && held + bytes > kTogetherBytes) {
       set = sets.size();
@@ -192,8 +191,8 @@ void emit_update(Emission& e, const Together& set) {
       task.duration = duration(e, set, device);
       task.workspace = 0;
       for (const UpdateChain* chain : set) {
-        task.workspace += std::llround(static_cast<double>(chain->temporary_bytes) *
-                                       share_of(e, *chain, device));
+        task.workspace +=
+            std::llround(static_cast<double>(chain->temporary_bytes) * share_of(e, *chain, device));
       }
     }
     last_type = type;

@@ -218,8 +218,7 @@ void compare_rank(Ranks& ranks, DeviceId rank, const ReferenceStep& reference,
   }
   const Worker& worker = ranks.worker(rank);
   for (TensorId id : worker.residents()) {
-    comparison.tensor(id, rank, worker.resident(id),
-                      own_part(program, id, reference.resident(id)));
+    comparison.tensor(id, rank, worker.resident(id), own_part(program, id, reference.resident(id)));
   }
 }
 

@@ -115,7 +115,8 @@ void Exchange::all_reduce(const Instruction& instruction, std::vector<at::Tensor
   }
 }
 
-// Owner by owner, the rows that are his of all values of a type, flat; and where each owner's begin.
+// Owner by owner, the rows that are his of all values of a type, flat; and where each owner's
+// begin.
 struct Exchange::SideBySide {
   SideBySide(const Instruction& instruction, const std::vector<at::Tensor>& all,
              at::ScalarType type)
@@ -205,8 +206,8 @@ void Exchange::all_gather(const Instruction& instruction, std::vector<at::Tensor
     const SideBySide side(instruction, given, type);
     at::Tensor flat = at::empty({side.cuts.back()}, given[side.values[0]].options());
     const auto each_part = [&](std::size_t owner, const auto& visit) {
-      const std::vector<at::Tensor> parts = side.parts(
-          comm::part_of(flat, side.cuts, owner), instruction, given, owner);
+      const std::vector<at::Tensor> parts =
+          side.parts(comm::part_of(flat, side.cuts, owner), instruction, given, owner);
       for (std::size_t i = 0; i < parts.size(); ++i) {
         const std::size_t v = side.values[i];
         visit(parts[i], comm::part_of(given[v], instruction.cuts[v], owner));

@@ -1,6 +1,6 @@
 // Four queues, a thread each; tensors are dropped once their last reader has ended.
-#include "runtime/exec/own_part.h"
 #include "runtime/exec/worker.h"
+#include "runtime/exec/own_part.h"
 
 #include <ATen/Parallel.h>
 #include <c10/core/DeviceGuard.h>

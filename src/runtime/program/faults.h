@@ -24,8 +24,8 @@ enum class Fault : std::uint8_t {
 };
 // The name of each, as `verify --break` takes it, in their order.
 inline constexpr std::array<std::string_view, 9> kFaultNames = {
-    "drop-contribution", "equal-weights",   "skip-pull",   "drop-micro-batch", "swap-turns",
-    "stale-parameter",   "skip-gather",     "old-shard",   "wrong-rows"};
+    "drop-contribution", "equal-weights", "skip-pull", "drop-micro-batch", "swap-turns",
+    "stale-parameter",   "skip-gather",   "old-shard", "wrong-rows"};
 // Throws an input error if the job has nothing of the kind.
 void inject(Job& job, const compiler::Plan& plan, Fault fault);
 

@@ -365,7 +365,8 @@ class JobBuilder {
       if (plan_.carried_by(task).size() == 1) {
         for (const Contribution& one : given) cuts.push_back(one.end);
       } else {
-        for (const compiler::OwnedRows& own : plan_.rows_of(carried.tensor)) cuts.push_back(own.end);
+        for (const compiler::OwnedRows& own : plan_.rows_of(carried.tensor))
+          cuts.push_back(own.end);
       }
     }
   }

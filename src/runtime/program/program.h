@@ -43,18 +43,18 @@ struct BodyStep {
   enum class Kind : std::uint8_t {
     kLoad,  // slot → register
     kCall,  // op on registers, parallel to graph.inputs(op) → registers, parallel to its outputs
-    kRandom,   // the same for an op that draws random numbers
-    kLists,    // `ops`, alike but for their tensors, as one call of a kernel that takes lists; in,
-               // out: those of one op after another
-    kCut,      // one register → one
-    kJoin,     // registers side by side along cut.dim → one
-    kZeros,    // nothing → zeros of the shape of `tensor` at `samples`
-    kScale,    // register × factor → register
-    kAdd,      // the sum of registers → register; the first may be overwritten
-    kStore,    // register → slot
-    kRows,     // rows [begin, end) along axis 0 of a register → register
+    kRandom,  // the same for an op that draws random numbers
+    kLists,   // `ops`, alike but for their tensors, as one call of a kernel that takes lists; in,
+              // out: those of one op after another
+    kCut,     // one register → one
+    kJoin,    // registers side by side along cut.dim → one
+    kZeros,   // nothing → zeros of the shape of `tensor` at `samples`
+    kScale,   // register × factor → register
+    kAdd,     // the sum of registers → register; the first may be overwritten
+    kStore,   // register → slot
+    kRows,    // rows [begin, end) along axis 0 of a register → register
     kStoreRows,  // register → rows [begin, end) of what the slot holds
-    kCapture,  // register → `capture` of the program
+    kCapture,    // register → `capture` of the program
   };
   Kind kind = Kind::kLoad;
   // kAdd: into the first; kStore: into the memory of what the slot holds; kCall: nobody reads the
@@ -99,7 +99,8 @@ struct Instruction {
   bool in_place = false;  // kAllReduce, kReduceScatter, kAddRows: `values` may be overwritten
   DeviceId peer;
   std::uint32_t set = 0;  // of Job::sets
-  // kReduceScatter, kAllGather, of each value: member i has rows [cuts[i], cuts[i + 1]) along axis 0.
+  // kReduceScatter, kAllGather, of each value: member i has rows [cuts[i], cuts[i + 1]) along axis
+  // 0.
   std::vector<comm::Cuts> cuts;
   std::size_t part = 0;  // kReduceScatter, kAllGather: the index of this device among the members
   // kReceive: what arrives, at `samples` samples. Rows: the gradient.

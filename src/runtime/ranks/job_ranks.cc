@@ -201,7 +201,8 @@ class OneRank final : public Ranks {
   at::Tensor put_together(TensorId tensor, const std::vector<KeptRows>& parts) {
     at::Tensor own = at::zeros_like(empty(tensor));
     for (const KeptRows& part : parts) {
-      if (part.rank == rank_) own.narrow(0, part.begin, part.count()).copy_(worker_.resident(tensor));
+      if (part.rank == rank_)
+        own.narrow(0, part.begin, part.count()).copy_(worker_.resident(tensor));
     }
     const std::vector<at::Tensor> all = gather(own);
     std::vector<at::Tensor> rows;

@@ -230,11 +230,12 @@ constexpr std::array<Field<PipelineOptions>, 6> kPipeDreamFields = {
 constexpr std::array<Field<PipelineOptions>, 3> kWithoutStages = {kParts, kTurns, kRecompute};
 constexpr std::array<std::string_view, 2> kAccumulatedStateWords = {"whole", "sharded"};
 constexpr std::array<Field<PipelineOptions>, 2> kPartsAlone = {
-    kParts, Field<PipelineOptions>{
-                "state",
-                "the optimizer's state: whole on every device, or of every parameter's an equal part "
-                "of the rows on each (ZeRO stage 1)",
-                choice<PipelineOptions, &PipelineOptions::state>(kAccumulatedStateWords)}};
+    kParts,
+    Field<PipelineOptions>{
+        "state",
+        "the optimizer's state: whole on every device, or of every parameter's an equal part "
+        "of the rows on each (ZeRO stage 1)",
+        choice<PipelineOptions, &PipelineOptions::state>(kAccumulatedStateWords)}};
 
 PlannerEntry entry(std::string_view name, std::string_view one_line,
                    std::span<const Field<PipelineOptions>> fields, PlanPipeline plan) {

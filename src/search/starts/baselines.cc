@@ -81,8 +81,7 @@ class DataParallel final : public Planner {
     BatchEvaluator evaluator(context.oracle);
     const Measured even = evaluator.evaluate(sharded(whole.front()));
     for (const Strategy& one : whole) {
-      strategies.push_back(
-          with_rows_by_memory(context.problem(), sharded(one), even.peak_bytes));
+      strategies.push_back(with_rows_by_memory(context.problem(), sharded(one), even.peak_bytes));
     }
     PlannerResult best = best_of_all(strategies, context);
     best.evaluations += evaluator.evaluations();
@@ -187,7 +186,8 @@ std::vector<PlannerEntry> baseline_entries() {
       planner_entry<HorovodOptions>("horovod", "ev-ar with gradients in buckets of 16 MiB",
                                     kHorovodFields, [](const HorovodOptions& options) {
                                       return std::make_unique<DataParallel>(
-                                          "horovod", options.order, options.state, options.bucket_bytes);
+                                          "horovod", options.order, options.state,
+                                          options.bucket_bytes);
                                     })};
   for (PlannerEntry& entry : entries) entry.baseline = true;
   return entries;
