@@ -83,7 +83,8 @@ std::vector<at::Tensor> BodyRunner::take_captures() {
 void BodyRunner::prepare(const Instruction& instruction, const BodyStep& step,
                          std::int64_t samples) {
   const Samples of_whole{.slice = samples, .whole = job_.problem->batch};
-  const ExecuteOptions options{.floats = options_.floats, .device = options_.device};
+  const ExecuteOptions options{
+      .floats = options_.floats, .device = options_.device, .rows = step.rows};
   try {
     if (step.kind == Kind::kLists && graph_.facts(step.op).multi_tensor) {
       list_calls_.emplace_back(FusedUpdate(graph_, step.ops, of_whole, options));

@@ -284,8 +284,10 @@ OperatorCall::OperatorCall(const graph::ModelGraph& graph, OpId op, Samples samp
   for (std::size_t i = 0; (held || !on_cpu_) && i < outputs.size(); ++i) {
     if (!outputs[i].valid()) continue;
     const graph::Tensor& tensor = graph.tensor(outputs[i]);
-    declared_.push_back({i, tensor.name, scalar_type(tensor.dtype, options.floats),
-                         sizes_at(graph.shape(outputs[i]), samples.slice)});
+    std::vector<std::int64_t> sizes = sizes_at(graph.shape(outputs[i]), samples.slice);
+    if (options.rows > 0 && !sizes.empty()) sizes[0] = options.rows;
+    declared_.push_back(
+        {i, tensor.name, scalar_type(tensor.dtype, options.floats), std::move(sizes)});
   }
   arguments_ = std::move(arguments).stack();
   check_lists(handle_.schema(), arguments_);

@@ -36,6 +36,8 @@ struct ExecuteOptions {
   Floats floats = Floats::kOwn;
   BatchNorm batch_norm = BatchNorm::kTraining;
   at::Device device = at::kCPU;  // of what the operator creates; its operands lie there already
+  // Of an update by rows: so many rows of everything that has some. 0: all.
+  std::int64_t rows = 0;
 };
 
 // Results as the dispatcher leaves them, flat: undefined results are undefined tensors.

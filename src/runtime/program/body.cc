@@ -266,6 +266,7 @@ void BodyBuilder::call(OpId op) {
   step.op = op;
   step.begin = begin_;
   step.end = end_;
+  step.rows = rows_;
   for (std::size_t i = 0; i < inputs.size(); ++i) step.in.push_back(value(inputs[i], uses[i]));
   for (TensorId out : view_.graph.outputs(op)) {
     step.out.push_back(out.valid() ? instruction_.registers++ : kNoRegister);

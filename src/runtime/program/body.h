@@ -64,6 +64,8 @@ class BodyBuilder {
   // Rows [begin, end) along axis 0 of a value, and their place in what stays.
   Register rows(Register value, std::int64_t begin, std::int64_t end);
   void store_rows(Register value, SlotId slot, std::int64_t begin, std::int64_t end);
+  // Ops that are called from now on are of an update by rows, of which so many are this device's.
+  void set_rows(std::int64_t rows) { rows_ = rows; }
   // From now on `tensor` is this register.
   void set_value(TensorId tensor, Register value) {
     known_[{tensor, false}] = known_[{tensor, true}] = value;
@@ -119,6 +121,7 @@ class BodyBuilder {
   Instruction& instruction_;
   std::int64_t begin_;
   std::int64_t end_;
+  std::int64_t rows_ = 0;
   std::map<TensorId, Register> made_;                    // by the calls of this body
   std::map<std::pair<TensorId, bool>, Register> known_;  // with: as a partial sum
   std::map<SlotId, Register> loaded_;

@@ -31,10 +31,10 @@ void visit_members(T& cut, const Visit& visit) {
 }
 template <Maybe<BodyStep> T, class Visit>
 void visit_members(T& step, const Visit& visit) {
-  auto& [kind, in_place, op, tensor, slot, begin, end, ops, replaced, capture, cut, factor, in, out,
-         dead] = step;
-  visit(kind, in_place, op, tensor, slot, begin, end, ops, replaced, capture, cut, factor, in, out,
-        dead);
+  auto& [kind, in_place, op, tensor, slot, begin, end, rows, ops, replaced, capture, cut, factor,
+         in, out, dead] = step;
+  visit(kind, in_place, op, tensor, slot, begin, end, rows, ops, replaced, capture, cut, factor, in,
+        out, dead);
 }
 template <Maybe<Instruction> T, class Visit>
 void visit_members(T& instruction, const Visit& visit) {

@@ -125,9 +125,13 @@ class JobBuilder {
     for (std::size_t i = 0; i < chains.front()->ops.size(); ++i) {
       std::vector<OpId> ops;
       for (const graph::UpdateChain* chain : chains) ops.push_back(chain->ops[i]);
+      set_rows(program, *chains.front(), body);
       switch (chains.front()->calls[i]) {
         case graph::SharedCall::kApart:
-          for (OpId op : ops) body.call(op);
+          for (std::size_t c = 0; c < chains.size(); ++c) {
+            set_rows(program, *chains[c], body);
+            body.call(ops[c]);
+          }
           break;
         case graph::SharedCall::kLists:
           body.call_lists(ops);
@@ -163,6 +167,11 @@ class JobBuilder {
     const auto rows = plan_.rows_of(tensor);
     const auto own = std::ranges::find(rows, device, &compiler::OwnedRows::device);
     return own == rows.end() ? nullptr : &*own;
+  }
+
+  void set_rows(const Program& program, const graph::UpdateChain& chain, BodyBuilder& body) const {
+    const compiler::OwnedRows* own = own_rows(chain.parameter, program.device);
+    body.set_rows(own ? own->count() : 0);
   }
 
   // Of a sharded parameter, and of a gradient that came whole, the rows that are updated here. Of

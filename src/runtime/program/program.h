@@ -65,6 +65,7 @@ struct BodyStep {
   SlotId slot;      // kLoad, kStore; kCall: what the first register was loaded from, if it was
   std::int64_t begin = 0;  // kCall, kRandom, kZeros, kLists: samples [begin, end) of the slice
   std::int64_t end = 0;
+  std::int64_t rows = 0;         // kCall: of an update by rows, so many are this device's
   std::vector<OpId> ops;         // kLists
   std::vector<SlotId> replaced;  // kLists, and kCall of a batch normalisation: parallel to `in`,
                                  // where it was loaded from if the next value is stored there and
