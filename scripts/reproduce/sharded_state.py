@@ -11,13 +11,13 @@ Does not fit: "-". --only takes rows of these models or clusters.
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+from heterog_tables import ROOT, machine
+
 CASES = [
     ("bert_large24", "heterog-8gpu"),
     ("transformer24", "heterog-8gpu"),
@@ -35,13 +35,6 @@ WAYS = [
     ("shards, rows by memory", "ev-ar:state=by-memory"),
 ]
 STEP, FITS_NOT = 8, 3
-
-
-def machine():
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return f"{line.split(':')[1].strip()}, {os.cpu_count()} cores"
-    return f"{os.cpu_count()} cores"
 
 
 def plan(program, model, cluster, batch, planner):
@@ -108,8 +101,7 @@ def main():
         batches[model, cluster] = whole or sharded
         more = f"{100 * (sharded / whole - 1):+.0f} %" if whole else "where none fit"
         print(f"| {model} | {cluster} | {whole or '-'} | {served or '-'} | {sharded or '-'} | {more} "
-              f"| {dealt or '-'} |",
-              flush=True)
+              f"| {dealt or '-'} |", flush=True)
     for (model, cluster), batch in batches.items():
         if batch:
             ways_table(options.program, model, cluster, batch)
