@@ -48,7 +48,7 @@ struct Contribution {
                     // invalid: in static memory, or, of a collective, found by device and tensor
   Encoding encoding = Encoding::kDense;
   // Transfers and merges: samples of the value, of those that the buffer's maker made. Collectives
-  // that scatter or gather: rows along axis 0 that the device keeps or gives. kRows: [0, number of
+  // that scatter or gather: elements that the device keeps or gives. kRows: [0, number of
   // rows), the last of which may be padding. Else the whole value: [0, batch).
   std::int64_t begin = 0;
   std::int64_t end = 0;

@@ -141,7 +141,7 @@ std::vector<DeviceId> reader_devices(const cost::Problem& problem, const Layout&
 }
 
 // The rows of each sharded parameter, and of its state. One whose update does not go by rows, or
-// that one device has, is all-reduced.
+// that one device has, gets none, and is all-reduced.
 void deal_sharded(const cost::Problem& problem, const Strategy& strategy, Layout& layout) {
   for (const graph::UpdateChain& chain : problem.folded->chains) {
     const std::uint32_t at = layout.home_of[chain.parameter];
@@ -157,11 +157,6 @@ void deal_sharded(const cost::Problem& problem, const Strategy& strategy, Layout
         layout.row_home_of.assign(problem.graph->tensor_count(), Layout::kNoHome);
       }
       layout.row_home_of[state] = at;
-    }
-  }
-  for (ParameterHome& home : layout.homes) {
-    if (home.method == SyncMethod::kSharded && !home.sharded()) {
-      home.method = SyncMethod::kAllReduce;
     }
   }
 }

@@ -36,18 +36,6 @@ struct Way {
   }
 };
 
-bool asks_for_shards(const cost::Problem& problem, const decide::Strategy& strategy,
-                     TensorId parameter) {
-  for (const decide::ParameterSync& sync : strategy.sync) {
-    if (sync.parameter == parameter) return sync.method == decide::SyncMethod::kSharded;
-  }
-  const OpId updater = problem.folded->updater[parameter];
-  const auto readers = problem.folded->parameter_readers[parameter];
-  const OpId op = updater.valid() || readers.empty() ? updater : readers.front();
-  return op.valid() && strategy.units[decide::unit_of(problem, strategy, op)].sync ==
-                           decide::SyncMethod::kSharded;
-}
-
 }  // namespace
 
 std::string gradients_text(const cost::Problem& problem, const decide::Strategy& strategy) {
@@ -59,7 +47,7 @@ std::string gradients_text(const cost::Problem& problem, const decide::Strategy&
     Way& way = home.replicas.size() == 1                             ? still
                : home.sharded()                                      ? sharded
                : home.method == decide::SyncMethod::kParameterServer ? served
-               : asks_for_shards(problem, strategy, parameter)       ? whole
+               : home.method == decide::SyncMethod::kSharded         ? whole
                                                                      : reduced;
     way.add(problem.graph->bytes(parameter, 1), home);
   }

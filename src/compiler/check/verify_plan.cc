@@ -89,8 +89,8 @@ void verify_tasks(const Plan& plan, EmptySlices empty) {
   }
 }
 
-// Rows of owners follow one another and are all rows of whoever deals them alike; each parameter is
-// updated by its owners alone, and what they have is gathered.
+// The rows of a tensor's owners follow one another from row 0 on. Each sharded parameter is updated
+// by its owners alone, and then gathered by all of them.
 void verify_rows(const Plan& plan) {
   if (plan.rows.rows() == 0) return;
   for (std::size_t i = 0; i < plan.rows.rows(); ++i) {

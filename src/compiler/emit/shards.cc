@@ -24,7 +24,7 @@ Bytes padded_bytes(const Emission& e, std::span<const TensorId> tensors,
   return bytes;
 }
 
-// Rows of one tensor; of several, elements side by side.
+// Elements: the parts of all tensors lie side by side, owner by owner.
 void contribute_parts(Emission& e, TaskId task, std::span<const TensorId> parameters,
                       std::span<const double> weights) {
   const decide::ParameterHome& first = e.layout.home(parameters.front());
@@ -33,9 +33,7 @@ void contribute_parts(Emission& e, TaskId task, std::span<const TensorId> parame
     std::int64_t count = 0;
     for (TensorId parameter : parameters) {
       const decide::ParameterHome& home = e.layout.home(parameter);
-      const std::int64_t width =
-          parameters.size() == 1 ? 1 : e.problem.graph->elements(parameter, 1) / home.row_count();
-      count += home.rows_of(i) * width;
+      count += home.rows_of(i) * (e.problem.graph->elements(parameter, 1) / home.row_count());
     }
     e.builder.contribute(task, {.device = first.replicas[i],
                                 .begin = at,

@@ -17,7 +17,6 @@ std::uint32_t tag(const Instruction& instruction) { return instruction.task.valu
 Exchange::Exchange(const Job& job, const Program& program, comm::Transport& transport,
                    IdVector<SlotId, at::Tensor>& values, const Options& options)
     : graph_(*job.problem->graph),
-      job_batch_(job.problem->batch),
       program_(program),
       transport_(transport),
       values_(values),

@@ -36,7 +36,6 @@ class Exchange {
   void sum_rows(const Instruction& instruction, std::vector<at::Tensor>& given);
 
   const graph::ModelGraph& graph_;
-  std::int64_t job_batch_;
   const Program& program_;
   comm::Transport& transport_;
   IdVector<SlotId, at::Tensor>& values_;

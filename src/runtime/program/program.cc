@@ -331,7 +331,7 @@ class JobBuilder {
     instruction.in_place = !own_result.valid();
     for (const Carried& carried : plan_.carried_by(task)) {
       const double weight = carried.weighted ? given[index].weight : 1.0;
-      if (plan_.kind[task] == TaskKind::kAllGather && !plan_.rows_of(carried.tensor).empty()) {
+      if (plan_.kind[task] == TaskKind::kAllGather && given.front().encoding == Encoding::kDense) {
         // A new parameter, whose own rows are in their place.
         const SlotId slot = table.outside(carried.tensor);
         instruction.resident = true;
@@ -371,12 +371,7 @@ class JobBuilder {
     for (const Carried& carried : plan_.carried_by(task)) {
       comm::Cuts& cuts = instruction.cuts.emplace_back();
       cuts.push_back(0);
-      if (plan_.carried_by(task).size() == 1) {
-        for (const Contribution& one : given) cuts.push_back(one.end);
-      } else {
-        for (const compiler::OwnedRows& own : plan_.rows_of(carried.tensor))
-          cuts.push_back(own.end);
-      }
+      for (const compiler::OwnedRows& own : plan_.rows_of(carried.tensor)) cuts.push_back(own.end);
     }
   }
 
