@@ -3,8 +3,9 @@ PyTorch and what scripts/gpu/prepare.sh has put into out/gpu are all that it nee
 
     python3 scripts/gpu/kit.py right --out FOLDER    is it right?
     python3 scripts/gpu/kit.py fast --out FOLDER     how fast is it?
+    python3 scripts/gpu/kit.py parts --out FOLDER    what do unequal shares gain on parts of one GPU?
 
-Each half takes --limit seconds at most (335). FOLDER gets steps.tsv (name, exit code, seconds, last
+Each takes --limit seconds at most (335). FOLDER gets steps.tsv (name, exit code, seconds, last
 line), log.txt (all that was said) and results.tgz, written anew after each step: what is there when
 the machine goes away is kept. --fake runs the same lines on CPUs, small. Ends with 0 if every step
 that there was time for did well, 1 if not, 2 on wrong usage.
@@ -25,6 +26,9 @@ ZOO = ("lenet5 resnet50 bert_large24 xlnet_large24 lstm_lm transformer6 gnmt4 mo
        "tensor_holography").split()  # fmt: skip
 TINY = "tiny_causal tiny_causal_odd tiny_mask tiny_mask_odd tiny_dropout tiny_head6".split()
 TINY_HALF = "tiny_causal tiny_head6 tiny_mask_odd tiny_dropout".split()
+# The parts of the one GPU, by multiprocessors; and what is trained on them, with the batch.
+PARTS = (64, 32, 24, 8)
+ON_PARTS = {"resnet50": 64, "gpt2_tf32": 16, "bert_large_no_dropout_tf32": 16}
 # What torch.cuda calls the cards that may be had, and their rows in configs/devices.json.
 CARDS = {"NVIDIA H100 80GB HBM3": "H100-SXM5-80GB", "NVIDIA H200": "H200-SXM5-141GB"}
 
@@ -35,9 +39,11 @@ class Kit:
         self.site = Path(options.site)
         if not list(self.folder.glob("*.whl")):
             sys.exit(f"kit.py: {self.folder} holds no wheel: run scripts/gpu/prepare.sh first")
+        # Where torch is on PYTHONPATH, and not in Python's own folder, it stays there.
+        paths = [str(self.site), str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = os.environ | {
             "HETEROG_KIT_FAKE": str(int(self.fake)), "PYTHONUNBUFFERED": "1",
-            "PYTHONPATH": f"{self.site}:{HERE}", "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONPATH": ":".join(paths), "PYTHONDONTWRITEBYTECODE": "1",
             "PATH": f"{self.site}/kit-bin:{os.environ['PATH']}",
         }  # fmt: skip
         self.steps = Steps(options.out, options.limit, environment)
@@ -182,19 +188,75 @@ class Kit:
             self.speed("gpt2_tf32", 8)
         print(self.steps.step("table", 20, self.python("table.py", "steps", self.results)).said)
 
+    # -------------------------------------------------------------------------------- unequal parts of one GPU
+    def parts(self):
+        # Memory is dealt evenly: each part holds the even plan, and speed alone is unequal.
+        devices = [{"model": "H100-SXM5-80GB" if self.fake else self.device,
+                    "part_of_gpu": {"multiprocessors": each, "memory_bytes": 19_000_000_000}} for each in PARTS]  # fmt: skip
+        fabric = {"kind": "bus", "bandwidth_bytes_per_second": 1.675e12, "latency_seconds": 20e-6}
+        machine = {"name": "here", "devices": devices, "fabric": fabric}
+        self.cluster("parts").write_text(
+            json.dumps({"format": "heterog-cluster", "version": 1, "name": "parts", "machines": [machine]})
+        )
+        if not self.fake:
+            split = ",".join(map(str, PARTS))
+            self.steps.step("split", 30, f"heterog discover --split {split} --out {self.results}/split.json")
+        self.steps.many("verify_parts", 45, 4, [
+            self.verify(f"{name}-tiny", "parts", planner) for name in ("bert_large24", "resnet50")[:1 if self.fake else 2]
+            for planner in ("ev-ar", "cp-ar", "gpipe")])  # fmt: skip
+        for model, batch in {"tiny_causal": 16}.items() if self.fake else ON_PARTS.items():
+            self.on_parts(model, batch)
+        self.shares_of_multiprocessors()
+        print(self.steps.step("table", 20, self.python("table.py", "parts", self.results)).said)
+
+    def on_parts(self, model, batch):
+        """Even, proportional and the best plan, predicted and run; then by what each part was measured to take."""
+        words = f"--graph {self.graph(model)} --cluster {self.cluster('parts')}"
+
+        def planned_and_run(kind, more):
+            plan = self.results / f"parts_{model}.{kind}.plan.json"
+            self.steps.step(f"plan_{model}_{kind}", 20, f"heterog plan {words} --batch {batch} {more} --out {plan}")
+            self.steps.step(f"run_{model}_{kind}", 25, (
+                f"heterog run {words} --plan {plan} --in-threads --steps 12 --json {'--any-device' if self.fake else ''} "
+                f"| tee {self.results}/parts_{model}.{kind}.run.json | tail -c 300; exit ${{PIPESTATUS[0]}}"))  # fmt: skip
+
+        planned_and_run("even", "--planner ev-ar")
+        planned_and_run("proportional", "--planner cp-ar")
+        planned_and_run("best", "")
+        if self.fake:
+            return  # without a GPU, no operator of a part can be measured
+        profiles = []
+        for part in PARTS:
+            profiles.append(f"--profile {self.results}/parts_{model}.{part}.profile.json")
+            self.steps.step(f"profile_{model}_{part}", 20, f"heterog profile --graph {self.graph(model)} --device "
+                            f"{self.device}:{part} --in-steps --slices 2,8,16 --repeat 3 --out {profiles[-1].split()[1]}")  # fmt: skip
+        planned_and_run("by_profile", " ".join(profiles))
+
+    def shares_of_multiprocessors(self):
+        """auto_shares of two processes that the driver's multi-process service gives unequal parts."""
+        job = f"{sys.executable} -m torch.distributed.run --standalone --nproc-per-node 2 {HERE}/measure.py shares parts"
+        if self.fake:
+            self.steps.step("shares_parts", 60, job)
+            return
+        self.steps.step("shares_parts", 60, (
+            f"export CUDA_MPS_PIPE_DIRECTORY={self.results}/mps CUDA_MPS_LOG_DIRECTORY={self.results}/mps; mkdir -p {self.results}/mps; "
+            "if ! nvidia-cuda-mps-control -d; then echo the multi-process service does not start here; exit 0; fi; "
+            f"{job}; code=$?; echo quit | nvidia-cuda-mps-control; exit $code"))  # fmt: skip
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("half", choices=["right", "fast"])
+    parser.add_argument("what", choices=["right", "fast", "parts"])
     parser.add_argument("--out", required=True, type=Path)
     parser.add_argument("--kit", type=Path, default=ROOT / "out" / "gpu", help="what prepare.sh has filled")
     parser.add_argument("--limit", type=float, default=335, help="seconds (335)")
     parser.add_argument("--site", default="/tmp/heterog-site", help="where the wheel is installed")
     parser.add_argument("--fake", action="store_true", help="on CPUs, small")
-    kit = Kit(parser.parse_args())
+    options = parser.parse_args()
+    kit = Kit(options)
     try:
         kit.prepare()
-        getattr(kit, sys.argv[1])()
+        {"right": kit.right, "fast": kit.fast, "parts": kit.parts}[options.what]()
     finally:
         kit.steps.close()
     failed = kit.steps.failed()

@@ -4,7 +4,7 @@
     measure.py eager MODEL BATCH [bf16]    eager PyTorch, torch.compile, CUDA graphs: JSON
     measure.py client                      the Python client beside plain PyTorch
     measure.py trace FOLDER                kernels, gaps and host time of the client's steps
-    measure.py shares                      auto_shares of two ranks (under torch.distributed.run)
+    measure.py shares [parts]              auto_shares of two ranks (under torch.distributed.run)
 HETEROG_KIT_FAKE=1: all of it on the CPU, small.
 """
 
@@ -185,8 +185,9 @@ def trace(folder):
     print(f"{len(there) / 3:.0f} kernels and copies a step, {sum(e.device_time_total for e in there) / 3e3:.2f} ms")
 
 
-def shares():
-    """Two ranks by gloo on one GPU; rank 1 computes what the model does three times."""
+def shares(unequal=""):
+    """Two ranks by gloo on one GPU. Rank 1 computes what the model does three times; with `parts` it has a
+    third of rank 0's multiprocessors instead, where the driver's multi-process service runs."""
     import heterog
     import torch.distributed as dist
     from torch import nn
@@ -194,6 +195,8 @@ def shares():
     from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
     dist.init_process_group("gloo")
+    if unequal:  # before the first call of CUDA
+        os.environ["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = "75" if dist.get_rank() == 0 else "25"
     rank, width = dist.get_rank(), 64 if FAKE else 4096
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, width)).to(DEVICE)
@@ -205,7 +208,7 @@ def shares():
     def loss_of(batch):
         x = batch[0].to(DEVICE)
         with torch.no_grad():
-            for _ in range(6 if rank == 1 else 0):
+            for _ in range(6 if rank == 1 and (FAKE or not unequal) else 0):
                 model(x)
         return ddp(x).square().mean()
 

@@ -10,7 +10,8 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 kit=${KIT:-out/gpu} fake=
-[[ "${1:-}" == --fake ]] && fake=1
+if [[ "${1:-}" == --fake ]]; then fake=1; shift; fi
+if (($#)); then echo "prepare.sh: '$1' is not known: only --fake is; KIT=FOLDER names another folder" >&2; exit 2; fi
 mkdir -p "$kit"
 scripts/setup.sh
 rm -f "$kit"/*.whl
@@ -40,6 +41,19 @@ if [[ $large ]]; then
     "${HETEROG_BUILD:-build/release}/bin/heterog" plan --graph "$kit/${case%:*}.json.gz" --cluster "$kit/h100.json" \
       --batch "${case#*:}" --planner single --out "$kit/predicted.plan.json" | sed -n 1p
   done | tee "$kit/predictions.txt.new"
+  # Four unequal parts of the card, as kit.py has them.
+  parts=
+  for part in 64 32 24 8; do
+    parts+='{"model": "H100-SXM5-80GB", "part_of_gpu": {"multiprocessors": '$part', "memory_bytes": 19000000000}}, '
+  done
+  machine='{"name": "here", "devices": ['${parts%, }'], "fabric": {"kind": "bus", "bandwidth_bytes_per_second": 1.675e12, "latency_seconds": 20e-6}}'
+  echo '{"format": "heterog-cluster", "version": 1, "name": "parts", "machines": ['"$machine"']}' > "$kit/parts.json"
+  for case in resnet50:64 gpt2_tf32:16 bert_large_no_dropout_tf32:16; do
+    for planner in ev-ar cp-ar portfolio; do
+      "${HETEROG_BUILD:-build/release}/bin/heterog" plan --graph "$kit/${case%:*}.json.gz" --cluster "$kit/parts.json" \
+        --batch "${case#*:}" --planner $planner --out "$kit/predicted.plan.json" | sed -n "1s/^/$planner: /p"
+    done
+  done | tee -a "$kit/predictions.txt.new"
   rm "$kit/predicted.plan.json"
   mv "$kit/predictions.txt.new" "$kit/predictions.txt"
 fi

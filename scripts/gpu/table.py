@@ -2,6 +2,7 @@
 
     table.py losses RESULTS    every run of one graph from one seed has the same losses; else code 1
     table.py steps RESULTS
+    table.py parts RESULTS     plans on parts of one GPU: predicted, measured, memory
 RESULTS: the folder of kit.py's results.
 """
 
@@ -69,7 +70,22 @@ def steps(folder: Path) -> int:
     return 0
 
 
+def parts(folder: Path) -> int:
+    print(f"{'model':28}{'plan':14}" + "".join(f"{name:>12}" for name in ("predicted ms", "measured ms", "/pred.", "/even", "pred. GB", "GB")))
+    found = {}
+    for path in sorted(folder.glob("parts_*.run.json"), key=lambda path: path.stat().st_mtime):
+        model, kind = path.name.removeprefix("parts_").removesuffix(".run.json").rsplit(".", 1)
+        run = last_json(path)
+        step = found[model, kind] = run.get("median_step_seconds", 0)
+        even, memory = found.get((model, "even")), run.get("memory") or [{}]
+        peaks = [sum(each.get(which, {}).get("peak_bytes", 0) for each in memory) / 1e9 for which in ("predicted", "measured")]
+        cells = (1e3 * run.get("predicted_step_seconds", 0), 1e3 * step, run.get("measured_over_predicted"),
+                 step / even if even else None, *peaks)  # fmt: skip
+        print(f"{model:28}{kind:14}" + "".join(f"{cell:12.2f}" if cell else f"{'-':>12}" for cell in cells))
+    return 0
+
+
 if __name__ == "__main__":
     if len(sys.argv) != 3:
         sys.exit(__doc__)
-    sys.exit({"losses": losses, "steps": steps}[sys.argv[1]](Path(sys.argv[2])))
+    sys.exit({"losses": losses, "steps": steps, "parts": parts}[sys.argv[1]](Path(sys.argv[2])))

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from program import find_program
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -96,12 +97,16 @@ def test_all_of_it_on_cpus(tmp_path):
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("HETEROG_", "PYTHONPATH"))}
     subprocess.run([GPU / "prepare.sh", "--fake"], check=True, stdout=subprocess.DEVNULL,
                    env=environment | {"KIT": str(kit), "HETEROG_BUILD": str(build)})  # fmt: skip
-    for half in ("right", "fast"):
+    # One half has torch in Python's own folder, the other finds it on PYTHONPATH alone.
+    packages = Path(torch.__file__).parents[1]
+    bare = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(packages)}
+    own = {"OMP_NUM_THREADS": "1"}
+    pythons = {"right": (sys._base_executable, bare), "fast": (sys.executable, own), "parts": (sys.executable, own)}
+    for half, (python, variables) in pythons.items():
         out = tmp_path / half
         done = subprocess.run(
-            [sys.executable, GPU / "kit.py", half, "--fake", "--kit", kit, "--out", out,
-             "--site", tmp_path / "site"],
-            capture_output=True, text=True, cwd=tmp_path, env=environment | {"OMP_NUM_THREADS": "1"},
+            [python, GPU / "kit.py", half, "--fake", "--kit", kit, "--out", out, "--site", tmp_path / "site"],
+            capture_output=True, text=True, cwd=tmp_path, env=environment | variables,
         )  # fmt: skip
         log = (out / "log.txt").read_text() if (out / "log.txt").exists() else ""
         assert done.returncode == 0, done.stdout + done.stderr + log[-4000:]
