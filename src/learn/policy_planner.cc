@@ -10,7 +10,7 @@
 #include "learn/drawing/decode.h"
 #include "oracle/batch_evaluator.h"
 #include "search/engines/local_search.h"
-#include "search/moves/candidate.h"
+#include "search/moves/move.h"
 #include "search/starts/baselines.h"
 #include "search/starts/starts.h"
 #include "space/action_space.h"
@@ -151,9 +151,7 @@ class PolicyPlanner final : public search::Planner {
   static void polish(PlannerContext& context, PlannerResult& result, std::int64_t evaluations) {
     BatchEvaluator evaluator(context.oracle,
                              {.evaluations = evaluations, .time_used = context.budget.time_used});
-    const bool pipeline = result.strategy.micro_batches > 1;
-    const decide::Strategy start =
-        pipeline ? result.strategy : search::to_plain(context.problem(), result.strategy);
+    const decide::Strategy start = search::movable(result.strategy);
     Rng rng = context.rng.split(3);
     const search::SearchResult found =
         search::local_search(evaluator, start, rng, {.evaluations = evaluations, .patience = 0});

@@ -8,7 +8,7 @@
 #include "oracle/simulated_oracle.h"
 #include "runtime/check/verify.h"
 #include "runtime/jobs.h"
-#include "search/moves/candidate.h"
+#include "search/moves/move.h"
 #include "search/moves/moves.h"
 #include "search/pipeline/stage_strategy.h"
 #include "search/registry.h"
@@ -68,15 +68,15 @@ TEST_P(Pipelines, TrainAsOneDeviceWhateverIsMoved) {
   const auto found = registry.make(request, *problem->cluster)->plan(context);
   const cost::Problem of_units = search::with_units(*problem, found.strategy);
   const search::MoveMaker maker(of_units);
-  search::Incumbent at{search::to_candidate(found.strategy), {}};
+  search::Incumbent at{found.strategy, {}};
   at.measured.peak_bytes.assign(problem->cluster->place_count(), Bytes{1} << 60);
   Rng rng(static_cast<std::uint64_t>(problem->batch));
   for (int i = 0; i < 12; ++i) {
     const auto kind = static_cast<search::MoveKind>(rng.below(search::kMoveKindCount));
-    at.candidate = maker.moved_to(at.candidate, maker.propose(at, kind, rng));
+    at.strategy = maker.moved_to(at.strategy, maker.propose(at, kind, rng));
     if (i % 3 != 2) continue;
     SCOPED_TRACE(i);
-    const TestJob test = make_test_job(problem, search::to_strategy(at.candidate));
+    const TestJob test = make_test_job(problem, search::in_one_spelling(at.strategy));
     EXPECT_LE(verify(test.job, test.plan, {.steps = 2}).worst_relative(), 1e-10);
   }
 }

@@ -7,7 +7,7 @@
 
 #include "oracle/simulated_oracle.h"
 #include "search/answers/shares.h"
-#include "search/moves/candidate.h"
+#include "search/moves/move.h"
 #include "search/portfolio/portfolio.h"
 #include "search/problems.h"
 #include "search/registry.h"

@@ -8,7 +8,7 @@
 #include "oracle/simulated_oracle.h"
 #include "search/engines/local_search.h"
 #include "search/engines/random_search.h"
-#include "search/moves/candidate.h"
+#include "search/moves/move.h"
 #include "search/moves/moves.h"
 #include "search/portfolio/portfolio.h"
 #include "search/problems.h"
@@ -21,24 +21,27 @@ namespace {
 
 using decide::SyncMethod;
 
-TEST(Candidate, SurvivesTheWayThereAndBack) {
+TEST(OneSpelling, IsOfSingleReplicasAloneAndNoOtherPlan) {
   const auto problem = load_test_problem("vgg19-tiny", "heterog-8gpu", 16);
   decide::Strategy strategy = proportional_ps(*problem);
   strategy.units[UnitId(1)] = decide::single_decision(DeviceId(2));
-  strategy.order = decide::OrderPolicy::kFifo;
-  strategy.bucket_bytes = 12;
-  EXPECT_EQ(to_strategy(to_candidate(strategy)), strategy);
-  EXPECT_EQ(to_candidate(strategy).shares.size(), 2u);
+  EXPECT_EQ(in_one_spelling(strategy), strategy);
+  EXPECT_EQ(distinct_replicas(strategy).size(), 2u);
+  decide::Strategy other = strategy;
+  other.units[UnitId(1)].sync = SyncMethod::kParameterServer;
+  other.units[UnitId(1)].in_turn = true;
+  EXPECT_EQ(in_one_spelling(other), strategy);
+  oracle::Evaluator evaluator(*problem);
+  EXPECT_EQ(evaluator.evaluate(other).step, evaluator.evaluate(strategy).step);
 }
 
-TEST(Candidate, ReweighMovesAllGroupsWithTheSameReplicasAndNoOther) {
+TEST(Apply, ReweighMovesAllGroupsWithTheSameReplicasAndNoOther) {
   const auto problem = load_test_problem("vgg19-tiny", "heterog-8gpu", 16);
   decide::Strategy strategy = even_ps(*problem);
   strategy.units[UnitId(0)] = decide::single_decision(DeviceId(2));
   const Replicas even = strategy.units[UnitId(1)].replicas;
   const Replicas pair = {{DeviceId(0), 3}, {DeviceId(1), 5}};
-  const decide::Strategy moved =
-      to_strategy(apply(to_candidate(strategy), {.reweigh = {{even, pair}}}));
+  const decide::Strategy moved = apply(strategy, {.reweigh = {{even, pair}}});
   EXPECT_EQ(moved.units[UnitId(0)], strategy.units[UnitId(0)]);
   for (std::size_t unit = 1; unit < moved.units.size(); ++unit) {
     EXPECT_EQ(moved.units[UnitId(unit)].replicas, pair);
@@ -46,30 +49,26 @@ TEST(Candidate, ReweighMovesAllGroupsWithTheSameReplicasAndNoOther) {
   }
 }
 
-TEST(Candidate, PlainFormOfCoarserUnitsIsTheSamePlan) {
+// Priorities, and servers of single parameters, would be of what a strategy was before it is
+// changed.
+TEST(Movable, HasNothingThatMovesWouldBreak) {
   const auto problem = load_test_problem("vgg19", "heterog-8gpu", 64);
-  decide::Strategy halves;  // two units: the groups of the first half, and the others
-  const std::size_t groups = problem->grouping.count();
-  for (OpId op : problem->graph->op_ids()) {
-    halves.unit_of_op.push_back(
-        UnitId(problem->grouping.group_of[op].value() < groups / 2 ? 0 : 1));
-  }
-  halves.units.push_back(decide::even_decision(*problem, SyncMethod::kAllReduce));
-  halves.units.push_back(decide::single_decision(DeviceId(0)));
-  const decide::Strategy plain = to_plain(*problem, halves);
-  EXPECT_TRUE(is_plain(plain));
-  oracle::Evaluator evaluator(*problem);
-  EXPECT_EQ(evaluator.evaluate(halves).step, evaluator.evaluate(plain).step);
-  // Search knows no micro-batches.
-  halves.micro_batches = 2;
-  EXPECT_EQ(to_plain(*problem, halves), plain);
-  // And no priorities.
+  const decide::Strategy plain = even_ps(*problem);
+  EXPECT_EQ(movable(plain), plain);
   decide::Strategy urgent = plain;
   urgent.order = decide::OrderPolicy::kPriority;
   urgent.priorities = {{problem->folded->ops.front(), 0, 1}};
-  EXPECT_FALSE(is_plain(urgent));
-  EXPECT_TRUE(is_plain(to_plain(*problem, urgent)));
-  EXPECT_GT(evaluator.evaluate(to_plain(*problem, urgent)).step, 0);
+  urgent.sync = {{.parameter = problem->graph->parameters().front(),
+                  .method = SyncMethod::kParameterServer,
+                  .server = DeviceId(0)}};
+  decide::Strategy expected = plain;
+  expected.order = decide::OrderPolicy::kRankQueued;
+  EXPECT_EQ(movable(urgent), expected);
+  // The rounds of a pipeline's order are improved anew, whatever it has become.
+  urgent = plain;
+  urgent.micro_batches = 4;
+  urgent.order_rounds = 2;
+  EXPECT_EQ(movable(urgent), urgent);
 }
 
 // A given one of 1,028 actions is missed in 40,000 draws with probability (1027/1028)^40000 <
@@ -94,18 +93,18 @@ TEST(Moves, AlwaysGiveStrategiesThatFitTheProblem) {
   ThreadPool pool(1);
   oracle::SimulatedOracle simulator(*problem, pool);
   BatchEvaluator evaluator(simulator);
-  Incumbent from{to_candidate(proportional_all_reduce(*problem)),
+  Incumbent from{proportional_all_reduce(*problem),
                  evaluator.evaluate(proportional_all_reduce(*problem))};
-  Candidate& candidate = from.candidate;
   std::array<int, kMoveKindCount> changed{};
   for (int i = 0; i < 2000; ++i) {
     const int kind = i % kMoveKindCount;
-    const Candidate next = apply(candidate, maker.propose(from, static_cast<MoveKind>(kind), rng));
-    const decide::Strategy strategy = to_strategy(next);
+    const decide::Strategy next =
+        apply(from.strategy, maker.propose(from, static_cast<MoveKind>(kind), rng));
+    const decide::Strategy strategy = in_one_spelling(next);
     ASSERT_NO_THROW(decide::check_strategy(*problem, strategy, "move"));
-    changed[kind] += strategy != to_strategy(candidate);
-    candidate = next;
-    if (i % 100 == 99) candidate = to_candidate(even_ps(*problem));
+    changed[kind] += strategy != in_one_spelling(from.strategy);
+    from.strategy = next;
+    if (i % 100 == 99) from.strategy = even_ps(*problem);
   }
   for (int kind = 0; kind < kMoveKindCount; ++kind) EXPECT_GT(changed[kind], 20) << kind;
 }
@@ -120,14 +119,14 @@ TEST(Moves, FitTheProblemWhereTheBatchIsSmallerThanTheCluster) {
     oracle::SimulatedOracle simulator(*problem, pool);
     BatchEvaluator evaluator(simulator);
     for (const decide::Strategy& start : {even_all_reduce(*problem), proportional_ps(*problem)}) {
-      Incumbent from{to_candidate(start), evaluator.evaluate(start)};
+      Incumbent from{start, evaluator.evaluate(start)};
       for (int i = 0; i < 500; ++i) {
         const auto kind = static_cast<MoveKind>(i % kMoveKindCount);
         const decide::Strategy next =
-            to_strategy(apply(from.candidate, maker.propose(from, kind, rng)));
+            in_one_spelling(apply(from.strategy, maker.propose(from, kind, rng)));
         ASSERT_NO_THROW(decide::check_strategy(*problem, next, "move")) << batch;
-        if (i % 7 == 6) from = {to_candidate(next), evaluator.evaluate(next)};
-        if (i % 50 == 49) from = {to_candidate(start), evaluator.evaluate(start)};
+        if (i % 7 == 6) from = {next, evaluator.evaluate(next)};
+        if (i % 50 == 49) from = {start, evaluator.evaluate(start)};
       }
     }
   }

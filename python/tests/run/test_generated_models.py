@@ -14,7 +14,7 @@ sys.path.append(str(Path(__file__).resolve().parents[3] / "scripts"))
 
 from fuzz.models import fuzz  # noqa: E402
 
-MODELS = 160
+MODELS = 80
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,6 @@
 #include "base/log.h"
 #include "decide/micro_batches.h"
 #include "oracle/simulated_oracle.h"
-#include "search/moves/candidate.h"
 #include "search/portfolio/portfolio.h"
 #include "search/starts/starts.h"
 
@@ -112,7 +111,11 @@ std::optional<Lesson> teach(const Case& c, std::int64_t evaluations, Rng rng,
   const search::PlannerResult found = search::best_plan(context, {.order_rounds = 0});
   if (!found.evaluation.feasible) return std::nullopt;
   Lesson lesson{.step_seconds = to_seconds(found.evaluation.step)};
-  for (const decide::UnitDecision& decision : search::to_plain(*c.problem, found.strategy).units) {
+  for (GroupId group : id_range<GroupId>(c.problem->grouping.count())) {
+    const OpId first = c.problem->grouping.members[group][0];
+    decide::UnitDecision decision =
+        found.strategy.units[decide::unit_of(*c.problem, found.strategy, first)];
+    decision.in_turn = false;
     lesson.actions.push_back(c.space->nearest(decision));
   }
   // A plan in micro-batches takes so many times as long to simulate.

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "search/answers/better_order.h"
-#include "search/moves/candidate.h"
 
 namespace heterog::search {
 
@@ -55,13 +54,9 @@ SingleDevice best_single(BatchEvaluator& evaluator) {
 std::optional<FewerDevices> enough_devices(BatchEvaluator& evaluator,
                                            const decide::Strategy& strategy,
                                            const Evaluation& evaluation) {
-  decide::Strategy plain = strategy;
-  const bool ordered = decide::dispatch_order(plain) == decide::OrderPolicy::kPriority;
-  plain.sync.clear();
-  if (ordered) decide::set_plain_order(plain, decide::OrderPolicy::kRankQueued);
-  if (!is_plain(plain)) return std::nullopt;
+  const bool ordered = decide::dispatch_order(strategy) == decide::OrderPolicy::kPriority;
   std::optional<FewerDevices> enough =
-      leave_out(evaluator, plain, evaluation,
+      leave_out(evaluator, strategy, evaluation,
                 {.tolerance = ordered ? kBeforeOrdering : kAlmostAsFast,
                  .most = affordable_tries(evaluator.problem())});
   if (!enough || !ordered) return enough;

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "search/moves/candidate.h"
+#include "search/moves/move.h"
 #include "search/starts/starts.h"
 
 namespace heterog::search {
@@ -90,7 +90,7 @@ std::optional<decide::Strategy> without_devices(const cost::Problem& problem,
                                                 std::span<const DeviceId> devices) {
   IdVector<DeviceId, bool> out(problem.cluster->device_count(), false);
   for (DeviceId device : devices) out[device] = true;
-  decide::Strategy fewer = strategy;
+  decide::Strategy fewer = movable(strategy);
   const Replicas* last = nullptr;  // of the group before
   std::vector<decide::UnitDecision*> orphans;
   for (decide::UnitDecision& unit : fewer.units) {
@@ -106,8 +106,7 @@ std::optional<decide::Strategy> without_devices(const cost::Problem& problem,
     }
   }
   if (last == nullptr) return std::nullopt;
-  // One spelling, so that repeats are seen.
-  return to_strategy(to_candidate(fewer));
+  return in_one_spelling(std::move(fewer));
 }
 
 std::int64_t affordable_tries(const cost::Problem& problem) {
@@ -117,7 +116,7 @@ std::int64_t affordable_tries(const cost::Problem& problem) {
 std::optional<FewerDevices> leave_out(BatchEvaluator& evaluator, const decide::Strategy& strategy,
                                       const Evaluation& evaluation,
                                       const LeaveOutOptions& options) {
-  if (!evaluation.feasible) return std::nullopt;
+  if (!evaluation.feasible || strategy.micro_batches > 1) return std::nullopt;
   const cost::Problem& problem = evaluator.problem();
   std::vector<FewerDevices> tries;
   std::vector<decide::Strategy> strategies;

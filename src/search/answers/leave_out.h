@@ -15,9 +15,9 @@ namespace heterog::search {
 IdVector<DeviceId, double> work_shares(const cost::Problem& problem,
                                        const decide::Strategy& strategy);
 
-// A plain strategy without these devices: others that share a group with them take over their
-// samples, in proportion; a group that they have alone goes to the devices of the group before it
-// (the next one, if there is none). Empty if nobody would be left.
+// The strategy of a batch as a whole without these devices: others that share a group with them
+// take over their samples, in proportion; a group that they have alone goes to the devices of the
+// group before it (the next one, if there is none). Empty if nobody would be left.
 std::optional<decide::Strategy> without_devices(const cost::Problem& problem,
                                                 const decide::Strategy& strategy,
                                                 std::span<const DeviceId> devices);

@@ -56,7 +56,7 @@ SearchResult anneal(BatchEvaluator& evaluator, const decide::Strategy& start, Rn
   const cost::Problem of_units = with_units(evaluator.problem(), start);
   const MoveMaker maker(of_units);
   KindChooser kinds;
-  Incumbent incumbent{to_candidate(start), evaluator.evaluate(start)};
+  Incumbent incumbent{start, evaluator.evaluate(start)};
   SearchResult best{start, incumbent.measured.evaluation};
   const std::int64_t begin = evaluator.evaluations();
   const std::int64_t end = begin + std::min(options.evaluations, evaluator.evaluations_left());
@@ -73,14 +73,13 @@ SearchResult anneal(BatchEvaluator& evaluator, const decide::Strategy& start, Rn
         options.hot * std::pow(options.cold / options.hot, std::max(by_count, by_budget));
 
     std::vector<MoveKind> drawn;
-    std::vector<Candidate> candidates;
-    std::vector<decide::Strategy> strategies;
+    std::vector<decide::Strategy> moved, strategies;
     const std::int64_t size = std::min(options.round, end - evaluator.evaluations());
     for (std::int64_t i = 0; i < size; ++i) {
       drawn.push_back(kinds.draw(rng));
-      candidates.push_back(
-          maker.moved_to(incumbent.candidate, maker.propose(incumbent, drawn.back(), rng)));
-      strategies.push_back(to_strategy(candidates.back()));
+      moved.push_back(
+          maker.moved_to(incumbent.strategy, maker.propose(incumbent, drawn.back(), rng)));
+      strategies.push_back(in_one_spelling(moved.back()));
     }
     const std::int64_t before = evaluator.evaluations();
     const std::vector<Measured> measured = evaluator.evaluate(strategies);
@@ -88,14 +87,14 @@ SearchResult anneal(BatchEvaluator& evaluator, const decide::Strategy& start, Rn
 
     const Evaluation now = incumbent.measured.evaluation;
     bool taken = false;
-    for (std::size_t i = 0; i < candidates.size(); ++i) {
+    for (std::size_t i = 0; i < moved.size(); ++i) {
       const Evaluation& evaluation = measured[i].evaluation;
       kinds.learn(drawn[i], better(evaluation, now));
       if (better(evaluation, best.evaluation)) best = {strategies[i], evaluation};
       const double draw = rng.uniform();
       if (taken || !accept(evaluation, now, temperature, draw)) continue;
       taken = true;
-      incumbent = {std::move(candidates[i]), measured[i]};
+      incumbent = {std::move(moved[i]), measured[i]};
     }
   }
   return best;

@@ -15,7 +15,7 @@ namespace {
 struct Proposal {
   Move move;
   MoveKind kind;
-  Candidate candidate;
+  decide::Strategy strategy;
   Measured measured;
 };
 
@@ -57,7 +57,7 @@ SearchResult local_search(BatchEvaluator& evaluator, const decide::Strategy& sta
   const cost::Problem of_units = with_units(evaluator.problem(), start);
   const MoveMaker maker(of_units);
   KindChooser kinds(start.micro_batches > 1);
-  Incumbent incumbent{to_candidate(start), evaluator.evaluate(start)};
+  Incumbent incumbent{start, evaluator.evaluate(start)};
   const std::int64_t end = evaluator.evaluations() + options.evaluations;
   std::vector<Proposal> helpful;  // of the last round, best first, the one taken left out
   std::int64_t in_vain = 0;
@@ -71,24 +71,26 @@ SearchResult local_search(BatchEvaluator& evaluator, const decide::Strategy& sta
     const auto size = static_cast<std::size_t>(std::min(options.round, left));
     if (!helpful.empty()) {
       // What helped the last incumbent may still help this one: all of it, and the best of it.
-      Candidate all = incumbent.candidate;
+      decide::Strategy all = incumbent.strategy;
       for (const Proposal& proposal : helpful) all = maker.moved_to(all, proposal.move);
       round.push_back({helpful[0].move, helpful[0].kind, std::move(all), {}});
       if (helpful.size() > 1 && size > 1) {
         round.push_back({helpful[0].move,
                          helpful[0].kind,
-                         maker.moved_to(incumbent.candidate, helpful[0].move),
+                         maker.moved_to(incumbent.strategy, helpful[0].move),
                          {}});
       }
     }
     while (round.size() < size) {
       const MoveKind kind = kinds.draw(rng);
       Move move = maker.propose(incumbent, kind, rng);
-      Candidate candidate = maker.moved_to(incumbent.candidate, move);
-      round.push_back({std::move(move), kind, std::move(candidate), {}});
+      decide::Strategy moved = maker.moved_to(incumbent.strategy, move);
+      round.push_back({std::move(move), kind, std::move(moved), {}});
     }
     std::vector<decide::Strategy> strategies;
-    for (const Proposal& proposal : round) strategies.push_back(to_strategy(proposal.candidate));
+    for (const Proposal& proposal : round) {
+      strategies.push_back(in_one_spelling(proposal.strategy));
+    }
     const std::int64_t before = evaluator.evaluations();
     const std::vector<Measured> measured = evaluator.evaluate(strategies);
     stale = evaluator.evaluations() == before ? stale + 1 : 0;
@@ -104,10 +106,10 @@ SearchResult local_search(BatchEvaluator& evaluator, const decide::Strategy& sta
     std::stable_sort(helpful.begin(), helpful.end(), [](const Proposal& a, const Proposal& b) {
       return better(a.measured.evaluation, b.measured.evaluation);
     });
-    incumbent = {std::move(helpful.front().candidate), std::move(helpful.front().measured)};
+    incumbent = {std::move(helpful.front().strategy), std::move(helpful.front().measured)};
     helpful.erase(helpful.begin());
   }
-  return {to_strategy(incumbent.candidate), incumbent.measured.evaluation};
+  return {in_one_spelling(std::move(incumbent.strategy)), incumbent.measured.evaluation};
 }
 
 PlannerEntry local_search_entry() {

@@ -4,7 +4,7 @@
 #include <span>
 
 #include "base/rng.h"
-#include "search/moves/candidate.h"
+#include "search/moves/move.h"
 #include "search/registry.h"
 
 namespace heterog::search {

@@ -88,11 +88,11 @@ MoveMaker::MoveMaker(const cost::Problem& problem)
                    [&](GroupId a, GroupId b) { return density(a) > density(b); });
 }
 
-Replicas MoveMaker::draw_replicas(const Candidate& candidate, Rng& rng) const {
+Replicas MoveMaker::draw_replicas(const decide::Strategy& strategy, Rng& rng) const {
   // Half of the time what another group has: keeping to few sets of slices avoids resharding.
   if (rng.below(2) == 0) {
     const GroupId other(rng.below(count_));
-    return candidate.shares[candidate.share_of[other]];
+    return decision_of(strategy, other).replicas;
   }
   return draw_palette(rng);
 }
@@ -135,25 +135,22 @@ std::vector<GroupId> MoveMaker::draw_alike(Rng& rng) const {
 }
 
 Move MoveMaker::boundary(const Incumbent& from, Rng& rng) const {
-  const Candidate& candidate = from.candidate;
-  if (candidate.rest.micro_batches > 1) return stage_boundary(from, rng);
+  if (from.strategy.micro_batches > 1) return stage_boundary(from, rng);
   // The first boundary at or after a random place, round the end.
   const std::size_t start = rng.below(count_);
   for (std::size_t i = 0; i < count_; ++i) {
     const std::size_t at = (start + i) % count_;
     if (at + 1 >= count_) continue;
-    const GroupId left(at), right(at + 1);
-    if (candidate.share_of[left] == candidate.share_of[right] &&
-        candidate.sync_of[left] == candidate.sync_of[right]) {
-      continue;
-    }
+    const decide::UnitDecision& left = decision_of(from.strategy, GroupId(at));
+    const decide::UnitDecision& right = decision_of(from.strategy, GroupId(at + 1));
+    if (left.replicas == right.replicas && left.sync == right.sync) continue;
     const std::size_t length = draw_length(std::max<std::size_t>(1, count_ / 8), rng);
     const bool rightwards = rng.below(2) == 0;
-    const GroupId source = rightwards ? left : right;
+    const decide::UnitDecision& source = rightwards ? left : right;
     const std::size_t first = rightwards ? at + 1 : (at + 1 >= length ? at + 1 - length : 0);
     return {.groups = run_at(first, rightwards ? length : at + 1 - first),
-            .replicas = candidate.shares[candidate.share_of[source]],
-            .sync = candidate.sync_of[source]};
+            .replicas = source.replicas,
+            .sync = source.sync};
   }
   return propose(from, MoveKind::kRun, rng);  // all alike: make a boundary first
 }
@@ -161,39 +158,40 @@ Move MoveMaker::boundary(const Incumbent& from, Rng& rng) const {
 // A layer or a few over a stage's boundary, mostly where neighbours are busy for unlike times, from
 // the busier one.
 Move MoveMaker::stage_boundary(const Incumbent& from, Rng& rng) const {
-  const Candidate& candidate = from.candidate;
   const IdVector<DeviceId, Nanoseconds>& busy = from.measured.busy;
-  IdVector<ShareId, Nanoseconds> busiest(candidate.shares.size(), 0);
-  for (ShareId share : id_range<ShareId>(candidate.shares.size())) {
-    for (const Replica& replica : candidate.shares[share]) {
-      if (!busy.empty()) busiest[share] = std::max(busiest[share], busy[replica.device]);
+  const auto busiest = [&](std::size_t at) {
+    Nanoseconds most = 0;
+    if (busy.empty()) return most;
+    for (const Replica& replica : decision_of(from.strategy, GroupId(at)).replicas) {
+      most = std::max(most, busy[replica.device]);
     }
-  }
+    return most;
+  };
   std::vector<std::size_t> places;  // of the left one
   std::vector<double> sums;
   double sum = 0;
   for (std::size_t at = 0; at + 1 < count_; ++at) {
-    const ShareId left = candidate.share_of[GroupId(at)],
-                  right = candidate.share_of[GroupId(at + 1)];
-    if (left == right) continue;
+    if (decision_of(from.strategy, GroupId(at)).replicas ==
+        decision_of(from.strategy, GroupId(at + 1)).replicas) {
+      continue;
+    }
     places.push_back(at);
-    sums.push_back(sum += 1e-3 + std::abs(to_seconds(busiest[left] - busiest[right])));
+    sums.push_back(sum += 1e-3 + std::abs(to_seconds(busiest(at) - busiest(at + 1))));
   }
   if (places.empty()) return propose(from, MoveKind::kRun, rng);
   const std::size_t at =
       rng.below(3) == 0 ? places[rng.below(places.size())] : places[draw(sums, rng)];
-  const GroupId left(at), right(at + 1);
-  const bool left_busier = busiest[candidate.share_of[left]] > busiest[candidate.share_of[right]];
+  const bool left_busier = busiest(at) > busiest(at + 1);
   const bool from_left = rng.below(4) == 0 ? !left_busier : left_busier;
   const std::size_t length = draw_length(3, rng);
-  const GroupId source = from_left ? right : left;
+  const decide::UnitDecision& source = decision_of(from.strategy, GroupId(from_left ? at + 1 : at));
   const std::size_t first = from_left ? (at + 1 >= length ? at + 1 - length : 0) : at + 1;
   return {.groups = run_at(first, from_left ? at + 1 - first : length),
-          .replicas = candidate.shares[candidate.share_of[source]],
-          .sync = candidate.sync_of[source]};
+          .replicas = source.replicas,
+          .sync = source.sync};
 }
 
-Move MoveMaker::toggle_sync(const Candidate& candidate, Rng& rng) const {
+Move MoveMaker::toggle_sync(const decide::Strategy& strategy, Rng& rng) const {
   std::vector<GroupId> groups;
   switch (rng.below(4)) {
     case 0:
@@ -211,15 +209,14 @@ Move MoveMaker::toggle_sync(const Candidate& candidate, Rng& rng) const {
           heaviest_.begin() + (heaviest_.empty() ? 0 : draw_length(heaviest_.size(), rng)));
   }
   if (groups.empty()) groups = {draw_group(rng)};
-  const SyncMethod now = candidate.sync_of[groups[rng.below(groups.size())]];
+  const SyncMethod now = decision_of(strategy, groups[rng.below(groups.size())]).sync;
   return {.groups = std::move(groups),
           .sync = now == SyncMethod::kAllReduce ? SyncMethod::kParameterServer
                                                 : SyncMethod::kAllReduce};
 }
 
 Move MoveMaker::reweigh(const Incumbent& from, Rng& rng) const {
-  const Candidate& candidate = from.candidate;
-  const Replicas& before = candidate.shares[candidate.share_of[draw_group(rng)]];
+  const Replicas& before = decision_of(from.strategy, draw_group(rng)).replicas;
   const Replicas samples = in_samples(before, problem_.batch);
   if (samples.size() < 2) return propose(from, MoveKind::kOne, rng);
   const std::size_t giver = rng.below(samples.size());
@@ -233,13 +230,12 @@ Move MoveMaker::reweigh(const Incumbent& from, Rng& rng) const {
 
 // A stretch of groups, alike ones or all: to run again, if a device is nearly full; else not to.
 Move MoveMaker::recompute(const Incumbent& from, Rng& rng) const {
-  const Candidate& candidate = from.candidate;
   bool tight = false;
   for (DeviceId device : problem_.cluster->device_ids()) {
     tight |=
         from.measured.peak_bytes[device] > problem_.cluster->device(device).memory_bytes / 16 * 15;
   }
-  const bool some = std::ranges::find(candidate.recompute_of, true) != candidate.recompute_of.end();
+  const bool some = std::ranges::any_of(from.strategy.units, &decide::UnitDecision::recompute);
   if (!tight && !some) return propose(from, MoveKind::kOne, rng);
   Move move;
   switch (rng.below(3)) {
@@ -252,21 +248,20 @@ Move MoveMaker::recompute(const Incumbent& from, Rng& rng) const {
     default:
       move.groups = run_at(draw_group(rng).value(), draw_length(count_, rng));
   }
-  move.recompute = !candidate.recompute_of[move.groups.front()];
+  move.recompute = !decision_of(from.strategy, move.groups.front()).recompute;
   return move;
 }
 
-Candidate MoveMaker::moved_to(const Candidate& candidate, const Move& move) const {
-  Candidate next = apply(candidate, move);
-  if (next.rest.strict && !decide::stages_in_line(problem_, to_strategy(next))) {
+decide::Strategy MoveMaker::moved_to(const decide::Strategy& strategy, const Move& move) const {
+  decide::Strategy next = apply(strategy, move);
+  if (next.strict && !decide::stages_in_line(problem_, in_one_spelling(next))) {
     next = apply(next, {.strict = false});
   }
   return next;
 }
 
 // Of several micro-batches: how many, or in which turns.
-Move MoveMaker::turns(const Candidate& candidate, Rng& rng) const {
-  const decide::Strategy& now = candidate.rest;
+Move MoveMaker::turns(const decide::Strategy& now, Rng& rng) const {
   const std::int64_t count = now.micro_batches;
   switch (rng.below(4)) {
     case 0: {
@@ -287,27 +282,27 @@ Move MoveMaker::turns(const Candidate& candidate, Rng& rng) const {
 }
 
 Move MoveMaker::propose(const Incumbent& from, MoveKind kind, Rng& rng) const {
-  const Candidate& candidate = from.candidate;
+  const decide::Strategy& strategy = from.strategy;
   switch (kind) {
     case MoveKind::kOne:
-      return {.groups = {draw_group(rng)}, .replicas = draw_replicas(candidate, rng)};
+      return {.groups = {draw_group(rng)}, .replicas = draw_replicas(strategy, rng)};
     case MoveKind::kRun: {
       const std::size_t first = draw_group(rng).value();
       return {.groups = run_at(first, draw_length(count_, rng)),
-              .replicas = draw_replicas(candidate, rng)};
+              .replicas = draw_replicas(strategy, rng)};
     }
     case MoveKind::kAlike:
-      return {.groups = draw_alike(rng), .replicas = draw_replicas(candidate, rng)};
+      return {.groups = draw_alike(rng), .replicas = draw_replicas(strategy, rng)};
     case MoveKind::kBoundary:
       return boundary(from, rng);
     case MoveKind::kHeaviest: {
       if (heaviest_.empty()) return propose(from, MoveKind::kOne, rng);
       const std::size_t n = draw_length(heaviest_.size(), rng);
       return {.groups = {heaviest_.begin(), heaviest_.begin() + static_cast<std::ptrdiff_t>(n)},
-              .replicas = draw_replicas(candidate, rng)};
+              .replicas = draw_replicas(strategy, rng)};
     }
     case MoveKind::kSync:
-      return toggle_sync(candidate, rng);
+      return toggle_sync(strategy, rng);
     case MoveKind::kReweigh:
       return reweigh(from, rng);
     case MoveKind::kBalance:
@@ -316,19 +311,19 @@ Move MoveMaker::propose(const Incumbent& from, MoveKind kind, Rng& rng) const {
       }
       return reweigh(from, rng);
     case MoveKind::kReplace: {
-      const Replicas& before = candidate.shares[candidate.share_of[draw_group(rng)]];
+      const Replicas& before = decision_of(strategy, draw_group(rng)).replicas;
       return {.reweigh = {{before, draw_palette(rng)}}};
     }
     case MoveKind::kRecompute:
       return recompute(from, rng);
     case MoveKind::kSchedule: {
-      if (candidate.rest.micro_batches > 1 && rng.below(3) != 0) return turns(candidate, rng);
+      if (strategy.micro_batches > 1 && rng.below(3) != 0) return turns(strategy, rng);
       if (rng.below(3) != 0) {
         const std::size_t drawn = rng.below(decide::kSearchedBuckets.size());
         return {.bucket_bytes = decide::kSearchedBuckets[drawn]};
       }
-      if (candidate.rest.pattern != decide::Pattern::kNone && !candidate.rest.strict) {
-        return turns(candidate, rng);
+      if (strategy.pattern != decide::Pattern::kNone && !strategy.strict) {
+        return turns(strategy, rng);
       }
       return {.order = decide::kSearchedOrders[rng.below(decide::kSearchedOrders.size())]};
     }

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "search/moves/candidate.h"
+#include "search/moves/move.h"
 #include "space/group_summary.h"
 
 namespace heterog::search {
@@ -41,21 +41,21 @@ class MoveMaker {
   explicit MoveMaker(const cost::Problem& problem);
   // A move that may help. Draws from `rng` only.
   Move propose(const Incumbent& from, MoveKind kind, Rng& rng) const;
-  // The candidate after a move. Turns are strict only where dependencies allow it.
-  Candidate moved_to(const Candidate& candidate, const Move& move) const;
+  // The strategy after a move. Turns are strict only where dependencies allow it.
+  decide::Strategy moved_to(const decide::Strategy& strategy, const Move& move) const;
 
  private:
-  Replicas draw_replicas(const Candidate& candidate, Rng& rng) const;
+  Replicas draw_replicas(const decide::Strategy& strategy, Rng& rng) const;
   const Replicas& draw_palette(Rng& rng) const;
   GroupId draw_group(Rng& rng) const;
   std::vector<GroupId> run_at(std::size_t first, std::size_t length) const;
   std::vector<GroupId> draw_alike(Rng& rng) const;
   Move boundary(const Incumbent& from, Rng& rng) const;
   Move stage_boundary(const Incumbent& from, Rng& rng) const;
-  Move toggle_sync(const Candidate& candidate, Rng& rng) const;
+  Move toggle_sync(const decide::Strategy& strategy, Rng& rng) const;
   Move reweigh(const Incumbent& from, Rng& rng) const;
   Move recompute(const Incumbent& from, Rng& rng) const;
-  Move turns(const Candidate& candidate, Rng& rng) const;
+  Move turns(const decide::Strategy& now, Rng& rng) const;
 
   const cost::Problem& problem_;
   std::size_t count_;

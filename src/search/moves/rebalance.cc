@@ -92,13 +92,12 @@ Replicas moved(const Replicas& replicas, std::span<const DeviceId> givers,
 }
 
 Replicas level(const cost::Problem& problem, const space::GroupSummaries& groups,
-               const Incumbent& from, ShareId share, double damping) {
+               const Incumbent& from, const Replicas& share, double damping) {
   const cluster::Cluster& cluster = *problem.cluster;
   const IdVector<DeviceId, Nanoseconds>& busy = from.measured.busy;
-  const Candidate& candidate = from.candidate;
   IdVector<DeviceTypeId, double> seconds(cluster.type_count(), 0);  // of a sample
   for (GroupId group : id_range<GroupId>(groups.size())) {
-    if (candidate.share_of[group] != share) continue;
+    if (decision_of(from.strategy, group).replicas != share) continue;
     for (DeviceTypeId type : id_range<DeviceTypeId>(cluster.type_count())) {
       seconds[type] += groups[group].seconds_on[type] / static_cast<double>(problem.batch);
     }
@@ -106,7 +105,7 @@ Replicas level(const cost::Problem& problem, const space::GroupSummaries& groups
   const auto sample = [&](DeviceId device) {
     return std::max(1e-12, seconds[cluster.device(device).type]);
   };
-  Replicas replicas = in_samples(candidate.shares[share], problem.batch);
+  Replicas replicas = in_samples(share, problem.batch);
   // All end at the same time t if samples are moved so that Σ (t − busy) / seconds of a sample = 0,
   // summed over those that take part.
   const auto level_of = [&](auto&& takes_part) {
@@ -135,7 +134,6 @@ Replicas level(const cost::Problem& problem, const space::GroupSummaries& groups
 std::optional<Move> rebalance(const cost::Problem& problem, const space::GroupSummaries& groups,
                               const Incumbent& from, GroupId around, Rng& rng) {
   const cluster::Cluster& cluster = *problem.cluster;
-  const Candidate& candidate = from.candidate;
   const auto pair = draw_pair(cluster, from.measured, rng);
   if (!pair) return std::nullopt;
   const auto [giver, taker] = *pair;
@@ -146,15 +144,14 @@ std::optional<Move> rebalance(const cost::Problem& problem, const space::GroupSu
     takers = of_type(cluster, taking);
   }
   const auto replicas = [&](GroupId group) -> const Replicas& {
-    return candidate.shares[candidate.share_of[group]];
+    return decision_of(from.strategy, group).replicas;
   };
   if (!holds(replicas(around), givers)) return std::nullopt;
 
   const std::uint64_t drawn = rng.below(5);
   if (drawn == 4) {
-    return Move{
-        .reweigh = {{replicas(around), level(problem, groups, from, candidate.share_of[around],
-                                             0.25 + 0.75 * rng.uniform())}}};
+    return Move{.reweigh = {{replicas(around), level(problem, groups, from, replicas(around),
+                                                     0.25 + 0.75 * rng.uniform())}}};
   }
   const Scope scope = drawn == 0 ? Scope::kGiver : drawn == 1 ? Scope::kStretch : Scope::kSlices;
   std::size_t first = 0, end = groups.size();
@@ -167,9 +164,8 @@ std::optional<Move> rebalance(const cost::Problem& problem, const space::GroupSu
   double seconds = 0;  // that a sample of them takes a device, the mean of giver and taker
   for (std::size_t i = first; i < end; ++i) {
     const GroupId group(i);
-    const bool takes_part = scope == Scope::kGiver
-                                ? holds(replicas(group), givers)
-                                : candidate.share_of[group] == candidate.share_of[around];
+    const bool takes_part = scope == Scope::kGiver ? holds(replicas(group), givers)
+                                                   : replicas(group) == replicas(around);
     if (!takes_part) continue;
     chosen.push_back(group);
     seconds += (groups[group].seconds_on[giving] + groups[group].seconds_on[taking]) /
@@ -188,11 +184,10 @@ std::optional<Move> rebalance(const cost::Problem& problem, const space::GroupSu
     move.replicas = std::move(to);
     return move;
   }
-  std::vector<bool> done(candidate.shares.size(), false);
+  std::vector<Replicas> done;
   for (GroupId group : chosen) {
-    const ShareId share = candidate.share_of[group];
-    if (done[share.value()]) continue;
-    done[share.value()] = true;
+    if (std::ranges::find(done, replicas(group)) != done.end()) continue;
+    done.push_back(replicas(group));
     Replicas to = moved(replicas(group), givers, takers, samples, problem.batch);
     if (!to.empty()) move.reweigh.emplace_back(replicas(group), std::move(to));
   }

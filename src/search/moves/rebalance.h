@@ -6,7 +6,7 @@
 #include <span>
 
 #include "base/rng.h"
-#include "search/moves/candidate.h"
+#include "search/moves/move.h"
 #include "space/group_summary.h"
 
 namespace heterog::search {
@@ -19,11 +19,11 @@ Replicas in_samples(const Replicas& replicas, std::int64_t batch);
 Replicas moved(const Replicas& replicas, std::span<const DeviceId> givers,
                std::span<const DeviceId> takers, std::int64_t samples, std::int64_t batch);
 
-// The slices `share` of the candidate, with samples moved among their devices so that all of them
+// These slices of the strategy, with samples moved among their devices so that all of them
 // would compute for equally long; only a part of it, by `damping`, for what else they compute moves
 // too.
 Replicas level(const cost::Problem& problem, const space::GroupSummaries& groups,
-               const Incumbent& from, ShareId share, double damping);
+               const Incumbent& from, const Replicas& share, double damping);
 
 // Samples from a device that computes for long to one that does not and has memory left, or between
 // all devices of their types: so many that both would compute for as long, more or less. Of all

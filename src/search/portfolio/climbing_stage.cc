@@ -50,6 +50,13 @@ void replace(Search& search, Start& start, Tried with, const char* by) {
   consider(search, start.tried.strategy, start.tried.evaluation, start.name);
 }
 
+void settle_starts(Search& search) {
+  for (Start& start : search.starts) {
+    replace(search, start, settle(search.evaluator, search.groups, start.tried, kSettling),
+            " + shares");
+  }
+}
+
 // A few large all-reduces for the best start, where each plan takes long to simulate: climbing
 // would get to that by chance only.
 void enlarge_buckets(Search& search) {
@@ -65,7 +72,7 @@ void enlarge_buckets(Search& search) {
 
 // Before climbing, as a start of another shape goes other ways, and after it.
 void vary_starts(Search& search) {
-  if (search.costly) return;
+  if (search.costly || !with(search, Part::kWidths)) return;
   best_first(search.starts);
   for (std::size_t i = 0; i < std::min(search.starts.size(), kVaried); ++i) {
     if (search.evaluator.used() >= kVariedUntil) break;
@@ -77,6 +84,7 @@ void vary_starts(Search& search) {
 // Those that are gone on from. Before climbing it would lead astray: over slow networks moves get
 // much further from what is not split.
 void split_starts(Search& search) {
+  if (!with(search, Part::kSyncSplit)) return best_first(search.starts);
   const std::size_t most = search.costly ? 1 : kSplit;
   for (std::size_t i = 0; i < std::min(search.starts.size(), most); ++i) {
     Start& start = search.starts[i];
@@ -90,13 +98,12 @@ void split_starts(Search& search) {
 
 void climb_starts(Search& search) {
   choose_starts(search);
-  for (Start& start : search.starts) {
-    replace(search, start, settle(search.evaluator, search.groups, start.tried, kSettling),
-            " + shares");
-  }
+  if (with(search, Part::kSettling)) settle_starts(search);
   enlarge_buckets(search);
   vary_starts(search);
-  search.starts = halve(search.evaluator, std::move(search.starts), search.context.rng, kHalved);
+  if (with(search, Part::kHalving)) {
+    search.starts = halve(search.evaluator, std::move(search.starts), search.context.rng, kHalved);
+  }
   vary_starts(search);
   split_starts(search);
   for (const Start& start : search.starts) {

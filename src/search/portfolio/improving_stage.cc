@@ -3,7 +3,7 @@
 
 #include "search/engines/annealing.h"
 #include "search/engines/local_search.h"
-#include "search/moves/candidate.h"
+#include "search/moves/move.h"
 #include "search/moves/moves.h"
 #include "search/portfolio/stages.h"
 #include "search/starts/starts.h"
@@ -77,13 +77,13 @@ std::int64_t affordable_patience(const Search& search) {
 Strategy kick(Search& search, const Strategy& strategy) {
   const cost::Problem of_units = with_units(search.context.problem(), strategy);
   const MoveMaker maker(of_units);
-  Incumbent from{to_candidate(strategy), search.evaluator.evaluate(strategy)};
+  Incumbent from{strategy, search.evaluator.evaluate(strategy)};
   const int moves = 1 + static_cast<int>(search.context.rng.below(3));
   for (int i = 0; i < moves; ++i) {
     const auto kind = static_cast<MoveKind>(search.context.rng.below(kMoveKindCount));
-    from.candidate = maker.moved_to(from.candidate, maker.propose(from, kind, search.context.rng));
+    from.strategy = maker.moved_to(from.strategy, maker.propose(from, kind, search.context.rng));
   }
-  return to_strategy(from.candidate);
+  return in_one_spelling(std::move(from.strategy));
 }
 
 // From each of `turns` that fits, then from the best, kicked.

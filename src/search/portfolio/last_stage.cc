@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "search/moves/candidate.h"
+#include "search/moves/move.h"
 #include "search/portfolio/stages.h"
 
 namespace heterog::search::portfolio {
@@ -31,7 +31,7 @@ std::int64_t tries_to_leave_out(const PlannerContext& context) {
 
 void leave_devices_out(Search& search) {
   PlannerResult& result = search.result;
-  if (!is_plain(result.strategy)) return;
+  if (!with(search, Part::kLeaveOut)) return;
   const std::int64_t most = tries_to_leave_out(search.context);
   const auto fewer =
       leave_out(search.evaluator, result.strategy, result.evaluation, {.most = most});
@@ -41,6 +41,7 @@ void leave_devices_out(Search& search) {
 }
 
 void improve_orders(Search& search) {
+  if (!with(search, Part::kOrder)) return;
   PlannerResult& result = search.result;
   std::vector<decide::Strategy> strategies = {result.strategy};
   std::vector<std::string> names = {result.found_by};

@@ -86,7 +86,8 @@ void climb(Search& search, Start& pipeline, Rng& rng) {
 }  // namespace
 
 void try_pipelines(Search& search) {
-  if (search.evaluator.spent() || search.options.pipelines == 0) return;
+  if (search.evaluator.spent() || search.options.pipelines == 0 || !with(search, Part::kPipelines))
+    return;
   const bool limited = search.limited;
   // A plan in micro-batches has several times the tasks; where even plain ones take long, only a
   // budget pays for it.
@@ -112,7 +113,9 @@ void try_pipelines(Search& search) {
   std::ranges::move(given, std::back_inserter(pipelines));
   search.pipelines.erase(given.begin(), given.end());
   Rng rng = search.context.rng.split(kClimbingPipelines);
-  for (Start& pipeline : pipelines) climb(search, pipeline, rng);
+  if (with(search, Part::kMovedPipelines)) {
+    for (Start& pipeline : pipelines) climb(search, pipeline, rng);
+  }
   // Those of one shot are climbed from already.
   std::ranges::move(pipelines, std::back_inserter(search.pipelines));
   best_first(search.pipelines);

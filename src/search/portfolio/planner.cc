@@ -7,13 +7,19 @@
 namespace heterog::search {
 namespace {
 
-constexpr std::array<Field<PortfolioOptions>, 3> kFields = {
+constexpr std::array<std::string_view, 12> kPartWords = {
+    "nothing", "estimates",  "memory-fill", "other-orders",    "settling",  "widths",
+    "halving", "sync-split", "pipelines",   "moved-pipelines", "leave-out", "order"};
+
+constexpr std::array<Field<PortfolioOptions>, 4> kFields = {
     {{"patience", "local search is stuck after so many moves in a row that did not help; 0: never",
       IntegerField<PortfolioOptions>{&PortfolioOptions::patience, {0, 1'000'000'000}}},
      {"order_rounds", "rounds in which the order of the plan found is improved in the end; 0: none",
       IntegerField<PortfolioOptions>{&PortfolioOptions::order_rounds, {0, 1'000}}},
      {"pipelines", "pipelines that are tried, with a budget eight times as many; 0: none",
-      IntegerField<PortfolioOptions>{&PortfolioOptions::pipelines, {0, 10'000}}}}};
+      IntegerField<PortfolioOptions>{&PortfolioOptions::pipelines, {0, 10'000}}},
+     {"without", "which part is left out, to measure what it is worth",
+      choice<PortfolioOptions, &PortfolioOptions::without>(kPartWords)}}};
 
 class Portfolio final : public Planner {
  public:

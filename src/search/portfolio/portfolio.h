@@ -9,10 +9,27 @@
 
 namespace heterog::search {
 
+// What a portfolio may do without, to measure what it is worth (docs/results/ablation.md).
+enum class Part : std::uint8_t {
+  kNothing,
+  kEstimates,
+  kMemoryFill,
+  kOtherOrders,
+  kSettling,
+  kWidths,
+  kHalving,
+  kSyncSplit,
+  kPipelines,
+  kMovedPipelines,
+  kLeaveOut,
+  kOrder
+};
+
 struct PortfolioOptions {
   std::int64_t patience = 160;    // local search is stuck after so many moves in vain
   std::int64_t order_rounds = 6;  // in which the order of what was found is improved in the end
   std::int64_t pipelines = 24;    // that are tried
+  Part without = Part::kNothing;
   // What somebody else has found (a policy that was fine-tuned), to climb from too, and what it is
   // called in `found_by`.
   std::vector<decide::Strategy> given = {};

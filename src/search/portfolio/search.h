@@ -26,6 +26,9 @@ struct Search {
   std::optional<FewerDevices> fewer{};  // that may be as fast in a better order
 };
 
+// Whether this part is not left out.
+inline bool with(const Search& search, Part part) { return search.options.without != part; }
+
 // Takes it for the result if it is better, or the first.
 void consider(Search& search, const decide::Strategy& strategy, const Evaluation& evaluation,
               const std::string& name);

@@ -4,7 +4,7 @@
 #include <array>
 #include <span>
 
-#include "search/moves/candidate.h"
+#include "search/moves/move.h"
 #include "search/portfolio/stages.h"
 #include "search/starts/estimated_layouts.h"
 #include "search/starts/memory_fill.h"
@@ -30,12 +30,13 @@ std::vector<Start> evaluate_starts(Search& search, const std::vector<Strategy>& 
   return tried;
 }
 
-// Pipelines among them are climbed from with those that are found later.
+// Those in micro-batches or on units of their own are climbed from with pipelines.
 std::vector<Start> given(Search& search) {
   std::vector<Start> starts =
       evaluate_starts(search, search.options.given, search.options.given_by);
-  const auto pipelines = std::ranges::stable_partition(
-      starts, [](const Start& start) { return start.tried.strategy.micro_batches == 1; });
+  const auto pipelines = std::ranges::stable_partition(starts, [](const Start& start) {
+    return start.tried.strategy.micro_batches == 1 && start.tried.strategy.unit_of_op.empty();
+  });
   for (Start& pipeline : pipelines) {
     consider(search, pipeline.tried.strategy, pipeline.tried.evaluation, pipeline.name);
     search.pipelines.push_back(std::move(pipeline));
@@ -45,12 +46,14 @@ std::vector<Start> given(Search& search) {
 }
 
 std::vector<Start> estimates(Search& search) {
-  if (search.costly) return {};  // hundreds of devices: they have not won there yet
+  if (search.costly || !with(search, Part::kEstimates))
+    return {};  // hundreds of devices: they have not won there yet
   return evaluate_starts(search, estimated_layouts(search.context.problem()), "estimate");
 }
 
 // Shares by speed and memory are cheap to try; blocks only where nothing fits yet.
 std::vector<Start> fills(Search& search) {
+  if (!with(search, Part::kMemoryFill)) return {};
   // What else fits may be far from what filling memory finds.
   const bool feasible = std::ranges::any_of(
       search.result.baselines,
@@ -94,23 +97,22 @@ void add_starts(Search& search, std::vector<Start> tried) {
   std::size_t fitting = 0, missing = 0;
   for (Start& start : tried) {
     consider(search, start.tried.strategy, start.tried.evaluation, start.name);
-    Strategy plain = to_plain(search.context.problem(), start.tried.strategy);
+    Strategy from = movable(start.tried.strategy);
     const Evaluation& best = search.result.evaluation;
     const bool fits = start.tried.evaluation.feasible;
     const bool worth = fits || start.tried.evaluation.step < best.step || !best.feasible;
     std::size_t& count = fits ? fitting : missing;
-    if (!worth || count == kStarts || std::ranges::find(taken, plain.units) != taken.end())
-      continue;
+    if (!worth || count == kStarts || std::ranges::find(taken, from.units) != taken.end()) continue;
     ++count;
-    taken.push_back(plain.units);
+    taken.push_back(from.units);
     search.starts.push_back(std::move(start));
-    search.starts.back().tried.strategy = std::move(plain);
+    search.starts.back().tried.strategy = std::move(from);
   }
 }
 
 void try_starts(Search& search) {
   std::array<std::vector<Start>, 3> origins = {given(search), estimates(search), fills(search)};
-  if (!search.costly) add_schedules(search, origins);
+  if (!search.costly && with(search, Part::kOtherOrders)) add_schedules(search, origins);
   for (std::vector<Start>& origin : origins) add_starts(search, std::move(origin));
 }
 

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "search/moves/candidate.h"
+#include "search/moves/move.h"
 #include "search/moves/rebalance.h"
 #include "search/starts/settle.h"
 #include "space/cluster_summary.h"
@@ -56,10 +56,10 @@ class Widths {
         cluster_(*problem.cluster),
         groups_(groups),
         seconds_(problem),
-        candidate_(to_candidate(strategy)),
+        strategy_(strategy),
         used_(cluster_.device_count(), false) {
-    for (const Replicas& replicas : candidate_.shares) {
-      for (const decide::Replica& replica : replicas) used_[replica.device] = true;
+    for (const decide::UnitDecision& unit : strategy_.units) {
+      for (const decide::Replica& replica : unit.replicas) used_[replica.device] = true;
     }
   }
 
@@ -174,19 +174,19 @@ class Widths {
   // With other replicas for the groups from `first` to before `end`.
   template <typename Change>
   decide::Strategy with_shares(std::size_t first, std::size_t end, Change&& change) const {
-    Candidate next = candidate_;
+    decide::Strategy next = strategy_;
     for (std::size_t i = first; i < end; ++i) {
-      const GroupId group(i);
-      next.share_of[group] = intern(next, change(candidate_.shares[candidate_.share_of[group]]));
+      Replicas& replicas = next.units[UnitId(i)].replicas;
+      replicas = change(replicas);
     }
-    return to_strategy(next);
+    return in_one_spelling(std::move(next));
   }
 
   const cost::Problem& problem_;
   const cluster::Cluster& cluster_;
   const space::GroupSummaries& groups_;
   space::ModelSeconds seconds_;
-  Candidate candidate_;
+  const decide::Strategy& strategy_;
   DeviceSet used_;
 };
 

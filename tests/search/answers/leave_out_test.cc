@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "oracle/simulated_oracle.h"
-#include "search/moves/candidate.h"
+#include "search/moves/move.h"
 #include "search/problems.h"
 #include "search/registry.h"
 #include "search/starts/baselines.h"

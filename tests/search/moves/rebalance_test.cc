@@ -37,7 +37,7 @@ TEST(Moved, KeepsEverySampleAndGivesNoMoreThanThereIs) {
 class RebalanceTest : public testing::Test {
  protected:
   RebalanceTest() {
-    incumbent_.candidate = to_candidate(even_all_reduce(*problem_));
+    incumbent_.strategy = even_all_reduce(*problem_);
     incumbent_.measured.peak_bytes.assign(problem_->cluster->device_count(), 1);
     incumbent_.measured.busy.assign(problem_->cluster->device_count(), 0);
     // What each would compute with even shares.
@@ -46,7 +46,7 @@ class RebalanceTest : public testing::Test {
       incumbent_.measured.busy[device] = to_nanoseconds(seconds(device, problem_->batch / 8));
     }
   }
-  const Replicas& even() const { return incumbent_.candidate.shares[ShareId(0)]; }
+  const Replicas& even() const { return decision_of(incumbent_.strategy, GroupId(0)).replicas; }
 
   const std::unique_ptr<const cost::Problem> problem_ =
       load_test_problem("resnet50", "heterog-8gpu", 512);
@@ -55,7 +55,7 @@ class RebalanceTest : public testing::Test {
 };
 
 TEST_F(RebalanceTest, LevelledDevicesComputeForAsLong) {
-  const Replicas after = level(*problem_, groups_, incumbent_, ShareId(0), 1);
+  const Replicas after = level(*problem_, groups_, incumbent_, even(), 1);
   EXPECT_EQ(total(after), 512);
   const space::ModelSeconds seconds(*problem_);
   double least = 1e30, most = 0;
@@ -78,14 +78,14 @@ TEST_F(RebalanceTest, GivesFromTheBusyToTheIdleButNotToTheFull) {
     const auto move = rebalance(*problem_, groups_, incumbent_, GroupId(0), rng);
     if (!move) continue;
     ++moves;
-    const Candidate next = apply(incumbent_.candidate, *move);
-    for (const Replicas& replicas : next.shares) {
+    const decide::Strategy next = apply(incumbent_.strategy, *move);
+    for (const Replicas& replicas : distinct_replicas(next)) {
       ASSERT_EQ(in_samples(replicas, 512), replicas == even() ? in_samples(even(), 512) : replicas);
       ASSERT_EQ(total(in_samples(replicas, 512)), 512);
     }
   }
   EXPECT_GT(moves, 100);
-  const Replicas after = level(*problem_, groups_, incumbent_, ShareId(0), 1);
+  const Replicas after = level(*problem_, groups_, incumbent_, even(), 1);
   for (const decide::Replica& replica : after) {
     if (replica.device == full) EXPECT_LE(replica.weight, 65);
   }

@@ -28,16 +28,6 @@ Strategy two_stages(const cost::Problem& problem, bool strict) {
       {.micro_batches = 4, .strict = strict});
 }
 
-TEST(Candidates, OfPipelinesAreTheirStrategies) {
-  const auto problem = load_test_problem("bert_large24-tiny", "heterog-4gpu", 16);
-  for (bool strict : {false, true}) {
-    Strategy strategy = two_stages(*problem, strict);
-    strategy.units[UnitId(7)].in_turn = true;
-    strategy.units[UnitId(7)].recompute = true;
-    EXPECT_EQ(to_strategy(to_candidate(strategy)), strategy);
-  }
-}
-
 TEST(WithUnits, GroupsAreTheUnits) {
   const auto problem = load_test_problem("bert_large24-tiny", "heterog-4gpu", 16);
   const Strategy strategy = two_stages(*problem, false);
@@ -65,17 +55,17 @@ TEST_P(PipelineMoves, MakeStrategiesThatRun) {
     const cost::Problem of_units = with_units(*problem, start);
     const MoveMaker maker(of_units);
     oracle::Evaluator evaluator(*problem);
-    Incumbent at{to_candidate(start), {}};
+    Incumbent at{start, {}};
     at.measured.peak_bytes.assign(problem->cluster->place_count(), 0);
     for (int i = 0; i < 30; ++i) {
       const auto kind = static_cast<MoveKind>(rng.below(kMoveKindCount));
-      Candidate next = maker.moved_to(at.candidate, maker.propose(at, kind, rng));
-      const Strategy made = to_strategy(next);
+      Strategy next = maker.moved_to(at.strategy, maker.propose(at, kind, rng));
+      const Strategy made = in_one_spelling(next);
       ASSERT_NO_THROW(compiler::compile(*problem, made)) << walk << " " << i;
       strict += made.strict;
-      loosened += at.candidate.rest.strict && !made.strict;
+      loosened += at.strategy.strict && !made.strict;
       moved_batches += made.micro_batches != start.micro_batches;
-      at.candidate = std::move(next);
+      at.strategy = std::move(next);
     }
   }
   EXPECT_GT(strict, 10);

@@ -1,0 +1,84 @@
+"""What each part of `heterog plan` is worth: one shot without it, beside one shot with all.
+
+    scripts/reproduce.sh ablation [--seeds N] [--parts PART ...] [--sets tables clusters pipelines]
+
+Cases: HeteroG's Tables 1 and 4 (28), other clusters (15), and the two of pipelines on spp-a. Of each part:
+steps without it by the step with all, geometric mean over all cases and seeds, the worst case and the best,
+how many are longer and shorter by more than 0.3 %; and what part of the planning time it takes, by the
+processor's own clock. What has a ratio near 1 everywhere earns nothing.
+"""
+
+import argparse
+import json
+import math
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from heterog_tables import PROGRAM, ROOT, TABLES, machine
+
+PARTS = ("estimates memory-fill other-orders settling widths halving sync-split pipelines moved-pipelines "
+         "leave-out order").split()  # fmt: skip
+CLUSTERS = [
+    (model, batch * times, cluster)
+    for cluster, times in (("heterog-8gpu-10gbe", 1), ("office-mixed", 1), ("dgx-h100-mixed", 4),
+                           ("mixed-64gpu", 16), ("mixed-512gpu", 128))
+    for model, batch in (("vgg19", 192), ("resnet50", 192), ("bert_large24", 48))
+]  # fmt: skip
+SETS = {
+    "tables": [(model, batch, cluster) for cluster, rows in TABLES.values() for model, batch, *_ in rows],
+    "clusters": CLUSTERS,
+    "pipelines": [("bert_large24", 16, "spp-a"), ("bert_large48", 16, "spp-a")],
+}
+MARGIN = 0.003
+
+
+def plan(case, part, seed):
+    """Seconds of the step, infinite where nothing fits, and of the processor."""
+    model, batch, cluster = case
+    with tempfile.TemporaryDirectory() as folder:
+        words = [PROGRAM, "plan", "--graph", ROOT / f"models/{model}.json.gz", "--cluster",
+                 ROOT / f"configs/clusters/{cluster}.json", "--batch", batch, "--seed", seed, "--json",
+                 "--planner", f"portfolio:without={part}", "--out", f"{folder}/plan.json"]  # fmt: skip
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run([str(word) for word in words], capture_output=True, text=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode not in (0, 3):
+        sys.exit(f"{' '.join(map(str, case))} without {part}: {done.stderr}")
+    step = json.loads(done.stdout)["step_seconds"] if done.returncode == 0 else math.inf
+    return step, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--parts", nargs="+", default=PARTS, choices=PARTS)
+    parser.add_argument("--sets", nargs="+", default=list(SETS), choices=list(SETS))
+    parser.add_argument("--verbose", action="store_true", help="each case that differs by more than 0.3 %%")
+    options = parser.parse_args()
+    cases = [case for name in options.sets for case in SETS[name]]
+    runs = [(case, seed) for case in cases for seed in range(options.seeds)]
+    print(f"{machine()}, release preset, {os.cpu_count()} threads; {len(cases)} cases, {options.seeds} seed(s), one shot\n")
+    whole = {run: plan(run[0], "nothing", run[1]) for run in runs}
+    print(f"{'without':18}{'mean':>8}{'worst':>9}{'best':>9}{'longer':>8}{'shorter':>9}{'planning':>10}   worst case")
+    for part in options.parts:
+        less = {run: plan(run[0], part, run[1]) for run in runs}
+        ratios = {run: less[run][0] / whole[run][0] for run in runs}
+        worst = max(ratios, key=ratios.get)
+        finite = [ratio for ratio in ratios.values() if ratio < math.inf]
+        mean = math.exp(sum(map(math.log, finite)) / len(finite))
+        time = sum(one[1] for one in less.values()) / sum(one[1] for one in whole.values())
+        longer, shorter = (sum(test(ratio) for ratio in ratios.values())
+                           for test in (lambda r: r > 1 + MARGIN, lambda r: r < 1 - MARGIN))  # fmt: skip
+        print(f"{part:18}{mean:8.4f}{ratios[worst]:9.4f}{min(finite):9.4f}{longer:8}{shorter:9}{time:10.2f}   "
+              f"{' '.join(map(str, worst[0]))}", flush=True)  # fmt: skip
+        for run, ratio in ratios.items() if options.verbose else ():
+            if abs(ratio - 1) > MARGIN:
+                print(f"    {' '.join(map(str, run[0]))}, seed {run[1]}: {ratio:.4f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
