@@ -296,6 +296,7 @@ void ClusterBuilder::add_routes(const std::vector<MachineLinks>& links) {
             route.launch + to_nanoseconds(from_nic.latency_seconds + network_.latency_seconds +
                                           to_nic.latency_seconds);
         route.cap_bytes_per_second = network_.flow_cap_bytes_per_second;
+        route.flows = network_.flows;
         route.device_bytes_per_second =
             least_of_given(from_nic.device_bytes_per_second, to_nic.device_bytes_per_second);
         route.server_latency = route.latency;
@@ -353,6 +354,7 @@ std::uint64_t ClusterBuilder::hash() const {
     hasher.add(static_cast<std::uint64_t>(route.latency));
     hasher.add(static_cast<std::uint64_t>(route.launch));
     hasher.add(bits(route.cap_bytes_per_second));
+    if (route.flows > 1) hasher.add(static_cast<std::uint64_t>(route.flows));
     if (route.device_bytes_per_second > 0) hasher.add(bits(route.device_bytes_per_second));
     if (route.server_bytes_per_second > 0) {
       hasher.add(bits(route.server_bytes_per_second));
@@ -374,6 +376,9 @@ Cluster ClusterBuilder::build(const std::string& source) && {
   VALIDATE(finite_at_least(network_.latency_seconds, 0) &&
                finite_at_least(network_.flow_cap_bytes_per_second, 0),
            "{}: a figure of network is negative or not finite; they must be 0 or more", source);
+  VALIDATE(network_.flows >= 1 && network_.flows <= kMostFlows,
+           "{}: network.flows: {} given; it is a number of connections, from 1 to {}", source,
+           network_.flows, kMostFlows);
   VALIDATE(
       !network_.servers || (finite_positive(network_.servers->bytes_per_second) &&
                             finite_at_least(network_.servers->latency_seconds, 0) &&
@@ -381,6 +386,7 @@ Cluster ClusterBuilder::build(const std::string& source) && {
       "{}: network.parameter_servers needs a positive bandwidth_bytes_per_second, and a latency "
       "and launch of 0 or more",
       source);
+  cluster_.flows_ = network_.flows;
   std::set<std::string> names;
   std::size_t devices = 0;
   for (const MachineSpec& spec : specs_) {

@@ -101,6 +101,11 @@ struct Link {
   double bytes_per_second = 0;
 };
 
+// A message or collective of more than so many bytes between machines goes over all flows of the
+// network side by side, each with an equal part.
+inline constexpr Bytes kFlowBytes = Bytes{1} << 20;
+inline constexpr std::int64_t kMostFlows = 16;
+
 // The links that a transfer holds, in order; latency of the whole path.
 struct Route {
   std::span<const LinkId> links;
@@ -111,6 +116,7 @@ struct Route {
   // them.
   double cap_bytes_per_second = 0;
   double device_bytes_per_second = 0;
+  std::int64_t flows = 1;
   // The rate of pushes and pulls of parameter servers, where their software is slower than the
   // links (0: it is not). It keeps the links busy for as long.
   double server_bytes_per_second = 0;
@@ -142,6 +148,8 @@ class Cluster {
   std::size_t place_type_count() const { return types_.size(); }
   const Machine& machine(MachineId id) const { return machines_[id]; }
   const Link& link(LinkId id) const { return links_[id]; }
+  // Connections side by side between machines.
+  std::int64_t flows() const { return flows_; }
   // source ≠ destination.
   const Route& route(DeviceId source, DeviceId destination) const {
     return routes_[source.value() * place_count() + destination.value()];
@@ -164,6 +172,7 @@ class Cluster {
   IdVector<LinkId, Link> links_;
   std::size_t device_count_ = 0;
   std::size_t device_type_count_ = 0;
+  std::int64_t flows_ = 1;
   std::vector<Route> routes_;        // place_count², row = source
   std::vector<LinkId> route_links_;  // storage behind routes_
   std::uint64_t hash_ = 0;
@@ -230,7 +239,14 @@ struct NetworkSpec {
   double latency_seconds = 0;  // of the switch
   double flow_cap_bytes_per_second = 0;
   std::optional<ServerTransportSpec> servers;  // none: as all other transfers
+  std::int64_t flows = 1;                      // connections side by side, to kMostFlows
 };
+
+// The rate to which a cloud holds a message of so many bytes over all its flows (0: to none).
+inline double flow_cap(const Route& route, Bytes bytes) {
+  const std::int64_t flows = bytes > kFlowBytes ? route.flows : 1;
+  return route.cap_bytes_per_second * static_cast<double>(flows);
+}
 
 // More devices and hosts that serve than this are refused: routes are stored for every pair.
 inline constexpr std::size_t kMaxDevices = 1024;

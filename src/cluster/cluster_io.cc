@@ -327,6 +327,7 @@ Cluster cluster_from_json(const Json& json, const std::string& source,
     spec.latency_seconds = network.number("latency_seconds", 0, kMaxSeconds);
     spec.flow_cap_bytes_per_second =
         network.number_or("flow_cap_bytes_per_second", 0, kMaxPerSecond, 0);
+    spec.flows = network.integer_or("flows", 1, kMostFlows, 1);
     if (network.has("parameter_servers")) {
       JsonObject servers(network.required("parameter_servers"));
       const LinkKind kind = read_link_figures(servers, links);

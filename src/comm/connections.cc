@@ -50,7 +50,7 @@ int milliseconds_until(Clock::time_point end) {
 struct Hello {
   std::uint64_t secret = 0;
   std::uint32_t rank = 0;
-  std::uint32_t channel = 0;
+  std::uint32_t line = 0;  // of the rank's lines to this one
 };
 
 std::string text_of(const Place& place) {
@@ -70,7 +70,12 @@ class Connecting {
         options_(options),
         deadline_(Clock::now() + options.timeout),
         store_(store.until(deadline_)),
-        made_(options.device_names.size()) {}
+        made_(options.device_names.size()) {
+    for (const DeviceId rank : id_range<DeviceId>(made_.size())) {
+      if (rank == own_) continue;
+      for (std::vector<Descriptor>& flows : made_[rank]) flows.resize(options.flows_to(rank));
+    }
+  }
 
   Connections run() {
     const ListeningSocket socket = listen_on(options_.address, 0);
@@ -93,8 +98,7 @@ class Connecting {
   [[noreturn]] void fail(const std::string& reason) const {
     std::string missing;
     for (const DeviceId rank : id_range<DeviceId>(made_.size())) {
-      const bool connected = made_[rank].back().valid();
-      if (rank == own_ || connected) continue;
+      if (rank == own_ || made_[rank].back().back().valid()) continue;
       missing += (missing.empty() ? "" : ", ") + rank_text(rank, options_.device_names);
     }
     throw Error(ErrorKind::kVerification,
@@ -119,15 +123,15 @@ class Connecting {
 
   void call(DeviceId rank) {
     const Place place = find(rank);
-    for (std::size_t channel = 0; channel < kChannelCount; ++channel) {
+    for (std::size_t line = 0; line < kChannelCount * options_.flows_to(rank); ++line) {
       Descriptor made = connect_to(place);
       const Hello hello{place.secret, static_cast<std::uint32_t>(own_.value()),
-                        static_cast<std::uint32_t>(channel)};
+                        static_cast<std::uint32_t>(line)};
       // A new connection has room for so few bytes.
       if (::send(made.get(), &hello, sizeof hello, MSG_NOSIGNAL) != sizeof hello) {
         fail(std::strerror(errno));
       }
-      keep(rank, channel, std::move(made));
+      keep(rank, line, std::move(made));
     }
   }
 
@@ -168,7 +172,10 @@ class Connecting {
 
   // Listens to all guests at once: a silent stranger holds nobody up.
   void accept_all(const Descriptor& listening) {
-    std::size_t missing = (made_.size() - 1 - own_.value()) * kChannelCount;
+    std::size_t missing = 0;
+    for (const DeviceId rank : id_range<DeviceId>(made_.size())) {
+      if (rank > own_) missing += kChannelCount * options_.flows_to(rank);
+    }
     std::deque<Guest> guests;  // the longest here first
     while (missing > 0) {
       std::vector<pollfd> waits{{.fd = listening.get(), .events = POLLIN, .revents = 0}};
@@ -210,17 +217,23 @@ class Connecting {
     Descriptor line = std::move(guest.line);
     const Hello& hello = guest.hello;
     const bool known = got > 0 && hello.secret == secret_ && hello.rank > own_.value() &&
-                       hello.rank < made_.size() && hello.channel < kChannelCount;
-    if (!known || made_[DeviceId(hello.rank)][hello.channel].valid()) return false;
-    keep(DeviceId(hello.rank), hello.channel, std::move(line));
+                       hello.rank < made_.size() &&
+                       hello.line < kChannelCount * options_.flows_to(DeviceId(hello.rank));
+    if (!known || place_of(DeviceId(hello.rank), hello.line).valid()) return false;
+    keep(DeviceId(hello.rank), hello.line, std::move(line));
     return true;
   }
 
-  void keep(DeviceId rank, std::size_t channel, Descriptor made) {
+  // Lines to a rank are counted flow by flow: the first of each use, the second of each, …
+  Descriptor& place_of(DeviceId rank, std::size_t line) {
+    return made_[rank][line % kChannelCount][line / kChannelCount];
+  }
+
+  void keep(DeviceId rank, std::size_t line, Descriptor made) {
     const int yes = 1;
     // What is small goes at once.
     setsockopt(made.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-    made_[rank][channel] = std::move(made);
+    place_of(rank, line) = std::move(made);
   }
 
   const DeviceId own_;

@@ -36,13 +36,20 @@ class Descriptor {
 enum class Channel : std::uint8_t { kMessages, kCollectives };
 inline constexpr std::size_t kChannelCount = 2;
 
-// To each other rank; not valid for the own one. They do not block.
-using Connections = IdVector<DeviceId, std::array<Descriptor, kChannelCount>>;
+// To each other rank, by use: one for each flow. None to the own one. They do not block.
+using Connections = IdVector<DeviceId, std::array<std::vector<Descriptor>, kChannelCount>>;
 
 struct ConnectOptions {
   std::vector<std::string> device_names;  // one a rank, for messages
   std::string address = "127.0.0.1";      // of this host: the one on which peers are accepted
   std::chrono::milliseconds timeout{300'000};
+  // To each rank, a connection of each use for each flow; empty: one of each. What two ranks say of
+  // each other is the same.
+  IdVector<DeviceId, std::int64_t> flows = {};
+
+  std::size_t flows_to(DeviceId rank) const {
+    return flows.empty() ? 1 : static_cast<std::size_t>(flows[rank]);
+  }
 };
 
 // "rank 1 (a/cpu1)"; "rank 1" where its name is empty.

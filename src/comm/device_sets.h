@@ -21,6 +21,10 @@ struct Traffic {
   DeviceSets sets;
   // Pairs of ranks of which the first sends to the second, in the order of ranks.
   std::vector<std::pair<DeviceId, DeviceId>> pairs;
+  // Connections side by side between ranks of different machines, for what is larger than
+  // cluster::kFlowBytes. `machine_of` a rank; empty: each is on a machine of its own.
+  std::int64_t flows = 1;
+  IdVector<DeviceId, MachineId> machine_of = {};
 };
 
 }  // namespace heterog::comm

@@ -28,7 +28,8 @@ struct Lifelines::State {
   }
 
   int of(DeviceId peer) const {
-    return connections[peer][static_cast<std::size_t>(Channel::kMessages)].get();
+    const auto& flows = connections[peer][static_cast<std::size_t>(Channel::kMessages)];
+    return flows.empty() ? -1 : flows.front().get();
   }
 
   void watch() const {

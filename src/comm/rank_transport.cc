@@ -2,6 +2,7 @@
 #include "comm/rank_transport.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -26,6 +27,26 @@ NcclOptions nccl_options(const Traffic& traffic, const RankTransport::Options& o
   return nccl;
 }
 
+// Several connections between machines are what our own TCP has. NCCL has as many as its
+// environment says.
+void check_flows(const Traffic& traffic, const std::string& transport, bool by_nccl) {
+  if (traffic.flows == 1) return;
+  VALIDATE(transport == transport_names().front(),
+           "network.flows: the cluster has {}, and {} has one connection between two ranks; use "
+           "--transport {}",
+           traffic.flows, transport, transport_names().front());
+  if (!by_nccl) return;
+  std::int64_t sockets = 1;
+  for (const char* name : {"NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD"}) {
+    const char* given = std::getenv(name);
+    sockets *= given == nullptr ? 1 : std::max(std::atoll(given), 1LL);
+  }
+  VALIDATE(sockets == traffic.flows,
+           "network.flows: the cluster has {}, and NCCL opens {}; set NCCL_SOCKET_NTHREADS={} and "
+           "NCCL_NSOCKS_PERTHREAD=1",
+           traffic.flows, sockets, traffic.flows);
+}
+
 std::unique_ptr<ProcessTransport> host_transport(const Store& store, const Traffic& traffic,
                                                  const RankTransport::Options& options) {
   for (const BackendKind& kind : c10d_backends()) {
@@ -33,8 +54,13 @@ std::unique_ptr<ProcessTransport> host_transport(const Store& store, const Traff
     return std::make_unique<C10dTransport>(
         kind, store, options.own, C10dOptions{.connect = options.connect, .sets = traffic.sets});
   }
-  return std::make_unique<TcpTransport>(
-      store, options.own, TcpOptions{.connect = options.connect, .sets = traffic.sets});
+  TcpOptions tcp{.connect = options.connect, .sets = traffic.sets};
+  for (const DeviceId rank : id_range<DeviceId>(options.connect.device_names.size())) {
+    const bool here =
+        !traffic.machine_of.empty() && traffic.machine_of[rank] == traffic.machine_of[options.own];
+    tcp.connect.flows.push_back(here ? 1 : traffic.flows);
+  }
+  return std::make_unique<TcpTransport>(store, options.own, std::move(tcp));
 }
 
 bool is_needed(const NcclOptions& options) {
@@ -58,12 +84,15 @@ void check_transport(const std::string& name, const std::string& field) {
 }
 
 RankTransport::RankTransport(const Store& store, const Traffic& traffic, const Options& options)
-    : host_(host_transport(store, traffic, options)), top_(host_.get()) {
+    : host_((check_flows(traffic, options.transport, false),
+             host_transport(store, traffic, options))),
+      top_(host_.get()) {
   if (options.device.is_cpu()) return;
   staged_ = std::make_unique<StagedTransport>(*host_);
   top_ = staged_.get();
   NcclOptions nccl = nccl_options(traffic, options);
   if (!is_needed(nccl)) return;
+  check_flows(traffic, options.transport, true);
   nccl.device = options.device;
   direct_ = make_nccl_transport(store, options.own, nccl);
   routed_ = std::make_unique<RoutedTransport>(

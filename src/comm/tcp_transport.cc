@@ -65,8 +65,10 @@ struct Group {
 // every member has one segment of the sum. In the others, what comes is taken as it is.
 struct Ring {
   enum class Work : std::uint8_t { kReduce, kScatter, kGather };
-  // `bounds`: of the segments, in elements.
-  Ring(Work work, const at::Tensor& value, std::vector<std::int64_t> bounds, int own)
+  // `bounds`: of the segments, in elements. `least`: pieces of a segment, so that there are enough
+  // for all flows.
+  Ring(Work work, const at::Tensor& value, std::vector<std::int64_t> bounds, int own,
+       std::int64_t least)
       : flat(value.view({-1})),
         bounds(std::move(bounds)),
         size(static_cast<int>(this->bounds.size()) - 1),
@@ -79,7 +81,7 @@ struct Ring {
       longest = std::max(longest, this->bounds[i + 1] - this->bounds[i]);
     }
     const std::int64_t piece = kPieceBytes / static_cast<std::int64_t>(flat.element_size());
-    pieces = std::max<std::int64_t>(1, (longest + piece - 1) / piece);
+    pieces = std::max(least, (longest + piece - 1) / piece);
   }
 
   int next() const { return (own + 1) % size; }
@@ -89,7 +91,7 @@ struct Ring {
 
   at::Tensor sent(std::int64_t move) const { return piece_of(move, 0); }
   at::Tensor received(std::int64_t move) const { return piece_of(move, 1); }
-  // What goes out is what came in one step earlier.
+  // What goes out is what came in one step earlier. `received`: so many of the first are there.
   bool may_send(std::int64_t move, std::int64_t received) const { return move - pieces < received; }
 
   at::Tensor flat;
@@ -112,6 +114,24 @@ struct Ring {
   }
 };
 
+// Pieces that go one way round a ring, or come, over several flows: each flow has every so manieth,
+// one at a time.
+struct Lane {
+  explicit Lane(std::size_t flows) : moves(flows), taken(flows), places(flows) {}
+
+  bool may_begin(std::int64_t count) const {
+    return begun < count && begun - done < static_cast<std::int64_t>(moves.size());
+  }
+  std::size_t flow_of(std::int64_t move) const {
+    return static_cast<std::size_t>(move) % moves.size();
+  }
+
+  std::vector<std::optional<Move>> moves;  // by flow
+  std::vector<at::Tensor> taken, places;   // of what comes: as it came, and where it belongs
+  std::int64_t begun = 0;
+  std::int64_t done = 0;  // so many of the first
+};
+
 std::vector<std::int64_t> even_bounds(std::int64_t count, int parts) {
   std::vector<std::int64_t> bounds;
   for (int i = 0; i <= parts; ++i) bounds.push_back(count * i / parts);
@@ -132,15 +152,21 @@ std::vector<std::int64_t> element_bounds(const at::Tensor& value, const Cuts& cu
 struct TcpTransport::Impl {
   Impl(const Store& given_store, DeviceId rank, TcpOptions given);
 
-  Move sending(Channel channel, const at::Tensor& value, DeviceId to, std::uint64_t tag) const;
-  Move receiving(Channel channel, const at::Tensor& value, DeviceId from, std::uint64_t tag) const;
+  // Over one flow.
+  Move moving(bool sends, Channel channel, const at::Tensor& value, DeviceId peer,
+              std::uint64_t tag, std::size_t flow) const;
+  // Over as many flows as its size asks for, an equal part over each.
+  void add_moves(std::vector<Move>& moves, bool sends, Channel channel, const at::Tensor& value,
+                 DeviceId peer, std::uint64_t tag) const;
+  std::size_t flows_to(DeviceId peer, std::size_t bytes) const;
   // As much as goes without waiting; whether anything went.
   bool advance(Move& move);
   void complete(std::span<Move> moves);
   // Waits until one of them can go on, or the job ends.
   void wait(std::span<Move* const> moves);
 
-  void go_round(const Group& group, const Ring& ring, std::uint64_t tag);
+  void go_round(Group& group, Ring::Work work, const at::Tensor& value,
+                std::vector<std::int64_t> bounds);
   void all_reduce(Group& group, at::Tensor& value);
   void exchange(Group& group, at::Tensor& value);
   void go_over_tree(Group& group, at::Tensor& value);
@@ -193,22 +219,35 @@ void TcpTransport::Impl::wake() {
   ENSURE(write(woken.get(), &one, sizeof one) == sizeof one);
 }
 
-Move TcpTransport::Impl::receiving(Channel channel, const at::Tensor& value, DeviceId from,
-                                   std::uint64_t tag) const {
-  EXPECT(value.is_contiguous() && value.is_cpu() && from != own);
+Move TcpTransport::Impl::moving(bool sends, Channel channel, const at::Tensor& value, DeviceId peer,
+                                std::uint64_t tag, std::size_t flow) const {
+  EXPECT(value.is_contiguous() && value.is_cpu() && peer != own);
   Move move;
-  move.peer = from;
-  move.connection = connections[from][static_cast<std::size_t>(channel)].get();
+  move.peer = peer;
+  move.connection = connections[peer][static_cast<std::size_t>(channel)][flow].get();
+  move.sends = sends;
   move.header = {.tag = tag, .bytes = value.nbytes()};
   move.data = static_cast<char*>(value.data_ptr());
   return move;
 }
 
-Move TcpTransport::Impl::sending(Channel channel, const at::Tensor& value, DeviceId to,
-                                 std::uint64_t tag) const {
-  Move move = receiving(channel, value, to, tag);
-  move.sends = true;
-  return move;
+std::size_t TcpTransport::Impl::flows_to(DeviceId peer, std::size_t bytes) const {
+  return static_cast<Bytes>(bytes) > options.flow_bytes ? options.connect.flows_to(peer) : 1;
+}
+
+void TcpTransport::Impl::add_moves(std::vector<Move>& moves, bool sends, Channel channel,
+                                   const at::Tensor& value, DeviceId peer,
+                                   std::uint64_t tag) const {
+  const std::size_t flows = flows_to(peer, value.nbytes());
+  const Move whole = moving(sends, channel, value, peer, tag, 0);
+  for (std::size_t flow = 0; flow < flows; ++flow) {
+    const std::size_t begin = whole.header.bytes * flow / flows;
+    Move part = whole;
+    part.connection = connections[peer][static_cast<std::size_t>(channel)][flow].get();
+    part.header.bytes = whole.header.bytes * (flow + 1) / flows - begin;
+    part.data = whole.data + begin;
+    moves.push_back(part);
+  }
 }
 
 bool TcpTransport::Impl::advance(Move& move) {
@@ -279,46 +318,50 @@ void TcpTransport::Impl::complete(std::span<Move> moves) {
   }
 }
 
-void TcpTransport::Impl::go_round(const Group& group, const Ring& ring, std::uint64_t tag) {
+void TcpTransport::Impl::go_round(Group& group, Ring::Work work, const at::Tensor& value,
+                                  std::vector<std::int64_t> bounds) {
   job->check();
+  const std::uint64_t tag = group.tag++;
+  // All members cut alike: where they are on several machines, each has one elsewhere.
+  std::size_t most = 1;
+  for (const DeviceId one : group.members) {
+    if (one != own) most = std::max(most, flows_to(one, value.nbytes()));
+  }
+  const Ring ring(work, value, std::move(bounds), group.own, static_cast<std::int64_t>(most));
   const DeviceId next = group.members[static_cast<std::size_t>(ring.next())];
   const DeviceId previous = group.members[static_cast<std::size_t>(ring.previous())];
-  std::int64_t sent = 0;
-  std::int64_t received = 0;
-  std::optional<Move> out;
-  std::optional<Move> in;
-  at::Tensor place;
-  at::Tensor taken;
-  while (received < ring.moves() || sent < ring.moves()) {
+  Lane out(flows_to(next, value.nbytes()));
+  Lane in(flows_to(previous, value.nbytes()));
+  while (in.done < ring.moves() || out.done < ring.moves()) {
+    while (out.may_begin(ring.moves()) && ring.may_send(out.begun, in.done)) {
+      const std::size_t flow = out.flow_of(out.begun);
+      out.moves[flow] =
+          moving(true, Channel::kCollectives, ring.sent(out.begun++), next, tag, flow);
+    }
+    while (in.may_begin(ring.moves())) {
+      const std::size_t flow = in.flow_of(in.begun);
+      in.places[flow] = ring.received(in.begun);
+      const bool sums = ring.sums(in.begun++);
+      in.taken[flow] = sums ? at::empty_like(in.places[flow]) : in.places[flow];
+      in.moves[flow] = moving(false, Channel::kCollectives, in.taken[flow], previous, tag, flow);
+    }
     bool went = false;
-    if (!out && sent < ring.moves() && ring.may_send(sent, received)) {
-      out = sending(Channel::kCollectives, ring.sent(sent), next, tag);
-    }
-    if (out) {
-      went |= advance(*out);
-      if (out->finished()) {
-        out.reset();
-        ++sent;
-      }
-    }
-    if (!in && received < ring.moves()) {
-      place = ring.received(received);
-      taken = ring.sums(received) ? at::empty_like(place) : place;
-      in = receiving(Channel::kCollectives, taken, previous, tag);
-    }
-    if (in) {
-      went |= advance(*in);
-      if (in->finished()) {
-        if (ring.sums(received)) place.add_(taken);
-        in.reset();
-        ++received;
-      }
-    }
-    if (went) continue;
     std::vector<Move*> waited;
-    if (in) waited.push_back(&*in);
-    if (out) waited.push_back(&*out);
-    wait(waited);
+    for (Lane* lane : {&in, &out}) {
+      for (std::optional<Move>& move : lane->moves) {
+        if (!move || move->finished()) continue;
+        went |= advance(*move);
+        if (!move->finished()) waited.push_back(&*move);
+      }
+    }
+    // In the order of pieces, whichever flow was faster.
+    for (; out.done < out.begun && out.moves[out.flow_of(out.done)]->finished(); ++out.done) {
+    }
+    for (; in.done < in.begun && in.moves[in.flow_of(in.done)]->finished(); ++in.done) {
+      const std::size_t flow = in.flow_of(in.done);
+      if (ring.sums(in.done)) in.places[flow].add_(in.taken[flow]);
+    }
+    if (!went) wait(waited);
   }
 }
 
@@ -329,10 +372,7 @@ void TcpTransport::Impl::all_reduce(Group& group, at::Tensor& value) {
   const auto bytes = static_cast<Bytes>(value.nbytes());
   switch (cost::all_reduce_algorithm(group.members.size(), bytes)) {
     case cost::AllReduceAlgorithm::kRing:
-      return go_round(
-          group,
-          Ring(Ring::Work::kReduce, value, even_bounds(value.numel(), group.size()), group.own),
-          group.tag++);
+      return go_round(group, Ring::Work::kReduce, value, even_bounds(value.numel(), group.size()));
     case cost::AllReduceAlgorithm::kTree:
       return go_over_tree(group, value);
     case cost::AllReduceAlgorithm::kExchange:
@@ -354,23 +394,25 @@ void TcpTransport::Impl::go_over_tree(Group& group, at::Tensor& value) {
   const std::uint64_t tag = group.tag++;
   const auto own = static_cast<std::size_t>(group.own);
   const std::size_t size = group.members.size();
-  const auto pass = [&](Move move) { complete({&move, 1}); };
+  const auto pass = [&](bool sends, at::Tensor& what, DeviceId peer) {
+    std::vector<Move> moves;
+    add_moves(moves, sends, Channel::kCollectives, what, peer, tag);
+    complete(moves);
+  };
   std::size_t reach = 1;
   at::Tensor taken = at::empty_like(value);
   for (; reach < size && (own == 0 || reach < cost::tree_reach(own)); reach *= 2) {
     if (own + reach >= size) continue;
-    pass(receiving(Channel::kCollectives, taken, group.members[own + reach], tag));
+    pass(false, taken, group.members[own + reach]);
     value.add_(taken);
   }
   if (own != 0) {
     const DeviceId parent = group.members[own - reach];
-    pass(sending(Channel::kCollectives, value, parent, tag));
-    pass(receiving(Channel::kCollectives, value, parent, tag));
+    pass(true, value, parent);
+    pass(false, value, parent);
   }
   for (reach /= 2; reach > 0; reach /= 2) {
-    if (own + reach < size) {
-      pass(sending(Channel::kCollectives, value, group.members[own + reach], tag));
-    }
+    if (own + reach < size) pass(true, value, group.members[own + reach]);
   }
 }
 
@@ -385,8 +427,8 @@ std::vector<at::Tensor> TcpTransport::Impl::all_gather(Group& group, const at::T
     }
     const DeviceId peer = group.members[static_cast<std::size_t>(index)];
     gathered.push_back(at::empty_like(value));
-    moves.push_back(receiving(Channel::kCollectives, gathered.back(), peer, tag));
-    moves.push_back(sending(Channel::kCollectives, value, peer, tag));
+    add_moves(moves, false, Channel::kCollectives, gathered.back(), peer, tag);
+    add_moves(moves, true, Channel::kCollectives, value, peer, tag);
   }
   complete(moves);
   return gathered;
@@ -398,13 +440,15 @@ TcpTransport::TcpTransport(const Store& store, DeviceId own, TcpOptions options)
 TcpTransport::~TcpTransport() = default;
 
 void TcpTransport::send(const at::Tensor& value, DeviceId to, std::uint32_t tag) {
-  Move move = impl_->sending(Channel::kMessages, value, to, tag);
-  impl_->complete({&move, 1});
+  std::vector<Move> moves;
+  impl_->add_moves(moves, true, Channel::kMessages, value, to, tag);
+  impl_->complete(moves);
 }
 
 void TcpTransport::receive(at::Tensor& value, DeviceId from, std::uint32_t tag) {
-  Move move = impl_->receiving(Channel::kMessages, value, from, tag);
-  impl_->complete({&move, 1});
+  std::vector<Move> moves;
+  impl_->add_moves(moves, false, Channel::kMessages, value, from, tag);
+  impl_->complete(moves);
 }
 
 void TcpTransport::all_reduce(at::Tensor& value, std::size_t set) {
@@ -414,16 +458,12 @@ void TcpTransport::all_reduce(at::Tensor& value, std::size_t set) {
 
 void TcpTransport::reduce_scatter(at::Tensor& value, const Cuts& cuts, std::size_t set) {
   ENSURE(set < impl_->sets.size());
-  Group& group = impl_->sets[set];
-  impl_->go_round(group, Ring(Ring::Work::kScatter, value, element_bounds(value, cuts), group.own),
-                  group.tag++);
+  impl_->go_round(impl_->sets[set], Ring::Work::kScatter, value, element_bounds(value, cuts));
 }
 
 void TcpTransport::all_gather_rows(at::Tensor& value, const Cuts& cuts, std::size_t set) {
   ENSURE(set < impl_->sets.size());
-  Group& group = impl_->sets[set];
-  impl_->go_round(group, Ring(Ring::Work::kGather, value, element_bounds(value, cuts), group.own),
-                  group.tag++);
+  impl_->go_round(impl_->sets[set], Ring::Work::kGather, value, element_bounds(value, cuts));
 }
 
 std::vector<at::Tensor> TcpTransport::all_gather(const at::Tensor& own, std::size_t set) {

@@ -14,6 +14,7 @@ namespace heterog::comm {
 struct TcpOptions {
   ConnectOptions connect;  // its time-out is also that of a call in which nothing moves
   DeviceSets sets;
+  Bytes flow_bytes = cluster::kFlowBytes;  // what has more goes over all flows to a rank
 };
 
 class TcpTransport final : public ProcessTransport {

@@ -12,31 +12,35 @@ using Hops = std::vector<std::pair<DeviceId, DeviceId>>;
 
 // Rate and latency of a set of simultaneous hops: a link that k hops share gives each 1/k.
 struct HopCost {
-  double seconds_per_byte = 0;  // of the slowest link or capped flow, for one byte a hop
-  double launch_seconds = 0;    // of the slowest hop, once
-  double latency_seconds = 0;   // of the slowest hop, each step
+  double seconds_per_byte = 0;           // of the slowest link or capped flow, for one byte a hop
+  double seconds_per_byte_in_flows = 0;  // the same over all flows
+  double launch_seconds = 0;             // of the slowest hop, once
+  double latency_seconds = 0;            // of the slowest hop, each step
 };
 
-// `flows`: how many devices of each machine send over its NIC side by side for one hop.
+// `rings`: how many devices of each machine send over its NIC side by side for one hop.
 HopCost hop_cost(const cluster::Cluster& cluster, const Hops& hops, double bytes_per_hop,
-                 std::map<LinkId, double>& held, double flows = 1) {
+                 std::map<LinkId, double>& held, double rings = 1) {
   std::map<LinkId, double> own;  // seconds a byte of hop traffic
   HopCost cost;
+  const auto at_least = [&](double of_one_flow, double of_all) {
+    cost.seconds_per_byte = std::max(cost.seconds_per_byte, of_one_flow);
+    cost.seconds_per_byte_in_flows = std::max(cost.seconds_per_byte_in_flows, of_all);
+  };
   for (const auto& [from, to] : hops) {
     const cluster::Route& route = cluster.route(from, to);
     for (LinkId link : route.links) own[link] += 1 / cluster.link(link).bytes_per_second;
     cost.launch_seconds = std::max(cost.launch_seconds, to_seconds(route.launch));
     cost.latency_seconds = std::max(cost.latency_seconds, to_seconds(route.latency - route.launch));
-    if (route.cap_bytes_per_second > 0) {
-      cost.seconds_per_byte = std::max(cost.seconds_per_byte, 1 / route.cap_bytes_per_second);
+    if (const double cap = route.cap_bytes_per_second; cap > 0) {
+      at_least(1 / cap, 1 / (cap * static_cast<double>(route.flows)));
     }
-    if (route.device_bytes_per_second > 0) {
-      cost.seconds_per_byte =
-          std::max(cost.seconds_per_byte, 1 / (flows * route.device_bytes_per_second));
+    if (const double share = route.device_bytes_per_second; share > 0) {
+      at_least(1 / (rings * share), 1 / (rings * share));
     }
   }
   for (const auto& [link, seconds] : own) {
-    cost.seconds_per_byte = std::max(cost.seconds_per_byte, seconds);
+    at_least(seconds, seconds);
     held[link] += seconds * bytes_per_hop;
   }
   return cost;
@@ -46,6 +50,7 @@ HopCost hop_cost(const cluster::Cluster& cluster, const Hops& hops, double bytes
 void add_steps(AllReduceShape& shape, const HopCost& cost, double steps, double bytes_per_hop) {
   shape.latency_seconds += steps * cost.latency_seconds;
   shape.duration_per_byte += bytes_per_hop * cost.seconds_per_byte;
+  shape.duration_per_byte_in_flows += bytes_per_hop * cost.seconds_per_byte_in_flows;
 }
 
 // The fewest devices of a machine that has any: so many rings run side by side, each of which
@@ -196,7 +201,7 @@ Nanoseconds transfer_duration(const cluster::Cluster& cluster, const cluster::Ro
     if (rate > 0 && (slowest == 0 || rate < slowest)) slowest = rate;
   };
   for (LinkId link : route.links) consider(cluster.link(link).bytes_per_second);
-  consider(route.cap_bytes_per_second);
+  consider(cluster::flow_cap(route, bytes));
   consider(route.device_bytes_per_second);
   return latency + transfer_nanoseconds(bytes, slowest);
 }

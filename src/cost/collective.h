@@ -26,12 +26,15 @@ struct CollectiveCost {
 struct AllReduceShape {
   AllReduceAlgorithm algorithm = AllReduceAlgorithm::kRing;
   double latency_seconds = 0;
-  double duration_per_byte = 0;  // seconds
+  double duration_per_byte = 0;           // seconds
+  double duration_per_byte_in_flows = 0;  // of more than cluster::kFlowBytes
   // Every link that it crosses, ascending, with the time held for each byte reduced.
   std::vector<std::pair<LinkId, double>> seconds_per_byte;
 
   double seconds(Bytes bytes) const {
-    return latency_seconds + duration_per_byte * static_cast<double>(bytes);
+    const double per_byte =
+        bytes > cluster::kFlowBytes ? duration_per_byte_in_flows : duration_per_byte;
+    return latency_seconds + per_byte * static_cast<double>(bytes);
   }
 };
 

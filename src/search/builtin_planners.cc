@@ -11,12 +11,14 @@
 #include "search/placement/placement_planners.h"
 #include "search/portfolio/portfolio.h"
 #include "search/registry.h"
+#include "search/starts/balanced_servers.h"
 #include "search/starts/baselines.h"
 
 namespace heterog::search {
 
 std::vector<PlannerEntry> builtin_planners() {
   std::vector<PlannerEntry> entries = baseline_entries();
+  std::ranges::move(balanced_server_entries(), std::back_inserter(entries));
   std::ranges::move(pipeline_entries(), std::back_inserter(entries));
   std::ranges::move(placement_entries(), std::back_inserter(entries));
   entries.push_back(random_search_entry());

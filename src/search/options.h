@@ -33,6 +33,8 @@ template <class Options>
 struct IntegerField {
   std::int64_t Options::*member;
   IntegerRange range;
+  std::string_view word = {};  // that may be given in place of a number, and what it stands for
+  std::int64_t stands_for = 0;
 };
 template <class Options>
 struct NumberField {
@@ -106,6 +108,8 @@ std::vector<OptionInfo> describe_options(std::span<const Field<Options>> fields)
     std::visit(detail::Overloaded{[&](const IntegerField<Options>& kind) {
                                     info.takes = fmt::format("an integer from {} to {}",
                                                              kind.range.least, kind.range.most);
+                                    if (!kind.word.empty())
+                                      info.takes += fmt::format(" or {}", kind.word);
                                     info.default_value = std::to_string(defaults.*kind.member);
                                   },
                                   [&](const NumberField<Options>& kind) {
@@ -149,7 +153,9 @@ Options read_options(const std::string& planner, std::span<const Field<Options>>
     const std::string name = fmt::format("planner {}: option {}", planner, setting.option);
     std::visit(detail::Overloaded{
                    [&](const IntegerField<Options>& kind) {
-                     options.*kind.member = parse_integer(name, setting.value, kind.range);
+                     const bool by_word = !kind.word.empty() && setting.value == kind.word;
+                     options.*kind.member =
+                         by_word ? kind.stands_for : parse_integer(name, setting.value, kind.range);
                    },
                    [&](const NumberField<Options>& kind) {
                      options.*kind.member = parse_number(name, setting.value, kind.range);

@@ -12,7 +12,8 @@ double seconds_per_byte(const cluster::Cluster& cluster, DeviceId from, DeviceId
   for (LinkId link : route.links) {
     bandwidth = std::min(bandwidth, cluster.link(link).bytes_per_second);
   }
-  for (double cap : {route.cap_bytes_per_second, route.device_bytes_per_second}) {
+  for (double cap :
+       {cluster::flow_cap(route, cluster::kFlowBytes + 1), route.device_bytes_per_second}) {
     if (cap > 0) bandwidth = std::min(bandwidth, cap);
   }
   return 1.0 / bandwidth;

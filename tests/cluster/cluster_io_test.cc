@@ -98,6 +98,24 @@ TEST(ClusterFiles, CloudCapsAFlow) {
   EXPECT_EQ(c.route(DeviceId(0), DeviceId(4)).cap_bytes_per_second, 1.15e9);
   EXPECT_EQ(c.route(DeviceId(0), DeviceId(1)).cap_bytes_per_second, 0);
   EXPECT_EQ(c.machine(MachineId(0)).host_memory_bytes, Bytes{488} << 30);
+  EXPECT_EQ(c.flows(), 1);
+}
+
+TEST(ClusterFiles, MachinesTalkOverAsManyFlowsAsTheFileSays) {
+  const auto with_flows = [](const std::string& flows) {
+    return file(machine(R"({"model": "T4"})", R"(, "count": 2, )" + kFabric + ", " + kNic),
+                R"(, "network": {"latency_seconds": 0, "flows": )" + flows + "}");
+  };
+  const auto read = [&](const std::string& flows) {
+    return parse_cluster(with_flows(flows), "c.json", devices(), read_links("configs/links.json"));
+  };
+  const Cluster four = read("4"), one = read("1");
+  EXPECT_EQ(four.flows(), 4);
+  EXPECT_EQ(four.route(DeviceId(0), DeviceId(1)).flows, 4);
+  EXPECT_NE(four.hash(), one.hash());
+  for (const char* flows : {"0", "17", "1.5", "\"4\""}) {
+    EXPECT_THAT(refusal(with_flows(flows)), HasSubstr("network.flows")) << flows;
+  }
 }
 
 TEST(ClusterFiles, HostsOfTensorFlowsBenchmarkServe) {

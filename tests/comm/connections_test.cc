@@ -27,31 +27,41 @@ char read_one(int descriptor) {
   return read(descriptor, &found, 1) == 1 ? found : '?';
 }
 
-// Each rank writes what names the receiver and the channel, so that no two are mixed up.
-TEST(Connections, LeadToEachOtherRankOnEachChannel) {
-  constexpr int kRanks = 4;
+// Each rank writes what names the receiver, the channel and the flow, so that no two are mixed up.
+// Ranks 0 and 1 are near each other, and 2 and 3: others are reached over three flows.
+TEST(Connections, LeadToEachOtherRankOnEachChannelAndFlow) {
+  static constexpr int kRanks = 4;
+  static constexpr std::size_t kFlows = 3;
   const Store store = make_local_store();
   const auto errors = run_threads(kRanks, [&](int rank) {
     const DeviceId own(static_cast<std::size_t>(rank));
-    const Connections all =
-        connect_ranks(store.another_connection(), own, options(kRanks, kPatient));
-    const auto letter = [kRanks](DeviceId from, DeviceId to, std::size_t channel) {
-      return static_cast<char>('A' + (from.value() * kRanks + to.value()) * 2 + channel);
+    ConnectOptions connect = options(kRanks, kPatient);
+    for (const DeviceId peer : everyone(kRanks)) {
+      connect.flows.push_back(peer.value() / 2 == own.value() / 2 ? 1 : kFlows);
+    }
+    const Connections all = connect_ranks(store.another_connection(), own, connect);
+    const auto letter = [](DeviceId from, DeviceId to, std::size_t channel, std::size_t flow) {
+      const std::size_t pair = from.value() * kRanks + to.value();
+      return static_cast<char>((pair * kChannelCount + channel) * kFlows + flow);
     };
-    for (const DeviceId peer : everyone(kRanks)) {
-      for (std::size_t channel = 0; channel < kChannelCount; ++channel) {
-        const Descriptor& connection = all[peer][channel];
-        ASSERT_EQ(connection.valid(), peer != own);
-        if (peer == own) continue;
-        const char mine = letter(own, peer, channel);
-        ASSERT_EQ(write(connection.get(), &mine, 1), 1);
+    const auto each_line = [&](auto&& use) {
+      for (const DeviceId peer : everyone(kRanks)) {
+        for (std::size_t channel = 0; channel < kChannelCount; ++channel) {
+          const std::vector<Descriptor>& flows = all[peer][channel];
+          ASSERT_EQ(flows.size(), peer == own ? 0 : connect.flows_to(peer));
+          for (std::size_t flow = 0; flow < flows.size(); ++flow) {
+            use(flows[flow].get(), peer, channel, flow);
+          }
+        }
       }
-    }
-    for (const DeviceId peer : everyone(kRanks)) {
-      for (std::size_t channel = 0; peer != own && channel < kChannelCount; ++channel) {
-        EXPECT_EQ(read_one(all[peer][channel].get()), letter(peer, own, channel));
-      }
-    }
+    };
+    each_line([&](int line, DeviceId peer, std::size_t channel, std::size_t flow) {
+      const char mine = letter(own, peer, channel, flow);
+      ASSERT_EQ(write(line, &mine, 1), 1);
+    });
+    each_line([&](int line, DeviceId peer, std::size_t channel, std::size_t flow) {
+      EXPECT_EQ(read_one(line), letter(peer, own, channel, flow));
+    });
   });
   EXPECT_THAT(errors, Each(IsEmpty()));
 }

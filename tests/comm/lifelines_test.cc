@@ -21,7 +21,7 @@ struct Lines {
     for (const int rank : {0, 2}) {
       std::array<int, 2> ends{};
       EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
-      own[DeviceId(static_cast<std::size_t>(rank))][0] = Descriptor(ends[0]);
+      own[DeviceId(static_cast<std::size_t>(rank))][0].emplace_back(ends[0]);
       peers[static_cast<std::size_t>(rank)] = Descriptor(ends[1]);
     }
   }

@@ -22,6 +22,18 @@ inline std::unique_ptr<ProcessTransport> make_tcp(const Store& store, DeviceId o
       store, own, TcpOptions{.connect = std::move(connect), .sets = std::move(sets)});
 }
 
+// Ranks in pairs, which are near each other; over three flows to others, whatever is sent.
+inline std::unique_ptr<ProcessTransport> make_tcp_in_flows(const Store& store, DeviceId own,
+                                                           ConnectOptions connect,
+                                                           DeviceSets sets) {
+  for (std::size_t rank = 0; rank < connect.device_names.size(); ++rank) {
+    connect.flows.push_back(rank / 2 == own.value() / 2 ? 1 : 3);
+  }
+  return std::make_unique<TcpTransport>(
+      store, own,
+      TcpOptions{.connect = std::move(connect), .sets = std::move(sets), .flow_bytes = 1});
+}
+
 struct RanksOptions {
   DeviceSets sets;
   std::chrono::milliseconds timeout = kPatient;

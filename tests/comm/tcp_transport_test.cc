@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <optional>
 
+#include "comm/rank_transport.h"
 #include "comm/ranks.h"
 
 namespace heterog::comm {
@@ -29,6 +30,22 @@ TEST(TcpTransport, NamesTheMessageThatIsNotDue) {
       transport.receive(value, DeviceId(1 - rank), count == 4 ? 8 : 7);
     });
     EXPECT_THAT(errors, Each(StartsWith("rank 0 (host/cpu0): sent 16 bytes of 7 where ")));
+  }
+}
+
+// Nobody else deals a message over several connections.
+TEST(RankTransport, RefusesFlowsOfWhatHasOneConnection) {
+  for (const std::string& name : transport_names()) {
+    if (name == "tcp") continue;
+    RankTransport::Options options{.own = DeviceId(0), .transport = name};
+    options.connect.device_names = device_names(1);
+    try {
+      RankTransport(make_local_store(), {.flows = 4}, options);
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kInput);
+      EXPECT_THAT(error.what(), StartsWith("network.flows: the cluster has 4, and " + name));
+    }
   }
 }
 

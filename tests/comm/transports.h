@@ -16,7 +16,7 @@ struct ProcessKind {
 
 // TCP, and every backend that this build has.
 inline std::vector<ProcessKind> process_kinds() {
-  std::vector<ProcessKind> kinds{{"tcp", make_tcp}};
+  std::vector<ProcessKind> kinds{{"tcp", make_tcp}, {"tcp_in_flows", make_tcp_in_flows}};
   for (const BackendKind& backend : c10d_backends()) {
     kinds.push_back({backend.name, [&backend](const Store& store, DeviceId own,
                                               ConnectOptions connect, DeviceSets sets) {

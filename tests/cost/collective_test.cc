@@ -24,10 +24,10 @@ MachineSpec machine(const std::string& name, std::size_t devices, double port, d
   return spec;
 }
 
-Cluster build(std::vector<MachineSpec> specs, double cap = 0) {
+Cluster build(std::vector<MachineSpec> specs, double cap = 0, std::int64_t flows = 1) {
   ClusterBuilder builder("test");
   for (MachineSpec& spec : specs) builder.add_machine(std::move(spec));
-  builder.set_network({60e-9, cap});
+  builder.set_network({.latency_seconds = 60e-9, .flow_cap_bytes_per_second = cap, .flows = flows});
   return std::move(builder).build("test");
 }
 
@@ -186,6 +186,27 @@ TEST(AllReduce, ACappedFlowTakesLongerButHoldsNoLinkLonger) {
   // 1000 B at 0.5 B/ns in one step of 100 ns; the NICs are busy for 1000 / 2.
   EXPECT_EQ(cost.duration, 2000 + 100);
   EXPECT_EQ(held(c, cost, "a/nic.out"), 500);
+}
+
+// Of more than a MiB. Together they get no more than the links have, and hold these no longer.
+TEST(AllReduce, EachFlowHasItsCap) {
+  constexpr Bytes kLarge = cluster::kFlowBytes + 1000, kSmall = cluster::kFlowBytes;
+  const auto seconds = [](std::int64_t flows, Bytes bytes) {
+    const Cluster c = build({machine("a", 1, 10, 2), machine("b", 1, 10, 2)}, 0.5e9, flows);
+    const auto cost = all_reduce_cost(c, devices({0, 1}), bytes, AllReduceAlgorithm::kRing);
+    EXPECT_EQ(held(c, cost, "a/nic.out"), bytes / 2);
+    const cluster::Route& route = c.route(DeviceId(0), DeviceId(1));
+    // A transfer takes one step of a ring's two, and all bytes go one way.
+    EXPECT_EQ(transfer_duration(c, route, bytes) + 100, cost.duration);
+    EXPECT_NEAR(all_gather_shape(c, devices({0, 1})).seconds(bytes) * 2e9,
+                static_cast<double>(cost.duration), 1);
+    return cost.duration;
+  };
+  EXPECT_EQ(seconds(1, kLarge), kLarge * 2 + 200);
+  EXPECT_EQ(seconds(2, kLarge), kLarge + 200);
+  EXPECT_EQ(seconds(4, kLarge), kLarge / 2 + 200);
+  EXPECT_EQ(seconds(16, kLarge), kLarge / 2 + 200);
+  EXPECT_EQ(seconds(16, kSmall), kSmall * 2 + 200);
 }
 
 // A cloud gives each GPU 1.5 B/ns of a NIC of 5: two of each machine get 3, four 5.

@@ -194,6 +194,12 @@ TEST_F(RegistryTest, BaselinesDoAsTheyAreTold) {
       EXPECT_FALSE(better(plan(name + state).evaluation, best)) << name << state;
     }
   }
+  const PlannerResult tuned = plan("horovod:bucket_bytes=tuned");
+  EXPECT_LE(tuned.evaluations, 20);
+  for (const char* bytes : {"1048576", "16777216", "67108864"}) {
+    const auto fixed = plan(std::string("horovod:bucket_bytes=") + bytes);
+    EXPECT_FALSE(better(fixed.evaluation, tuned.evaluation)) << bytes;
+  }
   const DeviceId third(2);
   for (const char* request : {"single:", "single:device="}) {
     const PlannerResult one = plan(request + cluster_.device(third).name);

@@ -15,7 +15,13 @@ comm::Traffic traffic_of(const Job& job) {
       if (sends) pairs.emplace(program.device, instruction.peer);
     }
   }
-  return {.sets = job.sets, .pairs = {pairs.begin(), pairs.end()}};
+  const cluster::Cluster& cluster = *job.problem->cluster;
+  comm::Traffic traffic{
+      .sets = job.sets, .pairs = {pairs.begin(), pairs.end()}, .flows = cluster.flows()};
+  for (DeviceId rank : cluster.place_ids()) {
+    traffic.machine_of.push_back(cluster.device(rank).machine);
+  }
+  return traffic;
 }
 
 }  // namespace heterog::runtime

@@ -18,40 +18,17 @@ namespace {
 using decide::Strategy;
 using decide::SyncMethod;
 
-constexpr std::array<std::string_view, 4> kOrderWords = {"better", "rank", "rank-queued", "fifo"};
-constexpr std::string_view kOrderHelp =
-    "which ready task starts first: by rank, by rank with the queues on links counted in, the one "
-    "ready longest, or whichever order is best";
-
-template <class Options>
-constexpr Field<Options> order_field() {
-  return {"order", kOrderHelp, choice<Options, &Options::order>(kOrderWords)};
-}
-constexpr std::array<Field<BaselineOptions>, 1> kBaselineFields = {order_field<BaselineOptions>()};
 constexpr std::array<Field<AllReduceOptions>, 2> kAllReduceFields = {
-    order_field<AllReduceOptions>(), state_field<AllReduceOptions>()};
+    baseline_order_field<AllReduceOptions>(), state_field<AllReduceOptions>()};
 constexpr std::array<Field<HorovodOptions>, 3> kHorovodFields = {
-    {{"bucket_bytes", "gradients that share one collective",
-      IntegerField<HorovodOptions>{&HorovodOptions::bucket_bytes, {1, std::int64_t{1} << 40}}},
-     order_field<HorovodOptions>(),
+    {{"bucket_bytes", "gradients that share one collective; tuned: the best of a few sizes",
+      IntegerField<HorovodOptions>{
+          &HorovodOptions::bucket_bytes, {1, std::int64_t{1} << 40}, "tuned", kTunedBuckets}},
+     baseline_order_field<HorovodOptions>(),
      state_field<HorovodOptions>()}};
 constexpr std::array<Field<SingleOptions>, 1> kSingleFields = {
     {{"device", "the device that runs everything",
       DeviceField<SingleOptions>{&SingleOptions::device, "the best one"}}}};
-
-bool in_order(const Strategy& strategy, BaselineOrder order) {
-  switch (order) {
-    case BaselineOrder::kBetter:
-      return true;
-    case BaselineOrder::kRank:
-      return strategy.order == decide::OrderPolicy::kRank;
-    case BaselineOrder::kRankQueued:
-      return strategy.order == decide::OrderPolicy::kRankQueued;
-    case BaselineOrder::kFifo:
-      return strategy.order == decide::OrderPolicy::kFifo;
-  }
-  ENSURE(false);
-}
 
 // All of them, whatever the budget: a baseline counts at its best.
 PlannerResult best_of_all(const std::vector<Strategy>& strategies, PlannerContext& context) {
@@ -65,11 +42,49 @@ class DataParallel final : public Planner {
   DataParallel(std::string_view name, BaselineOrder order, StateOption state, Bytes bucket_bytes)
       : name_(name), order_(order), state_(state), bucket_bytes_(bucket_bytes) {}
   PlannerResult plan(PlannerContext& context) const override {
+    if (bucket_bytes_ == kTunedBuckets && name_ == "horovod") return tuned(context);
+    return plan_with(context, order_, bucket_bytes_);
+  }
+
+ private:
+  // Every second size in the order that is best at the default one, the sizes beside the best, then
+  // all orders: 16 plans where the state is whole.
+  PlannerResult tuned(PlannerContext& context) const {
+    constexpr Bytes kLeast = Bytes{1} << 20, kMost = Bytes{1} << 28;
+    PlannerResult best = plan_with(context, order_, decide::kHorovodBucketBytes);
+    std::int64_t evaluations = best.evaluations;
+    const auto consider = [&](BaselineOrder order, Bytes bytes) {
+      PlannerResult next = plan_with(context, order, bytes);
+      evaluations += next.evaluations;
+      if (better(next.evaluation, best.evaluation)) best = std::move(next);
+    };
+    const BaselineOrder order = order_of(best.strategy);
+    for (Bytes bytes = kLeast; bytes <= kMost; bytes *= 4) {
+      if (bytes != decide::kHorovodBucketBytes) consider(order, bytes);
+    }
+    const Bytes middle = best.strategy.bucket_bytes;
+    for (Bytes bytes : {middle / 2, middle * 2, middle / 4 * 3, middle / 2 * 3}) {
+      if (bytes >= kLeast && bytes <= kMost) consider(order, bytes);
+    }
+    if (order != order_) consider(order_, best.strategy.bucket_bytes);
+    best.evaluations = evaluations;
+    return best;
+  }
+
+  static BaselineOrder order_of(const Strategy& strategy) {
+    for (BaselineOrder order :
+         {BaselineOrder::kRank, BaselineOrder::kRankQueued, BaselineOrder::kFifo}) {
+      if (in_order(strategy, order)) return order;
+    }
+    ENSURE(false);
+  }
+
+  PlannerResult plan_with(PlannerContext& context, BaselineOrder order, Bytes bucket_bytes) const {
     std::vector<Strategy> whole, strategies;
     for (NamedStrategy& baseline : baseline_strategies(context.problem())) {
-      if (baseline.name != name_ || !in_order(baseline.strategy, order_)) continue;
+      if (baseline.name != name_ || !in_order(baseline.strategy, order)) continue;
       whole.push_back(std::move(baseline.strategy));
-      whole.back().bucket_bytes = bucket_bytes_;
+      whole.back().bucket_bytes = bucket_bytes;
     }
     const bool all = state_ == StateOption::kAuto;
     if (all || state_ == StateOption::kWhole) strategies = whole;
@@ -88,7 +103,6 @@ class DataParallel final : public Planner {
     return best;
   }
 
- private:
   std::string_view name_;
   BaselineOrder order_;
   StateOption state_;
@@ -126,6 +140,20 @@ PlannerEntry all_reduce_entry(std::string_view name, std::string_view one_line) 
 }
 
 }  // namespace
+
+bool in_order(const Strategy& strategy, BaselineOrder order) {
+  switch (order) {
+    case BaselineOrder::kBetter:
+      return true;
+    case BaselineOrder::kRank:
+      return strategy.order == decide::OrderPolicy::kRank;
+    case BaselineOrder::kRankQueued:
+      return strategy.order == decide::OrderPolicy::kRankQueued;
+    case BaselineOrder::kFifo:
+      return strategy.order == decide::OrderPolicy::kFifo;
+  }
+  ENSURE(false);
+}
 
 Strategy even_ps(const cost::Problem& problem) {
   return uniform_strategy(problem, even_decision(problem, SyncMethod::kParameterServer));

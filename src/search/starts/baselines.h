@@ -44,6 +44,18 @@ enum class BaselineOrder : std::uint8_t { kBetter, kRank, kRankQueued, kFifo }; 
 struct BaselineOptions {
   BaselineOrder order = BaselineOrder::kBetter;
 };
+bool in_order(const decide::Strategy& strategy, BaselineOrder order);
+inline constexpr std::array<std::string_view, 4> kBaselineOrderWords = {"better", "rank",
+                                                                        "rank-queued", "fifo"};
+template <class Options>
+constexpr Field<Options> baseline_order_field() {
+  return {"order",
+          "which ready task starts first: by rank, by rank with the queues on links counted in, "
+          "the one ready longest, or whichever order is best",
+          choice<Options, &Options::order>(kBaselineOrderWords)};
+}
+inline constexpr std::array<Field<BaselineOptions>, 1> kBaselineFields = {
+    baseline_order_field<BaselineOptions>()};
 // Where the optimizer's state is; kAuto: the best of all.
 enum class StateOption : std::uint8_t { kWhole, kSharded, kByMemory, kAuto };
 inline constexpr std::array<std::string_view, 4> kStateWords = {"whole", "sharded", "by-memory",
@@ -59,6 +71,8 @@ constexpr Field<Options> state_field() {
 struct AllReduceOptions : BaselineOptions {
   StateOption state = StateOption::kWhole;
 };
+// As HorovodOptions::bucket_bytes: the best of several sizes.
+inline constexpr std::int64_t kTunedBuckets = 0;
 struct HorovodOptions : AllReduceOptions {
   std::int64_t bucket_bytes = decide::kHorovodBucketBytes;
 };
