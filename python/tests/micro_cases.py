@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import heterog
-from heterog.uneven import measured_shares
+from heterog.uneven import measured_shares, step_times
 from heterog.uneven.fair_shares import StepTime
 from heterog.uneven.shares_found import Found
 
@@ -28,6 +28,8 @@ BATCH = {world: PARTS * MICRO * world for world in SHARES}
 REST = 2  # of which the last rank has nothing
 EPOCHS = 3
 DRIFTED_EPOCHS = 6
+# Seconds of a core: saved up in a pause, and taken by the first of accumulated passes.
+CAPPED = {"saved up": (0.008, 0.0), "gradients made": (0.0, 0.002)}
 
 
 def length(world: int) -> int:
@@ -187,6 +189,38 @@ def measured(rank: int, world: int, fixed_part: float) -> dict:
     return auto_cases.found(found, said)
 
 
+class Capped(auto_cases.Script):
+    """A rank with a part of a core, 0.6, 0.3 and 0.2 of one, as a control group gives it: what it has saved
+    up while its clock was read is computed at full speed. A pass takes 5 ms of a core, and `made` where
+    it finds no gradients to add to."""
+
+    def __init__(self, rank: int, world: int, saved: float, made: float):
+        super().__init__(rank, world, without_norm=True)
+        self.part, self.saved, self.made, self.left = [0.6, 0.3, 0.2][rank], saved, made, 0.0
+        step_times.clock = self.read
+
+    def read(self) -> float:
+        self.left = self.saved
+        return self.clock.now
+
+    def loss(self, batch):
+        nothing = any(p.grad is None for p in self.ddp.parameters())
+        work = 0.004 + 0.001 * len(batch[0]) + (self.made if nothing else 0.0)
+        at_once = min(self.left, work)
+        self.left -= at_once
+        self.clock.now += at_once + (work - at_once) / self.part
+        return nn.functional.cross_entropy(self.ddp(batch[0]), batch[1])
+
+
+def capped(rank: int, world: int, saved: float, made: float) -> dict:
+    script = Capped(rank, world, saved, made)
+    data = auto_cases.dataset()
+    loader = DataLoader(data, 1, sampler=DistributedSampler(data, world, rank))
+    said: list[str] = []
+    found = heterog.auto_shares(script.ddp, loader, script.loss, accumulate=8, say=said.append)
+    return auto_cases.found(found, said)
+
+
 def drifted(rank: int, world: int, whole_epochs: bool) -> dict:
     """Rank 0 becomes four times as slow in training; its share moves, within epochs or between them."""
     script = auto_cases.Script(rank, world, without_norm=True)
@@ -309,6 +343,8 @@ def worker(rank: int, world: int, folder: str) -> None:
         results = {name: trained(name, rank, world) for name in RUNS}
     for fixed_part in (0.0, 0.5):
         results[f"measured {fixed_part}"] = measured(rank, world, fixed_part)
+    for name, (saved, made) in CAPPED.items():
+        results[name] = capped(rank, world, saved, made)
     for whole in (False, True):
         results[f"drifted {whole}"] = drifted(rank, world, whole)
     results["not told"] = not_told(rank, world)

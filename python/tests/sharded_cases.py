@@ -13,6 +13,7 @@ from cpu_sync_batch_norm import synchronised
 from micro_cases import build, dataset, length, mean, tokens, total
 from ranks_of_tests import refusals
 from torch import nn
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
@@ -31,6 +32,7 @@ SHARES = {2: [3, 1], 3: [4, 1, 1]}  # of a pass
 WITH_NORM = {2: [6, 2], 3: [7, 3, 2]}  # of passes of twice as many: batch normalisation needs 2
 ALL_SHARES = {2: [13, 3], 3: [17, 5, 2]}  # of PARTS of them: the last rank has stand-ins
 EPOCHS = 3
+WHOLE = StateDictOptions(full_state_dict=True)
 
 
 @dataclass
@@ -46,6 +48,7 @@ class Run:
     flat: bool = False  # parameters stay whole after forward
     norm: bool = False  # SyncBatchNorm, and no rest
     policy: MixedPrecisionPolicy | None = None
+    resumed: bool = False  # a new model from a whole checkpoint, after the first epoch
     weighed: bool = True
 
 
@@ -62,6 +65,7 @@ RUNS = {
     "accumulated by the loop, summed late": Run(tokens, untold=2, late=True),
     "synchronised norm": Run(norm=True),
     "two passes": Run(tokens, twice=True),
+    "resumed": Run(tokens, adamw=True, clip=0.05, resumed=True),
     "hybrid": Run(tokens, adamw=True, clip=0.05, hybrid=True),
     "flat": Run(tokens, flat=True),
     "single precision": Run(tokens, policy=MixedPrecisionPolicy(param_dtype=torch.float32)),
@@ -122,9 +126,9 @@ def optimizer_of(run: Run, parameters):
     return torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
 
 
-def train(run: Run, model, steps) -> None:
+def train(run: Run, model, steps, optimizer=None) -> None:
     """`steps`: batches, by what the loss of each is divided, and whether it is an update's last."""
-    optimizer = optimizer_of(run, list(model.parameters()))
+    optimizer = optimizer or optimizer_of(run, list(model.parameters()))
     for batch, parts, last in steps:
         if run.late and not isinstance(model, nn.Sequential):
             model.set_requires_gradient_sync(last)
@@ -167,7 +171,23 @@ def loader_of(world: int, rank: int, run: Run) -> DataLoader:
 
 
 def trained(run: Run, rank: int, world: int) -> dict:
-    model, said = shard(built(run), run, world), []
+    said, seen, kept = [], [], None
+    for epochs in [range(1), range(1, EPOCHS)] if run.resumed else [range(EPOCHS)]:
+        model = shard(built(run), run, world)
+        optimizer = optimizer_of(run, list(model.parameters()))
+        if kept:
+            whole_model, whole_optimizer = kept
+            set_state_dict(
+                model, optimizer, model_state_dict=whole_model, optim_state_dict=whole_optimizer, options=WHOLE
+            )
+        trained_for(run, rank, world, model, optimizer, epochs, said, seen)
+        kept = get_state_dict(model, optimizer, options=WHOLE) if run.resumed else None
+    assert all(isinstance(p, DTensor) for p in model.parameters())
+    parameters = [p.full_tensor().detach().clone() for p in model.parameters()]
+    return {"parameters": parameters, "seen": seen, "said": said}
+
+
+def trained_for(run: Run, rank: int, world: int, model, optimizer, epochs, said: list, seen: list) -> None:
     options = {"accumulate": PARTS} if run.told else {}
     shares = shares_of(run, world)
     with fixed(shares, PARTS if run.told else None), left_out(not run.weighed):
@@ -175,11 +195,10 @@ def trained(run: Run, rank: int, world: int) -> dict:
             model, loader_of(world, rank, run), lambda b: run.loss(model, b), say=said.append, **options
         )
     assert loader.samples_per_rank == shares and loader.balance is None
-    seen = []
 
     def steps():
         passes = 0
-        for epoch in range(EPOCHS):
+        for epoch in epochs:
             loader.set_epoch(epoch)
             for batch in loader:
                 passes += 1
@@ -187,10 +206,7 @@ def trained(run: Run, rank: int, world: int) -> dict:
                 parts = PARTS if run.told else run.untold
                 yield batch, parts, loader.last and passes % run.untold == 0
 
-    train(run, model, steps())
-    assert all(isinstance(p, DTensor) for p in model.parameters())
-    parameters = [p.full_tensor().detach().clone() for p in model.parameters()]
-    return {"parameters": parameters, "seen": seen, "said": said}
+    train(run, model, steps(), optimizer)
 
 
 class Slow(nn.Linear):

@@ -11,7 +11,9 @@ that all ranks measure at once in the same way, `heterog profile --in-steps`; th
 through times of messages between two such ranks. "Measured" is the median of a step
 with its update, of --rounds steps after three to warm up. "Scaled" is "predicted" times what PyTorch
 takes of a micro-batch and an update of the whole model on one rank, over what is predicted of that:
-how much longer its passes are than those of the profile, without any pipeline. "Replayed" is the step that the turns of the
+how much longer its passes are than those of the profile, without any pipeline; and, for each
+micro-batch, what the model computes before its first layer (masks, positions), which every stage
+does: also measured on one rank. "Replayed" is the step that the turns of the
 schedule make of what forward and backward passes and the update took in those steps themselves: what
 is left of its error is that of turns and links, the rest of "predicted" the profile's. Each repetition profiles, plans and
 measures anew. Needs root, for the caps, and a build (--preset).
@@ -32,6 +34,9 @@ from cap import Cap
 ROOT = Path(__file__).resolve().parent.parent.parent
 BATCH, PARTS, LENGTH, WORDS = 16, 4, 64, 1000
 MODELS = ("gpt2", "llama_lora")
+# glibc gives memory back to the system between passes and takes it again, page by page. heterog's runtime
+# keeps it, so PyTorch does too.
+KEEPS_MEMORY = {"MALLOC_TRIM_THRESHOLD_": "4000000000", "MALLOC_MMAP_THRESHOLD_": "4000000000"}
 SIZES = [1 << 10, 1 << 16, 1 << 18, 1 << 20]  # bytes of messages
 
 
@@ -105,7 +110,7 @@ def together(commands, world) -> None:
     cores = os.cpu_count()
     part = 0.8 * cores / world if world > cores else cores  # all: such a group comes before others
     caps = [Cap(f"pipeline{i}", part) for i in range(len(commands))]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "python")}
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "python")} | KEEPS_MEMORY
 
     def place(rank):
         caps[rank].add_self()
@@ -155,7 +160,7 @@ def one(heterog, name, world, rounds, folder) -> dict:
     files = ["--graph", graph, "--cluster", folder / "ranks.json", "--profile", profiles[0]]
     single = [heterog, "plan", *files, "--batch", str(BATCH // PARTS), "--planner", "single", "--out", plan, "--json"]
     of_one = json.loads(subprocess.run(single, check=True, stdout=subprocess.PIPE).stdout)["step_seconds"]
-    scale = json.loads((folder / "alone0.json").read_text(encoding="utf-8")) / of_one
+    of_torch = json.loads((folder / "alone0.json").read_text(encoding="utf-8"))
     planner = f"spp:stages={world},micro_batches={PARTS}"
     quiet = {"check": True, "stdout": subprocess.DEVNULL}
     subprocess.run([heterog, "plan", *files, "--batch", str(BATCH), "--planner", planner, "--out", plan], **quiet)
@@ -164,7 +169,8 @@ def one(heterog, name, world, rounds, folder) -> dict:
     together([rank_of("train", rank, world, folder, name, rounds) for rank in range(world)], world)
     ranks = [json.loads((folder / f"train{rank}.json").read_text(encoding="utf-8")) for rank in range(world)]
     predicted = handed["step_seconds"]
-    return {"predicted": predicted, "scaled": scale * predicted, "measured": statistics.median(ranks[0]["steps"]),
+    scaled = of_torch["step"] / of_one * predicted + PARTS * of_torch["before layers"]
+    return {"predicted": predicted, "scaled": scaled, "measured": statistics.median(ranks[0]["steps"]),
             "replayed": replayed(ranks, handed["schedule"])}  # fmt: skip
 
 
@@ -225,25 +231,29 @@ def link(rank, folder) -> list:
     return found
 
 
-def alone(rank, folder, name, rounds) -> float:
-    """Seconds of a micro-batch through the whole model and an update, of PyTorch alone."""
+def alone(rank, folder, name, rounds) -> dict:
+    """Seconds of a micro-batch through the whole model and an update, of PyTorch alone, and of what a
+    pass computes before the first layer."""
     import torch
 
     model = build(name)
     update = optimizer(model.parameters())
     words = torch.randint(0, WORDS, (BATCH // PARTS, LENGTH), generator=torch.Generator().manual_seed(3))
-    times = []
+    times, before = [], []
+    layers = next(module for module in model.modules() if isinstance(module, torch.nn.ModuleList))
+    layers[0].register_forward_pre_hook(lambda *_: before.append(time.perf_counter() - begin))
     for _ in range(int(rounds) + 3):
-        begin = time.perf_counter()
         update.zero_grad()
+        begin = time.perf_counter()
         loss_fn(model(input_ids=words, use_cache=False), words).backward()
         update.step()
         times.append(time.perf_counter() - begin)
-    return statistics.median(times[3:])
+    return {"step": statistics.median(times[3:]), "before layers": statistics.median(before[3:])}
 
 
 def train(rank, folder, name, rounds) -> dict:
-    """Seconds of each step, and of a pass and an update in the mean."""
+    """Seconds of each step, and the median of a pass and of an update: Python's collector of garbage
+    takes a tenth of a second in some step."""
     import torch
 
     import heterog
@@ -252,7 +262,7 @@ def train(rank, folder, name, rounds) -> dict:
     inputs = {"input_ids": words, "use_cache": False}
     stage = heterog.pipeline_stage(build(name), folder / "stages.json", loss_fn, inputs)
     optimized = optimizer(stage.model.parameters())
-    spent = {"forward": 0.0, "backward": 0.0, "update": 0.0}
+    spent = {"forward": [], "backward": [], "update": []}
 
     def timed(what, function):
         def run(*args, **options):
@@ -260,7 +270,7 @@ def train(rank, folder, name, rounds) -> dict:
             try:
                 return function(*args, **options)
             finally:
-                spent[what] += time.perf_counter() - begin
+                spent[what].append(time.perf_counter() - begin)
 
         return run
 
@@ -270,15 +280,15 @@ def train(rank, folder, name, rounds) -> dict:
     times, rounds = [], int(rounds)
     for number in range(rounds + 3):
         if number == 3:
-            spent.update(dict.fromkeys(spent, 0.0))
+            for seconds in spent.values():
+                seconds.clear()
         begin = time.perf_counter()
         optimized.zero_grad()
         stage.step(words, **inputs)
         update()
         if number >= 3:
             times.append(time.perf_counter() - begin)
-    parts = {"forward": PARTS, "backward": PARTS, "update": 1}
-    return {"steps": times} | {what: spent[what] / rounds / parts[what] for what in spent}
+    return {"steps": times} | {what: statistics.median(seconds) for what, seconds in spent.items()}
 
 
 def main() -> None:

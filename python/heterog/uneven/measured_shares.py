@@ -283,7 +283,9 @@ def _measured(
         more = max(0, attempt - 1) if short else 0
         steps = [partial(trial.step, micro) for micro in own]
         may_take = partial(_may_take, attempt, size * sampler.parts if sampler.parts > 1 else size)
-        points, whole = measure(trial, trial.ddp, sizes, steps, rounds << more, least, may_take)
+        points, whole = measure(
+            trial, trial.ddp, sizes, steps, rounds << more, least, may_take, sampler.parts
+        )
         say(
             f"heterog: timed passes of {', '.join(map(str, sizes))} samples of rank 0"
             + "".join(f", steps of {' '.join(map(str, deal.shares))}" for deal in deals)

@@ -22,7 +22,10 @@ from heterog.base.data_parallel import any_sharded, apart, device_of, group_of, 
 from heterog.uneven.lost_rank import look
 
 clock = time.perf_counter
-LONG_ENOUGH = 0.02  # seconds that are timed at a time, by as many steps as they take,
+# Seconds that are timed at a time, by as many steps as they take. A pause is a gift: a core that rested
+# runs faster for a while, and a process with a quota has saved up some of it (periods of 10 ms, say).
+# Passes of a few milliseconds timed by two or three looked a third faster than a training's.
+LONG_ENOUGH = 0.1
 IN_A_ROW = 16  # up to these
 BUCKET = 25 << 20  # bytes: DistributedDataParallel's default
 
@@ -45,6 +48,7 @@ def measure(
     rounds: int,
     least: int = 1,
     bound: Callable[[dict[int, float]], float] | None = None,
+    passes: int = 1,
 ) -> tuple[dict[int, float], list[list[float]]]:
     """Seconds of a pass of each size on this rank, apart from the others, and of each of the whole
     steps, in which gradients are summed: of those, every round's, of the slowest rank.
@@ -53,7 +57,8 @@ def measure(
     them. Short steps are taken several in a row, as a training does. A size that does not fit in the
     GPU's memory is left out; of a sharded model it ends the run, since the others wait in the midst
     of the pass. `least`: samples of the ranks that are not timed then. `bound`: seconds that all of it
-    may take, by those of the sizes; no round begins that would take longer on all ranks.
+    may take, by those of the sizes; no round begins that would take longer on all ranks. `passes`: of
+    a whole step at even shares.
     """
     begun = clock()
     first = wrapped_models(ddp_model)[0]
@@ -88,7 +93,8 @@ def measure(
             others.wait()
         for number, step in enumerate(whole_steps):
             dist.barrier(group)
-            whole[turn, number] = timed(lambda _, step=step: step(), None, device, steps)
+            in_turn = max(1, steps // passes)
+            whole[turn, number] = timed(lambda _, step=step: step(), None, device, in_turn)
     whole = whole.to(device)
     dist.all_reduce(whole, dist.ReduceOp.MAX, group=group)
     return {size: typical(times) for size, times in own.items()}, whole.T.tolist()

@@ -33,7 +33,6 @@ class Trial:
         self._order = torch.randperm(loader.sampler.length, generator=generator).tolist()
         self._batches: dict[int, object] = {}
         self._by_itself: bool | None = None  # step_fn runs the backward pass
-        self._accumulates = False  # gradients of the pass before count as well
         self.peaks: dict[int, int] = {}  # bytes of the GPU, by samples
 
     def load(self, sizes: Sequence[int]) -> None:
@@ -55,22 +54,24 @@ class Trial:
         a sharded model all, since whole gradients might not fit."""
         with not_summed(self.ddp):
             for place, samples in enumerate(micro[:-1]):
-                self._accumulates = place > 0
-                self(samples)
-        self._accumulates = len(micro) > 1
-        self(micro[-1])
-        self._accumulates = False
+                self._pass(samples, adds=place > 0)
+        self._pass(micro[-1], adds=len(micro) > 1)
 
     def __call__(self, samples: int) -> None:
+        """A pass by itself. Of accumulated ones it is as all but the first of a step are: it finds
+        gradients, which take memory, and adds to them."""
+        self._pass(samples, adds=self._loader.sampler.parts > 1)
+
+    def _pass(self, samples: int, *, adds: bool) -> None:
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
-        self.run(self._batches[samples])
+        self.run(self._batches[samples], adds=adds)
         if self.device.type == "cuda":
             peak = torch.cuda.max_memory_allocated(self.device)
             self.peaks[samples] = max(peak, self.peaks.get(samples, 0))
 
-    def run(self, batch) -> None:
-        """One step, with its backward pass."""
+    def run(self, batch, *, adds: bool = False) -> None:
+        """One step, with its backward pass. `adds`: to the gradients that are there."""
         for weights in self._weights:
             weights.start(1, total=dist.get_world_size(self.group))
         if self._by_itself is None:
@@ -78,7 +79,7 @@ class Trial:
         elif self._by_itself:
             self._step_fn(batch)
         else:
-            if not self._accumulates:
+            if not adds:
                 self._forget_gradients()
             self._step_fn(batch).backward()
 

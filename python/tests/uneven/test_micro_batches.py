@@ -54,6 +54,15 @@ def test_measuring_finds_the_fastest_deal(shared, world, fixed):
 
 
 @pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("name", list(cases.CAPPED))
+def test_steps_of_short_passes_are_predicted(shared, name, world):
+    for rank in range(world):
+        found = shared(world)[rank][name]
+        assert found["seconds"] == pytest.approx(found["predicted"], rel=0.1)
+        assert not found["spread"]
+
+
+@pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize("whole_epochs", [False, True])
 def test_micro_batches_move_from_a_rank_that_becomes_slower(shared, world, whole_epochs):
     times = [StepTime(0.0, seconds, None, 1) for seconds in [4.0, 3.0, 2.0][:world]]
