@@ -236,13 +236,14 @@ class Plan(Result):
 class PlannerRow:
     name: str
     baseline: bool
-    step_seconds: float
-    samples_per_second: float
+    step_seconds: float | None  # None: it gave no plan
+    samples_per_second: float | None
     feasible: bool
     missing_bytes: int
     plan_seconds: float
     evaluations: int
     speedup: float | None  # over the best baseline that fits; None where either does not fit
+    reason: str | None  # why it gave no plan
 
 
 @dataclass(frozen=True)
@@ -257,7 +258,8 @@ class Comparison(Result):
 
     def best(self) -> PlannerRow | None:
         """The shortest step that fits."""
-        return min((r for r in self.planners if r.feasible), key=lambda r: r.step_seconds, default=None)
+        fitting = (row for row in self.planners if row.feasible)
+        return min(fitting, key=lambda row: row.step_seconds or 0, default=None)
 
 
 @dataclass(frozen=True)
