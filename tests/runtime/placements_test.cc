@@ -24,8 +24,9 @@ TEST_P(Placements, TrainAsOneDevice) {
                          cluster, cost::CalibratedModel(), 17);
   const search::Registry registry(search::builtin_planners());
   ThreadPool pool(1);
-  for (const char* request : {"fastt-dpos:backward=anywhere", "m-topo", "m-etf:backward=anywhere",
-                              "dfs-topo", "order-place", "celeritas:backward=anywhere"}) {
+  for (const char* request :
+       {"fastt", "fastt:backward=anywhere", "fastt-dpos:backward=anywhere", "m-topo",
+        "m-etf:backward=anywhere", "dfs-topo", "order-place", "celeritas:backward=anywhere"}) {
     SCOPED_TRACE(request);
     oracle::SimulatedOracle oracle(*problem, pool);
     search::PlannerContext context{.oracle = oracle};

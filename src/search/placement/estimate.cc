@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "cost/collective.h"
+#include "search/placement/transfer_lines.h"
 
 namespace heterog::search {
 
@@ -80,7 +81,8 @@ Nanoseconds Estimate::ready(NodeId node, DeviceId device, bool commit) {
         link_free_[link] = begin + cost::link_hold(cluster, route, link, edge.bytes);
       }
     }
-    const Nanoseconds arrives = begin + cost::transfer_duration(cluster, route, edge.bytes);
+    const Nanoseconds arrives =
+        begin + transfer_time(graph_, device_[edge.node], device, edge.bytes);
     if (commit) there.emplace_back(device, arrives);
     latest = std::max(latest, arrives);
   }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cost/collective.h"
+#include "search/placement/transfer_lines.h"
 
 namespace heterog::search {
 namespace {
@@ -78,6 +79,8 @@ std::vector<NodeId> sources_of(const PlacementGraph& graph) {
 Weights weights(const PlacementGraph& graph, Of of) {
   const cluster::Cluster& cluster = *graph.problem->cluster;
   const std::vector<Paths> kinds = kinds_of_paths(cluster);
+  const auto lines = graph.transfers ? graph.transfers->kinds()
+                                     : std::vector<std::pair<TransferLine, Nanoseconds>>();
   Weights made;
   for (NodeId node : graph.nodes()) {
     Nanoseconds sum = 0, most = 0;
@@ -90,7 +93,14 @@ Weights weights(const PlacementGraph& graph, Of of) {
     made.node.push_back(of == Of::kMost ? most : sum / devices);
     for (const Edge& edge : graph.outputs[node]) {
       Nanoseconds total = 0, longest = 0, count = 0;
+      for (const auto& [line, pairs] : lines) {
+        const Nanoseconds one = line.at(edge.bytes);
+        total += pairs * one;
+        count += pairs;
+        longest = std::max(longest, one);
+      }
       for (const Paths& paths : kinds) {
+        if (!lines.empty()) break;
         const Nanoseconds one = cost::transfer_duration(cluster, *paths.route, edge.bytes);
         total += paths.count * one;
         count += paths.count;

@@ -57,7 +57,10 @@ class Maker {
     IdVector<NodeId, SetId> set_of_root(made_.size());
     for (NodeId node : made_.nodes()) {
       const NodeId root(together.root(node.value()));
-      if (!set_of_root[root].valid()) set_of_root[root] = made_.set_bytes.push_back(0);
+      if (!set_of_root[root].valid()) {
+        set_of_root[root] = made_.set_bytes.push_back(0);
+        made_.parameter_bytes.push_back(0);
+      }
       made_.set_of.push_back(set_of_root[root]);
     }
     weigh();
@@ -150,6 +153,7 @@ class Maker {
       if (!node.valid()) continue;
       const bool has_gradient = tensor == parameter && problem_.folded->updater[tensor].valid();
       made_.set_bytes[made_.set_of[node]] += graph_.bytes(tensor, 1) * (has_gradient ? 2 : 1);
+      if (tensor == parameter) made_.parameter_bytes[made_.set_of[node]] += graph_.bytes(tensor, 1);
     }
     // What is read through an alias is kept with its base.
     made_.kept.assign(made_.size(), 0);

@@ -21,6 +21,8 @@ struct Edge {
   Bytes bytes = 0;
 };
 
+class TransferLines;
+
 // One training step on the whole batch, without replicas. Nodes are the ops that become tasks, in a
 // topological order (that of their numbers), and the update of each parameter. Nodes of one set
 // have to be on one device: readers of a parameter, its update, and ops that read what their
@@ -30,9 +32,10 @@ struct PlacementGraph {
   IdVector<NodeId, std::vector<OpId>> ops;  // of each node; the last names it
   Csr<NodeId, Edge> inputs, outputs;        // each pair of nodes once a value
   IdVector<NodeId, SetId> set_of;
-  IdVector<SetId, Bytes> set_bytes;  // parameters, their optimizer state and gradients
-  IdVector<NodeId, Bytes> kept;      // what its forward pass keeps for the backward pass
-  Bytes passing = 0;                 // the most that one node reads and writes
+  IdVector<SetId, Bytes> set_bytes;        // parameters, their optimizer state and gradients
+  IdVector<SetId, Bytes> parameter_bytes;  // of these the parameters alone
+  IdVector<NodeId, Bytes> kept;            // what its forward pass keeps for the backward pass
+  Bytes passing = 0;                       // the most that one node reads and writes
   std::size_t value_count = 0;
 
   std::size_t size() const { return ops.size(); }
@@ -41,6 +44,8 @@ struct PlacementGraph {
     return durations[node.value() * problem->cluster->type_count() + type.value()];
   }
   std::vector<Nanoseconds> durations;  // [node][device type], on the whole batch
+  const TransferLines* transfers =
+      nullptr;  // what transfers are believed to take; null: as they do
 };
 
 // Where the ops of the backward pass may be.

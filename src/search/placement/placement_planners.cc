@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "search/placement/celeritas.h"
+#include "search/placement/fastt.h"
 #include "search/placement/list_placement.h"
 #include "search/placement/node_orders.h"
 
@@ -192,6 +193,7 @@ std::vector<PlannerEntry> placement_entries() {
       "fastt-dpos", "FastT's list scheduling of single operators", kDposFields,
       [](const PlacementGraph& graph, const std::vector<Bytes>& capacity,
          const DposPlannerOptions& options) { return placed_by(dpos(graph, capacity, options)); }));
+  entries.push_back(fastt_entry());
   entries.push_back(entry<PlacementOptions>(
       "m-topo", "Baechi's: operators in breadth-first order, equal memory", kPlainFields,
       [](const PlacementGraph& graph, const std::vector<Bytes>& capacity, const PlacementOptions&) {
