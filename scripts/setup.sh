@@ -12,6 +12,7 @@ packages=(
   python3 python3-venv
   nlohmann-json3-dev libcli11-dev libspdlog-dev libfmt-dev zlib1g-dev libxxhash-dev
   libgtest-dev libgmock-dev libbenchmark-dev
+  coinor-libclp1 libmetis5  # loaded by the planners m-sct and metis
   chromium zsh fish  # visited and read by tests
 )
 

@@ -26,7 +26,8 @@ TEST_P(Placements, TrainAsOneDevice) {
   ThreadPool pool(1);
   for (const char* request :
        {"fastt", "fastt:backward=anywhere", "fastt-dpos:backward=anywhere", "m-topo",
-        "m-etf:backward=anywhere", "dfs-topo", "order-place", "celeritas:backward=anywhere"}) {
+        "m-etf:backward=anywhere", "m-sct", "metis:backward=anywhere", "dfs-topo", "order-place",
+        "celeritas:backward=anywhere"}) {
     SCOPED_TRACE(request);
     oracle::SimulatedOracle oracle(*problem, pool);
     search::PlannerContext context{.oracle = oracle};

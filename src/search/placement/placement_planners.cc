@@ -12,7 +12,9 @@
 #include "search/placement/celeritas.h"
 #include "search/placement/fastt.h"
 #include "search/placement/list_placement.h"
+#include "search/placement/metis.h"
 #include "search/placement/node_orders.h"
+#include "search/placement/sct.h"
 
 namespace heterog::search {
 namespace {
@@ -24,6 +26,8 @@ struct DposPlannerOptions : PlacementOptions, DposOptions {};
 struct EtfOptions : PlacementOptions {
   LinkUse links = LinkUse::kFree;
 };
+struct SctPlannerOptions : PlacementOptions, SctOptions {};
+struct MetisPlannerOptions : PlacementOptions, MetisOptions {};
 struct OrderPlaceOptions : PlacementOptions, CeleritasOptions {
   OrderPlaceOptions() { adjust = false; }
 };
@@ -149,6 +153,23 @@ constexpr std::array<Field<DposPlannerOptions>, 5> kDposFields = {
 constexpr std::array<Field<EtfOptions>, 4> kEtfFields = {
     {order_field<EtfOptions>(), backward_field<EtfOptions>(), corrections_field<EtfOptions>(),
      links_field<EtfOptions>()}};
+constexpr std::array<Field<SctPlannerOptions>, 6> kSctFields = {
+    {order_field<SctPlannerOptions>(),
+     backward_field<SctPlannerOptions>(),
+     corrections_field<SctPlannerOptions>(),
+     links_field<SctPlannerOptions>(),
+     {"threshold", "of the linear program's x, below which a child is a favourite",
+      NumberField<SctPlannerOptions>{&SctPlannerOptions::threshold, {0, 1}}},
+     {"pivots", "of the simplex, at the most; beyond, there is no plan",
+      IntegerField<SctPlannerOptions>{&SctPlannerOptions::pivots, {1, 1'000'000'000}}}}};
+constexpr std::array<Field<MetisPlannerOptions>, 5> kMetisFields = {
+    {order_field<MetisPlannerOptions>(),
+     backward_field<MetisPlannerOptions>(),
+     corrections_field<MetisPlannerOptions>(),
+     {"imbalance", "by how much a device's part may be too large, in thousandths",
+      IntegerField<MetisPlannerOptions>{&MetisPlannerOptions::imbalance, {1, 100'000}}},
+     {"seed", "of METIS",
+      IntegerField<MetisPlannerOptions>{&MetisPlannerOptions::seed, {0, 1'000'000'000}}}}};
 constexpr auto kOrderPlaceFields = fusion_fields<OrderPlaceOptions>();
 constexpr auto kCeleritasFields = fusion_fields<CeleritasPlannerOptions>();
 
@@ -205,6 +226,18 @@ std::vector<PlannerEntry> placement_entries() {
          const EtfOptions& options) {
         return placed_by(earliest_start_first(graph, capacity, options.links));
       }));
+  entries.push_back(entry<SctPlannerOptions>(
+      "m-sct", "Baechi's: as m-etf, with favourite children by a linear program (needs CLP)",
+      kSctFields,
+      [](const PlacementGraph& graph, const std::vector<Bytes>& capacity,
+         const SctPlannerOptions& options) {
+        return placed_by(
+            favourites_first(graph, capacity, favourites(graph, options), options.links));
+      }));
+  entries.push_back(entry<MetisPlannerOptions>(
+      "metis", "a partition of least bytes between devices (needs METIS)", kMetisFields,
+      [](const PlacementGraph& graph, const std::vector<Bytes>&,
+         const MetisPlannerOptions& options) { return Placed{partitioned(graph, options)}; }));
   entries.push_back(entry<PlacementOptions>(
       "dfs-topo", "device after device filled in depth-first order", kPlainFields,
       [](const PlacementGraph& graph, const std::vector<Bytes>& capacity, const PlacementOptions&) {

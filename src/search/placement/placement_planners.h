@@ -1,5 +1,5 @@
-// Planners that place every operator on one device: fastt-dpos, m-topo, m-etf, dfs-topo,
-// order-place, celeritas.
+// Planners that place every operator on one device: fastt-dpos, m-topo, m-etf, m-sct, metis,
+// dfs-topo, order-place, celeritas; and fastt, which splits them.
 #pragma once
 
 #include <vector>

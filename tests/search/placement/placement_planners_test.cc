@@ -13,8 +13,8 @@
 namespace heterog::search {
 namespace {
 
-constexpr const char* kNames[] = {"fastt-dpos", "m-topo",      "m-etf",
-                                  "dfs-topo",   "order-place", "celeritas"};
+constexpr const char* kNames[] = {"fastt-dpos", "m-topo",   "m-etf",       "m-sct",
+                                  "metis",      "dfs-topo", "order-place", "celeritas"};
 
 PlannerResult plan(const cost::Problem& problem, const std::string& request) {
   ThreadPool pool(1);
@@ -109,7 +109,8 @@ TEST(PlacementPlanners, RefuseWrongOptions) {
   const auto problem = load_test_problem("lenet5-tiny", "fastt-2gpu", 8);
   const Registry registry(builtin_planners());
   for (const char* wrong : {"m-etf:links=fre", "celeritas:range=0", "celeritas:memory=2",
-                            "fastt-dpos:critical-device=maybe", "m-topo:order=late"}) {
+                            "fastt-dpos:critical-device=maybe", "m-topo:order=late",
+                            "m-sct:threshold=2", "metis:seed=x", "fastt:rounds=0"}) {
     EXPECT_THROW(registry.make(wrong, *problem->cluster), Error) << wrong;
   }
 }
