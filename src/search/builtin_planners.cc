@@ -5,6 +5,7 @@
 
 #include "search/engines/annealing.h"
 #include "search/engines/exact.h"
+#include "search/engines/flexflow.h"
 #include "search/engines/local_search.h"
 #include "search/engines/random_search.h"
 #include "search/pipeline/pipelines.h"
@@ -24,6 +25,7 @@ std::vector<PlannerEntry> builtin_planners() {
   entries.push_back(random_search_entry());
   entries.push_back(local_search_entry());
   entries.push_back(annealing_entry());
+  entries.push_back(flexflow_entry());
   std::ranges::move(exact_entries(), std::back_inserter(entries));
   entries.push_back(portfolio_entry());
   return entries;

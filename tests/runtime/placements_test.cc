@@ -31,6 +31,7 @@ TEST_P(Placements, TrainAsOneDevice) {
     SCOPED_TRACE(request);
     oracle::SimulatedOracle oracle(*problem, pool);
     search::PlannerContext context{.oracle = oracle};
+    context.budget.evaluations = 60;
     const auto found = registry.make(request, *cluster)->plan(context);
     const TestJob test = make_test_job(problem, found.strategy);
     EXPECT_LE(verify(test.job, test.plan, {.steps = 2}).worst_relative(), 1e-10);

@@ -63,8 +63,9 @@ SearchResult anneal(BatchEvaluator& evaluator, const decide::Strategy& start, Rn
   const double begin_used = evaluator.used();
   // Small spaces run out of new strategies: rounds without any end the search there.
   int stale = 0;
+  double gained_at = begin_used;
   while (evaluator.evaluations() < end && evaluator.used() < options.until &&
-         stale < kStaleRounds) {
+         stale < kStaleRounds && evaluator.used() - gained_at < options.patience) {
     const double by_count = static_cast<double>(evaluator.evaluations() - begin) /
                             static_cast<double>(std::max<std::int64_t>(1, end - begin));
     const double by_budget =
@@ -90,7 +91,10 @@ SearchResult anneal(BatchEvaluator& evaluator, const decide::Strategy& start, Rn
     for (std::size_t i = 0; i < moved.size(); ++i) {
       const Evaluation& evaluation = measured[i].evaluation;
       kinds.learn(drawn[i], better(evaluation, now));
-      if (better(evaluation, best.evaluation)) best = {strategies[i], evaluation};
+      if (better(evaluation, best.evaluation)) {
+        best = {strategies[i], evaluation};
+        gained_at = evaluator.used();
+      }
       const double draw = rng.uniform();
       if (taken || !accept(evaluation, now, temperature, draw)) continue;
       taken = true;

@@ -17,6 +17,8 @@ struct AnnealingOptions {
   // Neighbours that are evaluated at a time; the first acceptable one is taken. Another number is
   // another search.
   std::int64_t round = 4;
+  // Ends when this part of the budget has brought nothing better; above 1: never.
+  double patience = 2;
 };
 
 // `start` must have no priorities of its own. Gives the best that was seen, never worse than the

@@ -19,7 +19,7 @@ using Lines = std::vector<std::vector<DeviceId>>;
 
 constexpr std::size_t kMostStages = 12;  // those of Partitioner, of single devices
 constexpr std::size_t kMostLines = 64;   // of a number of devices
-constexpr std::size_t kSimulated = 24;
+constexpr std::size_t kSimulatedCuts = 24;
 constexpr std::size_t kInOtherTurns = 8;
 constexpr std::size_t kClimbedFrom = 12;
 // Plans from each of these, without a budget.
@@ -286,7 +286,7 @@ void simulate(BatchEvaluator& evaluator, TriedPipelines& tried) {
   const Chain& chain = tried.pool.once.chain;
   const Staging in_turn = staging(problem, chain, Pattern::kOneForwardOneBackward);
   Trials trials(evaluator, tried);
-  trials.simulate(tried.pool.choose(problem, {.count = kSimulated}), in_turn);
+  trials.simulate(tried.pool.choose(problem, {.count = kSimulatedCuts}), in_turn);
   if (tried.all.empty()) return;
   trials.simulate(trials.alike(trials.fastest(2), trials.shortest_that_fits()), in_turn);
   trials.simulate(trials.best(kInOtherTurns), staging(problem, chain, Pattern::kForwardFirst));

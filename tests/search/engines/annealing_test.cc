@@ -9,6 +9,7 @@
 #include "oracle/simulated_oracle.h"
 #include "search/engines/halving.h"
 #include "search/problems.h"
+#include "search/registry.h"
 #include "search/starts/baselines.h"
 #include "search/starts/starts.h"
 
@@ -124,6 +125,40 @@ TEST(KeepFirst, StartsOfTwoOrigins) {
   EXPECT_EQ(kept({"a", "b"}, 1), "a ");         // the best is kept whatever comes
   EXPECT_EQ(kept({"a", "a"}, 3), "a a ");
   EXPECT_EQ(kept({}, 2), "");
+}
+
+// From the optimum of its temperature it ends after its patience, and not before.
+TEST_F(AnnealingTest, EndsWhenItsPatienceDoes) {
+  ThreadPool pool(1);
+  oracle::SimulatedOracle simulator(*problem_, pool);
+  BatchEvaluator evaluator(simulator, {.evaluations = 400});
+  Rng rng(4);
+  const SearchResult best = anneal(evaluator, even_ps(*problem_), rng, {.evaluations = 300});
+  BatchEvaluator again(simulator, {.evaluations = 400});
+  anneal(again, best.strategy, rng,
+         {.evaluations = kUnbounded, .hot = 10, .cold = 10, .patience = 0.1});
+  EXPECT_GE(again.evaluations(), 40);
+  EXPECT_LE(again.evaluations(), 120);
+}
+
+// Never worse than where it begins, better than chance, and it begins anew.
+TEST_F(AnnealingTest, FlexflowBeginsAnewWhereItStandsStill) {
+  const Registry registry(builtin_planners());
+  const auto found_by = [&](const std::string& request, std::int64_t evaluations) {
+    ThreadPool pool(1);
+    oracle::SimulatedOracle simulator(*problem_, pool);
+    PlannerContext context{.oracle = simulator, .rng = Rng(3)};
+    context.budget.evaluations = evaluations;
+    return registry.make(request, *problem_->cluster)->plan(context);
+  };
+  const PlannerResult one = found_by("flexflow", 300);
+  EXPECT_EQ(one.evaluations, 300);
+  EXPECT_TRUE(better(one.evaluation, found_by("ev-ar:order=rank", 1).evaluation));
+  EXPECT_TRUE(better(one.evaluation, found_by("random", 300).evaluation));
+  EXPECT_EQ(found_by("flexflow", 1).evaluation.step,
+            found_by("ev-ar:order=rank", 1).evaluation.step);
+  // So hot that it walks at random, gains are soon rare.
+  EXPECT_NE(found_by("flexflow:beta=1", 300).found_by, "flexflow: 1 chain");
 }
 
 }  // namespace
