@@ -13,7 +13,7 @@ import sys
 
 from heterog_tables import PROGRAM, ROOT, machine
 
-PLACERS = ["fastt-dpos", "m-topo", "m-etf", "dfs-topo", "order-place", "celeritas"]
+PLACERS = ["fastt-dpos", "fastt", "m-topo", "m-etf", "m-sct", "metis", "dfs-topo", "order-place", "celeritas"]
 CASES = [
     ("lstm_lm", 64, "fastt-2gpu"), ("gnmt4", 128, "fastt-2gpu"), ("vgg19", 64, "fastt-4gpu"),
     ("inception_v3", 64, "fastt-4gpu"), ("bert_large24", 16, "fastt-2gpu"),
@@ -29,7 +29,8 @@ def best(rows: list[dict]) -> dict:
 
 def main() -> None:
     requests = {name: [name, f"{name}:backward=anywhere"] for name in PLACERS}
-    requests["m-etf"] += ["m-etf:links=queued", "m-etf:links=queued,backward=anywhere"]
+    for name in ("m-etf", "m-sct"):
+        requests[name] += [f"{name}:links=queued", f"{name}:links=queued,backward=anywhere"]
     requests["fastt-dpos"] += [
         f"fastt-dpos:critical-device=no,links={links},backward={backward}"
         for links in ("free", "queued") for backward in ("with-forward", "anywhere")

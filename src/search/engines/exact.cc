@@ -8,6 +8,8 @@
 
 #include "base/check.h"
 #include "decide/decisions.h"
+#include "search/engines/best_so_far.h"
+#include "search/engines/exact_ops.h"
 #include "search/pipeline/stage_strategy.h"
 #include "space/action_space.h"
 
@@ -19,61 +21,7 @@ using decide::Strategy;
 using space::ActionId;
 
 constexpr std::size_t kMostDevices = 4;
-
-// What is the best so far; strategies are asked about a few at a time, to keep threads busy.
-class Best {
- public:
-  explicit Best(PlannerContext& context) : evaluator_(context.oracle, context.budget) {}
-
-  const cost::Problem& problem() const { return evaluator_.problem(); }
-  void ask(Strategy strategy) {
-    constexpr std::size_t kAtATime = 32;
-    waiting_.push_back(std::move(strategy));
-    ++asked_;
-    if (waiting_.size() == kAtATime) flush();
-  }
-  void flush() {
-    const auto left = static_cast<std::size_t>(std::max<std::int64_t>(
-        found_ ? 0 : 1, evaluator_.spent() ? 0 : evaluator_.evaluations_left()));
-    if (waiting_.size() > left) {
-      waiting_.resize(left);
-      complete_ = false;
-    }
-    const std::vector<Measured> measured = evaluator_.evaluate(waiting_);
-    for (std::size_t i = 0; i < waiting_.size(); ++i) {
-      if (found_ && !better(measured[i].evaluation, result_.evaluation)) continue;
-      result_.strategy = std::move(waiting_[i]);
-      result_.evaluation = measured[i].evaluation;
-      found_ = true;
-    }
-    waiting_.clear();
-  }
-  // Whether the search is to end; it is not complete then.
-  bool stops() {
-    complete_ = complete_ && !evaluator_.spent();
-    return !complete_;
-  }
-  bool complete() const { return complete_; }
-  std::int64_t asked() const { return asked_; }
-  // Nothing that takes so long can be better.
-  bool excludes(Nanoseconds least) const {
-    return found_ && result_.evaluation.feasible && least >= result_.evaluation.step;
-  }
-  PlannerResult finish(std::string found_by) && {
-    flush();
-    result_.evaluations = evaluator_.evaluations();
-    result_.found_by = std::move(found_by);
-    return std::move(result_);
-  }
-
- private:
-  BatchEvaluator evaluator_;
-  std::vector<Strategy> waiting_;
-  PlannerResult result_;
-  bool found_ = false;
-  bool complete_ = true;  // nothing was left out for want of budget
-  std::int64_t asked_ = 0;
-};
+using Best = BestSoFar;
 
 // ---- placements ----
 
@@ -263,6 +211,11 @@ class Exact final : public Planner {
              "exact: units=0 and layers=0; expected one of them above 0");
     Best best(context);
     std::string over;
+    if (options_.space == ExactSpace::kOps) {
+      over = try_all_ops(best, static_cast<std::size_t>(std::max<std::int64_t>(1, options_.units)),
+                         options_.orders);
+      return std::move(best).finish(found_by(best, over));
+    }
     if (options_.units > 0) {
       Placements placements(best, static_cast<std::size_t>(options_.units));
       placements.search();
@@ -274,21 +227,31 @@ class Exact final : public Planner {
       over += fmt::format("{}{} pipelines of {} layers", over.empty() ? "" : " and ",
                           best.asked() - before, options_.layers);
     }
-    const std::string found =
-        best.complete() ? "exact: the best of " + over + ", not of all plans"
-                        : fmt::format("exact, not finished: the best of {} tried", best.asked());
-    return std::move(best).finish(found);
+    return std::move(best).finish(found_by(best, over));
   }
 
  private:
+  static std::string found_by(const Best& best, const std::string& over) {
+    return best.complete() ? "exact: the best of " + over + ", not of all plans"
+                           : fmt::format("exact, not finished: the best of {} tried", best.asked());
+  }
+
   ExactOptions options_;
 };
 
-constexpr std::array<Field<ExactOptions>, 2> kExactFields = {
+constexpr std::array<std::string_view, 2> kSpaces = {"blocks", "ops"};
+constexpr std::array<std::string_view, 2> kOrdersTried = {"rank", "all"};
+constexpr std::array<Field<ExactOptions>, 4> kExactFields = {
     {{"units", "consecutive layers that are placed each by itself; 0: no placements",
       IntegerField<ExactOptions>{&ExactOptions::units, {0, 12}}},
      {"layers", "that pipelines are cut from; 0: no pipelines",
-      IntegerField<ExactOptions>{&ExactOptions::layers, {0, 6}}}}};
+      IntegerField<ExactOptions>{&ExactOptions::layers, {0, 6}}},
+     {"space",
+      "blocks: placements and pipelines; ops: each set of operators that stay together on one "
+      "device, or, of more than 12, each of `units` stretches of layers",
+      choice<ExactOptions, &ExactOptions::space>(kSpaces)},
+     {"orders", "of space=ops: by rank, or every order of the operators on each device",
+      choice<ExactOptions, &ExactOptions::orders>(kOrdersTried)}}};
 
 }  // namespace
 
