@@ -32,7 +32,7 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
     may["search/answers"] = may["search/starts"] " search/starts"
     may["search/pipeline"] = may["search/starts"] " search/starts"
     may["search/placement"] = may["search/starts"]
-    may["search/engines"] = may["search/pipeline"] " search/pipeline"
+    may["search/engines"] = may["search/pipeline"] " search/pipeline search/placement"
     may["search/portfolio"] = may["search/engines"] " search/answers search/engines"
     may["search"] = may["search/portfolio"] " search/placement search/portfolio"
     may["explain"] = "base graph cluster cost decide compiler sim"
