@@ -128,10 +128,10 @@ def python_tests(quick):
     report.unlink(missing_ok=True)
     selection = ["-m", "not slow"] if quick else []
     ok = run(
-        # A file stays on one worker, whose tests share what the file's fixtures have made. Each
-        # has a core, so PyTorch needs no second thread.
+        # A file stays on one worker, whose tests share what the file's fixtures have made. Workers
+        # keep the cores busy, so PyTorch needs no second thread.
         [sys.executable, "-m", "pytest", "-q", "python/tests", f"--junitxml={report}",
-         f"--numprocesses={os.cpu_count()}", "--dist=loadfile", *selection],
+         f"--numprocesses={JOBS}", "--dist=loadfile", *selection],
         PYTHONPATH=str(ROOT / "python"),
         HETEROG_LIBRARY=str(ROOT / "build/dev/lib/libheterog.so"),
         HETEROG_BIN=str(ROOT / "build/dev/bin/heterog"),

@@ -24,7 +24,7 @@ from pathlib import Path
 from heterog_tables import ROOT, machine
 
 FLOWS = (1, 2, 4, 16)
-CASES = [("vgg19", 512, "autosync-b7"), ("bert_large24", 64, "autosync-b7"), ("transformer12", 256, "autosync-b7"),
+CASES = [("vgg19", 512, "autosync-b7"), ("bert_large24", 64, "autosync-b7"), ("transformer6", 720, "autosync-b7"),
          ("vgg19", 512, "autosync-b1"), ("vgg19", 512, "autosync-b11"), ("resnet50", 512, "autosync-b7")]  # fmt: skip
 CAP = 100e6  # bytes a second
 # For the connections that a rank makes, and those that it accepts.

@@ -9,7 +9,7 @@
 
 namespace heterog::search {
 
-// What a portfolio may do without, to measure what it is worth (docs/results/ablation.md).
+// What a portfolio may do without, to measure what it is worth (scripts/reproduce/ablation.py).
 enum class Part : std::uint8_t {
   kNothing,
   kEstimates,

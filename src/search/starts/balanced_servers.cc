@@ -5,6 +5,7 @@
 #include <array>
 #include <memory>
 
+#include "decide/layout.h"
 #include "graph/lookups.h"
 #include "search/best_of.h"
 #include "search/starts/baselines.h"
@@ -17,17 +18,19 @@ using decide::Strategy;
 // Those of the parameters that `goes` names.
 template <class Goes>
 void balance(const cost::Problem& problem, Strategy& strategy, const Goes& goes) {
-  std::vector<DeviceId> devices;
-  for (DeviceId device : problem.cluster->device_ids()) devices.push_back(device);
-  const std::vector<DeviceId> servers = cluster::possible_servers(*problem.cluster, devices);
-  std::vector<Bytes> loads(servers.size(), 0);
+  const decide::Layout layout = decide::lay_out(problem, strategy);
+  IdVector<DeviceId, Bytes> loads(problem.cluster->place_count(), 0);
   for (const graph::UpdateChain& chain : problem.folded->chains) {
-    if (!goes(chain)) continue;
-    const auto least = std::ranges::min_element(loads);
-    *least += problem.graph->bytes(chain.parameter, 1);
+    // Where the batch has fewer samples than there are devices, some hold no parameter.
+    const std::vector<DeviceId>& holders = layout.home(chain.parameter).replicas;
+    if (!goes(chain) || holders.size() < 2) continue;
+    const std::vector<DeviceId> servers = cluster::possible_servers(*problem.cluster, holders);
+    const DeviceId least =
+        *std::ranges::min_element(servers, {}, [&](DeviceId server) { return loads[server]; });
+    loads[least] += problem.graph->bytes(chain.parameter, 1);
     strategy.sync.push_back({.parameter = chain.parameter,
                              .method = decide::SyncMethod::kParameterServer,
-                             .server = servers[static_cast<std::size_t>(least - loads.begin())]});
+                             .server = least});
   }
 }
 
