@@ -27,7 +27,9 @@ TSAN_PROGRAMS = ["base_test", "comm_test", "search_test"]
 # Long tests with no other threads than tests that stay: searches that ask how good plans are, and
 # files at the limits of readers.
 TSAN_FILTER = ("-*MoreBudget.*:Shares.AreNeverWorse*:Shares.AreTheBest*:Shares.GainOver*:Bounds.*:"
-               "ModuleSearch.*:DdpPlans.*")
+               "ModuleSearch.*:DdpPlans.*:*PipelineMoves.*:Pipelines.*:*StrictTurns.*:PhaseEdits.*:SyncSplit.*:"
+               "*GradientBytes.*:ExactTest.TriesEvery*:ExactTest.NoPlacement*:Portfolio.GoesOn*:"
+               "Portfolio.TriesLarge*:FitInMemory*")
 
 
 @dataclass
