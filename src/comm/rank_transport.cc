@@ -2,7 +2,9 @@
 #include "comm/rank_transport.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
+#include <span>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -27,15 +29,29 @@ NcclOptions nccl_options(const Traffic& traffic, const RankTransport::Options& o
   return nccl;
 }
 
-// Several connections between machines are what our own TCP has. NCCL has as many as its
-// environment says.
-void check_flows(const Traffic& traffic, const std::string& transport, bool by_nccl) {
-  if (traffic.flows == 1) return;
-  VALIDATE(transport == transport_names().front(),
+// Several connections between two ranks are what our own TCP has.
+void check_host_flows(const Traffic& traffic, const std::string& transport) {
+  const std::string own = transport_names().front();
+  VALIDATE(traffic.flows == 1 || transport == own,
            "network.flows: the cluster has {}, and {} has one connection between two ranks; use "
            "--transport {}",
-           traffic.flows, transport, transport_names().front());
-  if (!by_nccl) return;
+           traffic.flows, transport, own);
+}
+
+// NCCL has as many between machines as its environment says.
+void check_nccl_flows(const Traffic& traffic, const NcclOptions& nccl) {
+  if (traffic.flows == 1) return;
+  const auto crosses = [&](std::span<const DeviceId> ranks) {
+    return std::ranges::any_of(ranks, [&](DeviceId rank) {
+      return traffic.machine_of.empty() ||
+             traffic.machine_of[rank] != traffic.machine_of[ranks.front()];
+    });
+  };
+  const bool between_machines =
+      std::ranges::any_of(nccl.sets, crosses) || std::ranges::any_of(nccl.pairs, [&](auto pair) {
+        return crosses(std::array{pair.first, pair.second});
+      });
+  if (!between_machines) return;
   std::int64_t sockets = 1;
   for (const char* name : {"NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD"}) {
     const char* given = std::getenv(name);
@@ -49,6 +65,7 @@ void check_flows(const Traffic& traffic, const std::string& transport, bool by_n
 
 std::unique_ptr<ProcessTransport> host_transport(const Store& store, const Traffic& traffic,
                                                  const RankTransport::Options& options) {
+  check_host_flows(traffic, options.transport);
   for (const BackendKind& kind : c10d_backends()) {
     if (options.transport != kind.name) continue;
     return std::make_unique<C10dTransport>(
@@ -84,15 +101,13 @@ void check_transport(const std::string& name, const std::string& field) {
 }
 
 RankTransport::RankTransport(const Store& store, const Traffic& traffic, const Options& options)
-    : host_((check_flows(traffic, options.transport, false),
-             host_transport(store, traffic, options))),
-      top_(host_.get()) {
+    : host_(host_transport(store, traffic, options)), top_(host_.get()) {
   if (options.device.is_cpu()) return;
   staged_ = std::make_unique<StagedTransport>(*host_);
   top_ = staged_.get();
   NcclOptions nccl = nccl_options(traffic, options);
   if (!is_needed(nccl)) return;
-  check_flows(traffic, options.transport, true);
+  check_nccl_flows(traffic, nccl);
   nccl.device = options.device;
   direct_ = make_nccl_transport(store, options.own, nccl);
   routed_ = std::make_unique<RoutedTransport>(

@@ -346,12 +346,9 @@ void TcpTransport::Impl::go_round(Group& group, Ring::Work work, const at::Tenso
       in.moves[flow] = moving(false, Channel::kCollectives, in.taken[flow], previous, tag, flow);
     }
     bool went = false;
-    std::vector<Move*> waited;
     for (Lane* lane : {&in, &out}) {
       for (std::optional<Move>& move : lane->moves) {
-        if (!move || move->finished()) continue;
-        went |= advance(*move);
-        if (!move->finished()) waited.push_back(&*move);
+        if (move && !move->finished()) went |= advance(*move);
       }
     }
     // In the order of pieces, whichever flow was faster.
@@ -361,7 +358,14 @@ void TcpTransport::Impl::go_round(Group& group, Ring::Work work, const at::Tenso
       const std::size_t flow = in.flow_of(in.done);
       if (ring.sums(in.done)) in.places[flow].add_(in.taken[flow]);
     }
-    if (!went) wait(waited);
+    if (went) continue;
+    std::vector<Move*> waited;
+    for (Lane* lane : {&in, &out}) {
+      for (std::optional<Move>& move : lane->moves) {
+        if (move && !move->finished()) waited.push_back(&*move);
+      }
+    }
+    wait(waited);
   }
 }
 

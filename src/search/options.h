@@ -153,9 +153,14 @@ Options read_options(const std::string& planner, std::span<const Field<Options>>
     const std::string name = fmt::format("planner {}: option {}", planner, setting.option);
     std::visit(detail::Overloaded{
                    [&](const IntegerField<Options>& kind) {
-                     const bool by_word = !kind.word.empty() && setting.value == kind.word;
-                     options.*kind.member =
-                         by_word ? kind.stands_for : parse_integer(name, setting.value, kind.range);
+                     if (!kind.word.empty() && setting.value == kind.word) {
+                       options.*kind.member = kind.stands_for;
+                       return;
+                     }
+                     const std::string what =
+                         kind.word.empty() ? name
+                                           : fmt::format("{} ({} or a number)", name, kind.word);
+                     options.*kind.member = parse_integer(what, setting.value, kind.range);
                    },
                    [&](const NumberField<Options>& kind) {
                      options.*kind.member = parse_number(name, setting.value, kind.range);

@@ -196,6 +196,13 @@ TEST_F(RegistryTest, BaselinesDoAsTheyAreTold) {
   }
   const PlannerResult tuned = plan("horovod:bucket_bytes=tuned");
   EXPECT_LE(tuned.evaluations, 20);
+  try {
+    plan("horovod:bucket_bytes=tund");
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(),
+                testing::HasSubstr("bucket_bytes (tuned or a number): \"tund\" given"));
+  }
   for (const char* bytes : {"1048576", "16777216", "67108864"}) {
     const auto fixed = plan(std::string("horovod:bucket_bytes=") + bytes);
     EXPECT_FALSE(better(fixed.evaluation, tuned.evaluation)) << bytes;

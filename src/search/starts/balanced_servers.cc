@@ -2,8 +2,8 @@
 #include "search/starts/balanced_servers.h"
 
 #include <algorithm>
-#include <array>
 #include <memory>
+#include <vector>
 
 #include "decide/layout.h"
 #include "graph/lookups.h"

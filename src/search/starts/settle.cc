@@ -1,6 +1,7 @@
 // Rounds of levelling, each judged by the oracle.
 #include "search/starts/settle.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "search/moves/rebalance.h"
