@@ -31,7 +31,7 @@ Explanation explain_plan(const cost::Problem& problem, const decide::Strategy& s
           .any_plan = sim::least_step(problem),
           .upgrades =
               what_if(problem, strategy, possible_upgrades(*problem.cluster), {.compile = compile}),
-          .pipeline = pipeline_time(problem, simulated)};
+          .pipeline = pipeline_time(problem, strategy, simulated)};
 }
 
 std::vector<Spent> spent_by_kind(const cost::Problem& problem, const sim::Simulated& simulated,

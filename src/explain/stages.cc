@@ -1,4 +1,4 @@
-// Puts devices together by the ops that they run, and adds up their streams.
+// Adds up the streams of each stage.
 #include "explain/stages.h"
 
 #include <algorithm>
@@ -15,8 +15,7 @@ using compiler::TaskKind;
 using graph::Phase;
 
 struct DeviceWork {
-  std::vector<OpId> ops;  // of the forward pass, ascending
-  std::int64_t micro_batches = 0;
+  bool is_forward = false;
   Nanoseconds filled = 0;  // its longest forward op has run for the first time
   Nanoseconds last = 0;    // the end of its last backward op
   std::vector<std::pair<Nanoseconds, Nanoseconds>> busy;  // of its compute stream
@@ -35,7 +34,7 @@ std::vector<DeviceWork> work_of_devices(const cost::Problem& problem,
   const compiler::Plan& plan = simulated.plan;
   const sim::SimResult& result = simulated.result;
   std::vector<DeviceWork> work(plan.device_count);
-  std::vector<std::map<OpId, std::set<std::int64_t>>> instances(plan.device_count);
+  std::vector<std::set<OpId>> seen(plan.device_count);
   std::vector<Nanoseconds> longest(plan.device_count, -1);
   for (TaskId task : plan.task_ids()) {
     for (const compiler::Hold& hold : plan.holds[task]) {
@@ -45,22 +44,14 @@ std::vector<DeviceWork> work_of_devices(const cost::Problem& problem,
     if (plan.kind[task] != TaskKind::kCompute) continue;
     const OpId op = plan.op[task];
     const std::size_t device = plan.device[task].value();
-    DeviceWork& of = work[device];
     const Phase phase = problem.graph->op(op).phase;
-    if (phase == Phase::kBackward) of.last = std::max(of.last, result.end[task]);
+    if (phase == Phase::kBackward)
+      work[device].last = std::max(work[device].last, result.end[task]);
     if (phase != Phase::kForward || decide::same_everywhere(problem, op)) continue;
-    const bool is_first = instances[device][op].empty();
-    instances[device][op].insert(plan.begin[task]);
-    if (is_first && plan.duration[task] > longest[device]) {
+    work[device].is_forward = true;
+    if (seen[device].insert(op).second && plan.duration[task] > longest[device]) {
       longest[device] = plan.duration[task];
-      of.filled = result.end[task];
-    }
-  }
-  for (std::size_t device = 0; device < work.size(); ++device) {
-    for (const auto& [op, begins] : instances[device]) {
-      work[device].ops.push_back(op);
-      work[device].micro_batches =
-          std::max(work[device].micro_batches, static_cast<std::int64_t>(begins.size()));
+      work[device].filled = result.end[task];
     }
   }
   return work;
@@ -69,19 +60,22 @@ std::vector<DeviceWork> work_of_devices(const cost::Problem& problem,
 }  // namespace
 
 std::optional<PipelineTime> pipeline_time(const cost::Problem& problem,
+                                          const decide::Strategy& strategy,
                                           const sim::Simulated& simulated) {
+  if (strategy.micro_batches < 2) return std::nullopt;
+  const auto stage_of =
+      decide::stages_of_devices(problem, strategy, decide::lay_out(problem, strategy));
   const std::vector<DeviceWork> work = work_of_devices(problem, simulated);
-  std::map<std::vector<OpId>, std::vector<DeviceId>> by_ops;  // in the order of their first ops
+  std::map<std::uint32_t, std::vector<DeviceId>> by_stage;
   Nanoseconds end = 0;
-  PipelineTime time;
   for (std::size_t device = 0; device < work.size(); ++device) {
-    if (work[device].ops.empty()) continue;
-    by_ops[work[device].ops].push_back(DeviceId(device));
+    if (!work[device].is_forward) continue;
+    by_stage[stage_of[DeviceId(device)].stage].push_back(DeviceId(device));
     end = std::max(end, work[device].last);
-    time.micro_batches = std::max(time.micro_batches, work[device].micro_batches);
   }
-  if (by_ops.size() < 2 || time.micro_batches < 2) return std::nullopt;
-  for (auto& [ops, devices] : by_ops) {
+  if (by_stage.size() < 2) return std::nullopt;
+  PipelineTime time{.micro_batches = strategy.micro_batches};
+  for (auto& [number, devices] : by_stage) {
     const auto computes = [&](DeviceId device) { return work[device.value()].computes(end); };
     const DeviceWork& busiest = work[std::ranges::max(devices, {}, computes).value()];
     const Nanoseconds until_filled = busiest.computes(busiest.filled);

@@ -28,8 +28,9 @@ decide::Strategy three_stages(const cost::Problem& problem, std::int64_t micro_b
 
 TEST(Stages, AddUpToTheLastBackwardPass) {
   const auto problem = decide::model_problem("vgg19-tiny", 3, 12);
-  const sim::Simulated simulated = simulated_plan(*problem, three_stages(*problem, 4));
-  const auto pipeline = pipeline_time(*problem, simulated);
+  const decide::Strategy strategy = three_stages(*problem, 4);
+  const sim::Simulated simulated = simulated_plan(*problem, strategy);
+  const auto pipeline = pipeline_time(*problem, strategy, simulated);
   ASSERT_TRUE(pipeline);
   EXPECT_EQ(pipeline->micro_batches, 4);
   ASSERT_EQ(pipeline->stages.size(), 3u);
@@ -55,11 +56,11 @@ TEST(Stages, AddUpToTheLastBackwardPass) {
 
 TEST(Stages, AreThoseOfPipelinesAlone) {
   const auto problem = decide::model_problem("vgg19-tiny", 3, 12);
-  EXPECT_FALSE(pipeline_time(*problem, simulated_plan(*problem, three_stages(*problem, 1))));
   const auto even = even_strategy(*problem, decide::SyncMethod::kAllReduce);
-  EXPECT_FALSE(pipeline_time(*problem, simulated_plan(*problem, even)));
-  EXPECT_FALSE(
-      pipeline_time(*problem, simulated_plan(*problem, decide::accumulate(*problem, even, 3))));
+  for (const decide::Strategy& strategy :
+       {three_stages(*problem, 1), even, decide::accumulate(*problem, even, 3)}) {
+    EXPECT_FALSE(pipeline_time(*problem, strategy, simulated_plan(*problem, strategy)));
+  }
 }
 
 }  // namespace
