@@ -31,10 +31,11 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
     may["search/starts"] = may["search/moves"] " search/moves"
     may["search/answers"] = may["search/starts"] " search/starts"
     may["search/pipeline"] = may["search/starts"] " search/starts"
+    may["search/autosync"] = may["search/starts"] " search/starts"
     may["search/placement"] = may["search/starts"]
     may["search/engines"] = may["search/pipeline"] " search/pipeline search/placement"
     may["search/portfolio"] = may["search/engines"] " search/answers search/engines"
-    may["search"] = may["search/portfolio"] " search/placement search/portfolio"
+    may["search"] = may["search/portfolio"] " search/autosync search/placement search/portfolio"
     may["explain"] = "base graph cluster cost decide compiler sim"
     may["tensors"] = "base"
     # How processes talk and meet: below all that trains.
@@ -59,7 +60,7 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
     may["loading"] = "base graph cluster cost decide compiler sim runtime/kernels runtime/exec"
     # Verbs that are called from Python are those of the program.
     may["client"] = "base graph cluster cost decide compiler sim launch runtime/program runtime/kernels runtime/exec runtime/ranks loading cli"
-    may["cli"] = "base graph cluster cost decide compiler compiler/check sim oracle search search/answers search/pipeline search/portfolio search/starts explain learn learn/reinforce launch runtime/program runtime/kernels runtime/exec runtime/ranks runtime/check measure loading"
+    may["cli"] = "base graph cluster cost decide compiler compiler/check sim oracle search search/answers search/autosync search/pipeline search/portfolio search/starts explain learn learn/reinforce launch runtime/program runtime/kernels runtime/exec runtime/ranks runtime/check measure loading"
     for (folder in may) {
       n = split(may[folder], parts, " ")
       for (i = 1; i <= n; ++i) allowed[folder, parts[i]] = 1

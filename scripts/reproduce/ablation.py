@@ -1,11 +1,12 @@
 """What each part of `heterog plan` is worth: one shot without it, beside one shot with all.
 
-    scripts/reproduce.sh ablation [--seeds N] [--parts PART ...] [--sets tables clusters pipelines]
+    scripts/reproduce.sh ablation [--seeds N] [--parts PART ...] [--sets tables clusters pipelines] [--kept FILE]
 
 Cases: HeteroG's Tables 1 and 4 (28), other clusters (15), and the two of pipelines on spp-a. Of each part:
 steps without it by the step with all, geometric mean over all cases and seeds, the worst case and the best,
 how many are longer and shorter by more than 0.3 %; and what part of the planning time it takes, by the
-processor's own clock. What has a ratio near 1 everywhere earns nothing.
+processor's own clock. What has a ratio near 1 everywhere earns nothing. An hour and more on two cores:
+--kept FILE holds each plan's step, and goes on from those that are there (of the same build, as one trusts).
 """
 
 import argparse
@@ -52,20 +53,42 @@ def plan(case, part, seed):
     return step, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+class Kept:
+    """Steps and processor times of cases, parts and seeds, those of a file among them."""
+
+    def __init__(self, file):
+        self.file, self.rows = file, {}
+        for line in file.read_text().splitlines() if file and file.exists() else ():
+            row = json.loads(line)
+            self.rows[tuple(row["case"]), row["part"], row["seed"]] = (row["step"] or math.inf, row["processor"])
+
+    def plan(self, case, part, seed):
+        if (case, part, seed) not in self.rows:
+            step, processor = self.rows[case, part, seed] = plan(case, part, seed)
+            if self.file:
+                row = {"case": case, "part": part, "seed": seed, "step": None if step == math.inf else step,
+                       "processor": round(processor, 2)}  # fmt: skip
+                with self.file.open("a") as out:
+                    out.write(json.dumps(row) + "\n")
+        return self.rows[case, part, seed]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--parts", nargs="+", default=PARTS, choices=PARTS)
     parser.add_argument("--sets", nargs="+", default=list(SETS), choices=list(SETS))
+    parser.add_argument("--kept", type=Path, help="file of plans that were made, and will be")
     parser.add_argument("--verbose", action="store_true", help="each case that differs by more than 0.3 %%")
     options = parser.parse_args()
     cases = [case for name in options.sets for case in SETS[name]]
     runs = [(case, seed) for case in cases for seed in range(options.seeds)]
     print(f"{machine()}, release preset, {os.cpu_count()} threads; {len(cases)} cases, {options.seeds} seed(s), one shot\n")
-    whole = {run: plan(run[0], "nothing", run[1]) for run in runs}
+    kept = Kept(options.kept)
+    whole = {run: kept.plan(run[0], "nothing", run[1]) for run in runs}
     print(f"{'without':18}{'mean':>8}{'worst':>9}{'best':>9}{'longer':>8}{'shorter':>9}{'planning':>10}   worst case")
     for part in options.parts:
-        less = {run: plan(run[0], part, run[1]) for run in runs}
+        less = {run: kept.plan(run[0], part, run[1]) for run in runs}
         ratios = {run: less[run][0] / whole[run][0] for run in runs}
         worst = max(ratios, key=ratios.get)
         finite = [ratio for ratio in ratios.values() if ratio < math.inf]

@@ -24,5 +24,6 @@ void add_profile(CLI::App& app, Action& chosen);
 void add_verify(CLI::App& app, Action& chosen);
 void add_run(CLI::App& app, Action& chosen);
 void add_shares(CLI::App& app, Action& chosen);
+void add_autosync_data(CLI::App& app, Action& chosen);
 
 }  // namespace heterog::cli

@@ -77,11 +77,13 @@ void set_memory(const cost::Problem& problem, const Whereabouts& where, Plan& pl
 
 void set_rows(const Emission& e, Plan& plan) {
   plan.rows.clear();
-  if (e.sharded_sets.empty()) return;
+  const auto by_rows = [](const decide::ParameterHome& home) { return home.by_rows(); };
+  if (std::ranges::none_of(e.layout.homes, by_rows)) return;
   IdVector<TensorId, TensorId> parameter_of(e.problem.graph->tensor_count());
   for (const auto& [gradient, parameter] : e.scattered) parameter_of[gradient] = parameter;
-  for (const auto& set : e.sharded_sets) {
-    for (TensorId parameter : set) parameter_of[parameter] = parameter;
+  for (TensorId parameter : e.problem.graph->parameters()) {
+    if (e.layout.home_of[parameter] == decide::Layout::kNoHome) continue;
+    if (e.layout.home(parameter).by_rows()) parameter_of[parameter] = parameter;
   }
   for (TensorId tensor : e.problem.graph->tensor_ids()) {
     const decide::ParameterHome* home = parameter_of[tensor].valid()

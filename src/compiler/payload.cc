@@ -4,7 +4,7 @@
 namespace heterog::compiler {
 
 std::string_view encoding_name(Encoding encoding) {
-  return encoding == Encoding::kRows ? "rows" : "dense";
+  return encoding == Encoding::kRows ? "rows" : encoding == Encoding::kPart ? "part" : "dense";
 }
 
 std::string_view reduction_name(Reduction reduction) {

@@ -21,6 +21,7 @@ using PayloadId = Id<struct PayloadTag>;
 enum class Encoding : std::uint8_t {
   kDense,  // every element, in the tensor's own type
   kRows,   // the rows that are not zero, each with its index: the gradient of an embedding
+  kPart,   // every element of some rows along axis 0, which one of several servers has
 };
 
 // The reduction of the contributions; each kind of task has one (reduction_of).
@@ -31,7 +32,7 @@ enum class Reduction : std::uint8_t {
   kScatter,  // added up, each times its weight; of the sum everyone keeps an interval of its own
 };
 
-std::string_view encoding_name(Encoding encoding);     // "dense", "rows"
+std::string_view encoding_name(Encoding encoding);     // "dense", "rows", "part"
 std::string_view reduction_name(Reduction reduction);  // "none", "gather", "sum", "scatter"
 
 // A tensor among those that a task carries.
@@ -49,7 +50,8 @@ struct Contribution {
   Encoding encoding = Encoding::kDense;
   // Transfers and merges: samples of the value, of those that the buffer's maker made. Collectives
   // that scatter or gather: elements that the device keeps or gives. kRows: [0, number of
-  // rows), the last of which may be padding. Else the whole value: [0, batch).
+  // rows), the last of which may be padding. kPart: rows along axis 0. Else the whole value: [0,
+  // batch).
   std::int64_t begin = 0;
   std::int64_t end = 0;
   // By which what is weighted is multiplied: the share of the batch that the contribution was made

@@ -174,6 +174,8 @@ class Rescaler {
     for (Contribution& one : plan_.contributions.mutable_row(plan_.payload[task])) {
       if (one.encoding == Encoding::kRows) {
         one.end = rows(task, one);
+      } else if (one.encoding == Encoding::kPart) {
+        ENSURE(graph_.shape(plan_.tensor[task])[0].constant());
       } else if (of_samples) {
         one.begin = moved(one.begin);
         one.end = moved(one.end);
@@ -237,6 +239,7 @@ class Rescaler {
       }
       return static_cast<Bytes>(given.size()) * most;
     }
+    if (given.front().encoding == Encoding::kPart) return plan_.moved_bytes[task];
     Bytes bytes = 0;
     for (const Carried& carried : plan_.carried_by(task)) {
       bytes += graph_.bytes(carried.tensor, samples(task));
@@ -247,7 +250,8 @@ class Rescaler {
   void size(BufferId buffer, TaskId task) {
     const TaskKind kind = plan_.kind[task];
     Plan::Buffer& made = plan_.buffers[buffer];
-    if (kind == TaskKind::kReduceScatter) return;  // an interval of what has no samples
+    const bool is_part = has_payload(kind) && plan_.encoding_of(task) == Encoding::kPart;
+    if (kind == TaskKind::kReduceScatter || is_part) return;  // rows of what has no samples
     const bool as_moved = is_transfer(kind) || is_collective(kind);
     made.bytes = as_moved ? plan_.moved_bytes[task] : graph_.bytes(made.tensor, samples(task));
   }

@@ -17,6 +17,27 @@
 namespace heterog::decide {
 namespace {
 
+void check_several_servers(const cost::Problem& problem, const ParameterSync& sync,
+                           const std::string& where) {
+  if (sync.servers.empty()) return;
+  VALIDATE(sync.method == SyncMethod::kParameterServer && !sync.server.valid(),
+           "{} has servers, and {}; expected method ps, and no server beside them", where,
+           sync.server.valid() ? fmt::format("server {}", problem.cluster->device(sync.server).name)
+                               : fmt::format("method {}", sync_method_name(sync.method)));
+  std::set<DeviceId> seen;
+  for (const Replica& one : sync.servers) {
+    VALIDATE(one.device.value() < problem.cluster->place_count(),
+             "{}: server {}, the cluster has {} devices and hosts that serve", where,
+             one.device.value(), problem.cluster->place_count());
+    const std::string& name = problem.cluster->device(one.device).name;
+    VALIDATE(seen.insert(one.device).second, "{}: server {} stands twice, expected one weight",
+             where, name);
+    VALIDATE(std::isfinite(one.weight) && one.weight > 0 && one.weight <= 1e9,
+             "{}: weight {} of server {}, expected a positive number up to 1e9", where, one.weight,
+             name);
+  }
+}
+
 // Each entry by itself, and that none contradicts another.
 void check_sync(const cost::Problem& problem, const Strategy& strategy, std::string_view source) {
   const std::size_t places = problem.cluster->place_count();
@@ -37,6 +58,8 @@ void check_sync(const cost::Problem& problem, const Strategy& strategy, std::str
         "{}: sync[{}]: parameter '{}' has a server, {}, and method {}; expected method ps, or no "
         "server",
         source, i, name, problem.cluster->device(sync.server).name, sync_method_name(sync.method));
+    check_several_servers(problem, sync,
+                          fmt::format("{}: sync[{}]: parameter '{}'", source, i, name));
   }
 }
 
@@ -58,29 +81,34 @@ void check_row_weights(const cost::Problem& problem, const Strategy& strategy,
 // gradients travel, or, where several hold it, a host that serves (decision 5).
 void check_servers(const cost::Problem& problem, const Strategy& strategy,
                    std::string_view source) {
-  const auto names_server = [](const ParameterSync& sync) { return sync.server.valid(); };
+  const auto names_server = [](const ParameterSync& sync) {
+    return sync.server.valid() || !sync.servers.empty();
+  };
   if (std::none_of(strategy.sync.begin(), strategy.sync.end(), names_server)) return;
   Strategy without = strategy;
   without.sync.clear();
   const Layout layout = lay_out(problem, without);
   for (std::size_t i = 0; i < strategy.sync.size(); ++i) {
     const ParameterSync& sync = strategy.sync[i];
-    if (!sync.server.valid()) continue;
+    std::vector<DeviceId> servers;
+    if (sync.server.valid()) servers.push_back(sync.server);
+    for (const Replica& one : sync.servers) servers.push_back(one.device);
+    std::vector<DeviceId> devices;
     std::string held;
-    bool holds = false;
-    int devices = 0;
     if (layout.home_of[sync.parameter] != Layout::kNoHome) {
       for (DeviceId replica : layout.home(sync.parameter).replicas) {
         if (problem.cluster->is_host(replica)) continue;  // as its unit has it served
-        ++devices;
-        holds |= replica == sync.server;
+        devices.push_back(replica);
         held += (held.empty() ? "" : ", ") + problem.cluster->device(replica).name;
       }
     }
-    holds |= problem.cluster->is_host(sync.server) && devices > 1;
-    VALIDATE(holds, "{}: sync[{}]: server {} has no replica of parameter '{}', which is on {}",
-             source, i, problem.cluster->device(sync.server).name,
-             problem.graph->tensor(sync.parameter).name, held.empty() ? "no device" : held);
+    for (DeviceId server : servers) {
+      const bool holds = std::ranges::find(devices, server) != devices.end() ||
+                         (problem.cluster->is_host(server) && devices.size() > 1);
+      VALIDATE(holds, "{}: sync[{}]: server {} has no replica of parameter '{}', which is on {}",
+               source, i, problem.cluster->device(server).name,
+               problem.graph->tensor(sync.parameter).name, held.empty() ? "no device" : held);
+    }
   }
 }
 

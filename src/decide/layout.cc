@@ -8,6 +8,8 @@
 #include "cost/collective.h"
 #include "decide/micro_batches.h"
 #include "graph/folded.h"
+#include "graph/lookups.h"
+#include "graph/row_updates.h"
 
 namespace heterog::decide {
 namespace {
@@ -140,18 +142,97 @@ std::vector<DeviceId> reader_devices(const cost::Problem& problem, const Layout&
   return devices;
 }
 
-// The rows of each sharded parameter, and of its state. One whose update does not go by rows, or
-// that one device has, gets none, and is all-reduced.
-void deal_sharded(const cost::Problem& problem, const Strategy& strategy, Layout& layout) {
+// Different slices make the addends of a tied table's gradient.
+bool addends_come_apart(const cost::Problem& problem, const Layout& layout,
+                        const graph::TiedSum& sum) {
+  const auto reads = problem.folded->reads[sum.op];
+  const LayoutId first = layout.of_op[reads.front().producer];
+  return std::ranges::any_of(reads, [&](const graph::Read& read) {
+    return layout.of_op[read.producer] != first || layout.sums_at_its_update(read.producer);
+  });
+}
+
+// Whether servers of rows can be sent rows of the gradient: nobody but the update reads it, all who
+// hold the parameter, and nobody else, have an addend, and it does not travel as the rows of
+// look-ups anyway.
+bool travels_in_parts(const cost::Problem& problem, const Layout& layout,
+                      const graph::UpdateChain& chain, std::span<const DeviceId> holders) {
+  bool any = false;
+  for (const graph::Read& read : chain.reads) {
+    if (read.rule.kind != graph::SplitKind::kSum && read.rule.kind != graph::SplitKind::kMean) {
+      continue;
+    }
+    if (!read.producer.valid() || problem.graph->op(read.producer).phase == Phase::kUpdate ||
+        !graph::form_for_update(*problem.graph, chain, read.base).valid()) {
+      return false;
+    }
+    std::vector<DeviceId> devices;
+    for (const Slice& slice : layout.op_slices(read.producer)) {
+      devices.push_back(slice.device);
+      const auto rows = graph::lookups(*problem.graph, read.base, slice.size());
+      if (rows &&
+          rows->index_bytes + rows->row_bytes < problem.graph->bytes(read.base, problem.batch)) {
+        return false;
+      }
+    }
+    std::ranges::sort(devices);
+    devices.erase(std::ranges::unique(devices).begin(), devices.end());
+    if (!std::ranges::equal(devices, holders)) return false;
+    // The sum of a tied table's addends may have to wait until it is updated.
+    for (const graph::TiedSum& sum : problem.folded->tied_sums) {
+      if (sum.op == read.producer && addends_come_apart(problem, layout, sum)) return false;
+    }
+    any = true;
+  }
+  return any;
+}
+
+// The rows of several servers, some of which may be hosts.
+void deal_to_servers(const cost::Problem& problem, const std::vector<Replica>& servers,
+                     std::int64_t rows, ParameterHome& home) {
+  std::vector<DeviceId> owners;
+  IdVector<DeviceId, double> weights(problem.cluster->place_count(), 1.0);
+  for (const Replica& server : servers) {
+    owners.push_back(server.device);
+    weights[server.device] = server.weight;
+  }
+  std::ranges::sort(owners);
+  for (DeviceId owner : owners) {
+    if (!problem.cluster->is_host(owner)) continue;
+    home.replicas.push_back(owner);
+    ++home.hosts;
+  }
+  const std::vector<std::int64_t> cuts = deal_rows(rows, owners, weights);
+  home.rows = {0};
+  for (DeviceId replica : home.replicas) {
+    const auto at = std::ranges::lower_bound(owners, replica) - owners.begin();
+    const bool owns = at < std::ssize(owners) && owners[at] == replica;
+    home.rows.push_back(home.rows.back() + (owns ? cuts[at + 1] - cuts[at] : 0));
+  }
+}
+
+// The rows of each parameter that is sharded or has several servers, and of its state. One whose
+// update does not go by rows, or that one device has, gets none, and is all-reduced or has one
+// server.
+void deal_by_rows(const cost::Problem& problem, const Strategy& strategy, Layout& layout) {
+  std::map<TensorId, const ParameterSync*> several;
+  for (const ParameterSync& sync : strategy.sync) {
+    if (!sync.servers.empty()) several[sync.parameter] = &sync;
+  }
   for (const graph::UpdateChain& chain : problem.folded->chains) {
     const std::uint32_t at = layout.home_of[chain.parameter];
     if (at == Layout::kNoHome) continue;
     ParameterHome& home = layout.homes[at];
-    if (home.method != SyncMethod::kSharded || home.replicas.size() == 1 || !chain.by_rows) {
+    if (home.replicas.size() == 1 || !chain.by_rows) continue;
+    const auto sync = several.find(chain.parameter);
+    const std::int64_t rows = problem.graph->shape(chain.parameter)[0].c;
+    if (home.method == SyncMethod::kSharded) {
+      home.rows = deal_rows(rows, home.replicas, strategy.row_weights);
+    } else if (sync != several.end() && travels_in_parts(problem, layout, chain, home.replicas)) {
+      deal_to_servers(problem, sync->second->servers, rows, home);
+    } else {
       continue;
     }
-    home.rows =
-        deal_rows(problem.graph->shape(chain.parameter)[0].c, home.replicas, strategy.row_weights);
     for (TensorId state : chain.row_state) {
       if (layout.row_home_of.empty()) {
         layout.row_home_of.assign(problem.graph->tensor_count(), Layout::kNoHome);
@@ -189,7 +270,7 @@ void place_parameters(const cost::Problem& problem, const Strategy& strategy,
     home.method = sync.method;
     if (home.replicas.size() > 1) home.server = sync.server;
   }
-  deal_sharded(problem, strategy, layout);
+  deal_by_rows(problem, strategy, layout);
   choose_servers(problem, layout.homes, bytes);
 }
 
@@ -204,11 +285,11 @@ void lay_out_update(const cost::Problem& problem, const IdVector<OpId, UnitId>& 
   };
   for (ParameterHome& home : layout.homes) {
     std::vector<DeviceId> owners;  // of rows
-    for (std::size_t i = 0; home.sharded() && i < home.replicas.size(); ++i) {
+    for (std::size_t i = 0; home.by_rows() && i < home.replicas.size(); ++i) {
       if (home.rows_of(i) > 0) owners.push_back(home.replicas[i]);
     }
     home.update = home.server.valid() ? whole_on(std::span(&home.server, 1))
-                  : home.sharded()    ? whole_on(owners)
+                  : home.by_rows()    ? whole_on(owners)
                                       : whole_on(home.replicas);
   }
   for (OpId op : problem.folded->ops) {
@@ -231,12 +312,7 @@ void lay_out_tied_sums(const cost::Problem& problem, Layout& layout) {
   for (const graph::TiedSum& sum : problem.folded->tied_sums) {
     if (layout.home_of[sum.parameter] == Layout::kNoHome) continue;
     const ParameterHome& home = layout.home(sum.parameter);
-    const auto reads = problem.folded->reads[sum.op];
-    const LayoutId first = layout.of_op[reads.front().producer];
-    const bool apart = std::ranges::any_of(reads, [&](const graph::Read& read) {
-      return layout.of_op[read.producer] != first || layout.sums_at_its_update(read.producer);
-    });
-    if (!apart || home.on_host) continue;
+    if (!addends_come_apart(problem, layout, sum) || home.hosts > 0) continue;
     layout.of_op[sum.op] = home.update;
     layout.sums_at_update.push_back(sum.op);
   }
@@ -312,6 +388,21 @@ LinkSeconds serving_load(const cluster::Cluster& cluster, const std::vector<Devi
   return {seconds.begin(), seconds.end()};
 }
 
+// What the servers of a parameter's rows put on the links.
+void add_load_of_parts(const cluster::Cluster& cluster, const ParameterHome& home, double bytes,
+                       IdVector<LinkId, double>& load) {
+  const std::vector<DeviceId> devices(home.replicas.begin(),
+                                      home.replicas.end() - std::ptrdiff_t(home.hosts));
+  for (std::size_t i = 0; i < home.replicas.size(); ++i) {
+    if (home.rows_of(i) == 0) continue;
+    const double part =
+        bytes * static_cast<double>(home.rows_of(i)) / static_cast<double>(home.row_count());
+    for (const auto& [link, seconds] : serving_load(cluster, devices, home.replicas[i])) {
+      load[link] += part * seconds;
+    }
+  }
+}
+
 // Of those whose serving loads links so, the one after which the busiest of its links is free
 // first.
 std::size_t first_to_end(const std::vector<LinkSeconds>& of_server,
@@ -369,6 +460,10 @@ void choose_servers(const cost::Problem& problem, std::vector<ParameterHome>& ho
     ParameterHome& home = homes[i];
     if (home.replicas.size() == 1 || home.method != SyncMethod::kParameterServer) continue;
     const double bytes = static_cast<double>(parameter_bytes[i]);
+    if (home.by_rows()) {
+      add_load_of_parts(cluster, home, bytes, load);
+      continue;
+    }
     auto [at, is_new] = known.try_emplace(home.replicas);
     Choice& choice = at->second;
     if (is_new) {
@@ -387,8 +482,8 @@ void choose_servers(const cost::Problem& problem, std::vector<ParameterHome>& ho
     for (const auto& [link, seconds] : known_load ? choice.load[at_server] : own) {
       load[link] += bytes * seconds;
     }
-    home.on_host = cluster.is_host(home.server);
-    if (home.on_host) home.replicas.push_back(home.server);
+    home.hosts = cluster.is_host(home.server) ? 1 : 0;
+    if (home.hosts > 0) home.replicas.push_back(home.server);
   }
 }
 

@@ -17,25 +17,28 @@ using LayoutId = Id<struct LayoutTag>;
 // How the gradient of one parameter is aggregated.
 struct ParameterHome {
   std::vector<DeviceId> replicas;  // who holds the parameter, ascending: devices that read it, and
-                                   // its server, if that is a host
+                                   // hosts that serve it
   LayoutId update;                 // where its update runs: the server, every replica, or those
                                    // that have rows of it
   SyncMethod method = SyncMethod::kAllReduce;
-  DeviceId server;       // kParameterServer, or one replica: where the update runs
-  bool on_host = false;  // the server is a host, the last of the replicas
-  // kSharded: replicas[i] keeps rows [rows[i], rows[i + 1]) of the optimizer state, and updates
-  // these of the parameter. Else empty.
+  DeviceId server;        // one server, or one replica: where the update runs; else invalid
+  std::size_t hosts = 0;  // that serve, the last of the replicas
+  // Of what is dealt by rows: replicas[i] keeps rows [rows[i], rows[i + 1]) of the optimizer state,
+  // and updates these of the parameter. Else empty.
   std::vector<std::int64_t> rows;
 
-  bool sharded() const { return !rows.empty(); }
+  bool by_rows() const { return !rows.empty(); }
+  bool sharded() const { return by_rows() && method == SyncMethod::kSharded; }
+  // Several servers have its rows.
+  bool partitioned() const { return by_rows() && method == SyncMethod::kParameterServer; }
   std::int64_t row_count() const { return rows.empty() ? 0 : rows.back(); }
   std::int64_t rows_of(std::size_t replica) const { return rows[replica + 1] - rows[replica]; }
   // Devices that compute with the parameter.
-  std::size_t device_count() const { return replicas.size() - (on_host ? 1 : 0); }
+  std::size_t device_count() const { return replicas.size() - hosts; }
 };
 
-// Of `whole` bytes of a sharded parameter, or of a tensor of its shape, those of the rows that are
-// the device's.
+// Of `whole` bytes of a parameter that is dealt by rows, or of a tensor of its shape, those of the
+// rows that are the device's.
 Bytes row_bytes(const ParameterHome& home, std::size_t replica, Bytes whole);
 Bytes row_bytes(const ParameterHome& home, DeviceId device, Bytes whole);
 

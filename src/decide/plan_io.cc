@@ -97,6 +97,10 @@ Json sync_json(const Strategy& strategy, const cost::Problem& problem) {
     Json item = {{"parameter", problem.graph->tensor(sync.parameter).name},
                  {"method", sync_method_name(sync.method)}};
     if (sync.server.valid()) item["server"] = problem.cluster->device(sync.server).name;
+    for (const Replica& server : sync.servers) {
+      item["servers"].push_back(problem.cluster->device(server.device).name);
+      item["weights"].push_back(server.weight);
+    }
     list.push_back(item);
   }
   return list;
@@ -178,17 +182,24 @@ OrderPolicy read_order(const JsonValue& value) {
   return *policy;
 }
 
+// Devices and their weights, in two lists.
+std::vector<Replica> read_replicas(JsonObject& object, const char* of, const Names& names) {
+  const auto devices = object.list(of);
+  const auto weights = object.list("weights");
+  VALIDATE(!devices.empty() && devices.size() == weights.size(),
+           "{}: {} {} and {} weights, expected as many of both, at least one", object.where(),
+           devices.size(), of, weights.size());
+  std::vector<Replica> replicas;
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    replicas.push_back({names.device(devices[i]), weights[i].as_positive()});
+  }
+  return replicas;
+}
+
 UnitDecision read_decision(const JsonValue& value, const Names& names) {
   JsonObject object(value);
   UnitDecision decision;
-  const auto devices = object.list("devices");
-  const auto weights = object.list("weights");
-  VALIDATE(!devices.empty() && devices.size() == weights.size(),
-           "{}: {} devices and {} weights, expected as many of both, at least one", value.where(),
-           devices.size(), weights.size());
-  for (std::size_t i = 0; i < devices.size(); ++i) {
-    decision.replicas.push_back({names.device(devices[i]), weights[i].as_positive()});
-  }
+  decision.replicas = read_replicas(object, "devices", names);
   decision.sync = read_method(object.required("sync"));
   if (object.has("in_turn")) decision.in_turn = object.required("in_turn").as_bool();
   if (object.has("recompute")) decision.recompute = object.required("recompute").as_bool();
@@ -255,6 +266,7 @@ void read_sync(JsonObject& object, const Names& names, Strategy& strategy) {
     sync.parameter = names.parameter(entry.required("parameter"));
     sync.method = read_method(entry.required("method"));
     if (entry.has("server")) sync.server = names.device(entry.required("server"));
+    if (entry.has("servers")) sync.servers = read_replicas(entry, "servers", names);
     entry.finish();
     strategy.sync.push_back(sync);
   }

@@ -53,6 +53,9 @@ struct ParameterSync {
   SyncMethod method = SyncMethod::kAllReduce;
   DeviceId server;  // of a parameter server, one of the replicas; invalid: chosen by the compiler
                     // (decision 5)
+  // Several servers in its place: each has rows along axis 0 in proportion to its weight. A
+  // parameter that cannot be dealt so has one server, chosen by the compiler (decision 20).
+  std::vector<Replica> servers;
   friend bool operator==(const ParameterSync&, const ParameterSync&) = default;
 };
 

@@ -58,6 +58,11 @@ std::string home_text(const cost::Problem& problem, const decide::ParameterHome&
     return fmt::format("ps at {} for {} devices", problem.cluster->device(home.server).name,
                        home.device_count());
   }
+  if (home.partitioned()) {
+    std::size_t servers = 0;
+    for (std::size_t i = 0; i < home.replicas.size(); ++i) servers += home.rows_of(i) > 0 ? 1 : 0;
+    return fmt::format("ps by rows at {} places for {} devices", servers, home.device_count());
+  }
   return fmt::format("{} over {} devices", home.sharded() ? "sharded" : "all-reduce",
                      home.device_count());
 }

@@ -21,7 +21,8 @@ struct Way {
 
   void add(Bytes more, const decide::ParameterHome& home) {
     const std::size_t devices = home.device_count();
-    if (home.on_host) hosts.insert(home.server);
+    hosts.insert(home.replicas.end() - static_cast<std::ptrdiff_t>(home.hosts),
+                 home.replicas.end());
     least = bytes == 0 ? devices : std::min(least, devices);
     most = std::max(most, devices);
     bytes += more;
@@ -40,12 +41,14 @@ struct Way {
 
 std::string gradients_text(const cost::Problem& problem, const decide::Strategy& strategy) {
   const decide::Layout layout = decide::lay_out(problem, strategy);
-  Way reduced, served, sharded, whole, still;  // whole: all-reduced, though its unit shards
+  // whole: all-reduced, though its unit shards
+  Way reduced, served, partitioned, sharded, whole, still;
   for (TensorId parameter : problem.graph->parameters()) {
     if (layout.home_of[parameter] == decide::Layout::kNoHome) continue;
     const decide::ParameterHome& home = layout.home(parameter);
     Way& way = home.replicas.size() == 1                             ? still
                : home.sharded()                                      ? sharded
+               : home.partitioned()                                  ? partitioned
                : home.method == decide::SyncMethod::kParameterServer ? served
                : home.method == decide::SyncMethod::kSharded         ? whole
                                                                      : reduced;
@@ -57,6 +60,7 @@ std::string gradients_text(const cost::Problem& problem, const decide::Strategy&
   if (servers_first) add(served.text("parameter servers"));
   if (reduced.bytes > 0) add(reduced.text("all-reduce"));
   if (!servers_first && served.bytes > 0) add(served.text("parameter servers"));
+  if (partitioned.bytes > 0) add(partitioned.text("partitioned parameter servers"));
   if (sharded.bytes > 0) add(sharded.text("shards"));
   if (whole.bytes > 0) add(whole.text("all-reduce, as their updates do not go by rows,"));
   if (still.bytes > 0) {

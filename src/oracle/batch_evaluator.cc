@@ -40,7 +40,14 @@ void add_options(Words& words, const decide::Strategy& strategy) {
     words.push_back(sync.parameter.value());
     words.push_back(static_cast<std::uint64_t>(sync.method));
     words.push_back(sync.server.value());
+    words.push_back(sync.servers.size());
+    for (const decide::Replica& server : sync.servers) {
+      words.push_back(server.device.value());
+      words.push_back(std::bit_cast<std::uint64_t>(server.weight));
+    }
   }
+  words.push_back(strategy.row_weights.size());
+  for (double weight : strategy.row_weights) words.push_back(std::bit_cast<std::uint64_t>(weight));
   words.push_back(strategy.priorities.size());
   for (const decide::OpPriority& one : strategy.priorities) {
     words.push_back(one.op.value());

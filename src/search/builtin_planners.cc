@@ -3,6 +3,7 @@
 #include <iterator>
 #include <utility>
 
+#include "search/autosync/autosync.h"
 #include "search/engines/annealing.h"
 #include "search/engines/exact.h"
 #include "search/engines/flexflow.h"
@@ -20,6 +21,7 @@ namespace heterog::search {
 std::vector<PlannerEntry> builtin_planners() {
   std::vector<PlannerEntry> entries = baseline_entries();
   std::ranges::move(balanced_server_entries(), std::back_inserter(entries));
+  entries.push_back(autosync_entry());
   std::ranges::move(pipeline_entries(), std::back_inserter(entries));
   std::ranges::move(placement_entries(), std::back_inserter(entries));
   entries.push_back(random_search_entry());

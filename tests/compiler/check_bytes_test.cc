@@ -8,6 +8,7 @@
 #include "compiler/compile.h"
 #include "cost/cost_model.h"
 #include "decide/problems.h"
+#include "decide/random_servers.h"
 #include "graph/graph_io.h"
 #include "sim/known_problems.h"
 
@@ -58,12 +59,13 @@ decide::Strategy random_strategy(const cost::Problem& problem, Rng& rng) {
       strategy.row_weights.push_back(1.0 + rng.below(4));
     }
   }
+  if (rng.below(2)) decide::deal_to_random_servers(problem, rng, strategy);
   return strategy;
 }
 
 TEST(CheckBytes, RandomStrategiesMoveWhatTheirFormulasSay) {
   Rng rng(31);
-  int plans = 0, moving = 0;
+  int plans = 0, moving = 0, parts = 0;
   for (const char* model : {"lenet5-tiny", "vgg19-tiny", "resnet50-tiny", "bert_large24-tiny",
                             "gnmt4-tiny", "xlnet_large24-tiny", "mobilenet_v2-tiny"}) {
     for (const char* cluster : {"heterog-8gpu", "celeritas-4gpu", "autosync-b9", "served"}) {
@@ -75,10 +77,15 @@ TEST(CheckBytes, RandomStrategiesMoveWhatTheirFormulasSay) {
         ASSERT_TRUE(wrong.empty()) << model << " on " << cluster << ": " << wrong[0];
         ++plans;
         for (double bytes : expected_link_bytes(*problem, strategy)) moving += bytes > 0;
+        for (TaskId task : plan.task_ids()) {
+          const bool pushes = plan.kind[task] == TaskKind::kPush;
+          parts += pushes && plan.encoding_of(task) == Encoding::kPart ? 1 : 0;
+        }
       }
     }
   }
   EXPECT_GT(moving, plans);  // not for want of anything to move
+  EXPECT_GT(parts, plans);
 }
 
 TEST(CheckBytes, LargeGraphsUnderTheBaselines) {

@@ -115,7 +115,7 @@ TEST(ServersOnHosts, ShareTheParameters) {
   for (TensorId parameter : problem->graph->parameters()) {
     const decide::ParameterHome& home = layout.home(parameter);
     ASSERT_TRUE(problem->cluster->is_host(home.server));
-    EXPECT_TRUE(home.on_host);
+    EXPECT_EQ(home.hosts, 1u);
     EXPECT_EQ(home.device_count(), 6u);
     EXPECT_EQ(home.replicas.back(), home.server);
     served[home.server] += problem->graph->bytes(parameter, 1);
@@ -172,7 +172,7 @@ TEST(ServersOnHosts, GiveWayToWhatTheStrategyNames) {
                    {parameters[3], decide::SyncMethod::kParameterServer, {}}};
   const decide::Layout layout = decide::lay_out(*problem, strategy);
   EXPECT_EQ(layout.home(parameters[0]).server, d(1));
-  EXPECT_FALSE(layout.home(parameters[0]).on_host);
+  EXPECT_EQ(layout.home(parameters[0]).hosts, 0u);
   EXPECT_EQ(layout.home(parameters[1]).server, d(5));
   EXPECT_EQ(layout.home(parameters[3]).server, d(4));  // which has less to do
   const Plan plan = compile(*problem, strategy);

@@ -173,6 +173,37 @@ TEST(PlanFile, RefusesRowsThatNobodyOrSomebodyElseHas) {
   EXPECT_THAT(with("[1, 2, 3]"), testing::HasSubstr("row_weights"));
 }
 
+TEST(PlanFile, RefusesServersThatContradictEachOther) {
+  const auto problem = toy_problem(support::tiny_mlp_graph(), 3, 12);
+  PlanRecord record;
+  record.strategy = uniform_strategy(*problem, even_decision(*problem, SyncMethod::kAllReduce));
+  record.strategy.sync = {{.parameter = problem->graph->parameters().front(),
+                           .method = SyncMethod::kParameterServer,
+                           .servers = {{DeviceId(0), 1}, {DeviceId(2), 3}}}};
+  write_plan(file_name(), record, *problem);
+  EXPECT_EQ(read_plan(file_name(), *problem).strategy, record.strategy);
+  const std::string text = read_file(file_name());
+  std::filesystem::remove(file_name());
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string changed = text;
+    EXPECT_NE(changed.find(from), changed.npos) << text;
+    return refusal(changed.replace(changed.find(from), from.size(), to), *problem);
+  };
+  const std::string servers = R"("servers":["m0/gpu0","m2/gpu0"],"weights":[1.0,3.0])";
+  EXPECT_THAT(with(servers, R"("servers":["m0/gpu0","m0/gpu0"],"weights":[1.0,3.0])"),
+              testing::HasSubstr("server m0/gpu0 stands twice"));
+  EXPECT_THAT(with(servers, R"("servers":["m0/gpu0","m2/gpu0"],"weights":[1.0,0])"),
+              testing::HasSubstr("weights[1]"));
+  EXPECT_THAT(with(servers, R"("servers":["m0/gpu0","m2/gpu0"],"weights":[1.0])"),
+              testing::HasSubstr("2 servers and 1 weights"));
+  EXPECT_THAT(with(servers, R"("servers":["m0/gpu0","m7/gpu0"],"weights":[1.0,3.0])"),
+              testing::HasSubstr("m7/gpu0"));
+  EXPECT_THAT(with(servers, servers + R"(,"server":"m0/gpu0")"),
+              testing::HasSubstr("has servers, and server m0/gpu0"));
+  EXPECT_THAT(with(R"("method":"ps")", R"("method":"all-reduce")"),
+              testing::HasSubstr("has servers, and method all-reduce"));
+}
+
 // A plan that was written before micro-batches were said in one word.
 TEST(PlanFile, SaysHowToMakeAnOldPlanAnew) {
   const auto problem = toy_problem(support::tiny_mlp_graph(), 3, 12);

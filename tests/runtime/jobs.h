@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "compiler/compile.h"
 #include "decide/problems.h"
+#include "decide/random_servers.h"
 #include "runtime/program/program.h"
 #include "sim/improved_order.h"
 
@@ -63,6 +64,7 @@ inline decide::Strategy random_mix(const cost::Problem& problem, std::uint64_t s
   for (std::size_t i = 0; seed % 2 == 0 && i < devices; ++i) {
     strategy.row_weights.push_back(1.0 + static_cast<double>(rng.below(5)));
   }
+  if (seed % 3 == 0) decide::deal_to_random_servers(problem, rng, strategy);
   return strategy;
 }
 

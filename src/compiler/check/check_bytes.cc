@@ -344,6 +344,11 @@ class Counter {
     Bytes longest = 0;
     for (DeviceId device : at) longest = std::max(longest, as_rows(gradient, device));
     const decide::ParameterHome& home = layout_.home(gradient.parameter);
+    if (home.partitioned()) {
+      to_servers_of_rows(home, full, false);
+      total_at_[gradient.tensor] = devices(home.update);
+      return;
+    }
     if (home.server.valid()) {
       // Rows, if any are shorter, go straight to a server that has some itself.
       const bool rows = std::find(at.begin(), at.end(), home.server) != at.end() &&
@@ -407,12 +412,23 @@ class Counter {
     }
   }
 
+  // Each server's rows of the whole.
+  void to_servers_of_rows(const decide::ParameterHome& home, Bytes whole, bool back) {
+    const std::vector<DeviceId> at(home.replicas.begin(),
+                                   home.replicas.begin() + std::ptrdiff_t(home.device_count()));
+    for (std::size_t i = 0; i < home.replicas.size(); ++i) {
+      const std::int64_t rows = home.rows[i + 1] - home.rows[i];
+      if (rows > 0) to_server(at, home.replicas[i], whole / home.rows.back() * rows, back);
+    }
+  }
+
   void pulls() {
     for (TensorId parameter : graph_.parameters()) {
       if (layout_.home_of[parameter] == decide::Layout::kNoHome) continue;
       const decide::ParameterHome& home = layout_.home(parameter);
-      if (!home.server.valid() || !problem_.folded->updater[parameter].valid()) continue;
-      to_server(home.replicas, home.server, whole(parameter), true);
+      if (!problem_.folded->updater[parameter].valid()) continue;
+      if (home.partitioned()) to_servers_of_rows(home, whole(parameter), true);
+      if (home.server.valid()) to_server(home.replicas, home.server, whole(parameter), true);
     }
   }
 

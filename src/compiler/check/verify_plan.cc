@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <set>
 #include <span>
 #include <utility>
@@ -89,8 +90,9 @@ void verify_tasks(const Plan& plan, EmptySlices empty) {
   }
 }
 
-// The rows of a tensor's owners follow one another from row 0 on. Each sharded parameter is updated
-// by its owners alone, and then gathered by all of them.
+// The rows of a tensor's owners follow one another from row 0 on. Each parameter that is dealt by
+// rows is updated by its owners alone, and then gathered by all of them, or pulled from them: who
+// pulls some rows gets all that are not his own.
 void verify_rows(const Plan& plan) {
   if (plan.rows.rows() == 0) return;
   for (std::size_t i = 0; i < plan.rows.rows(); ++i) {
@@ -101,6 +103,7 @@ void verify_rows(const Plan& plan) {
     }
   }
   std::set<TensorId> gathered, updated;
+  std::map<std::pair<TensorId, DeviceId>, std::int64_t> pulled;
   for (TaskId task : plan.task_ids()) {
     const bool gathers = plan.kind[task] == TaskKind::kAllGather;
     for (TensorId parameter : plan.updated[task]) {
@@ -117,6 +120,17 @@ void verify_rows(const Plan& plan) {
       ENSURE(std::ranges::equal(rows, plan.participants[task], {}, &OwnedRows::device));
       gathered.insert(tensor);
     }
+    if (plan.kind[task] == TaskKind::kPull && plan.encoding_of(task) == Encoding::kPart) {
+      const Contribution& given = plan.contributions_to(task).front();
+      gathered.insert(plan.tensor[task]);
+      pulled[{plan.tensor[task], plan.device[task]}] += given.end - given.begin;
+    }
+  }
+  for (const auto& [at, count] : pulled) {
+    const auto rows = plan.rows_of(at.first);
+    const auto own = std::ranges::find(rows, at.second, &OwnedRows::device);
+    ENSURE(!rows.empty() && own != rows.end());
+    ENSURE(count + own->count() == rows.back().end);
   }
   ENSURE(gathered == updated);
 }

@@ -29,7 +29,7 @@ struct Emission {
   std::vector<EmittedAgain> again = {};  // in the order of the tasks
   // Sharded parameters that one task a device updates, set by set: they are gathered together.
   std::vector<std::vector<TensorId>> sharded_sets = {};
-  // Forms of gradients that were scattered, each with its parameter.
+  // Forms of gradients that were scattered, or pushed to several servers, each with its parameter.
   std::vector<std::pair<TensorId, TensorId>> scattered = {};
   // Kept from op to op for their memory: what each instance reads, and what it reads of makers on
   // the same slices.
@@ -46,9 +46,14 @@ struct Emission {
         costs(*one_problem.cluster) {}
 };
 
-// What a tensor of these bytes that stays takes on a device: of sharded state, the rows there.
+// What a tensor of these bytes that stays takes on a device: of state that is dealt by rows, and of
+// a parameter on a host that serves some of them, the rows there.
 inline Bytes bytes_on(const Emission& e, TensorId tensor, DeviceId device, Bytes whole) {
   const decide::ParameterHome* home = e.layout.row_home(tensor);
+  if (e.layout.home_of[tensor] != decide::Layout::kNoHome && e.problem.cluster->is_host(device) &&
+      e.layout.home(tensor).by_rows()) {
+    home = &e.layout.home(tensor);
+  }
   return home ? decide::row_bytes(*home, device, whole) : whole;
 }
 

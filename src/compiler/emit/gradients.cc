@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "compiler/emit/bucket.h"
+#include "compiler/emit/parts.h"
 #include "compiler/emit/rows.h"
 #include "compiler/emit/shards.h"
 #include "compiler/emit/sums.h"
@@ -148,6 +149,8 @@ void aggregate_gradients(Emission& e, Bytes bucket_bytes) {
           sum_in_machines(e, gradient.tensor, value.addends, bytes, home.server, value.in_place);
       e.where.set_total(gradient.tensor, {sum_at(e, gradient.tensor, sums, bytes, home.server,
                                                  TaskKind::kPush, value.in_place)});
+    } else if (home.partitioned()) {
+      push_parts(e, gradient.tensor, gradient.parameter, value.addends);
     } else {
       const TensorId form =
           home.sharded() ? scattered_form(e, gradient.tensor, gradient.parameter, value.addends)

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "compiler/emit/bucket.h"
+#include "compiler/emit/parts.h"
 #include "compiler/emit/transfers.h"
 
 namespace heterog::compiler {
@@ -53,6 +54,7 @@ void pull_parameters(Emission& e) {
     if (e.layout.home_of[parameter] == decide::Layout::kNoHome) continue;
     const OpId updater = e.problem.folded->updater[parameter];
     const decide::ParameterHome& home = e.layout.home(parameter);
+    if (updater.valid() && home.partitioned()) pull_parts(e, parameter);
     if (!updater.valid() || !home.server.valid()) continue;
     const Location made{home.server, {e.where.instance_task(updater, 0), BufferId()}};
     for (const decide::Speaker& speaker :

@@ -13,27 +13,15 @@ bool is_mean(const Emission& e, TensorId tensor) {
   return e.problem.splits->rules[tensor].kind == graph::SplitKind::kMean;
 }
 
-// A task that adds `operands` values of `bytes` on a device, to which nothing is contributed yet.
-TaskId add_sum(Emission& e, TaskKind kind, TensorId tensor, DeviceId device, int operands,
-               Bytes bytes) {
-  PlanBuilder::Task task;
-  task.kind = kind;
-  task.op = e.problem.graph->tensor(tensor).producer;
-  task.tensor = tensor;
-  task.device = device;
-  task.end = e.problem.batch;
-  task.duration = combine_duration(e.problem.cluster->type_of(device), operands, bytes,
-                                   cluster::OpClass::kElementwise);
-  const TaskId id = e.builder.add_task(task);
-  e.builder.hold(id, {e.builder.plan().compute_stream(device), task.duration});
-  e.builder.carry(id, {tensor, is_mean(e, tensor)});
-  return id;
+Addends addends_of(const Emission& e, TensorId tensor) {
+  return {e.problem.graph->tensor(tensor).producer, is_mean(e, tensor)};
 }
 
 // The sum of two addends of one device, where the first was or in a new buffer.
 Location accumulated(Emission& e, TensorId tensor, const Location& sum, const Location& addend,
                      Bytes bytes, InPlace in_place) {
-  const TaskId id = add_sum(e, TaskKind::kAccumulate, tensor, sum.device, 2, bytes);
+  const TaskId id =
+      add_sum(e, TaskKind::kAccumulate, tensor, sum.device, 2, bytes, addends_of(e, tensor));
   for (const Location* one : {&sum, &addend}) {
     e.builder.contribute(id, {.device = one->device,
                               .buffer = one->source.buffer,
@@ -49,6 +37,22 @@ Location accumulated(Emission& e, TensorId tensor, const Location& sum, const Lo
 }
 
 }  // namespace
+
+TaskId add_sum(Emission& e, TaskKind kind, TensorId tensor, DeviceId device, int operands,
+               Bytes bytes, const Addends& of) {
+  PlanBuilder::Task task;
+  task.kind = kind;
+  task.op = of.maker;
+  task.tensor = tensor;
+  task.device = device;
+  task.end = e.problem.batch;
+  task.duration = combine_duration(e.problem.cluster->type_of(device), operands, bytes,
+                                   cluster::OpClass::kElementwise);
+  const TaskId id = e.builder.add_task(task);
+  e.builder.hold(id, {e.builder.plan().compute_stream(device), task.duration});
+  e.builder.carry(id, {tensor, of.are_means});
+  return id;
+}
 
 InPlace may_be_overwritten(const cost::Problem& problem, TensorId tensor) {
   for (OpId op : problem.graph->consumers(tensor)) {
@@ -195,7 +199,8 @@ Location sum_at(Emission& e, TensorId tensor, std::span<const Location> location
   if (addends.empty()) return *local;
   if (!local && addends.size() == 1) return {root, addends.front()};
   const int operands = static_cast<int>(addends.size()) + (local ? 1 : 0);
-  const TaskId id = add_sum(e, TaskKind::kSum, tensor, root, operands, bytes);
+  const TaskId id =
+      add_sum(e, TaskKind::kSum, tensor, root, operands, bytes, addends_of(e, tensor));
   if (local) {
     e.builder.contribute(id, {.device = root,
                               .buffer = local->source.buffer,

@@ -26,6 +26,15 @@ std::vector<Location> accumulate(Emission& e, TensorId tensor, std::vector<Locat
 std::vector<Location> all_reduce(Emission& e, TensorId tensor, std::span<const Location> locations,
                                  Bytes bytes, InPlace in_place);
 
+// A task that adds `operands` values of `bytes` on a device, to which nothing is contributed yet.
+// `of`: who made them, and whether they are means.
+struct Addends {
+  OpId maker;
+  bool are_means = false;
+};
+TaskId add_sum(Emission& e, TaskKind kind, TensorId tensor, DeviceId device, int operands,
+               Bytes bytes, const Addends& of);
+
 // Transfers of all locations (one per device) to `root`, and a sum there: where the result is.
 Location sum_at(Emission& e, TensorId tensor, std::span<const Location> locations, Bytes bytes,
                 DeviceId root, TaskKind transfer_kind, InPlace in_place);

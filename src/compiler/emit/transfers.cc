@@ -29,13 +29,13 @@ Source transfer(Emission& e, const Transfer& spec, const Source& from) {
     e.where.note_reader(e.problem.graph->root(spec.tensor), spec.source, id);
   }
   e.builder.read(id, from.buffer);
-  const bool as_rows = spec.encoding == Encoding::kRows;
+  const bool as_rows = spec.encoding != Encoding::kDense;
   e.builder.carry(id, {spec.tensor, spec.weighted});
   e.builder.contribute(id, {.device = spec.source,
                             .buffer = from.buffer,
                             .encoding = spec.encoding,
-                            .begin = as_rows ? 0 : spec.begin,
-                            .end = as_rows ? spec.rows : spec.end,
+                            .begin = as_rows ? spec.first_row : spec.begin,
+                            .end = as_rows ? spec.first_row + spec.rows : spec.end,
                             .weight = spec.weight});
   Source arrived{id, BufferId()};
   if (spec.bytes_at_destination > 0) {

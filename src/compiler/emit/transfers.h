@@ -18,7 +18,8 @@ struct Transfer {
   Bytes bytes = 0;
   Bytes bytes_at_destination = 0;  // 0: it comes where the old value is
   Encoding encoding = Encoding::kDense;
-  std::int64_t rows = 0;  // kRows: their number
+  std::int64_t first_row = 0;  // kPart
+  std::int64_t rows = 0;       // kRows, kPart: their number
   // The value that is sent is an addend; one of a mean is multiplied by its weight.
   bool weighted = false;
   double weight = 1;

@@ -62,7 +62,7 @@ std::vector<Together> find_sets(const Emission& e) {
     if (e.layout.home_of[chain.parameter] == decide::Layout::kNoHome) continue;
     const decide::ParameterHome& home = e.layout.home(chain.parameter);
     // Whoever waits for a new value from a server waits for this one alone.
-    const bool pulled = home.server.valid() && home.replicas.size() > 1;
+    const bool pulled = (home.server.valid() && home.replicas.size() > 1) || home.partitioned();
     const auto ready = chain.shares_calls() && !pulled ? ready_after(e, chain) : std::nullopt;
     if (!ready) {
       sets.push_back({&chain});
@@ -86,7 +86,7 @@ std::vector<Together> find_sets(const Emission& e) {
 // The part of a parameter's update that falls to a device.
 double share_of(const Emission& e, const UpdateChain& chain, DeviceId device) {
   const decide::ParameterHome& home = e.layout.home(chain.parameter);
-  if (!home.sharded()) return 1;
+  if (!home.by_rows()) return 1;
   const auto replica = std::ranges::find(home.replicas, device) - home.replicas.begin();
   return static_cast<double>(home.rows_of(static_cast<std::size_t>(replica))) /
          static_cast<double>(home.row_count());
@@ -178,8 +178,8 @@ void emit_update(Emission& e, const Together& set) {
       noted.push_back(read.base);
     }
   }
-  const bool sharded = e.layout.home(set.front()->parameter).sharded();
-  if (sharded) {
+  const bool by_rows = e.layout.home(set.front()->parameter).by_rows();
+  if (e.layout.home(set.front()->parameter).sharded()) {
     std::vector<TensorId>& parameters = e.sharded_sets.emplace_back();
     for (const UpdateChain* chain : set) parameters.push_back(chain->parameter);
   }
@@ -187,7 +187,7 @@ void emit_update(Emission& e, const Together& set) {
   for (std::size_t i = 0; i < slices.size(); ++i) {
     const DeviceId device = slices[i].device;
     const DeviceTypeId type = e.problem.cluster->device(device).type;
-    if (type != last_type || sharded) {
+    if (type != last_type || by_rows) {
       task.duration = duration(e, set, device);
       task.workspace = 0;
       for (const UpdateChain* chain : set) {

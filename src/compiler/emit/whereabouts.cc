@@ -17,8 +17,12 @@ Whereabouts::Whereabouts(const cost::Problem& problem, const decide::Layout& lay
       latest_reader_(problem.graph->tensor_count() * devices_, kNone) {
   for (TensorId parameter : problem.graph->parameters()) {
     if (layout.home_of[parameter] == decide::Layout::kNoHome) continue;
-    for (DeviceId device : layout.home(parameter).replicas) {
-      keep(parameter, device, problem.graph->bytes(parameter, 1));
+    const decide::ParameterHome& home = layout.home(parameter);
+    const Bytes whole = problem.graph->bytes(parameter, 1);
+    for (std::size_t i = 0; i < home.replicas.size(); ++i) {
+      // A host that serves rows has these alone.
+      const bool in_part = home.by_rows() && i >= home.device_count();
+      keep(parameter, home.replicas[i], in_part ? decide::row_bytes(home, i, whole) : whole);
     }
   }
 }

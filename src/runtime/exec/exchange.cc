@@ -64,11 +64,30 @@ at::Tensor Exchange::empty(TensorId tensor, std::int64_t samples, at::Device dev
 
 void Exchange::receive(const Instruction& instruction) {
   at::Tensor& slot = values_[instruction.slots[0]];
+  if (instruction.rows > 0) return receive_part(instruction, slot);
   // A new parameter comes where the old one is.
   at::Tensor value =
       instruction.resident ? slot : empty(instruction.tensor, instruction.samples, options_.device);
   transport_.receive(value, instruction.peer, tag(instruction));
   slot = value;
+}
+
+// Others may read and write other rows of what stays meanwhile: its slot is left as it is.
+void Exchange::receive_part(const Instruction& instruction, at::Tensor& slot) {
+  if (!instruction.resident) {
+    at::Tensor part = empty(instruction.tensor, instruction.samples, at::kMeta);
+    std::vector<std::int64_t> sizes = part.sizes().vec();
+    sizes[0] = instruction.rows;
+    part = at::empty(sizes, part.options().device(options_.device));
+    transport_.receive(part, instruction.peer, tag(instruction));
+    slot = part;
+    return;
+  }
+  const at::Tensor place = slot.narrow(0, instruction.first_row, instruction.rows);
+  at::Tensor part =
+      place.is_contiguous() ? place : at::empty_like(place, at::MemoryFormat::Contiguous);
+  transport_.receive(part, instruction.peer, tag(instruction));
+  if (!part.is_same(place)) place.copy_(part);
 }
 
 void Exchange::receive_rows(const Instruction& instruction) {

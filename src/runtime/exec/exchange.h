@@ -28,6 +28,7 @@ class Exchange {
  private:
   at::Tensor empty(TensorId tensor, std::int64_t samples, at::Device device) const;
   void receive(const Instruction& instruction);
+  void receive_part(const Instruction& instruction, at::Tensor& slot);
   void receive_rows(const Instruction& instruction);
   void all_reduce(const Instruction& instruction, std::vector<at::Tensor>& given);
   struct SideBySide;

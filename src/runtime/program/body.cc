@@ -43,7 +43,11 @@ SlotId SlotTable::outside(TensorId tensor) {
   if (!slot.valid()) {
     const bool input = view_.graph.tensor(tensor).role == TensorRole::kInput;
     Slot made{input ? Slot::Kind::kInput : Slot::Kind::kResident, tensor};
-    if (view_.graph.tensor(tensor).role == TensorRole::kOptimizerState) {
+    // A device reads all of a parameter, a host that serves some rows of it these alone.
+    const bool of_rows = view_.graph.tensor(tensor).role == TensorRole::kOptimizerState ||
+                         (view_.graph.tensor(tensor).role == TensorRole::kParameter &&
+                          view_.problem.cluster->is_host(program_.device));
+    if (of_rows) {
       for (const compiler::OwnedRows& own : view_.plan.rows_of(tensor)) {
         if (own.device != program_.device) continue;
         made.begin = own.begin;

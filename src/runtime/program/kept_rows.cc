@@ -8,7 +8,8 @@ std::vector<KeptRows> kept_rows(const Job& job, TensorId tensor) {
   for (DeviceId rank : id_range<DeviceId>(job.programs.size())) {
     const Program& program = job.programs[rank];
     const SlotId slot = program.slot_of[tensor];
-    if (!slot.valid() || !program.slots[slot].is_part()) continue;
+    if (!slot.valid()) continue;
+    if (!program.slots[slot].is_part()) return {};
     parts.push_back({rank, program.slots[slot].begin, program.slots[slot].end});
   }
   return parts;

@@ -16,8 +16,7 @@ struct KeptRows {
   std::int64_t count() const { return end - begin; }
 };
 
-// Of a tensor that the ranks keep by rows: all rows, ascending, each once. Empty: it is whole
-// wherever it is kept.
+// Of a tensor that nobody keeps whole: all rows, ascending, each once. Else empty.
 std::vector<KeptRows> kept_rows(const Job& job, TensorId tensor);
 
 }  // namespace heterog::runtime

@@ -152,7 +152,7 @@ class JobBuilder {
           const TensorId old = view_.graph.tensor(out).replaces;
           const SlotId slot = tables_[program.device.value()].outside(old);
           const compiler::OwnedRows* own = own_rows(old, program.device);
-          if (own && old == chain->parameter) {
+          if (own && old == chain->parameter && !has_own_rows_alone(program, old)) {
             body.store_rows(body.value(out, OperandUse::kSame), slot, own->begin, own->end);
           } else {
             body.store(body.value(out, OperandUse::kSame), slot);
@@ -167,6 +167,12 @@ class JobBuilder {
     const auto rows = plan_.rows_of(tensor);
     const auto own = std::ranges::find(rows, device, &compiler::OwnedRows::device);
     return own == rows.end() ? nullptr : &*own;
+  }
+
+  // Of a parameter: a host that serves some rows has no others.
+  bool has_own_rows_alone(const Program& program, TensorId tensor) const {
+    return view_.problem.cluster->is_host(program.device) && !plan_.rows_of(tensor).empty() &&
+           view_.graph.tensor(tensor).role == TensorRole::kParameter;
   }
 
   void set_rows(const Program& program, const graph::UpdateChain& chain, BodyBuilder& body) const {
@@ -189,7 +195,7 @@ class JobBuilder {
         if (std::ranges::binary_search(chain.ops, maker)) continue;
         const bool of_rows = tensor != chain.parameter && !plan_.rows_of(tensor).empty();
         if (of_rows || !std::ranges::equal(view_.graph.shape(tensor), shape)) continue;
-        if (!cut.insert(tensor).second) continue;
+        if (has_own_rows_alone(program, tensor) || !cut.insert(tensor).second) continue;
         const Register whole = body.value(tensor, view_.splits.uses[op][i]);
         body.set_value(tensor, body.rows(whole, own->begin, own->end));
       }
@@ -231,7 +237,7 @@ class JobBuilder {
     return body.call_view(std::move(step), tensor);
   }
 
-  void send(Program&, Instruction& instruction, BodyBuilder& body) {
+  void send(Program& program, Instruction& instruction, BodyBuilder& body) {
     const TaskId task = instruction.task;
     const TensorId tensor = plan_.tensor[task];
     instruction.peer = plan_.device[task];
@@ -239,7 +245,9 @@ class JobBuilder {
     const Carried& carried = plan_.carried_by(task).front();
     const Contribution& given = plan_.contributions_to(task).front();
     Register value;
-    if (!given.buffer.valid()) {  // what stays: a new parameter, say
+    if (given.encoding == Encoding::kPart) {
+      value = part_of(program, body, given, tensor);
+    } else if (!given.buffer.valid()) {  // what stays: a new parameter, say
       value = body.value(tensor, OperandUse::kSame);
     } else if (given.encoding == Encoding::kRows) {
       value = value_in(body, given.buffer, tensor);
@@ -260,17 +268,35 @@ class JobBuilder {
     instruction.peer = plan_.peer[task];
     instruction.action = Action::kReceive;
     instruction.samples = plan_.end[task] - plan_.begin[task];
+    const Contribution& given = plan_.contributions_to(task).front();
+    if (given.encoding == Encoding::kPart) {
+      instruction.first_row = given.begin;
+      instruction.rows = given.end - given.begin;
+    }
     if (plan_.kind[task] == TaskKind::kPull) {
       instruction.resident = true;
       instruction.slots = {table.outside(instruction.tensor)};
       return;
     }
-    const Contribution& given = plan_.contributions_to(task).front();
     if (given.encoding == Encoding::kRows) {
       instruction.action = Action::kReceiveRows;
       instruction.rows = given.end;
     }
     instruction.slots = {table.buffer(plan_.allocates[task][0], instruction.tensor)};
+  }
+
+  // Rows of what stays, or of a buffer that holds all or these alone.
+  Register part_of(const Program& program, BodyBuilder& body, const Contribution& given,
+                   TensorId tensor) {
+    if (!given.buffer.valid()) {
+      const Register held = body.value(tensor, OperandUse::kSame);
+      return has_own_rows_alone(program, tensor) ? held : body.rows(held, given.begin, given.end);
+    }
+    const TaskId maker = view_.maker[given.buffer];
+    const bool has_these_alone =
+        has_payload(plan_.kind[maker]) && plan_.encoding_of(maker) == Encoding::kPart;
+    const Register held = value_in(body, given.buffer, tensor);
+    return has_these_alone ? held : body.rows(held, given.begin, given.end);
   }
 
   // The first contribution is the device's own, where it has one; its memory may take the result.
@@ -291,7 +317,8 @@ class JobBuilder {
     }
     for (const Contribution& one : given) {
       if (one.encoding == Encoding::kRows) note_rows(program.device, one, given, instruction);
-      Register value = body.load(one.buffer, tensor);
+      Register value = one.encoding == Encoding::kPart ? part_of(program, body, one, tensor)
+                                                       : body.load(one.buffer, tensor);
       if (weighted) value = body.scale(value, one.weight);
       // Rows that were gathered lie in one buffer.
       if (addends.empty() || addends.back() != value) addends.push_back(value);

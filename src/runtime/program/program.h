@@ -107,7 +107,9 @@ struct Instruction {
   // kReceive: what arrives, at `samples` samples. Rows: the gradient.
   TensorId tensor;
   std::int64_t samples = 0;
-  std::int64_t rows = 0;       // rows that are packed: so many, the last ones zero
+  std::int64_t rows = 0;       // rows that are packed: so many, the last ones zero; kReceive: so
+                               // many rows along axis 0 are all that comes, 0: the whole
+  std::int64_t first_row = 0;  // kReceive into what stays: the first of these
   std::uint32_t packed = 0;    // kAddRows: values that are packed rows
   std::int64_t own = 0;        // kAddRows: which of the packed ones are this device's own
   bool own_is_packed = false;  // kAddRows: they are among them, and replaced

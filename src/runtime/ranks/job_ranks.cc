@@ -150,10 +150,11 @@ class OneRank final : public Ranks {
     if (!parts.empty()) return put_together(tensor, parts);
     const bool everywhere =
         std::all_of(job().programs.begin(), job().programs.end(),
-                    [&](const Program& program) { return program.slot_of[tensor].valid(); });
+                    [&](const Program& program) { return keeps_whole(program, tensor); });
     if (everywhere) return worker_.resident(tensor);
-    const at::Tensor own =
-        keeps_here(tensor) ? worker_.resident(tensor).contiguous() : at::zeros_like(empty(tensor));
+    const at::Tensor own = keeps_whole(job().programs[rank_], tensor)
+                               ? worker_.resident(tensor).contiguous()
+                               : at::zeros_like(empty(tensor));
     return gather(own)[keeper_[tensor].value()];
   }
 
@@ -195,6 +196,10 @@ class OneRank final : public Ranks {
   }
 
  private:
+  static bool keeps_whole(const Program& program, TensorId tensor) {
+    const SlotId slot = program.slot_of[tensor];
+    return slot.valid() && !program.slots[slot].is_part();
+  }
   bool keeps_here(TensorId tensor) const { return job().programs[rank_].slot_of[tensor].valid(); }
 
   // On every rank.

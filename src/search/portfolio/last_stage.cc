@@ -3,8 +3,11 @@
 #include <utility>
 
 #include "base/log.h"
+#include "decide/decisions.h"
 #include "search/moves/move.h"
 #include "search/portfolio/stages.h"
+#include "search/starts/balanced_servers.h"
+#include "search/starts/baselines.h"
 
 namespace heterog::search::portfolio {
 namespace {
@@ -13,6 +16,15 @@ namespace {
 constexpr std::int64_t kPlansPerTryToLeaveOut = 20;
 // On fewer devices a step may be longer by this part of itself before its order is improved.
 constexpr double kCatchesUp = 0.01;
+
+// Plans with several servers, three in a phase of a budget, of which later ones repeat some.
+constexpr std::int64_t kTriesOfServers = 8;
+
+// That are simulated in a moment.
+bool are_few_transfers(const cost::Problem& problem) {
+  constexpr double kMostTransfers = 200'000;
+  return transfers_of_several_servers(problem) <= kMostTransfers;
+}
 
 void take(Search& search, const FewerDevices& fewer) {
   logger().debug("{} plans: {:.6f} s without {} of the devices", search.evaluator.evaluations(),
@@ -27,6 +39,11 @@ std::int64_t tries_to_leave_out(const PlannerContext& context) {
   const std::int64_t most = affordable_tries(context.problem());
   if (!context.budget.evaluations) return most;
   return std::min(most, *context.budget.evaluations / kPlansPerTryToLeaveOut);
+}
+
+std::int64_t tries_of_servers(const PlannerContext& context) {
+  if (!context.budget.evaluations || !are_few_transfers(context.problem())) return 0;
+  return std::min(kTriesOfServers, *context.budget.evaluations / kPlansPerTryToLeaveOut);
 }
 
 void leave_devices_out(Search& search) {
@@ -67,6 +84,33 @@ void improve_orders(Search& search) {
   if (better(result.evaluation, search.fewer->evaluation)) return;
   take(search, *search.fewer);
   if (ordered[fewer]) result.found_by = reordered(result.found_by);
+}
+
+void share_servers(Search& search) {
+  const cost::Problem& problem = search.context.problem();
+  if (!with(search, Part::kSeveralServers) || search.context.budget.expired() ||
+      !are_few_transfers(problem)) {
+    return;
+  }
+  std::vector<std::pair<std::string, decide::Strategy>> bases = {
+      {search.result.found_by, search.result.strategy}};
+  bases.emplace_back("ev-ps", even_ps(problem)).second.order = decide::OrderPolicy::kRankQueued;
+  std::vector<decide::Strategy> strategies;
+  std::vector<std::string> names;
+  for (const auto& [name, base] : bases) {
+    for (const bool of_all : {true, false}) {
+      decide::Strategy shared = with_several_servers(problem, base, of_all);
+      if (shared.sync == base.sync || std::ranges::count(strategies, shared) > 0) continue;
+      strategies.push_back(std::move(shared));
+      names.push_back(name + " + several servers");
+    }
+  }
+  const auto& most = search.context.budget.evaluations;
+  if (most && search.evaluator.evaluations() + std::ssize(strategies) > *most) return;
+  const std::vector<Measured> measured = search.evaluator.evaluate(strategies);
+  for (std::size_t i = 0; i < measured.size(); ++i) {
+    consider(search, strategies[i], measured[i].evaluation, names[i]);
+  }
 }
 
 }  // namespace heterog::search::portfolio

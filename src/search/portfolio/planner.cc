@@ -7,9 +7,10 @@
 namespace heterog::search {
 namespace {
 
-constexpr std::array<std::string_view, 12> kPartWords = {
-    "nothing", "estimates",  "memory-fill", "other-orders",    "settling",  "widths",
-    "halving", "sync-split", "pipelines",   "moved-pipelines", "leave-out", "order"};
+constexpr std::array<std::string_view, 13> kPartWords = {
+    "nothing",   "estimates", "memory-fill",    "other-orders", "settling",
+    "widths",    "halving",   "sync-split",     "pipelines",    "moved-pipelines",
+    "leave-out", "order",     "several-servers"};
 
 constexpr std::array<Field<PortfolioOptions>, 4> kFields = {
     {{"patience", "local search is stuck after so many moves in a row that did not help; 0: never",

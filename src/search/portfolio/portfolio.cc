@@ -22,10 +22,13 @@ Budget one_shot_budget(const PlannerContext& context, const PortfolioOptions& op
   return {.evaluations = one_shot_evaluations(context.problem()) + options.pipelines};
 }
 
-// What is kept back of a budget of evaluations is for leaving devices out.
+// What is kept back of a budget of evaluations is for leaving devices out, and for several servers.
 Budget budget_of_stages(const PlannerContext& context) {
   Budget budget = context.budget;
-  if (budget.evaluations) *budget.evaluations -= portfolio::tries_to_leave_out(context);
+  if (budget.evaluations) {
+    *budget.evaluations -=
+        portfolio::tries_to_leave_out(context) + portfolio::tries_of_servers(context);
+  }
   return budget;
 }
 
@@ -36,6 +39,7 @@ void go_on(portfolio::Search& search) {
   portfolio::improve(search);
   portfolio::leave_devices_out(search);
   portfolio::improve_orders(search);
+  portfolio::share_servers(search);
 }
 
 // What a search goes through, each from what the one before it has found. A greater budget begins

@@ -22,7 +22,8 @@ enum class Part : std::uint8_t {
   kPipelines,
   kMovedPipelines,
   kLeaveOut,
-  kOrder
+  kOrder,
+  kSeveralServers
 };
 
 struct PortfolioOptions {

@@ -38,4 +38,10 @@ std::int64_t tries_to_leave_out(const PlannerContext& context);
 // The better order of what was found.
 void improve_orders(Search& search);
 
+// What was found, and plain data parallelism, with the rows of each parameter on several servers.
+// Where that makes more transfers than are simulated in a moment, nothing is tried.
+void share_servers(Search& search);
+// How many plans are kept back for that, of a budget of evaluations.
+std::int64_t tries_of_servers(const PlannerContext& context);
+
 }  // namespace heterog::search::portfolio
