@@ -26,11 +26,11 @@ void add_hidden(CLI::App& verb, HiddenOption& option) {
             option.text = text;
           },
           fmt::format("Multiply times of operators and bandwidths of links by random factors that "
-                      "planners do not see, of this seed and standard deviation of logarithms "
-                      "(default {:g}; {:g} to {:g}); steps are shown under them, and planners that "
-                      "measure in their papers try plans under them",
+                      "planners do not see, of this seed and, as SEED:SPREAD, this standard "
+                      "deviation of logarithms (default {:g}; {:g} to {:g}); steps are shown under "
+                      "them, and planners that measure in their papers try plans under them",
                       cost::HiddenCosts{}.spread, kSpreads.least, kSpreads.most))
-      ->type_name("SEED[:SPREAD]");
+      ->type_name("SEED");
 }
 
 HiddenRun::HiddenRun(const HiddenOption& option, const cost::Problem& believed, ThreadPool& threads,
