@@ -47,6 +47,7 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
     may["learn/network"] = may["learn/drawing"] " tensors"
     may["learn/problems"] = may["learn/drawing"]
     may["learn/reinforce"] = may["learn/network"] " comm oracle search search/moves search/pipeline search/starts learn/drawing learn/network learn/problems"
+    may["learn/placers"] = may["learn/reinforce"] " learn/reinforce"
     may["learn/teaching"] = may["learn/reinforce"] " search/portfolio learn/reinforce"
     may["learn"] = may["learn/teaching"] " search/engines search/portfolio learn/teaching"
     may["runtime/program"] = "base operators graph cluster cost compiler/plan.h comm/device_sets.h launch/terms.h"
@@ -60,14 +61,14 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
     may["loading"] = "base graph cluster cost decide compiler sim runtime/kernels runtime/exec"
     # Verbs that are called from Python are those of the program.
     may["client"] = "base graph cluster cost decide compiler sim launch runtime/program runtime/kernels runtime/exec runtime/ranks loading cli"
-    may["cli"] = "base graph cluster cost decide compiler compiler/check sim oracle search search/answers search/autosync search/pipeline search/portfolio search/starts explain learn learn/reinforce launch runtime/program runtime/kernels runtime/exec runtime/ranks runtime/check measure loading"
+    may["cli"] = "base graph cluster cost decide compiler compiler/check sim oracle search search/answers search/autosync search/pipeline search/portfolio search/starts explain learn learn/placers learn/reinforce launch runtime/program runtime/kernels runtime/exec runtime/ranks runtime/check measure loading"
     for (folder in may) {
       n = split(may[folder], parts, " ")
       for (i = 1; i <= n; ++i) allowed[folder, parts[i]] = 1
       allowed[folder, folder] = 1
     }
     # The rest of comm and launch is built without LibTorch too, which tells.
-    n = split("tensors comm launch learn learn/drawing learn/network learn/reinforce learn/teaching runtime/gpu runtime/kernels runtime/attention runtime/exec runtime/ranks runtime/check measure client cli", parts, " ")
+    n = split("tensors comm launch learn learn/drawing learn/network learn/placers learn/reinforce learn/teaching runtime/gpu runtime/kernels runtime/attention runtime/exec runtime/ranks runtime/check measure client cli", parts, " ")
     for (i = 1; i <= n; ++i) torch[parts[i]]
   }
   function complain(what) {

@@ -15,6 +15,7 @@
 #include "cli/answers/plan_screen.h"
 #include "cli/answers/what_fits.h"
 #include "cli/engines/engines.h"
+#include "cli/hidden.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/planner_table.h"
@@ -44,6 +45,7 @@ struct PlanOptions {
   std::int64_t accumulate = 1;
   int order_rounds = 0;
   std::string trace;
+  HiddenOption hidden;
   bool verbose = false;
 };
 
@@ -125,13 +127,15 @@ struct Searched {
 
 // A stop ends the planner at its next simulated plan.
 Searched search(const PlanOptions& options, const cost::Problem& problem, ThreadPool& threads,
-                oracle::Budget budget, const Stopping& stopping) {
+                oracle::Budget budget, const Stopping& stopping, oracle::Oracle* trials) {
   const auto maker = find_planner(options.planner, *problem.cluster, options.policy);
   oracle::SimulatedOracle simulator(problem, threads, compile_options(options.problem),
                                     [&] { return stopping.asked(); });
   oracle::BestSeen oracle(simulator);
-  search::PlannerContext context{
-      .oracle = oracle, .rng = Rng(options.common.seed), .budget = std::move(budget)};
+  search::PlannerContext context{.oracle = oracle,
+                                 .rng = Rng(options.common.seed),
+                                 .budget = std::move(budget),
+                                 .trials = trials};
   Searched found;
   try {
     found.result = maker->plan(context);
@@ -158,6 +162,21 @@ Searched search(const PlanOptions& options, const cost::Problem& problem, Thread
   return found;
 }
 
+// The baselines that the planner looked at, as they are under hidden costs: each at the order that
+// is believed to be its best.
+std::vector<search::BaselineResult> baselines_tried(
+    const std::vector<search::BaselineResult>& believed, const cost::Problem& problem,
+    ThreadPool& threads, const compiler::CompileOptions& compiling, HiddenRun& hidden) {
+  std::vector<search::BaselineResult> tried;
+  oracle::SimulatedOracle oracle(problem, threads, compiling);
+  for (const search::BaselineResult& one : believed) {
+    search::PlannerContext context{.oracle = oracle};
+    const auto found = find_planner(one.name, *problem.cluster)->plan(context);
+    tried.push_back({one.name, hidden.shown(found.strategy, found.evaluation)});
+  }
+  return tried;
+}
+
 // The engine's own search, then the planner's beside it; each has the budget. A stop ends both.
 Searched search_for_engine(const PlanOptions& options, const cost::Problem& problem,
                            ThreadPool& threads, const Caller& caller, const Stopping& stopping) {
@@ -180,7 +199,7 @@ Searched search_for_engine(const PlanOptions& options, const cost::Problem& prob
   search::PlannerResult free;
   try {
     free = search(options, problem, threads,
-                  start_budget(options.budget, "planning freely", caller), stopping)
+                  start_budget(options.budget, "planning freely", caller), stopping, nullptr)
                .result;
   } catch (const Error&) {
     if (!stopping.asked()) throw;
@@ -240,6 +259,8 @@ int run_plan(const PlanOptions& options, const Caller& caller) {
   VALIDATE(!for_engine || (options.order_rounds == 0 && options.accumulate == 1),
            "--for: given beside {}, which changes plans so that no engine can say them",
            options.accumulate > 1 ? "--accumulate" : "--order-rounds");
+  VALIDATE(!for_engine || !options.hidden.costs,
+           "--hidden: given beside --for, whose searches know the costs");
   VALIDATE(options.order_rounds == 0 || options.accumulate == 1,
            "--order-rounds: {} given beside --accumulate, which orders the plan",
            options.order_rounds);
@@ -253,14 +274,22 @@ int run_plan(const PlanOptions& options, const Caller& caller) {
   oracle::Budget budget;
   if (!for_engine) budget = start_budget(options.budget, "planning", caller);
   const loading::LoadedProblem loaded = loading::load_problem_file(options.problem);
-  const auto& problem = loaded.problem;
   const auto how = compile_options(options.problem);
   ThreadPool threads(options.common.threads);
   std::optional<Stopping> stopping(std::in_place, caller);
+  HiddenRun hidden(options.hidden, *loaded.problem, threads, how,
+                   [&] { return stopping && stopping->asked(); });
   // The budget goes with it, and wipes its progress line.
-  const Searched searched = for_engine
-                                ? search_for_engine(options, *problem, threads, caller, *stopping)
-                                : search(options, *problem, threads, std::move(budget), *stopping);
+  Searched searched = for_engine
+                          ? search_for_engine(options, *loaded.problem, threads, caller, *stopping)
+                          : search(options, *loaded.problem, threads, std::move(budget), *stopping,
+                                   hidden.trials());
+  // What follows is about the step as it is.
+  const cost::Problem* problem = &hidden.problem();
+  if (hidden.trials()) {
+    searched.result.baselines =
+        baselines_tried(searched.result.baselines, *loaded.problem, threads, how, hidden);
+  }
   const search::PlannerResult& found = searched.result;
   const double plan_seconds = watch.seconds();
   const sim::Simulated simulated = simulate_strategy(*problem, found.strategy, how);
@@ -338,6 +367,7 @@ void add_plan(CLI::App& app, Action& chosen) {
   verb.add_option("--trace", options->trace, "Also write a Chrome trace of the simulated step");
   verb.add_flag("--verbose", options->verbose,
                 "Print all tables: orders, devices, memory by purpose, links, baselines");
+  add_hidden(verb, options->hidden);
   add_budget(verb, options->budget);
   add_common(verb, options->common);
   verb.footer(

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "learn/api.h"
+#include "learn/placers/placers.h"
 
 namespace heterog::cli {
 
@@ -11,6 +12,7 @@ const search::Registry& planner_registry() {
   static const search::Registry kRegistry = [] {
     std::vector<search::PlannerEntry> entries = search::builtin_planners();
     entries.push_back(learn::policy_planner_entry());
+    for (search::PlannerEntry& entry : learn::placer_entries()) entries.push_back(std::move(entry));
     return search::Registry(std::move(entries));
   }();
   return kRegistry;

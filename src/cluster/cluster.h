@@ -161,7 +161,7 @@ class Cluster {
 
  private:
   friend class ClusterBuilder;
-  friend Cluster with_faster_links(const Cluster&, std::span<const LinkId>, double);
+  friend Cluster with_scaled_links(const Cluster&, const IdVector<LinkId, double>&);
   Cluster(const Cluster&) = default;  // its routes_ point into the original
 
   std::string name_;
@@ -191,6 +191,8 @@ std::vector<DeviceId> possible_servers(const Cluster& cluster, std::span<const D
 // The same machines, some links of `factor` times the bandwidth. Keeps the hash: it is for asking
 // what would be, not for plans.
 Cluster with_faster_links(const Cluster& cluster, std::span<const LinkId> links, double factor);
+// The same, each link of its own factor.
+Cluster with_scaled_links(const Cluster& cluster, const IdVector<LinkId, double>& factors);
 
 // How the devices of one machine reach each other.
 struct FabricSpec {

@@ -220,6 +220,31 @@ void CostTable::charge_host(const graph::ModelGraph& graph, DeviceTypeId type,
   }
 }
 
+CostTable scaled(CostTable costs, const cluster::Cluster& cluster,
+                 const std::function<double(OpId op, DeviceTypeId type)>& factor) {
+  IdVector<DeviceTypeId, double> total(costs.types_, 0);
+  for (OpId op : id_range<OpId>(costs.mean_seconds_.size())) {
+    const auto whole = [&](DeviceTypeId type) -> double {
+      return costs.costs_[costs.index(costs.knots_.size() - 1, op, type)].seconds;
+    };
+    for (DeviceTypeId type : id_range<DeviceTypeId>(costs.types_)) {
+      const double times = factor(op, type);
+      for (std::size_t k = 0; k < costs.knots_.size(); ++k) {
+        float& seconds = costs.costs_[costs.index(k, op, type)].seconds;
+        seconds = static_cast<float>(seconds * times);
+      }
+      total[type] += whole(type);
+    }
+    double sum = 0;
+    for (DeviceId device : cluster.device_ids()) sum += whole(cluster.device(device).type);
+    costs.mean_seconds_[op.value()] = sum / static_cast<double>(cluster.device_count());
+  }
+  for (DeviceTypeId type : id_range<DeviceTypeId>(costs.types_)) {
+    costs.model_speed_[type] = 1 / std::max(total[type], 1e-12);
+  }
+  return costs;
+}
+
 std::vector<int> proportional_replicas(const cluster::Cluster& cluster, const CostTable& costs) {
   IdVector<DeviceTypeId, double> speed(cluster.place_type_count());
   for (DeviceTypeId type : id_range<DeviceTypeId>(cluster.place_type_count())) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -29,6 +30,8 @@ class CostTable {
  private:
   friend CostTable analyze(const graph::ModelGraph&, const cluster::Cluster&, const CostModel&,
                            std::int64_t);
+  friend CostTable scaled(CostTable, const cluster::Cluster&,
+                          const std::function<double(OpId, DeviceTypeId)>&);
   // Where a sample count falls: between knot and knot + 1, `fraction` of the way.
   struct Place {
     std::uint32_t knot = 0;
@@ -66,6 +69,10 @@ class CostTable {
 // graph::kMaxSamples and on costs that are not finite or negative.
 CostTable analyze(const graph::ModelGraph& graph, const cluster::Cluster& cluster,
                   const CostModel& model, std::int64_t batch);
+
+// Every op `factor(op, type)` times as long on each type, whatever its samples.
+CostTable scaled(CostTable costs, const cluster::Cluster& cluster,
+                 const std::function<double(OpId op, DeviceTypeId type)>& factor);
 
 // Replicas a device in proportion to speed (CP): round(speed / slowest speed), at least 1.
 std::vector<int> proportional_replicas(const cluster::Cluster& cluster, const CostTable& costs);

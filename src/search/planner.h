@@ -17,10 +17,15 @@ using oracle::Evaluation;
 using oracle::Measured;
 
 struct PlannerContext {
-  oracle::Oracle& oracle;  // what strategies cost; it knows the problem
+  oracle::Oracle& oracle;  // what strategies are believed to cost; it knows the problem
   Rng rng{0};
   Budget budget;
+  // What strategies come to where they are tried out, which costs more than a thought: asked by
+  // planners that measure in their papers. Its problem has the times that a trial shows, of what is
+  // in it. Null: as they are believed to.
+  oracle::Oracle* trials = nullptr;
   const cost::Problem& problem() const { return oracle.problem(); }
+  oracle::Oracle& tried() const { return trials ? *trials : oracle; }
 };
 
 // A baseline at its better order.

@@ -71,6 +71,38 @@ TEST_F(Compare, ATooSlowPlannerIsARow) {
   EXPECT_GE(random["plan_seconds"].get<double>(), 0.5);
 }
 
+// Rows are under the hidden costs: those of plain data parallelism change, and the same seed shows
+// the same, in both forms of the command and in `plan`.
+TEST_F(Compare, HiddenCostsAreShownAndNotSeen) {
+  const std::string words = "compare " + kTiny + " --planner fastt m-etf --json";
+  const Json plain = json(run(words))["planners"],
+             hidden = json(run(words + " --hidden 3:0.5"))["planners"],
+             again = json(run(words + " --hidden 3:0.5"))["planners"],
+             other = json(run(words + " --hidden 4:0.5"))["planners"];
+  for (const char* name : {"ev-ar", "single", "fastt", "m-etf"}) {
+    EXPECT_NE(row(plain, name)["step_seconds"], row(hidden, name)["step_seconds"]) << name;
+    EXPECT_NE(row(other, name)["step_seconds"], row(hidden, name)["step_seconds"]) << name;
+    EXPECT_EQ(row(again, name)["step_seconds"], row(hidden, name)["step_seconds"]) << name;
+  }
+  const Finished planned =
+      run("plan " + kTiny + " --planner ev-ar --hidden 3:0.5 --json --out " + path("hidden.plan"));
+  ASSERT_EQ(planned.code, 0) << planned.err;
+  EXPECT_EQ(json(planned)["step_seconds"], row(hidden, "ev-ar")["step_seconds"]);
+  // A comparison of other costs is another one.
+  ASSERT_EQ(run("compare --cases " + write("one.txt", "vgg19-tiny heterog-4gpu 32\n") +
+                " --planner ev-ar --hidden 3 --out " + path("hidden.rows"))
+                .code,
+            0);
+  EXPECT_THAT(
+      run("compare --cases " + path("one.txt") + " --planner ev-ar --out " + path("hidden.rows"))
+          .err,
+      HasSubstr("has other settings"));
+  EXPECT_THAT(run(words + " --hidden x").err, HasSubstr("--hidden: \"x\""));
+  EXPECT_THAT(run(words + " --hidden 1:3").err, HasSubstr("--hidden: the spread"));
+  EXPECT_THAT(run("plan " + kTiny + " --hidden 1 --for ddp --out " + path("p")).err,
+              HasSubstr("--hidden: given beside --for"));
+}
+
 TEST_F(Compare, CasesAreProblemsAndBadLinesAreNamed) {
   const std::string words =
       "compare --cases " + cases_ + " --planner m-etf exact:units=1,layers=0 --json";

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cluster/cluster_io.h"
+#include "learn/placers/placers.h"
 #include "oracle/simulated_oracle.h"
 #include "runtime/check/verify.h"
 #include "runtime/jobs.h"
@@ -13,29 +14,46 @@
 namespace heterog::runtime {
 namespace {
 
-class Placements : public testing::TestWithParam<const char*> {};
+class Placements : public testing::TestWithParam<const char*> {
+ protected:
+  // What the planners make of so many evaluations is verified.
+  static void expect_equal_training(const search::Registry& registry,
+                                    std::initializer_list<const char*> requests,
+                                    std::int64_t evaluations);
+};
 
-TEST_P(Placements, TrainAsOneDevice) {
+void Placements::expect_equal_training(const search::Registry& registry,
+                                       std::initializer_list<const char*> requests,
+                                       std::int64_t evaluations) {
   const auto cluster = std::make_shared<const cluster::Cluster>(
       cluster::load_cluster("configs/clusters/heterog-4gpu.json"));
   const std::shared_ptr<const cost::Problem> problem =
       cost::make_problem(std::make_shared<const graph::ModelGraph>(
                              graph::read_graph("models/" + std::string(GetParam()) + ".json.gz")),
                          cluster, cost::CalibratedModel(), 17);
-  const search::Registry registry(search::builtin_planners());
   ThreadPool pool(1);
-  for (const char* request :
-       {"fastt", "fastt:backward=anywhere", "fastt-dpos:backward=anywhere", "m-topo",
-        "m-etf:backward=anywhere", "m-sct", "metis:backward=anywhere", "dfs-topo", "order-place",
-        "celeritas:backward=anywhere"}) {
+  for (const char* request : requests) {
     SCOPED_TRACE(request);
     oracle::SimulatedOracle oracle(*problem, pool);
     search::PlannerContext context{.oracle = oracle};
-    context.budget.evaluations = 60;
+    context.budget.evaluations = evaluations;
     const auto found = registry.make(request, *cluster)->plan(context);
     const TestJob test = make_test_job(problem, found.strategy);
     EXPECT_LE(verify(test.job, test.plan, {.steps = 2}).worst_relative(), 1e-10);
   }
+}
+
+TEST_P(Placements, TrainAsOneDevice) {
+  expect_equal_training(search::Registry(search::builtin_planners()),
+                        {"fastt", "fastt:backward=anywhere", "fastt-dpos:backward=anywhere",
+                         "m-topo", "m-etf:backward=anywhere", "m-sct", "metis:backward=anywhere",
+                         "dfs-topo", "order-place", "celeritas:backward=anywhere"},
+                        60);
+}
+
+TEST_P(Placements, OfLearnedOnesToo) {
+  expect_equal_training(search::Registry(learn::placer_entries()),
+                        {"reinforce:groups=12", "hrl:groups=12", "post", "gdp:groups=30"}, 12);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Placements,

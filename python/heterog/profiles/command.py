@@ -12,8 +12,11 @@ from heterog.base.reading import MOST_GRAPH_BYTES, read_json
 from heterog.base.run_verb import run_verb
 from heterog.base.values import as_object, as_string, is_file_name, required, shown
 from heterog.export.graph.writer import pack_graph
-from heterog.profiles.layer_graph import READERS
+from heterog.profiles.layer_graph import read_partitioning, read_pipedream
 from heterog.profiles.layer_step import LayerStep
+from heterog.profiles.quickp import read_quickp
+
+READERS = {"pipedream": read_pipedream, "partitioning": read_partitioning, "quickp": read_quickp}
 
 
 def import_profile(source, format: str, batch: int, device: str, out, profile) -> LayerStep:
@@ -63,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
         epilog="example: python -m heterog.import_profile --format pipedream vgg16.graph.txt --batch 128 "
         "--device V100-PCIE-16GB --out vgg16.json.gz --profile vgg16.profile.json",
     )
-    parser.add_argument("source", help="graph.txt of PipeDream, or a JSON graph of dnn-partitioning")
+    parser.add_argument("source", help="graph.txt of PipeDream, or a JSON graph of dnn-partitioning or QuickP")
     parser.add_argument("--format", choices=sorted(READERS), required=True)
     parser.add_argument("--batch", type=int, required=True, help="samples that it was profiled with")
     parser.add_argument("--device", required=True, help="a type of the device data base")

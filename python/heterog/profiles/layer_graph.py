@@ -8,7 +8,7 @@ from heterog.base.reading import read_json, read_text
 from heterog.base.values import as_int, as_list, as_number, as_object, number_in, required, shown
 
 _LONGEST_LINE = 1 << 16
-_MOST_BYTES = 2.0**50
+MOST_BYTES = 2.0**50
 _MOST_MILLISECONDS = 1e12  # 30 years
 
 
@@ -54,7 +54,7 @@ def read_pipedream(path) -> list[Layer]:
         sizes = [_figure(size.strip(), where, name) for size in node["output"].strip("[]").split(";")]
         forward, backward = (1e-3 * _figure(node[key], where, name) for key in ("forward", "backward"))
         layers[name] = Layer(name, forward, backward, sum(sizes), _figure(node["parameters"], where, name))
-    return _in_order(path, layers)
+    return in_order(path, layers)
 
 
 @dataclass
@@ -85,10 +85,10 @@ def read_partitioning(path) -> list[Layer]:
         where = f"{path}: edges[{i}]"
         edge = as_object(value, where)
         source, target = (_key(required(edge, key, where), f"{where}.{key}") for key in ("sourceId", "destId"))
-        size = as_number(required(edge, "size", where), f"{where}.size", 0, _MOST_BYTES)
+        size = as_number(required(edge, "size", where), f"{where}.size", 0, MOST_BYTES)
         outputs[source] = max(outputs.get(source, 0.0), size)
         inputs.setdefault(target, []).append(source)
-    return _in_order(path, _layers(path, nodes, outputs, inputs))
+    return in_order(path, _layers(path, nodes, outputs, inputs))
 
 
 def _node(value, where: str) -> tuple[int | str, _Node]:
@@ -98,7 +98,7 @@ def _node(value, where: str) -> tuple[int | str, _Node]:
     return _key(required(node, "id", where), f"{where}.id"), _Node(
         str(_key(node.get("name", "node"), f"{where}.name")),
         milliseconds,
-        as_number(required(node, "size", where), f"{where}.size", 0, _MOST_BYTES),
+        as_number(required(node, "size", where), f"{where}.size", 0, MOST_BYTES),
         bool(required(node, "isBackwardNode", where)),
         None if colour is None else _key(colour, f"{where}.colorClass"),
     )
@@ -135,9 +135,6 @@ def _layers(path, nodes: dict, outputs: dict, inputs: dict) -> dict[str, Layer]:
     return layers
 
 
-READERS = {"pipedream": read_pipedream, "partitioning": read_partitioning}
-
-
 def _key(value, where: str) -> int | str:
     """What names a node or a class: a whole number or a text."""
     return value[:200] if isinstance(value, str) else as_int(value, where, -(2**53), 2**53)
@@ -145,12 +142,12 @@ def _key(value, where: str) -> int | str:
 
 def _figure(text: str, where: str, name: str) -> float:
     number = number_in(text)
-    if number is None or not 0 <= number <= _MOST_BYTES:
-        raise HeterogError(f"{where}: node {shown(name)}: {shown(text)}, expected a number from 0 to {_MOST_BYTES:g}")
+    if number is None or not 0 <= number <= MOST_BYTES:
+        raise HeterogError(f"{where}: node {shown(name)}: {shown(text)}, expected a number from 0 to {MOST_BYTES:g}")
     return number
 
 
-def _in_order(path, layers: dict[str, Layer]) -> list[Layer]:
+def in_order(path, layers: dict[str, Layer]) -> list[Layer]:
     """What a layer reads comes before it; its inputs by the names of layers, each once."""
     if not layers:
         raise HeterogError(f"{path}: no nodes")

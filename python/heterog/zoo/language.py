@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from transformers import BertConfig, BertForPreTraining, XLNetConfig, XLNetLMHeadModel
 
-from .sizes import BERT_SEQUENCE, XLNET_SEQUENCE
+from .sizes import BERT_SEQUENCE, SMALL_BERT_SEQUENCE, XLNET_SEQUENCE
 from .spec import Published, Spec, adam, generator
 
 IGNORED = -100  # the label of a token that is not predicted
@@ -88,6 +88,23 @@ def specs() -> list[Spec]:
         (48, Published(640_000_000, "SPP, Table II, 640M", 0.01)),
     ):
         add("bert", layers, bert, BERT_TINY, bert_inputs, BERT_SEQUENCE[layers], 30522, bert_loss, published)
+    # Widths of the depth in Turc et al. 2019 that come nearest to the parameters that AutoSync says.
+    for name, layers, width, published in (
+        ("bert3", 3, 256, Published(11_000_000, "AutoSync, 11M", 0.05)),
+        ("bert6", 6, 512, Published(36_000_000, "AutoSync, 36M", 0.02)),
+        ("bert_base12", 12, 768, Published(110_000_000, "Devlin et al. 2018, 110M", 0.01)),
+    ):
+        full = partial(bert, layers, hidden_size=width, num_attention_heads=width // 64,
+                       intermediate_size=4 * width)  # fmt: skip
+        result.append(
+            Spec(name, full, bert_inputs(SMALL_BERT_SEQUENCE, 30522), bert_loss, adam(1e-4),
+                 f"{layers} layers, width {width}, {SMALL_BERT_SEQUENCE} tokens", published))
+        tiny_layers = max(1, layers // 6)
+        sizes = BERT_TINY | dict(hidden_size=width // 16, intermediate_size=width // 8)
+        result.append(
+            Spec(f"{name}-tiny", partial(bert, tiny_layers, **sizes), bert_inputs(TINY_SEQUENCE, 50),
+                 bert_loss, adam(1e-4),
+                 f"{tiny_layers} layers, width {width // 16}, {TINY_SEQUENCE} tokens"))  # fmt: skip
     for layers, published in (
         (24, Published(340_000_000, "transformers' documentation of xlnet-large-cased, 340M", 0.07)),
         (48, None),

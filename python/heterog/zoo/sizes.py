@@ -17,6 +17,8 @@ CLASSES = 1000
 # Tokens a sample. With Adam, a server's share of the state makes the 48-layer models fit at any
 # length at which the 24-layer ones fit with all-reduce, so each depth has a length of its own.
 BERT_SEQUENCE = {24: 288, 48: 448}
+# AutoSync's smaller models say how many parameters they have, not how long a sample is.
+SMALL_BERT_SEQUENCE = 128
 XLNET_SEQUENCE = {24: 248, 48: 384}
 TRANSFORMER_SEQUENCE = {6: 64, 12: 64, 24: 112}
 GNMT_SEQUENCE = 25

@@ -148,6 +148,7 @@ def _classifier(name, factory, image, classes, optimizer, note, published=None, 
 
 
 TORCHVISION = "torchvision's documentation"
+VGG16_LAYERS = torchvision.models.vgg.cfgs["D"]
 VGG19_LAYERS = torchvision.models.vgg.cfgs["E"]
 
 
@@ -168,10 +169,14 @@ def specs() -> list[Spec]:
         add(name, partial(resnet, layers), partial(resnet, tiny_layers, 4, TINY_CLASSES), IMAGE, 32,
             sgd(0.1), f"{IMAGE} pixels; bottlenecks {list(layers)}", published)  # fmt: skip
 
+    add("vgg16", partial(Vgg, VGG16_LAYERS, 4096, CLASSES),
+        partial(Vgg, [8, 8, "M", 16, "M"], 32, TINY_CLASSES), IMAGE, 32,
+        sgd(0.01, 5e-4), f"{IMAGE} pixels", Published(138357544, TORCHVISION))  # fmt: skip
     add("vgg19", partial(Vgg, VGG19_LAYERS, 4096, CLASSES),
         partial(Vgg, [8, "M", 16, "M"], 32, TINY_CLASSES), IMAGE, 32,
         sgd(0.01, 5e-4), f"{IMAGE} pixels", Published(143667240, TORCHVISION))  # fmt: skip
     add_resnet("resnet50", (3, 4, 6, 3), (1, 1, 1, 1), Published(25557032, TORCHVISION))
+    add_resnet("resnet101", (3, 4, 23, 3), (1, 1, 1, 2), Published(44549160, TORCHVISION))
     add_resnet("resnet152", (3, 8, 36, 3), (1, 2, 1, 1), Published(60192808, TORCHVISION))
     add_resnet("resnet200", (3, 24, 36, 3), (1, 1, 2, 1),
                Published(64_670_000, "timm's table of results, 64.67M", 1e-4))  # fmt: skip

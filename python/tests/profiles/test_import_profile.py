@@ -7,7 +7,7 @@ from program import run_program
 
 from heterog.base.errors import HeterogError
 from heterog.export.graph.writer import read_graph
-from heterog.profiles import command as import_profile, layer_graph
+from heterog.profiles import command as import_profile, layer_graph, quickp
 
 PIPEDREAM = """\
 node1 -- Input0 -- forward_compute_time=0.000, backward_compute_time=0.000, activation_size=0.000, parameter_size=0.000
@@ -151,3 +151,57 @@ def test_long_graphs_take_no_square_of_their_length(tmp_path):
     layers = layer_graph.read_partitioning(source)
     assert [layer.name for layer in layers[:2]] == [f"node_{count - 1}", f"node_{count - 2}"]
     assert layers[1].inputs == [layers[0].name]
+
+
+def _quickp() -> dict:
+    def node(name, kind, microseconds):
+        return {"id": name, "op_type": kind, "mem": 0,
+                "comp_cost": {"device_0": microseconds, "device_1": microseconds / 2}}  # fmt: skip
+
+    nodes = [node("x", "Placeholder", 0.0), node("w", "ReadVariableOp", 0.0), node("net/a/mul", "MatMul", 30.0),
+             node("net/a/add", "AddV2", 10.0), node("net/b/mul", "MatMul", 60.0), node("metric", "Equal", 5.0),
+             node("gradient_tape/net/b/mul/mul_1", "MatMul", 90.0), node("gradient_tape/net/a/x", "Sum", 40.0),
+             node("gradient_tape/other", "Mul", 20.0), node("adam/Sub", "Sub", 7.0)]  # fmt: skip
+    links = [("x", "net/a/mul", 4096), ("w", "net/a/mul", 8192), ("net/a/mul", "net/a/add", 2048),
+             ("net/a/add", "net/b/mul", 2048), ("net/a/add", "metric", 4096),
+             ("net/b/mul", "gradient_tape/net/b/mul/mul_1", 1024),
+             ("gradient_tape/net/b/mul/mul_1", "gradient_tape/net/a/x", 1024),
+             ("gradient_tape/net/a/x", "adam/Sub", 1024)]  # fmt: skip
+    return {"nodes": nodes,
+            "links": [{"source": a, "target": b, "tensor_size_in_bit": bits} for a, b, bits in links]}  # fmt: skip
+
+
+def test_scopes_give_backward_times(tmp_path):
+    """Of 100 us forward, 20 us that name no layer are spread in proportion."""
+    source = tmp_path / "quickp.json"
+    source.write_text(json.dumps(_quickp()))
+    first, second, third = quickp.read_quickp(source)
+    assert [layer.name for layer in (first, second, third)] == ["net/a/mul", "net/a/add", "net/b/mul"]
+    assert first.forward_seconds == pytest.approx(30e-6)
+    assert first.backward_seconds == pytest.approx(30e-6 + 6e-6)
+    assert second.backward_seconds == pytest.approx(10e-6 + 2e-6)
+    assert third.backward_seconds == pytest.approx(90e-6 + 12e-6)
+    assert (first.parameter_bytes, second.parameter_bytes) == (1024, 0)
+    assert (first.output_bytes, second.output_bytes, third.output_bytes) == (256, 512, 128)
+    assert (first.inputs, second.inputs, third.inputs) == ([], ["net/a/mul"], ["net/a/add"])
+
+
+@pytest.mark.parametrize(
+    "changed, said",
+    [
+        (lambda graph: graph["nodes"].append(graph["nodes"][0]), "nodes[10].id: 'x' stands twice"),
+        (lambda graph: graph["nodes"][0]["comp_cost"].update(device_0=-1.0), "nodes[0].comp_cost"),
+        (lambda graph: graph["nodes"][0].update(comp_cost={}), "nodes[0].comp_cost: no device"),
+        (lambda graph: graph["links"][0].update(source="y"), "links[0]: no node 'y'"),
+        (lambda graph: graph["links"][0].pop("tensor_size_in_bit"), "tensor_size_in_bit"),
+        (lambda graph: graph.update(links=[]), "expected a training graph"),
+    ],
+)  # fmt: skip
+def test_what_is_no_graph_of_quickp_is_refused(tmp_path, changed, said):
+    graph = _quickp()
+    changed(graph)
+    source = tmp_path / "quickp.json"
+    source.write_text(json.dumps(graph))
+    with pytest.raises(HeterogError) as error:
+        quickp.read_quickp(source)
+    assert said in str(error.value)

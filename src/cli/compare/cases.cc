@@ -89,6 +89,7 @@ OrderedJson settings_json(const CasesOptions& options) {
                       {"policy", options.policy}};
   if (options.budget.evaluations) json["evaluations"] = *options.budget.evaluations;
   if (options.budget.seconds) json["budget_seconds"] = *options.budget.seconds;
+  if (options.hidden.costs) json["hidden"] = options.hidden.text;
   if (options.seconds_each) json["seconds_each"] = *options.seconds_each;
   return json;
 }
@@ -224,7 +225,8 @@ class Comparer {
            .policy = options_.policy,
            .budget = options_.budget,
            .seconds = options_.seconds_each,
-           .seed = options_.common.seed},
+           .seed = options_.common.seed,
+           .hidden = options_.hidden},
           *one.problem, alone, compile_options(options_.problem), [&] { return stopping_.asked(); },
           silent);
       // Unless it was in time, it is to be done again.

@@ -16,6 +16,7 @@ struct CasesOptions {
   std::string policy;
   BudgetOptions budget;
   std::optional<double> seconds_each;
+  HiddenOption hidden;
   CommonOptions common;
 };
 

@@ -75,7 +75,8 @@ std::vector<ComparedRow> run_planners(const CasesOptions& options,
          .policy = options.policy,
          .budget = options.budget,
          .seconds = options.seconds_each,
-         .seed = options.common.seed},
+         .seed = options.common.seed,
+         .hidden = options.hidden},
         problem, threads, compile_options(options.problem), [&] { return stopping.asked(); },
         caller);
     if (stopping.asked() && !row.planned()) break;
@@ -162,6 +163,7 @@ void add_compare(CLI::App& app, Action& chosen) {
                   "Checkpoint of planners with a policy (default: the shipped one)");
   add_number(verb, "--seconds-each", options->seconds_each, kDurations,
              "A planner that takes longer is stopped, and has no plan");
+  add_hidden(verb, options->hidden);
   add_budget(verb, options->budget);
   add_common(verb, options->common);
   verb.footer(

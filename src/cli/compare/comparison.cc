@@ -46,12 +46,15 @@ ComparedRow compared(const PlannerRun& run, const cost::Problem& problem, Thread
   const Ending ending = ending_of([&] {
     oracle::SimulatedOracle oracle(problem, threads, compiling,
                                    [&] { return too_long() || stopped(); });
+    HiddenRun hidden(run.hidden, problem, threads, compiling,
+                     [&] { return too_long() || stopped(); });
     search::PlannerContext context{.oracle = oracle,
                                    .rng = Rng(run.seed),
-                                   .budget = start_budget(run.budget, run.name, caller)};
+                                   .budget = start_budget(run.budget, run.name, caller),
+                                   .trials = hidden.trials()};
     const search::PlannerResult result =
         find_planner(run.name, *problem.cluster, run.policy)->plan(context);
-    row.evaluation = result.evaluation;
+    row.evaluation = hidden.shown(result.strategy, result.evaluation);
     row.evaluations = result.evaluations;
     return 0;
   });

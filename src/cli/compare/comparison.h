@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/hidden.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "oracle/oracle.h"
@@ -38,6 +39,7 @@ struct PlannerRun {
   BudgetOptions budget;
   std::optional<double> seconds;  // the most it may take
   std::uint64_t seed = 0;
+  HiddenOption hidden{};
 };
 // Whatever it throws, and that it takes too long, is the row's reason. It is stopped between two
 // simulated plans, where `stopped` says so too.

@@ -4,14 +4,15 @@
 #include <ATen/Parallel.h>
 #include <torch/torch.h>
 
-#include <mutex>
-
-#include "tensors/seeded_generator.h"
-
 namespace heterog::learn {
 namespace {
 
 constexpr double kMasked = -1e9;
+
+std::mutex& making_weights() {
+  static std::mutex making;
+  return making;
+}
 
 }  // namespace
 
@@ -61,12 +62,10 @@ torch::Tensor PolicyNetworkImpl::forward(const learn::FeatureTensors& features) 
   return torch::log_softmax(logits.masked_fill(features.allowed.logical_not(), kMasked), 1);
 }
 
+SeededWeights::SeededWeights(std::uint64_t seed) : lock_(making_weights()), seeded_(seed) {}
+
 PolicyNetwork make_network(const TrainConfig& config, std::uint64_t seed) {
-  // Initialisers draw from LibTorch's default generator, which is used for nothing else, and by one
-  // at a time: ranks may be threads.
-  static std::mutex making;
-  const std::lock_guard lock(making);
-  const tensors::SeededGenerator seeded(seed);
+  const SeededWeights weights(seed);
   return PolicyNetwork(config);
 }
 

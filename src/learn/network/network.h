@@ -5,10 +5,13 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/pimpl.h>
 
+#include <mutex>
+
 #include "learn/config.h"
 #include "learn/network/action_head.h"
 #include "learn/network/encoder.h"
 #include "learn/network/transformer_xl.h"
+#include "tensors/seeded_generator.h"
 
 namespace heterog::learn {
 
@@ -28,6 +31,17 @@ class PolicyNetworkImpl : public torch::nn::Module {
   FixedHead fixed_head_{nullptr};
 };
 TORCH_MODULE(PolicyNetwork);
+
+// While it lives, initialisers draw from this seed. They use LibTorch's default generator, which is
+// used for nothing else, and by one at a time: ranks and planners may be threads.
+class SeededWeights {
+ public:
+  explicit SeededWeights(std::uint64_t seed);
+
+ private:
+  std::lock_guard<std::mutex> lock_;
+  tensors::SeededGenerator seeded_;
+};
 
 // A network with weights drawn from `seed` alone.
 PolicyNetwork make_network(const TrainConfig& config, std::uint64_t seed);

@@ -89,6 +89,7 @@ class OpsSpace {
   }
 
   void branch(std::size_t unit, const std::vector<Nanoseconds>& busy) {
+    best_.step();
     if (best_.stops()) return;
     Nanoseconds together = rest_[unit];
     for (Nanoseconds one : busy) together += one;
@@ -145,6 +146,7 @@ class OpsSpace {
   // meanwhile follows another sequence.
   void order(std::vector<NodeId>& started, IdVector<NodeId, std::size_t>& missing,
              IdVector<NodeId, Nanoseconds>& ends, const std::vector<Nanoseconds>& free_at) {
+    best_.step();
     if (best_.stops()) return;
     if (started.size() == graph_.size() - updates_.size()) {
       ++orders_tried_;

@@ -73,4 +73,18 @@ Placement celeritas(const PlacementGraph& graph, const std::vector<Bytes>& capac
   return placement;
 }
 
+void measure_times(PlacementGraph& graph, const std::vector<Bytes>& capacity,
+                   oracle::Oracle& trials) {
+  const Placement placement = filled(graph, capacity, depth_first(graph)).placement();
+  const decide::Strategy strategy = placed(graph, placement, {});
+  if (!trials.measure({&strategy, 1}).front().evaluation.feasible) return;
+  const cost::Problem& tried = trials.problem();
+  for (NodeId node : graph.nodes()) {
+    const DeviceTypeId type = tried.cluster->device(placement[node]).type;
+    Nanoseconds sum = 0;
+    for (OpId op : graph.ops[node]) sum += tried.costs.duration(op, type, tried.batch);
+    graph.durations[node.value() * tried.cluster->type_count() + type.value()] = sum;
+  }
+}
+
 }  // namespace heterog::search

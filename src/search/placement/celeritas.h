@@ -22,4 +22,10 @@ struct CeleritasOptions {
 Placement celeritas(const PlacementGraph& graph, const std::vector<Bytes>& capacity,
                     const CeleritasOptions& options);
 
+// Where the step of a first placement fits, which fills device after device depth first, nodes take
+// what they take in it on the type of device that they ran on (Celeritas §4.2: the large batch is
+// measured under a sequential placement). On other types they take what they were believed to.
+void measure_times(PlacementGraph& graph, const std::vector<Bytes>& capacity,
+                   oracle::Oracle& trials);
+
 }  // namespace heterog::search

@@ -130,11 +130,12 @@ class Fastt final : public Planner {
   explicit Fastt(const FasttOptions& options) : options_(options) {}
 
   PlannerResult plan(PlannerContext& context) const override {
-    const cost::Problem& problem = context.problem();
+    // All that it knows of costs is from trials.
+    const cost::Problem& problem = context.tried().problem();
     const PlacementGraph whole = make_placement_graph(problem, options_.backward);
     const auto may = sets_that_split(whole);
     std::vector<Bytes> capacity = capacities(whole);
-    BatchEvaluator evaluator(context.oracle, context.budget);
+    BatchEvaluator evaluator(context.tried(), context.budget);
     CostBook costs(whole);
 
     SplitPlacement first = on_all_devices(whole, may);

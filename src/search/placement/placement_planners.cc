@@ -29,10 +29,16 @@ struct EtfOptions : PlacementOptions {
 struct SctPlannerOptions : PlacementOptions, SctOptions {};
 struct MetisPlannerOptions : PlacementOptions, MetisOptions {};
 struct OrderPlaceOptions : PlacementOptions, CeleritasOptions {
-  OrderPlaceOptions() { adjust = false; }
+  OrderPlaceOptions() {
+    adjust = false;
+    measures = true;
+  }
 };
 struct CeleritasPlannerOptions : PlacementOptions, CeleritasOptions {
-  CeleritasPlannerOptions() { corrections = 4; }
+  CeleritasPlannerOptions() {
+    corrections = 4;
+    measures = true;
+  }
 };
 
 // What an algorithm says: where nodes run, and in which order they start, if it says so.
@@ -70,8 +76,10 @@ class PlacementPlanner final : public Planner {
 
   PlannerResult plan(PlannerContext& context) const override {
     const cost::Problem& problem = context.problem();
-    const PlacementGraph graph = make_placement_graph(problem, options_.backward);
+    PlacementGraph graph = make_placement_graph(problem, options_.backward);
     std::vector<Bytes> capacity = capacities(graph);
+    const bool measures = options_.measures && context.trials;
+    if (measures) measure_times(graph, capacity, *context.trials);
     BatchEvaluator evaluator(context.oracle, context.budget);
     PlannerResult best;
     for (std::int64_t i = 0; i <= options_.corrections; ++i) {
@@ -93,7 +101,7 @@ class PlacementPlanner final : public Planner {
         capacity[device.value()] -= std::max<Bytes>(0, measured[chosen].peak_bytes[device] - has);
       }
     }
-    best.evaluations = evaluator.evaluations();
+    best.evaluations = evaluator.evaluations() + (measures ? 1 : 0);
     best.refused = evaluator.refused();
     return best;
   }

@@ -24,6 +24,9 @@ struct PlacementOptions {
   // Times that a placement which does not fit is made anew, with as much less memory on each device
   // as its step was short of there.
   std::int64_t corrections = 0;
+  // Whether operators' times are measured under a first placement where there are trials, as in
+  // Celeritas §4.2.
+  bool measures = false;
 };
 
 // Rows of the registry.

@@ -1,0 +1,111 @@
+"""Every planner on the zoo and six clusters: step, what fits, planning seconds, and the gap to the best.
+
+    scripts/reproduce.sh every_planner [--part quick|all] [--threads 2] [--folder out/every_planner]
+
+`quick` is seven models on two clusters, about a quarter of an hour on one core; `all` is 21 models on six
+clusters, at most two hours on two. Batches grow with the devices. Searches and learned placements simulate
+200 plans each; what takes longer than a minute has no plan. The folder keeps rows, and the same command goes on from there.
+Printed: a table of every model and cluster in milliseconds over the best known of that case, and for each
+planner how often it fits, the median and the worst gap, and the median of its planning seconds.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+
+from heterog_tables import PROGRAM, ROOT, machine
+
+# Samples a device; those of the papers that have the model, as far as they say.
+BATCHES = {
+    "lenet5": 64, "alexnet": 64, "vgg19": 24, "resnet50": 32, "resnet152": 16, "resnet200": 16,
+    "inception_v3": 24, "mobilenet_v2": 24, "nasnet_a_large": 16, "densenet121": 24, "transformer6": 64,
+    "transformer12": 8, "transformer24": 8, "bert_large24": 4, "bert_large48": 2, "xlnet_large24": 4,
+    "xlnet_large48": 2, "gnmt4": 32, "lstm_lm": 16, "ncf": 256, "tensor_holography": 4,
+}  # fmt: skip
+CLUSTERS = {"heterog-4gpu": 4, "heterog-8gpu": 8, "heterog-12gpu": 12, "fastt-4gpu": 4, "celeritas-4gpu": 4,
+            "autosync-b7": 16}  # fmt: skip
+QUICK = (["lenet5", "alexnet", "vgg19", "resnet50", "mobilenet_v2", "lstm_lm", "ncf"], ["heterog-4gpu", "fastt-4gpu"])
+
+
+PLAIN = ["ps-lb", "parallax", "accumulate", "gpipe", "pipedream", "hetpipe", "spp", "fastt-dpos", "fastt", "m-topo",
+         "m-etf", "m-sct", "metis", "dfs-topo", "order-place", "celeritas", "portfolio", "policy"]  # fmt: skip
+SEARCHES = ["random", "local-search", "annealing", "flexflow", "reinforce", "hrl", "post", "gdp"]
+
+
+def compared(cases: Path, rows: Path, threads: int, planners: list[str], *more: str) -> list[dict]:
+    command = [PROGRAM, "compare", "--json", "--cases", cases, "--planner", *planners, "--seconds-each", "60",
+               "--threads", str(threads), "--out", rows, *more]  # fmt: skip
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        sys.exit(f"heterog compare ended with {done.returncode}")
+    return json.loads(done.stdout)["cases"]
+
+
+def cases_text(models: list[str], clusters: list[str]) -> str:
+    lines = [f"{ROOT}/models/{model}.json.gz {ROOT}/configs/clusters/{cluster}.json {BATCHES[model] * CLUSTERS[cluster]}"
+             for model in models for cluster in clusters]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def name_of(path: str) -> str:
+    return Path(path).name.split(".")[0]
+
+
+def print_tables(cases: list[dict]) -> None:
+    names = [row["name"] for row in cases[0]["planners"]]
+    gaps: dict[str, list[float]] = {name: [] for name in names}
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    reasons: dict[str, str] = {}
+    print(f"{'model (batch), cluster':40} {'best':>9}  by, and what the others take in its multiples (*: does not fit)")
+    for case in cases:
+        rows = {row["name"]: row for row in case["planners"]}
+        fitting = [row for row in rows.values() if row["feasible"]]
+        best = min(fitting, key=lambda row: row["step_seconds"]) if fitting else None
+        where = f"{name_of(case['graph'])} ({case['batch']}), {name_of(case['cluster'])}"
+        cells = []
+        for name in names:
+            row = rows[name]
+            seconds[name].append(row["plan_seconds"])
+            if row["step_seconds"] is None:
+                reasons.setdefault(name, row["reason"])
+                continue
+            ratio = row["step_seconds"] / best["step_seconds"] if best else float("nan")
+            if row["feasible"]:
+                gaps[name].append(ratio)
+            cells.append(f"{name} {ratio:.2f}{'' if row['feasible'] else '*'}")
+        if best:
+            print(f"{where:40} {1e3 * best['step_seconds']:9.1f}  {best['name']}; {', '.join(cells)}")
+        else:
+            print(f"{where:40} {'none fits':>9}")
+    print(f"\n{'planner':16} {'fits':>9} {'median':>8} {'worst':>8} {'seconds':>8}")
+    for name in sorted(names, key=lambda one: (median(gaps[one]) if gaps[one] else 1e9)):
+        of = gaps[name]
+        cells = f"{median(of):8.2f} {max(of):8.2f}" if of else f"{'-':>8} {'-':>8}"
+        print(f"{name:16} {len(of):4}/{len(cases):<4} {cells} {median(seconds[name]):8.2f}")
+    for name, reason in reasons.items():
+        print(f"{name}, where it has no plan: {reason}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--part", choices=["quick", "all"], default="all")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--folder", type=Path, default=Path("out/every_planner"))
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    models, clusters = QUICK if options.part == "quick" else (list(BATCHES), list(CLUSTERS))
+    cases = options.folder / f"{options.part}.txt"
+    cases.write_text(cases_text(models, clusters))
+    found = compared(cases, options.folder / "plain.jsonl", options.threads, PLAIN)
+    more = compared(cases, options.folder / "searches.jsonl", options.threads, SEARCHES, "--evaluations", "200")
+    for one, other in zip(found, more, strict=True):
+        one["planners"] += [row for row in other["planners"] if not row["baseline"]]
+    print(f"milliseconds a step, simulated; planned on: {machine()}")
+    print_tables(found)
+
+
+if __name__ == "__main__":
+    main()
