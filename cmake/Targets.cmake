@@ -72,6 +72,20 @@ function(heterog_library name)
   endif()
 endfunction()
 
+# heterog_objects(NAME [ATEN] SOURCES … DEPENDS …): heterog_NAME, whose objects are linked whole into what
+# depends on it, however far below. For what a library below calls and does not have: a program without
+# LibTorch links another such target in its place.
+function(heterog_objects name)
+  cmake_parse_arguments(arg "ATEN" "" "SOURCES;DEPENDS" ${ARGN})
+  add_library(heterog_${name}_objects OBJECT ${arg_SOURCES})
+  target_link_libraries(heterog_${name}_objects PUBLIC heterog_options ${arg_DEPENDS})
+  if(arg_ATEN)
+    heterog_use_headers(heterog_${name}_objects aten)
+  endif()
+  add_library(heterog_${name} INTERFACE)
+  target_link_libraries(heterog_${name} INTERFACE $<TARGET_OBJECTS:heterog_${name}_objects> ${arg_DEPENDS})
+endfunction()
+
 # heterog_test(NAME [ATEN|TORCH] SOURCES … DEPENDS …): program NAME_test, one CTest entry.
 # Tests run from the root of the source, so that they find models/ and configs/.
 function(heterog_test name)

@@ -1,4 +1,5 @@
-"""The command `heterog`: starts the program of the wheel heterog beside the LibTorch of the package torch.
+"""The command `heterog`: starts the program of the wheel heterog beside the LibTorch of the package torch,
+or its planner, which does without.
 
 Apart from the package, whose import loads all of PyTorch.
 """
@@ -15,6 +16,9 @@ _VERSION = Path(__file__).resolve().parent / "heterog/base/version.py"
 _NVIDIA = ("nvidia/nccl/lib", "nvidia/cu13/lib")
 # The verbs in Python, which the program starts (src/cli/python_verbs.cc); they run without it, too.
 _VERBS = {"discover": "heterog.discover", "export": "heterog.export", "import-profile": "heterog.import_profile"}
+
+# The verbs that the planner alone has not (src/cli/torch/without_torch.cc).
+_WITH_TORCH = ("train", "finetune", "profile", "verify", "run")
 
 
 def too_old() -> bool:
@@ -39,6 +43,12 @@ def find_program() -> tuple[Path | None, str]:
     return built[version["library_for"](torch, built)] / "heterog", ""
 
 
+def find_planner() -> Path | None:
+    version = runpy.run_path(str(_VERSION))
+    folder = version["planner"](version["native_packages"]())
+    return folder and folder / "heterog"
+
+
 def program_environment(folder: Path) -> dict:
     """What the program needs around it: LibTorch of the package torch, and what the wheel brings."""
     torch = importlib.util.find_spec("torch")
@@ -60,7 +70,9 @@ def main() -> None:
         if verb == "discover" or (verb in _VERBS and not too_old()):
             words = [python, "-m", _VERBS[verb], *sys.argv[2:]]
             return os.execve(python, words, os.environ | {"HETEROG_PYTHON": python})
-        print(f"heterog: error: {wrong}", file=sys.stderr)
-        sys.exit(2)
+        program = find_planner()
+        if program is None or verb in _WITH_TORCH:
+            print(f"heterog: error: {wrong}", file=sys.stderr)
+            sys.exit(2)
     own = {"HETEROG_PYTHON": python}
     return os.execve(program, [str(program), *sys.argv[1:]], program_environment(program.parent) | own)

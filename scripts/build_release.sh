@@ -4,4 +4,4 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [[ -f build/release/build.ninja ]] || cmake --preset release
-cmake --build build/release --target heterog heterog_client
+cmake --build build/release --target heterog heterog_client heterog_planner_program heterog_planner_client

@@ -30,7 +30,7 @@ done
 
 build() { # FOLDER PYTHON
   [[ -f "$1/build.ninja" ]] || cmake --preset "$preset" -B "$1" -DHETEROG_PYTHON="$2"
-  cmake --build "$1" --target heterog heterog_client
+  cmake --build "$1" --target heterog heterog_client heterog_planner_program heterog_planner_client
   HETEROG_BUILD="${HETEROG_BUILD:+$HETEROG_BUILD:}$1"
 }
 if [[ $name && -z "${HETEROG_BUILD:-}" ]]; then

@@ -7,7 +7,8 @@ one line, where that is what this version should get) or `FAILED` for
 
     shares   auto_shares and weighted gradients of two ranks of unequal batches, beside one process
     export   a training step, by `heterog export`
-    library  `heterog plan`, `verify` and `run` of that graph
+    planner  `heterog plan` and `explain` of a graph of the wheel
+    library  `heterog plan`, `verify` and `run` of the exported graph
     runner   get_runner of two devices, beside PyTorch's own steps
 
 Exit code 1 if one failed.
@@ -145,7 +146,8 @@ def main() -> int:
 
     version = torch.__version__
     exports = minor_version(version) >= EXPORTER_FROM
-    runs = exports and bool(library_for(version, libraries(native_packages())))
+    packages = native_packages()
+    runs = exports and bool(library_for(version, libraries(packages)))
     program = str(Path(sys.executable).with_name("heterog"))
     problem = ["--graph", "lenet5", "--cluster", "local-2cpu"]
     with tempfile.TemporaryDirectory() as folder:
@@ -155,9 +157,17 @@ def main() -> int:
         row = {
             "shares": outcome([[sys.executable, "rank.py", f"{folder}/meeting"]], folder, True),
             "export": outcome([[program, "export", "step.py:training", "--out", "own.json.gz"]], folder, exports),
+            "planner": outcome(
+                [
+                    [program, "plan", *problem, "--batch", "16", "--out", "plan.json"],
+                    [program, "explain", *problem, "--plan", "plan.json"],
+                ],
+                folder,
+                bool(packages),
+            ),
             "library": outcome(
                 [
-                    [program, "plan", *(own if runs else problem), "--batch", "16", "--out", "plan.json"],
+                    *([[program, "plan", *own, "--batch", "16", "--out", "plan.json"]] if runs else []),
                     [program, "verify", *own, "--plan", "plan.json"],
                     [program, "run", *own, "--plan", "plan.json", "--steps", "3"],
                 ],

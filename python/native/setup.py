@@ -1,4 +1,5 @@
-"""Puts the library and the program of build/release into the wheel heterog, with all that they read.
+"""Puts the library and the program of build/release into the wheel heterog, the planner's beside them, and
+all that they read.
 
 HETEROG_BUILD names other build folders, separated by colons; HETEROG_ROOT the checkout where this folder
 is a copy; HETEROG_PACKAGE the package that they become (heterog_native).
@@ -33,9 +34,10 @@ SHIPPED = (
 BROUGHT = ("libfmt.", "libspdlog.")
 
 
-def programs(build: Path) -> list[Path]:
-    """The library, the program, and the libraries that these find beside them."""
-    found = [build / "lib/libheterog.so", build / "bin/heterog"]
+def programs(build: Path, kind: str = "") -> list[Path]:
+    """The library, the program, and the libraries that these find beside them. Kind "planner": those
+    without LibTorch."""
+    found = [build / f"lib/libheterog{kind and '_' + kind}.so", build / f"bin/heterog{kind and '-' + kind}"]
     for file in found:
         if not file.is_file():
             raise SystemExit(f"{file}: is not there; build it (scripts/build_release.sh), or set HETEROG_BUILD")
@@ -50,20 +52,24 @@ class WithPrograms(build_py):
         folder = Path(self.build_lib) / PACKAGE
         for build in BUILDS:
             # base/version.py finds them by this name.
-            own = folder / f"torch-{(build / 'torch-version').read_text().strip()}"
-            for source in programs(build):
-                target = own / source.name
-                self.put(source, target)
-                subprocess.run(["strip", "--strip-unneeded", target], check=True)
-                manylinux.lower(target)
+            self.put_programs(programs(build), folder / f"torch-{(build / 'torch-version').read_text().strip()}")
+        self.put_programs(programs(BUILDS[0], "planner"), folder / "planner")
         for pattern in SHIPPED:
             for source in sorted(ROOT.glob(pattern)):
                 self.put(source, folder / source.relative_to(ROOT))
+
+    def put_programs(self, sources: list[Path], folder: Path) -> None:
+        for source in sources:
+            target = folder / re.sub("[-_]planner", "", source.name)
+            self.put(source, target)
+            subprocess.run(["strip", "--strip-unneeded", target], check=True)
+            manylinux.lower(target)
 
     def put(self, source: Path, target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(source, target)
 
 
-platform = manylinux.tag([file for build in BUILDS for file in programs(build)])
+packed = [*programs(BUILDS[0], "planner"), *(file for build in BUILDS for file in programs(build))]
+platform = manylinux.tag(packed)
 setup(cmdclass={"build_py": WithPrograms}, options={"bdist_wheel": {"plat_name": platform}})

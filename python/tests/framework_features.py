@@ -7,6 +7,7 @@ clipping  of gradients by their norm
 amp       autocast in bfloat16, of a model in float32
 norm      SyncBatchNorm
 resume    a new model and a new loader from a checkpoint, after the first of two epochs
+reload    a new loader in each epoch (reload_dataloaders_every_n_epochs); of Lightning's Trainer alone
 """
 
 import contextlib
@@ -38,6 +39,7 @@ class Feature:
     amp: bool = False
     norm: bool = False
     resumed: bool = False
+    reloaded: bool = False
 
 
 FEATURES = {
@@ -45,6 +47,7 @@ FEATURES = {
     "amp": Feature(amp=True),
     "norm": Feature(norm=True),
     "resume": Feature(resumed=True),
+    "reload": Feature(reloaded=True),
 }
 
 
@@ -191,7 +194,7 @@ def by_lightning(feature: Feature) -> nn.Module:
             max_epochs=1 if feature.resumed and not part else EPOCHS,
             precision="bf16-mixed" if feature.amp else "64-true", gradient_clip_val=feature.clip,
             enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
-            use_distributed_sampler=False,
+            use_distributed_sampler=False, reload_dataloaders_every_n_epochs=int(feature.reloaded),
         )  # fmt: skip
         module = Module()
         trainer.fit(module, ckpt_path="out/lightning.ckpt" if part else None)
@@ -298,6 +301,8 @@ def main() -> None:
     os.makedirs("out", exist_ok=True)
     train = globals()[f"by_{sys.argv[1]}"]
     for name, feature in FEATURES.items():
+        if feature.reloaded and sys.argv[1] != "lightning":
+            continue
         with fixed_shares(SHARES):
             mine = [p.detach() for p in train(feature).parameters()]
         way = torch.cat([p.detach().flatten() for p in build(feature).parameters()])

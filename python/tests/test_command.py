@@ -81,6 +81,24 @@ def test_refuses_a_version_of_torch_that_no_library_is_for(monkeypatch, package,
     assert package[1] == []
 
 
+def test_the_planner_serves_any_torch(monkeypatch, package, capsys):
+    """What it has not is refused with what to install."""
+    path, started = package
+    (path / "planner").mkdir()
+    for version in ("2.4.1", "2.13.0+cpu", "3.0"):
+        run_command(monkeypatch, version, "plan", "--out", "x")
+        program, arguments, environment = started[-1]
+        assert program == path / "planner" / "heterog" and arguments[1:] == ["plan", "--out", "x"]
+        assert environment["LD_LIBRARY_PATH"].split(":")[0] == str(path / "planner")
+        for verb in heterog_command._WITH_TORCH:
+            with pytest.raises(SystemExit):
+                run_command(monkeypatch, version, verb)
+            assert f"torch {version} is installed" in capsys.readouterr().err
+    assert len(started) == 3
+    run_command(monkeypatch, "2.11.0", "plan")
+    assert started[-1][0] == path / "torch-2.11" / "heterog"
+
+
 def test_without_a_library_one_line_says_which_wheel_has_it(monkeypatch, capsys):
     with pytest.raises(SystemExit) as ended:
         run_command(monkeypatch, "2.12.1", "plan", "--out", "x")

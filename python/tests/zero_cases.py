@@ -25,6 +25,7 @@ class Case:
     groups: bool = False
     views: bool = False
     parts: int = 1  # batches that the loop accumulates
+    scaled: bool = False  # a GradScaler that skips a step
 
 
 CASES = {
@@ -33,6 +34,7 @@ CASES = {
     "views": Case(views=True),
     "accumulated": Case(parts=2),
     "equally": Case(by_memory=False),
+    "scaled": Case(scaled=True),
 }
 
 
@@ -53,11 +55,15 @@ def groups_of(case: Case, model):
 
 
 def train(case: Case, model, optimizer, batches) -> None:
+    scaler = torch.amp.GradScaler("cpu", init_scale=64.0, growth_interval=3, enabled=case.scaled)
     for number, batch in enumerate(batches):
-        (tokens(model, batch) / case.parts).backward()
+        loss = tokens(model, batch) / case.parts
+        scaler.scale(loss * torch.inf if case.scaled and number == 2 else loss).backward()
         if (number + 1) % case.parts == 0:
+            scaler.unscale_(optimizer)
             nn.utils.clip_grad_norm_(model.parameters(), 0.05)
-            optimizer.step()
+            scaler.step(optimizer)
+            scaler.update()
             optimizer.zero_grad()
 
 

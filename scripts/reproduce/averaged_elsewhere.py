@@ -7,7 +7,8 @@ Two and three ranks over gloo take 6 2 and 5 2 1 samples of every batch of 8, fr
 heterog.UnevenBatchSampler, the last batch is a rest of 3; AdamW, 12 batches. A number is the largest
 relative difference of a parameter from one process on the whole batches: with the loss multiplied by
 ranks x own / total, and as it is. ZeRO needs DeepSpeed (`pip install deepspeed`, a compiler and
-ninja): what is not installed is left out. It computes in float32, FSDP1 in float64.
+ninja): what is not installed is left out. It computes in float32, FSDP1 in
+float64, but for its own clipping, which takes norms in single precision.
 """
 
 import argparse
@@ -24,6 +25,8 @@ SHARES = {2: [6, 2], 3: [5, 2, 1]}
 LENGTH, BATCH, CLIP = 91, 8, 0.05  # 11 batches and a rest
 KINDS = {
     "fsdp1": "FSDP1", "fsdp1, accumulated": "FSDP1, 2 passes under no_sync()",
+    "fsdp1, resumed": "FSDP1, from a whole checkpoint", "fsdp1 in float32, clipped": "FSDP1 in float32, clipped",
+    "fsdp1, norm": "FSDP1, SyncBatchNorm",
     "zero1": "ZeRO-1, clipped", "zero2": "ZeRO-2, clipped", "zero3": "ZeRO-3, clipped",
     "zero1, accumulated": "ZeRO-1, clipped, 2 passes", "zero2, accumulated": "ZeRO-2, clipped, 2 passes",
 }  # fmt: skip
@@ -33,16 +36,27 @@ def build(kind):
     import torch
 
     torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(6, 16), torch.nn.Tanh(), torch.nn.Linear(16, 3))
-    return model.double() if kind.startswith("fsdp1") else model
+    norm = [torch.nn.BatchNorm1d(16)] if "norm" in kind else []
+    model = torch.nn.Sequential(torch.nn.Linear(6, 16, bias=not norm), *norm, torch.nn.Tanh(), torch.nn.Linear(16, 3))
+    return model.double() if is_double(kind) else model
+
+
+def is_double(kind) -> bool:
+    """FSDP1's clip_grad_norm_ takes norms in single precision alone."""
+    return kind.startswith("fsdp1") and "float32" not in kind
+
+
+def is_clipped(kind) -> bool:
+    return kind.startswith("zero") or "clipped" in kind
 
 
 def dataset(kind):
     import torch
 
     torch.manual_seed(1)
-    x, label = torch.randn(LENGTH, 6), torch.randint(0, 3, (LENGTH,))
-    return torch.utils.data.TensorDataset(x.double() if kind.startswith("fsdp1") else x, label)
+    length = LENGTH - LENGTH % BATCH if "norm" in kind else LENGTH  # which wants samples of each rank
+    x, label = torch.randn(length, 6), torch.randint(0, 3, (length,))
+    return torch.utils.data.TensorDataset(x.double() if is_double(kind) else x, label)
 
 
 def batches(kind, rank, world, weighed):
@@ -74,7 +88,7 @@ def alone(kind) -> list:
     for number, batch in enumerate(DataLoader(dataset(kind), BATCH)):
         (loss_of(model, batch) / passes).backward()
         if (number + 1) % passes == 0:
-            if not kind.startswith("fsdp1"):
+            if is_clipped(kind):
                 torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
             update.step()
             update.zero_grad()
@@ -83,6 +97,7 @@ def alone(kind) -> list:
 
 def by_fsdp1(kind, rank, world, weighed) -> list:
     import torch
+    from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
     from torch.distributed.fsdp import FullyShardedDataParallel
 
     cpu = torch.device("cpu")
@@ -90,10 +105,19 @@ def by_fsdp1(kind, rank, world, weighed) -> list:
     def wrapped(module):
         return FullyShardedDataParallel(module, device_id=cpu, use_orig_params=True)
 
-    model, passes = build(kind), 2 if "accumulated" in kind else 1
-    model[0] = wrapped(model[0])
-    model = wrapped(model)
-    update = torch.optim.AdamW(model.parameters(), lr=0.01)
+    def begun():
+        model = build(kind)
+        model[0] = wrapped(model[0])
+        model = wrapped(model)
+        if "norm" in kind:
+            sys.path.append(str(ROOT / "python/tests"))
+            from cpu_sync_batch_norm import synchronised
+
+            synchronised(model)
+        return model, torch.optim.AdamW(model.parameters(), lr=0.01)
+
+    passes = 2 if "accumulated" in kind else 1
+    model, update = begun()
     for number, (batch, factor) in enumerate(batches(kind, rank, world, weighed)):
         loss = loss_of(model, batch) * factor / passes
         if (number + 1) % passes:
@@ -101,8 +125,15 @@ def by_fsdp1(kind, rank, world, weighed) -> list:
                 loss.backward()
             continue
         loss.backward()
+        if is_clipped(kind):
+            model.clip_grad_norm_(CLIP)
         update.step()
         update.zero_grad()
+        if "resumed" in kind and number == 4:
+            whole = StateDictOptions(full_state_dict=True)
+            of_model, of_update = get_state_dict(model, update, options=whole)
+            model, update = begun()
+            set_state_dict(model, update, model_state_dict=of_model, optim_state_dict=of_update, options=whole)
     with FullyShardedDataParallel.summon_full_params(model):
         return [p.detach().clone() for p in model.parameters()]
 

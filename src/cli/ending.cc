@@ -1,15 +1,13 @@
 // Maps exceptions to exit codes.
 #include "cli/ending.h"
 
-#include <c10/util/Exception.h>
-
 #include <exception>
 #include <new>
 #include <system_error>
 #include <utility>
 
 #include "base/check.h"
-#include "base/text.h"
+#include "cli/torch/with_torch.h"
 
 namespace heterog::cli {
 
@@ -31,13 +29,13 @@ Ending ending_of(const std::function<int()>& body) {
     return failed(error.kind(), error.what());
   } catch (const std::bad_alloc&) {
     return failed(ErrorKind::kVerification, "not enough host memory for this problem");
-  } catch (const c10::Error& error) {
-    // What LibTorch refuses is an operator of the user's graph, or memory that there is not.
-    return failed(ErrorKind::kVerification,
-                  "PyTorch: " + printable(error.what_without_backtrace(), 500));
   } catch (const std::system_error& error) {  // no threads left
     return failed(ErrorKind::kVerification, error.what());
   } catch (const std::exception& error) {
+    // What LibTorch refuses is an operator of the user's graph, or memory that there is not.
+    if (const auto text = torch_error(error)) {
+      return failed(ErrorKind::kVerification, "PyTorch: " + *text);
+    }
     return failed(ErrorKind::kBug, error.what());
   } catch (...) {
     return failed(ErrorKind::kBug, "an unknown exception");

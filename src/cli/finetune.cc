@@ -12,7 +12,7 @@
 #include "cli/planning.h"
 #include "cli/progress.h"
 #include "cli/stopping.h"
-#include "cli/training.h"
+#include "cli/torch/training.h"
 #include "cli/verbs.h"
 #include "explain/simulation.h"
 #include "learn/api.h"

@@ -3,16 +3,14 @@
 
 #include <utility>
 
-#include "learn/api.h"
-#include "learn/placers/placers.h"
+#include "cli/torch/with_torch.h"
 
 namespace heterog::cli {
 
 const search::Registry& planner_registry() {
   static const search::Registry kRegistry = [] {
     std::vector<search::PlannerEntry> entries = search::builtin_planners();
-    entries.push_back(learn::policy_planner_entry());
-    for (search::PlannerEntry& entry : learn::placer_entries()) entries.push_back(std::move(entry));
+    for (search::PlannerEntry& entry : learned_planners()) entries.push_back(std::move(entry));
     return search::Registry(std::move(entries));
   }();
   return kRegistry;

@@ -11,7 +11,7 @@
 #include "cli/output.h"
 #include "cli/processes.h"
 #include "cli/progress.h"
-#include "cli/training.h"
+#include "cli/torch/training.h"
 #include "cli/verbs.h"
 #include "launch/children.h"
 #include "launch/rank_device.h"

@@ -1,25 +1,22 @@
 // Settings of PyTorch for the whole process, which our work changes for a while and puts back.
 #pragma once
 
-#include <ATen/Context.h>
-#include <ATen/Parallel.h>
+#include <memory>
 
 namespace heterog::client {
 
-// Puts the caller's number of threads and type of floats back.
+// Begins as a program does, and puts the caller's number of threads and type of floats back.
+// Without LibTorch there is nothing to keep (no_process_kept.cc).
 class ProcessKept {
  public:
-  ProcessKept() : threads_(at::get_num_threads()), floats_(at::get_default_dtype()) {}
-  ~ProcessKept() {
-    at::set_default_dtype(floats_);
-    at::set_num_threads(threads_);
-  }
+  ProcessKept();
+  ~ProcessKept();
   ProcessKept(const ProcessKept&) = delete;
   ProcessKept& operator=(const ProcessKept&) = delete;
 
  private:
-  int threads_;
-  caffe2::TypeMeta floats_;
+  struct Settings;
+  std::unique_ptr<const Settings> settings_;
 };
 
 }  // namespace heterog::client

@@ -51,8 +51,6 @@ RunVerb run_verb(const std::vector<std::string>& arguments, const std::int32_t* 
     check_verb(arguments);
     const auto alone = wait_for_others(caller.stopped);
     const ProcessKept kept;
-    // As a program begins.
-    at::set_default_dtype(caffe2::TypeMeta::Make<float>());
     set_log_level("warn");
     return cli::run_arguments(arguments, caller);
   });

@@ -11,8 +11,7 @@
 #include "cost/poor_fit.h"
 #include "cost/profile_io.h"
 #include "graph/graph_io.h"
-#include "runtime/kernels/infer.h"
-#include "runtime/kernels/operators.h"
+#include "loading/check_graph.h"
 
 namespace heterog::loading {
 
@@ -53,9 +52,7 @@ LoadedProblem load_problem_file(const ProblemOptions& options) {
   graph::GraphFile file = graph::read_graph_file(options.graph);
   check_batch(options.batch, file.known, options.graph);
   auto graph = std::make_shared<const graph::ModelGraph>(std::move(file.graph));
-  runtime::check_operators(*graph, options.graph);
-  runtime::check_results(*graph, runtime::checked_batches(options.batch, file.known.smallest()),
-                         options.graph);
+  check_graph(*graph, options.batch, file.known, options.graph);
   const cost::CalibratedModel analytic;
   const std::vector<cost::ProfileSource> profiles = load_profiles(options, *cluster);
   const cost::ProfiledModel model(*graph, profiles, analytic);

@@ -21,8 +21,8 @@ struct ProblemOptions {
   std::vector<std::string> profiles;  // files; costs of what is not profiled are analytic
 };
 
-// Throws an input error if a file makes no sense or the graph needs an operator that LibTorch does
-// not have.
+// Throws an input error if a file makes no sense or the graph is none that PyTorch runs
+// (check_graph.h).
 std::unique_ptr<const cost::Problem> load_problem(const ProblemOptions& options);
 // The same, with the batches for which the graph file is known to hold.
 struct LoadedProblem {

@@ -15,7 +15,7 @@ import torch
 from heterog.base.errors import HeterogError, InputError, LossNotFinite
 from heterog.base.own_files import PACKAGE
 from heterog.base.reading import read_text
-from heterog.base.version import NO_LIBRARY, libraries, library_for, native_packages, wrong_torch
+from heterog.base.version import NO_LIBRARY, libraries, library_for, native_packages, planner, wrong_torch
 
 _API_VERSION = 8
 _CHECKOUT = PACKAGE.resolve().parent.parent
@@ -121,6 +121,15 @@ def find_library() -> str:
     return str(found[library_for(torch.__version__, found)])
 
 
+def find_planner() -> str | None:
+    """The library that plans and explains beside any PyTorch: the wheel's, or what this checkout has
+    built."""
+    if folder := planner(native_packages()):
+        return str(folder / "libheterog.so")
+    built = [_CHECKOUT / "build" / kind / "lib" / "libheterog_planner.so" for kind in ("release", "dev")]
+    return next((str(library) for library in built if library.is_file()), None)
+
+
 def _of_checkout() -> dict[str, Path]:
     """By the PyTorch that they were built with; of several for one, that of users."""
     found: dict[str, Path] = {}
@@ -150,12 +159,19 @@ def _hear(level: int, line: bytes) -> None:
     LOGGER.log(10 * level, "%s", line.decode(errors="replace"))
 
 
-def load_library() -> ctypes.CDLL:
-    """Loaded once; `import torch` has loaded the libraries that it needs."""
+def load_library(planner_will_do: bool = False) -> ctypes.CDLL:
+    """Loaded once; `import torch` has loaded the libraries that it needs. `planner_will_do`: where
+    none is for this PyTorch, that of the planner, which runs nothing."""
     global _library
-    if _library is not None:
+    if _library is not None and (planner_will_do or hasattr(_library, "heterog_open")):
         return _library
-    path = find_library()
+    try:
+        path = find_library()
+    except HeterogError:
+        instead = find_planner() if planner_will_do and not os.environ.get("HETEROG_LIBRARY") else None
+        if instead is None:
+            raise
+        path = instead
     try:
         library = ctypes.CDLL(path)
     except OSError as error:
@@ -174,6 +190,28 @@ def load_library() -> ctypes.CDLL:
         raise HeterogError(
             f"{path} has interface {version}, this package needs {_API_VERSION}; build it again"
         )
+    if not planner_will_do and not hasattr(library, "heterog_open"):
+        raise HeterogError(f"{path} is the library of the planner alone; what runs plans is libheterog.so")
+    number = ctypes.POINTER(ctypes.c_int32)
+    library.heterog_run_verb.argtypes = [
+        ctypes.POINTER(ctypes.c_char_p),
+        ctypes.c_int32,
+        number,
+        ctypes.POINTER(ctypes.c_char_p),
+    ]
+    library.heterog_log_to.argtypes = [_Listener]
+    library.heterog_log_to.restype = None
+    library.heterog_log_to(_hear)
+    atexit.register(library.heterog_log_to, _Listener())  # Python cannot be called any more then
+    library.heterog_xxh3.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
+    library.heterog_xxh3.restype = ctypes.c_uint64
+    if hasattr(library, "heterog_open"):
+        _declare_runner(library)
+    _library = library
+    return library
+
+
+def _declare_runner(library: ctypes.CDLL) -> None:
     runner = ctypes.c_void_p
     number = ctypes.POINTER(ctypes.c_int32)
     value = ctypes.POINTER(ctypes.c_double)
@@ -206,27 +244,13 @@ def load_library() -> ctypes.CDLL:
     library.heterog_get_output.argtypes = library.heterog_get.argtypes
     library.heterog_add_up.argtypes = [runner, value, ctypes.c_int32]
     library.heterog_meet.argtypes = [runner, ctypes.c_int32, number]
-    library.heterog_run_verb.argtypes = [
-        ctypes.POINTER(ctypes.c_char_p),
-        ctypes.c_int32,
-        number,
-        ctypes.POINTER(ctypes.c_char_p),
-    ]
-    library.heterog_log_to.argtypes = [_Listener]
-    library.heterog_log_to.restype = None
-    library.heterog_log_to(_hear)
-    atexit.register(library.heterog_log_to, _Listener())  # Python cannot be called any more then
-    library.heterog_xxh3.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
-    library.heterog_xxh3.restype = ctypes.c_uint64
-    _library = library
-    return library
 
 
 def xxh3(buffer) -> int:
     """The checksum of files; `buffer` can be written to, as a bytearray."""
     memory = (ctypes.c_char * len(buffer)).from_buffer(buffer)
     try:
-        return load_library().heterog_xxh3(ctypes.addressof(memory), len(buffer))
+        return load_library(planner_will_do=True).heterog_xxh3(ctypes.addressof(memory), len(buffer))
     finally:
         del memory  # else a map of a file could not be closed
 

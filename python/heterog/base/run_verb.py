@@ -18,7 +18,8 @@ def run_verb(arguments: Sequence[str]) -> dict[str, Any]:
     what had been printed by then, or None. Other Python threads go on meanwhile; those that run
     verbs wait for each other. Ctrl-C ends the verb at its next simulated plan or step.
     """
-    library = load_library()
+    # verify trains, and says of a PyTorch without a library what to install.
+    library = load_library(planner_will_do=arguments[0] != "verify")
     words = [*arguments, "--json", f"--log-level={_log_level()}"]
     # The memory that the library looks at to know whether to give up.
     stop = ctypes.c_int32(0)

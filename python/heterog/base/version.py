@@ -49,6 +49,12 @@ def libraries(packages: Iterable[Path]) -> dict[str, Path]:
     return dict(sorted(found.items(), key=lambda item: minor_version(item[0])))
 
 
+def planner(packages: Iterable[Path]) -> Path | None:
+    """The folder of the program and the library that plan and explain beside any PyTorch, having
+    nothing of it."""
+    return next((package / "planner" for package in packages if (package / "planner").is_dir()), None)
+
+
 def library_for(version: str, built: Iterable[str]) -> str:
     """Which of these libraries runs beside this version of PyTorch; empty if none does."""
     own = ".".join(map(str, minor_version(version)))
@@ -74,8 +80,8 @@ def wrong_torch(version: str, built: Iterable[str]) -> str:
     if minor_version(version) >= EXPORTER_FROM:
         wanted += f", or build the wheel with scripts/build_wheel.sh --torch {version.split('+')[0]}"
     return (
-        f"torch {version} is installed, and this heterog has a library for torch {' and '.join(served)}, which plans "
-        f"and runs: {wanted}"
+        f"torch {version} is installed, and this heterog has a library for torch {' and '.join(served)}, which runs "
+        f"and verifies plans: {wanted}"
     )
 
 

@@ -43,7 +43,8 @@ def micro_batches_told(count: int) -> bool:
 class OwnSteps(int):
     """The micro-batches of a rank of the even script, by which losses are divided, for a loop that
     counts batches: `batches % it` is 0 where one of this rank's steps begins or ends, and
-    `batches // it` are the steps that have ended by then."""
+    `batches // it` are the steps that have ended by then. All batches of an epoch, divided by it,
+    are the epoch's steps, as `ceil(len(loader) / it)` asks."""
 
     def __new__(cls, sampler):
         steps = super().__new__(cls, sampler.parts)
@@ -61,6 +62,11 @@ class OwnSteps(int):
 
     def __rfloordiv__(self, batches: int) -> int:
         return bisect_right(self._bounds(), batches) - 1
+
+    def __rtruediv__(self, batches: int) -> float:
+        # Not of 1, by which losses are scaled.
+        bounds = self._bounds()
+        return float(len(bounds) - 1) if batches == bounds[-1] > 1 else batches / int(self)
 
 
 def counted_by_lightning(models, parts: int) -> bool:

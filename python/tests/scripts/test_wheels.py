@@ -43,7 +43,7 @@ def test_python_alone_in_an_environment_of_its_own(tmp_path):
     (packages / "torch.pth").write_text(str(Path(torch.__file__).parents[1]))
     row = subprocess.run([python, ROOT / "scripts/try_torch.py"], capture_output=True, text=True, cwd=tmp_path)
     said = re.sub(r"^torch \S+: ", "", row.stdout.strip())
-    assert said == "shares ok, export ok, library refused, runner refused", row.stdout + row.stderr
+    assert said == "shares ok, export ok, planner refused, library refused, runner refused", row.stdout + row.stderr
 
 
 def test_a_newer_name_of_the_same_function_is_taken_back(tmp_path):

@@ -1,9 +1,14 @@
 """Micro-batches a rank: what is accumulated trains as one process does on the whole of it."""
 
+import math
+from types import SimpleNamespace
+
 import micro_cases as cases
 import pytest
+import torch
 from ranks_of_tests import found_by
 
+from heterog.uneven.accumulated import OwnSteps
 from heterog.uneven.deals import best_micro, cut, in_words
 from heterog.uneven.fair_shares import StepTime, fair_shares, in_passes, slowest
 
@@ -141,3 +146,13 @@ def test_larger_micro_batches_are_taken_where_they_are_faster():
     assert best_micro({1: 1.0, 2: 1.99, 3: 2.98}, 1) == 1
     assert best_micro({1: 0.1, 2: 2.0, 3: 3.0}, 2) == 2
     assert best_micro({1: 1.0}, 2) == 1
+
+
+def test_loops_that_count_batches_are_told_this_ranks_steps():
+    """Of an epoch of three steps, of 3, 3 and 1 batches of this rank, 2 in the even script."""
+    sizes = [[4, 4, 4], [4, 4, 4], [2]]
+    steps = OwnSteps(SimpleNamespace(parts=2, micro_sizes=sizes.__getitem__, global_batches=3))
+    assert math.ceil(7 / steps) == 3 and (6 / steps, 1 / steps) == (3.0, 0.5)
+    assert [number for number in range(8) if number % steps == 0] == [0, 3, 6, 7]
+    assert [number // steps for number in range(8)] == [0, 0, 0, 1, 1, 1, 2, 3]
+    assert steps == 2 and torch.ones(1) / steps == 0.5

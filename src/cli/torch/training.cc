@@ -1,5 +1,5 @@
 // Settings, progress lines and tables of training.
-#include "cli/training.h"
+#include "cli/torch/training.h"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,11 @@
+// Without LibTorch.
+#include "client/process_kept.h"
+
+namespace heterog::client {
+
+struct ProcessKept::Settings {};
+
+ProcessKept::ProcessKept() = default;
+ProcessKept::~ProcessKept() = default;
+
+}  // namespace heterog::client
