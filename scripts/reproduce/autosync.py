@@ -1,6 +1,6 @@
 """AutoSync: how well its rankers rank, and what its search finds (docs/results/autosync.md).
 
-    scripts/reproduce.sh autosync [--strategies 200] [--seeds 3] [--preset release] [--skip-steps]
+    scripts/reproduce.sh autosync [--strategies 200] [--seeds 3] [--preset release] [--tables rankings steps]
 
 A domain is a model on a cluster, of which random strategies are drawn and simulated (`heterog autosync-data`).
 The first table is the part of all pairs of held-out strategies that a ranker puts in the right order: the
@@ -30,7 +30,7 @@ DOMAINS = [("vgg19", 512, "autosync-b7"), ("vgg19", 256, "autosync-b1"), ("vgg19
            ("resnet50", 512, "autosync-b7"), ("bert_large24", 64, "autosync-b1"),
            ("transformer6", 720, "autosync-b7")]  # fmt: skip
 OTHERS = ["ev-ar", "horovod:bucket_bytes=tuned", "ev-ps", "ps-lb", "partitioned-ps", "parallax", "portfolio", "autosync"]
-CURVE = [20, 40, 80, 120, 200]
+CURVE = [20, 60, 200]
 PARTS = 64
 RANKERS = ["linear", "lstm", "gat"]
 
@@ -129,15 +129,15 @@ def accuracy(scores, steps):
 def learn(kind, sets, valid, seed):
     """A ranker of (features, variables, steps) of several domains: pairs are of one domain."""
     torch.manual_seed(seed)
-    together = [torch.cat([one[i] for one in sets]) for i in (0, 1)]
-    means = [together[0].mean(0), together[1].mean((0, 1))]
-    deviations = [together[0].std(0), together[1].std((0, 1))]
+    together = [torch.cat([one[i].flatten(0, -2) for one in sets]) for i in (0, 1)]
+    means = [rows.mean(0) for rows in together]
+    deviations = [rows.std(0) for rows in together]
     scales = [torch.where(d > 1e-9, 1 / d, torch.zeros_like(d)) for d in deviations]
 
     def scaled(one):
         return [(one[i] - means[i]) * scales[i] for i in (0, 1)]
 
-    model = {"linear": Linear, "lstm": Lstm, "gat": Gat}[kind](together[0].shape[1], together[1].shape[2])
+    model = {"linear": Linear, "lstm": Lstm, "gat": Gat}[kind](together[0].shape[1], together[1].shape[1])
     optimizer = torch.optim.Adam(model.parameters(), 1e-3)
     schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [80, 160], 0.3)
     inputs = [(scaled(one), one[2]) for one in sets]
@@ -205,12 +205,12 @@ def print_row(name, means):
 
 
 def steps(program):
-    print("\nMilliseconds of a step; autosync: the best of 200 trials")
+    print("\nMilliseconds of a step; autosync: the best of 200 trials; *: does not fit in memory")
     print(f"{'domain':32}" + "".join(f"{name.split(':')[0]:>16}" for name in OTHERS))
     for case in DOMAINS:
         rows = json.loads(run(program, "compare", *problem(*case), "--planner", *OTHERS, "--json"))["planners"]
-        by_name = {row["name"]: row["step_seconds"] for row in rows}
-        print(f"{' '.join(map(str, case)):32}" + "".join(f"{1000 * by_name[name]:16.1f}" for name in OTHERS), flush=True)
+        by_name = {row["name"]: f"{1000 * row['step_seconds']:.1f}{' ' if row['feasible'] else '*'}" for row in rows}
+        print(f"{' '.join(map(str, case)):32}" + "".join(f"{by_name[name]:>16}" for name in OTHERS), flush=True)
     print("\nThe best after so many trials, ms, by what ranks candidates")
     print(f"{'domain':32}{'ranker':>9}" + "".join(f"{count:>9}" for count in CURVE))
     for case in DOMAINS:
@@ -226,13 +226,14 @@ def main():
     parser.add_argument("--strategies", type=int, default=200)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--preset", default="release")
-    parser.add_argument("--skip-steps", action="store_true", help="the first table alone")
+    parser.add_argument("--tables", nargs="+", default=["rankings", "steps"], choices=["rankings", "steps"])
     options = parser.parse_args()
     program = ROOT / "build" / options.preset / "bin" / "heterog"
     print(f"{machine()}, {options.preset} preset, {os.cpu_count()} threads; {options.strategies} strategies a domain, "
           f"{options.seeds} seed(s)")  # fmt: skip
-    rankings([Domain(program, case, options.strategies) for case in DOMAINS], options.seeds)
-    if not options.skip_steps:
+    if "rankings" in options.tables:
+        rankings([Domain(program, case, options.strategies) for case in DOMAINS], options.seeds)
+    if "steps" in options.tables:
         steps(program)
 
 

@@ -5,7 +5,7 @@ namespace heterog::client {
 
 struct ProcessKept::Settings {};
 
-ProcessKept::ProcessKept() = default;
+ProcessKept::ProcessKept(Begins) {}
 ProcessKept::~ProcessKept() = default;
 
 }  // namespace heterog::client

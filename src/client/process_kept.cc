@@ -11,8 +11,8 @@ struct ProcessKept::Settings {
   caffe2::TypeMeta floats = at::get_default_dtype();
 };
 
-ProcessKept::ProcessKept() : settings_(std::make_unique<const Settings>()) {
-  at::set_default_dtype(caffe2::TypeMeta::Make<float>());
+ProcessKept::ProcessKept(Begins begins) : settings_(std::make_unique<const Settings>()) {
+  if (begins == Begins::kAsProgram) at::set_default_dtype(caffe2::TypeMeta::Make<float>());
 }
 
 ProcessKept::~ProcessKept() {

@@ -187,7 +187,7 @@ const graph::ModelGraph& Ranks::prepare(const Form& form) {
 
 void Ranks::launch(std::int64_t number, const runtime::StepInputs& inputs, const Form& form,
                    runtime::Ranks::Given given) {
-  const ProcessKept kept;
+  const ProcessKept kept(ProcessKept::Begins::kAsCaller);
   std::size_t job = 0;
   if (!is_own(form)) {
     Other& other = others_.at(form);
@@ -199,7 +199,7 @@ void Ranks::launch(std::int64_t number, const runtime::StepInputs& inputs, const
 }
 
 runtime::StepReport Ranks::finish_step() {
-  const ProcessKept kept;
+  const ProcessKept kept(ProcessKept::Begins::kAsCaller);
   last_step_ = launched_.front();
   launched_.pop_front();
   return ranks_->finish();

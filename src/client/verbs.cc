@@ -50,7 +50,7 @@ RunVerb run_verb(const std::vector<std::string>& arguments, const std::int32_t* 
   run.ending = cli::ending_of([&] {
     check_verb(arguments);
     const auto alone = wait_for_others(caller.stopped);
-    const ProcessKept kept;
+    const ProcessKept kept(ProcessKept::Begins::kAsProgram);
     set_log_level("warn");
     return cli::run_arguments(arguments, caller);
   });

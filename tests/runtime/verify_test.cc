@@ -103,7 +103,8 @@ TEST_P(Served, HostsThatServeTrainAsOneDevice) {
     for (TensorId parameter : problem->graph->parameters()) {
       if (layout.home_of[parameter] == decide::Layout::kNoHome) continue;
       const decide::ParameterHome& home = layout.home(parameter);
-      if (home.device_count() < 2 || rng.below(3) == 0) continue;
+      const bool named = std::ranges::count(mix.sync, parameter, &decide::ParameterSync::parameter);
+      if (named || home.device_count() < 2 || rng.below(3) == 0) continue;
       mix.sync.push_back(
           {parameter, SyncMethod::kParameterServer,
            rng.below(2) == 0 ? home.replicas.front() : problem->cluster->host_ids()[rng.below(2)]});

@@ -7,7 +7,6 @@
 #include "search/moves/move.h"
 #include "search/portfolio/stages.h"
 #include "search/starts/balanced_servers.h"
-#include "search/starts/baselines.h"
 
 namespace heterog::search::portfolio {
 namespace {
@@ -17,8 +16,8 @@ constexpr std::int64_t kPlansPerTryToLeaveOut = 20;
 // On fewer devices a step may be longer by this part of itself before its order is improved.
 constexpr double kCatchesUp = 0.01;
 
-// Plans with several servers, three in a phase of a budget, of which later ones repeat some.
-constexpr std::int64_t kTriesOfServers = 8;
+// Plans with several servers, five in the first phase of a budget, two in each later one.
+constexpr std::int64_t kTriesOfServers = 9;
 
 // That are simulated in a moment.
 bool are_few_transfers(const cost::Problem& problem) {
@@ -92,18 +91,19 @@ void share_servers(Search& search) {
       !are_few_transfers(problem)) {
     return;
   }
-  std::vector<std::pair<std::string, decide::Strategy>> bases = {
-      {search.result.found_by, search.result.strategy}};
-  bases.emplace_back("ev-ps", even_ps(problem)).second.order = decide::OrderPolicy::kRankQueued;
   std::vector<decide::Strategy> strategies;
   std::vector<std::string> names;
-  for (const auto& [name, base] : bases) {
-    for (const bool of_all : {true, false}) {
-      decide::Strategy shared = with_several_servers(problem, base, of_all);
-      if (shared.sync == base.sync || std::ranges::count(strategies, shared) > 0) continue;
-      strategies.push_back(std::move(shared));
-      names.push_back(name + " + several servers");
-    }
+  const decide::Strategy& found = search.result.strategy;
+  for (const bool of_all : {true, false}) {
+    decide::Strategy shared = with_several_servers(problem, found, of_all);
+    if (shared.sync == found.sync || std::ranges::count(strategies, shared) > 0) continue;
+    strategies.push_back(std::move(shared));
+    names.push_back(search.result.found_by + " + several servers");
+  }
+  for (decide::OrderPolicy order : decide::kSearchedOrders) {
+    strategies.push_back(partitioned_ps(problem, ServerParts::kBytes));
+    strategies.back().order = order;
+    names.emplace_back("partitioned-ps");
   }
   const auto& most = search.context.budget.evaluations;
   if (most && search.evaluator.evaluations() + std::ssize(strategies) > *most) return;
