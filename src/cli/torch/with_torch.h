@@ -12,8 +12,7 @@
 
 namespace heterog::cli {
 
-// The planners that learn. Without LibTorch their names and options are unknown, but for "policy",
-// which is refused in one line.
+// The planners that learn. Without LibTorch each is listed, and refused in one line.
 std::vector<search::PlannerEntry> learned_planners();
 
 // What LibTorch said, if the exception is one of its own.

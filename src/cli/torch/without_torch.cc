@@ -12,8 +12,7 @@ namespace {
 // What follows the name of what is missing.
 constexpr const char* kRefusal =
     "this is the planner alone, without LibTorch; the wheel heterog has it for the versions of "
-    "PyTorch "
-    "that it has a library for (scripts/build_wheel.sh --torch VERSION adds one)";
+    "PyTorch that it has a library for (scripts/build_wheel.sh --torch VERSION adds one)";
 
 // Takes whatever arguments there are: none of them would be right.
 void add_refused(CLI::App& app, Action& chosen, const char* name) {

@@ -71,25 +71,6 @@ Location sum_part_at(Emission& e, const Part& part, std::span<const Location> lo
   return {root, {sum, e.builder.allocate(sum, root, part.bytes, part.form)}};
 }
 
-// One addend per machine: a device of each other machine speaks for all there.
-std::vector<Location> sum_part_in_machines(Emission& e, const Part& part,
-                                           std::span<const Location> addends, DeviceId server) {
-  const auto at = [&](DeviceId device) {
-    return *std::ranges::find(addends, device, &Location::device);
-  };
-  std::vector<Location> sums;
-  for (const Location& addend : addends) {
-    if (addend.device == server) sums.push_back(addend);
-  }
-  for (const decide::Speaker& speaker :
-       decide::speakers(*e.problem.cluster, devices_of(addends), server)) {
-    std::vector<Location> inside = {at(speaker.device)};
-    for (DeviceId other : speaker.others) inside.push_back(at(other));
-    sums.push_back(sum_part_at(e, part, inside, speaker.device));
-  }
-  return sums;
-}
-
 Location pull_part(Emission& e, TensorId parameter, const Part& part, const Location& from,
                    DeviceId to) {
   const Source pulled = transfer(e,
@@ -128,7 +109,10 @@ void push_parts(Emission& e, TensorId gradient, TensorId parameter,
                     .is_mean = e.problem.splits->rules[gradient].kind == graph::SplitKind::kMean,
                     .maker = graph.tensor(gradient).producer};
     const DeviceId server = home.replicas[i];
-    const std::vector<Location> sums = sum_part_in_machines(e, part, addends, server);
+    std::vector<Location> sums;
+    for (const Gathered& one : gathered_by_speakers(e, addends, server)) {
+      sums.push_back(sum_part_at(e, part, one.addends, one.at));
+    }
     parts.push_back(sum_part_at(e, part, sums, server));
   }
   e.where.set_total(gradient, std::move(parts));

@@ -151,21 +151,29 @@ std::vector<Location> all_reduce(Emission& e, TensorId tensor, std::span<const L
   return results;
 }
 
+std::vector<Gathered> gathered_by_speakers(const Emission& e, std::span<const Location> addends,
+                                           DeviceId server) {
+  const auto at = [&](DeviceId device) {
+    return *std::ranges::find(addends, device, &Location::device);
+  };
+  std::vector<Gathered> all;
+  for (const Location& addend : addends) {
+    if (addend.device == server) all.push_back({server, {addend}});
+  }
+  for (const decide::Speaker& speaker :
+       decide::speakers(*e.problem.cluster, devices_of(addends), server)) {
+    Gathered& one = all.emplace_back(Gathered{speaker.device, {at(speaker.device)}});
+    for (DeviceId other : speaker.others) one.addends.push_back(at(other));
+  }
+  return all;
+}
+
 std::vector<Location> sum_in_machines(Emission& e, TensorId tensor,
                                       std::span<const Location> locations, Bytes bytes,
                                       DeviceId server, InPlace in_place) {
-  const auto at = [&](DeviceId device) {
-    return *std::ranges::find(locations, device, &Location::device);
-  };
   std::vector<Location> sums;
-  for (const Location& location : locations) {
-    if (location.device == server) sums.push_back(location);
-  }
-  for (const decide::Speaker& speaker :
-       decide::speakers(*e.problem.cluster, devices_of(locations), server)) {
-    std::vector<Location> inside = {at(speaker.device)};
-    for (DeviceId other : speaker.others) inside.push_back(at(other));
-    sums.push_back(sum_at(e, tensor, inside, bytes, speaker.device, TaskKind::kPush, in_place));
+  for (const Gathered& one : gathered_by_speakers(e, locations, server)) {
+    sums.push_back(sum_at(e, tensor, one.addends, bytes, one.at, TaskKind::kPush, in_place));
   }
   return sums;
 }

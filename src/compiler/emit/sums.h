@@ -50,6 +50,14 @@ std::vector<Location> sum_in_machines(Emission& e, TensorId tensor,
 TaskId add_collective(Emission& e, TaskKind kind, TensorId tensor,
                       std::span<const DeviceId> devices, const cost::CollectiveCost& cost,
                       Bytes bytes, OpId op = {});
+// Addends (one per device) that come together before a server adds up: the server's own alone, if
+// it has one, then those of each speaker and of the devices that it speaks for (decision 5).
+struct Gathered {
+  DeviceId at;
+  std::vector<Location> addends;
+};
+std::vector<Gathered> gathered_by_speakers(const Emission& e, std::span<const Location> addends,
+                                           DeviceId server);
 // The devices of locations, ascending.
 std::vector<DeviceId> devices_of(std::span<const Location> locations);
 

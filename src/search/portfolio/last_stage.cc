@@ -11,8 +11,8 @@
 namespace heterog::search::portfolio {
 namespace {
 
-// Tries to leave devices out are so small a part of a budget.
-constexpr std::int64_t kPlansPerTryToLeaveOut = 20;
+// Tries to leave devices out, and of several servers, are so small a part of a budget.
+constexpr std::int64_t kPlansPerTry = 20;
 // On fewer devices a step may be longer by this part of itself before its order is improved.
 constexpr double kCatchesUp = 0.01;
 
@@ -37,12 +37,12 @@ void take(Search& search, const FewerDevices& fewer) {
 std::int64_t tries_to_leave_out(const PlannerContext& context) {
   const std::int64_t most = affordable_tries(context.problem());
   if (!context.budget.evaluations) return most;
-  return std::min(most, *context.budget.evaluations / kPlansPerTryToLeaveOut);
+  return std::min(most, *context.budget.evaluations / kPlansPerTry);
 }
 
 std::int64_t tries_of_servers(const PlannerContext& context) {
   if (!context.budget.evaluations || !are_few_transfers(context.problem())) return 0;
-  return std::min(kTriesOfServers, *context.budget.evaluations / kPlansPerTryToLeaveOut);
+  return std::min(kTriesOfServers, *context.budget.evaluations / kPlansPerTry);
 }
 
 void leave_devices_out(Search& search) {
@@ -100,8 +100,9 @@ void share_servers(Search& search) {
     strategies.push_back(std::move(shared));
     names.push_back(search.result.found_by + " + several servers");
   }
+  const decide::Strategy even = partitioned_ps(problem, ServerParts::kBytes);
   for (decide::OrderPolicy order : decide::kSearchedOrders) {
-    strategies.push_back(partitioned_ps(problem, ServerParts::kBytes));
+    strategies.push_back(even);
     strategies.back().order = order;
     names.emplace_back("partitioned-ps");
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <span>
@@ -51,6 +52,20 @@ std::vector<DeviceId> servers_of(const cost::Problem& problem, const decide::Lay
   return cluster::possible_servers(*problem.cluster, devices);
 }
 
+// Most parameters have the same servers.
+class KnownRates {
+ public:
+  const IdVector<DeviceId, double>& of(const cluster::Cluster& cluster,
+                                       const std::vector<DeviceId>& servers) {
+    const auto [at, is_new] = rates_.try_emplace(servers);
+    if (is_new) at->second = network_rates(cluster, servers);
+    return at->second;
+  }
+
+ private:
+  std::map<std::vector<DeviceId>, IdVector<DeviceId, double>> rates_;
+};
+
 // Of so many rows, how many parts.
 std::size_t least_divisor(std::int64_t rows) {
   std::int64_t divisor = 2;
@@ -64,8 +79,9 @@ class Balanced final : public Planner {
   Balanced(Make make, BaselineOrder order) : make_(std::move(make)), order_(order) {}
   PlannerResult plan(PlannerContext& context) const override {
     std::vector<Strategy> strategies;
+    const Strategy made = make_(context.problem());
     for (decide::OrderPolicy order : decide::kSearchedOrders) {
-      strategies.push_back(make_(context.problem()));
+      strategies.push_back(made);
       strategies.back().order = order;
       if (!in_order(strategies.back(), order_)) strategies.pop_back();
     }
@@ -157,11 +173,12 @@ Strategy partitioned_ps(const cost::Problem& problem, ServerParts parts) {
   const cluster::Cluster& cluster = *problem.cluster;
   const decide::Layout whole = decide::lay_out(problem, strategy);
   const IdVector<TensorId, std::uint8_t> can = can_have_several_servers(problem);
+  KnownRates known_rates;
   IdVector<DeviceId, double> loads(cluster.place_count(), 0.0);  // seconds
   for (const graph::UpdateChain& chain : problem.folded->chains) {
     std::vector<DeviceId> servers = servers_of(problem, whole, chain);
     if (servers.empty()) continue;
-    const IdVector<DeviceId, double> rates = network_rates(cluster, servers);
+    const IdVector<DeviceId, double>& rates = known_rates.of(cluster, servers);
     std::ranges::stable_sort(servers, {}, [&](DeviceId server) { return loads[server]; });
     std::size_t count = 1;
     if (can[chain.parameter] != 0) {
@@ -209,6 +226,7 @@ Strategy with_several_servers(const cost::Problem& problem, Strategy strategy, b
   std::set<TensorId> named;
   for (const decide::ParameterSync& sync : strategy.sync) named.insert(sync.parameter);
   const std::size_t kept = strategy.sync.size();
+  KnownRates known_rates;
   for (const graph::UpdateChain& chain : problem.folded->chains) {
     if (layout.home_of[chain.parameter] == decide::Layout::kNoHome) continue;
     const decide::ParameterHome& home = layout.home(chain.parameter);
@@ -217,7 +235,7 @@ Strategy with_several_servers(const cost::Problem& problem, Strategy strategy, b
     const std::vector<DeviceId> servers = servers_of(problem, layout, chain);
     const Bytes parts = problem.graph->bytes(chain.parameter, 1) / kLeastServedBytes;
     if (std::min<Bytes>(parts, std::ssize(servers)) < 2) continue;
-    const IdVector<DeviceId, double> rates = network_rates(cluster, servers);
+    const IdVector<DeviceId, double>& rates = known_rates.of(cluster, servers);
     decide::ParameterSync sync{.parameter = chain.parameter,
                                .method = decide::SyncMethod::kParameterServer};
     for (DeviceId server : servers) sync.servers.push_back({server, rates[server]});
