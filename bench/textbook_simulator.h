@@ -24,7 +24,8 @@ class TextbookSimulator {
         free_at_(plan.resource_count(), 0),
         ends_(plan.task_count(), 0),
         running_(plan.device_count, TaskId()),
-        collectives_(plan.device_count, 0),
+        drag_(plan.device_count, 0),
+        pace_(plan.device_count, 0),
         queues_(plan.resource_count()),
         live_(plan.device_count, 0),
         peak_(plan.device_count, 0) {}
@@ -38,8 +39,12 @@ class TextbookSimulator {
     }
     while (true) {
       start_tasks();
-      while (!events_.empty() && is_stale(events_.top())) events_.pop();
+      drop_stale();
       if (events_.empty()) return now_;
+      if (events_.top().time > now_) {
+        settle_paces();
+        drop_stale();
+      }
       now_ = events_.top().time;
       while (!events_.empty() && events_.top().time == now_) {
         const Event event = events_.top();
@@ -121,28 +126,31 @@ class TextbookSimulator {
     events_.push({time, task, ResourceId()});
   }
 
-  // A collective of the device starts (1) or ends (−1).
-  void change_pace(TaskId task, int collectives) {
-    if (plan_.collective_drag.empty() || plan_.duration[task] == 0) return;
+  void drop_stale() {
+    while (!events_.empty() && is_stale(events_.top())) events_.pop();
+  }
+
+  // What slows the devices that take part starts (1) or ends (−1).
+  void change_drag(TaskId task, int times) {
+    if (plan_.drag.empty() || plan_.duration[task] == 0) return;
     for (DeviceId device : plan_.participants[task]) {
-      collectives_[device] += collectives;
-      const TaskId running = running_[device];
-      if (!running.valid()) continue;
-      const Nanoseconds left = ends_[running] - now_;
-      const Nanoseconds slow = 1000 + plan_.collective_drag[device];
-      const Nanoseconds takes =
-          collectives > 0 ? (left * slow + 999) / 1000 : (left * 1000 + slow - 1) / slow;
-      if (takes == left) continue;
-      end_at(running, now_ + takes);
-      free_at_[plan_.compute_stream(device).value()] = now_ + takes;
+      drag_[device] += times * plan_.drag_of(task, device);
+      repaced_.push_back(device);
     }
   }
 
-  Nanoseconds takes(TaskId task, DeviceId device) const {
-    const Nanoseconds drag = plan_.collective_drag.empty() || collectives_[device] == 0
-                                 ? 0
-                                 : plan_.collective_drag[device];
-    return (plan_.duration[task] * (1000 + drag) + 999) / 1000;
+  // At the end of a moment.
+  void settle_paces() {
+    for (DeviceId device : repaced_) {
+      const TaskId running = running_[device];
+      if (!running.valid() || pace_[device] == drag_[device]) continue;
+      const Nanoseconds left = ends_[running] - now_;
+      const Nanoseconds from = 1000 + pace_[device], to = 1000 + drag_[device];
+      pace_[device] = drag_[device];
+      end_at(running, now_ + (left * to + from - 1) / from);
+      free_at_[plan_.compute_stream(device).value()] = ends_[running];
+    }
+    repaced_.clear();
   }
 
   void start(TaskId task) {
@@ -162,17 +170,18 @@ class TextbookSimulator {
       note(plan_.buffers[buffer].device);
     }
     note(plan_.device[task]);
-    end_at(task, now_ + (computes ? takes(task, device) : plan_.duration[task]));
+    end_at(task, now_ + plan_.duration[task]);
     if (computes) {
       running_[device] = task;
-      free_at_[holds[0].resource.value()] = ends_[task];
+      pace_[device] = 0;
+      repaced_.push_back(device);
     }
-    change_pace(task, 1);
+    change_drag(task, 1);
   }
 
   void end(TaskId task) {
     if (running_[plan_.device[task]] == task) running_[plan_.device[task]] = TaskId();
-    change_pace(task, -1);
+    change_drag(task, -1);
     for (const compiler::Hold& hold : plan_.holds[task]) {
       if (hold.duration == plan_.duration[task]) freed_.push_back(hold.resource);
     }
@@ -198,8 +207,9 @@ class TextbookSimulator {
   IdVector<BufferId, std::uint32_t> references_;
   std::vector<Nanoseconds> free_at_;
   IdVector<TaskId, Nanoseconds> ends_;
-  IdVector<DeviceId, TaskId> running_;   // on the compute stream
-  IdVector<DeviceId, int> collectives_;  // that take part now
+  IdVector<DeviceId, TaskId> running_;  // on the compute stream
+  IdVector<DeviceId, Nanoseconds> drag_, pace_;
+  std::vector<DeviceId> repaced_;
   std::vector<MinQueue<Ready>> queues_;
   std::vector<ResourceId> freed_;
   MinQueue<Ready> fronts_;

@@ -198,7 +198,8 @@ std::vector<ClusterBuilder::MachineLinks> ClusterBuilder::add_links(const std::s
   for (std::size_t m = 0; m < specs_.size(); ++m) {
     const MachineSpec& spec = specs_[m];
     MachineLinks& own = links[m];
-    const MachineId machine = c.machines_.push_back({spec.name, spec.host_memory_bytes, {}, {}});
+    const MachineId machine = c.machines_.push_back(
+        {spec.name, spec.host_memory_bytes, {}, {}, spec.nic.transfer_multiprocessors});
     const bool fabric = members(spec) > 1;
     const bool ports = fabric && spec.fabric.kind != FabricSpec::Kind::kBus;
     for (std::size_t d = 0; d < spec.devices.size(); ++d) {
@@ -345,6 +346,9 @@ std::uint64_t ClusterBuilder::hash() const {
     hasher.add(machine.name);
     hasher.add(static_cast<std::uint64_t>(machine.host_memory_bytes));
     hasher.add(machine.host.valid() ? 1 : 0);
+    if (machine.transfer_multiprocessors > 0) {
+      hasher.add(static_cast<std::uint64_t>(machine.transfer_multiprocessors));
+    }
   }
   for (const Link& link : c.links_) {
     hasher.add(link.name);

@@ -92,7 +92,8 @@ struct Machine {
   std::string name;
   Bytes host_memory_bytes = 0;
   std::vector<DeviceId> devices;
-  DeviceId host;  // where it serves parameters; else invalid
+  DeviceId host;                     // where it serves parameters; else invalid
+  int transfer_multiprocessors = 0;  // as of its NicSpec
 };
 
 // One direction of a physical link; carries one tensor at a time (decision 7).
@@ -214,6 +215,9 @@ struct NicSpec {
   double latency_seconds = 0;   // half of a hop: a transfer pays the sender's and the receiver's
   double launch_seconds = 0;    // as of a fabric; the longer of the two cards' counts
   double device_bytes_per_second = 0;  // of what one device sends or receives over it (0: any)
+  // Multiprocessors that a transfer over it takes of the GPU at its end while it lasts, as kernels
+  // move it (NCCL); 0: a copy engine or the host does.
+  int transfer_multiprocessors = 0;
 };
 
 struct MachineSpec {

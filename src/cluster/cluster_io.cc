@@ -134,6 +134,7 @@ LinkKind read_link_figures(JsonObject& object, const LinkDatabase& links) {
   figures.latency_seconds = figure("latency_seconds", 0, kMaxSeconds, kind.latency_seconds);
   figures.launch_seconds = object.number_or("launch_seconds", 0, kMaxSeconds, kind.launch_seconds);
   figures.feeds_nic = kind.feeds_nic;
+  figures.transfer_multiprocessors = kind.transfer_multiprocessors;
   return figures;
 }
 
@@ -170,8 +171,11 @@ NicSpec read_nic(const JsonValue& value, const LinkDatabase& links) {
   const LinkKind figures = read_link_figures(object, links);
   const double of_device =
       object.number_or("device_bandwidth_bytes_per_second", 0, kMaxPerSecond, 0);
+  const auto multiprocessors =
+      object.integer_or("transfer_multiprocessors", 0, 1 << 10, figures.transfer_multiprocessors);
   object.finish();
-  return {figures.bytes_per_second, figures.latency_seconds, figures.launch_seconds, of_device};
+  return {figures.bytes_per_second, figures.latency_seconds, figures.launch_seconds, of_device,
+          static_cast<int>(multiprocessors)};
 }
 
 const DeviceType& find_device(const DeviceDatabase& devices, const std::string& name,

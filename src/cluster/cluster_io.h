@@ -22,7 +22,8 @@ struct LinkKind {
   double bytes_per_second = 0;  // each direction, as achieved by large messages
   double latency_seconds = 0;   // of a hop; of a network card: its half of one
   double launch_seconds = 0;
-  bool feeds_nic = false;  // of a fabric
+  bool feeds_nic = false;            // of a fabric
+  int transfer_multiprocessors = 0;  // of a network card
 };
 using LinkDatabase = std::map<std::string, LinkKind>;
 

@@ -34,6 +34,8 @@ LinkDatabase parse_links(const std::string& text, const std::string& source) {
     kind.latency_seconds = entry.number("latency_seconds", 0, 10);
     kind.launch_seconds = entry.number("launch_seconds", 0, 10);
     kind.feeds_nic = entry.boolean_or("feeds_nic", false);
+    kind.transfer_multiprocessors =
+        static_cast<int>(entry.integer_or("transfer_multiprocessors", 0, 1 << 10, 0));
     entry.skip("source");
     entry.finish();
     VALIDATE(links.emplace(name, kind).second, "{}.name: '{}' appears twice; names must differ",

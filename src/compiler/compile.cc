@@ -96,15 +96,23 @@ void set_rows(const Emission& e, Plan& plan) {
   }
 }
 
+// A transfer leaves a GPU its other multiprocessors; what has no more than it takes is no GPU.
 void set_drag(const cluster::Cluster& cluster, Plan& plan) {
-  plan.collective_drag.clear();
-  std::vector<std::int32_t> drags;
+  plan.drag.clear();
   for (DeviceId device : cluster.place_ids()) {
-    const double extra = cluster.type_of(device).collective_slowdown - 1;
-    drags.push_back(static_cast<std::int32_t>(std::lround(1000 * extra)));
+    const cluster::DeviceType& type = cluster.type_of(device);
+    const int taken = cluster.machine(cluster.device(device).machine).transfer_multiprocessors;
+    const int left = type.multiprocessors - taken;
+    const double of_transfer = left > 0 ? static_cast<double>(taken) / left : 0;
+    const auto thousandths = [](double extra) {
+      return static_cast<std::int32_t>(std::lround(1000 * extra));
+    };
+    plan.drag.push_back({thousandths(type.collective_slowdown - 1),
+                         cluster.is_host(device) ? 0 : thousandths(of_transfer)});
   }
-  if (std::ranges::all_of(drags, [](std::int32_t drag) { return drag == 0; })) return;
-  for (std::int32_t drag : drags) plan.collective_drag.push_back(drag);
+  if (std::ranges::all_of(plan.drag.raw(), [](Plan::Drag one) { return one == Plan::Drag(); })) {
+    plan.drag.clear();
+  }
 }
 
 }  // namespace
@@ -115,6 +123,7 @@ Plan compile(const cost::Problem& problem, const decide::Strategy& strategy,
   const decide::Layout layout = decide::lay_out(problem, strategy);
   PlanBuilder builder(problem.cluster->place_count(), problem.cluster->link_count(),
                       std::move(recycled));
+  set_drag(*problem.cluster, builder.plan());
   Emission e(problem, layout, options, builder);
   e.recomputation = decide::find_recomputation(problem, strategy);
   emit_forward_and_backward(e);
@@ -134,7 +143,6 @@ Plan compile(const cost::Problem& problem, const decide::Strategy& strategy,
   plan.batch = problem.batch;
   set_memory(problem, e.where, plan);
   set_rows(e, plan);
-  set_drag(*problem.cluster, plan);
   wait_for_slowest(*problem.cluster, plan);
   set_order(plan, strategy.order, decide::priorities_of(problem, strategy, layout));
 #ifdef HETEROG_CHECKS

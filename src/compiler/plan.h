@@ -128,8 +128,10 @@ struct Plan {
   Csr<TaskId, TaskId> successors;
   IdVector<TaskId, std::uint32_t> predecessors;  // count
   Csr<TaskId, Hold> holds;
-  Csr<TaskId, DeviceId> participants;  // collectives: their devices, ascending; else empty
-  Csr<TaskId, TensorId> updated;       // updates: their parameters; else empty
+  // The GPUs whose kernels take part, ascending: of collectives all their devices, of transfers
+  // that kernels move both ends; else empty.
+  Csr<TaskId, DeviceId> participants;
+  Csr<TaskId, TensorId> updated;  // updates: their parameters; else empty
 
   // The contents of payloads. Tensors: one, unless several share a collective. Contributions: of a
   // collective, one per participant and in their order; of a sum, in the order in which they are
@@ -166,10 +168,17 @@ struct Plan {
   IdVector<DeviceId, StaticMemory> static_memory;
   IdVector<DeviceId, Bytes> capacity;
 
-  // By how many thousandths longer a device computes while it takes part in a collective: a task
-  // that holds its compute stream then goes on slower, and may end later than `duration` says. 0:
-  // not at all, as everywhere where this is empty.
-  IdVector<DeviceId, std::int32_t> collective_drag;
+  // By how many thousandths longer a device computes while it takes part in a collective, and in a
+  // transfer: a task that holds its compute stream then goes on slower, and may end later than
+  // `duration` says. What goes on side by side adds up. 0: not at all, as where this is empty.
+  struct Drag {
+    std::int32_t collective = 0, transfer = 0;
+    friend bool operator==(const Drag&, const Drag&) = default;
+  };
+  IdVector<DeviceId, Drag> drag;
+  std::int32_t drag_of(TaskId task, DeviceId participant) const {
+    return is_transfer(kind[task]) ? drag[participant].transfer : drag[participant].collective;
+  }
 
   // Resources: device_count compute streams, device_count collective channels, the cluster's links,
   // and one for all collectives where they are serial.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <tuple>
 #include <unordered_set>
 
@@ -30,7 +31,7 @@ class Checker {
 
   std::vector<std::string> check() {
     if (!complete()) return complaints_;
-    collect_collectives();
+    collect_paces();
     times();
     collect_uses();
     exclusive();
@@ -72,36 +73,40 @@ class Checker {
     return true;
   }
 
-  // Of each device that collectives slow: when they run, one after another.
-  void collect_collectives() {
-    collectives_.assign(plan_.device_count, {});
-    if (plan_.collective_drag.empty()) return;
+  // Of each device, from when on its computation is slower by how many thousandths.
+  void collect_paces() {
+    paces_.assign(plan_.device_count, {});
+    if (plan_.drag.empty()) return;
     for (TaskId task : result_.dispatch) {
       if (plan_.duration[task] == 0) continue;
       for (DeviceId device : plan_.participants[task]) {
-        collectives_[device].push_back({start(task), end(task), task});
+        paces_[device][start(task)] += plan_.drag_of(task, device);
+        paces_[device][end(task)] -= plan_.drag_of(task, device);
       }
+    }
+    for (auto& changes : paces_) {
+      Nanoseconds drag = 0;
+      for (auto& [time, change] : changes) change = drag += change;
     }
   }
 
-  // After its duration; on a compute stream what is left of it grows when a collective begins and
-  // shrinks when it ends, to whole nanoseconds, rounded up.
+  // After its duration; on a compute stream what is left of it is stretched or shrinks whenever the
+  // pace changes, to whole nanoseconds, rounded up.
   Nanoseconds due_end(TaskId task) const {
     Nanoseconds due = start(task) + plan_.duration[task];
     const auto holds = plan_.holds[task];
     const bool computes = holds.size() == 1 && holds[0].resource.value() < plan_.device_count;
-    if (!computes || plan_.collective_drag.empty()) return due;
-    const DeviceId device(holds[0].resource.value());
-    const Nanoseconds slow = 1000 + plan_.collective_drag[device], full = 1000;
+    if (!computes || plan_.drag.empty()) return due;
     const auto rounded_up = [](Nanoseconds a, Nanoseconds b) { return (a + b - 1) / b; };
-    for (const Use& collective : collectives_[device]) {
-      if (collective.end <= start(task)) continue;
-      if (collective.begin >= due) break;
-      const Nanoseconds from = std::max(collective.begin, start(task));
-      due = from + rounded_up((due - from) * slow, full);
-      if (due > collective.end) {
-        due = collective.end + rounded_up((due - collective.end) * full, slow);
+    Nanoseconds pace = 0;
+    for (const auto& [time, drag] : paces_[DeviceId(holds[0].resource.value())]) {
+      if (time >= due) break;
+      if (time <= start(task)) {
+        due = start(task) + rounded_up(plan_.duration[task] * (1000 + drag), 1000);
+      } else {
+        due = time + rounded_up((due - time) * (1000 + drag), 1000 + pace);
       }
+      pace = drag;
     }
     return due;
   }
@@ -195,13 +200,14 @@ class Checker {
     }
   }
 
-  // A stream: whoever holds the resource holds nothing else, from its start to its end.
+  // A stream: whoever holds the resource holds nothing else, from its start to its end, and slows
+  // no device.
   std::vector<std::uint8_t> find_streams() const {
     std::vector<std::uint8_t> is_stream(plan_.resource_count(), 1);
     for (TaskId task : plan_.task_ids()) {
       for (const Hold& hold : plan_.holds[task]) {
         const bool alone = plan_.holds[task].size() == 1 && hold.duration == plan_.duration[task];
-        if (!alone) is_stream[hold.resource.value()] = 0;
+        if (!alone || !plan_.participants[task].empty()) is_stream[hold.resource.value()] = 0;
       }
     }
     return is_stream;
@@ -347,7 +353,7 @@ class Checker {
   IdVector<TaskId, Nanoseconds> ready_;
   std::unordered_set<Nanoseconds> instant_moments_;  // looked up, never walked
   std::vector<std::vector<Use>> uses_;               // of each resource, in order of start
-  IdVector<DeviceId, std::vector<Use>> collectives_;
+  IdVector<DeviceId, std::map<Nanoseconds, Nanoseconds>> paces_;
   std::vector<std::string> complaints_;
 };
 

@@ -1,6 +1,8 @@
 // Advances from moment to moment: what ends, ends; then what can start, starts.
 #include "sim/event_loop.h"
 
+#include <utility>
+
 namespace heterog::sim {
 
 using compiler::Hold;
@@ -8,12 +10,9 @@ using compiler::Plan;
 
 namespace {
 
-// What a time becomes at a pace slower by so many thousandths, and back.
-Nanoseconds stretched(Nanoseconds time, std::int32_t drag) {
-  return time + (time * drag + 999) / 1000;
-}
-Nanoseconds shrunk(Nanoseconds time, std::int32_t drag) {
-  return (1000 * time + 999 + drag) / (1000 + drag);
+// What a time at a pace slower by so many thousandths becomes at another such pace, rounded up.
+Nanoseconds at_pace(Nanoseconds time, std::int32_t from, std::int32_t to) {
+  return (time * (1000 + to) + 999 + from) / (1000 + from);
 }
 
 }  // namespace
@@ -35,7 +34,7 @@ void EventLoop<Queue>::reset(const Plan& plan, const Options& options, SimResult
   successors_ = plan.successors.values().data();
   tree_.reset(prepared_.streams + 1);
   if (streams_.size() < prepared_.streams) streams_.resize(prepared_.streams);
-  drags_ = !plan.collective_drag.empty();
+  drags_ = !plan.drag.empty();
   if (sets_.size() < prepared_.hold_sets.size()) sets_.resize(prepared_.hold_sets.size());
   if (waiting_.size() < plan.resource_count()) waiting_.resize(plan.resource_count());
   for (auto& heap : waiting_) heap.clear();
@@ -142,12 +141,9 @@ void EventLoop<Queue>::start_streams() {
         events_.push({now_, key.task});
       } else {
         stream.running = key.task;
-        Nanoseconds takes = duration;
-        if (stream.drag != 0) {
-          takes = stretched(duration, stream.drag);
-          result_->device_busy[DeviceId(tasks_[key.task].device)] += takes - duration;
-        }
-        tree_.set(index, now_ + takes);
+        stream.pace = 0;
+        if (stream.drag != 0) note_pace(index);
+        tree_.set(index, now_ + duration);
       }
     }
   }
@@ -174,30 +170,44 @@ void EventLoop<Queue>::start_of_set(const Key& key) {
   }
   note_start(key);
   events_.push({now_ + duration_[key.task], key.task});
-  if (drags_) change_pace(key.task, 1);
+  if (drags_) change_drag(key.task, 1);
 }
 
-// A collective starts (1) or ends (−1). One that takes no time changes nothing.
 template <class Queue>
-void EventLoop<Queue>::change_pace(std::uint32_t task, int collectives) {
+void EventLoop<Queue>::note_pace(std::uint32_t stream) {
+  if (std::exchange(streams_[stream].noted, true)) return;
+  repaced_.push_back(stream);
+}
+
+// A collective or a transfer by kernels starts (1) or ends (−1). One that takes no time changes
+// nothing.
+template <class Queue>
+void EventLoop<Queue>::change_drag(std::uint32_t task, int times) {
   if (duration_[task] == 0) return;
   for (DeviceId device : plan_->participants[TaskId(task)]) {
-    const std::int32_t drag = plan_->collective_drag[device];
+    const std::int32_t drag = plan_->drag_of(TaskId(task), device);
     const std::uint32_t index = prepared_.compute_stream(device);
     if (drag == 0 || index >= prepared_.streams) continue;
-    Stream& stream = streams_[index];
-    const bool ran_free = stream.collectives == 0;
-    stream.collectives += collectives;
-    if (ran_free == (stream.collectives == 0)) continue;  // another one goes on
-    stream.drag = ran_free ? drag : 0;
-    if (stream.running == kNone) continue;
-    const Nanoseconds left = tree_.at(index) - now_;
-    const Nanoseconds takes = ran_free ? stretched(left, drag) : shrunk(left, drag);
-    const Nanoseconds end = now_ + takes;
-    result_->device_busy[device] += takes - left;
-    tree_.set(index, end);
-    if (options_.timeline) result_->end[TaskId(stream.running)] = end;
+    streams_[index].drag += times * drag;
+    note_pace(index);
   }
+}
+
+// At the end of a moment: what is left of a task goes on at the pace that its stream has from now.
+template <class Queue>
+void EventLoop<Queue>::settle_paces() {
+  for (std::uint32_t index : repaced_) {
+    Stream& stream = streams_[index];
+    stream.noted = false;
+    if (stream.running == kNone || stream.pace == stream.drag) continue;
+    const Nanoseconds left = tree_.at(index) - now_;
+    const Nanoseconds takes = at_pace(left, stream.pace, stream.drag);
+    stream.pace = stream.drag;
+    result_->device_busy[DeviceId(tasks_[stream.running].device)] += takes - left;
+    tree_.set(index, now_ + takes);
+    if (options_.timeline) result_->end[TaskId(stream.running)] = now_ + takes;
+  }
+  repaced_.clear();
 }
 
 // A release that nobody waits for is no event.
@@ -306,10 +316,7 @@ void EventLoop<Queue>::end_moment() {
     for (const Key& key : started_) {
       const TaskId task(key.task);
       result_->start[task] = now_;
-      // The pace of its stream may have changed the end of what runs there.
-      const std::uint32_t lane = tasks_[key.task].lane;
-      const bool runs = drags_ && lane < prepared_.streams && streams_[lane].running == key.task;
-      result_->end[task] = runs ? tree_.at(lane) : now_ + plan_->duration[task];
+      result_->end[task] = now_ + plan_->duration[task];
       result_->dispatch.push_back(task);
     }
   }
@@ -363,7 +370,7 @@ void EventLoop<Queue>::end_all_at_now() {
     if (event.id & kWake) {
       freed_.push_back(event.id & ~kWake);
     } else {
-      if (drags_) change_pace(event.id, -1);
+      if (drags_) change_drag(event.id, -1);
       if (tasks_[event.id].lane < prepared_.streams) touch(tasks_[event.id].lane);
       end(event.id);
     }
@@ -388,6 +395,7 @@ void EventLoop<Queue>::run(const Plan& plan, const Options& options, SimResult& 
     start_sets();
     end_moment();
     const Nanoseconds event = events_.empty() ? kNever : events_.top().time;
+    if (event > now_) settle_paces();
     if (tree_.at(prepared_.streams) != event) tree_.set(prepared_.streams, event);
     if (tree_.earliest() == kNever) break;
     now_ = tree_.earliest();

@@ -33,8 +33,9 @@ namespace heterog::sim {
 //                 someone waits for; the earliest stands in the last slot of tree_
 //   live_[d]      bytes on device d now
 //
-// A collective changes the pace of its devices' compute streams (change_pace): what runs there then
-// ends later, its slot of tree_ is set anew, and what starts meanwhile takes longer.
+// A collective, or a transfer that kernels move, adds its drag to its devices' compute streams
+// while it lasts (change_drag). Once nothing more happens at a moment, what runs on a stream with
+// another drag than before gets a new end: its slot of tree_ is set anew (settle_paces).
 //
 // Within a moment, what starts on a stream depends on that stream alone, and what starts of the
 // hold sets on them alone; so the two are gone through one after the other. Only who is named as
@@ -63,9 +64,10 @@ class EventLoop {
   struct Stream {
     Queue ready;
     std::uint32_t running = kNone;
-    bool touched = false;          // in touched_
-    std::int32_t drag = 0;         // thousandths by which it is slower now
-    std::int32_t collectives = 0;  // that its device takes part in now
+    bool touched = false;   // in touched_
+    bool noted = false;     // in repaced_
+    std::int32_t drag = 0;  // thousandths by which it is slower now
+    std::int32_t pace = 0;  // and by which the end in tree_ has it
   };
   // Ready tasks that hold the same resources. Its first task waits at `blocked_by` with all others
   // behind it, or nowhere while the set is empty or on trial.
@@ -93,7 +95,9 @@ class EventLoop {
   void wake_when_free(std::uint32_t resource);
   void try_front(const Front& front);
   void start_of_set(const Key& key);
-  void change_pace(std::uint32_t task, int collectives);
+  void note_pace(std::uint32_t stream);
+  void change_drag(std::uint32_t task, int times);
+  void settle_paces();
   void note_start(const Key& key);
   void take_memory(std::uint32_t task);
   void note_memory(std::uint32_t device);
@@ -105,7 +109,7 @@ class EventLoop {
   const compiler::Plan* plan_ = nullptr;
   SimResult* result_ = nullptr;
   Options options_;
-  bool drags_ = false;  // collectives slow something
+  bool drags_ = false;  // something slows computation
   Nanoseconds now_ = 0;
   std::size_t ended_ = 0;
   PreparedPlan prepared_;
@@ -122,6 +126,7 @@ class EventLoop {
   std::vector<Stream> streams_;
   std::vector<std::uint32_t> touched_;  // streams that may start something at this moment
   std::vector<std::uint32_t> stopped_;  // streams that ended a task at this moment
+  std::vector<std::uint32_t> repaced_;  // streams whose drag may be another than their pace
 
   MinHeap<Event> events_;
   std::vector<HoldSet> sets_;

@@ -152,9 +152,10 @@ Nanoseconds rest_of(const Plan& plan, const OnResource& one) {
   return plan.duration[one.task] - one.held;
 }
 
-// Whether collectives slow a stream: one whose tasks hold something else beside it is not slowed.
+// Whether communication slows a stream: one whose tasks hold something else beside it is not
+// slowed.
 bool may_be_slowed(const Plan& plan, std::span<const OnResource> on_stream) {
-  if (plan.collective_drag.empty()) return false;
+  if (plan.drag.empty()) return false;
   return std::ranges::all_of(on_stream, [&](const OnResource& one) {
     return plan.holds[one.task].size() == 1 && one.held == plan.duration[one.task];
   });
@@ -169,7 +170,7 @@ class FlowShop {
       : plan_(plan),
         before_(before),
         device_(device),
-        drag_(may_be_slowed(plan, on_stream) ? plan.collective_drag[device] : 0),
+        slowed_(may_be_slowed(plan, on_stream)),
         on_link_(on_link) {
     stream_.assign(plan.task_count(), 0);
     link_.assign(plan.task_count(), 0);
@@ -202,11 +203,12 @@ class FlowShop {
  private:
   // What the stream falls behind while this runs: at a slower pace, or standing still.
   Nanoseconds lost_beside(const OnResource& one) const {
-    if (drag_ == 0) return 0;
+    if (!slowed_) return 0;
     const auto members = plan_.participants[one.task];
     if (std::ranges::find(members, device_) == members.end()) return 0;
     constexpr Nanoseconds kRounded = 2;  // a pace that changes in the middle of a task
-    return std::max<Nanoseconds>(0, one.held * drag_ / (1000 + drag_) - kRounded);
+    const Nanoseconds drag = plan_.drag_of(one.task, device_);
+    return std::max<Nanoseconds>(0, one.held * drag / (1000 + drag) - kRounded);
   }
 
   // What has to end before `last` starts.
@@ -240,7 +242,7 @@ class FlowShop {
   const Plan& plan_;
   const Csr<TaskId, TaskId>& before_;
   DeviceId device_;
-  Nanoseconds drag_;
+  bool slowed_;
   std::span<const OnResource> on_link_;
   IdVector<TaskId, Nanoseconds> stream_;  // how long a task holds it, 0: not at all
   IdVector<TaskId, Nanoseconds> link_;
@@ -293,7 +295,7 @@ Nanoseconds one_machine_bound(const Plan& plan, const Window& window) {
 }
 
 Nanoseconds slowed_stream_bound(const Plan& plan, const Window& window) {
-  if (plan.collective_drag.empty()) return 0;
+  if (plan.drag.empty()) return 0;
   const Csr<ResourceId, OnResource> on = by_resource(plan);
   Nanoseconds bound = 0;
   for (DeviceId device : id_range<DeviceId>(plan.device_count)) {
@@ -303,13 +305,14 @@ Nanoseconds slowed_stream_bound(const Plan& plan, const Window& window) {
     Nanoseconds collectives = 0;  // that hold the channel, so that there is one at a time
     for (const OnResource& one : on[plan.collective_channel(device)]) {
       const auto members = plan.participants[one.task];
+      if (compiler::is_transfer(plan.kind[one.task])) continue;
       if (std::ranges::find(members, device) != members.end()) collectives += one.held;
     }
     const auto tail = [&](const OnResource& one) {
       return window.tail[one.task] + rest_of(plan, one);
     };
     std::ranges::sort(tasks, std::greater<>(), tail);
-    const Nanoseconds drag = plan.collective_drag[device];
+    const Nanoseconds drag = plan.drag[device].collective;
     // A pace that changes in the middle of a task is rounded to a nanosecond.
     const auto rounded = static_cast<Nanoseconds>(2 * on[plan.collective_channel(device)].size());
     Nanoseconds work = 0, head = std::numeric_limits<Nanoseconds>::max();

@@ -31,7 +31,8 @@ void PreparedPlan::find_streams(const Plan& plan) {
   const std::size_t first_link = 2 * plan.device_count;
   for (TaskId task : plan.task_ids()) {
     const std::span<const Hold> holds = plan.holds[task];
-    const bool alone = holds.size() == 1 && holds[0].duration == plan.duration[task];
+    const bool alone = holds.size() == 1 && holds[0].duration == plan.duration[task] &&
+                       plan.participants[task].empty();
     for (const Hold& hold : holds) {
       const std::uint32_t resource = hold.resource.value();
       std::uint32_t& stream = stream_of_[resource];

@@ -25,10 +25,10 @@ struct BufferRecord {
   std::uint32_t references = 0;  // readers that have not ended
 };
 
-// A stream is a resource whose every holder holds nothing else, from its start to its end: compute
-// streams are. Its tasks contend with no others, so streams advance apart from each other. The
-// other tasks are sorted by the set of resources that they hold: those of one set are all blocked
-// or all free, and only the first of them in order need be looked at.
+// A stream is a resource whose every holder holds nothing else, from its start to its end, and
+// slows no device: compute streams are. Its tasks contend with no others, so streams advance apart
+// from each other. The other tasks are sorted by the set of resources that they hold: those of one
+// set are all blocked or all free, and only the first of them in order need be looked at.
 struct PreparedPlan {
   std::vector<TaskRecord> tasks;
   std::vector<BufferRecord> buffers;

@@ -37,7 +37,7 @@ struct SimResult {
 };
 
 // When a task gives back what it holds: its compute stream when it ends, which may be later than
-// its duration says (Plan::collective_drag).
+// its duration says (Plan::drag).
 inline Nanoseconds held_until(const compiler::Plan& plan, const SimResult& result, TaskId task,
                               const compiler::Hold& hold) {
   const bool computes =
@@ -67,10 +67,10 @@ struct Simulated {
 // none can; nothing is pre-empted. A moment is: first every task that ends then ends, then tasks
 // start; what takes no time ends at the same moment, which is then gone through again. Until it has
 // ended, its compute stream begins nothing that takes time: what it makes ready may be more urgent.
-// While a device takes part in a collective, what its compute stream runs goes on slower, by
-// Plan::collective_drag: what is left of it is stretched when the collective starts and shrinks
-// when it ends, each time to whole nanoseconds, rounded up. Under kFifo the time of becoming
-// ready comes before the priority.
+// While a device takes part in a collective, or in a transfer that kernels move, what its compute
+// stream runs goes on slower, by Plan::drag: once all of a moment has happened, what is left of it
+// is scaled to the pace that the device has from then, to whole nanoseconds, rounded up. Under
+// kFifo the time of becoming ready comes before the priority.
 class Simulator {
  public:
   Simulator();

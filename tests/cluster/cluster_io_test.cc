@@ -269,6 +269,28 @@ TEST(ClusterFiles, SayWhatStandsBesideTheLinks) {
   EXPECT_EQ(own.route(DeviceId(0), DeviceId(2)).server_bytes_per_second, 0);
 }
 
+TEST(ClusterFiles, SayWhatTransfersTakeOfGpus) {
+  const LinkDatabase links = read_links("configs/links.json");
+  const auto taken = [&](const std::string& more) {
+    const Cluster c = parse_cluster(
+        file(R"({"name": "m", "count": 2, "devices": [{"model": "T4"}], "nic": {)" + more + "}}",
+             R"(, "network": {"latency_seconds": 0})"),
+        "c.json", devices(), links);
+    return std::pair(c.machine(MachineId(1)).transfer_multiprocessors, c.hash());
+  };
+  const auto kernels = taken(R"("link": "25gbe-tcp")");
+  EXPECT_EQ(kernels.first, 2);
+  EXPECT_EQ(taken(R"("link": "ps-lite-10gbe")").first, 0);
+  const auto none = taken(R"("link": "25gbe-tcp", "transfer_multiprocessors": 0)");
+  EXPECT_EQ(none.first, 0);
+  EXPECT_NE(none.second, kernels.second);
+  EXPECT_EQ(taken(R"("bandwidth_bytes_per_second": 1e9, "latency_seconds": 0)").first, 0);
+  EXPECT_THAT(refusal(file(machine(R"({"model": "T4"})",
+                                   R"(, "nic": {"link": "25gbe-tcp",
+                                               "transfer_multiprocessors": -1})"))),
+              HasSubstr("nic.transfer_multiprocessors"));
+}
+
 TEST(LinkFile, RefusesSlips) {
   const auto refuses = [](const std::string& entries) -> std::string {
     try {

@@ -221,6 +221,53 @@ TEST(Compile, ServersHaveATransportOfTheirOwn) {
   }
 }
 
+// Two machines of two GPUs with 40 and 20 multiprocessors, whose cards take 2 of them: between
+// machines both ends of a transfer are slowed, by 2 of the 38 or 18 that are left; inside a machine
+// nobody is, nor by servers with software of their own, nor is a host.
+TEST(Compile, TransfersBetweenMachinesTakeMultiprocessors) {
+  const auto compiled = [](bool own_software, bool to_host) {
+    cluster::ClusterBuilder builder("toy");
+    for (const char* name : {"a", "b"}) {
+      cluster::MachineSpec spec = cluster::test_machine(name, 2);
+      for (cluster::DeviceType& type : spec.devices) {
+        type.name = name;
+        type.multiprocessors = *name == 'a' ? 40 : 20;
+      }
+      if (to_host) {
+        spec.server = spec.devices.front();
+        spec.server->name += "-host";
+        spec.host_memory_bytes = Bytes{1} << 34;
+      }
+      spec.nic.transfer_multiprocessors = 2;
+      builder.add_machine(std::move(spec));
+    }
+    cluster::NetworkSpec network;
+    if (own_software) network.servers = cluster::ServerTransportSpec{1e9, 0, 0};
+    builder.set_network(network);
+    const auto problem = cost::make_problem(
+        std::make_shared<const graph::ModelGraph>(support::tiny_mlp_graph()),
+        std::make_shared<const cluster::Cluster>(std::move(builder).build("toy")),
+        cost::ConstantModel(1e-6), 12);
+    decide::UnitDecision decision = even(4, decide::SyncMethod::kParameterServer);
+    Plan plan = compile(*problem, decide::uniform_strategy(*problem, decision));
+    verify_plan(plan);
+    std::size_t slowed = 0;
+    for (TaskId task : plan.task_ids()) {
+      if (!is_transfer(plan.kind[task])) continue;
+      const bool inside = problem->cluster->same_machine(plan.device[task], plan.peer[task]);
+      EXPECT_EQ(plan.participants[task].empty(), inside || own_software || to_host);
+      slowed += !plan.participants[task].empty();
+    }
+    EXPECT_EQ(slowed > 0, !own_software && !to_host);
+    return plan;
+  };
+  const Plan plan = compiled(false, false);
+  EXPECT_EQ(plan.drag[d(0)].transfer, 53);   // 2 / 38
+  EXPECT_EQ(plan.drag[d(3)].transfer, 111);  // 2 / 18
+  compiled(true, false);
+  EXPECT_EQ(compiled(false, true).drag[d(4)].transfer, 0);
+}
+
 TEST(Compile, OneDeviceNeedsNoCommunication) {
   const auto problem = decide::toy_problem(support::tiny_mlp_graph(), 3, 12);
   const Plan plan =

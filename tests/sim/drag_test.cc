@@ -1,4 +1,4 @@
-// Computation beside collectives, worked out on paper.
+// Computation beside collectives and transfers, worked out on paper.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,16 +20,30 @@ using compiler::PlanBuilder;
 using compiler::TaskKind;
 using decide::OrderPolicy;
 
-// Two devices, the first of which collectives slow by 150 thousandths. Tasks are numbered as they
-// are added, and rank in that order.
+// Two devices, the first of which collectives slow by 150 thousandths and transfers by 26. Tasks
+// are numbered as they are added, and rank in that order.
 struct Made {
-  Made() : builder(2, 0) { builder.plan().batch = 1; }
+  Made() : builder(2, 3) { builder.plan().batch = 1; }
   TaskId compute(std::size_t device, Nanoseconds duration, std::vector<TaskId> after = {}) {
     return add(device, duration, after, false);
   }
   TaskId collective(Nanoseconds duration, std::vector<TaskId> after = {}) {
     const TaskId task = add(0, duration, after, true);
     for (std::size_t device : {0, 1}) builder.participate(task, DeviceId(device));
+    return task;
+  }
+  // On a link of its own.
+  TaskId transfer(Nanoseconds duration, std::vector<TaskId> after = {}) {
+    PlanBuilder::Task spec;
+    spec.kind = TaskKind::kTransfer;
+    spec.device = DeviceId(0);
+    spec.op = OpId(builder.plan().task_count());
+    spec.duration = duration;
+    spec.end = 1;
+    const TaskId task = builder.add_task(spec);
+    builder.hold(task, {builder.plan().link(LinkId(links++)), duration});
+    for (std::size_t device : {0, 1}) builder.participate(task, DeviceId(device));
+    for (TaskId before : after) builder.depend(before, task);
     return task;
   }
   TaskId add(std::size_t device, Nanoseconds duration, const std::vector<TaskId>& after, bool all) {
@@ -53,12 +67,13 @@ struct Made {
     Plan plan = std::move(builder).finish();
     plan.static_memory.assign(2, {});
     plan.capacity.assign(2, 1000);
-    plan.collective_drag.push_back(150);
-    plan.collective_drag.push_back(0);
+    plan.drag.push_back({150, 26});
+    plan.drag.push_back({0, 0});
     compiler::set_ranks(plan);
     return plan;
   }
   PlanBuilder builder;
+  std::size_t links = 0;
 };
 
 void expect_ends(const Plan& plan, const std::vector<Nanoseconds>& ends) {
@@ -150,7 +165,7 @@ TEST(Drag, TheBoundIsBelowEveryOrderOfABackwardPass) {
       }
       ASSERT_LE(bound, simulate(plan, OrderPolicy::kPriority).step) << round;
     }
-    plan.collective_drag.clear();
+    plan.drag.clear();
     sharper += bound > two_machine_bound(plan, window);
   }
   EXPECT_GT(sharper, 200);
@@ -166,8 +181,8 @@ TEST(Drag, StretchesWhatBeginsBesideACollective) {
   expect_ends(made.plan(), {400, 115, 345, 700});
 }
 
-// One that ends as the next begins. The first comes at 40, where 60 are left, and makes them 69; at
-// 86, 23 of them are left, which are 20 at full pace; the second makes them 23 again.
+// One that ends as the next begins. The first comes at 40, where 60 are left, and makes them 69;
+// the pace stays as it is at 86.
 TEST(Drag, GoesOnFromOneCollectiveToTheNext) {
   Made made;
   const TaskId before = made.compute(1, 40);
@@ -175,6 +190,40 @@ TEST(Drag, GoesOnFromOneCollectiveToTheNext) {
   const TaskId first = made.collective(46, {before});
   made.collective(100, {first});
   expect_ends(made.plan(), {40, 109, 86, 186});
+}
+
+// A transfer of 200 beside the first 200 of 1,000 ns: 1,026 at its pace, of which 826 are left,
+// which are 805.07 at full pace. Device 1 has no figure and loses nothing.
+TEST(Drag, StretchesWhatRunsBesideATransfer) {
+  Made made;
+  made.compute(0, 1000);
+  made.compute(1, 1000);
+  made.transfer(200);
+  expect_ends(made.plan(), {200 + 806, 1000, 200});
+}
+
+// Two transfers from 0 to 100 and a collective from 50 to 150. 500 ns are 526 at 1.052; the 476
+// left at 50 are 543.87 at 1.202; at 100 the 494 left are 472.63 at 1.15; at 150 the 423 left are
+// 367.8.
+TEST(Drag, OfAllThatGoesOnAddsUp) {
+  Made made;
+  made.compute(0, 500);
+  const TaskId before = made.compute(1, 50);
+  made.transfer(100);
+  made.transfer(100);
+  made.collective(100, {before});
+  expect_ends(made.plan(), {150 + 368, 50, 100, 100, 150});
+}
+
+// All that begins and ends at one moment counts once: a task that starts with a transfer while
+// another one ends is rounded once.
+TEST(Drag, IsRoundedOnceAMoment) {
+  Made made;
+  const TaskId first = made.transfer(39);
+  made.compute(0, 39, {first});
+  made.transfer(50, {first});
+  made.transfer(50, {first});
+  expect_ends(made.plan(), {39, 39 + 42, 89, 89});  // 39 · 1.052 = 41.03
 }
 
 TEST(Drag, ACollectiveThatTakesNoTimeCostsNothing) {

@@ -31,15 +31,17 @@ compiler::Plan random_plan(Rng& rng) {
     spec.end = 1;
     spec.duration = static_cast<Nanoseconds>(rng.below(longest + 1));
     spec.workspace = static_cast<Bytes>(rng.below(20));
+    const bool on_stream = has_streams && rng.below(5) < 3;
+    // Some of the others are collectives, and some transfers by kernels, several at a time.
+    const bool by_kernels = has_streams && !on_stream && rng.below(3) == 0;
+    if (by_kernels) spec.kind = TaskKind::kTransfer;
     const TaskId task = builder.add_task(spec);
     const std::size_t resources = builder.plan().resource_count();
-    const bool on_stream = has_streams && rng.below(5) < 3;
     if (on_stream) {
       builder.hold(task, {builder.plan().compute_stream(spec.device), spec.duration});
     }
-    // Some of the others are collectives.
     std::vector<DeviceId> members;
-    if (has_streams && !on_stream && rng.below(3) == 0) {
+    if (has_streams && !on_stream && !by_kernels && rng.below(3) == 0) {
       for (DeviceId device : id_range<DeviceId>(devices)) {
         if (rng.below(2)) members.push_back(device);
       }
@@ -48,6 +50,11 @@ compiler::Plan random_plan(Rng& rng) {
     for (DeviceId member : members) {
       builder.hold(task, {builder.plan().collective_channel(member), spec.duration});
       builder.participate(task, member);
+    }
+    if (by_kernels) {
+      for (DeviceId device : id_range<DeviceId>(devices)) {
+        if (rng.below(2)) builder.participate(task, device);
+      }
     }
     const std::size_t held =
         on_stream || !members.empty() ? 0 : 1 + rng.below(rng.below(3) ? 2 : 4);
@@ -84,7 +91,8 @@ compiler::Plan random_plan(Rng& rng) {
   }
   if (rng.below(2)) {
     for (std::size_t device = 0; device < devices; ++device) {
-      plan.collective_drag.push_back(static_cast<std::int32_t>(rng.below(3) * 150));
+      plan.drag.push_back({static_cast<std::int32_t>(rng.below(3) * 150),
+                           static_cast<std::int32_t>(rng.below(3) * 37)});
     }
   }
   compiler::set_ranks(plan);

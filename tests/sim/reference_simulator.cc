@@ -44,37 +44,41 @@ SimResult reference_simulate(const compiler::Plan& plan, OrderPolicy order) {
     }
     return true;
   };
-  // A stream: nobody who holds it holds anything else, or holds it for less than it takes.
+  // A stream: nobody who holds it holds anything else, holds it for less than it takes, or slows
+  // devices.
   const auto is_stream = [&](ResourceId resource) {
     for (TaskId task : plan.task_ids()) {
       for (const Hold& hold : plan.holds[task]) {
         if (hold.resource != resource) continue;
         if (plan.holds[task].size() != 1 || hold.duration != plan.duration[task]) return false;
+        if (!plan.participants[task].empty()) return false;
       }
     }
     return true;
   };
-  const auto collectives_at = [&](DeviceId device) {
-    int count = 0;
+  // By how many thousandths a device computes slower now: what its participations add up to.
+  const auto drag_at = [&](DeviceId device) {
+    Nanoseconds drag = 0;
     for (TaskId task : plan.task_ids()) {
       if (result.start[task] < 0 || ended[task.value()] || plan.duration[task] == 0) continue;
-      for (DeviceId member : plan.participants[task]) count += member == device;
+      for (DeviceId member : plan.participants[task]) {
+        if (member == device) drag += plan.drag_of(task, device);
+      }
     }
-    return count;
+    return drag;
   };
-  // What runs on a device ends at another time once its pace has changed.
-  const auto change_pace = [&](DeviceId device, Nanoseconds now, bool slower) {
-    const ResourceId stream = plan.compute_stream(device);
-    if (!is_stream(stream)) return;
-    const Nanoseconds drag = plan.collective_drag[device];
+  // At the end of a moment what runs goes on at the pace that its device has from then.
+  std::vector<Nanoseconds> pace(plan.task_count(), 0);
+  const auto settle_paces = [&](Nanoseconds now) {
     for (TaskId task : plan.task_ids()) {
       const auto holds = plan.holds[task];
-      if (holds.size() != 1 || holds[0].resource != stream || result.start[task] < 0) continue;
-      const Nanoseconds left = result.end[task] - now;
-      if (left <= 0 || drag == 0) continue;
-      const Nanoseconds thousand = 1000, whole = thousand + drag;
-      result.end[task] = now + (slower ? (left * whole + thousand - 1) / thousand
-                                       : (left * thousand + whole - 1) / whole);
+      if (holds.size() != 1 || holds[0].resource.value() >= plan.device_count) continue;
+      if (result.start[task] < 0 || result.end[task] <= now || !is_stream(holds[0].resource))
+        continue;
+      const Nanoseconds from = 1000 + pace[task.value()];
+      pace[task.value()] = drag_at(DeviceId(holds[0].resource.value()));
+      const Nanoseconds to = 1000 + pace[task.value()];
+      if (from != to) result.end[task] = now + ((result.end[task] - now) * to + from - 1) / from;
     }
   };
   const auto is_free = [&](ResourceId resource, Nanoseconds now) {
@@ -106,10 +110,6 @@ SimResult reference_simulate(const compiler::Plan& plan, OrderPolicy order) {
       if (result.start[task] < 0 || ended[task.value()] || result.end[task] > now) continue;
       ended[task.value()] = true;
       live[plan.device[task]] -= plan.workspace[task];
-      if (plan.collective_drag.empty() || plan.duration[task] == 0) continue;
-      for (DeviceId member : plan.participants[task]) {
-        if (collectives_at(member) == 0) change_pace(member, now, false);
-      }
     }
     // A buffer is given back when its task and all its readers have ended.
     for (BufferId buffer : id_range<BufferId>(plan.buffers.size())) {
@@ -142,18 +142,6 @@ SimResult reference_simulate(const compiler::Plan& plan, OrderPolicy order) {
       result.start[task] = now;
       result.end[task] = now + plan.duration[task];
       result.dispatch.push_back(task);
-      if (!plan.collective_drag.empty() && plan.duration[task] > 0) {
-        for (DeviceId member : plan.participants[task]) {
-          if (collectives_at(member) == 1) change_pace(member, now, true);
-        }
-        const auto holds = plan.holds[task];
-        if (holds.size() == 1 && holds[0].resource.value() < plan.device_count &&
-            is_stream(holds[0].resource)) {
-          const DeviceId device(holds[0].resource.value());
-          const Nanoseconds drag = collectives_at(device) > 0 ? plan.collective_drag[device] : 0;
-          result.end[task] = now + (plan.duration[task] * (1000 + drag) + 999) / 1000;
-        }
-      }
       live[plan.device[task]] += plan.workspace[task];
       for (BufferId buffer : plan.allocates[task]) {
         live[plan.buffers[buffer].device] += plan.buffers[buffer].bytes;
@@ -165,6 +153,12 @@ SimResult reference_simulate(const compiler::Plan& plan, OrderPolicy order) {
     }
     // The next moment: the earliest end of a task or release of a resource; the same one again if
     // something that takes no time has started.
+    bool goes_on = false;  // something that takes no time has not ended yet
+    for (TaskId task : plan.task_ids()) {
+      goes_on =
+          goes_on || (result.start[task] >= 0 && !ended[task.value()] && result.end[task] <= now);
+    }
+    if (!goes_on && !plan.drag.empty()) settle_paces(now);
     Nanoseconds next = -1;
     const auto consider = [&](Nanoseconds time) {
       if (time >= now && (next < 0 || time < next)) next = time;

@@ -67,6 +67,15 @@ void verify_payload(const Plan& plan, TaskId task, EmptySlices empty) {
   }
 }
 
+// Of a transfer that kernels move its two ends; else nothing takes part in what is no collective.
+bool is_ends_or_none(const Plan& plan, TaskId task) {
+  const auto members = plan.participants[task];
+  if (members.empty()) return true;
+  const auto [first, second] = std::minmax(plan.device[task], plan.peer[task]);
+  return is_transfer(plan.kind[task]) && members.size() == 2 && members[0] == first &&
+         members[1] == second && plan.drag_of(task, first) > 0 && plan.drag_of(task, second) > 0;
+}
+
 void verify_tasks(const Plan& plan, EmptySlices empty) {
   for (TaskId task : plan.task_ids()) {
     ENSURE(plan.duration[task] >= 0);
@@ -79,7 +88,8 @@ void verify_tasks(const Plan& plan, EmptySlices empty) {
       ENSURE(hold.resource.value() < plan.resource_count());
       ENSURE(hold.duration >= 0 && hold.duration <= plan.duration[task]);
     }
-    ENSURE(is_collective(plan.kind[task]) == (plan.participants[task].size() > 1));
+    const auto members = plan.participants[task];
+    ENSURE(is_collective(plan.kind[task]) ? members.size() > 1 : is_ends_or_none(plan, task));
     for (TaskId next : plan.successors[task]) {
       ENSURE(plan.rank[task] >= plan.duration[task] + plan.rank[next]);
     }

@@ -40,7 +40,7 @@ double times_sent(cost::AllReduceAlgorithm algorithm, std::size_t i, std::size_t
 void add_ends(const Plan& plan, TaskId task, std::vector<End>& ends) {
   const auto bytes = static_cast<double>(plan.moved_bytes[task]);
   const auto members = plan.participants[task];
-  if (members.empty()) {
+  if (is_transfer(plan.kind[task])) {
     ends.push_back({task, plan.peer[task], bytes});
     ends.push_back({task, plan.device[task], bytes});
     return;

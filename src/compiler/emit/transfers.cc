@@ -1,7 +1,22 @@
 // Transfers hold the links of their route.
 #include "compiler/emit/transfers.h"
 
+#include <algorithm>
+
 namespace heterog::compiler {
+namespace {
+
+// What goes from GPU to GPU of another machine: from or to a host, the host copies it, and software
+// of its own for parameter servers does.
+bool moved_by_kernels(const cluster::Cluster& cluster, const Plan& plan, const Transfer& spec,
+                      cost::TransferUse use) {
+  if (plan.drag.empty() || cluster.same_machine(spec.source, spec.destination)) return false;
+  const cluster::Route& route = cluster.route(spec.source, spec.destination);
+  if (use == cost::TransferUse::kServer && route.server_bytes_per_second > 0) return false;
+  return plan.drag[spec.source].transfer > 0 && plan.drag[spec.destination].transfer > 0;
+}
+
+}  // namespace
 
 Source transfer(Emission& e, const Transfer& spec, const Source& from) {
   const cluster::Cluster& cluster = *e.problem.cluster;
@@ -22,6 +37,10 @@ Source transfer(Emission& e, const Transfer& spec, const Source& from) {
   for (LinkId link : route.links) {
     e.builder.hold(id, {e.builder.plan().link(link),
                         cost::link_hold(cluster, route, link, spec.bytes, use), spec.bytes});
+  }
+  if (moved_by_kernels(cluster, e.builder.plan(), spec, use)) {
+    e.builder.participate(id, std::min(spec.source, spec.destination));
+    e.builder.participate(id, std::max(spec.source, spec.destination));
   }
   if (from.task.valid()) {
     e.builder.depend(from.task, id);
