@@ -217,6 +217,9 @@ RECIPES = {
                 "args.gradient_accumulation_steps = train_dataloader.accumulated",
             ]),
         ],
+        # On several ranks the script as it is goes on from the end of an epoch in the order of the first one.
+        parallel=[("behind", "for epoch in range(starting_epoch", ["    train_dataloader.set_epoch(epoch)"])],
+        most=1e-6,  # its loss is computed in float32, and each micro-batch rounds a mean of its own
         alone="ours",
         needs=("transformers", "datasets", "evaluate"),
         gpus=0,
