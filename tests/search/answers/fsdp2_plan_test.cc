@@ -90,5 +90,19 @@ TEST(Fsdp2Plan, IsTheBestOfEverySplit) {
   EXPECT_EQ(found.evaluation.step, best);
 }
 
+// Where whole state leaves little memory, shares that are searched for with it are not the best.
+TEST(Fsdp2Plan, IsSearchedForInShards) {
+  const auto problem = load_test_problem("bert_large24", "heterog-8gpu", 72);
+  oracle::Evaluator evaluator(*problem);
+  WithParameterRows with_rows(evaluator);
+  const auto found = [&](bool in_shards) {
+    BatchEvaluator asked(with_rows);
+    const SharesResult result =
+        search_shares(asked, {.evaluations = 100, .as_ddp = true, .in_shards = in_shards});
+    return asked.evaluate(fsdp2_strategy(*problem, result.best.samples, 1)).evaluation;
+  };
+  EXPECT_TRUE(better(found(true), found(false)));
+}
+
 }  // namespace
 }  // namespace heterog::search
