@@ -48,7 +48,7 @@ from heterog.uneven.shares_found import (
     within,
 )
 from heterog.uneven.step_times import all_reduce_seconds, measure, middle_half, typical
-from heterog.uneven.trial_steps import Trial, gradient_bytes
+from heterog.uneven.trial_steps import Trial, gradient_bytes, unlogged
 
 ATTEMPTS = 3  # measurements: around even shares, then at what the last one said
 SHORT = 0.1  # seconds of a step, of which more are measured if they are not as predicted
@@ -178,7 +178,7 @@ def share_out(
         f"heterog: probes the loss on a few samples, then times steps of {sampler.ranks} ranks, "
         f"{rounds} rounds at a time; what they change is put back"
     )
-    with lost_ranks_named(group), untouched(models, also):
+    with lost_ranks_named(group), untouched(models, also), unlogged(models):
         limits = _limits(trial, sampler, most)
         verdict = _verdict(trial, sampler, limits, count)
         loader.weighing = chosen(verdict, count)
