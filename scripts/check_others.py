@@ -3,7 +3,7 @@
     PYTHON scripts/check_others.py FOLDER [NAME …] [--keep FOLDER]
 
 FOLDER holds checkouts, each named as its repository: examples (of pytorch), vision, pytorch-image-models,
-transformers. PYTHON is that of an environment with the frameworks whose versions are tried. What of a
+transformers, pytorch-lightning. PYTHON is that of an environment with the frameworks whose versions are tried. What of a
 script changes is in others/recipes.py; others/stage.py says what stands around it, so that two ranks on
 CPUs and one process can be compared. Prints a row for each script: lines changed for auto_shares, samples
 of each rank, and how far parameters end from those of one process, as a part of the way that training

@@ -8,6 +8,7 @@ amp       autocast in bfloat16, of a model in float32
 norm      SyncBatchNorm
 resume    a new model and a new loader from a checkpoint, after the first of two epochs
 reload    a new loader in each epoch (reload_dataloaders_every_n_epochs); of Lightning's Trainer alone
+hand      a training_step that optimizes by hand and logs, which is measured whole; of Lightning's Trainer alone
 """
 
 import contextlib
@@ -40,6 +41,7 @@ class Feature:
     norm: bool = False
     resumed: bool = False
     reloaded: bool = False
+    by_hand: bool = False
 
 
 FEATURES = {
@@ -48,12 +50,13 @@ FEATURES = {
     "norm": Feature(norm=True),
     "resume": Feature(resumed=True),
     "reload": Feature(reloaded=True),
+    "hand": Feature(by_hand=True),
 }
 
 
 def length(feature: Feature) -> int:
-    """The rest is no whole batch; of SyncBatchNorm there is none, which wants samples of each rank."""
-    return 3 * sum(SHARES) + (0 if feature.norm else 3)
+    """The rest is no whole batch; of batch normalisation there is none, which wants samples of each rank."""
+    return 3 * sum(SHARES) + (0 if feature.norm or feature.by_hand else 3)
 
 
 def dataset(feature: Feature) -> TensorDataset:
@@ -173,24 +176,42 @@ def by_lightning(feature: Feature) -> nn.Module:
         def __init__(self):
             super().__init__()
             self.inner = build(feature)
+            self.automatic_optimization = not feature.by_hand
+            self.unused = nn.BatchNorm1d(1) if feature.by_hand else None
 
         def forward(self, x):
             return self.inner(x)
 
         def training_step(self, batch, _index):
-            return loss_of(self, batch)
+            loss = loss_of(self, batch)
+            if not feature.by_hand:
+                return loss
+            optimizer = self.optimizers()
+            optimizer.zero_grad()
+            self.manual_backward(loss)
+            optimizer.step()
+            self.log("loss", loss)
+            return None
 
         def configure_optimizers(self):
             return sgd(self)
 
         def train_dataloader(self):
             model = self.trainer.strategy.model
-            synchronised(model)
-            return heterog.auto_shares(model, loader(feature), lambda b: loss_of(model, b), **QUIET)
+            if feature.norm:
+                synchronised(model)
+            step = lambda b: loss_of(model, b)  # noqa: E731
+            if feature.by_hand:
+                step = lambda b: self.trainer.strategy.training_step(b, 0)  # noqa: E731
+            batches = heterog.auto_shares(model, loader(feature), step, **QUIET)
+            assert batches.samples_per_rank == SHARES
+            return batches
 
     for part in range(len(list(parts(feature)))):
         trainer = lightning.Trainer(
-            accelerator="cpu", devices=len(SHARES), strategy="ddp", logger=False,
+            accelerator="cpu", devices=len(SHARES), logger=False,
+            # Which asks the other ranks about `unused`, wherever gradients are summed.
+            strategy="ddp_find_unused_parameters_true" if feature.by_hand else "ddp",
             max_epochs=1 if feature.resumed and not part else EPOCHS,
             precision="bf16-mixed" if feature.amp else "64-true", gradient_clip_val=feature.clip,
             enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
@@ -301,7 +322,7 @@ def main() -> None:
     os.makedirs("out", exist_ok=True)
     train = globals()[f"by_{sys.argv[1]}"]
     for name, feature in FEATURES.items():
-        if feature.reloaded and sys.argv[1] != "lightning":
+        if (feature.reloaded or feature.by_hand) and sys.argv[1] != "lightning":
             continue
         with fixed_shares(SHARES):
             mine = [p.detach() for p in train(feature).parameters()]

@@ -1,8 +1,8 @@
 """Micro-batches of each rank's own number in the loop of a framework: FRAMEWORK (ddp, accelerate, fabric,
-lightning, timm: a loop like that of its train.py,
-accelerate-even: accumulation that auto_shares is not told of, resumed: the rest of an epoch after
-skip_first_batches). Prints how far parameters are from those of one process on the whole accumulated
-batches. Run by test_recipes.py as two ranks."""
+lightning, timm: a loop like that of its train.py, accelerate-few: steps in which a rank has one
+micro-batch, accelerate-even: accumulation that auto_shares is not told of, resumed: the rest of an
+epoch after skip_first_batches). Prints how far parameters are from those of one process on the whole
+accumulated batches. Run by test_recipes.py as two ranks."""
 
 import contextlib
 import os
@@ -17,8 +17,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import heterog
 
-PARTS, RANKS, EPOCHS = 8, 2, 2
 kind = sys.argv[1]
+PARTS, RANKS, EPOCHS = 2 if kind == "accelerate-few" else 8, 2, 2
 LENGTH = (4 if kind == "lightning" else 1) * 3 * PARTS * RANKS + 2 * RANKS + 1
 size = 4 if kind in ("accelerate-even", "resumed", "lightning") else 1  # samples of a rank's batch
 

@@ -2,6 +2,8 @@
 process on the whole batches."""
 
 import contextlib
+import json
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from unittest import mock
@@ -49,6 +51,7 @@ class Run:
     norm: bool = False  # SyncBatchNorm, and no rest
     policy: MixedPrecisionPolicy | None = None
     resumed: bool = False  # a new model from a whole checkpoint, after the first epoch
+    planned: bool = False  # shares of a file, in place of measured ones
     weighed: bool = True
 
 
@@ -69,6 +72,8 @@ RUNS = {
     "hybrid": Run(tokens, adamw=True, clip=0.05, hybrid=True),
     "flat": Run(tokens, flat=True),
     "single precision": Run(tokens, policy=MixedPrecisionPolicy(param_dtype=torch.float32)),
+    "planned": Run(tokens, adamw=True, clip=0.05, planned=True),
+    "planned, accumulated": Run(tokens, adamw=True, told=True, late=True, flat=True, planned=True),
     "summed in single precision": Run(tokens, policy=MixedPrecisionPolicy(reduce_dtype=torch.float32)),
 }
 UNWEIGHED = {"unweighed": Run(tokens, weighed=False), "unweighed, accumulated": Run(tokens, told=True, weighed=False)}
@@ -93,6 +98,19 @@ def shard(model: nn.Module, run: Run, world: int) -> nn.Module:
     fully_shard(model, **options)
     synchronised(model)
     return model
+
+
+@contextlib.contextmanager
+def planned(run: Run, world: int):
+    """Options that name a file as heterog hand-over --to fsdp2 writes it."""
+    fields = {"format": "heterog-shares", "version": 1, "samples_per_rank": SHARES[world]}
+    if run.told:
+        fields["micro_batches"] = PARTS
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(fields, file)
+        file.flush()
+        with mock.patch.object(measured_shares, "_measured", side_effect=AssertionError("it measured")):
+            yield {"shares": file.name}
 
 
 @contextlib.contextmanager
@@ -132,6 +150,8 @@ def train(run: Run, model, steps, optimizer=None) -> None:
     for batch, parts, last in steps:
         if run.late and not isinstance(model, nn.Sequential):
             model.set_requires_gradient_sync(last)
+            if run.flat:
+                model.set_reshard_after_backward(last)
         (run.loss(model, batch) / parts).backward()
         if run.twice:
             (run.loss(model, batch) / 2).backward()
@@ -161,6 +181,8 @@ def train_alone(name: str, world: int) -> list[torch.Tensor]:
 
 
 def shares_of(run: Run, world: int) -> list[int]:
+    if run.planned:
+        return [samples * (PARTS if run.told else 1) for samples in SHARES[world]]
     return (ALL_SHARES if run.told else WITH_NORM if run.norm else SHARES)[world]
 
 
@@ -190,7 +212,9 @@ def trained(run: Run, rank: int, world: int) -> dict:
 def trained_for(run: Run, rank: int, world: int, model, optimizer, epochs, said: list, seen: list) -> None:
     options = {"accumulate": PARTS} if run.told else {}
     shares = shares_of(run, world)
-    with fixed(shares, PARTS if run.told else None), left_out(not run.weighed):
+    from_file = planned(run, world) if run.planned else fixed(shares, PARTS if run.told else None)
+    with from_file as named, left_out(not run.weighed):
+        options |= named or {}
         loader = heterog.auto_shares(
             model, loader_of(world, rank, run), lambda b: run.loss(model, b), say=said.append, **options
         )

@@ -249,4 +249,7 @@ def _errors(rank: int, world: int) -> dict:
         inner = model.module.forward
         model.module.forward = lambda x: {inner(x)}
         model(x.detach())
+    with says("backward within"):
+        model.module.forward = lambda x: inner(x).sum().backward()
+        model(x.detach())
     return said

@@ -169,6 +169,40 @@ RECIPES = {
         floats="float32",  # of its images
         most=1e-4,
     ),
+    "lightning, basic GAN": Recipe(
+        "pytorch-lightning/examples/pytorch/domain_templates/generative_adversarial_net.py",
+        "--data {data} --batch {batch} --out {out}",
+        [
+            IMPORT,
+            ("behind", "trainer = Trainer(", [
+                "own = dm.train_dataloader",
+                "dm.train_dataloader = lambda: heterog.auto_shares(trainer.strategy.model, own(), trainer.strategy.training_step)",
+            ]),
+        ],
+        # Several ranks, a loader anew in each epoch, and a checkpoint, of small data on CPUs.
+        parallel=[
+            ("before", "import ", ["import os", "import lightning.pytorch as pl, lightning.pytorch.demos.mnist_datamodule as demo"]),
+            ("before", 'parser.add_argument("--lr"', [
+                *(f"parser.add_argument('--{name}')" for name in ("data", "out", "before")),
+                "parser.add_argument('--batch', type=int)",
+            ]),
+            ("for", "dm = MNISTDataModule(", [
+                "demo._DATASETS_PATH = args.data",
+                "dm = MNISTDataModule(args.data, val_split=10, num_workers=0, batch_size=args.batch)",
+            ]),
+            ("for", "trainer = Trainer(", [
+                "world = int(os.environ['WORLD_SIZE'])",
+                "keeps = pl.callbacks.ModelCheckpoint(args.out, 'epoch{epoch}', save_top_k=-1, auto_insert_metric_name=False)",
+                "strategy = 'ddp_find_unused_parameters_true' if world > 1 else 'auto'",
+                "trainer = Trainer(accelerator='cpu', devices=world, strategy=strategy, max_epochs=3, logger=False, callbacks=keeps, enable_progress_bar=False, use_distributed_sampler=False, reload_dataloaders_every_n_epochs=1)",
+            ]),
+            ("for", "trainer.fit(model, dm)", ["trainer.fit(model, dm, ckpt_path=args.before)"]),
+        ],
+        alone="ours",
+        gpus=0,
+        needs=("lightning", "torchvision"),
+        resumed="--before {before}/epoch1.ckpt",
+    ),
     "transformers, run_glue": Recipe(
         f"{_HF}/text-classification/run_glue.py",
         "--model_name_or_path {data}/bert --train_file {data}/texts.csv --validation_file {data}/texts.csv --do_train"
@@ -217,6 +251,9 @@ RECIPES = {
                 "args.gradient_accumulation_steps = train_dataloader.accumulated",
             ]),
         ],
+        # On several ranks the script as it is goes on from the end of an epoch in the order of the first one.
+        parallel=[("behind", "for epoch in range(starting_epoch", ["    train_dataloader.set_epoch(epoch)"])],
+        most=1e-6,  # its loss is computed in float32, and each micro-batch rounds a mean of its own
         alone="ours",
         needs=("transformers", "datasets", "evaluate"),
         gpus=0,

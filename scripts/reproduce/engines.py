@@ -1,7 +1,8 @@
 """What other engines' limits cost: plans for each engine beside the free plan, simulated
 (docs/results/engines.md).
 
-    scripts/reproduce.sh engines [--program build/release/bin/heterog] [--only WORD …] [--jobs 2]
+    scripts/reproduce.sh engines [--program build/release/bin/heterog] [--only WORD …]
+        [--engines ddp fsdp2 torch-pipelining megatron] [--jobs 2]
 
 A row a model and cluster: milliseconds of a step, and how much longer than the free plan's. The free
 plan is one shot of `heterog plan`, or an engine's plan where that is shorter. Searches for an engine
@@ -32,9 +33,13 @@ MODELS = [
     ("xlnet_large24", 24),
     ("bert_large48", 16),
 ]
-# torchtitan's and Megatron-LM's plans are the same.
-ENGINES = ["ddp", "torch-pipelining", "megatron"]
-HEADS = ["ddp", "torch-pipelining", "torchtitan, megatron"]
+# Heads of their columns. torchtitan's and Megatron-LM's plans are the same.
+ENGINES = {
+    "ddp": "ddp",
+    "fsdp2": "fsdp2",
+    "torch-pipelining": "torch-pipelining",
+    "megatron": "torchtitan, megatron",
+}
 EVALUATIONS = 100
 FITS_NOT, REFUSED = 3, 2
 
@@ -67,10 +72,10 @@ def cell(found, free):
     return f"{1000 * seconds:.0f} ({100 * (seconds / free - 1):+.0f} %)"
 
 
-def row(program, cluster, model, batch):
+def row(program, engines, cluster, model, batch):
     """What each engine's plan takes, and the free one, which may be one of them."""
     found = [plan(program, model, cluster, batch, "--for", engine, "--planner", "ev-ar",
-                  "--evaluations", EVALUATIONS) for engine in ENGINES]
+                  "--evaluations", EVALUATIONS) for engine in engines]
     alone, _ = plan(program, model, cluster, batch)
     steps = [seconds for seconds in (alone, *(one for one, _ in found)) if seconds is not None]
     return found, min(steps, default=None)
@@ -78,7 +83,7 @@ def row(program, cluster, model, batch):
 
 def line(cluster, model, batch, found, free):
     if free is None:
-        return f"| {cluster} | {model} {batch} | does not fit |" + " – |" * len(HEADS)
+        return f"| {cluster} | {model} {batch} | does not fit |" + " – |" * len(found)
     cells = " | ".join(cell(one, free) for one in found)
     return f"| {cluster} | {model} {batch} | {1000 * free:.0f} | {cells} |"
 
@@ -89,20 +94,22 @@ def main():
     parser.add_argument("--program", type=Path,
                         default=ROOT / "build" / "release" / "bin" / "heterog")
     parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES))
     parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
+    engines, heads = options.engines, [ENGINES[engine] for engine in options.engines]
     begin = time.monotonic()
     print(f"planned on: {machine()}\n")
-    print("| cluster | model, batch | free | " + " | ".join(HEADS) + " |")
-    print("|---" * (3 + len(HEADS)) + "|")
-    gaps = {engine: [] for engine in [*ENGINES, "best"]}
+    print("| cluster | model, batch | free | " + " | ".join(heads) + " |")
+    print("|---" * (3 + len(heads)) + "|")
+    gaps = {engine: [] for engine in [*engines, "best"]}
     cases = [(cluster, model, batch) for cluster in CLUSTERS for model, batch in MODELS
              if not options.only or model in options.only or cluster in options.only]
     with ThreadPoolExecutor(options.jobs) as jobs:
-        for case, (found, free) in zip(cases, jobs.map(lambda c: row(options.program, *c), cases),
+        for case, (found, free) in zip(cases, jobs.map(lambda c: row(options.program, engines, *c), cases),
                                        strict=True):
             print(line(*case, found, free), flush=True)
-            for engine, (seconds, _) in zip(ENGINES, found, strict=True):
+            for engine, (seconds, _) in zip(engines, found, strict=True):
                 if seconds is not None:
                     gaps[engine].append(seconds / free - 1)
             steps = [seconds for seconds, _ in found if seconds is not None]
@@ -110,7 +117,7 @@ def main():
                 gaps["best"].append(min(steps) / free - 1)
     rows = len(cases)
     print("\n| engine | rows with a plan | gap, median | largest |\n|---|---|---|---|")
-    for engine, name in zip([*ENGINES, "best"], [*HEADS, "the best of these"], strict=True):
+    for engine, name in zip([*engines, "best"], [*heads, "the best of these"], strict=True):
         of = gaps[engine]
         figures = (f"{100 * statistics.median(of):.0f} % | {100 * max(of):.0f} %" if of else "– | –")
         print(f"| {name} | {len(of)} of {rows} | {figures} |")

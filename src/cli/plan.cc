@@ -29,6 +29,7 @@
 #include "oracle/best_seen.h"
 #include "oracle/simulated_oracle.h"
 #include "search/answers/better_order.h"
+#include "search/answers/fsdp2_plan.h"
 
 namespace heterog::cli {
 
@@ -180,10 +181,12 @@ std::vector<search::BaselineResult> baselines_tried(
 // The engine's own search, then the planner's beside it; each has the budget. A stop ends both.
 Searched search_for_engine(const PlanOptions& options, const cost::Problem& problem,
                            ThreadPool& threads, const Caller& caller, const Stopping& stopping) {
-  oracle::SimulatedOracle oracle(problem, threads, compile_options(options.problem),
-                                 caller.stopped);
+  oracle::SimulatedOracle simulator(problem, threads, compile_options(options.problem),
+                                    caller.stopped);
+  search::WithParameterRows with_rows(simulator);
+  oracle::Oracle& oracle = simulator;
   search::BatchEvaluator evaluator(
-      oracle,
+      options.engine == "fsdp2" ? with_rows : oracle,
       stopping.until_asked(start_budget(options.budget, "planning for " + options.engine, caller)));
   Searched found;
   try {
@@ -222,6 +225,18 @@ std::string free_text(const search::PlannerResult& free, const sim::SimResult& p
                      planned.feasible() ? ", " + speedup_text(ours, step) : "");
 }
 
+// Of a plan for fsdp2: what a rank holds of the parameters, beside what is simulated.
+Bytes rows_beside(const cost::Problem& problem, const decide::Strategy& strategy) {
+  return search::parameter_rows(problem, strategy.units[UnitId(0)].replicas.size());
+}
+
+std::string rows_text(const cost::Problem& problem, const decide::Strategy& strategy) {
+  return fmt::format(
+      "\nbeside it  {} a rank, its rows of the parameters; "
+      "fully_shard(reshard_after_forward=False)\n",
+      gigabytes_text(rows_beside(problem, strategy)));
+}
+
 OrderedJson plan_json(const cost::Problem& problem, const search::PlannerResult& found,
                       const sim::Simulated& simulated, const StepOfOrder& orders,
                       double plan_seconds) {
@@ -254,7 +269,7 @@ Error stopped_error(const std::string& text, const std::string& out,
 }
 
 int run_plan(const PlanOptions& options, const Caller& caller) {
-  const bool for_engine = !options.engine.empty();
+  const bool for_engine = !options.engine.empty(), for_shards = options.engine == "fsdp2";
   if (for_engine) expect_engine("--for", options.engine);
   VALIDATE(!for_engine || (options.order_rounds == 0 && options.accumulate == 1),
            "--for: given beside {}, which changes plans so that no engine can say them",
@@ -325,6 +340,7 @@ int run_plan(const PlanOptions& options, const Caller& caller) {
     OrderedJson json = plan_json(*problem, found, simulated, orders, plan_seconds);
     if (searched.stopped) json["stopped"] = true;
     if (for_engine) json["for"] = options.engine;
+    if (for_shards) json["parameter_row_bytes"] = rows_beside(*problem, found.strategy);
     if (searched.free) {
       json["free"] = {{"step_seconds", to_seconds(searched.free->evaluation.step)},
                       {"feasible", searched.free->evaluation.feasible},
@@ -337,6 +353,7 @@ int run_plan(const PlanOptions& options, const Caller& caller) {
   } else {
     print(caller, "{}", plan_screen({*problem, found, simulated, used, plan_seconds, bfloat16}));
     if (options.verbose) print(caller, "\n{}", tables_text(*problem, found, simulated, orders));
+    if (for_shards) print(caller, "{}", rows_text(*problem, found.strategy));
     if (searched.free) print(caller, "{}", free_text(*searched.free, simulated.result));
     print(caller, "\n{}", fits ? what_fits_text(*fits) : next_text(options));
   }

@@ -1,4 +1,5 @@
 // heterog hand-over: what each engine is given of a plan, what is rounded, and what is refused.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <set>
@@ -51,7 +52,7 @@ TEST_F(HandOver, StagesHaveEveryModuleOnceAndFollowOneAnother) {
 
 // What is planned for an engine loses nothing on its way there.
 TEST_F(HandOver, TakesPlansForAnEngineAsTheyAre) {
-  for (const std::string engine : {"ddp", "torch-pipelining", "torchtitan", "megatron"}) {
+  for (const std::string engine : {"ddp", "fsdp2", "torch-pipelining", "torchtitan", "megatron"}) {
     const Finished planned = run("plan" + kBert + "--batch 16 --for " + engine +
                                  " --planner ev-ar --json --out " + path("plan.json"));
     ASSERT_EQ(planned.code, 0) << planned.err;
@@ -83,18 +84,85 @@ TEST_F(HandOver, FreePlansBesideOneForAnEngineSayWhatItMisses) {
 
 // The slices of each micro-batch are what a rank takes of a batch.
 TEST_F(HandOver, SharesOfMicroBatchesAreThoseOfOne) {
-  const Finished planned = run(
-      "plan" + kBert + "--batch 48 --for ddp --planner ev-ar --json --out " + path("plan.json"));
-  ASSERT_EQ(planned.code, 0) << planned.err;
-  const Finished done = handed(path("plan.json"), "ddp");
+  for (const auto& [engine, all] : {std::pair("ddp", 48), std::pair("fsdp2", 64)}) {
+    const Finished planned = run(fmt::format("plan{}--batch {} --for {} --planner ev-ar --out {}",
+                                             kBert, all, engine, path("plan.json")));
+    ASSERT_EQ(planned.code, 0) << planned.err;
+    const Finished done = handed(path("plan.json"), engine);
+    ASSERT_EQ(done.code, 0) << done.err;
+    const auto found = json(done);
+    const std::int64_t micro_batches = found["micro_batches"], batch = found["batch"];
+    EXPECT_GT(micro_batches, 1);
+    EXPECT_EQ(batch * micro_batches, all);
+    std::int64_t samples = 0;
+    for (const auto& one : found["samples_per_rank"]) samples += one.get<std::int64_t>();
+    EXPECT_EQ(samples, batch);
+    EXPECT_EQ(found["changes"], nlohmann::json::array());
+  }
+}
+
+// Of four cards of 11 to 17 GB: what DistributedDataParallel keeps whole, fully_shard cuts up.
+TEST_F(HandOver, PlansForFullyShardCountTheRowsOfParameters) {
+  const auto planned = [&](const std::string& engine) {
+    return run("plan" + kBert + "--batch 16 --planner ev-ar --json --out " + path("plan.json") +
+               " --for " + engine);
+  };
+  ASSERT_EQ(planned("ddp").code, 0);
+  const Finished rounded = handed(path("plan.json"), "fsdp2");
+  ASSERT_EQ(rounded.code, 0) << rounded.err;
+  const Finished whole = planned("fsdp2");
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  const Finished done = handed(path("plan.json"), "fsdp2");
   ASSERT_EQ(done.code, 0) << done.err;
   const auto found = json(done);
-  const std::int64_t micro_batches = found["micro_batches"], batch = found["batch"];
-  EXPECT_GT(micro_batches, 1);
-  EXPECT_EQ(batch * micro_batches, 48);
-  std::int64_t samples = 0;
-  for (const auto& one : found["samples_per_rank"]) samples += one.get<std::int64_t>();
-  EXPECT_EQ(samples, batch);
+  EXPECT_EQ(found["format"], "heterog-shares");
+  EXPECT_EQ(found["parameter_row_bytes"], json(whole)["parameter_row_bytes"]);
+  EXPECT_GT(found["parameter_row_bytes"], 0);
+  // A plan in shards is rounded for whom keeps all.
+  EXPECT_THAT(json(handed(path("plan.json"), "ddp"))["changes"].dump(),
+              HasSubstr("optimizer state in shards: whole on every device"));
+}
+
+// Half of the rows of parameters that it needs are missing: without them, the same would fit.
+TEST_F(HandOver, WhatDoesNotFitWithTheRowsOfParametersIsNoPlan) {
+  const auto planned = [&](const std::string& memory, const std::string& options) {
+    const std::string card = R"({"model": "V100-PCIE-16GB")" + memory + "}";
+    const std::string cluster = write(
+        "two.json", R"({"format": "heterog-cluster", "version": 1, "name": "two", "machines": [)"
+                    R"({"name": "a", "fabric": {"kind": "switch", "link": "pcie3"}, "devices": [)" +
+                        card + "," + card + "]}]}");
+    return run("plan --graph models/bert_large24.json.gz --cluster " + cluster +
+               " --batch 2 --json --out " + path("two-plan.json") + options);
+  };
+  const Finished whole = planned("", " --planner ev-ar --for fsdp2");
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  const std::int64_t peak = json(whole)["devices"][0]["peak_bytes"],
+                     rows = json(whole)["parameter_row_bytes"];
+  const std::string memory = R"(, "memory_bytes": )" + std::to_string(peak + rows / 2);
+  EXPECT_EQ(planned(memory, " --planner horovod:state=sharded").code, 0);
+  std::filesystem::remove(path("two-plan.json"));
+  const Finished done = planned(memory, " --planner ev-ar --for fsdp2");
+  EXPECT_EQ(done.code, 3);
+  EXPECT_THAT(done.err, HasSubstr("no plan for fsdp2 fits in memory: with parameters that stay"));
+  EXPECT_FALSE(std::filesystem::exists(path("two-plan.json")));
+}
+
+TEST_F(HandOver, FullyShardGathersWhatIsNotTrained) {
+  const std::string on =
+      " --graph models/llama7b_lora-tiny.json.gz --cluster configs/clusters/three-cards.json ";
+  const auto refused = [&](const std::string& verb) {
+    const Finished done = run(verb + " --out " + path("x"));
+    EXPECT_EQ(done.code, 2);
+    EXPECT_FALSE(std::filesystem::exists(path("x")));
+    return done.err;
+  };
+  EXPECT_THAT(refused("plan" + on + "--batch 8 --for fsdp2"),
+              HasSubstr("GB of weights that are not trained (model.embed_tokens.weight), and "));
+  const Finished planned =
+      run("plan" + on + "--batch 8 --planner ev-ar --out " + path("plan.json"));
+  ASSERT_EQ(planned.code, 0) << planned.err;
+  EXPECT_THAT(refused("hand-over" + on + "--plan " + path("plan.json") + " --to fsdp2"),
+              HasSubstr("fully_shard gathers those in each step too"));
 }
 
 TEST_F(HandOver, PlansForNoEngineAreRefused) {
@@ -106,7 +174,6 @@ TEST_F(HandOver, PlansForNoEngineAreRefused) {
   };
   EXPECT_THAT(refused("--for deepspeed"),
               HasSubstr("--for: \"deepspeed\" given; expected torch-pipelining, torchtitan"));
-  EXPECT_THAT(refused("--for fsdp2"), HasSubstr("expected heterog.auto_shares in the script"));
   EXPECT_THAT(refused("--for ddp --accumulate 2"), HasSubstr("--for: given beside --accumulate"));
   EXPECT_THAT(refused("--for ddp --order-rounds 2"),
               HasSubstr("--for: given beside --order-rounds"));

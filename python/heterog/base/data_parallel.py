@@ -112,7 +112,13 @@ def not_summed(models: nn.Module) -> Iterator[None]:
         for model in wrapped_models(models):
             if not is_sharded(model):
                 stack.enter_context(model.no_sync())
+                stack.callback(model.register_forward_pre_hook(_sums_nothing).remove)
         yield
+
+
+def _sums_nothing(model: nn.Module, _inputs) -> None:
+    """Before each pass: Lightning ends a training_step that optimizes by hand with sums switched on."""
+    model.require_backward_grad_sync = False
 
 
 @contextmanager

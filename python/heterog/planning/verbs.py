@@ -59,7 +59,7 @@ def plan(
     batch         samples of one step, over all devices
     planner       one of `heterog planners`, with options as "NAME:option=value,option=value"; the
                   portfolio if None
-    engine        plan what this engine can say: "ddp", "torch-pipelining", "torchtitan" or
+    engine        plan what this engine can say: "ddp", "fsdp2", "torch-pipelining", "torchtitan" or
                   "megatron"; what the planner finds is then the result's `free`
     budget        go on for so many seconds
     evaluations   go on for so many simulated plans: the same plan every time

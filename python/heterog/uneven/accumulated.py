@@ -8,36 +8,35 @@ be lost, and ranks with different numbers of micro-batches would wait for each o
 
 import sys
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import accumulate
 from contextlib import contextmanager
 
 
 @contextmanager
-def known_to_accelerate(loader) -> Iterator[None]:
-    """Inside, Accelerate reads `loader.end_of_dataloader`, if the script uses it."""
+def known_to_accelerate(loader) -> Iterator[Callable[[int], bool]]:
+    """Inside, Accelerate reads `loader.end_of_dataloader`, if the script uses it. Gives a function that
+    is called with how many micro-batches this rank accumulates in the step that begins, and says
+    whether Accelerate, which divides losses by that, was told."""
     state = _state()
     if state is None:
-        yield
+        yield lambda _count: False
         return
-    steps = state.plugin_kwargs.get("num_steps")
+    # As the script has it: a step of one micro-batch leaves a 1 there.
+    steps = state.plugin_kwargs.get("num_steps", 1)
+
+    def told(count: int) -> bool:
+        if steps > 1:
+            state.plugin_kwargs["num_steps"] = count
+        return steps > 1
+
     state._add_dataloader(loader)
     try:
-        yield
+        yield told
     finally:
         state._remove_dataloader(loader)
-        if steps is not None:
+        if steps > 1:
             state.plugin_kwargs["num_steps"] = steps
-
-
-def micro_batches_told(count: int) -> bool:
-    """This rank accumulates so many in the step that begins; whether Accelerate, which divides losses
-    by that, was told."""
-    state = _state()
-    if state is None or state.plugin_kwargs.get("num_steps", 1) == 1:
-        return False
-    state.plugin_kwargs["num_steps"] = count
-    return True
 
 
 class OwnSteps(int):

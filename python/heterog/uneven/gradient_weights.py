@@ -95,8 +95,9 @@ class GradientWeights(Joinable):
         for parameter in gradient_leaves(ddp_model):
             parameter.register_hook(self._weighed)
         ddp_model.register_forward_pre_hook(_Entry(self), with_kwargs=True)
+        self._within_pass = lambda: False
         if self._at_outputs:
-            weigh_outputs(ddp_model, lambda: self._now().factor[0])
+            self._within_pass = weigh_outputs(ddp_model, lambda: self._now().factor[0])
 
     def batches(self, loader: Iterable) -> Iterator:
         """The batches of a DataLoader over the sampler, each with its weight set."""
@@ -194,6 +195,12 @@ class GradientWeights(Joinable):
 
     @unserializable_hook  # parameters are written to checkpoints without it
     def _weighed(self, gradient: torch.Tensor) -> torch.Tensor:
+        if self._within_pass():
+            raise RuntimeError(
+                "the model has SyncBatchNorm, is weighed at its outputs for that, and runs a backward pass "
+                "before it has returned them (a training_step that optimizes by hand?): return the loss, "
+                "or take a model without SyncBatchNorm"
+            )
         factor = self._now().factor
         if self.on_reduced is not None and not self._noted and self.summed:
             self._noted = True

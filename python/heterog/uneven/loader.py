@@ -17,7 +17,7 @@ from torch.utils.data import (
     get_worker_info,
 )
 
-from heterog.uneven.accumulated import OwnSteps, known_to_accelerate, micro_batches_told
+from heterog.uneven.accumulated import OwnSteps, known_to_accelerate
 from heterog.uneven.deals import cut
 from heterog.uneven.fair_shares import in_passes
 from heterog.uneven.sampler import UnevenBatchSampler
@@ -196,10 +196,10 @@ class UnevenLoader(DataLoader):
     def __iter__(self) -> Iterator:
         self.begin_epoch()
         last_step = self.sampler.global_batches - 1
-        with known_to_accelerate(self):
+        with known_to_accelerate(self) as told:
             for number, batches in self.steps():
                 parts = self.sampler.parts
-                if parts > 1 and micro_batches_told(len(batches)):
+                if parts > 1 and told(len(batches)):
                     parts = len(batches)
                 weights = self.begin(number, batches, parts)
                 for place, batch in enumerate(batches):

@@ -26,6 +26,7 @@ from heterog.uneven.kept_shares import Training, read_kept, write_kept
 from heterog.uneven.loader import LikeSampler, UnevenLoader, check_loader, inner_loader
 from heterog.uneven.loss_probe import LEAST_SAMPLES, SAMPLES_AT_MOST, Verdict, agreed, probe
 from heterog.uneven.lost_rank import lost_ranks_named
+from heterog.uneven.planned_shares import read_planned, take_planned
 from heterog.uneven.probe_said import chosen, norm_lines, refuse_unequal, verdict_lines
 from heterog.uneven.share_checks import (
     check_accumulation,
@@ -47,7 +48,7 @@ from heterog.uneven.shares_found import (
     within,
 )
 from heterog.uneven.step_times import all_reduce_seconds, measure, middle_half, typical
-from heterog.uneven.trial_steps import Trial, gradient_bytes
+from heterog.uneven.trial_steps import Trial, gradient_bytes, unlogged
 
 ATTEMPTS = 3  # measurements: around even shares, then at what the last one said
 SHORT = 0.1  # seconds of a step, of which more are measured if they are not as predicted
@@ -93,7 +94,7 @@ def auto_shares(
                  fully_shard model as many as the others, of other sizes. Update, and
                  sum gradients, where the loader's `last` is true
     shares       a file that keeps what was measured: rank 0 reads it if it is there, and writes it if
-                 not
+                 not; or a file of planned shares (heterog shares, heterog hand-over), which are taken
     most         samples that this rank can hold at once, where that is known; a GPU's memory is
                  measured
     rebalance    samples move in training where that gains more than this part of a step; None: never
@@ -172,12 +173,12 @@ def share_out(
     for weights in loader.models:
         weights.scale = scale
     trial = Trial(models, loader.models, step_fn, loader)
-    found, begun = None, step_times.clock()
+    found, planned, begun = None, None, step_times.clock()
     say(
         f"heterog: probes the loss on a few samples, then times steps of {sampler.ranks} ranks, "
         f"{rounds} rounds at a time; what they change is put back"
     )
-    with lost_ranks_named(group), untouched(models, also):
+    with lost_ranks_named(group), untouched(models, also), unlogged(models):
         limits = _limits(trial, sampler, most)
         verdict = _verdict(trial, sampler, limits, count)
         loader.weighing = chosen(verdict, count)
@@ -189,12 +190,16 @@ def share_out(
         if even:
             check_even(sampler, limits)
         else:
-            found = _kept_or_measured(trial, sampler, most, rounds, limits, shares, say)
+            planned = _from_first(lambda: read_planned(shares, sampler, limits), group)
+            if planned is None:
+                found = _kept_or_measured(trial, sampler, most, rounds, limits, shares, say)
     for weights in loader.models:
         weights.forget("iterate over the loader that heterog.auto_shares returned")
     loader.drawn = DrawnBatches(loader.models, 1 if sampler.together else sampler.parts)
-    taken = found.samples_per_rank if found else sampler.samples_per_rank
+    taken = found.samples_per_rank if found else planned or sampler.samples_per_rank
     check_rest(sampler, taken)
+    if planned is not None:
+        say(take_planned(sampler, planned, shares, first))
     if found is None:
         return
     sampler.change_shares(found.samples_per_rank, first)

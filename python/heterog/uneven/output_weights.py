@@ -32,11 +32,15 @@ class _Weighed(torch.autograd.Function):
         return (gradient * factor if factor else torch.zeros_like(gradient)), None
 
 
-def weigh_outputs(model: torch.nn.Module, factor: Callable) -> None:
+def weigh_outputs(model: torch.nn.Module, factor: Callable) -> Callable[[], bool]:
     """From now on, multiplies the gradient of every output of `model` by what `factor()` was when
-    the output was made."""
+    the output was made. What it returns says whether a pass of the model is under way: a backward
+    pass that runs then does not come from the outputs."""
+    inside = False
 
     def check(_model, inputs, named):
+        nonlocal inside
+        inside = True
         for value in tree_flatten((inputs, named))[0]:
             if isinstance(value, torch.Tensor) and value.requires_grad:
                 raise ValueError(
@@ -60,5 +64,11 @@ def weigh_outputs(model: torch.nn.Module, factor: Callable) -> None:
                 )
         return tree_unflatten(leaves, form)
 
+    def leave(_model, _inputs, _outputs):
+        nonlocal inside
+        inside = False
+
     model.register_forward_pre_hook(check, with_kwargs=True)
     model.register_forward_hook(weigh)
+    model.register_forward_hook(leave, always_call=True)
+    return lambda: inside

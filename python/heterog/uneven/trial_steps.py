@@ -133,6 +133,22 @@ class Trial:
 
 
 @contextmanager
+def unlogged(models) -> Iterator[None]:
+    """Inside, self.log of Lightning's modules does nothing: outside of its Trainer's loop it is refused."""
+    names = ("log", "log_dict")
+    logging = [m for m in models.modules() if any(t.__name__ == "LightningModule" for t in type(m).__mro__)]
+    for module in logging:
+        for name in names:
+            setattr(module, name, lambda *_, **__: None)
+    try:
+        yield
+    finally:
+        for module in logging:
+            for name in names:
+                delattr(module, name)
+
+
+@contextmanager
 def _noting_updates(seen: list) -> Iterator[None]:
     watching = register_optimizer_step_pre_hook(lambda optimizer, *_: seen.append(optimizer))
     try:

@@ -28,6 +28,6 @@ def test_features_of_frameworks_train_as_one_process(framework, tmp_path):
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     off = {name: float(value) for name, value in re.findall(r"^off (\w+) (\S+)$", done.stdout, re.M)}
-    assert list(off) == ["clipping", "amp", "norm", "resume", *["reload"] * (framework == "lightning")]
+    assert list(off) == ["clipping", "amp", "norm", "resume", *["reload", "hand"] * (framework == "lightning")]
     for name, value in off.items():
         assert value <= (IN_BFLOAT16 if name == "amp" else EXACT), name

@@ -57,3 +57,4 @@ def test_what_weighed_outputs_cannot_make_exact_is_refused(shared, world):
         assert f"none for rank {world - 1}" in said["stand-in"]
         assert "an input of the model needs a gradient" in said["twice through"]
         assert "returns a set" in said["strange output"]
+        assert "runs a backward pass before it has returned them" in said["backward within"]

@@ -45,6 +45,13 @@ def test_all_ranks_make_as_many_passes(shared, world):
     assert world == 3 or words in shared(2)[0]["accumulated"]["said"][2]
 
 
+def test_planned_shares_are_said(shared):
+    said = shared(2)[0]
+    assert "rank 0: 3; rank 1: 1, as planned in " in said["planned"]["said"][2]
+    words = "of 16 samples a step, rank 0: 12 in 4 micro-batches of 3; rank 1: 4 in 4 micro-batches of 1, as"
+    assert words in said["planned, accumulated"]["said"][2]
+
+
 @pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize("parts", [1, 3])
 def test_each_rank_is_timed_in_its_turn(shared, parts, world):

@@ -8,18 +8,14 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "cli/output.h"
 #include "search/answers/ddp_plan.h"
+#include "search/answers/fsdp2_plan.h"
 #include "search/pipeline/module_search.h"
 
 namespace heterog::cli {
 
 void expect_engine(std::string_view option, std::string_view engine) {
-  VALIDATE(
-      engine != "fsdp2",
-      "{}: fsdp2 given, whose ranks hold parts of each parameter, gather a layer before each of "
-      "its passes and scatter its gradients: no plan says that, so neither step nor memory can "
-      "be predicted; expected heterog.auto_shares in the script, which measures, or one of {}",
-      option, fmt::join(kEngines, ", "));
   VALIDATE(std::ranges::find(kEngines, engine) != kEngines.end(), "{}: \"{}\" given; expected {}",
            option, printable(std::string(engine)), fmt::join(kEngines, ", "));
 }
@@ -33,8 +29,11 @@ search::ModuleChain modules_for(std::string_view engine, const graph::ModelGraph
 
 search::PlannerResult plan_for(std::string_view engine, search::BatchEvaluator& evaluator) {
   search::PlannerResult found;
-  if (engine == "ddp") {
-    search::DdpPlan plan = search::search_ddp(evaluator).best;
+  if (engine == "ddp" || engine == "fsdp2") {
+    const bool in_shards = engine == "fsdp2";
+    if (in_shards) search::check_for_fsdp2(evaluator.problem());
+    search::DdpPlan plan = search::search_ddp(evaluator, {.in_shards = in_shards}).best;
+    if (in_shards) expect_fsdp2_fits(plan.evaluation);
     found = {.strategy = std::move(plan.strategy), .evaluation = plan.evaluation};
   } else {
     const auto modules = modules_for(engine, *evaluator.problem().graph);
@@ -51,6 +50,15 @@ search::PlannerResult plan_for(std::string_view engine, search::BatchEvaluator& 
   found.refused = evaluator.refused();
   found.found_by = fmt::format("for {}", engine);
   return found;
+}
+
+void expect_fsdp2_fits(const oracle::Evaluation& evaluation) {
+  if (evaluation.feasible) return;
+  throw Error(ErrorKind::kInfeasible,
+              fmt::format("no plan for fsdp2 fits in memory: with parameters that stay whole from "
+                          "the forward to the backward pass (reshard_after_forward=False), and "
+                          "each rank's rows of them, all devices together lack {}",
+                          gigabytes_text(evaluation.missing_bytes)));
 }
 
 }  // namespace heterog::cli

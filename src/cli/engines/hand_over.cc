@@ -25,6 +25,7 @@
 #include "explain/work.h"
 #include "oracle/simulated_oracle.h"
 #include "search/answers/ddp_plan.h"
+#include "search/answers/fsdp2_plan.h"
 #include "search/pipeline/module_stages.h"
 
 namespace heterog::cli {
@@ -189,23 +190,31 @@ std::string stages_text(const HandedOver& handed) {
                                     handed.micro_batch(), handed.turns());
 }
 
-// What `shares` writes, of the samples that each device has of the plan's work.
-int hand_over_to_ddp(const HandOverOptions& options, const LoadedPlan& loaded,
+// What `shares` writes, of the samples that each device has of the plan's work: for ddp, or fsdp2.
+int hand_over_shares(const HandOverOptions& options, const LoadedPlan& loaded,
                      const Caller& caller) {
   const cost::Problem& problem = *loaded.problem;
   const decide::Strategy& plan = loaded.record.strategy;
+  const bool to_shards = options.to == "fsdp2";
+  if (to_shards) search::check_for_fsdp2(problem);
   search::DdpPlan shares;
-  if (const auto exact = search::exact_ddp(problem, plan)) {
+  if (const auto exact = search::exact_ddp(problem, plan, to_shards)) {
     shares = *exact;
   } else {
     shares.samples = search::samples_by_work(problem, plan);
-    shares.strategy = search::ddp_strategy(problem, shares.samples, 1);
+    shares.strategy = to_shards ? search::fsdp2_strategy(problem, shares.samples, 1)
+                                : search::ddp_strategy(problem, shares.samples, 1);
   }
   const search::Samples& samples = shares.samples;
   const decide::Strategy& strategy = shares.strategy;
   const sim::Simulated simulated =
       simulate_strategy(problem, strategy, compile_options(options.problem));
   expect_fit(problem, simulated);
+  if (to_shards) {
+    oracle::Measured measured{{.step = simulated.result.step}, simulated.result.peak_bytes, {}};
+    expect_fsdp2_fits(
+        search::with_parameter_rows(problem, strategy, std::move(measured)).evaluation);
+  }
   std::vector<std::string> changes;
   const bool uniform = std::ranges::all_of(plan.units, [&](const decide::UnitDecision& unit) {
     return unit.replicas == plan.units.raw().front().replicas;
@@ -216,7 +225,10 @@ int hand_over_to_ddp(const HandOverOptions& options, const LoadedPlan& loaded,
   const auto in_shards = [](const decide::UnitDecision& unit) {
     return unit.replicas.size() > 1 && unit.sync == decide::SyncMethod::kSharded;
   };
-  if (std::ranges::any_of(plan.units, in_shards)) {
+  if (to_shards && !plan.row_weights.empty()) {
+    changes.emplace_back("rows of unequal numbers: as even as can be");
+  }
+  if (!to_shards && std::ranges::any_of(plan.units, in_shards)) {
     changes.emplace_back(
         "optimizer state in shards: whole on every device; heterog.zero_by_memory deals it out");
   }
@@ -224,6 +236,11 @@ int hand_over_to_ddp(const HandOverOptions& options, const LoadedPlan& loaded,
     changes.push_back(fmt::format("{} micro-batches: one", plan.micro_batches));
   }
   OrderedJson json = shares_file_json(problem, loaded.record.planner, samples, strategy, simulated);
+  if (to_shards) {
+    json["parameter_row_bytes"] =
+        search::parameter_rows(problem, static_cast<std::size_t>(std::ranges::count_if(
+                                            samples, [](std::int64_t n) { return n > 0; })));
+  }
   json["free_step_seconds"] = to_seconds(loaded.simulated.result.step);
   json["changes"] = changes;
   Table table({"rank", "device", "type", "samples"});
@@ -250,7 +267,9 @@ int run_hand_over(const HandOverOptions& options, const Caller& caller) {
   expect_writable(options.out);
   if (!options.schedule_csv.empty()) expect_writable(options.schedule_csv);
   const LoadedPlan loaded = load_plan(options.plan, options.problem);
-  if (options.to == "ddp") return hand_over_to_ddp(options, loaded, caller);
+  if (options.to == "ddp" || options.to == "fsdp2") {
+    return hand_over_shares(options, loaded, caller);
+  }
   const cost::Problem& problem = *loaded.problem;
   const ModuleChain modules = modules_for(options.to, *problem.graph);
   ThreadPool threads(options.common.threads);

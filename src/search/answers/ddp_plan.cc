@@ -14,9 +14,16 @@ constexpr std::int64_t kEvaluations = 300;
 // Whole numbers of samples can make one number of micro-batches slower than both beside it.
 constexpr int kNoFaster = 2;
 
+decide::Strategy strategy_of(const cost::Problem& problem, const Samples& samples,
+                             std::int64_t micro_batches, bool in_shards) {
+  return in_shards ? fsdp2_strategy(problem, samples, micro_batches)
+                   : ddp_strategy(problem, samples, micro_batches);
+}
+
 }  // namespace
 
 DdpResult search_ddp(BatchEvaluator& evaluator, const DdpOptions& options) {
+  EXPECT(options.as_ddp || !options.in_shards);
   const cost::Problem& problem = evaluator.problem();
   std::vector<std::int64_t> counts = {1};
   for (std::int64_t count : decide::kPipelineParts) {
@@ -31,6 +38,7 @@ DdpResult search_ddp(BatchEvaluator& evaluator, const DdpOptions& options) {
         search_shares(evaluator, {.evaluations = count == 1 ? options.evaluations : kEvaluations,
                                   .micro_batches = count,
                                   .as_ddp = options.as_ddp,
+                                  .in_shards = options.in_shards,
                                   .until = (1 + evaluator.used()) / 2});
     if (count == 1) {
       result.even = std::move(found.even);
@@ -44,19 +52,20 @@ DdpResult search_ddp(BatchEvaluator& evaluator, const DdpOptions& options) {
             found.best.evaluation};
     if (!options.as_ddp) continue;
     // Weights are the samples, whatever the search had.
-    best.strategy = ddp_strategy(problem, best.samples, count);
+    best.strategy = strategy_of(problem, best.samples, count, options.in_shards);
     best.evaluation = evaluator.evaluate(best.strategy).evaluation;
   }
   return result;
 }
 
-std::optional<DdpPlan> exact_ddp(const cost::Problem& problem, const decide::Strategy& strategy) {
+std::optional<DdpPlan> exact_ddp(const cost::Problem& problem, const decide::Strategy& strategy,
+                                 bool in_shards) {
   const std::int64_t count = strategy.micro_batches;
   if (!strategy.unit_of_op.empty() || strategy.units.empty() || problem.batch % count != 0) {
     return std::nullopt;
   }
   Samples samples = samples_of(problem, strategy.units[UnitId(0)], problem.batch / count);
-  if (ddp_strategy(problem, samples, count) != strategy) return std::nullopt;
+  if (strategy_of(problem, samples, count, in_shards) != strategy) return std::nullopt;
   return DdpPlan{std::move(samples), count, strategy, {}};
 }
 

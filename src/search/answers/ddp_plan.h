@@ -19,7 +19,8 @@ struct DdpOptions {
   // Simulated plans at most of the batch as a whole; of each number of micro-batches there are
   // 300.
   std::int64_t evaluations = 1000;
-  bool as_ddp = true;  // as SharesOptions has it
+  bool as_ddp = true;      // as SharesOptions has it
+  bool in_shards = false;  // as SharesOptions has it; asks for `as_ddp`
 };
 
 struct DdpResult {
@@ -33,7 +34,8 @@ struct DdpResult {
 // no faster. Of what is left of a budget each number of micro-batches has at most half.
 DdpResult search_ddp(BatchEvaluator& evaluator, const DdpOptions& options = {});
 
-// What the strategy says, if it is one of these, to the last decision.
-std::optional<DdpPlan> exact_ddp(const cost::Problem& problem, const decide::Strategy& strategy);
+// What the strategy says, if it is one of these (`in_shards` or not), to the last decision.
+std::optional<DdpPlan> exact_ddp(const cost::Problem& problem, const decide::Strategy& strategy,
+                                 bool in_shards = false);
 
 }  // namespace heterog::search

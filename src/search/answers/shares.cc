@@ -9,6 +9,7 @@
 #include "decide/decisions.h"
 #include "decide/micro_batches.h"
 #include "search/answers/leave_out.h"
+#include "search/starts/shards.h"
 
 namespace heterog::search {
 
@@ -144,6 +145,7 @@ class Search {
     decide::Strategy strategy = shares_strategy(problem_, samples);
     strategy.order = setting.order;
     strategy.bucket_bytes = setting.bucket_bytes;
+    if (options_.in_shards) strategy = sharded(std::move(strategy));
     return decide::accumulate(problem_, std::move(strategy), options_.micro_batches);
   }
 
@@ -362,6 +364,11 @@ decide::Strategy ddp_strategy(const cost::Problem& problem, const Samples& sampl
   strategy.order = kSettings[0].order;
   strategy.bucket_bytes = kSettings[0].bucket_bytes;
   return decide::accumulate(problem, std::move(strategy), micro_batches);
+}
+
+decide::Strategy fsdp2_strategy(const cost::Problem& problem, const Samples& samples,
+                                std::int64_t micro_batches) {
+  return sharded(ddp_strategy(problem, samples, micro_batches));
 }
 
 SharesResult search_shares(BatchEvaluator& evaluator, const SharesOptions& options) {

@@ -28,14 +28,18 @@ decide::Strategy shares_strategy(const cost::Problem& problem, const Samples& sa
 // The same in the order and the buckets of DistributedDataParallel, of samples of a micro-batch.
 decide::Strategy ddp_strategy(const cost::Problem& problem, const Samples& samples,
                               std::int64_t micro_batches);
+// The same with gradients and optimizer state in shards, as fully_shard has them (fsdp2_plan.h).
+decide::Strategy fsdp2_strategy(const cost::Problem& problem, const Samples& samples,
+                                std::int64_t micro_batches);
 
 struct SharesOptions {
   std::int64_t evaluations = 1000;  // simulated plans at most, those of EV and CP apart
   // Every device takes so many passes, all of one size, before its gradients are summed: a divisor
   // of the batch.
   std::int64_t micro_batches = 1;
-  bool as_ddp = false;  // in the order and the buckets of DistributedDataParallel alone
-  double until = 1;     // the part of the evaluator's budget at which it ends
+  bool as_ddp = false;     // in the order and the buckets of DistributedDataParallel alone
+  bool in_shards = false;  // gradients and optimizer state by rows, on all devices that take part
+  double until = 1;        // the part of the evaluator's budget at which it ends
 };
 
 // All three at their best order (FIFO, rank, queued rank) and bucket (none,
