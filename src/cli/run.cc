@@ -12,6 +12,7 @@
 
 #include "base/file.h"
 #include "base/median.h"
+#include "base/shell.h"
 #include "base/text.h"
 #include "cli/loaded_plan.h"
 #include "cli/options.h"
@@ -376,8 +377,13 @@ int run_one_rank(const RunOptions& options, const RankPlace& place, const Caller
 int run_processes(const RunOptions& options) {
   const cluster::Cluster cluster = cluster::load_cluster(options.problem.cluster);
   check_slow(options, cluster);
-  decide::read_plan_header(options.plan);  // one that cannot be read is said once, here
-  start_ranks(options.ranks, cluster);
+  // One that cannot be read is said once, here.
+  const std::int64_t batch = decide::read_plan_header(options.plan).batch;
+  start_ranks(options.ranks, cluster,
+              fmt::format("; to go on without it, take it out of {} and: heterog plan --from {} {} "
+                          "--batch {} --out new.json",
+                          printable(options.problem.cluster, 400), shell_word(options.plan),
+                          problem_words(options.problem), batch));
   return 0;
 }
 
