@@ -38,9 +38,10 @@ void add_graph_and_cluster(CLI::App& verb, ProblemOptions& options) {
   verb.add_option("--collectives", options.collectives,
                   "per-device: all-reduces of disjoint devices may overlap; serial: none may")
       ->capture_default_str();
-  verb.add_option("--profile", options.profiles,
-                  "Measured costs (heterog profile), one file per device type; the others' costs "
-                  "are analytic");
+  verb.add_option(
+      "--profile", options.profiles,
+      "Measured costs (heterog profile, run --profile-out), one file per device type and "
+      "one of links; the others' costs are analytic");
 }
 
 std::string problem_words(const ProblemOptions& options) {
