@@ -3,6 +3,7 @@
 
 #include <fmt/ranges.h>
 
+#include "base/shell.h"
 #include "cli/progress.h"
 
 namespace heterog::cli {
@@ -37,9 +38,20 @@ void add_graph_and_cluster(CLI::App& verb, ProblemOptions& options) {
   verb.add_option("--collectives", options.collectives,
                   "per-device: all-reduces of disjoint devices may overlap; serial: none may")
       ->capture_default_str();
-  verb.add_option("--profile", options.profiles,
-                  "Measured costs (heterog profile), one file per device type; the others' costs "
-                  "are analytic");
+  verb.add_option(
+      "--profile", options.profiles,
+      "Measured costs (heterog profile, run --profile-out), one file per device type and "
+      "one of links; the others' costs are analytic");
+}
+
+std::string problem_words(const ProblemOptions& options) {
+  std::string words = fmt::format("--graph {} --cluster {}", shell_word(options.graph),
+                                  shell_word(options.cluster));
+  for (const std::string& profile : options.profiles) words += " --profile " + shell_word(profile);
+  if (options.collectives != ProblemOptions{}.collectives) {
+    words += " --collectives " + options.collectives;
+  }
+  return words;
 }
 
 void add_batch(CLI::App& verb, ProblemOptions& options) {

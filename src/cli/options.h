@@ -88,6 +88,8 @@ using loading::compile_options;
 using loading::load_problem;
 using loading::ProblemOptions;
 void add_graph_and_cluster(CLI::App& verb, ProblemOptions& options);
+// "--graph G --cluster C", and what else was given of the problem, for commands that can be copied.
+std::string problem_words(const ProblemOptions& options);
 void add_batch(CLI::App& verb, ProblemOptions& options);
 void add_accumulate(CLI::App& verb, std::int64_t& micro_batches);
 // Adds a batch for verbs that take a plan file. The file has one; the option only says it again.

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/shell.h"
 #include "base/text.h"
+#include "cli/answers/carried.h"
 #include "cli/answers/devices_used.h"
 #include "cli/answers/plan_screen.h"
 #include "cli/answers/what_fits.h"
@@ -43,6 +44,7 @@ struct PlanOptions {
   std::string policy;
   std::string planner{kPortfolio};
   std::string engine;
+  std::string from;
   std::int64_t accumulate = 1;
   int order_rounds = 0;
   std::string trace;
@@ -97,14 +99,7 @@ std::string tables_text(const cost::Problem& problem, const search::PlannerResul
 
 // Commands that can be copied.
 std::string next_text(const PlanOptions& options) {
-  std::string files = fmt::format("--graph {} --cluster {}", shell_word(options.problem.graph),
-                                  shell_word(options.problem.cluster));
-  for (const std::string& profile : options.problem.profiles) {
-    files += " --profile " + shell_word(profile);
-  }
-  if (options.problem.collectives != ProblemOptions{}.collectives) {
-    files += " --collectives " + options.problem.collectives;
-  }
+  const std::string files = problem_words(options.problem);
   const std::string plan = shell_word(options.out);
   if (!options.engine.empty()) {
     return fmt::format(
@@ -124,12 +119,12 @@ struct Searched {
   bool stopped = false;  // before the planner was done: the best of what it had tried
   // Of a plan for an engine: what the planner finds that may say anything.
   std::optional<search::PlannerResult> free = {};
+  std::optional<Carried> carried = {};  // of --from
 };
 
 // A stop ends the planner at its next simulated plan.
 Searched search(const PlanOptions& options, const cost::Problem& problem, ThreadPool& threads,
                 oracle::Budget budget, const Stopping& stopping, oracle::Oracle* trials) {
-  const auto maker = find_planner(options.planner, *problem.cluster, options.policy);
   oracle::SimulatedOracle simulator(problem, threads, compile_options(options.problem),
                                     [&] { return stopping.asked(); });
   oracle::BestSeen oracle(simulator);
@@ -139,7 +134,15 @@ Searched search(const PlanOptions& options, const cost::Problem& problem, Thread
                                  .trials = trials};
   Searched found;
   try {
-    found.result = maker->plan(context);
+    if (options.from.empty()) {
+      const auto maker = find_planner(options.planner, *problem.cluster, options.policy);
+      found.result = maker->plan(context);
+    } else {
+      const Stopwatch watch;
+      found.carried = read_carried(options.from, problem);
+      found.result = plan_from(context, *found.carried);
+      found.carried->seconds = watch.seconds();
+    }
     if (found.result.found_by.empty()) found.result.found_by = options.planner;
     if (auto better = search::better_order(oracle, found.result.strategy, options.order_rounds)) {
       found.result.strategy = std::move(better->strategy);
@@ -150,11 +153,11 @@ Searched search(const PlanOptions& options, const cost::Problem& problem, Thread
     if (!oracle.best()) {
       throw Error(ErrorKind::kVerification, stopping.text(0) + ", before any plan was simulated");
     }
-    found = {.result = {.strategy = oracle.best()->strategy,
-                        .evaluation = oracle.best()->evaluation,
-                        .evaluations = oracle.evaluations(),
-                        .found_by = options.planner + ", stopped"},
-             .stopped = true};
+    found.result = {.strategy = oracle.best()->strategy,
+                    .evaluation = oracle.best()->evaluation,
+                    .evaluations = oracle.evaluations(),
+                    .found_by = (options.from.empty() ? options.planner : "carried") + ", stopped"};
+    found.stopped = true;
   }
   if (options.accumulate > 1) {
     found.result.strategy = decide::accumulate(problem, found.result.strategy, options.accumulate);
@@ -268,12 +271,23 @@ Error stopped_error(const std::string& text, const std::string& out,
                             text, found.evaluations)};
 }
 
+void check_from(const PlanOptions& options) {
+  if (options.from.empty()) return;
+  VALIDATE(options.planner == kPortfolio,
+           "--from: given beside --planner {}; it is gone on from by "
+           "moves of its own, so give one of both",
+           printable(options.planner, 400));
+  VALIDATE(options.engine.empty(), "--from: given beside --for, whose searches begin anew");
+  VALIDATE(!options.hidden.costs, "--from: given beside --hidden, whose loops begin anew");
+}
+
 int run_plan(const PlanOptions& options, const Caller& caller) {
   const bool for_engine = !options.engine.empty(), for_shards = options.engine == "fsdp2";
   if (for_engine) expect_engine("--for", options.engine);
   VALIDATE(!for_engine || (options.order_rounds == 0 && options.accumulate == 1),
            "--for: given beside {}, which changes plans so that no engine can say them",
            options.accumulate > 1 ? "--accumulate" : "--order-rounds");
+  check_from(options);
   VALIDATE(!for_engine || !options.hidden.costs,
            "--hidden: given beside --for, whose searches know the costs");
   VALIDATE(options.order_rounds == 0 || options.accumulate == 1,
@@ -347,6 +361,7 @@ int run_plan(const PlanOptions& options, const Caller& caller) {
                       {"planner", searched.free->found_by}};
     }
     json.update(devices_used_json(*problem, used));
+    if (searched.carried) json["from"] = carried_json(*searched.carried);
     if (bfloat16) json["bfloat16"] = bfloat16_json(*bfloat16);
     if (fits) json["would_fit"] = what_fits_json(*fits);
     print_json(caller, json);
@@ -355,6 +370,7 @@ int run_plan(const PlanOptions& options, const Caller& caller) {
     if (options.verbose) print(caller, "\n{}", tables_text(*problem, found, simulated, orders));
     if (for_shards) print(caller, "{}", rows_text(*problem, found.strategy));
     if (searched.free) print(caller, "{}", free_text(*searched.free, simulated.result));
+    if (searched.carried) print(caller, "{}", carried_text(*searched.carried, simulated.result));
     print(caller, "\n{}", fits ? what_fits_text(*fits) : next_text(options));
   }
   if (stopped) throw *stopped;
@@ -377,6 +393,9 @@ void add_plan(CLI::App& app, Action& chosen) {
                   fmt::format("Plan what this engine can say ({}); --planner then finds the free "
                               "plan beside it, each within the budget",
                               fmt::join(kEngines, ", ")));
+  verb.add_option("--from", options->from,
+                  "Plan file for other devices or another batch: carry it over and improve it, in "
+                  "a moment or within the budget");
   add_accumulate(verb, options->accumulate);
   add_integer(verb, "--order-rounds", options->order_rounds, {0, 1000},
               "Improve the order of what the planner found, in so many rounds; the portfolio does "

@@ -178,9 +178,12 @@ launch::Joined join_equal_ranks(const std::string& verb, const launch::RankPlace
                        .transport = options.transport});
 }
 
-void start_ranks(const ProcessOptions& options, const cluster::Cluster& cluster) {
-  LaunchOptions launch{
-      .arguments = own_arguments(Flag::kAlone), .device_names = {}, .timeout = options.timeout()};
+void start_ranks(const ProcessOptions& options, const cluster::Cluster& cluster,
+                 const std::string& if_lost) {
+  LaunchOptions launch{.arguments = own_arguments(Flag::kAlone),
+                       .device_names = {},
+                       .timeout = options.timeout(),
+                       .if_lost = if_lost};
   for (const DeviceId rank : launch::started_in_order(cluster)) {
     launch.device_names.push_back(cluster.device(rank).name);
   }

@@ -51,7 +51,10 @@ launch::Joined join_equal_ranks(const std::string& verb, const launch::RankPlace
 
 // Runs this command again, a process for each rank of this host, and returns once all have ended
 // well. Throws what the first of them failed with.
-void start_ranks(const ProcessOptions& options, const cluster::Cluster& cluster);
+//
+// `if_lost` stands behind the message if a rank was lost: what to do then.
+void start_ranks(const ProcessOptions& options, const cluster::Cluster& cluster,
+                 const std::string& if_lost = "");
 // The same with so many ranks, all on this host. Once told to end, they may take so long for it.
 void start_equal_ranks(const ProcessOptions& options, int count, std::chrono::milliseconds obey);
 

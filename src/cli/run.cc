@@ -12,6 +12,7 @@
 
 #include "base/file.h"
 #include "base/median.h"
+#include "base/shell.h"
 #include "base/text.h"
 #include "cli/loaded_plan.h"
 #include "cli/options.h"
@@ -23,6 +24,7 @@
 #include "launch/rank_device.h"
 #include "measure/drift.h"
 #include "measure/memory_drift.h"
+#include "measure/run_links.h"
 #include "measure/run_profile.h"
 #include "runtime/program/job_terms.h"
 #include "runtime/ranks/training_run.h"
@@ -268,11 +270,13 @@ void write_rank_trace(const RunOptions& options, const LoadedPlan& loaded, const
       sim::chrome_trace(*loaded.problem, plan, median_step(plan, records.steps()), {.rank = rank}));
 }
 
-// DIR/TYPE.profile.json, one per type of device.
+// DIR/TYPE.profile.json, one per type of device, and DIR/links.profile.json.
 void write_profiles(const RunOptions& options, const LoadedPlan& loaded, const runtime::Job& job,
                     const Records& records) {
   if (options.profile_out.empty()) return;
   const cluster::Cluster& cluster = *loaded.problem->cluster;
+  measure::write_links(options.profile_out + "/links.profile.json", cluster, loaded.simulated.plan,
+                       records.steps());
   for (const DeviceTypeId type : id_range<DeviceTypeId>(cluster.place_type_count())) {
     const cost::Profile profile =
         measure::profile_of_run(job, loaded.simulated.plan, records.steps(), type);
@@ -376,8 +380,13 @@ int run_one_rank(const RunOptions& options, const RankPlace& place, const Caller
 int run_processes(const RunOptions& options) {
   const cluster::Cluster cluster = cluster::load_cluster(options.problem.cluster);
   check_slow(options, cluster);
-  decide::read_plan_header(options.plan);  // one that cannot be read is said once, here
-  start_ranks(options.ranks, cluster);
+  // One that cannot be read is said once, here.
+  const std::int64_t batch = decide::read_plan_header(options.plan).batch;
+  start_ranks(options.ranks, cluster,
+              fmt::format("; to go on without it, take it out of {} and: heterog plan --from {} {} "
+                          "--batch {} --out new.json",
+                          printable(options.problem.cluster, 400), shell_word(options.plan),
+                          problem_words(options.problem), batch));
   return 0;
 }
 
@@ -417,8 +426,10 @@ void add_run(CLI::App& app, Action& chosen) {
   verb.add_option("--trace", options->trace,
                   "Folder for a Chrome trace of the median step, one file per rank")
       ->excludes(no_measure);
-  verb.add_option("--profile-out", options->profile_out,
-                  "Folder for what the operators took, one profile per type of device (--profile)")
+  verb.add_option(
+          "--profile-out", options->profile_out,
+          "Folder for what the operators took, one profile per type of device, and for what links "
+          "did (links.profile.json); each a --profile")
       ->excludes(no_measure);
   auto* checkpoint = verb.add_option(
       "--checkpoint", options->checkpoint,

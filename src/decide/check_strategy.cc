@@ -77,8 +77,17 @@ void check_row_weights(const cost::Problem& problem, const Strategy& strategy,
   }
 }
 
-// A server is one of the devices that hold the parameter, which does not depend on how its
-// gradients travel, or, where several hold it, a host that serves (decision 5).
+// The devices that hold a parameter; not the host by which its unit may have it served.
+std::vector<DeviceId> holders(const cost::Problem& problem, const Layout& layout,
+                              TensorId parameter) {
+  std::vector<DeviceId> devices;
+  if (layout.home_of[parameter] == Layout::kNoHome) return devices;
+  for (DeviceId replica : layout.home(parameter).replicas) {
+    if (!problem.cluster->is_host(replica)) devices.push_back(replica);
+  }
+  return devices;
+}
+
 void check_servers(const cost::Problem& problem, const Strategy& strategy,
                    std::string_view source) {
   const auto names_server = [](const ParameterSync& sync) {
@@ -93,21 +102,18 @@ void check_servers(const cost::Problem& problem, const Strategy& strategy,
     std::vector<DeviceId> servers;
     if (sync.server.valid()) servers.push_back(sync.server);
     for (const Replica& one : sync.servers) servers.push_back(one.device);
-    std::vector<DeviceId> devices;
-    std::string held;
-    if (layout.home_of[sync.parameter] != Layout::kNoHome) {
-      for (DeviceId replica : layout.home(sync.parameter).replicas) {
-        if (problem.cluster->is_host(replica)) continue;  // as its unit has it served
-        devices.push_back(replica);
-        held += (held.empty() ? "" : ", ") + problem.cluster->device(replica).name;
-      }
-    }
     for (DeviceId server : servers) {
-      const bool holds = std::ranges::find(devices, server) != devices.end() ||
-                         (problem.cluster->is_host(server) && devices.size() > 1);
-      VALIDATE(holds, "{}: sync[{}]: server {} has no replica of parameter '{}', which is on {}",
-               source, i, problem.cluster->device(server).name,
-               problem.graph->tensor(sync.parameter).name, held.empty() ? "no device" : held);
+      if (may_serve(problem, layout, sync.parameter, server)) continue;
+      std::string held;
+      for (DeviceId device : holders(problem, layout, sync.parameter)) {
+        held += (held.empty() ? "" : ", ") + problem.cluster->device(device).name;
+      }
+      throw Error(
+          ErrorKind::kInput,
+          fmt::format("{}: sync[{}]: server {} has no replica of parameter '{}', which is on {}",
+                      source, i, problem.cluster->device(server).name,
+                      problem.graph->tensor(sync.parameter).name,
+                      held.empty() ? "no device" : held));
     }
   }
 }
@@ -182,6 +188,13 @@ void check_micro_batches(const cost::Problem& problem, const Strategy& strategy,
 }
 
 }  // namespace
+
+bool may_serve(const cost::Problem& problem, const Layout& layout, TensorId parameter,
+               DeviceId server) {
+  const std::vector<DeviceId> devices = holders(problem, layout, parameter);
+  return std::ranges::find(devices, server) != devices.end() ||
+         (problem.cluster->is_host(server) && devices.size() > 1);
+}
 
 void check_strategy(const cost::Problem& problem, const Strategy& strategy,
                     std::string_view source) {

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "cost/problem.h"
+#include "decide/layout.h"
 #include "decide/strategy.h"
 
 namespace heterog::decide {
@@ -14,5 +15,11 @@ namespace heterog::decide {
 // all-reduce, priorities of what does not run or without the order that follows them.
 void check_strategy(const cost::Problem& problem, const Strategy& strategy,
                     std::string_view source);
+
+// Whether a device or host may be the server of a parameter: it holds a replica, which does not
+// depend on how gradients travel, or it is a host that serves and several devices hold one
+// (decision 5). `layout`: of the strategy without entries of sync.
+bool may_serve(const cost::Problem& problem, const Layout& layout, TensorId parameter,
+               DeviceId server);
 
 }  // namespace heterog::decide

@@ -1,10 +1,11 @@
-// Plan files: the decisions by name, what they refer to, and what was predicted (docs/formats.md).
+// Reads plan files (docs/formats.md).
 #include "decide/plan_io.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/file.h"
 #include "base/hash.h"
@@ -15,108 +16,7 @@
 namespace heterog::decide {
 namespace {
 
-// Those before had every micro-batch spelled out.
-constexpr int kVersion = 3;
 constexpr std::int64_t kMaxGroups = 1 << 20;
-
-// ---- writing ----
-
-Json decision_json(const UnitDecision& decision, const cluster::Cluster& cluster) {
-  Json devices = Json::array();
-  Json weights = Json::array();
-  for (const Replica& replica : decision.replicas) {
-    devices.push_back(cluster.device(replica.device).name);
-    weights.push_back(replica.weight);
-  }
-  Json json = {
-      {"devices", devices}, {"weights", weights}, {"sync", sync_method_name(decision.sync)}};
-  if (decision.recompute) json["recompute"] = true;
-  if (decision.in_turn) json["in_turn"] = true;
-  return json;
-}
-
-// Ids in order, neighbours that are alike together: [id, how many], each a pair.
-Json runs_json(const std::vector<UnitId>& ids) {
-  Json runs = Json::array();
-  for (std::size_t begin = 0, end = 0; begin < ids.size(); begin = end) {
-    while (end < ids.size() && ids[end] == ids[begin]) ++end;
-    runs.push_back({ids[begin].value(), end - begin});
-  }
-  return runs;
-}
-
-// Of several micro-batches; null of one.
-Json micro_batches_json(const Strategy& strategy, const cluster::Cluster& cluster) {
-  if (strategy.micro_batches == 1) return nullptr;
-  Json json = {{"count", strategy.micro_batches},
-               {"pattern", pattern_name(strategy.pattern)},
-               {"strict", strategy.strict}};
-  if (strategy.pipeline_of.empty()) return json;
-  Json pipelines = Json::array();
-  for (DeviceId device : cluster.device_ids()) {
-    while (pipelines.size() <= strategy.pipeline_of[device]) pipelines.push_back(Json::array());
-    pipelines[strategy.pipeline_of[device]].push_back(cluster.device(device).name);
-  }
-  json["pipelines"] = pipelines;
-  return json;
-}
-
-// Distinct decisions once, and for each unit which one.
-void add_units(const Strategy& strategy, const cluster::Cluster& cluster, Json& json) {
-  std::vector<const UnitDecision*> distinct;
-  Json decisions = Json::array();
-  Json units = Json::array();
-  for (const UnitDecision& decision : strategy.units) {
-    auto known = std::find_if(distinct.begin(), distinct.end(),
-                              [&](const UnitDecision* d) { return *d == decision; });
-    if (known == distinct.end()) {
-      decisions.push_back(decision_json(decision, cluster));
-      distinct.push_back(&decision);
-      known = distinct.end() - 1;
-    }
-    units.push_back(known - distinct.begin());
-  }
-  json["decisions"] = decisions;
-  json["units"] = units;
-  if (!strategy.unit_of_op.empty()) {
-    json["unit_of_op"] = runs_json(strategy.unit_of_op.raw());
-  }
-}
-
-Json row_weights_json(const Strategy& strategy, const cluster::Cluster& cluster) {
-  Json weights = Json::object();
-  for (DeviceId device : cluster.device_ids()) {
-    weights[cluster.device(device).name] = strategy.row_weights[device];
-  }
-  return weights;
-}
-
-Json sync_json(const Strategy& strategy, const cost::Problem& problem) {
-  Json list = Json::array();
-  for (const ParameterSync& sync : strategy.sync) {
-    Json item = {{"parameter", problem.graph->tensor(sync.parameter).name},
-                 {"method", sync_method_name(sync.method)}};
-    if (sync.server.valid()) item["server"] = problem.cluster->device(sync.server).name;
-    for (const Replica& server : sync.servers) {
-      item["servers"].push_back(problem.cluster->device(server.device).name);
-      item["weights"].push_back(server.weight);
-    }
-    list.push_back(item);
-  }
-  return list;
-}
-
-Json predicted_json(const PlanRecord& record, const cluster::Cluster& cluster) {
-  Json devices = Json::array();
-  for (std::size_t i = 0; i < record.peak_bytes.size(); ++i) {
-    devices.push_back(
-        {{"name", cluster.device(DeviceId(i)).name}, {"peak_bytes", record.peak_bytes[i]}});
-  }
-  return {
-      {"step_seconds", record.step_seconds}, {"feasible", record.feasible}, {"devices", devices}};
-}
-
-// ---- reading ----
 
 std::uint64_t read_hash(const JsonValue& value) {
   const std::string text = value.as_string();
@@ -134,26 +34,36 @@ PlanHeader read_header(JsonObject& object) {
   JsonObject cluster(object.required("cluster"));
   header.cluster_hash = read_hash(cluster.required("hash"));
   cluster.skip("name");
+  cluster.skip("types");
   cluster.finish();
   header.batch = object.integer("batch", 1, graph::kMaxSamples);
   header.max_groups = static_cast<int>(object.integer("max_groups", 1, kMaxGroups));
   return header;
 }
 
+// What the names of a plan file stand for.
 class Names {
  public:
-  explicit Names(const cost::Problem& problem) {
-    for (DeviceId id : problem.cluster->place_ids()) {
-      devices_[problem.cluster->device(id).name] = id;
-    }
-    for (TensorId id : problem.graph->parameters())
-      parameters_[problem.graph->tensor(id).name] = id;
+  explicit Names(const cost::Problem& problem) : device_count_(problem.cluster->device_count()) {
+    for (DeviceId id : problem.cluster->place_ids()) add_place(problem.cluster->device(id).name);
+    add_parameters(*problem.graph);
   }
-  DeviceId device(const JsonValue& value) const {
-    const auto at = devices_.find(value.as_string());
-    VALIDATE(at != devices_.end(), "{}: no device '{}' in the cluster", value.where(),
-             printable(value.as_string()));
-    return at->second;
+  // Of a cluster that is not at hand: what else has a name is a host that serves.
+  Names(const graph::ModelGraph& graph, const std::vector<PlannedDevice>& devices)
+      : device_count_(devices.size()), hosts_are_known_(false) {
+    for (const PlannedDevice& device : devices) add_place(device.name);
+    add_parameters(graph);
+  }
+  std::size_t device_count() const { return device_count_; }
+  bool is_host(DeviceId id) const { return id.value() >= device_count_; }
+  const std::vector<std::string>& places() const { return names_; }
+  DeviceId device(const JsonValue& value) {
+    const std::string name = value.as_string();
+    const auto at = places_.find(name);
+    if (at != places_.end()) return at->second;
+    VALIDATE(!hosts_are_known_, "{}: no device '{}' in the cluster", value.where(),
+             printable(name));
+    return add_place(name);
   }
   TensorId parameter(const JsonValue& value) const {
     const auto at = parameters_.find(value.as_string());
@@ -163,7 +73,18 @@ class Names {
   }
 
  private:
-  std::map<std::string, DeviceId> devices_;
+  DeviceId add_place(const std::string& name) {
+    names_.push_back(name);
+    return places_[name] = DeviceId(names_.size() - 1);
+  }
+  void add_parameters(const graph::ModelGraph& graph) {
+    for (TensorId id : graph.parameters()) parameters_[graph.tensor(id).name] = id;
+  }
+
+  std::size_t device_count_;
+  bool hosts_are_known_ = true;
+  std::vector<std::string> names_;  // of devices, then of hosts
+  std::map<std::string, DeviceId> places_;
   std::map<std::string, TensorId> parameters_;
 };
 
@@ -183,7 +104,7 @@ OrderPolicy read_order(const JsonValue& value) {
 }
 
 // Devices and their weights, in two lists.
-std::vector<Replica> read_replicas(JsonObject& object, const char* of, const Names& names) {
+std::vector<Replica> read_replicas(JsonObject& object, const char* of, Names& names) {
   const auto devices = object.list(of);
   const auto weights = object.list("weights");
   VALIDATE(!devices.empty() && devices.size() == weights.size(),
@@ -196,7 +117,7 @@ std::vector<Replica> read_replicas(JsonObject& object, const char* of, const Nam
   return replicas;
 }
 
-UnitDecision read_decision(const JsonValue& value, const Names& names) {
+UnitDecision read_decision(const JsonValue& value, Names& names) {
   JsonObject object(value);
   UnitDecision decision;
   decision.replicas = read_replicas(object, "devices", names);
@@ -207,38 +128,44 @@ UnitDecision read_decision(const JsonValue& value, const Names& names) {
   return decision;
 }
 
-void read_units(JsonObject& object, const Names& names, std::size_t ops, Strategy& strategy) {
+// One of `count` for each op: [which, how many ops], each a pair. Takes no more than there are ops.
+template <class Id>
+IdVector<OpId, Id> read_runs(JsonObject& object, const char* key, const char* what,
+                             std::size_t count, std::size_t ops) {
+  IdVector<OpId, Id> of_op;
+  for (const JsonValue& item : object.list(key)) {
+    VALIDATE(count > 0, "{}: there are no {}s", item.where(), what);
+    const std::vector<JsonValue> run = item.as_list();
+    VALIDATE(run.size() == 2, "{}: {} values, expected [{}, how many ops]", item.where(),
+             run.size(), what);
+    const Id one(static_cast<std::size_t>(run[0].as_int(0, static_cast<std::int64_t>(count) - 1)));
+    const auto left = static_cast<std::int64_t>(ops - of_op.size());
+    VALIDATE(left > 0, "{}: the {} ops of the graph have {}s already", item.where(), ops, what);
+    for (std::int64_t i = run[1].as_int(1, left); i > 0; --i) of_op.push_back(one);
+  }
+  VALIDATE(!of_op.empty(), "{}: {} is empty, leave it out instead", object.where(), key);
+  return of_op;
+}
+
+std::vector<UnitDecision> read_decisions(JsonObject& object, Names& names) {
   std::vector<UnitDecision> decisions;
   for (const JsonValue& item : object.list("decisions")) {
     decisions.push_back(read_decision(item, names));
   }
+  return decisions;
+}
+
+void read_units(JsonObject& object, const std::vector<UnitDecision>& decisions, std::size_t ops,
+                Strategy& strategy) {
   const std::int64_t last = static_cast<std::int64_t>(decisions.size()) - 1;
   for (const JsonValue& item : object.list("units")) {
     VALIDATE(last >= 0, "{}: there are no decisions", item.where());
     strategy.units.push_back(decisions[static_cast<std::size_t>(item.as_int(0, last))]);
   }
   if (object.has("unit_of_op")) {
-    const std::int64_t units = static_cast<std::int64_t>(strategy.units.size()) - 1;
-    for (const JsonValue& item : object.list("unit_of_op")) {
-      VALIDATE(units >= 0, "{}: there are no units", item.where());
-      const std::vector<JsonValue> run = item.as_list();
-      VALIDATE(run.size() == 2, "{}: {} values, expected [unit, how many ops]", item.where(),
-               run.size());
-      const UnitId unit(static_cast<std::size_t>(run[0].as_int(0, units)));
-      const auto left = static_cast<std::int64_t>(ops - strategy.unit_of_op.size());
-      VALIDATE(left > 0, "{}: the {} ops of the graph have units already", item.where(), ops);
-      for (std::int64_t i = run[1].as_int(1, left); i > 0; --i) strategy.unit_of_op.push_back(unit);
-    }
-    VALIDATE(!strategy.unit_of_op.empty(), "{}: unit_of_op is empty, leave it out instead",
-             object.where());
+    strategy.unit_of_op =
+        read_runs<UnitId>(object, "unit_of_op", "unit", strategy.units.size(), ops);
   }
-}
-
-// Of the groups that the units are: they depend on the costs of the operators.
-std::uint64_t grouping_hash(const cost::Problem& problem) {
-  Hasher hasher;
-  for (GroupId group : problem.grouping.group_of) hasher.add(group.value());
-  return hasher.value();
 }
 
 // Under other costs the same units are other groups. That makes no difference where all units
@@ -259,7 +186,7 @@ void check_grouping(JsonObject& object, const std::string& source, const cost::P
   }
 }
 
-void read_sync(JsonObject& object, const Names& names, Strategy& strategy) {
+void read_sync(JsonObject& object, Names& names, Strategy& strategy) {
   for (const JsonValue& item : object.list("sync")) {
     JsonObject entry(item);
     ParameterSync sync;
@@ -321,47 +248,52 @@ Pattern read_pattern(const JsonValue& value) {
 }
 
 // Every device in one of them.
-void read_pipelines(const JsonValue& list, const cost::Problem& problem, const Names& names,
-                    Strategy& strategy) {
+void read_pipelines(const JsonValue& list, Names& names, Strategy& strategy) {
   constexpr std::uint32_t kNone = 0xffffffff;
-  strategy.pipeline_of.assign(problem.cluster->device_count(), kNone);
+  strategy.pipeline_of.assign(names.device_count(), kNone);
   std::uint32_t pipeline = 0;
   for (const JsonValue& devices : list.as_list()) {
     for (const JsonValue& item : devices.as_list()) {
       const DeviceId device = names.device(item);
-      VALIDATE(!problem.cluster->is_host(device),
+      const std::string& name = names.places()[device.value()];
+      VALIDATE(!names.is_host(device),
                "{}: '{}' is a host that serves parameters; expected a device", item.where(),
-               problem.cluster->device(device).name);
+               printable(name));
       VALIDATE(strategy.pipeline_of[device] == kNone, "{}: device '{}' stands twice", item.where(),
-               problem.cluster->device(device).name);
+               name);
       strategy.pipeline_of[device] = pipeline;
     }
     ++pipeline;
   }
-  for (DeviceId device : problem.cluster->device_ids()) {
+  for (DeviceId device : id_range<DeviceId>(names.device_count())) {
     VALIDATE(strategy.pipeline_of[device] != kNone, "{}: device '{}' is in none of them",
-             list.where(), problem.cluster->device(device).name);
+             list.where(), names.places()[device.value()]);
   }
 }
 
 // By the names of all devices.
-void read_row_weights(const JsonValue& value, const cost::Problem& problem, Strategy& strategy) {
-  JsonObject weights(value);
-  for (DeviceId device : problem.cluster->device_ids()) {
-    strategy.row_weights.push_back(weights.positive(problem.cluster->device(device).name));
+void read_row_weights(JsonObject& object, const Names& names, Strategy& strategy) {
+  if (!object.has("row_weights")) return;
+  JsonObject weights(object.required("row_weights"));
+  for (DeviceId device : id_range<DeviceId>(names.device_count())) {
+    strategy.row_weights.push_back(weights.positive(names.places()[device.value()]));
   }
   weights.finish();
 }
 
-void read_micro_batches(JsonObject& object, const cost::Problem& problem, const Names& names,
-                        Strategy& strategy) {
+void read_micro_batches(JsonObject& object, std::int64_t batch, Names& names, Strategy& strategy) {
   if (!object.has("micro_batches")) return;
   JsonObject of(object.required("micro_batches"));
-  strategy.micro_batches = of.integer("count", 1, problem.batch);
+  strategy.micro_batches = of.integer("count", 1, batch);
   strategy.pattern = read_pattern(of.required("pattern"));
   strategy.strict = of.required("strict").as_bool();
-  if (of.has("pipelines")) read_pipelines(of.required("pipelines"), problem, names, strategy);
+  if (of.has("pipelines")) read_pipelines(of.required("pipelines"), names, strategy);
   of.finish();
+}
+
+void read_order_rounds(JsonObject& object, Strategy& strategy) {
+  if (!object.has("order_rounds")) return;
+  strategy.order_rounds = static_cast<int>(object.integer("order_rounds", 1, kMostOrderRounds));
 }
 
 // Of an older plan, what makes it anew.
@@ -375,15 +307,15 @@ void check_version(JsonObject& object, const Json& json) {
     return there ? json[key].get<std::int64_t>() : 0;
   };
   const bool is_older = text(json, "format") == "heterog-plan" && number("version") >= 1 &&
-                        number("version") < kVersion;
+                        number("version") < kPlanVersion;
   VALIDATE(!is_older,
            "{}: version: expected {}, found {}; make it anew: heterog plan --graph {} --cluster {} "
            "--batch {} --planner {} --out FILE",
-           object.where(), kVersion, number("version"),
+           object.where(), kPlanVersion, number("version"),
            json.contains("graph") ? text(json["graph"], "name") : "GRAPH",
            json.contains("cluster") ? text(json["cluster"], "name") : "CLUSTER", number("batch"),
            text(json, "planner"));
-  check_format(object, "heterog-plan", kVersion);
+  check_format(object, "heterog-plan", kPlanVersion);
 }
 
 PlanRecord read_record(const Json& json, const std::string& source, const cost::Problem& problem) {
@@ -399,67 +331,91 @@ PlanRecord read_record(const Json& json, const std::string& source, const cost::
            problem.cluster->name());
   VALIDATE(header.batch == problem.batch, "{}: batch: made for batch {}, asked for {}", source,
            header.batch, problem.batch);
-  const Names names(problem);
+  Names names(problem);
   PlanRecord record;
   record.max_groups = header.max_groups;
   record.planner = object.string("planner");
   record.strategy.order = read_order(object.required("order"));
   record.strategy.bucket_bytes = object.integer("bucket_bytes", 0, std::int64_t{1} << 50);
-  if (object.has("row_weights")) {
-    read_row_weights(object.required("row_weights"), problem, record.strategy);
-  }
-  read_units(object, names, problem.graph->op_count(), record.strategy);
+  read_row_weights(object, names, record.strategy);
+  read_units(object, read_decisions(object, names), problem.graph->op_count(), record.strategy);
+  if (object.has("decision_of_op")) object.skip("decision_of_op");
   check_grouping(object, source, problem, record.strategy);
   read_sync(object, names, record.strategy);
   read_priorities(object, problem, record.strategy);
-  if (object.has("order_rounds")) {
-    record.strategy.order_rounds =
-        static_cast<int>(object.integer("order_rounds", 1, kMostOrderRounds));
-  }
-  read_micro_batches(object, problem, names, record.strategy);
+  read_order_rounds(object, record.strategy);
+  read_micro_batches(object, problem.batch, names, record.strategy);
   read_predicted(object.required("predicted"), record);
   object.finish();
   check_strategy(problem, record.strategy, source);
   return record;
 }
 
+// Every device of the cluster that the plan was made for, once.
+std::vector<PlannedDevice> read_types(const JsonValue& value) {
+  JsonObject cluster(value);
+  VALIDATE(cluster.has("types"),
+           "{}: has no types, by which a plan is carried over to other devices; make it anew",
+           cluster.where());
+  cluster.skip("name");
+  cluster.skip("hash");
+  const JsonValue types = cluster.required("types");
+  JsonObject of(types);
+  std::vector<PlannedDevice> devices;
+  std::set<std::string> seen;
+  for (const auto& [type, names] : types.json().items()) {
+    for (const JsonValue& name : of.list(type)) {
+      devices.push_back({name.as_string(), type});
+      VALIDATE(seen.insert(devices.back().name).second, "{}: device '{}' stands twice",
+               name.where(), printable(devices.back().name));
+    }
+  }
+  VALIDATE(!devices.empty(), "{}: types: empty, expected every device", cluster.where());
+  return devices;
+}
+
 }  // namespace
 
-void write_plan(const std::string& path, const PlanRecord& record, const cost::Problem& problem) {
-  check_strategy(problem, record.strategy, path);
-  nlohmann::ordered_json json;
-  json["format"] = "heterog-plan";
-  json["version"] = kVersion;
-  json["planner"] = record.planner;
-  json["graph"] = {{"name", problem.graph->name()}, {"hash", hash_text(problem.graph->hash())}};
-  json["cluster"] = {{"name", problem.cluster->name()},
-                     {"hash", hash_text(problem.cluster->hash())}};
-  json["batch"] = problem.batch;
-  json["max_groups"] = record.max_groups;
-  if (record.strategy.unit_of_op.empty()) json["grouping"] = hash_text(grouping_hash(problem));
-  json["predicted"] = predicted_json(record, *problem.cluster);
-  json["order"] = order_policy_name(record.strategy.order);
-  if (record.strategy.order_rounds > 0) json["order_rounds"] = record.strategy.order_rounds;
-  json["bucket_bytes"] = record.strategy.bucket_bytes;
-  if (!record.strategy.row_weights.empty()) {
-    json["row_weights"] = row_weights_json(record.strategy, *problem.cluster);
+OtherPlan read_other_plan(const std::string& path, const graph::ModelGraph& graph) {
+  const Json json = read_json_file(path);
+  JsonObject object(JsonValue(json, path));
+  check_version(object, json);
+  const PlanHeader header = read_header(object);
+  VALIDATE(header.graph_hash == graph.hash(),
+           "{}: graph.hash: made for graph {}, this graph is {} ({})", path,
+           hash_text(header.graph_hash), hash_text(graph.hash()), graph.name());
+  OtherPlan plan{.batch = header.batch, .devices = read_types(object.required("cluster"))};
+  Names names(graph, plan.devices);
+  plan.planner = object.string("planner");
+  plan.strategy.order = read_order(object.required("order"));
+  plan.strategy.bucket_bytes = object.integer("bucket_bytes", 0, std::int64_t{1} << 50);
+  read_row_weights(object, names, plan.strategy);
+  plan.decisions = read_decisions(object, names);
+  read_units(object, plan.decisions, graph.op_count(), plan.strategy);
+  if (object.has("grouping")) plan.grouping_hash = read_hash(object.required("grouping"));
+  if (object.has("decision_of_op")) {
+    plan.decision_of_op = read_runs<UnitId>(object, "decision_of_op", "decision",
+                                            plan.decisions.size(), graph.op_count());
+    VALIDATE(plan.decision_of_op.size() == graph.op_count(),
+             "{}: decision_of_op: of {} ops, the graph has {}", path, plan.decision_of_op.size(),
+             graph.op_count());
   }
-  json["sync"] = sync_json(record.strategy, problem);
-  if (!record.strategy.priorities.empty()) {
-    json["priorities"] = priorities_json(record.strategy, problem);
+  read_sync(object, names, plan.strategy);
+  if (object.has("priorities")) object.skip("priorities");
+  read_order_rounds(object, plan.strategy);
+  read_micro_batches(object, header.batch, names, plan.strategy);
+  object.skip("predicted");
+  object.finish();
+  const std::vector<std::string>& places = names.places();
+  plan.hosts.assign(places.begin() + static_cast<std::ptrdiff_t>(plan.devices.size()),
+                    places.end());
+  for (const UnitDecision& decision : plan.decisions) {
+    for (const Replica& replica : decision.replicas) {
+      VALIDATE(!names.is_host(replica.device), "{}: decisions: no device '{}' in cluster.types",
+               path, printable(places[replica.device.value()]));
+    }
   }
-  const Json micro_batches = micro_batches_json(record.strategy, *problem.cluster);
-  if (!micro_batches.is_null()) json["micro_batches"] = micro_batches;
-  Json decided;
-  add_units(record.strategy, *problem.cluster, decided);
-  for (const auto& [key, value] : decided.items()) json[key] = value;
-  // One field a line: long lists stay on their line, so that the decisions can be read.
-  std::string text = "{\n";
-  for (const auto& [key, value] : json.items()) {
-    if (text.size() > 2) text += ",\n";
-    text += Json(key).dump() + ": " + value.dump();
-  }
-  write_file(path, text + "\n}\n");
+  return plan;
 }
 
 PlanHeader read_plan_header(const std::string& path) {

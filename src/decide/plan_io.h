@@ -10,6 +10,9 @@
 
 namespace heterog::decide {
 
+// Those before had every micro-batch spelled out.
+inline constexpr int kPlanVersion = 3;
+
 // The contents of a plan file. Predictions are copied from the simulator.
 struct PlanRecord {
   Strategy strategy;
@@ -31,6 +34,30 @@ struct PlanHeader {
   std::uint64_t cluster_hash = 0;
 };
 PlanHeader read_plan_header(const std::string& path);
+// Of the groups that units are: they depend on the costs of the operators and on the batch.
+std::uint64_t grouping_hash(const cost::Problem& problem);
+
+struct PlannedDevice {
+  std::string name;
+  std::string type;
+};
+
+// What a plan file says, whatever cluster and batch it is for (decide/carry_over.h). Its devices
+// are numbered as `devices`, hosts behind them.
+struct OtherPlan {
+  std::int64_t batch = 0;
+  std::vector<PlannedDevice> devices;
+  std::vector<std::string> hosts = {};  // that serve some parameter, by name
+  std::string planner = {};
+  Strategy strategy = {};  // without priorities of single ops
+  // If the units are groups: which groups, and the decision of each op unless all decide alike.
+  std::uint64_t grouping_hash = 0;
+  std::vector<UnitDecision> decisions = {};
+  IdVector<OpId, UnitId> decision_of_op = {};
+};
+// Throws an input error for a plan of another graph, or one that does not say its devices' types.
+OtherPlan read_other_plan(const std::string& path, const graph::ModelGraph& graph);
+
 PlanRecord read_plan(const std::string& path, const cost::Problem& problem);
 PlanRecord parse_plan(const std::string& text, const std::string& source,
                       const cost::Problem& problem);

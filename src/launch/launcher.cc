@@ -81,8 +81,9 @@ void report(const LaunchOptions& options, const ChildrenEnd& end) {
   const Child& child = end.children[at];
   const int status = *child.status;
   if (WIFSIGNALED(status)) {
-    throw Error(ErrorKind::kVerification,
-                fmt::format("{}: ended by {}", name(at), signal_text(WTERMSIG(status))));
+    throw Error(
+        ErrorKind::kVerification,
+        fmt::format("{}: ended by {}{}", name(at), signal_text(WTERMSIG(status)), options.if_lost));
   }
   const int code = WEXITSTATUS(status);
   const bool named = child.error.starts_with("rank ");

@@ -23,6 +23,7 @@ struct LaunchOptions {
   std::optional<std::chrono::milliseconds> obey;
   // Ranks end together: how long after the first that ended well the others may take.
   std::chrono::milliseconds timeout{300'000};
+  std::string if_lost = {};  // stands behind the message if a signal has ended a rank
 };
 
 // Returns when all ranks have ended well. What they write to stderr is passed on by line, after

@@ -2,6 +2,7 @@
 #include "loading/other_batch.h"
 
 #include "cost/cost_model.h"
+#include "cost/link_profile_io.h"
 #include "cost/profile_io.h"
 
 namespace heterog::loading {
@@ -10,7 +11,8 @@ std::unique_ptr<const cost::Problem> at_batch(const cost::Problem& problem,
                                               const ProblemOptions& options, std::int64_t batch) {
   std::vector<cost::ProfileSource> profiles;
   for (const std::string& path : options.profiles) {
-    profiles.push_back({cost::read_profile(path), path});
+    // The problem's cluster has its links already.
+    if (!cost::is_link_profile(path)) profiles.push_back({cost::read_profile(path), path});
   }
   const cost::CalibratedModel analytic;
   const cost::ProfiledModel model(*problem.graph, std::move(profiles), analytic);

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "cluster/cluster_io.h"
 #include "cost/cost_model.h"
+#include "cost/link_profile_io.h"
 #include "cost/poor_fit.h"
 #include "cost/profile_io.h"
 #include "graph/graph_io.h"
@@ -21,10 +22,25 @@ std::vector<cost::ProfileSource> load_profiles(const ProblemOptions& options,
                                                const cluster::Cluster& cluster) {
   std::vector<cost::ProfileSource> profiles;
   for (const std::string& path : options.profiles) {
-    profiles.push_back({cost::read_profile(path), path});
+    if (!cost::is_link_profile(path)) profiles.push_back({cost::read_profile(path), path});
   }
   cost::check_devices(profiles, cluster);
   return profiles;
+}
+
+// With links as they were measured, if a profile says so.
+std::shared_ptr<const cluster::Cluster> load_measured_cluster(const ProblemOptions& options) {
+  const auto cluster =
+      std::make_shared<const cluster::Cluster>(cluster::load_cluster(options.cluster));
+  std::string links;
+  for (const std::string& path : options.profiles) {
+    if (!cost::is_link_profile(path)) continue;
+    VALIDATE(links.empty(), "--profile: {} and {} both have links; give one of them", links, path);
+    links = path;
+  }
+  if (links.empty()) return cluster;
+  return std::make_shared<const cluster::Cluster>(
+      cost::with_fitted_links(*cluster, cost::read_link_profile(links, *cluster)));
 }
 
 // Said of profiles that serve the graph: one that is refused is refused in one line.
@@ -48,7 +64,7 @@ void check_batch(std::int64_t batch, const graph::KnownBatches& known, const std
 
 LoadedProblem load_problem_file(const ProblemOptions& options) {
   VALIDATE(options.batch >= 1, "--batch: {} given; a step has at least 1 sample", options.batch);
-  auto cluster = std::make_shared<const cluster::Cluster>(cluster::load_cluster(options.cluster));
+  std::shared_ptr<const cluster::Cluster> cluster = load_measured_cluster(options);
   graph::GraphFile file = graph::read_graph_file(options.graph);
   check_batch(options.batch, file.known, options.graph);
   auto graph = std::make_shared<const graph::ModelGraph>(std::move(file.graph));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <regex>
 
 #include "cli/process.h"
 #include "cli/program.h"
@@ -40,6 +41,41 @@ class ProfileVerb : public ProgramTest {
   }
   std::string cluster_;
 };
+
+// A run writes what its links did; plans are then predicted by it.
+TEST_F(ProfileVerb, TakesLinksAsARunHasMeasuredThem) {
+  // Of a bus without latency, all that is sent says something.
+  cluster_ = write("bus.json", std::regex_replace(read_file(cluster_), std::regex("1e-5"), "1e-9"));
+  ASSERT_EQ(run("plan --batch 8 --planner ev-ar --out " + path("plan.json") + problem()).code, 0);
+  const std::string plan = " --plan " + path("plan.json") + problem();
+  const Finished ran =
+      run("run --in-threads --steps 3 --threads 1 --profile-out " + path("out") + plan);
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const std::string file = path("out/links.profile.json");
+  auto links = nlohmann::json::parse(read_file(file));
+  EXPECT_GT(links["flows"], 0);
+  ASSERT_EQ(links["links"].size(), 1u);  // the bus
+  EXPECT_LE(links["error_after"], links["error_before"]);
+  // At a thousandth of the bandwidth the same plan takes longer.
+  links["links"][0]["bandwidth_bytes_per_second"] = 2e6;
+  const std::string slow = write("slow.json", links.dump());
+  const auto step = [&](const std::string& more) {
+    const Finished simulated = run("simulate --json" + plan + more);
+    EXPECT_EQ(simulated.code, 0) << simulated.err;
+    return json(simulated)["step_seconds"].get<double>();
+  };
+  EXPECT_GT(step(" --profile " + slow), 10 * step(""));
+  EXPECT_GT(step(" --profile " + slow + " --profile " + path("out/CPU.profile.json")),
+            10 * step(""));
+  expect_refused("simulate" + plan + " --profile " + slow + " --profile " + file,
+                 {"--profile: ", "both have links"});
+  links["links"][0]["name"] = "b/bus";
+  expect_refused("simulate" + plan + " --profile " + write("other.json", links.dump()),
+                 {"other.json: links[0]: no link 'b/bus' in cluster pair"});
+  links["links"][0] = {{"name", "a/bus"}, {"bandwidth_bytes_per_second", 0}};
+  expect_refused("simulate" + plan + " --profile " + write("none.json", links.dump()),
+                 {"none.json: links[0].bandwidth_bytes_per_second"});
+}
 
 // On one device a step is the sum of its ops: what `plan` predicts is what the profile adds up to.
 TEST_F(ProfileVerb, GivesThePlannersItsCosts) {

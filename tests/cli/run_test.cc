@@ -347,6 +347,8 @@ TEST_F(Run, EndsWhenARankIsKilledAtAnyMoment) {
       for (const pid_t rank : ranks) EXPECT_FALSE(runs(rank));
       expect_one_line(job->err());
       EXPECT_THAT(job->err(), HasSubstr(name(victim) + ": ended by signal 9 (SIGKILL)"));
+      EXPECT_THAT(job->err(), HasSubstr("; to go on without it, take it out of "));
+      EXPECT_THAT(job->err(), HasSubstr(": heterog plan --from "));
       continue;
     }
     // A peer that never comes is another test: here both have met.

@@ -38,6 +38,7 @@ def plan(
     *,
     planner: str | None = None,
     engine: str | None = None,
+    start: FilePath | None = None,
     budget: float | None = None,
     evaluations: int | None = None,
     policy: FilePath | None = None,
@@ -61,6 +62,8 @@ def plan(
                   portfolio if None
     engine        plan what this engine can say: "ddp", "fsdp2", "torch-pipelining", "torchtitan" or
                   "megatron"; what the planner finds is then the result's `free`
+    start         a Plan, or the path of a plan file, for other devices or another batch: carry it
+                  over and improve it (docs/replanning.md)
     budget        go on for so many seconds
     evaluations   go on for so many simulated plans: the same plan every time
     policy        checkpoint of planner "policy"; the shipped one if None
@@ -82,7 +85,7 @@ def plan(
         words += options(
             batch=batch,
             planner=planner,
-            **{"for": engine},
+            **{"for": engine, "from": start},
             budget=budget,
             evaluations=evaluations,
             policy=policy,

@@ -58,6 +58,16 @@ def test_a_plan_is_that_of_the_program_to_the_byte(found, tmp_path):
     saved = tmp_path / "saved.json"
     found.save(saved)
     assert saved.read_text() == found.text
+
+
+def test_a_plan_is_carried_over_to_another_batch(found, tmp_path):
+    again = heterog.plan(TINY, CARDS, 64, start=found, evaluations=30)
+    out = tmp_path / "plan.json"
+    words = _words("plan", TINY, CARDS, batch=64, evaluations=30, out=out)
+    found.save(tmp_path / "old.json")
+    run_program([*words, "--from", str(tmp_path / "old.json")])
+    assert again.text == out.read_text()
+    assert again.planner.split(" + ")[0] in ("carried", "cp-ar")
     again = heterog.plan(TINY, CARDS, 32, evaluations=300, seed=5, threads=1, out=tmp_path / "t.json")
     assert (tmp_path / "t.json").read_text() == again.text == found.text
 

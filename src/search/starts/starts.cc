@@ -31,6 +31,12 @@ std::int64_t one_shot_evaluations(const cost::Problem& problem) {
   return before + std::clamp<std::int64_t>(kTasks / tasks_of(problem), before, 3'000);
 }
 
+std::int64_t evaluations_in(const cost::Problem& problem, double seconds) {
+  constexpr double kTasksPerSecond = 3e6;
+  const double plans = seconds * kTasksPerSecond / static_cast<double>(tasks_of(problem));
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(plans));
+}
+
 Budget budget_or_one_shot(const PlannerContext& context) {
   if (context.budget.limited()) return context.budget;
   return {.evaluations = one_shot_evaluations(context.problem())};

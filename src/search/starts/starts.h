@@ -19,6 +19,8 @@ inline constexpr int kStaleRounds = 64;
 bool evaluations_are_costly(const cost::Problem& problem);
 // So many that searches of graphs and clusters of any size take about the same time.
 std::int64_t one_shot_evaluations(const cost::Problem& problem);
+// How many plans are simulated in about so many seconds on two cores; at least 1.
+std::int64_t evaluations_in(const cost::Problem& problem, double seconds);
 // The context's budget or, if it has none, that of one shot.
 Budget budget_or_one_shot(const PlannerContext& context);
 

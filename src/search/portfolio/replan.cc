@@ -1,0 +1,241 @@
+// Candidates that a changed cluster calls for, the best of them settled and climbed from.
+#include "search/portfolio/replan.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "decide/decisions.h"
+#include "decide/micro_batches.h"
+#include "search/answers/better_order.h"
+#include "search/answers/leave_out.h"
+#include "search/engines/halving.h"
+#include "search/engines/local_search.h"
+#include "search/moves/move.h"
+#include "search/pipeline/pipelines.h"
+#include "search/starts/baselines.h"
+#include "search/starts/settle.h"
+#include "search/starts/starts.h"
+#include "search/starts/widths.h"
+#include "space/cluster_summary.h"
+#include "space/group_summary.h"
+
+namespace heterog::search {
+namespace {
+
+using decide::Strategy;
+
+constexpr const char* kCarried = "carried";
+// Rounds of settling, two plans each.
+constexpr int kRounds = 4;
+// Pipelines that are tried in the place of one, of as many micro-batches and of any number.
+constexpr std::size_t kCutsAnew = 3;
+// Data parallelism beside what was carried over, where so many plans are left for it.
+constexpr std::int64_t kPlansForRivals = 24;
+// A rival that is so much slower is not settled.
+constexpr double kNearly = 1.15;
+// Varying widths takes up to 46 plans for each of its changes.
+constexpr std::int64_t kPlansForWidths = 48;
+// Plans for each round in which the order is improved.
+constexpr std::int64_t kPlansPerOrderRound = 16, kMostRounds = 6;
+
+bool is_one_batch(const Strategy& strategy) {
+  return strategy.micro_batches == 1 && strategy.unit_of_op.empty();
+}
+
+class Replanning {
+ public:
+  Replanning(PlannerContext& context, Budget budget)
+      : context_(context),
+        evaluator_(context.oracle, std::move(budget)),
+        groups_(space::summarize_groups(context.problem())) {}
+
+  Replanned run(const std::vector<Strategy>& carried) {
+    const Start first = best_of(carried, kCarried);
+    result_ = first;
+    from_ = without_own_order(first);
+    let_idle_join();
+    fit_in_memory();
+    cut_again();
+    settle_shares();
+    rival();
+    if (is_one_batch(from_.tried.strategy) && evaluator_.evaluations_left() >= kPlansForWidths) {
+      keep(vary_widths(evaluator_, groups_, from_.tried), " + widths");
+    }
+    climb();
+    improve_order();
+    return {{.strategy = std::move(result_.tried.strategy),
+             .evaluation = result_.tried.evaluation,
+             .evaluations = evaluator_.evaluations(),
+             .refused = evaluator_.refused(),
+             .found_by = std::move(result_.name)},
+            first.tried.evaluation};
+  }
+
+ private:
+  Start best_of(const std::vector<Strategy>& strategies, const std::string& name) {
+    const std::vector<Measured> measured = evaluator_.evaluate(strategies);
+    std::size_t best = 0;
+    for (std::size_t i = 1; i < measured.size(); ++i) {
+      if (better(measured[i].evaluation, measured[best].evaluation)) best = i;
+    }
+    return {{strategies[best], measured[best].evaluation}, name};
+  }
+  // Goes on from it if it is better than what is gone on from.
+  void go_on_from(Start start) {
+    if (!better(start.tried.evaluation, from_.tried.evaluation)) return;
+    from_ = std::move(start);
+    if (better(from_.tried.evaluation, result_.tried.evaluation)) result_ = from_;
+  }
+  void keep(Tried found, const char* by) { go_on_from({std::move(found), from_.name + by}); }
+
+  // What moves start from: an order that was improved for other slices is improved again behind
+  // them.
+  Start without_own_order(const Start& start) {
+    const Strategy plain = movable(start.tried.strategy);
+    if (plain == start.tried.strategy) return start;
+    return {{plain, evaluator_.evaluate(plain).evaluation}, start.name};
+  }
+
+  // Every set of several devices, or the widest one alone, gets the devices that nothing is on,
+  // each by its speed.
+  void let_idle_join() {
+    const cost::Problem& problem = context_.problem();
+    const Strategy from = from_.tried.strategy;
+    if (!is_one_batch(from)) return;
+    const IdVector<DeviceId, double> work = work_shares(problem, from);
+    std::vector<DeviceId> idle;
+    for (DeviceId device : problem.cluster->device_ids()) {
+      if (work[device] <= 0) idle.push_back(device);
+    }
+    if (idle.empty()) return;
+    const space::ModelSeconds seconds(problem);
+    const auto each = static_cast<std::int64_t>(problem.cluster->device_count());
+    const std::int64_t samples = std::max<std::int64_t>(1, problem.batch / each);
+    const auto with_idle = [&](Replicas replicas) {
+      // Of those that are there: samples a second for each unit of weight.
+      double weight = 0, speed = 0;
+      for (const decide::Replica& one : replicas) {
+        weight += one.weight;
+        speed += 1 / seconds(one.device, samples);
+      }
+      for (DeviceId device : idle) {
+        replicas.push_back({device, weight / speed / seconds(device, samples)});
+      }
+      return replicas;
+    };
+    Replicas widest = from.units[UnitId(0)].replicas;
+    for (const decide::UnitDecision& unit : from.units) {
+      if (unit.replicas.size() > widest.size()) widest = unit.replicas;
+    }
+    std::vector<Strategy> joined(2, from);
+    for (UnitId unit : id_range<UnitId>(from.units.size())) {
+      const Replicas& was = from.units[unit].replicas;
+      const bool shared = was.size() > 1 || widest.size() == 1;
+      if (shared) joined[0].units[unit].replicas = with_idle(was);
+      if (was == widest) joined[1].units[unit].replicas = with_idle(was);
+    }
+    go_on_from(best_of(joined, from_.name + " + devices"));
+  }
+
+  // In micro-batches, as it is or as plain data parallelism; else whatever fills the memory.
+  void fit_in_memory() {
+    if (from_.tried.evaluation.feasible) return;
+    for (Tried& tried : try_accumulation(evaluator_)) go_on_from({std::move(tried), "accumulate"});
+    split_batch();
+    if (from_.tried.evaluation.feasible) return;
+    for (Tried& tried : memory_fill(evaluator_, {})) go_on_from({std::move(tried), "memory-fill"});
+  }
+  void split_batch() {
+    if (!is_one_batch(from_.tried.strategy)) return;
+    std::vector<Strategy> parts;
+    for (std::int64_t count : decide::kAccumulatedParts) {
+      if (count > context_.problem().batch) continue;
+      parts.push_back(decide::accumulate(context_.problem(), from_.tried.strategy, count));
+    }
+    if (!parts.empty()) go_on_from(best_of(parts, from_.name + " + micro-batches"));
+  }
+
+  // The stages of a pipeline, by estimate, for devices that are no longer what they were cut for.
+  void cut_again() {
+    const Strategy& from = from_.tried.strategy;
+    if (from.micro_batches == 1 || from.pattern == decide::Pattern::kNone) return;
+    const Evaluation& to_beat = from_.tried.evaluation;
+    const PipelineLimits limits{
+        .count = kCutsAnew,
+        .seconds = to_beat.feasible ? kNearly * to_seconds(to_beat.step) : kNoStep,
+        .improved = true,
+        .all_patterns = false};
+    for (const std::int64_t parts : {from.micro_batches, std::int64_t{0}}) {
+      const TriedPipelines tried = try_pipelines(evaluator_, limits, {.micro_batches = parts});
+      for (const TriedPipelines::One& one : tried.all) {
+        go_on_from({{one.strategy, one.evaluation}, "pipeline"});
+      }
+    }
+  }
+
+  void settle_shares() {
+    if (!is_one_batch(from_.tried.strategy)) return;
+    keep(settle(evaluator_, groups_, from_.tried, kRounds), " + shares");
+  }
+
+  // What nobody had to search for. Where it is nearly as good it may become better.
+  void rival() {
+    if (evaluator_.evaluations_left() < kPlansForRivals) return;
+    const Strategy plain = proportional_all_reduce(context_.problem());
+    std::vector<Strategy> strategies = in_other_schedules(plain);
+    strategies.push_back(plain);
+    const Start carried = std::exchange(from_, best_of(strategies, "cp-ar"));
+    const Evaluation& rival = from_.tried.evaluation;
+    const Evaluation& to_beat = carried.tried.evaluation;
+    const bool near = rival.feasible == to_beat.feasible &&
+                      to_seconds(rival.step) < kNearly * to_seconds(to_beat.step);
+    if (near) settle_shares();
+    go_on_from(carried);
+    if (better(from_.tried.evaluation, result_.tried.evaluation)) result_ = from_;
+  }
+
+  void climb() {
+    const SearchResult found =
+        local_search(evaluator_, from_.tried.strategy, context_.rng, {.evaluations = kUnbounded});
+    keep({found.strategy, found.evaluation}, " + local-search");
+  }
+
+  // Of what was climbed to and, if that is another, of what is best by now.
+  void improve_order() {
+    const auto rounds = static_cast<int>(
+        std::clamp<std::int64_t>(evaluator_.evaluations() / kPlansPerOrderRound, 1, kMostRounds));
+    std::vector<Start> starts = {from_};
+    if (result_.tried.strategy != from_.tried.strategy) starts.push_back(result_);
+    for (Start& start : starts) {
+      auto found = better_order(context_.oracle, start.tried.strategy, rounds);
+      if (!found || !better(found->evaluation, result_.tried.evaluation)) continue;
+      result_ = {std::move(*found), start.name + " + order"};
+    }
+  }
+
+  PlannerContext& context_;
+  BatchEvaluator evaluator_;
+  space::GroupSummaries groups_;
+  Start result_;  // the best of all
+  Start from_;    // what is gone on from, without an order of its own
+};
+
+}  // namespace
+
+std::int64_t replan_evaluations(const cost::Problem& problem) {
+  constexpr double kSeconds = 0.1, kDevices = 12.8;
+  constexpr std::int64_t kLeast = 10, kMost = 240;
+  const double devices = static_cast<double>(problem.cluster->device_count());
+  const double seconds = kSeconds * std::max(1.0, devices / kDevices);
+  return std::clamp(evaluations_in(problem, seconds), kLeast, kMost);
+}
+
+Replanned replan(PlannerContext& context, const std::vector<Strategy>& carried) {
+  EXPECT(!carried.empty());
+  Budget budget = context.budget;
+  if (!budget.limited()) budget.evaluations = replan_evaluations(context.problem());
+  return Replanning(context, std::move(budget)).run(carried);
+}
+
+}  // namespace heterog::search

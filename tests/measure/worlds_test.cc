@@ -1,0 +1,86 @@
+// What one recorded step tells of a machine that is not as its cluster file says: costs of
+// operators and links are fitted to a step of a hidden world, and plans are predicted by them.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "cluster/cluster_io.h"
+#include "compiler/compile.h"
+#include "cost/fitted_links.h"
+#include "cost/hidden.h"
+#include "cost/profile.h"
+#include "graph/graph_io.h"
+#include "measure/run_links.h"
+#include "measure/run_profile.h"
+#include "sim/improved_order.h"
+
+namespace heterog::measure {
+namespace {
+
+using decide::SyncMethod;
+
+sim::Simulated simulated(const cost::Problem& problem, const decide::Strategy& strategy) {
+  return sim::simulated_in_order(strategy, compiler::compile(problem, strategy));
+}
+
+// |log| of a step under these costs by the step in the world.
+double off(const cost::Problem& problem, const cost::Problem& world,
+           const decide::Strategy& strategy) {
+  return std::abs(std::log(to_seconds(simulated(problem, strategy).result.step) /
+                           to_seconds(simulated(world, strategy).result.step)));
+}
+
+// The problem with what a step of `strategy` shows in the world: operators always, links if asked.
+std::unique_ptr<const cost::Problem> fitted(const cost::Problem& believed,
+                                            const cost::Problem& world,
+                                            const decide::Strategy& strategy, bool links) {
+  const sim::Simulated ran = simulated(world, strategy);
+  const std::vector<runtime::MeasuredStep> steps = {
+      {.begin = ran.result.start, .end = ran.result.end, .duration = ran.result.step}};
+  runtime::Job job;
+  job.problem = std::make_shared<const cost::Problem>(believed);
+  std::vector<cost::ProfileSource> profiles;
+  for (DeviceTypeId type : id_range<DeviceTypeId>(believed.cluster->type_count())) {
+    profiles.push_back({profile_of_run(job, ran.plan, steps, type), "world"});
+  }
+  const cost::CalibratedModel analytic;
+  std::shared_ptr<const cluster::Cluster> cluster = believed.cluster;
+  if (links) {
+    cluster = std::make_shared<const cluster::Cluster>(cost::with_fitted_links(
+        *believed.cluster, cost::fit_links(*believed.cluster, measured_flows(ran.plan, steps))));
+  }
+  return cost::make_problem(believed.graph, cluster,
+                            cost::ProfiledModel(*believed.graph, profiles, analytic),
+                            believed.batch);
+}
+
+// Of the plan that was recorded. What other plans would take is told less well: an all-reduce shows
+// its slowest link alone.
+TEST(Worlds, TheRecordedPlanIsPredictedByItsOperatorsAndLinksTogether) {
+  for (const SyncMethod sync : {SyncMethod::kAllReduce, SyncMethod::kParameterServer}) {
+    double before = 0, without_links = 0, after = 0;
+    for (const char* model : {"vgg19", "resnet50"}) {
+      const auto believed =
+          cost::make_problem(std::make_shared<const graph::ModelGraph>(
+                                 graph::read_graph("models/" + std::string(model) + ".json.gz")),
+                             std::make_shared<const cluster::Cluster>(
+                                 cluster::load_cluster("configs/clusters/office-mixed.json")),
+                             cost::CalibratedModel(), 192);
+      const decide::Strategy recorded =
+          decide::uniform_strategy(*believed, decide::even_decision(*believed, sync));
+      for (std::uint64_t seed = 0; seed < 3; ++seed) {
+        const auto world = cost::hidden_problem(*believed, {.seed = seed, .spread = 0.4});
+        before += off(*believed, *world, recorded) / 6;
+        without_links += off(*fitted(*believed, *world, recorded, false), *world, recorded) / 6;
+        after += off(*fitted(*believed, *world, recorded, true), *world, recorded) / 6;
+      }
+    }
+    SCOPED_TRACE(testing::Message() << before << " " << without_links << " " << after);
+    EXPECT_GT(before, 0.1);
+    EXPECT_LT(after, 0.05);
+    EXPECT_LT(after, 0.5 * without_links);
+  }
+}
+
+}  // namespace
+}  // namespace heterog::measure
