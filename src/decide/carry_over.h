@@ -33,7 +33,7 @@ struct DeviceMatch {
 DeviceMatch match_devices(const std::vector<PlannedDevice>& planned,
                           const cluster::Cluster& cluster, std::string_view source);
 
-// What to whom: "a/gpu1 is gone, a/gpu0 takes over its work", one line; empty if nothing is gone.
+// "a/gpu1 is gone, a/gpu0 is the nearest left", one line; empty if nothing is gone.
 std::string gone_text(const OtherPlan& plan, const cluster::Cluster& cluster,
                       const DeviceMatch& match);
 

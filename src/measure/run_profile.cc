@@ -8,6 +8,7 @@
 #include "base/median.h"
 #include "measure/distinct_ops.h"
 #include "measure/drift.h"
+#include "measure/own_pace.h"
 #include "measure/profiler.h"
 
 namespace heterog::measure {
@@ -36,7 +37,7 @@ cost::Profile profile_of_run(const runtime::Job& job, const compiler::Plan& plan
                              const std::vector<runtime::MeasuredStep>& steps, DeviceTypeId type) {
   const cost::Problem& problem = *job.problem;
   const graph::ModelGraph& graph = *problem.graph;
-  const IdVector<TaskId, Nanoseconds> measured = typical_durations(steps);
+  const IdVector<TaskId, Nanoseconds> measured = typical_durations(at_own_pace(plan, steps));
   IdVector<OpId, SecondsBySize> times(graph.op_count());
   double all_measured = 0, all_predicted = 0;
   for (TaskId task : plan.task_ids()) {

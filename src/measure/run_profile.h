@@ -9,7 +9,8 @@
 
 namespace heterog::measure {
 
-// The profile of one type of device: medians over the steps and the devices of the type. An op that
+// The profile of one type of device: medians over the steps and the devices of the type, of what
+// operators take at their own pace (own_pace.h). An op that
 // none of them ran is given what it was thought to cost times the drift of all that they ran; an
 // update is shared out among its ops as it was predicted. Nothing if no device of the type ran
 // anything.

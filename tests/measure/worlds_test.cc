@@ -10,6 +10,7 @@
 #include "cost/hidden.h"
 #include "cost/profile.h"
 #include "graph/graph_io.h"
+#include "measure/own_pace.h"
 #include "measure/run_links.h"
 #include "measure/run_profile.h"
 #include "sim/improved_order.h"
@@ -52,6 +53,30 @@ std::unique_ptr<const cost::Problem> fitted(const cost::Problem& believed,
   return cost::make_problem(believed.graph, cluster,
                             cost::ProfiledModel(*believed.graph, profiles, analytic),
                             believed.batch);
+}
+
+// Whatever communication a task ran beside, it takes the duration that the plan has for it, but for
+// what rounding of paces leaves.
+TEST(Worlds, ComputationBesideCommunicationIsTakenAtItsOwnPace) {
+  const auto problem = cost::make_problem(
+      std::make_shared<const graph::ModelGraph>(graph::read_graph("models/resnet50.json.gz")),
+      std::make_shared<const cluster::Cluster>(
+          cluster::load_cluster("configs/clusters/office-mixed.json")),
+      cost::CalibratedModel(), 192);
+  for (const SyncMethod sync : {SyncMethod::kAllReduce, SyncMethod::kParameterServer}) {
+    const sim::Simulated ran = simulated(
+        *problem, decide::uniform_strategy(*problem, decide::even_decision(*problem, sync)));
+    const std::vector<runtime::MeasuredStep> own = at_own_pace(
+        ran.plan,
+        {{.begin = ran.result.start, .end = ran.result.end, .duration = ran.result.step}});
+    std::size_t slowed = 0;
+    for (TaskId task : ran.plan.task_ids()) {
+      const Nanoseconds duration = ran.plan.duration[task];
+      ASSERT_NEAR(own[0].end[task] - own[0].begin[task], duration, 50) << task.value();
+      slowed += ran.result.end[task] - ran.result.start[task] > duration + 1000;
+    }
+    EXPECT_GT(slowed, 20u);
+  }
 }
 
 // Of the plan that was recorded. What other plans would take is told less well: an all-reduce shows

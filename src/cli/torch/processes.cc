@@ -1,5 +1,5 @@
 // The command line of ranks, and what a hostfile says of them.
-#include "cli/processes.h"
+#include "cli/torch/processes.h"
 
 #include <unistd.h>
 

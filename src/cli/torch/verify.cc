@@ -13,7 +13,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/planner_table.h"
-#include "cli/processes.h"
+#include "cli/torch/processes.h"
 #include "cli/verbs.h"
 #include "cluster/cluster_io.h"
 #include "compiler/rescale.h"

@@ -17,7 +17,7 @@
 #include "cli/loaded_plan.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "cli/processes.h"
+#include "cli/torch/processes.h"
 #include "cli/verbs.h"
 #include "cluster/cluster_io.h"
 #include "cost/profile_io.h"
