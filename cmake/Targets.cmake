@@ -46,7 +46,14 @@ endfunction()
 # headers (those of ATEN have a precompiled one for that). So names in anonymous namespaces differ
 # within a folder. -DHETEROG_UNITY=OFF compiles each alone: that a source includes what it names shows
 # there.
+#
+# In release builds what every simulated plan runs through is compiled alone too: in a large unit the
+# compiler gives up inlining, which costs a tenth of the plans a second (docs/performance.md).
+set(heterog_alone_in_release heterog_compiler heterog_decide heterog_oracle heterog_sim)
 function(heterog_unity target size)
+  if(CMAKE_BUILD_TYPE STREQUAL "Release" AND target IN_LIST heterog_alone_in_release)
+    return()
+  endif()
   if(HETEROG_UNITY)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${size})
   endif()

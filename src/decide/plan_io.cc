@@ -230,14 +230,6 @@ void read_priorities(JsonObject& object, const cost::Problem& problem, Strategy&
   }
 }
 
-Json priorities_json(const Strategy& strategy, const cost::Problem& problem) {
-  Json list = Json::array();
-  for (const OpPriority& one : strategy.priorities) {
-    list.push_back({problem.graph->op(one.op).name, one.instance, one.priority});
-  }
-  return list;
-}
-
 Pattern read_pattern(const JsonValue& value) {
   const std::string text = value.as_string();
   const auto pattern = find_pattern(text);

@@ -118,6 +118,14 @@ Json sync_json(const Strategy& strategy, const cost::Problem& problem) {
   return list;
 }
 
+Json priorities_json(const Strategy& strategy, const cost::Problem& problem) {
+  Json list = Json::array();
+  for (const OpPriority& one : strategy.priorities) {
+    list.push_back({problem.graph->op(one.op).name, one.instance, one.priority});
+  }
+  return list;
+}
+
 Json predicted_json(const PlanRecord& record, const cluster::Cluster& cluster) {
   Json devices = Json::array();
   for (std::size_t i = 0; i < record.peak_bytes.size(); ++i) {

@@ -395,7 +395,7 @@ void EventLoop<Queue>::run(const Plan& plan, const Options& options, SimResult& 
     start_sets();
     end_moment();
     const Nanoseconds event = events_.empty() ? kNever : events_.top().time;
-    if (event > now_) settle_paces();
+    if (event > now_ && !repaced_.empty()) settle_paces();
     if (tree_.at(prepared_.streams) != event) tree_.set(prepared_.streams, event);
     if (tree_.earliest() == kNever) break;
     now_ = tree_.earliest();
