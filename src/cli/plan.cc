@@ -139,9 +139,10 @@ Searched search(const PlanOptions& options, const cost::Problem& problem, Thread
       found.result = maker->plan(context);
     } else {
       const Stopwatch watch;
-      found.carried = read_carried(options.from, problem);
-      found.result = plan_from(context, *found.carried);
-      found.carried->seconds = watch.seconds();
+      Carried carried = read_carried(options.from, problem);
+      found.result = plan_from(context, carried);
+      carried.seconds = watch.seconds();
+      found.carried = std::move(carried);  // whole: a stop before says nothing of it
     }
     if (found.result.found_by.empty()) found.result.found_by = options.planner;
     if (auto better = search::better_order(oracle, found.result.strategy, options.order_rounds)) {
