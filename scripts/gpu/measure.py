@@ -1,7 +1,8 @@
 """What the GPU kit runs in Python on the device.
 
     measure.py environment
-    measure.py eager MODEL BATCH [bf16]    eager PyTorch, torch.compile, CUDA graphs: JSON
+    measure.py eager MODEL BATCH [bf16]    eager PyTorch and its step as a CUDA graph: JSON
+    measure.py compiled MODEL BATCH [bf16] torch.compile: JSON
     measure.py client                      the Python client beside plain PyTorch
     measure.py trace FOLDER                kernels, gaps and host time of the client's steps
     measure.py shares [parts]              auto_shares of two ranks (under torch.distributed.run)
@@ -57,62 +58,87 @@ def milliseconds(step, count, warm=3):
     return 1e3 * statistics.median(alone), 1e3 * (time.perf_counter() - begin) / count
 
 
-def eager(name, batch, half=None):
-    """The baselines: a fused optimizer, inputs that lie on the GPU and inputs copied from pinned memory;
-    then torch.compile, and a step recorded as a CUDA graph, where each can. What fails is named."""
-    import models
+class Eager:
+    """A model that PyTorch trains, with a fused optimizer; its inputs on the host, pinned, and on the GPU."""
 
-    spec, batch, count = getattr(models, name)(), int(batch), 2 if FAKE else 12
-    torch.manual_seed(0)
-    model = spec["model"]().to(DEVICE)
-    # Adam counts its steps on the GPU where a step is to be recorded; SGD counts none.
-    capturable = {} if FAKE or spec["optimizer"].func is torch.optim.SGD else {"capturable": True}
-    optimizer = spec["optimizer"](model.parameters(), **capturable)
-    host = [t if FAKE else t.pin_memory() for t in spec["make_inputs"](batch)]
-    there = [t.to(DEVICE) for t in host]
-    cast = torch.autocast(DEVICE.type, torch.bfloat16) if half else contextlib.nullcontext()
+    def __init__(self, name, batch, half=None):
+        import models
 
-    def train(inputs, run):
-        optimizer.zero_grad(set_to_none=True)
-        with cast:
-            loss = spec["loss_fn"](run, *inputs)
+        self.spec = spec = getattr(models, name)()
+        self.count = 2 if FAKE else 12
+        torch.manual_seed(0)
+        self.model = spec["model"]().to(DEVICE)
+        # Adam counts its steps on the GPU where a step is to be recorded; SGD counts none.
+        capturable = {} if FAKE or spec["optimizer"].func is torch.optim.SGD else {"capturable": True}
+        self.optimizer = spec["optimizer"](self.model.parameters(), **capturable)
+        self.host = [t if FAKE else t.pin_memory() for t in spec["make_inputs"](int(batch))]
+        self.there = [t.to(DEVICE) for t in self.host]
+        self.cast = torch.autocast(DEVICE.type, torch.bfloat16) if half else contextlib.nullcontext()
+        self.found = {"model": name + ("_bf16" if half else ""), "batch": int(batch)}
+
+    def train(self, inputs, run):
+        self.optimizer.zero_grad(set_to_none=True)
+        with self.cast:
+            loss = self.spec["loss_fn"](run, *inputs)
         loss.backward()
-        optimizer.step()
+        self.optimizer.step()
         return loss
 
-    found = {"model": name + ("_bf16" if half else ""), "batch": batch}
-    found["ms"], found["ahead_ms"] = milliseconds(lambda: train(there, model), count)
+    def try_to(self, kind, measure):
+        """What PyTorch cannot do here is a result, too."""
+        try:
+            self.found[f"{kind}_ms"] = measure()
+        except Exception as error:
+            self.found[f"{kind}_error"] = str(error).splitlines()[0][:160]
+        print(json.dumps(self.found), flush=True)
+
+
+def eager(name, batch, half=None):
+    """The baselines: inputs that lie on the GPU and inputs copied from pinned memory; a step recorded as a
+    CUDA graph, where it can."""
+    here = Eager(name, batch, half)
+    found, model = here.found, here.model
+    found["ms"], found["ahead_ms"] = milliseconds(lambda: here.train(here.there, model), here.count)
     found["copy_ms"], _ = milliseconds(
-        lambda: train([t.to(DEVICE, non_blocking=True) for t in host], model), count
+        lambda: here.train([t.to(DEVICE, non_blocking=True) for t in here.host], model), here.count
     )
     found["peak_bytes"] = 0 if FAKE else torch.cuda.max_memory_allocated()
-    found["loss"] = train(there, model).item()
+    found["loss"] = here.train(here.there, model).item()
     print(json.dumps(found), flush=True)  # in case that what follows runs out of time
+    if FAKE:
+        return
 
     def recorded():
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(3):
-                train(there, model)
+                here.train(here.there, model)
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            train(there, model)
-        return milliseconds(graph.replay, count)[0]
+            here.train(here.there, model)
+        return milliseconds(graph.replay, here.count)[0]
 
-    def compiled():
-        run = torch.compile(model)
-        return milliseconds(lambda: train(there, run), count)[0]
+    here.try_to("cuda_graph", recorded)
+    print(kernels(lambda: here.train(here.there, model)), file=sys.stderr)
 
-    for kind, measure in (("cuda_graph_ms", recorded), ("compiled_ms", compiled)):
-        if FAKE:
-            continue
-        try:
-            found[kind] = measure()
-        except Exception as error:  # whatever PyTorch cannot do here is a result, too
-            found[kind.replace("_ms", "_error")] = str(error).splitlines()[0][:160]
-        print(json.dumps(found), flush=True)
+
+def kernels(step, count=2) -> str:
+    """The kernels of so many steps that take longest, by CUPTI."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA]) as found:
+        for _ in range(count):
+            step()
+        torch.cuda.synchronize()
+    return found.key_averages().table(sort_by="self_cuda_time_total", row_limit=25, max_name_column_width=110)
+
+
+def compiled(name, batch, half=None):
+    here = Eager(name, batch, half)
+    run = torch.compile(here.model)
+    here.try_to("compiled", lambda: milliseconds(lambda: here.train(here.there, run), here.count)[0])
 
 
 def runner_of(spec, batch, **options):
@@ -224,4 +250,4 @@ if __name__ == "__main__":
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     what, *rest = sys.argv[1:]
-    {"environment": environment, "eager": eager, "client": client, "trace": trace, "shares": shares}[what](*rest)
+    {"environment": environment, "eager": eager, "compiled": compiled, "client": client, "trace": trace, "shares": shares}[what](*rest)

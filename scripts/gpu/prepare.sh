@@ -43,7 +43,7 @@ if [[ $large ]]; then
   done | tee "$kit/predictions.txt.new"
   # Four unequal parts of the card, as kit.py has them.
   parts=
-  for part in 64 32 24 8; do
+  for part in 64 32 16 8; do
     parts+='{"model": "H100-SXM5-80GB", "part_of_gpu": {"multiprocessors": '$part', "memory_bytes": 19000000000}}, '
   done
   machine='{"name": "here", "devices": ['${parts%, }'], "fabric": {"kind": "bus", "bandwidth_bytes_per_second": 1.675e12, "latency_seconds": 20e-6}}'

@@ -53,20 +53,22 @@ def steps(folder: Path) -> int:
     print(f"{'model, ms a step':28}" + "".join(f"{name:>10}" for name in columns))
     for path in sorted(folder.glob("eager_*.json")):
         name = path.stem.removeprefix("eager_")
-        eager, run, recorded = (last_json(folder / f"{kind}_{name}.json") for kind in ("eager", "run", "recorded"))
+        eager, run, recorded, compiled = (
+            last_json(folder / f"{kind}_{name}.json") for kind in ("eager", "run", "recorded", "compiled")
+        )
         memory = (recorded.get("memory") or [{}])[0]
         ms = 1e3 * run.get("median_step_seconds", 0)
         cells = (
-            eager.get("ms"), eager.get("copy_ms"), eager.get("ahead_ms"), eager.get("compiled_ms"),
+            eager.get("ms"), eager.get("copy_ms"), eager.get("ahead_ms"), compiled.get("compiled_ms"),
             eager.get("cuda_graph_ms"), ms, ms / eager["copy_ms"] if eager.get("copy_ms") else None,
             1e3 * recorded.get("median_step_seconds", 0), 1e3 * run.get("predicted_step_seconds", 0),
             run.get("measured_over_predicted"), memory.get("measured", {}).get("peak_bytes", 0) / 1e9,
             memory.get("predicted", {}).get("peak_bytes", 0) / 1e9, eager.get("peak_bytes", 0) / 1e9,
         )  # fmt: skip
         print(f"{name:28}" + "".join(f"{cell:10.2f}" if cell else f"{'-':>10}" for cell in cells))
-        for key in ("compiled_error", "cuda_graph_error"):
-            if key in eager:
-                print(f"  {key.replace('_', ' ')}: {eager[key]}")
+        for key, found in (("compiled_error", compiled), ("cuda_graph_error", eager)):
+            if key in found:
+                print(f"  {key.replace('_', ' ')}: {found[key]}")
     return 0
 
 

@@ -235,6 +235,7 @@ WorkerOptions worker_options(const VerifyOptions& options, DeviceId rank) {
   return {.device = chosen ? options.devices[rank.value()] : at::kCPU,
           .streams = in_parts ? options.streams[rank.value()] : nullptr,
           .floats = options.floats,
+          .tf32 = options.tf32,
           .seed = options.seed,
           .threads = options.threads};
 }

@@ -18,6 +18,7 @@ namespace heterog::runtime {
 struct VerifyOptions {
   int steps = 3;
   Floats floats = Floats::kDouble;
+  bool tf32 = false;       // on a GPU, where the graph lets it: its rounding is no fault of a plan
   std::uint64_t seed = 0;  // of parameters, data and random operators
   int threads = 1;
   std::vector<at::Device> devices = {};  // one a rank; none: all on the CPU

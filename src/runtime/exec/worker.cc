@@ -37,8 +37,8 @@ class Worker::State {
     } else {
       at::globalContext().lazyInitDevice(options.device.type());
       const graph::Tf32& tf32 = job.problem->graph->tf32();
-      at::globalContext().setAllowTF32CuBLAS(tf32.products);
-      at::globalContext().setAllowTF32CuDNN(tf32.convolutions);
+      at::globalContext().setAllowTF32CuBLAS(options.tf32 && tf32.products);
+      at::globalContext().setAllowTF32CuDNN(options.tf32 && tf32.convolutions);
     }
     if (options.count_memory) count_tensor_memory(options.device);
     const Program& program = job.programs[device];
@@ -87,6 +87,8 @@ class Worker::State {
       threads_.emplace_back([this, queue, done = round_] { serve(queue, done); });
       has_thread = true;
     }
+    if (jobs_.back()->streams && !copier_.joinable())
+      copier_ = std::thread([this] { copy_nexts(); });
     return jobs_.size() - 1;
   }
 
@@ -133,6 +135,7 @@ class Worker::State {
       const std::lock_guard lock(mutex_);
       start_ = start;
       busy_ = threads_.size();
+      if (now_->streams) copied_next_ = next;
       ++round_;
     }
     changed_.notify_all();
@@ -146,10 +149,15 @@ class Worker::State {
     result.captures = now_->bodies->take_captures();
     result.overwrites = now_->bodies->overwrites();
     if (!now_->streams) result.duration = since_start();
-    if (next != nullptr && !failure_) copy_ahead(*next);
     if (now_->streams && !failure_) {
       try_on_device("at the end of the step",
                     [&] { made.flight = now_->streams->end(result.captures); });
+    }
+    if (now_->streams) {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return copied_next_ == nullptr; });
+    } else if (next != nullptr && !failure_) {
+      copy_ahead(*next);
     }
     now_->drop_inputs();
     if (failure_) throw Error(ErrorKind::kVerification, *failure_);
@@ -212,6 +220,7 @@ class Worker::State {
     }
     changed_.notify_all();
     for (std::thread& thread : threads_) thread.join();
+    if (copier_.joinable()) copier_.join();
   }
 
   // ---- a step ----
@@ -334,6 +343,25 @@ class Worker::State {
         ahead_.push_back({now_, tensor, value, std::move(laid)});
       }
     });
+  }
+
+  // The life of the thread that copies the inputs of the next step while this one is launched: to
+  // lay out and pin a batch of images takes the host as long as a third of their step takes the
+  // device.
+  void copy_nexts() {
+    const c10::DeviceGuard on_own_device(options_.device);
+    at::set_num_threads(std::min(options_.threads, kCopyThreads));
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [&] { return ending_ || copied_next_ != nullptr; });
+      if (ending_) return;
+      const StepInputs& next = *copied_next_;
+      lock.unlock();
+      copy_ahead(next);
+      lock.lock();
+      copied_next_ = nullptr;
+      changed_.notify_all();
+    }
   }
 
   Nanoseconds since_start() const {
@@ -473,6 +501,7 @@ class Worker::State {
   };
   std::vector<Ahead> ahead_;  // inputs of the next step
 
+  static constexpr int kCopyThreads = 4;
   static constexpr std::size_t kMostLaunched = 2;  // as QueueStreams has flights
   std::deque<Launched> launched_;                  // and not yet asked for, in order
 
@@ -495,8 +524,10 @@ class Worker::State {
   Clock::time_point start_;
   std::atomic<bool> failed_{false};
   std::optional<std::string> failure_;
+  const StepInputs* copied_next_ = nullptr;  // what the copier has to copy or is at
   std::array<bool, kQueueCount> has_thread_{};
   std::vector<std::thread> threads_;
+  std::thread copier_;
 };
 
 Worker::Worker(const Job& job, DeviceId device, comm::Transport& transport,

@@ -19,6 +19,7 @@ struct WorkerOptions {
   // Its streams, where the rank has a part of it (launch/gpu_parts.h); empty: of PyTorch's pool.
   std::function<c10::Stream(bool urgent)> streams = {};
   Floats floats = Floats::kOwn;
+  bool tf32 = true;           // on a GPU, where the graph lets it
   std::uint64_t seed = 0;     // of the random operators: the same on every rank
   int threads = 1;            // of one operator
   int repeat = 1;             // computes everything so many times: a device that much slower

@@ -37,6 +37,13 @@ std::size_t items_each(std::string_view list, const c10::FunctionSchema& schema,
   return 1;
 }
 
+// Operands of one number, a count of steps or a rate, which kernels on GPUs read in single
+// precision.
+bool is_read_single(std::string_view name, Floats floats) {
+  return name == "state_steps" || name == "grad_scale" || name == "found_inf" ||
+         (name == "lr" && floats != Floats::kDouble);
+}
+
 }  // namespace
 
 void fit_lists(const std::string& op, const c10::FunctionSchema& schema, torch::jit::Stack& stack,
@@ -83,7 +90,7 @@ void fit_lists(const std::string& op, const c10::FunctionSchema& schema, torch::
 
 FusedUpdate::FusedUpdate(const graph::ModelGraph& graph, std::span<const OpId> ops, Samples samples,
                          const ExecuteOptions& options)
-    : twin_(*twin_to_call(graph.type_name(ops.front()))) {
+    : options_(options), twin_(*twin_to_call(graph.type_name(ops.front()))) {
   const auto& formal = twin_.schema().arguments();
   std::size_t operand = 0;
   for (OpId op : ops) {
@@ -107,6 +114,27 @@ FusedUpdate::FusedUpdate(const graph::ModelGraph& graph, std::span<const OpId> o
   }
 }
 
+// All ops mostly count by one tensor: once for all of them, and not by a kernel for each.
+void FusedUpdate::make_numbers_single(std::vector<at::Tensor>& held) const {
+  const auto& formal = twin_.schema().arguments();
+  std::vector<std::pair<at::Tensor, at::Tensor>> made;
+  std::size_t operand = 0;
+  for (const OperatorCall& call : calls_) {
+    for (const OperatorCall::Place& place : call.places()) {
+      at::Tensor& value = held[operand++];
+      if (!is_read_single(formal[place.argument].name(), options_.floats)) continue;
+      const auto known =
+          std::ranges::find_if(made, [&](const auto& one) { return one.first.is_same(value); });
+      if (known != made.end()) {
+        value = known->second;
+        continue;
+      }
+      made.emplace_back(value, value.to(at::kFloat));
+      value = made.back().second;
+    }
+  }
+}
+
 std::vector<at::Tensor> FusedUpdate::run(std::span<const at::Tensor> operands,
                                          const std::vector<bool>& given_away) const {
   EXPECT(operands.size() == given_away.size());
@@ -114,8 +142,9 @@ std::vector<at::Tensor> FusedUpdate::run(std::span<const at::Tensor> operands,
   for (const Written& one : written_) {
     if (!given_away[one.operand]) held[one.operand] = held[one.operand].clone();
   }
-  // The arguments of the first op, with the lists of the others behind its own.
   const auto& formal = twin_.schema().arguments();
+  if (options_.device.is_cuda()) make_numbers_single(held);
+  // The arguments of the first op, with the lists of the others behind its own.
   torch::jit::Stack stack;
   std::vector<std::vector<at::Tensor>> lists(formal.size());
   std::vector<std::pair<std::size_t, std::size_t>> place_of;  // of an operand: argument, item

@@ -40,7 +40,10 @@ class FusedUpdate {
     std::size_t result = 0;
   };
 
+  void make_numbers_single(std::vector<at::Tensor>& held) const;
+
   std::vector<OperatorCall> calls_;
+  ExecuteOptions options_;
   c10::OperatorHandle twin_;      // which writes over its lists
   std::vector<Written> written_;  // without those that nobody wants
   std::size_t results_ = 0;
