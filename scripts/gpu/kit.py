@@ -50,7 +50,8 @@ class Kit:
             "PYTHONPATH": ":".join(paths), "PYTHONDONTWRITEBYTECODE": "1",
             "PATH": f"{self.site}/kit-bin:{os.environ['PATH']}",
         }  # fmt: skip
-        self.steps = Steps(options.out, options.limit, environment, options.only)
+        self.steps = Steps(options.out, options.limit, environment, options.only,
+                           {f"{ROOT}/": "", str(self.folder): "KIT", str(self.site): "SITE"})
         self.results = self.steps.results
         self.device = "CPU"
 

@@ -61,9 +61,10 @@ class Steps:
     results: a folder that steps write to; packed into out/results.tgz after each step, beside
     out/steps.tsv (name, exit code, seconds, last line) and out/log.txt (all that was said).
     only: a pattern; steps that it is not found in are passed over, unless they are needed.
+    names: what is kept in place of folders of this machine, by their paths.
     """
 
-    def __init__(self, out, limit, environment, only=""):
+    def __init__(self, out, limit, environment, only="", names=None):
         self.out = Path(out)
         self.out.mkdir(parents=True, exist_ok=True)
         self.results = Path(tempfile.mkdtemp(prefix="heterog-gpu-"))
@@ -72,6 +73,7 @@ class Steps:
         self.rows: list[tuple[str, str, str, str]] = []
         self.only = re.compile(only)
         self.keeping = threading.Lock()
+        self.names = {str(self.results): "RESULTS"} | (names or {})
 
     def left(self) -> float:
         """Seconds; five are kept for packing."""
@@ -115,6 +117,8 @@ class Steps:
 
     def _keep_alone(self, outcome) -> Outcome:
         code = "-" if outcome.code is None else str(outcome.code)
+        for path, name in self.names.items():
+            outcome.said = outcome.said.replace(path, name)
         row = (outcome.name, code, f"{outcome.seconds:.0f}", outcome.last_line)
         self.rows.append(row)
         print("\t".join(row), flush=True)

@@ -2,6 +2,7 @@
 
     table.py losses RESULTS    every run of one graph from one seed has the same losses; else code 1
     table.py steps RESULTS
+    table.py kinds RESULTS     recorded steps: each kind of operator, predicted and measured
     table.py parts RESULTS     plans on parts of one GPU: predicted, measured, memory
 RESULTS: the folder of kit.py's results.
 """
@@ -72,6 +73,18 @@ def steps(folder: Path) -> int:
     return 0
 
 
+def kinds(folder: Path) -> int:
+    for path in sorted(folder.glob("recorded_*.json")):
+        run = last_json(path)
+        print(f"{path.stem.removeprefix('recorded_')}, ms a step{'tasks':>24}{'predicted':>12}{'measured':>12}{'ratio':>8}")
+        for one in run.get("drift", []):
+            predicted, measured = (1e3 * one[f"{which}_seconds"] for which in ("predicted", "measured"))
+            print(f"{one['what']:40}{one['tasks']:8}{predicted:12.2f}{measured:12.2f}{measured / predicted if predicted else 0:8.2f}")
+        step = run.get("median_step_seconds", 0)
+        print(f"{'step, recorded':48}{1e3 * run.get('predicted_step_seconds', 0):12.2f}{1e3 * step:12.2f}{run.get('measured_over_predicted', 0):8.2f}")
+    return 0
+
+
 def parts(folder: Path) -> int:
     print(f"{'model':28}{'plan':14}" + "".join(f"{name:>12}" for name in ("predicted ms", "measured ms", "/pred.", "/even", "pred. GB", "GB")))
     found = {}
@@ -90,4 +103,4 @@ def parts(folder: Path) -> int:
 if __name__ == "__main__":
     if len(sys.argv) != 3:
         sys.exit(__doc__)
-    sys.exit({"losses": losses, "steps": steps, "parts": parts}[sys.argv[1]](Path(sys.argv[2])))
+    sys.exit({"losses": losses, "steps": steps, "kinds": kinds, "parts": parts}[sys.argv[1]](Path(sys.argv[2])))

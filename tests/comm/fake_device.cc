@@ -237,9 +237,12 @@ class DeviceMemory final : public c10::DeviceAllocator {
   std::atomic<bool> set_up_ = false;
 };
 
+std::function<void(std::size_t)> g_before_pinned_memory;
+
 class PinnedMemory final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override {
+    if (g_before_pinned_memory) g_before_pinned_memory(bytes);
     Block* block = pool().take(bytes, -1);
     {
       const std::lock_guard lock(g_mutex);
@@ -704,6 +707,10 @@ std::shared_ptr<Kernel> launch_kernel(void* native_stream) {
   const std::lock_guard lock(g_mutex);
   g_kernels[native_stream].push_back(kernel);
   return kernel;
+}
+
+void before_pinned_memory(std::function<void(std::size_t bytes)> call) {
+  g_before_pinned_memory = std::move(call);
 }
 
 void count_launch(const std::string& name, std::uint64_t bytes) {

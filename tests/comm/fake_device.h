@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -63,6 +64,9 @@ class Kernel {
 };
 // `native_stream`: what c10::Stream::native_handle() says.
 std::shared_ptr<Kernel> launch_kernel(void* native_stream);
+
+// Called by whoever takes so many bytes of pinned memory, before he has it; empty: nothing is.
+void before_pinned_memory(std::function<void(std::size_t bytes)> call);
 
 // A kernel that no operator of the device launches.
 void count_launch(const std::string& name, std::uint64_t bytes);

@@ -1,6 +1,7 @@
 // Kernels that take lists: one call for many gives what a call for each gives, whatever lies where.
 #include "runtime/kernels/fused_update.h"
 
+#include <ATen/record_function.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -152,6 +153,30 @@ TEST_P(FusedUpdateTest, OneCallServesAll) {
       EXPECT_TRUE(at::allclose(results[4 * i + j], expected, bound(), bound())) << i << ' ' << j;
       EXPECT_TRUE(at::equal(results[4 * i + j], alone[j])) << i << ' ' << j;
     }
+  }
+}
+
+// Kernels of GPUs read the count of steps and the rate in single precision: a kernel for each
+// parameter that makes them so takes longer than the update of a small one.
+TEST(FusedUpdate, MakesNumbersSingleOnceForAll) {
+  const AdamGraph adam = adam_graph(kShapes, false);
+  const Values values = values_for(adam, at::kFloat, false, 0);
+  ExecuteOptions on_gpu;
+  on_gpu.device = at::Device(at::kCUDA, 0);
+  const FusedUpdate update(adam.graph, adam.ops, {1, 1}, on_gpu);
+  const std::vector<at::Tensor> operands = values.flat();
+  static int made;
+  made = 0;
+  const auto handle =
+      at::addThreadLocalCallback(at::RecordFunctionCallback([](const at::RecordFunction& call) {
+                                   if (std::string(call.name()) == "aten::_to_copy") ++made;
+                                   return std::unique_ptr<at::ObserverContext>();
+                                 }).scopes({at::RecordScope::FUNCTION}));
+  const auto results = update.run(operands, std::vector<bool>(operands.size(), false));
+  at::removeCallback(handle);
+  EXPECT_EQ(made, 2);
+  for (std::size_t i = 0; i < adam.ops.size(); ++i) {
+    EXPECT_TRUE(at::allclose(results[4 * i], by_formula(values.of_op[i])[0], 1e-5, 1e-5)) << i;
   }
 }
 

@@ -699,6 +699,32 @@ TEST_F(OneInput, TheNextStepIsLaunchedWhileTheDeviceIsBusy) {
   EXPECT_THAT(comm::fake::checker().races(), IsEmpty());
 }
 
+// The host may take long to lay out and pin a batch. The step's end must be marked meanwhile, or it
+// counts that too.
+TEST_F(OneInput, AStepEndsWhileTheNextInputsAreCopied) {
+  const at::Tensor ones = at::ones({8, 4}), twos = at::full({8, 4}, 2.0);
+  step(ones, &twos);
+  std::atomic<int> copied = 0, alone = 0;
+  comm::fake::before_pinned_memory([&](std::size_t bytes) {
+    if (bytes != ones.nbytes()) return;
+    ++copied;
+    const std::uint64_t before = comm::fake::counts().events;
+    for (int i = 0; comm::fake::counts().events == before; ++i) {
+      if (i == 5'000) {
+        ++alone;
+        return;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+  EXPECT_EQ(loss(step(twos, &ones)), 64);
+  comm::fake::before_pinned_memory({});
+  EXPECT_EQ(copied, 1);
+  EXPECT_EQ(alone, 0) << "the end of the step has waited";
+  EXPECT_EQ(step(ones).copied_ahead, 1);
+  EXPECT_THAT(comm::fake::checker().races(), IsEmpty());
+}
+
 TEST_F(OneInput, AStepIsReadOnceItHasEnded) {
   const std::vector<c10::Stream> streams = take_known_streams();
   BusyDevice busy(streams);
