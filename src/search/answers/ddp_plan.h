@@ -29,9 +29,9 @@ struct DdpResult {
   Shares proportional;  // CP of it
 };
 
-// The best shares (search_shares()) of the whole batch, then of 2, 3, 4, … micro-batches
-// (decide::kPipelineParts), as far as these divide the batch, until one fits and the next two are
-// no faster. Of what is left of a budget each number of micro-batches has at most half.
+// The best shares (search_shares()) of the whole batch if it fits, else of the fewest micro-batches
+// that fit (decide::kPipelineParts, as far as these divide the batch); then of more of them, until
+// the next two are no faster. Of what is left of a budget each number has at most half.
 DdpResult search_ddp(BatchEvaluator& evaluator, const DdpOptions& options = {});
 
 // What the strategy says, if it is one of these (`in_shards` or not), to the last decision.

@@ -102,15 +102,19 @@ class Search {
     end_ = evaluator_.evaluations() + options_.evaluations;
     for (;;) {
       setting_ = {best_.strategy.order, best_.strategy.bucket_bytes};
+      if (done()) break;
       balance_within_memory();
+      if (done()) break;
       leave_devices_out();
+      if (options_.climb == ClimbShares::kNever) break;
+      if (options_.climb == ClimbShares::kIfTheyFit && !best_.evaluation.feasible) break;
       climb();
       // Other shares may like another setting; what is found there is climbed from again.
       Shares again = at_best_setting(best_.samples);
       if (!better(again.evaluation, best_.evaluation)) break;
       best_ = std::move(again);
     }
-    if (options_.micro_batches == 1) do_without();
+    if (options_.micro_batches == 1 && options_.climb != ClimbShares::kNever) do_without();
     result.best = std::move(best_);
     result.evaluations = evaluator_.evaluations();
     return result;
@@ -121,6 +125,8 @@ class Search {
     return samples_of(problem_, decide::even_decision(problem_, decide::SyncMethod::kAllReduce),
                       pass_);
   }
+
+  bool done() const { return options_.climb == ClimbShares::kNever && best_.evaluation.feasible; }
 
   bool spent() const {
     return evaluator_.used() >= options_.until || evaluator_.evaluations() >= end_;

@@ -32,6 +32,10 @@ decide::Strategy ddp_strategy(const cost::Problem& problem, const Samples& sampl
 decide::Strategy fsdp2_strategy(const cost::Problem& problem, const Samples& samples,
                                 std::int64_t micro_batches);
 
+// Whether shares are climbed from by moves of samples: always; if some were found that fit in
+// memory; or never, and the first that fit are the answer.
+enum class ClimbShares : std::uint8_t { kAlways, kIfTheyFit, kNever };
+
 struct SharesOptions {
   std::int64_t evaluations = 1000;  // simulated plans at most, those of EV and CP apart
   // Every device takes so many passes, all of one size, before its gradients are summed: a divisor
@@ -39,7 +43,8 @@ struct SharesOptions {
   std::int64_t micro_batches = 1;
   bool as_ddp = false;     // in the order and the buckets of DistributedDataParallel alone
   bool in_shards = false;  // gradients and optimizer state by rows, on all devices that take part
-  double until = 1;        // the part of the evaluator's budget at which it ends
+  ClimbShares climb = ClimbShares::kAlways;
+  double until = 1;  // the part of the evaluator's budget at which it ends
 };
 
 // All three at their best order (FIFO, rank, queued rank) and bucket (none,

@@ -238,6 +238,21 @@ TEST(DdpPlans, TakeMicroBatchesWhereMemoryIsShort) {
   EXPECT_TRUE(better(found.evaluation, whole.evaluation));
 }
 
+// No shares of the batch as a whole fit, nor of two or three micro-batches. These are not climbed
+// from, so that few plans are enough to find the fewest that fit.
+TEST(DdpPlans, NeedFewPlansWhereLittleFits) {
+  const auto problem = load_test_problem("transformer24", "heterog-8gpu", 48);
+  ThreadPool pool(2);
+  oracle::SimulatedOracle simulator(*problem, pool);
+  BatchEvaluator evaluator(simulator);
+  const DdpPlan found = search_ddp(evaluator).best;
+  EXPECT_TRUE(found.evaluation.feasible);
+  EXPECT_EQ(found.micro_batches, 4);
+  EXPECT_LE(evaluator.evaluations(), 100);
+  EXPECT_FALSE(
+      search_shares(evaluator, {.micro_batches = 3, .as_ddp = true}).best.evaluation.feasible);
+}
+
 // LoRA of 7B: a card of 24 GB holds few texts beside the base, so that the third would have most.
 TEST(DdpPlans, AreAsFastAsProportionalMicroBatches) {
   const auto problem = load_test_problem("llama7b_lora", "three-cards", 16);
