@@ -1,8 +1,8 @@
 """The tables of the GPU kit: losses of runs side by side; measured steps beside eager and predicted.
 
     table.py losses RESULTS    every run of one graph from one seed has the same losses; else code 1
-    table.py steps RESULTS
-    table.py kinds RESULTS     recorded steps: each kind of operator, predicted and measured
+    table.py steps RESULTS …   of several, the last that has a figure counts
+    table.py kinds RESULTS …   recorded steps: each kind of operator, predicted and measured
     table.py parts RESULTS     plans on parts of one GPU: predicted, measured, memory
 RESULTS: the folder of kit.py's results.
 """
@@ -15,6 +15,8 @@ from pathlib import Path
 
 # Losses of float32 in other orders of sums, after ten steps.
 TOLERANCE = 5e-3
+# Of parts of a GPU, in the order of kit.py.
+PLANS = ["even", "proportional", "best", "by_profile"]
 
 
 def losses(folder: Path) -> int:
@@ -48,14 +50,20 @@ def last_json(path: Path) -> dict:
     return {}
 
 
-def steps(folder: Path) -> int:
+def newest(folders, pattern) -> dict[str, Path]:
+    """By its name, the file of the last folder that has it."""
+    return {path.name: path for folder in folders for path in sorted(folder.glob(pattern))}
+
+
+def steps(*folders: Path) -> int:
     columns = ("eager", "+copy", "ahead", "compile", "graph", "heterog", "/eager", "recorded", "predicted", "/pred.",
                "GB", "pred. GB", "eager GB")  # fmt: skip
     print(f"{'model, ms a step':28}" + "".join(f"{name:>10}" for name in columns))
-    for path in sorted(folder.glob("eager_*.json")):
+    files = newest(folders, "*.json")
+    for path in sorted(newest(folders, "eager_*.json").values()):
         name = path.stem.removeprefix("eager_")
         eager, run, recorded, compiled = (
-            last_json(folder / f"{kind}_{name}.json") for kind in ("eager", "run", "recorded", "compiled")
+            last_json(files.get(f"{kind}_{name}.json", Path())) for kind in ("eager", "run", "recorded", "compiled")
         )
         memory = (recorded.get("memory") or [{}])[0]
         ms = 1e3 * run.get("median_step_seconds", 0)
@@ -73,8 +81,8 @@ def steps(folder: Path) -> int:
     return 0
 
 
-def kinds(folder: Path) -> int:
-    for path in sorted(folder.glob("recorded_*.json")):
+def kinds(*folders: Path) -> int:
+    for path in sorted(newest(folders, "recorded_*.json").values()):
         run = last_json(path)
         print(f"{path.stem.removeprefix('recorded_')}, ms a step{'tasks':>24}{'predicted':>12}{'measured':>12}{'ratio':>8}")
         for one in run.get("drift", []):
@@ -88,9 +96,9 @@ def kinds(folder: Path) -> int:
 def parts(folder: Path) -> int:
     print(f"{'model':28}{'plan':14}" + "".join(f"{name:>12}" for name in ("predicted ms", "measured ms", "/pred.", "/even", "pred. GB", "GB")))
     found = {}
-    for path in sorted(folder.glob("parts_*.run.json"), key=lambda path: path.stat().st_mtime):
-        model, kind = path.name.removeprefix("parts_").removesuffix(".run.json").rsplit(".", 1)
-        run = last_json(path)
+    runs = [path.name.removeprefix("parts_").removesuffix(".run.json").rsplit(".", 1) for path in folder.glob("parts_*.run.json")]
+    for model, kind in sorted(runs, key=lambda run: (run[0], PLANS.index(run[1]))):
+        run = last_json(folder / f"parts_{model}.{kind}.run.json")
         step = found[model, kind] = run.get("median_step_seconds", 0)
         even, memory = found.get((model, "even")), run.get("memory") or [{}]
         peaks = [sum(each.get(which, {}).get("peak_bytes", 0) for each in memory) / 1e9 for which in ("predicted", "measured")]
@@ -101,6 +109,7 @@ def parts(folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
+    if len(sys.argv) < 3:
         sys.exit(__doc__)
-    sys.exit({"losses": losses, "steps": steps, "kinds": kinds, "parts": parts}[sys.argv[1]](Path(sys.argv[2])))
+    table = {"losses": losses, "steps": steps, "kinds": kinds, "parts": parts}[sys.argv[1]]
+    sys.exit(table(*map(Path, sys.argv[2:])))

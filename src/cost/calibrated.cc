@@ -167,27 +167,13 @@ double convolution_seconds(const ModelGraph& graph, OpId op, Family kind, const 
   return seconds;
 }
 
-// Where weights are dropped, the kernels run twice forward; backward they run forward once and
-// backward twice (runtime/attention/fused_attention.cc).
-double products_that_drop(Family kind) { return kind == Family::kAttention ? 2 * 2 : 2 + 2 * 5; }
-
-// What is added to the scores, which the kernel that is told what stays reads; backward it runs
-// both ways.
-double biases_read(Family kind) { return kind == Family::kAttention ? 1 : 2; }
-
-// The kernels beside those of attention: one writes what is added to the scores, one weighs the
-// result or its gradient; backward zeros are written, and gradients of query and key are summed.
-double seconds_of_dropping(const AttentionSize& a, graph::DType dtype, Family kind,
-                           const DeviceType& type, const Calibration& calibration) {
-  const double heads = a.samples * a.heads_of_sample;
-  const auto kernel = [&](double numbers) {
-    const double bytes = heads * numbers * static_cast<double>(graph::element_bytes(dtype));
-    return traffic_seconds(TrafficKind::kElementwise, static_cast<Bytes>(bytes), type, calibration);
-  };
-  const double query = a.queries * a.width, key = a.keys * a.width;
-  const double both = kernel(a.queries * a.keys) + kernel(2 * query);
-  if (kind == Family::kAttention) return both;
-  return both + kernel(std::max(query, key)) + kernel(3 * (query + key));
+// Where weights are dropped they are written down, between products in single precision
+// (runtime/attention/dropped_attention.cc). Bytes that are moved for each: forward the product, and
+// what is used of it, are written and read; backward both again, the gradient of what is used, and
+// that of the product, which two products read.
+double bytes_of_written_weight(Family kind, graph::DType dtype) {
+  const auto operand = static_cast<double>(graph::element_bytes(dtype));
+  return kind == Family::kAttention ? 2 * 4 + 2 * operand : 4 * 4 + 5 * operand;
 }
 
 }  // namespace
@@ -205,21 +191,21 @@ double CalibratedModel::seconds(const ModelGraph& graph, OpId op, std::int64_t s
         // kept while all keys go by. Scores never leave the chip.
         const AttentionSize a = attention_size(graph, op, samples);
         // A processor writes the weights down; their traffic stays in its caches.
-        const bool drops = a.drops && !type.name.starts_with("CPU");
-        const double products = drops ? products_that_drop(kind) : a.products;
-        const double biases = drops ? biases_read(kind) : 0;
-        const double weights = a.samples * a.heads_of_sample * a.queries * a.keys;
-        const double bias = weights * static_cast<double>(graph::element_bytes(work.dtype));
-        return product_seconds({.kind = ProductKind::kMatMul,
-                                .dtype = work.dtype,
-                                .size = {.batch = std::max(1.0, a.heads * products),
-                                         .m = a.queries,
-                                         .n = a.width,
-                                         .k = a.keys},
-                                .bytes = work.bytes + static_cast<Bytes>(biases * bias),
-                                .tf32 = graph.tf32().products},
-                               type, calibration) +
-               (drops ? seconds_of_dropping(a, work.dtype, kind, type, calibration) : 0);
+        const bool written = a.drops && !type.name.starts_with("CPU");
+        const double heads = a.samples * a.heads_of_sample;
+        const double weights = heads * a.queries * a.keys;
+        const auto moved = static_cast<Bytes>(weights * bytes_of_written_weight(kind, work.dtype));
+        return product_seconds(
+                   {.kind = ProductKind::kMatMul,
+                    .dtype = work.dtype,
+                    .size = {.batch = std::max(1.0, (written ? heads : a.heads) * a.products),
+                             .m = a.queries,
+                             .n = a.width,
+                             .k = a.keys},
+                    .bytes = work.bytes,
+                    .tf32 = graph.tf32().products},
+                   type, calibration) +
+               (written ? traffic_seconds(TrafficKind::kElementwise, moved, type, calibration) : 0);
       }
       const std::size_t left = kind == Family::kMatMulAdd ? 1 : 0;
       // A packed weight is unpacked by a kernel of its own, which goes first.

@@ -217,7 +217,8 @@ Bytes weights_bytes(const ModelGraph& graph, OpId op, std::int64_t samples,
   if (!size.drops || samples < 1) return 0;
   WeightsAtOnce held = kind == Family::kAttention ? kForwardWrittenOut : kBackwardWrittenOut;
   if (!type.name.starts_with("CPU")) {
-    held = weights_at_once_on_gpu(graph::element_bytes(operand_dtype(graph, op)));
+    held = weights_at_once_on_gpu(graph::element_bytes(operand_dtype(graph, op)),
+                                  kind == Family::kAttentionBackward);
   }
   const auto weights = static_cast<std::int64_t>(size.heads_of_sample * size.queries * size.keys);
   const auto at_once = std::min(static_cast<std::int64_t>(size.samples), held.samples(weights));

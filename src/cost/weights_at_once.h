@@ -25,10 +25,10 @@ struct WeightsAtOnce {
 inline constexpr WeightsAtOnce kForwardWrittenOut{2 * 4 + 1, Bytes{16} << 20};
 inline constexpr WeightsAtOnce kBackwardWrittenOut{4 * 4 + 1, Bytes{16} << 20};
 
-// By the kernels of a GPU: what is added to the scores, in the operands' type. Many at once: every
-// block is launches of its own.
-constexpr WeightsAtOnce weights_at_once_on_gpu(Bytes of_operand) {
-  return {of_operand, Bytes{256} << 20};
+// On a GPU: products in single precision and weights in the operands' type, backward the gradients
+// of both too. Many at once: every block is launches of its own.
+constexpr WeightsAtOnce weights_at_once_on_gpu(Bytes of_operand, bool backward) {
+  return {(backward ? 2 : 1) * (4 + of_operand), Bytes{512} << 20};
 }
 
 }  // namespace heterog::cost

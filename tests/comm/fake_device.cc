@@ -528,7 +528,7 @@ class OnCpu {
     for (const Operand& operand : operands_) {
       touches.push_back(touch_of(operand.given, operand.writes));
     }
-    op_.callBoxed(stack);
+    call(stack);
     for (c10::IValue& value : *stack) value = given_back(value, touches);
     for (const Operand& operand : operands_) {
       if (operand.writes) adopt(operand, touches);
@@ -543,6 +543,15 @@ class OnCpu {
     at::Tensor cpu;
     bool writes = false;
   };
+
+  void call(torch::jit::Stack* stack) const {
+    if (op_.schema().name() != "aten::bmm" || op_.schema().overload_name() != "dtype") {
+      return op_.callBoxed(stack);
+    }
+    // Of GPUs alone.
+    const at::ScalarType type = (*stack)[2].toScalarType();
+    *stack = {at::bmm((*stack)[0].toTensor().to(type), (*stack)[1].toTensor().to(type))};
+  }
 
   at::Tensor taken(const at::Tensor& value, bool writes) {
     if (!is_fake(value)) {

@@ -394,9 +394,10 @@ TEST_F(OpWorkTest, AttentionsGradientIsFiveProductsHalfOfThemUnderACausalMask) {
   // precision, and which are kept, of as many samples as 16 MiB hold.
   EXPECT_EQ(weights(3), 3 * 50 * (4 * 4 + 1));
   EXPECT_EQ(weights(1 << 20), (Bytes{16} << 20) / 850 * 850);
-  // On a GPU what is added to the scores, in the operands' type: 256 MiB.
-  EXPECT_EQ(weights(3, "V100-PCIE-16GB"), 3 * 50 * 4);
-  EXPECT_EQ(weights(1 << 22, "V100-PCIE-16GB"), (Bytes{256} << 20) / 200 * 200);
+  // On a GPU products and their gradients in single precision, and what is used of them with its
+  // gradient, in the operands' type: 512 MiB.
+  EXPECT_EQ(weights(3, "V100-PCIE-16GB"), 3 * 50 * 4 * 4);
+  EXPECT_EQ(weights(1 << 22, "V100-PCIE-16GB"), (Bytes{512} << 20) / 800 * 800);
 }
 
 }  // namespace

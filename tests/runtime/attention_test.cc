@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "cost/weights_at_once.h"
+#include "runtime/attention/dropped_attention.h"
 #include "runtime/attention/fused_attention.h"
 #include "runtime/host_kernels.h"
 #include "runtime/kernels/execute.h"
@@ -326,54 +327,53 @@ void expect_near(const std::vector<at::Tensor>& found, const std::vector<at::Ten
 }
 
 TEST_P(AttentionTest, IsTheSameByFusedKernels) {
-  if (GetParam().rate >= 1) GTEST_SKIP() << "no kernel is asked";
-  const RandomStream stream{.seed = 5, .step = 2, .op = forward_};
+  if (GetParam().rate > 0) GTEST_SKIP() << "no such kernel is asked";
   for (const auto& [dtype, tolerance] :
        {std::pair{at::kDouble, 1e-12}, {at::kFloat, 2e-6}, {at::kBFloat16, 4e-2}}) {
     declare(dtype == at::kDouble  ? graph::DType::kFloat64
             : dtype == at::kFloat ? graph::DType::kFloat32
                                   : graph::DType::kBFloat16);
     const Operands given = random(5, dtype).slice(1, 4);
-    const Cut cut{0, 1, 7, 2, 3};
-    const auto written_out = run_attention(*graph_, forward_, given.forward, stream, cut);
-    const auto fused =
-        fused_attention(attention_of(*graph_, forward_, given.forward), stream, cut, kOfCpus);
+    const auto written_out = run_attention(*graph_, forward_, given.forward, {}, {});
+    const auto fused = fused_attention(attention_of(*graph_, forward_, given.forward), kOfCpus);
     expect_near({fused[0]}, {written_out[0]}, tolerance);
     if (!GetParam().mask) expect_near({fused[1]}, {written_out[1]}, tolerance);
     const auto operands = given.backward(written_out);
-    expect_near(fused_attention(attention_of(*graph_, backward_, operands), stream, cut, kOfCpus),
-                run_attention(*graph_, backward_, operands, stream, cut), tolerance);
+    expect_near(fused_attention(attention_of(*graph_, backward_, operands), kOfCpus),
+                run_attention(*graph_, backward_, operands, {}, {}), tolerance);
   }
 }
 
-// Beside the kernel of attention those of dropout.cu, or tensor operations: the same but for how
-// exponentials are rounded.
-TEST_P(AttentionTest, IsTheSameByTheKernelsOfDropout) {
+// Where weights are dropped, by the kernels of dropout.cu; by grids that cover all rows, or not.
+TEST_P(AttentionTest, IsTheSameByKernelsThatDropWeights) {
   if (GetParam().rate <= 0 || GetParam().rate >= 1) GTEST_SKIP() << "nothing is drawn";
   const RandomStream stream{.seed = 5, .step = 2, .op = forward_};
-  for (const auto& [dtype, name, tolerance] : {std::tuple{at::kFloat, "_float32", 1e-6},
-                                               {at::kHalf, "_float16", 1e-3},
-                                               {at::kBFloat16, "_bfloat16", 8e-3}}) {
+  const Cut cut{0, 1, 7, 2, 3};
+  for (const auto& [dtype, name, tolerance] : {std::tuple{at::kFloat, "_float32", 2e-6},
+                                               {at::kHalf, "_float16", 5e-3},
+                                               {at::kBFloat16, "_bfloat16", 4e-2}}) {
+    SCOPED_TRACE(name);
     declare(dtype == at::kFloat  ? graph::DType::kFloat32
             : dtype == at::kHalf ? graph::DType::kFloat16
                                  : graph::DType::kBFloat16);
-    const Operands given = random(3, dtype);
-    const Cut cut{0, 1, 7, 2, 3};
-    const auto run = [&](OpId op, const std::vector<at::Tensor>& operands) {
-      return fused_attention(attention_of(*graph_, op, operands), stream, cut, kOfCpus);
-    };
-    const auto forward = run(forward_, given.forward);
-    const auto operands = given.backward(forward);
-    const auto backward = run(backward_, operands);
+    const Operands given = random(5, dtype).slice(1, 4);
+    const auto written_out = run_attention(*graph_, forward_, given.forward, stream, cut);
+    const auto operands = given.backward(written_out);
+    const auto written_back = run_attention(*graph_, backward_, operands, stream, cut);
     const on_gpu::HostKernels kernels;
-    on_gpu::set_grid(Grid{1, 4});
-    const auto made = run(forward_, given.forward);
-    expect_near({made[0]}, {forward[0]}, tolerance);
-    EXPECT_TRUE(made[1].equal(forward[1]));
-    expect_near(run(backward_, operands), backward, tolerance);
-    EXPECT_EQ(on_gpu::launches_of(std::string("bias_of_kept") + name), 2);
-    EXPECT_EQ(on_gpu::launches_of(std::string("weigh_result") + name), 1);
-    EXPECT_EQ(on_gpu::launches_of(std::string("weigh_gradient") + name), 1);
+    for (const std::optional<Grid>& grid : {std::optional<Grid>(), {Grid{1, 1}}}) {
+      on_gpu::set_grid(grid);
+      const auto made =
+          attention_that_drops(attention_of(*graph_, forward_, given.forward), stream, cut);
+      ASSERT_TRUE(made);
+      expect_near(*made, written_out, tolerance);
+      const auto back =
+          attention_that_drops(attention_of(*graph_, backward_, operands), stream, cut);
+      ASSERT_TRUE(back);
+      expect_near(*back, written_back, tolerance);
+    }
+    EXPECT_EQ(on_gpu::launches_of(std::string("drop_weights") + name), 2);
+    EXPECT_EQ(on_gpu::launches_of(std::string("drop_weights_backward") + name), 2);
   }
 }
 

@@ -44,11 +44,10 @@ Kernel kernel(std::size_t written, void (*function)(Arguments...)) {
           }};
 }
 
-#define KERNELS(type)                                            \
-  {"drop_" #type, kernel(2, drop_##type)},                       \
-      {"bias_of_kept_" #type, kernel(1, bias_of_kept_##type)},   \
-      {"weigh_result_" #type, kernel(1, weigh_result_##type)}, { \
-    "weigh_gradient_" #type, kernel(3, weigh_gradient_##type)    \
+#define KERNELS(type)                                                       \
+  {"drop_" #type, kernel(2, drop_##type)},                                  \
+      {"drop_weights_" #type, kernel(2, drop_weights_##type)}, {            \
+    "drop_weights_backward_" #type, kernel(2, drop_weights_backward_##type) \
   }
 
 const std::map<std::string, Kernel>& kernels() {

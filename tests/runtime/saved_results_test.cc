@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "operators/allowed.h"
+#include "runtime/kernels/cudnn_norm.h"
 #include "runtime/kernels/dispatcher.h"
 
 namespace heterog::runtime {
@@ -67,6 +68,43 @@ TEST(SavedResults, StatisticsOfALayerNormAreWide) {
   EXPECT_EQ(widened("aten.native_layer_norm_backward.default", at::kDouble), 0);
   // Whose statistics have the type of the input on both.
   EXPECT_EQ(widened("aten.native_group_norm_backward.default", at::kBFloat16), 0);
+}
+
+// By cuDNN go batch norms that PyTorch gives to it; without a GPU that ends in an error of
+// PyTorch's.
+TEST(CudnnNorm, IsForTrainingInFloat32WithChannelsApart) {
+  const auto statistics = [] { return at::ones({3}); };
+  const auto forward = [&](const at::Tensor& x, bool training, c10::IValue weight) {
+    torch::jit::Stack stack = {
+        x, std::move(weight), statistics(), statistics(), statistics(), training, 0.1, 1e-5};
+    return call_cudnn_norm(schema_of("aten._native_batch_norm_legit.default"), stack);
+  };
+  const auto backward = [&](const at::Tensor& x, bool training) {
+    torch::jit::Stack stack = {x,
+                               x,
+                               statistics(),
+                               statistics(),
+                               statistics(),
+                               statistics(),
+                               statistics(),
+                               training,
+                               1e-5,
+                               std::vector<bool>(3, true)};
+    return call_cudnn_norm(schema_of("aten.native_batch_norm_backward.default"), stack);
+  };
+  const at::Tensor x = at::randn({4, 3, 5, 5});
+  EXPECT_ANY_THROW(forward(x, true, statistics()));
+  EXPECT_ANY_THROW(backward(x, true));
+  EXPECT_FALSE(forward(x, false, statistics()));
+  EXPECT_FALSE(backward(x, false));
+  EXPECT_FALSE(forward(x, true, {}));
+  for (const at::Tensor& other : {x.to(at::kBFloat16), x.to(at::kDouble), at::randn({4, 3}),
+                                  x.contiguous(at::MemoryFormat::ChannelsLast)}) {
+    EXPECT_FALSE(forward(other, true, statistics()));
+    EXPECT_FALSE(backward(other, true));
+  }
+  torch::jit::Stack stack = {x};
+  EXPECT_FALSE(call_cudnn_norm(schema_of("aten.relu.default"), stack));
 }
 
 }  // namespace

@@ -16,10 +16,10 @@ PROGRAM = Path(os.environ.get("HETEROG_BIN", ROOT / "build/dev/bin/heterog")).pa
 
 @pytest.mark.parametrize(
     ("call", "bound"),
-    # Few layers, as each launches alike. Attention that drops weights is eleven launches where
-    # PyTorch has two.
+    # Few layers, as each launches alike. Attention that drops weights is 21 launches where PyTorch
+    # has two.
     [
-        ("bert_large(layers=4)", 1.26),
+        ("bert_large(layers=4)", 1.47),
         ("gpt2(layers=3)", 1.03),
         # Running statistics are written where they are, else there were 106 copies more.
         pytest.param("resnet50()", 1.02, marks=pytest.mark.slow),

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "cost/weights_at_once.h"
+#include "runtime/attention/dropped_attention.h"
 #include "runtime/attention/fused_attention.h"
 #include "runtime/gpu/gpu_kernels.h"
 #include "runtime/kernels/memory_order.h"
@@ -196,7 +197,10 @@ std::vector<at::Tensor> run_attention(const graph::ModelGraph& graph, OpId op,
   const bool backward = a.gradient.defined();
   const bool has_kernel =
       has_gpu_kernels(a.query.device()) && a.rate < 1 && a.query.scalar_type() != at::kDouble;
-  if (has_kernel) return fused_attention(a, stream, cut, kernels_of_gpus());
+  if (has_kernel && a.rate == 0) return fused_attention(a, kernels_of_gpus());
+  if (has_kernel) {
+    if (auto made = attention_that_drops(a, stream, cut)) return *std::move(made);
+  }
   return backward ? backward_in_blocks(a, stream, cut) : forward_in_blocks(a, stream, cut);
 }
 

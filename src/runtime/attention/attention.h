@@ -44,8 +44,9 @@ KeepRule kept_weights_rule(const Attention& a, std::int64_t begin, std::int64_t 
 
 // Results of the op, parallel to its outputs in the graph's signature: result and logarithms of the
 // softmax's sums, or the gradients of query, key and value. `operands`: parallel to
-// graph.inputs(op). Of a GPU, by its fused kernels (fused_attention.h); where those have no form
-// for the types at hand, and on CPUs, written out, so many samples at a time as
+// graph.inputs(op). On a GPU, by its fused kernels (fused_attention.h), or where weights are
+// dropped, by kernels of ours (dropped_attention.h); where these have no form for the types at
+// hand, and on CPUs, written out, so many samples at a time as
 // cost/weights_at_once.h says. Which weights are dropped follows from `stream` and their place in
 // the whole batch, of which the operands hold `cut`, along dimension 0; cut.held == cut.count: they
 // are the whole.

@@ -1,4 +1,4 @@
-// Operands as kernels want them, and two calls in place of one where weights are dropped.
+// Operands as kernels want them, and results as the graph expects them.
 #include "runtime/attention/fused_attention.h"
 
 #include <array>
@@ -8,8 +8,6 @@
 #include <optional>
 
 #include "base/check.h"
-#include "cost/weights_at_once.h"
-#include "runtime/gpu/dropout_on_gpu.h"
 
 namespace heterog::runtime {
 namespace {
@@ -69,8 +67,7 @@ Attention prepared(const Attention& given) {
   Attention a = given;
   a.mask = bias_of(given);
   for (at::Tensor* x : {&a.query, &a.key, &a.value, &a.gradient, &a.result}) *x = widened(*x);
-  if (given.rate == 0 && a.log_sums.defined()) a.log_sums = taken_sums(a.log_sums, a.mask);
-  a.rate = 0;
+  if (a.log_sums.defined()) a.log_sums = taken_sums(a.log_sums, a.mask);
   return a;
 }
 
@@ -97,119 +94,12 @@ std::vector<at::Tensor> laid_out(const Attention& given, std::vector<at::Tensor>
   return made;
 }
 
-// ------------------------------------------------------------------------------- dropout
-
-// Samples [begin, begin + count).
-Attention block_of(const Attention& a, std::int64_t begin, std::int64_t count) {
-  Attention block = a;
-  for (at::Tensor* x : {&block.query, &block.key, &block.value, &block.mask, &block.gradient,
-                        &block.result, &block.log_sums}) {
-    if (x->defined()) *x = x->narrow(0, begin, count);
-  }
-  return block;
-}
-
-// Under the sum of any query that looks at something.
-constexpr double kLeastSum = -1e30;
-
-// What says which weights stay of samples [begin, begin + count) of an attention.
-struct Drawn {
-  const Attention& of;
-  std::int64_t begin = 0;
-  std::int64_t count = 0;
-  const RandomStream& stream;
-  const Cut& cut;
-};
-
-// P' of a block: its bias is −∞ where a weight is dropped.
-Attention dropped(const Attention& block, const Drawn& drawn) {
-  Attention other = block;
-  const auto [of, begin, count, stream, cut] = drawn;
-  other.mask = empty_rows({count, of.query.size(1), of.query.size(2), of.key.size(2)},
-                          block.query.options());
-  const KeepRule rule = kept_weights_rule(of, begin, count, stream, cut);
-  if (bias_of_kept_on_gpu(other.mask, block.mask, rule)) return other;
-  at::log_out(other.mask, kept_weights(of, begin, count, stream, cut));
-  if (block.mask.defined()) other.mask.add_(block.mask);
-  return other;
-}
-
-// What a query's weights that stay are together, of what all are, over 1 − rate: c, [n, H, L, 1].
-// Of a query of which nothing stays 0: sums of all are not −∞.
-at::Tensor factor(const Shares& shares) {
-  return shares.kept.sub(shares.all).sub_(shares.log_rate).exp_().unsqueeze(-1);
-}
-
-std::vector<at::Tensor> forward_that_drops(const Attention& block, const Attention& of_kept,
-                                           double rate, const AttentionKernels& kernels) {
-  const at::Tensor all = kernels.forward(block)[1];
-  const auto made = kernels.forward(of_kept);
-  if (weigh_result_on_gpu(made[0], {made[1], all, std::log1p(-rate)}, kLeastSum)) {
-    return {made[0], all};
-  }
-  const at::Tensor c =
-      factor({made[1], block.mask.defined() ? all.clamp_min(kLeastSum) : all, std::log1p(-rate)});
-  // A query of which nothing stays has no result by the kernel.
-  return {(made[0] * c).masked_fill_(c.eq(0), 0).to(block.query.scalar_type()), all};
-}
-
-// The gradient that P' is given, c g, and both sums as kernels take them.
-WeighedGradient weighed_gradient(const Attention& block, const Shares& shares) {
-  const auto sums = [&] { return at::empty(shares.all.sizes(), shares.all.options()); };
-  const WeighedGradient made{at::empty_like(block.gradient), sums(), sums()};
-  if (weigh_gradient_on_gpu(made, block.gradient, shares)) return made;
-  const at::Tensor all = taken_sums(shares.all, block.mask);
-  const at::Tensor c = factor({shares.kept, all, shares.log_rate});
-  return {(block.gradient * c).to(block.gradient.scalar_type()),
-          at::nan_to_num(shares.kept, kNone, kInfinity, kInfinity), all};
-}
-
-std::vector<at::Tensor> backward_that_drops(const Attention& block, const Attention& dropped,
-                                            double rate, const AttentionKernels& kernels) {
-  const at::Tensor sums = kernels.forward(dropped)[1];
-  const WeighedGradient weighed =
-      weighed_gradient(block, {sums, block.log_sums, std::log1p(-rate)});
-  const std::int64_t queries = block.query.size(2), keys = block.key.size(2);
-  const at::Tensor zeros = at::zeros({block.value.size(0), std::max(queries, keys),
-                                      block.value.size(1), block.value.size(3)},
-                                     block.value.options())
-                               .transpose(1, 2);
-  Attention of_kept = dropped;
-  of_kept.gradient = weighed.weighed;
-  of_kept.result = zeros.narrow(2, 0, queries);
-  of_kept.log_sums = weighed.kept;
-  auto one = kernels.backward(of_kept);
-  Attention of_all = block;
-  of_all.value = zeros.narrow(2, 0, keys);
-  of_all.log_sums = weighed.all;
-  const auto other = kernels.backward(of_all);
-  at::_foreach_add_({one[0], one[1]}, {other[0], other[1]});  // by one kernel
-  return one;
-}
-
 }  // namespace
 
-std::vector<at::Tensor> fused_attention(const Attention& given, const RandomStream& stream,
-                                        const Cut& cut, const AttentionKernels& kernels) {
-  EXPECT(given.rate < 1);
-  const Attention a = prepared(given);
-  const bool backward = a.gradient.defined();
-  if (given.rate == 0) return laid_out(given, (backward ? kernels.backward : kernels.forward)(a));
-  const std::int64_t samples = a.query.size(0);
-  const std::int64_t most = cost::weights_at_once_on_gpu(static_cast<Bytes>(a.query.element_size()))
-                                .samples(a.query.size(1) * a.query.size(2) * a.key.size(2));
-  std::vector<std::vector<at::Tensor>> parts(backward ? 3 : 2);
-  for (std::int64_t i = 0; i < samples; i += most) {
-    const std::int64_t count = std::min(most, samples - i);
-    const Attention block = block_of(a, i, count);
-    const Attention of_kept = dropped(block, {given, i, count, stream, cut});
-    const auto made =
-        (backward ? backward_that_drops : forward_that_drops)(block, of_kept, given.rate, kernels);
-    for (std::size_t j = 0; j < made.size(); ++j) parts[j].push_back(made[j]);
-  }
-  std::vector<at::Tensor> made;
-  for (const auto& of : parts) made.push_back(of.size() == 1 ? of[0] : at::cat(of, 0));
-  return laid_out(given, std::move(made));
+std::vector<at::Tensor> fused_attention(const Attention& given, const AttentionKernels& kernels) {
+  EXPECT(given.rate == 0);
+  const bool backward = given.gradient.defined();
+  return laid_out(given, (backward ? kernels.backward : kernels.forward)(prepared(given)));
 }
 
 // ------------------------------------------------------------------------------- GPUs

@@ -1,5 +1,4 @@
-// Attention by kernels that never write the weights down, and dropout of weights by the same
-// kernels.
+// Attention by kernels that never write the weights down.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -22,18 +21,8 @@ struct AttentionKernels {
 // PyTorch's for GPUs: flash attention where its conditions hold, else the memory-efficient one.
 const AttentionKernels& kernels_of_gpus();
 
-// As run_attention(), for rates below 1.
-//
-// Dropout needs no kernel of its own. With P = softmax(x) and D the mask of what stays, 1 / (1 − r)
-// or 0, let P' = softmax(x + log D'), D' = 1 or 0: a bias of −∞ where a weight is dropped. Row by
-// row P ∘ D = c P', c = exp(log_sums' − log_sums) / (1 − r). So
-//   (P ∘ D) V = c (P' V),
-// and with δ = rowsum(g ∘ result) the gradient of scores, P ∘ (D ∘ gVᵀ − δ) (Dao et al. 2022), is
-// P' ∘ (c g) Vᵀ − P δ: what the kernel gives for (c g, V, P') with a result of zeros, and what it
-// gives for (g, zeros, P) with the result itself. On GPUs the bias, c and c g are made by kernels
-// of ours (runtime/gpu/dropout_on_gpu.h), elsewhere by tensor operations.
-std::vector<at::Tensor> fused_attention(const Attention& a, const RandomStream& stream,
-                                        const Cut& cut, const AttentionKernels& kernels);
+// As run_attention(), where no weights are dropped.
+std::vector<at::Tensor> fused_attention(const Attention& a, const AttentionKernels& kernels);
 
 inline constexpr std::int64_t kWidthStep = 8;
 inline constexpr std::int64_t kRowBytes = 16;

@@ -3,6 +3,7 @@
 // thread after the other.
 #include "runtime/gpu/kernel_arguments.h"
 
+using heterog::runtime::Attended;
 using heterog::runtime::Heads;
 using heterog::runtime::KeepRule;
 using heterog::runtime::Strides;
@@ -79,6 +80,9 @@ template <class With>
 __device__ inline void for_each_element(const KeepRule& rule, const With& with) {
   for (long long block = blockIdx.y; block < rule.blocks; block += gridDim.y) {
     const long long first = block * rule.stride + rule.offset;
+#ifdef __CUDA_ARCH__
+#pragma unroll 4
+#endif
     for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < rule.length;
          i += (long long)gridDim.x * blockDim.x) {
       with(block * rule.length + i, stays(rule, first + i));
@@ -86,30 +90,49 @@ __device__ inline void for_each_element(const KeepRule& rule, const With& with) 
   }
 }
 
-// A place among [samples, heads, queries, width]; `row` and `index`: as they are counted there.
-struct Place {
+// Threads that share a row: those of a warp. On the CPU, where a thread runs after the other, one
+// has a row to itself.
+#ifdef __CUDA_ARCH__
+constexpr unsigned kLanes = 32;
+__device__ inline float from_lane(float x, unsigned distance) {
+  return __shfl_xor_sync(0xffffffffu, x, distance);
+}
+#else
+constexpr unsigned kLanes = 1;
+__device__ inline float from_lane(float x, unsigned) { return x; }
+#endif
+
+__device__ inline float sum_of_lanes(float x) {
+  for (unsigned distance = kLanes / 2; distance > 0; distance /= 2) x += from_lane(x, distance);
+  return x;
+}
+__device__ inline float most_of_lanes(float x) {
+  for (unsigned distance = kLanes / 2; distance > 0; distance /= 2) {
+    const float other = from_lane(x, distance);
+    x = other > x ? other : x;
+  }
+  return x;
+}
+
+// A query's row of [samples, heads, queries, keys]; `index`: as rows are counted there.
+struct Row {
   long long sample;
-  unsigned head, query, column;
-  long long row, index;
+  unsigned head, query;
+  long long index;
 
   __device__ long long in(const Strides& by) const {
     return sample * by.sample + head * by.head + query * by.query;
   }
 };
 
-// Rows of the grid go to heads. What one head has fits 32 bits (dropout_on_gpu.cc).
 template <class With>
-__device__ inline void for_each_place(const Heads& of, const With& with) {
-  const unsigned size = of.queries * of.width;
-  for (long long plane = blockIdx.y; plane < of.samples * of.heads; plane += gridDim.y) {
-    const long long sample = plane / of.heads;
-    const unsigned head = (unsigned)(plane - sample * of.heads);
-    for (unsigned long long at = blockIdx.x * (unsigned long long)blockDim.x + threadIdx.x;
-         at < size; at += (unsigned long long)gridDim.x * blockDim.x) {
-      const unsigned i = (unsigned)at, query = i / of.width;
-      with(Place{sample, head, query, i - query * of.width, plane * of.queries + query,
-                 plane * size + i});
-    }
+__device__ inline void for_each_row(const Heads& of, const With& with) {
+  const long long rows = of.samples * of.heads * of.queries;
+  const long long step = (long long)gridDim.x * blockDim.x / kLanes;
+  for (long long i = (blockIdx.x * (long long)blockDim.x + threadIdx.x) / kLanes; i < rows;
+       i += step) {
+    const long long plane = i / of.queries, sample = plane / of.heads;
+    with(Row{sample, (unsigned)(plane - sample * of.heads), (unsigned)(i - plane * of.queries), i});
   }
 }
 
@@ -117,68 +140,93 @@ __device__ inline void for_each_place(const Heads& of, const With& with) {
 
 // out = x · (1 or 0) · scale, as the two products are rounded.
 template <class T, class Scale>
-__device__ inline void drop(T* out, bool* kept, const T* x, Scale scale, const KeepRule& rule) {
+__device__ inline void drop(T* __restrict__ out, bool* __restrict__ kept, const T* __restrict__ x,
+                            Scale scale, const KeepRule& rule) {
   for_each_element(rule, [&](long long i, bool stay) {
     kept[i] = stay;
     set(out[i], wide(x[i]) * (stay ? 1 : 0) * scale);
   });
 }
 
-// What is added to the scores: −∞ where a weight is dropped, else the bias, if there is one.
+// What a softmax is taken of: products of a query and its keys, scaled, with what is added to them.
 template <class T>
-__device__ inline void bias_of_kept(T* out, const T* bias, const KeepRule& rule, const Heads& of,
-                                    const Strides& to, const Strides& from) {
-  for_each_place(of, [&](const Place& at) {
-    T& made = out[at.in(to) + at.column];
-    if (!stays(rule, rule.offset + at.index)) {
-      set(made, of_bits(0xff800000u));
-    } else if (bias) {
-      made = bias[at.in(from) + at.column];
-    } else {
-      set(made, 0.f);
+struct Scores {
+  const float* products;  // of this row
+  const T* bias;          // or null
+  float scale;
+  unsigned last;  // key that the query may look at
+
+  __device__ float operator()(unsigned key) const {
+    if (key > last) return of_bits(0xff800000u);
+    const float x = products[key] * scale;
+    return bias ? x + wide(bias[key]) : x;
+  }
+};
+
+template <class T>
+__device__ inline Scores<T> scores_of(const Row& row, const float* products, const T* bias,
+                                      const Attended& how, const Heads& of, const Strides& from) {
+  return {products + row.index * of.width, bias ? bias + row.in(from) : bias, how.scale,
+          how.causal ? row.query : of.width};
+}
+
+// Of a query that looks at nothing, whose sum's logarithm is −∞: its weights are 0.
+__device__ inline float finite(float log_sum) {
+  return log_sum == of_bits(0xff800000u) ? 0.f : log_sum;
+}
+
+// Row by row: logarithms of the sums of exp(score), and the weights that stay times how.share.
+template <class T>
+__device__ inline void drop_weights(T* used, float* log_sums, const float* products, const T* bias,
+                                    const Attended& how, const KeepRule& rule, const Heads& of,
+                                    const Strides& from) {
+  const unsigned lane = threadIdx.x % kLanes;
+  for_each_row(of, [&](const Row& row) {
+    const Scores<T> score = scores_of(row, products, bias, how, of, from);
+    float most = of_bits(0xff800000u), sum = 0;
+    for (unsigned i = lane; i < of.width; i += kLanes) {
+      const float x = score(i);
+      most = x > most ? x : most;
+    }
+    most = finite(most_of_lanes(most));
+    for (unsigned i = lane; i < of.width; i += kLanes) sum += expf(score(i) - most);
+    const float log_sum = most + logf(sum_of_lanes(sum));
+    if (lane == 0) log_sums[row.index] = log_sum;
+    const long long first = row.index * of.width;
+    for (unsigned i = lane; i < of.width; i += kLanes) {
+      set(used[first + i], stays(rule, rule.offset + first + i)
+                               ? expf(score(i) - finite(log_sum)) * how.share
+                               : 0.f);
     }
   });
 }
 
-// What a query's weights that stay are together, of what all are, over 1 − rate
-// (fused_attention.h): 0 where none stays or nothing is looked at.
-__device__ inline float share(float kept, float all, float log_rate) {
-  return expf(kept - all - log_rate);
-}
-
-// result · share, 0 where nothing stays: the kernel of attention has no number there.
+// The weights again, and the gradient of products from that of `used` (Dao et al. 2022, appendix
+// B): P ∘ (D ∘ to_used − δ) · scale, with δ the sum of P ∘ D ∘ to_used over a row.
 template <class T>
-__device__ inline void weigh_result(T* result, const float* kept, const float* all, float log_rate,
-                                    float least, const Heads& of, const Strides& lies,
-                                    const Strides& sums_of_kept, const Strides& sums) {
-  for_each_place(of, [&](const Place& at) {
-    T& value = result[at.in(lies) + at.column];
-    const float of_all = all[at.in(sums)];
-    const float c = share(kept[at.in(sums_of_kept)], of_all < least ? least : of_all, log_rate);
-    set(value, c == 0 ? 0.f : wide(value) * c);
-  });
-}
-
-__device__ inline float without_minus_infinity(float sum) {
-  return sum == of_bits(0xff800000u) ? of_bits(0x7f800000u) : sum;
-}
-
-// gradient · share, and both sums with +∞ in place of −∞, row by row.
-template <class T>
-__device__ inline void weigh_gradient(T* weighed, float* kept_out, float* all_out,
-                                      const T* gradient, const float* kept, const float* all,
-                                      float log_rate, const Heads& of, const Strides& to,
-                                      const Strides& from, const Strides& sums_of_kept,
-                                      const Strides& sums) {
-  for_each_place(of, [&](const Place& at) {
-    const float of_kept = kept[at.in(sums_of_kept)];
-    const float of_all = without_minus_infinity(all[at.in(sums)]);
-    if (at.column == 0) {
-      kept_out[at.row] = without_minus_infinity(of_kept);
-      all_out[at.row] = of_all;
+__device__ inline void drop_weights_backward(T* used, T* to_products, const float* products,
+                                             const float* to_used, const float* log_sums,
+                                             const T* bias, const Attended& how,
+                                             const KeepRule& rule, const Heads& of,
+                                             const Strides& from, const Strides& sums) {
+  const unsigned lane = threadIdx.x % kLanes;
+  for_each_row(of, [&](const Row& row) {
+    const Scores<T> score = scores_of(row, products, bias, how, of, from);
+    const float log_sum = finite(log_sums[row.in(sums)]);
+    const long long first = row.index * of.width;
+    float shared = 0;
+    for (unsigned i = lane; i < of.width; i += kLanes) {
+      const float weight = expf(score(i) - log_sum);
+      const float kept = stays(rule, rule.offset + first + i) ? weight * how.share : 0.f;
+      set(used[first + i], kept);
+      shared += kept * to_used[first + i];
     }
-    set(weighed[at.in(to) + at.column],
-        wide(gradient[at.in(from) + at.column]) * share(of_kept, of_all, log_rate));
+    shared = sum_of_lanes(shared);
+    for (unsigned i = lane; i < of.width; i += kLanes) {
+      const float weight = expf(score(i) - log_sum);
+      const float keeps = stays(rule, rule.offset + first + i) ? how.share : 0.f;
+      set(to_products[first + i], weight * (keeps * to_used[first + i] - shared) * how.scale);
+    }
   });
 }
 
@@ -196,22 +244,16 @@ extern "C" __global__ void drop_float64(double* out, bool* kept, const double* x
                                          KeepRule rule) {                                          \
     drop(out, kept, x, (float)scale, rule);                                                        \
   }                                                                                                \
-  extern "C" __global__ void bias_of_kept_##name(T* out, const T* bias, KeepRule rule, Heads of,   \
-                                                 Strides to, Strides from) {                       \
-    bias_of_kept(out, bias, rule, of, to, from);                                                   \
+  extern "C" __global__ void drop_weights_##name(                                                  \
+      T* used, float* log_sums, const float* products, const T* bias, Attended how, KeepRule rule, \
+      Heads of, Strides from) {                                                                    \
+    drop_weights(used, log_sums, products, bias, how, rule, of, from);                             \
   }                                                                                                \
-  extern "C" __global__ void weigh_result_##name(T* result, const float* kept, const float* all,   \
-                                                 float log_rate, float least, Heads of,            \
-                                                 Strides lies, Strides sums_of_kept,               \
-                                                 Strides sums) {                                   \
-    weigh_result(result, kept, all, log_rate, least, of, lies, sums_of_kept, sums);                \
-  }                                                                                                \
-  extern "C" __global__ void weigh_gradient_##name(                                                \
-      T* weighed, float* kept_out, float* all_out, const T* gradient, const float* kept,           \
-      const float* all, float log_rate, Heads of, Strides to, Strides from, Strides sums_of_kept,  \
-      Strides sums) {                                                                              \
-    weigh_gradient(weighed, kept_out, all_out, gradient, kept, all, log_rate, of, to, from,        \
-                   sums_of_kept, sums);                                                            \
+  extern "C" __global__ void drop_weights_backward_##name(                                         \
+      T* used, T* to_products, const float* products, const float* to_used, const float* log_sums, \
+      const T* bias, Attended how, KeepRule rule, Heads of, Strides from, Strides sums) {          \
+    drop_weights_backward(used, to_products, products, to_used, log_sums, bias, how, rule, of,     \
+                          from, sums);                                                             \
   }
 
 HETEROG_KERNELS(float, float32)

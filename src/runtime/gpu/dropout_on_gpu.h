@@ -16,26 +16,26 @@ bool fill_kept_on_gpu(const at::Tensor& mask, const KeepRule& rule);
 bool drop_on_gpu(const at::Tensor& out, const at::Tensor& kept, const at::Tensor& x, double scale,
                  const KeepRule& rule);
 
-// ---- what attention that drops weights does beside the kernel of attention (fused_attention.h)
-// ---- Sums [N, H, L] are float32; whatever has a last dimension beside lies side by side along it.
+// ---- what attention that drops weights does between its products (attention/dropped_attention.h)
+// ----
 
-// `out`, [N, H, L, S]: −∞ where a weight is dropped, else `bias`, which has its sizes and type;
-// undefined: 0. Elements of the rule are those of a contiguous [N, H, L, S], of one block.
-bool bias_of_kept_on_gpu(const at::Tensor& out, const at::Tensor& bias, const KeepRule& rule);
-
-// result [N, H, L, E] · c, c = exp(kept − max(all, least) − log_rate); 0 where c is 0.
-struct Shares {
-  at::Tensor kept;      // sums over weights that stay
-  at::Tensor all;       // over all
-  double log_rate = 0;  // logarithm of 1 − rate
+// Scores of n samples, of which `bias`, [n, H, L, S], is a part: in the operands' type, side by
+// side along S; undefined: nothing is added. Elements of the rule are those of a contiguous [n, H,
+// L, S], of one block.
+struct DroppedWeights {
+  at::Tensor products;  // of queries and keys, [n, H, L, S], contiguous, in float32
+  at::Tensor bias;
+  Attended how;
+  KeepRule rule;
 };
-bool weigh_result_on_gpu(const at::Tensor& result, const Shares& shares, double least);
-
-// `weighed` = gradient · c; `kept` and `all`, contiguous, are the sums with +∞ in place of −∞.
-struct WeighedGradient {
-  at::Tensor weighed, kept, all;
-};
-bool weigh_gradient_on_gpu(const WeighedGradient& made, const at::Tensor& gradient,
-                           const Shares& shares);
+// `used`, [n, H, L, S], contiguous: what weighs the values. `log_sums`, [n, H, L], contiguous, in
+// float32: those of the softmax.
+bool drop_weights_on_gpu(const at::Tensor& used, const at::Tensor& log_sums,
+                         const DroppedWeights& weights);
+// The same `used`, and the gradient of products in the operands' type, from that of `used` in
+// float32. All contiguous, but for log_sums.
+bool drop_weights_backward_on_gpu(const at::Tensor& used, const at::Tensor& to_products,
+                                  const at::Tensor& to_used, const at::Tensor& log_sums,
+                                  const DroppedWeights& weights);
 
 }  // namespace heterog::runtime

@@ -16,6 +16,14 @@ struct KeepRule {
   long long offset = 0;
 };
 
+// How an attention looks: scores are products · scale; the first query at the first key alone, the
+// next at one more, if it is causal; weights that stay count `share` times, 1 / (1 − rate).
+struct Attended {
+  float scale = 1;
+  float share = 1;
+  bool causal = false;
+};
+
 // What stands for each query of each head of each sample: `width` numbers, side by side.
 struct Heads {
   long long samples = 0;

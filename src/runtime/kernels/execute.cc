@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "operators/facts.h"
 #include "runtime/gpu/saved_results.h"
+#include "runtime/kernels/cudnn_norm.h"
 #include "runtime/kernels/dispatcher.h"
 #include "runtime/kernels/fused_update.h"
 #include "runtime/kernels/half_softmax.h"
@@ -354,7 +355,9 @@ torch::jit::Stack OperatorCall::call_boxed(torch::jit::Stack arguments) const {
   check(arguments);
   if (on_cuda_) widen_saved_statistics(schema(), arguments);
   try {
-    if (half_softmax_) {
+    if (on_cuda_ && call_cudnn_norm(schema(), arguments)) {
+      // its results are there
+    } else if (half_softmax_) {
       call_half_softmax(handle_, arguments);
     } else {
       handle_.callBoxed(arguments);
@@ -381,7 +384,9 @@ std::vector<at::Tensor> OperatorCall::call_over_statistics(torch::jit::Stack sta
   std::vector<c10::IValue> written;
   for (const std::size_t operand : statistics_) written.push_back(stack[places_[operand].argument]);
   check(stack);
-  over_statistics_->callBoxed(stack);
+  if (!on_cuda_ || !call_cudnn_norm(over_statistics_->schema(), stack)) {
+    over_statistics_->callBoxed(stack);
+  }
   stack.insert(stack.end(), written.begin(), written.end());
   return as_declared(std::move(stack), on_cpu_ ? at::Tensor() : first);
 }
